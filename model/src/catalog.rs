@@ -1,0 +1,119 @@
+//! The networks, devices, calibrations and framework profiles that are baked into the program.
+
+use crate::gpu::{Gpu, GpuError};
+use crate::network::{Network, NetworkError};
+use crate::splits::Splits;
+use crate::text::nearest;
+
+include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
+
+/// A name that the catalog does not have, with the nearest that it has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no {what} named \"{name}\"{suggestion}")]
+pub struct Unknown {
+    /// network, gpu ...
+    what: &'static str,
+    /// As asked for.
+    name: String,
+    suggestion: String,
+}
+
+impl Unknown {
+    fn new<'a>(what: &'static str, name: &str, names: impl Iterator<Item = &'a str>) -> Self {
+        let near = nearest(name, names);
+        let suggestion = if near.is_empty() {
+            format!("; `predict list {what}s` shows all, a file is given by its path")
+        } else {
+            format!("; nearest: {}", near.join(", "))
+        };
+        Self { what, name: name.chars().take(80).collect(), suggestion }
+    }
+}
+
+/// Why something baked in could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// No such name.
+    #[error(transparent)]
+    Unknown(#[from] Unknown),
+    /// A baked-in network file is malformed: a defect of the build.
+    #[error("data/nets/{0}.toml: {1}")]
+    Network(String, NetworkError),
+    /// A baked-in device file is malformed: a defect of the build.
+    #[error("data/gpus/{0}.toml: {1}")]
+    Gpu(String, GpuError),
+}
+
+/// Names of the zoo's networks.
+pub fn network_names() -> impl Iterator<Item = &'static str> {
+    NETS.iter().map(|(name, _)| *name)
+}
+
+/// Names of the known devices.
+pub fn gpu_names() -> impl Iterator<Item = &'static str> {
+    GPUS.iter().map(|(name, _)| *name)
+}
+
+/// Names and texts of the shipped calibrations.
+pub fn calibrations() -> &'static [(&'static str, &'static str)] {
+    CALIBRATIONS
+}
+
+/// Names and texts of the framework profiles.
+pub fn frameworks() -> &'static [(&'static str, &'static str)] {
+    FRAMEWORKS
+}
+
+/// A network of the zoo, by name or alias.
+///
+/// # Errors
+/// When there is none, with the nearest names.
+pub fn network(name: &str) -> Result<Network, CatalogError> {
+    let read =
+        |(key, text): &(&str, &str)| Network::from_toml(text).map_err(|e| CatalogError::Network(key.to_string(), e));
+    find(NETS, name, read, |n| &n.aliases)?.ok_or_else(|| Unknown::new("net", name, network_names()).into())
+}
+
+/// A known device, by name or alias.
+///
+/// # Errors
+/// When there is none, with the nearest names.
+pub fn gpu(name: &str) -> Result<Gpu, CatalogError> {
+    let read = |(key, text): &(&str, &str)| Gpu::from_toml(text).map_err(|e| CatalogError::Gpu(key.to_string(), e));
+    find(GPUS, name, read, |g| &g.aliases)?.ok_or_else(|| Unknown::new("gpu", name, gpu_names()).into())
+}
+
+/// The role of every network.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn splits() -> Result<Splits, String> {
+    Splits::from_toml(SPLITS)
+}
+
+/// The text of `data/splits.toml`, for its hash.
+pub fn splits_text() -> &'static str {
+    SPLITS
+}
+
+/// An entry by its file name, or else the one among whose aliases the name is. Only texts that mention the
+/// name are parsed, so that a look-up stays fast.
+fn find<T>(
+    table: &[(&str, &str)],
+    name: &str,
+    read: impl Fn(&(&str, &str)) -> Result<T, CatalogError>,
+    aliases: impl Fn(&T) -> &Vec<String>,
+) -> Result<Option<T>, CatalogError> {
+    let wanted = name.to_ascii_lowercase();
+    if let Some(entry) = table.iter().find(|(key, _)| *key == wanted) {
+        return read(entry).map(Some);
+    }
+    let quoted = format!("\"{wanted}\"");
+    for entry in table.iter().filter(|(_, text)| text.contains(&quoted)) {
+        let value = read(entry)?;
+        if aliases(&value).contains(&wanted) {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
+}

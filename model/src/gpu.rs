@@ -1,0 +1,346 @@
+//! Devices: what their data sheets and measurements say. The file format is documented in `data/gpus/README.md`.
+
+use crate::precision::Precision;
+use crate::text::toml_error;
+use crate::units::{Bytes, BytesPerSecond, Dimension, Hertz, OpsPerSecond, Watts, parse_with_unit};
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// Whether a vendor states a number or somebody measured it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provenance {
+    /// A data sheet, white paper or specification.
+    Vendor,
+    /// A measurement.
+    Measured,
+}
+
+/// A number with where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sourced<T> {
+    /// The number.
+    pub value: T,
+    /// Vendor or measured.
+    pub provenance: Provenance,
+    /// The document or measurement, in words.
+    pub source: String,
+}
+
+/// A GPU, or a CPU described in the same terms.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gpu {
+    /// Name on the command line.
+    pub name: String,
+    /// Human-readable name.
+    pub title: String,
+    /// Further names.
+    pub aliases: Vec<String>,
+    /// GPU or CPU.
+    pub device: Device,
+    /// The silicon: boards of one chip share calibrations and are left out together.
+    pub chip: String,
+    /// Microarchitecture.
+    pub architecture: String,
+    /// pcie, sxm2 ...
+    pub form_factor: String,
+    /// Streaming multiprocessors, or cores.
+    pub sms: Sourced<u64>,
+    /// fp32 lanes per multiprocessor.
+    pub cores_per_sm: Sourced<u64>,
+    /// Peak throughput per precision at the boost clock; tensor cores where the file says so.
+    pub peaks: BTreeMap<Precision, Sourced<OpsPerSecond>>,
+    /// Memory size.
+    pub memory: Sourced<Bytes>,
+    /// Peak memory bandwidth.
+    pub bandwidth: Sourced<BytesPerSecond>,
+    /// Second-level cache.
+    pub l2: Option<Sourced<Bytes>>,
+    /// Memory clock as the driver reports it.
+    pub memory_clock: Option<Sourced<Hertz>>,
+    /// Core clocks.
+    pub core_clock: CoreClock,
+    /// Power limits and idle power.
+    pub power: Power,
+}
+
+/// What kind of device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// A graphics processor.
+    Gpu,
+    /// A processor.
+    Cpu,
+}
+
+/// Core clocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoreClock {
+    /// Guaranteed clock.
+    pub base: Sourced<Hertz>,
+    /// The clock that the peaks refer to.
+    pub boost: Sourced<Hertz>,
+    /// Lowest settable clock.
+    pub minimum: Option<Sourced<Hertz>>,
+    /// Highest settable clock.
+    pub maximum: Option<Sourced<Hertz>>,
+    /// Distance of settable clocks.
+    pub step: Option<Sourced<Hertz>>,
+}
+
+/// Board power.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Power {
+    /// Default enforced limit.
+    pub limit: Sourced<Watts>,
+    /// Lowest settable limit.
+    pub limit_minimum: Option<Sourced<Watts>>,
+    /// Highest settable limit.
+    pub limit_maximum: Option<Sourced<Watts>>,
+    /// Idle, where known.
+    pub idle: Option<Sourced<Watts>>,
+}
+
+/// A device file that cannot be used, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct GpuError(String);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: String,
+    name: String,
+    title: String,
+    #[serde(default)]
+    aliases: Vec<String>,
+    device: Device,
+    chip: String,
+    architecture: String,
+    form_factor: String,
+    #[serde(default, rename = "compute_capability")]
+    _compute_capability: Option<String>,
+    sms: Entry<u64>,
+    cores_per_sm: Entry<u64>,
+    sources: HashMap<String, String>,
+    peak: HashMap<String, Entry<String>>,
+    memory: MemoryFile,
+    core_clock: ClockFile,
+    power: PowerFile,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryFile {
+    size: Entry<String>,
+    bandwidth: Entry<String>,
+    l2: Option<Entry<String>>,
+    clock: Option<Entry<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClockFile {
+    base: Entry<String>,
+    boost: Entry<String>,
+    minimum: Option<Entry<String>>,
+    maximum: Option<Entry<String>>,
+    step: Option<Entry<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PowerFile {
+    limit: Entry<String>,
+    limit_minimum: Option<Entry<String>>,
+    limit_maximum: Option<Entry<String>>,
+    idle: Option<Entry<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry<T> {
+    value: T,
+    kind: Provenance,
+    source: String,
+    /// "tensor" or "vector": which unit reaches a peak; for the reader of the file.
+    #[serde(default, rename = "unit")]
+    _unit: Option<String>,
+}
+
+impl Gpu {
+    /// Reads a device file.
+    ///
+    /// # Errors
+    /// One line that names the field: a missing or unknown field, a missing unit, an unknown source key, a
+    /// zero where a positive number is needed.
+    pub fn from_toml(text: &str) -> Result<Self, GpuError> {
+        let file: File = toml::from_str(text).map_err(|e| GpuError(toml_error(&e, text)))?;
+        if file.schema != "gpu/1" {
+            return Err(GpuError(format!("schema is \"{}\", expected \"gpu/1\"", file.schema)));
+        }
+        let reader = Reader { sources: &file.sources };
+        let mut peaks = BTreeMap::new();
+        for (name, entry) in file.peak {
+            let precision =
+                Precision::from_name(&name).ok_or_else(|| GpuError(format!("peak.{name}: unknown precision")))?;
+            let field = format!("peak.{name}");
+            peaks.insert(precision, reader.quantity(&field, entry, Dimension::Throughput)?.map(OpsPerSecond::new));
+        }
+        if !peaks.contains_key(&Precision::Fp32) {
+            return Err(GpuError("peak.fp32 is missing".into()));
+        }
+        let clock = |field: &str, entry: Entry<String>| -> Result<Sourced<Hertz>, GpuError> {
+            Ok(reader.quantity(field, entry, Dimension::Frequency)?.map(Hertz::new))
+        };
+        let watts = |field: &str, entry: Entry<String>| -> Result<Sourced<Watts>, GpuError> {
+            Ok(reader.quantity(field, entry, Dimension::Power)?.map(Watts::new))
+        };
+        let size = |field: &str, entry: Entry<String>| -> Result<Sourced<Bytes>, GpuError> {
+            Ok(reader.quantity(field, entry, Dimension::Memory)?.map(|b| Bytes::new(b as u64)))
+        };
+        Ok(Self {
+            sms: reader.count("sms", file.sms)?,
+            cores_per_sm: reader.count("cores_per_sm", file.cores_per_sm)?,
+            peaks,
+            memory: size("memory.size", file.memory.size)?,
+            bandwidth: reader
+                .quantity("memory.bandwidth", file.memory.bandwidth, Dimension::Bandwidth)?
+                .map(BytesPerSecond::new),
+            l2: file.memory.l2.map(|e| size("memory.l2", e)).transpose()?,
+            memory_clock: file.memory.clock.map(|e| clock("memory.clock", e)).transpose()?,
+            core_clock: CoreClock {
+                base: clock("core_clock.base", file.core_clock.base)?,
+                boost: clock("core_clock.boost", file.core_clock.boost)?,
+                minimum: file.core_clock.minimum.map(|e| clock("core_clock.minimum", e)).transpose()?,
+                maximum: file.core_clock.maximum.map(|e| clock("core_clock.maximum", e)).transpose()?,
+                step: file.core_clock.step.map(|e| clock("core_clock.step", e)).transpose()?,
+            },
+            power: Power {
+                limit: watts("power.limit", file.power.limit)?,
+                limit_minimum: file.power.limit_minimum.map(|e| watts("power.limit_minimum", e)).transpose()?,
+                limit_maximum: file.power.limit_maximum.map(|e| watts("power.limit_maximum", e)).transpose()?,
+                idle: file.power.idle.map(|e| watts("power.idle", e)).transpose()?,
+            },
+            name: file.name,
+            title: file.title,
+            aliases: file.aliases,
+            device: file.device,
+            chip: file.chip,
+            architecture: file.architecture,
+            form_factor: file.form_factor,
+        })
+    }
+
+    /// Peak throughput at a precision; `None` where the hardware has no such mode.
+    pub fn peak(&self, precision: Precision) -> Option<OpsPerSecond> {
+        self.peaks.get(&precision).map(|p| p.value)
+    }
+
+    /// Peak of element-wise arithmetic, which no tensor core does: the fp32 lanes'.
+    pub fn vector_peak(&self) -> OpsPerSecond {
+        self.peaks.get(&Precision::Fp32).map_or(OpsPerSecond::ZERO, |p| p.value)
+    }
+}
+
+impl<T> Sourced<T> {
+    fn map<U>(self, f: impl FnOnce(T) -> U) -> Sourced<U> {
+        Sourced { value: f(self.value), provenance: self.provenance, source: self.source }
+    }
+}
+
+struct Reader<'a> {
+    sources: &'a HashMap<String, String>,
+}
+
+impl Reader<'_> {
+    fn sourced<T>(&self, field: &str, kind: Provenance, key: &str, value: T) -> Result<Sourced<T>, GpuError> {
+        let source =
+            self.sources.get(key).ok_or_else(|| GpuError(format!("{field}: source \"{key}\" is not in [sources]")))?;
+        Ok(Sourced { value, provenance: kind, source: source.clone() })
+    }
+
+    fn quantity(&self, field: &str, entry: Entry<String>, dimension: Dimension) -> Result<Sourced<f64>, GpuError> {
+        let value = parse_with_unit(&entry.value, dimension).map_err(|e| GpuError(format!("{field}: {e}")))?;
+        if value <= 0.0 {
+            return Err(GpuError(format!("{field} must be above zero; leave out what is unknown")));
+        }
+        self.sourced(field, entry.kind, &entry.source, value)
+    }
+
+    fn count(&self, field: &str, entry: Entry<u64>) -> Result<Sourced<u64>, GpuError> {
+        if entry.value == 0 || entry.value > 1 << 20 {
+            return Err(GpuError(format!("{field} must be between 1 and 1048576")));
+        }
+        self.sourced(field, entry.kind, &entry.source, entry.value)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    pub const TEXT: &str = r#"
+schema = "gpu/1"
+name = "toy"
+title = "Toy GPU"
+device = "gpu"
+chip = "T1"
+architecture = "toy"
+form_factor = "pcie"
+sms = { value = 80, kind = "vendor", source = "a" }
+cores_per_sm = { value = 64, kind = "vendor", source = "a" }
+[sources]
+a = "nowhere"
+[peak]
+fp32 = { value = "15 TFLOP/s", kind = "vendor", source = "a" }
+fp16 = { value = "120 TFLOP/s", kind = "vendor", source = "a", unit = "tensor" }
+[memory]
+size = { value = "16 GiB", kind = "vendor", source = "a" }
+bandwidth = { value = "900 GB/s", kind = "vendor", source = "a" }
+[core_clock]
+base = { value = "1300 MHz", kind = "vendor", source = "a" }
+boost = { value = "1500 MHz", kind = "vendor", source = "a" }
+[power]
+limit = { value = "300 W", kind = "vendor", source = "a" }
+"#;
+
+    pub fn toy() -> Gpu {
+        Gpu::from_toml(TEXT).expect("a valid device")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::TEXT;
+    use super::*;
+
+    #[test]
+    fn numbers_carry_their_source() -> Result<(), GpuError> {
+        let gpu = Gpu::from_toml(TEXT)?;
+        assert_eq!(gpu.peak(Precision::Fp16), Some(OpsPerSecond::new(120e12)));
+        assert_eq!(gpu.peak(Precision::Bf16), None);
+        assert_eq!(gpu.bandwidth.source, "nowhere");
+        assert_eq!(gpu.power.idle, None);
+        Ok(())
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (from, to, expected) in [
+            ("\"900 GB/s\"", "\"900\"", "memory.bandwidth"),
+            ("\"900 GB/s\"", "\"0 GB/s\"", "memory.bandwidth"),
+            ("source = \"a\" }\nboost", "source = \"b\" }\nboost", "\"b\""),
+            ("fp16 =", "fp12 =", "fp12"),
+            ("fp32 =", "tf32 =", "fp32"),
+            ("kind = \"vendor\"", "kind = \"rumour\"", "rumour"),
+            ("gpu/1", "gpu/9", "gpu/9"),
+            ("chip = \"T1\"", "", "chip"),
+        ] {
+            let error = Gpu::from_toml(&TEXT.replace(from, to)).expect_err(to).to_string();
+            assert!(error.contains(expected), "{error:?} should name {expected:?}");
+            assert!(!error.contains('\n'), "{error:?} is one line");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Element-wise sum.
+
+use super::{LayerOp, ShapeError};
+use crate::cost::{LayerCost, Site};
+use crate::precision::Phase;
+use crate::shape::Shape;
+use serde::{Deserialize, Serialize};
+
+/// Sum of two or more tensors of one shape.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Add {}
+
+impl LayerOp for Add {
+    fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
+        match inputs {
+            [first, rest @ ..] if !rest.is_empty() => match rest.iter().find(|s| *s != first) {
+                Some(other) => Err(ShapeError::Mismatch { first: *first, other: *other }),
+                None => Ok(*first),
+            },
+            _ => Err(ShapeError::Arity { expected: "two or more", found: inputs.len() }),
+        }
+    }
+
+    fn parameters(&self, _inputs: &[Shape]) -> u64 {
+        0
+    }
+
+    /// Forward only: the gradient of a sum is the gradient itself, no kernel runs.
+    fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
+        let (x, y) = (site.all_in_elements(), site.out_elements());
+        match phase {
+            Phase::Forward => Some(site.streaming(x.saturating_sub(y), x, y, 0)),
+            Phase::BackwardData | Phase::BackwardWeights | Phase::Update => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{cost, shape};
+    use super::*;
+    use crate::precision::Mode;
+
+    #[test]
+    fn reads_two_and_writes_one() {
+        let inputs = [shape(&[4, 2, 2]); 2];
+        let c = cost(&Add {}, &inputs, 1, Phase::Forward, Mode::Inference).expect("runs");
+        assert_eq!((c.ops.get(), c.read.get(), c.written.get()), (16, 128, 64));
+        assert!(Add {}.output(&[shape(&[4, 2, 2]), shape(&[2, 2, 2])]).is_err());
+    }
+}

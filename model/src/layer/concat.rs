@@ -1,0 +1,59 @@
+//! Concatenation along the channels.
+
+use super::{LayerOp, ShapeError};
+use crate::cost::{LayerCost, Site};
+use crate::precision::Phase;
+use crate::shape::Shape;
+use serde::{Deserialize, Serialize};
+
+/// Joins maps of equal height and width along the channels, or rows along the last dimension.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Concat {}
+
+impl LayerOp for Concat {
+    fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
+        let (first, rest) = match inputs {
+            [first, rest @ ..] if !rest.is_empty() => (first, rest),
+            _ => return Err(ShapeError::Arity { expected: "two or more", found: inputs.len() }),
+        };
+        let joined = if first.as_map().is_some() { 0 } else { first.dims().len() - 1 };
+        let mut dims = first.dims().to_vec();
+        for other in rest {
+            let fits = other.dims().len() == dims.len()
+                && dims.iter().zip(other.dims()).enumerate().all(|(i, (a, b))| i == joined || a == b);
+            if !fits {
+                return Err(ShapeError::Mismatch { first: *first, other: *other });
+            }
+            dims[joined] = dims[joined].saturating_add(other.dims()[joined]);
+        }
+        Ok(Shape::new(&dims)?)
+    }
+
+    fn parameters(&self, _inputs: &[Shape]) -> u64 {
+        0
+    }
+
+    /// A copy of every input; backward splits the gradient.
+    fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
+        let n = site.out_elements();
+        match phase {
+            Phase::Forward | Phase::BackwardData => Some(site.streaming(0, n, n, 0)),
+            Phase::BackwardWeights | Phase::Update => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::shape;
+    use super::*;
+
+    #[test]
+    fn channels_add_up() {
+        let joined = Concat {}.output(&[shape(&[64, 28, 28]), shape(&[128, 28, 28])]);
+        assert_eq!(joined, Ok(shape(&[192, 28, 28])));
+        assert!(Concat {}.output(&[shape(&[64, 28, 28]), shape(&[64, 14, 14])]).is_err());
+        assert!(Concat {}.output(&[shape(&[64, 28, 28])]).is_err());
+    }
+}

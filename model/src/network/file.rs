@@ -1,0 +1,355 @@
+//! The network file format, documented in `data/nets/README.md`.
+
+use super::{Input, Network, NetworkError, Node, Published, Source};
+use crate::layer::Layer;
+use crate::shape::Shape;
+use crate::text::{closest, toml_error};
+use serde::Deserialize;
+use std::collections::{HashMap, HashSet};
+use toml::{Table, Value};
+
+/// No network has more layers; a file that expands to more is a mistake.
+const MAX_LAYERS: usize = 20_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: String,
+    name: String,
+    title: String,
+    #[serde(default)]
+    source: String,
+    #[serde(default)]
+    aliases: Vec<String>,
+    #[serde(default)]
+    published: Published,
+    inputs: toml::map::Map<String, Value>,
+    #[serde(default)]
+    dimensions: HashMap<String, u64>,
+    #[serde(default, rename = "block")]
+    blocks: Vec<Block>,
+    #[serde(default, alias = "layer")]
+    layers: Vec<Table>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Block {
+    name: String,
+    #[serde(default)]
+    parameters: Vec<String>,
+    layers: Vec<Table>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InputFile {
+    shape: Vec<Dimension>,
+    #[serde(default)]
+    dtype: DType,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a size or the name of a dimension")]
+enum Dimension {
+    Size(u64),
+    Name(String),
+}
+
+/// Accepted for index inputs; no layer kind reads them yet.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum DType {
+    #[default]
+    Float,
+    Int,
+}
+
+impl Network {
+    /// Reads a network file.
+    ///
+    /// # Errors
+    /// One line that names the line, layer or field at fault.
+    pub fn from_toml(text: &str) -> Result<Self, NetworkError> {
+        let file: File = toml::from_str(text).map_err(|e| NetworkError::Format(toml_error(&e, text)))?;
+        if file.schema != "network/1" {
+            return Err(NetworkError::Format(format!("schema is \"{}\", expected \"network/1\"", file.schema)));
+        }
+        let inputs = read_inputs(&file.inputs, &file.dimensions)?;
+        let mut expander = Expander { blocks: &file.blocks, nodes: Vec::new() };
+        let names = inputs.iter().enumerate().map(|(i, input)| (input.name.clone(), Source::Input(i))).collect();
+        let scope = Scope { prefix: String::new(), names, arguments: &Table::new(), visible_blocks: file.blocks.len() };
+        expander.expand(&file.layers, scope, Source::Input(0))?;
+        let nodes = expander.nodes;
+        check_all_used(&nodes)?;
+        Ok(Self {
+            name: file.name,
+            title: file.title,
+            source: file.source,
+            aliases: file.aliases,
+            published: file.published,
+            inputs,
+            nodes,
+        })
+    }
+}
+
+fn read_inputs(
+    table: &toml::map::Map<String, Value>,
+    dimensions: &HashMap<String, u64>,
+) -> Result<Vec<Input>, NetworkError> {
+    let inputs = table
+        .iter()
+        .map(|(name, value)| {
+            let fail = |why: String| NetworkError::Format(format!("input {name}: {why}"));
+            let input: InputFile =
+                value.clone().try_into().map_err(|e: toml::de::Error| fail(e.message().to_string()))?;
+            if matches!(input.dtype, DType::Int) {
+                return Err(fail("integer inputs are not supported by any layer kind yet".into()));
+            }
+            let dims = input
+                .shape
+                .iter()
+                .map(|d| match d {
+                    Dimension::Size(n) => Ok(*n),
+                    Dimension::Name(n) => {
+                        dimensions.get(n).copied().ok_or_else(|| fail(format!("dimension {n} is not in [dimensions]")))
+                    }
+                })
+                .collect::<Result<Vec<_>, _>>()?;
+            let shape = Shape::new(&dims).map_err(|e| fail(e.to_string()))?;
+            Ok(Input { name: name.clone(), shape })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    if inputs.is_empty() {
+        return Err(NetworkError::Format("no inputs".into()));
+    }
+    Ok(inputs)
+}
+
+struct Expander<'a> {
+    blocks: &'a [Block],
+    nodes: Vec<Node>,
+}
+
+struct Scope<'a> {
+    /// Put before every local name.
+    prefix: String,
+    /// What local names stand for.
+    names: HashMap<String, Source>,
+    /// Values of the block's parameters.
+    arguments: &'a Table,
+    /// Only blocks before this one may be used: no recursion.
+    visible_blocks: usize,
+}
+
+impl Expander<'_> {
+    /// Appends the nodes of a list of layers and block uses; returns where the last one's result is.
+    fn expand(&mut self, entries: &[Table], mut scope: Scope<'_>, first: Source) -> Result<Source, NetworkError> {
+        let mut previous = first;
+        if entries.is_empty() {
+            return Err(NetworkError::Format("no layers".into()));
+        }
+        for (position, entry) in entries.iter().enumerate() {
+            let mut fields = entry.clone();
+            let local = match fields.remove("name") {
+                Some(Value::String(name)) => name,
+                _ => return Err(at(&format!("{}#{}", scope.prefix, position + 1), "has no name")),
+            };
+            let full = format!("{}{local}", scope.prefix);
+            check_name(&local).map_err(|why| at(&full, why))?;
+            substitute(&mut fields, scope.arguments).map_err(|why| at(&full, &why))?;
+            let from = match fields.remove("from") {
+                None => vec![previous],
+                Some(value) => resolve(&value, &scope.names).map_err(|why| at(&full, &why))?,
+            };
+            let result = match (fields.remove("kind"), fields.remove("block")) {
+                (Some(Value::String(kind)), None) => self.add_layer(&full, &kind, fields, from)?,
+                (None, Some(Value::String(block))) => self.add_block(&full, &block, fields, from, &scope)?,
+                _ => return Err(at(&full, "needs either a kind or a block")),
+            };
+            if scope.names.insert(local, result).is_some() {
+                return Err(at(&full, "the name is used twice"));
+            }
+            previous = result;
+        }
+        Ok(previous)
+    }
+
+    fn add_layer(&mut self, full: &str, kind: &str, fields: Table, from: Vec<Source>) -> Result<Source, NetworkError> {
+        let layer = Layer::from_table(kind, fields)
+            .ok_or_else(|| {
+                at(full, &format!("unknown kind \"{kind}\"{}", closest(kind, Layer::KINDS.iter().copied())))
+            })?
+            .map_err(|e| at(full, e.message()))?;
+        if self.nodes.len() >= MAX_LAYERS {
+            return Err(NetworkError::Format(format!("expands to more than {MAX_LAYERS} layers")));
+        }
+        self.nodes.push(Node { name: full.to_string(), layer, from });
+        Ok(Source::Node(self.nodes.len() - 1))
+    }
+
+    fn add_block(
+        &mut self,
+        full: &str,
+        name: &str,
+        mut fields: Table,
+        from: Vec<Source>,
+        scope: &Scope<'_>,
+    ) -> Result<Source, NetworkError> {
+        let blocks = self.blocks;
+        let (index, block) = blocks[..scope.visible_blocks]
+            .iter()
+            .enumerate()
+            .find(|(_, b)| b.name == name)
+            .ok_or_else(|| at(full, &format!("block \"{name}\" is not defined before it")))?;
+        let [mut input] = from[..] else {
+            return Err(at(full, "a block reads one tensor"));
+        };
+        let repeat = match fields.remove("repeat") {
+            None => None,
+            Some(Value::Integer(n)) if (1..=MAX_LAYERS as i64).contains(&n) => Some(n),
+            Some(_) => return Err(at(full, "repeat must be a whole number of at least 1")),
+        };
+        for parameter in &block.parameters {
+            if !fields.contains_key(parameter) {
+                return Err(at(full, &format!("block \"{name}\" needs {parameter}")));
+            }
+        }
+        if let Some(extra) = fields.keys().find(|k| !block.parameters.contains(k)) {
+            return Err(at(full, &format!("block \"{name}\" has no parameter {extra}")));
+        }
+        for copy in 0..repeat.unwrap_or(1) {
+            let prefix = match repeat {
+                Some(_) => format!("{full}.{copy}."),
+                None => format!("{full}."),
+            };
+            let names = HashMap::from([("input".to_string(), input)]);
+            let inner = Scope { prefix, names, arguments: &fields, visible_blocks: index };
+            input = self.expand(&block.layers, inner, input)?;
+        }
+        Ok(input)
+    }
+}
+
+fn at(name: &str, why: &str) -> NetworkError {
+    NetworkError::Layer { name: name.to_string(), why: why.to_string() }
+}
+
+fn check_name(name: &str) -> Result<(), &'static str> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || "._/-".contains(c);
+    if name.is_empty() || name.len() > 100 || !name.chars().all(legal) {
+        return Err("names are up to 100 letters, digits, '.', '_', '/', '-'");
+    }
+    Ok(())
+}
+
+/// Replaces every string `"$name"` by the argument of that name.
+fn substitute(fields: &mut Table, arguments: &Table) -> Result<(), String> {
+    fn replace(value: &mut Value, arguments: &Table) -> Result<(), String> {
+        match value {
+            Value::String(text) => {
+                if let Some(name) = text.strip_prefix('$') {
+                    *value = arguments.get(name).cloned().ok_or_else(|| format!("${name} is not a parameter here"))?;
+                }
+                Ok(())
+            }
+            Value::Array(items) => items.iter_mut().try_for_each(|item| replace(item, arguments)),
+            _ => Ok(()),
+        }
+    }
+    fields.iter_mut().try_for_each(|(_, value)| replace(value, arguments))
+}
+
+fn resolve(from: &Value, names: &HashMap<String, Source>) -> Result<Vec<Source>, String> {
+    let find = |value: &Value| {
+        let name = value.as_str().ok_or("from must be a name or a list of names")?;
+        names.get(name).copied().ok_or_else(|| {
+            format!("from names \"{name}\", which is not before it{}", closest(name, names.keys().map(String::as_str)))
+        })
+    };
+    match from {
+        Value::Array(items) if items.is_empty() => Err("from is empty".into()),
+        Value::Array(items) => items.iter().map(find).collect(),
+        single => Ok(vec![find(single)?]),
+    }
+}
+
+fn check_all_used(nodes: &[Node]) -> Result<(), NetworkError> {
+    let used: HashSet<usize> = nodes
+        .iter()
+        .flat_map(|node| &node.from)
+        .filter_map(|source| match source {
+            Source::Node(i) => Some(*i),
+            Source::Input(_) => None,
+        })
+        .collect();
+    match (0..nodes.len().saturating_sub(1)).find(|i| !used.contains(i)) {
+        Some(i) => Err(at(&nodes[i].name, "its result is never used")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "schema = \"network/1\"\nname = \"n\"\ntitle = \"n\"\n";
+
+    fn read(body: &str) -> Result<Network, NetworkError> {
+        Network::from_toml(&format!("{HEAD}{body}"))
+    }
+
+    const RESIDUAL: &str = r#"
+layers = [
+  { name = "stem", kind = "conv2d", channels = 8, kernel = 3, padding = 1 },
+  { name = "stage", block = "basic", c = 8, repeat = 2 },
+  { name = "pool", kind = "global_avg_pool2d", from = "stage" },
+]
+[inputs]
+image = { shape = [3, "size", "size"] }
+[dimensions]
+size = 8
+[[block]]
+name = "basic"
+parameters = ["c"]
+layers = [
+  { name = "conv", kind = "conv2d", channels = "$c", kernel = 3, padding = 1, bias = false },
+  { name = "sum", kind = "add", from = ["conv", "input"] },
+]
+"#;
+
+    #[test]
+    fn repeated_blocks_are_chained() -> Result<(), NetworkError> {
+        let net = read(RESIDUAL)?;
+        let names: Vec<_> = net.nodes.iter().map(|n| n.name.as_str()).collect();
+        assert_eq!(names, ["stem", "stage.0.conv", "stage.0.sum", "stage.1.conv", "stage.1.sum", "pool"]);
+        assert_eq!(net.nodes[4].from, [Source::Node(3), Source::Node(2)]);
+        assert_eq!(net.inputs[0].shape.dims(), [3, 8, 8]);
+        Ok(())
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let layer = |fields: &str| format!("layers = [{{ name = \"a\", {fields} }}]\ninputs.x.shape = [3, 8, 8]");
+        for (body, expected) in [
+            (layer("kind = \"conv\", channels = 1, kernel = 1"), "conv2d"),
+            (layer("kind = \"conv2d\", channels = 1"), "kernel"),
+            (layer("kind = \"conv2d\", channels = -1, kernel = 1"), "layer a"),
+            (layer("kind = \"relu\", from = \"y\""), "\"y\""),
+            (layer("kind = \"relu\", slope = 1"), "slope"),
+            (layer("block = \"b\""), "\"b\""),
+            (layer("kind = \"relu\", from = \"$z\""), "$z"),
+            ("inputs.x.shape = [3, 8, 8]".to_string(), "no layers"),
+            ("layers = [\ninputs".to_string(), "line"),
+            (RESIDUAL.replace("from = \"stage\"", "from = \"stem\""), "never used"),
+            (RESIDUAL.replace("repeat = 2", "repeat = 20001"), "repeat"),
+            (RESIDUAL.replace("c = 8,", ""), "needs c"),
+            (RESIDUAL.replace("\"size\", \"size\"", "\"size\", \"width\""), "width"),
+        ] {
+            let error = read(&body).expect_err(&body).to_string();
+            assert!(error.contains(expected), "{error:?} should name {expected:?}");
+            assert!(!error.contains('\n'), "{error:?} is one line");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! A network with shapes for a batch.
+
+use super::{Network, Source};
+use crate::cost::{LayerCost, Site};
+use crate::layer::{Layer, LayerOp, Optimizer, ShapeError, update_cost};
+use crate::precision::{Mode, Phase, Precision};
+use crate::shape::Shape;
+
+/// Counts beyond this are refused: no step of a real network comes near, and sums below it cannot overflow.
+const MAX_COUNT: u64 = 1 << 60;
+
+/// A network for a batch and a precision, every shape known. Can only be built valid.
+#[derive(Clone, Debug)]
+pub struct ShapedNetwork {
+    name: String,
+    batch: u64,
+    precision: Precision,
+    inputs: Vec<Shape>,
+    layers: Vec<ShapedLayer>,
+}
+
+/// A layer with its shapes, without the batch.
+#[derive(Clone, Debug)]
+pub struct ShapedLayer {
+    /// Unique name.
+    pub name: String,
+    /// What it computes.
+    pub layer: Layer,
+    /// Input shapes.
+    pub inputs: Vec<Shape>,
+    /// Output shape.
+    pub output: Shape,
+    /// What it reads.
+    pub from: Vec<Source>,
+}
+
+/// Why a network cannot be given shapes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapingError {
+    /// The batch is zero or absurd.
+    #[error("batch {0} is not between 1 and 2147483648")]
+    Batch(u64),
+    /// No such input.
+    #[error("no input named \"{name}\"; this network has {inputs}")]
+    UnknownInput {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        inputs: String,
+    },
+    /// A layer does not fit.
+    #[error("layer {name}: {source}")]
+    Layer {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: ShapeError,
+    },
+    /// Operations or bytes beyond counting.
+    #[error("layer {name}: the step is too large to count")]
+    TooLarge {
+        /// The layer where the sum exceeds 2^60.
+        name: String,
+    },
+}
+
+impl ShapedNetwork {
+    /// Infers every shape. `bindings` replace the shapes of named inputs.
+    ///
+    /// # Errors
+    /// On batch 0, an unknown input, a layer that does not fit, or a step too large to count.
+    pub fn new(
+        network: &Network,
+        batch: u64,
+        precision: Precision,
+        bindings: &[(String, Shape)],
+    ) -> Result<Self, ShapingError> {
+        if batch == 0 || batch > crate::shape::MAX_DIMENSION {
+            return Err(ShapingError::Batch(batch));
+        }
+        if let Some((name, _)) = bindings.iter().find(|(name, _)| network.inputs.iter().all(|i| i.name != *name)) {
+            let inputs =
+                network.inputs.iter().map(|i| format!("{} ({})", i.name, i.shape)).collect::<Vec<_>>().join(", ");
+            return Err(ShapingError::UnknownInput { name: name.clone(), inputs });
+        }
+        let inputs: Vec<Shape> = network
+            .inputs
+            .iter()
+            .map(|i| bindings.iter().rev().find(|(name, _)| *name == i.name).map_or(i.shape, |(_, shape)| *shape))
+            .collect();
+        let mut layers: Vec<ShapedLayer> = Vec::with_capacity(network.nodes.len());
+        for node in &network.nodes {
+            let read: Vec<Shape> = node
+                .from
+                .iter()
+                .map(|source| match *source {
+                    Source::Input(i) => inputs[i],
+                    Source::Node(i) => layers[i].output,
+                })
+                .collect();
+            let output =
+                node.layer.output(&read).map_err(|source| ShapingError::Layer { name: node.name.clone(), source })?;
+            layers.push(ShapedLayer {
+                name: node.name.clone(),
+                layer: node.layer.clone(),
+                inputs: read,
+                output,
+                from: node.from.clone(),
+            });
+        }
+        let shaped = Self { name: network.name.clone(), batch, precision, inputs, layers };
+        shaped.check_countable()?;
+        Ok(shaped)
+    }
+
+    fn check_countable(&self) -> Result<(), ShapingError> {
+        let mut total = LayerCost::default();
+        for layer in &self.layers {
+            for phase in [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights] {
+                if let Some(cost) = layer.cost_at(phase, self.batch, self.precision, Mode::Training) {
+                    total = total + cost;
+                }
+            }
+            if total.ops.get() > MAX_COUNT || total.bytes().get() > MAX_COUNT {
+                return Err(ShapingError::TooLarge { name: layer.name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Name of the network.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Samples per step.
+    pub fn batch(&self) -> u64 {
+        self.batch
+    }
+    /// Storage and arithmetic.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+    /// Shapes of the network's inputs.
+    pub fn inputs(&self) -> &[Shape] {
+        &self.inputs
+    }
+    /// The layers, in order.
+    pub fn layers(&self) -> &[ShapedLayer] {
+        &self.layers
+    }
+
+    /// Learned parameters.
+    pub fn parameters(&self) -> u64 {
+        self.layers.iter().map(ShapedLayer::parameters).sum()
+    }
+
+    /// Multiply-accumulates of convolution and matrix products in one forward pass over the batch.
+    pub fn macs(&self) -> u64 {
+        self.layers.iter().filter_map(|l| self.cost(l, Phase::Forward, Mode::Inference)).map(|c| c.macs).sum()
+    }
+
+    /// Cost of a phase of one of this network's layers; `None` where no kernel runs. The gradient with
+    /// respect to the network's own input is not needed.
+    pub fn cost(&self, layer: &ShapedLayer, phase: Phase, mode: Mode) -> Option<LayerCost> {
+        let reads_only_inputs = layer.from.iter().all(|s| matches!(s, Source::Input(_)));
+        if phase == Phase::BackwardData && reads_only_inputs {
+            return None;
+        }
+        if phase == Phase::Update {
+            return update_cost(layer.parameters(), Optimizer::Momentum);
+        }
+        layer.cost_at(phase, self.batch, self.precision, mode)
+    }
+}
+
+impl ShapedLayer {
+    /// Learned parameters.
+    pub fn parameters(&self) -> u64 {
+        self.layer.parameters(&self.inputs)
+    }
+
+    fn cost_at(&self, phase: Phase, batch: u64, precision: Precision, mode: Mode) -> Option<LayerCost> {
+        let site = Site { batch, inputs: &self.inputs, output: self.output, precision, mode };
+        self.layer.cost(phase, &site)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiny() -> Network {
+        Network::from_toml(
+            r#"
+schema = "network/1"
+name = "tiny"
+title = "tiny"
+layers = [
+  { name = "conv", kind = "conv2d", channels = 4, kernel = 3 },
+  { name = "flat", kind = "flatten" },
+  { name = "fc", kind = "linear", features = 10 },
+]
+inputs.image.shape = [1, 6, 6]
+"#,
+        )
+        .expect("a valid network")
+    }
+
+    #[test]
+    fn totals_of_a_tiny_network() -> Result<(), ShapingError> {
+        let net = ShapedNetwork::new(&tiny(), 2, Precision::Fp32, &[])?;
+        assert_eq!(net.parameters(), 4 * 9 + 4 + 64 * 10 + 10);
+        assert_eq!(net.macs(), 2 * (64 * 9 + 640));
+        let first = &net.layers()[0];
+        assert!(net.cost(first, Phase::BackwardData, Mode::Training).is_none());
+        assert!(net.cost(first, Phase::BackwardWeights, Mode::Training).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn inputs_can_be_rebound() -> Result<(), Box<dyn std::error::Error>> {
+        let bindings = [("image".to_string(), Shape::map(1, 8, 8)?)];
+        let net = ShapedNetwork::new(&tiny(), 1, Precision::Fp32, &bindings)?;
+        assert_eq!(net.layers()[0].output, Shape::map(4, 6, 6)?);
+        let unknown = [("img".to_string(), Shape::map(1, 8, 8)?)];
+        assert!(ShapedNetwork::new(&tiny(), 1, Precision::Fp32, &unknown).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn absurd_batches_are_refused() {
+        for batch in [0, u64::MAX] {
+            assert!(ShapedNetwork::new(&tiny(), batch, Precision::Fp32, &[]).is_err());
+        }
+        let huge = [("image".to_string(), Shape::map(1 << 31, 1 << 31, 1 << 31).expect("legal dimensions"))];
+        assert!(ShapedNetwork::new(&tiny(), 1 << 31, Precision::Fp32, &huge).is_err());
+    }
+}

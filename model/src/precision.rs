@@ -1,0 +1,92 @@
+//! Number formats and the phases of a step.
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! named_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum $name {
+            $($(#[$vdoc])* #[serde(rename = $text)] $variant),+
+        }
+        impl $name {
+            /// All of them, in order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+            /// The name used in files and on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text),+ }
+            }
+            /// By its name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|v| v.name() == name)
+            }
+        }
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+    };
+}
+pub(crate) use named_enum;
+
+named_enum!(
+    /// How numbers are stored and multiplied.
+    Precision {
+        /// 32-bit floating point, TF32 off.
+        Fp32 = "fp32",
+        /// 32-bit storage, TF32 in convolution and matrix products.
+        Tf32 = "tf32",
+        /// 16-bit floating point; mixed precision in training.
+        Fp16 = "fp16",
+        /// bfloat16; mixed precision in training.
+        Bf16 = "bf16",
+        /// 8-bit integers.
+        Int8 = "int8",
+    }
+);
+
+impl Precision {
+    /// Storage width of an element in bytes.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Self::Fp32 | Self::Tf32 => 4,
+            Self::Fp16 | Self::Bf16 => 2,
+            Self::Int8 => 1,
+        }
+    }
+}
+
+named_enum!(
+    /// A part of a step that runs as kernels of its own.
+    Phase {
+        /// From inputs to outputs.
+        Forward = "forward",
+        /// Gradient with respect to the inputs.
+        BackwardData = "backward_data",
+        /// Gradient with respect to the parameters.
+        BackwardWeights = "backward_weights",
+        /// The optimizer's step over the parameters.
+        Update = "update",
+    }
+);
+
+named_enum!(
+    /// What one step does.
+    Mode {
+        /// Forward only, with frozen statistics.
+        Inference = "inference",
+        /// Forward, backward and update.
+        Training = "training",
+    }
+);
+
+impl Mode {
+    /// The phases a step of this mode consists of.
+    pub fn phases(self) -> &'static [Phase] {
+        match self {
+            Self::Inference => &[Phase::Forward],
+            Self::Training => Phase::ALL,
+        }
+    }
+}

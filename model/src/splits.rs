@@ -1,0 +1,51 @@
+//! Which network may be used for what: `data/splits.toml`.
+
+use crate::text::toml_error;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// What a network's measurements may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Its shapes may enter plans and layer fits.
+    Layer,
+    /// Its whole runs tune framework profiles.
+    Profile,
+    /// Its whole runs calibrate network-level intervals.
+    Conformal,
+    /// Judges only.
+    Test,
+}
+
+/// The role of every network.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Splits {
+    schema: String,
+    roles: BTreeMap<String, Role>,
+}
+
+impl Splits {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// One line that says where it is malformed.
+    pub fn from_toml(text: &str) -> Result<Self, String> {
+        let splits: Self = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
+        if splits.schema != "splits/1" {
+            return Err(format!("schema is \"{}\", expected \"splits/1\"", splits.schema));
+        }
+        Ok(splits)
+    }
+
+    /// Role of a network; `None` for one that is not listed.
+    pub fn role(&self, network: &str) -> Option<Role> {
+        self.roles.get(network).copied()
+    }
+
+    /// Names of the networks with a role.
+    pub fn with_role(&self, role: Role) -> impl Iterator<Item = &str> {
+        self.roles.iter().filter(move |(_, r)| **r == role).map(|(name, _)| name.as_str())
+    }
+}

@@ -1,0 +1,50 @@
+//! Small helpers for messages.
+
+/// `, did you mean "x"?` for the nearest of the names, or nothing when none is near.
+pub fn closest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
+    match nearest(wanted, names).first() {
+        Some(name) => format!("; did you mean \"{name}\"?"),
+        None => String::new(),
+    }
+}
+
+/// Up to three names that resemble the wanted one, most similar first.
+pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let fold = |s: &str| s.to_ascii_lowercase().replace(['-', '_', ' '], "");
+    let target = fold(wanted);
+    let mut scored: Vec<(f64, &str)> = names
+        .map(|name| {
+            let folded = fold(name);
+            let shared =
+                if !target.is_empty() && (folded.contains(&target) || target.contains(&folded)) { 0.2 } else { 0.0 };
+            (strsim::jaro_winkler(&target, &folded) + shared, name)
+        })
+        .filter(|(score, _)| *score > 0.75)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    scored.into_iter().take(3).map(|(_, name)| name).collect()
+}
+
+/// A TOML error in one line: where, and what is wrong.
+pub fn toml_error(error: &toml::de::Error, text: &str) -> String {
+    let message = error.message().replace('\n', ", ");
+    match error.span() {
+        Some(span) => {
+            let line = text.get(..span.start.min(text.len())).map_or(1, |head| head.matches('\n').count() + 1);
+            format!("line {line}: {message}")
+        }
+        None => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_are_offered_and_far_ones_not() {
+        let names = ["vgg16", "vgg19", "resnet50"];
+        assert_eq!(nearest("vgg-16", names.into_iter()).first(), Some(&"vgg16"));
+        assert!(nearest("zzz", names.into_iter()).is_empty());
+    }
+}
