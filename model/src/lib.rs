@@ -2,9 +2,12 @@
 //!
 //! Pure: no file, clock or device is touched, so every failure is the input's. Read the modules in this order.
 
+pub mod accuracy;
+pub mod calibration;
 pub mod catalog;
 pub mod cost;
 pub mod counting;
+pub mod features;
 pub mod gpu;
 pub mod import;
 pub mod layer;

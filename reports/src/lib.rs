@@ -1,1 +1,5 @@
-//! x
+//! Values into bytes: tables, JSON, CSV and Markdown. Nothing is computed here.
+
+pub mod accuracy;
+pub mod calibration;
+pub mod table;

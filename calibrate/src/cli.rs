@@ -1,0 +1,307 @@
+//! The command line of `calibrate`.
+
+use crate::fit::Options;
+use crate::import::{Format, import};
+use crate::rows::{Row, prepare};
+use crate::{dataset, recipe, validate};
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use joulecast_model::calibration::Calibration;
+use joulecast_model::catalog;
+use joulecast_model::import::table::Mapping;
+use joulecast_model::measurement::Measurement;
+use joulecast_reports::accuracy;
+use joulecast_reports::table::Table;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Measured layers into calibrations.
+#[derive(Parser)]
+#[command(name = "calibrate", version, about, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  calibrate import deepbench DeepBench_NV_V100.xlsx
+  calibrate import neusight conv.csv linear.csv bmm.csv
+  calibrate import table times.csv --mapping data/published/mappings/neusight_conv.toml
+  calibrate status
+  calibrate fit --out data/calibrations
+  calibrate validate --layers --seeds 10
+  calibrate show v100";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Read published measurements into a dataset
+    Import(Import),
+    /// Fit calibrations to a dataset and write them
+    Fit(Fit),
+    /// Held-out accuracy, beside the comparators
+    Validate(Validate),
+    /// Explain a calibration term by term
+    Show(Show),
+    /// What a dataset holds
+    Status(DatasetArg),
+}
+
+#[derive(Args)]
+struct DatasetArg {
+    /// Folder of the dataset
+    #[arg(long, value_name = "DIR", default_value = "data/imported")]
+    dataset: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ImportFormat {
+    /// DeepBench's workbooks
+    Deepbench,
+    /// NeuSight's original CSV files
+    Neusight,
+    /// Any CSV of layer times, read by a mapping
+    Table,
+}
+
+#[derive(Args)]
+struct Import {
+    /// What the files are
+    format: ImportFormat,
+    /// The files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// For `table`: which column means what (see data/published/mappings)
+    #[arg(long, value_name = "FILE")]
+    mapping: Option<PathBuf>,
+    /// The GPU, where the file does not say
+    #[arg(long, value_name = "NAME")]
+    gpu: Option<String>,
+    #[command(flatten)]
+    dataset: DatasetArg,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ModelForm {
+    /// Sparse polynomials in the logarithm over a smooth roofline
+    Lasso,
+    /// The comparator: NeuralPower's polynomial in the raw parameters
+    Neuralpower,
+}
+
+#[derive(Args)]
+struct Fit {
+    #[command(flatten)]
+    dataset: DatasetArg,
+    /// Folder to write one file per chip into
+    #[arg(long, value_name = "DIR", default_value = "calibrations")]
+    out: PathBuf,
+    /// Which models
+    #[arg(long, value_enum, default_value_t = ModelForm::Lasso)]
+    model: ModelForm,
+    /// Leave out every shape that occurs in a network with the role `test`
+    #[arg(long)]
+    evaluation: bool,
+    /// Replace calibrations that are there and differ
+    #[arg(long)]
+    replace: bool,
+    /// Seed of the folds
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Output {
+    Table,
+    Markdown,
+    Json,
+}
+
+#[derive(Args)]
+struct Validate {
+    /// Layer times, grouped 5-fold over all rows
+    #[arg(long, required = true)]
+    layers: bool,
+    #[command(flatten)]
+    dataset: DatasetArg,
+    /// Only the chip of this GPU; may be repeated
+    #[arg(long, value_name = "NAME")]
+    gpu: Vec<String>,
+    /// Only this layer kind; may be repeated
+    #[arg(long, value_name = "KIND")]
+    kind: Vec<String>,
+    /// Number of fold seeds; with several, mean and standard deviation are shown
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Leave out every shape that occurs in a network with the role `test`
+    #[arg(long)]
+    evaluation: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    format: Output,
+}
+
+#[derive(Args)]
+struct Show {
+    /// A GPU or chip with a shipped calibration, or a calibration file
+    name: String,
+    /// Only this layer kind
+    #[arg(long, value_name = "KIND")]
+    kind: Option<String>,
+}
+
+/// Runs a command line.
+///
+/// # Errors
+/// Anything that keeps the command from its work, in one line.
+pub fn run(cli: Cli) -> Result<()> {
+    match cli.command {
+        Command::Import(args) => run_import(&args),
+        Command::Fit(args) => run_fit(&args),
+        Command::Validate(args) => run_validate(&args),
+        Command::Show(args) => run_show(&args),
+        Command::Status(args) => run_status(&args),
+    }
+}
+
+/// Prints to standard output; a closed pipe ends the program quietly.
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+fn run_import(args: &Import) -> Result<()> {
+    let format = match (args.format, &args.mapping) {
+        (ImportFormat::Deepbench, None) => Format::Deepbench,
+        (ImportFormat::Neusight, None) => Format::Neusight,
+        (ImportFormat::Table, Some(path)) => {
+            let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+            Format::Table(Box::new(Mapping::from_toml(&text).with_context(|| path.display().to_string())?))
+        }
+        (ImportFormat::Table, None) => bail!("import table needs --mapping FILE"),
+        (_, Some(_)) => bail!("--mapping goes with import table only"),
+    };
+    for file in &args.files {
+        let report = import(file, &format, args.gpu.as_deref(), &args.dataset.dataset)?;
+        let known = if report.known { " (imported before: nothing written)" } else { "" };
+        print(&format!("{}: {} rows, {} of them flagged{known}\n", file.display(), report.rows, report.flagged))?;
+        for (reason, count) in report.skipped {
+            print(&format!("  skipped {count}: {reason}\n"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows of a dataset without exact repeats: a file may have been imported in two forms.
+fn read_unique(folder: &Path) -> Result<Vec<Measurement>> {
+    let mut seen = HashSet::new();
+    let mut rows = dataset::read(folder)?;
+    rows.retain(|r| {
+        let identity =
+            (r.gpu.clone(), r.case.fold_key(), r.batch, r.phase, r.precision, r.layout.clone(), r.time_s.to_bits());
+        seen.insert(identity)
+    });
+    Ok(rows)
+}
+
+fn rows_for(dataset: &DatasetArg, evaluation: bool) -> Result<Vec<Row>> {
+    let rows = prepare(&read_unique(&dataset.dataset)?)?;
+    if evaluation { recipe::without_test_shapes(rows) } else { Ok(rows) }
+}
+
+fn run_fit(args: &Fit) -> Result<()> {
+    let rows = rows_for(&args.dataset, args.evaluation)?;
+    let files: Vec<(String, String)> = match args.model {
+        ModelForm::Lasso => {
+            let options = Options { seed: args.seed, ..Options::default() };
+            recipe::calibrations(&rows, &options, args.evaluation)?
+                .iter()
+                .map(|c| {
+                    let name = if c.chip == "any" { "roofline".to_string() } else { c.chip.to_lowercase() };
+                    Ok((name, c.to_toml()?))
+                })
+                .collect::<Result<_>>()?
+        }
+        ModelForm::Neuralpower => crate::neuralpower::files(&rows)?,
+    };
+    fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
+    for (name, text) in files {
+        let path = args.out.join(format!("{name}.toml"));
+        match fs::read_to_string(&path) {
+            Ok(old) if old == text => print(&format!("{}: unchanged\n", path.display()))?,
+            Ok(_) if !args.replace => bail!("{} exists and differs; --replace puts the new fit there", path.display()),
+            _ => {
+                write_whole(&path, &text)?;
+                print(&format!("{}: written, {} bytes\n", path.display(), text.len()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path).with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+fn run_validate(args: &Validate) -> Result<()> {
+    let _ = args.layers;
+    let mut rows = rows_for(&args.dataset, args.evaluation)?;
+    let chips = args.gpu.iter().map(|name| Ok(catalog::gpu(name)?.chip)).collect::<Result<Vec<_>>>()?;
+    rows.retain(|r| chips.is_empty() || chips.contains(&r.chip));
+    rows.retain(|r| args.kind.is_empty() || args.kind.iter().any(|k| k == r.kind));
+    if rows.is_empty() {
+        bail!("no rows of that GPU and kind in {}", args.dataset.dataset.display());
+    }
+    let lines = validate::layers(&rows, &Options::default(), args.seeds)?;
+    let table = accuracy::table(&lines);
+    print(&match args.format {
+        Output::Table => table.to_text(),
+        Output::Markdown => table.to_markdown(),
+        Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
+    })
+}
+
+fn run_show(args: &Show) -> Result<()> {
+    let path = Path::new(&args.name);
+    let text = if path.extension().is_some() {
+        fs::read_to_string(path).with_context(|| args.name.clone())?
+    } else {
+        let chip = catalog::gpu(&args.name).map_or_else(|_| args.name.clone(), |gpu| gpu.chip);
+        let wanted = chip.to_lowercase();
+        let shipped = catalog::calibrations().iter().find(|(name, _)| *name == wanted);
+        shipped.with_context(|| format!("no calibration for {}", args.name))?.1.to_string()
+    };
+    let calibration = Calibration::from_toml(&text).with_context(|| args.name.clone())?;
+    print(&joulecast_reports::calibration::explain(&calibration, args.kind.as_deref()))
+}
+
+fn run_status(args: &DatasetArg) -> Result<()> {
+    let rows = dataset::read(&args.dataset)?;
+    let mut counts: BTreeMap<[String; 5], (usize, usize)> = BTreeMap::new();
+    for row in &rows {
+        let key = [
+            row.gpu.clone(),
+            row.case.layer.kind().to_string(),
+            row.phase.to_string(),
+            row.precision.to_string(),
+            row.source.clone(),
+        ];
+        let entry = counts.entry(key).or_default();
+        entry.0 += 1;
+        entry.1 += usize::from(!row.usable());
+    }
+    let mut table = Table::new(&["gpu", "kind", "phase", "precision", "source", "rows", "flagged"], 5);
+    for (key, (all, flagged)) in counts {
+        table.row(key.into_iter().chain([all.to_string(), flagged.to_string()]).collect());
+    }
+    print(&table.to_text())?;
+    print(&format!("{} rows\n", rows.len()))
+}

@@ -1,0 +1,158 @@
+//! Candidate terms: which monomials of a family's variables the Lasso may choose from.
+
+use joulecast_model::calibration::{Factor, Term};
+use joulecast_model::features::{Family, Variables};
+use ndarray::Array2;
+use std::collections::HashSet;
+
+/// Candidate monomials of a family.
+#[derive(Clone, Debug)]
+pub struct Candidates {
+    /// The family whose variables they are of.
+    pub family: Family,
+    /// Factors of each.
+    pub terms: Vec<Vec<Factor>>,
+}
+
+/// How rich the candidates are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Richness {
+    /// None: a constant efficiency.
+    Constant,
+    /// Size and occupancy only: the bandwidth model of kinds without rows.
+    Bandwidth,
+    /// Everything.
+    Full,
+}
+
+impl Candidates {
+    /// The candidates of a family.
+    pub fn new(family: Family, richness: Richness) -> Self {
+        let mut builder = Builder::new(family);
+        match (richness, family) {
+            (Richness::Constant, _) => {}
+            (Richness::Bandwidth, _) => {
+                builder.polynomial(&["bytes", "few", "cached"], 2);
+                builder.polynomial(&["wave", "floor"], 1);
+            }
+            (Richness::Full, Family::Stream) => {
+                builder.polynomial(&["bytes", "row", "rows", "few"], 3);
+                builder.polynomial(family.variables(), 2);
+            }
+            (Richness::Full, Family::Gemm) => {
+                let sizes = ["m", "n", "k", "balance"];
+                builder.polynomial(&sizes, 3);
+                builder.polynomial(
+                    &["m", "n", "k", "g", "batch", "area", "inner", "balance", "ridge", "floor", "library", "border"],
+                    2,
+                );
+                builder.polynomial(family.variables(), 1);
+                for variable in family.variables() {
+                    builder.products(variable, &sizes);
+                    builder.square(variable);
+                }
+                let classes = ["c1x1", "c3x3", "large", "strided", "stem", "depthwise", "grouped", "library"];
+                for class in classes {
+                    builder.products(class, &["wave_128x128", "wave_64x64", "best_split", "few_128x128", "n32", "k32"]);
+                    builder.products(class, &classes);
+                }
+                builder.products("n8", &["k8", "m4"]);
+                builder.products("n32", &["k32", "m32", "wave_128x128", "winobest"]);
+                builder.products("algobest", &["best_split", "best_tile", "wave_128x128", "few_128x128", "ridge"]);
+            }
+        }
+        Self { family, terms: builder.terms }
+    }
+
+    /// Values of every candidate for every row, n by p.
+    pub fn matrix<'a>(&self, rows: impl ExactSizeIterator<Item = &'a Variables>) -> Array2<f64> {
+        let mut x = Array2::zeros((rows.len(), self.terms.len()));
+        for (mut target, variables) in x.rows_mut().into_iter().zip(rows) {
+            for (value, factors) in target.iter_mut().zip(&self.terms) {
+                *value = monomial(factors, &variables.values);
+            }
+        }
+        x
+    }
+
+    /// A term of the artifact from a candidate.
+    pub fn term(&self, index: usize, coefficient: f64, mean: f64, scale: f64) -> Term {
+        Term { factors: self.terms[index].clone(), coefficient, mean, scale }
+    }
+}
+
+fn monomial(factors: &[Factor], values: &[f64]) -> f64 {
+    factors.iter().map(|f| values[f.variable].powi(i32::from(f.power))).product()
+}
+
+struct Builder {
+    family: Family,
+    terms: Vec<Vec<Factor>>,
+    seen: HashSet<Vec<Factor>>,
+}
+
+impl Builder {
+    fn new(family: Family) -> Self {
+        Self { family, terms: Vec::new(), seen: HashSet::new() }
+    }
+
+    /// Adds a product of variables, once, whatever their order. A variable the family lacks is left out.
+    fn add(&mut self, variables: &[&str]) {
+        let names = self.family.variables();
+        let mut factors: Vec<Factor> = Vec::new();
+        for name in variables {
+            let Some(variable) = names.iter().position(|n| n == name) else { return };
+            match factors.iter_mut().find(|f| f.variable == variable) {
+                Some(factor) => factor.power += 1,
+                None => factors.push(Factor { variable, power: 1 }),
+            }
+        }
+        factors.sort_by_key(|f| f.variable);
+        if self.seen.insert(factors.clone()) {
+            self.terms.push(factors);
+        }
+    }
+
+    /// All monomials up to a degree.
+    fn polynomial(&mut self, variables: &[&str], degree: usize) {
+        let mut current: Vec<Vec<usize>> = vec![Vec::new()];
+        for _ in 0..degree {
+            let mut next = Vec::new();
+            for chosen in &current {
+                for v in chosen.last().copied().unwrap_or(0)..variables.len() {
+                    let mut longer = chosen.clone();
+                    longer.push(v);
+                    self.add(&longer.iter().map(|&i| variables[i]).collect::<Vec<_>>());
+                    next.push(longer);
+                }
+            }
+            current = next;
+        }
+    }
+
+    fn products(&mut self, variable: &str, others: &[&str]) {
+        for other in others {
+            self.add(&[variable, other]);
+        }
+    }
+
+    fn square(&mut self, variable: &str) {
+        self.add(&[variable, variable]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_are_unique_monomials() {
+        for (family, least) in [(Family::Gemm, 350), (Family::Stream, 100)] {
+            let candidates = Candidates::new(family, Richness::Full);
+            assert!(candidates.terms.len() >= least, "{}", candidates.terms.len());
+            let unique: HashSet<_> = candidates.terms.iter().collect();
+            assert_eq!(unique.len(), candidates.terms.len());
+        }
+        assert!(Candidates::new(Family::Gemm, Richness::Constant).terms.is_empty());
+    }
+}

@@ -1,0 +1,130 @@
+//! `calibrate import`: published files into a dataset.
+
+use crate::dataset;
+use anyhow::{Context, Result, bail};
+use calamine::{Data, Reader, Xlsx};
+use joulecast_model::catalog;
+use joulecast_model::import::sheet::{Cell, Sheet};
+use joulecast_model::import::table::Mapping;
+use joulecast_model::import::{Imported, deepbench, neusight, table};
+use joulecast_model::precision::Precision;
+use sha2::{Digest, Sha256};
+use std::fs;
+use std::io::Cursor;
+use std::path::Path;
+
+/// No published file is larger; more is refused before it is read.
+const MOST_BYTES: u64 = 256 << 20;
+/// A workbook that unpacks to more cells than this is refused.
+const MOST_CELLS: usize = 20_000_000;
+
+/// Which format a file has.
+#[derive(Clone, Debug)]
+pub enum Format {
+    /// A DeepBench workbook.
+    Deepbench,
+    /// One of NeuSight's original CSV files.
+    Neusight,
+    /// Any CSV, read by a mapping.
+    Table(Box<Mapping>),
+}
+
+/// What happened to a file.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Rows written, flagged ones included.
+    pub rows: usize,
+    /// Rows flagged.
+    pub flagged: usize,
+    /// Lines left out, by reason.
+    pub skipped: Vec<(String, usize)>,
+    /// Whether the same bytes were imported before; then nothing was written.
+    pub known: bool,
+}
+
+/// Imports a file into the dataset.
+///
+/// # Errors
+/// One line naming the file and what is wrong with it; nothing is written then.
+pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -> Result<Report> {
+    let bytes = read_capped(path)?;
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let imported = read(&bytes, &name, format, gpu).with_context(|| path.display().to_string())?;
+    if imported.rows.is_empty() {
+        bail!("{}: no rows of layer times found", path.display());
+    }
+    let label = match format {
+        Format::Deepbench => "deepbench".to_string(),
+        Format::Neusight => "neusight".to_string(),
+        Format::Table(mapping) => mapping.name().to_string(),
+    };
+    let digest = hex(&Sha256::digest(&bytes));
+    let segment = format!("{label}-{}-{}", gpu.unwrap_or("any"), &digest[..16]);
+    let known = dataset::segment(dataset, &segment).exists();
+    if !known {
+        dataset::append(dataset, &segment, &imported.rows)?;
+    }
+    Ok(Report {
+        rows: imported.rows.len(),
+        flagged: imported.rows.iter().filter(|r| !r.usable()).count(),
+        skipped: imported.skipped.into_iter().collect(),
+        known,
+    })
+}
+
+/// Hexadecimal digits of a digest.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn read_capped(path: &Path) -> Result<Vec<u8>> {
+    let size = fs::metadata(path).with_context(|| path.display().to_string())?.len();
+    if size > MOST_BYTES {
+        bail!("{}: {size} bytes are more than any published file has", path.display());
+    }
+    fs::read(path).with_context(|| path.display().to_string())
+}
+
+fn read(bytes: &[u8], name: &str, format: &Format, gpu: Option<&str>) -> Result<Imported> {
+    if let Some(gpu) = gpu {
+        catalog::gpu(gpu)?;
+    }
+    let text = || std::str::from_utf8(bytes).context("not UTF-8 text");
+    let peak = |gpu: &str| catalog::gpu(gpu).ok()?.peak(Precision::Fp32).map(|p| p.get());
+    match format {
+        Format::Deepbench => Ok(deepbench::import(name, &sheets(bytes)?, gpu)?),
+        Format::Neusight => Ok(neusight::import(name, text()?, gpu, &peak)?),
+        Format::Table(mapping) => Ok(table::import(text()?, mapping)?),
+    }
+}
+
+/// The sheets of a workbook, first row 1, first column A.
+fn sheets(bytes: &[u8]) -> Result<Vec<Sheet>> {
+    let mut workbook: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).context("not a readable workbook")?;
+    let mut sheets = Vec::new();
+    for name in workbook.sheet_names() {
+        let range = workbook.worksheet_range(&name).with_context(|| format!("sheet {name}"))?;
+        let (top, left) = range.start().unwrap_or((0, 0));
+        let (width, height) = (range.width() + left as usize, range.height() + top as usize);
+        if width.saturating_mul(height) > MOST_CELLS {
+            bail!("sheet {name} has {width} x {height} cells, more than any published workbook");
+        }
+        let mut rows = vec![Vec::new(); top as usize];
+        for cells in range.rows() {
+            let mut row = vec![Cell::Empty; left as usize];
+            row.extend(cells.iter().map(cell));
+            rows.push(row);
+        }
+        sheets.push(Sheet { name, rows });
+    }
+    Ok(sheets)
+}
+
+fn cell(data: &Data) -> Cell {
+    match data {
+        Data::Int(i) => Cell::Number(*i as f64),
+        Data::Float(f) => Cell::Number(*f),
+        Data::String(s) => Cell::Text(s.clone()),
+        _ => Cell::Empty,
+    }
+}

@@ -1,0 +1,222 @@
+//! Which models make up a calibration, and the calibrations of a dataset.
+
+use crate::design::Richness;
+use crate::fit::{Fitted, Options, fit};
+use crate::import::hex;
+use crate::rows::{KERNEL_FLOOR, Row};
+use anyhow::{Context, Result};
+use joulecast_model::accuracy::{Accuracy, conformal};
+use joulecast_model::calibration::{Bucket, Calibration, CrossValidation, LayerModel, Tier};
+use joulecast_model::catalog;
+use joulecast_model::measurement::LayerCase;
+use joulecast_model::network::ShapedNetwork;
+use joulecast_model::precision::{Phase, Precision};
+use joulecast_model::splits::Role;
+use joulecast_model::units::Seconds;
+use rayon::prelude::*;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Fewer usable rows than this make no model.
+pub const FEWEST_ROWS: usize = 40;
+/// Kinds whose rows together give the bandwidth model of kinds without rows.
+const ELEMENTWISE: [&str; 3] = ["relu", "add", "multiply"];
+/// Name of that model.
+pub const STREAM: &str = "stream";
+
+/// What one model is fitted for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Task {
+    /// Chip.
+    pub chip: String,
+    /// Model kind.
+    pub model: &'static str,
+    /// Phase.
+    pub phase: Phase,
+    /// Precision.
+    pub precision: Precision,
+}
+
+/// Groups rows into tasks, the bandwidth models among them. Every task has enough rows.
+pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
+    let mut tasks: BTreeMap<Task, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let task = |model| Task { chip: row.chip.clone(), model, phase: row.phase, precision: row.precision };
+        tasks.entry(task(row.model)).or_default().push(row);
+        if ELEMENTWISE.contains(&row.kind) && row.phase == Phase::Forward {
+            tasks.entry(task(STREAM)).or_default().push(row);
+        }
+    }
+    merge_small_classes(&mut tasks);
+    tasks.retain(|_, rows| rows.len() >= FEWEST_ROWS);
+    tasks
+}
+
+/// Convolutions of the Winograd class with too few rows for a model apart share the other convolutions'.
+fn merge_small_classes(tasks: &mut BTreeMap<Task, Vec<&Row>>) {
+    let small: Vec<Task> = tasks
+        .iter()
+        .filter(|(task, rows)| task.model == "conv2d_3x3" && rows.len() < FEWEST_ROWS)
+        .map(|(task, _)| task.clone())
+        .collect();
+    for task in small {
+        if let Some(rows) = tasks.remove(&task) {
+            tasks.entry(Task { model: "conv2d", ..task }).or_default().extend(rows);
+        }
+    }
+}
+
+/// Options for a task: the bandwidth model has few candidates.
+pub fn options_for(task: &Task, options: &Options) -> Options {
+    let richness = if task.model == STREAM { Richness::Bandwidth } else { options.richness };
+    Options { richness, ..*options }
+}
+
+/// Fits every task, in parallel.
+///
+/// # Errors
+/// The first fit that fails.
+pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options) -> Result<Vec<(&'a Task, Fitted)>> {
+    tasks
+        .par_iter()
+        .map(|(task, rows)| {
+            let mut fitted = fit(rows, &options_for(task, options))
+                .with_context(|| format!("{} {} {} {}", task.chip, task.model, task.phase, task.precision))?;
+            fitted.model.kind = task.model.to_string();
+            Ok((task, fitted))
+        })
+        .collect()
+}
+
+/// Rows without those whose shape occurs in a network with the role `test`.
+///
+/// # Errors
+/// When the zoo cannot be read.
+pub fn without_test_shapes(rows: Vec<Row>) -> Result<Vec<Row>> {
+    let splits = catalog::splits().map_err(anyhow::Error::msg)?;
+    let zoo: HashSet<&str> = catalog::network_names().collect();
+    let mut keys: HashSet<String> = HashSet::new();
+    for name in splits.with_role(Role::Test).filter(|name| zoo.contains(name)) {
+        let network = ShapedNetwork::new(&catalog::network(name)?, 1, Precision::Fp32, &[])?;
+        for layer in network.layers() {
+            keys.insert(LayerCase { inputs: layer.inputs.clone(), layer: layer.layer.clone() }.fold_key());
+        }
+    }
+    Ok(rows.into_iter().filter(|row| !keys.contains(&row.key)).collect())
+}
+
+/// Calibrations of all chips among the rows, and the roofline calibration for devices without any.
+///
+/// # Errors
+/// When a fit fails.
+pub fn calibrations(rows: &[Row], options: &Options, evaluation: bool) -> Result<Vec<Calibration>> {
+    let tasks = tasks(rows);
+    let fitted = fit_tasks(&tasks, options)?;
+    let mut by_chip: BTreeMap<&str, Vec<LayerModel>> = BTreeMap::new();
+    for (task, fit) in &fitted {
+        by_chip.entry(&task.chip).or_default().push(fit.model.clone());
+    }
+    let mut list: Vec<Calibration> = by_chip
+        .into_iter()
+        .map(|(chip, models)| {
+            let own: Vec<&Row> = rows.iter().filter(|r| r.chip == chip).collect();
+            calibration(chip, Tier::Imported, &own, models, evaluation)
+        })
+        .collect();
+    let all: Vec<&Row> = rows.iter().collect();
+    list.push(calibration("any", Tier::Roofline, &all, efficiencies(&tasks), evaluation));
+    Ok(list)
+}
+
+fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, evaluation: bool) -> Calibration {
+    let unique = |value: fn(&Row) -> &String| -> Vec<String> {
+        rows.iter().map(|r| value(r).clone()).collect::<BTreeSet<_>>().into_iter().collect()
+    };
+    Calibration {
+        id: format!("{}-{tier}-1", chip.to_lowercase()),
+        chip: chip.to_string(),
+        boards: unique(|r| &r.board),
+        tier,
+        software: unique(|r| &r.software).join(", "),
+        sources: unique(|r| &r.source),
+        fit: if evaluation { "evaluation" } else { "shipped" }.to_string(),
+        tool: concat!("joulecast ", env!("CARGO_PKG_VERSION")).to_string(),
+        dataset_hash: dataset_hash(rows),
+        splits_hash: hex(&Sha256::digest(catalog::splits_text())),
+        fold_key: "kind and shape without batch".to_string(),
+        models,
+    }
+}
+
+/// SHA-256 over row ids and times, whatever their order.
+fn dataset_hash(rows: &[&Row]) -> String {
+    let mut lines: Vec<String> = rows.iter().map(|r| format!("{} {:?}\n", r.row_id, r.time.get())).collect();
+    lines.sort();
+    hex(&Sha256::digest(lines.concat()))
+}
+
+/// Exponent of the roofline that efficiencies are of.
+const EFFICIENCY_EXPONENT: u32 = 4;
+/// Rows per chip behind an efficiency's residuals, so that no chip outweighs another.
+const EFFICIENCY_ROWS: usize = 500;
+
+/// One efficiency per kind, phase and precision over all chips: the median of the chips' medians. Residuals are
+/// those of each chip under the others' median.
+fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>) -> Vec<LayerModel> {
+    let mut groups: BTreeMap<(&str, Phase, Precision), Vec<Vec<f64>>> = BTreeMap::new();
+    for (task, rows) in tasks {
+        let step = rows.len().div_ceil(EFFICIENCY_ROWS);
+        let logs =
+            rows.iter().step_by(step).map(|r| (r.kernel_time() / r.reference(EFFICIENCY_EXPONENT)).ln()).collect();
+        groups.entry((task.model, task.phase, task.precision)).or_default().push(logs);
+    }
+    groups
+        .into_iter()
+        .filter_map(|((model, phase, precision), chips)| {
+            let medians: Vec<f64> = chips.iter().map(|logs| median(logs.clone())).collect();
+            let mut residuals = Vec::new();
+            for (i, logs) in chips.iter().enumerate() {
+                let others: Vec<f64> =
+                    (0..chips.len()).filter(|&j| j != i || chips.len() == 1).map(|j| medians[j]).collect();
+                let expected = median(others);
+                residuals.extend(logs.iter().map(|l| l - expected));
+            }
+            let (low, high) = conformal(&residuals, 0.9)?;
+            let accuracy = Accuracy::of(residuals.iter().map(|r| (r.exp(), 1.0)))?;
+            let intercept = median(medians);
+            let family =
+                tasks.values().flatten().find(|r| r.model == model || model == STREAM && r.kind == "relu")?.family;
+            Some(LayerModel {
+                kind: model.to_string(),
+                phase,
+                precision,
+                family,
+                exponent: EFFICIENCY_EXPONENT,
+                floor: KERNEL_FLOOR,
+                library: 0.0,
+                intercept,
+                ratio_range: (intercept, intercept),
+                terms: Vec::new(),
+                clamp: Vec::new(),
+                domain: Vec::new(),
+                rows: residuals.len(),
+                cross_validation: CrossValidation {
+                    mape: accuracy.mape,
+                    rmspe: accuracy.rmspe,
+                    median: accuracy.median,
+                },
+                residuals: vec![Bucket {
+                    up_to: Seconds::new(f64::INFINITY),
+                    low: low.min(0.0),
+                    high: high.max(0.0),
+                    rows: residuals.len(),
+                }],
+            })
+        })
+        .collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

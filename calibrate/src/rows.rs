@@ -1,0 +1,159 @@
+//! Measured rows made ready for fitting: roofline times, variables, and what the measurement itself added.
+
+use anyhow::{Context, Result, bail};
+use joulecast_model::catalog;
+use joulecast_model::cost::LayerCost;
+use joulecast_model::features::{Family, Variables, Workload, library_age, model_kind};
+use joulecast_model::gpu::Gpu;
+use joulecast_model::measurement::Measurement;
+use joulecast_model::precision::{Mode, Phase, Precision};
+use joulecast_model::units::Seconds;
+use std::collections::{BTreeMap, HashMap};
+
+/// Launch floor of a kernel back to back in a graph, before anything is fitted: 3 to 5 us for small layers.
+pub const KERNEL_FLOOR: Seconds = Seconds::from_us(4.0);
+
+/// Library age where the source does not say: that of cuDNN 8.
+const UNKNOWN_LIBRARY: f64 = -1.0;
+
+/// A row ready for fitting.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Which measurement.
+    pub row_id: String,
+    /// Chip of its board.
+    pub chip: String,
+    /// Board, as in `data/gpus`.
+    pub board: String,
+    /// Where it was published.
+    pub source: String,
+    /// Software, in words.
+    pub software: String,
+    /// Layer kind.
+    pub kind: &'static str,
+    /// Which model it is fitted into.
+    pub model: &'static str,
+    /// Cross-validation keeps rows with one key together.
+    pub key: String,
+    /// Phase.
+    pub phase: Phase,
+    /// Precision.
+    pub precision: Precision,
+    /// Family of variables.
+    pub family: Family,
+    /// Raw sizes for the comparator: batch, input dims, window, stride, padding, output dims.
+    pub raw: Vec<f64>,
+    /// Operations and traffic.
+    pub cost: LayerCost,
+    /// Measured time, as published.
+    pub time: Seconds,
+    /// What the way of measuring added to the kernel's time.
+    pub overhead: Seconds,
+    /// Operations at peak.
+    pub compute: Seconds,
+    /// Traffic at peak bandwidth.
+    pub memory: Seconds,
+    /// Variables of the family.
+    pub variables: Variables,
+    /// Library covariate.
+    pub library: f64,
+}
+
+impl Row {
+    /// Smooth roofline, as [`Workload::reference`].
+    pub fn reference(&self, exponent: u32) -> Seconds {
+        let p = exponent as i32;
+        let sum = self.compute.get().powi(p) + self.memory.get().powi(p) + KERNEL_FLOOR.get().powi(p);
+        Seconds::new(sum.powf(1.0 / f64::from(exponent)))
+    }
+
+    /// Plain roofline bound.
+    pub fn bound(&self) -> Seconds {
+        self.compute.max(self.memory)
+    }
+
+    /// The kernel's own time.
+    pub fn kernel_time(&self) -> Seconds {
+        self.time - self.overhead
+    }
+}
+
+/// Prepares the usable rows. Rows of boards without the precision's peak are an error: the device file is wrong.
+pub fn prepare(measurements: &[Measurement]) -> Result<Vec<Row>> {
+    let mut gpus: BTreeMap<&str, Gpu> = BTreeMap::new();
+    for m in measurements {
+        if !gpus.contains_key(m.gpu.as_str()) {
+            gpus.insert(&m.gpu, catalog::gpu(&m.gpu).with_context(|| format!("row {}", m.row_id))?);
+        }
+    }
+    let overheads = overheads(measurements);
+    measurements
+        .iter()
+        .filter(|m| m.usable())
+        .map(|m| {
+            let overhead = overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
+            row(m, &gpus[m.gpu.as_str()], overhead).with_context(|| format!("row {}", m.row_id))
+        })
+        .collect()
+}
+
+type OverheadKey = (String, String, &'static str);
+
+fn overhead_key(m: &Measurement) -> OverheadKey {
+    (m.source.clone(), m.gpu.clone(), m.case.layer.kind())
+}
+
+/// A single call between two events with a synchronised host includes the framework's dispatch: the shortest
+/// times of a source's operation on a board are that, plus a kernel's floor.
+fn overheads(measurements: &[Measurement]) -> HashMap<OverheadKey, Seconds> {
+    let mut times: HashMap<OverheadKey, Vec<f64>> = HashMap::new();
+    for m in measurements.iter().filter(|m| m.method == "event_single") {
+        times.entry(overhead_key(m)).or_default().push(m.time_s);
+    }
+    times
+        .into_iter()
+        .map(|(key, mut list)| {
+            list.sort_by(f64::total_cmp);
+            let floor = Seconds::new(list[list.len() / 500]);
+            (key, (floor - KERNEL_FLOOR).max(Seconds::ZERO))
+        })
+        .collect()
+}
+
+fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds) -> Result<Row> {
+    let output = m.case.output()?;
+    let mode = if m.phase == Phase::Forward { Mode::Inference } else { Mode::Training };
+    let cost = m.case.cost(m.phase, m.batch, m.precision, mode)?.context("no kernel runs in this phase")?;
+    let layer = &m.case.layer;
+    let Some(work) = Workload::new(layer, &m.case.inputs, output, m.batch, m.phase, m.precision, cost, gpu) else {
+        bail!("{} has no {} peak in its device file", gpu.name, m.precision);
+    };
+    if !(m.time_s.is_finite() && m.time_s > 0.0) {
+        bail!("time {} s", m.time_s);
+    }
+    let time = Seconds::new(m.time_s);
+    // A row near the floor still has a kernel in it.
+    let overhead = overhead.min(time * 0.9);
+    let library = m.cudnn.as_deref().and_then(library_age).unwrap_or(UNKNOWN_LIBRARY);
+    Ok(Row {
+        row_id: m.row_id.clone(),
+        chip: gpu.chip.clone(),
+        board: gpu.name.clone(),
+        source: m.source.clone(),
+        software: m.cudnn.as_ref().map_or_else(|| "software not stated".to_string(), |v| format!("cuDNN {v}")),
+        kind: layer.kind(),
+        model: model_kind(layer, &m.case.inputs),
+        key: m.case.fold_key(),
+        phase: m.phase,
+        precision: m.precision,
+        family: Family::of(layer, m.phase),
+        raw: crate::neuralpower::raw_parameters(layer, &m.case.inputs, output, m.batch),
+        cost,
+        time,
+        overhead,
+        compute: work.compute,
+        memory: work.memory,
+        variables: work.variables(KERNEL_FLOOR, library),
+        library,
+    })
+}

@@ -1,0 +1,122 @@
+//! `calibrate validate --layers`: held-out accuracy of layer times, beside the comparators.
+
+use crate::fit::Options;
+use crate::folds::grouped;
+use crate::neuralpower;
+use crate::recipe::{STREAM, fit_tasks, tasks};
+use crate::rows::Row;
+use anyhow::Result;
+use joulecast_model::accuracy::Accuracy;
+use joulecast_model::precision::{Phase, Precision};
+use joulecast_reports::accuracy::{Line, Spread};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, HashMap};
+
+/// Which rows a line of the table is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    chip: String,
+    kind: &'static str,
+    phase: Phase,
+    precision: Precision,
+}
+
+/// Held-out accuracy of every chip, kind, phase and precision, averaged over seeds of the folds. The comparator
+/// sees the same folds of the first seed; the roofline needs none.
+///
+/// # Errors
+/// When a fit fails.
+pub fn layers(rows: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> {
+    let tasks = tasks(rows);
+    let mut predicted: Vec<HashMap<&str, f64>> = Vec::new();
+    for seed in 0..seeds.max(1) {
+        let fitted = fit_tasks(&tasks, &Options { seed: options.seed + seed, ..*options })?;
+        let mut by_row = HashMap::new();
+        for (task, fit) in fitted.iter().filter(|(task, _)| task.model != STREAM) {
+            for (row, time) in tasks[*task].iter().zip(&fit.held_out) {
+                by_row.insert(row.row_id.as_str(), time.get());
+            }
+        }
+        predicted.push(by_row);
+    }
+    let mut groups: BTreeMap<Group, Vec<&Row>> = BTreeMap::new();
+    for row in rows.iter().filter(|r| predicted[0].contains_key(r.row_id.as_str())) {
+        let group = Group { chip: row.chip.clone(), kind: row.kind, phase: row.phase, precision: row.precision };
+        groups.entry(group).or_default().push(row);
+    }
+    let lines: Vec<Vec<Line>> = groups
+        .par_iter()
+        .map(|(group, rows)| {
+            let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
+            let folds = grouped(&keys, options.folds, options.seed);
+            let comparator = neuralpower::held_out(rows, &folds, options.folds);
+            subsets(group, rows)
+                .into_iter()
+                .filter_map(|(label, members)| line(group, label, &members, rows, &predicted, &comparator))
+                .collect()
+        })
+        .collect();
+    Ok(lines.into_iter().flatten().collect())
+}
+
+/// All rows; where there are several sources each of them; and DeepBench's aligned convolutions, whose channels
+/// in and out divide by eight.
+fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
+    let all: Vec<usize> = (0..rows.len()).collect();
+    let mut sources: Vec<&str> = rows.iter().map(|r| r.source.as_str()).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    let mut list = vec![("all rows".to_string(), all.clone())];
+    let of = |keep: &dyn Fn(&Row) -> bool| all.iter().copied().filter(|&i| keep(rows[i])).collect::<Vec<_>>();
+    if sources.len() > 1 {
+        list.extend(sources.iter().map(|s| (s.to_string(), of(&|r| r.source == *s))));
+    }
+    if group.kind == "conv2d" && sources.contains(&"deepbench") {
+        list.push(("deepbench aligned".to_string(), of(&|r| r.source == "deepbench" && aligned(r))));
+    }
+    list
+}
+
+/// Whether a convolution's channels in (second raw parameter) and out (last) divide by eight.
+fn aligned(row: &Row) -> bool {
+    let divides = |value: Option<&f64>| value.is_some_and(|v| v % 8.0 == 0.0);
+    divides(row.raw.get(1)) && divides(row.raw.last())
+}
+
+fn line(
+    group: &Group,
+    subset: String,
+    members: &[usize],
+    rows: &[&Row],
+    predicted: &[HashMap<&str, f64>],
+    comparator: &[f64],
+) -> Option<Line> {
+    let measured = |i: usize| rows[i].time.get();
+    let per_seed: Vec<Accuracy> = predicted
+        .iter()
+        .filter_map(|by_row| {
+            let pair = |&i: &usize| Some((measured(i), *by_row.get(rows[i].row_id.as_str())?));
+            Accuracy::of(members.iter().filter_map(pair))
+        })
+        .collect();
+    let first = per_seed.first()?;
+    let neuralpower = Accuracy::of(members.iter().map(|&i| (measured(i), comparator[i])))?;
+    let roofline = Accuracy::of(members.iter().map(|&i| (measured(i), rows[i].bound().get())))?;
+    Some(Line {
+        chip: group.chip.clone(),
+        kind: group.kind.to_string(),
+        phase: group.phase.to_string(),
+        precision: group.precision.to_string(),
+        subset,
+        rows: first.count,
+        mape: Spread::of(per_seed.iter().map(|a| a.mape)),
+        rmspe: Spread::of(per_seed.iter().map(|a| a.rmspe)),
+        median: first.median,
+        bias: first.bias,
+        weighted: first.weighted,
+        within_10: first.within_10,
+        neuralpower_mape: neuralpower.mape,
+        neuralpower_rmspe: neuralpower.rmspe,
+        roofline_mape: roofline.mape,
+    })
+}

@@ -1,0 +1,334 @@
+//! Text form of a calibration.
+
+use super::layer_model::parse_term;
+use super::{Bucket, Calibration, CalibrationError, CrossValidation, LayerModel, Range, Term, Tier};
+use crate::features::Family;
+use crate::precision::{Phase, Precision};
+use crate::text::toml_error;
+use crate::units::Seconds;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: String,
+    id: String,
+    chip: String,
+    boards: Vec<String>,
+    tier: Tier,
+    software: String,
+    sources: Vec<String>,
+    fit: String,
+    tool: String,
+    dataset_hash: String,
+    splits_hash: String,
+    fold_key: String,
+    #[serde(default, rename = "model")]
+    models: Vec<ModelFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelFile {
+    kind: String,
+    phase: Phase,
+    precision: Precision,
+    family: Family,
+    exponent: u32,
+    floor_us: f64,
+    library: f64,
+    intercept: f64,
+    ratio_range: (f64, f64),
+    rows: usize,
+    mape_percent: f64,
+    rmspe_percent: f64,
+    median_percent: f64,
+    /// up to (microseconds; inf), lower and upper log quantile, rows.
+    residuals: Vec<(f64, f64, f64, usize)>,
+    /// name, coefficient, mean, scale.
+    #[serde(default)]
+    terms: Vec<(String, f64, f64, f64)>,
+    /// name, low, high.
+    #[serde(default)]
+    clamp: Vec<(String, f64, f64)>,
+    #[serde(default)]
+    domain: Vec<(String, f64, f64)>,
+}
+
+/// The first and last keys of the file, in the order in which they are written.
+#[derive(Serialize)]
+struct Header<'a> {
+    schema: &'a str,
+    id: &'a str,
+    chip: &'a str,
+    boards: &'a [String],
+    tier: Tier,
+    software: &'a str,
+    sources: &'a [String],
+    fit: &'a str,
+    tool: &'a str,
+    dataset_hash: &'a str,
+    splits_hash: &'a str,
+    fold_key: &'a str,
+}
+
+impl Calibration {
+    /// Reads a calibration file.
+    ///
+    /// # Errors
+    /// One line: malformed text, a wrong schema, an unknown variable, a number that is not finite.
+    pub fn from_toml(text: &str) -> Result<Self, CalibrationError> {
+        let file: File = toml::from_str(text).map_err(|e| CalibrationError(toml_error(&e, text)))?;
+        if file.schema != "calibration/1" {
+            return Err(CalibrationError(format!("schema is \"{}\", expected \"calibration/1\"", file.schema)));
+        }
+        let models = file.models.into_iter().map(read_model).collect::<Result<_, _>>()?;
+        Ok(Self {
+            id: file.id,
+            chip: file.chip,
+            boards: file.boards,
+            tier: file.tier,
+            software: file.software,
+            sources: file.sources,
+            fit: file.fit,
+            tool: file.tool,
+            dataset_hash: file.dataset_hash,
+            splits_hash: file.splits_hash,
+            fold_key: file.fold_key,
+            models,
+        })
+    }
+
+    /// The text of the file, deterministic, one term a line.
+    ///
+    /// # Errors
+    /// When a string cannot be written as TOML.
+    pub fn to_toml(&self) -> Result<String, CalibrationError> {
+        let header = Header {
+            schema: "calibration/1",
+            id: &self.id,
+            chip: &self.chip,
+            boards: &self.boards,
+            tier: self.tier,
+            software: &self.software,
+            sources: &self.sources,
+            fit: &self.fit,
+            tool: &self.tool,
+            dataset_hash: &self.dataset_hash,
+            splits_hash: &self.splits_hash,
+            fold_key: &self.fold_key,
+        };
+        let mut text = String::from("# Written by `calibrate fit`; regenerated and compared, never edited by hand.\n");
+        text += &toml::to_string(&header).map_err(|e| CalibrationError(e.to_string()))?;
+        for model in &self.models {
+            write_model(&mut text, model);
+        }
+        Ok(text)
+    }
+}
+
+/// Six significant digits, as TOML wants floats.
+fn number(value: f64) -> String {
+    if value.is_infinite() {
+        return "inf".into();
+    }
+    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
+    format!("{rounded:?}")
+}
+
+fn write_model(text: &mut String, model: &LayerModel) {
+    let names = model.family.variables();
+    let _ = write!(
+        text,
+        "\n[[model]]\nkind = \"{}\"\nphase = \"{}\"\nprecision = \"{}\"\nfamily = \"{}\"\nexponent = {}\n\
+         floor_us = {}\nlibrary = {}\nintercept = {}\nratio_range = [{}, {}]\nrows = {}\n\
+         mape_percent = {}\nrmspe_percent = {}\nmedian_percent = {}\n",
+        model.kind,
+        model.phase,
+        model.precision,
+        model.family,
+        model.exponent,
+        number(model.floor.to_us()),
+        number(model.library),
+        number(model.intercept),
+        number(model.ratio_range.0),
+        number(model.ratio_range.1),
+        model.rows,
+        number(model.cross_validation.mape),
+        number(model.cross_validation.rmspe),
+        number(model.cross_validation.median),
+    );
+    text.push_str("residuals = [\n");
+    for b in &model.residuals {
+        let up_to = number(b.up_to.to_us());
+        let _ = writeln!(text, "  [{up_to}, {}, {}, {}],", number(b.low), number(b.high), b.rows);
+    }
+    text.push_str("]\nterms = [\n");
+    for t in &model.terms {
+        let name = t.name(model.family);
+        let _ = writeln!(text, "  [\"{name}\", {}, {}, {}],", number(t.coefficient), number(t.mean), number(t.scale));
+    }
+    text.push_str("]\n");
+    for (key, ranges) in [("clamp", &model.clamp), ("domain", &model.domain)] {
+        let _ = write!(text, "{key} = [");
+        for (i, r) in ranges.iter().enumerate() {
+            let separator = if i % 4 == 0 { "\n  " } else { " " };
+            let _ = write!(text, "{separator}[\"{}\", {}, {}],", names[r.variable], number(r.low), number(r.high));
+        }
+        text.push_str("\n]\n");
+    }
+}
+
+fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
+    let label = format!("model {} {} {}", file.kind, file.phase, file.precision);
+    let fail = |why: &str| CalibrationError(format!("{label}: {why}"));
+    if !matches!(file.exponent, 1 | 2 | 4) {
+        return Err(fail("exponent must be 1, 2 or 4"));
+    }
+    let scalars = [file.floor_us, file.library, file.intercept, file.mape_percent, file.rmspe_percent];
+    if scalars.iter().chain([&file.median_percent]).any(|v| !v.is_finite()) || file.floor_us < 0.0 {
+        return Err(fail("a number is not finite, or the floor is negative"));
+    }
+    let (low, high) = file.ratio_range;
+    if !(low.is_finite() && high.is_finite() && low <= high) {
+        return Err(fail("ratio_range is not a range"));
+    }
+    let ranges = |list: Vec<(String, f64, f64)>| -> Result<Vec<Range>, CalibrationError> {
+        list.into_iter()
+            .map(|(name, low, high)| {
+                let factor = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
+                let [factor] = factor[..] else { return Err(fail("a range is of one variable")) };
+                if !(low.is_finite() && high.is_finite() && low <= high) {
+                    return Err(fail(&format!("the range of {name} is not a range")));
+                }
+                Ok(Range { variable: factor.variable, low, high })
+            })
+            .collect()
+    };
+    let terms = file
+        .terms
+        .into_iter()
+        .map(|(name, coefficient, mean, scale)| {
+            if !(coefficient.is_finite() && mean.is_finite() && scale.is_finite() && scale > 0.0) {
+                return Err(fail(&format!("the numbers of term {name} are not finite, or its scale is not positive")));
+            }
+            let factors = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
+            Ok(Term { factors, coefficient, mean, scale })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let residuals = file
+        .residuals
+        .into_iter()
+        .map(|(up_to_us, low, high, rows)| {
+            if !(low.is_finite() && high.is_finite() && low <= high && up_to_us > 0.0) {
+                return Err(fail("residual quantiles are not an interval"));
+            }
+            Ok(Bucket { up_to: Seconds::from_us(up_to_us), low, high, rows })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    if residuals.is_empty() {
+        return Err(fail("no residual quantiles"));
+    }
+    Ok(LayerModel {
+        clamp: ranges(file.clamp)?,
+        domain: ranges(file.domain)?,
+        kind: file.kind,
+        phase: file.phase,
+        precision: file.precision,
+        family: file.family,
+        exponent: file.exponent,
+        floor: Seconds::from_us(file.floor_us),
+        library: file.library,
+        intercept: file.intercept,
+        ratio_range: file.ratio_range,
+        terms,
+        rows: file.rows,
+        cross_validation: CrossValidation {
+            mape: file.mape_percent,
+            rmspe: file.rmspe_percent,
+            median: file.median_percent,
+        },
+        residuals,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// A calibration with one linear model, as `calibrate fit` would write it.
+    pub fn sample() -> Calibration {
+        let range = |variable, low, high| Range { variable, low, high };
+        Calibration {
+            id: "t1-imported-1".into(),
+            chip: "T1".into(),
+            boards: vec!["toy".into()],
+            tier: Tier::Imported,
+            software: "cuDNN 8.9".into(),
+            sources: vec!["somewhere".into()],
+            fit: "shipped".into(),
+            tool: "joulecast 0.1.0".into(),
+            dataset_hash: "00".into(),
+            splits_hash: "00".into(),
+            fold_key: "kind + shape without batch".into(),
+            models: vec![LayerModel {
+                kind: "linear".into(),
+                phase: Phase::Forward,
+                precision: Precision::Fp32,
+                family: Family::Gemm,
+                exponent: 2,
+                floor: Seconds::from_us(4.0),
+                library: -0.1,
+                intercept: 0.25,
+                ratio_range: (-0.5, 1.5),
+                terms: vec![Term {
+                    factors: parse_term("m*n", Family::Gemm).expect("variables"),
+                    coefficient: 0.125,
+                    mean: 1.0,
+                    scale: 2.0,
+                }],
+                clamp: vec![range(0, -4.0, 4.0), range(1, -4.0, 4.0)],
+                domain: vec![range(0, -2.0, 2.0)],
+                rows: 100,
+                cross_validation: CrossValidation { mape: 8.0, rmspe: 11.0, median: 6.0 },
+                residuals: vec![Bucket { up_to: Seconds::new(f64::INFINITY), low: -0.2, high: 0.2, rows: 100 }],
+            }],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::sample;
+    use super::*;
+
+    #[test]
+    fn a_calibration_reads_back_what_was_written() -> Result<(), CalibrationError> {
+        let text = sample().to_toml()?;
+        assert_eq!(Calibration::from_toml(&text)?, sample());
+        Ok(())
+    }
+
+    #[test]
+    fn damage_is_named() -> Result<(), CalibrationError> {
+        let text = sample().to_toml()?;
+        for (from, to, expected) in [
+            ("calibration/1", "calibration/7", "calibration/7"),
+            ("\"m*n\"", "\"m*z\"", "\"z\""),
+            ("intercept = 0.25", "intercept = nan", "finite"),
+            ("exponent = 2", "exponent = 3", "exponent"),
+            ("[\"m\", -2.0, 2.0]", "[\"m\", 2.0, -2.0]", "range"),
+            ("kind = \"linear\"", "", "kind"),
+        ] {
+            let error = Calibration::from_toml(&text.replace(from, to)).expect_err(to).to_string();
+            assert!(error.contains(expected), "{error:?} should name {expected:?}");
+        }
+        for end in 0..text.len() {
+            if let Some(head) = text.get(..end) {
+                let _ = Calibration::from_toml(head);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! A sparse polynomial model of one layer kind's time in one phase and precision.
+
+use super::CalibrationError;
+use crate::features::{Family, Variables};
+use crate::precision::{Phase, Precision};
+use crate::units::Seconds;
+
+/// ln(t / t_ref) as a sum of standardised monomials of the family's variables, with
+/// t_ref = (t_comp^p + t_mem^p + t0^p)^(1/p).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerModel {
+    /// Layer kind; `stream` for the bandwidth model of kinds without rows of their own.
+    pub kind: String,
+    /// Phase.
+    pub phase: Phase,
+    /// Precision.
+    pub precision: Precision,
+    /// Which variables it uses.
+    pub family: Family,
+    /// p of the smooth roofline.
+    pub exponent: u32,
+    /// t0, the launch floor of a kernel.
+    pub floor: Seconds,
+    /// Value of the library covariate to predict with: the newest library measured.
+    pub library: f64,
+    /// Constant.
+    pub intercept: f64,
+    /// ln(t / t_ref) stays between these, the extremes of the fitted rows: a polynomial knows no bounds.
+    pub ratio_range: (f64, f64),
+    /// Selected monomials.
+    pub terms: Vec<Term>,
+    /// Variables are clamped to what the fitted rows had.
+    pub clamp: Vec<Range>,
+    /// In-domain means within what the fitted rows had.
+    pub domain: Vec<Range>,
+    /// Rows fitted.
+    pub rows: usize,
+    /// Accuracy on held-out folds.
+    pub cross_validation: CrossValidation,
+    /// Quantiles of held-out log residuals by predicted time, shortest first.
+    pub residuals: Vec<Bucket>,
+}
+
+/// A monomial with its coefficient on the standardised column (value - mean) / scale.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Term {
+    /// Variables and exponents.
+    pub factors: Vec<Factor>,
+    /// Coefficient.
+    pub coefficient: f64,
+    /// Mean of the column in the fit.
+    pub mean: f64,
+    /// Standard deviation of the column in the fit.
+    pub scale: f64,
+}
+
+/// A variable to a small power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Factor {
+    /// Position in [`Family::variables`].
+    pub variable: usize,
+    /// Exponent, at least 1.
+    pub power: u8,
+}
+
+/// Range of a variable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// Position in [`Family::variables`].
+    pub variable: usize,
+    /// Smallest value.
+    pub low: f64,
+    /// Largest value.
+    pub high: f64,
+}
+
+/// Accuracy on held-out folds of this chip's rows, in percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CrossValidation {
+    /// Mean absolute percentage error.
+    pub mape: f64,
+    /// Root mean square percentage error.
+    pub rmspe: f64,
+    /// Median absolute percentage error.
+    pub median: f64,
+}
+
+/// Held-out log residuals ln(measured / predicted) of rows predicted to take at most `up_to`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bucket {
+    /// Longest predicted time; infinite for the last.
+    pub up_to: Seconds,
+    /// Lower quantile of the split-conformal 90 % interval.
+    pub low: f64,
+    /// Upper quantile.
+    pub high: f64,
+    /// Residuals behind it.
+    pub rows: usize,
+}
+
+/// A predicted logarithm with whether it is inside what was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// ln(t / t_ref).
+    pub log: f64,
+    /// Whether every variable lies within the fitted rows.
+    pub in_domain: bool,
+}
+
+/// Slack on the edges of a range: logarithms that differ by rounding are equal.
+const EDGE: f64 = 1e-6;
+
+impl Term {
+    /// Value of the monomial before standardisation.
+    pub fn monomial(&self, values: &[f64]) -> f64 {
+        self.factors.iter().map(|f| values[f.variable].powi(i32::from(f.power))).product()
+    }
+
+    /// Name such as `m^2*n`.
+    pub fn name(&self, family: Family) -> String {
+        term_name(&self.factors, family)
+    }
+}
+
+/// Name of a monomial such as `m^2*n`.
+pub(crate) fn term_name(factors: &[Factor], family: Family) -> String {
+    let names = family.variables();
+    let name = |f: &Factor| match f.power {
+        1 => names[f.variable].to_string(),
+        p => format!("{}^{p}", names[f.variable]),
+    };
+    factors.iter().map(name).collect::<Vec<_>>().join("*")
+}
+
+/// A monomial from its name.
+pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, CalibrationError> {
+    let variable = |text: &str| {
+        family
+            .variables()
+            .iter()
+            .position(|v| *v == text)
+            .ok_or_else(|| CalibrationError(format!("term {name}: the {family} family has no variable \"{text}\"")))
+    };
+    name.split('*')
+        .map(|part| match part.split_once('^') {
+            None => Ok(Factor { variable: variable(part)?, power: 1 }),
+            Some((base, power)) => {
+                let power = power.parse::<u8>().ok().filter(|p| (1..=4).contains(p));
+                let power = power.ok_or_else(|| CalibrationError(format!("term {name}: exponents are 1 to 4")))?;
+                Ok(Factor { variable: variable(base)?, power })
+            }
+        })
+        .collect()
+}
+
+impl LayerModel {
+    /// ln(t / t_ref) for these variables, clamped to the fitted ranges.
+    pub fn ratio(&self, variables: &Variables) -> Ratio {
+        let mut values = variables.values;
+        let in_domain =
+            self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE);
+        for range in &self.clamp {
+            values[range.variable] = values[range.variable].clamp(range.low, range.high);
+        }
+        let sum: f64 = self.terms.iter().map(|t| t.coefficient * (t.monomial(&values) - t.mean) / t.scale).sum();
+        Ratio { log: (self.intercept + sum).clamp(self.ratio_range.0, self.ratio_range.1), in_domain }
+    }
+
+    /// The conformal quantiles for a predicted time.
+    pub fn bucket(&self, time: Seconds) -> Option<&Bucket> {
+        self.residuals.iter().find(|b| time <= b.up_to).or(self.residuals.last())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_terms_read_back() -> Result<(), CalibrationError> {
+        for name in ["m", "m^2*n", "m*n*k", "c1x1*wave_64x64"] {
+            assert_eq!(term_name(&parse_term(name, Family::Gemm)?, Family::Gemm), name);
+        }
+        assert!(parse_term("m^9", Family::Gemm).is_err());
+        assert!(parse_term("bytes", Family::Gemm).is_err());
+        assert!(parse_term("", Family::Gemm).is_err());
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! Fitted models of a device and their passport: `calibration/1`, plain text.
+
+mod file;
+mod layer_model;
+
+pub use layer_model::{Bucket, CrossValidation, Factor, LayerModel, Range, Ratio, Term};
+
+use crate::precision::{Phase, Precision, named_enum};
+use crate::units::Seconds;
+
+named_enum!(
+    /// What a prediction rests on, best first.
+    Tier {
+        /// Microbenchmarks of our own on that GPU.
+        Measured = "measured",
+        /// Published per-layer measurements of that GPU.
+        Imported = "imported",
+        /// Models of other GPUs with that GPU's specification.
+        Transferred = "transferred",
+        /// No fit of that layer on that GPU: a roofline with a typical efficiency.
+        Roofline = "roofline",
+    }
+);
+use serde::{Deserialize, Serialize};
+
+/// Fitted models of one chip.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibration {
+    /// Unique name: chip, tier and version.
+    pub id: String,
+    /// The chip; boards of one chip share the models.
+    pub chip: String,
+    /// Boards (names in `data/gpus`) whose rows were fitted.
+    pub boards: Vec<String>,
+    /// What its models rest on.
+    pub tier: Tier,
+    /// Libraries behind the rows, in words.
+    pub software: String,
+    /// Sources of the rows (keys of `data/published/sources.toml`, or `own`).
+    pub sources: Vec<String>,
+    /// `shipped`: fitted on all rows; `evaluation`: without the shapes of test networks.
+    pub fit: String,
+    /// The program that fitted it.
+    pub tool: String,
+    /// SHA-256 over the row ids and values fitted.
+    pub dataset_hash: String,
+    /// SHA-256 of `data/splits.toml`.
+    pub splits_hash: String,
+    /// What cross-validation kept together.
+    pub fold_key: String,
+    /// The models.
+    pub models: Vec<LayerModel>,
+}
+
+/// A calibration file that cannot be used, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CalibrationError(pub(crate) String);
+
+impl Calibration {
+    /// The model of a kind, phase and precision.
+    pub fn model(&self, kind: &str, phase: Phase, precision: Precision) -> Option<&LayerModel> {
+        self.models.iter().find(|m| m.kind == kind && m.phase == phase && m.precision == precision)
+    }
+
+    /// The launch floor of its kernels: the smallest of its models'.
+    pub fn floor(&self) -> Seconds {
+        self.models.iter().map(|m| m.floor).fold(Seconds::from_us(4.0), Seconds::min)
+    }
+}

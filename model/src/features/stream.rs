@@ -1,0 +1,49 @@
+//! Variables of kernels bound by memory traffic: activations, normalization, pooling, sums, softmax, updates.
+
+use super::{Workload, divides, flag, ln};
+use crate::layer::Layer;
+use crate::units::Seconds;
+
+/// Elements that one resident set of thread blocks covers per multiprocessor: 2048 threads, four each.
+const ELEMENTS_PER_SM: f64 = 8192.0;
+
+/// Names in the order that [`fill`] writes.
+pub(super) const NAMES: &[&str] = &[
+    "bytes", "row", "rows", "balance", "floor", "wave", "few", "cached", "row4", "row32", "window", "overlap",
+    "operands", "library",
+];
+
+pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
+    let elements = work.batch.saturating_mul(work.output.elements()).max(1);
+    let row = work.inputs.first().map_or(1, |s| s.axis());
+    let bytes = work.cost.bytes().to_f64().max(1.0);
+    let bound = work.bound().get().max(1e-12);
+    let waves = elements as f64 / (ELEMENTS_PER_SM * work.gpu.sms.value as f64);
+    let cache = work.gpu.l2.as_ref().map_or(4e6, |l2| l2.value.to_f64());
+    let (window, overlap) = match work.layer {
+        Layer::Pool2d(pool) => {
+            let stride = pool.stride.unwrap_or(pool.kernel);
+            (pool.kernel.area(), (pool.kernel.area() as f64 / stride.area().max(1) as f64).max(1.0).ln())
+        }
+        Layer::LocalResponseNorm(norm) => (norm.size, 0.0),
+        _ => (1, 0.0),
+    };
+    let list = [
+        (bytes / 1e6).ln(),
+        ln(row, 256.0),
+        ln(elements / row.max(1), 1024.0),
+        (work.compute.get().max(1e-15) / work.memory.get().max(1e-15)).ln().max(-8.0),
+        (1.0 + floor.get() / bound).ln(),
+        (waves.ceil() / waves).min(64.0).ln(),
+        (1.0 + 1.0 / waves).ln(),
+        (1.0 + cache / bytes).ln(),
+        divides(row, 4),
+        divides(row, 32),
+        ln(window, 1.0),
+        overlap,
+        flag(work.inputs.len() > 1),
+        library,
+    ];
+    values[..list.len()].copy_from_slice(&list);
+    debug_assert_eq!(list.len(), NAMES.len());
+}

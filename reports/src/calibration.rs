@@ -1,0 +1,70 @@
+//! `calibrate show`: a calibration in words.
+
+use crate::table::{Table, significant};
+use joulecast_model::calibration::{Calibration, LayerModel};
+use std::fmt::Write as _;
+
+/// Everything a calibration holds, model by model, strongest term first.
+pub fn explain(calibration: &Calibration, kind: Option<&str>) -> String {
+    let mut text = format!(
+        "{}: chip {}, tier {}, {} fit\nboards    {}\nsoftware  {}\nsources   {}\ntool      {}\ndataset   {}\nfolds by  {}\n",
+        calibration.id,
+        calibration.chip,
+        calibration.tier,
+        calibration.fit,
+        calibration.boards.join(", "),
+        calibration.software,
+        calibration.sources.join(", "),
+        calibration.tool,
+        calibration.dataset_hash,
+        calibration.fold_key,
+    );
+    for model in calibration.models.iter().filter(|m| kind.is_none_or(|k| m.kind == k)) {
+        explain_model(&mut text, model);
+    }
+    text
+}
+
+fn explain_model(text: &mut String, model: &LayerModel) {
+    let _ = write!(
+        text,
+        "\n{} {} {}: {} rows, held out {:.1} % MAPE, {:.1} % RMSPE, {:.1} % median\n  \
+         t = t_ref exp({} + terms), t_ref = (t_comp^{p} + t_mem^{p} + ({} us)^{p})^(1/{p})\n",
+        model.kind,
+        model.phase,
+        model.precision,
+        model.rows,
+        model.cross_validation.mape,
+        model.cross_validation.rmspe,
+        model.cross_validation.median,
+        significant(model.intercept, 4),
+        significant(model.floor.to_us(), 3),
+        p = model.exponent,
+    );
+    let mut terms: Vec<_> = model.terms.iter().collect();
+    terms.sort_by(|a, b| b.coefficient.abs().total_cmp(&a.coefficient.abs()));
+    let mut table = Table::new(&["  term", "one deviation up", "coefficient", "mean", "deviation"], 1);
+    for term in terms {
+        table.row(vec![
+            format!("  {}", term.name(model.family)),
+            format!("{:+.1} %", 100.0 * (term.coefficient.exp() - 1.0)),
+            significant(term.coefficient, 3),
+            significant(term.mean, 3),
+            significant(term.scale, 3),
+        ]);
+    }
+    if !model.terms.is_empty() {
+        text.push_str(&table.to_text());
+    }
+    for b in &model.residuals {
+        let up_to = b.up_to.to_us();
+        let range = if up_to.is_finite() { format!("up to {} us", significant(up_to, 3)) } else { "longer".into() };
+        let _ = writeln!(
+            text,
+            "  90 % of held-out rows {range}: x{:.2} to x{:.2} ({} rows)",
+            b.low.exp(),
+            b.high.exp(),
+            b.rows
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Aligned text tables and their Markdown and CSV forms.
+
+/// A table of text cells.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+    text_columns: usize,
+}
+
+impl Table {
+    /// A table with these columns, of which the first `text_columns` hold text (left-aligned), the others numbers.
+    pub fn new(header: &[&str], text_columns: usize) -> Self {
+        Self { header: header.iter().map(|h| h.to_string()).collect(), rows: Vec::new(), text_columns }
+    }
+
+    /// Appends a row; missing cells are empty.
+    pub fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |column: usize| {
+            let cells = self.rows.iter().filter_map(|r| r.get(column));
+            cells.chain(self.header.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
+        };
+        (0..self.header.len()).map(width).collect()
+    }
+
+    /// Aligned columns, two spaces apart, with a rule under the header.
+    pub fn to_text(&self) -> String {
+        let widths = self.widths();
+        let line = |cells: &[String]| {
+            let mut text = String::new();
+            for (i, width) in widths.iter().enumerate() {
+                let cell = cells.get(i).map_or("", String::as_str);
+                let gap = if i == 0 { "" } else { "  " };
+                let fill = " ".repeat(width - cell.chars().count().min(*width));
+                text += gap;
+                text += &if i < self.text_columns { format!("{cell}{fill}") } else { format!("{fill}{cell}") };
+            }
+            format!("{}\n", text.trim_end())
+        };
+        let rule: Vec<String> = widths.iter().map(|w| "-".repeat(*w)).collect();
+        let mut text = line(&self.header) + &line(&rule);
+        self.rows.iter().for_each(|row| text += &line(row));
+        text
+    }
+
+    /// A Markdown table.
+    pub fn to_markdown(&self) -> String {
+        let line = |cells: &[String]| {
+            let cells = (0..self.header.len()).map(|i| cells.get(i).map_or(String::new(), |c| c.replace('|', "\\|")));
+            format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
+        };
+        let rule: Vec<String> =
+            (0..self.header.len()).map(|i| if i < self.text_columns { "---" } else { "---:" }.to_string()).collect();
+        let mut text = line(&self.header) + &line(&rule);
+        self.rows.iter().for_each(|row| text += &line(row));
+        text
+    }
+}
+
+/// A number with so many significant digits, without exponent where it is readable.
+pub fn significant(value: f64, digits: usize) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let magnitude = value.abs().log10().floor() as i64;
+    let decimals = (digits as i64 - 1 - magnitude).max(0) as usize;
+    format!("{value:.decimals$}")
+}
+
+/// A number with a decimal prefix and its unit: `12.3 ms`.
+pub fn with_unit(value: f64, unit: &str) -> String {
+    const PREFIXES: [(f64, &str); 8] =
+        [(1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u")];
+    if value == 0.0 {
+        return format!("0 {unit}");
+    }
+    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+    let (factor, prefix) = PREFIXES.iter().copied().find(|(f, _)| rounded.abs() >= *f).unwrap_or((1e-9, "n"));
+    format!("{} {prefix}{unit}", significant(rounded / factor, 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(&["name", "ms"], 1);
+        table.row(vec!["conv1".into(), "1.5".into()]);
+        table.row(vec!["a".into(), "12.25".into()]);
+        assert_eq!(table.to_text(), "name      ms\n-----  -----\nconv1    1.5\na      12.25\n");
+        assert_eq!(table.to_markdown(), "| name | ms |\n| --- | ---: |\n| conv1 | 1.5 |\n| a | 12.25 |\n");
+    }
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        assert_eq!(with_unit(0.0123456, "s"), "12.3 ms");
+        assert_eq!(with_unit(15.47e9, "op"), "15.5 Gop");
+        assert_eq!(with_unit(999.9, "W"), "1.00 kW");
+        assert_eq!(with_unit(0.0, "J"), "0 J");
+        assert_eq!(significant(1234.5, 3), "1234");
+    }
+}
