@@ -1,1 +1,34 @@
-//! x
+//! What the tests across crates share.
+
+use joulecast_model::catalog;
+use joulecast_model::framework::Framework;
+use joulecast_model::network::ShapedNetwork;
+use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::predictor::{NetworkPrediction, Setup, predict};
+use std::path::PathBuf;
+
+/// Unwraps with the error as the test's message.
+pub fn ok<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
+    result.unwrap_or_else(|e| panic!("{e:#}"))
+}
+
+/// A network of the zoo with shapes.
+pub fn shaped(name: &str, batch: u64, precision: Precision) -> ShapedNetwork {
+    ok(ShapedNetwork::new(&ok(catalog::network(name)), batch, precision, &[]))
+}
+
+/// A prediction with what is built in.
+pub fn predicted(network: &ShapedNetwork, gpu: &str, mode: Mode) -> NetworkPrediction {
+    let gpu = ok(catalog::gpu(gpu));
+    let calibration = ok(catalog::calibration(&gpu.chip));
+    let roofline = ok(catalog::roofline());
+    let framework = ok(Framework::named("cudnn"));
+    let setup =
+        Setup { gpu: &gpu, calibration: calibration.as_ref(), roofline: &roofline, framework: &framework, mode };
+    ok(predict(network, &setup))
+}
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}

@@ -195,6 +195,22 @@ fn run_import(args: &Import) -> Result<()> {
     Ok(())
 }
 
+/// There are no imported rows to judge by: its own exit status, since nothing is wrong with the program.
+#[derive(Debug)]
+pub struct NoRows(PathBuf);
+
+impl std::fmt::Display for NoRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "no imported rows at {}: clone the repositories that data/published/sources.toml names and import their files (README.md, Calibrations)",
+            self.0.display()
+        )
+    }
+}
+
+impl std::error::Error for NoRows {}
+
 /// Rows of a dataset without exact repeats: a file may have been imported in two forms.
 fn read_unique(folder: &Path) -> Result<Vec<Measurement>> {
     let mut seen = HashSet::new();
@@ -208,6 +224,9 @@ fn read_unique(folder: &Path) -> Result<Vec<Measurement>> {
 }
 
 fn rows_for(dataset: &DatasetArg, evaluation: bool) -> Result<Vec<Row>> {
+    if !dataset.dataset.exists() {
+        return Err(NoRows(dataset.dataset.clone()).into());
+    }
     let rows = prepare(&read_unique(&dataset.dataset)?)?;
     if evaluation { recipe::without_test_shapes(rows) } else { Ok(rows) }
 }
@@ -261,10 +280,9 @@ fn run_validate(args: &Validate) -> Result<()> {
         bail!("no rows of that GPU and kind in {}", args.dataset.dataset.display());
     }
     let lines = validate::layers(&rows, &Options::default(), args.seeds)?;
-    let table = accuracy::table(&lines);
     print(&match args.format {
-        Output::Table => table.to_text(),
-        Output::Markdown => table.to_markdown(),
+        Output::Table => accuracy::table(&lines).to_text(),
+        Output::Markdown => accuracy::page(&lines, args.seeds, args.evaluation),
         Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
     })
 }

@@ -163,7 +163,7 @@ impl<'a> Task<'a> {
         let full = refit(&self.x, &self.y, &weights, &everything, &path.support(&path.full))?;
         let model = LayerModel {
             cross_validation: cross_validation(self.rows, &held_out),
-            residuals: buckets(self.rows, &held_out),
+            residuals: buckets(residual_pairs(self.rows, &held_out)),
             ..self.artifact(&full, &everything)
         };
         Ok(Fitted { model, held_out })
@@ -332,7 +332,7 @@ fn refit(x: &Array2<f64>, y: &Array1<f64>, w: &Array1<f64>, rows: &[usize], supp
     let selected = x.select(Axis(1), support).select(Axis(0), rows);
     let mean = weights.dot(&selected) / total;
     let root = weights.mapv(f64::sqrt);
-    let left = (&selected - &mean) * &root.view().insert_axis(Axis(1));
+    let left = (&selected - &mean) * root.view().insert_axis(Axis(1));
     let right = (&targets - y_mean) * &root;
     let ridge = Array2::<f64>::eye(support.len()) * (RIDGE * total).sqrt();
     let records = concatenate(Axis(0), &[left.view(), ridge.view()])?;
@@ -359,17 +359,17 @@ fn cross_validation(own: &[&Row], held_out: &[Seconds]) -> CrossValidation {
 /// Fewest residuals that quantiles of a bucket of their own are taken from.
 const BUCKET: usize = 100;
 
-/// Conformal quantiles by predicted time, in up to five buckets of equally many rows.
-fn buckets(own: &[&Row], held_out: &[Seconds]) -> Vec<Bucket> {
-    let mut pairs: Vec<(f64, f64)> = own
-        .iter()
-        .zip(held_out)
-        .map(|(row, predicted)| ((*predicted - row.overhead).get(), (row.time / *predicted).ln()))
-        .collect();
-    pairs.sort_by(|a, b| a.0.total_cmp(&b.0));
+/// Pairs of predicted kernel time and held-out log residual.
+fn residual_pairs(rows: &[&Row], held_out: &[Seconds]) -> Vec<(Seconds, f64)> {
+    rows.iter().zip(held_out).map(|(row, p)| (*p - row.overhead, (row.time / *p).ln())).collect()
+}
+
+/// Conformal quantiles by predicted time, in up to five buckets of equally many pairs (time, log residual).
+pub fn buckets(mut pairs: Vec<(Seconds, f64)>) -> Vec<Bucket> {
+    pairs.sort_by(|a, b| a.0.get().total_cmp(&b.0.get()));
     let count = (pairs.len() / BUCKET).clamp(1, 5);
     let size = pairs.len().div_ceil(count);
-    let chunks: Vec<&[(f64, f64)]> = pairs.chunks(size.max(1)).collect();
+    let chunks: Vec<&[(Seconds, f64)]> = pairs.chunks(size.max(1)).collect();
     let last = chunks.len().saturating_sub(1);
     chunks
         .iter()
@@ -377,8 +377,8 @@ fn buckets(own: &[&Row], held_out: &[Seconds]) -> Vec<Bucket> {
         .filter_map(|(i, chunk)| {
             let residuals: Vec<f64> = chunk.iter().map(|(_, r)| *r).collect();
             let (low, high) = conformal(&residuals, 0.9)?;
-            let up_to = if i == last { f64::INFINITY } else { chunk.last()?.0 };
-            Some(Bucket { up_to: Seconds::new(up_to), low: low.min(0.0), high: high.max(0.0), rows: chunk.len() })
+            let up_to = if i == last { Seconds::new(f64::INFINITY) } else { chunk.last()?.0 };
+            Some(Bucket { up_to, low: low.min(0.0), high: high.max(0.0), rows: chunk.len() })
         })
         .collect()
 }

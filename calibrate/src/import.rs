@@ -58,7 +58,7 @@ pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -
         Format::Neusight => "neusight".to_string(),
         Format::Table(mapping) => mapping.name().to_string(),
     };
-    let digest = hex(&Sha256::digest(&bytes));
+    let digest = sha256_hex(&bytes);
     let segment = format!("{label}-{}-{}", gpu.unwrap_or("any"), &digest[..16]);
     let known = dataset::segment(dataset, &segment).exists();
     if !known {
@@ -72,9 +72,9 @@ pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -
     })
 }
 
-/// Hexadecimal digits of a digest.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+/// SHA-256 in hexadecimal digits.
+pub fn sha256_hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn read_capped(path: &Path) -> Result<Vec<u8>> {

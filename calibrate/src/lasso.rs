@@ -159,7 +159,7 @@ struct Descent<'a> {
 }
 
 impl<'a> Descent<'a> {
-    const MOST_SWEEPS: usize = 5_000;
+    const MOST_SWEEPS: usize = 1_000;
     const TOLERANCE: f64 = 1e-9;
 
     fn new(problem: &'a Problem) -> Self {

@@ -1,4 +1,4 @@
-//! Thin shell over the library: parse, run, report.
+//! Thin shell over the library: parse, run, report. Exit 3 where the rows to work on are absent.
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", format!("{error:#}").replace('\n', " "));
-            ExitCode::FAILURE
+            if error.is::<joulecast_calibrate::cli::NoRows>() { ExitCode::from(3) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -136,7 +136,8 @@ fn fit(x: &Array2<f64>, y: &Array1<f64>) -> Linear {
 /// # Errors
 /// When the text cannot be written.
 pub fn files(rows: &[Row]) -> Result<Vec<(String, String)>> {
-    let mut groups: BTreeMap<&str, BTreeMap<(&str, Phase, Precision), Vec<&Row>>> = BTreeMap::new();
+    type Kinds<'a> = BTreeMap<(&'a str, Phase, Precision), Vec<&'a Row>>;
+    let mut groups: BTreeMap<&str, Kinds<'_>> = BTreeMap::new();
     for row in rows {
         groups.entry(&row.chip).or_default().entry((row.kind, row.phase, row.precision)).or_default().push(row);
     }

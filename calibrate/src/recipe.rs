@@ -1,24 +1,27 @@
 //! Which models make up a calibration, and the calibrations of a dataset.
 
 use crate::design::Richness;
-use crate::fit::{Fitted, Options, fit};
-use crate::import::hex;
+use crate::fit::{Fitted, Options, buckets, fit};
+use crate::import::sha256_hex;
 use crate::rows::{KERNEL_FLOOR, Row};
 use anyhow::{Context, Result};
-use joulecast_model::accuracy::{Accuracy, conformal};
+use joulecast_model::accuracy::Accuracy;
 use joulecast_model::calibration::{Bucket, Calibration, CrossValidation, LayerModel, Tier};
 use joulecast_model::catalog;
+use joulecast_model::features::Family;
 use joulecast_model::measurement::LayerCase;
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Phase, Precision};
+use joulecast_model::predictor::BY_PRODUCT;
 use joulecast_model::splits::Role;
 use joulecast_model::units::Seconds;
 use rayon::prelude::*;
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Fewer usable rows than this make no model.
 pub const FEWEST_ROWS: usize = 40;
+/// Fewest rows of other kinds that judge the bandwidth model.
+const FEWEST_OTHERS: usize = 20;
 /// Kinds whose rows together give the bandwidth model of kinds without rows.
 const ELEMENTWISE: [&str; 3] = ["relu", "add", "multiply"];
 /// Name of that model.
@@ -114,7 +117,11 @@ pub fn calibrations(rows: &[Row], options: &Options, evaluation: bool) -> Result
     let fitted = fit_tasks(&tasks, options)?;
     let mut by_chip: BTreeMap<&str, Vec<LayerModel>> = BTreeMap::new();
     for (task, fit) in &fitted {
-        by_chip.entry(&task.chip).or_default().push(fit.model.clone());
+        let mut model = fit.model.clone();
+        if task.model == STREAM {
+            model.residuals = other_kinds(rows, task, &model).unwrap_or(model.residuals);
+        }
+        by_chip.entry(&task.chip).or_default().push(model);
     }
     let mut list: Vec<Calibration> = by_chip
         .into_iter()
@@ -124,8 +131,31 @@ pub fn calibrations(rows: &[Row], options: &Options, evaluation: bool) -> Result
         })
         .collect();
     let all: Vec<&Row> = rows.iter().collect();
-    list.push(calibration("any", Tier::Roofline, &all, efficiencies(&tasks), evaluation));
+    list.push(calibration("any", Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation));
     Ok(list)
+}
+
+/// Kernel time of a row by a model that need not be its own.
+fn predicted_by(model: &LayerModel, row: &Row) -> Seconds {
+    row.reference(model.exponent) * model.ratio(&row.variables).log.exp()
+}
+
+/// Residuals of other bandwidth-bound kinds' rows under the bandwidth model: what to expect of a kind that has no
+/// rows. `None` where the chip has no such rows.
+fn other_kinds(rows: &[Row], task: &Task, model: &LayerModel) -> Option<Vec<Bucket>> {
+    let other = |r: &&Row| {
+        let elementwise = ELEMENTWISE.contains(&r.kind);
+        r.chip == task.chip && r.family == Family::Stream && r.precision == task.precision && !elementwise
+    };
+    let pairs: Vec<(Seconds, f64)> = rows
+        .iter()
+        .filter(other)
+        .map(|r| {
+            let expected = predicted_by(model, r);
+            (expected, (r.kernel_time() / expected).ln())
+        })
+        .collect();
+    (pairs.len() >= FEWEST_OTHERS).then(|| buckets(pairs))
 }
 
 fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, evaluation: bool) -> Calibration {
@@ -142,7 +172,7 @@ fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, e
         fit: if evaluation { "evaluation" } else { "shipped" }.to_string(),
         tool: concat!("joulecast ", env!("CARGO_PKG_VERSION")).to_string(),
         dataset_hash: dataset_hash(rows),
-        splits_hash: hex(&Sha256::digest(catalog::splits_text())),
+        splits_hash: sha256_hex(catalog::splits_text().as_bytes()),
         fold_key: "kind and shape without batch".to_string(),
         models,
     }
@@ -152,7 +182,7 @@ fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, e
 fn dataset_hash(rows: &[&Row]) -> String {
     let mut lines: Vec<String> = rows.iter().map(|r| format!("{} {:?}\n", r.row_id, r.time.get())).collect();
     lines.sort();
-    hex(&Sha256::digest(lines.concat()))
+    sha256_hex(lines.concat().as_bytes())
 }
 
 /// Exponent of the roofline that efficiencies are of.
@@ -160,34 +190,58 @@ const EFFICIENCY_EXPONENT: u32 = 4;
 /// Rows per chip behind an efficiency's residuals, so that no chip outweighs another.
 const EFFICIENCY_ROWS: usize = 500;
 
-/// One efficiency per kind, phase and precision over all chips: the median of the chips' medians. Residuals are
-/// those of each chip under the others' median.
-fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>) -> Vec<LayerModel> {
-    let mut groups: BTreeMap<(&str, Phase, Precision), Vec<Vec<f64>>> = BTreeMap::new();
+/// Reference time and log ratio of a chip's rows.
+type Chip = Vec<(f64, f64)>;
+
+/// What one ratio is taken over: model kind, phase, precision, family.
+type Group = (String, Phase, Precision, Family);
+
+/// At most so many rows of a chip, evenly.
+fn thinned<'r, 'a>(rows: &'r [&'a Row]) -> impl Iterator<Item = &'r &'a Row> {
+    rows.iter().step_by(rows.len().div_ceil(EFFICIENCY_ROWS).max(1))
+}
+
+/// One efficiency per kind, phase and precision over all chips, and how convolutions compare with the chip's
+/// matrix-product model: the median of the chips' medians. Residuals are those of each chip under the others'
+/// median.
+fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -> Vec<LayerModel> {
+    let mut groups: BTreeMap<Group, Vec<Chip>> = BTreeMap::new();
     for (task, rows) in tasks {
-        let step = rows.len().div_ceil(EFFICIENCY_ROWS);
-        let logs =
-            rows.iter().step_by(step).map(|r| (r.kernel_time() / r.reference(EFFICIENCY_EXPONENT)).ln()).collect();
-        groups.entry((task.model, task.phase, task.precision)).or_default().push(logs);
+        let family = rows[0].family;
+        let pair = |r: &&Row| {
+            let reference = r.reference(EFFICIENCY_EXPONENT);
+            (reference.get(), (r.kernel_time() / reference).ln())
+        };
+        let group = (task.model.to_string(), task.phase, task.precision, family);
+        groups.entry(group).or_default().push(thinned(rows).map(pair).collect());
+        let products = fitted.iter().find(|(t, _)| {
+            t.chip == task.chip && t.model == "linear" && t.phase == Phase::Forward && t.precision == task.precision
+        });
+        if let (true, Some((_, products))) = (task.model.starts_with("conv2d"), products) {
+            let pair = |r: &&Row| {
+                let expected = predicted_by(&products.model, r);
+                (expected.get(), (r.kernel_time() / expected).ln())
+            };
+            let group = (format!("{}{BY_PRODUCT}", task.model), task.phase, task.precision, family);
+            groups.entry(group).or_default().push(thinned(rows).map(pair).collect());
+        }
     }
     groups
         .into_iter()
-        .filter_map(|((model, phase, precision), chips)| {
-            let medians: Vec<f64> = chips.iter().map(|logs| median(logs.clone())).collect();
+        .filter_map(|((model, phase, precision, family), chips)| {
+            let medians: Vec<f64> = chips.iter().map(|pairs| median(pairs.iter().map(|p| p.1).collect())).collect();
             let mut residuals = Vec::new();
-            for (i, logs) in chips.iter().enumerate() {
+            for (i, pairs) in chips.iter().enumerate() {
                 let others: Vec<f64> =
                     (0..chips.len()).filter(|&j| j != i || chips.len() == 1).map(|j| medians[j]).collect();
                 let expected = median(others);
-                residuals.extend(logs.iter().map(|l| l - expected));
+                let residual = |(time, log): &(f64, f64)| (Seconds::new(time * expected.exp()), log - expected);
+                residuals.extend(pairs.iter().map(residual));
             }
-            let (low, high) = conformal(&residuals, 0.9)?;
-            let accuracy = Accuracy::of(residuals.iter().map(|r| (r.exp(), 1.0)))?;
+            let accuracy = Accuracy::of(residuals.iter().map(|(_, r)| (r.exp(), 1.0)))?;
             let intercept = median(medians);
-            let family =
-                tasks.values().flatten().find(|r| r.model == model || model == STREAM && r.kind == "relu")?.family;
             Some(LayerModel {
-                kind: model.to_string(),
+                kind: model,
                 phase,
                 precision,
                 family,
@@ -205,12 +259,7 @@ fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>) -> Vec<LayerModel> {
                     rmspe: accuracy.rmspe,
                     median: accuracy.median,
                 },
-                residuals: vec![Bucket {
-                    up_to: Seconds::new(f64::INFINITY),
-                    low: low.min(0.0),
-                    high: high.max(0.0),
-                    rows: residuals.len(),
-                }],
+                residuals: buckets(residuals),
             })
         })
         .collect()

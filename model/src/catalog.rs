@@ -1,5 +1,6 @@
 //! The networks, devices, calibrations and framework profiles that are baked into the program.
 
+use crate::calibration::{Calibration, CalibrationError};
 use crate::gpu::{Gpu, GpuError};
 use crate::network::{Network, NetworkError};
 use crate::splits::Splits;
@@ -116,4 +117,22 @@ fn find<T>(
         }
     }
     Ok(None)
+}
+
+/// The shipped calibration of a chip; `None` where no layer of it was ever measured.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn calibration(chip: &str) -> Result<Option<Calibration>, CalibrationError> {
+    let wanted = chip.to_ascii_lowercase();
+    let text = CALIBRATIONS.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text);
+    text.map(Calibration::from_toml).transpose()
+}
+
+/// Efficiencies over all measured chips.
+///
+/// # Errors
+/// Only if the build baked in a malformed file, or none.
+pub fn roofline() -> Result<Calibration, CalibrationError> {
+    calibration("roofline")?.ok_or_else(CalibrationError::missing)
 }

@@ -2,19 +2,22 @@
 //!
 //! Pure: no file, clock or device is touched, so every failure is the input's. Read the modules in this order.
 
-pub mod accuracy;
-pub mod calibration;
-pub mod catalog;
-pub mod cost;
-pub mod counting;
-pub mod features;
-pub mod gpu;
-pub mod import;
-pub mod layer;
-pub mod measurement;
-pub mod network;
+pub mod units;
 pub mod precision;
 pub mod shape;
+pub mod cost;
+pub mod layer;
+pub mod network;
+pub mod counting;
+pub mod gpu;
+pub mod features;
+pub mod calibration;
+pub mod power;
+pub mod framework;
+pub mod predictor;
+pub mod catalog;
 pub mod splits;
+pub mod measurement;
+pub mod import;
+pub mod accuracy;
 pub mod text;
-pub mod units;

@@ -108,6 +108,31 @@ pub fn table(lines: &[Line]) -> Table {
     table
 }
 
+/// The lines as a Markdown page that says how it was made.
+pub fn page(lines: &[Line], seeds: u64, evaluation: bool) -> String {
+    let rows = if evaluation {
+        "the imported rows without the shapes of networks with the role `test`"
+    } else {
+        "all imported rows"
+    };
+    let spread = if seeds > 1 {
+        format!(
+            "MAPE and RMSPE are mean ± standard deviation over {seeds} seeds of the folds, the other columns are of the first."
+        )
+    } else {
+        "One seed of the folds.".to_string()
+    };
+    format!(
+        "# Held-out layer times\n\n\
+         Grouped 5-fold cross-validation over {rows}: a fold holds whole shapes (kind and shape without batch), and a row is \
+         predicted by the artifact that a fit without its fold would ship. {spread} In percent of the measured time; bias is \
+         positive where predictions are too long. NeuralPower's polynomial sees the same folds; the roofline is \
+         max(operations / peak, bytes / bandwidth). Boards of a chip are fitted together. Rows flagged on import (mostly \
+         dispatch-bound) are neither fitted nor judged.\n\n{}",
+        table(lines).to_markdown()
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

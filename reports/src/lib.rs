@@ -2,4 +2,6 @@
 
 pub mod accuracy;
 pub mod calibration;
+pub mod describe;
+pub mod prediction;
 pub mod table;

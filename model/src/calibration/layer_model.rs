@@ -107,8 +107,8 @@ pub struct Ratio {
     pub in_domain: bool,
 }
 
-/// Slack on the edges of a range: logarithms that differ by rounding are equal.
-const EDGE: f64 = 1e-6;
+/// Slack on the edges of a range, whose ends are rounded to six digits: a tenth of a percent of a size.
+const EDGE: f64 = 1e-3;
 
 impl Term {
     /// Value of the monomial before standardisation.

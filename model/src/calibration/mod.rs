@@ -6,7 +6,7 @@ mod layer_model;
 pub use layer_model::{Bucket, CrossValidation, Factor, LayerModel, Range, Ratio, Term};
 
 use crate::precision::{Phase, Precision, named_enum};
-use crate::units::Seconds;
+use serde::{Deserialize, Serialize};
 
 named_enum!(
     /// What a prediction rests on, best first.
@@ -15,13 +15,12 @@ named_enum!(
         Measured = "measured",
         /// Published per-layer measurements of that GPU.
         Imported = "imported",
-        /// Models of other GPUs with that GPU's specification.
+        /// Models of other GPUs, or of another kind of layer on that GPU, with this one's sizes.
         Transferred = "transferred",
         /// No fit of that layer on that GPU: a roofline with a typical efficiency.
         Roofline = "roofline",
     }
 );
-use serde::{Deserialize, Serialize};
 
 /// Fitted models of one chip.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,14 +56,16 @@ pub struct Calibration {
 #[error("{0}")]
 pub struct CalibrationError(pub(crate) String);
 
+impl CalibrationError {
+    /// The efficiencies over all chips are not among the shipped files.
+    pub(crate) fn missing() -> Self {
+        Self("data/calibrations/roofline.toml is missing".into())
+    }
+}
+
 impl Calibration {
     /// The model of a kind, phase and precision.
     pub fn model(&self, kind: &str, phase: Phase, precision: Precision) -> Option<&LayerModel> {
         self.models.iter().find(|m| m.kind == kind && m.phase == phase && m.precision == precision)
-    }
-
-    /// The launch floor of its kernels: the smallest of its models'.
-    pub fn floor(&self) -> Seconds {
-        self.models.iter().map(|m| m.floor).fold(Seconds::from_us(4.0), Seconds::min)
     }
 }

@@ -47,14 +47,25 @@ impl Family {
     }
 }
 
-/// Which model a layer's time is predicted by: its kind, except that convolutions which Winograd's algorithm
-/// can do (3x3, stride 1, neither dilated nor grouped) have a model apart. They run different kernels.
+/// Convolutions with fewer input channels per group than this run kernels of their own, not matrix products.
+const NARROW_GROUP: u64 = 16;
+
+/// Which model a layer's time is predicted by: its kind, except that convolutions in narrow groups (depthwise
+/// ones above all), and those which Winograd's algorithm can do (3x3, stride 1, neither dilated nor grouped), have
+/// models apart. They run different kernels.
 pub fn model_kind(layer: &Layer, inputs: &[Shape]) -> &'static str {
     match layer {
         Layer::Conv2d(conv) => {
-            let ungrouped = conv.groups(inputs.first().map_or(1, Shape::axis)) == 1;
-            let winograd = conv.kernel.is(3) && conv.stride.is(1) && conv.dilation.is(1) && ungrouped;
-            if winograd { "conv2d_3x3" } else { "conv2d" }
+            let channels = inputs.first().map_or(1, Shape::axis);
+            let groups = conv.groups(channels).max(1);
+            let winograd = conv.kernel.is(3) && conv.stride.is(1) && conv.dilation.is(1);
+            if groups > 1 && channels / groups < NARROW_GROUP {
+                "conv2d_grouped"
+            } else if winograd && groups == 1 {
+                "conv2d_3x3"
+            } else {
+                "conv2d"
+            }
         }
         _ => layer.kind(),
     }

@@ -1,0 +1,34 @@
+//! Time of one library prediction of ResNet-50, and of reading what it needs.
+#![allow(missing_docs)] // the macros of criterion generate an undocumented function
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use joulecast_model::catalog;
+use joulecast_model::framework::Framework;
+use joulecast_model::network::ShapedNetwork;
+use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::predictor::{Setup, predict};
+use std::hint::black_box;
+
+fn resnet50(c: &mut Criterion) {
+    let gpu = catalog::gpu("v100").expect("a shipped device");
+    let calibration = catalog::calibration(&gpu.chip).expect("readable");
+    let roofline = catalog::roofline().expect("readable");
+    let framework = Framework::named("cudnn").expect("a shipped profile");
+    let network = catalog::network("resnet50").expect("a shipped network");
+    let shaped = ShapedNetwork::new(&network, 64, Precision::Fp32, &[]).expect("fits");
+    let setup = Setup {
+        gpu: &gpu,
+        calibration: calibration.as_ref(),
+        roofline: &roofline,
+        framework: &framework,
+        mode: Mode::Inference,
+    };
+    c.bench_function("predict resnet50 on v100", |b| b.iter(|| predict(black_box(&shaped), black_box(&setup))));
+    c.bench_function("shape resnet50", |b| {
+        b.iter(|| ShapedNetwork::new(black_box(&network), 64, Precision::Fp32, &[]))
+    });
+    c.bench_function("read the v100 calibration", |b| b.iter(|| catalog::calibration(black_box(&gpu.chip))));
+}
+
+criterion_group!(benches, resnet50);
+criterion_main!(benches);

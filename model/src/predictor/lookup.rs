@@ -1,0 +1,146 @@
+//! Which model predicts a kernel: its own, or the nearest that there is.
+
+use super::Setup;
+use crate::calibration::{LayerModel, Tier};
+use crate::features::Family;
+use crate::precision::{Phase, Precision};
+
+/// A model, and how far it is from the kernel's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// The model.
+    pub model: &'a LayerModel,
+    /// Whose residuals make the interval.
+    pub residuals: &'a LayerModel,
+    /// Added to the model's ln(t / t_ref).
+    pub correction: f64,
+    /// In place of the model's polynomial and residuals.
+    pub stated: Option<Stated>,
+    /// What the prediction rests on.
+    pub tier: Tier,
+    /// Why it is not the kernel's own model.
+    pub substitute: Option<Substitute>,
+    /// Whether the residuals are of this very substitution, so that the interval need not be widened.
+    pub calibrated: bool,
+}
+
+/// ln(t / t_ref) by statement, with the edges of its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stated {
+    /// Most likely.
+    pub log: f64,
+    /// Lower edge, relative to it.
+    pub low: f64,
+    /// Upper edge, relative to it.
+    pub high: f64,
+}
+
+/// Depthwise convolutions and others in narrow groups: 3 to 8 times the roofline where they were looked at (one H200, whole
+/// networks); twice as far in both directions is not excluded.
+const GROUPED: Stated = Stated { log: 1.6, low: -1.2, high: 1.2 };
+
+/// How a kernel without a model of its own is predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Substitute {
+    /// By the same kind's model in fp32, with its own traffic.
+    Precision,
+    /// As an implicit matrix product, by the linear layers' model.
+    Product,
+    /// By its traffic and the bandwidth efficiency of element-wise rows on this GPU.
+    Bandwidth,
+    /// By the roofline and the efficiency that other GPUs reach.
+    Efficiency,
+    /// By a stated multiple of the roofline.
+    Statement,
+}
+
+impl Substitute {
+    /// In words, after "no rows on this GPU; ".
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Precision => "predicted by the fp32 model with its own traffic",
+            Self::Product => "predicted as matrix products",
+            Self::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
+            Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
+            Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
+        }
+    }
+}
+
+/// Suffix of the entries that compare a convolution with the product model.
+pub const BY_PRODUCT: &str = "_by_product";
+
+/// The models that may stand in for a kind, in order.
+fn alternatives(kind: &str) -> [Option<&str>; 2] {
+    let general = (kind == "conv2d_3x3").then_some("conv2d");
+    [Some(kind), general]
+}
+
+/// Finds a kernel's model. The order goes from its own model over nearer and nearer relatives on the same GPU to
+/// the efficiencies over all GPUs.
+pub fn find<'a>(
+    setup: &Setup<'a>,
+    kind: &str,
+    family: Family,
+    phase: Phase,
+    precision: Precision,
+) -> Option<Found<'a>> {
+    let on_gpu = |kind: &str, phase, precision| setup.calibration?.model(kind, phase, precision);
+    let anywhere = |kind: &str, phase, precision| setup.roofline.model(kind, phase, precision);
+    let tier = setup.calibration.map_or(Tier::Roofline, |c| c.tier);
+    let kinds = || alternatives(kind).into_iter().flatten();
+    let plain = |model, tier, substitute| Found {
+        model,
+        residuals: model,
+        correction: 0.0,
+        stated: None,
+        tier,
+        substitute,
+        calibrated: substitute.is_none(),
+    };
+
+    if let Some(model) = kinds().find_map(|k| on_gpu(k, phase, precision)) {
+        return Some(plain(model, tier, None));
+    }
+    match family {
+        Family::Gemm => {
+            if kind == "conv2d_grouped" {
+                let carrier = anywhere("conv2d", Phase::Forward, Precision::Fp32)?;
+                let found = plain(carrier, Tier::Roofline, Some(Substitute::Statement));
+                return Some(Found { stated: Some(GROUPED), calibrated: true, ..found });
+            }
+            if let Some(model) = on_gpu("linear", Phase::Forward, precision) {
+                let found = plain(model, Tier::Transferred, Some(Substitute::Product));
+                // How convolutions compare with the product model was seen on the chips that have rows of both.
+                let seen = kinds().find_map(|k| anywhere(&format!("{k}{BY_PRODUCT}"), phase, precision));
+                return Some(match seen {
+                    Some(seen) => Found { residuals: seen, correction: seen.intercept, calibrated: true, ..found },
+                    None => found,
+                });
+            }
+            if let Some(model) = kinds().find_map(|k| anywhere(k, phase, precision)) {
+                return Some(Found { calibrated: true, ..plain(model, Tier::Roofline, Some(Substitute::Efficiency)) });
+            }
+            let near = [precision, Precision::Fp16, Precision::Fp32];
+            let model = near.into_iter().find_map(|p| {
+                kinds().find_map(|k| anywhere(k, phase, p)).or_else(|| anywhere("linear", Phase::Forward, p))
+            })?;
+            Some(plain(model, Tier::Roofline, Some(Substitute::Efficiency)))
+        }
+        Family::Stream => {
+            if let Some(model) = on_gpu(kind, phase, Precision::Fp32) {
+                return Some(plain(model, tier, Some(Substitute::Precision)));
+            }
+            if let Some(model) = on_gpu("stream", Phase::Forward, Precision::Fp32) {
+                // Its residuals are those of other kinds' rows under it.
+                return Some(Found { calibrated: true, ..plain(model, Tier::Roofline, Some(Substitute::Bandwidth)) });
+            }
+            let own = anywhere(kind, phase, precision);
+            let model = own
+                .or_else(|| anywhere(kind, phase, Precision::Fp32))
+                .or_else(|| anywhere("stream", Phase::Forward, Precision::Fp32))?;
+            let found = plain(model, Tier::Roofline, Some(Substitute::Efficiency));
+            Some(Found { calibrated: own.is_some(), ..found })
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! From a shaped network and a device to time, power and energy, per layer and in total.
+
+mod lookup;
+mod network;
+
+pub use lookup::BY_PRODUCT;
+pub use network::predict;
+
+use crate::calibration::{Calibration, Tier};
+use crate::framework::Framework;
+use crate::gpu::Gpu;
+use crate::network::MemoryFootprint;
+use crate::precision::{Mode, Phase, Precision};
+use crate::units::{Bytes, JouleSeconds, Joules, Ops, Seconds, Watts};
+
+/// What a prediction is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// The device.
+    pub gpu: &'a Gpu,
+    /// Models of its chip, where there are any.
+    pub calibration: Option<&'a Calibration>,
+    /// Efficiencies over all measured chips, for what the calibration lacks.
+    pub roofline: &'a Calibration,
+    /// What the framework adds.
+    pub framework: &'a Framework,
+    /// Inference or training step.
+    pub mode: Mode,
+}
+
+/// A value with its 90 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate<T> {
+    /// The prediction.
+    pub value: T,
+    /// 5 % quantile.
+    pub p05: T,
+    /// 95 % quantile.
+    pub p95: T,
+}
+
+/// One kernel of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerPrediction {
+    /// The layer's name.
+    pub name: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its phase.
+    pub phase: Phase,
+    /// Operations.
+    pub ops: Ops,
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Time.
+    pub time: Estimate<Seconds>,
+    /// Mean power while it runs.
+    pub power: Watts,
+    /// Energy.
+    pub energy: Joules,
+    /// Roofline bound of the direct algorithm: max(ops / peak, bytes / bandwidth).
+    pub bound: Seconds,
+    /// What its time rests on.
+    pub tier: Tier,
+    /// Whether it lies within what was measured.
+    pub in_domain: bool,
+}
+
+/// Time and energy of a phase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseTotal {
+    /// Which.
+    pub phase: Phase,
+    /// Time.
+    pub time: Seconds,
+    /// Energy.
+    pub energy: Joules,
+}
+
+/// A step of a network on a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkPrediction {
+    /// Name of the network.
+    pub network: String,
+    /// Samples per step.
+    pub batch: u64,
+    /// Precision.
+    pub precision: Precision,
+    /// Mode.
+    pub mode: Mode,
+    /// Id of the calibration.
+    pub calibration: String,
+    /// Tier of the largest share of the time.
+    pub time_tier: Tier,
+    /// Tier of the power.
+    pub power_tier: Tier,
+    /// Time of a step.
+    pub time: Estimate<Seconds>,
+    /// Mean power.
+    pub power: Estimate<Watts>,
+    /// Energy of a step.
+    pub energy: Estimate<Joules>,
+    /// Operations.
+    pub ops: Ops,
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Learned parameters.
+    pub parameters: u64,
+    /// Device memory.
+    pub memory: MemoryFootprint,
+    /// Whether that is within the device's memory.
+    pub fits_in_memory: bool,
+    /// Sum of the layers' roofline bounds.
+    pub bound: Seconds,
+    /// Per phase, in order.
+    pub phases: Vec<PhaseTotal>,
+    /// Every kernel, in order.
+    pub layers: Vec<LayerPrediction>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+impl NetworkPrediction {
+    /// Energy-delay product.
+    pub fn edp(&self) -> JouleSeconds {
+        self.energy.value * self.time.value
+    }
+    /// Samples per second.
+    pub fn samples_per_second(&self) -> f64 {
+        self.batch as f64 / self.time.value.get()
+    }
+    /// Energy per sample.
+    pub fn energy_per_sample(&self) -> Joules {
+        self.energy.value / self.batch as f64
+    }
+}
+
+/// Why nothing can be predicted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PredictError {
+    /// The hardware has no such mode.
+    #[error("{gpu} does not compute in {precision}; it has {available}")]
+    Precision {
+        /// The device.
+        gpu: String,
+        /// What was asked for.
+        precision: Precision,
+        /// What there is.
+        available: String,
+    },
+    /// Nothing runs.
+    #[error("network {0} has no layer that runs a kernel")]
+    Empty(String),
+    /// Neither calibration has a model to fall back on.
+    #[error("layer {layer}: no model for {kind} {phase} {precision}, not even an efficiency")]
+    NoModel {
+        /// The layer.
+        layer: String,
+        /// Its kind.
+        kind: &'static str,
+        /// The phase.
+        phase: Phase,
+        /// The precision.
+        precision: Precision,
+    },
+}

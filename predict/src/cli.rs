@@ -1,0 +1,193 @@
+//! The command line of `predict`.
+
+use crate::commands;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::shape::Shape;
+use std::path::PathBuf;
+
+/// How long will a network take on a GPU, at which power, with how much energy?
+#[derive(Parser)]
+#[command(
+    name = "predict",
+    version,
+    about,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub predict: PredictArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  predict --net vgg16 --gpu v100 --batch 64              time, power, energy and the costliest layers
+  predict --net resnet50 --gpu t4 --batch 16 --layers    every layer
+  predict --net resnet50 --gpu v100 --batch 32 --mode training
+  predict --net my_net.toml --gpu my_gpu.toml --batch 8 --format json
+  predict --net inception_v3 --gpu p100 --batch 8 --input image=3x320x320
+  predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
+  predict list nets                                      what --net knows; also: gpus, calibrations
+  predict completions bash                               a completion script";
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// A network's layers: shapes, operations, traffic, parameters
+    Describe(DescribeArgs),
+    /// What is built in
+    List(ListArgs),
+    /// A completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Args)]
+pub struct NetworkArgs {
+    /// A network of the zoo (`predict list nets`) or a network file (data/nets/README.md)
+    #[arg(long, value_name = "NAME|FILE", required = true)]
+    pub net: Option<String>,
+    /// Another shape for a named input; may be repeated
+    #[arg(long, value_name = "NAME=CxHxW", value_parser = parse_input)]
+    pub input: Vec<(String, Shape)>,
+}
+
+#[derive(Args)]
+pub struct PredictArgs {
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// A GPU (`predict list gpus`) or a device file (data/gpus/README.md)
+    #[arg(long, value_name = "NAME|FILE", required = true)]
+    pub gpu: Option<String>,
+    /// Samples per step
+    #[arg(long, value_name = "N", required = true, value_parser = parse_batch)]
+    pub batch: Option<u64>,
+    /// Storage and arithmetic; fp32 means TF32 off
+    #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
+    pub precision: Precision,
+    /// inference: one forward pass; training: forward, backward and update
+    #[arg(long, value_name = "MODE", default_value = "inference", value_parser = parse_mode)]
+    pub mode: Mode,
+    /// Framework profile
+    #[arg(long, value_name = "NAME", default_value = "cudnn")]
+    pub framework: String,
+    /// A calibration file instead of the built-in one
+    #[arg(long, value_name = "FILE")]
+    pub calibration: Option<PathBuf>,
+    /// Show every layer, not only the costliest
+    #[arg(long)]
+    pub layers: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Write there instead of to standard output
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Fail (exit 1) where the step does not fit in memory
+    #[arg(long)]
+    pub require_fit: bool,
+}
+
+#[derive(Args)]
+pub struct DescribeArgs {
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// Samples per step
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_batch)]
+    pub batch: u64,
+    /// Storage width for the traffic
+    #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
+    pub precision: Precision,
+    /// Whose rules: ours (a multiply-accumulate is two operations) or those of castro2018 (one; per sample)
+    #[arg(long, value_enum, default_value_t = Counting::Own)]
+    pub counting: Counting,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = DescribeFormat::Table)]
+    pub format: DescribeFormat,
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// nets, gpus or calibrations
+    pub what: Listing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Listing {
+    /// Networks of the zoo
+    Nets,
+    /// Known devices
+    Gpus,
+    /// Fitted models that are built in
+    Calibrations,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned text
+    Table,
+    /// The stable document prediction/1
+    Json,
+    /// A header and one row
+    Csv,
+    /// For a report
+    Markdown,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DescribeFormat {
+    /// Aligned text
+    Table,
+    /// For a report
+    Markdown,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Counting {
+    /// Multiply-accumulate = 2
+    Own,
+    /// As Castro et al. 2018, Table 1
+    Castro2018,
+}
+
+fn parse_batch(text: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(n) if (1..=joulecast_model::shape::MAX_DIMENSION).contains(&n) => Ok(n),
+        _ => Err("must be a whole number of at least 1".into()),
+    }
+}
+
+fn parse_precision(text: &str) -> Result<Precision, String> {
+    Precision::from_name(text).ok_or_else(|| one_of(Precision::ALL.iter().map(|p| p.name())))
+}
+
+fn parse_mode(text: &str) -> Result<Mode, String> {
+    Mode::from_name(text).ok_or_else(|| one_of(Mode::ALL.iter().map(|m| m.name())))
+}
+
+fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    format!("must be one of {}", names.collect::<Vec<_>>().join(", "))
+}
+
+fn parse_input(text: &str) -> Result<(String, Shape), String> {
+    let (name, dims) = text.split_once('=').ok_or("write it like image=3x299x299")?;
+    let dims: Vec<u64> = dims
+        .split('x')
+        .map(|d| d.parse::<u64>().map_err(|_| format!("\"{d}\" is not a size; write it like image=3x299x299")))
+        .collect::<Result<_, _>>()?;
+    Ok((name.to_string(), Shape::new(&dims).map_err(|e| e.to_string())?))
+}
+
+/// Runs a command line and says how it ended.
+pub fn run(cli: Cli) -> Result<(), commands::Failure> {
+    match cli.command {
+        None => commands::predict(&cli.predict),
+        Some(Command::Describe(args)) => commands::describe(&args),
+        Some(Command::List(args)) => commands::list(args.what),
+        Some(Command::Completions { shell }) => commands::completions(shell),
+    }
+}

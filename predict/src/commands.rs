@@ -1,0 +1,228 @@
+//! What the commands do: read, predict, print.
+
+use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
+use anyhow::{Context, Result, anyhow};
+use clap::CommandFactory;
+use joulecast_model::calibration::Calibration;
+use joulecast_model::catalog;
+use joulecast_model::framework::Framework;
+use joulecast_model::gpu::Gpu;
+use joulecast_model::network::{Network, ShapedNetwork};
+use joulecast_model::precision::Precision;
+use joulecast_model::predictor::{Setup, predict as predict_step};
+use joulecast_reports::prediction::{self, Asked};
+use joulecast_reports::table::Table;
+use joulecast_reports::{describe as describe_report, table};
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+/// Why a command ended without its result.
+pub enum Failure {
+    /// The arguments are wrong: exit 2.
+    Usage(anyhow::Error),
+    /// Something else went wrong: exit 1.
+    Failed(anyhow::Error),
+}
+
+/// No network, device or calibration file is larger.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Whether an argument means a file rather than a built-in name.
+fn is_file(argument: &str) -> bool {
+    argument.contains(['/', '\\']) || argument.ends_with(".toml") || argument.ends_with(".onnx")
+}
+
+fn read(path: &str) -> Result<String> {
+    let size = fs::metadata(path).with_context(|| path.to_string())?.len();
+    if size > MOST_BYTES {
+        return Err(anyhow!("{path}: {size} bytes are more than such a file has"));
+    }
+    fs::read_to_string(path).with_context(|| path.to_string())
+}
+
+fn network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
+    let name = args.net.as_deref().unwrap_or_default();
+    if is_file(name) {
+        let read = || -> Result<Network> { Network::from_toml(&read(name)?).with_context(|| name.to_string()) };
+        return Ok((read().map_err(Failure::Failed)?, "file"));
+    }
+    Ok((catalog::network(name).map_err(|e| Failure::Usage(e.into()))?, "zoo"))
+}
+
+fn gpu(name: &str) -> Result<Gpu, Failure> {
+    if is_file(name) {
+        let read = || -> Result<Gpu> { Gpu::from_toml(&read(name)?).with_context(|| name.to_string()) };
+        return read().map_err(Failure::Failed);
+    }
+    catalog::gpu(name).map_err(|e| Failure::Usage(e.into()))
+}
+
+fn calibration(path: Option<&Path>, gpu: &Gpu) -> Result<Option<Calibration>> {
+    match path {
+        None => Ok(catalog::calibration(&gpu.chip)?),
+        Some(path) => {
+            let name = path.display().to_string();
+            let calibration = Calibration::from_toml(&read(&name)?).with_context(|| name.clone())?;
+            if calibration.chip != gpu.chip {
+                return Err(anyhow!("{name} is for chip {}, but {} is a {}", calibration.chip, gpu.name, gpu.chip));
+            }
+            Ok(Some(calibration))
+        }
+    }
+}
+
+fn shaped(args: &NetworkArgs, batch: u64, precision: Precision) -> Result<(ShapedNetwork, &'static str), Failure> {
+    let (network, source) = network(args)?;
+    let shaped = ShapedNetwork::new(&network, batch, precision, &args.input)
+        .with_context(|| network.name.clone())
+        .map_err(if args.input.is_empty() { Failure::Failed } else { Failure::Usage })?;
+    Ok((shaped, source))
+}
+
+/// Prints, or writes a file whole: under another name first, so that nothing half-written is left.
+fn emit(text: &str, output: Option<&Path>) -> Result<()> {
+    let Some(path) = output else {
+        return match std::io::stdout().write_all(text.as_bytes()) {
+            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+            other => Ok(other?),
+        };
+    };
+    let mut name = path.file_name().with_context(|| format!("{} is not a file name", path.display()))?.to_os_string();
+    name.push(format!(".{}.part", std::process::id()));
+    let temporary = path.with_file_name(name);
+    let result = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, path));
+    if result.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    result.with_context(|| path.display().to_string())
+}
+
+/// `predict --net … --gpu … --batch …`
+pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
+    let typed = args.gpu.as_deref().unwrap_or_default();
+    let gpu = gpu(typed)?;
+    let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+    let (network, source) = shaped(&args.network, args.batch.unwrap_or(1), args.precision)?;
+    let calibration = calibration(args.calibration.as_deref(), &gpu).map_err(Failure::Failed)?;
+    let roofline = catalog::roofline().map_err(|e| Failure::Failed(e.into()))?;
+    let setup = Setup {
+        gpu: &gpu,
+        calibration: calibration.as_ref(),
+        roofline: &roofline,
+        framework: &framework,
+        mode: args.mode,
+    };
+    let prediction = predict_step(&network, &setup).map_err(|e| Failure::Usage(e.into()))?;
+    let asked = Asked { gpu: typed, source, framework: &framework.name };
+    let render = || -> Result<()> {
+        let text = match args.format {
+            Format::Table => prediction::text(&prediction, &gpu, &asked, args.layers),
+            Format::Markdown => prediction::markdown(&prediction, &gpu, &asked, args.layers),
+            Format::Json => prediction::json(&prediction, &gpu, &asked)?,
+            Format::Csv => prediction::csv(&prediction, &gpu, &asked)?,
+        };
+        emit(&text, args.output.as_deref())?;
+        if args.require_fit && !prediction.fits_in_memory {
+            return Err(anyhow!(
+                "{} at batch {} does not fit in the memory of {typed}",
+                prediction.network,
+                prediction.batch
+            ));
+        }
+        Ok(())
+    };
+    render().map_err(Failure::Failed)
+}
+
+/// `predict describe`
+pub fn describe(args: &DescribeArgs) -> Result<(), Failure> {
+    let batch = if args.counting == Counting::Castro2018 { 1 } else { args.batch };
+    let (network, _) = shaped(&args.network, batch, args.precision)?;
+    let table = match args.counting {
+        Counting::Own => describe_report::table(&network),
+        Counting::Castro2018 => describe_report::castro_table(&network),
+    };
+    let text = match args.format {
+        DescribeFormat::Table => table.to_text(),
+        DescribeFormat::Markdown => table.to_markdown(),
+    };
+    emit(&text, None).map_err(Failure::Failed)
+}
+
+/// `predict list`
+pub fn list(what: Listing) -> Result<(), Failure> {
+    let table = match what {
+        Listing::Nets => nets(),
+        Listing::Gpus => gpus(),
+        Listing::Calibrations => calibrations(),
+    };
+    table.and_then(|t| emit(&t.to_text(), None)).map_err(Failure::Failed)
+}
+
+fn nets() -> Result<Table> {
+    let splits = catalog::splits().map_err(|e| anyhow!(e))?;
+    let mut table = Table::new(&["name", "title", "role", "input", "layers", "parameters", "GMAC"], 4);
+    for name in catalog::network_names() {
+        let network = catalog::network(name)?;
+        let shaped = ShapedNetwork::new(&network, 1, Precision::Fp32, &[])?;
+        let inputs: Vec<String> = network.inputs.iter().map(|i| format!("{}={}", i.name, i.shape)).collect();
+        table.row(vec![
+            name.to_string(),
+            network.title.clone(),
+            splits.role(name).map_or(String::new(), |r| format!("{r:?}").to_lowercase()),
+            inputs.join(" "),
+            shaped.layers().len().to_string(),
+            shaped.parameters().to_string(),
+            table::significant(shaped.macs() as f64 / 1e9, 3),
+        ]);
+    }
+    Ok(table)
+}
+
+fn gpus() -> Result<Table> {
+    let header =
+        ["name", "title", "chip", "also called", "fp32 TFLOP/s", "GB/s", "GiB", "limit W", "idle W", "layer times"];
+    let mut table = Table::new(&header, 4);
+    for name in catalog::gpu_names() {
+        let gpu = catalog::gpu(name)?;
+        let tier = catalog::calibration(&gpu.chip)?.map_or("roofline", |c| c.tier.name());
+        table.row(vec![
+            name.to_string(),
+            gpu.title.clone(),
+            gpu.chip.clone(),
+            gpu.aliases.join(" "),
+            table::significant(gpu.vector_peak().get() / 1e12, 3),
+            table::significant(gpu.bandwidth.value.get() / 1e9, 3),
+            table::significant(gpu.memory.value.to_f64() / f64::from(1 << 30), 3),
+            table::significant(gpu.power.limit.value.get(), 3),
+            gpu.power.idle.as_ref().map_or("?".into(), |p| table::significant(p.value.get(), 2)),
+            tier.to_string(),
+        ]);
+    }
+    Ok(table)
+}
+
+fn calibrations() -> Result<Table> {
+    let mut table = Table::new(&["id", "tier", "boards", "software", "sources", "models", "rows"], 5);
+    for (name, text) in catalog::calibrations() {
+        let c = Calibration::from_toml(text).with_context(|| name.to_string())?;
+        table.row(vec![
+            c.id.clone(),
+            c.tier.to_string(),
+            c.boards.join(" "),
+            c.software.clone(),
+            c.sources.join(" "),
+            c.models.len().to_string(),
+            c.models.iter().map(|m| m.rows).sum::<usize>().to_string(),
+        ]);
+    }
+    Ok(table)
+}
+
+/// `predict completions`
+pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "predict", &mut script);
+    emit(&String::from_utf8_lossy(&script), None).map_err(Failure::Failed)
+}

@@ -1,0 +1,139 @@
+//! The program as a user runs it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments).output().expect("the program starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn scratch(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("joulecast-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a scratch folder");
+    folder
+}
+
+#[test]
+fn the_command_of_the_readme_prints_a_prediction() {
+    let output = run(&["--net", "vgg16", "--gpu", "v100", "--batch", "64"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for part in ["vgg16 on v100", "time", "power", "energy", "EDP", "memory", "imported", "conv1_2"] {
+        assert!(stdout(&output).contains(part), "no {part} in\n{}", stdout(&output));
+    }
+}
+
+#[test]
+fn formats_agree() {
+    let base = ["--net", "resnet50", "--gpu", "t4", "--batch", "8", "--format"];
+    let with = |format| {
+        let output = run(&[&base[..], &[format]].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let json = with("json");
+    assert!(json.starts_with("{\n  \"schema\": \"prediction/1\""), "{json}");
+    let time = json.lines().find(|l| l.contains("\"time_s\":")).expect("time_s").trim().to_string();
+    let value = time.trim_start_matches("\"time_s\": ").trim_end_matches(',').to_string();
+    let csv = with("csv");
+    assert!(csv.lines().nth(1).expect("a row").contains(&value), "{value} in {csv}");
+    assert_eq!(csv.lines().count(), 2);
+    assert!(with("markdown").contains("| time |"));
+    assert!(with("table").contains("throughput"));
+}
+
+#[test]
+fn wrong_arguments_exit_2_with_one_line_and_the_nearest_name() {
+    for (arguments, expected) in [
+        (&["--net", "vgg61", "--gpu", "v100", "--batch", "1"][..], "vgg16"),
+        (&["--net", "vgg16", "--gpu", "v10", "--batch", "1"], "v100"),
+        (&["--net", "vgg16", "--gpu", "v100", "--batch", "1", "--framework", "cudn"], "cudnn"),
+        (&["--net", "vgg16", "--gpu", "v100", "--batch", "1", "--precision", "bf16"], "fp16"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output).trim_end().lines().count(), 1, "{}", stderr(&output));
+        assert!(output.stdout.is_empty());
+    }
+    for arguments in [
+        &["--net", "vgg16", "--gpu", "v100", "--batch", "0"][..],
+        &["--net", "vgg16", "--gpu", "v100"],
+        &["--net", "vgg16", "--gpu", "v100", "--batch", "1", "--input", "image=3x0x0"],
+        &["--net", "vgg16", "--gpu", "v100", "--batch", "1", "--input", "picture=3x224x224"],
+        &["--net", "vgg16", "--gpu", "v100", "--batch", "99999999999999999999"],
+        &["frobnicate"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("panicked"));
+    }
+}
+
+#[test]
+fn broken_files_exit_1_with_one_line() {
+    let folder = scratch("broken");
+    let path = folder.join("net.toml");
+    std::fs::write(&path, "schema = \"network/1\"\nname = \"x\"\nlayers = [").expect("written");
+    let file = path.to_str().expect("utf-8");
+    let missing = folder.join("nowhere.toml");
+    for arguments in [
+        &["--net", file, "--gpu", "v100", "--batch", "1"][..],
+        &["--net", "vgg16", "--gpu", file, "--batch", "1"],
+        &["--net", "vgg16", "--gpu", "v100", "--batch", "1", "--calibration", file],
+        &["--net", missing.to_str().expect("utf-8"), "--gpu", "v100", "--batch", "1"],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output).trim_end().lines().count(), 1, "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_file_of_ones_own_works_and_output_goes_to_a_file() {
+    let folder = scratch("own");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data");
+    let net = data.join("nets/alexnet.toml");
+    let gpu = data.join("gpus/t4.toml");
+    let out = folder.join("out.json");
+    let arguments = ["--net", net.to_str().expect("utf-8"), "--gpu", gpu.to_str().expect("utf-8"), "--batch", "4"];
+    let output = run(&[&arguments[..], &["--format", "json", "--output", out.to_str().expect("utf-8")]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = std::fs::read_to_string(&out).expect("the file is there");
+    assert!(text.contains("\"source\": \"file\""));
+    assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 1, "nothing but the result is left");
+}
+
+#[test]
+fn what_does_not_fit_is_a_warning_or_on_request_an_error() {
+    let arguments = ["--net", "vgg16", "--gpu", "m40", "--batch", "100000"];
+    let output = run(&arguments);
+    assert!(output.status.success());
+    assert!(stdout(&output).contains("does not fit"));
+    let strict = run(&[&arguments[..], &["--require-fit"]].concat());
+    assert_eq!(strict.status.code(), Some(1));
+}
+
+#[test]
+fn lists_descriptions_and_completions() {
+    for (arguments, expected) in [
+        (&["list", "nets"][..], "mobilenet_v2"),
+        (&["list", "gpus"], "h200"),
+        (&["list", "calibrations"], "gv100-imported-1"),
+        (&["describe", "--net", "caffenet", "--counting", "castro2018"], "727.20"),
+        (&["describe", "--net", "vgg16"], "138357544"),
+        (&["completions", "bash"], "complete"),
+        (&["--help"], "Examples"),
+    ] {
+        let output = run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        assert!(stdout(&output).contains(expected), "{arguments:?}");
+    }
+}

@@ -1,0 +1,197 @@
+//! Damaged files of every kind that is read: an error in one line or a valid reading, never a panic, and nothing
+//! half-written.
+
+use joulecast_calibrate::import::{Format, import};
+use joulecast_model::calibration::Calibration;
+use joulecast_model::catalog;
+use joulecast_model::framework::Framework;
+use joulecast_model::gpu::Gpu;
+use joulecast_model::import::table::Mapping;
+use joulecast_model::network::{Network, ShapedNetwork};
+use joulecast_model::precision::Precision;
+use joulecast_model::splits::Splits;
+use joulecast_tests::{ok, root};
+use proptest::prelude::*;
+use std::fs;
+
+/// A change to some bytes.
+#[derive(Clone, Debug)]
+enum Change {
+    Cut(f64),
+    Flip(f64, u8),
+    Insert(f64, Vec<u8>),
+    Remove(f64, usize),
+    Repeat(f64, usize),
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let place = 0.0..1.0f64;
+    prop_oneof![
+        place.clone().prop_map(Change::Cut),
+        (place.clone(), any::<u8>()).prop_map(|(p, b)| Change::Flip(p, b)),
+        (place.clone(), proptest::collection::vec(any::<u8>(), 1..6)).prop_map(|(p, b)| Change::Insert(p, b)),
+        (
+            place.clone(),
+            prop_oneof![
+                Just("-1"),
+                Just("0"),
+                Just("1e999"),
+                Just("nan"),
+                Just("99999999999999999999"),
+                Just("\""),
+                Just("[["),
+                Just("$x"),
+                Just(","),
+                Just("18446744073709551615"),
+                Just("\n")
+            ]
+        )
+            .prop_map(|(p, text)| Change::Insert(p, text.as_bytes().to_vec())),
+        (place.clone(), 1usize..80).prop_map(|(p, n)| Change::Remove(p, n)),
+        (place, 1usize..200).prop_map(|(p, n)| Change::Repeat(p, n)),
+    ]
+}
+
+fn apply(bytes: &[u8], changes: &[Change]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for change in changes {
+        let at = |p: &f64, length: usize| ((length as f64 * p) as usize).min(length);
+        let length = bytes.len();
+        match change {
+            Change::Cut(p) => bytes.truncate(at(p, length)),
+            Change::Flip(p, b) => {
+                if let Some(byte) = bytes.get_mut(at(p, length)) {
+                    *byte ^= b;
+                }
+            }
+            Change::Insert(p, new) => {
+                let place = at(p, length);
+                bytes.splice(place..place, new.iter().copied());
+            }
+            Change::Remove(p, n) => {
+                let start = at(p, length);
+                bytes.drain(start..(start + n).min(length));
+            }
+            Change::Repeat(p, n) => {
+                let start = at(p, length);
+                let again = bytes[start..(start + n).min(length)].to_vec();
+                bytes.splice(start..start, again);
+            }
+        }
+    }
+    bytes
+}
+
+fn one_line<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) => {
+            let text = format!("{error:#}");
+            assert!(!text.trim().is_empty() && !text.contains('\n'), "one line: {text:?}");
+            assert!(text.len() < 2000, "a short line: {} bytes", text.len());
+            None
+        }
+    }
+}
+
+fn file(path: &str) -> String {
+    ok(fs::read_to_string(root().join(path)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn network_files(changes in proptest::collection::vec(change(), 1..4), which in 0usize..3) {
+        let text = file(["data/nets/resnet18.toml", "data/nets/googlenet_bn.toml", "data/nets/lenet5.toml"][which]);
+        let damaged = String::from_utf8_lossy(&apply(text.as_bytes(), &changes)).into_owned();
+        if let Some(network) = one_line(Network::from_toml(&damaged)) {
+            let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));
+        }
+    }
+
+    #[test]
+    fn device_files(changes in proptest::collection::vec(change(), 1..4)) {
+        let damaged = apply(file("data/gpus/v100.toml").as_bytes(), &changes);
+        let _ = one_line(Gpu::from_toml(&String::from_utf8_lossy(&damaged)));
+    }
+
+    #[test]
+    fn calibration_files(changes in proptest::collection::vec(change(), 1..4)) {
+        let damaged = apply(file("data/calibrations/gp102.toml").as_bytes(), &changes);
+        let _ = one_line(Calibration::from_toml(&String::from_utf8_lossy(&damaged)));
+    }
+
+    #[test]
+    fn profiles_splits_and_mappings(changes in proptest::collection::vec(change(), 1..4)) {
+        let damage = |path: &str| String::from_utf8_lossy(&apply(file(path).as_bytes(), &changes)).into_owned();
+        let _ = one_line(Framework::from_toml(&damage("data/frameworks/cudnn.toml")));
+        let _ = one_line(Splits::from_toml(&damage("data/splits.toml")));
+        let _ = one_line(Mapping::from_toml(&damage("data/published/mappings/neusight_conv.toml")));
+    }
+
+    #[test]
+    fn measured_tables(changes in proptest::collection::vec(change(), 1..4)) {
+        let folder = ok(tempfile::tempdir());
+        let path = folder.path().join("linear.csv");
+        ok(fs::write(&path, apply(NEUSIGHT.as_bytes(), &changes)));
+        let dataset = folder.path().join("dataset");
+        let written = one_line(import(&path, &Format::Neusight, None, &dataset)).is_some();
+        prop_assert_eq!(segments(&dataset), usize::from(written));
+    }
+
+    #[test]
+    fn measured_tables_with_a_mapping(changes in proptest::collection::vec(change(), 1..4)) {
+        let folder = ok(tempfile::tempdir());
+        let path = folder.path().join("table.csv");
+        let table = "gpu,split,m,k_in,n_out,fwd_ms,flag\nTesla T4,train,8,64,128,0.5,\nTesla T4,train,16,64,128,0.9,x\n";
+        ok(fs::write(&path, apply(table.as_bytes(), &changes)));
+        let mapping = ok(Mapping::from_toml(&file("data/published/mappings/neusight_linear.toml")));
+        let dataset = folder.path().join("dataset");
+        let written = one_line(import(&path, &Format::Table(Box::new(mapping)), None, &dataset)).is_some();
+        prop_assert_eq!(segments(&dataset), usize::from(written));
+    }
+
+    #[test]
+    fn workbooks(changes in proptest::collection::vec(change(), 1..4)) {
+        let folder = ok(tempfile::tempdir());
+        let path = folder.path().join("DeepBench_NV_V100.xlsx");
+        ok(fs::write(&path, apply(&workbook(), &changes)));
+        let dataset = folder.path().join("dataset");
+        let written = one_line(import(&path, &Format::Deepbench, None, &dataset)).is_some();
+        prop_assert_eq!(segments(&dataset), usize::from(written));
+    }
+}
+
+/// Files in a dataset's folder, finished or not.
+fn segments(dataset: &std::path::Path) -> usize {
+    fs::read_dir(dataset).map_or(0, |entries| entries.count())
+}
+
+const NEUSIGHT: &str = "OPName,Latency,Device,Torch Version,CUDNN Version,Kernel Name,B,M,N,K,CUDA Version,Kernels
+linear,0.065,Tesla V100-PCIE-32GB,p2.1.0,8902,volta_sgemm_32x128_tn,1,58,13,141,cu121,;volta_sgemm_32x128_tn
+linear,0.35,Tesla V100-PCIE-32GB,p2.1.0,8902,volta_sgemm_32x128_tn,1,580,1300,1410,cu121,;volta_sgemm_32x128_tn
+";
+
+/// A minimal workbook in DeepBench's layout, uncompressed so that changes reach its text.
+fn workbook() -> Vec<u8> {
+    ok(fs::read(root().join("tests/golden/deepbench_tiny.xlsx")))
+}
+
+#[test]
+fn the_undamaged_files_are_read() {
+    let folder = ok(tempfile::tempdir());
+    for (name, bytes, format) in [
+        ("DeepBench_NV_V100.xlsx", workbook(), Format::Deepbench),
+        ("linear.csv", NEUSIGHT.as_bytes().to_vec(), Format::Neusight),
+    ] {
+        let path = folder.path().join(name);
+        ok(fs::write(&path, bytes));
+        let report = ok(import(&path, &format, None, &folder.path().join("dataset")));
+        assert!(report.rows > 0, "{name}");
+        let again = ok(import(&path, &format, None, &folder.path().join("dataset")));
+        assert!(again.known, "the same bytes are imported once");
+    }
+    assert_eq!(ok(joulecast_calibrate::dataset::read(&folder.path().join("dataset"))).len(), 6);
+    assert!(catalog::network("vgg16").is_ok());
+}

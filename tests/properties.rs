@@ -1,0 +1,96 @@
+//! Properties of predictions, over the whole zoo and all devices.
+
+use joulecast_model::catalog;
+use joulecast_model::network::{Network, ShapedNetwork};
+use joulecast_model::precision::{Mode, Precision};
+use joulecast_tests::{ok, predicted, shaped};
+use proptest::prelude::*;
+
+/// Every network on every device, in inference and training: finite, positive, consistent.
+#[test]
+fn every_network_on_every_device() {
+    let networks: Vec<ShapedNetwork> = catalog::network_names().map(|n| shaped(n, 8, Precision::Fp32)).collect();
+    for gpu in catalog::gpu_names() {
+        for network in &networks {
+            for mode in [Mode::Inference, Mode::Training] {
+                let p = predicted(network, gpu, mode);
+                let label = format!("{} on {gpu}, {mode}", p.network);
+                let (t, w, e) = (p.time, p.power, p.energy);
+                assert!(t.value.get().is_finite() && t.value.get() > 0.0, "{label}: {t:?}");
+                assert!(t.p05 <= t.value && t.value <= t.p95, "{label}: {t:?}");
+                assert!(w.p05 <= w.value && w.value <= w.p95, "{label}: {w:?}");
+                assert!(e.p05 <= e.value && e.value <= e.p95, "{label}: {e:?}");
+                let product = (w.value * t.value).get();
+                assert!((product / e.value.get() - 1.0).abs() < 1e-9, "{label}: E = P t");
+                let sum: f64 = p.layers.iter().map(|l| l.time.value.get()).sum();
+                assert!((sum / t.value.get() - 1.0).abs() < 1e-9, "{label}: layers add up");
+                let phases: f64 = p.phases.iter().map(|l| l.time.get()).sum();
+                assert!((phases / t.value.get() - 1.0).abs() < 1e-9, "{label}: phases add up");
+                let limit = ok(catalog::gpu(gpu)).power.limit.value;
+                assert!(w.p95 <= limit * (1.0 + 1e-9), "{label}: {w:?} beyond {limit}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_precision_a_device_has_can_be_predicted() {
+    for gpu in catalog::gpu_names() {
+        for &precision in ok(catalog::gpu(gpu)).peaks.keys() {
+            let p = predicted(&shaped("resnet18", 16, precision), gpu, Mode::Training);
+            assert!(p.time.value.get() > 0.0, "{gpu} {precision}");
+        }
+    }
+}
+
+#[test]
+fn halving_the_width_never_adds_memory_and_more_samples_never_take_less() {
+    for name in ["vgg16", "resnet50", "mobilenet_v2"] {
+        let memory = |precision| predicted(&shaped(name, 8, precision), "v100", Mode::Inference).memory.total();
+        assert!(memory(Precision::Fp16) < memory(Precision::Fp32));
+        let time = |batch| predicted(&shaped(name, batch, Precision::Fp32), "v100", Mode::Inference).time.value;
+        assert!(time(64) > time(16) && time(16) > time(1), "{name}");
+    }
+}
+
+/// A random chain of layers, as a network file.
+fn chain() -> impl Strategy<Value = String> {
+    let layer = prop_oneof![
+        (1u64..64, 1u64..6, 1u64..3, 0u64..3).prop_map(|(c, k, s, p)| format!(
+            "kind = \"conv2d\", channels = {c}, kernel = {k}, stride = {s}, padding = {p}"
+        )),
+        (1u64..4).prop_map(|k| format!("kind = \"max_pool2d\", kernel = {k}, ceil = true")),
+        Just("kind = \"relu\"".to_string()),
+        Just("kind = \"batch_norm\"".to_string()),
+        Just("kind = \"global_avg_pool2d\"".to_string()),
+    ];
+    (proptest::collection::vec(layer, 1..12), 1u64..8, 1u64..40).prop_map(|(layers, channels, size)| {
+        let lines: Vec<String> =
+            layers.iter().enumerate().map(|(i, fields)| format!("  {{ name = \"l{i}\", {fields} }},\n")).collect();
+        format!(
+            "schema = \"network/1\"\nname = \"chain\"\ntitle = \"chain\"\nlayers = [\n{}]\ninputs.x.shape = [{channels}, {size}, {size}]\n",
+            lines.concat()
+        )
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Either a clear error or a prediction whose parts agree.
+    #[test]
+    fn a_random_network_is_refused_or_predicted(text in chain(), batch in 1u64..100) {
+        let network = ok(Network::from_toml(&text));
+        match ShapedNetwork::new(&network, batch, Precision::Fp32, &[]) {
+            Err(error) => prop_assert!(!error.to_string().contains('\n')),
+            Ok(shaped) => {
+                let p = predicted(&shaped, "t4", Mode::Training);
+                prop_assert!(p.time.value.get() > 0.0);
+                prop_assert!(p.memory.total().get() > 0);
+                let one = ok(ShapedNetwork::new(&network, 1, Precision::Fp32, &[]));
+                prop_assert_eq!(shaped.macs(), batch * one.macs());
+                prop_assert_eq!(shaped.parameters(), one.parameters());
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Rules of the repository: which crate may depend on which, what the shipped files must say, what must not be
+//! committed.
+
+use joulecast_model::calibration::{Calibration, Tier};
+use joulecast_model::catalog;
+use joulecast_tests::{ok, root};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use toml::{Table, Value};
+
+fn manifest(path: &str) -> Table {
+    ok(ok(fs::read_to_string(root().join(path))).parse())
+}
+
+#[test]
+fn crates_depend_only_as_the_architecture_says() {
+    let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
+        ("model", &[] as &[&str]),
+        ("kernels", &["joulecast-model"] as &[&str]),
+        ("reports", &["joulecast-model"]),
+        ("predict", &["joulecast-model", "joulecast-reports"]),
+        ("calibrate", &["joulecast-model", "joulecast-kernels", "joulecast-reports"]),
+    ]);
+    for (folder, allowed) in allowed {
+        let table = manifest(&format!("{folder}/Cargo.toml"));
+        let dependencies = table.get("dependencies").and_then(Value::as_table).cloned().unwrap_or_default();
+        for name in dependencies.keys().filter(|n| n.starts_with("joulecast")) {
+            assert!(allowed.contains(&name.as_str()), "{folder} must not depend on {name}");
+        }
+    }
+}
+
+/// `predict` builds quickly: nothing it needs pulls in polars, linfa, CUDA or NVML.
+#[test]
+fn predict_stays_light() {
+    let lock = manifest("Cargo.lock");
+    let packages = lock.get("package").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for package in &packages {
+        let name = package.get("name").and_then(Value::as_str).unwrap_or_default().to_string();
+        let needs = package.get("dependencies").and_then(Value::as_array).cloned().unwrap_or_default();
+        let needs = needs.iter().filter_map(Value::as_str).map(|d| d.split(' ').next().unwrap_or(d).to_string());
+        edges.entry(name).or_default().extend(needs);
+    }
+    // The lock file does not tell development dependencies apart; model's are known to be light.
+    let (mut reached, mut open) = (BTreeSet::new(), vec!["joulecast-predict".to_string()]);
+    while let Some(name) = open.pop() {
+        if reached.insert(name.clone()) {
+            open.extend(edges.get(&name).cloned().unwrap_or_default());
+        }
+    }
+    assert!(reached.contains("clap"), "the lock file was understood");
+    for heavy in ["polars", "polars-core", "linfa", "cudarc", "nvml-wrapper", "ndarray", "calamine"] {
+        assert!(!reached.contains(heavy), "predict reaches {heavy}");
+    }
+}
+
+#[test]
+fn shipped_calibrations_are_readable_and_current() {
+    let splits = joulecast_calibrate::import::sha256_hex(catalog::splits_text().as_bytes());
+    let sources = ok(fs::read_to_string(root().join("data/published/sources.toml")));
+    let mut boards = BTreeSet::new();
+    for (name, text) in catalog::calibrations() {
+        let c = ok(Calibration::from_toml(text));
+        assert_eq!(c.splits_hash, splits, "{name} was fitted under other splits");
+        assert_eq!(ok(c.to_toml()), *text, "{name} is not what the program writes");
+        assert_eq!(c.tier, if *name == "roofline" { Tier::Roofline } else { Tier::Imported });
+        for source in &c.sources {
+            assert!(sources.contains(&format!("key = \"{source}\"")), "{name}: {source} is not in sources.toml");
+        }
+        for board in &c.boards {
+            let gpu = ok(catalog::gpu(board));
+            assert!(c.chip == "any" || c.chip == gpu.chip, "{name}: {board} has chip {}", gpu.chip);
+            boards.insert(board.clone());
+        }
+        for model in &c.models {
+            assert!(model.terms.len() <= 100, "{name} {}: {} terms", model.kind, model.terms.len());
+        }
+    }
+    for board in ["v100", "p100-pcie", "t4", "p4", "m40", "titan-x-maxwell", "titan-x-pascal", "titan-xp", "gtx1080ti"]
+    {
+        assert!(boards.contains(board), "no calibration rests on rows of {board}");
+    }
+    assert!(boards.iter().any(|b| b.starts_with("a100")));
+}
+
+/// Names are the files' names, aliases are unique and no alias hides a name.
+#[test]
+fn names_and_aliases_are_unique() {
+    for (names, aliases) in [
+        (
+            catalog::network_names().collect::<Vec<_>>(),
+            catalog::network_names().flat_map(|n| ok(catalog::network(n)).aliases).collect::<Vec<_>>(),
+        ),
+        (catalog::gpu_names().collect(), catalog::gpu_names().flat_map(|n| ok(catalog::gpu(n)).aliases).collect()),
+    ] {
+        let mut seen: BTreeSet<&str> = names.into_iter().collect();
+        for alias in &aliases {
+            assert!(seen.insert(alias), "{alias} is there twice");
+            assert_eq!(*alias, alias.to_lowercase(), "names are lower case");
+        }
+    }
+}
