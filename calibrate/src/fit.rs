@@ -10,10 +10,12 @@ use crate::lasso::{Linear, Moments, penalties};
 use crate::rows::{KERNEL_FLOOR, Row};
 use anyhow::{Context, Result};
 use joulecast_model::accuracy::{Accuracy, conformal};
-use joulecast_model::calibration::{Bucket, CrossValidation, LayerModel, Range};
+use joulecast_model::calibration::{Bucket, CrossValidation, Ellipsoid, LayerModel, Range};
+use joulecast_model::features::Family;
 use joulecast_model::units::Seconds;
 use linfa::Dataset;
 use linfa::prelude::*;
+use linfa_linalg::cholesky::InverseC;
 use linfa_linear::LinearRegression;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, concatenate};
 use std::collections::{BTreeSet, HashMap};
@@ -54,6 +56,8 @@ const PATH: (f64, usize) = (2e-4, 60);
 const RIDGE: f64 = 1e-4;
 /// Residuals beyond this many median deviations count linearly, not squared (Huber).
 const HUBER: f64 = 2.0;
+/// Added to the diagonal of the sizes' correlation matrix.
+const CORRELATION_RIDGE: f64 = 1e-3;
 /// A column that varies over fewer shapes than this is no candidate: nothing could be learned from it.
 const FEWEST_SHAPES: usize = 8;
 
@@ -204,8 +208,7 @@ impl<'a> Task<'a> {
             .map(|j| self.candidates.term(j, linear.coefficients[j], self.mean[j], self.scale[j]))
             .collect();
         let used: BTreeSet<usize> = terms.iter().flat_map(|t| t.factors.iter().map(|f| f.variable)).collect();
-        let names = family.variables();
-        let domain = (0..names.len()).filter(|&v| DOMAIN.contains(&names[v]));
+        let domain = (0..family.variables().len()).filter(|&v| family.bounds_domain(v));
         let range_of = |variable: usize| {
             let values = trained.iter().map(|&i| self.rows[i].variables.values[variable]);
             let (low, high) = extremes(values);
@@ -224,9 +227,37 @@ impl<'a> Task<'a> {
             terms,
             clamp: used.into_iter().map(range_of).collect(),
             domain: domain.map(range_of).collect(),
+            sizes: self.extent(family, trained),
             rows: trained.len(),
             cross_validation: CrossValidation::default(),
             residuals: Vec::new(),
+        }
+    }
+}
+
+impl Task<'_> {
+    /// Centre and extent of these rows' sizes. Sizes depend on each other (rows of a product are batch times area),
+    /// so the correlation matrix carries a small ridge.
+    fn extent(&self, family: Family, rows: &[usize]) -> Ellipsoid {
+        let value = |i: usize, v: usize| self.rows[i].variables.values[v];
+        let n = rows.len() as f64;
+        let mean_of = |v: usize| rows.iter().map(|&i| value(i, v)).sum::<f64>() / n;
+        let scale_of =
+            |v: usize, mean: f64| (rows.iter().map(|&i| (value(i, v) - mean).powi(2)).sum::<f64>() / n).sqrt();
+        let varying = family.sizes().into_iter().map(|v| (v, mean_of(v))).map(|(v, mean)| (v, mean, scale_of(v, mean)));
+        let sizes: Vec<(usize, f64, f64)> = varying.filter(|(_, _, scale)| *scale > 1e-6).collect();
+        let d = sizes.len();
+        let z = Array2::from_shape_fn((rows.len(), d), |(r, c)| {
+            let (v, mean, scale) = sizes[c];
+            (value(rows[r], v) - mean) / scale
+        });
+        let correlation = z.t().dot(&z) / n + Array2::<f64>::eye(d) * CORRELATION_RIDGE;
+        let Ok(inverse) = correlation.invc() else { return Ellipsoid::default() };
+        Ellipsoid {
+            variables: sizes.iter().map(|s| s.0).collect(),
+            mean: sizes.iter().map(|s| s.1).collect(),
+            scale: sizes.iter().map(|s| s.2).collect(),
+            inverse: inverse.iter().copied().collect(),
         }
     }
 }
@@ -382,30 +413,3 @@ pub fn buckets(mut pairs: Vec<(Seconds, f64)>) -> Vec<Bucket> {
         })
         .collect()
 }
-
-/// Sizes and classes: what makes a layer lie inside or outside of what was measured.
-const DOMAIN: &[&str] = &[
-    "m",
-    "n",
-    "k",
-    "g",
-    "batch",
-    "area",
-    "inner",
-    "c1x1",
-    "c3x3",
-    "large",
-    "strided",
-    "stem",
-    "depthwise",
-    "grouped",
-    "dilated",
-    "stridedim",
-    "kernel",
-    "bytes",
-    "row",
-    "rows",
-    "window",
-    "overlap",
-    "operands",
-];

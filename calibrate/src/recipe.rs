@@ -6,7 +6,7 @@ use crate::import::sha256_hex;
 use crate::rows::{KERNEL_FLOOR, Row};
 use anyhow::{Context, Result};
 use joulecast_model::accuracy::Accuracy;
-use joulecast_model::calibration::{Bucket, Calibration, CrossValidation, LayerModel, Tier};
+use joulecast_model::calibration::{Bucket, Calibration, CrossValidation, Ellipsoid, LayerModel, Tier};
 use joulecast_model::catalog;
 use joulecast_model::features::Family;
 use joulecast_model::measurement::LayerCase;
@@ -253,6 +253,7 @@ fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -
                 terms: Vec::new(),
                 clamp: Vec::new(),
                 domain: Vec::new(),
+                sizes: Ellipsoid::default(),
                 rows: residuals.len(),
                 cross_validation: CrossValidation {
                     mape: accuracy.mape,

@@ -1,6 +1,6 @@
 //! What a kernel has to compute and move.
 
-use crate::precision::{Mode, Precision};
+use crate::precision::{Mode, Phase, Precision};
 use crate::shape::{Shape, product};
 use crate::units::{Bytes, Ops, OpsPerByte};
 
@@ -99,6 +99,24 @@ impl Site<'_> {
             weights: self.bytes(weights),
         }
     }
+    /// A layer that multiplies its input by learned weights, `factors` multiply-accumulates forward. Each phase is a
+    /// product of the same size with two of input, output and weights exchanged; a bias adds one operation per
+    /// output.
+    pub fn weighted(&self, phase: Phase, factors: &[u64], weights: u64, biases: u64) -> Option<LayerCost> {
+        let (x, y) = (self.in_elements(), self.out_elements());
+        let learned = weights.saturating_add(biases);
+        let mut cost = match phase {
+            Phase::Forward => self.dense(factors, x, y, learned),
+            Phase::BackwardData => self.dense(factors, y, x, weights),
+            Phase::BackwardWeights => self.dense(factors, x.saturating_add(y), learned, 0),
+            Phase::Update => return None,
+        };
+        if biases > 0 && phase != Phase::BackwardData {
+            cost.ops += Ops::new(y);
+        }
+        Some(cost)
+    }
+
     /// A kernel of multiply-accumulates over `factors`.
     pub fn dense(&self, factors: &[u64], read_elements: u64, written_elements: u64, weights: u64) -> LayerCost {
         let macs = product(factors);

@@ -1,7 +1,7 @@
 //! Text form of a calibration.
 
 use super::layer_model::parse_term;
-use super::{Bucket, Calibration, CalibrationError, CrossValidation, LayerModel, Range, Term, Tier};
+use super::{Bucket, Calibration, CalibrationError, CrossValidation, Ellipsoid, LayerModel, Range, Term, Tier};
 use crate::features::Family;
 use crate::precision::{Phase, Precision};
 use crate::text::toml_error;
@@ -54,6 +54,9 @@ struct ModelFile {
     clamp: Vec<(String, f64, f64)>,
     #[serde(default)]
     domain: Vec<(String, f64, f64)>,
+    /// name, mean, deviation, and a row of the inverse correlation matrix.
+    #[serde(default)]
+    sizes: Vec<(String, f64, f64, Vec<f64>)>,
 }
 
 /// The first and last keys of the file, in the order in which they are written.
@@ -178,6 +181,15 @@ fn write_model(text: &mut String, model: &LayerModel) {
         }
         text.push_str("\n]\n");
     }
+    text.push_str("sizes = [\n");
+    let sizes = &model.sizes;
+    let d = sizes.variables.len();
+    for (i, &variable) in sizes.variables.iter().enumerate() {
+        let row: Vec<String> = sizes.inverse[i * d..(i + 1) * d].iter().map(|v| number(*v)).collect();
+        let (mean, scale) = (number(sizes.mean[i]), number(sizes.scale[i]));
+        let _ = writeln!(text, "  [\"{}\", {mean}, {scale}, [{}]],", names[variable], row.join(", "));
+    }
+    text.push_str("]\n");
 }
 
 fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
@@ -227,12 +239,27 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
             Ok(Bucket { up_to: Seconds::from_us(up_to_us), low, high, rows })
         })
         .collect::<Result<Vec<_>, _>>()?;
+    let mut sizes = Ellipsoid::default();
+    let dimensions = file.sizes.len();
+    for (name, mean, scale, row) in file.sizes {
+        let factor = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
+        let [factor] = factor[..] else { return Err(fail("a size is one variable")) };
+        let finite = mean.is_finite() && scale.is_finite() && scale > 0.0 && row.iter().all(|v| v.is_finite());
+        if !finite || row.len() != dimensions {
+            return Err(fail(&format!("the row of size {name} is not finite or not as long as there are sizes")));
+        }
+        sizes.variables.push(factor.variable);
+        sizes.mean.push(mean);
+        sizes.scale.push(scale);
+        sizes.inverse.extend(row);
+    }
     if residuals.is_empty() {
         return Err(fail("no residual quantiles"));
     }
     Ok(LayerModel {
         clamp: ranges(file.clamp)?,
         domain: ranges(file.domain)?,
+        sizes,
         kind: file.kind,
         phase: file.phase,
         precision: file.precision,
@@ -290,6 +317,7 @@ pub(crate) mod testing {
                 }],
                 clamp: vec![range(0, -4.0, 4.0), range(1, -4.0, 4.0)],
                 domain: vec![range(0, -2.0, 2.0)],
+                sizes: Ellipsoid { variables: vec![0], mean: vec![0.5], scale: vec![1.5], inverse: vec![1.0] },
                 rows: 100,
                 cross_validation: CrossValidation { mape: 8.0, rmspe: 11.0, median: 6.0 },
                 residuals: vec![Bucket { up_to: Seconds::new(f64::INFINITY), low: -0.2, high: 0.2, rows: 100 }],
@@ -320,6 +348,7 @@ mod tests {
             ("exponent = 2", "exponent = 3", "exponent"),
             ("[\"m\", -2.0, 2.0]", "[\"m\", 2.0, -2.0]", "range"),
             ("kind = \"linear\"", "", "kind"),
+            ("[\"m\", 0.5, 1.5, [1.0]]", "[\"m\", 0.5, 1.5, [1.0, 2.0]]", "sizes"),
         ] {
             let error = Calibration::from_toml(&text.replace(from, to)).expect_err(to).to_string();
             assert!(error.contains(expected), "{error:?} should name {expected:?}");

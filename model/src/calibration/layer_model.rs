@@ -33,6 +33,8 @@ pub struct LayerModel {
     pub clamp: Vec<Range>,
     /// In-domain means within what the fitted rows had.
     pub domain: Vec<Range>,
+    /// Where the fitted rows' sizes lie within that box.
+    pub sizes: Ellipsoid,
     /// Rows fitted.
     pub rows: usize,
     /// Accuracy on held-out folds.
@@ -74,6 +76,30 @@ pub struct Range {
     pub high: f64,
 }
 
+/// Centre and extent of the fitted rows' sizes: leverage of a new row without the rows themselves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ellipsoid {
+    /// Positions of the variables that vary.
+    pub variables: Vec<usize>,
+    /// Their means.
+    pub mean: Vec<f64>,
+    /// Their standard deviations.
+    pub scale: Vec<f64>,
+    /// Inverse of their correlation matrix, row by row.
+    pub inverse: Vec<f64>,
+}
+
+impl Ellipsoid {
+    /// A row's leverage over the mean leverage of the fitted rows: (1 + D^2) / (1 + d), D the Mahalanobis distance
+    /// in d variables.
+    pub fn relative_leverage(&self, values: &[f64]) -> f64 {
+        let d = self.variables.len();
+        let z: Vec<f64> = (0..d).map(|i| (values[self.variables[i]] - self.mean[i]) / self.scale[i]).collect();
+        let distance: f64 = (0..d).map(|i| z[i] * (0..d).map(|j| self.inverse[i * d + j] * z[j]).sum::<f64>()).sum();
+        (1.0 + distance) / (1.0 + d as f64)
+    }
+}
+
 /// Accuracy on held-out folds of this chip's rows, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CrossValidation {
@@ -109,6 +135,9 @@ pub struct Ratio {
 
 /// Slack on the edges of a range, whose ends are rounded to six digits: a tenth of a percent of a size.
 const EDGE: f64 = 1e-3;
+
+/// More leverage than this many times the mean is outside of what was measured.
+const MOST_LEVERAGE: f64 = 3.0;
 
 impl Term {
     /// Value of the monomial before standardisation.
@@ -158,7 +187,8 @@ impl LayerModel {
     pub fn ratio(&self, variables: &Variables) -> Ratio {
         let mut values = variables.values;
         let in_domain =
-            self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE);
+            self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE)
+                && self.sizes.relative_leverage(&values) <= MOST_LEVERAGE;
         for range in &self.clamp {
             values[range.variable] = values[range.variable].clamp(range.low, range.high);
         }
@@ -175,6 +205,19 @@ impl LayerModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn leverage_grows_with_the_distance_from_the_rows() {
+        let sizes = Ellipsoid {
+            variables: vec![0, 2],
+            mean: vec![1.0, 2.0],
+            scale: vec![2.0, 1.0],
+            inverse: vec![1.0, 0.0, 0.0, 1.0],
+        };
+        assert!((sizes.relative_leverage(&[1.0, 9.0, 2.0]) - 1.0 / 3.0).abs() < 1e-12);
+        assert!((sizes.relative_leverage(&[5.0, 9.0, 0.0]) - 3.0).abs() < 1e-12);
+        assert_eq!(Ellipsoid::default().relative_leverage(&[]), 1.0);
+    }
 
     #[test]
     fn names_of_terms_read_back() -> Result<(), CalibrationError> {

@@ -3,7 +3,7 @@
 mod file;
 mod layer_model;
 
-pub use layer_model::{Bucket, CrossValidation, Factor, LayerModel, Range, Ratio, Term};
+pub use layer_model::{Bucket, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};
 
 use crate::precision::{Phase, Precision, named_enum};
 use serde::{Deserialize, Serialize};

@@ -87,6 +87,30 @@ pub(super) const NAMES: &[&str] = &[
     "library",
 ];
 
+/// Sizes among them.
+pub(super) const SIZES: &[&str] = &["m", "n", "k", "g", "batch", "area", "inner"];
+
+/// Sizes and classes among them.
+pub(super) const BOUNDING: &[&str] = &[
+    "m",
+    "n",
+    "k",
+    "g",
+    "batch",
+    "area",
+    "inner",
+    "c1x1",
+    "c3x3",
+    "large",
+    "strided",
+    "stem",
+    "depthwise",
+    "grouped",
+    "dilated",
+    "stridedim",
+    "kernel",
+];
+
 /// The product's sizes: `groups` times `m` x `k` by `k` x `n`.
 struct Sizes {
     groups: u64,

@@ -45,6 +45,16 @@ impl Family {
             Self::Stream => stream::NAMES,
         }
     }
+
+    /// Whether a variable (by position) is a size or a class, which a layer must share with the fitted rows to lie
+    /// inside of what was measured. Waste and waves follow from the sizes.
+    pub fn bounds_domain(self, variable: usize) -> bool {
+        let bounding = match self {
+            Self::Gemm => gemm::BOUNDING,
+            Self::Stream => stream::BOUNDING,
+        };
+        self.variables().get(variable).is_some_and(|name| bounding.contains(name))
+    }
 }
 
 /// Convolutions with fewer input channels per group than this run kernels of their own, not matrix products.
@@ -68,6 +78,17 @@ pub fn model_kind(layer: &Layer, inputs: &[Shape]) -> &'static str {
             }
         }
         _ => layer.kind(),
+    }
+}
+
+impl Family {
+    /// Positions of the sizes that vary continuously.
+    pub fn sizes(self) -> Vec<usize> {
+        let sizes: &[&str] = match self {
+            Self::Gemm => gemm::SIZES,
+            Self::Stream => stream::SIZES,
+        };
+        (0..self.variables().len()).filter(|&v| sizes.contains(&self.variables()[v])).collect()
     }
 }
 

@@ -13,6 +13,12 @@ pub(super) const NAMES: &[&str] = &[
     "operands", "library",
 ];
 
+/// Sizes among them.
+pub(super) const SIZES: &[&str] = &["bytes", "row", "rows"];
+
+/// Sizes and classes among them.
+pub(super) const BOUNDING: &[&str] = &["bytes", "row", "rows", "window", "overlap", "operands"];
+
 pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
     let elements = work.batch.saturating_mul(work.output.elements()).max(1);
     let row = work.inputs.first().map_or(1, |s| s.axis());

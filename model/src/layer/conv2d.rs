@@ -120,23 +120,11 @@ impl LayerOp for Conv2d {
         self.weights(channels_in).saturating_add(self.biases())
     }
 
-    /// Every phase does the forward's multiply-accumulates: the two backward phases are convolutions
-    /// with two of input, output and filter exchanged. A bias adds one operation per output.
+    /// See [`Site::weighted`]: the two backward phases are convolutions of the same size.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let channels_in = site.input().axis();
-        let (x, y, w) = (site.in_elements(), site.out_elements(), self.weights(channels_in));
-        let factors = [y, self.filter(channels_in)];
-        let bias_ops = if self.bias { y } else { 0 };
-        let (mut cost, bias_ops) = match phase {
-            Phase::Forward => (site.dense(&factors, x, y, w.saturating_add(self.biases())), bias_ops),
-            Phase::BackwardData => (site.dense(&factors, y, x, w), 0),
-            Phase::BackwardWeights => {
-                (site.dense(&factors, x.saturating_add(y), w.saturating_add(self.biases()), 0), bias_ops)
-            }
-            Phase::Update => return None,
-        };
-        cost.ops += crate::units::Ops::new(bias_ops);
-        Some(cost)
+        let factors = [site.out_elements(), self.filter(channels_in)];
+        site.weighted(phase, &factors, self.weights(channels_in), self.biases())
     }
 }
 

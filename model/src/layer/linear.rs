@@ -4,7 +4,6 @@ use super::{LayerOp, ShapeError, one};
 use crate::cost::{LayerCost, Site};
 use crate::precision::Phase;
 use crate::shape::Shape;
-use crate::units::Ops;
 use serde::{Deserialize, Serialize};
 
 pub(super) fn yes() -> bool {
@@ -48,21 +47,10 @@ impl LayerOp for Linear {
         self.weights(inputs).saturating_add(self.biases())
     }
 
-    /// Every phase is a matrix product of the same size. A bias adds one operation per output.
+    /// See [`Site::weighted`]: every phase is a matrix product of the same size.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
-        let (x, y, w) = (site.in_elements(), site.out_elements(), self.weights(site.inputs));
-        let factors = [y, site.input().axis()];
-        let bias_ops = if self.bias { y } else { 0 };
-        let (mut cost, bias_ops) = match phase {
-            Phase::Forward => (site.dense(&factors, x, y, w.saturating_add(self.biases())), bias_ops),
-            Phase::BackwardData => (site.dense(&factors, y, x, w), 0),
-            Phase::BackwardWeights => {
-                (site.dense(&factors, x.saturating_add(y), w.saturating_add(self.biases()), 0), bias_ops)
-            }
-            Phase::Update => return None,
-        };
-        cost.ops += Ops::new(bias_ops);
-        Some(cost)
+        let factors = [site.out_elements(), site.input().axis()];
+        site.weighted(phase, &factors, self.weights(site.inputs), self.biases())
     }
 }
 
