@@ -53,6 +53,21 @@ fn halving_the_width_never_adds_memory_and_more_samples_never_take_less() {
     }
 }
 
+/// More samples take longer, but for the jumps between tiles and algorithms.
+#[test]
+fn time_does_not_fall_much_as_the_batch_grows() {
+    for gpu in ["v100", "p100", "t4", "p4", "a100", "m40", "titan-xp", "h200"] {
+        for name in ["vgg16", "alexnet", "resnet50", "mobilenet_v2", "alexnet_cifar10"] {
+            let times: Vec<f64> = [1, 2, 4, 8, 16, 32, 64]
+                .map(|batch| predicted(&shaped(name, batch, Precision::Fp32), gpu, Mode::Inference).time.value.get())
+                .to_vec();
+            for pair in times.windows(2) {
+                assert!(pair[1] > 0.85 * pair[0], "{name} on {gpu}: {times:?}");
+            }
+        }
+    }
+}
+
 /// A random chain of layers, as a network file.
 fn chain() -> impl Strategy<Value = String> {
     let layer = prop_oneof![

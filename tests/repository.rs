@@ -101,3 +101,37 @@ fn names_and_aliases_are_unique() {
         }
     }
 }
+
+/// The first TOML block of a README.
+fn example(path: &str) -> String {
+    let text = ok(fs::read_to_string(root().join(path)));
+    let block = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    block.unwrap_or_else(|| panic!("{path} has no example")).to_string()
+}
+
+/// What the documentation shows can be copied and used.
+#[test]
+fn documented_examples_are_valid() {
+    let gpu = ok(joulecast_model::gpu::Gpu::from_toml(&example("data/gpus/README.md")));
+    assert_eq!(gpu.name, "v100");
+    let network = ok(joulecast_model::network::Network::from_toml(&example("data/nets/README.md")));
+    let shaped =
+        joulecast_model::network::ShapedNetwork::new(&network, 1, joulecast_model::precision::Precision::Fp32, &[]);
+    assert!(ok(shaped).parameters() > 0);
+}
+
+/// A device described unlike every measured board of its chip gets no calibration of that chip.
+#[test]
+fn an_imaginary_board_of_a_known_chip_has_no_calibration() {
+    let text = ok(fs::read_to_string(root().join("data/gpus/v100.toml")));
+    let real = ok(joulecast_model::gpu::Gpu::from_toml(&text));
+    assert!(ok(catalog::calibration_for(&real)).is_some());
+    let imaginary = joulecast_model::gpu::Gpu {
+        bandwidth: joulecast_model::gpu::Sourced {
+            value: joulecast_model::units::BytesPerSecond::new(9e12),
+            ..real.bandwidth.clone()
+        },
+        ..real
+    };
+    assert!(ok(catalog::calibration_for(&imaginary)).is_none());
+}

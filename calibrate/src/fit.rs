@@ -56,6 +56,8 @@ const PATH: (f64, usize) = (2e-4, 60);
 const RIDGE: f64 = 1e-4;
 /// Residuals beyond this many median deviations count linearly, not squared (Huber).
 const HUBER: f64 = 2.0;
+/// Fewest rows that say what is ordinary.
+const FEWEST_TYPICAL: usize = 30;
 /// Added to the diagonal of the sizes' correlation matrix.
 const CORRELATION_RIDGE: f64 = 1e-3;
 /// A column that varies over fewer shapes than this is no candidate: nothing could be learned from it.
@@ -160,7 +162,10 @@ impl<'a> Task<'a> {
             let model = refit(&self.x, &self.y, &weights, &train, &path.support(models))?;
             let artifact = self.artifact(&model, &train);
             for &i in rows {
-                held_out[i] = self.time_of(self.rows[i], artifact.ratio(&self.rows[i].variables).log);
+                held_out[i] = self.time_of(
+                    self.rows[i],
+                    artifact.ratio(&self.rows[i].variables, self.rows[i].reference(self.exponent)).log,
+                );
             }
         }
         let everything: Vec<usize> = (0..self.rows.len()).collect();
@@ -208,6 +213,7 @@ impl<'a> Task<'a> {
             .map(|j| self.candidates.term(j, linear.coefficients[j], self.mean[j], self.scale[j]))
             .collect();
         let used: BTreeSet<usize> = terms.iter().flat_map(|t| t.factors.iter().map(|f| f.variable)).collect();
+        let shortest = self.shortest(trained);
         let domain = (0..family.variables().len()).filter(|&v| family.bounds_domain(v));
         let range_of = |variable: usize| {
             let values = trained.iter().map(|&i| self.rows[i].variables.values[variable]);
@@ -223,7 +229,9 @@ impl<'a> Task<'a> {
             floor: KERNEL_FLOOR,
             library: trained.iter().map(|&i| self.rows[i].library).fold(f64::NEG_INFINITY, f64::max),
             intercept: linear.intercept,
-            ratio_range: extremes(trained.iter().map(|&i| self.y[i])),
+            ratio_range: up_to_quantile(trained.iter().map(|&i| self.y[i]), 0.01),
+            ordinary_range: self.ordinary_range(trained, shortest),
+            shortest,
             terms,
             clamp: used.into_iter().map(range_of).collect(),
             domain: domain.map(range_of).collect(),
@@ -236,6 +244,26 @@ impl<'a> Task<'a> {
 }
 
 impl Task<'_> {
+    /// Rows of single calls were kept where they took at least 1.5 times the shortest call: half of the overhead,
+    /// and the kernel's floor, are the shortest kernels seen whatever their speed. The typical row decides.
+    fn shortest(&self, rows: &[usize]) -> Seconds {
+        let limit = |&i: &usize| (self.rows[i].overhead * 0.5 + KERNEL_FLOOR * 1.5).get();
+        let mut limits: Vec<f64> = rows.iter().filter(|&&i| self.rows[i].overhead > Seconds::ZERO).map(limit).collect();
+        if limits.len() * 2 < rows.len() {
+            return Seconds::ZERO;
+        }
+        limits.sort_by(f64::total_cmp);
+        Seconds::new(limits[limits.len() / 2])
+    }
+
+    /// Where most of the rows' logarithms lie, short ones left out while enough others remain.
+    fn ordinary_range(&self, rows: &[usize], shortest: Seconds) -> (f64, f64) {
+        let long: Vec<usize> =
+            rows.iter().copied().filter(|&i| self.rows[i].reference(self.exponent) >= shortest).collect();
+        let typical = if long.len() >= FEWEST_TYPICAL { &long } else { rows };
+        up_to_quantile(typical.iter().map(|&i| self.y[i]), 0.05)
+    }
+
     /// Centre and extent of these rows' sizes. Sizes depend on each other (rows of a product are batch times area),
     /// so the correlation matrix carries a small ridge.
     fn extent(&self, family: Family, rows: &[usize]) -> Ellipsoid {
@@ -290,6 +318,15 @@ impl Path {
         }
         logs
     }
+}
+
+/// From the smallest value to the one that a share of all exceed. The fast end is not cut: channels that suit the
+/// hardware are rare among random shapes and common in networks.
+fn up_to_quantile(values: impl Iterator<Item = f64>, above: f64) -> (f64, f64) {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let skip = (sorted.len() as f64 * above) as usize;
+    (sorted[0], sorted[sorted.len() - 1 - skip])
 }
 
 fn extremes(values: impl Iterator<Item = f64>) -> (f64, f64) {

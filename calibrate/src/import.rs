@@ -78,7 +78,11 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
 }
 
 fn read_capped(path: &Path) -> Result<Vec<u8>> {
-    let size = fs::metadata(path).with_context(|| path.display().to_string())?.len();
+    let metadata = fs::metadata(path).with_context(|| path.display().to_string())?;
+    if !metadata.is_file() {
+        bail!("{} is not a regular file", path.display());
+    }
+    let size = metadata.len();
     if size > MOST_BYTES {
         bail!("{}: {size} bytes are more than any published file has", path.display());
     }

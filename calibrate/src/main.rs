@@ -7,7 +7,7 @@ fn main() -> ExitCode {
     match joulecast_calibrate::cli::run(joulecast_calibrate::cli::Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", format!("{error:#}").replace('\n', " "));
+            eprintln!("error: {}", joulecast_reports::error_line(error.chain().map(ToString::to_string)));
             if error.is::<joulecast_calibrate::cli::NoRows>() { ExitCode::from(3) } else { ExitCode::FAILURE }
         }
     }

@@ -137,7 +137,8 @@ pub fn calibrations(rows: &[Row], options: &Options, evaluation: bool) -> Result
 
 /// Kernel time of a row by a model that need not be its own.
 fn predicted_by(model: &LayerModel, row: &Row) -> Seconds {
-    row.reference(model.exponent) * model.ratio(&row.variables).log.exp()
+    let reference = row.reference(model.exponent);
+    reference * model.ratio(&row.variables, reference).log.exp()
 }
 
 /// Residuals of other bandwidth-bound kinds' rows under the bandwidth model: what to expect of a kind that has no
@@ -250,6 +251,8 @@ fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -
                 library: 0.0,
                 intercept,
                 ratio_range: (intercept, intercept),
+                ordinary_range: (intercept, intercept),
+                shortest: Seconds::ZERO,
                 terms: Vec::new(),
                 clamp: Vec::new(),
                 domain: Vec::new(),

@@ -106,7 +106,9 @@ fn find<T>(
     aliases: impl Fn(&T) -> &Vec<String>,
 ) -> Result<Option<T>, CatalogError> {
     let wanted = name.to_ascii_lowercase();
-    if let Some(entry) = table.iter().find(|(key, _)| *key == wanted) {
+    let bare = |name: &str| name.replace(['-', '_'], "");
+    let exact = table.iter().find(|(key, _)| *key == wanted);
+    if let Some(entry) = exact.or_else(|| table.iter().find(|(key, _)| bare(key) == bare(&wanted))) {
         return read(entry).map(Some);
     }
     let quoted = format!("\"{wanted}\"");
@@ -127,6 +129,25 @@ pub fn calibration(chip: &str) -> Result<Option<Calibration>, CalibrationError> 
     let wanted = chip.to_ascii_lowercase();
     let text = CALIBRATIONS.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text);
     text.map(Calibration::from_toml).transpose()
+}
+
+/// How far a device's peak, bandwidth or multiprocessors may be from a measured board of its chip.
+const SAME_CHIP: std::ops::RangeInclusive<f64> = 0.66..=1.5;
+
+/// The shipped calibration that holds for a device: that of its chip, unless the device is described so differently
+/// from every measured board that it is not that chip (a file of the user's own, say).
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn calibration_for(gpu: &Gpu) -> Result<Option<Calibration>, CalibrationError> {
+    let near = |a: f64, b: f64| SAME_CHIP.contains(&(a / b));
+    let alike = |board: &Gpu| {
+        near(gpu.vector_peak().get(), board.vector_peak().get())
+            && near(gpu.bandwidth.value.get(), board.bandwidth.value.get())
+            && near(gpu.sms.value as f64, board.sms.value as f64)
+    };
+    let found = calibration(&gpu.chip)?;
+    Ok(found.filter(|c| c.boards.iter().filter_map(|name| self::gpu(name).ok()).any(|board| alike(&board))))
 }
 
 /// Efficiencies over all measured chips.

@@ -200,7 +200,7 @@ impl Gpu {
         let size = |field: &str, entry: Entry<String>| -> Result<Sourced<Bytes>, GpuError> {
             Ok(reader.quantity(field, entry, Dimension::Memory)?.map(|b| Bytes::new(b as u64)))
         };
-        Ok(Self {
+        let gpu = Self {
             sms: reader.count("sms", file.sms)?,
             cores_per_sm: reader.count("cores_per_sm", file.cores_per_sm)?,
             peaks,
@@ -230,7 +230,32 @@ impl Gpu {
             chip: file.chip,
             architecture: file.architecture,
             form_factor: file.form_factor,
-        })
+        };
+        gpu.check()?;
+        Ok(gpu)
+    }
+
+    /// Numbers that contradict each other.
+    fn check(&self) -> Result<(), GpuError> {
+        let (clock, power) = (&self.core_clock, &self.power);
+        let above =
+            |low: Option<f64>, high: Option<f64>| matches!((low, high), (Some(l), Some(h)) if l > h * (1.0 + 1e-9));
+        let mhz = |v: &Option<Sourced<Hertz>>| v.as_ref().map(|s| s.value.get());
+        let watts = |v: &Option<Sourced<Watts>>| v.as_ref().map(|s| s.value.get());
+        let (base, boost) = (Some(clock.base.value.get()), Some(clock.boost.value.get()));
+        let limit = Some(power.limit.value.get());
+        for (low, high, why) in [
+            (base, boost, "core_clock.base is above core_clock.boost"),
+            (mhz(&clock.minimum), mhz(&clock.maximum), "core_clock.minimum is above core_clock.maximum"),
+            (watts(&power.idle), limit, "power.idle is above power.limit"),
+            (watts(&power.limit_minimum), limit, "power.limit_minimum is above power.limit"),
+            (limit, watts(&power.limit_maximum), "power.limit is above power.limit_maximum"),
+        ] {
+            if above(low, high) {
+                return Err(GpuError(why.into()));
+            }
+        }
+        Ok(())
     }
 
     /// Peak throughput at a precision; `None` where the hardware has no such mode.

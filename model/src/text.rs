@@ -8,11 +8,13 @@ pub fn closest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String
     }
 }
 
-/// Up to three names that resemble the wanted one, most similar first.
+/// Up to three names that resemble the wanted one, most similar first. Names come from files too: one that would
+/// not read well in a message is not offered.
 pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let fold = |s: &str| s.to_ascii_lowercase().replace(['-', '_', ' '], "");
     let target = fold(wanted);
     let mut scored: Vec<(f64, &str)> = names
+        .filter(|name| name.len() <= 60 && !name.chars().any(char::is_control))
         .map(|name| {
             let folded = fold(name);
             let shared =

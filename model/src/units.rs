@@ -273,7 +273,12 @@ pub fn parse_with_unit(text: &str, dimension: Dimension) -> Result<f64, UnitErro
         "Ti" => 1024f64.powi(4),
         _ => return Err(fail("unknown prefix")),
     };
-    Ok(value * factor)
+    let value = value * factor;
+    let (low, high) = dimension.plausible();
+    if value != 0.0 && !(low..=high).contains(&value) {
+        return Err(fail("no device is near that"));
+    }
+    Ok(value)
 }
 
 /// What a number with a unit measures.
@@ -302,6 +307,18 @@ impl Dimension {
             Self::Frequency => &["Hz"],
             Self::Power => &["W"],
             Self::Time => &["s"],
+        }
+    }
+
+    /// Smallest and largest value of any device, generously.
+    fn plausible(self) -> (f64, f64) {
+        match self {
+            Self::Memory => (1.0, 1e17),
+            Self::Bandwidth => (1e6, 1e17),
+            Self::Throughput => (1e6, 1e19),
+            Self::Frequency => (1e3, 1e12),
+            Self::Power => (1e-3, 1e6),
+            Self::Time => (1e-12, 1e3),
         }
     }
 
@@ -351,7 +368,9 @@ mod tests {
 
     #[test]
     fn a_missing_or_foreign_unit_is_an_error() {
-        for bad in ["900", "900 W", "900GB/s", "-1 GB/s", "NaN GB/s", "x GB/s", "900 XB/s", ""] {
+        for bad in
+            ["900", "900 W", "900GB/s", "-1 GB/s", "NaN GB/s", "x GB/s", "900 XB/s", "1e-300 GB/s", "1e300 GB/s", ""]
+        {
             assert!(parse_with_unit(bad, Dimension::Bandwidth).is_err(), "{bad}");
         }
     }

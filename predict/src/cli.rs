@@ -78,13 +78,13 @@ pub struct PredictArgs {
     /// A calibration file instead of the built-in one
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
-    /// Show every layer, not only the costliest
+    /// Table and Markdown: show every layer, not only the costliest (JSON always has them all)
     #[arg(long)]
     pub layers: bool,
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Write there instead of to standard output
+    /// Write there instead of to standard output (- is standard output)
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Fail (exit 1) where the step does not fit in memory
@@ -102,7 +102,8 @@ pub struct DescribeArgs {
     /// Storage width for the traffic
     #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
     pub precision: Precision,
-    /// Whose rules: ours (a multiply-accumulate is two operations) or those of castro2018 (one; per sample)
+    /// Whose rules: ours (a multiply-accumulate is two operations) or those of castro2018 (one; always per sample, in
+    /// four-byte words)
     #[arg(long, value_enum, default_value_t = Counting::Own)]
     pub counting: Counting,
     /// How to print
@@ -157,16 +158,16 @@ pub enum Counting {
 fn parse_batch(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if (1..=joulecast_model::shape::MAX_DIMENSION).contains(&n) => Ok(n),
-        _ => Err("must be a whole number of at least 1".into()),
+        _ => Err(format!("must be a whole number from 1 to {}", joulecast_model::shape::MAX_DIMENSION)),
     }
 }
 
 fn parse_precision(text: &str) -> Result<Precision, String> {
-    Precision::from_name(text).ok_or_else(|| one_of(Precision::ALL.iter().map(|p| p.name())))
+    Precision::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Precision::ALL.iter().map(|p| p.name())))
 }
 
 fn parse_mode(text: &str) -> Result<Mode, String> {
-    Mode::from_name(text).ok_or_else(|| one_of(Mode::ALL.iter().map(|m| m.name())))
+    Mode::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Mode::ALL.iter().map(|m| m.name())))
 }
 
 fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {

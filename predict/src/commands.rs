@@ -9,12 +9,12 @@ use joulecast_model::framework::Framework;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::Precision;
-use joulecast_model::predictor::{Setup, predict as predict_step};
+use joulecast_model::predictor::{PredictError, Setup, predict as predict_step};
 use joulecast_reports::prediction::{self, Asked};
 use joulecast_reports::table::Table;
 use joulecast_reports::{describe as describe_report, table};
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
 /// Why a command ended without its result.
@@ -34,11 +34,17 @@ fn is_file(argument: &str) -> bool {
 }
 
 fn read(path: &str) -> Result<String> {
-    let size = fs::metadata(path).with_context(|| path.to_string())?.len();
-    if size > MOST_BYTES {
-        return Err(anyhow!("{path}: {size} bytes are more than such a file has"));
+    let metadata = fs::metadata(path).with_context(|| path.to_string())?;
+    if !metadata.is_file() {
+        return Err(anyhow!("{path} is not a regular file"));
     }
-    fs::read_to_string(path).with_context(|| path.to_string())
+    let mut text = String::new();
+    let file = fs::File::open(path).with_context(|| path.to_string())?;
+    file.take(MOST_BYTES + 1).read_to_string(&mut text).with_context(|| path.to_string())?;
+    if text.len() as u64 > MOST_BYTES {
+        return Err(anyhow!("{path}: more than {MOST_BYTES} bytes, which no such file has"));
+    }
+    Ok(text)
 }
 
 fn network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
@@ -60,7 +66,7 @@ fn gpu(name: &str) -> Result<Gpu, Failure> {
 
 fn calibration(path: Option<&Path>, gpu: &Gpu) -> Result<Option<Calibration>> {
     match path {
-        None => Ok(catalog::calibration(&gpu.chip)?),
+        None => Ok(catalog::calibration_for(gpu)?),
         Some(path) => {
             let name = path.display().to_string();
             let calibration = Calibration::from_toml(&read(&name)?).with_context(|| name.clone())?;
@@ -80,22 +86,43 @@ fn shaped(args: &NetworkArgs, batch: u64, precision: Precision) -> Result<(Shape
     Ok((shaped, source))
 }
 
-/// Prints, or writes a file whole: under another name first, so that nothing half-written is left.
+/// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
+/// link is followed, permissions stay; a device or pipe is written to as it is.
 fn emit(text: &str, output: Option<&Path>) -> Result<()> {
-    let Some(path) = output else {
-        return match std::io::stdout().write_all(text.as_bytes()) {
-            Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-            other => Ok(other?),
-        };
+    let path = match output {
+        Some(path) if path != Path::new("-") => path,
+        _ => {
+            return match std::io::stdout().write_all(text.as_bytes()) {
+                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+                other => Ok(other?),
+            };
+        }
     };
-    let mut name = path.file_name().with_context(|| format!("{} is not a file name", path.display()))?.to_os_string();
+    let shown = || path.display().to_string();
+    let existing = fs::metadata(path).ok();
+    if existing.as_ref().is_some_and(|m| !m.is_file()) {
+        let mut file = fs::OpenOptions::new().write(true).open(path).with_context(shown)?;
+        return file.write_all(text.as_bytes()).with_context(shown);
+    }
+    if existing.as_ref().is_some_and(|m| m.permissions().readonly()) {
+        return Err(anyhow!("{} is read-only", path.display()));
+    }
+    let target = if existing.is_some() { path.canonicalize().with_context(shown)? } else { path.to_path_buf() };
+    let mut name = target.file_name().with_context(|| format!("{} is not a file name", path.display()))?.to_os_string();
     name.push(format!(".{}.part", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let result = fs::write(&temporary, text).and_then(|()| fs::rename(&temporary, path));
+    let temporary = target.with_file_name(name);
+    let write = || {
+        fs::write(&temporary, text)?;
+        if let Some(existing) = existing {
+            fs::set_permissions(&temporary, existing.permissions())?;
+        }
+        fs::rename(&temporary, &target)
+    };
+    let result = write();
     if result.is_err() {
         let _ = fs::remove_file(&temporary);
     }
-    result.with_context(|| path.display().to_string())
+    result.with_context(shown)
 }
 
 /// `predict --net … --gpu … --batch …`
@@ -113,7 +140,14 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         framework: &framework,
         mode: args.mode,
     };
-    let prediction = predict_step(&network, &setup).map_err(|e| Failure::Usage(e.into()))?;
+    let prediction = predict_step(&network, &setup).map_err(|e| match e {
+        PredictError::Precision { .. } => Failure::Usage(e.into()),
+        _ => Failure::Failed(e.into()),
+    })?;
+    if args.require_fit && !prediction.fits_in_memory {
+        let why = anyhow!("{} at batch {} does not fit in the memory of {typed}", prediction.network, prediction.batch);
+        return Err(Failure::Failed(why));
+    }
     let asked = Asked { gpu: typed, source, framework: &framework.name };
     let render = || -> Result<()> {
         let text = match args.format {
@@ -122,15 +156,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
             Format::Json => prediction::json(&prediction, &gpu, &asked)?,
             Format::Csv => prediction::csv(&prediction, &gpu, &asked)?,
         };
-        emit(&text, args.output.as_deref())?;
-        if args.require_fit && !prediction.fits_in_memory {
-            return Err(anyhow!(
-                "{} at batch {} does not fit in the memory of {typed}",
-                prediction.network,
-                prediction.batch
-            ));
-        }
-        Ok(())
+        emit(&text, args.output.as_deref())
     };
     render().map_err(Failure::Failed)
 }
@@ -162,19 +188,19 @@ pub fn list(what: Listing) -> Result<(), Failure> {
 
 fn nets() -> Result<Table> {
     let splits = catalog::splits().map_err(|e| anyhow!(e))?;
-    let mut table = Table::new(&["name", "title", "role", "input", "layers", "parameters", "GMAC"], 4);
+    let mut table = Table::new(&["name", "role", "input", "layers", "parameters", "GMAC", "title"], 3);
     for name in catalog::network_names() {
         let network = catalog::network(name)?;
         let shaped = ShapedNetwork::new(&network, 1, Precision::Fp32, &[])?;
         let inputs: Vec<String> = network.inputs.iter().map(|i| format!("{}={}", i.name, i.shape)).collect();
         table.row(vec![
             name.to_string(),
-            network.title.clone(),
             splits.role(name).map_or(String::new(), |r| format!("{r:?}").to_lowercase()),
             inputs.join(" "),
             shaped.layers().len().to_string(),
             shaped.parameters().to_string(),
             table::significant(shaped.macs() as f64 / 1e9, 3),
+            network.title.clone(),
         ]);
     }
     Ok(table)
@@ -189,32 +215,30 @@ fn gpus() -> Result<Table> {
         let tier = catalog::calibration(&gpu.chip)?.map_or("roofline", |c| c.tier.name());
         table.row(vec![
             name.to_string(),
-            gpu.title.clone(),
             gpu.chip.clone(),
-            gpu.aliases.join(" "),
+            tier.to_string(),
             table::significant(gpu.vector_peak().get() / 1e12, 3),
             table::significant(gpu.bandwidth.value.get() / 1e9, 3),
             table::significant(gpu.memory.value.to_f64() / f64::from(1 << 30), 3),
             table::significant(gpu.power.limit.value.get(), 3),
             gpu.power.idle.as_ref().map_or("?".into(), |p| table::significant(p.value.get(), 2)),
-            tier.to_string(),
+            gpu.aliases.join(" "),
         ]);
     }
     Ok(table)
 }
 
 fn calibrations() -> Result<Table> {
-    let mut table = Table::new(&["id", "tier", "boards", "software", "sources", "models", "rows"], 5);
+    let mut table = Table::new(&["id", "tier", "models", "rows", "sources", "boards"], 2);
     for (name, text) in catalog::calibrations() {
         let c = Calibration::from_toml(text).with_context(|| name.to_string())?;
         table.row(vec![
             c.id.clone(),
             c.tier.to_string(),
-            c.boards.join(" "),
-            c.software.clone(),
-            c.sources.join(" "),
             c.models.len().to_string(),
             c.models.iter().map(|m| m.rows).sum::<usize>().to_string(),
+            c.sources.join(" "),
+            if c.chip == "any" { "all of these".into() } else { c.boards.join(" ") },
         ]);
     }
     Ok(table)

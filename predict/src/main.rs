@@ -13,6 +13,6 @@ fn main() -> ExitCode {
         Err(Failure::Usage(error)) => (2, error),
         Err(Failure::Failed(error)) => (1, error),
     };
-    eprintln!("error: {}", format!("{error:#}").replace('\n', " "));
+    eprintln!("error: {}", joulecast_reports::error_line(error.chain().map(ToString::to_string)));
     ExitCode::from(code)
 }

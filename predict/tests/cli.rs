@@ -137,3 +137,41 @@ fn lists_descriptions_and_completions() {
         assert!(stdout(&output).contains(expected), "{arguments:?}");
     }
 }
+
+/// `--output` follows links, keeps permissions and leaves devices what they are.
+#[cfg(unix)]
+#[test]
+fn output_respects_what_is_there() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = scratch("there");
+    let (file, link) = (folder.join("file.json"), folder.join("link.json"));
+    std::fs::write(&file, "old").expect("written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("permissions");
+    symlink(&file, &link).expect("linked");
+    let arguments = ["--net", "lenet5", "--gpu", "t4", "--batch", "1", "--format", "json", "--output"];
+    let output = run(&[&arguments[..], &[link.to_str().expect("utf-8")]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(std::fs::symlink_metadata(&link).expect("there").is_symlink());
+    assert!(std::fs::read_to_string(&file).expect("there").contains("prediction/1"));
+    assert_eq!(std::fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o400)).expect("permissions");
+    assert_eq!(run(&[&arguments[..], &[file.to_str().expect("utf-8")]].concat()).status.code(), Some(1));
+    let standard = run(&[&arguments[..], &["-"]].concat());
+    assert!(stdout(&standard).contains("prediction/1"));
+}
+
+#[test]
+fn what_is_not_a_regular_file_is_not_read() {
+    let folder = scratch("folder");
+    for option in ["--net", "--gpu", "--calibration"] {
+        let path = format!("{}/", folder.to_str().expect("utf-8"));
+        let mut arguments = vec!["--net", "lenet5", "--gpu", "t4", "--batch", "1"];
+        match arguments.iter().position(|a| *a == option) {
+            Some(i) => arguments[i + 1] = &path,
+            None => arguments.extend([option, &path]),
+        }
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(1), "{option}: {}", stderr(&output));
+        assert!(stderr(&output).contains("not a regular file"), "{}", stderr(&output));
+    }
+}

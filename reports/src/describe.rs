@@ -44,7 +44,7 @@ pub fn table(network: &ShapedNetwork) -> Table {
 /// The same as Castro et al. count (2018, Table 1), per sample: millions of operations, MB of 2^20 bytes,
 /// operations per word read.
 pub fn castro_table(network: &ShapedNetwork) -> Table {
-    let header = ["layer", "kind", "output", "10^6 operations", "read MB", "written MB", "CTC"];
+    let header = ["layer", "kind", "output", "10^6 operations", "read MiB", "written MiB", "operations/word read"];
     let mut table = Table::new(&header, 3);
     for layer in network.layers() {
         if let Some(c) = castro(layer) {

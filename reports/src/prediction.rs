@@ -212,7 +212,7 @@ const COSTLIEST: usize = 5;
 
 /// The totals as lines of label, value and interval.
 fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
-    let mut table = Table::new(&["", "", "90 % interval"], 3);
+    let mut table = Table::new(&["per step", "value", "90 % interval"], 3);
     let range = |low: f64, high: f64, unit: &str| format!("{} to {}", with_unit(low, unit), with_unit(high, unit));
     let mut row = |label: &str, value: String, interval: String| table.row(vec![label.into(), value, interval]);
     row("time", with_unit(p.time.value.get(), "s"), range(p.time.p05.get(), p.time.p95.get(), "s"));
@@ -224,7 +224,11 @@ fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
     let fits = if p.fits_in_memory { "fits in" } else { "does not fit in" };
     let memory = format!("{:.2} GiB", gib(p.memory.total().to_f64()));
     row("memory", memory, format!("{fits} {:.1} GiB; without workspace", gib(gpu.memory.value.to_f64())));
-    row("roofline", with_unit(p.bound.get(), "s"), format!("{:.0} % of the time", 100.0 * (p.bound / p.time.value)));
+    row(
+        "direct roofline",
+        with_unit(p.bound.get(), "s"),
+        format!("{:.0} % of the time", 100.0 * (p.bound / p.time.value)),
+    );
     table
 }
 

@@ -24,6 +24,8 @@ struct File {
     dataset_hash: String,
     splits_hash: String,
     fold_key: String,
+    /// How many models follow: a file cut between two of them is damaged.
+    model_count: usize,
     #[serde(default, rename = "model")]
     models: Vec<ModelFile>,
 }
@@ -40,6 +42,8 @@ struct ModelFile {
     library: f64,
     intercept: f64,
     ratio_range: (f64, f64),
+    ordinary_range: (f64, f64),
+    shortest_us: f64,
     rows: usize,
     mape_percent: f64,
     rmspe_percent: f64,
@@ -74,6 +78,7 @@ struct Header<'a> {
     dataset_hash: &'a str,
     splits_hash: &'a str,
     fold_key: &'a str,
+    model_count: usize,
 }
 
 impl Calibration {
@@ -85,6 +90,10 @@ impl Calibration {
         let file: File = toml::from_str(text).map_err(|e| CalibrationError(toml_error(&e, text)))?;
         if file.schema != "calibration/1" {
             return Err(CalibrationError(format!("schema is \"{}\", expected \"calibration/1\"", file.schema)));
+        }
+        if file.models.len() != file.model_count {
+            let (found, expected) = (file.models.len(), file.model_count);
+            return Err(CalibrationError(format!("has {found} models instead of {expected}: the file was cut")));
         }
         let models = file.models.into_iter().map(read_model).collect::<Result<_, _>>()?;
         Ok(Self {
@@ -121,6 +130,7 @@ impl Calibration {
             dataset_hash: &self.dataset_hash,
             splits_hash: &self.splits_hash,
             fold_key: &self.fold_key,
+            model_count: self.models.len(),
         };
         let mut text = String::from("# Written by `calibrate fit`; regenerated and compared, never edited by hand.\n");
         text += &toml::to_string(&header).map_err(|e| CalibrationError(e.to_string()))?;
@@ -145,7 +155,7 @@ fn write_model(text: &mut String, model: &LayerModel) {
     let _ = write!(
         text,
         "\n[[model]]\nkind = \"{}\"\nphase = \"{}\"\nprecision = \"{}\"\nfamily = \"{}\"\nexponent = {}\n\
-         floor_us = {}\nlibrary = {}\nintercept = {}\nratio_range = [{}, {}]\nrows = {}\n\
+         floor_us = {}\nlibrary = {}\nintercept = {}\nratio_range = [{}, {}]\nordinary_range = [{}, {}]\nshortest_us = {}\nrows = {}\n\
          mape_percent = {}\nrmspe_percent = {}\nmedian_percent = {}\n",
         model.kind,
         model.phase,
@@ -157,6 +167,9 @@ fn write_model(text: &mut String, model: &LayerModel) {
         number(model.intercept),
         number(model.ratio_range.0),
         number(model.ratio_range.1),
+        number(model.ordinary_range.0),
+        number(model.ordinary_range.1),
+        number(model.shortest.to_us()),
         model.rows,
         number(model.cross_validation.mape),
         number(model.cross_validation.rmspe),
@@ -198,13 +211,15 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
     if !matches!(file.exponent, 1 | 2 | 4) {
         return Err(fail("exponent must be 1, 2 or 4"));
     }
-    let scalars = [file.floor_us, file.library, file.intercept, file.mape_percent, file.rmspe_percent];
+    let scalars =
+        [file.floor_us, file.shortest_us, file.library, file.intercept, file.mape_percent, file.rmspe_percent];
     if scalars.iter().chain([&file.median_percent]).any(|v| !v.is_finite()) || file.floor_us < 0.0 {
         return Err(fail("a number is not finite, or the floor is negative"));
     }
-    let (low, high) = file.ratio_range;
-    if !(low.is_finite() && high.is_finite() && low <= high) {
-        return Err(fail("ratio_range is not a range"));
+    for (low, high) in [file.ratio_range, file.ordinary_range] {
+        if !(low.is_finite() && high.is_finite() && low <= high) {
+            return Err(fail("ratio_range or ordinary_range is not a range"));
+        }
     }
     let ranges = |list: Vec<(String, f64, f64)>| -> Result<Vec<Range>, CalibrationError> {
         list.into_iter()
@@ -269,6 +284,8 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         library: file.library,
         intercept: file.intercept,
         ratio_range: file.ratio_range,
+        ordinary_range: file.ordinary_range,
+        shortest: Seconds::from_us(file.shortest_us),
         terms,
         rows: file.rows,
         cross_validation: CrossValidation {
@@ -309,6 +326,8 @@ pub(crate) mod testing {
                 library: -0.1,
                 intercept: 0.25,
                 ratio_range: (-0.5, 1.5),
+                ordinary_range: (-0.25, 1.0),
+                shortest: Seconds::from_us(20.0),
                 terms: vec![Term {
                     factors: parse_term("m*n", Family::Gemm).expect("variables"),
                     coefficient: 0.125,
@@ -345,6 +364,7 @@ mod tests {
             ("calibration/1", "calibration/7", "calibration/7"),
             ("\"m*n\"", "\"m*z\"", "\"z\""),
             ("intercept = 0.25", "intercept = nan", "finite"),
+            ("model_count = 1", "model_count = 2", "cut"),
             ("exponent = 2", "exponent = 3", "exponent"),
             ("[\"m\", -2.0, 2.0]", "[\"m\", 2.0, -2.0]", "range"),
             ("kind = \"linear\"", "", "kind"),

@@ -25,8 +25,14 @@ pub struct LayerModel {
     pub library: f64,
     /// Constant.
     pub intercept: f64,
-    /// ln(t / t_ref) stays between these, the extremes of the fitted rows: a polynomial knows no bounds.
+    /// ln(t / t_ref) stays between these, the smallest of the fitted rows and their 99 % quantile: a polynomial knows
+    /// no bounds.
     pub ratio_range: (f64, f64),
+    /// Outside of what was measured it stays between these, the smallest and the 95 % quantile.
+    pub ordinary_range: (f64, f64),
+    /// Layers whose t_ref is shorter are outside: only the slow ones among them stood out of the measurement's own
+    /// overhead, so that the fit knows nothing of the others.
+    pub shortest: Seconds,
     /// Selected monomials.
     pub terms: Vec<Term>,
     /// Variables are clamped to what the fitted rows had.
@@ -183,17 +189,18 @@ pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, Cali
 }
 
 impl LayerModel {
-    /// ln(t / t_ref) for these variables, clamped to the fitted ranges.
-    pub fn ratio(&self, variables: &Variables) -> Ratio {
+    /// ln(t / t_ref) for these variables and this t_ref, clamped to the fitted ranges.
+    pub fn ratio(&self, variables: &Variables, reference: Seconds) -> Ratio {
         let mut values = variables.values;
-        let in_domain =
-            self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE)
-                && self.sizes.relative_leverage(&values) <= MOST_LEVERAGE;
+        let in_domain = reference >= self.shortest
+            && self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE)
+            && self.sizes.relative_leverage(&values) <= MOST_LEVERAGE;
         for range in &self.clamp {
             values[range.variable] = values[range.variable].clamp(range.low, range.high);
         }
         let sum: f64 = self.terms.iter().map(|t| t.coefficient * (t.monomial(&values) - t.mean) / t.scale).sum();
-        Ratio { log: (self.intercept + sum).clamp(self.ratio_range.0, self.ratio_range.1), in_domain }
+        let (low, high) = if in_domain { self.ratio_range } else { self.ordinary_range };
+        Ratio { log: (self.intercept + sum).clamp(low, high), in_domain }
     }
 
     /// The conformal quantiles for a predicted time.

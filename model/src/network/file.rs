@@ -209,7 +209,7 @@ impl Expander<'_> {
         let repeat = match fields.remove("repeat") {
             None => None,
             Some(Value::Integer(n)) if (1..=MAX_LAYERS as i64).contains(&n) => Some(n),
-            Some(_) => return Err(at(full, "repeat must be a whole number of at least 1")),
+            Some(_) => return Err(at(full, &format!("repeat must be a whole number from 1 to {MAX_LAYERS}"))),
         };
         for parameter in &block.parameters {
             if !fields.contains_key(parameter) {

@@ -49,13 +49,16 @@ pub enum ShapingError {
         inputs: String,
     },
     /// A layer does not fit.
-    #[error("layer {name}: {source}")]
+    #[error("layer {name}: {why}")]
     Layer {
         /// Its name.
         name: String,
         /// Why.
-        source: ShapeError,
+        why: ShapeError,
     },
+    /// An input is bound twice.
+    #[error("input \"{0}\" is given twice")]
+    BoundTwice(String),
     /// Operations or bytes beyond counting.
     #[error("layer {name}: the step is too large to count")]
     TooLarge {
@@ -83,10 +86,14 @@ impl ShapedNetwork {
                 network.inputs.iter().map(|i| format!("{} ({})", i.name, i.shape)).collect::<Vec<_>>().join(", ");
             return Err(ShapingError::UnknownInput { name: name.clone(), inputs });
         }
+        let twice = |(i, (name, _)): &(usize, &(String, Shape))| bindings[..*i].iter().any(|(other, _)| other == name);
+        if let Some((_, (name, _))) = bindings.iter().enumerate().find(twice) {
+            return Err(ShapingError::BoundTwice(name.clone()));
+        }
         let inputs: Vec<Shape> = network
             .inputs
             .iter()
-            .map(|i| bindings.iter().rev().find(|(name, _)| *name == i.name).map_or(i.shape, |(_, shape)| *shape))
+            .map(|i| bindings.iter().find(|(name, _)| *name == i.name).map_or(i.shape, |(_, shape)| *shape))
             .collect();
         let mut layers: Vec<ShapedLayer> = Vec::with_capacity(network.nodes.len());
         for node in &network.nodes {
@@ -99,7 +106,7 @@ impl ShapedNetwork {
                 })
                 .collect();
             let output =
-                node.layer.output(&read).map_err(|source| ShapingError::Layer { name: node.name.clone(), source })?;
+                node.layer.output(&read).map_err(|why| ShapingError::Layer { name: node.name.clone(), why })?;
             layers.push(ShapedLayer {
                 name: node.name.clone(),
                 layer: node.layer.clone(),

@@ -110,9 +110,10 @@ fn predict_layer(
         Workload::new(&layer.layer, &layer.inputs, layer.output, network.batch(), phase, precision, cost, setup.gpu)
             .ok_or_else(no_model)?;
     let model = found.model;
-    let ratio = model.ratio(&work.variables(model.floor, model.library));
+    let reference = work.reference(model.exponent, model.floor);
+    let ratio = model.ratio(&work.variables(model.floor, model.library), reference);
     let log = found.stated.map_or(ratio.log + found.correction, |s| s.log);
-    let value = work.reference(model.exponent, model.floor) * log.exp();
+    let value = reference * log.exp();
     let in_domain = ratio.in_domain && found.substitute.is_none();
     let (low, high) = match (found.stated, found.residuals.bucket(value)) {
         (Some(stated), _) => (stated.low, stated.high),
