@@ -173,9 +173,9 @@ linear,0.065,Tesla V100-PCIE-32GB,p2.1.0,8902,volta_sgemm_32x128_tn,1,58,13,141,
 linear,0.35,Tesla V100-PCIE-32GB,p2.1.0,8902,volta_sgemm_32x128_tn,1,580,1300,1410,cu121,;volta_sgemm_32x128_tn
 ";
 
-/// A minimal workbook in DeepBench's layout, uncompressed so that changes reach its text.
+/// A minimal workbook in DeepBench's layout with invented numbers, uncompressed so that changes reach its text.
 fn workbook() -> Vec<u8> {
-    ok(fs::read(root().join("tests/golden/deepbench_tiny.xlsx")))
+    ok(fs::read(root().join("tests/golden/tiny_workbook.xlsx")))
 }
 
 #[test]

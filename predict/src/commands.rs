@@ -188,7 +188,8 @@ pub fn list(what: Listing) -> Result<(), Failure> {
 
 fn nets() -> Result<Table> {
     let splits = catalog::splits().map_err(|e| anyhow!(e))?;
-    let mut table = Table::new(&["name", "role", "input", "layers", "parameters", "GMAC", "title"], 3);
+    let mut table =
+        Table::new(&["name", "role", "input", "layers", "parameters", "GMAC", "title"], 3).with_trailing_text(1);
     for name in catalog::network_names() {
         let network = catalog::network(name)?;
         let shaped = ShapedNetwork::new(&network, 1, Precision::Fp32, &[])?;
@@ -207,9 +208,8 @@ fn nets() -> Result<Table> {
 }
 
 fn gpus() -> Result<Table> {
-    let header =
-        ["name", "title", "chip", "also called", "fp32 TFLOP/s", "GB/s", "GiB", "limit W", "idle W", "layer times"];
-    let mut table = Table::new(&header, 4);
+    let header = ["name", "chip", "layer times", "fp32 TFLOP/s", "GB/s", "GiB", "limit W", "idle W", "also called"];
+    let mut table = Table::new(&header, 3).with_trailing_text(1);
     for name in catalog::gpu_names() {
         let gpu = catalog::gpu(name)?;
         let tier = catalog::calibration(&gpu.chip)?.map_or("roofline", |c| c.tier.name());
@@ -229,7 +229,7 @@ fn gpus() -> Result<Table> {
 }
 
 fn calibrations() -> Result<Table> {
-    let mut table = Table::new(&["id", "tier", "models", "rows", "sources", "boards"], 2);
+    let mut table = Table::new(&["id", "tier", "models", "rows", "sources", "boards"], 2).with_trailing_text(2);
     for (name, text) in catalog::calibrations() {
         let c = Calibration::from_toml(text).with_context(|| name.to_string())?;
         table.row(vec![

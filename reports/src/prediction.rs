@@ -255,7 +255,7 @@ fn layer_table(p: &NetworkPrediction, all: bool) -> Table {
     }
     let text_columns = header.len();
     header.extend(["time", "share", "90 % interval", "power", "energy", "Gop", "MB", "roofline", "rests on"]);
-    let mut table = Table::new(&header, text_columns);
+    let mut table = Table::new(&header, text_columns).with_trailing_text(1);
     for l in shown(p, all) {
         let mut cells = vec![l.name.clone(), l.kind.to_string()];
         if training {

@@ -6,12 +6,23 @@ pub struct Table {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
     text_columns: usize,
+    trailing_text_columns: usize,
 }
 
 impl Table {
     /// A table with these columns, of which the first `text_columns` hold text (left-aligned), the others numbers.
     pub fn new(header: &[&str], text_columns: usize) -> Self {
-        Self { header: header.iter().map(|h| h.to_string()).collect(), rows: Vec::new(), text_columns }
+        let header = header.iter().map(|h| h.to_string()).collect();
+        Self { header, rows: Vec::new(), text_columns, trailing_text_columns: 0 }
+    }
+
+    /// The last `count` columns hold text, too.
+    pub fn with_trailing_text(self, count: usize) -> Self {
+        Self { trailing_text_columns: count, ..self }
+    }
+
+    fn is_text(&self, column: usize) -> bool {
+        column < self.text_columns || column + self.trailing_text_columns >= self.header.len()
     }
 
     /// Appends a row; missing cells are empty.
@@ -37,7 +48,7 @@ impl Table {
                 let gap = if i == 0 { "" } else { "  " };
                 let fill = " ".repeat(width - cell.chars().count().min(*width));
                 text += gap;
-                text += &if i < self.text_columns { format!("{cell}{fill}") } else { format!("{fill}{cell}") };
+                text += &if self.is_text(i) { format!("{cell}{fill}") } else { format!("{fill}{cell}") };
             }
             format!("{}\n", text.trim_end())
         };
@@ -54,7 +65,7 @@ impl Table {
             format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
         };
         let rule: Vec<String> =
-            (0..self.header.len()).map(|i| if i < self.text_columns { "---" } else { "---:" }.to_string()).collect();
+            (0..self.header.len()).map(|i| if self.is_text(i) { "---" } else { "---:" }.to_string()).collect();
         let mut text = line(&self.header) + &line(&rule);
         self.rows.iter().for_each(|row| text += &line(row));
         text
@@ -94,6 +105,14 @@ mod tests {
         table.row(vec!["a".into(), "12.25".into()]);
         assert_eq!(table.to_text(), "name      ms\n-----  -----\nconv1    1.5\na      12.25\n");
         assert_eq!(table.to_markdown(), "| name | ms |\n| --- | ---: |\n| conv1 | 1.5 |\n| a | 12.25 |\n");
+    }
+
+    #[test]
+    fn trailing_text_is_left_aligned() {
+        let mut table = Table::new(&["n", "title"], 0).with_trailing_text(1);
+        table.row(vec!["12".into(), "a".into()]);
+        assert_eq!(table.to_text(), " n  title\n--  -----\n12  a\n");
+        assert!(table.to_markdown().contains("| ---: | --- |"));
     }
 
     #[test]
