@@ -72,13 +72,13 @@ pub struct Fitted {
     pub held_out: Vec<Seconds>,
 }
 
-/// Fits a model of rows of one kind, phase, precision and chip.
+/// Fits a model, called `kind`, of rows of one phase, precision and chip.
 ///
 /// # Errors
 /// When there are no rows, or a least-squares fit fails.
-pub fn fit(rows: &[&Row], options: &Options) -> Result<Fitted> {
+pub fn fit(kind: &str, rows: &[&Row], options: &Options) -> Result<Fitted> {
     let first = rows.first().context("no rows")?;
-    let mut task = Task::new(rows, Candidates::new(first.family, options.richness), options);
+    let mut task = Task::new(kind, rows, Candidates::new(first.family, options.richness), options);
     let mut best: Option<(f64, u32, Vec<f64>)> = None;
     for &exponent in options.exponents {
         task.set_exponent(exponent);
@@ -95,6 +95,7 @@ pub fn fit(rows: &[&Row], options: &Options) -> Result<Fitted> {
 }
 
 struct Task<'a> {
+    kind: &'a str,
     rows: &'a [&'a Row],
     options: &'a Options,
     candidates: Candidates,
@@ -112,7 +113,7 @@ struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    fn new(rows: &'a [&'a Row], candidates: Candidates, options: &'a Options) -> Self {
+    fn new(kind: &'a str, rows: &'a [&'a Row], candidates: Candidates, options: &'a Options) -> Self {
         let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
         let mut x = candidates.matrix(rows.iter().map(|r| &r.variables));
         let n = x.nrows() as f64;
@@ -129,7 +130,19 @@ impl<'a> Task<'a> {
             *counts.entry(row.source.as_str()).or_insert(0u32) += 1;
         }
         let weights = rows.iter().map(|r| 1.0 / f64::from(counts[r.source.as_str()]).sqrt()).collect();
-        Self { rows, options, candidates, x, mean, scale, y: Array1::zeros(rows.len()), exponent: 1, folds, weights }
+        Self {
+            kind,
+            rows,
+            options,
+            candidates,
+            x,
+            mean,
+            scale,
+            y: Array1::zeros(rows.len()),
+            exponent: 1,
+            folds,
+            weights,
+        }
     }
 
     fn set_exponent(&mut self, exponent: u32) {
@@ -221,7 +234,7 @@ impl<'a> Task<'a> {
             Range { variable, low, high }
         };
         LayerModel {
-            kind: first.model.to_string(),
+            kind: self.kind.to_string(),
             phase: first.phase,
             precision: first.precision,
             family,

@@ -83,9 +83,8 @@ pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options)
     tasks
         .par_iter()
         .map(|(task, rows)| {
-            let mut fitted = fit(rows, &options_for(task, options))
+            let fitted = fit(task.model, rows, &options_for(task, options))
                 .with_context(|| format!("{} {} {} {}", task.chip, task.model, task.phase, task.precision))?;
-            fitted.model.kind = task.model.to_string();
             Ok((task, fitted))
         })
         .collect()
@@ -141,6 +140,11 @@ fn predicted_by(model: &LayerModel, row: &Row) -> Seconds {
     reference * model.ratio(&row.variables, reference).log.exp()
 }
 
+/// An expected time and the logarithm of how much longer the row's kernel took.
+fn against(row: &Row, expected: Seconds) -> (Seconds, f64) {
+    (expected, (row.kernel_time() / expected).ln())
+}
+
 /// Residuals of other bandwidth-bound kinds' rows under the bandwidth model: what to expect of a kind that has no
 /// rows. `None` where the chip has no such rows.
 fn other_kinds(rows: &[Row], task: &Task, model: &LayerModel) -> Option<Vec<Bucket>> {
@@ -148,14 +152,7 @@ fn other_kinds(rows: &[Row], task: &Task, model: &LayerModel) -> Option<Vec<Buck
         let elementwise = ELEMENTWISE.contains(&r.kind);
         r.chip == task.chip && r.family == Family::Stream && r.precision == task.precision && !elementwise
     };
-    let pairs: Vec<(Seconds, f64)> = rows
-        .iter()
-        .filter(other)
-        .map(|r| {
-            let expected = predicted_by(model, r);
-            (expected, (r.kernel_time() / expected).ln())
-        })
-        .collect();
+    let pairs: Vec<(Seconds, f64)> = rows.iter().filter(other).map(|r| against(r, predicted_by(model, r))).collect();
     (pairs.len() >= FEWEST_OTHERS).then(|| buckets(pairs))
 }
 
@@ -192,7 +189,7 @@ const EFFICIENCY_EXPONENT: u32 = 4;
 const EFFICIENCY_ROWS: usize = 500;
 
 /// Reference time and log ratio of a chip's rows.
-type Chip = Vec<(f64, f64)>;
+type Chip = Vec<(Seconds, f64)>;
 
 /// What one ratio is taken over: model kind, phase, precision, family.
 type Group = (String, Phase, Precision, Family);
@@ -209,20 +206,14 @@ fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -
     let mut groups: BTreeMap<Group, Vec<Chip>> = BTreeMap::new();
     for (task, rows) in tasks {
         let family = rows[0].family;
-        let pair = |r: &&Row| {
-            let reference = r.reference(EFFICIENCY_EXPONENT);
-            (reference.get(), (r.kernel_time() / reference).ln())
-        };
+        let pair = |r: &&Row| against(r, r.reference(EFFICIENCY_EXPONENT));
         let group = (task.model.to_string(), task.phase, task.precision, family);
         groups.entry(group).or_default().push(thinned(rows).map(pair).collect());
         let products = fitted.iter().find(|(t, _)| {
             t.chip == task.chip && t.model == "linear" && t.phase == Phase::Forward && t.precision == task.precision
         });
         if let (true, Some((_, products))) = (task.model.starts_with("conv2d"), products) {
-            let pair = |r: &&Row| {
-                let expected = predicted_by(&products.model, r);
-                (expected.get(), (r.kernel_time() / expected).ln())
-            };
+            let pair = |r: &&Row| against(r, predicted_by(&products.model, r));
             let group = (format!("{}{BY_PRODUCT}", task.model), task.phase, task.precision, family);
             groups.entry(group).or_default().push(thinned(rows).map(pair).collect());
         }
@@ -236,7 +227,7 @@ fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -
                 let others: Vec<f64> =
                     (0..chips.len()).filter(|&j| j != i || chips.len() == 1).map(|j| medians[j]).collect();
                 let expected = median(others);
-                let residual = |(time, log): &(f64, f64)| (Seconds::new(time * expected.exp()), log - expected);
+                let residual = |(time, log): &(Seconds, f64)| (*time * expected.exp(), log - expected);
                 residuals.extend(pairs.iter().map(residual));
             }
             let accuracy = Accuracy::of(residuals.iter().map(|(_, r)| (r.exp(), 1.0)))?;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use joulecast_model::catalog;
 use joulecast_model::cost::LayerCost;
-use joulecast_model::features::{Family, Variables, Workload, library_age, model_kind};
+use joulecast_model::features::{Family, Roofline, Variables, Workload, library_age, model_kind};
 use joulecast_model::gpu::Gpu;
 use joulecast_model::measurement::Measurement;
 use joulecast_model::precision::{Mode, Phase, Precision};
@@ -49,10 +49,8 @@ pub struct Row {
     pub time: Seconds,
     /// What the way of measuring added to the kernel's time.
     pub overhead: Seconds,
-    /// Operations at peak.
-    pub compute: Seconds,
-    /// Traffic at peak bandwidth.
-    pub memory: Seconds,
+    /// What the kernel would take at peak.
+    pub roofline: Roofline,
     /// Variables of the family.
     pub variables: Variables,
     /// Library covariate.
@@ -60,16 +58,9 @@ pub struct Row {
 }
 
 impl Row {
-    /// Smooth roofline, as [`Workload::reference`].
+    /// Smooth roofline with the kernel's floor.
     pub fn reference(&self, exponent: u32) -> Seconds {
-        let p = exponent as i32;
-        let sum = self.compute.get().powi(p) + self.memory.get().powi(p) + KERNEL_FLOOR.get().powi(p);
-        Seconds::new(sum.powf(1.0 / f64::from(exponent)))
-    }
-
-    /// Plain roofline bound.
-    pub fn bound(&self) -> Seconds {
-        self.compute.max(self.memory)
+        self.roofline.reference(exponent, KERNEL_FLOOR)
     }
 
     /// The kernel's own time.
@@ -151,8 +142,7 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds) -> Result<Row> {
         cost,
         time,
         overhead,
-        compute: work.compute,
-        memory: work.memory,
+        roofline: work.roofline,
         variables: work.variables(KERNEL_FLOOR, library),
         library,
     })

@@ -101,7 +101,7 @@ fn line(
         .collect();
     let first = per_seed.first()?;
     let neuralpower = Accuracy::of(members.iter().map(|&i| (measured(i), comparator[i])))?;
-    let roofline = Accuracy::of(members.iter().map(|&i| (measured(i), rows[i].bound().get())))?;
+    let roofline = Accuracy::of(members.iter().map(|&i| (measured(i), rows[i].roofline.bound().get())))?;
     Some(Line {
         chip: group.chip.clone(),
         kind: group.kind.to_string(),

@@ -1,7 +1,7 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
 use crate::catalog;
-use crate::text::{nearest, toml_error};
+use crate::text::{check_schema, nearest, toml_error};
 use crate::units::{Dimension, Seconds, parse_with_unit};
 use serde::Deserialize;
 
@@ -40,9 +40,7 @@ impl Framework {
     /// One line that says where it is malformed.
     pub fn from_toml(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
-        if file.schema != "framework/1" {
-            return Err(format!("schema is \"{}\", expected \"framework/1\"", file.schema));
-        }
+        check_schema(&file.schema, "framework/1")?;
         let dispatch = parse_with_unit(&file.dispatch.value, Dimension::Time).map_err(|e| format!("dispatch: {e}"))?;
         Ok(Self { name: file.name, title: file.title, dispatch: Seconds::new(dispatch) })
     }

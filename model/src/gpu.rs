@@ -1,7 +1,7 @@
 //! Devices: what their data sheets and measurements say. The file format is documented in `data/gpus/README.md`.
 
 use crate::precision::Precision;
-use crate::text::toml_error;
+use crate::text::{check_schema, toml_error};
 use crate::units::{Bytes, BytesPerSecond, Dimension, Hertz, OpsPerSecond, Watts, parse_with_unit};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -177,9 +177,7 @@ impl Gpu {
     /// zero where a positive number is needed.
     pub fn from_toml(text: &str) -> Result<Self, GpuError> {
         let file: File = toml::from_str(text).map_err(|e| GpuError(toml_error(&e, text)))?;
-        if file.schema != "gpu/1" {
-            return Err(GpuError(format!("schema is \"{}\", expected \"gpu/1\"", file.schema)));
-        }
+        check_schema(&file.schema, "gpu/1").map_err(GpuError)?;
         let reader = Reader { sources: &file.sources };
         let mut peaks = BTreeMap::new();
         for (name, entry) in file.peak {

@@ -1,6 +1,6 @@
 //! Which network may be used for what: `data/splits.toml`.
 
-use crate::text::toml_error;
+use crate::text::{check_schema, toml_error};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -33,9 +33,7 @@ impl Splits {
     /// One line that says where it is malformed.
     pub fn from_toml(text: &str) -> Result<Self, String> {
         let splits: Self = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
-        if splits.schema != "splits/1" {
-            return Err(format!("schema is \"{}\", expected \"splits/1\"", splits.schema));
-        }
+        check_schema(&splits.schema, "splits/1")?;
         Ok(splits)
     }
 

@@ -39,6 +39,14 @@ pub fn toml_error(error: &toml::de::Error, text: &str) -> String {
     }
 }
 
+/// Whether a file is of the schema that its reader knows.
+///
+/// # Errors
+/// Names both.
+pub fn check_schema(found: &str, expected: &str) -> Result<(), String> {
+    if found == expected { Ok(()) } else { Err(format!("schema is \"{found}\", expected \"{expected}\"")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -200,6 +200,13 @@ impl Hertz {
     }
 }
 
+impl Bytes {
+    /// In GiB (2^30 bytes).
+    pub fn to_gib(self) -> f64 {
+        self.to_f64() / f64::from(1 << 30)
+    }
+}
+
 impl Mul<Seconds> for Watts {
     type Output = Joules;
     fn mul(self, time: Seconds) -> Joules {

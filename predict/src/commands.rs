@@ -219,7 +219,7 @@ fn gpus() -> Result<Table> {
             tier.to_string(),
             table::significant(gpu.vector_peak().get() / 1e12, 3),
             table::significant(gpu.bandwidth.value.get() / 1e9, 3),
-            table::significant(gpu.memory.value.to_f64() / f64::from(1 << 30), 3),
+            table::significant(gpu.memory.value.to_gib(), 3),
             table::significant(gpu.power.limit.value.get(), 3),
             gpu.power.idle.as_ref().map_or("?".into(), |p| table::significant(p.value.get(), 2)),
             gpu.aliases.join(" "),

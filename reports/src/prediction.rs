@@ -222,18 +222,14 @@ fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
     row("throughput", format!("{} samples/s", significant(p.samples_per_second(), 3)), String::new());
     row("per sample", with_unit(p.energy_per_sample().get(), "J"), String::new());
     let fits = if p.fits_in_memory { "fits in" } else { "does not fit in" };
-    let memory = format!("{:.2} GiB", gib(p.memory.total().to_f64()));
-    row("memory", memory, format!("{fits} {:.1} GiB; without workspace", gib(gpu.memory.value.to_f64())));
+    let memory = format!("{:.2} GiB", p.memory.total().to_gib());
+    row("memory", memory, format!("{fits} {:.1} GiB; without workspace", gpu.memory.value.to_gib()));
     row(
         "direct roofline",
         with_unit(p.bound.get(), "s"),
         format!("{:.0} % of the time", 100.0 * (p.bound / p.time.value)),
     );
     table
-}
-
-fn gib(bytes: f64) -> f64 {
-    bytes / f64::from(1 << 30)
 }
 
 /// The layers to show: all in order, or the costliest first.

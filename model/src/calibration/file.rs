@@ -4,7 +4,7 @@ use super::layer_model::parse_term;
 use super::{Bucket, Calibration, CalibrationError, CrossValidation, Ellipsoid, LayerModel, Range, Term, Tier};
 use crate::features::Family;
 use crate::precision::{Phase, Precision};
-use crate::text::toml_error;
+use crate::text::{check_schema, toml_error};
 use crate::units::Seconds;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
@@ -88,9 +88,7 @@ impl Calibration {
     /// One line: malformed text, a wrong schema, an unknown variable, a number that is not finite.
     pub fn from_toml(text: &str) -> Result<Self, CalibrationError> {
         let file: File = toml::from_str(text).map_err(|e| CalibrationError(toml_error(&e, text)))?;
-        if file.schema != "calibration/1" {
-            return Err(CalibrationError(format!("schema is \"{}\", expected \"calibration/1\"", file.schema)));
-        }
+        check_schema(&file.schema, "calibration/1").map_err(CalibrationError)?;
         if file.models.len() != file.model_count {
             let (found, expected) = (file.models.len(), file.model_count);
             return Err(CalibrationError(format!("has {found} models instead of {expected}: the file was cut")));

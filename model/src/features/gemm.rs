@@ -162,14 +162,14 @@ fn winograd(work: &Workload<'_>, conv: &Conv2d, m: u64) -> Option<(Seconds, Seco
         let points = (size + 2) * (size + 2);
         let useful = (tiles * points) as f64 / (m * 9) as f64;
         let moved = work.precision.bytes() * points * (tiles * (c + conv.channels) + c * conv.channels);
-        work.compute * useful + Bytes::new(moved) / work.gpu.bandwidth.value
+        work.roofline.compute * useful + Bytes::new(moved) / work.gpu.bandwidth.value
     };
     Some((form(2), form(4)))
 }
 
 pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
     let Sizes { groups, m, n, k } = sizes(work);
-    let (compute, memory) = (work.compute.get().max(1e-12), work.memory.get().max(1e-12));
+    let (compute, memory) = (work.roofline.compute.get().max(1e-12), work.roofline.memory.get().max(1e-12));
     let bound = compute.max(memory);
     let mut at = 0;
     let mut push = |value: f64| {

@@ -111,10 +111,31 @@ pub struct Workload<'a> {
     pub cost: LayerCost,
     /// The device.
     pub gpu: &'a Gpu,
+    /// What it would take at peak.
+    pub roofline: Roofline,
+}
+
+/// Times of a kernel's arithmetic and of its traffic at the device's peaks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Roofline {
     /// Arithmetic at peak.
     pub compute: Seconds,
     /// Traffic at peak bandwidth.
     pub memory: Seconds,
+}
+
+impl Roofline {
+    /// Bound of the direct algorithm: max(ops / peak, bytes / bandwidth).
+    pub fn bound(&self) -> Seconds {
+        self.compute.max(self.memory)
+    }
+
+    /// Smooth roofline with a floor: (t_comp^p + t_mem^p + t0^p)^(1/p).
+    pub fn reference(&self, exponent: u32, floor: Seconds) -> Seconds {
+        let p = exponent as i32;
+        let sum = self.compute.get().powi(p) + self.memory.get().powi(p) + floor.get().powi(p);
+        Seconds::new(sum.powf(1.0 / f64::from(exponent)))
+    }
 }
 
 impl<'a> Workload<'a> {
@@ -136,24 +157,7 @@ impl<'a> Workload<'a> {
         };
         let compute = cost.ops / peak;
         let memory = cost.bytes() / gpu.bandwidth.value;
-        Some(Self { layer, inputs, output, batch, phase, precision, cost, gpu, compute, memory })
-    }
-
-    /// Roofline bound of the direct algorithm: max(ops / peak, bytes / bandwidth).
-    pub fn bound(&self) -> Seconds {
-        self.compute.max(self.memory)
-    }
-
-    /// Smooth roofline with a floor: (t_comp^p + t_mem^p + t0^p)^(1/p).
-    pub fn reference(&self, exponent: u32, floor: Seconds) -> Seconds {
-        let p = exponent as i32;
-        let sum = self.compute.get().powi(p) + self.memory.get().powi(p) + floor.get().powi(p);
-        Seconds::new(match exponent {
-            1 => sum,
-            2 => sum.sqrt(),
-            4 => sum.sqrt().sqrt(),
-            _ => sum.powf(1.0 / f64::from(exponent)),
-        })
+        Some(Self { layer, inputs, output, batch, phase, precision, cost, gpu, roofline: Roofline { compute, memory } })
     }
 
     /// Values of its family's variables.
@@ -231,7 +235,7 @@ mod tests {
                     .expect("fp32");
             let variables = work.variables(Seconds::from_us(4.0), 0.0);
             assert!(variables.values.iter().all(|v| v.is_finite()), "{variables:?}");
-            assert!(work.reference(4, Seconds::ZERO) >= work.bound());
+            assert!(work.roofline.reference(4, Seconds::ZERO) >= work.roofline.bound());
         }
     }
 

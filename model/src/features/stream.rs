@@ -23,7 +23,7 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
     let elements = work.batch.saturating_mul(work.output.elements()).max(1);
     let row = work.inputs.first().map_or(1, |s| s.axis());
     let bytes = work.cost.bytes().to_f64().max(1.0);
-    let bound = work.bound().get().max(1e-12);
+    let bound = work.roofline.bound().get().max(1e-12);
     let waves = elements as f64 / (ELEMENTS_PER_SM * work.gpu.sms.value as f64);
     let cache = work.gpu.l2.as_ref().map_or(4e6, |l2| l2.value.to_f64());
     let (window, overlap) = match work.layer {
@@ -38,7 +38,7 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
         (bytes / 1e6).ln(),
         ln(row, 256.0),
         ln(elements / row.max(1), 1024.0),
-        (work.compute.get().max(1e-15) / work.memory.get().max(1e-15)).ln().max(-8.0),
+        (work.roofline.compute.get().max(1e-15) / work.roofline.memory.get().max(1e-15)).ln().max(-8.0),
         (1.0 + floor.get() / bound).ln(),
         (waves.ceil() / waves).min(64.0).ln(),
         (1.0 + 1.0 / waves).ln(),

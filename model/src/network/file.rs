@@ -3,7 +3,7 @@
 use super::{Input, Network, NetworkError, Node, Published, Source};
 use crate::layer::Layer;
 use crate::shape::Shape;
-use crate::text::{closest, toml_error};
+use crate::text::{check_schema, closest, toml_error};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use toml::{Table, Value};
@@ -72,9 +72,7 @@ impl Network {
     /// One line that names the line, layer or field at fault.
     pub fn from_toml(text: &str) -> Result<Self, NetworkError> {
         let file: File = toml::from_str(text).map_err(|e| NetworkError::Format(toml_error(&e, text)))?;
-        if file.schema != "network/1" {
-            return Err(NetworkError::Format(format!("schema is \"{}\", expected \"network/1\"", file.schema)));
-        }
+        check_schema(&file.schema, "network/1").map_err(NetworkError::Format)?;
         let inputs = read_inputs(&file.inputs, &file.dimensions)?;
         let mut expander = Expander { blocks: &file.blocks, nodes: Vec::new() };
         let names = inputs.iter().enumerate().map(|(i, input)| (input.name.clone(), Source::Input(i))).collect();

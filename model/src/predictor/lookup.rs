@@ -35,8 +35,8 @@ pub struct Stated {
     pub high: f64,
 }
 
-/// Depthwise convolutions and others in narrow groups: 3 to 8 times the roofline where they were looked at (one H200, whole
-/// networks); twice as far in both directions is not excluded.
+/// Depthwise convolutions and others in narrow groups: 3 to 8 times the roofline where they were looked at (one H200,
+/// whole networks); twice as far in both directions is not excluded.
 const GROUPED: Stated = Stated { log: 1.6, low: -1.2, high: 1.2 };
 
 /// How a kernel without a model of its own is predicted.

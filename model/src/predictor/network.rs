@@ -54,9 +54,9 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
     if !fits_in_memory {
         warnings.push(format!(
             "needs about {:.1} GiB of memory without workspace; {} has {:.1} GiB",
-            gib(memory.total().to_f64()),
+            memory.total().to_gib(),
             setup.gpu.name,
-            gib(setup.gpu.memory.value.to_f64())
+            setup.gpu.memory.value.to_gib()
         ));
     }
     Ok(NetworkPrediction {
@@ -83,10 +83,6 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
     })
 }
 
-fn gib(bytes: f64) -> f64 {
-    bytes / f64::from(1 << 30)
-}
-
 fn predict_layer(
     network: &ShapedNetwork,
     layer: &ShapedLayer,
@@ -110,7 +106,7 @@ fn predict_layer(
         Workload::new(&layer.layer, &layer.inputs, layer.output, network.batch(), phase, precision, cost, setup.gpu)
             .ok_or_else(no_model)?;
     let model = found.model;
-    let reference = work.reference(model.exponent, model.floor);
+    let reference = work.roofline.reference(model.exponent, model.floor);
     let ratio = model.ratio(&work.variables(model.floor, model.library), reference);
     let log = found.stated.map_or(ratio.log + found.correction, |s| s.log);
     let value = reference * log.exp();
@@ -123,7 +119,7 @@ fn predict_layer(
     let trusted = if found.substitute.is_some() { found.calibrated } else { in_domain };
     let widen = if trusted { 1.0 } else { WIDER };
     let time = Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) };
-    let power = law.estimate(work.compute, work.memory, model.floor, value);
+    let power = law.estimate(work.roofline.compute, work.roofline.memory, model.floor, value);
     let prediction = LayerPrediction {
         name: layer.name.clone(),
         kind,
@@ -134,7 +130,7 @@ fn predict_layer(
         time,
         power: power.value,
         energy: power.value * value,
-        bound: work.bound(),
+        bound: work.roofline.bound(),
         tier: found.tier,
         in_domain,
     };
