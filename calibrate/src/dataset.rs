@@ -40,9 +40,9 @@ macro_rules! columns {
 
 columns!(
     text: row_id, trial_id, campaign, gpu, source, method;
-    optional_text: plan_id, board_uuid, form_factor, driver, cuda, cudnn, cublas, licence, math, layout, algo, cache,
-        reasons;
-    optional_number: time_p10_s, time_p90_s, power_w, energy_j, window_s, core_mhz_mean, core_mhz_min, mem_mhz,
+    optional_text: plan_id, board_uuid, form_factor, driver, cuda, cudnn, cublas, licence, mode, math, layout, algo, cache,
+        reasons, energy_method;
+    optional_number: time_p10_s, time_p90_s, power_w, energy_j, window_s, power_integral_w, power_limit_w, core_mhz_mean, core_mhz_min, core_mhz_requested, mem_mhz,
         temp_start_c, temp_end_c, throttle_s, host_s;
     optional_count: workspace_bytes, n,
 );

@@ -18,6 +18,7 @@ pub mod predictor;
 pub mod catalog;
 pub mod splits;
 pub mod measurement;
+pub mod trial;
 pub mod import;
 pub mod accuracy;
 pub mod text;

@@ -122,6 +122,8 @@ pub struct Measurement {
     pub batch: u64,
     /// Precision.
     pub precision: Precision,
+    /// inference or training where the forward phase differs (batch norm, dropout).
+    pub mode: Option<String>,
     /// Math mode where it differs from the precision's usual one.
     pub math: Option<String>,
     /// Memory layout (nchw, nhwc; for matrix products nn, tn, nt).
@@ -151,6 +153,14 @@ pub struct Measurement {
     pub energy_j: Option<f64>,
     /// Length of the energy window.
     pub window_s: Option<f64>,
+    /// How the energy was read: `counter_ticks` or `power_integral`.
+    pub energy_method: Option<String>,
+    /// Mean of the instantaneous power over the same window: the cross-check.
+    pub power_integral_w: Option<f64>,
+    /// Enforced power limit.
+    pub power_limit_w: Option<f64>,
+    /// Core clock that was asked for, where one was.
+    pub core_mhz_requested: Option<f64>,
     /// Mean core clock.
     pub core_mhz_mean: Option<f64>,
     /// Lowest core clock seen.
@@ -201,6 +211,7 @@ impl Measurement {
             phase,
             batch,
             precision: Precision::Fp32,
+            mode: None,
             math: None,
             layout: None,
             algo: None,
@@ -215,6 +226,10 @@ impl Measurement {
             power_w: None,
             energy_j: None,
             window_s: None,
+            energy_method: None,
+            power_integral_w: None,
+            power_limit_w: None,
+            core_mhz_requested: None,
             core_mhz_mean: None,
             core_mhz_min: None,
             mem_mhz: None,

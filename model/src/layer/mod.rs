@@ -44,7 +44,7 @@ pub use softmax::Softmax;
 pub use window::{Pair, Window};
 
 use crate::cost::{LayerCost, Site};
-use crate::precision::Phase;
+use crate::precision::{Phase, named_enum};
 use crate::shape::{InvalidShape, Shape};
 use serde::{Deserialize, Serialize};
 
@@ -267,16 +267,17 @@ impl Layer {
     }
 }
 
-/// Optimizers whose update step is costed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Optimizer {
-    /// Plain stochastic gradient descent.
-    Sgd,
-    /// With momentum.
-    Momentum,
-    /// Adam.
-    Adam,
-}
+named_enum!(
+    /// Optimizers whose update step is costed.
+    Optimizer {
+        /// Plain stochastic gradient descent.
+        Sgd = "sgd",
+        /// With momentum.
+        Momentum = "momentum",
+        /// Adam.
+        Adam = "adam",
+    }
+);
 
 impl Optimizer {
     /// Fp32 state values kept per parameter.
