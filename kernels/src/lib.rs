@@ -7,6 +7,15 @@ pub mod runner;
 pub mod meter;
 pub mod clocks;
 pub mod launch;
+pub mod streaming;
+pub mod reference;
+pub mod operands;
+pub mod cuda;
+pub mod measure;
+pub mod fake;
+pub mod energy;
+pub mod nvml;
+pub mod settings;
 
 pub use clocks::ClockControl;
 pub use error::DeviceError;

@@ -3,7 +3,7 @@
 use crate::DeviceError;
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::trial::{Layout, Trial};
+use joulecast_model::trial::{Cache, Layout, Trial};
 use joulecast_model::units::{Bytes, Seconds};
 
 /// What ran where: written beside every row.
@@ -70,10 +70,12 @@ pub struct Loaded {
     pub workspace: Option<Bytes>,
     /// Math mode.
     pub math: Option<String>,
-    /// Executions in one block; a block takes 5 to 10 ms, or one execution if that is longer.
+    /// Executions in one block; a block takes about 3 ms, or one execution if that is longer.
     pub executions: u64,
     /// How the block is launched: `graph` or `loop`.
     pub method: &'static str,
+    /// Where a layer's operands really lie: what rotates through less than the cache is hot, whatever was asked.
+    pub cache: Option<Cache>,
     /// Host time to launch one execution from the host.
     pub host: Option<Seconds>,
     /// Device memory in use for operands and scratch.
