@@ -1,5 +1,8 @@
 //! The command line of `calibrate`.
 
+mod campaign;
+mod machine;
+
 use crate::fit::Options;
 use crate::import::{Format, import};
 use crate::rows::{Row, prepare};
@@ -11,8 +14,7 @@ use joulecast_model::catalog;
 use joulecast_model::import::table::Mapping;
 use joulecast_model::measurement::Measurement;
 use joulecast_reports::accuracy;
-use joulecast_reports::table::Table;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -29,7 +31,9 @@ const EXAMPLES: &str = "Examples:
   calibrate import deepbench DeepBench_NV_V100.xlsx
   calibrate import neusight conv.csv linear.csv bmm.csv
   calibrate import table times.csv --mapping data/published/mappings/neusight_conv.toml
-  calibrate status
+  calibrate plan --level standard
+  calibrate run --plan quick --device cuda --dataset rows
+  calibrate status rows
   calibrate fit --out data/calibrations
   calibrate validate --layers --seeds 10
   calibrate show v100";
@@ -44,8 +48,21 @@ enum Command {
     Validate(Validate),
     /// Explain a calibration term by term
     Show(Show),
-    /// What a dataset holds
-    Status(DatasetArg),
+    /// What a dataset holds, and how good it is
+    Status(campaign::StatusArgs),
+    /// Expand a recipe into the trials to measure
+    Plan(campaign::PlanArgs),
+    /// Measure the trials of a plan on a device
+    Run(campaign::RunArgs),
+    /// Measure whole networks, or their layers one by one
+    Measure(machine::MeasureArgs),
+    /// Check that this GPU computes what the layers mean, and how near our kernels come to its ceilings
+    Check(machine::CheckArgs),
+    /// Restore clocks and power limits that a killed run left behind
+    Restore(machine::RestoreArgs),
+    /// Started by a run that changes settings; restores them when that run is gone
+    #[command(hide = true)]
+    Guardian(machine::GuardianArgs),
 }
 
 #[derive(Args)]
@@ -161,7 +178,13 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Fit(args) => run_fit(&args),
         Command::Validate(args) => run_validate(&args),
         Command::Show(args) => run_show(&args),
-        Command::Status(args) => run_status(&args),
+        Command::Status(args) => campaign::status(&args),
+        Command::Plan(args) => campaign::plan(&args),
+        Command::Run(args) => campaign::run(&args),
+        Command::Measure(args) => machine::measure(&args),
+        Command::Check(args) => machine::check(&args),
+        Command::Restore(args) => machine::restore(&args),
+        Command::Guardian(args) => machine::guardian(&args),
     }
 }
 
@@ -299,27 +322,4 @@ fn run_show(args: &Show) -> Result<()> {
     };
     let calibration = Calibration::from_toml(&text).with_context(|| args.name.clone())?;
     print(&joulecast_reports::calibration::explain(&calibration, args.kind.as_deref()))
-}
-
-fn run_status(args: &DatasetArg) -> Result<()> {
-    let rows = dataset::read(&args.dataset)?;
-    let mut counts: BTreeMap<[String; 5], (usize, usize)> = BTreeMap::new();
-    for row in &rows {
-        let key = [
-            row.gpu.clone(),
-            row.case.layer.kind().to_string(),
-            row.phase.to_string(),
-            row.precision.to_string(),
-            row.source.clone(),
-        ];
-        let entry = counts.entry(key).or_default();
-        entry.0 += 1;
-        entry.1 += usize::from(!row.usable());
-    }
-    let mut table = Table::new(&["gpu", "kind", "phase", "precision", "source", "rows", "flagged"], 5);
-    for (key, (all, flagged)) in counts {
-        table.row(key.into_iter().chain([all.to_string(), flagged.to_string()]).collect());
-    }
-    print(&table.to_text())?;
-    print(&format!("{} rows\n", rows.len()))
 }

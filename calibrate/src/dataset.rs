@@ -1,13 +1,17 @@
 //! Datasets of measurement rows: `measurement/1` in Parquet.
 //!
 //! A dataset is a folder of append-only segments. A segment is written whole under another name and then renamed,
-//! so that a reader never sees half of one.
+//! so that a reader never sees half of one; its SHA-256 stands beside it (`NAME.parquet.sha256`), and readers compare.
+//! Rows of a run that has not ended are in a journal (see [`crate::journal`]).
 
+use crate::import::sha256_hex;
+use crate::journal;
 use anyhow::{Context, Result, bail};
 use joulecast_model::measurement::{LayerCase, Measurement, Regime};
 use joulecast_model::precision::{Phase, Precision};
 use polars::prelude::{Column, DataFrame, ParquetReader, ParquetWriter, SerReader, StringChunked};
 use std::fs::{self, File};
+use std::io::{Cursor, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Column types, one accessor pair each.
@@ -27,11 +31,12 @@ macro_rules! columns {
                 for (i, row) in rows.iter_mut().enumerate() {
                     row.$text = column.get(i).with_context(|| missing(stringify!($text), i))?.to_string();
                 } })*
-            $({ let column = text(frame, stringify!($otext))?;
+            // Nullable columns may be added to the format: a segment from before has none.
+            $(if has(frame, stringify!($otext)) { let column = text(frame, stringify!($otext))?;
                 for (i, row) in rows.iter_mut().enumerate() { row.$otext = column.get(i).map(str::to_string); } })*
-            $({ let column = frame.column(stringify!($number))?.f64()?;
+            $(if has(frame, stringify!($number)) { let column = frame.column(stringify!($number))?.f64()?;
                 for (i, row) in rows.iter_mut().enumerate() { row.$number = column.get(i); } })*
-            $({ let column = frame.column(stringify!($count))?.u64()?;
+            $(if has(frame, stringify!($count)) { let column = frame.column(stringify!($count))?.u64()?;
                 for (i, row) in rows.iter_mut().enumerate() { row.$count = column.get(i); } })*
             Ok(())
         }
@@ -53,6 +58,10 @@ fn missing(column: &str, row: usize) -> String {
 
 fn text_column(name: &str, rows: &[Measurement], value: impl Fn(&Measurement) -> Option<String>) -> Column {
     Column::new(name.into(), rows.iter().map(value).collect::<Vec<Option<String>>>())
+}
+
+fn has(frame: &DataFrame, name: &str) -> bool {
+    frame.get_column_index(name).is_some()
 }
 
 fn text<'a>(frame: &'a DataFrame, name: &str) -> Result<&'a StringChunked> {
@@ -115,7 +124,23 @@ pub fn segment(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.parquet"))
 }
 
-/// Writes a segment; fails if it exists.
+/// Path of the checksum beside a segment.
+fn sum_path(segment: &Path) -> PathBuf {
+    let mut name = segment.as_os_str().to_owned();
+    name.push(".sha256");
+    PathBuf::from(name)
+}
+
+/// Makes names in a folder durable.
+///
+/// # Errors
+/// When the folder cannot be synchronized.
+pub fn sync_folder(folder: &Path) -> Result<()> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    File::open(folder).and_then(|f| f.sync_all()).with_context(|| folder.display().to_string())
+}
+
+/// Writes a segment and its checksum; fails if it exists.
 ///
 /// # Errors
 /// When the folder cannot be written or the segment is there already.
@@ -125,15 +150,41 @@ pub fn append(folder: &Path, name: &str, rows: &[Measurement]) -> Result<PathBuf
         bail!("{} exists; a dataset is append-only", path.display());
     }
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let temporary = tempfile::NamedTempFile::new_in(folder).with_context(|| folder.display().to_string())?;
     let mut frame = to_frame(rows)?;
-    ParquetWriter::new(temporary.as_file()).finish(&mut frame)?;
-    temporary.as_file().sync_all()?;
-    temporary.persist_noclobber(&path).with_context(|| path.display().to_string())?;
+    let mut bytes = Vec::new();
+    ParquetWriter::new(&mut bytes).finish(&mut frame)?;
+    // The checksum first: a segment without one counts as imported, and is not compared.
+    let sum = format!("{}  {name}.parquet\n", sha256_hex(&bytes));
+    let write = |bytes: &[u8]| -> Result<tempfile::NamedTempFile> {
+        let mut file = tempfile::NamedTempFile::new_in(folder).with_context(|| folder.display().to_string())?;
+        file.write_all(bytes).and_then(|()| file.as_file().sync_all()).with_context(|| path.display().to_string())?;
+        Ok(file)
+    };
+    write(sum.as_bytes())?.persist(sum_path(&path)).with_context(|| sum_path(&path).display().to_string())?;
+    write(&bytes)?.persist_noclobber(&path).with_context(|| path.display().to_string())?;
+    sync_folder(folder)?;
     Ok(path)
 }
 
-/// Reads all segments of a dataset, in the order of their names.
+/// Reads one segment.
+///
+/// # Errors
+/// When it differs from its checksum or is damaged; the message names it.
+pub fn read_segment(path: &Path) -> Result<Vec<Measurement>> {
+    let name = path.display();
+    let bytes = fs::read(path).with_context(|| name.to_string())?;
+    match fs::read_to_string(sum_path(path)) {
+        Ok(sum) if sum.split_whitespace().next() != Some(sha256_hex(&bytes).as_str()) => {
+            bail!("{name} is damaged: its SHA-256 is not the one in {name}.sha256")
+        }
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e).with_context(|| format!("{name}.sha256")),
+        _ => {}
+    }
+    let frame = ParquetReader::new(Cursor::new(bytes)).finish().with_context(|| format!("{name} is damaged"))?;
+    from_frame(&frame).with_context(|| name.to_string())
+}
+
+/// Reads all segments of a dataset, in the order of their names, then the whole rows of journals.
 ///
 /// # Errors
 /// When the folder is missing or empty, or a segment is damaged; the message names it.
@@ -142,14 +193,16 @@ pub fn read(folder: &Path) -> Result<Vec<Measurement>> {
     let mut paths: Vec<PathBuf> = entries.collect::<std::io::Result<Vec<_>>>()?.iter().map(|e| e.path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "parquet"));
     paths.sort();
-    if paths.is_empty() {
+    let journals = journal::pending(folder)?;
+    if paths.is_empty() && journals.is_empty() {
         bail!("no dataset at {}: the folder has no .parquet segment", folder.display());
     }
     let mut rows = Vec::new();
     for path in paths {
-        let file = File::open(&path).with_context(|| path.display().to_string())?;
-        let frame = ParquetReader::new(file).finish().with_context(|| format!("{} is damaged", path.display()))?;
-        rows.extend(from_frame(&frame).with_context(|| path.display().to_string())?);
+        rows.extend(read_segment(&path)?);
+    }
+    for path in journals {
+        rows.extend(journal::read(&path)?.rows);
     }
     Ok(rows)
 }
@@ -197,6 +250,35 @@ mod tests {
             assert!(error.contains("one.parquet"), "{error}");
         }
         assert!(read(&folder.path().join("nowhere")).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_segment_from_before_a_nullable_column_reads() -> Result<()> {
+        let mut frame = to_frame(&rows())?;
+        for added in ["cudnn", "power_w", "workspace_bytes"] {
+            frame.drop_in_place(added)?;
+        }
+        let read = from_frame(&frame)?;
+        assert!(read.iter().all(|r| r.cudnn.is_none() && r.power_w.is_none() && r.workspace_bytes.is_none()));
+        frame.drop_in_place("gpu")?;
+        assert!(from_frame(&frame).is_err(), "a column that every row needs");
+        Ok(())
+    }
+
+    #[test]
+    fn a_changed_byte_is_noticed_and_a_missing_checksum_tolerated() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = append(folder.path(), "one", &rows())?;
+        fs::remove_file(sum_path(&path))?;
+        assert_eq!(read(folder.path())?, rows());
+        let other = append(folder.path(), "two", &rows())?;
+        let mut bytes = fs::read(&other)?;
+        let at = bytes.len() / 3;
+        bytes[at] ^= 1;
+        fs::write(&other, bytes)?;
+        let error = format!("{:#}", read(folder.path()).expect_err("changed"));
+        assert!(error.contains("two.parquet is damaged"), "{error}");
         Ok(())
     }
 }

@@ -1,12 +1,13 @@
 //! Measured rows made ready for fitting: roofline times, variables, and what the measurement itself added.
 
+use crate::run::row::was_asked_for;
 use anyhow::{Context, Result, bail};
 use joulecast_model::catalog;
 use joulecast_model::cost::LayerCost;
 use joulecast_model::features::{Family, Roofline, Variables, Workload, library_age, model_kind};
 use joulecast_model::gpu::Gpu;
-use joulecast_model::measurement::Measurement;
-use joulecast_model::precision::{Mode, Phase, Precision};
+use joulecast_model::measurement::{Measurement, Regime};
+use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::units::Seconds;
 use std::collections::{BTreeMap, HashMap};
 
@@ -80,12 +81,18 @@ pub fn prepare(measurements: &[Measurement]) -> Result<Vec<Row>> {
     let overheads = overheads(measurements);
     measurements
         .iter()
-        .filter(|m| m.usable())
+        .filter(|m| m.usable() && is_usual(m))
         .map(|m| {
             let overhead = overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
             row(m, &gpus[m.gpu.as_str()], overhead).with_context(|| format!("row {}", m.row_id))
         })
         .collect()
+}
+
+/// Whether a row's time is what the layer takes as frameworks run it at full clock: not that of a sustained run,
+/// whose clock the power limit may have lowered, nor of an algorithm that somebody asked for.
+fn is_usual(m: &Measurement) -> bool {
+    m.regime == Regime::Import || m.regime == Regime::Burst && !was_asked_for(m.algo.as_deref())
 }
 
 type OverheadKey = (String, String, &'static str);
@@ -113,8 +120,7 @@ fn overheads(measurements: &[Measurement]) -> HashMap<OverheadKey, Seconds> {
 
 fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds) -> Result<Row> {
     let output = m.case.output()?;
-    let mode = if m.phase == Phase::Forward { Mode::Inference } else { Mode::Training };
-    let cost = m.case.cost(m.phase, m.batch, m.precision, mode)?.context("no kernel runs in this phase")?;
+    let cost = m.cost()?.context("no kernel runs in this phase")?;
     let layer = &m.case.layer;
     let Some(work) = Workload::new(layer, &m.case.inputs, output, m.batch, m.phase, m.precision, cost, gpu) else {
         bail!("{} has no {} peak in its device file", gpu.name, m.precision);

@@ -34,6 +34,15 @@ fn mistakes_are_one_clear_line() {
     fails(&["import", "deepbench", nowhere, "--dataset", nowhere], 1, "nowhere");
     fails(&["show", "v10000"], 1, "v10000");
     fails(&["import", "excel", junk], 2, "deepbench");
+    fails(&["status", nowhere], 1, "no dataset");
+    fails(&["plan", "--recipe", nowhere], 1, "nowhere");
+    fails(&["plan", "--recipe", junk], 1, "junk.xlsx");
+    fails(&["plan", "--level", "whole"], 2, "standard");
+    fails(&["run", "--plan", "quik", "--device", "fake", "--dataset", nowhere], 1, "no plan quik");
+    fails(&["run", "--plan", junk, "--device", "fake", "--dataset", nowhere], 1, "junk.xlsx");
+    fails(&["run", "--plan", "quick", "--device", "gpu", "--dataset", nowhere], 2, "cuda");
+    fails(&["run", "--plan", "quick", "--device", "fake", "--gpu", "h2000", "--dataset", nowhere], 1, "h200");
+    fails(&["run", "--plan", "quick", "--device", "fake", "--only", "rulu", "--dataset", nowhere], 2, "relu");
     assert!(!std::path::Path::new(nowhere).exists(), "nothing half-written");
 }
 

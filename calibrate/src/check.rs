@@ -1,0 +1,203 @@
+//! `calibrate check`: does the GPU compute what the layers mean, and how near do our kernels come to its ceilings?
+
+use anyhow::Result;
+use joulecast_kernels::cuda::{CudaRunner, ceilings, check};
+use joulecast_kernels::{DeviceError, LayerRunner};
+use joulecast_model::layer::{
+    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Dropout, Function, GlobalPool2d, Layer, LayerNorm, Linear,
+    LocalResponseNorm, Multiply, Optimizer, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
+};
+use joulecast_model::measurement::LayerCase;
+use joulecast_model::precision::{Mode, Phase, Precision};
+use joulecast_model::shape::{InvalidShape, Shape};
+use joulecast_model::trial::{Cache, Layout, Trial};
+use joulecast_model::units::Bytes;
+use joulecast_reports::table::Table;
+
+/// Traffic at which kernels are compared with the copy.
+const TRAFFIC: Bytes = Bytes::new(256 << 20);
+
+/// A kernel is near the copy from this share of its bandwidth on.
+const NEAR: f64 = 0.9;
+
+/// Compares every kind, phase, precision and layout with the reference. Returns the report and whether all agree.
+///
+/// # Errors
+/// When the device is lost.
+pub fn agreement(runner: &mut CudaRunner) -> Result<(String, bool)> {
+    let mut table = Table::new(&["kind", "phase", "precision", "layout", "mode", "what", "error / tolerance"], 6);
+    let (mut compared, mut trials, mut failed) = (0usize, 0usize, 0usize);
+    let mut unsupported = 0usize;
+    for trial in check::trials()? {
+        let names = |trial: &Trial| {
+            vec![
+                trial.case.layer.kind().to_string(),
+                trial.phase.to_string(),
+                trial.precision.to_string(),
+                trial.layout.to_string(),
+                format!("{} {}", trial.mode, trial.algorithm),
+            ]
+        };
+        match check::check(runner, &trial) {
+            Ok(list) => {
+                trials += 1;
+                for one in list {
+                    compared += one.values;
+                    if one.worst > 1.0 {
+                        failed += 1;
+                        let mut cells = names(&trial);
+                        cells.extend([one.tensor, format!("{:.2}", one.worst)]);
+                        table.row(cells);
+                    }
+                }
+            }
+            Err(error @ DeviceError::Lost(_)) => return Err(error.into()),
+            Err(error) => {
+                unsupported += 1;
+                let mut cells = names(&trial);
+                cells.extend([error.to_string(), "not run".to_string()]);
+                table.row(cells);
+            }
+        }
+    }
+    let summary = format!("{trials} trials, {compared} values compared: {failed} disagree, {unsupported} not run\n");
+    let text = if failed + unsupported > 0 { table.to_text() + &summary } else { summary };
+    Ok((text, failed == 0))
+}
+
+/// Copy bandwidth, multiply-add rate and square matrix products.
+///
+/// # Errors
+/// When the device fails.
+pub fn ceilings(runner: &mut CudaRunner) -> Result<String> {
+    let mut table = Table::new(&["ceiling", "value", "unit"], 1);
+    for mib in [64u64, 256, 1024, 4096] {
+        ceilings::load_copy(runner, Precision::Fp32, Bytes::new(mib << 20))?;
+        let rate = (mib << 20) as f64 / runner.median_time()?.get();
+        table.row(vec![format!("copy, {mib} MiB of traffic"), format!("{:.3}", rate * 1e-12), "TB/s".into()]);
+    }
+    let ops = ceilings::load_multiply_add(runner)?;
+    let rate = ops as f64 / runner.median_time()?.get();
+    table.row(vec!["fp32 multiply-add".into(), format!("{:.1}", rate * 1e-12), "TFLOP/s".into()]);
+    for precision in [Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Bf16] {
+        let trial = ceilings::square_product(precision)?;
+        let Some(cost) = trial.cost()? else { continue };
+        runner.load(&trial)?;
+        let rate = cost.ops.to_f64() / runner.median_time()?.get();
+        let name = format!("{precision} matrix product, 8192, burst");
+        table.row(vec![name, format!("{:.1}", rate * 1e-12), "TFLOP/s".into()]);
+    }
+    Ok(table.to_text())
+}
+
+/// Bandwidth of every bandwidth-bound kernel at 256 MiB of traffic, beside the copy's.
+///
+/// # Errors
+/// When the device fails.
+pub fn bandwidths(runner: &mut CudaRunner) -> Result<String> {
+    let mut table = Table::new(&["kind", "phase", "mode", "precision", "layout", "TB/s", "of the copy"], 5);
+    ceilings::load_copy(runner, Precision::Fp32, TRAFFIC)?;
+    let copy = TRAFFIC.to_f64() / runner.median_time()?.get();
+    let (mut all, mut near) = (0, 0);
+    for trial in streaming_trials()? {
+        let Some(cost) = trial.cost()? else { continue };
+        match runner.load(&trial) {
+            Ok(_) => {}
+            Err(error @ DeviceError::Lost(_)) => return Err(error.into()),
+            Err(_) => continue,
+        }
+        let rate = cost.bytes().to_f64() / runner.median_time()?.get();
+        all += 1;
+        near += usize::from(rate >= NEAR * copy);
+        table.row(vec![
+            trial.case.layer.kind().to_string(),
+            trial.phase.to_string(),
+            trial.optimizer.map_or_else(|| trial.mode.to_string(), |o| o.to_string()),
+            trial.precision.to_string(),
+            trial.layout.to_string(),
+            format!("{:.2}", rate * 1e-12),
+            format!("{:.0} %", 100.0 * rate / copy),
+        ]);
+    }
+    Ok(table.to_text() + &format!("{near} of {all} within 10 % of the copy's {:.2} TB/s\n", copy * 1e-12))
+}
+
+/// Every bandwidth-bound kind and phase at 256 MiB of traffic.
+fn streaming_trials() -> Result<Vec<Trial>, InvalidShape> {
+    let map = Shape::map(256, 56, 56)?;
+    let factor = Shape::map(256, 1, 1)?;
+    let rows = Shape::new(&[196, 768])?;
+    let pool = |op, kernel, stride, padding| {
+        let (kernel, stride, padding) = (Pair::square(kernel), Some(Pair::square(stride)), Pair::square(padding));
+        Layer::Pool2d(Pool2d { op, kernel, stride, padding, ceil: false })
+    };
+    let activation = |function| Layer::Activation(Activation { function });
+    let cases: Vec<(Layer, Vec<Shape>)> = vec![
+        (activation(Function::Relu), vec![map]),
+        (activation(Function::Relu6), vec![map]),
+        (activation(Function::Sigmoid), vec![map]),
+        (activation(Function::Tanh), vec![map]),
+        (activation(Function::Silu), vec![map]),
+        (activation(Function::Hardswish), vec![map]),
+        (activation(Function::Gelu), vec![map]),
+        (Layer::BatchNorm(BatchNorm { affine: true }), vec![map]),
+        (Layer::Scale(Scale { bias: true }), vec![map]),
+        (Layer::LayerNorm(LayerNorm { affine: true }), vec![rows]),
+        (Layer::LayerNorm(LayerNorm { affine: true }), vec![map]),
+        (Layer::Softmax(Softmax {}), vec![rows]),
+        (Layer::LocalResponseNorm(LocalResponseNorm { size: 5 }), vec![map]),
+        (Layer::Dropout(Dropout { probability: 0.5 }), vec![map]),
+        (Layer::Add(Add {}), vec![map, map]),
+        (Layer::Multiply(Multiply {}), vec![map, factor]),
+        (Layer::Concat(Concat {}), vec![map, map]),
+        (Layer::Pad(Pad { padding: [1, 1, 1, 1] }), vec![map]),
+        (pool(PoolOp::Max, 3, 2, 1), vec![map]),
+        (pool(PoolOp::Max, 2, 2, 0), vec![map]),
+        (pool(PoolOp::Avg, 3, 1, 1), vec![map]),
+        (Layer::GlobalPool2d(GlobalPool2d { op: PoolOp::Avg }), vec![map]),
+        (Layer::AdaptivePool2d(AdaptivePool2d { op: PoolOp::Avg, output: Pair::square(7) }), vec![map]),
+        (Layer::Linear(Linear { features: 4096, bias: false }), vec![Shape::new(&[4096])?]),
+    ];
+    let mut trials = Vec::new();
+    for (layer, inputs) in cases {
+        for precision in [Precision::Fp32, Precision::Fp16] {
+            for layout in [Layout::Nchw, Layout::Nhwc] {
+                let is_map = inputs.first().is_some_and(|s| s.as_map().is_some());
+                if layout == Layout::Nhwc && !is_map {
+                    continue;
+                }
+                for mode in [Mode::Inference, Mode::Training] {
+                    for &phase in mode.phases() {
+                        let product = matches!(layer, Layer::Linear(_));
+                        if (phase == Phase::Update) != product {
+                            continue;
+                        }
+                        let differs = matches!(layer, Layer::BatchNorm(_) | Layer::Dropout(_) | Layer::LocalResponseNorm(_));
+                        if mode == Mode::Training && phase == Phase::Forward && !differs {
+                            continue;
+                        }
+                        let optimizers: &[Option<Optimizer>] = if product {
+                            &[Some(Optimizer::Sgd), Some(Optimizer::Momentum), Some(Optimizer::Adam)]
+                        } else {
+                            &[None]
+                        };
+                        for &optimizer in optimizers {
+                            let case = LayerCase { inputs: inputs.clone(), layer: layer.clone() };
+                            let one = Trial {
+                                layout,
+                                cache: Cache::Cold,
+                                optimizer,
+                                ..Trial::usual(case, phase, 1, precision, mode)
+                            };
+                            let bytes = one.footprint().map_or(0, Bytes::get);
+                            if bytes > 0 {
+                                trials.push(Trial { batch: (TRAFFIC.get() / bytes).max(1), ..one });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(trials)
+}

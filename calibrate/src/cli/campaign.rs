@@ -1,0 +1,153 @@
+//! `calibrate plan`, `run` and `status`.
+
+use super::{DatasetArg, Output, print, write_whole};
+use crate::device::{Device, Kind as DeviceKind};
+use crate::plan::{Level, Measure, Plan};
+use crate::run::progress::OnStderr;
+use crate::run::{AsFound, Which};
+use crate::{plan, run, status};
+use anyhow::{Context, Result};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use joulecast_kernels::measure::Rules;
+use joulecast_kernels::settings::Point;
+use joulecast_model::layer::Layer;
+use joulecast_model::units::Seconds;
+use std::fs;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct StatusArgs {
+    /// Folder of the dataset
+    #[arg(value_name = "DIR", conflicts_with = "dataset")]
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    dataset: DatasetArg,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Output::Table)]
+    format: Output,
+}
+
+#[derive(Args)]
+pub struct PlanArgs {
+    /// The recipe; without it the one that the program brings along (data/plans/reference.toml)
+    #[arg(long, value_name = "FILE")]
+    recipe: Option<PathBuf>,
+    /// How much of it
+    #[arg(long, value_enum, default_value_t = Level::Reference)]
+    level: Level,
+    /// File to write the trials to, one JSON line each, in the order to run them
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct RunArgs {
+    /// reference, standard, quick, or a file that `calibrate plan` wrote
+    #[arg(long, value_name = "PLAN")]
+    plan: String,
+    /// What to run on
+    #[arg(long, value_enum)]
+    device: DeviceKind,
+    /// The GPU that it counts as, where its name does not say: a name or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    gpu: Option<String>,
+    /// Folder of the dataset; trials whose rows it holds are not run again
+    #[arg(long, value_name = "DIR")]
+    dataset: PathBuf,
+    /// Begin no trial after this time
+    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    budget: Option<f64>,
+    /// How often to measure every trial
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Name of the campaign: of the dataset's segments and in every row; default: the device's
+    #[arg(long, value_name = "NAME")]
+    campaign: Option<String>,
+    /// Only these layer kinds
+    #[arg(long, value_name = "KIND", num_args = 1.., hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(Layer::KINDS))]
+    only: Vec<String>,
+    /// Only trials with energy
+    #[arg(long, conflicts_with = "time_only")]
+    energy_only: bool,
+    /// Only times
+    #[arg(long)]
+    time_only: bool,
+    /// Try again what an earlier run could not do
+    #[arg(long)]
+    retry_skipped: bool,
+    /// For the fake device: what goes wrong
+    #[arg(long, value_name = "FAULT", hide = true)]
+    fault: Vec<String>,
+}
+
+/// A number above zero.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
+    number.ok_or_else(|| "a number above 0".to_string())
+}
+
+/// Summarises a dataset.
+pub fn status(args: &StatusArgs) -> Result<()> {
+    let folder = args.folder.as_ref().unwrap_or(&args.dataset.dataset);
+    let (summary, said) = status::of_folder(folder)?;
+    said.iter().for_each(|line| eprintln!("{line}"));
+    print(&match args.format {
+        Output::Table => status::text(&summary),
+        Output::Markdown => status::markdown(&summary),
+        Output::Json => serde_json::to_string_pretty(&summary)? + "\n",
+    })
+}
+
+/// Expands a recipe.
+pub fn plan(args: &PlanArgs) -> Result<()> {
+    let plan = match &args.recipe {
+        Some(path) => {
+            let name = path.display().to_string();
+            let text = fs::read_to_string(path).with_context(|| name.clone())?;
+            plan::expand(&text, args.level).with_context(|| name)?
+        }
+        None => plan::expand(plan::REFERENCE, args.level).context("data/plans/reference.toml")?,
+    };
+    print(&plan.table().to_text())?;
+    print(&format!(
+        "plan {}: {} trials of time, {} of time and energy; about {:.0} minutes on a GPU\n",
+        plan.id,
+        plan.count(Measure::Time),
+        plan.count(Measure::Energy),
+        plan.estimate().get() / 60.0
+    ))?;
+    if let Some(path) = &args.out {
+        write_whole(path, &plan::file::to_text(&plan)?)?;
+        print(&format!("{}: written\n", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Runs a plan.
+pub fn run(args: &RunArgs) -> Result<()> {
+    let plan = Plan::named(&args.plan)?;
+    let mut device = Device::open(args.device, args.gpu.as_deref(), &args.fault)?;
+    let default = if device.source == "fake" { "fake" } else { device.gpu.name.as_str() };
+    let options = run::Options {
+        dataset: args.dataset.clone(),
+        campaign: args.campaign.clone().unwrap_or_else(|| default.to_string()),
+        budget: args.budget.map(Seconds::new),
+        repeats: args.repeat,
+        only: args.only.clone(),
+        which: match (args.energy_only, args.time_only) {
+            (true, _) => Which::Energy,
+            (_, true) => Which::Time,
+            _ => Which::All,
+        },
+        retry_skipped: args.retry_skipped,
+        rules: Rules::default(),
+    };
+    device.notes.iter().for_each(|note| eprintln!("{note}"));
+    run::interrupt::listen();
+    // Clocks and power limits stay as they are found: one point that asks for nothing.
+    let points = [Point::default()];
+    let outcome = run::run(&plan, &mut device, &points, &mut AsFound, &options, &mut OnStderr::new())?;
+    print(&outcome.text())
+}

@@ -1,0 +1,181 @@
+//! `calibrate measure`, `check`, `restore`, and the guardian that a settings session starts.
+
+use super::print;
+use crate::device::{Device, Kind as DeviceKind, open_cuda};
+use crate::measure::layers::{self, LayerRun};
+use crate::measure::record::{NetworkRun, Table};
+use crate::{check, measure, restore};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use joulecast_kernels::runner::Launch;
+use joulecast_kernels::settings;
+use joulecast_model::catalog;
+use joulecast_model::network::Network;
+use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::units::Seconds;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub struct MeasureArgs {
+    /// Networks of the zoo or network files, separated by commas
+    #[arg(long, value_name = "NAME|FILE", required = true, value_delimiter = ',')]
+    net: Vec<String>,
+    /// Batches, separated by commas
+    #[arg(long, value_name = "N", default_value = "1,16,64", value_delimiter = ',',
+        value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    batch: Vec<u64>,
+    /// Precisions, separated by commas
+    #[arg(long, value_name = "PRECISION", default_value = "fp32,fp16", value_delimiter = ',', value_parser = precision)]
+    precision: Vec<Precision>,
+    /// inference, training, or both separated by a comma
+    #[arg(long, value_name = "MODE", default_value = "inference", value_delimiter = ',', value_parser = mode)]
+    mode: Vec<Mode>,
+    /// graph (one recorded graph), eager (launches from the host), or both separated by a comma
+    #[arg(long, value_name = "LAUNCH", default_value = "graph", value_delimiter = ',', value_parser = launch)]
+    launch: Vec<Launch>,
+    /// Measure each layer alone instead of the network as a whole
+    #[arg(long)]
+    layers: bool,
+    /// With --layers: share of the step's time whose layers also get power and energy
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "layers")]
+    energy_share: f64,
+    /// With --layers: window of an energy reading
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.5, requires = "layers", value_parser = super::campaign::positive)]
+    window: f64,
+    /// What to run on
+    #[arg(long, value_enum, default_value_t = DeviceKind::Cuda)]
+    device: DeviceKind,
+    /// The GPU that it counts as, where its name does not say: a name or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    gpu: Option<String>,
+    /// CSV file; rows are added, and those that it holds are not measured again
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Begin nothing after this time
+    #[arg(long, value_name = "SECONDS", value_parser = super::campaign::positive)]
+    budget: Option<f64>,
+}
+
+#[derive(Args)]
+pub struct CheckArgs {
+    /// Skip the comparison with the reference
+    #[arg(long)]
+    no_agreement: bool,
+    /// Skip ceilings and bandwidths
+    #[arg(long, conflicts_with = "no_agreement")]
+    no_ceilings: bool,
+}
+
+#[derive(Args)]
+pub struct RestoreArgs {
+    /// Folder of the journals; default: where `calibrate run` writes them
+    #[arg(long, value_name = "DIR")]
+    journals: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct GuardianArgs {
+    /// The session's journal
+    journal: PathBuf,
+}
+
+fn precision(text: &str) -> Result<Precision, String> {
+    match Precision::from_name(text) {
+        Some(Precision::Int8) | None => Err("fp32, tf32, fp16 or bf16".to_string()),
+        Some(known) => Ok(known),
+    }
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    Mode::from_name(text).ok_or_else(|| "inference or training".to_string())
+}
+
+fn launch(text: &str) -> Result<Launch, String> {
+    [Launch::Graph, Launch::Eager].into_iter().find(|l| l.name() == text).ok_or_else(|| "graph or eager".to_string())
+}
+
+fn network(name: &str) -> Result<Network> {
+    if Path::new(name).extension().is_none() {
+        return Ok(catalog::network(name)?);
+    }
+    let text = std::fs::read_to_string(name).with_context(|| name.to_string())?;
+    Network::from_toml(&text).with_context(|| name.to_string())
+}
+
+/// Measures whole networks, or their layers one by one.
+pub fn measure(args: &MeasureArgs) -> Result<()> {
+    let networks = args.net.iter().map(|name| network(name)).collect::<Result<Vec<_>>>()?;
+    if !(0.0..=1.0).contains(&args.energy_share) {
+        bail!("--energy-share is a share between 0 and 1");
+    }
+    let Device { mut runner, mut meter, notes, .. } = Device::open(args.device, args.gpu.as_deref(), &[])?;
+    notes.iter().for_each(|note| eprintln!("{note}"));
+    let meter = meter.as_mut().map(|m| &mut **m as &mut dyn joulecast_kernels::PowerMeter);
+    let budget = args.budget.map(Seconds::new);
+    let mut progress = |what: &str| eprintln!("{what}");
+    if args.layers {
+        let mut table = Table::open(&args.out, LayerRun::key)?;
+        let request = layers::Request {
+            networks,
+            batches: args.batch.clone(),
+            precisions: args.precision.clone(),
+            modes: args.mode.clone(),
+            energy_share: args.energy_share,
+            window: Seconds::new(args.window),
+            budget,
+        };
+        let written = layers::run(runner.as_mut(), meter, &request, &mut table, &mut progress)?;
+        return print(&format!("{}: {written} rows added\n", args.out.display()));
+    }
+    let mut table = Table::open(&args.out, NetworkRun::key)?;
+    let request = measure::Request {
+        networks,
+        batches: args.batch.clone(),
+        precisions: args.precision.clone(),
+        modes: args.mode.clone(),
+        launches: args.launch.clone(),
+        budget,
+    };
+    let summary = measure::run(runner.as_mut(), meter, &request, &mut table, &mut progress)?;
+    for (what, why) in &summary.skipped {
+        eprintln!("skipped {what}: {why}");
+    }
+    let (added, known, left) = (summary.measured, summary.known, summary.left);
+    print(&format!("{}: {added} rows added, {known} were there, {left} left for another run\n", args.out.display()))
+}
+
+/// Checks the kernels of this GPU.
+pub fn check(args: &CheckArgs) -> Result<()> {
+    let mut runner = open_cuda()?;
+    let mut agrees = true;
+    if !args.no_agreement {
+        let (text, all) = check::agreement(&mut runner)?;
+        print(&text)?;
+        agrees = all;
+    }
+    if !args.no_ceilings {
+        print(&check::ceilings(&mut runner)?)?;
+        print(&check::bandwidths(&mut runner)?)?;
+    }
+    if !agrees {
+        bail!("this GPU does not compute what the layers mean");
+    }
+    Ok(())
+}
+
+/// Restores settings that a killed session left behind.
+pub fn restore(args: &RestoreArgs) -> Result<()> {
+    let folder = match &args.journals {
+        Some(folder) => folder.clone(),
+        None => settings::default_folder().context("no folder for journals: neither HOME nor XDG_STATE_HOME is set")?,
+    };
+    for line in restore::restore(&folder, None)? {
+        print(&format!("{line}\n"))?;
+    }
+    Ok(())
+}
+
+/// Waits until the session's end and restores what it left.
+pub fn guardian(args: &GuardianArgs) -> Result<()> {
+    Ok(settings::guardian::main(&args.journal)?)
+}

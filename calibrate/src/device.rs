@@ -1,0 +1,200 @@
+//! Devices to measure on: a CUDA GPU, or the fake.
+
+use anyhow::{Context, Result, bail};
+use joulecast_kernels::cuda::{CudaRunner, library};
+use joulecast_kernels::fake::{FakeGpu, Faults, PRODUCT};
+use joulecast_kernels::nvml::{self, BoardChoice, NvmlMeter};
+use joulecast_kernels::{LayerRunner, PowerMeter};
+use joulecast_model::catalog;
+use joulecast_model::gpu::Gpu;
+use joulecast_model::units::Seconds;
+use std::path::Path;
+use std::time::Instant;
+
+/// The GPU that the fake pretends to be unless told otherwise.
+const FAKE_GPU: &str = "h200";
+/// Seed of the fake's noise.
+const FAKE_SEED: u64 = 1;
+
+/// Which device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// The first CUDA GPU
+    Cuda,
+    /// A simulated GPU with a known law: its rows are no measurements
+    Fake,
+}
+
+/// A device that is ready to measure.
+pub struct Device {
+    /// Runs layers and networks.
+    pub runner: Box<dyn LayerRunner>,
+    /// Reads power, energy and clocks.
+    pub meter: Option<Box<dyn PowerMeter>>,
+    /// What its rows count as: an entry of `data/gpus` or a file.
+    pub gpu: Gpu,
+    /// Column `source` of its rows: `own`, or `fake`.
+    pub source: &'static str,
+    /// Things to tell the user.
+    pub notes: Vec<String>,
+    clock: Box<dyn Fn() -> Seconds>,
+}
+
+impl Device {
+    /// Time since an arbitrary origin: the host's, or the fake's virtual one.
+    pub fn now(&self) -> Seconds {
+        (self.clock)()
+    }
+
+    /// Opens a device. `gpu` names what its rows count as, where the product's name does not.
+    ///
+    /// # Errors
+    /// When there is no such device, or it is none that `data/gpus` describes and `gpu` is not given.
+    pub fn open(kind: Kind, gpu: Option<&str>, faults: &[String]) -> Result<Self> {
+        match kind {
+            Kind::Fake => Self::fake(gpu, faults),
+            Kind::Cuda if !faults.is_empty() => bail!("faults can be asked of the fake device only"),
+            Kind::Cuda => Self::cuda(gpu),
+        }
+    }
+
+    fn fake(gpu: Option<&str>, faults: &[String]) -> Result<Self> {
+        let gpu = described(gpu.unwrap_or(FAKE_GPU))?;
+        let faults = Faults::from_words(faults.iter().map(String::as_str)).map_err(anyhow::Error::msg)?;
+        Ok(Self::of_fake(&FakeGpu::new(&gpu, FAKE_SEED, faults), gpu))
+    }
+
+    /// A fake as a device that counts as `gpu`; the caller keeps a handle to change its settings through.
+    pub fn of_fake(fake: &FakeGpu, gpu: Gpu) -> Self {
+        let clock = fake.clone();
+        Self {
+            notes: vec![format!("{PRODUCT}: rows with the source \"fake\" are simulated, not measured")],
+            runner: Box::new(fake.clone()),
+            meter: Some(Box::new(fake.clone())),
+            gpu,
+            source: "fake",
+            clock: Box::new(move || clock.now()),
+        }
+    }
+    fn cuda(gpu: Option<&str>) -> Result<Self> {
+        let mut runner = open_cuda()?;
+        let identity = runner.identity().clone();
+        let gpu = identified(&identity.product, gpu)?;
+        let board = nvml::open(None).and_then(|library| {
+            library.board(&identity.uuid.clone().map_or(BoardChoice::Index(0), BoardChoice::Uuid))
+        });
+        if let Ok(about) = board.as_ref().map_err(Clone::clone).and_then(|board| board.describe()) {
+            runner.set_driver(about.driver, about.pci);
+        }
+        let known = |version: Option<String>| version.unwrap_or_else(|| "of unknown version".to_string());
+        let mut notes = vec![format!(
+            "{}, CUDA {}, cuDNN {}, cuBLAS {}; clocks and power limits are observed, not set",
+            identity.product,
+            known(identity.cuda),
+            known(identity.cudnn),
+            known(identity.cublas)
+        )];
+        let meter = board.and_then(NvmlMeter::new);
+        let meter: Option<Box<dyn PowerMeter>> = match meter {
+            Ok(meter) => Some(Box::new(meter)),
+            Err(why) => {
+                notes.push(format!("times only, without power, energy and clocks: {why}"));
+                None
+            }
+        };
+        let begun = Instant::now();
+        Ok(Self {
+            runner: Box::new(runner),
+            meter,
+            gpu,
+            source: "own",
+            notes,
+            clock: Box::new(move || Seconds::new(begun.elapsed().as_secs_f64())),
+        })
+    }
+}
+
+/// The first CUDA GPU. The program starts once more where NVIDIA's libraries lie outside the loader's path.
+///
+/// # Errors
+/// When a library is missing or there is no GPU.
+pub fn open_cuda() -> Result<CudaRunner> {
+    library::prepare(None)?;
+    let runner = CudaRunner::open(0);
+    library::clean();
+    Ok(runner?)
+}
+
+/// A GPU by its name in the catalog or by its file.
+///
+/// # Errors
+/// When there is none, or the file is malformed.
+pub fn described(name: &str) -> Result<Gpu> {
+    let path = Path::new(name);
+    if path.extension().is_none() {
+        return Ok(catalog::gpu(name)?);
+    }
+    let text = std::fs::read_to_string(path).with_context(|| name.to_string())?;
+    Gpu::from_toml(&text).with_context(|| name.to_string())
+}
+
+/// The GPU that a device counts as: the one asked for, or the one whose name or alias is the product's, written in
+/// lower case with dashes.
+///
+/// # Errors
+/// When the product is unknown and none is asked for.
+pub fn identified(product: &str, asked: Option<&str>) -> Result<Gpu> {
+    if let Some(name) = asked {
+        return described(name);
+    }
+    let words: Vec<String> = product
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|w| !w.is_empty())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    let full = words.join("-");
+    let bare = words.iter().filter(|w| *w != "nvidia").cloned().collect::<Vec<_>>().join("-");
+    let names: Vec<&str> = catalog::gpu_names().collect();
+    for name in [&full, &bare] {
+        // Only a name that is really there: the catalog's nearest match is no identification.
+        if let Ok(gpu) = catalog::gpu(name)
+            && (names.contains(&name.as_str()) || gpu.aliases.contains(name))
+        {
+            return Ok(gpu);
+        }
+    }
+    bail!(
+        "no file in data/gpus describes \"{product}\": say which with --gpu NAME, or describe it in a file and give --gpu FILE"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_found_by_name_or_alias() {
+        for (product, name) in [
+            ("NVIDIA H200", "h200"),
+            ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
+            ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+        ] {
+            assert_eq!(identified(product, None).expect(product).name, name);
+        }
+        assert_eq!(identified("NVIDIA Unheard-of", Some("v100")).expect("asked for").name, "v100");
+    }
+
+    #[test]
+    fn an_unknown_product_says_what_to_do() {
+        let error = identified("NVIDIA H2000", None).expect_err("unknown").to_string();
+        assert!(error.contains("NVIDIA H2000") && error.contains("--gpu"), "{error}");
+    }
+
+    #[test]
+    fn faults_belong_to_the_fake() {
+        assert!(Device::open(Kind::Cuda, None, &["drifting".into()]).is_err());
+        assert!(Device::open(Kind::Fake, None, &["gremlins".into()]).is_err());
+        let fake = Device::open(Kind::Fake, None, &[]).expect("no GPU needed");
+        assert_eq!((fake.source, fake.gpu.name.as_str()), ("fake", "h200"));
+    }
+}

@@ -1,0 +1,399 @@
+//! Space-filling shapes: every kind's sizes as functions of a point of the unit cube, snapped to values that real
+//! networks have.
+
+use super::recipe::Ranges;
+use joulecast_model::layer::{
+    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Function, GlobalPool2d, Groups, Layer,
+    LayerNorm, Linear, LocalResponseNorm, Matmul, Multiply, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
+};
+use joulecast_model::measurement::LayerCase;
+use joulecast_model::precision::Phase;
+use joulecast_model::shape::Shape;
+use joulecast_model::trial::Algorithm;
+use rand::Rng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Coordinates of a point; beyond them it is plainly random.
+pub const DIMENSIONS: usize = 6;
+
+/// Jittered strata: along each dimension every one of `count` equal intervals holds exactly one point (Latin
+/// hypercube sampling; McKay, Beckman, Conover 1979).
+pub fn strata(count: usize, random: &mut Xoshiro256PlusPlus) -> Vec<[f64; DIMENSIONS]> {
+    let mut points = vec![[0.0; DIMENSIONS]; count];
+    for dimension in 0..DIMENSIONS {
+        let mut order: Vec<usize> = (0..count).collect();
+        order.shuffle(random);
+        for (point, place) in points.iter_mut().zip(order) {
+            point[dimension] = (place as f64 + random.gen_range(0.0..1.0)) / count as f64;
+        }
+    }
+    points
+}
+
+/// Takes one coordinate after the other.
+pub struct Point<'a> {
+    coordinates: [f64; DIMENSIONS],
+    next: usize,
+    random: &'a mut Xoshiro256PlusPlus,
+}
+
+impl<'a> Point<'a> {
+    /// A point of the strata.
+    pub fn new(coordinates: [f64; DIMENSIONS], random: &'a mut Xoshiro256PlusPlus) -> Self {
+        Self { coordinates, next: 0, random }
+    }
+
+    /// Any point.
+    pub fn anywhere(random: &'a mut Xoshiro256PlusPlus) -> Self {
+        Self { coordinates: [0.0; DIMENSIONS], next: DIMENSIONS, random }
+    }
+
+    fn coordinate(&mut self) -> f64 {
+        let coordinate = self.coordinates.get(self.next).copied();
+        self.next += 1;
+        coordinate.unwrap_or_else(|| self.random.gen_range(0.0..1.0))
+    }
+
+    /// One of a list, evenly; the list must not be empty.
+    pub fn choose<'v, T>(&mut self, values: &'v [T]) -> &'v T {
+        &values[self.random.gen_range(0..values.len())]
+    }
+
+    /// Whether an event of this probability happens.
+    pub fn chance(&mut self, share: f64) -> bool {
+        self.random.gen_bool(share)
+    }
+
+    /// One of these, evenly.
+    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.random.gen_range(0..values.len())]
+    }
+
+    /// One of these by weight; the strata spread it, too.
+    fn weighted<T: Copy>(&mut self, values: &[(f64, T)]) -> T {
+        let total: f64 = values.iter().map(|v| v.0).sum();
+        let mut left = self.coordinate() * total;
+        for &(weight, value) in values {
+            if left < weight {
+                return value;
+            }
+            left -= weight;
+        }
+        values[values.len() - 1].1
+    }
+
+    /// Evenly in the logarithm between the bounds, both included.
+    fn log(&mut self, [low, high]: [u64; 2]) -> u64 {
+        let (a, b) = ((low as f64).ln(), (high as f64 + 1.0).ln());
+        ((a + (b - a) * self.coordinate()).exp() as u64).clamp(low, high)
+    }
+
+    /// A batch: mostly a power of two.
+    pub fn batch(&mut self, range: [u64; 2]) -> u64 {
+        let batch = self.log(range);
+        if self.chance(0.75) { nearest_power(batch).clamp(range[0], range[1]) } else { batch }
+    }
+
+    /// Channels: mostly multiples of 8, of 32 where there are many, and some that divide by nothing.
+    fn channels(&mut self, range: [u64; 2]) -> u64 {
+        let raw = self.log(range);
+        if self.chance(0.12) { raw } else { aligned(raw).clamp(range[0], range[1]) }
+    }
+
+    fn features(&mut self, range: [u64; 2]) -> u64 {
+        let raw = self.log(range);
+        match self.pick(&[0, 1, 1, 2, 2]) {
+            0 => raw,
+            1 => aligned(raw).clamp(range[0], range[1]),
+            _ => nearest_power(raw).clamp(range[0], range[1]),
+        }
+    }
+
+    /// Height and width: half of them sides that networks have.
+    fn side(&mut self, range: [u64; 2]) -> u64 {
+        const USUAL: [u64; 17] = [1, 4, 7, 8, 13, 14, 16, 17, 27, 28, 32, 35, 55, 56, 64, 112, 224];
+        let raw = self.log(range);
+        let near = |s: &&u64| ((**s as f64 / raw as f64).ln().abs() * 1e9) as u64;
+        let usual = USUAL.iter().filter(|s| (range[0]..=range[1]).contains(s)).min_by_key(near);
+        match usual {
+            Some(&side) if self.chance(0.6) => side,
+            _ => raw,
+        }
+    }
+}
+
+fn nearest_power(value: u64) -> u64 {
+    1 << (value.max(1) as f64).log2().round() as u32
+}
+
+fn aligned(value: u64) -> u64 {
+    let step = match value {
+        0..=7 => 1,
+        8..=95 => 8,
+        96..=511 => 32,
+        _ => 64,
+    };
+    ((value + step / 2) / step * step).max(1)
+}
+
+/// A layer of a kind at a point; `None` where the sizes there do not fit together.
+pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    let case = match kind {
+        _ if phase == Phase::Update => parameters(point, ranges),
+        "conv2d" => conv2d(point, ranges),
+        "linear" => linear(point, ranges),
+        "matmul" => matmul(point, ranges),
+        "layer_norm" | "softmax" | "gelu" => rows(kind, point, ranges),
+        _ => map_layer(kind, point, ranges),
+    }?;
+    case.output().is_ok().then_some(case)
+}
+
+/// Whether an algorithm can compute a layer: Winograd's does 3x3 windows and the Fourier transforms windows of any
+/// size, with stride 1, neither dilated nor grouped.
+pub fn supports(algorithm: Algorithm, case: &LayerCase) -> bool {
+    let Layer::Conv2d(conv) = &case.layer else { return algorithm == Algorithm::Heuristic };
+    let plain = conv.groups(case.inputs.first().map_or(1, Shape::axis)) == 1 && conv.dilation.is(1);
+    match algorithm {
+        Algorithm::Heuristic => true,
+        Algorithm::Gemm | Algorithm::ImplicitGemm | Algorithm::ImplicitPrecompGemm => plain,
+        Algorithm::Fft | Algorithm::FftTiling => plain && conv.stride.is(1) && conv.kernel.area() > 1,
+        Algorithm::Winograd | Algorithm::WinogradNonfused => plain && conv.stride.is(1) && conv.kernel.is(3),
+    }
+}
+
+fn one(input: Shape, layer: Layer) -> Option<LayerCase> {
+    Some(LayerCase { inputs: vec![input], layer })
+}
+
+fn conv2d(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    // Fewer than 8 channels are an image's; see below.
+    let wide = [ranges.channels[0].max(8).min(ranges.channels[1]), ranges.channels[1]];
+    let (channels_in, side) = (point.channels(wide), point.side(ranges.side));
+    let kernel = point.weighted(&[
+        (0.34, Pair { h: 1, w: 1 }),
+        (0.38, Pair { h: 3, w: 3 }),
+        (0.10, Pair { h: 5, w: 5 }),
+        (0.06, Pair { h: 7, w: 7 }),
+        (0.03, Pair { h: 11, w: 11 }),
+        (0.045, Pair { h: 1, w: 7 }),
+        (0.045, Pair { h: 7, w: 1 }),
+    ]);
+    let ratio = (4f64.ln() * (2.0 * point.coordinate() - 1.0)).exp();
+    let mut channels_in = channels_in;
+    let mut channels = aligned(((channels_in as f64 * ratio) as u64).clamp(8, ranges.channels[1]));
+    // The first layer of a network reads an image.
+    if kernel.area() > 1 && side >= 96 && point.chance(0.2) {
+        (channels_in, channels) = (3, point.pick(&[24, 32, 64, 96]));
+    }
+    let stride =
+        if kernel.area() >= 49 && point.chance(0.3) { point.pick(&[2, 4]) } else { point.pick(&[1, 1, 1, 1, 2]) };
+    let mut groups = Groups::Count(1);
+    match point.pick(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 2]) {
+        1 => (groups, channels) = (Groups::Depthwise, channels_in),
+        2 if channels_in >= 64 => {
+            channels_in = channels_in.div_ceil(32) * 32;
+            (groups, channels) = (Groups::Count(32), channels.div_ceil(32) * 32);
+        }
+        _ => {}
+    }
+    let dilation = if kernel.is(3) && stride == 1 && point.chance(0.06) { 2 } else { 1 };
+    let same = Pair { h: dilation * (kernel.h / 2), w: dilation * (kernel.w / 2) };
+    let padding = if point.chance(0.85) { same } else { Pair::square(0) };
+    one(
+        Shape::map(channels_in, side, side).ok()?,
+        Layer::Conv2d(Conv2d {
+            channels,
+            kernel,
+            stride: Pair::square(stride),
+            padding,
+            dilation: Pair::square(dilation),
+            groups,
+            bias: point.chance(0.3),
+        }),
+    )
+}
+
+fn tokens(point: &mut Point<'_>, range: [u64; 2]) -> u64 {
+    const USUAL: [u64; 9] = [49, 50, 64, 128, 196, 197, 256, 384, 512];
+    let raw = point.log(range);
+    let usual = point.pick(&USUAL);
+    if point.chance(0.5) && (range[0]..=range[1]).contains(&usual) { usual } else { raw }
+}
+
+fn linear(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    let (inputs, features) = (point.features(ranges.features), point.features(ranges.features));
+    let input = if point.chance(0.5) {
+        Shape::new(&[inputs])
+    } else {
+        let tokens = tokens(point, ranges.tokens);
+        Shape::new(&[tokens, inputs])
+    };
+    one(input.ok()?, Layer::Linear(Linear { features, bias: point.chance(0.7) }))
+}
+
+/// A linear layer with so many parameters, for the optimizer.
+fn parameters(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    let count = point.log(ranges.parameters);
+    let inputs = aligned((count as f64).sqrt() as u64);
+    one(Shape::new(&[inputs]).ok()?, Layer::Linear(Linear { features: (count / inputs).max(1), bias: true }))
+}
+
+/// Both products of attention, and single products.
+fn matmul(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    let heads = point.pick(&[1, 4, 8, 12, 16, 32]);
+    let rows = tokens(point, ranges.tokens);
+    let dimension = point.pick(&[32, 64, 64, 80, 96, 128]);
+    let shapes = match point.pick(&[0, 0, 1, 1, 2]) {
+        0 => [Shape::new(&[heads, rows, dimension]), Shape::new(&[heads, dimension, rows])],
+        1 => [Shape::new(&[heads, rows, rows]), Shape::new(&[heads, rows, dimension])],
+        _ => {
+            let inner = point.features(ranges.features);
+            let columns = point.features(ranges.features);
+            [Shape::new(&[rows, inner]), Shape::new(&[inner, columns])]
+        }
+    };
+    let inputs = shapes.into_iter().collect::<Result<Vec<_>, _>>().ok()?;
+    Some(LayerCase { inputs, layer: Layer::Matmul(Matmul {}) })
+}
+
+fn rows(kind: &str, point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    let (tokens, features) = (tokens(point, ranges.tokens), point.features(ranges.features));
+    let layer = match kind {
+        "layer_norm" => Layer::LayerNorm(LayerNorm { affine: true }),
+        "softmax" => Layer::Softmax(Softmax {}),
+        _ => Layer::Activation(Activation { function: Function::from_name(kind)? }),
+    };
+    let input =
+        if kind == "softmax" && point.chance(0.3) { Shape::new(&[features]) } else { Shape::new(&[tokens, features]) };
+    one(input.ok()?, layer)
+}
+
+fn pool(op: PoolOp, point: &mut Point<'_>) -> Layer {
+    let (kernel, stride, padding) = match op {
+        PoolOp::Max => point.pick(&[(2, 2, 0), (2, 2, 0), (3, 2, 0), (3, 2, 1), (3, 1, 1), (5, 1, 2)]),
+        PoolOp::Avg => point.pick(&[(2, 2, 0), (2, 2, 0), (3, 1, 1), (3, 2, 1), (5, 3, 0), (7, 1, 0)]),
+    };
+    Layer::Pool2d(Pool2d {
+        op,
+        kernel: Pair::square(kernel),
+        stride: Some(Pair::square(stride)),
+        padding: Pair::square(padding),
+        ceil: padding == 0 && point.chance(0.3),
+    })
+}
+
+fn map_layer(kind: &str, point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    let (channels, side) = (point.channels(ranges.channels), point.side(ranges.side));
+    let map = Shape::map(channels, side, side).ok()?;
+    let layer = match kind {
+        "max_pool2d" => pool(PoolOp::Max, point),
+        "avg_pool2d" => pool(PoolOp::Avg, point),
+        "global_avg_pool2d" => Layer::GlobalPool2d(GlobalPool2d { op: PoolOp::Avg }),
+        "global_max_pool2d" => Layer::GlobalPool2d(GlobalPool2d { op: PoolOp::Max }),
+        "adaptive_avg_pool2d" | "adaptive_max_pool2d" => {
+            let op = if kind == "adaptive_avg_pool2d" { PoolOp::Avg } else { PoolOp::Max };
+            Layer::AdaptivePool2d(AdaptivePool2d { op, output: Pair::square(point.pick(&[1, 2, 6, 7]).min(side)) })
+        }
+        "batch_norm" => Layer::BatchNorm(BatchNorm { affine: true }),
+        "scale" => Layer::Scale(Scale { bias: point.chance(0.8) }),
+        "local_response_norm" => Layer::LocalResponseNorm(LocalResponseNorm { size: point.pick(&[5, 5, 3, 9]) }),
+        "dropout" => Layer::Dropout(Dropout { probability: 0.5 }),
+        "pad" => {
+            let [a, b] = point.pick(&[[0, 1], [1, 1], [2, 2], [3, 3]]);
+            Layer::Pad(Pad { padding: [a, b, a, b] })
+        }
+        "add" | "multiply" | "concat" => return joined(kind, point, channels, side),
+        _ => Layer::Activation(Activation { function: Function::from_name(kind)? }),
+    };
+    one(map, layer)
+}
+
+/// Layers that read several maps.
+fn joined(kind: &str, point: &mut Point<'_>, channels: u64, side: u64) -> Option<LayerCase> {
+    let map = Shape::map(channels, side, side).ok()?;
+    let (inputs, layer) = match kind {
+        "add" => (vec![map; point.pick(&[2, 2, 2, 2, 3])], Layer::Add(Add {})),
+        "multiply" => {
+            let other = if point.chance(0.5) { map } else { Shape::map(channels, 1, 1).ok()? };
+            (vec![map, other], Layer::Multiply(Multiply {}))
+        }
+        _ => {
+            let more = point.pick(&[1, 1, 2, 3]);
+            let mut inputs = vec![map];
+            for _ in 0..more {
+                let share = point.pick(&[4, 2, 1, 1]);
+                inputs.push(Shape::map(aligned((channels / share).max(1)), side, side).ok()?);
+            }
+            (inputs, Layer::Concat(Concat {}))
+        }
+    };
+    Some(LayerCase { inputs, layer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn every_interval_of_every_dimension_holds_one_point() {
+        let points = strata(50, &mut Xoshiro256PlusPlus::seed_from_u64(3));
+        for dimension in 0..DIMENSIONS {
+            let mut intervals: Vec<usize> = points.iter().map(|p| (p[dimension] * 50.0) as usize).collect();
+            intervals.sort_unstable();
+            assert_eq!(intervals, (0..50).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn most_points_of_every_kind_make_a_layer() {
+        let ranges = Ranges {
+            channels: [3, 2048],
+            side: [7, 224],
+            features: [64, 16384],
+            tokens: [16, 1024],
+            parameters: [1000, 100_000_000],
+        };
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
+        for kind in Layer::KINDS.iter().filter(|k| **k != "flatten") {
+            let made: Vec<LayerCase> = (0..300)
+                .filter_map(|_| case(kind, Phase::Forward, &mut Point::anywhere(&mut random), &ranges))
+                .collect();
+            assert!(made.len() > 200, "{kind}: {}", made.len());
+            assert!(made.iter().all(|c| c.layer.kind() == *kind), "{kind}");
+        }
+    }
+
+    #[test]
+    fn convolutions_have_the_classes_that_networks_have() {
+        let ranges = Ranges {
+            channels: [3, 2048],
+            side: [7, 224],
+            features: [64, 16384],
+            tokens: [16, 1024],
+            parameters: [1000, 100_000_000],
+        };
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
+        let cases: Vec<LayerCase> = strata(400, &mut random)
+            .into_iter()
+            .filter_map(|p| case("conv2d", Phase::Forward, &mut Point::new(p, &mut random), &ranges))
+            .collect();
+        let share = |class: &dyn Fn(&Conv2d, u64) -> bool| {
+            let of = |c: &&LayerCase| match &c.layer {
+                Layer::Conv2d(conv) => class(conv, c.inputs[0].axis()),
+                _ => false,
+            };
+            cases.iter().filter(of).count() as f64 / cases.len() as f64
+        };
+        assert!((0.25..0.45).contains(&share(&|c, _| c.kernel.is(1))));
+        assert!((0.28..0.5).contains(&share(&|c, _| c.kernel.is(3))));
+        assert!(share(&|c, i| c.groups(i) == i && i > 1) > 0.04);
+        assert!(share(&|c, _| c.groups == Groups::Count(32)) > 0.03);
+        assert!(share(&|c, _| c.stride.area() > 1) > 0.1);
+        assert!(share(&|c, i| i % 8 == 0 && c.channels % 8 == 0) > 0.5);
+        assert!(share(&|_, i| i % 8 != 0) > 0.05);
+        assert!(share(&|_, i| i == 3) > 0.01);
+    }
+}

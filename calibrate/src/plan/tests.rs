@@ -1,0 +1,117 @@
+use super::*;
+use joulecast_model::layer::Layer;
+use joulecast_model::precision::Phase;
+use joulecast_model::splits::Role;
+use joulecast_model::units::Bytes;
+
+fn plan(level: Level) -> Plan {
+    expand(REFERENCE, level).expect("the recipe expands")
+}
+
+#[test]
+fn the_recipe_gives_its_counts_and_every_level_is_in_the_next() {
+    let [quick, standard, reference] = [Level::Quick, Level::Standard, Level::Reference].map(plan);
+    for (plan, time, energy) in
+        [(&quick, 300..=400, 30..=40), (&standard, 800..=1000, 100..=120), (&reference, 6000..=7000, 440..=500)]
+    {
+        assert!(time.contains(&plan.count(Measure::Time)), "{}: {}", plan.id, plan.count(Measure::Time));
+        assert!(energy.contains(&plan.count(Measure::Energy)), "{}: {}", plan.id, plan.count(Measure::Energy));
+    }
+    let ids = |plan: &Plan| plan.items.iter().map(|i| i.trial_id.clone()).collect::<HashSet<_>>();
+    let (small, middle, all) = (ids(&quick), ids(&standard), ids(&reference));
+    assert!(small.is_subset(&middle) && middle.is_subset(&all));
+    assert_eq!(all.len(), reference.items.len(), "no trial twice");
+    let recipe = Recipe::from_toml(REFERENCE).expect("valid");
+    for stratum in &recipe.strata {
+        let count = reference.items.iter().filter(|i| i.stratum == stratum.name()).count();
+        assert_eq!(count, stratum.count.reference, "{}", stratum.name());
+    }
+}
+
+#[test]
+fn expansion_is_deterministic_in_the_seed() {
+    let again = plan(Level::Quick);
+    assert_eq!(again, plan(Level::Quick));
+    let seed = format!("seed = {}", again.seed);
+    assert!(REFERENCE.contains(&seed));
+    let other = expand(&REFERENCE.replace(&seed, "seed = 5"), Level::Quick).expect("expands");
+    assert_ne!(other.items, again.items);
+}
+
+#[test]
+fn no_trial_has_the_shape_of_a_test_network_or_breaks_a_limit() {
+    let zoo = Zoo::read().expect("zoo");
+    assert!(zoo.test.len() > 100 && zoo.cases.values().map(Vec::len).sum::<usize>() > 20);
+    let gpu = catalog::gpu("h200").expect("h200");
+    for item in plan(Level::Reference).items {
+        let trial = &item.trial;
+        assert!(!zoo.test.contains(&trial.case.fold_key()), "{item:?}");
+        assert!(trial.footprint().expect("fits") <= Bytes::new(6 << 30), "{item:?}");
+        let time = bound(trial, &gpu).expect("fits").expect("runs");
+        assert!(time <= Seconds::from_ms(60.0), "{item:?}");
+        if item.measure == Measure::Energy {
+            assert!(time >= Seconds::from_us(20.0), "{item:?}");
+        }
+        assert_eq!(trial.phase == Phase::Update, trial.optimizer.is_some());
+        assert!(shapes::supports(trial.algorithm, &trial.case));
+        assert_eq!(item.trial_id, trial_id(trial).expect("json"));
+    }
+}
+
+#[test]
+fn shapes_come_from_networks_of_the_role_layer_only() {
+    let zoo = Zoo::read().expect("zoo");
+    let splits = catalog::splits().expect("splits");
+    let known: HashSet<String> = zoo.cases.values().flatten().map(|c| c.fold_key()).collect();
+    let items = plan(Level::Reference).items;
+    let convolutions: Vec<&Item> =
+        items.iter().filter(|i| matches!(i.trial.case.layer, Layer::Conv2d(_)) && i.measure == Measure::Time).collect();
+    let share = convolutions.iter().filter(|i| known.contains(&i.trial.case.fold_key())).count() as f64
+        / convolutions.len() as f64;
+    assert!((0.3..0.6).contains(&share), "{share}");
+    // A network measured whole may share a shape with one of the role `layer`; what it alone has must not be drawn.
+    let mut alone: HashSet<String> = HashSet::new();
+    for name in splits.with_role(Role::Conformal).chain(splits.with_role(Role::Profile)) {
+        let Ok(network) = catalog::network(name) else { continue };
+        for node in
+            joulecast_model::network::ShapedNetwork::new(&network, 1, joulecast_model::precision::Precision::Fp32, &[])
+                .expect("shapes")
+                .layers()
+        {
+            let key = LayerCase { inputs: node.inputs.clone(), layer: node.layer.clone() }.fold_key();
+            if matches!(node.layer, Layer::Conv2d(_)) && !known.contains(&key) {
+                alone.insert(key);
+            }
+        }
+    }
+    let met = convolutions.iter().filter(|i| alone.contains(&i.trial.case.fold_key())).count();
+    assert!(met * 100 < convolutions.len(), "{met}: by chance a few random shapes may be equal");
+}
+
+#[test]
+fn any_prefix_holds_the_strata_in_their_shares() {
+    let items = plan(Level::Reference).items;
+    let share = |items: &[Item]| {
+        items.iter().filter(|i| i.stratum == "conv2d forward fp32").count() as f64 / items.len() as f64
+    };
+    let whole = share(&items);
+    for part in [500, 1000, 3000] {
+        assert!((share(&items[..part]) / whole - 1.0).abs() < 0.1, "{part}");
+        let strata: HashSet<&str> = items[..part].iter().map(|i| i.stratum.as_str()).collect();
+        assert!(strata.len() > 100 || part < 1000, "{}", strata.len());
+    }
+}
+
+#[test]
+fn trials_are_hot_and_cold_small_and_large() {
+    let items = plan(Level::Reference).items;
+    let share = |of: &dyn Fn(&Item) -> bool| items.iter().filter(|i| of(i)).count() as f64 / items.len() as f64;
+    let cold = |phase: Phase| {
+        let of_phase: Vec<&Item> = items.iter().filter(|i| i.trial.phase == phase).collect();
+        of_phase.iter().filter(|i| i.trial.cache == Cache::Cold).count() as f64 / of_phase.len() as f64
+    };
+    assert!((0.15..0.45).contains(&cold(Phase::Forward)), "{}", cold(Phase::Forward));
+    assert!(cold(Phase::BackwardData) > 0.6);
+    assert!(share(&|i| i.trial.batch == 1) > 0.03);
+    assert!(share(&|i| i.trial.batch >= 128) > 0.1);
+}
