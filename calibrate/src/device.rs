@@ -37,6 +37,8 @@ pub struct Device {
     pub source: &'static str,
     /// Things to tell the user.
     pub notes: Vec<String>,
+    /// The fake, where it is one: its settings are changed through it.
+    pub fake: Option<FakeGpu>,
     clock: Box<dyn Fn() -> Seconds>,
 }
 
@@ -73,6 +75,7 @@ impl Device {
             meter: Some(Box::new(fake.clone())),
             gpu,
             source: "fake",
+            fake: Some(fake.clone()),
             clock: Box::new(move || clock.now()),
         }
     }
@@ -88,7 +91,7 @@ impl Device {
         }
         let known = |version: Option<String>| version.unwrap_or_else(|| "of unknown version".to_string());
         let mut notes = vec![format!(
-            "{}, CUDA {}, cuDNN {}, cuBLAS {}; clocks and power limits are observed, not set",
+            "{}, CUDA {}, cuDNN {}, cuBLAS {}",
             identity.product,
             known(identity.cuda),
             known(identity.cudnn),
@@ -108,6 +111,7 @@ impl Device {
             meter,
             gpu,
             source: "own",
+            fake: None,
             notes,
             clock: Box::new(move || Seconds::new(begun.elapsed().as_secs_f64())),
         })

@@ -18,4 +18,5 @@ pub mod restore;
 pub mod rows;
 pub mod run;
 pub mod status;
+pub mod sweep;
 pub mod validate;

@@ -5,8 +5,9 @@ use crate::device::{Device, Kind as DeviceKind};
 use crate::plan::{Level, Measure, Plan};
 use crate::run::progress::OnStderr;
 use crate::run::{AsFound, Which};
+use crate::sweep::{self, ObservedOnly, Permission};
 use crate::{plan, run, status};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use joulecast_kernels::measure::Rules;
@@ -77,6 +78,18 @@ pub struct RunArgs {
     /// Try again what an earlier run could not do
     #[arg(long)]
     retry_skipped: bool,
+    /// SET these core clocks in MHz, one after the other (needs the right to; the prior state is restored)
+    #[arg(long, value_name = "MHZ", value_delimiter = ',', value_parser = positive)]
+    clocks: Vec<f64>,
+    /// SET these power limits in W, one after the other; with --clocks, every pair
+    #[arg(long, value_name = "W", value_delimiter = ',', value_parser = positive)]
+    power_caps: Vec<f64>,
+    /// With --clocks or --power-caps: list what would be set, measure nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Folder of the journals that prior settings are kept in
+    #[arg(long, value_name = "DIR")]
+    journals: Option<PathBuf>,
     /// For the fake device: what goes wrong
     #[arg(long, value_name = "FAULT", hide = true)]
     fault: Vec<String>,
@@ -145,9 +158,32 @@ pub fn run(args: &RunArgs) -> Result<()> {
         rules: Rules::default(),
     };
     device.notes.iter().for_each(|note| eprintln!("{note}"));
+    let points = sweep::points(&args.clocks, &args.power_caps);
+    if args.dry_run {
+        if points.is_empty() {
+            bail!("--dry-run goes with --clocks or --power-caps");
+        }
+        return print(&sweep::rehearse(&device, &points)?);
+    }
     run::interrupt::listen();
-    // Clocks and power limits stay as they are found: one point that asks for nothing.
-    let points = [Point::default()];
-    let outcome = run::run(&plan, &mut device, &points, &mut AsFound, &options, &mut OnStderr::new())?;
-    print(&outcome.text())
+    let progress = &mut OnStderr::new();
+    if points.is_empty() {
+        eprintln!("clocks and power limits are observed, not set");
+        // One point that asks for nothing.
+        let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, &options, progress)?;
+        return print(&outcome.text());
+    }
+    match sweep::Settings::begin(&device, args.journals.as_deref(), points.first().copied())? {
+        Permission::Given(mut settings) => {
+            let result = run::run(&plan, &mut device, &points, settings.as_mut(), &options, progress);
+            settings.finish()?;
+            print(&result?.text())
+        }
+        Permission::Refused(why) => {
+            eprintln!("{why}: nothing was set; observing only, as found");
+            let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, &options, progress)?;
+            print(&outcome.text())?;
+            Err(ObservedOnly.into())
+        }
+    }
 }
