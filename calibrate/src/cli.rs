@@ -6,7 +6,7 @@ mod machine;
 use crate::fit::Options;
 use crate::import::{Format, import};
 use crate::rows::{Row, prepare};
-use crate::{dataset, recipe, validate};
+use crate::{dataset, learning, recipe, validate};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::calibration::Calibration;
@@ -154,6 +154,9 @@ struct Validate {
     /// Leave out every shape that occurs in a network with the role `test`
     #[arg(long)]
     evaluation: bool,
+    /// Error of each kind of layer when only the trials of quick, standard or reference are learned from
+    #[arg(long)]
+    levels: bool,
     /// How to print
     #[arg(long, value_enum, default_value_t = Output::Table)]
     format: Output,
@@ -301,6 +304,13 @@ fn run_validate(args: &Validate) -> Result<()> {
     rows.retain(|r| args.kind.is_empty() || args.kind.iter().any(|k| k == r.kind));
     if rows.is_empty() {
         bail!("no rows of that GPU and kind in {}", args.dataset.dataset.display());
+    }
+    if args.levels {
+        let table = learning::levels(&rows, &Options::default())?;
+        return print(&match args.format {
+            Output::Markdown => table.to_markdown(),
+            Output::Table | Output::Json => table.to_text(),
+        });
     }
     let lines = validate::layers(&rows, &Options::default(), args.seeds)?;
     print(&match args.format {

@@ -83,9 +83,8 @@ impl Device {
         let mut runner = open_cuda()?;
         let identity = runner.identity().clone();
         let gpu = identified(&identity.product, gpu)?;
-        let board = nvml::open(None).and_then(|library| {
-            library.board(&identity.uuid.clone().map_or(BoardChoice::Index(0), BoardChoice::Uuid))
-        });
+        let board = nvml::open(None)
+            .and_then(|library| library.board(&identity.uuid.clone().map_or(BoardChoice::Index(0), BoardChoice::Uuid)));
         if let Ok(about) = board.as_ref().map_err(Clone::clone).and_then(|board| board.describe()) {
             runner.set_driver(about.driver, about.pci);
         }

@@ -10,6 +10,7 @@ pub mod folds;
 pub mod import;
 pub mod journal;
 pub mod lasso;
+pub mod learning;
 pub mod measure;
 pub mod neuralpower;
 pub mod plan;

@@ -22,6 +22,8 @@ const UNKNOWN_LIBRARY: f64 = -1.0;
 pub struct Row {
     /// Which measurement.
     pub row_id: String,
+    /// What was tried, where a plan said so.
+    pub trial_id: String,
     /// Chip of its board.
     pub chip: String,
     /// Board, as in `data/gpus`.
@@ -134,6 +136,7 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds) -> Result<Row> {
     let library = m.cudnn.as_deref().and_then(library_age).unwrap_or(UNKNOWN_LIBRARY);
     Ok(Row {
         row_id: m.row_id.clone(),
+        trial_id: m.trial_id.clone(),
         chip: gpu.chip.clone(),
         board: gpu.name.clone(),
         source: m.source.clone(),

@@ -117,18 +117,18 @@ pub fn sizes(trial: &Trial) -> Result<Sizes, ShapeError> {
     })
 }
 
-
 /// Scratch memory of a trial's own kernels in bytes, a bias's gradient among them.
 ///
 /// # Errors
 /// When the layer does not take these inputs, or the precision has no kernels.
 pub fn scratch(trial: &Trial) -> Result<u64, DeviceError> {
-    let biased = matches!(&trial.case.layer, Layer::Conv2d(l) if l.bias) || matches!(&trial.case.layer, Layer::Linear(l) if l.bias);
+    let biased = matches!(&trial.case.layer, Layer::Conv2d(l) if l.bias)
+        || matches!(&trial.case.layer, Layer::Linear(l) if l.bias);
     if trial.phase == Phase::BackwardWeights && biased {
-        let output = trial.case.output().map_err(|e| DeviceError::Unsupported {
-            what: trial.case.layer.kind().into(),
-            why: e.to_string(),
-        })?;
+        let output = trial
+            .case
+            .output()
+            .map_err(|e| DeviceError::Unsupported { what: trial.case.layer.kind().into(), why: e.to_string() })?;
         return streaming::bias_gradient_scratch(&output, trial.batch, trial.layout, trial.precision);
     }
     Ok(streaming::scratch(trial)?.get())

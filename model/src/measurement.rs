@@ -1,7 +1,7 @@
 //! Measured layers: the rows that calibrations are fitted to, whoever measured them.
 
 use crate::cost::{LayerCost, Site};
-use crate::layer::{Layer, LayerOp, ShapeError};
+use crate::layer::{Layer, LayerOp, Optimizer, ShapeError, update_cost};
 use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::shape::Shape;
 use serde::{Deserialize, Serialize};
@@ -239,6 +239,22 @@ impl Measurement {
             throttle_s: None,
             host_s: None,
             flags: Vec::new(),
+        }
+    }
+
+    /// Operations and traffic of what ran; `Ok(None)` where no kernel runs. A forward row without a mode is
+    /// inference; the algorithm of an update is its optimizer.
+    ///
+    /// # Errors
+    /// When the layer does not take these inputs.
+    pub fn cost(&self) -> Result<Option<LayerCost>, ShapeError> {
+        let stated = self.mode.as_deref().and_then(Mode::from_name);
+        let mode = stated.unwrap_or(if self.phase == Phase::Forward { Mode::Inference } else { Mode::Training });
+        match (self.phase, self.algo.as_deref().and_then(Optimizer::from_name)) {
+            (Phase::Update, Some(optimizer)) => {
+                Ok(update_cost(self.case.layer.parameters(&self.case.inputs), optimizer))
+            }
+            _ => self.case.cost(self.phase, self.batch, self.precision, mode),
         }
     }
 

@@ -179,6 +179,10 @@ impl Seconds {
     pub const fn from_ms(ms: f64) -> Self {
         Self(ms * 1e-3)
     }
+    /// In milliseconds.
+    pub const fn to_ms(self) -> f64 {
+        self.0 * 1e3
+    }
     /// From microseconds.
     pub const fn from_us(us: f64) -> Self {
         Self(us * 1e-6)

@@ -12,6 +12,7 @@ use joulecast_model::trial::{Cache, Trial};
 use joulecast_model::units::Seconds;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Instant;
 
 /// One layer of a network in one phase.
@@ -163,9 +164,9 @@ fn one_step(
     let identity = |trial: &Trial| serde_json::to_string(trial);
     for (_, trial) in &places {
         let key = identity(trial)?;
-        if !measured.contains_key(&key) {
+        if let Entry::Vacant(place) = measured.entry(key) {
             let meter = meter.as_mut().map(|m| &mut **m as &mut dyn PowerMeter);
-            measured.insert(key, burst(runner, meter, trial, rules)?);
+            place.insert(burst(runner, meter, trial, rules)?);
         }
     }
     if let (Some(meter), true) = (meter, request.energy_share > 0.0) {

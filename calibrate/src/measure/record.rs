@@ -190,8 +190,11 @@ impl<R: Serialize + DeserializeOwned> Table<R> {
         let mut writer = csv::WriterBuilder::new().has_headers(new).from_writer(Vec::new());
         writer.serialize(row)?;
         let bytes = writer.into_inner().context("a row cannot be written")?;
-        let mut file: File =
-            OpenOptions::new().create(true).append(true).open(&self.path).with_context(|| self.path.display().to_string())?;
+        let mut file: File = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.path)
+            .with_context(|| self.path.display().to_string())?;
         file.write_all(&bytes)?;
         file.sync_data()?;
         self.keys.insert(key);

@@ -3,8 +3,8 @@
 use super::failure;
 use crate::DeviceError;
 use cudarc::cudnn::sys::{
-    self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type,
-    cudnnBackendDescriptorType_t as Kind, cudnnBackendDescriptor_t as Raw, cudnnStatus_t,
+    self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type, cudnnBackendDescriptor_t as Raw,
+    cudnnBackendDescriptorType_t as Kind, cudnnStatus_t,
 };
 use std::ffi::{CStr, c_char, c_void};
 

@@ -200,7 +200,9 @@ impl ConvolutionPlan {
             )?;
             for configuration in configurations {
                 let (engine, notes) = describe(&configuration)?;
-                if std::env::var_os("DEBUG_ENGINES").is_some() { eprintln!("{mode:?} {engine} {notes:?}"); }
+                if std::env::var_os("DEBUG_ENGINES").is_some() {
+                    eprintln!("{mode:?} {engine} {notes:?}");
+                }
                 if precision == Precision::Fp32 && notes.iter().any(|n| lowers_precision(*n)) {
                     continue;
                 }
@@ -262,8 +264,11 @@ fn lowers_precision(note: u32) -> bool {
 
 /// Name of an engine configuration, and its numerical notes.
 fn describe(configuration: &Descriptor) -> Result<(String, Vec<u32>), DeviceError> {
-    let engines =
-        configuration.get_descriptors(Name::CUDNN_ATTR_ENGINECFG_ENGINE, Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR, Some(1))?;
+    let engines = configuration.get_descriptors(
+        Name::CUDNN_ATTR_ENGINECFG_ENGINE,
+        Kind::CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+        Some(1),
+    )?;
     let (index, notes) = match engines.first() {
         Some(engine) => (
             engine.get_i64(Name::CUDNN_ATTR_ENGINE_GLOBAL_INDEX, 1)?.first().copied().unwrap_or(-1),

@@ -86,17 +86,7 @@ impl Gpu {
         let identity = identity(&context, &matrices, compiler)?;
         let limits = Limits::new(u32::try_from(multiprocessors).unwrap_or(1));
         let cache = Bytes::new(u64::try_from(cache).unwrap_or(0));
-        Ok(Self {
-            kernels,
-            dnn,
-            matrices,
-            arena,
-            stream,
-            context,
-            identity,
-            limits,
-            cache,
-        })
+        Ok(Self { kernels, dnn, matrices, arena, stream, context, identity, limits, cache })
     }
 
     /// What rows say of this GPU.

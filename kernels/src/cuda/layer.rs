@@ -177,15 +177,8 @@ impl Prepared {
             let rows = trial.batch * (input.elements() / width.max(1));
             let x = operands.inputs.first().copied().unwrap_or(0);
             let (w, dy) = (operands.parameters, operands.grad_output);
-            let plain = |m, n, k, transpose_a, transpose_b, bias| Product {
-                m,
-                n,
-                k,
-                transpose_a,
-                transpose_b,
-                batch: 1,
-                bias,
-            };
+            let plain =
+                |m, n, k, transpose_a, transpose_b, bias| Product { m, n, k, transpose_a, transpose_b, batch: 1, bias };
             let one = match trial.phase {
                 Phase::Forward => {
                     let bias = if layer.bias { w + bias_offset(trial) } else { 0 };
@@ -194,10 +187,7 @@ impl Prepared {
                 }
                 Phase::BackwardData => {
                     let dx = operands.grad_inputs.first().copied().unwrap_or(0);
-                    (
-                        plain(rows, width, layer.features, false, false, false),
-                        Addresses { a: dy, b: w, c: dx, bias: 0 },
-                    )
+                    (plain(rows, width, layer.features, false, false, false), Addresses { a: dy, b: w, c: dx, bias: 0 })
                 }
                 Phase::BackwardWeights => (
                     plain(layer.features, width, rows, true, false, false),
@@ -218,9 +208,7 @@ impl Prepared {
         let dy = operands.grad_output;
         let one = |m, n, k, transpose_a, transpose_b| Product { m, n, k, transpose_a, transpose_b, batch, bias: false };
         match trial.phase {
-            Phase::Forward => {
-                Ok(vec![(one(m, n, k, false, false), Addresses { a, b, c: operands.output, bias: 0 })])
-            }
+            Phase::Forward => Ok(vec![(one(m, n, k, false, false), Addresses { a, b, c: operands.output, bias: 0 })]),
             // da = dy b^T, db = a^T dy.
             Phase::BackwardData => {
                 let (da, db) = (grad_input(operands, 0), grad_input(operands, 1));

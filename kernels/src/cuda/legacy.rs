@@ -31,12 +31,7 @@ macro_rules! owned {
 }
 owned!(Tensor, sys::cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor);
 owned!(Filter, sys::cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor);
-owned!(
-    Window,
-    sys::cudnnConvolutionDescriptor_t,
-    cudnnCreateConvolutionDescriptor,
-    cudnnDestroyConvolutionDescriptor
-);
+owned!(Window, sys::cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor);
 
 /// The algorithm in the library's terms, by phase.
 #[derive(Clone, Copy)]
@@ -52,9 +47,7 @@ fn choose(algorithm: Algorithm, phase: Phase) -> Option<Chosen> {
     use sys::cudnnConvolutionFwdAlgo_t as F;
     match (phase, algorithm) {
         (Phase::Forward, Algorithm::Gemm) => Some(Chosen::Forward(F::CUDNN_CONVOLUTION_FWD_ALGO_GEMM)),
-        (Phase::Forward, Algorithm::ImplicitGemm) => {
-            Some(Chosen::Forward(F::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM))
-        }
+        (Phase::Forward, Algorithm::ImplicitGemm) => Some(Chosen::Forward(F::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM)),
         (Phase::Forward, Algorithm::ImplicitPrecompGemm) => {
             Some(Chosen::Forward(F::CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM))
         }
@@ -71,9 +64,7 @@ fn choose(algorithm: Algorithm, phase: Phase) -> Option<Chosen> {
         (Phase::BackwardData, Algorithm::FftTiling) => {
             Some(Chosen::Data(D::CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING))
         }
-        (Phase::BackwardData, Algorithm::Winograd) => {
-            Some(Chosen::Data(D::CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD))
-        }
+        (Phase::BackwardData, Algorithm::Winograd) => Some(Chosen::Data(D::CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD)),
         (Phase::BackwardData, Algorithm::WinogradNonfused) => {
             Some(Chosen::Data(D::CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED))
         }
@@ -85,9 +76,7 @@ fn choose(algorithm: Algorithm, phase: Phase) -> Option<Chosen> {
         (Phase::BackwardWeights, Algorithm::ImplicitPrecompGemm) => {
             Some(Chosen::Weights(W::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3))
         }
-        (Phase::BackwardWeights, Algorithm::Fft) => {
-            Some(Chosen::Weights(W::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT))
-        }
+        (Phase::BackwardWeights, Algorithm::Fft) => Some(Chosen::Weights(W::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT)),
         (Phase::BackwardWeights, Algorithm::FftTiling) => {
             Some(Chosen::Weights(W::CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING))
         }
@@ -229,14 +218,38 @@ impl NamedConvolution {
         // SAFETY: live descriptors; the addresses lie in the arena and hold the described tensors.
         let status = unsafe {
             match self.chosen {
-                Chosen::Forward(a) => sys::cudnnConvolutionForward(
-                    self.handle, one, dx, x, dw, w, window, a, scratch, size, zero, dy, y,
-                ),
+                Chosen::Forward(a) => {
+                    sys::cudnnConvolutionForward(self.handle, one, dx, x, dw, w, window, a, scratch, size, zero, dy, y)
+                }
                 Chosen::Data(a) => sys::cudnnConvolutionBackwardData(
-                    self.handle, one, dw, w, dy, y, window, a, scratch, size, zero, dx, x,
+                    self.handle,
+                    one,
+                    dw,
+                    w,
+                    dy,
+                    y,
+                    window,
+                    a,
+                    scratch,
+                    size,
+                    zero,
+                    dx,
+                    x,
                 ),
                 Chosen::Weights(a) => sys::cudnnConvolutionBackwardFilter(
-                    self.handle, one, dx, x, dy, y, window, a, scratch, size, zero, dw, w,
+                    self.handle,
+                    one,
+                    dx,
+                    x,
+                    dy,
+                    y,
+                    window,
+                    a,
+                    scratch,
+                    size,
+                    zero,
+                    dw,
+                    w,
                 ),
             }
         };

@@ -25,8 +25,7 @@ const WANTED: [(&str, &[&str]); 4] = [
 ];
 
 /// Folders of a Python package tree that hold libraries.
-const PACKAGES: [&str; 6] =
-    ["cudnn/lib", "cu13/lib", "cublas/lib", "cuda_nvrtc/lib", "cuda_runtime/lib", "cu12/lib"];
+const PACKAGES: [&str; 6] = ["cudnn/lib", "cu13/lib", "cublas/lib", "cuda_nvrtc/lib", "cuda_runtime/lib", "cu12/lib"];
 
 /// A library that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,9 +86,8 @@ fn folders(given: Option<&Path>) -> Vec<PathBuf> {
 /// The libraries that are there, each from the first folder that has it.
 pub fn find(given: Option<&Path>) -> Vec<Found> {
     let folders = folders(given);
-    let first = |names: &[&str]| {
-        names.iter().find_map(|name| folders.iter().map(|f| f.join(name)).find(|path| path.exists()))
-    };
+    let first =
+        |names: &[&str]| names.iter().find_map(|name| folders.iter().map(|f| f.join(name)).find(|path| path.exists()));
     WANTED.iter().filter_map(|(name, versions)| first(versions).map(|path| Found { name, path })).collect()
 }
 
@@ -119,11 +117,8 @@ pub fn prepare(given: Option<&Path>) -> Result<Vec<Found>, DeviceError> {
     search.extend(env::var_os("LD_LIBRARY_PATH").iter().flat_map(env::split_paths).filter(|p| p.is_absolute()));
     let search = env::join_paths(search).map_err(|e| unavailable(&e.to_string()))?;
     let program = env::current_exe().map_err(|e| unavailable(&e.to_string()))?;
-    let error = Command::new(program)
-        .args(env::args_os().skip(1))
-        .env("LD_LIBRARY_PATH", search)
-        .env(LINKS, &links)
-        .exec();
+    let error =
+        Command::new(program).args(env::args_os().skip(1)).env("LD_LIBRARY_PATH", search).env(LINKS, &links).exec();
     Err(unavailable(&format!("cannot start again with the libraries' folders: {error}")))
 }
 

@@ -137,7 +137,8 @@ fn attribute<T>(description: &Description, name: Attribute, value: &T) -> Result
 
 /// A column-major matrix of `rows` x `columns`, stored without gaps, `batch` times.
 fn layout(data: DataType, rows: u64, columns: u64, batch: u64) -> Result<MatrixLayout, DeviceError> {
-    let made = lt::create_matrix_layout(data, rows, columns, rows as i64).map_err(failed("cublasLtMatrixLayoutCreate"))?;
+    let made =
+        lt::create_matrix_layout(data, rows, columns, rows as i64).map_err(failed("cublasLtMatrixLayoutCreate"))?;
     let made = MatrixLayout(made);
     if batch > 1 {
         let count = i32::try_from(batch).map_err(|_| unsupported("this matrix product", "batch beyond 2^31"))?;
@@ -183,8 +184,9 @@ impl MatrixProduct {
             Precision::Bf16 => (DataType::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F),
             Precision::Int8 => return Err(unsupported("matrix product in int8", "no runner for it")),
         };
-        let description =
-            Description(lt::create_matmul_desc(compute, DataType::CUDA_R_32F).map_err(failed("cublasLtMatmulDescCreate"))?);
+        let description = Description(
+            lt::create_matmul_desc(compute, DataType::CUDA_R_32F).map_err(failed("cublasLtMatmulDescCreate"))?,
+        );
         // The library's first operand is our b, its second our a. A row-major `[r, c]` is its `c x r`: so what lies
         // as `[n, k]` is its `k x n` and must be transposed, what lies as `[k, n]` is already `n x k`.
         let operation = |transposed: bool| i32::from(transposed);

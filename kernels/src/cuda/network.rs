@@ -134,8 +134,10 @@ fn in_place(layer: &Layer, maker: Option<&Layer>, mode: Mode) -> bool {
     let Layer::Activation(activation) = layer else { return false };
     let keeps_no_input =
         matches!(activation.function, Function::Relu | Function::Relu6 | Function::Sigmoid | Function::Tanh);
-    let maker_keeps_no_output =
-        matches!(maker, Some(Layer::Conv2d(_) | Layer::Linear(_) | Layer::BatchNorm(_) | Layer::Add(_) | Layer::Scale(_)));
+    let maker_keeps_no_output = matches!(
+        maker,
+        Some(Layer::Conv2d(_) | Layer::Linear(_) | Layer::BatchNorm(_) | Layer::Add(_) | Layer::Scale(_))
+    );
     mode == Mode::Inference || (keeps_no_input && maker_keeps_no_output)
 }
 
@@ -206,7 +208,8 @@ impl<'a> Builder<'a, '_> {
                 holds.push(first.map(|(_, b)| b));
             } else {
                 let bytes = self.bytes(layer.output);
-                operands.output = if training { self.gpu.arena().take(bytes)? } else { self.pool.take(self.gpu, bytes)? };
+                operands.output =
+                    if training { self.gpu.arena().take(bytes)? } else { self.pool.take(self.gpu, bytes)? };
                 buffers.push(Buffer { address: operands.output, bytes, readers: readers[i], given_back: false });
                 holds.push(Some(buffers.len() - 1));
             }
@@ -352,8 +355,7 @@ impl<'a> Builder<'a, '_> {
         let sum = self.pool.take(self.gpu, made.bytes)?;
         let case = LayerCase { inputs: vec![shape, shape], layer: Layer::Add(Add {}) };
         let trial = Trial::usual(case, Phase::Forward, self.trial.batch, self.trial.precision, Mode::Training);
-        let operands =
-            Operands { inputs: vec![before.address, made.address], output: sum, ..Operands::default() };
+        let operands = Operands { inputs: vec![before.address, made.address], output: sum, ..Operands::default() };
         for launch in streaming::launches(&trial, &operands, self.gpu.limits())? {
             let step = kernel(self.gpu, launch)?;
             self.steps.push(step);

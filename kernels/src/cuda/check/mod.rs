@@ -1,5 +1,10 @@
 //! Whether the device computes what the layers mean: every kind and phase against the reference on the CPU.
 
+mod storage;
+mod trials;
+
+pub use trials::trials;
+
 use super::device::Gpu;
 use super::runner::CudaRunner;
 use crate::DeviceError;
@@ -7,16 +12,11 @@ use crate::launch::Operands;
 use crate::operands::bias_offset;
 use crate::reference::{self, Tensors};
 use crate::streaming::parameters_in_fp32;
-use half::{bf16, f16};
-use joulecast_model::layer::{
-    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Function, GlobalPool2d, Groups, Layer,
-    LayerNorm, LayerOp, Linear, LocalResponseNorm, Matmul, Multiply, Optimizer, Pad, Pair, Pool2d, PoolOp, Scale,
-    Softmax,
-};
-use joulecast_model::measurement::LayerCase;
+use joulecast_model::layer::{Layer, LayerOp};
 use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::shape::{InvalidShape, Shape};
-use joulecast_model::trial::{Algorithm, Layout, Trial};
+use joulecast_model::shape::Shape;
+use joulecast_model::trial::{Algorithm, Trial};
+use storage::{Storage, order, permuted, restored};
 
 /// How a result compares.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,97 +27,6 @@ pub struct Agreement {
     pub values: usize,
     /// Largest error in units of the tolerance; at most 1 agrees.
     pub worst: f64,
-}
-
-/// Storage of one tensor on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Storage {
-    F32,
-    F16,
-    Bf16,
-    Byte,
-}
-
-impl Storage {
-    fn of(precision: Precision) -> Self {
-        match precision {
-            Precision::Fp32 | Precision::Tf32 | Precision::Int8 => Self::F32,
-            Precision::Fp16 => Self::F16,
-            Precision::Bf16 => Self::Bf16,
-        }
-    }
-
-    fn width(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-            Self::Byte => 1,
-        }
-    }
-
-    fn round(self, value: f32) -> f32 {
-        match self {
-            Self::F32 | Self::Byte => value,
-            Self::F16 => f16::from_f32(value).to_f32(),
-            Self::Bf16 => bf16::from_f32(value).to_f32(),
-        }
-    }
-
-    fn encode(self, values: &[f32]) -> Vec<u8> {
-        values
-            .iter()
-            .flat_map(|v| match self {
-                Self::F32 => v.to_le_bytes().to_vec(),
-                Self::F16 => f16::from_f32(*v).to_le_bytes().to_vec(),
-                Self::Bf16 => bf16::from_f32(*v).to_le_bytes().to_vec(),
-                Self::Byte => vec![u8::from(*v != 0.0)],
-            })
-            .collect()
-    }
-
-    fn decode(self, bytes: &[u8]) -> Vec<f32> {
-        bytes
-            .chunks_exact(self.width())
-            .map(|b| match (self, b) {
-                (Self::F32, [a, b, c, d]) => f32::from_le_bytes([*a, *b, *c, *d]),
-                (Self::F16, [a, b]) => f16::from_le_bytes([*a, *b]).to_f32(),
-                (Self::Bf16, [a, b]) => bf16::from_le_bytes([*a, *b]).to_f32(),
-                (_, [a, ..]) => f32::from(*a),
-                (_, []) => 0.0,
-            })
-            .collect()
-    }
-}
-
-/// For each value in the order of the device, its place in the order batch, channels, height, width.
-fn order(shape: &[u64], batch: u64, layout: Layout) -> Vec<usize> {
-    let count = (batch * shape.iter().product::<u64>()) as usize;
-    match (shape, layout) {
-        (&[c, h, w], Layout::Nhwc) => {
-            let (c, area) = (c as usize, (h * w) as usize);
-            (0..count)
-                .map(|i| {
-                    let (sample, rest) = (i / (c * area), i % (c * area));
-                    (sample * c + rest % c) * area + rest / c
-                })
-                .collect()
-        }
-        _ => (0..count).collect(),
-    }
-}
-
-fn permuted(values: &[f32], order: &[usize]) -> Vec<f32> {
-    order.iter().map(|i| values.get(*i).copied().unwrap_or(f32::NAN)).collect()
-}
-
-fn restored(values: &[f32], order: &[usize]) -> Vec<f32> {
-    let mut plain = vec![f32::NAN; order.len()];
-    for (value, place) in values.iter().zip(order) {
-        if let Some(slot) = plain.get_mut(*place) {
-            *slot = *value;
-        }
-    }
-    plain
 }
 
 /// Pseudo-random numbers around 0 with variance 1: the sum of twelve uniform ones less six.
@@ -388,141 +297,6 @@ pub fn check(runner: &mut CudaRunner, trial: &Trial) -> Result<Vec<Agreement>, D
     Ok(list)
 }
 
-/// Trials that touch every kind, phase, precision and layout, at sizes that divide by nothing and at usual ones.
-///
-/// # Errors
-/// Never for the sizes written here.
-pub fn trials() -> Result<Vec<Trial>, InvalidShape> {
-    let mut trials = Vec::new();
-    for precision in [Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Bf16] {
-        for layout in [Layout::Nchw, Layout::Nhwc] {
-            for (case, batch) in cases()? {
-                let product = matches!(case.layer, Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_));
-                // Only products know TF32; rows and matrices know no layout.
-                let matrix = matches!(case.layer, Layer::Matmul(_));
-                let map = !matrix && case.inputs.first().is_some_and(|s| s.as_map().is_some());
-                if (precision == Precision::Tf32 && !product) || (layout == Layout::Nhwc && !map) {
-                    continue;
-                }
-                for mode in [Mode::Inference, Mode::Training] {
-                    for &phase in mode.phases() {
-                        for optimizer in optimizers(phase) {
-                            let trial = Trial {
-                                layout,
-                                optimizer,
-                                ..Trial::usual(case.clone(), phase, batch, precision, mode)
-                            };
-                            let learns = case.layer.parameters(&case.inputs) > 0;
-                            let runs = phase != Phase::Update || (learns && layout == Layout::Nchw && !product);
-                            let linear_update = phase == Phase::Update && matches!(case.layer, Layer::Linear(_));
-                            if (runs || linear_update) && matches!(trial.cost(), Ok(Some(_))) {
-                                trials.push(trial);
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-    let named = Algorithm::ALL.iter().filter(|a| **a != Algorithm::Heuristic);
-    for (algorithm, phase) in named.flat_map(|a| [Phase::Forward, Phase::BackwardData].map(|p| (*a, p))) {
-        let case = LayerCase { inputs: vec![Shape::map(16, 20, 20)?], layer: convolution(32, 3, 1, Groups::Count(1)) };
-        let trial = Trial::usual(case, phase, 4, Precision::Fp32, Mode::Training);
-        trials.push(Trial { algorithm, ..trial });
-    }
-    Ok(trials)
-}
-
-fn optimizers(phase: Phase) -> Vec<Option<Optimizer>> {
-    match phase {
-        Phase::Update => Optimizer::ALL.iter().copied().map(Some).collect(),
-        _ => vec![None],
-    }
-}
-
-fn convolution(channels: u64, kernel: u64, stride: u64, groups: Groups) -> Layer {
-    Layer::Conv2d(Conv2d {
-        channels,
-        kernel: Pair::square(kernel),
-        stride: Pair::square(stride),
-        padding: Pair::square(kernel / 2),
-        dilation: Pair::square(1),
-        groups,
-        bias: true,
-    })
-}
-
-fn pool(op: PoolOp, kernel: u64, stride: u64, padding: u64, ceil: bool) -> Layer {
-    Layer::Pool2d(Pool2d {
-        op,
-        kernel: Pair::square(kernel),
-        stride: Some(Pair::square(stride)),
-        padding: Pair::square(padding),
-        ceil,
-    })
-}
-
-fn cases() -> Result<Vec<(LayerCase, u64)>, InvalidShape> {
-    let mut cases = Vec::new();
-    let mut add = |layer: Layer, inputs: Vec<Shape>, batch: u64| cases.push((LayerCase { inputs, layer }, batch));
-    let (odd, even) = (Shape::map(7, 13, 11)?, Shape::map(32, 16, 16)?);
-    for function in Function::ALL {
-        add(Layer::Activation(Activation { function: *function }), vec![odd], 3);
-        add(Layer::Activation(Activation { function: *function }), vec![even], 4);
-    }
-    for shape in [odd, even] {
-        for affine in [true, false] {
-            add(Layer::BatchNorm(BatchNorm { affine }), vec![shape], 5);
-            add(Layer::LayerNorm(LayerNorm { affine }), vec![shape], 5);
-        }
-        for bias in [true, false] {
-            add(Layer::Scale(Scale { bias }), vec![shape], 3);
-        }
-        for size in [5, 3] {
-            add(Layer::LocalResponseNorm(LocalResponseNorm { size }), vec![shape], 2);
-        }
-        add(Layer::Softmax(Softmax {}), vec![shape], 3);
-        add(Layer::Dropout(Dropout { probability: 0.3 }), vec![shape], 3);
-        add(Layer::Add(Add {}), vec![shape, shape], 3);
-        add(Layer::Add(Add {}), vec![shape, shape, shape, shape], 3);
-        add(Layer::Multiply(Multiply {}), vec![shape, shape], 3);
-        add(Layer::Multiply(Multiply {}), vec![shape, Shape::map(shape.axis(), 1, 1)?], 3);
-        add(Layer::Concat(Concat {}), vec![shape, shape], 3);
-        add(Layer::Pad(Pad { padding: [1, 0, 2, 1] }), vec![shape], 3);
-        for op in [PoolOp::Max, PoolOp::Avg] {
-            for (kernel, stride, padding, ceil) in [(2, 2, 0, false), (3, 2, 1, false), (3, 2, 0, true), (3, 1, 1, false)] {
-                add(pool(op, kernel, stride, padding, ceil), vec![shape], 3);
-            }
-            add(Layer::GlobalPool2d(GlobalPool2d { op }), vec![shape], 3);
-            add(Layer::AdaptivePool2d(AdaptivePool2d { op, output: Pair::square(5) }), vec![shape], 3);
-        }
-    }
-    for features in [13, 256] {
-        let row = Shape::new(&[features])?;
-        let rows = Shape::new(&[9, features])?;
-        add(Layer::BatchNorm(BatchNorm { affine: true }), vec![row], 33);
-        add(Layer::LayerNorm(LayerNorm { affine: true }), vec![rows], 4);
-        add(Layer::Softmax(Softmax {}), vec![rows], 4);
-        add(Layer::Linear(Linear { features: 24, bias: true }), vec![row], 16);
-        add(Layer::Linear(Linear { features: 40, bias: false }), vec![rows], 8);
-    }
-    add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::new(&[3, 5000])?], 2);
-    add(Layer::Softmax(Softmax {}), vec![Shape::new(&[3, 5000])?], 2);
-    add(Layer::Matmul(Matmul {}), vec![Shape::new(&[3, 17, 32])?, Shape::new(&[3, 32, 24])?], 2);
-    add(Layer::Matmul(Matmul {}), vec![Shape::new(&[40, 16])?, Shape::new(&[16, 8])?], 3);
-    for (channels, kernel, stride, groups) in [
-        (16, 3, 1, Groups::Count(1)),
-        (24, 1, 1, Groups::Count(1)),
-        (24, 3, 2, Groups::Count(4)),
-        (32, 3, 1, Groups::Depthwise),
-        (32, 5, 2, Groups::Depthwise),
-        (16, 7, 2, Groups::Count(1)),
-    ] {
-        add(convolution(channels, kernel, stride, groups), vec![even], 4);
-    }
-    Ok(cases)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -553,22 +327,6 @@ mod tests {
                 let planned = streaming::launches(trial, &operands(trial), &Limits::new(132));
                 assert!(planned.is_ok_and(|l| !l.is_empty()), "{trial:?}");
             }
-        }
-    }
-
-    #[test]
-    fn channels_last_is_a_permutation_and_back() {
-        let order = order(&[2, 2, 3], 2, Layout::Nhwc);
-        assert_eq!(order[..6], [0, 6, 1, 7, 2, 8]);
-        let values: Vec<f32> = (0..24u8).map(f32::from).collect();
-        assert_eq!(restored(&permuted(&values, &order), &order), values);
-    }
-
-    #[test]
-    fn storage_formats_round_and_come_back() {
-        for storage in [Storage::F32, Storage::F16, Storage::Bf16] {
-            let value = storage.round(0.123_456);
-            assert_eq!(storage.decode(&storage.encode(&[value])), [value]);
         }
     }
 }
