@@ -163,9 +163,12 @@ proptest! {
     }
 }
 
-/// Files in a dataset's folder, finished or not.
+/// Segments in a dataset's folder; every one has its checksum beside it, and nothing unfinished is left.
 fn segments(dataset: &std::path::Path) -> usize {
-    fs::read_dir(dataset).map_or(0, |entries| entries.count())
+    let entries: Vec<_> = fs::read_dir(dataset).map_or_else(|_| Vec::new(), |list| list.flatten().collect());
+    let segments = entries.iter().filter(|e| e.path().extension().is_some_and(|x| x == "parquet")).count();
+    assert_eq!(entries.len(), 2 * segments, "a segment and its sum: {entries:?}");
+    segments
 }
 
 const NEUSIGHT: &str = "OPName,Latency,Device,Torch Version,CUDNN Version,Kernel Name,B,M,N,K,CUDA Version,Kernels
