@@ -3,15 +3,24 @@
 // An operation `F` has `channel(c)`, which fetches its constants, and `value(x, dy)`. `INPUTS` says which of x and dy
 // it reads.
 
+// `LATEST_FIRST` says that a reduction has just read the same tensors: what it read last is still in the cache.
 
 // Any layout. Value e belongs to channel (e / inner) % channels: inner is the map's area in NCHW, 1 where channels
-// come last. With `group` above 0, every `group` values have constants of their own.
+// come last. With `by_group`, every so many values have constants of their own (inner is 1 then).
 template <class F>
-DEVICE void channels_flat(F f, const T *x, const T *dy, T *y, i64 n, i64 inner, i64 channels, i64 group) {
+DEVICE void channels_flat(const F &f, const T *__restrict__ x, const T *__restrict__ dy, T *__restrict__ y, i64 n,
+                          Divider by_inner, Divider by_channels, Divider by_group) {
     const int UNITS = 2;
-    const i64 units = (n + LANES - 1) / LANES;
-    const i64 first = (i64)blockIdx.x * blockDim.x * UNITS + threadIdx.x;
+    const i64 inner = by_inner.divisor, channels = by_channels.divisor;
+    const i64 block = F::LATEST_FIRST ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    const i64 first = block * blockDim.x * UNITS + threadIdx.x;
+    const auto channel_of = [&](i64 run) {
+        const i64 c = run - by_channels.divide(run) * channels;
+        return by_group.divisor > 0 ? c + by_group.divide(run) * channels : c;
+    };
     Unit<T, LANES> units_x[UNITS], units_dy[UNITS];
+    F own[UNITS];
+    int left[UNITS];
 #pragma unroll
     for (int k = 0; k < UNITS; k++) {
         const i64 at = (first + k * blockDim.x) * LANES;
@@ -22,48 +31,48 @@ DEVICE void channels_flat(F f, const T *x, const T *dy, T *y, i64 n, i64 inner, 
     }
 #pragma unroll
     for (int k = 0; k < UNITS; k++) {
-        const i64 unit = first + k * blockDim.x;
-        if (unit >= units) continue;
-        const i64 at = unit * LANES;
-        const bool whole = at + LANES <= n;
-        i64 offset = at / inner;
-        i64 c = offset % channels;
-        offset = at - offset * inner;
-        i64 base = group > 0 ? at / group * channels : 0;
-        f.channel(base + c);
-        float values_x[LANES], values_dy[LANES], values[LANES];
-        if (whole) {
+        const i64 at = (first + k * blockDim.x) * LANES;
+        own[k] = f;
+        if (at < n) {
+            const i64 run = by_inner.divide(at);
+            const i64 rest = (run + 1) * inner - at;
+            left[k] = rest < LANES ? (int)rest : LANES;
+            own[k].channel(channel_of(run));
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < UNITS; k++) {
+        const i64 at = (first + k * blockDim.x) * LANES;
+        if (at + LANES <= n) {
+            float values_x[LANES] = {}, values_dy[LANES] = {}, values[LANES];
             if (F::INPUTS > 0) units_x[k].get(values_x);
             if (F::INPUTS > 1) units_dy[k].get(values_dy);
-        }
 #pragma unroll
-        for (int lane = 0; lane < LANES; lane++) {
-            if (at + lane >= n) break;
-            float a = 0.0f, b = 0.0f;
-            if (F::INPUTS > 0) a = whole ? values_x[lane] : widen(x[at + lane]);
-            if (F::INPUTS > 1) b = whole ? values_dy[lane] : widen(dy[at + lane]);
-            values[lane] = f.value(a, b);
-            if (!whole) narrow(values[lane], y[at + lane]);
-            if (lane + 1 < LANES && ++offset == inner && at + lane + 1 < n) {
-                offset = 0;
-                if (++c == channels) {
-                    c = 0;
-                    if (group > 0) base = (at + lane + 1) / group * channels;
-                }
-                f.channel(base + c);
+            for (int lane = 0; lane < LANES; lane++) values[lane] = own[k].value(values_x[lane], values_dy[lane]);
+            // The values that belong to channels further on.
+            for (int begin = left[k]; begin < LANES; begin += (int)inner) {
+                own[k].channel(channel_of(by_inner.divide(at + begin)));
+#pragma unroll
+                for (int lane = 0; lane < LANES; lane++)
+                    if (lane >= begin) values[lane] = own[k].value(values_x[lane], values_dy[lane]);
             }
-        }
-        if (whole) {
             Unit<T, LANES> unit_y;
             unit_y.set(values);
             unit_y.store(y + at);
+        } else {
+            for (i64 e = at; e < n; e++) {
+                own[k].channel(channel_of(by_inner.divide(e)));
+                narrow(own[k].value(F::INPUTS > 0 ? widen(x[e]) : 0.0f, F::INPUTS > 1 ? widen(dy[e]) : 0.0f), y[e]);
+            }
         }
     }
 }
 
 // Channels last, their number a multiple of LANES: a thread keeps the constants of its channels and walks over rows.
 // Block (x: units of channels, y: rows), grid (x: units of channels, y: rows, z: groups of `rows` rows).
-template <class F> DEVICE void channels_last(F f, const T *x, const T *dy, T *y, i64 rows, i64 channels) {
+template <class F>
+DEVICE void channels_last(const F &f, const T *__restrict__ x, const T *__restrict__ dy, T *__restrict__ y, i64 rows,
+                          i64 channels) {
     const int ROWS = 4;
     const i64 c = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * LANES;
     if (c >= channels) return;
@@ -75,11 +84,12 @@ template <class F> DEVICE void channels_last(F f, const T *x, const T *dy, T *y,
     }
     const i64 start = blockIdx.z * rows * channels + c;
     const i64 step = (i64)gridDim.y * blockDim.y;
+    const auto place = [&](i64 row) { return start + (F::LATEST_FIRST ? rows - 1 - row : row) * channels; };
     for (i64 row = (i64)blockIdx.y * blockDim.y + threadIdx.y; row < rows; row += ROWS * step) {
         Unit<T, LANES> units_x[ROWS], units_dy[ROWS];
 #pragma unroll
         for (int k = 0; k < ROWS; k++) {
-            const i64 at = start + (row + k * step) * channels;
+            const i64 at = place(row + k * step);
             if (row + k * step < rows) {
                 if (F::INPUTS > 0) units_x[k].load(x + at);
                 if (F::INPUTS > 1) units_dy[k].load(dy + at);
@@ -95,7 +105,7 @@ template <class F> DEVICE void channels_last(F f, const T *x, const T *dy, T *y,
                 for (int lane = 0; lane < LANES; lane++) values[lane] = each[lane].value(values_x[lane], values_dy[lane]);
                 Unit<T, LANES> unit_y;
                 unit_y.set(values);
-                unit_y.store(y + start + (row + k * step) * channels);
+                unit_y.store(y + place(row + k * step));
             }
         }
     }
@@ -104,8 +114,12 @@ template <class F> DEVICE void channels_last(F f, const T *x, const T *dy, T *y,
 // Two kernels for an operation; what follows its name are its own parameters.
 #define CHANNELS(name, operation, ...)                                                                                 \
     KERNEL(name##_flat)                                                                                                \
-    (const T *x, const T *dy, T *y, i64 n, i64 inner, i64 channels, i64 group, __VA_ARGS__) {                          \
-        channels_flat(operation, x, dy, y, n, inner, channels, group);                                                 \
+    (const T *x, const T *dy, T *y, i64 n, i64 inner, int inner_multiplier, int inner_shift, i64 channels,             \
+     int channels_multiplier, int channels_shift, i64 group, int group_multiplier, int group_shift, __VA_ARGS__) {     \
+        const Divider by_inner = {inner, (u32)inner_multiplier, inner_shift};                                          \
+        const Divider by_channels = {channels, (u32)channels_multiplier, channels_shift};                              \
+        const Divider by_group = {group, (u32)group_multiplier, group_shift};                                          \
+        channels_flat(operation, x, dy, y, n, by_inner, by_channels, by_group);                                        \
     }                                                                                                                  \
     KERNEL(name##_last)(const T *x, const T *dy, T *y, i64 rows, i64 channels, __VA_ARGS__) {                          \
         channels_last(operation, x, dy, y, rows, channels);                                                            \
@@ -115,6 +129,7 @@ template <class F> DEVICE void channels_last(F f, const T *x, const T *dy, T *y,
 // scale and shift may be null.
 struct Normalize {
     static const int INPUTS = 1;
+    static const bool LATEST_FIRST = true;
     const float *mean, *deviation, *scale, *shift;
     float epsilon;
     bool variance;
@@ -139,6 +154,7 @@ CHANNELS(batch_norm_normalize, (Normalize{mean, reciprocal, scale, shift, 0.0f, 
 // m the number of values of a channel; `sums` holds sum(dy), then r sum(dy (x - mean)) of every channel.
 struct NormalizeBackward {
     static const int INPUTS = 2;
+    static const bool LATEST_FIRST = true;
     const float *mean, *reciprocal, *scale, *sums;
     i64 channels;
     float per_value;
@@ -159,6 +175,7 @@ CHANNELS(batch_norm_backward, (NormalizeBackward{mean, reciprocal, scale, sums, 
 
 struct Scale {
     static const int INPUTS = 1;
+    static const bool LATEST_FIRST = false;
     const float *scale, *shift;
     float factor, offset;
 
@@ -173,6 +190,7 @@ CHANNELS(scale, (Scale{scale, shift}), const float *scale, const float *shift)
 
 struct Bias {
     static const int INPUTS = 1;
+    static const bool LATEST_FIRST = false;
     const T *bias;
     float offset;
 
@@ -185,6 +203,7 @@ CHANNELS(bias, (Bias{bias}), const T *bias)
 // A factor per channel and sample.
 struct Factor {
     static const int INPUTS = 1;
+    static const bool LATEST_FIRST = false;
     const T *factors;
     float factor;
 
@@ -197,6 +216,7 @@ CHANNELS(factor, (Factor{factors}), const T *factors)
 // Spreads one value per channel and sample over its map.
 struct Spread {
     static const int INPUTS = 0;
+    static const bool LATEST_FIRST = false;
     const T *values;
     float factor;
     float spread;

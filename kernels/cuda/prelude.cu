@@ -106,6 +106,19 @@ template <class T> struct Unit<T, 1> {
     DEVICE void set(const float (&values)[1]) { narrow(values[0], raw); }
 };
 
+// Division by a number that is known when launching: of n below 2^31 by multiplying and shifting (Granlund and
+// Montgomery, 1994), with multiplier = ceil(2^shift / divisor) and shift = 31 + ceil(log2 divisor).
+struct Divider {
+    i64 divisor;
+    u32 multiplier;
+    int shift;
+
+    DEVICE i64 divide(i64 n) const {
+        if (n >> 31) return n / divisor;
+        return (i64)(((u64)(u32)n * multiplier) >> shift);
+    }
+};
+
 struct Sum {
     static DEVICE float neutral() { return 0.0f; }
     static DEVICE float join(float a, float b) { return a + b; }

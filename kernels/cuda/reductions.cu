@@ -17,11 +17,12 @@ template <class F> DEVICE void leave(F &f, float (&sums)[F::SUMS], float *partia
 // Groups whose values lie in `segments` runs of `size`, run s of group g at (s groups + g) size: maps in NCHW.
 // blockDim.x threads work on a group, blockDim.y groups share a block.
 template <int N, class F>
-DEVICE void reduce_runs(F f, const T *x, const T *dy, T *dx, float *partial, i64 segments, i64 groups, i64 size) {
-    const int UNITS = F::INPUTS > 1 ? 2 : 4;
+DEVICE void reduce_runs(F f, const T *__restrict__ x, const T *__restrict__ dy, T *__restrict__ dx,
+                        float *__restrict__ partial, i64 segments, i64 groups, i64 size, Divider by_run) {
+    const int UNITS = (F::INPUTS > 1 ? 2 : 4) * (N > 1 ? 1 : 2);
     const i64 group = (i64)blockIdx.x * blockDim.y + threadIdx.y;
     const bool active = group < groups;
-    const i64 run = size / N, total = active ? run * segments : 0;
+    const i64 total = active ? by_run.divisor * segments : 0;
     const i64 step = (i64)gridDim.y * blockDim.x;
     if (active) f.channel(group);
     float sums[F::SUMS];
@@ -33,7 +34,7 @@ DEVICE void reduce_runs(F f, const T *x, const T *dy, T *dx, float *partial, i64
 #pragma unroll
         for (int k = 0; k < UNITS; k++) {
             const i64 u = unit + k * step;
-            const i64 segment = segments == 1 ? 0 : u / run;
+            const i64 segment = segments == 1 ? 0 : by_run.divide(u);
             position[k] = u * N;
             at[k] = (segment * (groups - 1) + group) * size + u * N;
             if (u < total) {
@@ -66,8 +67,9 @@ DEVICE void reduce_runs(F f, const T *x, const T *dy, T *dx, float *partial, i64
 // Groups that are the columns of [rows, channels], separately for each blockIdx.z: channels last, rows of features.
 // Block (x: units of channels, y: rows).
 template <int N, class F>
-DEVICE void reduce_columns(F f, const T *x, const T *dy, T *dx, float *partial, i64 rows, i64 channels) {
-    const int ROWS = F::INPUTS > 1 ? 2 : 4;
+DEVICE void reduce_columns(F f, const T *__restrict__ x, const T *__restrict__ dy, T *__restrict__ dx,
+                           float *__restrict__ partial, i64 rows, i64 channels) {
+    const int ROWS = F::INPUTS > 1 ? 4 : 8;
     const i64 c = ((i64)blockIdx.x * blockDim.x + threadIdx.x) * N;
     const bool active = c < channels;
     const i64 first_group = blockIdx.z * channels + c;
@@ -112,11 +114,29 @@ DEVICE void reduce_columns(F f, const T *x, const T *dy, T *dx, float *partial, 
             }
         }
     }
+    // All sums at once through shared memory; the rows of it are shifted against each other to avoid bank conflicts.
+    const int THREADS = 256, PITCH = THREADS + 32 / N;
+    __shared__ float shared[F::SUMS * N * PITCH];
+    const int self = threadIdx.y * blockDim.x + threadIdx.x;
 #pragma unroll
     for (int lane = 0; lane < N; lane++) {
 #pragma unroll
-        for (int s = 0; s < F::SUMS; s++) sums[lane][s] = join_along_y<typename F::How>(sums[lane][s]);
-        if (active && threadIdx.y == 0) leave(each[lane], sums[lane], partial, first_group + lane, gridDim.z * channels);
+        for (int s = 0; s < F::SUMS; s++) shared[(s * N + lane) * PITCH + self] = sums[lane][s];
+    }
+    __syncthreads();
+    const int column = self / N, lane = self % N;
+    const i64 group = ((i64)blockIdx.x * blockDim.x + column) * N + lane;
+    if (column < blockDim.x && group < channels) {
+        float joined[F::SUMS];
+#pragma unroll
+        for (int s = 0; s < F::SUMS; s++) {
+            joined[s] = F::How::neutral();
+            for (int row = 0; row < blockDim.y; row++)
+                joined[s] = F::How::join(joined[s], shared[(s * N + lane) * PITCH + row * blockDim.x + column]);
+        }
+        const i64 index = blockIdx.z * channels + group;
+        f.channel(index);
+        leave(f, joined, partial, index, gridDim.z * channels);
     }
 }
 
@@ -126,15 +146,17 @@ template <class F> DEVICE void reduce_parts(F f, const float *partial, i64 group
     const bool active = group < groups;
     float sums[F::SUMS];
 #pragma unroll
-    for (int s = 0; s < F::SUMS; s++) {
-        sums[s] = F::How::neutral();
-        if (active) {
-#pragma unroll 4
-            for (int part = threadIdx.y; part < parts; part += blockDim.y)
+    for (int s = 0; s < F::SUMS; s++) sums[s] = F::How::neutral();
+    if (active) {
+#pragma unroll 8
+        for (int part = threadIdx.y; part < parts; part += blockDim.y) {
+#pragma unroll
+            for (int s = 0; s < F::SUMS; s++)
                 sums[s] = F::How::join(sums[s], partial[((i64)s * parts + part) * groups + group]);
         }
-        sums[s] = join_along_y<typename F::How>(sums[s]);
     }
+#pragma unroll
+    for (int s = 0; s < F::SUMS; s++) sums[s] = join_along_y<typename F::How>(sums[s]);
     if (active && threadIdx.y == 0) {
         f.channel(group);
         f.finish(group, sums);
@@ -144,11 +166,13 @@ template <class F> DEVICE void reduce_parts(F f, const float *partial, i64 group
 // Three kernels for an operation; what follows its name are its own parameters. `wide` allows 16-byte units.
 #define REDUCTION(name, operation, ...)                                                                                \
     KERNEL(name##_runs)                                                                                                \
-    (const T *x, const T *dy, T *dx, float *partial, i64 segments, i64 groups, i64 size, int wide, __VA_ARGS__) {      \
+    (const T *x, const T *dy, T *dx, float *partial, i64 segments, i64 groups, i64 size, i64 run, int run_multiplier,  \
+     int run_shift, int wide, __VA_ARGS__) {                                                                           \
+        const Divider by_run = {run, (u32)run_multiplier, run_shift};                                                  \
         if (wide)                                                                                                      \
-            reduce_runs<LANES>(operation, x, dy, dx, partial, segments, groups, size);                                 \
+            reduce_runs<LANES>(operation, x, dy, dx, partial, segments, groups, size, by_run);                         \
         else                                                                                                           \
-            reduce_runs<1>(operation, x, dy, dx, partial, segments, groups, size);                                     \
+            reduce_runs<1>(operation, x, dy, dx, partial, segments, groups, size, by_run);                             \
     }                                                                                                                  \
     KERNEL(name##_columns)                                                                                             \
     (const T *x, const T *dy, T *dx, float *partial, i64 rows, i64 channels, int wide, __VA_ARGS__) {                  \

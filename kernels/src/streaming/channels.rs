@@ -1,6 +1,6 @@
 //! Maps whose constants belong to a channel: kernels of `channels.cu`.
 
-use super::plan::{Plan, THREADS, View, flat_grid, long, pointer};
+use super::plan::{Plan, THREADS, View, divider, flat_grid, long, pointer};
 use crate::DeviceError;
 use crate::launch::{Address, Argument};
 
@@ -45,7 +45,10 @@ pub(super) fn map(
         (true, false) => (view.channels.saturating_mul(view.samples), 0),
         (true, true) => (view.channels, view.channels.saturating_mul(view.area)),
     };
-    arguments.extend([long(n)?, long(view.inner())?, long(channels)?, long(group)?]);
+    arguments.push(long(n)?);
+    for divisor in [view.inner(), channels, group] {
+        arguments.extend(divider(divisor)?);
+    }
     arguments.extend(own);
     let (blocks, threads) = flat_grid(n.div_ceil(lanes), 2, plan.limits);
     plan.push(&format!("{name}_flat"), [blocks, 1, 1], [threads, 1, 1], arguments)

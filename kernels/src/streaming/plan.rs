@@ -186,6 +186,20 @@ pub(super) fn flag(value: bool) -> Argument {
     Argument::I32(i32::from(value))
 }
 
+/// The three arguments of a kernel's `Divider`: divisor, multiplier, shift. A divisor of 0 is never divided by.
+pub(super) fn divider(divisor: u64) -> Result<[Argument; 3], DeviceError> {
+    let (multiplier, shift) = multiplier(divisor);
+    // The bits of an unsigned factor; a shift is at most 62.
+    Ok([long(divisor)?, Argument::I32(multiplier as i32), Argument::I32(shift as i32)])
+}
+
+/// Factor and shift by which numbers below 2^31 are divided: n * factor >> shift.
+fn multiplier(divisor: u64) -> (u32, u32) {
+    let divisor = divisor.clamp(1, 1 << 31);
+    let shift = 31 + divisor.next_power_of_two().trailing_zeros();
+    ((1u64 << shift).div_ceil(divisor) as u32, shift)
+}
+
 pub(super) fn unsupported(what: &str, why: &str) -> DeviceError {
     DeviceError::Unsupported { what: what.to_string(), why: why.to_string() }
 }
@@ -202,6 +216,20 @@ mod tests {
                 let (blocks, threads) = flat_grid(work, each, &limits);
                 assert!(blocks * threads * each >= work, "{work} items");
                 assert!((blocks - 1) * threads * each < work, "{work} items leave a block idle");
+            }
+        }
+    }
+
+    #[test]
+    fn multiplying_and_shifting_divides() {
+        const LARGEST: u64 = (1 << 31) - 1;
+        for divisor in (1..300).chain([3136, 50176, 65535, 65536, 65537, (1 << 30) + 1, LARGEST, 1 << 31, 1 << 40]) {
+            let (multiplier, shift) = multiplier(divisor);
+            let near = |n: u64| [n.saturating_sub(1), n, n + 1];
+            for n in (0..70).flat_map(|i| near(divisor * i)).chain(near(LARGEST - LARGEST % divisor)).chain([LARGEST]) {
+                if n <= LARGEST {
+                    assert_eq!((n * u64::from(multiplier)) >> shift, n / divisor, "{n} / {divisor}");
+                }
             }
         }
     }

@@ -2,11 +2,11 @@
 
 use super::channels::{self, Tensors};
 use super::elementwise::{grad_input, input};
-use super::plan::{Plan, THREADS, View, flag, int, long, pointer, unsupported};
+use super::plan::{Plan, THREADS, View, divider, flag, flat_grid, int, long, pointer, unsupported};
 use super::reductions::{self, Reduction};
 use crate::DeviceError;
 use crate::launch::{Argument, Operands};
-use joulecast_model::layer::{PoolOp, Window};
+use joulecast_model::layer::{Pair, PoolOp, Window};
 use joulecast_model::precision::Phase;
 use joulecast_model::shape::{Shape, product};
 
@@ -38,10 +38,12 @@ impl Pooling {
     }
 
     pub fn scratch(&self, phase: Phase, lanes: u64) -> u64 {
-        if self.global() && phase == Phase::Forward {
-            reductions::scratch(self.view, self.reduction(), lanes)
-        } else {
-            0
+        if phase == Phase::Forward {
+            return if self.global() { reductions::scratch(self.view, self.reduction(), lanes) } else { 0 };
+        }
+        match self.op {
+            PoolOp::Max => product(&[self.view.samples, self.output.elements(), self.bytes_of_place()]),
+            PoolOp::Avg => 0,
         }
     }
 
@@ -68,42 +70,151 @@ impl Pooling {
         let (Some((_, h, w)), Some((_, oh, ow))) = (self.input.as_map(), self.output.as_map()) else {
             return Err(unsupported("pooling", "needs a [channels, height, width] map"));
         };
+        let maps = Maps { input: Pair { h, w }, output: Pair { h: oh, w: ow } };
+        if phase == Phase::Forward {
+            let tensors = [input(operands, 0)?, operands.output].map(pointer);
+            let name = if self.op == PoolOp::Max { "max_pool_forward" } else { "avg_pool_forward" };
+            return self.forward(plan, name, &tensors, maps, self.window);
+        }
+        let (dy, dx) = (pointer(operands.grad_output), pointer(grad_input(operands, 0)?));
+        if self.op == PoolOp::Max {
+            let places = pointer(operands.scratch);
+            let large = flag(self.bytes_of_place() > 1);
+            self.forward(plan, "max_pool_places", &[pointer(input(operands, 0)?), places, large], maps, self.window)?;
+            return self.backward(plan, "max_pool_backward", &[dy, places, dx, large], maps);
+        }
+        match self.window {
+            // With stride 1, every window divides by its whole area: the gradient is itself a mean over windows.
+            Some(window) if window.stride == Pair::square(1) => {
+                let Pair { h, w } = window.kernel;
+                let padding = Pair { h: h - 1 - window.padding.h, w: w - 1 - window.padding.w };
+                let maps = Maps { input: maps.output, output: maps.input };
+                self.forward(plan, "avg_pool_forward", &[dy, dx], maps, Some(Window { padding, ..window }))
+            }
+            _ => self.backward(plan, "avg_pool_backward", &[dy, dx], maps),
+        }
+    }
+
+    /// Bytes that say where in a window its maximum lies.
+    fn bytes_of_place(&self) -> u64 {
+        let area = match (self.window, self.input.as_map(), self.output.as_map()) {
+            (Some(window), ..) => window.kernel.area(),
+            (None, Some((_, h, w)), Some((_, oh, ow))) => product(&[h / oh + 2, w / ow + 2]),
+            _ => u64::MAX,
+        };
+        if area <= 256 { 1 } else { 4 }
+    }
+
+    /// A launch with one output column and some output rows per thread.
+    fn forward(
+        &self,
+        plan: &mut Plan<'_>,
+        name: &str,
+        tensors: &[Argument],
+        maps: Maps,
+        window: Option<Window>,
+    ) -> Result<(), DeviceError> {
+        let walks = matches!(form(window), THREE_BY_TWO | THREE_BY_ONE);
+        let most = if walks { 8 } else { 1 };
+        self.launch(plan, name, tensors, maps, window, maps.output.w, Rows::Walked { rows: maps.output.h, most })
+    }
+
+    /// A launch with the positions of dx that a stride's windows share, or some rows of a column, per thread.
+    fn backward(&self, plan: &mut Plan<'_>, name: &str, tensors: &[Argument], maps: Maps) -> Result<(), DeviceError> {
+        let Pair { h, w } = maps.input;
+        let (columns, rows) = match self.window {
+            Some(window) if form(self.window) != ANY_FORM => {
+                let strides = |size: u64, padding: u64, stride: u64| (size - 1 + padding) / stride + 1;
+                let across = strides(w, window.padding.w, window.stride.w);
+                let (_, _, wide) = self.units(plan);
+                (if wide { across } else { w }, Rows::Each(strides(h, window.padding.h, window.stride.h)))
+            }
+            _ => (w, Rows::Walked { rows: h, most: 8 }),
+        };
+        self.launch(plan, name, tensors, maps, self.window, columns, rows)
+    }
+
+    /// Planes, units of channels, whether a unit is 16 bytes.
+    fn units(&self, plan: &Plan<'_>) -> (u64, u64, bool) {
         let view = self.view;
         let wide = view.last && view.channels.is_multiple_of(plan.lanes());
-        let (planes, channels) = match (view.last, wide) {
-            (true, true) => (view.samples, view.channels / plan.lanes()),
-            (true, false) => (view.samples, view.channels),
-            (false, _) => (product(&[view.samples, view.channels]), 1),
-        };
-        let op = match self.op {
-            PoolOp::Max => "max",
-            PoolOp::Avg => "avg",
-        };
-        let forward = phase == Phase::Forward;
-        let (name, tensors) = match (forward, self.op) {
-            (true, _) => ("forward", vec![input(operands, 0)?, operands.output]),
-            // A mean's gradient does not read the maps.
-            (false, PoolOp::Avg) => ("backward", vec![0, 0, operands.grad_output, grad_input(operands, 0)?]),
-            (false, PoolOp::Max) => {
-                ("backward", vec![input(operands, 0)?, operands.output, operands.grad_output, grad_input(operands, 0)?])
-            }
-        };
-        let mut arguments: Vec<Argument> = tensors.into_iter().map(pointer).collect();
-        arguments.push(long(planes)?);
-        for size in [channels, h, w, oh, ow] {
-            arguments.push(int(size)?);
+        match (view.last, wide) {
+            (true, true) => (view.samples, view.channels / plan.lanes(), true),
+            (true, false) => (view.samples, view.channels, false),
+            (false, _) => (product(&[view.samples, view.channels]), 1, false),
         }
-        let sizes = self.window.map_or([0, 0, 1, 1, 0, 0], |window| {
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn launch(
+        &self,
+        plan: &mut Plan<'_>,
+        name: &str,
+        tensors: &[Argument],
+        maps: Maps,
+        window: Option<Window>,
+        columns: u64,
+        rows: Rows,
+    ) -> Result<(), DeviceError> {
+        let (planes, channels, wide) = self.units(plan);
+        let (input, output) = (maps.input, maps.output);
+        // Rows are indexed by 32 bits; windows that divide the input multiply two sizes in them.
+        int(product(&[input.w.max(output.w), self.view.channels]))?;
+        if window.is_none() && [input.h, input.w, output.h, output.w].iter().any(|&size| size >= 1 << 16) {
+            return Err(unsupported(name, "an adaptive window over a map of 65536 rows or columns"));
+        }
+        let mut arguments = tensors.to_vec();
+        let sizes = window.map_or([0, 0, 1, 1, 0, 0], |window| {
             [window.kernel.h, window.kernel.w, window.stride.h, window.stride.w, window.padding.h, window.padding.w]
         });
-        for size in sizes {
+        for size in [input.h, input.w, output.h, output.w].into_iter().chain(sizes) {
             arguments.push(int(size)?);
         }
-        arguments.push(flag(wide));
-        let (height, width) = if forward { (oh, ow) } else { (h, w) };
-        let (rows, columns) = (product(&[planes, height]), product(&[width, channels]));
-        let (grid, block) = row_grid(plan, rows, columns, 1);
-        plan.push(&format!("{op}_pool_{name}"), grid, block, arguments)
+        let (runs, walk) = match rows {
+            Rows::Each(rows) => (rows, 1),
+            Rows::Walked { rows, most } => {
+                let threads = |walk: u64| product(&[planes, channels, columns, rows.div_ceil(walk)]);
+                let enough = plan.limits.spread() * 2048;
+                let walk = [8, 4, 2].into_iter().find(|&w| w <= most && threads(w) >= enough).unwrap_or(1);
+                (rows.div_ceil(walk), walk)
+            }
+        };
+        arguments.push(long(planes)?);
+        for divisor in [channels, columns, runs] {
+            arguments.extend(divider(divisor)?);
+        }
+        arguments.extend([int(walk)?, int(form(window))?, flag(wide)]);
+        let (blocks, threads) = flat_grid(product(&[planes, channels, columns, runs]), 1, plan.limits);
+        plan.push(name, [blocks, 1, 1], [threads, 1, 1], arguments)
+    }
+}
+
+/// Sizes of the maps that a launch reads and writes.
+#[derive(Clone, Copy, Debug)]
+struct Maps {
+    input: Pair,
+    output: Pair,
+}
+
+/// Rows of a plane: one piece of work each, or up to `most` together where enough threads remain.
+#[derive(Clone, Copy, Debug)]
+enum Rows {
+    Each(u64),
+    Walked { rows: u64, most: u64 },
+}
+
+const ANY_FORM: u64 = 0;
+const TWO_BY_TWO: u64 = 1;
+const THREE_BY_TWO: u64 = 2;
+const THREE_BY_ONE: u64 = 3;
+
+/// Which of the windows that the kernels know when compiling: size by stride, as `pooling.cu` numbers them.
+fn form(window: Option<Window>) -> u64 {
+    match window.map(|w| (w.kernel.h, w.kernel.w, w.stride.h, w.stride.w)) {
+        Some((2, 2, 2, 2)) => TWO_BY_TWO,
+        Some((3, 3, 2, 2)) => THREE_BY_TWO,
+        Some((3, 3, 1, 1)) => THREE_BY_ONE,
+        _ => ANY_FORM,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sums per channel, over batch and positions or over the positions of one sample: kernels of `reductions.cu`.
 
 use super::channels::Tensors;
-use super::plan::{Limits, Plan, THREADS, View, flag, int, long, pointer};
+use super::plan::{Limits, Plan, THREADS, View, divider, flag, int, long, pointer};
 use crate::DeviceError;
 use crate::launch::{Address, Argument};
 
@@ -27,7 +27,8 @@ struct Shares {
     groups: u64,
 }
 
-/// Blocks that keep every multiprocessor busy.
+/// Blocks that keep every multiprocessor busy. No more than all multiprocessors hold at once: a second, incomplete
+/// wave of blocks would leave most of them idle. Those over columns take twice the registers.
 fn busy(limits: &Limits) -> u64 {
     limits.spread() * 4
 }
@@ -42,7 +43,7 @@ fn shares(view: View, per_sample: bool, lanes: u64, limits: &Limits) -> Shares {
         let across = columns.next_power_of_two().min(32);
         let down = THREADS / across;
         let blocks = columns.div_ceil(across);
-        let parts = busy(limits).div_ceil(blocks.saturating_mul(samples)).min(rows.div_ceil(down * 4)).clamp(1, most);
+        let parts = (busy(limits) / 2 / blocks.saturating_mul(samples)).min(rows.div_ceil(down * 8)).clamp(1, most);
         return Shares { grid: [blocks, parts, samples], block: [across, down, 1], wide, groups };
     }
     let wide = view.area.is_multiple_of(lanes);
@@ -54,7 +55,7 @@ fn shares(view: View, per_sample: bool, lanes: u64, limits: &Limits) -> Shares {
         _ => THREADS,
     };
     let blocks = groups.div_ceil(THREADS / width);
-    let parts = busy(limits).div_ceil(blocks).min(units.div_ceil(width * 8)).clamp(1, most);
+    let parts = (busy(limits) / blocks).min(units.div_ceil(width * 8)).clamp(1, most);
     Shares { grid: [blocks, parts, 1], block: [width, THREADS / width, 1], wide, groups }
 }
 
@@ -82,6 +83,7 @@ pub(super) fn reduce(
     } else {
         let segments = if reduction.per_sample { 1 } else { view.samples };
         arguments.extend([long(segments)?, long(shares.groups)?, long(view.area)?]);
+        arguments.extend(divider(if shares.wide { view.area / plan.lanes() } else { view.area })?);
         "runs"
     };
     arguments.push(flag(shares.wide));

@@ -64,6 +64,10 @@ pub(crate) fn cases() -> Vec<LayerCase> {
             }
         }
     }
+    // One map whose sums are split into parts.
+    let large = shape(&[1, 64, 64]);
+    case(&[large, shape(&[1, 1, 1])], Layer::Multiply(Multiply {}));
+    case(&[large], Layer::GlobalPool2d(GlobalPool2d { op: PoolOp::Max }));
     cases
 }
 
@@ -245,9 +249,9 @@ fn tensors_beyond_32_bits_are_covered_whole() {
         let norm = first(Layer::BatchNorm(BatchNorm { affine: true }), precision, Layout::Nchw);
         assert!(size(norm.grid)[0] * size(norm.block)[0] * 2 * lanes >= elements);
 
-        for (layout, planes) in [(Layout::Nchw, batch * 64), (Layout::Nhwc, batch)] {
+        for (layout, unit) in [(Layout::Nchw, 1), (Layout::Nhwc, lanes)] {
             let pooled = first(pool(PoolOp::Max, 2, 2, 0, false), precision, layout);
-            assert!(size(pooled.grid)[0] * size(pooled.block)[1] >= planes * 512);
+            assert!(size(pooled.grid)[0] * size(pooled.block)[0] >= elements / 4 / unit);
         }
     }
 }
