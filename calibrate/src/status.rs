@@ -43,6 +43,8 @@ pub struct Status {
     pub cross_check: Option<CrossCheck>,
     /// Repeats against each other.
     pub repeats: Option<Repeats>,
+    /// The same of repeats on different boards of a GPU.
+    pub repeats_across_boards: Option<Repeats>,
     /// Bursts and their sustained runs.
     pub clocks: Option<Clocks>,
     /// The best that was seen.
@@ -171,7 +173,8 @@ pub fn status(folder: &Path, rows: &[Measurement]) -> Result<Status> {
         flags: flags(rows),
         spread: spread(rows),
         cross_check: cross_check(rows),
-        repeats: repeats(rows),
+        repeats: repeats(rows, |a, b| a == b),
+        repeats_across_boards: repeats(rows, |a, b| a != b),
         clocks: clocks(rows),
         ceilings: ceilings(rows),
         runs: runs(folder)?,
@@ -240,22 +243,22 @@ fn cross_check(rows: &[Measurement]) -> Option<CrossCheck> {
     })
 }
 
-/// What repeats, and bursts and sustained runs, have in common.
+/// What repeats have in common: GPU, trial, regime and the settings asked for.
 fn condition(row: &Measurement) -> (String, String) {
     let point =
         Point { core: row.core_mhz_requested.map(Hertz::from_mhz), power_limit: row.power_limit_w.map(Watts::new) };
-    let board = row.board_uuid.clone().unwrap_or_else(|| row.gpu.clone());
-    (board, row::key(&row.trial_id, 0, row.regime, point))
+    (row.gpu.clone(), row::key(&row.trial_id, 0, row.regime, point))
 }
 
-fn repeats(rows: &[Measurement]) -> Option<Repeats> {
+fn repeats(rows: &[Measurement], boards: impl Fn(Option<&str>, Option<&str>) -> bool) -> Option<Repeats> {
     let mut first: HashMap<(String, String), &Measurement> = HashMap::new();
     for row in rows.iter().filter(|r| r.repeat == 0 && r.regime != Regime::Import) {
         first.insert(condition(row), row);
     }
     let mut pairs = Vec::new();
     for row in rows.iter().filter(|r| r.repeat == 1) {
-        pairs.extend(first.get(&condition(row)).map(|other| (*other, row)));
+        let fitting = |other: &&&Measurement| boards(other.board_uuid.as_deref(), row.board_uuid.as_deref());
+        pairs.extend(first.get(&condition(row)).filter(fitting).map(|other| (*other, row)));
     }
     let difference = |a: f64, b: f64| ((a - b) / (0.5 * (a + b))).abs();
     let times = sorted(pairs.iter().map(|(a, b)| difference(a.time_s, b.time_s)))?;

@@ -78,10 +78,11 @@ fn lines(status: &Status) -> Vec<String> {
             c.rows
         ));
     }
-    if let Some(r) = status.repeats {
+    for (repeats, boards) in [(status.repeats, "on one board"), (status.repeats_across_boards, "on different boards")] {
+        let Some(r) = repeats else { continue };
         let energy = r.energy.map_or(String::new(), |e| format!(", energy {}", percent(e)));
         let time = percent(r.time);
-        lines.push(format!("repeats: median difference of {} pairs: time {time}{energy}", r.pairs));
+        lines.push(format!("repeats {boards}: median difference of {} pairs: time {time}{energy}", r.pairs));
     }
     if let Some(c) = status.clocks {
         lines.push(format!(
