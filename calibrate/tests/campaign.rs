@@ -232,7 +232,7 @@ fn a_status_tells_quality() {
     assert!(status["runs"]["rows_per_minute"].as_f64().is_some_and(|r| r > 1.0));
     let rows = folder.text("rows");
     let table = succeeds(&["status", &rows]);
-    assert!(table.contains("conv2d") && table.contains("repeats: median difference"), "{table}");
+    assert!(table.contains("conv2d") && table.contains("repeats on one board: median difference"), "{table}");
     assert!(succeeds(&["status", "--dataset", &rows, "--format", "markdown"]).contains("| h200 | conv2d |"));
 }
 
