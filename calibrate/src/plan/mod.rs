@@ -4,6 +4,7 @@
 //! network with the role `test` is among them.
 
 pub mod file;
+pub mod near;
 pub mod recipe;
 pub mod shapes;
 pub mod zoo;
@@ -177,7 +178,15 @@ impl Expansion<'_> {
     fn draw(&self, stratum: &Stratum, known: Option<&Vec<LayerCase>>, point: &mut Point<'_>) -> Result<Option<Trial>> {
         let batch = point.batch(self.recipe.batch);
         let case = match known {
-            Some(cases) => Some(point.choose(cases).clone()),
+            Some(cases) => {
+                let case = point.choose(cases).clone();
+                // A recipe without neighbours draws nothing here, so that its trials stay what they are.
+                if self.recipe.near > 0.0 && point.chance(self.recipe.near) {
+                    near::near(&case, point)
+                } else {
+                    Some(case)
+                }
+            }
             None => shapes::case(&stratum.kind, stratum.phase, point, &self.recipe.ranges),
         };
         let Some(case) = case.filter(|c| !self.zoo.test.contains(&c.fold_key())) else { return Ok(None) };

@@ -17,6 +17,8 @@ pub struct Recipe {
     pub gpu: String,
     /// Share of each stratum that is taken from networks.
     pub networks: f64,
+    /// Share of those whose sizes are changed a little.
+    pub near: f64,
     /// Smallest and largest batch.
     pub batch: [u64; 2],
     /// Sizes of shapes that are not from networks.
@@ -128,6 +130,8 @@ struct File {
     seed: u64,
     gpu: String,
     networks: f64,
+    #[serde(default)]
+    near: f64,
     batch: [u64; 2],
     memory: String,
     shortest: String,
@@ -178,6 +182,7 @@ impl Recipe {
             bail!("schema is {}, expected plan/1", file.schema);
         }
         ensure!((0.0..=1.0).contains(&file.networks), "networks is {}, a share from 0 to 1", file.networks);
+        ensure!((0.0..=1.0).contains(&file.near), "near is {}, a share from 0 to 1", file.near);
         let Ranges { channels, side, features, tokens, parameters } = file.ranges;
         for (name, range) in [
             ("batch", file.batch),
@@ -205,6 +210,7 @@ impl Recipe {
             seed: file.seed,
             gpu: file.gpu,
             networks: file.networks,
+            near: file.near,
             batch: file.batch,
             ranges: file.ranges,
             memory: Bytes::new(parse_with_unit(&file.memory, Dimension::Memory)? as u64),

@@ -101,6 +101,17 @@ impl<'a> Point<'a> {
         if self.chance(0.12) { raw } else { aligned(raw).clamp(range[0], range[1]) }
     }
 
+    /// A count within a factor of another, mostly a multiple of 8 as networks have them.
+    pub fn around(&mut self, value: u64, factor: f64) -> u64 {
+        let range = [(value as f64 / factor) as u64, (value as f64 * factor) as u64].map(|v| v.max(1));
+        self.channels(range)
+    }
+
+    /// A side within a factor of another.
+    pub fn around_side(&mut self, value: u64, factor: f64) -> u64 {
+        self.side([(value as f64 / factor) as u64, (value as f64 * factor) as u64].map(|v| v.max(1)))
+    }
+
     fn features(&mut self, range: [u64; 2]) -> u64 {
         let raw = self.log(range);
         match self.pick(&[0, 1, 1, 2, 2]) {
