@@ -64,6 +64,12 @@ pub(crate) fn cases() -> Vec<LayerCase> {
             }
         }
     }
+    // Rows that many threads hold, and rows that their registers cannot.
+    for input in [vec![2, 768], vec![5000], vec![40000], vec![600, 2, 2]].map(|dims| shape(&dims)) {
+        case(&[input], Layer::LayerNorm(LayerNorm { affine: true }));
+        case(&[input], Layer::LayerNorm(LayerNorm { affine: false }));
+        case(&[input], Layer::Softmax(Softmax {}));
+    }
     // One map whose sums are split into parts.
     let large = shape(&[1, 64, 64]);
     case(&[large, shape(&[1, 1, 1])], Layer::Multiply(Multiply {}));
@@ -155,8 +161,8 @@ fn declared_parameters(source: &str, function: &str) -> Vec<&'static str> {
         text[begin..end].to_string()
     };
     let base = function.rsplit_once('_').map_or(function, |(base, _)| base);
-    if let Some(at) = source.find(&format!("\nKERNEL({base})")).or(source.find(&format!("\nPLAIN_KERNEL({function})")))
-    {
+    let forms = [format!("\nKERNEL({base})"), format!("\nWIDE_KERNEL({base})"), format!("\nPLAIN_KERNEL({function})")];
+    if let Some(at) = forms.iter().find_map(|form| source.find(form)) {
         let rest = &source[at..];
         return kinds(&inside(&rest[rest.find(')').expect("a name") + 1..]));
     }
