@@ -123,7 +123,13 @@ template <int N> DEVICE void load_or_zero(Unit<T, N> &unit, const T *from, bool 
     }
 }
 
-DEVICE float power(float denominator, float exponent) { return exp2f(exponent * log2f(denominator)); }
+// Of a denominator, which is about 1.
+DEVICE float power(float denominator, float exponent) {
+    float logarithm, result;
+    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(logarithm) : "f"(denominator));
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(exponent * logarithm));
+    return result;
+}
 
 // What a thread walks over: channels `begin` to `end` from `start` on, which is channel 0.
 template <int N> struct Stretch {
@@ -156,7 +162,7 @@ template <int N> DEVICE void walk_five(const T *__restrict__ x, T *__restrict__ 
 #pragma unroll
     for (int i = 0; i < STEP; i++) load(next[i], stretch.begin + AFTER + i);
     for (int c = stretch.begin; c < stretch.end; c += STEP) {
-        float squares[KEPT + STEP][N];
+        float squares[KEPT + STEP][N], pairs[KEPT + STEP][N];
 #pragma unroll
         for (int i = 0; i < STEP; i++) {
             window[KEPT + i] = next[i];
@@ -167,16 +173,17 @@ template <int N> DEVICE void walk_five(const T *__restrict__ x, T *__restrict__ 
             window[i].get(squares[i]);
 #pragma unroll
             for (int lane = 0; lane < N; lane++) squares[i][lane] *= squares[i][lane];
+            if (i > 0) {
+#pragma unroll
+                for (int lane = 0; lane < N; lane++) pairs[i - 1][lane] = squares[i - 1][lane] + squares[i][lane];
+            }
             if (i < KEPT) continue;
             const int self = i - KEPT;
             float values[N], sums[N];
             window[self + BEFORE].get(values);
 #pragma unroll
             for (int lane = 0; lane < N; lane++) {
-                float sum = squares[self][lane];
-#pragma unroll
-                for (int j = 1; j <= KEPT; j++) sum += squares[(self + j) % (KEPT + STEP)][lane];
-                sums[lane] = 1.0f + factor * sum;
+                sums[lane] = 1.0f + factor * (pairs[self][lane] + pairs[self + 2][lane] + squares[i][lane]);
                 values[lane] *= power(sums[lane], -beta);
             }
             if (c + self < stretch.end) {
@@ -286,39 +293,40 @@ struct Around {
     }
 };
 
-// Sums over the window of each lane.
+// Sums over the window of each lane, by pairs that two windows share.
 DEVICE void windows(const float (&terms)[LANES + KEPT], float (&sums)[LANES]) {
+    float pairs[LANES + 2];
 #pragma unroll
-    for (int lane = 0; lane < LANES; lane++) {
-        sums[lane] = terms[lane];
+    for (int i = 0; i < LANES + 2; i++) pairs[i] = terms[i] + terms[i + 1];
 #pragma unroll
-        for (int j = 1; j <= KEPT; j++) sums[lane] += terms[lane + j];
-    }
+    for (int lane = 0; lane < LANES; lane++) sums[lane] = pairs[lane] + pairs[lane + 2] + terms[lane + KEPT];
 }
 
-// First value of the unit that a thread takes, and whether it is at its row's ends.
-DEVICE i64 unit_of_row(i64 unit, int units, bool &first, bool &last) {
-    const int place = unit >> 31 ? (int)(unit % units) : (int)((u32)unit % (u32)units);
+// First value of a unit, and whether it is at its row's ends.
+DEVICE i64 unit_of_row(i64 unit, Divider by_units, bool &first, bool &last) {
+    const i64 place = unit - by_units.divide(unit) * by_units.divisor;
     first = place == 0;
-    last = place == units - 1;
+    last = place == by_units.divisor - 1;
     return unit * LANES;
 }
 
 KERNEL(local_response_norm_last_forward)
-(const T *__restrict__ x, T *__restrict__ y, T *__restrict__ saved, i64 outer, int channels, float alpha, float beta) {
-    const int UNITS = 2, units = channels / LANES;
+(const T *__restrict__ x, T *__restrict__ y, T *__restrict__ saved, i64 n, i64 units, int units_multiplier,
+ int units_shift, float alpha, float beta) {
+    const int UNITS = 2;
+    const Divider by_units = {units, (u32)units_multiplier, units_shift};
     const i64 from = (i64)blockIdx.x * blockDim.x * UNITS + threadIdx.x;
     Around around[UNITS];
     i64 at[UNITS];
 #pragma unroll
     for (int k = 0; k < UNITS; k++) {
         bool first, last;
-        at[k] = unit_of_row(from + k * blockDim.x, units, first, last);
-        if (at[k] < outer * channels) around[k].load(x, at[k], first, last);
+        at[k] = unit_of_row(from + k * blockDim.x, by_units, first, last);
+        if (at[k] < n) around[k].load(x, at[k], first, last);
     }
 #pragma unroll
     for (int k = 0; k < UNITS; k++) {
-        if (at[k] >= outer * channels) continue;
+        if (at[k] >= n) continue;
         float values[LANES + KEPT], squares[LANES + KEPT], sums[LANES], results[LANES];
         around[k].get(values);
 #pragma unroll
@@ -341,10 +349,11 @@ KERNEL(local_response_norm_last_forward)
 
 KERNEL(local_response_norm_last_backward)
 (const T *__restrict__ x, const T *__restrict__ y, const T *__restrict__ dy, const T *__restrict__ saved,
- T *__restrict__ dx, i64 outer, int channels, float alpha, float beta) {
+ T *__restrict__ dx, i64 n, i64 units, int units_multiplier, int units_shift, float alpha, float beta) {
+    const Divider by_units = {units, (u32)units_multiplier, units_shift};
     bool first, last;
-    const i64 at = unit_of_row((i64)blockIdx.x * blockDim.x + threadIdx.x, channels / LANES, first, last);
-    if (at >= outer * channels) return;
+    const i64 at = unit_of_row((i64)blockIdx.x * blockDim.x + threadIdx.x, by_units, first, last);
+    if (at >= n) return;
     Around around_y, around_dy, around_d;
     Unit<T, LANES> unit;
     around_y.load(y, at, first, last);
@@ -375,7 +384,7 @@ KERNEL(local_response_norm_walk_forward)
  int wide) {
     const Walk of = {outer, inner, channels, walk, size};
     if (wide)
-        walk_five<LANES>(x, y, saved, of, alpha, beta);
+        walk_five<4>(x, y, saved, of, alpha, beta);
     else
         walk_five<1>(x, y, saved, of, alpha, beta);
 }
@@ -385,7 +394,7 @@ KERNEL(local_response_norm_walk_backward)
  float alpha, float beta, int wide) {
     const Walk of = {outer, inner, channels, walk, size};
     if (wide)
-        walk_five_gradient<LANES>(x, y, dy, saved, dx, of, alpha, beta);
+        walk_five_gradient<4>(x, y, dy, saved, dx, of, alpha, beta);
     else
         walk_five_gradient<1>(x, y, dy, saved, dx, of, alpha, beta);
 }

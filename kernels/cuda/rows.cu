@@ -117,6 +117,7 @@ template <Lie LIE_, int N_, int PER_> struct Row {
         const int thread = threadIdx.y * blockDim.x + threadIdx.x;
         const int warps = LIE == CHANNELS ? blockDim.x * blockDim.y / 32 : width / 32;
         if (warps < 2) return;
+        const int first = LIE == CHANNELS ? 0 : threadIdx.y * warps;
         // What a warp leaves: its rows' values, of as many threads as have different rows.
         const int ACROSS = LIE == CHANNELS ? (N > 1 ? 8 : 32) : 1;
         __shared__ float shared[2][16][COUNT][ACROSS];
@@ -127,10 +128,10 @@ template <Lie LIE_, int N_, int PER_> struct Row {
         }
         __syncthreads();
 #pragma unroll
-        for (int i = 0; i < COUNT; i++) values[i] = shared[turn][0][i][column];
+        for (int i = 0; i < COUNT; i++) values[i] = shared[turn][first][i][column];
         for (int warp = 1; warp < warps; warp++) {
 #pragma unroll
-            for (int i = 0; i < COUNT; i++) values[i] = How::join(values[i], shared[turn][warp][i][column]);
+            for (int i = 0; i < COUNT; i++) values[i] = How::join(values[i], shared[turn][first + warp][i][column]);
         }
         turn ^= 1;
     }
@@ -159,6 +160,10 @@ template <Lie LIE_, int N_, int PER_> struct Row {
         if (chunk##_end > 1 && (load, false)) {                                                                        \
         } else
 
+// As exact as the storage format asks for.
+DEVICE float exponential(float x, float) { return expf(x); }
+template <class S> DEVICE float exponential(float x, S) { return __expf(x); }
+
 template <class R> DEVICE void softmax(R row, const T *x, T *y) {
     const int N = R::N, ROWS = R::ROWS;
     Unit<T, N> held[R::PER];
@@ -173,10 +178,10 @@ template <class R> DEVICE void softmax(R row, const T *x, T *y) {
         row.load(x, chunk, held);
         row.each(chunk, [&](int k, int) { held[k].get(values[k]); });
     };
-    const auto exponential = [&](int chunk) {
+    const auto raise = [&](int chunk) {
         row.each(chunk, [&](int k, int) {
 #pragma unroll
-            for (int lane = 0; lane < N; lane++) values[k][lane] = expf(values[k][lane] - largest[lane % ROWS]);
+            for (int lane = 0; lane < N; lane++) values[k][lane] = exponential(values[k][lane] - largest[lane % ROWS], T());
         });
     };
     load(0);
@@ -189,7 +194,7 @@ template <class R> DEVICE void softmax(R row, const T *x, T *y) {
     }
     row.template join<Largest>(largest);
     EACH_CHUNK(row, chunk, load(chunk)) {
-        exponential(chunk);
+        raise(chunk);
         row.each(chunk, [&](int k, int unit) {
 #pragma unroll
             for (int lane = 0; lane < N; lane++)
@@ -199,7 +204,7 @@ template <class R> DEVICE void softmax(R row, const T *x, T *y) {
     row.template join<Sum>(sum);
 #pragma unroll
     for (int i = 0; i < ROWS; i++) sum[i] = 1.0f / sum[i];
-    EACH_CHUNK(row, chunk, (load(chunk), exponential(chunk))) {
+    EACH_CHUNK(row, chunk, (load(chunk), raise(chunk))) {
         row.each(chunk, [&](int k, int unit) {
 #pragma unroll
             for (int lane = 0; lane < N; lane++) values[k][lane] *= sum[lane % ROWS];
@@ -310,6 +315,12 @@ DEVICE void leave_columns(float (&sums)[2][COLUMNS], int unit, int length, float
         }
         return;
     }
+    if (blockDim.y == 1) {
+#pragma unroll
+        for (int i = 0; i < 2 * COLUMNS; i++)
+            if (unit * COLUMNS < length) *place(i / COLUMNS, unit * COLUMNS + i % COLUMNS) = sums[i / COLUMNS][i % COLUMNS];
+        return;
+    }
     __shared__ float shared[2 * COLUMNS][256];
     const int first = threadIdx.y * blockDim.x + threadIdx.x;
     __syncthreads();
@@ -393,7 +404,7 @@ DEVICE void layer_norm_gradient(R row, const T *x, const T *dy, T *dx, const flo
     WIDE_KERNEL(name##_ragged) parameters {                                                                            \
         function(Row<RAGGED, LANES, 32 / LANES>(count, length, area), __VA_ARGS__);                                    \
     }                                                                                                                  \
-    WIDE_KERNEL(name##_channels) parameters { function(Row<CHANNELS, LANES, 8>(count, length, area), __VA_ARGS__); }   \
+    WIDE_KERNEL(name##_channels) parameters { function(Row<CHANNELS, 4, 8>(count, length, area), __VA_ARGS__); }       \
     WIDE_KERNEL(name##_positions) parameters { function(Row<CHANNELS, 1, 16>(count, length, area), __VA_ARGS__); }
 
 ROWS(softmax_forward, (const T *x, T *y, i64 count, int length, i64 area), softmax, x, y)
@@ -407,18 +418,17 @@ ROWS(layer_norm_backward,
       const float *reciprocal),
      layer_norm_gradient<false>, x, dy, dx, scale, mean, reciprocal, (float *)0)
 
-KERNEL(layer_norm_learned_units)
+WIDE_KERNEL(layer_norm_learned_units)
 (const T *x, const T *dy, T *dx, i64 count, int length, i64 area, const float *scale, const float *mean,
  const float *reciprocal, float *partial) {
-    layer_norm_gradient<true>(Row<UNITS, LANES, 32 / LANES>(count, length, area), x, dy, dx, scale, mean, reciprocal,
+    layer_norm_gradient<true>(Row<UNITS, LANES, 16 / LANES>(count, length, area), x, dy, dx, scale, mean, reciprocal,
                               partial);
 }
 
 WIDE_KERNEL(layer_norm_learned_channels)
 (const T *x, const T *dy, T *dx, i64 count, int length, i64 area, const float *scale, const float *mean,
  const float *reciprocal, float *partial) {
-    layer_norm_gradient<true>(Row<CHANNELS, LANES, 8>(count, length, area), x, dy, dx, scale, mean, reciprocal,
-                              partial);
+    layer_norm_gradient<true>(Row<CHANNELS, 4, 8>(count, length, area), x, dy, dx, scale, mean, reciprocal, partial);
 }
 
 WIDE_KERNEL(layer_norm_learned_positions)

@@ -2,7 +2,7 @@
 
 use super::channels::{self, Tensors};
 use super::elementwise::{grad_input, input};
-use super::plan::{Limits, Plan, THREADS, View, flag, int, long, offset, pointer};
+use super::plan::{Limits, Plan, THREADS, View, divider, flag, int, long, offset, pointer};
 use super::reductions::{self, Reduction};
 use crate::DeviceError;
 use crate::launch::{Address, Argument, Operands};
@@ -17,6 +17,9 @@ pub const MOMENTUM: f32 = 0.1;
 pub const ALPHA: f32 = 1e-4;
 /// Local response norm: exponent, as in AlexNet.
 pub const BETA: f32 = 0.75;
+
+/// Positions of a map that a thread takes along all channels: 16 bytes would take too many registers in 16 bits.
+const TOGETHER: u64 = 4;
 
 const STATISTICS: Reduction = Reduction { name: "batch_norm_statistics", sums: 2, per_sample: false };
 const GRADIENTS: Reduction = Reduction { name: "batch_norm_gradients", sums: 2, per_sample: false };
@@ -181,27 +184,25 @@ struct RowShares {
     held: bool,
 }
 
-/// As many threads per row as hold it in registers; `threads` in a block that takes several rows.
-fn row_shares(view: View, lanes: u64, threads: u64) -> RowShares {
-    const VALUES: u64 = 32;
+/// As many threads per row as hold it in registers, `values` each; `threads` in a block that takes several rows.
+fn row_shares(view: View, lanes: u64, values: u64, threads: u64) -> RowShares {
     const LONGEST: u64 = 512;
     let length = view.channels;
     if !view.last {
         let (ending, across, unit, each) =
-            if view.area.is_multiple_of(lanes) { ("channels", 8, lanes, 8) } else { ("positions", 32, 1, 16) };
+            if view.area.is_multiple_of(TOGETHER) { ("channels", 8, TOGETHER, 8) } else { ("positions", 32, 1, 16) };
         let down = length.div_ceil(each).next_power_of_two().clamp(32 / across, LONGEST / across);
         return RowShares { ending, block: [across, down], together: across * unit, held: length <= down * each };
     }
     let ragged = !length.is_multiple_of(lanes);
     let units = if ragged { length.div_ceil(lanes) + 1 } else { length / lanes };
     let (ending, each) = match (ragged, units) {
-        (true, _) => ("ragged", VALUES / lanes),
+        (true, _) => ("ragged", values / lanes),
         (false, 0..=16) => ("few", 2),
-        (false, _) => ("units", VALUES / lanes),
+        (false, _) => ("units", values / lanes),
     };
-    let longest = if threads < THREADS { THREADS } else { LONGEST };
-    let width = units.div_ceil(each).next_power_of_two().clamp(8, longest);
-    let together = if width <= 32 { threads / width } else { 1 };
+    let width = units.div_ceil(each).next_power_of_two().clamp(8, LONGEST);
+    let together = (threads / width).max(1);
     RowShares { ending, block: [width, together], together, held: units <= width * each }
 }
 
@@ -213,7 +214,11 @@ fn rows(
     tensors: &[Address],
     own: Vec<Argument>,
 ) -> Result<(), DeviceError> {
-    let shares = row_shares(view, plan.lanes(), THREADS);
+    let mut shares = row_shares(view, plan.lanes(), 32, THREADS);
+    if view.last && shares.block[0] > 32 {
+        // Rows that wait for several warps do not wait for each other.
+        (shares.block[1], shares.together) = (1, 1);
+    }
     let mut arguments = row_arguments(view, tensors)?;
     arguments.extend(own);
     let [across, down] = shares.block;
@@ -230,8 +235,7 @@ fn row_arguments(view: View, tensors: &[Address]) -> Result<Vec<Argument>, Devic
 /// The kernel that also sums the gradients of scale and shift while rows are in registers, and its blocks, which stay
 /// for all rows; `None` where rows are too long or ragged.
 fn learning_rows(view: View, lanes: u64, limits: &Limits) -> Option<(RowShares, u64)> {
-    // It takes many registers: blocks are small, so that some of them fit.
-    let mut shares = row_shares(view, lanes, THREADS / 2);
+    let mut shares = row_shares(view, lanes, 16, THREADS / 2);
     if !shares.held || shares.ending == "ragged" {
         return None;
     }
@@ -240,7 +244,8 @@ fn learning_rows(view: View, lanes: u64, limits: &Limits) -> Option<(RowShares, 
     }
     let groups = view.positions().div_ceil(shares.together);
     let threads = product(&shares.block);
-    let resident = (384 / threads).max(1);
+    // The kernels' registers let 512 threads share a multiprocessor.
+    let resident = (512 / threads).max(1);
     let rows = if shares.together == 1 { 4 } else { 1 };
     Some((shares, groups.div_ceil(rows).min(limits.spread() * resident)))
 }
@@ -266,21 +271,29 @@ pub(super) fn local_response_norm(
     // The kernels of the usual window know it when compiling.
     let usual = size == 5;
     if usual && view.last && view.channels.is_multiple_of(plan.lanes()) {
-        arguments.extend([long(view.positions())?, int(view.channels)?]);
+        arguments.push(long(view.values())?);
+        arguments.extend(divider(view.channels / plan.lanes())?);
         arguments.extend(constants);
         let units = if phase == Phase::Forward { 2 } else { 1 };
         let blocks = (view.values() / plan.lanes()).div_ceil(THREADS * units);
         return plan.push(&format!("local_response_norm_last_{direction}"), [blocks, 1, 1], [THREADS, 1, 1], arguments);
     }
-    let wide = !view.last && view.area.is_multiple_of(plan.lanes());
+    let lanes = if usual { TOGETHER } else { plan.lanes() };
+    let wide = !view.last && view.area.is_multiple_of(lanes);
     let (outer, inner) = if view.last { (view.positions(), 1) } else { (view.samples, view.area) };
-    let units = if wide { inner / plan.lanes() } else { inner };
+    let units = if wide { inner / lanes } else { inner };
     let threads = |walk: u64| product(&[outer, view.channels.div_ceil(walk), units]);
     let enough = plan.limits.spread() * 1024;
     let walk = match (view.last, usual) {
         (true, _) => 1,
         (false, false) => view.channels.min(16),
-        (false, true) => [32, 16].into_iter().find(|&walk| threads(walk) >= enough).unwrap_or(8),
+        (false, true) => {
+            if threads(16) >= enough {
+                16
+            } else {
+                8
+            }
+        }
     };
     arguments.extend([long(outer)?, long(inner)?, int(view.channels)?, int(walk)?, int(size)?]);
     arguments.extend(constants);

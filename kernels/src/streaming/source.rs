@@ -20,6 +20,7 @@ const TYPED: &[File] = files!(
     "reductions",
     "rows",
     "pooling",
+    "maps",
     "response_norm",
     "copies",
     "random",
