@@ -67,10 +67,10 @@ pub(super) fn pad(
         let maps = Maps { input: Pair { h: in_h, w: in_w }, output: Pair { h, w } };
         let sign = if forward { -1 } else { 1 };
         let corner = [padding[0], padding[2]].map(|by| i32::try_from(by).map(|by| sign * by));
-        if let [Ok(top), Ok(left)] = corner {
-            if maps::window(plan, planes, tensors, maps, [top, left])? {
-                return Ok(());
-            }
+        if let [Ok(top), Ok(left)] = corner
+            && maps::window(plan, planes, tensors, maps, [top, left])?
+        {
+            return Ok(());
         }
     }
     let mut arguments = vec![pointer(from), pointer(to), long(planes)?];

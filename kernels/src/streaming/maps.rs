@@ -6,8 +6,8 @@ use crate::DeviceError;
 use crate::launch::Argument;
 use joulecast_model::layer::Window;
 
-/// Shared memory of a block that lets several share a multiprocessor.
-const USUAL: u64 = 28 << 10;
+/// Shared memory of a block that lets seven of them share a multiprocessor of 228 KiB.
+const USUAL: u64 = 31 << 10;
 /// Shared memory that a block has on every device.
 const MOST: u64 = 48 << 10;
 
