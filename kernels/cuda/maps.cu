@@ -221,7 +221,8 @@ DEVICE void gather_square(const Rows<T> &dy, const Rows<u16> &places, const Rows
 #pragma unroll
         for (int b = 0; b < OVER; b++) {
             const int out_h = i - a, out_w = j - b;
-            if (out_h < 0 || out_h >= down.output || out_w < 0 || out_w >= along.output) continue;
+            // Windows over rows of other tiles alone are not here.
+            if (out_h < dy.first || out_h >= dy.last || out_w < 0 || out_w >= along.output) continue;
             float one = widen(dy.row(plane, out_h)[out_w]);
             int place = 0;
             if (MAX)
