@@ -246,7 +246,8 @@ fn learning_rows(view: View, lanes: u64, limits: &Limits) -> Option<(RowShares, 
     let threads = product(&shares.block);
     // The kernels' registers let 512 threads share a multiprocessor.
     let resident = (512 / threads).max(1);
-    let rows = if shares.together == 1 { 4 } else { 1 };
+    // What a block leaves is worth several rows.
+    let rows = if shares.together == 1 { 4 } else { 2 };
     Some((shares, groups.div_ceil(rows).min(limits.spread() * resident)))
 }
 

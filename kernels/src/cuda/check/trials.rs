@@ -132,19 +132,19 @@ fn cases() -> Result<Vec<(LayerCase, u64)>, InvalidShape> {
     }
     add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::new(&[3, 5000])?], 2);
     add(Layer::Softmax(Softmax {}), vec![Shape::new(&[3, 5000])?], 2);
-    // Rows for many threads, rows beyond their registers, and more rows than blocks stay for.
-    for dims in [&[3, 768][..], &[2, 20_000], &[2, 20_001], &[2000, 64]] {
-        add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::new(dims)?], 9);
-        add(Layer::Softmax(Softmax {}), vec![Shape::new(dims)?], 9);
+    // Rows for many threads and rows beyond their registers.
+    for dims in [&[3, 768][..], &[2, 20_000], &[2, 20_001]] {
+        add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::new(dims)?], 3);
+        add(Layer::Softmax(Softmax {}), vec![Shape::new(dims)?], 1);
     }
-    for (channels, side, batch) in [(256, 16, 40), (600, 4, 3), (300, 5, 4)] {
+    for (channels, side, batch) in [(256, 8, 4), (600, 4, 2), (300, 5, 2)] {
         add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::map(channels, side, side)?], batch);
     }
     // Planes that share blocks, planes that several blocks share.
-    for (map, batch) in [(Shape::map(550, 9, 7)?, 5), (Shape::map(2, 120, 101)?, 2)] {
+    for (map, batch) in [(Shape::map(550, 5, 7)?, 2), (Shape::map(1, 120, 101)?, 1)] {
         add(Layer::Pad(Pad { padding: [1, 0, 2, 1] }), vec![map], batch);
         for op in [PoolOp::Max, PoolOp::Avg] {
-            for (kernel, stride, padding) in [(2, 2, 0), (3, 2, 1), (3, 1, 1), (5, 3, 2)] {
+            for (kernel, stride, padding) in [(2, 2, 0), (3, 2, 1), (3, 1, 1), (4, 3, 2)] {
                 add(pool(op, kernel, stride, padding, false), vec![map], batch);
             }
             add(Layer::AdaptivePool2d(AdaptivePool2d { op, output: Pair::square(5) }), vec![map], batch);
