@@ -113,6 +113,10 @@ pub(super) fn pool(
     window: Option<Window>,
 ) -> Result<bool, DeviceError> {
     let bytes = plan.format.bytes;
+    // Few large windows leave most of a block's threads idle: values of 32 bits are read faster from memory itself.
+    if window.is_none() && bytes == 4 {
+        return Ok(false);
+    }
     let values = |rows: u64| vec![(covered(window, maps, rows) * maps.input.w, bytes), (rows * maps.output.w, bytes)];
     let tiling = Tiling::new(planes, maps.output.h, plan.limits, values).filter(|_| indexed(maps, window));
     let Some(tiling) = tiling else { return Ok(false) };
