@@ -10,7 +10,7 @@
 template <class F>
 DEVICE void channels_flat(const F &f, const T *__restrict__ x, const T *__restrict__ dy, T *__restrict__ y, i64 n,
                           Divider by_inner, Divider by_channels, Divider by_group) {
-    const int UNITS = 2;
+    const int UNITS = F::INPUTS > 0 ? 2 : 4;
     const i64 inner = by_inner.divisor, channels = by_channels.divisor;
     const i64 block = F::LATEST_FIRST ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
     const i64 first = block * blockDim.x * UNITS + threadIdx.x;

@@ -64,8 +64,24 @@ template <class F> DEVICE void map_two(F f, const T *saved, const T *dy, T *dx, 
 }
 
 DEVICE float logistic(float x) { return __fdividef(1.0f, 1.0f + expf(-x)); }
-DEVICE float normal_distribution(float x) { return 0.5f + 0.5f * erff(x * 0.70710678f); }
-DEVICE float normal_density(float x) { return 0.39894228f * expf(-0.5f * x * x); }
+
+// The standard normal distribution and its density, as exact as the storage format asks for.
+struct Normal {
+    float distribution, density;
+};
+
+DEVICE Normal normal(float x, float) {
+    return {0.5f + 0.5f * erff(x * 0.70710678f), 0.39894228f * expf(-0.5f * x * x)};
+}
+
+// For 16 bits, the approximation of the tail by a polynomial times the density (Abramowitz and Stegun, 7.1.26).
+template <class S> DEVICE Normal normal(float x, S) {
+    const float bell = __expf(-0.5f * x * x), t = __fdividef(1.0f, 1.0f + 0.23164189f * fabsf(x));
+    const float tail =
+        bell * t *
+        (0.127414796f + t * (-0.142248368f + t * (0.7107068705f + t * (-0.7265760135f + t * 0.5307027145f))));
+    return {x < 0.0f ? tail : 1.0f - tail, 0.39894228f * bell};
+}
 
 KERNEL(relu_forward)(const T *x, T *y, i64 n) {
     map_one([](float v) { return fmaxf(v, 0.0f); }, x, y, n);
@@ -86,7 +102,7 @@ KERNEL(hardswish_forward)(const T *x, T *y, i64 n) {
     map_one([](float v) { return v * fminf(fmaxf(v + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f); }, x, y, n);
 }
 KERNEL(gelu_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return v * normal_distribution(v); }, x, y, n);
+    map_one([](float v) { return v * normal(v, T()).distribution; }, x, y, n);
 }
 
 // The first four keep their output for the backward pass, the others their input.
@@ -115,7 +131,12 @@ KERNEL(hardswish_backward)(const T *x, const T *dy, T *dx, i64 n) {
             dx, n);
 }
 KERNEL(gelu_backward)(const T *x, const T *dy, T *dx, i64 n) {
-    map_two([](float v, float g) { return g * (normal_distribution(v) + v * normal_density(v)); }, x, dy, dx, n);
+    map_two(
+        [](float v, float g) {
+            const Normal of = normal(v, T());
+            return g * (of.distribution + v * of.density);
+        },
+        x, dy, dx, n);
 }
 
 template <int COUNT> DEVICE void add(const T *const (&in)[COUNT], T *y, i64 n) {

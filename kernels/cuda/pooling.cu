@@ -2,33 +2,6 @@
 // the case of one channel and a plane per channel of each sample. A thread walks down a column, so that windows which
 // overlap share what is read.
 
-// Windows along one direction; `kernel` 0 means adaptive: window o covers floor(o in / out) to ceil((o + 1) in / out),
-// of sizes below 2^16.
-struct Windows {
-    int input, output, kernel, stride, padding;
-
-    DEVICE int begin(int o) const { return kernel ? o * stride - padding : (int)((u32)o * input / output); }
-    DEVICE int end(int o) const {
-        return kernel ? o * stride - padding + kernel : (int)(((u32)(o + 1) * input + output - 1) / output);
-    }
-    // First and last window over position i, before cutting to 0 .. output - 1.
-    DEVICE int first(int i) const {
-        if (!kernel) return (int)((u32)i * output / input);
-        const int beyond = i + padding - kernel;
-        return beyond < 0 ? 0 : beyond / stride + 1;
-    }
-    DEVICE int last(int i) const {
-        const int o = kernel ? (i + padding) / stride : (int)(((u32)(i + 1) * output - 1) / input);
-        return o < output ? o : output - 1;
-    }
-    // Positions that a mean divides by: padding counts, what lies beyond it by rounding up does not.
-    DEVICE int count(int o) const {
-        const int to = end(o), limit = input + padding;
-        return (to < limit ? to : limit) - begin(o);
-    }
-    DEVICE int clamp(int i) const { return i < 0 ? 0 : i < input ? i : input - 1; }
-};
-
 // What one thread works on: a unit of channels, a column and a run of `walk` rows of a plane.
 struct Work {
     i64 planes;

@@ -1,4 +1,4 @@
-// What every kernel uses: storage formats, 16-byte units, sums across threads. No header is included, so that the
+// What every kernel uses: storage formats, 16-byte units, windows, sums across threads. No header is included, so that the
 // run-time compiler needs none.
 
 typedef long long i64;
@@ -62,25 +62,31 @@ DEVICE u32 narrow_pair(float first, float second, bfloat_bits) {
 #endif
 }
 
-// `N` neighbouring values that move together: 16 bytes, or a single value where sizes or alignment forbid more.
+template <int COUNT> struct Words;
+template <> struct Words<4> {
+    typedef uint4 type;
+};
+template <> struct Words<2> {
+    typedef uint2 type;
+};
+
+// `N` neighbouring values that move together: 16 or 8 bytes, or a single value where sizes or alignment forbid more.
 // The raw words are kept until they are needed, so that several loads are in flight before the first conversion.
 template <class T, int N> struct Unit {
-    static const int PER_WORD = 4 / sizeof(T);
-    uint4 raw;
+    static const int PER_WORD = 4 / sizeof(T), COUNT = N / PER_WORD;
+    typedef typename Words<COUNT>::type Raw;
+    Raw raw;
 
-    DEVICE void load(const T *from) { raw = *(const uint4 *)from; }
-    DEVICE void store(T *to) const { *(uint4 *)to = raw; }
+    DEVICE void load(const T *from) { raw = *(const Raw *)from; }
+    DEVICE void store(T *to) const { *(Raw *)to = raw; }
 
     DEVICE void get(float (&values)[N]) const {
-        const u32 words[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
-        for (int i = 0; i < 4; i++) get_word(words[i], values + i * PER_WORD, T());
+        for (int i = 0; i < COUNT; i++) get_word(((const u32 *)&raw)[i], values + i * PER_WORD, T());
     }
     DEVICE void set(const float (&values)[N]) {
-        raw.x = set_word(values + 0 * PER_WORD, T());
-        raw.y = set_word(values + 1 * PER_WORD, T());
-        raw.z = set_word(values + 2 * PER_WORD, T());
-        raw.w = set_word(values + 3 * PER_WORD, T());
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) ((u32 *)&raw)[i] = set_word(values + i * PER_WORD, T());
     }
 
   private:
@@ -117,6 +123,33 @@ struct Divider {
         if (n >> 31) return n / divisor;
         return (i64)(((u64)(u32)n * multiplier) >> shift);
     }
+};
+
+// Windows of a pooling along one direction; `kernel` 0 means adaptive: window o covers floor(o in / out) to ceil((o + 1) in / out),
+// of sizes below 2^16.
+struct Windows {
+    int input, output, kernel, stride, padding;
+
+    DEVICE int begin(int o) const { return kernel ? o * stride - padding : (int)((u32)o * input / output); }
+    DEVICE int end(int o) const {
+        return kernel ? o * stride - padding + kernel : (int)(((u32)(o + 1) * input + output - 1) / output);
+    }
+    // First and last window over position i, before cutting to 0 .. output - 1.
+    DEVICE int first(int i) const {
+        if (!kernel) return (int)((u32)i * output / input);
+        const int beyond = i + padding - kernel;
+        return beyond < 0 ? 0 : beyond / stride + 1;
+    }
+    DEVICE int last(int i) const {
+        const int o = kernel ? (i + padding) / stride : (int)(((u32)(i + 1) * output - 1) / input);
+        return o < output ? o : output - 1;
+    }
+    // Positions that a mean divides by: padding counts, what lies beyond it by rounding up does not.
+    DEVICE int count(int o) const {
+        const int to = end(o), limit = input + padding;
+        return (to < limit ? to : limit) - begin(o);
+    }
+    DEVICE int clamp(int i) const { return i < 0 ? 0 : i < input ? i : input - 1; }
 };
 
 struct Sum {

@@ -50,6 +50,7 @@ pub(super) fn map(
         arguments.extend(divider(divisor)?);
     }
     arguments.extend(own);
-    let (blocks, threads) = flat_grid(n.div_ceil(lanes), 2, plan.limits);
+    let units = if tensors.x == 0 && tensors.dy == 0 { 4 } else { 2 };
+    let (blocks, threads) = flat_grid(n.div_ceil(lanes), units, plan.limits);
     plan.push(&format!("{name}_flat"), [blocks, 1, 1], [threads, 1, 1], arguments)
 }

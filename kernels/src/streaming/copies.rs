@@ -1,9 +1,11 @@
 //! Concatenation, padding, whole copies, conversions, fills.
 
+use super::maps;
 use super::plan::{Limits, Plan, View, flag, flat_grid, int, long, offset, pointer};
-use super::pooling::row_grid;
+use super::pooling::{Maps, row_grid};
 use crate::DeviceError;
 use crate::launch::{Address, Argument, KernelLaunch};
+use joulecast_model::layer::Pair;
 use joulecast_model::precision::Precision;
 use joulecast_model::shape::{Shape, product};
 use joulecast_model::trial::Layout;
@@ -60,6 +62,17 @@ pub(super) fn pad(
     let size = |shape: &Shape| shape.as_map().map_or((1, 1), |(_, h, w)| (h, product(&[w, pixel])));
     let ((from, from_shape), (to, to_shape)) = if forward { (inner, outer) } else { (outer, inner) };
     let ((in_h, in_w), (h, w)) = (size(&from_shape), size(&to_shape));
+    if !view.last {
+        let tensors = [from, to].map(pointer);
+        let maps = Maps { input: Pair { h: in_h, w: in_w }, output: Pair { h, w } };
+        let sign = if forward { -1 } else { 1 };
+        let corner = [padding[0], padding[2]].map(|by| i32::try_from(by).map(|by| sign * by));
+        if let [Ok(top), Ok(left)] = corner
+            && maps::window(plan, planes, tensors, maps, [top, left])?
+        {
+            return Ok(());
+        }
+    }
     let mut arguments = vec![pointer(from), pointer(to), long(planes)?];
     for value in [in_h, in_w, h, w] {
         arguments.push(long(value)?);

@@ -4,6 +4,7 @@
 mod channels;
 mod copies;
 mod elementwise;
+mod maps;
 mod normalization;
 mod optimizer;
 mod plan;

@@ -2,7 +2,7 @@
 
 use super::channels::{self, Tensors};
 use super::elementwise::{grad_input, input};
-use super::plan::{Plan, THREADS, View, flag, int, long, offset, pointer};
+use super::plan::{Limits, Plan, THREADS, View, divider, flag, int, long, offset, pointer};
 use super::reductions::{self, Reduction};
 use crate::DeviceError;
 use crate::launch::{Address, Argument, Operands};
@@ -17,6 +17,9 @@ pub const MOMENTUM: f32 = 0.1;
 pub const ALPHA: f32 = 1e-4;
 /// Local response norm: exponent, as in AlexNet.
 pub const BETA: f32 = 0.75;
+
+/// Positions of a map that a thread takes along all channels: 16 bytes would take too many registers in 16 bits.
+const TOGETHER: u64 = 4;
 
 const STATISTICS: Reduction = Reduction { name: "batch_norm_statistics", sums: 2, per_sample: false };
 const GRADIENTS: Reduction = Reduction { name: "batch_norm_gradients", sums: 2, per_sample: false };
@@ -134,17 +137,32 @@ pub(super) fn layer_norm(
         return rows(plan, "layer_norm_forward", view, &[x, operands.output], own);
     }
     let (dy, dx) = (operands.grad_output, grad_input(operands, 0)?);
+    let [grad_scale, grad_shift] = learned(affine, operands.grad_parameters, view.channels).map(pointer);
+    let own = vec![mean, reciprocal, grad_scale, grad_shift];
+    let fused = learning_rows(view, plan.lanes(), plan.limits).filter(|_| affine);
+    if let Some((shares, blocks)) = fused {
+        let mut arguments = row_arguments(view, &[x, dy, dx])?;
+        arguments.extend([scale, mean, reciprocal, pointer(operands.scratch)]);
+        let [across, down] = shares.block;
+        let name = format!("layer_norm_learned_{}", shares.ending);
+        plan.push(&name, [blocks, 1, 1], [across, down, 1], arguments)?;
+        return reductions::finish(plan, LAYER_GRADIENTS, view.channels, blocks, x, operands.scratch, own);
+    }
     rows(plan, "layer_norm_backward", view, &[x, dy, dx], vec![scale, mean, reciprocal])?;
     if affine {
-        let [grad_scale, grad_shift] = learned(true, operands.grad_parameters, view.channels).map(pointer);
-        let own = vec![mean, reciprocal, grad_scale, grad_shift];
         reductions::reduce(plan, LAYER_GRADIENTS, view, Tensors { x, dy, y: 0 }, operands.scratch, own)?;
     }
     Ok(())
 }
 
 pub(super) fn layer_norm_scratch(affine: bool, phase: Phase, view: View, lanes: u64) -> u64 {
-    if affine && phase == Phase::BackwardData { reductions::scratch(view, LAYER_GRADIENTS, lanes) } else { 0 }
+    if !affine || phase != Phase::BackwardData {
+        return 0;
+    }
+    match learning_rows(view, lanes, &Limits::new(u32::MAX)) {
+        Some((_, blocks)) => 4 * LAYER_GRADIENTS.sums * blocks * view.channels,
+        None => reductions::scratch(view, LAYER_GRADIENTS, lanes),
+    }
 }
 
 pub(super) fn softmax(plan: &mut Plan<'_>, phase: Phase, view: View, operands: &Operands) -> Result<(), DeviceError> {
@@ -156,7 +174,39 @@ pub(super) fn softmax(plan: &mut Plan<'_>, phase: Phase, view: View, operands: &
     }
 }
 
-/// Plans an operation of `rows.cu`: as many threads per row as hold it in registers, 8 to 512.
+/// How an operation of `rows.cu` lies on threads: which of its kernels, the block, rows a block takes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RowShares {
+    ending: &'static str,
+    block: [u64; 2],
+    together: u64,
+    /// Whether the block's threads hold a whole row in registers.
+    held: bool,
+}
+
+/// As many threads per row as hold it in registers, `values` each; `threads` in a block that takes several rows.
+fn row_shares(view: View, lanes: u64, values: u64, threads: u64) -> RowShares {
+    const LONGEST: u64 = 512;
+    let length = view.channels;
+    if !view.last {
+        let (ending, across, unit, each) =
+            if view.area.is_multiple_of(TOGETHER) { ("channels", 8, TOGETHER, 8) } else { ("positions", 32, 1, 16) };
+        let down = length.div_ceil(each).next_power_of_two().clamp(32 / across, LONGEST / across);
+        return RowShares { ending, block: [across, down], together: across * unit, held: length <= down * each };
+    }
+    let ragged = !length.is_multiple_of(lanes);
+    let units = if ragged { length.div_ceil(lanes) + 1 } else { length / lanes };
+    let (ending, each) = match (ragged, units) {
+        (true, _) => ("ragged", values / lanes),
+        (false, 0..=16) => ("few", 2),
+        (false, _) => ("units", values / lanes),
+    };
+    let width = units.div_ceil(each).next_power_of_two().clamp(8, LONGEST);
+    let together = (threads / width).max(1);
+    RowShares { ending, block: [width, together], together, held: units <= width * each }
+}
+
+/// Plans an operation of `rows.cu`.
 fn rows(
     plan: &mut Plan<'_>,
     name: &str,
@@ -164,20 +214,41 @@ fn rows(
     tensors: &[Address],
     own: Vec<Argument>,
 ) -> Result<(), DeviceError> {
-    let (count, length) = (view.positions(), view.channels);
-    let mut arguments: Vec<Argument> = tensors.iter().copied().map(pointer).collect();
-    arguments.extend([long(count)?, int(length)?, long(view.inner())?]);
-    arguments.extend(own);
-    if !view.last {
-        let along = length.div_ceil(8).next_power_of_two().clamp(1, 16);
-        return plan.push(&format!("{name}_channels"), [count.div_ceil(32), 1, 1], [32, along, 1], arguments);
+    let mut shares = row_shares(view, plan.lanes(), 32, THREADS);
+    if view.last && shares.block[0] > 32 {
+        // Rows that wait for several warps do not wait for each other.
+        (shares.block[1], shares.together) = (1, 1);
     }
-    let wide = length.is_multiple_of(plan.lanes());
-    let threads = if wide { (length / plan.lanes()).div_ceil(4) } else { length.div_ceil(8) };
-    let width = [8, 32, 128].into_iter().find(|&width| width >= threads).unwrap_or(512);
-    let rows = if width <= 32 { THREADS / width } else { 1 };
-    let ending = if wide { "units" } else { "values" };
-    plan.push(&format!("{name}_{ending}"), [count.div_ceil(rows), 1, 1], [width, rows, 1], arguments)
+    let mut arguments = row_arguments(view, tensors)?;
+    arguments.extend(own);
+    let [across, down] = shares.block;
+    let grid = [view.positions().div_ceil(shares.together), 1, 1];
+    plan.push(&format!("{name}_{}", shares.ending), grid, [across, down, 1], arguments)
+}
+
+fn row_arguments(view: View, tensors: &[Address]) -> Result<Vec<Argument>, DeviceError> {
+    let mut arguments: Vec<Argument> = tensors.iter().copied().map(pointer).collect();
+    arguments.extend([long(view.positions())?, int(view.channels)?, long(view.inner())?]);
+    Ok(arguments)
+}
+
+/// The kernel that also sums the gradients of scale and shift while rows are in registers, and its blocks, which stay
+/// for all rows; `None` where rows are too long or ragged.
+fn learning_rows(view: View, lanes: u64, limits: &Limits) -> Option<(RowShares, u64)> {
+    let mut shares = row_shares(view, lanes, 16, THREADS / 2);
+    if !shares.held || shares.ending == "ragged" {
+        return None;
+    }
+    if shares.ending == "few" {
+        shares.ending = "units";
+    }
+    let groups = view.positions().div_ceil(shares.together);
+    let threads = product(&shares.block);
+    // The kernels' registers let 512 threads share a multiprocessor.
+    let resident = (512 / threads).max(1);
+    // What a block leaves is worth several rows.
+    let rows = if shares.together == 1 { 4 } else { 2 };
+    Some((shares, groups.div_ceil(rows).min(limits.spread() * resident)))
 }
 
 pub(super) fn local_response_norm(
@@ -189,9 +260,6 @@ pub(super) fn local_response_norm(
     operands: &Operands,
 ) -> Result<(), DeviceError> {
     let x = input(operands, 0)?;
-    let wide = !view.last && view.area.is_multiple_of(plan.lanes());
-    let (outer, inner, walk) =
-        if view.last { (view.positions(), 1, 1) } else { (view.samples, view.area, view.channels.min(16)) };
     let mut arguments: Vec<Argument> = if phase == Phase::Forward {
         let saved = if mode == Mode::Training { operands.saved } else { 0 };
         [x, operands.output, saved].map(pointer).to_vec()
@@ -199,10 +267,39 @@ pub(super) fn local_response_norm(
         let dx = grad_input(operands, 0)?;
         [x, operands.output, operands.grad_output, operands.saved, dx].map(pointer).to_vec()
     };
+    let direction = if phase == Phase::Forward { "forward" } else { "backward" };
+    let constants = [ALPHA, BETA].map(Argument::F32);
+    // The kernels of the usual window know it when compiling.
+    let usual = size == 5;
+    if usual && view.last && view.channels.is_multiple_of(plan.lanes()) {
+        arguments.push(long(view.values())?);
+        arguments.extend(divider(view.channels / plan.lanes())?);
+        arguments.extend(constants);
+        let units = if phase == Phase::Forward { 2 } else { 1 };
+        let blocks = (view.values() / plan.lanes()).div_ceil(THREADS * units);
+        return plan.push(&format!("local_response_norm_last_{direction}"), [blocks, 1, 1], [THREADS, 1, 1], arguments);
+    }
+    let lanes = if usual { TOGETHER } else { plan.lanes() };
+    let wide = !view.last && view.area.is_multiple_of(lanes);
+    let (outer, inner) = if view.last { (view.positions(), 1) } else { (view.samples, view.area) };
+    let units = if wide { inner / lanes } else { inner };
+    let threads = |walk: u64| product(&[outer, view.channels.div_ceil(walk), units]);
+    let enough = plan.limits.spread() * 1024;
+    let walk = match (view.last, usual) {
+        (true, _) => 1,
+        (false, false) => view.channels.min(16),
+        (false, true) => {
+            if threads(16) >= enough {
+                16
+            } else {
+                8
+            }
+        }
+    };
     arguments.extend([long(outer)?, long(inner)?, int(view.channels)?, int(walk)?, int(size)?]);
-    arguments.extend([Argument::F32(ALPHA), Argument::F32(BETA), flag(wide)]);
-    let units = if wide { inner / plan.lanes() } else { inner };
-    let threads = product(&[outer, view.channels.div_ceil(walk), units]);
-    let name = if phase == Phase::Forward { "local_response_norm_forward" } else { "local_response_norm_backward" };
-    plan.push(name, [threads.div_ceil(THREADS), 1, 1], [THREADS, 1, 1], arguments)
+    arguments.extend(constants);
+    arguments.push(flag(wide));
+    let form = if usual && !view.last { "walk_" } else { "" };
+    let grid = [threads(walk).div_ceil(THREADS), 1, 1];
+    plan.push(&format!("local_response_norm_{form}{direction}"), grid, [THREADS, 1, 1], arguments)
 }

@@ -119,6 +119,22 @@ impl<'a> Plan<'a> {
         self.push_plain(function, grid, block, arguments)
     }
 
+    /// Adds a launch of `name` in the plan's format, whose blocks have that many bytes of shared memory.
+    pub fn push_sharing(
+        &mut self,
+        name: &str,
+        blocks: u64,
+        shared: u64,
+        arguments: Vec<Argument>,
+    ) -> Result<(), DeviceError> {
+        self.push(name, [blocks, 1, 1], [THREADS, 1, 1], arguments)?;
+        if let Some(launch) = self.launches.last_mut() {
+            // At most what every device has.
+            launch.shared = shared as u32;
+        }
+        Ok(())
+    }
+
     /// Adds a launch of a function by its whole name.
     pub fn push_plain(
         &mut self,

@@ -2,6 +2,7 @@
 
 use super::channels::{self, Tensors};
 use super::elementwise::{grad_input, input};
+use super::maps;
 use super::plan::{Plan, THREADS, View, divider, flag, flat_grid, int, long, pointer, unsupported};
 use super::reductions::{self, Reduction};
 use crate::DeviceError;
@@ -77,10 +78,19 @@ impl Pooling {
             return self.forward(plan, name, &tensors, maps, self.window);
         }
         let (dy, dx) = (pointer(operands.grad_output), pointer(grad_input(operands, 0)?));
+        let planes = product(&[self.view.samples, self.view.channels]);
         if self.op == PoolOp::Max {
+            let x = pointer(input(operands, 0)?);
+            let tensors = [x, dy, dx];
+            if self.in_planes()
+                && self.window_area() <= 1 << 16
+                && maps::pool_gradient(plan, "max_pool_backward", planes, tensors, maps, self.window)?
+            {
+                return Ok(());
+            }
             let places = pointer(operands.scratch);
             let large = flag(self.bytes_of_place() > 1);
-            self.forward(plan, "max_pool_places", &[pointer(input(operands, 0)?), places, large], maps, self.window)?;
+            self.forward(plan, "max_pool_places", &[x, places, large], maps, self.window)?;
             return self.backward(plan, "max_pool_backward", &[dy, places, dx, large], maps);
         }
         match self.window {
@@ -91,18 +101,35 @@ impl Pooling {
                 let maps = Maps { input: maps.output, output: maps.input };
                 self.forward(plan, "avg_pool_forward", &[dy, dx], maps, Some(Window { padding, ..window }))
             }
-            _ => self.backward(plan, "avg_pool_backward", &[dy, dx], maps),
+            _ => {
+                let tensors = [pointer(0), dy, dx];
+                if self.in_planes()
+                    && maps::pool_gradient(plan, "avg_pool_backward", planes, tensors, maps, self.window)?
+                {
+                    return Ok(());
+                }
+                self.backward(plan, "avg_pool_backward", &[dy, dx], maps)
+            }
+        }
+    }
+
+    /// Whether the positions of a channel are neighbours in memory.
+    fn in_planes(&self) -> bool {
+        !self.view.last
+    }
+
+    /// Positions of a window at most.
+    fn window_area(&self) -> u64 {
+        match (self.window, self.input.as_map(), self.output.as_map()) {
+            (Some(window), ..) => window.kernel.area(),
+            (None, Some((_, h, w)), Some((_, oh, ow))) => product(&[h / oh + 2, w / ow + 2]),
+            _ => u64::MAX,
         }
     }
 
     /// Bytes that say where in a window its maximum lies.
     fn bytes_of_place(&self) -> u64 {
-        let area = match (self.window, self.input.as_map(), self.output.as_map()) {
-            (Some(window), ..) => window.kernel.area(),
-            (None, Some((_, h, w)), Some((_, oh, ow))) => product(&[h / oh + 2, w / ow + 2]),
-            _ => u64::MAX,
-        };
-        if area <= 256 { 1 } else { 4 }
+        if self.window_area() <= 256 { 1 } else { 4 }
     }
 
     /// A launch with one output column and some output rows per thread.
@@ -114,6 +141,10 @@ impl Pooling {
         maps: Maps,
         window: Option<Window>,
     ) -> Result<(), DeviceError> {
+        let planes = product(&[self.view.samples, self.view.channels]);
+        if self.in_planes() && tensors.len() == 2 && maps::pool(plan, name, planes, tensors, maps, window)? {
+            return Ok(());
+        }
         let walks = matches!(form(window), THREE_BY_TWO | THREE_BY_ONE);
         let most = if walks { 8 } else { 1 };
         self.launch(plan, name, tensors, maps, window, maps.output.w, Rows::Walked { rows: maps.output.h, most })
@@ -191,9 +222,9 @@ impl Pooling {
 
 /// Sizes of the maps that a launch reads and writes.
 #[derive(Clone, Copy, Debug)]
-struct Maps {
-    input: Pair,
-    output: Pair,
+pub(super) struct Maps {
+    pub input: Pair,
+    pub output: Pair,
 }
 
 /// Rows of a plane: one piece of work each, or up to `most` together where enough threads remain.
@@ -209,7 +240,7 @@ const THREE_BY_TWO: u64 = 2;
 const THREE_BY_ONE: u64 = 3;
 
 /// Which of the windows that the kernels know when compiling: size by stride, as `pooling.cu` numbers them.
-fn form(window: Option<Window>) -> u64 {
+pub(super) fn form(window: Option<Window>) -> u64 {
     match window.map(|w| (w.kernel.h, w.kernel.w, w.stride.h, w.stride.w)) {
         Some((2, 2, 2, 2)) => TWO_BY_TWO,
         Some((3, 3, 2, 2)) => THREE_BY_TWO,

@@ -91,12 +91,25 @@ pub(super) fn reduce(
     plan.push(&format!("{}_{ending}", reduction.name), shares.grid, shares.block, arguments)?;
     let parts = shares.grid[1];
     if parts > 1 {
-        let mut arguments = vec![pointer(tensors.x), pointer(scratch), long(shares.groups)?, int(parts)?];
-        arguments.extend(own);
-        let grid = [shares.groups.div_ceil(8), 1, 1];
-        plan.push(&format!("{}_finish", reduction.name), grid, [8, THREADS / 8, 1], arguments)?;
+        finish(plan, reduction, shares.groups, parts, tensors.x, scratch, own)?;
     }
     Ok(())
+}
+
+/// Plans the kernel that joins what `parts` parts left in `scratch`.
+pub(super) fn finish(
+    plan: &mut Plan<'_>,
+    reduction: Reduction,
+    groups: u64,
+    parts: u64,
+    x: Address,
+    scratch: Address,
+    own: Vec<Argument>,
+) -> Result<(), DeviceError> {
+    let mut arguments = vec![pointer(x), pointer(scratch), long(groups)?, int(parts)?];
+    arguments.extend(own);
+    let name = format!("{}_finish", reduction.name);
+    plan.push(&name, [groups.div_ceil(8), 1, 1], [8, THREADS / 8, 1], arguments)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ const TYPED: &[File] = files!(
     "reductions",
     "rows",
     "pooling",
+    "maps",
     "response_norm",
     "copies",
     "random",
@@ -106,7 +107,7 @@ fn declared(text: &str) -> Vec<String> {
         ("PLAIN_KERNEL(", &[""]),
         ("CHANNELS(", &["_flat", "_last"]),
         ("REDUCTION(", &["_runs", "_columns", "_finish"]),
-        ("ROWS(", &["_units", "_values", "_channels"]),
+        ("ROWS(", &["_few", "_units", "_ragged", "_channels", "_positions"]),
     ];
     let mut names = Vec::new();
     for line in text.lines() {

@@ -64,6 +64,12 @@ pub(crate) fn cases() -> Vec<LayerCase> {
             }
         }
     }
+    // Rows that many threads hold, and rows that their registers cannot.
+    for input in [vec![2, 768], vec![5000], vec![40000], vec![600, 2, 2]].map(|dims| shape(&dims)) {
+        case(&[input], Layer::LayerNorm(LayerNorm { affine: true }));
+        case(&[input], Layer::LayerNorm(LayerNorm { affine: false }));
+        case(&[input], Layer::Softmax(Softmax {}));
+    }
     // One map whose sums are split into parts.
     let large = shape(&[1, 64, 64]);
     case(&[large, shape(&[1, 1, 1])], Layer::Multiply(Multiply {}));
@@ -155,8 +161,8 @@ fn declared_parameters(source: &str, function: &str) -> Vec<&'static str> {
         text[begin..end].to_string()
     };
     let base = function.rsplit_once('_').map_or(function, |(base, _)| base);
-    if let Some(at) = source.find(&format!("\nKERNEL({base})")).or(source.find(&format!("\nPLAIN_KERNEL({function})")))
-    {
+    let forms = [format!("\nKERNEL({base})"), format!("\nWIDE_KERNEL({base})"), format!("\nPLAIN_KERNEL({function})")];
+    if let Some(at) = forms.iter().find_map(|form| source.find(form)) {
         let rest = &source[at..];
         return kinds(&inside(&rest[rest.find(')').expect("a name") + 1..]));
     }
@@ -249,10 +255,10 @@ fn tensors_beyond_32_bits_are_covered_whole() {
         let norm = first(Layer::BatchNorm(BatchNorm { affine: true }), precision, Layout::Nchw);
         assert!(size(norm.grid)[0] * size(norm.block)[0] * 2 * lanes >= elements);
 
-        for (layout, unit) in [(Layout::Nchw, 1), (Layout::Nhwc, lanes)] {
-            let pooled = first(pool(PoolOp::Max, 2, 2, 0, false), precision, layout);
-            assert!(size(pooled.grid)[0] * size(pooled.block)[0] >= elements / 4 / unit);
-        }
+        let pooled = first(pool(PoolOp::Max, 2, 2, 0, false), precision, Layout::Nhwc);
+        assert!(size(pooled.grid)[0] * size(pooled.block)[0] >= elements / 4 / lanes);
+        let pooled = first(pool(PoolOp::Max, 2, 2, 0, false), precision, Layout::Nchw);
+        assert!(size(pooled.grid)[0] * u64::from(pooled.shared) >= elements * 16 / lanes);
     }
 }
 

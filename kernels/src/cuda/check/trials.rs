@@ -132,6 +132,24 @@ fn cases() -> Result<Vec<(LayerCase, u64)>, InvalidShape> {
     }
     add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::new(&[3, 5000])?], 2);
     add(Layer::Softmax(Softmax {}), vec![Shape::new(&[3, 5000])?], 2);
+    // Rows for many threads and rows beyond their registers.
+    for dims in [&[3, 768][..], &[1, 20_000], &[1, 20_001]] {
+        add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::new(dims)?], 1);
+        add(Layer::Softmax(Softmax {}), vec![Shape::new(dims)?], 1);
+    }
+    for (channels, side, batch) in [(256, 8, 2), (600, 4, 1), (300, 5, 1)] {
+        add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::map(channels, side, side)?], batch);
+    }
+    // Planes that share blocks, planes that several blocks share.
+    for (map, batch) in [(Shape::map(550, 5, 7)?, 2), (Shape::map(1, 120, 101)?, 1)] {
+        add(Layer::Pad(Pad { padding: [1, 0, 2, 1] }), vec![map], batch);
+        for op in [PoolOp::Max, PoolOp::Avg] {
+            for (kernel, stride, padding) in [(2, 2, 0), (3, 2, 1), (3, 1, 1), (4, 3, 2)] {
+                add(pool(op, kernel, stride, padding, false), vec![map], batch);
+            }
+            add(Layer::AdaptivePool2d(AdaptivePool2d { op, output: Pair::square(5) }), vec![map], batch);
+        }
+    }
     add(Layer::Matmul(Matmul {}), vec![Shape::new(&[3, 17, 32])?, Shape::new(&[3, 32, 24])?], 2);
     add(Layer::Matmul(Matmul {}), vec![Shape::new(&[40, 16])?, Shape::new(&[16, 8])?], 3);
     for (channels, kernel, stride, groups) in [
