@@ -24,8 +24,13 @@ pub fn near(case: &LayerCase, point: &mut Point<'_>) -> Option<LayerCase> {
             let (channels_in, h, w) = input.as_map()?;
             let groups = conv.groups(channels_in).max(1);
             let depthwise = groups == channels_in && groups > 1;
-            let channels = if channels_in <= IMAGE { channels_in } else { grouped(point.around(channels_in, SIZE), groups, depthwise) };
-            conv.channels = if depthwise { channels } else { grouped(point.around(conv.channels, SIZE), groups, false) };
+            let channels = if channels_in <= IMAGE {
+                channels_in
+            } else {
+                grouped(point.around(channels_in, SIZE), groups, depthwise)
+            };
+            conv.channels =
+                if depthwise { channels } else { grouped(point.around(conv.channels, SIZE), groups, false) };
             if depthwise {
                 conv.groups = Groups::Depthwise;
             }

@@ -66,6 +66,8 @@ pub struct Stratum {
     pub algorithm: Algorithm,
     /// Optimizer of an update.
     pub optimizer: Option<Optimizer>,
+    /// Only convolutions in one group whose window is larger than 1x1.
+    pub windows: bool,
     /// What to measure.
     pub measure: Measure,
     /// Trials per level.
@@ -89,6 +91,7 @@ impl Stratum {
             self.layout.map(Layout::name),
             (self.algorithm != Algorithm::Heuristic).then(|| self.algorithm.name()),
             self.optimizer.map(Optimizer::name),
+            self.windows.then_some("windows"),
             (self.measure == Measure::Energy).then_some("energy"),
         ]
         .into_iter()
@@ -154,6 +157,8 @@ struct Group {
     algorithms: Vec<Algorithm>,
     #[serde(default)]
     optimizers: Vec<Optimizer>,
+    #[serde(default)]
+    windows: bool,
     #[serde(default)]
     measure: Measure,
     count: Count,
@@ -255,6 +260,7 @@ impl Group {
                             layout: self.layout,
                             algorithm,
                             optimizer,
+                            windows: self.windows,
                             measure: self.measure,
                             count: self.count,
                             other_cache: self.other_cache,

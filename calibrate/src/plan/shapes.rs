@@ -174,6 +174,14 @@ pub fn supports(algorithm: Algorithm, case: &LayerCase) -> bool {
     }
 }
 
+/// Whether it is a convolution in one group whose window is larger than 1x1.
+pub fn has_window(case: &LayerCase) -> bool {
+    match &case.layer {
+        Layer::Conv2d(conv) => conv.kernel.area() > 1 && conv.groups(case.inputs.first().map_or(1, Shape::axis)) == 1,
+        _ => false,
+    }
+}
+
 fn one(input: Shape, layer: Layer) -> Option<LayerCase> {
     Some(LayerCase { inputs: vec![input], layer })
 }
