@@ -3,6 +3,7 @@
 
 use joulecast_model::catalog;
 use joulecast_model::cost::Site;
+use joulecast_model::framework::Launch;
 use joulecast_model::layer::{Layer, LayerOp};
 use joulecast_model::precision::{Mode, Phase, Precision};
 use joulecast_model::shape::Shape;
@@ -71,8 +72,11 @@ fn description_of_caffenet() {
 fn keys_of_the_json_document() {
     let p = predicted(&shaped("lenet5", 4, Precision::Fp32), "v100", Mode::Training);
     let gpu = ok(catalog::gpu("v100"));
-    let document: serde_json::Value =
-        ok(serde_json::from_str(&ok(json(&p, &gpu, &Asked { gpu: "v100", source: "zoo", framework: "cudnn" }))));
+    let document: serde_json::Value = ok(serde_json::from_str(&ok(json(
+        &p,
+        &gpu,
+        &Asked { gpu: "v100", source: "zoo", framework: "cudnn", launch: Launch::Graph },
+    ))));
     let mut text = String::new();
     keys(&document, "", &mut text);
     check("prediction_keys.txt", &text);

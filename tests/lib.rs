@@ -23,8 +23,14 @@ pub fn predicted(network: &ShapedNetwork, gpu: &str, mode: Mode) -> NetworkPredi
     let calibration = ok(catalog::calibration(&gpu.chip));
     let roofline = ok(catalog::roofline());
     let framework = ok(Framework::named("cudnn"));
-    let setup =
-        Setup { gpu: &gpu, calibration: calibration.as_ref(), roofline: &roofline, framework: &framework, mode };
+    let setup = Setup {
+        gpu: &gpu,
+        calibration: calibration.as_ref(),
+        roofline: &roofline,
+        framework: &framework,
+        launch: framework.usual_launch(),
+        mode,
+    };
     ok(predict(network, &setup))
 }
 

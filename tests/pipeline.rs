@@ -53,7 +53,7 @@ fn rows() -> Vec<Row> {
 }
 
 fn fitted() -> Vec<Calibration> {
-    ok(calibrations(&rows(), &Options::default(), false))
+    ok(calibrations(&rows(), &[], &Options::default(), false))
 }
 
 #[test]
@@ -84,6 +84,7 @@ fn a_known_law_is_recovered() {
         calibration: Some(&calibration),
         roofline: &roofline,
         framework: &framework,
+        launch: framework.usual_launch(),
         mode: Mode::Inference,
     };
     let p = ok(predict(&shaped, &setup));
@@ -96,7 +97,7 @@ fn a_known_law_is_recovered() {
 #[test]
 fn the_fit_is_deterministic() {
     let options = Options { exponents: &[2], ..Options::default() };
-    let texts = || ok(calibrations(&rows(), &options, false)).iter().map(|c| ok(c.to_toml())).collect::<Vec<_>>();
+    let texts = || ok(calibrations(&rows(), &[], &options, false)).iter().map(|c| ok(c.to_toml())).collect::<Vec<_>>();
     assert_eq!(texts(), texts());
 }
 

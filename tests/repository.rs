@@ -64,8 +64,14 @@ fn shipped_calibrations_are_readable_and_current() {
         let c = ok(Calibration::from_toml(text));
         assert_eq!(c.splits_hash, splits, "{name} was fitted under other splits");
         assert_eq!(ok(c.to_toml()), *text, "{name} is not what the program writes");
-        assert_eq!(c.tier, if *name == "roofline" { Tier::Roofline } else { Tier::Imported });
-        for source in &c.sources {
+        let tier = match *name {
+            "roofline" => Tier::Roofline,
+            "gh100" => Tier::Measured,
+            _ => Tier::Imported,
+        };
+        assert_eq!(c.tier, tier);
+        assert_eq!(c.power.is_some(), matches!(tier, Tier::Roofline | Tier::Measured), "{name}: law of power");
+        for source in c.sources.iter().filter(|s| *s != "own") {
             assert!(sources.contains(&format!("key = \"{source}\"")), "{name}: {source} is not in sources.toml");
         }
         for board in &c.boards {
@@ -77,7 +83,8 @@ fn shipped_calibrations_are_readable_and_current() {
             assert!(model.terms.len() <= 100, "{name} {}: {} terms", model.kind, model.terms.len());
         }
     }
-    for board in ["v100", "p100-pcie", "t4", "p4", "m40", "titan-x-maxwell", "titan-x-pascal", "titan-xp", "gtx1080ti"]
+    for board in
+        ["h200", "v100", "p100-pcie", "t4", "p4", "m40", "titan-x-maxwell", "titan-x-pascal", "titan-xp", "gtx1080ti"]
     {
         assert!(boards.contains(board), "no calibration rests on rows of {board}");
     }

@@ -6,15 +6,16 @@ mod machine;
 use crate::fit::Options;
 use crate::import::{Format, import};
 use crate::rows::{Row, prepare};
-use crate::{dataset, learning, recipe, validate};
+use crate::{dataset, learning, networks, power, recipe, validate};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::calibration::Calibration;
 use joulecast_model::catalog;
 use joulecast_model::import::table::Mapping;
 use joulecast_model::measurement::Measurement;
+use joulecast_model::splits::Role;
 use joulecast_reports::accuracy;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -72,6 +73,13 @@ struct DatasetArg {
     dataset: PathBuf,
 }
 
+#[derive(Args)]
+struct DatasetsArg {
+    /// Folder of a dataset; may be repeated
+    #[arg(long, value_name = "DIR", default_value = "data/imported")]
+    dataset: Vec<PathBuf>,
+}
+
 #[derive(Clone, Copy, ValueEnum)]
 enum ImportFormat {
     /// DeepBench's workbooks
@@ -110,7 +118,7 @@ enum ModelForm {
 #[derive(Args)]
 struct Fit {
     #[command(flatten)]
-    dataset: DatasetArg,
+    dataset: DatasetsArg,
     /// Folder to write one file per chip into
     #[arg(long, value_name = "DIR", default_value = "calibrations")]
     out: PathBuf,
@@ -137,11 +145,27 @@ enum Output {
 
 #[derive(Args)]
 struct Validate {
-    /// Layer times, grouped 5-fold over all rows
-    #[arg(long, required = true)]
+    /// Layer times (and power, where measured), grouped 5-fold over all rows
+    #[arg(long, required_unless_present = "networks")]
     layers: bool,
+    /// Whole networks measured in these files (columns as `calibrate measure` writes them), predicted by a fit without
+    /// the shapes of test networks
+    #[arg(long, value_name = "FILE", conflicts_with = "layers")]
+    networks: Vec<PathBuf>,
+    /// Calibrations to predict networks with (as `fit --evaluation` writes them) instead of fitting them now
+    #[arg(long, value_name = "DIR")]
+    calibrations: Option<PathBuf>,
+    /// Framework profile of the networks' runs
+    #[arg(long, value_name = "NAME", default_value = "cudnn")]
+    framework: String,
+    /// Only networks with this role (test, conformal, profile)
+    #[arg(long, value_name = "ROLE")]
+    role: Option<String>,
+    /// Every run, not only their means
+    #[arg(long)]
+    rows: bool,
     #[command(flatten)]
-    dataset: DatasetArg,
+    dataset: DatasetsArg,
     /// Only the chip of this GPU; may be repeated
     #[arg(long, value_name = "NAME")]
     gpu: Vec<String>,
@@ -237,10 +261,16 @@ impl std::fmt::Display for NoRows {
 
 impl std::error::Error for NoRows {}
 
-/// Rows of a dataset without exact repeats: a file may have been imported in two forms.
-fn read_unique(folder: &Path) -> Result<Vec<Measurement>> {
+/// Rows of datasets without exact repeats: a file may have been imported in two forms.
+fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
     let mut seen = HashSet::new();
-    let mut rows = dataset::read(folder)?;
+    let mut rows = Vec::new();
+    for folder in folders {
+        if !folder.exists() {
+            return Err(NoRows(folder.clone()).into());
+        }
+        rows.extend(dataset::read(folder)?);
+    }
     rows.retain(|r| {
         let identity =
             (r.gpu.clone(), r.case.fold_key(), r.batch, r.phase, r.precision, r.layout.clone(), r.time_s.to_bits());
@@ -249,20 +279,19 @@ fn read_unique(folder: &Path) -> Result<Vec<Measurement>> {
     Ok(rows)
 }
 
-fn rows_for(dataset: &DatasetArg, evaluation: bool) -> Result<Vec<Row>> {
-    if !dataset.dataset.exists() {
-        return Err(NoRows(dataset.dataset.clone()).into());
-    }
-    let rows = prepare(&read_unique(&dataset.dataset)?)?;
-    if evaluation { recipe::without_test_shapes(rows) } else { Ok(rows) }
+/// Rows ready for fitting, and the measurements behind them.
+fn rows_for(datasets: &DatasetsArg, evaluation: bool) -> Result<(Vec<Row>, Vec<Measurement>)> {
+    let measurements = read_unique(&datasets.dataset)?;
+    let rows = prepare(&measurements)?;
+    Ok((if evaluation { recipe::without_test_shapes(rows)? } else { rows }, measurements))
 }
 
 fn run_fit(args: &Fit) -> Result<()> {
-    let rows = rows_for(&args.dataset, args.evaluation)?;
+    let (rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
     let files: Vec<(String, String)> = match args.model {
         ModelForm::Lasso => {
             let options = Options { seed: args.seed, ..Options::default() };
-            recipe::calibrations(&rows, &options, args.evaluation)?
+            recipe::calibrations(&rows, &measurements, &options, args.evaluation)?
                 .iter()
                 .map(|c| {
                     let name = if c.chip == "any" { "roofline".to_string() } else { c.chip.to_lowercase() };
@@ -297,13 +326,15 @@ fn write_whole(path: &Path, text: &str) -> Result<()> {
 }
 
 fn run_validate(args: &Validate) -> Result<()> {
-    let _ = args.layers;
-    let mut rows = rows_for(&args.dataset, args.evaluation)?;
+    if !args.networks.is_empty() {
+        return validate_networks(args);
+    }
+    let (mut rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
     let chips = args.gpu.iter().map(|name| Ok(catalog::gpu(name)?.chip)).collect::<Result<Vec<_>>>()?;
     rows.retain(|r| chips.is_empty() || chips.contains(&r.chip));
     rows.retain(|r| args.kind.is_empty() || args.kind.iter().any(|k| k == r.kind));
     if rows.is_empty() {
-        bail!("no rows of that GPU and kind in {}", args.dataset.dataset.display());
+        bail!("no rows of that GPU and kind");
     }
     if args.levels {
         let table = learning::levels(&rows, &Options::default())?;
@@ -317,6 +348,47 @@ fn run_validate(args: &Validate) -> Result<()> {
         Output::Table => accuracy::table(&lines).to_text(),
         Output::Markdown => accuracy::page(&lines, args.seeds, args.evaluation),
         Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
+    })?;
+    let chips: BTreeSet<&str> = rows.iter().map(|r| r.chip.as_str()).collect();
+    for chip in chips {
+        let power_rows = power::rows(chip, &measurements, &rows);
+        if let Some((_, held_out)) = power::fit(&power_rows, &Options::default()) {
+            let table = power::table(chip, &power_rows, &held_out);
+            match args.format {
+                Output::Table => print(&format!("\n{}", table.to_text()))?,
+                Output::Markdown => print(&format!("\n{}", table.to_markdown()))?,
+                Output::Json => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+fn validate_networks(args: &Validate) -> Result<()> {
+    let calibrations: Vec<Calibration> = match &args.calibrations {
+        Some(folder) => networks::read_calibrations(folder)?,
+        None => {
+            let (rows, measurements) = rows_for(&args.dataset, true)?;
+            recipe::calibrations(&rows, &measurements, &Options::default(), true)?
+        }
+    };
+    let role = match &args.role {
+        Some(name) => Some(Role::from_name(name).with_context(|| format!("no role named \"{name}\""))?),
+        None => None,
+    };
+    let mut runs = Vec::new();
+    for file in &args.networks {
+        runs.extend(networks::read_runs(file)?);
+    }
+    let compared = networks::compare(&runs, &calibrations, &args.framework, role)?;
+    if compared.is_empty() {
+        bail!("no run of a known network on a known GPU in these files");
+    }
+    let table = if args.rows { networks::rows_table(&compared) } else { networks::table(&compared) };
+    print(&match args.format {
+        Output::Markdown => table.to_markdown(),
+        Output::Table => table.to_text(),
+        Output::Json => serde_json::to_string_pretty(&compared)? + "\n",
     })
 }
 

@@ -36,7 +36,7 @@ impl Candidates {
                 builder.polynomial(&["wave", "floor"], 1);
             }
             (Richness::Full, Family::Stream) => {
-                builder.polynomial(&["bytes", "row", "rows", "few"], 3);
+                builder.polynomial(&["bytes", "row", "rows", "few", "cached", "floor"], 3);
                 builder.polynomial(family.variables(), 2);
             }
             (Richness::Full, Family::Gemm) => {
@@ -51,6 +51,9 @@ impl Candidates {
                     builder.products(variable, &sizes);
                     builder.square(variable);
                 }
+                builder.polynomial(&["second", "cached", "nhwc", "cold", "balance"], 2);
+                builder.products("cold", &["floor", "mem", "comp", "c1x1", "c3x3"]);
+                builder.products("nhwc", &["n8", "k8", "c1x1", "c3x3", "stem", "floor"]);
                 let classes = ["c1x1", "c3x3", "large", "strided", "stem", "depthwise", "grouped", "library"];
                 for class in classes {
                     builder.products(class, &["wave_128x128", "wave_64x64", "best_split", "few_128x128", "n32", "k32"]);
@@ -58,6 +61,8 @@ impl Candidates {
                 }
                 builder.products("n8", &["k8", "m4"]);
                 builder.products("n32", &["k32", "m32", "wave_128x128", "winobest"]);
+                builder.products("fft", &["batch", "inner", "area", "fftbest", "winobest", "k32", "n32", "kernel"]);
+                builder.products("fftbest", &["batch", "inner", "area", "k32", "n32", "kernel"]);
                 builder.products("algobest", &["best_split", "best_tile", "wave_128x128", "few_128x128", "ridge"]);
             }
         }
@@ -102,6 +107,9 @@ impl Builder {
         let mut factors: Vec<Factor> = Vec::new();
         for name in variables {
             let Some(variable) = names.iter().position(|n| n == name) else { return };
+            if self.family.is_flag(variable) && factors.iter().any(|f| f.variable == variable) {
+                continue;
+            }
             match factors.iter_mut().find(|f| f.variable == variable) {
                 Some(factor) => factor.power += 1,
                 None => factors.push(Factor { variable, power: 1 }),

@@ -7,7 +7,7 @@
 use crate::design::{Candidates, Richness};
 use crate::folds::grouped;
 use crate::lasso::{Linear, Moments, penalties};
-use crate::rows::{KERNEL_FLOOR, Row};
+use crate::rows::Row;
 use anyhow::{Context, Result};
 use joulecast_model::accuracy::{Accuracy, conformal};
 use joulecast_model::calibration::{Bucket, CrossValidation, Ellipsoid, LayerModel, Range};
@@ -237,9 +237,10 @@ impl<'a> Task<'a> {
             kind: self.kind.to_string(),
             phase: first.phase,
             precision: first.precision,
+            covers: Vec::new(),
             family,
             exponent: self.exponent,
-            floor: KERNEL_FLOOR,
+            floor: first.floor,
             library: trained.iter().map(|&i| self.rows[i].library).fold(f64::NEG_INFINITY, f64::max),
             intercept: linear.intercept,
             ratio_range: up_to_quantile(trained.iter().map(|&i| self.y[i]), 0.01),
@@ -260,7 +261,7 @@ impl Task<'_> {
     /// Rows of single calls were kept where they took at least 1.5 times the shortest call: half of the overhead,
     /// and the kernel's floor, are the shortest kernels seen whatever their speed. The typical row decides.
     fn shortest(&self, rows: &[usize]) -> Seconds {
-        let limit = |&i: &usize| (self.rows[i].overhead * 0.5 + KERNEL_FLOOR * 1.5).get();
+        let limit = |&i: &usize| (self.rows[i].overhead * 0.5 + self.rows[i].floor * 1.5).get();
         let mut limits: Vec<f64> = rows.iter().filter(|&&i| self.rows[i].overhead > Seconds::ZERO).map(limit).collect();
         if limits.len() * 2 < rows.len() {
             return Seconds::ZERO;

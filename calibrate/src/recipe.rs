@@ -3,20 +3,21 @@
 use crate::design::Richness;
 use crate::fit::{Fitted, Options, buckets, fit};
 use crate::import::sha256_hex;
+use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
 use anyhow::{Context, Result};
 use joulecast_model::accuracy::Accuracy;
-use joulecast_model::calibration::{Bucket, Calibration, CrossValidation, Ellipsoid, LayerModel, Tier};
+use joulecast_model::calibration::{Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier};
 use joulecast_model::catalog;
 use joulecast_model::features::Family;
-use joulecast_model::measurement::LayerCase;
+use joulecast_model::measurement::{LayerCase, Measurement};
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::predictor::BY_PRODUCT;
 use joulecast_model::splits::Role;
 use joulecast_model::units::Seconds;
 use rayon::prelude::*;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Fewer usable rows than this make no model.
 pub const FEWEST_ROWS: usize = 40;
@@ -26,9 +27,17 @@ const FEWEST_OTHERS: usize = 20;
 const ELEMENTWISE: [&str; 3] = ["relu", "add", "multiply"];
 /// Name of that model.
 pub const STREAM: &str = "stream";
+/// Kinds that read and write each value once: where a kind has few rows, they share one model over all phases and
+/// precisions, in which kinds differ by a flag.
+const POINTWISE_KINDS: [&str; 11] =
+    ["relu", "relu6", "sigmoid", "tanh", "silu", "hardswish", "gelu", "dropout", "add", "multiply", "concat"];
+/// Name of that model.
+const POINTWISE: &str = "pointwise";
+/// So many rows of a kind, phase and precision make a model apart.
+const ENOUGH: usize = 200;
 
 /// What one model is fitted for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Task {
     /// Chip.
     pub chip: String,
@@ -42,10 +51,22 @@ pub struct Task {
 
 /// Groups rows into tasks, the bandwidth models among them. Every task has enough rows.
 pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
+    let own_task =
+        |row: &Row, model| Task { chip: row.chip.clone(), model, phase: row.phase, precision: row.precision };
+    let mut counts: HashMap<Task, usize> = HashMap::new();
+    for row in rows {
+        *counts.entry(own_task(row, row.model)).or_default() += 1;
+    }
     let mut tasks: BTreeMap<Task, Vec<&Row>> = BTreeMap::new();
     for row in rows {
-        let task = |model| Task { chip: row.chip.clone(), model, phase: row.phase, precision: row.precision };
-        tasks.entry(task(row.model)).or_default().push(row);
+        let task = |model| own_task(row, model);
+        let own = task(row.model);
+        let own = if POINTWISE_KINDS.contains(&row.model) && counts.get(&own).is_some_and(|n| *n < ENOUGH) {
+            Task { model: POINTWISE, phase: Phase::Forward, precision: Precision::Fp32, ..own }
+        } else {
+            own
+        };
+        tasks.entry(own).or_default().push(row);
         if ELEMENTWISE.contains(&row.kind) && row.phase == Phase::Forward {
             tasks.entry(task(STREAM)).or_default().push(row);
         }
@@ -55,11 +76,11 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
     tasks
 }
 
-/// Convolutions of the Winograd class with too few rows for a model apart share the other convolutions'.
+/// Classes of convolutions with too few rows for a model apart share the other convolutions'.
 fn merge_small_classes(tasks: &mut BTreeMap<Task, Vec<&Row>>) {
     let small: Vec<Task> = tasks
         .iter()
-        .filter(|(task, rows)| task.model == "conv2d_3x3" && rows.len() < FEWEST_ROWS)
+        .filter(|(task, rows)| ["conv2d_3x3", "conv2d_1x1"].contains(&task.model) && rows.len() < FEWEST_ROWS)
         .map(|(task, _)| task.clone())
         .collect();
     for task in small {
@@ -83,8 +104,16 @@ pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options)
     tasks
         .par_iter()
         .map(|(task, rows)| {
-            let fitted = fit(task.model, rows, &options_for(task, options))
+            let mut fitted = fit(task.model, rows, &options_for(task, options))
                 .with_context(|| format!("{} {} {} {}", task.chip, task.model, task.phase, task.precision))?;
+            if task.model == POINTWISE {
+                (fitted.model.phase, fitted.model.precision) = (task.phase, task.precision);
+                let covers: BTreeSet<Cover> = rows
+                    .iter()
+                    .map(|r| Cover { kind: r.model.into(), phase: r.phase, precision: r.precision })
+                    .collect();
+                fitted.model.covers = covers.into_iter().collect();
+            }
             Ok((task, fitted))
         })
         .collect()
@@ -111,7 +140,12 @@ pub fn without_test_shapes(rows: Vec<Row>) -> Result<Vec<Row>> {
 ///
 /// # Errors
 /// When a fit fails.
-pub fn calibrations(rows: &[Row], options: &Options, evaluation: bool) -> Result<Vec<Calibration>> {
+pub fn calibrations(
+    rows: &[Row],
+    measurements: &[Measurement],
+    options: &Options,
+    evaluation: bool,
+) -> Result<Vec<Calibration>> {
     let tasks = tasks(rows);
     let fitted = fit_tasks(&tasks, options)?;
     let mut by_chip: BTreeMap<&str, Vec<LayerModel>> = BTreeMap::new();
@@ -126,11 +160,16 @@ pub fn calibrations(rows: &[Row], options: &Options, evaluation: bool) -> Result
         .into_iter()
         .map(|(chip, models)| {
             let own: Vec<&Row> = rows.iter().filter(|r| r.chip == chip).collect();
-            calibration(chip, Tier::Imported, &own, models, evaluation)
+            let tier = if own.iter().all(|r| r.own) { Tier::Measured } else { Tier::Imported };
+            let power = power::fit(&power::rows(chip, measurements, rows), options).map(|(law, _)| law);
+            Calibration { power, ..calibration(chip, tier, &own, models, evaluation) }
         })
         .collect();
+    // Where no energy was measured the law of the chip with most rows stands in, in shares of idle and limit.
+    let law = list.iter().filter_map(|c| c.power.clone()).max_by_key(|p| p.rows);
     let all: Vec<&Row> = rows.iter().collect();
-    list.push(calibration("any", Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation));
+    let any = calibration("any", Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
+    list.push(Calibration { power: law, ..any });
     Ok(list)
 }
 
@@ -172,6 +211,7 @@ fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, e
         dataset_hash: dataset_hash(rows),
         splits_hash: sha256_hex(catalog::splits_text().as_bytes()),
         fold_key: "kind and shape without batch".to_string(),
+        power: None,
         models,
     }
 }
@@ -237,6 +277,7 @@ fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -
                 phase,
                 precision,
                 family,
+                covers: Vec::new(),
                 exponent: EFFICIENCY_EXPONENT,
                 floor: KERNEL_FLOOR,
                 library: 0.0,

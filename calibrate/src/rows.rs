@@ -7,13 +7,21 @@ use joulecast_model::cost::LayerCost;
 use joulecast_model::features::{Family, Roofline, Variables, Workload, library_age, model_kind};
 use joulecast_model::gpu::Gpu;
 use joulecast_model::measurement::{Measurement, Regime};
+use joulecast_model::power::{Activities, activities};
 use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::units::Seconds;
 use std::collections::{BTreeMap, HashMap};
 
-/// Launch floor of a kernel back to back in a graph, before anything is fitted: 3 to 5 us for small layers.
+/// Launch floor of a kernel where rows do not show it, since something else was measured with it: 3 to 5 us for small
+/// layers.
 pub const KERNEL_FLOOR: Seconds = Seconds::from_us(4.0);
+/// One kernel in a hundred of a kind is about as short as its floor.
+const SHORT: usize = 100;
+/// Rows of a kind that show its floor.
+const FEWEST_SHORT: usize = 30;
 
+/// Name of the model of optimizer updates, whatever the layer.
+pub const UPDATE: &str = "update";
 /// Library age where the source does not say: that of cuDNN 8.
 const UNKNOWN_LIBRARY: f64 = -1.0;
 
@@ -34,8 +42,12 @@ pub struct Row {
     pub software: String,
     /// Layer kind.
     pub kind: &'static str,
-    /// Which model it is fitted into.
+    /// Which model it is fitted into: kind, or class of convolutions.
     pub model: &'static str,
+    /// Whether we measured it.
+    pub own: bool,
+    /// Launch floor of its kernel.
+    pub floor: Seconds,
     /// Cross-validation keeps rows with one key together.
     pub key: String,
     /// Phase.
@@ -56,6 +68,8 @@ pub struct Row {
     pub roofline: Roofline,
     /// Variables of the family.
     pub variables: Variables,
+    /// What it does to power.
+    pub activities: Activities,
     /// Library covariate.
     pub library: f64,
 }
@@ -63,7 +77,7 @@ pub struct Row {
 impl Row {
     /// Smooth roofline with the kernel's floor.
     pub fn reference(&self, exponent: u32) -> Seconds {
-        self.roofline.reference(exponent, KERNEL_FLOOR)
+        self.roofline.reference(exponent, self.floor)
     }
 
     /// The kernel's own time.
@@ -81,12 +95,14 @@ pub fn prepare(measurements: &[Measurement]) -> Result<Vec<Row>> {
         }
     }
     let overheads = overheads(measurements);
+    let floors = floors(measurements);
     measurements
         .iter()
         .filter(|m| m.usable() && is_usual(m))
         .map(|m| {
             let overhead = overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
-            row(m, &gpus[m.gpu.as_str()], overhead).with_context(|| format!("row {}", m.row_id))
+            let floor = floors.get(&(m.gpu.as_str(), m.case.layer.kind())).copied().unwrap_or(KERNEL_FLOOR);
+            row(m, &gpus[m.gpu.as_str()], overhead, floor).with_context(|| format!("row {}", m.row_id))
         })
         .collect()
 }
@@ -120,11 +136,29 @@ fn overheads(measurements: &[Measurement]) -> HashMap<OverheadKey, Seconds> {
         .collect()
 }
 
-fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds) -> Result<Row> {
+/// The shortest kernels of a kind on a GPU, measured back to back: almost nothing but launch. Where few rows show it,
+/// the kinds share one.
+fn floors(measurements: &[Measurement]) -> HashMap<(&str, &'static str), Seconds> {
+    let mut times: HashMap<(&str, &'static str), Vec<f64>> = HashMap::new();
+    for m in measurements.iter().filter(|m| m.regime == Regime::Burst && m.usable()) {
+        times.entry((m.gpu.as_str(), m.case.layer.kind())).or_default().push(m.time_s);
+    }
+    times
+        .into_iter()
+        .filter(|(_, list)| list.len() >= FEWEST_SHORT)
+        .map(|(key, mut list)| {
+            list.sort_by(f64::total_cmp);
+            (key, Seconds::new(list[list.len() / SHORT]).min(KERNEL_FLOOR))
+        })
+        .collect()
+}
+
+fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<Row> {
     let output = m.case.output()?;
     let cost = m.cost()?.context("no kernel runs in this phase")?;
     let layer = &m.case.layer;
-    let Some(work) = Workload::new(layer, &m.case.inputs, output, m.batch, m.phase, m.precision, cost, gpu) else {
+    let (inputs, setting) = (&m.case.inputs, m.setting());
+    let Some(work) = Workload::new(layer, inputs, output, m.batch, m.phase, m.precision, setting, cost, gpu) else {
         bail!("{} has no {} peak in its device file", gpu.name, m.precision);
     };
     if !(m.time_s.is_finite() && m.time_s > 0.0) {
@@ -142,7 +176,9 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds) -> Result<Row> {
         source: m.source.clone(),
         software: m.cudnn.as_ref().map_or_else(|| "software not stated".to_string(), |v| format!("cuDNN {v}")),
         kind: layer.kind(),
-        model: model_kind(layer, &m.case.inputs),
+        model: if m.phase == Phase::Update { UPDATE } else { model_kind(layer, &m.case.inputs) },
+        own: m.regime != Regime::Import,
+        floor,
         key: m.case.fold_key(),
         phase: m.phase,
         precision: m.precision,
@@ -152,7 +188,8 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds) -> Result<Row> {
         time,
         overhead,
         roofline: work.roofline,
-        variables: work.variables(KERNEL_FLOOR, library),
+        variables: work.variables(floor, library),
+        activities: activities(&work, floor, time),
         library,
     })
 }

@@ -8,6 +8,7 @@ use crate::rows::Row;
 use anyhow::Result;
 use joulecast_model::accuracy::Accuracy;
 use joulecast_model::precision::{Phase, Precision};
+use joulecast_model::units::Seconds;
 use joulecast_reports::accuracy::{Line, Spread};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -59,7 +60,10 @@ pub fn layers(rows: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> 
     Ok(lines.into_iter().flatten().collect())
 }
 
-/// All rows; where there are several sources each of them; and DeepBench's aligned convolutions, whose channels
+/// Shorter kernels are mostly launch; their share of a network's time is small.
+const LONG: Seconds = Seconds::from_us(20.0);
+
+/// All rows; of our own those above 20 us; where there are several sources each of them; and DeepBench's aligned convolutions, whose channels
 /// in and out divide by eight.
 fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
     let all: Vec<usize> = (0..rows.len()).collect();
@@ -70,6 +74,9 @@ fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
     let of = |keep: &dyn Fn(&Row) -> bool| all.iter().copied().filter(|&i| keep(rows[i])).collect::<Vec<_>>();
     if sources.len() > 1 {
         list.extend(sources.iter().map(|s| (s.to_string(), of(&|r| r.source == *s))));
+    }
+    if rows.iter().any(|r| r.own) {
+        list.push(("above 20 us".to_string(), of(&|r| r.time > LONG)));
     }
     if group.kind == "conv2d" && sources.contains(&"deepbench") {
         list.push(("deepbench aligned".to_string(), of(&|r| r.source == "deepbench" && aligned(r))));

@@ -12,9 +12,9 @@ use joulecast_kernels::fake::{FakeGpu, Faults};
 use joulecast_kernels::measure::Rules;
 use joulecast_kernels::settings::Point;
 use joulecast_model::calibration::{Calibration, LayerModel};
-use joulecast_model::features::Workload;
+use joulecast_model::features::{Setting, Workload};
 use joulecast_model::measurement::{Measurement, Regime};
-use joulecast_model::precision::Phase;
+use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::trial::Trial;
 use joulecast_model::units::{Hertz, Seconds};
 use std::collections::HashSet;
@@ -471,8 +471,19 @@ fn predicted(model: &LayerModel, trial: &Trial) -> Seconds {
     let gpu = device::described("h200").expect("in the catalog");
     let cost = trial.cost().expect("fits").expect("runs");
     let (case, output) = (&trial.case, trial.case.output().expect("fits"));
-    let work = Workload::new(&case.layer, &case.inputs, output, trial.batch, trial.phase, trial.precision, cost, &gpu)
-        .expect("a peak");
+    let setting = Setting::usual(trial.precision, trial.mode);
+    let work = Workload::new(
+        &case.layer,
+        &case.inputs,
+        output,
+        trial.batch,
+        trial.phase,
+        trial.precision,
+        setting,
+        cost,
+        &gpu,
+    )
+    .expect("a peak");
     let reference = work.roofline.reference(model.exponent, model.floor);
     reference * model.ratio(&work.variables(model.floor, model.library), reference).log.exp()
 }
@@ -499,7 +510,7 @@ fn a_fit_to_a_campaign_finds_the_law_that_the_device_obeys() {
         let model = calibration
             .models
             .iter()
-            .find(|m| m.kind == kind && m.phase == Phase::Forward)
+            .find(|m| m.is_for(kind, Phase::Forward, Precision::Fp32))
             .unwrap_or_else(|| panic!("a model of {kind}"));
         let trials: Vec<&Trial> = held_out.iter().filter(|t| t.case.layer.kind() == kind).collect();
         assert!(trials.len() >= 25, "{kind}: {}", trials.len());

@@ -21,6 +21,7 @@ fn resnet50(c: &mut Criterion) {
         calibration: calibration.as_ref(),
         roofline: &roofline,
         framework: &framework,
+        launch: framework.usual_launch(),
         mode: Mode::Inference,
     };
     c.bench_function("predict resnet50 on v100", |b| b.iter(|| predict(black_box(&shaped), black_box(&setup))));

@@ -1,9 +1,21 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
 use crate::catalog;
+use crate::precision::named_enum;
 use crate::text::{check_schema, nearest, toml_error};
+use crate::trial::Layout;
 use crate::units::{Dimension, Seconds, parse_with_unit};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+named_enum!(
+    /// How a step is launched.
+    Launch {
+        /// Operation by operation, from the host.
+        Eager = "eager",
+        /// As one CUDA graph.
+        Graph = "graph",
+    }
+);
 
 /// A framework profile.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +26,36 @@ pub struct Framework {
     pub title: String,
     /// Gap after every kernel.
     pub dispatch: Seconds,
+    /// What the host does in an eager step; without it the GPU never waits for the host.
+    pub host: Option<Host>,
+    /// Kernels of its own that take longer than ours.
+    pub slower: Vec<Slower>,
+}
+
+/// What the host takes for an eager step, however short its kernels are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Host {
+    /// Per operation of a forward pass in inference.
+    pub operation: Seconds,
+    /// Per operation of a training step: automatic differentiation and the optimizer cost the host more.
+    pub training: Seconds,
+    /// Per step.
+    pub step: Seconds,
+    /// 90 % of hosts' times lie within this factor.
+    pub spread: f64,
+}
+
+/// A kernel of the framework beside ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slower {
+    /// Layer kind, or `bias` for the kernel that adds a convolution's bias.
+    pub kind: String,
+    /// In this order of dimensions; in both without it.
+    pub layout: Option<Layout>,
+    /// How many times as long it takes.
+    pub factor: f64,
+    /// What it takes on top, however small the layer: launches of further kernels.
+    pub extra: Seconds,
 }
 
 #[derive(Deserialize)]
@@ -23,6 +65,37 @@ struct File {
     name: String,
     title: String,
     dispatch: Entry,
+    host: Option<HostFile>,
+    #[serde(default)]
+    slower: Vec<SlowerFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostFile {
+    operation: Entry,
+    training: Entry,
+    step: Entry,
+    spread: SpreadFile,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpreadFile {
+    factor: f64,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SlowerFile {
+    kind: String,
+    layout: Option<Layout>,
+    factor: f64,
+    extra: Option<String>,
+    #[serde(rename = "source")]
+    _source: String,
 }
 
 #[derive(Deserialize)]
@@ -33,6 +106,12 @@ struct Entry {
     _source: String,
 }
 
+impl Entry {
+    fn time(&self, what: &str) -> Result<Seconds, String> {
+        Ok(Seconds::new(parse_with_unit(&self.value, Dimension::Time).map_err(|e| format!("{what}: {e}"))?))
+    }
+}
+
 impl Framework {
     /// Reads a profile.
     ///
@@ -41,8 +120,48 @@ impl Framework {
     pub fn from_toml(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
         check_schema(&file.schema, "framework/1")?;
-        let dispatch = parse_with_unit(&file.dispatch.value, Dimension::Time).map_err(|e| format!("dispatch: {e}"))?;
-        Ok(Self { name: file.name, title: file.title, dispatch: Seconds::new(dispatch) })
+        let host = file.host.map(|h| {
+            let spread = h.spread.factor;
+            if !(spread.is_finite() && spread >= 1.0) {
+                return Err(format!("host spread: {spread} is not a factor of at least 1"));
+            }
+            Ok::<_, String>(Host {
+                operation: h.operation.time("host operation")?,
+                training: h.training.time("host training")?,
+                step: h.step.time("host step")?,
+                spread,
+            })
+        });
+        let slower: Vec<Slower> = file
+            .slower
+            .into_iter()
+            .map(|s| {
+                let extra = s.extra.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
+                let extra = Seconds::new(extra.map_err(|e| format!("slower {}: {e}", s.kind))?.unwrap_or(0.0));
+                Ok(Slower { kind: s.kind, layout: s.layout, factor: s.factor, extra })
+            })
+            .collect::<Result<_, String>>()?;
+        if let Some(wrong) = slower.iter().find(|s| !(s.factor.is_finite() && s.factor > 0.0)) {
+            return Err(format!("slower {}: factor {} is not a positive number", wrong.kind, wrong.factor));
+        }
+        Ok(Self {
+            name: file.name,
+            title: file.title,
+            dispatch: file.dispatch.time("dispatch")?,
+            host: host.transpose()?,
+            slower,
+        })
+    }
+
+    /// How much longer than ours its kernels of a kind take: a factor and a time.
+    pub fn slower(&self, kind: &str, layout: Layout) -> (f64, Seconds) {
+        let here = |s: &&Slower| s.kind == kind && s.layout.is_none_or(|l| l == layout);
+        self.slower.iter().find(here).map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra))
+    }
+
+    /// How a step is launched unless somebody says otherwise.
+    pub fn usual_launch(&self) -> Launch {
+        if self.host.is_some() { Launch::Eager } else { Launch::Graph }
     }
 
     /// A shipped profile.

@@ -1,9 +1,11 @@
 //! Measured layers: the rows that calibrations are fitted to, whoever measured them.
 
 use crate::cost::{LayerCost, Site};
+use crate::features::Setting;
 use crate::layer::{Layer, LayerOp, Optimizer, ShapeError, update_cost};
 use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::shape::Shape;
+use crate::trial::{Cache, Layout};
 use serde::{Deserialize, Serialize};
 
 /// A layer standing alone: its fields and its input shapes, without the batch.
@@ -242,19 +244,33 @@ impl Measurement {
         }
     }
 
-    /// Operations and traffic of what ran; `Ok(None)` where no kernel runs. A forward row without a mode is
-    /// inference; the algorithm of an update is its optimizer.
+    /// Inference or training: a forward row that does not say is inference.
+    pub fn mode(&self) -> Mode {
+        let stated = self.mode.as_deref().and_then(Mode::from_name);
+        stated.unwrap_or(if self.phase == Phase::Forward { Mode::Inference } else { Mode::Training })
+    }
+
+    /// How it ran. Others measured one buffer over and over, in the order of dimensions that frameworks use.
+    pub fn setting(&self) -> Setting {
+        let usual = Setting::usual(self.precision, self.mode());
+        Setting {
+            layout: self.layout.as_deref().and_then(Layout::from_name).unwrap_or(usual.layout),
+            cache: self.cache.as_deref().and_then(Cache::from_name).unwrap_or(Cache::Hot),
+            mode: usual.mode,
+        }
+    }
+
+    /// Operations and traffic of what ran; `Ok(None)` where no kernel runs. The algorithm of an update is its
+    /// optimizer.
     ///
     /// # Errors
     /// When the layer does not take these inputs.
     pub fn cost(&self) -> Result<Option<LayerCost>, ShapeError> {
-        let stated = self.mode.as_deref().and_then(Mode::from_name);
-        let mode = stated.unwrap_or(if self.phase == Phase::Forward { Mode::Inference } else { Mode::Training });
         match (self.phase, self.algo.as_deref().and_then(Optimizer::from_name)) {
             (Phase::Update, Some(optimizer)) => {
                 Ok(update_cost(self.case.layer.parameters(&self.case.inputs), optimizer))
             }
-            _ => self.case.cost(self.phase, self.batch, self.precision, mode),
+            _ => self.case.cost(self.phase, self.batch, self.precision, self.mode()),
         }
     }
 

@@ -1,22 +1,23 @@
 //! Which network may be used for what: `data/splits.toml`.
 
+use crate::precision::named_enum;
 use crate::text::{check_schema, toml_error};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What a network's measurements may be used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Its shapes may enter plans and layer fits.
-    Layer,
-    /// Its whole runs tune framework profiles.
-    Profile,
-    /// Its whole runs calibrate network-level intervals.
-    Conformal,
-    /// Judges only.
-    Test,
-}
+named_enum!(
+    /// What a network's measurements may be used for.
+    Role {
+        /// Its shapes may enter plans and layer fits.
+        Layer = "layer",
+        /// Its whole runs tune framework profiles.
+        Profile = "profile",
+        /// Its whole runs calibrate network-level intervals.
+        Conformal = "conformal",
+        /// Judges only.
+        Test = "test",
+    }
+);
 
 /// The role of every network.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

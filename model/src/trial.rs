@@ -95,10 +95,15 @@ impl Trial {
             precision,
             mode,
             layout: Layout::usual(precision),
-            cache: if mode == Mode::Inference { Cache::Hot } else { Cache::Cold },
+            cache: Self::usual_cache(mode),
             algorithm: Algorithm::Heuristic,
             optimizer: (phase == Phase::Update).then_some(Optimizer::Momentum),
         }
+    }
+
+    /// Where operands lie as frameworks run a step: in training they come from memory.
+    pub fn usual_cache(mode: Mode) -> Cache {
+        if mode == Mode::Inference { Cache::Hot } else { Cache::Cold }
     }
 
     /// Operations and traffic; `Ok(None)` where no kernel runs.

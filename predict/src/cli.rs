@@ -2,6 +2,7 @@
 
 use crate::commands;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use joulecast_model::framework::Launch;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::shape::Shape;
 use std::path::PathBuf;
@@ -75,6 +76,9 @@ pub struct PredictArgs {
     /// Framework profile
     #[arg(long, value_name = "NAME", default_value = "cudnn")]
     pub framework: String,
+    /// eager: operation by operation from the host; graph: as one CUDA graph (default: eager, for cudnn graph)
+    #[arg(long, value_name = "HOW", value_parser = parse_launch)]
+    pub launch: Option<Launch>,
     /// A calibration file instead of the built-in one
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
@@ -168,6 +172,10 @@ fn parse_precision(text: &str) -> Result<Precision, String> {
 
 fn parse_mode(text: &str) -> Result<Mode, String> {
     Mode::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Mode::ALL.iter().map(|m| m.name())))
+}
+
+fn parse_launch(text: &str) -> Result<Launch, String> {
+    Launch::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Launch::ALL.iter().map(|l| l.name())))
 }
 
 fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {

@@ -138,6 +138,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         calibration: calibration.as_ref(),
         roofline: &roofline,
         framework: &framework,
+        launch: args.launch.unwrap_or_else(|| framework.usual_launch()),
         mode: args.mode,
     };
     let prediction = predict_step(&network, &setup).map_err(|e| match e {
@@ -148,7 +149,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         let why = anyhow!("{} at batch {} does not fit in the memory of {typed}", prediction.network, prediction.batch);
         return Err(Failure::Failed(why));
     }
-    let asked = Asked { gpu: typed, source, framework: &framework.name };
+    let asked = Asked { gpu: typed, source, framework: &framework.name, launch: setup.launch };
     let render = || -> Result<()> {
         let text = match args.format {
             Format::Table => prediction::text(&prediction, &gpu, &asked, args.layers),

@@ -2,6 +2,7 @@
 
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::calibration::Tier;
+use joulecast_model::framework::Launch;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::predictor::{LayerPrediction, NetworkPrediction};
 use serde::Serialize;
@@ -16,6 +17,8 @@ pub struct Asked<'a> {
     pub source: &'a str,
     /// Framework profile.
     pub framework: &'a str,
+    /// How a step is launched.
+    pub launch: Launch,
 }
 
 /// The JSON document, in the order of the contract. Keys are added, never renamed.
@@ -28,6 +31,7 @@ struct Document<'a> {
     precision: &'a str,
     mode: &'a str,
     framework: &'a str,
+    launch: &'a str,
     gpu: &'a str,
     gpus: u64,
     devices: Vec<Device<'a>>,
@@ -95,7 +99,7 @@ struct Layer<'a> {
 }
 
 fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Document<'a> {
-    let clock = gpu.core_clock.boost.value.to_mhz();
+    let clock = p.clock.to_mhz();
     let bytes = (p.read + p.written).to_f64();
     let phase = |t: &joulecast_model::predictor::PhaseTotal| {
         (t.phase.to_string(), serde_json::json!({"time_s": t.time.get(), "energy_j": t.energy.get()}))
@@ -124,6 +128,7 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
         precision: p.precision.name(),
         mode: p.mode.name(),
         framework: asked.framework,
+        launch: asked.launch.name(),
         gpu: asked.gpu,
         gpus: 1,
         devices: vec![Device { gpu: &gpu.name, count: 1, core_clock_mhz: clock, power_w: p.power.value.get() }],
@@ -276,7 +281,7 @@ fn layer_table(p: &NetworkPrediction, all: bool) -> Table {
 
 fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
     format!(
-        "{} on {} ({}), batch {}, {} {}, {} profile, {:.0} MHz",
+        "{} on {} ({}), batch {}, {} {}, {} profile ({}), {:.0} MHz",
         p.network,
         asked.gpu,
         gpu.title,
@@ -284,7 +289,8 @@ fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
         p.precision,
         p.mode,
         asked.framework,
-        gpu.core_clock.boost.value.to_mhz()
+        asked.launch,
+        p.clock.to_mhz()
     )
 }
 

@@ -12,7 +12,7 @@ pub mod zoo;
 use crate::import::sha256_hex;
 use anyhow::{Context, Result};
 use joulecast_model::catalog;
-use joulecast_model::features::Workload;
+use joulecast_model::features::{Setting, Workload};
 use joulecast_model::gpu::Gpu;
 use joulecast_model::measurement::LayerCase;
 use joulecast_model::trial::{Cache, Trial};
@@ -237,7 +237,9 @@ impl Expansion<'_> {
 pub fn bound(trial: &Trial, gpu: &Gpu) -> Result<Option<Seconds>> {
     let Some(cost) = trial.cost()? else { return Ok(None) };
     let (case, output) = (&trial.case, trial.case.output()?);
-    let work = Workload::new(&case.layer, &case.inputs, output, trial.batch, trial.phase, trial.precision, cost, gpu);
+    let setting = Setting { layout: trial.layout, cache: trial.cache, mode: trial.mode };
+    let work =
+        Workload::new(&case.layer, &case.inputs, output, trial.batch, trial.phase, trial.precision, setting, cost, gpu);
     Ok(work.map(|w| w.roofline.bound()))
 }
 

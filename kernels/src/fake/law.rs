@@ -5,11 +5,11 @@
 //! cold) makes no difference. Power while busy: `P0 + a u (f/fmax) V(f)^2`, u the utilisation, V flat up to a knee.
 
 use joulecast_model::cost::LayerCost;
-use joulecast_model::features::{Family, Workload};
+use joulecast_model::features::{Family, Setting, Workload};
 use joulecast_model::gpu::Gpu;
 use joulecast_model::layer::Layer;
 use joulecast_model::measurement::LayerCase;
-use joulecast_model::precision::{Phase, Precision};
+use joulecast_model::precision::{Mode, Phase, Precision};
 use joulecast_model::trial::{Algorithm, Trial};
 use joulecast_model::units::{Hertz, Seconds, Watts};
 
@@ -54,7 +54,9 @@ impl Work {
         gpu: &Gpu,
     ) -> Option<Self> {
         let output = case.output().ok()?;
-        let load = Workload::new(&case.layer, &case.inputs, output, batch, phase, precision, cost, gpu)?;
+        let mode = if phase == Phase::Forward { Mode::Inference } else { Mode::Training };
+        let setting = Setting::usual(precision, mode);
+        let load = Workload::new(&case.layer, &case.inputs, output, batch, phase, precision, setting, cost, gpu)?;
         let family = Family::of(&case.layer, phase);
         let variables = load.variables(FLOOR, 0.0);
         let value = |name: &str| {

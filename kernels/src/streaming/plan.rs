@@ -72,7 +72,12 @@ impl View {
     pub fn of(shape: &Shape, batch: u64, layout: Layout) -> Self {
         let channels = shape.axis();
         let is_map = shape.as_map().is_some();
-        Self { samples: batch, channels, area: shape.elements() / channels, last: !is_map || layout == Layout::Nhwc }
+        Self {
+            samples: batch,
+            channels,
+            area: shape.elements() / channels,
+            last: !is_map || shape.elements() == channels || layout == Layout::Nhwc,
+        }
     }
 
     /// Positions of the batch.

@@ -1,8 +1,9 @@
 //! Text form of a calibration.
 
 use super::layer_model::parse_term;
-use super::{Bucket, Calibration, CalibrationError, CrossValidation, Ellipsoid, LayerModel, Range, Term, Tier};
+use super::{Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, LayerModel, Range, Term, Tier};
 use crate::features::Family;
+use crate::power::{ACTIVITIES, PowerModel};
 use crate::precision::{Phase, Precision};
 use crate::text::{check_schema, toml_error};
 use crate::units::Seconds;
@@ -26,8 +27,22 @@ struct File {
     fold_key: String,
     /// How many models follow: a file cut between two of them is damaged.
     model_count: usize,
+    power: Option<PowerFile>,
     #[serde(default, rename = "model")]
     models: Vec<ModelFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PowerFile {
+    exponent: f64,
+    headroom: f64,
+    /// Lower and upper log quantile.
+    residuals: (f64, f64),
+    mape_percent: f64,
+    rows: usize,
+    /// activity, coefficient.
+    terms: Vec<(String, f64)>,
 }
 
 #[derive(Deserialize)]
@@ -36,6 +51,9 @@ struct ModelFile {
     kind: String,
     phase: Phase,
     precision: Precision,
+    /// kind, phase, precision, of a model of several.
+    #[serde(default)]
+    covers: Vec<(String, Phase, Precision)>,
     family: Family,
     exponent: u32,
     floor_us: f64,
@@ -106,6 +124,7 @@ impl Calibration {
             dataset_hash: file.dataset_hash,
             splits_hash: file.splits_hash,
             fold_key: file.fold_key,
+            power: file.power.map(read_power).transpose()?,
             models,
         })
     }
@@ -132,6 +151,9 @@ impl Calibration {
         };
         let mut text = String::from("# Written by `calibrate fit`; regenerated and compared, never edited by hand.\n");
         text += &toml::to_string(&header).map_err(|e| CalibrationError(e.to_string()))?;
+        if let Some(power) = &self.power {
+            write_power(&mut text, power);
+        }
         for model in &self.models {
             write_model(&mut text, model);
         }
@@ -146,6 +168,51 @@ fn number(value: f64) -> String {
     }
     let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
     format!("{rounded:?}")
+}
+
+fn write_power(text: &mut String, power: &PowerModel) {
+    let _ = write!(
+        text,
+        "\n[power]\nexponent = {}\nheadroom = {}\nresiduals = [{}, {}]\nmape_percent = {}\nrows = {}\nterms = [\n",
+        number(power.exponent),
+        number(power.headroom),
+        number(power.residuals.0),
+        number(power.residuals.1),
+        number(power.mape),
+        power.rows,
+    );
+    for (name, coefficient) in ACTIVITIES.iter().zip(power.coefficients).filter(|(_, c)| *c > 0.0) {
+        let _ = writeln!(text, "  [\"{name}\", {}],", number(coefficient));
+    }
+    text.push_str("]\n");
+}
+
+fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError> {
+    let fail = |why: &str| CalibrationError(format!("power: {why}"));
+    let (low, high) = file.residuals;
+    let finite = [file.exponent, file.mape_percent, low, high].iter().all(|v| v.is_finite());
+    if !finite || low > high || !(0.0..=4.0).contains(&file.exponent) {
+        return Err(fail("a number is not finite or out of range"));
+    }
+    if !(file.headroom > 0.0 && file.headroom <= 1.0) {
+        return Err(fail("headroom is not a share of the limit"));
+    }
+    let mut coefficients = [0.0; crate::power::COUNT];
+    for (name, value) in file.terms {
+        let at = ACTIVITIES.iter().position(|a| *a == name).ok_or_else(|| fail(&format!("no activity \"{name}\"")))?;
+        if !(value.is_finite() && value >= 0.0) {
+            return Err(fail(&format!("the coefficient of {name} is negative or not finite")));
+        }
+        coefficients[at] = value;
+    }
+    Ok(PowerModel {
+        coefficients,
+        exponent: file.exponent,
+        headroom: file.headroom,
+        residuals: file.residuals,
+        mape: file.mape_percent,
+        rows: file.rows,
+    })
 }
 
 fn write_model(text: &mut String, model: &LayerModel) {
@@ -173,6 +240,13 @@ fn write_model(text: &mut String, model: &LayerModel) {
         number(model.cross_validation.rmspe),
         number(model.cross_validation.median),
     );
+    if !model.covers.is_empty() {
+        text.push_str("covers = [\n");
+        for c in &model.covers {
+            let _ = writeln!(text, "  [\"{}\", \"{}\", \"{}\"],", c.kind, c.phase, c.precision);
+        }
+        text.push_str("]\n");
+    }
     text.push_str("residuals = [\n");
     for b in &model.residuals {
         let up_to = number(b.up_to.to_us());
@@ -276,6 +350,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         kind: file.kind,
         phase: file.phase,
         precision: file.precision,
+        covers: file.covers.into_iter().map(|(kind, phase, precision)| Cover { kind, phase, precision }).collect(),
         family: file.family,
         exponent: file.exponent,
         floor: Seconds::from_us(file.floor_us),
@@ -314,10 +389,19 @@ pub(crate) mod testing {
             dataset_hash: "00".into(),
             splits_hash: "00".into(),
             fold_key: "kind + shape without batch".into(),
+            power: Some(PowerModel {
+                coefficients: [0.5, 0.0, 0.125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25],
+                exponent: 2.0,
+                headroom: 0.96875,
+                residuals: (-0.125, 0.125),
+                mape: 6.5,
+                rows: 500,
+            }),
             models: vec![LayerModel {
                 kind: "linear".into(),
                 phase: Phase::Forward,
                 precision: Precision::Fp32,
+                covers: Vec::new(),
                 family: Family::Gemm,
                 exponent: 2,
                 floor: Seconds::from_us(4.0),
@@ -366,6 +450,9 @@ mod tests {
             ("exponent = 2", "exponent = 3", "exponent"),
             ("[\"m\", -2.0, 2.0]", "[\"m\", 2.0, -2.0]", "range"),
             ("kind = \"linear\"", "", "kind"),
+            ("[\"busy\", 0.5]", "[\"bizzy\", 0.5]", "bizzy"),
+            ("[\"busy\", 0.5]", "[\"busy\", -0.5]", "negative"),
+            ("headroom = 0.96875", "headroom = 1.5", "headroom"),
             ("[\"m\", 0.5, 1.5, [1.0]]", "[\"m\", 0.5, 1.5, [1.0, 2.0]]", "sizes"),
         ] {
             let error = Calibration::from_toml(&text.replace(from, to)).expect_err(to).to_string();

@@ -15,6 +15,8 @@ pub struct LayerModel {
     pub phase: Phase,
     /// Precision.
     pub precision: Precision,
+    /// What a model of several kinds, phases and precisions was fitted to; empty for one of a single kind.
+    pub covers: Vec<Cover>,
     /// Which variables it uses.
     pub family: Family,
     /// p of the smooth roofline.
@@ -47,6 +49,17 @@ pub struct LayerModel {
     pub cross_validation: CrossValidation,
     /// Quantiles of held-out log residuals by predicted time, shortest first.
     pub residuals: Vec<Bucket>,
+}
+
+/// A kind, phase and precision whose rows are in a model of several.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cover {
+    /// Layer kind.
+    pub kind: String,
+    /// Phase.
+    pub phase: Phase,
+    /// Precision.
+    pub precision: Precision,
 }
 
 /// A monomial with its coefficient on the standardised column (value - mean) / scale.
@@ -189,6 +202,15 @@ pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, Cali
 }
 
 impl LayerModel {
+    /// Whether it predicts a kind in a phase and precision.
+    pub fn is_for(&self, kind: &str, phase: Phase, precision: Precision) -> bool {
+        let of = |k: &str, p, q| k == kind && p == phase && q == precision;
+        match self.covers.is_empty() {
+            true => of(&self.kind, self.phase, self.precision),
+            false => self.covers.iter().any(|c| of(&c.kind, c.phase, c.precision)),
+        }
+    }
+
     /// ln(t / t_ref) for these variables and this t_ref, clamped to the fitted ranges.
     pub fn ratio(&self, variables: &Variables, reference: Seconds) -> Ratio {
         let mut values = variables.values;

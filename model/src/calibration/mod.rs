@@ -3,8 +3,9 @@
 mod file;
 mod layer_model;
 
-pub use layer_model::{Bucket, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};
+pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};
 
+use crate::power::PowerModel;
 use crate::precision::{Phase, Precision, named_enum};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,8 @@ pub struct Calibration {
     pub splits_hash: String,
     /// What cross-validation kept together.
     pub fold_key: String,
+    /// The law of power, where energy was measured.
+    pub power: Option<PowerModel>,
     /// The models.
     pub models: Vec<LayerModel>,
 }
@@ -66,6 +69,6 @@ impl CalibrationError {
 impl Calibration {
     /// The model of a kind, phase and precision.
     pub fn model(&self, kind: &str, phase: Phase, precision: Precision) -> Option<&LayerModel> {
-        self.models.iter().find(|m| m.kind == kind && m.phase == phase && m.precision == precision)
+        self.models.iter().find(|m| m.is_for(kind, phase, precision))
     }
 }

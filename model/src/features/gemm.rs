@@ -1,9 +1,10 @@
 //! Variables of kernels that multiply matrices: convolutions as implicit GEMM, linear layers, batched products.
 
-use super::{Workload, divides, flag, ln};
+use super::{Workload, cached, divides, flag, ln};
 use crate::layer::{Conv2d, Layer};
-use crate::precision::Phase;
-use crate::units::{Bytes, Seconds};
+use crate::precision::{Phase, Precision};
+use crate::trial::{Cache, Layout};
+use crate::units::{Bytes, Ops, Seconds};
 
 /// Tiles that cuBLAS and cuDNN kernels compute per thread block, rows by columns.
 const TILES: [(u64, u64); 8] = [(128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (32, 32), (256, 128)];
@@ -51,11 +52,23 @@ pub(super) const NAMES: &[&str] = &[
     "few_256x128",
     "best_tile",
     "best_split",
+    // Per tile: waves of tiles at peak arithmetic, or the traffic where that takes longer, and the floor, over the roofline.
+    "time_128x128",
+    "time_128x64",
+    "time_64x128",
+    "time_64x64",
+    "time_128x32",
+    "time_32x128",
+    "time_32x32",
+    "time_256x128",
     // Winograd, where it applies: its time over the roofline.
     "wino2",
     "wino4",
     "winobest",
     "algobest",
+    // Fourier transforms of tiles, where they apply: their time over the roofline, and the shorter of that and direct.
+    "fft",
+    "fftbest",
     // Divisibility.
     "n2",
     "n4",
@@ -85,6 +98,38 @@ pub(super) const NAMES: &[&str] = &[
     "border",
     // Layout of a matrix product is not recorded by all sources; the library's age is.
     "library",
+    // A bias that a second kernel adds; where operands lie.
+    "second",
+    "cached",
+    "nhwc",
+    "cold",
+];
+
+/// Those that are 0 or 1.
+pub(super) const FLAGS: &[&str] = &[
+    "n2",
+    "n4",
+    "n8",
+    "n32",
+    "n64",
+    "k2",
+    "k4",
+    "k8",
+    "k32",
+    "k64",
+    "m4",
+    "m32",
+    "area2",
+    "c1x1",
+    "c3x3",
+    "large",
+    "strided",
+    "stem",
+    "depthwise",
+    "grouped",
+    "dilated",
+    "nhwc",
+    "cold",
 ];
 
 /// Sizes among them.
@@ -147,6 +192,15 @@ fn sizes(work: &Workload<'_>) -> Sizes {
     }
 }
 
+/// Thread blocks of a kernel with tiles of 64 by 64. The gradient of weights is a small matrix with a long contraction,
+/// which kernels split.
+pub(super) fn blocks(work: &Workload<'_>) -> f64 {
+    const SPLIT: u64 = 512;
+    let Sizes { groups, m, n, k } = sizes(work);
+    let split = if work.phase == Phase::BackwardWeights { k.div_ceil(SPLIT) } else { 1 };
+    groups as f64 * (m.div_ceil(64) * n.div_ceil(64)) as f64 * split as f64
+}
+
 /// Times of the two fused Winograd forms of a 3x3 stride-1 convolution, F(2x2) and F(4x4): 16 or 36 products of
 /// (tiles x c_in) by (c_in x c_out), plus writing and reading the transformed tensors when they do not stay on
 /// chip.
@@ -165,6 +219,25 @@ fn winograd(work: &Workload<'_>, conv: &Conv2d, m: u64) -> Option<(Seconds, Seco
         work.roofline.compute * useful + Bytes::new(moved) / work.gpu.bandwidth.value
     };
     Some((form(2), form(4)))
+}
+
+/// Time of a convolution by Fourier transforms of 32x32 tiles (Mathieu, Henaff, LeCun 2014): one product of complex
+/// matrices, (tiles x c_in) by (c_in x c_out), per point of a transform, and its tensors written and read once.
+fn fourier(work: &Workload<'_>, conv: &Conv2d) -> Option<Seconds> {
+    const SIDE: u64 = 32;
+    const POINTS: u64 = SIDE * (SIDE / 2 + 1);
+    let applies = conv.kernel.area() > 1 && conv.stride.is(1) && conv.dilation.is(1);
+    let (c, _, _) = work.inputs.first()?.as_map()?;
+    if !applies || conv.groups(c) != 1 || work.precision != Precision::Fp32 {
+        return None;
+    }
+    let (_, oh, ow) = work.output.as_map()?;
+    let useful = |kernel: u64| SIDE.saturating_sub(kernel - 1).max(1);
+    let tiles = work.batch * oh.div_ceil(useful(conv.kernel.h)) * ow.div_ceil(useful(conv.kernel.w));
+    // A complex multiply-accumulate is eight operations.
+    let ops = Ops::new(8 * POINTS * tiles * c * conv.channels);
+    let moved = 16 * POINTS * (tiles * (c + conv.channels) + c * conv.channels);
+    Some(ops / work.gpu.peak(work.precision)? + Bytes::new(moved) / work.gpu.bandwidth.value)
 }
 
 pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
@@ -203,7 +276,8 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
 
     let sms = work.gpu.sms.value as f64;
     let (mut best, mut best_split) = (f64::INFINITY, f64::INFINITY);
-    for (tm, tn) in TILES {
+    let mut times = [0.0; TILES.len()];
+    for ((tm, tn), time) in TILES.into_iter().zip(&mut times) {
         let (rows, columns) = (m.div_ceil(tm), n.div_ceil(tn));
         let pad = (rows * tm) as f64 / m as f64 * ((columns * tn) as f64 / n as f64);
         let waves = (groups * rows * columns) as f64 / sms;
@@ -215,12 +289,14 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
         let split = (1.0 / waves).clamp(1.0, (k as f64 / 64.0).max(1.0)).min(16.0);
         best_split =
             best_split.min(pad * (waves * split).ceil() / (waves * split) * reuse * (1.0 + 0.05 * (split - 1.0)));
+        *time = (((compute * pad * wave.min(64.0)).max(memory) + floor.get()) / bound).ln();
         push(pad.ln());
         push(wave.min(64.0).ln());
         push((1.0 + 1.0 / waves).ln());
     }
     push(best.min(64.0).ln());
     push(best_split.min(64.0).ln());
+    times.into_iter().for_each(&mut push);
 
     let direct = (compute * best_split).max(memory) + floor.get();
     match conv.and_then(|conv| winograd(work, conv, m)) {
@@ -239,6 +315,11 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
             push((direct / bound).ln().clamp(-3.0, 5.0));
         }
     }
+
+    let plain = direct.max(1e-12);
+    let fourier = conv.and_then(|conv| fourier(work, conv)).map_or(plain, |t| t.get() + floor.get());
+    push((fourier / bound).ln().clamp(-3.0, 6.0));
+    push((1.0 / (plain.powi(-4) + fourier.powi(-4)).powf(0.25) / bound).ln().clamp(-3.0, 5.0));
 
     for by in [2, 4, 8, 32, 64] {
         push(divides(n, by));
@@ -271,5 +352,9 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
         None => (0..11).for_each(|_| push(0.0)),
     }
     push(library);
+    push((1.0 + work.roofline.second.get() / bound).ln());
+    push(cached(work));
+    push(flag(work.setting.layout == Layout::Nhwc));
+    push(flag(work.setting.cache == Cache::Cold));
     debug_assert_eq!(at, NAMES.len());
 }

@@ -10,9 +10,10 @@ mod stream;
 use crate::cost::LayerCost;
 use crate::gpu::Gpu;
 use crate::layer::Layer;
-use crate::precision::{Phase, Precision, named_enum};
+use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::shape::Shape;
-use crate::units::Seconds;
+use crate::trial::{Cache, Layout, Trial};
+use crate::units::{Bytes, Seconds};
 use serde::{Deserialize, Serialize};
 
 /// More variables than any family has.
@@ -46,6 +47,15 @@ impl Family {
         }
     }
 
+    /// Whether a variable (by position) is 0 or 1, so that its square says nothing new.
+    pub fn is_flag(self, variable: usize) -> bool {
+        let flags: &[&str] = match self {
+            Self::Gemm => gemm::FLAGS,
+            Self::Stream => stream::FLAGS,
+        };
+        self.variables().get(variable).is_some_and(|name| flags.contains(name))
+    }
+
     /// Whether a variable (by position) is a size or a class, which a layer must share with the fitted rows to lie
     /// inside of what was measured. Waste and waves follow from the sizes.
     pub fn bounds_domain(self, variable: usize) -> bool {
@@ -60,18 +70,22 @@ impl Family {
 /// Convolutions with fewer input channels per group than this run kernels of their own, not matrix products.
 const NARROW_GROUP: u64 = 16;
 
-/// Which model a layer's time is predicted by: its kind, except that convolutions in narrow groups (depthwise
-/// ones above all), and those which Winograd's algorithm can do (3x3, stride 1, neither dilated nor grouped), have
-/// models apart. They run different kernels.
+/// Which model a layer's time is predicted by: its kind, except that convolutions fall into classes which run different
+/// kernels: depthwise ones, others in narrow groups, plain matrix products (1x1, stride 1), those which Winograd's
+/// algorithm can do (3x3, stride 1, neither dilated nor grouped), and the rest.
 pub fn model_kind(layer: &Layer, inputs: &[Shape]) -> &'static str {
     match layer {
         Layer::Conv2d(conv) => {
             let channels = inputs.first().map_or(1, Shape::axis);
             let groups = conv.groups(channels).max(1);
-            let winograd = conv.kernel.is(3) && conv.stride.is(1) && conv.dilation.is(1);
-            if groups > 1 && channels / groups < NARROW_GROUP {
+            let plain = conv.stride.is(1) && conv.dilation.is(1) && groups == 1;
+            if groups > 1 && groups == channels {
+                "conv2d_depthwise"
+            } else if groups > 1 && channels / groups < NARROW_GROUP {
                 "conv2d_grouped"
-            } else if winograd && groups == 1 {
+            } else if plain && conv.kernel.is(1) {
+                "conv2d_1x1"
+            } else if plain && conv.kernel.is(3) {
                 "conv2d_3x3"
             } else {
                 "conv2d"
@@ -92,6 +106,24 @@ impl Family {
     }
 }
 
+/// How a layer runs, beyond its sizes, phase and precision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Order of a map's dimensions.
+    pub layout: Layout,
+    /// Where its operands lie.
+    pub cache: Cache,
+    /// Inference or training.
+    pub mode: Mode,
+}
+
+impl Setting {
+    /// As frameworks run it.
+    pub fn usual(precision: Precision, mode: Mode) -> Self {
+        Self { layout: Layout::usual(precision), cache: Trial::usual_cache(mode), mode }
+    }
+}
+
 /// What one kernel has to do on one device, with its roofline times.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload<'a> {
@@ -109,6 +141,8 @@ pub struct Workload<'a> {
     pub precision: Precision,
     /// Operations and traffic.
     pub cost: LayerCost,
+    /// How it runs.
+    pub setting: Setting,
     /// The device.
     pub gpu: &'a Gpu,
     /// What it would take at peak.
@@ -122,6 +156,8 @@ pub struct Roofline {
     pub compute: Seconds,
     /// Traffic at peak bandwidth.
     pub memory: Seconds,
+    /// Traffic of a second kernel that runs after the first: the one that adds a convolution's bias.
+    pub second: Seconds,
 }
 
 impl Roofline {
@@ -130,11 +166,11 @@ impl Roofline {
         self.compute.max(self.memory)
     }
 
-    /// Smooth roofline with a floor: (t_comp^p + t_mem^p + t0^p)^(1/p).
+    /// Smooth roofline with a floor, and what runs after it: (t_comp^p + t_mem^p + t0^p)^(1/p) + t_second.
     pub fn reference(&self, exponent: u32, floor: Seconds) -> Seconds {
         let p = exponent as i32;
         let sum = self.compute.get().powi(p) + self.memory.get().powi(p) + floor.get().powi(p);
-        Seconds::new(sum.powf(1.0 / f64::from(exponent)))
+        Seconds::new(sum.powf(1.0 / f64::from(exponent))) + self.second
     }
 }
 
@@ -148,6 +184,7 @@ impl<'a> Workload<'a> {
         batch: u64,
         phase: Phase,
         precision: Precision,
+        setting: Setting,
         cost: LayerCost,
         gpu: &'a Gpu,
     ) -> Option<Self> {
@@ -157,7 +194,24 @@ impl<'a> Workload<'a> {
         };
         let compute = cost.ops / peak;
         let memory = cost.bytes() / gpu.bandwidth.value;
-        Some(Self { layer, inputs, output, batch, phase, precision, cost, gpu, roofline: Roofline { compute, memory } })
+        let second = match layer {
+            Layer::Conv2d(conv) if conv.bias && phase == Phase::Forward => {
+                let values = batch.saturating_mul(output.elements());
+                Bytes::new(values.saturating_mul(2 * precision.bytes())) / gpu.bandwidth.value
+            }
+            _ => Seconds::ZERO,
+        };
+        let roofline = Roofline { compute, memory, second };
+        Some(Self { layer, inputs, output, batch, phase, precision, setting, cost, gpu, roofline })
+    }
+
+    /// Share of the multiprocessors that it fills, at most 1.
+    pub fn occupancy(&self) -> f64 {
+        let filled = match Family::of(self.layer, self.phase) {
+            Family::Gemm => gemm::blocks(self),
+            Family::Stream => stream::blocks(self),
+        };
+        (filled / self.gpu.sms.value as f64).min(1.0)
     }
 
     /// Values of its family's variables.
@@ -185,6 +239,13 @@ pub fn library_age(cudnn: &str) -> Option<f64> {
     let major = parts.next()?.ok()?;
     let minor = parts.next().and_then(Result::ok).unwrap_or(0.0);
     Some(major + minor / 10.0 - 9.0)
+}
+
+/// ln(1 + cache / traffic): how much of the traffic the second-level cache may hold.
+fn cached(work: &Workload<'_>) -> f64 {
+    const UNKNOWN_CACHE: f64 = 4e6;
+    let cache = work.gpu.l2.as_ref().map_or(UNKNOWN_CACHE, |l2| l2.value.to_f64());
+    (1.0 + cache / work.cost.bytes().to_f64().max(1.0)).ln()
 }
 
 /// Natural logarithm of a ratio of counts.
@@ -230,9 +291,18 @@ mod tests {
             };
             let output = case.layer.output(&case.inputs).expect("fits");
             let cost = case.cost(Phase::Forward, batch, Precision::Fp32, Mode::Inference).expect("fits").expect("runs");
-            let work =
-                Workload::new(&case.layer, &case.inputs, output, batch, Phase::Forward, Precision::Fp32, cost, &gpu)
-                    .expect("fp32");
+            let work = Workload::new(
+                &case.layer,
+                &case.inputs,
+                output,
+                batch,
+                Phase::Forward,
+                Precision::Fp32,
+                Setting::usual(Precision::Fp32, Mode::Inference),
+                cost,
+                &gpu,
+            )
+            .expect("fp32");
             let variables = work.variables(Seconds::from_us(4.0), 0.0);
             assert!(variables.values.iter().all(|v| v.is_finite()), "{variables:?}");
             assert!(work.roofline.reference(4, Seconds::ZERO) >= work.roofline.bound());

@@ -1,7 +1,9 @@
 //! Variables of kernels bound by memory traffic: activations, normalization, pooling, sums, softmax, updates.
 
-use super::{Workload, divides, flag, ln};
+use super::{Workload, cached, divides, flag, ln};
 use crate::layer::Layer;
+use crate::precision::{Mode, Phase};
+use crate::trial::{Cache, Layout};
 use crate::units::Seconds;
 
 /// Elements that one resident set of thread blocks covers per multiprocessor: 2048 threads, four each.
@@ -9,9 +11,68 @@ const ELEMENTS_PER_SM: f64 = 8192.0;
 
 /// Names in the order that [`fill`] writes.
 pub(super) const NAMES: &[&str] = &[
-    "bytes", "row", "rows", "balance", "floor", "wave", "few", "cached", "row4", "row32", "window", "overlap",
-    "operands", "library",
+    "bytes",
+    "row",
+    "rows",
+    "balance",
+    "floor",
+    "wave",
+    "few",
+    "cached",
+    "row4",
+    "row32",
+    "window",
+    "overlap",
+    "operands",
+    "library", // Outputs per input; how it runs.
+    "shrink",
+    "half",
+    "backward",
+    "cold",
+    "nhwc",
+    "training", // Kinds that share a model with others.
+    "relu",
+    "relu6",
+    "sigmoid",
+    "tanh",
+    "silu",
+    "hardswish",
+    "gelu",
+    "dropout",
+    "add",
+    "multiply",
+    "concat",
+    "pad",
+    "scale",
 ];
+
+/// Those that are 0 or 1.
+pub(super) const FLAGS: &[&str] = &[
+    "row4",
+    "row32",
+    "operands",
+    "half",
+    "backward",
+    "cold",
+    "nhwc",
+    "training",
+    "relu",
+    "relu6",
+    "sigmoid",
+    "tanh",
+    "silu",
+    "hardswish",
+    "gelu",
+    "dropout",
+    "add",
+    "multiply",
+    "concat",
+    "pad",
+    "scale",
+];
+
+/// Where the flags of kinds begin.
+const KINDS: usize = 20;
 
 /// Sizes among them.
 pub(super) const SIZES: &[&str] = &["bytes", "row", "rows"];
@@ -19,13 +80,17 @@ pub(super) const SIZES: &[&str] = &["bytes", "row", "rows"];
 /// Sizes and classes among them.
 pub(super) const BOUNDING: &[&str] = &["bytes", "row", "rows", "window", "overlap", "operands"];
 
+/// Sets of resident thread blocks that one multiprocessor holds, for so many elements.
+pub(super) fn blocks(work: &Workload<'_>) -> f64 {
+    work.batch.saturating_mul(work.output.elements()) as f64 / ELEMENTS_PER_SM
+}
+
 pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
     let elements = work.batch.saturating_mul(work.output.elements()).max(1);
     let row = work.inputs.first().map_or(1, |s| s.axis());
     let bytes = work.cost.bytes().to_f64().max(1.0);
     let bound = work.roofline.bound().get().max(1e-12);
     let waves = elements as f64 / (ELEMENTS_PER_SM * work.gpu.sms.value as f64);
-    let cache = work.gpu.l2.as_ref().map_or(4e6, |l2| l2.value.to_f64());
     let (window, overlap) = match work.layer {
         Layer::Pool2d(pool) => {
             let stride = pool.stride.unwrap_or(pool.kernel);
@@ -42,14 +107,24 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
         (1.0 + floor.get() / bound).ln(),
         (waves.ceil() / waves).min(64.0).ln(),
         (1.0 + 1.0 / waves).ln(),
-        (1.0 + cache / bytes).ln(),
+        cached(work),
         divides(row, 4),
         divides(row, 32),
         ln(window, 1.0),
         overlap,
         flag(work.inputs.len() > 1),
         library,
+        (elements as f64 / (work.batch.max(1) * work.inputs.first().map_or(1, |s| s.elements())) as f64).ln(),
+        flag(work.precision.bytes() == 2),
+        flag(work.phase != Phase::Forward),
+        flag(work.setting.cache == Cache::Cold),
+        flag(work.setting.layout == Layout::Nhwc),
+        flag(work.setting.mode == Mode::Training && work.phase == Phase::Forward),
     ];
-    values[..list.len()].copy_from_slice(&list);
-    debug_assert_eq!(list.len(), NAMES.len());
+    debug_assert_eq!(list.len(), KINDS);
+    values[..KINDS].copy_from_slice(&list);
+    let kind = work.layer.kind();
+    for (value, name) in values[KINDS..].iter_mut().zip(&NAMES[KINDS..]) {
+        *value = flag(*name == kind);
+    }
 }

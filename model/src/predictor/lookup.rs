@@ -72,7 +72,7 @@ pub const BY_PRODUCT: &str = "_by_product";
 
 /// The models that may stand in for a kind, in order.
 fn alternatives(kind: &str) -> [Option<&str>; 2] {
-    let general = (kind == "conv2d_3x3").then_some("conv2d");
+    let general = ["conv2d_3x3", "conv2d_1x1"].contains(&kind).then_some("conv2d");
     [Some(kind), general]
 }
 
@@ -104,7 +104,7 @@ pub fn find<'a>(
     }
     match family {
         Family::Gemm => {
-            if kind == "conv2d_grouped" {
+            if ["conv2d_grouped", "conv2d_depthwise"].contains(&kind) {
                 let carrier = anywhere("conv2d", Phase::Forward, Precision::Fp32)?;
                 let found = plain(carrier, Tier::Roofline, Some(Substitute::Statement));
                 return Some(Found { stated: Some(GROUPED), calibrated: true, ..found });

@@ -7,11 +7,11 @@ pub use lookup::BY_PRODUCT;
 pub use network::predict;
 
 use crate::calibration::{Calibration, Tier};
-use crate::framework::Framework;
+use crate::framework::{Framework, Launch};
 use crate::gpu::Gpu;
 use crate::network::MemoryFootprint;
 use crate::precision::{Mode, Phase, Precision};
-use crate::units::{Bytes, JouleSeconds, Joules, Ops, Seconds, Watts};
+use crate::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
 
 /// What a prediction is made with.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +24,8 @@ pub struct Setup<'a> {
     pub roofline: &'a Calibration,
     /// What the framework adds.
     pub framework: &'a Framework,
+    /// How a step is launched.
+    pub launch: Launch,
     /// Inference or training step.
     pub mode: Mode,
 }
@@ -96,6 +98,10 @@ pub struct NetworkPrediction {
     pub time_tier: Tier,
     /// Tier of the power.
     pub power_tier: Tier,
+    /// Core clock while kernels run: below the boost clock where the power limit holds it back.
+    pub clock: Hertz,
+    /// Share of the step in which no kernel runs.
+    pub waiting: f64,
     /// Time of a step.
     pub time: Estimate<Seconds>,
     /// Mean power.
@@ -155,6 +161,9 @@ pub enum PredictError {
     /// Nothing runs.
     #[error("network {0} has no layer that runs a kernel")]
     Empty(String),
+    /// Neither calibration has a law of power.
+    #[error("no law of power in the calibrations")]
+    NoPower,
     /// Neither calibration has a model to fall back on.
     #[error("layer {layer}: no model for {kind} {phase} {precision}, not even an efficiency")]
     NoModel {

@@ -4,12 +4,13 @@ use super::lookup::{Substitute, find};
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup};
 use crate::calibration::Tier;
 use crate::cost::LayerCost;
-use crate::features::{Family, Workload, model_kind};
+use crate::features::{Family, Setting, Workload, model_kind};
+use crate::framework::Launch;
 use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
-use crate::power::{PowerEstimate, PowerLaw};
-use crate::precision::{Phase, Precision};
-use crate::units::{Joules, Seconds};
+use crate::power::{Activities, PowerModel, activities, stretch, waiting};
+use crate::precision::{Mode, Phase, Precision};
+use crate::units::{Joules, Seconds, Watts};
 use std::collections::BTreeMap;
 
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
@@ -17,6 +18,13 @@ use std::collections::BTreeMap;
 const WIDER: f64 = 1.5;
 /// Shares of the time below this are not worth a warning.
 const WORTH_A_WARNING: f64 = 0.01;
+
+/// Clocks are tried in steps of this share of the boost clock.
+const CLOCK_STEP: f64 = 1.0 / 128.0;
+/// The lowest clock where the device's file does not say, as a share of the boost clock.
+const LOWEST_CLOCK: f64 = 0.2;
+/// The law of power of another device is this much less certain, as a factor.
+const OTHER_DEVICE: f64 = 1.3;
 
 /// Predicts a step of a network.
 ///
@@ -31,26 +39,48 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
         let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
         return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
     }
-    let law = PowerLaw::of(setup.gpu);
-    let mut totals = Totals::default();
-    let mut layers = Vec::with_capacity(network.layers().len());
-    let mut phases = Vec::new();
+    let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, c.tier)));
+    let (law, power_tier) =
+        own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
+    let mut kernels = Vec::with_capacity(network.layers().len());
     for &phase in setup.mode.phases() {
-        let before = (totals.time.value, totals.energy);
         for layer in network.layers() {
             if let Some(cost) = network.cost(layer, phase, setup.mode) {
-                layers.push(predict_layer(network, layer, phase, cost, setup, &law, &mut totals)?);
+                kernels.push(predict_kernel(network, layer, phase, cost, setup)?);
             }
         }
-        phases.push(PhaseTotal { phase, time: totals.time.value - before.0, energy: totals.energy - before.1 });
     }
-    if layers.is_empty() {
+    if kernels.is_empty() {
         return Err(PredictError::Empty(network.name().to_string()));
     }
+    // Others' times were taken at whatever clock their boards kept: the limit is in them already.
+    let own = own_law.is_some();
+    let clock = if own { solve_clock(&kernels, setup.gpu, law) } else { 1.0 };
+    let cap = if own { None } else { Some(setup.gpu.power.limit.value * law.headroom) };
+    let mut totals = Totals::default();
+    let mut layers = Vec::with_capacity(kernels.len());
+    for kernel in kernels {
+        let prediction = kernel.at(clock, setup.gpu, law, cap);
+        totals.add(&prediction, &kernel);
+        layers.push(prediction);
+    }
+    let mut phases: Vec<PhaseTotal> = Vec::new();
+    for layer in &layers {
+        if phases.last().is_none_or(|p| p.phase != layer.phase) {
+            phases.push(PhaseTotal { phase: layer.phase, time: Seconds::ZERO, energy: Joules::ZERO });
+        }
+        if let Some(phase) = phases.last_mut() {
+            phase.time += layer.time.value;
+            phase.energy += layer.energy;
+        }
+    }
+    totals.wait(layers.len(), setup);
+    let spread = if power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
+    let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
     let memory = footprint(network, setup.mode);
     let fits_in_memory = memory.total() <= setup.gpu.memory.value;
     let cost: LayerCost = totals.cost;
-    let mut warnings = totals.warnings(setup);
+    let mut warnings = totals.warnings(setup, clock, power_tier);
     if !fits_in_memory {
         warnings.push(format!(
             "needs about {:.1} GiB of memory without workspace; {} has {:.1} GiB",
@@ -66,9 +96,11 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
         mode: setup.mode,
         calibration: setup.calibration.unwrap_or(setup.roofline).id.clone(),
         time_tier: totals.tier(),
-        power_tier: Tier::Roofline,
-        power: totals.power(),
-        energy: totals.energy(),
+        power_tier,
+        clock: setup.gpu.core_clock.boost.value * clock,
+        waiting: totals.waiting / totals.time.value,
+        power: totals.power(residuals, setup.gpu),
+        energy: totals.energy(residuals),
         time: totals.time,
         ops: cost.ops,
         read: cost.read,
@@ -83,15 +115,83 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
     })
 }
 
-fn predict_layer(
+/// The highest relative clock at which the kernels' mean power keeps the limit.
+fn solve_clock(kernels: &[Kernel], gpu: &Gpu, law: &PowerModel) -> f64 {
+    let cap = gpu.power.limit.value * law.headroom;
+    let keeps = |clock: f64| {
+        let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
+        for kernel in kernels {
+            let t = kernel.time_at(clock);
+            time += t;
+            energy += law.power(gpu, &kernel.activities, clock) * t;
+        }
+        energy / time <= cap
+    };
+    if keeps(1.0) {
+        return 1.0;
+    }
+    let boost = gpu.core_clock.boost.value;
+    let lowest = gpu.core_clock.minimum.as_ref().map_or(LOWEST_CLOCK, |c| c.value / boost).clamp(CLOCK_STEP, 1.0);
+    // Power rises with the clock: bisect.
+    let (mut low, mut high) = (lowest, 1.0);
+    while high - low > CLOCK_STEP {
+        let middle = (low + high) / 2.0;
+        if keeps(middle) { low = middle } else { high = middle }
+    }
+    low
+}
+
+/// A kernel at full clock.
+struct Kernel {
+    name: String,
+    kind: &'static str,
+    phase: Phase,
+    cost: LayerCost,
+    time: Estimate<Seconds>,
+    bound: Seconds,
+    memory: Seconds,
+    activities: Activities,
+    tier: Tier,
+    in_domain: bool,
+    in_range: bool,
+    substitute: Option<Substitute>,
+}
+
+impl Kernel {
+    fn time_at(&self, clock: f64) -> Seconds {
+        self.time.value * stretch(self.memory, self.time.value, clock)
+    }
+
+    fn at(&self, clock: f64, gpu: &Gpu, law: &PowerModel, cap: Option<Watts>) -> LayerPrediction {
+        let factor = stretch(self.memory, self.time.value, clock);
+        let time =
+            Estimate { value: self.time.value * factor, p05: self.time.p05 * factor, p95: self.time.p95 * factor };
+        let power = law.power(gpu, &self.activities, clock);
+        let power = cap.map_or(power, |cap| power.min(cap));
+        LayerPrediction {
+            name: self.name.clone(),
+            kind: self.kind,
+            phase: self.phase,
+            ops: self.cost.ops,
+            read: self.cost.read,
+            written: self.cost.written,
+            time,
+            power,
+            energy: power * time.value,
+            bound: self.bound,
+            tier: self.tier,
+            in_domain: self.in_domain,
+        }
+    }
+}
+
+fn predict_kernel(
     network: &ShapedNetwork,
     layer: &ShapedLayer,
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'_>,
-    law: &PowerLaw,
-    totals: &mut Totals,
-) -> Result<LayerPrediction, PredictError> {
+) -> Result<Kernel, PredictError> {
     // The optimizer works on fp32 master weights.
     let precision = if phase == Phase::Update { Precision::Fp32 } else { network.precision() };
     let kind = layer.layer.kind();
@@ -102,40 +202,43 @@ fn predict_layer(
         _ => (kind, model_kind(&layer.layer, &layer.inputs)),
     };
     let found = find(setup, model_kind, family, phase, precision).ok_or_else(no_model)?;
-    let work =
-        Workload::new(&layer.layer, &layer.inputs, layer.output, network.batch(), phase, precision, cost, setup.gpu)
-            .ok_or_else(no_model)?;
+    let setting = Setting::usual(network.precision(), setup.mode);
+    let (batch, gpu) = (network.batch(), setup.gpu);
+    let work = Workload::new(&layer.layer, &layer.inputs, layer.output, batch, phase, precision, setting, cost, gpu)
+        .ok_or_else(no_model)?;
     let model = found.model;
     let reference = work.roofline.reference(model.exponent, model.floor);
     let ratio = model.ratio(&work.variables(model.floor, model.library), reference);
     let log = found.stated.map_or(ratio.log + found.correction, |s| s.log);
-    let value = reference * log.exp();
-    let in_domain = ratio.in_domain && found.substitute.is_none();
-    let (low, high) = match (found.stated, found.residuals.bucket(value)) {
+    let ours = reference * log.exp();
+    let (factor, extra) = setup.framework.slower(kind, setting.layout);
+    let bias = match (work.roofline.second, setup.framework.slower("bias", setting.layout)) {
+        (Seconds::ZERO, _) => Seconds::ZERO,
+        (second, (factor, extra)) => second * (factor - 1.0) + extra,
+    };
+    let value = ours * factor + extra + bias;
+    let (low, high) = match (found.stated, found.residuals.bucket(ours)) {
         (Some(stated), _) => (stated.low, stated.high),
         (None, Some(bucket)) => (bucket.low, bucket.high),
         (None, None) => return Err(no_model()),
     };
-    let trusted = if found.substitute.is_some() { found.calibrated } else { in_domain };
+    let trusted = if found.substitute.is_some() { found.calibrated } else { ratio.in_domain };
     let widen = if trusted { 1.0 } else { WIDER };
-    let time = Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) };
-    let power = law.estimate(work.roofline.compute, work.roofline.memory, model.floor, value);
-    let prediction = LayerPrediction {
+    let memory = work.roofline.memory + work.roofline.second;
+    Ok(Kernel {
         name: layer.name.clone(),
         kind,
         phase,
-        ops: cost.ops,
-        read: cost.read,
-        written: cost.written,
-        time,
-        power: power.value,
-        energy: power.value * value,
+        cost,
+        time: Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) },
         bound: work.roofline.bound(),
+        memory,
+        activities: activities(&work, model.floor, value),
         tier: found.tier,
-        in_domain,
-    };
-    totals.add(&prediction, cost, &power, found.substitute, ratio.in_domain, setup.framework.dispatch);
-    Ok(prediction)
+        in_domain: ratio.in_domain && found.substitute.is_none(),
+        in_range: ratio.in_domain,
+        substitute: found.substitute,
+    })
 }
 
 /// Running sums over kernels.
@@ -144,8 +247,8 @@ struct Totals {
     time: Estimate<Seconds>,
     bound: Seconds,
     energy: Joules,
-    energy_low: Joules,
-    energy_high: Joules,
+    /// Time in which no kernel runs.
+    waiting: Seconds,
     cost: LayerCost,
     by_tier: BTreeMap<Tier, f64>,
     outside: f64,
@@ -159,30 +262,39 @@ impl Default for Estimate<Seconds> {
 }
 
 impl Totals {
-    fn add(
-        &mut self,
-        layer: &LayerPrediction,
-        cost: LayerCost,
-        power: &PowerEstimate,
-        substitute: Option<Substitute>,
-        in_range: bool,
-        gap: Seconds,
-    ) {
+    fn add(&mut self, layer: &LayerPrediction, kernel: &Kernel) {
         let time = layer.time.value;
-        self.time.value += time + gap;
-        self.time.p05 += layer.time.p05 + gap;
-        self.time.p95 += layer.time.p95 + gap;
+        self.time.value += time;
+        self.time.p05 += layer.time.p05;
+        self.time.p95 += layer.time.p95;
         self.bound += layer.bound;
         self.energy += layer.energy;
-        self.energy_low += power.low * time;
-        self.energy_high += power.high * time;
-        self.cost = self.cost + cost;
+        self.cost = self.cost + kernel.cost;
         *self.by_tier.entry(layer.tier).or_default() += time.get();
-        if let Some(substitute) = substitute {
+        if let Some(substitute) = kernel.substitute {
             *self.substituted.entry(substitute).or_default().entry(layer.kind).or_default() += time.get();
-        } else if !in_range {
+        } else if !kernel.in_range {
             self.outside += time.get();
         }
+    }
+
+    /// Adds the time in which the GPU waits: between kernels, and for a host that is slower than they are.
+    fn wait(&mut self, kernels: usize, setup: &Setup<'_>) {
+        let gaps = setup.framework.dispatch * kernels as f64;
+        let host = match (setup.framework.host, setup.launch) {
+            (Some(host), Launch::Eager) => {
+                let each = if setup.mode == Mode::Training { host.training } else { host.operation };
+                host.step + each * kernels as f64
+            }
+            _ => Seconds::ZERO,
+        };
+        let spread = setup.framework.host.map_or(1.0, |h| h.spread);
+        let wait = |busy: Seconds, host: Seconds| gaps + (host - busy - gaps).max(Seconds::ZERO);
+        self.waiting = wait(self.time.value, host);
+        self.time.value += self.waiting;
+        self.time.p05 += wait(self.time.p05, host / spread);
+        self.time.p95 += wait(self.time.p95, host * spread);
+        self.energy += waiting(setup.gpu) * self.waiting;
     }
 
     fn tier(&self) -> Tier {
@@ -190,24 +302,20 @@ impl Totals {
         largest.map_or(Tier::Roofline, |(tier, _)| *tier)
     }
 
-    fn power(&self) -> Estimate<crate::units::Watts> {
-        let time = self.time.value;
-        Estimate { value: self.energy / time, p05: self.energy_low / time, p95: self.energy_high / time }
+    fn power(&self, residuals: (f64, f64), gpu: &Gpu) -> Estimate<Watts> {
+        let value = self.energy / self.time.value;
+        let limit = gpu.power.limit.value.max(value);
+        Estimate { value, p05: value * residuals.0.exp(), p95: (value * residuals.1.exp()).min(limit) }
     }
 
     /// Errors of time and power are taken as independent: log half-widths add in squares.
-    fn energy(&self) -> Estimate<Joules> {
-        let half = |time: Seconds, energy: Joules| {
-            let t = (time / self.time.value).ln();
-            let p = (energy / self.energy).ln();
-            t.hypot(p)
-        };
-        let low = half(self.time.p05, self.energy_low);
-        let high = half(self.time.p95, self.energy_high);
+    fn energy(&self, residuals: (f64, f64)) -> Estimate<Joules> {
+        let half = |time: Seconds, power: f64| (time / self.time.value).ln().hypot(power);
+        let (low, high) = (half(self.time.p05, residuals.0), half(self.time.p95, residuals.1));
         Estimate { value: self.energy, p05: self.energy * (-low).exp(), p95: self.energy * high.exp() }
     }
 
-    fn warnings(&self, setup: &Setup<'_>) -> Vec<String> {
+    fn warnings(&self, setup: &Setup<'_>, clock: f64, power_tier: Tier) -> Vec<String> {
         let total = self.time.value.get();
         let gpu: &Gpu = setup.gpu;
         let mut list = Vec::new();
@@ -242,8 +350,24 @@ impl Totals {
                 100.0 * self.outside / total
             ));
         }
-        let idle = if gpu.power.idle.is_none() { ", idle power taken as 10 % of the limit" } else { "" };
-        list.push(format!("power was not measured: a stated law between idle and limit{idle}"));
+        if clock < 1.0 {
+            list.push(format!(
+                "the power limit of {:.0} W holds the clock at {:.0} of {:.0} MHz",
+                gpu.power.limit.value.get(),
+                (gpu.core_clock.boost.value * clock).to_mhz(),
+                gpu.core_clock.boost.value.to_mhz()
+            ));
+        }
+        if self.waiting / self.time.value >= WORTH_A_WARNING {
+            let share = 100.0 * (self.waiting / self.time.value);
+            list.push(format!("the GPU waits {share:.0} % of the step for the host to launch operations"));
+        }
+        if power_tier == Tier::Transferred {
+            let idle = if gpu.power.idle.is_none() { "; idle power taken as 10 % of the limit" } else { "" };
+            list.push(format!(
+                "power was not measured on this GPU: another GPU's law with this one's idle and limit{idle}"
+            ));
+        }
         list
     }
 }

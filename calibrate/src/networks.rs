@@ -1,0 +1,298 @@
+//! `calibrate validate --networks`: whole networks as measured against what a fit without their shapes predicts.
+
+use anyhow::{Context, Result, bail};
+use joulecast_model::accuracy::Accuracy;
+use joulecast_model::calibration::Calibration;
+use joulecast_model::catalog;
+use joulecast_model::framework::{Framework, Launch};
+use joulecast_model::network::ShapedNetwork;
+use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::predictor::{Setup, predict};
+use joulecast_model::splits::Role;
+use joulecast_reports::table::Table;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// A measured run, as the scripts and `calibrate measure` write it; columns that are not needed are left out.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Run {
+    network: String,
+    mode: String,
+    precision: String,
+    batch: u64,
+    launch: String,
+    ms_per_iter: f64,
+    watts: Option<f64>,
+    sm_mhz_mean: Option<f64>,
+    #[serde(default)]
+    device: Option<String>,
+    #[serde(default)]
+    flags: Option<String>,
+}
+
+/// Networks that a file calls otherwise than the catalog does: torchvision's GoogLeNet has batch norm.
+const OTHER_NAMES: [(&str, &str); 1] = [("googlenet", "googlenet_bn")];
+/// The GPU of files that do not name it.
+const DEFAULT_GPU: &str = "h200";
+
+/// Runs of a file.
+///
+/// # Errors
+/// When it cannot be read or a row lacks a column.
+pub fn read_runs(path: &Path) -> Result<Vec<Run>> {
+    let name = || path.display().to_string();
+    let mut reader = csv::Reader::from_path(path).with_context(name)?;
+    reader.deserialize().collect::<Result<_, _>>().with_context(name)
+}
+
+/// Calibrations of a folder, as `fit` writes them.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn read_calibrations(folder: &Path) -> Result<Vec<Calibration>> {
+    let name = || folder.display().to_string();
+    let mut list = Vec::new();
+    for entry in fs::read_dir(folder).with_context(name)? {
+        let path = entry.with_context(name)?.path();
+        if path.extension().is_some_and(|e| e == "toml") {
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            list.push(Calibration::from_toml(&text).with_context(|| path.display().to_string())?);
+        }
+    }
+    Ok(list)
+}
+
+/// A value measured and predicted, with its interval.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Pair {
+    /// Measured.
+    pub measured: f64,
+    /// Predicted.
+    pub predicted: f64,
+    /// 5 % quantile.
+    pub p05: f64,
+    /// 95 % quantile.
+    pub p95: f64,
+}
+
+impl Pair {
+    fn holds(&self) -> bool {
+        (self.p05..=self.p95).contains(&self.measured)
+    }
+
+    /// Signed error in percent.
+    pub fn error(&self) -> f64 {
+        100.0 * (self.predicted / self.measured - 1.0)
+    }
+}
+
+/// A run beside its prediction.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Network, as in the catalog.
+    pub network: String,
+    /// Its role.
+    pub role: &'static str,
+    /// GPU.
+    pub gpu: String,
+    /// inference or training.
+    pub mode: &'static str,
+    /// Precision.
+    pub precision: &'static str,
+    /// Batch.
+    pub batch: u64,
+    /// eager or graph.
+    pub launch: &'static str,
+    /// Whether the host is predicted to be the slower part.
+    pub launch_bound: bool,
+    /// Seconds.
+    pub time: Pair,
+    /// Watts.
+    pub power: Option<Pair>,
+    /// Joules.
+    pub energy: Option<Pair>,
+    /// Roofline of the whole network, in seconds.
+    pub roofline: f64,
+    /// Core clock in MHz: mean of the run, and predicted.
+    pub clock: (Option<f64>, f64),
+}
+
+/// Predicts every run of a network that the catalog has.
+///
+/// # Errors
+/// When a network or device is malformed, or a prediction fails.
+pub fn compare(
+    runs: &[Run],
+    calibrations: &[Calibration],
+    framework: &str,
+    role: Option<Role>,
+) -> Result<Vec<Compared>> {
+    let splits = catalog::splits().map_err(anyhow::Error::msg)?;
+    let framework = Framework::named(framework).map_err(anyhow::Error::msg)?;
+    let roofline = calibrations.iter().find(|c| c.chip == "any").context("no roofline calibration")?;
+    let mut list = Vec::new();
+    for run in runs.iter().filter(|r| r.flags.as_deref().unwrap_or("").is_empty()) {
+        let other = OTHER_NAMES.iter().find(|(theirs, _)| *theirs == run.network);
+        let name = other.map_or(run.network.as_str(), |(_, ours)| ours);
+        let Some(own_role) = splits.role(name) else { continue };
+        if !catalog::network_names().any(|n| n == name) || role.is_some_and(|r| r != own_role) {
+            continue;
+        }
+        let Some(launch) = Launch::from_name(&run.launch) else { bail!("launch \"{}\"", run.launch) };
+        let mode = match run.mode.as_str() {
+            "infer" => Mode::Inference,
+            "train" => Mode::Training,
+            other => bail!("mode \"{other}\""),
+        };
+        // Automatic mixed precision computes in fp16.
+        let precision = Precision::from_name(&run.precision).or((run.precision == "amp").then_some(Precision::Fp16));
+        let precision = precision.with_context(|| format!("precision \"{}\"", run.precision))?;
+        let gpu = run.device.as_deref().and_then(|d| catalog::gpu(&d.to_lowercase().replace("nvidia ", "")).ok());
+        let gpu = gpu.map_or_else(|| catalog::gpu(DEFAULT_GPU), Ok)?;
+        let shaped = ShapedNetwork::new(&catalog::network(name)?, run.batch, precision, &[])?;
+        let calibration = calibrations.iter().find(|c| c.chip == gpu.chip);
+        let setup = Setup { gpu: &gpu, calibration, roofline, framework: &framework, launch, mode };
+        let p = predict(&shaped, &setup).with_context(|| name.to_string())?;
+        let time = Pair {
+            measured: run.ms_per_iter / 1e3,
+            predicted: p.time.value.get(),
+            p05: p.time.p05.get(),
+            p95: p.time.p95.get(),
+        };
+        let power = run.watts.map(|measured| Pair {
+            measured,
+            predicted: p.power.value.get(),
+            p05: p.power.p05.get(),
+            p95: p.power.p95.get(),
+        });
+        let energy = run.watts.map(|watts| Pair {
+            measured: watts * time.measured,
+            predicted: p.energy.value.get(),
+            p05: p.energy.p05.get(),
+            p95: p.energy.p95.get(),
+        });
+        list.push(Compared {
+            network: name.to_string(),
+            role: own_role.name(),
+            gpu: gpu.name.clone(),
+            mode: mode.name(),
+            precision: precision.name(),
+            batch: run.batch,
+            launch: launch.name(),
+            launch_bound: p.waiting > 0.0,
+            time,
+            power,
+            energy,
+            roofline: p.bound.get(),
+            clock: (run.sm_mhz_mean, p.clock.to_mhz()),
+        });
+    }
+    Ok(list)
+}
+
+/// Mean errors and coverage by role, mode, precision and launch.
+pub fn table(rows: &[Compared]) -> Table {
+    let mut groups: BTreeMap<Vec<String>, Vec<&Compared>> = BTreeMap::new();
+    for row in rows {
+        let launch = if row.launch_bound { "eager, launch-bound" } else { row.launch };
+        for precision in [row.precision, "all"] {
+            let key = [row.gpu.as_str(), row.role, row.mode, launch, precision].map(str::to_string).to_vec();
+            groups.entry(key).or_default().push(row);
+        }
+    }
+    let mut table = Table::new(
+        &[
+            "gpu",
+            "networks",
+            "mode",
+            "launch",
+            "precision",
+            "runs",
+            "time %",
+            "bias",
+            "worst",
+            "holds",
+            "power %",
+            "bias",
+            "holds",
+            "energy %",
+            "bias",
+            "worst",
+            "holds",
+            "roofline %",
+        ],
+        5,
+    );
+    for (key, members) in groups {
+        let measures: [Vec<Pair>; 3] = [
+            members.iter().map(|r| r.time).collect(),
+            members.iter().filter_map(|r| r.power).collect(),
+            members.iter().filter_map(|r| r.energy).collect(),
+        ];
+        let mut cells = key;
+        cells.push(members.len().to_string());
+        for (i, pairs) in measures.iter().enumerate() {
+            let accuracy = Accuracy::of(pairs.iter().map(|p| (p.measured, p.predicted)));
+            let worst = pairs.iter().map(|p| p.error()).max_by(|a, b| a.abs().total_cmp(&b.abs()));
+            let held = pairs.iter().filter(|p| p.holds()).count();
+            cells.push(accuracy.map_or("-".into(), |a| format!("{:.1}", a.mape)));
+            cells.push(accuracy.map_or("-".into(), |a| format!("{:+.1}", a.bias)));
+            if i != 1 {
+                cells.push(worst.map_or("-".into(), |w| format!("{w:+.0}")));
+            }
+            cells.push(format!("{held}/{}", pairs.len()));
+        }
+        let roofline = Accuracy::of(members.iter().map(|r| (r.time.measured, r.roofline)));
+        cells.push(roofline.map_or("-".into(), |a| format!("{:.0}", a.mape)));
+        table.row(cells);
+    }
+    table
+}
+
+/// Every run with its errors.
+pub fn rows_table(rows: &[Compared]) -> Table {
+    let mut table = Table::new(
+        &[
+            "network",
+            "mode",
+            "precision",
+            "batch",
+            "launch",
+            "ms",
+            "predicted",
+            "error %",
+            "W",
+            "predicted",
+            "error %",
+            "energy error %",
+            "MHz",
+            "predicted",
+        ],
+        3,
+    );
+    for r in rows {
+        let cell = |pair: Option<Pair>| {
+            pair.map_or(["-".into(), "-".into(), "-".into()], |p| {
+                [format!("{:.0}", p.measured), format!("{:.0}", p.predicted), format!("{:+.1}", p.error())]
+            })
+        };
+        let mut cells = vec![
+            r.network.clone(),
+            r.mode.into(),
+            r.precision.into(),
+            r.batch.to_string(),
+            if r.launch_bound { format!("{}, launch-bound", r.launch) } else { r.launch.into() },
+            format!("{:.3}", r.time.measured * 1e3),
+            format!("{:.3}", r.time.predicted * 1e3),
+            format!("{:+.1}", r.time.error()),
+        ];
+        cells.extend(cell(r.power));
+        cells.push(r.energy.map_or("-".into(), |e| format!("{:+.1}", e.error())));
+        cells.push(r.clock.0.map_or("-".into(), |c| format!("{c:.0}")));
+        cells.push(format!("{:.0}", r.clock.1));
+        table.row(cells);
+    }
+    table
+}
