@@ -18,6 +18,14 @@ Rows: `data/measurements/h200` (how they were made: its README). This page: `cal
 
 TEXT
 sed 's/^/    /' "$data/check.txt"
+cat <<'TEXT'
+
+Below 90 % of the copy, as far as register counts and instruction budgets tell (nothing was profiled): *layer norm's gradient* keeps column sums in 100 to 120 registers, so that about 16 warps share a multiprocessor;
+16-bit *layer norm and local response norm in NCHW* move 8 bytes at a time; *pooling and padding in NCHW* stage planes in shared memory (one value per read; a barrier between filling and writing); *adaptive pooling's gradient in
+NCHW* walks a column per thread; *maximum pooling's gradient and average pooling in NHWC* and *batch norm in training* were not worked on further. Frameworks run 16 bits in NHWC and fp32 in NCHW.
+TEXT
+printf '\n## How well a row repeats\n\n`calibrate run --plan quick --repeat 2` in one visit, `calibrate status %s/repeats`:\n\n' "$data"
+"$calibrate" status "$data/repeats" | grep '^repeats on one board' | sed 's/^/    /'
 printf '\n## Layer rows: coverage and quality\n\n`calibrate status %s/layers --format markdown`\n\n' "$data"
 "$calibrate" status "$data/layers" --format markdown
 printf '\n## Layers, networks and PyTorch\n\n`calibrate/tools/compare_layers.py` over the files of `calibrate measure`, `torch_layers.py` and `torch_networks.py`\n\n'
@@ -41,11 +49,11 @@ Read off (a) and (c) above; where layers differ by more than 10 %, these are why
 
 The sum of separately measured layers against the network: MobileNet-v2's energy is 8 to 10 % above the whole; its layers are short, and each alone keeps the card busier than the network does.
 TEXT
-printf '\n## What a plan costs and buys\n\nThe estimate is before measuring; our four runs took 361 rows per GPU minute with 5 %% of energy rows among them (2.4 s each; a time row takes 0.06 s),\nso that quick costs about 4 GPU minutes, standard 11 and reference 29.\n\n'
+printf '\n## What a plan costs and buys\n\nThe estimate is before measuring; a time row takes 0.06 s, one with energy 2.4 s more (361 rows per GPU minute where 5 %% have energy, about 1,050 where none has),\nso that quick costs about 4 GPU minutes, standard 11 and reference 29.\n\n'
 for level in quick standard reference; do
   printf '    $ calibrate plan --level %s | tail -n 1\n    %s\n' "$level" "$("$calibrate" plan --level "$level" | tail -n 1)"
 done
-printf '\nError on the same held-out shapes, when only the rows of a plan are learned from (grouped 5-fold over all rows; `calibrate validate --layers --levels --dataset %s/layers --format markdown`):\n\n' "$data"
+printf '\nError on the same held-out shapes, when only the rows of a plan are learned from (grouped 5-fold over all rows; `calibrate validate --layers --levels --dataset %s/layers --format markdown`%s):\n\n' "$data" "${LEVELS_NOTE:-}"
 if [ -n "${LEVELS:-}" ]; then cat "$LEVELS"; else
   "$calibrate" validate --layers --levels --dataset "$data/layers" --format markdown
 fi
