@@ -291,7 +291,12 @@ fn run_fit(args: &Fit) -> Result<()> {
     let files: Vec<(String, String)> = match args.model {
         ModelForm::Lasso => {
             let options = Options { seed: args.seed, ..Options::default() };
-            recipe::calibrations(&rows, &measurements, &options, args.evaluation)?
+            let calibrations = recipe::calibrations(&rows, &measurements, &options, args.evaluation)?;
+            if calibrations.iter().all(|c| c.models.is_empty()) {
+                let fewest = recipe::FEWEST_ROWS;
+                bail!("{} usable rows: no kind, phase and precision has the {fewest} that a model needs", rows.len());
+            }
+            calibrations
                 .iter()
                 .map(|c| {
                     let name = if c.chip == "any" { "roofline".to_string() } else { c.chip.to_lowercase() };
@@ -382,7 +387,10 @@ fn validate_networks(args: &Validate) -> Result<()> {
     }
     let compared = networks::compare(&runs, &calibrations, &args.framework, role)?;
     if compared.is_empty() {
-        bail!("no run of a known network on a known GPU in these files");
+        bail!(
+            "no run of a network that the catalog knows{} in these files",
+            args.role.as_ref().map_or(String::new(), |r| format!(" with the role {r}"))
+        );
     }
     let table = if args.rows { networks::rows_table(&compared) } else { networks::table(&compared) };
     print(&match args.format {

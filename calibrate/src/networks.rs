@@ -44,7 +44,17 @@ const DEFAULT_GPU: &str = "h200";
 pub fn read_runs(path: &Path) -> Result<Vec<Run>> {
     let name = || path.display().to_string();
     let mut reader = csv::Reader::from_path(path).with_context(name)?;
-    reader.deserialize().collect::<Result<_, _>>().with_context(name)
+    let runs: Vec<Run> = reader.deserialize().collect::<Result<_, _>>().with_context(name)?;
+    for (i, run) in runs.iter().enumerate() {
+        let positive = |v: f64| v.is_finite() && v > 0.0;
+        if !positive(run.ms_per_iter) || run.watts.is_some_and(|w| !positive(w)) {
+            bail!("{}: row {}: ms_per_iter and watts must be above 0", name(), i + 2);
+        }
+    }
+    if runs.is_empty() {
+        bail!("{}: no runs", name());
+    }
+    Ok(runs)
 }
 
 /// Calibrations of a folder, as `fit` writes them.
@@ -149,8 +159,8 @@ pub fn compare(
         // Automatic mixed precision computes in fp16.
         let precision = Precision::from_name(&run.precision).or((run.precision == "amp").then_some(Precision::Fp16));
         let precision = precision.with_context(|| format!("precision \"{}\"", run.precision))?;
-        let gpu = run.device.as_deref().and_then(|d| catalog::gpu(&d.to_lowercase().replace("nvidia ", "")).ok());
-        let gpu = gpu.map_or_else(|| catalog::gpu(DEFAULT_GPU), Ok)?;
+        let device = run.device.as_deref().filter(|d| !d.is_empty()).unwrap_or(DEFAULT_GPU);
+        let gpu = catalog::gpu(&device.to_lowercase().replace("nvidia ", ""))?;
         let shaped = ShapedNetwork::new(&catalog::network(name)?, run.batch, precision, &[])?;
         let calibration = calibrations.iter().find(|c| c.chip == gpu.chip);
         let setup = Setup { gpu: &gpu, calibration, roofline, framework: &framework, launch, mode };

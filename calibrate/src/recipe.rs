@@ -25,6 +25,8 @@ pub const FEWEST_ROWS: usize = 40;
 const FEWEST_OTHERS: usize = 20;
 /// Kinds whose rows together give the bandwidth model of kinds without rows.
 const ELEMENTWISE: [&str; 3] = ["relu", "add", "multiply"];
+/// Source of rows of the fake device.
+const SIMULATED: &str = "fake";
 /// Name of that model.
 pub const STREAM: &str = "stream";
 /// Kinds that read and write each value once: where a kind has few rows, they share one model over all phases and
@@ -199,8 +201,10 @@ fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, e
     let unique = |value: fn(&Row) -> &String| -> Vec<String> {
         rows.iter().map(|r| value(r).clone()).collect::<BTreeSet<_>>().into_iter().collect()
     };
+    let simulated = rows.iter().any(|r| r.source == SIMULATED);
     Calibration {
-        id: format!("{}-{tier}-1", chip.to_lowercase()),
+        // Rows of the simulated device are told apart wherever the calibration is named.
+        id: format!("{}-{}-1", chip.to_lowercase(), if simulated { "simulated" } else { tier.name() }),
         chip: chip.to_string(),
         boards: unique(|r| &r.board),
         tier,

@@ -44,7 +44,7 @@ Read off (a) and (c) above; where layers differ by more than 10 %, these are why
 * **Adaptive average pooling** over a 7x7 map of that size: 3.7 times ours. **Linear layers at small batch** in fp32: another matrix-product path (cuBLAS with align1 kernels and a memset), 1.4 to 2.8 times cuBLASLt's first choice.
 * **Depthwise convolutions in fp32 NCHW** run PyTorch's own kernel, not cuDNN's.
 * **Math and layout**: fp32 without tensor cores and NCHW; tf32 adds layout conversions inside of cuDNN's engines (memset, nchw to nhwc); fp16 channels-last.
-* **Launches**: eager steps at batch 1 take 2 to 15 times the graph's (host-bound: 150 to 300 kernels at 7 to 20 us each); from batch 64 on 2 to 5 % at fp32.
+* **Launches**: eager steps at batch 1 take 1.04 to 10.4 times the graph's (50 pairs of `torch_networks.csv` and `torch_runs.csv`; host-bound: 150 to 300 kernels at 7 to 27 us each); from batch 64 on 0.5 to 8 % more at fp32.
 * Small relus and additions are up to 1.35 times PyTorch's where operands lie in the cache: our vectorised kernels are laid out for memory.
 
 The sum of separately measured layers against the network: MobileNet-v2's energy is 8 to 10 % above the whole; its layers are short, and each alone keeps the card busier than the network does.

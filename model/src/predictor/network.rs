@@ -100,7 +100,7 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
         clock: setup.gpu.core_clock.boost.value * clock,
         waiting: totals.waiting / totals.time.value,
         power: totals.power(residuals, setup.gpu),
-        energy: totals.energy(residuals),
+        energy: totals.energy(residuals, setup.gpu),
         time: totals.time,
         ops: cost.ops,
         read: cost.read,
@@ -308,11 +308,13 @@ impl Totals {
         Estimate { value, p05: value * residuals.0.exp(), p95: (value * residuals.1.exp()).min(limit) }
     }
 
-    /// Errors of time and power are taken as independent: log half-widths add in squares.
-    fn energy(&self, residuals: (f64, f64)) -> Estimate<Joules> {
+    /// Errors of time and power are taken as independent: log half-widths add in squares. No more than the limit allows
+    /// over the longest time.
+    fn energy(&self, residuals: (f64, f64), gpu: &Gpu) -> Estimate<Joules> {
         let half = |time: Seconds, power: f64| (time / self.time.value).ln().hypot(power);
         let (low, high) = (half(self.time.p05, residuals.0), half(self.time.p95, residuals.1));
-        Estimate { value: self.energy, p05: self.energy * (-low).exp(), p95: self.energy * high.exp() }
+        let most = (gpu.power.limit.value * self.time.p95).max(self.energy);
+        Estimate { value: self.energy, p05: self.energy * (-low).exp(), p95: (self.energy * high.exp()).min(most) }
     }
 
     fn warnings(&self, setup: &Setup<'_>, clock: f64, power_tier: Tier) -> Vec<String> {
@@ -361,6 +363,9 @@ impl Totals {
         if self.waiting / self.time.value >= WORTH_A_WARNING {
             let share = 100.0 * (self.waiting / self.time.value);
             list.push(format!("the GPU waits {share:.0} % of the step for the host to launch operations"));
+        }
+        if setup.launch == Launch::Eager && setup.framework.host.is_none() {
+            list.push(format!("the {} profile has no host: eager is predicted as a graph is", setup.framework.name));
         }
         if power_tier == Tier::Transferred {
             let idle = if gpu.power.idle.is_none() { "; idle power taken as 10 % of the limit" } else { "" };
