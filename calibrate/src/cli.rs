@@ -15,7 +15,7 @@ use joulecast_model::import::table::Mapping;
 use joulecast_model::measurement::Measurement;
 use joulecast_model::splits::Role;
 use joulecast_reports::accuracy;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -354,11 +354,9 @@ fn run_validate(args: &Validate) -> Result<()> {
         Output::Markdown => accuracy::page(&lines, args.seeds, args.evaluation),
         Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
     })?;
-    let chips: BTreeSet<&str> = rows.iter().map(|r| r.chip.as_str()).collect();
-    for chip in chips {
-        let power_rows = power::rows(chip, &measurements, &rows);
-        if let Some((_, held_out)) = power::fit(&power_rows, &Options::default()) {
-            let table = power::table(chip, &power_rows, &held_out);
+    for (chip, rows) in power::rows(&measurements, &rows)? {
+        if let Some((_, held_out)) = power::fit(&rows, &Options::default()) {
+            let table = power::table(&chip, &rows, &held_out);
             match args.format {
                 Output::Table => print(&format!("\n{}", table.to_text()))?,
                 Output::Markdown => print(&format!("\n{}", table.to_markdown()))?,

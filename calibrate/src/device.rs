@@ -13,6 +13,8 @@ use std::time::Instant;
 
 /// The GPU that the fake pretends to be unless told otherwise.
 const FAKE_GPU: &str = "h200";
+/// Source of rows that the fake gave.
+pub const SIMULATED: &str = "fake";
 /// Seed of the fake's noise.
 const FAKE_SEED: u64 = 1;
 
@@ -74,7 +76,7 @@ impl Device {
             runner: Box::new(fake.clone()),
             meter: Some(Box::new(fake.clone())),
             gpu,
-            source: "fake",
+            source: SIMULATED,
             fake: Some(fake.clone()),
             clock: Box::new(move || clock.now()),
         }

@@ -7,8 +7,9 @@ use joulecast_model::catalog;
 use joulecast_model::framework::{Framework, Launch};
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{Setup, predict};
+use joulecast_model::predictor::{Estimate, Setup, predict};
 use joulecast_model::splits::Role;
+use joulecast_model::units::{Joules, Seconds, Watts};
 use joulecast_reports::table::Table;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -88,6 +89,11 @@ pub struct Pair {
 }
 
 impl Pair {
+    fn of<T>(measured: f64, predicted: Estimate<T>, number: fn(T) -> f64) -> Self {
+        let Estimate { value, p05, p95 } = predicted;
+        Self { measured, predicted: number(value), p05: number(p05), p95: number(p95) }
+    }
+
     fn holds(&self) -> bool {
         (self.p05..=self.p95).contains(&self.measured)
     }
@@ -129,6 +135,12 @@ pub struct Compared {
     pub clock: (Option<f64>, f64),
 }
 
+impl Compared {
+    fn launched(&self) -> String {
+        if self.launch_bound { format!("{}, launch-bound", self.launch) } else { self.launch.into() }
+    }
+}
+
 /// Predicts every run of a network that the catalog has.
 ///
 /// # Errors
@@ -165,24 +177,9 @@ pub fn compare(
         let calibration = calibrations.iter().find(|c| c.chip == gpu.chip);
         let setup = Setup { gpu: &gpu, calibration, roofline, framework: &framework, launch, mode };
         let p = predict(&shaped, &setup).with_context(|| name.to_string())?;
-        let time = Pair {
-            measured: run.ms_per_iter / 1e3,
-            predicted: p.time.value.get(),
-            p05: p.time.p05.get(),
-            p95: p.time.p95.get(),
-        };
-        let power = run.watts.map(|measured| Pair {
-            measured,
-            predicted: p.power.value.get(),
-            p05: p.power.p05.get(),
-            p95: p.power.p95.get(),
-        });
-        let energy = run.watts.map(|watts| Pair {
-            measured: watts * time.measured,
-            predicted: p.energy.value.get(),
-            p05: p.energy.p05.get(),
-            p95: p.energy.p95.get(),
-        });
+        let time = Pair::of(run.ms_per_iter / 1e3, p.time, Seconds::get);
+        let power = run.watts.map(|watts| Pair::of(watts, p.power, Watts::get));
+        let energy = run.watts.map(|watts| Pair::of(watts * time.measured, p.energy, Joules::get));
         list.push(Compared {
             network: name.to_string(),
             role: own_role.name(),
@@ -206,9 +203,9 @@ pub fn compare(
 pub fn table(rows: &[Compared]) -> Table {
     let mut groups: BTreeMap<Vec<String>, Vec<&Compared>> = BTreeMap::new();
     for row in rows {
-        let launch = if row.launch_bound { "eager, launch-bound" } else { row.launch };
+        let launch = row.launched();
         for precision in [row.precision, "all"] {
-            let key = [row.gpu.as_str(), row.role, row.mode, launch, precision].map(str::to_string).to_vec();
+            let key = [row.gpu.as_str(), row.role, row.mode, &launch, precision].map(str::to_string).to_vec();
             groups.entry(key).or_default().push(row);
         }
     }
@@ -293,7 +290,7 @@ pub fn rows_table(rows: &[Compared]) -> Table {
             r.mode.into(),
             r.precision.into(),
             r.batch.to_string(),
-            if r.launch_bound { format!("{}, launch-bound", r.launch) } else { r.launch.into() },
+            r.launched(),
             format!("{:.3}", r.time.measured * 1e3),
             format!("{:.3}", r.time.predicted * 1e3),
             format!("{:+.1}", r.time.error()),

@@ -3,6 +3,7 @@
 use crate::fit::Options;
 use crate::folds::grouped;
 use crate::rows::Row;
+use anyhow::Result;
 use joulecast_model::accuracy::{Accuracy, conformal};
 use joulecast_model::catalog;
 use joulecast_model::gpu::Gpu;
@@ -11,6 +12,7 @@ use joulecast_model::power::{Activities, COUNT, PowerModel, waiting};
 use joulecast_model::precision::Precision;
 use joulecast_reports::table::Table;
 use ndarray::{Array1, Array2};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 /// Fewer rows give no law.
@@ -41,8 +43,7 @@ pub struct PowerRow {
 
 impl PowerRow {
     fn predicted(&self, law: &PowerModel, clock: f64) -> f64 {
-        let sum: f64 = law.coefficients.iter().zip(&self.activities).map(|(c, a)| c * a).sum();
-        self.waiting + sum * clock.powf(law.exponent)
+        self.waiting + law.share(&self.activities, clock)
     }
 
     /// Measured power, as a share of the range.
@@ -56,31 +57,37 @@ impl PowerRow {
     }
 }
 
-/// Sustained rows of a chip, each with the full-clock time of its trial.
-pub fn rows(chip: &str, measurements: &[Measurement], times: &[Row]) -> Vec<PowerRow> {
+/// Sustained rows by chip, each with the full-clock time of its trial.
+///
+/// # Errors
+/// When a row is of an unknown GPU.
+pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<String, Vec<PowerRow>>> {
     let bursts: HashMap<&str, &Row> = times.iter().filter(|r| r.own).map(|r| (r.trial_id.as_str(), r)).collect();
-    let gpus: HashMap<&str, Gpu> =
-        measurements.iter().filter_map(|m| Some((m.gpu.as_str(), catalog::gpu(&m.gpu).ok()?))).collect();
-    measurements
-        .iter()
-        .filter(|m| m.regime == Regime::Sustained && m.usable() && m.core_mhz_requested.is_none())
-        .filter_map(|m| {
-            let gpu = gpus.get(m.gpu.as_str()).filter(|g| g.chip == chip)?;
-            let burst = bursts.get(m.trial_id.as_str())?;
-            let (watts, mhz) = (m.power_w?, m.core_mhz_mean?);
-            let waiting = waiting(gpu).get();
-            let range = gpu.power.limit.value.get() - waiting;
-            Some(PowerRow {
-                key: burst.key.clone(),
-                kind: burst.kind,
-                precision: m.precision,
-                activities: burst.activities,
-                clock: mhz / gpu.core_clock.boost.value.to_mhz(),
-                share: (watts - waiting) / range,
-                waiting: waiting / range,
-            })
-        })
-        .collect()
+    let mut gpus: HashMap<&str, Gpu> = HashMap::new();
+    let mut by_chip: BTreeMap<String, Vec<PowerRow>> = BTreeMap::new();
+    let free = |m: &&Measurement| m.regime == Regime::Sustained && m.usable() && m.core_mhz_requested.is_none();
+    for m in measurements.iter().filter(free) {
+        let (Some(burst), Some(watts), Some(mhz)) = (bursts.get(m.trial_id.as_str()), m.power_w, m.core_mhz_mean)
+        else {
+            continue;
+        };
+        let gpu = match gpus.entry(&m.gpu) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(catalog::gpu(&m.gpu)?),
+        };
+        let waiting = waiting(gpu).get();
+        let range = gpu.power.limit.value.get() - waiting;
+        by_chip.entry(gpu.chip.clone()).or_default().push(PowerRow {
+            key: burst.key.clone(),
+            kind: burst.kind,
+            precision: m.precision,
+            activities: burst.activities,
+            clock: mhz / gpu.core_clock.boost.value.to_mhz(),
+            share: (watts - waiting) / range,
+            waiting: waiting / range,
+        });
+    }
+    Ok(by_chip)
 }
 
 /// Fits a law; `None` with too few rows. Also returns what laws without a row's fold foresee for it, as a share of the

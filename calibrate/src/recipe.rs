@@ -1,6 +1,7 @@
 //! Which models make up a calibration, and the calibrations of a dataset.
 
 use crate::design::Richness;
+use crate::device::SIMULATED;
 use crate::fit::{Fitted, Options, buckets, fit};
 use crate::import::sha256_hex;
 use crate::power;
@@ -9,7 +10,7 @@ use anyhow::{Context, Result};
 use joulecast_model::accuracy::Accuracy;
 use joulecast_model::calibration::{Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier};
 use joulecast_model::catalog;
-use joulecast_model::features::Family;
+use joulecast_model::features::{Family, general_kind};
 use joulecast_model::measurement::{LayerCase, Measurement};
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Phase, Precision};
@@ -25,8 +26,6 @@ pub const FEWEST_ROWS: usize = 40;
 const FEWEST_OTHERS: usize = 20;
 /// Kinds whose rows together give the bandwidth model of kinds without rows.
 const ELEMENTWISE: [&str; 3] = ["relu", "add", "multiply"];
-/// Source of rows of the fake device.
-const SIMULATED: &str = "fake";
 /// Name of that model.
 pub const STREAM: &str = "stream";
 /// Kinds that read and write each value once: where a kind has few rows, they share one model over all phases and
@@ -80,14 +79,14 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
 
 /// Classes of convolutions with too few rows for a model apart share the other convolutions'.
 fn merge_small_classes(tasks: &mut BTreeMap<Task, Vec<&Row>>) {
-    let small: Vec<Task> = tasks
+    let small: Vec<(Task, &str)> = tasks
         .iter()
-        .filter(|(task, rows)| ["conv2d_3x3", "conv2d_1x1"].contains(&task.model) && rows.len() < FEWEST_ROWS)
-        .map(|(task, _)| task.clone())
+        .filter(|(_, rows)| rows.len() < FEWEST_ROWS)
+        .filter_map(|(task, _)| Some((task.clone(), general_kind(task.model)?)))
         .collect();
-    for task in small {
+    for (task, model) in small {
         if let Some(rows) = tasks.remove(&task) {
-            tasks.entry(Task { model: "conv2d", ..task }).or_default().extend(rows);
+            tasks.entry(Task { model, ..task }).or_default().extend(rows);
         }
     }
 }
@@ -150,6 +149,7 @@ pub fn calibrations(
 ) -> Result<Vec<Calibration>> {
     let tasks = tasks(rows);
     let fitted = fit_tasks(&tasks, options)?;
+    let energy = power::rows(measurements, rows)?;
     let mut by_chip: BTreeMap<&str, Vec<LayerModel>> = BTreeMap::new();
     for (task, fit) in &fitted {
         let mut model = fit.model.clone();
@@ -163,7 +163,7 @@ pub fn calibrations(
         .map(|(chip, models)| {
             let own: Vec<&Row> = rows.iter().filter(|r| r.chip == chip).collect();
             let tier = if own.iter().all(|r| r.own) { Tier::Measured } else { Tier::Imported };
-            let power = power::fit(&power::rows(chip, measurements, rows), options).map(|(law, _)| law);
+            let power = energy.get(chip).and_then(|rows| power::fit(rows, options)).map(|(law, _)| law);
             Calibration { power, ..calibration(chip, tier, &own, models, evaluation) }
         })
         .collect();

@@ -20,8 +20,6 @@ const SHORT: usize = 100;
 /// Rows of a kind that show its floor.
 const FEWEST_SHORT: usize = 30;
 
-/// Name of the model of optimizer updates, whatever the layer.
-pub const UPDATE: &str = "update";
 /// Library age where the source does not say: that of cuDNN 8.
 const UNKNOWN_LIBRARY: f64 = -1.0;
 
@@ -136,8 +134,8 @@ fn overheads(measurements: &[Measurement]) -> HashMap<OverheadKey, Seconds> {
         .collect()
 }
 
-/// The shortest kernels of a kind on a GPU, measured back to back: almost nothing but launch. Where few rows show it,
-/// the kinds share one.
+/// The shortest kernels of a kind on a GPU, measured back to back: almost nothing but launch. Kinds with few
+/// rows do not show it.
 fn floors(measurements: &[Measurement]) -> HashMap<(&str, &'static str), Seconds> {
     let mut times: HashMap<(&str, &'static str), Vec<f64>> = HashMap::new();
     for m in measurements.iter().filter(|m| m.regime == Regime::Burst && m.usable()) {
@@ -176,7 +174,7 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
         source: m.source.clone(),
         software: m.cudnn.as_ref().map_or_else(|| "software not stated".to_string(), |v| format!("cuDNN {v}")),
         kind: layer.kind(),
-        model: if m.phase == Phase::Update { UPDATE } else { model_kind(layer, &m.case.inputs) },
+        model: model_kind(layer, inputs, m.phase),
         own: m.regime != Regime::Import,
         floor,
         key: m.case.fold_key(),

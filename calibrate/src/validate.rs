@@ -63,8 +63,8 @@ pub fn layers(rows: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> 
 /// Shorter kernels are mostly launch; their share of a network's time is small.
 const LONG: Seconds = Seconds::from_us(20.0);
 
-/// All rows; of our own those above 20 us; where there are several sources each of them; and DeepBench's aligned convolutions, whose channels
-/// in and out divide by eight.
+/// All rows; of our own those above 20 us; where there are several sources each of them; and DeepBench's aligned
+/// convolutions, whose channels in and out divide by eight.
 fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
     let all: Vec<usize> = (0..rows.len()).collect();
     let mut sources: Vec<&str> = rows.iter().map(|r| r.source.as_str()).collect();

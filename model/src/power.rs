@@ -91,11 +91,16 @@ pub fn waiting(gpu: &Gpu) -> Watts {
 }
 
 impl PowerModel {
+    /// What a kernel takes above waiting at a relative clock, as a share of the range from there to the limit.
+    pub fn share(&self, activities: &Activities, clock: f64) -> f64 {
+        let full: f64 = self.coefficients.iter().zip(activities).map(|(c, a)| c * a).sum();
+        full * clock.powf(self.exponent)
+    }
+
     /// Power of a kernel on a device at a relative clock, whatever the limit.
     pub fn power(&self, gpu: &Gpu, activities: &Activities, clock: f64) -> Watts {
         let waiting = waiting(gpu);
-        let share: f64 = self.coefficients.iter().zip(activities).map(|(c, a)| c * a).sum();
-        waiting + (gpu.power.limit.value - waiting) * (share * clock.powf(self.exponent))
+        waiting + (gpu.power.limit.value - waiting) * self.share(activities, clock)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `calibrate plan`, `run` and `status`.
 
 use super::{DatasetArg, Output, print, write_whole};
-use crate::device::{Device, Kind as DeviceKind};
+use crate::device::{Device, Kind as DeviceKind, SIMULATED};
 use crate::plan::{Level, Measure, Plan};
 use crate::run::progress::OnStderr;
 use crate::run::{AsFound, Which};
@@ -142,7 +142,7 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
 pub fn run(args: &RunArgs) -> Result<()> {
     let plan = Plan::named(&args.plan)?;
     let mut device = Device::open(args.device, args.gpu.as_deref(), &args.fault)?;
-    let default = if device.source == "fake" { "fake" } else { device.gpu.name.as_str() };
+    let default = if device.source == SIMULATED { SIMULATED } else { device.gpu.name.as_str() };
     let options = run::Options {
         dataset: args.dataset.clone(),
         campaign: args.campaign.clone().unwrap_or_else(|| default.to_string()),

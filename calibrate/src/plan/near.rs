@@ -24,15 +24,13 @@ pub fn near(case: &LayerCase, point: &mut Point<'_>) -> Option<LayerCase> {
             let (channels_in, h, w) = input.as_map()?;
             let groups = conv.groups(channels_in).max(1);
             let depthwise = groups == channels_in && groups > 1;
-            let channels = if channels_in <= IMAGE {
-                channels_in
-            } else {
-                grouped(point.around(channels_in, SIZE), groups, depthwise)
-            };
-            conv.channels =
-                if depthwise { channels } else { grouped(point.around(conv.channels, SIZE), groups, false) };
+            let unit = if depthwise { 1 } else { groups };
+            let channels =
+                if channels_in <= IMAGE { channels_in } else { multiple(point.around(channels_in, SIZE), unit) };
             if depthwise {
-                conv.groups = Groups::Depthwise;
+                (conv.channels, conv.groups) = (channels, Groups::Depthwise);
+            } else {
+                conv.channels = multiple(point.around(conv.channels, SIZE), unit);
             }
             let side = point.around_side(h, SIDE);
             // A map that is not square keeps its proportions.
@@ -49,9 +47,9 @@ pub fn near(case: &LayerCase, point: &mut Point<'_>) -> Option<LayerCase> {
     changed.output().is_ok().then_some(changed)
 }
 
-/// The nearest number of channels that falls into groups.
-fn grouped(channels: u64, groups: u64, depthwise: bool) -> u64 {
-    if depthwise { channels } else { (channels + groups / 2).max(groups) / groups * groups }
+/// The nearest multiple, at least one.
+fn multiple(channels: u64, of: u64) -> u64 {
+    (channels + of / 2).max(of) / of * of
 }
 
 #[cfg(test)]

@@ -103,13 +103,12 @@ impl<'a> Point<'a> {
 
     /// A count within a factor of another, mostly a multiple of 8 as networks have them.
     pub fn around(&mut self, value: u64, factor: f64) -> u64 {
-        let range = [(value as f64 / factor) as u64, (value as f64 * factor) as u64].map(|v| v.max(1));
-        self.channels(range)
+        self.channels(within(value, factor))
     }
 
     /// A side within a factor of another.
     pub fn around_side(&mut self, value: u64, factor: f64) -> u64 {
-        self.side([(value as f64 / factor) as u64, (value as f64 * factor) as u64].map(|v| v.max(1)))
+        self.side(within(value, factor))
     }
 
     fn features(&mut self, range: [u64; 2]) -> u64 {
@@ -132,6 +131,11 @@ impl<'a> Point<'a> {
             _ => raw,
         }
     }
+}
+
+/// Counts within a factor of another.
+fn within(value: u64, factor: f64) -> [u64; 2] {
+    [(value as f64 / factor) as u64, (value as f64 * factor) as u64].map(|v| v.max(1))
 }
 
 fn nearest_power(value: u64) -> u64 {

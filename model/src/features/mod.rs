@@ -51,6 +51,7 @@ impl Family {
     pub fn is_flag(self, variable: usize) -> bool {
         let flags: &[&str] = match self {
             Self::Gemm => gemm::FLAGS,
+            Self::Stream if variable >= stream::KINDS => return true,
             Self::Stream => stream::FLAGS,
         };
         self.variables().get(variable).is_some_and(|name| flags.contains(name))
@@ -70,11 +71,20 @@ impl Family {
 /// Convolutions with fewer input channels per group than this run kernels of their own, not matrix products.
 const NARROW_GROUP: u64 = 16;
 
+/// The model of optimizer updates, whatever the layer.
+pub const UPDATE: &str = "update";
+
+/// The model that a class of convolutions shares where it has too few rows for one of its own.
+pub fn general_kind(class: &str) -> Option<&'static str> {
+    matches!(class, "conv2d_3x3" | "conv2d_1x1").then_some("conv2d")
+}
+
 /// Which model a layer's time is predicted by: its kind, except that convolutions fall into classes which run different
 /// kernels: depthwise ones, others in narrow groups, plain matrix products (1x1, stride 1), those which Winograd's
 /// algorithm can do (3x3, stride 1, neither dilated nor grouped), and the rest.
-pub fn model_kind(layer: &Layer, inputs: &[Shape]) -> &'static str {
+pub fn model_kind(layer: &Layer, inputs: &[Shape], phase: Phase) -> &'static str {
     match layer {
+        _ if phase == Phase::Update => UPDATE,
         Layer::Conv2d(conv) => {
             let channels = inputs.first().map_or(1, Shape::axis);
             let groups = conv.groups(channels).max(1);

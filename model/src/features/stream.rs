@@ -46,33 +46,11 @@ pub(super) const NAMES: &[&str] = &[
     "scale",
 ];
 
-/// Those that are 0 or 1.
-pub(super) const FLAGS: &[&str] = &[
-    "row4",
-    "row32",
-    "operands",
-    "half",
-    "backward",
-    "cold",
-    "nhwc",
-    "training",
-    "relu",
-    "relu6",
-    "sigmoid",
-    "tanh",
-    "silu",
-    "hardswish",
-    "gelu",
-    "dropout",
-    "add",
-    "multiply",
-    "concat",
-    "pad",
-    "scale",
-];
+/// Those that are 0 or 1, besides the kinds.
+pub(super) const FLAGS: &[&str] = &["row4", "row32", "operands", "half", "backward", "cold", "nhwc", "training"];
 
 /// Where the flags of kinds begin.
-const KINDS: usize = 20;
+pub(super) const KINDS: usize = 20;
 
 /// Sizes among them.
 pub(super) const SIZES: &[&str] = &["bytes", "row", "rows"];

@@ -2,7 +2,7 @@
 
 use super::Setup;
 use crate::calibration::{LayerModel, Tier};
-use crate::features::Family;
+use crate::features::{Family, general_kind};
 use crate::precision::{Phase, Precision};
 
 /// A model, and how far it is from the kernel's own.
@@ -72,8 +72,7 @@ pub const BY_PRODUCT: &str = "_by_product";
 
 /// The models that may stand in for a kind, in order.
 fn alternatives(kind: &str) -> [Option<&str>; 2] {
-    let general = ["conv2d_3x3", "conv2d_1x1"].contains(&kind).then_some("conv2d");
-    [Some(kind), general]
+    [Some(kind), general_kind(kind)]
 }
 
 /// Finds a kernel's model. The order goes from its own model over nearer and nearer relatives on the same GPU to

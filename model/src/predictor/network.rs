@@ -4,7 +4,7 @@ use super::lookup::{Substitute, find};
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup};
 use crate::calibration::Tier;
 use crate::cost::LayerCost;
-use crate::features::{Family, Setting, Workload, model_kind};
+use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
 use crate::framework::Launch;
 use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
@@ -116,12 +116,12 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
 }
 
 /// The highest relative clock at which the kernels' mean power keeps the limit.
-fn solve_clock(kernels: &[Kernel], gpu: &Gpu, law: &PowerModel) -> f64 {
+fn solve_clock(kernels: &[Kernel<'_>], gpu: &Gpu, law: &PowerModel) -> f64 {
     let cap = gpu.power.limit.value * law.headroom;
     let keeps = |clock: f64| {
         let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
         for kernel in kernels {
-            let t = kernel.time_at(clock);
+            let t = kernel.time.value * kernel.stretch(clock);
             time += t;
             energy += law.power(gpu, &kernel.activities, clock) * t;
         }
@@ -142,8 +142,8 @@ fn solve_clock(kernels: &[Kernel], gpu: &Gpu, law: &PowerModel) -> f64 {
 }
 
 /// A kernel at full clock.
-struct Kernel {
-    name: String,
+struct Kernel<'a> {
+    name: &'a str,
     kind: &'static str,
     phase: Phase,
     cost: LayerCost,
@@ -157,19 +157,19 @@ struct Kernel {
     substitute: Option<Substitute>,
 }
 
-impl Kernel {
-    fn time_at(&self, clock: f64) -> Seconds {
-        self.time.value * stretch(self.memory, self.time.value, clock)
+impl Kernel<'_> {
+    fn stretch(&self, clock: f64) -> f64 {
+        stretch(self.memory, self.time.value, clock)
     }
 
     fn at(&self, clock: f64, gpu: &Gpu, law: &PowerModel, cap: Option<Watts>) -> LayerPrediction {
-        let factor = stretch(self.memory, self.time.value, clock);
+        let factor = self.stretch(clock);
         let time =
             Estimate { value: self.time.value * factor, p05: self.time.p05 * factor, p95: self.time.p95 * factor };
         let power = law.power(gpu, &self.activities, clock);
         let power = cap.map_or(power, |cap| power.min(cap));
         LayerPrediction {
-            name: self.name.clone(),
+            name: self.name.to_string(),
             kind: self.kind,
             phase: self.phase,
             ops: self.cost.ops,
@@ -185,23 +185,21 @@ impl Kernel {
     }
 }
 
-fn predict_kernel(
+fn predict_kernel<'a>(
     network: &ShapedNetwork,
-    layer: &ShapedLayer,
+    layer: &'a ShapedLayer,
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'_>,
-) -> Result<Kernel, PredictError> {
+) -> Result<Kernel<'a>, PredictError> {
     // The optimizer works on fp32 master weights.
     let precision = if phase == Phase::Update { Precision::Fp32 } else { network.precision() };
     let kind = layer.layer.kind();
     let no_model = || PredictError::NoModel { layer: layer.name.clone(), kind, phase, precision };
     let family = Family::of(&layer.layer, phase);
-    let (kind, model_kind) = match phase {
-        Phase::Update => ("update", "update"),
-        _ => (kind, model_kind(&layer.layer, &layer.inputs)),
-    };
-    let found = find(setup, model_kind, family, phase, precision).ok_or_else(no_model)?;
+    let kind = if phase == Phase::Update { UPDATE } else { kind };
+    let found =
+        find(setup, model_kind(&layer.layer, &layer.inputs, phase), family, phase, precision).ok_or_else(no_model)?;
     let setting = Setting::usual(network.precision(), setup.mode);
     let (batch, gpu) = (network.batch(), setup.gpu);
     let work = Workload::new(&layer.layer, &layer.inputs, layer.output, batch, phase, precision, setting, cost, gpu)
@@ -226,7 +224,7 @@ fn predict_kernel(
     let widen = if trusted { 1.0 } else { WIDER };
     let memory = work.roofline.memory + work.roofline.second;
     Ok(Kernel {
-        name: layer.name.clone(),
+        name: &layer.name,
         kind,
         phase,
         cost,
@@ -262,7 +260,7 @@ impl Default for Estimate<Seconds> {
 }
 
 impl Totals {
-    fn add(&mut self, layer: &LayerPrediction, kernel: &Kernel) {
+    fn add(&mut self, layer: &LayerPrediction, kernel: &Kernel<'_>) {
         let time = layer.time.value;
         self.time.value += time;
         self.time.p05 += layer.time.p05;
@@ -360,9 +358,9 @@ impl Totals {
                 gpu.core_clock.boost.value.to_mhz()
             ));
         }
-        if self.waiting / self.time.value >= WORTH_A_WARNING {
-            let share = 100.0 * (self.waiting / self.time.value);
-            list.push(format!("the GPU waits {share:.0} % of the step for the host to launch operations"));
+        let waiting = self.waiting / self.time.value;
+        if waiting >= WORTH_A_WARNING {
+            list.push(format!("the GPU waits {:.0} % of the step for the host to launch operations", 100.0 * waiting));
         }
         if setup.launch == Launch::Eager && setup.framework.host.is_none() {
             list.push(format!("the {} profile has no host: eager is predicted as a graph is", setup.framework.name));
