@@ -88,6 +88,8 @@ enum ImportFormat {
     Neusight,
     /// Any CSV of layer times, read by a mapping
     Table,
+    /// Layers through PyTorch, measured by calibrate/tools/torch_ops.py
+    Torch,
 }
 
 #[derive(Args)]
@@ -227,6 +229,7 @@ fn run_import(args: &Import) -> Result<()> {
     let format = match (args.format, &args.mapping) {
         (ImportFormat::Deepbench, None) => Format::Deepbench,
         (ImportFormat::Neusight, None) => Format::Neusight,
+        (ImportFormat::Torch, None) => Format::Torch,
         (ImportFormat::Table, Some(path)) => {
             let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
             Format::Table(Box::new(Mapping::from_toml(&text).with_context(|| path.display().to_string())?))

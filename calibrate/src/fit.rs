@@ -237,6 +237,7 @@ impl<'a> Task<'a> {
             kind: self.kind.to_string(),
             phase: first.phase,
             precision: first.precision,
+            framework: None,
             covers: Vec::new(),
             family,
             exponent: self.exponent,

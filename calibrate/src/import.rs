@@ -6,7 +6,7 @@ use calamine::{Data, Reader, Xlsx};
 use joulecast_model::catalog;
 use joulecast_model::import::sheet::{Cell, Sheet};
 use joulecast_model::import::table::Mapping;
-use joulecast_model::import::{Imported, deepbench, neusight, table};
+use joulecast_model::import::{Imported, deepbench, neusight, table, torch};
 use joulecast_model::precision::Precision;
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -27,6 +27,8 @@ pub enum Format {
     Neusight,
     /// Any CSV, read by a mapping.
     Table(Box<Mapping>),
+    /// Layers through PyTorch, as `calibrate/tools/torch_ops.py` writes them.
+    Torch,
 }
 
 /// What happened to a file.
@@ -57,6 +59,7 @@ pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -
         Format::Deepbench => "deepbench".to_string(),
         Format::Neusight => "neusight".to_string(),
         Format::Table(mapping) => mapping.name().to_string(),
+        Format::Torch => torch::SOURCE.to_string(),
     };
     let digest = sha256_hex(&bytes);
     let segment = format!("{label}-{}-{}", gpu.unwrap_or("any"), &digest[..16]);
@@ -99,6 +102,10 @@ fn read(bytes: &[u8], name: &str, format: &Format, gpu: Option<&str>) -> Result<
         Format::Deepbench => Ok(deepbench::import(name, &sheets(bytes)?, gpu)?),
         Format::Neusight => Ok(neusight::import(name, text()?, gpu, &peak)?),
         Format::Table(mapping) => Ok(table::import(text()?, mapping)?),
+        Format::Torch => {
+            let gpu = gpu.context("the file does not say which GPU: --gpu NAME")?;
+            Ok(torch::import(name, text()?, gpu)?)
+        }
     }
 }
 

@@ -37,7 +37,8 @@ pub fn levels(rows: &[Row], options: &Options) -> Result<Table> {
         members.insert(level.name(), plan.items.into_iter().map(|item| item.trial_id).collect());
     }
     let tasks = tasks(rows);
-    let own: Vec<_> = tasks.iter().filter(|(task, _)| task.model != crate::recipe::STREAM).collect();
+    let own: Vec<_> =
+        tasks.iter().filter(|(task, _)| task.model != crate::recipe::STREAM && task.framework.is_none()).collect();
     let results: Vec<(String, Errors)> = own
         .par_iter()
         .map(|(task, rows)| {

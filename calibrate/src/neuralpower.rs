@@ -138,7 +138,7 @@ fn fit(x: &Array2<f64>, y: &Array1<f64>) -> Linear {
 pub fn files(rows: &[Row]) -> Result<Vec<(String, String)>> {
     type Kinds<'a> = BTreeMap<(&'a str, Phase, Precision), Vec<&'a Row>>;
     let mut groups: BTreeMap<&str, Kinds<'_>> = BTreeMap::new();
-    for row in rows {
+    for row in rows.iter().filter(|r| r.framework.is_none()) {
         groups.entry(&row.chip).or_default().entry((row.kind, row.phase, row.precision)).or_default().push(row);
     }
     groups

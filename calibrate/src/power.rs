@@ -62,7 +62,8 @@ impl PowerRow {
 /// # Errors
 /// When a row is of an unknown GPU.
 pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<String, Vec<PowerRow>>> {
-    let bursts: HashMap<&str, &Row> = times.iter().filter(|r| r.own).map(|r| (r.trial_id.as_str(), r)).collect();
+    let bursts: HashMap<&str, &Row> =
+        times.iter().filter(|r| r.own && r.framework.is_none()).map(|r| (r.trial_id.as_str(), r)).collect();
     let mut gpus: HashMap<&str, Gpu> = HashMap::new();
     let mut by_chip: BTreeMap<String, Vec<PowerRow>> = BTreeMap::new();
     let free = |m: &&Measurement| m.regime == Regime::Sustained && m.usable() && m.core_mhz_requested.is_none();

@@ -34,6 +34,10 @@ const POINTWISE_KINDS: [&str; 11] =
     ["relu", "relu6", "sigmoid", "tanh", "silu", "hardswish", "gelu", "dropout", "add", "multiply", "concat"];
 /// Name of that model.
 const POINTWISE: &str = "pointwise";
+/// Fewer trials in common do not show that a framework's kernels are the library's.
+const FEWEST_PAIRS: usize = 10;
+/// Kernels are the same where the logarithms of their times differ by less than this in the median.
+const SAME: f64 = 0.05;
 /// So many rows of a kind, phase and precision make a model apart.
 const ENOUGH: usize = 200;
 
@@ -48,12 +52,19 @@ pub struct Task {
     pub phase: Phase,
     /// Precision.
     pub precision: Precision,
+    /// The framework whose kernels ran, where they were not the library's.
+    pub framework: Option<&'static str>,
 }
 
 /// Groups rows into tasks, the bandwidth models among them. Every task has enough rows.
 pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
-    let own_task =
-        |row: &Row, model| Task { chip: row.chip.clone(), model, phase: row.phase, precision: row.precision };
+    let own_task = |row: &Row, model| Task {
+        chip: row.chip.clone(),
+        model,
+        phase: row.phase,
+        precision: row.precision,
+        framework: row.framework,
+    };
     let mut counts: HashMap<Task, usize> = HashMap::new();
     for row in rows {
         *counts.entry(own_task(row, row.model)).or_default() += 1;
@@ -62,6 +73,10 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
     for row in rows {
         let task = |model| own_task(row, model);
         let own = task(row.model);
+        if row.framework.is_some() {
+            tasks.entry(own).or_default().push(row);
+            continue;
+        }
         let own = if POINTWISE_KINDS.contains(&row.model) && counts.get(&own).is_some_and(|n| *n < ENOUGH) {
             Task { model: POINTWISE, phase: Phase::Forward, precision: Precision::Fp32, ..own }
         } else {
@@ -73,6 +88,7 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
         }
     }
     merge_small_classes(&mut tasks);
+    drop_shared_kernels(&mut tasks, rows);
     tasks.retain(|_, rows| rows.len() >= FEWEST_ROWS);
     tasks
 }
@@ -89,6 +105,19 @@ fn merge_small_classes(tasks: &mut BTreeMap<Task, Vec<&Row>>) {
             tasks.entry(Task { model, ..task }).or_default().extend(rows);
         }
     }
+}
+
+/// Frameworks call the library for some kinds: where the same trials take the same time, the library's rows are the
+/// better base.
+fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
+    let library = rows.iter().filter(|r| r.own && r.framework.is_none());
+    let times: HashMap<(&str, &str), Seconds> =
+        library.map(|r| ((r.board.as_str(), r.trial_id.as_str()), r.time)).collect();
+    tasks.retain(|task, rows| {
+        let pair = |r: &&Row| Some((r.time / *times.get(&(r.board.as_str(), r.trial_id.as_str()))?).ln().abs());
+        let differences: Vec<f64> = rows.iter().filter_map(pair).collect();
+        task.framework.is_none() || differences.len() < FEWEST_PAIRS || median(differences) > SAME
+    });
 }
 
 /// Options for a task: the bandwidth model has few candidates.
@@ -115,6 +144,7 @@ pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options)
                     .collect();
                 fitted.model.covers = covers.into_iter().collect();
             }
+            fitted.model.framework = task.framework.map(str::to_string);
             Ok((task, fitted))
         })
         .collect()
@@ -191,7 +221,11 @@ fn against(row: &Row, expected: Seconds) -> (Seconds, f64) {
 fn other_kinds(rows: &[Row], task: &Task, model: &LayerModel) -> Option<Vec<Bucket>> {
     let other = |r: &&Row| {
         let elementwise = ELEMENTWISE.contains(&r.kind);
-        r.chip == task.chip && r.family == Family::Stream && r.precision == task.precision && !elementwise
+        r.framework.is_none()
+            && r.chip == task.chip
+            && r.family == Family::Stream
+            && r.precision == task.precision
+            && !elementwise
     };
     let pairs: Vec<(Seconds, f64)> = rows.iter().filter(other).map(|r| against(r, predicted_by(model, r))).collect();
     (pairs.len() >= FEWEST_OTHERS).then(|| buckets(pairs))
@@ -248,13 +282,17 @@ fn thinned<'r, 'a>(rows: &'r [&'a Row]) -> impl Iterator<Item = &'r &'a Row> {
 /// median.
 fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -> Vec<LayerModel> {
     let mut groups: BTreeMap<Group, Vec<Chip>> = BTreeMap::new();
-    for (task, rows) in tasks {
+    for (task, rows) in tasks.iter().filter(|(task, _)| task.framework.is_none()) {
         let family = rows[0].family;
         let pair = |r: &&Row| against(r, r.reference(EFFICIENCY_EXPONENT));
         let group = (task.model.to_string(), task.phase, task.precision, family);
         groups.entry(group).or_default().push(thinned(rows).map(pair).collect());
         let products = fitted.iter().find(|(t, _)| {
-            t.chip == task.chip && t.model == "linear" && t.phase == Phase::Forward && t.precision == task.precision
+            t.framework.is_none()
+                && t.chip == task.chip
+                && t.model == "linear"
+                && t.phase == Phase::Forward
+                && t.precision == task.precision
         });
         if let (true, Some((_, products))) = (task.model.starts_with("conv2d"), products) {
             let pair = |r: &&Row| against(r, predicted_by(&products.model, r));
@@ -281,6 +319,7 @@ fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -
                 phase,
                 precision,
                 family,
+                framework: None,
                 covers: Vec::new(),
                 exponent: EFFICIENCY_EXPONENT,
                 floor: KERNEL_FLOOR,

@@ -6,6 +6,7 @@ use joulecast_model::catalog;
 use joulecast_model::cost::LayerCost;
 use joulecast_model::features::{Family, Roofline, Variables, Workload, library_age, model_kind};
 use joulecast_model::gpu::Gpu;
+use joulecast_model::import::torch;
 use joulecast_model::measurement::{Measurement, Regime};
 use joulecast_model::power::{Activities, activities};
 use joulecast_model::precision::{Phase, Precision};
@@ -44,6 +45,8 @@ pub struct Row {
     pub model: &'static str,
     /// Whether we measured it.
     pub own: bool,
+    /// The framework whose kernels ran, where they were not the library's.
+    pub framework: Option<&'static str>,
     /// Launch floor of its kernel.
     pub floor: Seconds,
     /// Cross-validation keeps rows with one key together.
@@ -111,6 +114,11 @@ fn is_usual(m: &Measurement) -> bool {
     m.regime == Regime::Import || m.regime == Regime::Burst && !was_asked_for(m.algo.as_deref())
 }
 
+/// The framework that a row went through.
+fn framework(m: &Measurement) -> Option<&'static str> {
+    (m.source == torch::SOURCE).then_some(torch::SOURCE)
+}
+
 type OverheadKey = (String, String, &'static str);
 
 fn overhead_key(m: &Measurement) -> OverheadKey {
@@ -138,7 +146,8 @@ fn overheads(measurements: &[Measurement]) -> HashMap<OverheadKey, Seconds> {
 /// rows do not show it.
 fn floors(measurements: &[Measurement]) -> HashMap<(&str, &'static str), Seconds> {
     let mut times: HashMap<(&str, &'static str), Vec<f64>> = HashMap::new();
-    for m in measurements.iter().filter(|m| m.regime == Regime::Burst && m.usable()) {
+    let own = |m: &&Measurement| m.regime == Regime::Burst && m.usable() && framework(m).is_none();
+    for m in measurements.iter().filter(own) {
         times.entry((m.gpu.as_str(), m.case.layer.kind())).or_default().push(m.time_s);
     }
     times
@@ -176,6 +185,7 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
         kind: layer.kind(),
         model: model_kind(layer, inputs, m.phase),
         own: m.regime != Regime::Import,
+        framework: framework(m),
         floor,
         key: m.case.fold_key(),
         phase: m.phase,

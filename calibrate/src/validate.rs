@@ -20,6 +20,7 @@ struct Group {
     kind: &'static str,
     phase: Phase,
     precision: Precision,
+    framework: Option<&'static str>,
 }
 
 /// Held-out accuracy of every chip, kind, phase and precision, averaged over seeds of the folds. The comparator
@@ -42,7 +43,13 @@ pub fn layers(rows: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> 
     }
     let mut groups: BTreeMap<Group, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|r| predicted[0].contains_key(r.row_id.as_str())) {
-        let group = Group { chip: row.chip.clone(), kind: row.kind, phase: row.phase, precision: row.precision };
+        let group = Group {
+            chip: row.chip.clone(),
+            kind: row.kind,
+            phase: row.phase,
+            precision: row.precision,
+            framework: row.framework,
+        };
         groups.entry(group).or_default().push(row);
     }
     let lines: Vec<Vec<Line>> = groups
@@ -111,7 +118,7 @@ fn line(
     let roofline = Accuracy::of(members.iter().map(|&i| (measured(i), rows[i].roofline.bound().get())))?;
     Some(Line {
         chip: group.chip.clone(),
-        kind: group.kind.to_string(),
+        kind: group.framework.map_or_else(|| group.kind.to_string(), |f| format!("{} ({f})", group.kind)),
         phase: group.phase.to_string(),
         precision: group.precision.to_string(),
         subset,

@@ -510,7 +510,7 @@ fn a_fit_to_a_campaign_finds_the_law_that_the_device_obeys() {
         let model = calibration
             .models
             .iter()
-            .find(|m| m.is_for(kind, Phase::Forward, Precision::Fp32))
+            .find(|m| m.is_for(kind, Phase::Forward, Precision::Fp32, None))
             .unwrap_or_else(|| panic!("a model of {kind}"));
         let trials: Vec<&Trial> = held_out.iter().filter(|t| t.case.layer.kind() == kind).collect();
         assert!(trials.len() >= 25, "{kind}: {}", trials.len());

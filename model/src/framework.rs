@@ -1,7 +1,8 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
 use crate::catalog;
-use crate::precision::named_enum;
+use crate::layer::Layer;
+use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::text::{check_schema, nearest, toml_error};
 use crate::trial::Layout;
 use crate::units::{Dimension, Seconds, parse_with_unit};
@@ -28,28 +29,62 @@ pub struct Framework {
     pub dispatch: Seconds,
     /// What the host does in an eager step; without it the GPU never waits for the host.
     pub host: Option<Host>,
-    /// Kernels of its own that take longer than ours.
+    /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
     pub slower: Vec<Slower>,
 }
 
 /// What the host takes for an eager step, however short its kernels are.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Host {
-    /// Per operation of a forward pass in inference.
-    pub operation: Seconds,
-    /// Per operation of a training step: automatic differentiation and the optimizer cost the host more.
-    pub training: Seconds,
+    /// Per layer whose kind is not listed.
+    pub other: HostKind,
+    /// Per layer of a kind.
+    pub kinds: Vec<HostKind>,
     /// Per step.
     pub step: Seconds,
     /// 90 % of hosts' times lie within this factor.
     pub spread: f64,
 }
 
-/// A kernel of the framework beside ours.
+/// What launching a layer costs the host, with 32 and with 16 bits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostKind {
+    /// Layer kind or class of convolutions, with `_bias` where a bias is added apart; `update` for the optimizer.
+    pub kind: String,
+    /// Forward pass of inference.
+    pub inference: [Seconds; 2],
+    /// Forward and backward pass of training; with 16 bits in mixed precision, whose weights are converted anew.
+    pub training: [Seconds; 2],
+}
+
+impl Host {
+    /// What the host takes for a layer's operation in a phase. A layer's backward operation counts with its forward
+    /// one, whatever its gradients.
+    pub fn launching(&self, layer: &Layer, class: &str, phase: Phase, mode: Mode, precision: Precision) -> Seconds {
+        let listed = |kind: &str| self.kinds.iter().find(|k| k.kind == kind);
+        let biased = match layer {
+            Layer::Conv2d(conv) if conv.bias && phase != Phase::Update => {
+                listed(&format!("{class}_bias")).or_else(|| listed("conv2d_bias"))
+            }
+            _ => None,
+        };
+        let costs = biased.or_else(|| listed(class)).or_else(|| listed(layer.kind())).unwrap_or(&self.other);
+        let half = usize::from(precision.bytes() < Precision::Fp32.bytes());
+        match (mode, phase) {
+            (Mode::Inference, _) => costs.inference[half],
+            (Mode::Training, Phase::Forward | Phase::Update) => costs.training[half],
+            (Mode::Training, Phase::BackwardData | Phase::BackwardWeights) => Seconds::ZERO,
+        }
+    }
+}
+
+/// A kernel of the framework beside the library's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slower {
     /// Layer kind, or `bias` for the kernel that adds a convolution's bias.
     pub kind: String,
+    /// In this phase; in all without it.
+    pub phase: Option<Phase>,
     /// In this order of dimensions; in both without it.
     pub layout: Option<Layout>,
     /// How many times as long it takes.
@@ -73,10 +108,28 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HostFile {
-    operation: Entry,
-    training: Entry,
     step: Entry,
     spread: SpreadFile,
+    other: HostCosts,
+    #[serde(default, rename = "kind")]
+    kinds: Vec<HostKindFile>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostCosts {
+    inference: [String; 2],
+    training: [String; 2],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostKindFile {
+    name: String,
+    inference: [String; 2],
+    training: [String; 2],
 }
 
 #[derive(Deserialize)]
@@ -91,6 +144,7 @@ struct SpreadFile {
 #[serde(deny_unknown_fields)]
 struct SlowerFile {
     kind: String,
+    phase: Option<Phase>,
     layout: Option<Layout>,
     factor: f64,
     extra: Option<String>,
@@ -112,6 +166,15 @@ impl Entry {
     }
 }
 
+fn host_kind(kind: String, inference: &[String; 2], training: &[String; 2]) -> Result<HostKind, String> {
+    let time = |text: &String| {
+        parse_with_unit(text, Dimension::Time).map(Seconds::new).map_err(|e| format!("host kind {kind}: {e}"))
+    };
+    let both = |texts: &[String; 2]| Ok::<_, String>([time(&texts[0])?, time(&texts[1])?]);
+    let (inference, training) = (both(inference)?, both(training)?);
+    Ok(HostKind { kind, inference, training })
+}
+
 impl Framework {
     /// Reads a profile.
     ///
@@ -125,9 +188,10 @@ impl Framework {
             if !(spread.is_finite() && spread >= 1.0) {
                 return Err(format!("host spread: {spread} is not a factor of at least 1"));
             }
+            let kinds = h.kinds.into_iter().map(|k| host_kind(k.name, &k.inference, &k.training));
             Ok::<_, String>(Host {
-                operation: h.operation.time("host operation")?,
-                training: h.training.time("host training")?,
+                other: host_kind("other".into(), &h.other.inference, &h.other.training)?,
+                kinds: kinds.collect::<Result<_, _>>()?,
                 step: h.step.time("host step")?,
                 spread,
             })
@@ -138,7 +202,7 @@ impl Framework {
             .map(|s| {
                 let extra = s.extra.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
                 let extra = Seconds::new(extra.map_err(|e| format!("slower {}: {e}", s.kind))?.unwrap_or(0.0));
-                Ok(Slower { kind: s.kind, layout: s.layout, factor: s.factor, extra })
+                Ok(Slower { kind: s.kind, phase: s.phase, layout: s.layout, factor: s.factor, extra })
             })
             .collect::<Result<_, String>>()?;
         if let Some(wrong) = slower.iter().find(|s| !(s.factor.is_finite() && s.factor > 0.0)) {
@@ -153,9 +217,10 @@ impl Framework {
         })
     }
 
-    /// How much longer than ours its kernels of a kind take: a factor and a time.
-    pub fn slower(&self, kind: &str, layout: Layout) -> (f64, Seconds) {
-        let here = |s: &&Slower| s.kind == kind && s.layout.is_none_or(|l| l == layout);
+    /// How much longer than the library's its kernels of a kind take: a factor and a time.
+    pub fn slower(&self, kind: &str, phase: Phase, layout: Layout) -> (f64, Seconds) {
+        let here =
+            |s: &&Slower| s.kind == kind && s.phase.is_none_or(|p| p == phase) && s.layout.is_none_or(|l| l == layout);
         self.slower.iter().find(here).map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra))
     }
 

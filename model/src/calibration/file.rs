@@ -51,6 +51,7 @@ struct ModelFile {
     kind: String,
     phase: Phase,
     precision: Precision,
+    framework: Option<String>,
     /// kind, phase, precision, of a model of several.
     #[serde(default)]
     covers: Vec<(String, Phase, Precision)>,
@@ -240,6 +241,9 @@ fn write_model(text: &mut String, model: &LayerModel) {
         number(model.cross_validation.rmspe),
         number(model.cross_validation.median),
     );
+    if let Some(framework) = &model.framework {
+        let _ = writeln!(text, "framework = {framework:?}");
+    }
     if !model.covers.is_empty() {
         text.push_str("covers = [\n");
         for c in &model.covers {
@@ -350,6 +354,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         kind: file.kind,
         phase: file.phase,
         precision: file.precision,
+        framework: file.framework,
         covers: file.covers.into_iter().map(|(kind, phase, precision)| Cover { kind, phase, precision }).collect(),
         family: file.family,
         exponent: file.exponent,
@@ -401,6 +406,7 @@ pub(crate) mod testing {
                 kind: "linear".into(),
                 phase: Phase::Forward,
                 precision: Precision::Fp32,
+                framework: Some("pytorch".into()),
                 covers: Vec::new(),
                 family: Family::Gemm,
                 exponent: 2,

@@ -15,6 +15,8 @@ pub struct LayerModel {
     pub phase: Phase,
     /// Precision.
     pub precision: Precision,
+    /// The framework whose own kernels it is of; `None` for those of the vendor's library.
+    pub framework: Option<String>,
     /// What a model of several kinds, phases and precisions was fitted to; empty for one of a single kind.
     pub covers: Vec<Cover>,
     /// Which variables it uses.
@@ -202,9 +204,9 @@ pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, Cali
 }
 
 impl LayerModel {
-    /// Whether it predicts a kind in a phase and precision.
-    pub fn is_for(&self, kind: &str, phase: Phase, precision: Precision) -> bool {
-        let of = |k: &str, p, q| k == kind && p == phase && q == precision;
+    /// Whether it predicts a kind in a phase and precision, through a framework's own kernels or the library's.
+    pub fn is_for(&self, kind: &str, phase: Phase, precision: Precision, framework: Option<&str>) -> bool {
+        let of = |k: &str, p, q| k == kind && p == phase && q == precision && self.framework.as_deref() == framework;
         match self.covers.is_empty() {
             true => of(&self.kind, self.phase, self.precision),
             false => self.covers.iter().any(|c| of(&c.kind, c.phase, c.precision)),

@@ -67,8 +67,19 @@ impl CalibrationError {
 }
 
 impl Calibration {
-    /// The model of a kind, phase and precision.
+    /// The model of a kind, phase and precision as the vendor's library runs it.
     pub fn model(&self, kind: &str, phase: Phase, precision: Precision) -> Option<&LayerModel> {
-        self.models.iter().find(|m| m.is_for(kind, phase, precision))
+        self.models.iter().find(|m| m.is_for(kind, phase, precision, None))
+    }
+
+    /// The model of a framework's own kernels.
+    pub fn framework_model(
+        &self,
+        framework: &str,
+        kind: &str,
+        phase: Phase,
+        precision: Precision,
+    ) -> Option<&LayerModel> {
+        self.models.iter().find(|m| m.is_for(kind, phase, precision, Some(framework)))
     }
 }

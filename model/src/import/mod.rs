@@ -9,6 +9,7 @@ pub mod deepbench;
 pub mod neusight;
 pub mod sheet;
 pub mod table;
+pub mod torch;
 
 #[cfg(test)]
 mod crosscheck;

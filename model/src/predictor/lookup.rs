@@ -20,6 +20,8 @@ pub struct Found<'a> {
     pub tier: Tier,
     /// Why it is not the kernel's own model.
     pub substitute: Option<Substitute>,
+    /// Whether it is of the framework's own kernels.
+    pub framework: bool,
     /// Whether the residuals are of this very substitution, so that the interval need not be widened.
     pub calibrated: bool,
 }
@@ -95,8 +97,20 @@ pub fn find<'a>(
         stated: None,
         tier,
         substitute,
+        framework: false,
         calibrated: substitute.is_none(),
     };
+
+    // Maps in fp32 and tf32, or in both 16-bit formats, are moved by the same kernels.
+    let alike = match (family, precision) {
+        (Family::Stream, Precision::Tf32) => Precision::Fp32,
+        (Family::Stream, Precision::Bf16) => Precision::Fp16,
+        _ => precision,
+    };
+    let of_framework = |p| setup.calibration?.framework_model(&setup.framework.name, kind, phase, p);
+    if let Some(model) = of_framework(precision).or_else(|| of_framework(alike)) {
+        return Some(Found { framework: true, ..plain(model, tier, None) });
+    }
 
     if let Some(model) = kinds().find_map(|k| on_gpu(k, phase, precision)) {
         return Some(plain(model, tier, None));

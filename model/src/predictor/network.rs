@@ -9,7 +9,7 @@ use crate::framework::Launch;
 use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
 use crate::power::{Activities, PowerModel, activities, stretch, waiting};
-use crate::precision::{Mode, Phase, Precision};
+use crate::precision::{Phase, Precision};
 use crate::units::{Joules, Seconds, Watts};
 use std::collections::BTreeMap;
 
@@ -62,6 +62,7 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
     for kernel in kernels {
         let prediction = kernel.at(clock, setup.gpu, law, cap);
         totals.add(&prediction, &kernel);
+        totals.host += kernel.host;
         layers.push(prediction);
     }
     let mut phases: Vec<PhaseTotal> = Vec::new();
@@ -155,6 +156,8 @@ struct Kernel<'a> {
     in_domain: bool,
     in_range: bool,
     substitute: Option<Substitute>,
+    /// What the host takes for its operation.
+    host: Seconds,
 }
 
 impl Kernel<'_> {
@@ -198,8 +201,8 @@ fn predict_kernel<'a>(
     let no_model = || PredictError::NoModel { layer: layer.name.clone(), kind, phase, precision };
     let family = Family::of(&layer.layer, phase);
     let kind = if phase == Phase::Update { UPDATE } else { kind };
-    let found =
-        find(setup, model_kind(&layer.layer, &layer.inputs, phase), family, phase, precision).ok_or_else(no_model)?;
+    let class = model_kind(&layer.layer, &layer.inputs, phase);
+    let found = find(setup, class, family, phase, precision).ok_or_else(no_model)?;
     let setting = Setting::usual(network.precision(), setup.mode);
     let (batch, gpu) = (network.batch(), setup.gpu);
     let work = Workload::new(&layer.layer, &layer.inputs, layer.output, batch, phase, precision, setting, cost, gpu)
@@ -209,12 +212,7 @@ fn predict_kernel<'a>(
     let ratio = model.ratio(&work.variables(model.floor, model.library), reference);
     let log = found.stated.map_or(ratio.log + found.correction, |s| s.log);
     let ours = reference * log.exp();
-    let (factor, extra) = setup.framework.slower(kind, setting.layout);
-    let bias = match (work.roofline.second, setup.framework.slower("bias", setting.layout)) {
-        (Seconds::ZERO, _) => Seconds::ZERO,
-        (second, (factor, extra)) => second * (factor - 1.0) + extra,
-    };
-    let value = ours * factor + extra + bias;
+    let value = if found.framework { ours } else { through(setup, kind, phase, &work, setting, ours) };
     let (low, high) = match (found.stated, found.residuals.bucket(ours)) {
         (Some(stated), _) => (stated.low, stated.high),
         (None, Some(bucket)) => (bucket.low, bucket.high),
@@ -236,7 +234,22 @@ fn predict_kernel<'a>(
         in_domain: ratio.in_domain && found.substitute.is_none(),
         in_range: ratio.in_domain,
         substitute: found.substitute,
+        host: setup
+            .framework
+            .host
+            .as_ref()
+            .map_or(Seconds::ZERO, |h| h.launching(&layer.layer, class, phase, setup.mode, network.precision())),
     })
+}
+
+/// What a kernel of the library's takes where the framework has a slower one of its own.
+fn through(setup: &Setup<'_>, kind: &str, phase: Phase, work: &Workload, setting: Setting, ours: Seconds) -> Seconds {
+    let (factor, extra) = setup.framework.slower(kind, phase, setting.layout);
+    let bias = match (work.roofline.second, setup.framework.slower("bias", phase, setting.layout)) {
+        (Seconds::ZERO, _) => Seconds::ZERO,
+        (second, (factor, extra)) => second * (factor - 1.0) + extra,
+    };
+    ours * factor + extra + bias
 }
 
 /// Running sums over kernels.
@@ -247,6 +260,8 @@ struct Totals {
     energy: Joules,
     /// Time in which no kernel runs.
     waiting: Seconds,
+    /// What the host takes to launch them all.
+    host: Seconds,
     cost: LayerCost,
     by_tier: BTreeMap<Tier, f64>,
     outside: f64,
@@ -279,14 +294,10 @@ impl Totals {
     /// Adds the time in which the GPU waits: between kernels, and for a host that is slower than they are.
     fn wait(&mut self, kernels: usize, setup: &Setup<'_>) {
         let gaps = setup.framework.dispatch * kernels as f64;
-        let host = match (setup.framework.host, setup.launch) {
-            (Some(host), Launch::Eager) => {
-                let each = if setup.mode == Mode::Training { host.training } else { host.operation };
-                host.step + each * kernels as f64
-            }
-            _ => Seconds::ZERO,
+        let (host, spread) = match (&setup.framework.host, setup.launch) {
+            (Some(host), Launch::Eager) => (host.step + self.host, host.spread),
+            _ => (Seconds::ZERO, 1.0),
         };
-        let spread = setup.framework.host.map_or(1.0, |h| h.spread);
         let wait = |busy: Seconds, host: Seconds| gaps + (host - busy - gaps).max(Seconds::ZERO);
         self.waiting = wait(self.time.value, host);
         self.time.value += self.waiting;

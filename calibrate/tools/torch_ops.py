@@ -1,0 +1,398 @@
+#!/usr/bin/env python3
+"""Single layers through PyTorch on one GPU: what its kernels take, and what launching them costs the host.
+
+Observes only: no clock, power limit or other setting of the card is touched. Needs torch alone.
+
+  calibrate plan --out trials.jsonl
+  torch_ops.py --trials trials.jsonl --out ops.csv --host host.csv --budget 540
+  torch_ops.py --trials trials.jsonl --list
+
+--trials: trials as `calibrate plan` writes them; a sample of each group (kind, class, phase, mode, precision, layout)
+is run. --out: one row a trial (repeated as JSON), the device time of one call: calls are captured back to back in a CUDA graph, over
+rotating operands where the trial is `cold`. --host: the host's time for one call of each kind, inference, forward and
+backward of training, from chains of layers so small that the GPU waits; and of the optimizer for one parameter tensor.
+Rows are flushed as they are made, those that the file holds are skipped, so that a stopped run resumes.
+"""
+import argparse
+import contextlib
+import csv
+import json
+import os
+import random
+import time
+from collections import defaultdict
+
+COLUMNS = "trial_id,kind,time_us,spread_us,calls,device,torch,cudnn,trial".split(",")
+HOST_COLUMNS = "kind,precision,inference_us,forward_us,backward_us,device,torch".split(",")
+# What a rotation of operands must exceed so that none is left in the cache.
+ROTATION = 200 << 20
+# Layers whose kernels no framework has apart.
+LEFT_OUT = {"scale", "pad", "flatten"}
+PRECISIONS = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+def group(trial):
+    """Trials of one group are alike."""
+    layer = trial["case"]["layer"]
+    kind = layer["kind"]
+    detail = layer.get("function") or layer.get("op") or ""
+    if kind == "conv2d":
+        groups, channels = layer.get("groups", 1), trial["case"]["inputs"][0][0]
+        groups = channels if groups == "depthwise" else groups
+        kernel, stride = layer["kernel"], layer["stride"]
+        if groups == channels and groups > 1:
+            detail = "depthwise"
+        elif groups > 1:
+            detail = "grouped"
+        else:
+            detail = f"{kernel == [1, 1]}{kernel == [3, 3] and stride == [1, 1]}"
+    if kind == "pool2d":
+        detail += str(layer.get("stride", layer["kernel"]) == [1, 1])
+    return kind, detail, trial["phase"], trial["mode"], trial["precision"], trial["layout"]
+
+
+def sample(paths, most, few, only):
+    """At most `most` trials of a group, `few` of gradients of products, in an order that leaves a stopped run balanced."""
+    groups = defaultdict(list)
+    for path in paths:
+        with open(path) as file:
+            entries = [json.loads(line) for line in file]
+        for entry in entries:
+            trial = entry.get("trial")
+            if trial is None or trial["algorithm"] != "heuristic" or trial["case"]["layer"]["kind"] in LEFT_OUT:
+                continue
+            if only and not set(map(str, group(trial)[:2])) & only:
+                continue
+            if trial["phase"] == "update" or (trial["case"]["layer"]["kind"] in ("concat", "add")
+                                              and trial["phase"] != "forward"):
+                continue
+            groups[group(trial)].append((entry["trial_id"], trial))
+    ranked = []
+    for key, trials in sorted(groups.items()):
+        random.Random(str(key)).shuffle(trials)
+        gradients = key[0] in ("conv2d", "linear", "matmul") and key[2] != "forward"
+        trials = trials[:few if gradients else most]
+        ranked += [((i + 0.5) / len(trials), t) for i, t in enumerate(trials)]
+    return [trial for _, trial in sorted(ranked, key=lambda pair: (pair[0], pair[1][0]))]
+
+
+def operation(trial, torch):
+    """A function that makes a set of operands, and one that runs the layer on a set."""
+    functional = torch.nn.functional
+    layer, batch = trial["case"]["layer"], trial["batch"]
+    kind, training = layer["kind"], trial["mode"] == "training"
+    dtype = getattr(torch, PRECISIONS[trial["precision"]])
+    channels_last = trial["layout"] == "nhwc"
+    gradient = trial["phase"] != "forward"
+    shapes = [[batch] + shape for shape in trial["case"]["inputs"]]
+
+    def tensor(shape, of=None):
+        t = torch.randn(shape, device="cuda", dtype=of or dtype)
+        if channels_last and len(shape) == 4:
+            t = t.to(memory_format=torch.channels_last)
+        return t
+
+    parameters = []
+    if kind == "conv2d":
+        channels = shapes[0][1]
+        groups = channels if layer.get("groups") == "depthwise" else layer.get("groups", 1)
+        parameters = [[layer["channels"], channels // groups] + layer["kernel"]]
+        parameters += [[layer["channels"]]] if layer.get("bias") else []
+        stride, padding, dilation = layer["stride"], layer["padding"], layer.get("dilation", [1, 1])
+
+        def run(x, w, b=None):
+            return functional.conv2d(x, w, b, stride, padding, dilation, groups)
+    elif kind == "linear":
+        parameters = [[layer["features"], shapes[0][-1]]] + ([[layer["features"]]] if layer.get("bias") else [])
+        run = functional.linear
+    elif kind == "matmul":
+        run = torch.matmul
+    elif kind == "batch_norm":
+        channels = shapes[0][1]
+        parameters = [[channels], [channels]]
+        of = torch.float32 if training else dtype
+        mean, variance = torch.zeros(channels, device="cuda", dtype=of), torch.ones(channels, device="cuda", dtype=of)
+
+        def run(x, w, b):
+            return functional.batch_norm(x, mean, variance, w, b, training, 0.1, 1e-5)
+    elif kind == "layer_norm":
+        size = shapes[0][-1:]
+        parameters = [size, size]
+
+        def run(x, w, b):
+            return functional.layer_norm(x, size, w, b)
+    elif kind == "activation":
+        name = layer["function"]
+        functions = {"relu": functional.relu, "relu6": functional.relu6, "silu": functional.silu,
+                     "hardswish": functional.hardswish}
+        if name in functions:
+            # Networks overwrite; a gradient needs the input.
+            overwrite = not gradient
+
+            def run(x):
+                return functions[name](x, inplace=overwrite)
+        else:
+            run = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "gelu": functional.gelu}[name]
+    elif kind == "add":
+        def run(x, *others):
+            for y in others:
+                x += y
+            return x
+    elif kind == "multiply":
+        run = torch.mul
+    elif kind == "concat":
+        def run(*inputs):
+            return torch.cat(inputs, 1)
+    elif kind == "pool2d":
+        kernel, stride = layer["kernel"], layer.get("stride", layer["kernel"])
+        padding, ceil = layer["padding"], layer.get("ceil", False)
+        pool = functional.max_pool2d if layer["op"] == "max" else functional.avg_pool2d
+
+        def run(x):
+            return pool(x, kernel, stride, padding, ceil_mode=ceil)
+    elif kind in ("adaptive_pool2d", "global_pool2d"):
+        pool = functional.adaptive_max_pool2d if layer["op"] == "max" else functional.adaptive_avg_pool2d
+        size = layer.get("output", [1, 1])
+
+        def run(x):
+            return pool(x, size)
+    elif kind == "dropout":
+        def run(x):
+            return functional.dropout(x, layer["probability"], training)
+    elif kind == "softmax":
+        def run(x):
+            return functional.softmax(x, 1 if x.dim() == 4 else -1)
+    elif kind == "local_response_norm":
+        def run(x):
+            return functional.local_response_norm(x, layer["size"])
+    else:
+        raise ValueError(f"no operation for {kind}")
+
+    of = torch.float32 if kind == "batch_norm" and training else None
+
+    def make():
+        operands = [tensor(shape) for shape in shapes] + [tensor(shape, of) for shape in parameters]
+        if not gradient:
+            return lambda: run(*operands)
+        data = trial["phase"] == "backward_data"
+        wanted = operands[:len(shapes)] if data else operands[len(shapes):]
+        if kind in ("batch_norm", "layer_norm"):
+            wanted = operands
+        for t in wanted:
+            t.requires_grad_()
+        output = run(*operands)
+        above = torch.randn_like(output)
+        return lambda: torch.autograd.grad(output, wanted, above, retain_graph=True)
+
+    def size_of(width):
+        count = sum(_product(shape) for shape in shapes + parameters)
+        return count * width * (3 if gradient else 2)
+
+    return make, size_of(2 if dtype.itemsize == 2 else 4)
+
+
+def _product(numbers):
+    result = 1
+    for n in numbers:
+        result *= n
+    return result
+
+
+def measure(trial, torch):
+    """Device time of a call in microseconds, the spread of repeats, and how many calls a graph held."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = trial["precision"] == "tf32"
+    make, size = operation(trial, torch)
+    sets = 1 if trial["cache"] == "hot" else max(1, min(32, -(-ROTATION // size)))
+    stream = torch.cuda.Stream()
+    nothing = contextlib.nullcontext() if trial["phase"] != "forward" else torch.no_grad()
+    with torch.cuda.stream(stream), nothing:
+        calls = [make() for _ in range(sets)]
+        for _ in range(2):
+            for call in calls:
+                call()
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for call in calls:
+            call()
+        end.record()
+        end.synchronize()
+        each = max(begin.elapsed_time(end) / sets, 0.003)
+        repeats = max(1, min(round(4.0 / (each * sets)), -(-100 // sets)))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(repeats):
+                for call in calls:
+                    call()
+        graph.replay()
+        times = []
+        for _ in range(7):
+            begin.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end) / (repeats * sets) * 1e3)
+    times.sort()
+    return times[3], times[5] - times[1], repeats * sets
+
+
+def kernels(args, torch, until):
+    known = set()
+    if os.path.exists(args.out):
+        with open(args.out, newline="") as file:
+            known = {row["trial_id"] for row in csv.DictReader(file)}
+    device = torch.cuda.get_device_properties(0).name
+    skipped = defaultdict(int)
+    with open(args.out, "a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if not known:
+            writer.writeheader()
+        for number, (trial_id, trial) in enumerate(sample(args.trials, args.most, args.few, set(args.only))):
+            if time.perf_counter() > until:
+                print(f"budget used after {number} trials", flush=True)
+                break
+            if trial_id in known:
+                continue
+            try:
+                middle, spread, calls = measure(trial, torch)
+            except (RuntimeError, ValueError, IndexError) as error:
+                skipped[f"{trial['case']['layer']['kind']} {trial['phase']}: {str(error).splitlines()[0][:90]}"] += 1
+                torch.cuda.synchronize()
+                continue
+            kind = trial["case"]["layer"].get("function") or trial["case"]["layer"]["kind"]
+            writer.writerow({
+                "trial_id": trial_id, "kind": kind, "time_us": round(middle, 3), "spread_us": round(spread, 3),
+                "calls": calls, "device": device, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
+                "trial": json.dumps(trial, separators=(",", ":"))})
+            file.flush()
+            if number % 100 == 0:
+                torch.cuda.empty_cache()
+    for reason, count in sorted(skipped.items()):
+        print(f"{count} left out: {reason}")
+
+
+def host(path, torch):
+    """Chains of layers on tiny maps: the GPU is always done first."""
+    nn, chain = torch.nn, 50
+    channels = 16
+
+    class Binary(nn.Module):
+        def __init__(self, function):
+            super().__init__()
+            self.function = function
+
+        def forward(self, x):
+            return self.function(x)
+
+    kinds = {
+        "conv2d": lambda: nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+        "conv2d_bias": lambda: nn.Conv2d(channels, channels, 3, padding=1),
+        "conv2d_depthwise": lambda: nn.Conv2d(channels, channels, 3, padding=1, bias=False, groups=channels),
+        "linear": lambda: nn.Linear(4, 4),
+        "batch_norm": lambda: nn.BatchNorm2d(channels),
+        "layer_norm": lambda: nn.LayerNorm(4),
+        "relu": lambda: nn.ReLU(),
+        "relu6": lambda: nn.ReLU6(),
+        "silu": lambda: nn.SiLU(),
+        "hardswish": lambda: nn.Hardswish(),
+        "sigmoid": lambda: nn.Sigmoid(),
+        "gelu": lambda: nn.GELU(),
+        "dropout": lambda: nn.Dropout(0.5),
+        "max_pool2d": lambda: nn.MaxPool2d(3, 1, 1),
+        "avg_pool2d": lambda: nn.AvgPool2d(3, 1, 1),
+        "adaptive_pool2d": lambda: nn.AdaptiveAvgPool2d(4),
+        "add": lambda: Binary(lambda x: x + x),
+        "multiply": lambda: Binary(lambda x: x * x),
+        "concat": lambda: Binary(lambda x: torch.cat([x[:, :8], x[:, 8:]], 1)),
+        "softmax": lambda: nn.Softmax(1),
+        "local_response_norm": lambda: nn.LocalResponseNorm(5),
+    }
+    device = torch.cuda.get_device_properties(0).name
+    rows = []
+
+    def middle(action, times=9):
+        action()
+        taken = []
+        for _ in range(times):
+            torch.cuda.synchronize()
+            begin = time.perf_counter()
+            action()
+            taken.append((time.perf_counter() - begin) / chain * 1e6)
+            torch.cuda.synchronize()
+        return sorted(taken)[times // 2]
+
+    for name, build in kinds.items():
+        for precision in ("fp32", "fp16"):
+            layers = nn.Sequential(*[build() for _ in range(chain)]).cuda()
+            x = torch.randn(1, channels, 4, 4, device="cuda")
+            half = precision == "fp16"
+            model, input_ = (layers.half(), x.half()) if half else (layers, x)
+            model.eval()
+            with torch.no_grad():
+                inference = middle(lambda: model(input_.clone()))
+            model, input_ = model.float().train(), x.requires_grad_()
+            forward, backward = [], []
+            for _ in range(9):
+                with torch.autocast("cuda", torch.float16, enabled=half):
+                    torch.cuda.synchronize()
+                    begin = time.perf_counter()
+                    y = model(input_ * 1.0)
+                    forward.append((time.perf_counter() - begin) / chain * 1e6)
+                above = torch.ones_like(y)
+                torch.cuda.synchronize()
+                begin = time.perf_counter()
+                y.backward(above)
+                backward.append((time.perf_counter() - begin) / chain * 1e6)
+                model.zero_grad(set_to_none=True)
+            rows.append((name, precision, inference, sorted(forward)[4], sorted(backward)[4]))
+    for count in (20, 160):
+        model = nn.Sequential(*[nn.Linear(4, 4, bias=False) for _ in range(count)]).cuda()
+        model(torch.randn(4, 4, device="cuda")).sum().backward()
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+        rows.append((f"sgd of {count}", "fp32", None, middle(optimizer.step) * chain, None))
+        scaler = torch.amp.GradScaler("cuda")
+        scaler.scale(model(torch.randn(4, 4, device="cuda")).sum()).backward()
+
+        def scaled():
+            scaler.scale(torch.zeros(1, device="cuda"))
+            scaler.step(optimizer)
+            scaler.update()
+
+        with contextlib.suppress(RuntimeError, AssertionError):
+            rows.append((f"sgd of {count}", "fp16", None, middle(scaled) * chain, None))
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(HOST_COLUMNS)
+        for name, precision, *times in rows:
+            writer.writerow([name, precision] + ["" if t is None else round(t, 2) for t in times]
+                            + [device, torch.__version__])
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--trials", required=True, nargs="+")
+    arguments.add_argument("--only", nargs="*", default=[], help="layer kinds, functions or classes")
+    arguments.add_argument("--out")
+    arguments.add_argument("--host", help="file for the host's times")
+    arguments.add_argument("--most", type=int, default=30, help="trials of a group")
+    arguments.add_argument("--few", type=int, default=12, help="trials of a group of gradients of products")
+    arguments.add_argument("--budget", type=float, default=500, help="seconds; no trial is begun after them")
+    arguments.add_argument("--list", action="store_true", help="count the sample and stop")
+    args = arguments.parse_args()
+    until = time.perf_counter() + args.budget
+    if args.list:
+        counts = defaultdict(int)
+        for _, trial in sample(args.trials, args.most, args.few, set(args.only)):
+            counts[group(trial)] += 1
+        for key, count in sorted(counts.items()):
+            print(*key, count)
+        print(sum(counts.values()))
+        return
+    import torch
+    if args.host:
+        host(args.host, torch)
+    if args.out:
+        kernels(args, torch, until)
+
+
+if __name__ == "__main__":
+    main()
