@@ -60,6 +60,10 @@ impl Candidates {
                     builder.products(class, &classes);
                 }
                 builder.products("n8", &["k8", "m4"]);
+                builder.products(
+                    "bf16",
+                    &["m", "n", "k", "batch", "n8", "k8", "c1x1", "c3x3", "large", "strided", "stem", "cold"],
+                );
                 builder.products("n32", &["k32", "m32", "wave_128x128", "winobest"]);
                 builder.products("fft", &["batch", "inner", "area", "fftbest", "winobest", "k32", "n32", "kernel"]);
                 builder.products("fftbest", &["batch", "inner", "area", "k32", "n32", "kernel"]);

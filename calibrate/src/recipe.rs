@@ -77,6 +77,12 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
             tasks.entry(own).or_default().push(row);
             continue;
         }
+        // Products in the two 16-bit formats run the same kernels: one model, which differs by a flag.
+        let own = if row.family == Family::Gemm && row.precision == Precision::Bf16 {
+            Task { precision: Precision::Fp16, ..own }
+        } else {
+            own
+        };
         let own = if POINTWISE_KINDS.contains(&row.model) && counts.get(&own).is_some_and(|n| *n < ENOUGH) {
             Task { model: POINTWISE, phase: Phase::Forward, precision: Precision::Fp32, ..own }
         } else {
@@ -136,12 +142,17 @@ pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options)
         .map(|(task, rows)| {
             let mut fitted = fit(task.model, rows, &options_for(task, options))
                 .with_context(|| format!("{} {} {} {}", task.chip, task.model, task.phase, task.precision))?;
-            if task.model == POINTWISE {
-                (fitted.model.phase, fitted.model.precision) = (task.phase, task.precision);
-                let covers: BTreeSet<Cover> = rows
-                    .iter()
-                    .map(|r| Cover { kind: r.model.into(), phase: r.phase, precision: r.precision })
-                    .collect();
+            (fitted.model.phase, fitted.model.precision) = (task.phase, task.precision);
+            let pointwise = task.model == POINTWISE;
+            let covers: BTreeSet<Cover> = rows
+                .iter()
+                .map(|r| Cover {
+                    kind: if pointwise { r.model } else { task.model }.into(),
+                    phase: r.phase,
+                    precision: r.precision,
+                })
+                .collect();
+            if pointwise || covers.len() > 1 {
                 fitted.model.covers = covers.into_iter().collect();
             }
             fitted.model.framework = task.framework.map(str::to_string);

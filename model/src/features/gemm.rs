@@ -103,6 +103,8 @@ pub(super) const NAMES: &[&str] = &[
     "cached",
     "nhwc",
     "cold",
+    // Of the two 16-bit formats, which share their kernels.
+    "bf16",
 ];
 
 /// Those that are 0 or 1.
@@ -130,6 +132,7 @@ pub(super) const FLAGS: &[&str] = &[
     "dilated",
     "nhwc",
     "cold",
+    "bf16",
 ];
 
 /// Sizes among them.
@@ -356,5 +359,6 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
     push(cached(work));
     push(flag(work.setting.layout == Layout::Nhwc));
     push(flag(work.setting.cache == Cache::Cold));
+    push(flag(work.precision == Precision::Bf16));
     debug_assert_eq!(at, NAMES.len());
 }
