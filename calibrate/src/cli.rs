@@ -6,7 +6,7 @@ mod machine;
 use crate::fit::Options;
 use crate::import::{Format, import};
 use crate::rows::{Row, prepare};
-use crate::{dataset, learning, networks, power, recipe, validate};
+use crate::{dataset, learning, networks, power, recipe, spread, validate};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::calibration::Calibration;
@@ -130,6 +130,9 @@ struct Fit {
     /// Leave out every shape that occurs in a network with the role `test`
     #[arg(long)]
     evaluation: bool,
+    /// Runs of whole networks: those with the role `conformal` make the intervals of networks; may be repeated
+    #[arg(long, value_name = "FILE")]
+    networks: Vec<PathBuf>,
     /// Replace calibrations that are there and differ
     #[arg(long)]
     replace: bool,
@@ -294,7 +297,9 @@ fn run_fit(args: &Fit) -> Result<()> {
     let files: Vec<(String, String)> = match args.model {
         ModelForm::Lasso => {
             let options = Options { seed: args.seed, ..Options::default() };
-            let calibrations = recipe::calibrations(&rows, &measurements, &options, args.evaluation)?;
+            let mut calibrations = recipe::calibrations(&rows, &measurements, &options, args.evaluation)?;
+            let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?;
+            spread::add(&runs.concat(), &mut calibrations)?;
             if calibrations.iter().all(|c| c.models.is_empty()) {
                 let fewest = recipe::FEWEST_ROWS;
                 bail!("{} usable rows: no kind, phase and precision has the {fewest} that a model needs", rows.len());

@@ -20,6 +20,7 @@ pub mod recipe;
 pub mod restore;
 pub mod rows;
 pub mod run;
+pub mod spread;
 pub mod status;
 pub mod sweep;
 pub mod validate;

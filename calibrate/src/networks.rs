@@ -7,7 +7,7 @@ use joulecast_model::catalog;
 use joulecast_model::framework::{Framework, Launch};
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{Estimate, Setup, predict};
+use joulecast_model::predictor::{Estimate, Setup, Widths, predict};
 use joulecast_model::splits::Role;
 use joulecast_model::units::{Joules, Seconds, Watts};
 use joulecast_reports::table::Table;
@@ -31,6 +31,16 @@ pub struct Run {
     device: Option<String>,
     #[serde(default)]
     flags: Option<String>,
+    /// Version of PyTorch, where that ran it.
+    #[serde(default)]
+    torch: Option<String>,
+}
+
+impl Run {
+    /// The framework that ran it.
+    pub fn framework(&self) -> &'static str {
+        if self.torch.as_deref().is_some_and(|v| !v.is_empty()) { "pytorch" } else { "cudnn" }
+    }
 }
 
 /// Networks that a file calls otherwise than the catalog does: torchvision's GoogLeNet has batch norm.
@@ -133,6 +143,9 @@ pub struct Compared {
     pub roofline: f64,
     /// Core clock in MHz: mean of the run, and predicted.
     pub clock: (Option<f64>, f64),
+    /// Half-widths of its intervals as the layers give them.
+    #[serde(skip)]
+    pub widths: Widths,
 }
 
 impl Compared {
@@ -194,6 +207,7 @@ pub fn compare(
             energy,
             roofline: p.bound.get(),
             clock: (run.sm_mhz_mean, p.clock.to_mhz()),
+            widths: p.widths,
         });
     }
     Ok(list)

@@ -261,6 +261,7 @@ fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, e
         splits_hash: sha256_hex(catalog::splits_text().as_bytes()),
         fold_key: "kind and shape without batch".to_string(),
         power: None,
+        networks: Vec::new(),
         models,
     }
 }

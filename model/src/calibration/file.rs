@@ -1,7 +1,10 @@
 //! Text form of a calibration.
 
 use super::layer_model::parse_term;
-use super::{Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, LayerModel, Range, Term, Tier};
+use super::{
+    Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, LayerModel, NetworkSpread, Range, Term,
+    Tier,
+};
 use crate::features::Family;
 use crate::power::{ACTIVITIES, PowerModel};
 use crate::precision::{Phase, Precision};
@@ -28,6 +31,8 @@ struct File {
     /// How many models follow: a file cut between two of them is damaged.
     model_count: usize,
     power: Option<PowerFile>,
+    #[serde(default, rename = "network")]
+    networks: Vec<NetworkSpread>,
     #[serde(default, rename = "model")]
     models: Vec<ModelFile>,
 }
@@ -112,6 +117,10 @@ impl Calibration {
             let (found, expected) = (file.models.len(), file.model_count);
             return Err(CalibrationError(format!("has {found} models instead of {expected}: the file was cut")));
         }
+        if let Some(wrong) = file.networks.iter().find(|n| !n.is_sound()) {
+            let (framework, mode) = (&wrong.framework, wrong.mode);
+            return Err(CalibrationError(format!("network {framework} {mode}: factors are not positive numbers")));
+        }
         let models = file.models.into_iter().map(read_model).collect::<Result<_, _>>()?;
         Ok(Self {
             id: file.id,
@@ -126,6 +135,7 @@ impl Calibration {
             splits_hash: file.splits_hash,
             fold_key: file.fold_key,
             power: file.power.map(read_power).transpose()?,
+            networks: file.networks,
             models,
         })
     }
@@ -154,6 +164,9 @@ impl Calibration {
         text += &toml::to_string(&header).map_err(|e| CalibrationError(e.to_string()))?;
         if let Some(power) = &self.power {
             write_power(&mut text, power);
+        }
+        for network in &self.networks {
+            write_network(&mut text, network);
         }
         for model in &self.models {
             write_model(&mut text, model);
@@ -186,6 +199,27 @@ fn write_power(text: &mut String, power: &PowerModel) {
         let _ = writeln!(text, "  [\"{name}\", {}],", number(coefficient));
     }
     text.push_str("]\n");
+}
+
+fn write_network(text: &mut String, network: &NetworkSpread) {
+    let pair = |(low, high): (f64, f64)| format!("[{}, {}]", number(low), number(high));
+    let (time, power, energy) = network.held;
+    let _ = write!(
+        text,
+        "\n[[network]]\nframework = {:?}\nmode = \"{}\"\nlaunch_bound = {}\ntime = {}\npower = {}\nenergy = {}\n\
+         networks = {}\nruns = {}\nheld = [{}, {}, {}]\n",
+        network.framework,
+        network.mode,
+        network.launch_bound,
+        pair(network.time),
+        pair(network.power),
+        pair(network.energy),
+        network.networks,
+        network.runs,
+        number(time),
+        number(power),
+        number(energy),
+    );
 }
 
 fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError> {
@@ -378,6 +412,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
+    use crate::precision::Mode;
 
     /// A calibration with one linear model, as `calibrate fit` would write it.
     pub fn sample() -> Calibration {
@@ -402,6 +437,17 @@ pub(crate) mod testing {
                 mape: 6.5,
                 rows: 500,
             }),
+            networks: vec![NetworkSpread {
+                framework: "pytorch".into(),
+                mode: Mode::Training,
+                launch_bound: true,
+                time: (0.5, 0.25),
+                power: (1.0, 1.5),
+                energy: (0.5, 0.5),
+                networks: 12,
+                runs: 100,
+                held: (0.875, 0.9375, 1.0),
+            }],
             models: vec![LayerModel {
                 kind: "linear".into(),
                 phase: Phase::Forward,
@@ -459,6 +505,7 @@ mod tests {
             ("[\"busy\", 0.5]", "[\"bizzy\", 0.5]", "bizzy"),
             ("[\"busy\", 0.5]", "[\"busy\", -0.5]", "negative"),
             ("headroom = 0.96875", "headroom = 1.5", "headroom"),
+            ("time = [0.5, 0.25]", "time = [0.5, -0.25]", "factors"),
             ("[\"m\", 0.5, 1.5, [1.0]]", "[\"m\", 0.5, 1.5, [1.0, 2.0]]", "sizes"),
         ] {
             let error = Calibration::from_toml(&text.replace(from, to)).expect_err(to).to_string();

@@ -2,11 +2,13 @@
 
 mod file;
 mod layer_model;
+mod network_spread;
 
 pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};
+pub use network_spread::{Factors, NetworkSpread};
 
 use crate::power::PowerModel;
-use crate::precision::{Phase, Precision, named_enum};
+use crate::precision::{Mode, Phase, Precision, named_enum};
 use serde::{Deserialize, Serialize};
 
 named_enum!(
@@ -50,6 +52,8 @@ pub struct Calibration {
     pub fold_key: String,
     /// The law of power, where energy was measured.
     pub power: Option<PowerModel>,
+    /// How far whole networks were from their predictions, where any were measured.
+    pub networks: Vec<NetworkSpread>,
     /// The models.
     pub models: Vec<LayerModel>,
 }
@@ -70,6 +74,11 @@ impl Calibration {
     /// The model of a kind, phase and precision as the vendor's library runs it.
     pub fn model(&self, kind: &str, phase: Phase, precision: Precision) -> Option<&LayerModel> {
         self.models.iter().find(|m| m.is_for(kind, phase, precision, None))
+    }
+
+    /// What is known of whole networks through a framework.
+    pub fn network_spread(&self, framework: &str, mode: Mode, launch_bound: bool) -> Option<&NetworkSpread> {
+        self.networks.iter().find(|n| n.framework == framework && n.mode == mode && n.launch_bound == launch_bound)
     }
 
     /// The model of a framework's own kernels.

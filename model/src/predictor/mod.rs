@@ -1,8 +1,10 @@
 //! From a shaped network and a device to time, power and energy, per layer and in total.
 
+mod intervals;
 mod lookup;
 mod network;
 
+pub use intervals::{Width, Widths};
 pub use lookup::BY_PRODUCT;
 pub use network::predict;
 
@@ -102,6 +104,8 @@ pub struct NetworkPrediction {
     pub clock: Hertz,
     /// Share of the step in which no kernel runs.
     pub waiting: f64,
+    /// Half-widths of the intervals before whole networks were compared.
+    pub widths: Widths,
     /// Time of a step.
     pub time: Estimate<Seconds>,
     /// Mean power.

@@ -1,7 +1,7 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
 use super::lookup::{Substitute, find};
-use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup};
+use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
 use crate::calibration::Tier;
 use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
@@ -78,6 +78,10 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
     totals.wait(layers.len(), setup);
     let spread = if power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
     let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
+    let spread =
+        setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, totals.launch_bound(setup)));
+    let widths = Widths::new(&totals.time, residuals);
+    let (time, power, energy) = widths.intervals(totals.time.value, totals.energy, setup.gpu.power.limit.value, spread);
     let memory = footprint(network, setup.mode);
     let fits_in_memory = memory.total() <= setup.gpu.memory.value;
     let cost: LayerCost = totals.cost;
@@ -100,9 +104,10 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
         power_tier,
         clock: setup.gpu.core_clock.boost.value * clock,
         waiting: totals.waiting / totals.time.value,
-        power: totals.power(residuals, setup.gpu),
-        energy: totals.energy(residuals, setup.gpu),
-        time: totals.time,
+        widths,
+        power,
+        energy,
+        time,
         ops: cost.ops,
         read: cost.read,
         written: cost.written,
@@ -311,19 +316,9 @@ impl Totals {
         largest.map_or(Tier::Roofline, |(tier, _)| *tier)
     }
 
-    fn power(&self, residuals: (f64, f64), gpu: &Gpu) -> Estimate<Watts> {
-        let value = self.energy / self.time.value;
-        let limit = gpu.power.limit.value.max(value);
-        Estimate { value, p05: value * residuals.0.exp(), p95: (value * residuals.1.exp()).min(limit) }
-    }
-
-    /// Errors of time and power are taken as independent: log half-widths add in squares. No more than the limit allows
-    /// over the longest time.
-    fn energy(&self, residuals: (f64, f64), gpu: &Gpu) -> Estimate<Joules> {
-        let half = |time: Seconds, power: f64| (time / self.time.value).ln().hypot(power);
-        let (low, high) = (half(self.time.p05, residuals.0), half(self.time.p95, residuals.1));
-        let most = (gpu.power.limit.value * self.time.p95).max(self.energy);
-        Estimate { value: self.energy, p05: self.energy * (-low).exp(), p95: (self.energy * high.exp()).min(most) }
+    /// Whether the GPU waits for the host.
+    fn launch_bound(&self, setup: &Setup<'_>) -> bool {
+        setup.launch == Launch::Eager && self.waiting > Seconds::ZERO
     }
 
     fn warnings(&self, setup: &Setup<'_>, clock: f64, power_tier: Tier) -> Vec<String> {

@@ -1,0 +1,40 @@
+//! How far whole networks were from their predictions.
+
+use crate::precision::Mode;
+use serde::{Deserialize, Serialize};
+
+/// What the half-widths of an interval below and above its value are multiplied by, on a logarithmic scale.
+pub type Factors = (f64, f64);
+
+/// The intervals of networks, from networks that were measured whole. The layers' intervals add up as if all layers
+/// erred alike; these factors say how much of that sum is needed. They are of runs of a framework and mode in which the
+/// GPU is, or is not, the slower part.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkSpread {
+    /// Framework profile.
+    pub framework: String,
+    /// Mode.
+    pub mode: Mode,
+    /// Whether the GPU waits for the host.
+    pub launch_bound: bool,
+    /// For time.
+    pub time: Factors,
+    /// For power.
+    pub power: Factors,
+    /// For energy.
+    pub energy: Factors,
+    /// Networks behind them.
+    pub networks: usize,
+    /// Runs of these.
+    pub runs: usize,
+    /// Share of the runs of a network that intervals from the other networks hold: time, power, energy.
+    pub held: (f64, f64, f64),
+}
+
+impl NetworkSpread {
+    /// Whether its numbers can be used: finite, not negative.
+    pub fn is_sound(&self) -> bool {
+        [self.time, self.power, self.energy].iter().all(|(l, h)| [l, h].iter().all(|v| v.is_finite() && **v >= 0.0))
+    }
+}
