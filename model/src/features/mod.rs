@@ -9,7 +9,7 @@ mod stream;
 
 use crate::cost::LayerCost;
 use crate::gpu::Gpu;
-use crate::layer::Layer;
+use crate::layer::{Conv2d, Layer, Linear};
 use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::shape::Shape;
 use crate::trial::{Cache, Layout, Trial};
@@ -70,6 +70,9 @@ impl Family {
 
 /// Convolutions with fewer input channels per group than this run kernels of their own, not matrix products.
 const NARROW_GROUP: u64 = 16;
+
+/// Launches of the kernels that sum the gradient of a bias over many blocks and then over these.
+const BIAS_GRADIENT: Seconds = Seconds::from_us(4.0);
 
 /// The model of optimizer updates, whatever the layer.
 pub const UPDATE: &str = "update";
@@ -166,7 +169,7 @@ pub struct Roofline {
     pub compute: Seconds,
     /// Traffic at peak bandwidth.
     pub memory: Seconds,
-    /// Traffic of a second kernel that runs after the first: the one that adds a convolution's bias.
+    /// A second kernel that runs after the first: the one that adds a convolution's bias, or sums a bias's gradient.
     pub second: Seconds,
 }
 
@@ -204,11 +207,14 @@ impl<'a> Workload<'a> {
         };
         let compute = cost.ops / peak;
         let memory = cost.bytes() / gpu.bandwidth.value;
-        let second = match layer {
-            Layer::Conv2d(conv) if conv.bias && phase == Phase::Forward => {
-                let values = batch.saturating_mul(output.elements());
-                Bytes::new(values.saturating_mul(2 * precision.bytes())) / gpu.bandwidth.value
-            }
+        let values = batch.saturating_mul(output.elements());
+        let moved = |times: u64| Bytes::new(values.saturating_mul(times * precision.bytes())) / gpu.bandwidth.value;
+        let second = match (layer, phase) {
+            (Layer::Conv2d(conv), Phase::Forward) if conv.bias => moved(2),
+            (
+                Layer::Conv2d(Conv2d { bias: true, .. }) | Layer::Linear(Linear { bias: true, .. }),
+                Phase::BackwardWeights,
+            ) => moved(1) + BIAS_GRADIENT,
             _ => Seconds::ZERO,
         };
         let roofline = Roofline { compute, memory, second };
