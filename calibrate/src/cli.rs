@@ -15,7 +15,6 @@ use joulecast_model::import::table::Mapping;
 use joulecast_model::measurement::Measurement;
 use joulecast_model::splits::Role;
 use joulecast_reports::accuracy;
-use std::collections::HashSet;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -261,9 +260,8 @@ impl std::fmt::Display for NoRows {
 
 impl std::error::Error for NoRows {}
 
-/// Rows of datasets without exact repeats: a file may have been imported in two forms.
+/// Rows of several datasets, each once.
 fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
-    let mut seen = HashSet::new();
     let mut rows = Vec::new();
     for folder in folders {
         if !folder.exists() {
@@ -271,12 +269,7 @@ fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
         }
         rows.extend(dataset::read(folder)?);
     }
-    rows.retain(|r| {
-        let identity =
-            (r.gpu.clone(), r.case.fold_key(), r.batch, r.phase, r.precision, r.layout.clone(), r.time_s.to_bits());
-        seen.insert(identity)
-    });
-    Ok(rows)
+    Ok(dataset::unique(rows))
 }
 
 /// Rows ready for fitting, and the measurements behind them.

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use joulecast_model::measurement::{LayerCase, Measurement, Regime};
 use joulecast_model::precision::{Phase, Precision};
 use polars::prelude::{Column, DataFrame, ParquetReader, ParquetWriter, SerReader, StringChunked};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{Cursor, Write as _};
 use std::path::{Path, PathBuf};
@@ -207,6 +208,24 @@ pub fn read(folder: &Path) -> Result<Vec<Measurement>> {
     Ok(rows)
 }
 
+/// Rows without those that are there twice, the first of each kept: a published file may have been imported in two
+/// forms, as its authors left it and as a table that rounds times to six digits. So published times count as equal
+/// when their six leading digits are; of our own measurements no digit was dropped.
+pub fn unique(mut rows: Vec<Measurement>) -> Vec<Measurement> {
+    let mut seen = HashSet::new();
+    rows.retain(|r| {
+        let time = if r.regime == Regime::Import { leading_digits(r.time_s) } else { r.time_s };
+        let layer = (r.gpu.clone(), r.case.fold_key(), r.batch, r.phase, r.precision, r.layout.clone());
+        seen.insert((layer, time.to_bits()))
+    });
+    rows
+}
+
+/// A number as it reads with six significant digits.
+fn leading_digits(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,6 +256,20 @@ mod tests {
         assert_eq!(read(folder.path())?, rows());
         assert!(append(folder.path(), "one", &rows()).is_err(), "append-only");
         Ok(())
+    }
+
+    #[test]
+    fn a_time_printed_with_fewer_digits_is_the_same_row() {
+        let with_time = |time_s| Measurement { time_s, ..rows().swap_remove(0) };
+        // Two lines of NeuSight's V100 file as published and as tabled, and a true repeat that differs in the sixth digit.
+        let published = [0.000_880_981_326_103_210_5, 4.781_866_570_313_772e-5, 4.781_88e-5].map(with_time);
+        let tabled = [0.000_880_981, 4.781_87e-5].map(with_time);
+        let all = [&published[..], &tabled[..]].concat();
+        assert_eq!(unique(all.clone()), published, "the first of each stays");
+        let own: Vec<Measurement> = all.into_iter().map(|r| Measurement { regime: Regime::Burst, ..r }).collect();
+        assert_eq!(unique(own.clone()), own, "our own times are compared to the last digit");
+        let other = Measurement { batch: 7, ..published[0].clone() };
+        assert_eq!(unique(vec![published[0].clone(), other.clone()]).len(), 2);
     }
 
     #[test]
