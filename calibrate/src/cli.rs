@@ -6,7 +6,7 @@ mod machine;
 use crate::fit::Options;
 use crate::import::{Format, import};
 use crate::rows::{Row, prepare};
-use crate::{dataset, learning, networks, power, recipe, validate};
+use crate::{dataset, learning, networks, power, recipe, validate, whole};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::calibration::Calibration;
@@ -306,20 +306,11 @@ fn run_fit(args: &Fit) -> Result<()> {
             Ok(old) if old == text => print(&format!("{}: unchanged\n", path.display()))?,
             Ok(_) if !args.replace => bail!("{} exists and differs; --replace puts the new fit there", path.display()),
             _ => {
-                write_whole(&path, &text)?;
+                whole::write(&path, &text)?;
                 print(&format!("{}: written, {} bytes\n", path.display(), text.len()))?;
             }
         }
     }
-    Ok(())
-}
-
-fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path).with_context(|| path.display().to_string())?;
     Ok(())
 }
 

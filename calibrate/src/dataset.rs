@@ -5,14 +5,14 @@
 //! Rows of a run that has not ended are in a journal (see [`crate::journal`]).
 
 use crate::import::sha256_hex;
-use crate::journal;
+use crate::{journal, whole};
 use anyhow::{Context, Result, bail};
 use joulecast_model::measurement::{LayerCase, Measurement, Regime};
 use joulecast_model::precision::{Phase, Precision};
 use polars::prelude::{Column, DataFrame, ParquetReader, ParquetWriter, SerReader, StringChunked};
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{Cursor, Write as _};
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// Column types, one accessor pair each.
@@ -156,13 +156,10 @@ pub fn append(folder: &Path, name: &str, rows: &[Measurement]) -> Result<PathBuf
     ParquetWriter::new(&mut bytes).finish(&mut frame)?;
     // The checksum first: a segment without one counts as imported, and is not compared.
     let sum = format!("{}  {name}.parquet\n", sha256_hex(&bytes));
-    let write = |bytes: &[u8]| -> Result<tempfile::NamedTempFile> {
-        let mut file = tempfile::NamedTempFile::new_in(folder).with_context(|| folder.display().to_string())?;
-        file.write_all(bytes).and_then(|()| file.as_file().sync_all()).with_context(|| path.display().to_string())?;
-        Ok(file)
-    };
-    write(sum.as_bytes())?.persist(sum_path(&path)).with_context(|| sum_path(&path).display().to_string())?;
-    write(&bytes)?.persist_noclobber(&path).with_context(|| path.display().to_string())?;
+    whole::nameless(folder, sum.as_bytes())?
+        .persist(sum_path(&path))
+        .with_context(|| sum_path(&path).display().to_string())?;
+    whole::nameless(folder, &bytes)?.persist_noclobber(&path).with_context(|| path.display().to_string())?;
     sync_folder(folder)?;
     Ok(path)
 }
@@ -252,7 +249,15 @@ mod tests {
     #[test]
     fn rows_come_back_as_they_were_written() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        append(folder.path(), "one", &rows())?;
+        let path = append(folder.path(), "one", &rows())?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let plain = folder.path().join("plain");
+            fs::write(&plain, "x")?;
+            let mode = |path: &Path| fs::metadata(path).map(|m| m.permissions().mode() & 0o777);
+            assert_eq!((mode(&path)?, mode(&sum_path(&path))?), (mode(&plain)?, mode(&plain)?));
+        }
         assert_eq!(read(folder.path())?, rows());
         assert!(append(folder.path(), "one", &rows()).is_err(), "append-only");
         Ok(())

@@ -23,3 +23,4 @@ pub mod run;
 pub mod status;
 pub mod sweep;
 pub mod validate;
+pub mod whole;

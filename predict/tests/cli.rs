@@ -156,6 +156,11 @@ fn output_respects_what_is_there() {
     assert_eq!(std::fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o400)).expect("permissions");
     assert_eq!(run(&[&arguments[..], &[file.to_str().expect("utf-8")]].concat()).status.code(), Some(1));
+    let (plain, new) = (folder.join("plain"), folder.join("new.json"));
+    std::fs::write(&plain, "x").expect("written");
+    assert!(run(&[&arguments[..], &[new.to_str().expect("utf-8")]].concat()).status.success());
+    let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode();
+    assert_eq!(mode(&new), mode(&plain), "a new file is like any other");
     let standard = run(&[&arguments[..], &["-"]].concat());
     assert!(stdout(&standard).contains("prediction/1"));
 }

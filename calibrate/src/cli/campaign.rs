@@ -1,12 +1,12 @@
 //! `calibrate plan`, `run` and `status`.
 
-use super::{DatasetArg, Output, print, write_whole};
+use super::{DatasetArg, Output, print};
 use crate::device::{Device, Kind as DeviceKind, SIMULATED};
 use crate::plan::{Level, Measure, Plan};
 use crate::run::progress::OnStderr;
 use crate::run::{AsFound, Which};
 use crate::sweep::{self, ObservedOnly, Permission};
-use crate::{plan, run, status};
+use crate::{plan, run, status, whole};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -132,7 +132,7 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
         plan.estimate().get() / 60.0
     ))?;
     if let Some(path) = &args.out {
-        write_whole(path, &plan::file::to_text(&plan)?)?;
+        whole::write(path, &plan::file::to_text(&plan)?)?;
         print(&format!("{}: written\n", path.display()))?;
     }
     Ok(())
