@@ -2,22 +2,25 @@
 
 mod campaign;
 mod machine;
+mod names;
 
+use crate::dataset::{self, NoRows};
 use crate::fit::Options;
 use crate::import::{Format, import};
 use crate::rows::{Row, prepare};
-use crate::{dataset, learning, networks, power, recipe, validate, whole};
+use crate::{learning, networks, power, recipe, validate, whole};
 use anyhow::{Context, Result, bail};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use joulecast_model::calibration::Calibration;
-use joulecast_model::catalog;
+use joulecast_model::gpu::Gpu;
 use joulecast_model::import::table::Mapping;
 use joulecast_model::measurement::Measurement;
 use joulecast_model::splits::Role;
 use joulecast_reports::accuracy;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Measured layers into calibrations.
 #[derive(Parser)]
@@ -100,8 +103,8 @@ struct Import {
     #[arg(long, value_name = "FILE")]
     mapping: Option<PathBuf>,
     /// The GPU, where the file does not say
-    #[arg(long, value_name = "NAME")]
-    gpu: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = names::gpu)]
+    gpu: Option<Gpu>,
     #[command(flatten)]
     dataset: DatasetArg,
 }
@@ -155,21 +158,21 @@ struct Validate {
     #[arg(long, value_name = "DIR")]
     calibrations: Option<PathBuf>,
     /// Framework profile of the networks' runs
-    #[arg(long, value_name = "NAME", default_value = "cudnn")]
+    #[arg(long, value_name = "NAME", default_value = "cudnn", value_parser = names::framework)]
     framework: String,
     /// Only networks with this role (test, conformal, profile)
-    #[arg(long, value_name = "ROLE")]
-    role: Option<String>,
+    #[arg(long, value_name = "ROLE", value_parser = names::role)]
+    role: Option<Role>,
     /// Every run, not only their means
     #[arg(long)]
     rows: bool,
     #[command(flatten)]
     dataset: DatasetsArg,
     /// Only the chip of this GPU; may be repeated
-    #[arg(long, value_name = "NAME")]
-    gpu: Vec<String>,
+    #[arg(long, value_name = "NAME", value_parser = names::gpu)]
+    gpu: Vec<Gpu>,
     /// Only this layer kind; may be repeated
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_name = "KIND", value_parser = names::kind)]
     kind: Vec<String>,
     /// Number of fold seeds; with several, mean and standard deviation are shown
     #[arg(long, default_value_t = 1)]
@@ -188,8 +191,9 @@ struct Validate {
 #[derive(Args)]
 struct Show {
     /// A GPU or chip with a shipped calibration, or a calibration file
+    #[arg(value_parser = names::calibration)]
     name: String,
-    /// Only this layer kind
+    /// Only models of this kind
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
 }
@@ -214,6 +218,11 @@ pub fn run(cli: Cli) -> Result<()> {
     }
 }
 
+/// What was typed does not go together.
+fn misuse(message: &str) -> anyhow::Error {
+    Cli::command().error(ErrorKind::ArgumentConflict, message).into()
+}
+
 /// Prints to standard output; a closed pipe ends the program quietly.
 fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
@@ -230,11 +239,12 @@ fn run_import(args: &Import) -> Result<()> {
             let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
             Format::Table(Box::new(Mapping::from_toml(&text).with_context(|| path.display().to_string())?))
         }
-        (ImportFormat::Table, None) => bail!("import table needs --mapping FILE"),
-        (_, Some(_)) => bail!("--mapping goes with import table only"),
+        (ImportFormat::Table, None) => return Err(misuse("import table needs --mapping FILE")),
+        (_, Some(_)) => return Err(misuse("--mapping goes with import table only")),
     };
+    let gpu = args.gpu.as_ref().map(|gpu| gpu.name.as_str());
     for file in &args.files {
-        let report = import(file, &format, args.gpu.as_deref(), &args.dataset.dataset)?;
+        let report = import(file, &format, gpu, &args.dataset.dataset)?;
         let known = if report.known { " (imported before: nothing written)" } else { "" };
         print(&format!("{}: {} rows, {} of them flagged{known}\n", file.display(), report.rows, report.flagged))?;
         for (reason, count) in report.skipped {
@@ -244,29 +254,10 @@ fn run_import(args: &Import) -> Result<()> {
     Ok(())
 }
 
-/// There are no imported rows to judge by: its own exit status, since nothing is wrong with the program.
-#[derive(Debug)]
-pub struct NoRows(PathBuf);
-
-impl std::fmt::Display for NoRows {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "no imported rows at {}: clone the repositories that data/published/sources.toml names and import their files (README.md, Calibrations)",
-            self.0.display()
-        )
-    }
-}
-
-impl std::error::Error for NoRows {}
-
 /// Rows of several datasets, each once.
 fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
     let mut rows = Vec::new();
     for folder in folders {
-        if !folder.exists() {
-            return Err(NoRows(folder.clone()).into());
-        }
         rows.extend(dataset::read(folder)?);
     }
     Ok(dataset::unique(rows))
@@ -319,11 +310,10 @@ fn run_validate(args: &Validate) -> Result<()> {
         return validate_networks(args);
     }
     let (mut rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
-    let chips = args.gpu.iter().map(|name| Ok(catalog::gpu(name)?.chip)).collect::<Result<Vec<_>>>()?;
-    rows.retain(|r| chips.is_empty() || chips.contains(&r.chip));
+    rows.retain(|r| args.gpu.is_empty() || args.gpu.iter().any(|gpu| gpu.chip == r.chip));
     rows.retain(|r| args.kind.is_empty() || args.kind.iter().any(|k| k == r.kind));
     if rows.is_empty() {
-        bail!("no rows of that GPU and kind");
+        return Err(NoRows::Selection("rows of that GPU and kind in these datasets".to_string()).into());
     }
     if args.levels {
         let table = learning::levels(&rows, &Options::default())?;
@@ -359,20 +349,14 @@ fn validate_networks(args: &Validate) -> Result<()> {
             recipe::calibrations(&rows, &measurements, &Options::default(), true)?
         }
     };
-    let role = match &args.role {
-        Some(name) => Some(Role::from_name(name).with_context(|| format!("no role named \"{name}\""))?),
-        None => None,
-    };
     let mut runs = Vec::new();
     for file in &args.networks {
         runs.extend(networks::read_runs(file)?);
     }
-    let compared = networks::compare(&runs, &calibrations, &args.framework, role)?;
+    let compared = networks::compare(&runs, &calibrations, &args.framework, args.role)?;
     if compared.is_empty() {
-        bail!(
-            "no run of a network that the catalog knows{} in these files",
-            args.role.as_ref().map_or(String::new(), |r| format!(" with the role {r}"))
-        );
+        let role = args.role.map_or(String::new(), |r| format!(" with the role {r}"));
+        return Err(NoRows::Selection(format!("run of a network that the catalog knows{role} in these files")).into());
     }
     let table = if args.rows { networks::rows_table(&compared) } else { networks::table(&compared) };
     print(&match args.format {
@@ -383,15 +367,13 @@ fn validate_networks(args: &Validate) -> Result<()> {
 }
 
 fn run_show(args: &Show) -> Result<()> {
-    let path = Path::new(&args.name);
-    let text = if path.extension().is_some() {
-        fs::read_to_string(path).with_context(|| args.name.clone())?
-    } else {
-        let chip = catalog::gpu(&args.name).map_or_else(|_| args.name.clone(), |gpu| gpu.chip);
-        let wanted = chip.to_lowercase();
-        let shipped = catalog::calibrations().iter().find(|(name, _)| *name == wanted);
-        shipped.with_context(|| format!("no calibration for {}", args.name))?.1.to_string()
+    let text = match names::shipped(&args.name) {
+        Some(text) => text.to_string(),
+        None => fs::read_to_string(&args.name).with_context(|| args.name.clone())?,
     };
     let calibration = Calibration::from_toml(&text).with_context(|| args.name.clone())?;
+    if let Some(kind) = &args.kind {
+        names::model_kind(kind, &calibration).map_err(|e| misuse(&e))?;
+    }
     print(&joulecast_reports::calibration::explain(&calibration, args.kind.as_deref()))
 }

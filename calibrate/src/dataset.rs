@@ -182,18 +182,45 @@ pub fn read_segment(path: &Path) -> Result<Vec<Measurement>> {
     from_frame(&frame).with_context(|| name.to_string())
 }
 
+/// There are no rows to work on: an exit status of its own, since nothing is wrong with the program or what was typed.
+#[derive(Debug)]
+pub enum NoRows {
+    /// The folder is missing or holds no dataset.
+    Dataset(PathBuf),
+    /// The rows that there are were all left out by what was asked for, in words.
+    Selection(String),
+}
+
+impl std::fmt::Display for NoRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Dataset(folder) => write!(
+                f,
+                "no dataset at {}: `calibrate run` measures one; for published rows clone the repositories that data/published/sources.toml names and import their files (README.md, Calibrations)",
+                folder.display()
+            ),
+            Self::Selection(what) => write!(f, "no {what}"),
+        }
+    }
+}
+
+impl std::error::Error for NoRows {}
+
 /// Reads all segments of a dataset, in the order of their names, then the whole rows of journals.
 ///
 /// # Errors
-/// When the folder is missing or empty, or a segment is damaged; the message names it.
+/// [`NoRows`] when the folder is missing or has no segment; else when a segment is damaged: the message names it.
 pub fn read(folder: &Path) -> Result<Vec<Measurement>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("no dataset at {}", folder.display()))?;
+    if !folder.exists() {
+        return Err(NoRows::Dataset(folder.to_path_buf()).into());
+    }
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths: Vec<PathBuf> = entries.collect::<std::io::Result<Vec<_>>>()?.iter().map(|e| e.path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "parquet"));
     paths.sort();
     let journals = journal::pending(folder)?;
     if paths.is_empty() && journals.is_empty() {
-        bail!("no dataset at {}: the folder has no .parquet segment", folder.display());
+        return Err(NoRows::Dataset(folder.to_path_buf()).into());
     }
     let mut rows = Vec::new();
     for path in paths {

@@ -19,9 +19,9 @@ use std::path::Path;
 
 /// Why a command ended without its result.
 pub enum Failure {
-    /// The arguments are wrong: exit 2.
+    /// The arguments are wrong.
     Usage(anyhow::Error),
-    /// Something else went wrong: exit 1.
+    /// Something else went wrong.
     Failed(anyhow::Error),
 }
 
