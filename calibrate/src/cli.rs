@@ -175,7 +175,7 @@ struct Validate {
     #[arg(long, value_name = "KIND", value_parser = names::kind)]
     kind: Vec<String>,
     /// Number of fold seeds; with several, mean and standard deviation are shown
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Leave out every shape that occurs in a network with the role `test`
     #[arg(long)]

@@ -57,6 +57,7 @@ fn names_that_do_not_exist_come_with_the_nearest_that_do() {
         (&["validate", "--layers", "--gpu", "h2000"], "nearest: h200"),
         (&["validate", "--networks", "runs.csv", "--framework", "pytorsh"], "pytorch"),
         (&["validate", "--networks", "runs.csv", "--role", "tset"], "nearest: test"),
+        (&["validate", "--layers", "--seeds", "0"], "1..=1000"),
         (&["run", "--plan", "quik", "--device", "fake"], "nearest: quick"),
         (&["run", "--plan", "foo", "--device", "fake"], "standard"),
         (&["run", "--plan", "quick", "--device", "fake", "--gpu", "h2000"], "nearest: h200"),
