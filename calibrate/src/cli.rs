@@ -12,7 +12,7 @@ use crate::{learning, networks, power, recipe, validate, whole};
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use joulecast_model::calibration::Calibration;
+use joulecast_model::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::gpu::Gpu;
 use joulecast_model::import::table::Mapping;
 use joulecast_model::measurement::Measurement;
@@ -283,7 +283,7 @@ fn run_fit(args: &Fit) -> Result<()> {
             calibrations
                 .iter()
                 .map(|c| {
-                    let name = if c.chip == "any" { "roofline".to_string() } else { c.chip.to_lowercase() };
+                    let name = if c.chip == ANY_CHIP { "roofline".to_string() } else { c.chip.to_lowercase() };
                     Ok((name, c.to_toml()?))
                 })
                 .collect::<Result<_>>()?

@@ -8,7 +8,9 @@ use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
 use anyhow::{Context, Result};
 use joulecast_model::accuracy::Accuracy;
-use joulecast_model::calibration::{Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier};
+use joulecast_model::calibration::{
+    ANY_CHIP, Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier,
+};
 use joulecast_model::catalog;
 use joulecast_model::features::{Family, general_kind};
 use joulecast_model::measurement::{LayerCase, Measurement};
@@ -170,7 +172,7 @@ pub fn calibrations(
     // Where no energy was measured the law of the chip with most rows stands in, in shares of idle and limit.
     let law = list.iter().filter_map(|c| c.power.clone()).max_by_key(|p| p.rows);
     let all: Vec<&Row> = rows.iter().collect();
-    let any = calibration("any", Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
+    let any = calibration(ANY_CHIP, Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
     list.push(Calibration { power: law, ..any });
     Ok(list)
 }
