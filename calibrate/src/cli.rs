@@ -8,6 +8,7 @@ use crate::dataset::{self, NoRows};
 use crate::fit::Options;
 use crate::import::{Format, import};
 use crate::rows::{Row, prepare};
+use crate::waiting::FitBar;
 use crate::{learning, networks, power, recipe, validate, whole};
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
@@ -136,6 +137,9 @@ struct Fit {
     /// Seed of the folds
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Do not show how far the fits are
+    #[arg(long)]
+    quiet: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -186,6 +190,9 @@ struct Validate {
     /// How to print
     #[arg(long, value_enum, default_value_t = Output::Table)]
     format: Output,
+    /// Do not show how far the fits are
+    #[arg(long)]
+    quiet: bool,
 }
 
 #[derive(Args)]
@@ -274,7 +281,8 @@ fn run_fit(args: &Fit) -> Result<()> {
     let (rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
     let files: Vec<(String, String)> = match args.model {
         ModelForm::Lasso => {
-            let options = Options { seed: args.seed, ..Options::default() };
+            let bar = FitBar::new(args.quiet);
+            let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
             let calibrations = recipe::calibrations(&rows, &measurements, &options, args.evaluation)?;
             if calibrations.iter().all(|c| c.models.is_empty()) {
                 let fewest = recipe::FEWEST_ROWS;
@@ -315,14 +323,18 @@ fn run_validate(args: &Validate) -> Result<()> {
     if rows.is_empty() {
         return Err(NoRows::Selection("rows of that GPU and kind in these datasets".to_string()).into());
     }
+    let bar = FitBar::new(args.quiet);
+    let options = Options { bar: Some(&bar), ..Options::default() };
     if args.levels {
-        let table = learning::levels(&rows, &Options::default())?;
+        let table = learning::levels(&rows, &options)?;
+        drop(bar);
         return print(&match args.format {
             Output::Markdown => table.to_markdown(),
             Output::Table | Output::Json => table.to_text(),
         });
     }
-    let lines = validate::layers(&rows, &Options::default(), args.seeds)?;
+    let lines = validate::layers(&rows, &options, args.seeds)?;
+    drop(bar);
     print(&match args.format {
         Output::Table => accuracy::table(&lines).to_text(),
         Output::Markdown => accuracy::page(&lines, args.seeds, args.evaluation),
@@ -346,7 +358,8 @@ fn validate_networks(args: &Validate) -> Result<()> {
         Some(folder) => networks::read_calibrations(folder)?,
         None => {
             let (rows, measurements) = rows_for(&args.dataset, true)?;
-            recipe::calibrations(&rows, &measurements, &Options::default(), true)?
+            let bar = FitBar::new(args.quiet);
+            recipe::calibrations(&rows, &measurements, &Options { bar: Some(&bar), ..Options::default() }, true)?
         }
     };
     let mut runs = Vec::new();

@@ -23,4 +23,5 @@ pub mod run;
 pub mod status;
 pub mod sweep;
 pub mod validate;
+pub mod waiting;
 pub mod whole;

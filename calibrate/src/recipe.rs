@@ -94,7 +94,7 @@ fn merge_small_classes(tasks: &mut BTreeMap<Task, Vec<&Row>>) {
 }
 
 /// Options for a task: the bandwidth model has few candidates.
-pub fn options_for(task: &Task, options: &Options) -> Options {
+pub fn options_for<'a>(task: &Task, options: &Options<'a>) -> Options<'a> {
     let richness = if task.model == STREAM { Richness::Bandwidth } else { options.richness };
     Options { richness, ..*options }
 }
@@ -104,6 +104,9 @@ pub fn options_for(task: &Task, options: &Options) -> Options {
 /// # Errors
 /// The first fit that fails.
 pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options) -> Result<Vec<(&'a Task, Fitted)>> {
+    if let Some(bar) = options.bar {
+        bar.begin(tasks.len());
+    }
     tasks
         .par_iter()
         .map(|(task, rows)| {
@@ -116,6 +119,9 @@ pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options)
                     .map(|r| Cover { kind: r.model.into(), phase: r.phase, precision: r.precision })
                     .collect();
                 fitted.model.covers = covers.into_iter().collect();
+            }
+            if let Some(bar) = options.bar {
+                bar.fitted(task);
             }
             Ok((task, fitted))
         })
