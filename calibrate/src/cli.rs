@@ -104,8 +104,8 @@ struct Import {
     #[arg(long, value_name = "FILE")]
     mapping: Option<PathBuf>,
     /// The GPU, where the file does not say
-    #[arg(long, value_name = "NAME", value_parser = names::gpu)]
-    gpu: Option<Gpu>,
+    #[arg(long, value_name = "NAME", value_parser = names::gpu_name)]
+    gpu: Option<String>,
     #[command(flatten)]
     dataset: DatasetArg,
 }
@@ -249,9 +249,8 @@ fn run_import(args: &Import) -> Result<()> {
         (ImportFormat::Table, None) => return Err(misuse("import table needs --mapping FILE")),
         (_, Some(_)) => return Err(misuse("--mapping goes with import table only")),
     };
-    let gpu = args.gpu.as_ref().map(|gpu| gpu.name.as_str());
     for file in &args.files {
-        let report = import(file, &format, gpu, &args.dataset.dataset)?;
+        let report = import(file, &format, args.gpu.as_deref(), &args.dataset.dataset)?;
         let known = if report.known { " (imported before: nothing written)" } else { "" };
         print(&format!("{}: {} rows, {} of them flagged{known}\n", file.display(), report.rows, report.flagged))?;
         for (reason, count) in report.skipped {

@@ -178,23 +178,68 @@ impl<'a> Descent<'a> {
                 return;
             }
             let active: Vec<usize> = all.iter().copied().filter(|&j| self.b[j] != 0.0).collect();
-            while sweeps < Self::MOST_SWEEPS && self.sweep(&active, penalty) >= tolerance {
-                sweeps += 1;
+            sweeps += self.settle(&active, penalty, tolerance, Self::MOST_SWEEPS - sweeps);
+        }
+    }
+
+    /// Sweeps the active columns until they settle; returns how often. Only their own part of the Gram matrix is
+    /// needed for that: the others' fitted values follow once at the end.
+    fn settle(&mut self, active: &[usize], penalty: f64, tolerance: f64, most: usize) -> usize {
+        let gram =
+            Array2::from_shape_fn((active.len(), active.len()), |(i, j)| self.problem.gram[[active[i], active[j]]]);
+        let correlation: Array1<f64> = active.iter().map(|&j| self.problem.correlation[j]).collect();
+        let problem = Parts { gram: gram.view(), correlation: correlation.view() };
+        let mut b: Array1<f64> = active.iter().map(|&j| self.b[j]).collect();
+        let mut fitted: Array1<f64> = active.iter().map(|&j| self.fitted[j]).collect();
+        let mut sweeps = 0;
+        while sweeps < most {
+            sweeps += 1;
+            if problem.sweep(0..active.len(), penalty, &mut b, &mut fitted) < tolerance {
+                break;
             }
         }
+        for (&j, &new) in active.iter().zip(&b) {
+            let change = new - self.b[j];
+            if change != 0.0 {
+                self.fitted.scaled_add(change, &self.problem.gram.row(j));
+                self.b[j] = new;
+            }
+        }
+        sweeps
     }
 
     /// One pass over the columns; returns the largest squared change.
     fn sweep(&mut self, columns: &[usize], penalty: f64) -> f64 {
+        let parts = Parts { gram: self.problem.gram.view(), correlation: self.problem.correlation.view() };
+        parts.sweep(columns.iter().copied(), penalty, &mut self.b, &mut self.fitted)
+    }
+}
+
+/// A problem, or the part of it that some columns make.
+struct Parts<'a> {
+    gram: ArrayView2<'a, f64>,
+    correlation: ArrayView1<'a, f64>,
+}
+
+impl Parts<'_> {
+    /// One pass over the columns; returns the largest squared change of the coefficients `b`. `fitted` is the Gram
+    /// matrix times `b`.
+    fn sweep(
+        &self,
+        columns: impl Iterator<Item = usize>,
+        penalty: f64,
+        b: &mut Array1<f64>,
+        fitted: &mut Array1<f64>,
+    ) -> f64 {
         let mut largest = 0.0f64;
-        for &j in columns {
-            let old = self.b[j];
-            let partial = self.problem.correlation[j] - self.fitted[j] + old;
+        for j in columns {
+            let old = b[j];
+            let partial = self.correlation[j] - fitted[j] + old;
             let new = partial.signum() * (partial.abs() - penalty).max(0.0);
             let change = new - old;
             if change != 0.0 {
-                self.fitted.scaled_add(change, &self.problem.gram.row(j));
-                self.b[j] = new;
+                fitted.scaled_add(change, &self.gram.row(j));
+                b[j] = new;
                 largest = largest.max(change * change);
             }
         }

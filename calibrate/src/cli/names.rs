@@ -31,6 +31,11 @@ pub fn gpu(text: &str) -> Result<Gpu, String> {
     catalog::gpu(text).map_err(|e| e.to_string())
 }
 
+/// The name under which the catalog has a GPU, which may be typed by an alias.
+pub fn gpu_name(text: &str) -> Result<String, String> {
+    gpu(text).map(|gpu| gpu.name)
+}
+
 /// A GPU of the catalog, or a file, which is read later.
 pub fn gpu_or_file(text: &str) -> Result<String, String> {
     if Path::new(text).extension().is_none() {
