@@ -7,6 +7,7 @@ use joulecast_calibrate::import::{Format, import};
 use joulecast_calibrate::recipe::{calibrations, without_test_shapes};
 use joulecast_calibrate::rows::{Row, prepare};
 use joulecast_calibrate::validate;
+use joulecast_calibrate::waiting::FitBar;
 use joulecast_model::calibration::Calibration;
 use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
@@ -58,7 +59,9 @@ fn fitted() -> Vec<Calibration> {
 
 #[test]
 fn validation_ranks_the_forms() {
-    let lines = ok(validate::layers(&rows(), &Options { exponents: &[4], ..Options::default() }, 2));
+    let bar = FitBar::hidden();
+    let lines = ok(validate::layers(&rows(), &Options { exponents: &[4], bar: Some(&bar), ..Options::default() }, 2));
+    assert_eq!(bar.state(), (2, Some(2)), "one model for each seed was told of");
     assert_eq!(lines.len(), 1);
     let line = &lines[0];
     assert!(line.mape.mean < 5.0 && line.mape.sd.is_some(), "{line:?}");

@@ -1,7 +1,7 @@
 //! Rules of the repository: which crate may depend on which, what the shipped files must say, what must not be
 //! committed.
 
-use joulecast_model::calibration::{Calibration, Tier};
+use joulecast_model::calibration::{ANY_CHIP, Calibration, Tier};
 use joulecast_model::catalog;
 use joulecast_tests::{ok, root};
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ fn shipped_calibrations_are_readable_and_current() {
         }
         for board in &c.boards {
             let gpu = ok(catalog::gpu(board));
-            assert!(c.chip == "any" || c.chip == gpu.chip, "{name}: {board} has chip {}", gpu.chip);
+            assert!(c.chip == ANY_CHIP || c.chip == gpu.chip, "{name}: {board} has chip {}", gpu.chip);
             boards.insert(board.clone());
         }
         for model in &c.models {

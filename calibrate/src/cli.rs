@@ -2,23 +2,26 @@
 
 mod campaign;
 mod machine;
+mod names;
 
+use crate::dataset::{self, NoRows};
 use crate::fit::Options;
 use crate::import::{Format, import};
 use crate::rows::{Row, prepare};
-use crate::{dataset, learning, networks, power, recipe, spread, validate};
+use crate::waiting::FitBar;
+use crate::{learning, networks, power, recipe, spread, validate, whole};
 use anyhow::{Context, Result, bail};
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use joulecast_model::calibration::Calibration;
-use joulecast_model::catalog;
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use joulecast_model::calibration::{ANY_CHIP, Calibration};
+use joulecast_model::gpu::Gpu;
 use joulecast_model::import::table::Mapping;
 use joulecast_model::measurement::Measurement;
 use joulecast_model::splits::Role;
 use joulecast_reports::accuracy;
-use std::collections::HashSet;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Measured layers into calibrations.
 #[derive(Parser)]
@@ -103,7 +106,7 @@ struct Import {
     #[arg(long, value_name = "FILE")]
     mapping: Option<PathBuf>,
     /// The GPU, where the file does not say
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = names::gpu_name)]
     gpu: Option<String>,
     #[command(flatten)]
     dataset: DatasetArg,
@@ -139,6 +142,9 @@ struct Fit {
     /// Seed of the folds
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Do not show how far the fits are
+    #[arg(long)]
+    quiet: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -161,24 +167,24 @@ struct Validate {
     #[arg(long, value_name = "DIR")]
     calibrations: Option<PathBuf>,
     /// Framework profile of the networks' runs
-    #[arg(long, value_name = "NAME", default_value = "cudnn")]
+    #[arg(long, value_name = "NAME", default_value = "cudnn", value_parser = names::framework)]
     framework: String,
     /// Only networks with this role (test, conformal, profile)
-    #[arg(long, value_name = "ROLE")]
-    role: Option<String>,
+    #[arg(long, value_name = "ROLE", value_parser = names::role)]
+    role: Option<Role>,
     /// Every run, not only their means
     #[arg(long)]
     rows: bool,
     #[command(flatten)]
     dataset: DatasetsArg,
     /// Only the chip of this GPU; may be repeated
-    #[arg(long, value_name = "NAME")]
-    gpu: Vec<String>,
+    #[arg(long, value_name = "NAME", value_parser = names::gpu)]
+    gpu: Vec<Gpu>,
     /// Only this layer kind; may be repeated
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_name = "KIND", value_parser = names::kind)]
     kind: Vec<String>,
     /// Number of fold seeds; with several, mean and standard deviation are shown
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Leave out every shape that occurs in a network with the role `test`
     #[arg(long)]
@@ -189,13 +195,17 @@ struct Validate {
     /// How to print
     #[arg(long, value_enum, default_value_t = Output::Table)]
     format: Output,
+    /// Do not show how far the fits are
+    #[arg(long)]
+    quiet: bool,
 }
 
 #[derive(Args)]
 struct Show {
     /// A GPU or chip with a shipped calibration, or a calibration file
+    #[arg(value_parser = names::calibration)]
     name: String,
-    /// Only this layer kind
+    /// Only models of this kind
     #[arg(long, value_name = "KIND")]
     kind: Option<String>,
 }
@@ -220,6 +230,11 @@ pub fn run(cli: Cli) -> Result<()> {
     }
 }
 
+/// What was typed does not go together.
+fn misuse(message: &str) -> anyhow::Error {
+    Cli::command().error(ErrorKind::ArgumentConflict, message).into()
+}
+
 /// Prints to standard output; a closed pipe ends the program quietly.
 fn print(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
@@ -237,8 +252,8 @@ fn run_import(args: &Import) -> Result<()> {
             let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
             Format::Table(Box::new(Mapping::from_toml(&text).with_context(|| path.display().to_string())?))
         }
-        (ImportFormat::Table, None) => bail!("import table needs --mapping FILE"),
-        (_, Some(_)) => bail!("--mapping goes with import table only"),
+        (ImportFormat::Table, None) => return Err(misuse("import table needs --mapping FILE")),
+        (_, Some(_)) => return Err(misuse("--mapping goes with import table only")),
     };
     for file in &args.files {
         let report = import(file, &format, args.gpu.as_deref(), &args.dataset.dataset)?;
@@ -251,38 +266,13 @@ fn run_import(args: &Import) -> Result<()> {
     Ok(())
 }
 
-/// There are no imported rows to judge by: its own exit status, since nothing is wrong with the program.
-#[derive(Debug)]
-pub struct NoRows(PathBuf);
-
-impl std::fmt::Display for NoRows {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "no imported rows at {}: clone the repositories that data/published/sources.toml names and import their files (README.md, Calibrations)",
-            self.0.display()
-        )
-    }
-}
-
-impl std::error::Error for NoRows {}
-
-/// Rows of datasets without exact repeats: a file may have been imported in two forms.
+/// Rows of several datasets, each once.
 fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
-    let mut seen = HashSet::new();
     let mut rows = Vec::new();
     for folder in folders {
-        if !folder.exists() {
-            return Err(NoRows(folder.clone()).into());
-        }
         rows.extend(dataset::read(folder)?);
     }
-    rows.retain(|r| {
-        let identity =
-            (r.gpu.clone(), r.case.fold_key(), r.batch, r.phase, r.precision, r.layout.clone(), r.time_s.to_bits());
-        seen.insert(identity)
-    });
-    Ok(rows)
+    Ok(dataset::unique(rows))
 }
 
 /// Rows ready for fitting, and the measurements behind them.
@@ -296,7 +286,8 @@ fn run_fit(args: &Fit) -> Result<()> {
     let (rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
     let files: Vec<(String, String)> = match args.model {
         ModelForm::Lasso => {
-            let options = Options { seed: args.seed, ..Options::default() };
+            let bar = FitBar::new(args.quiet);
+            let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
             let mut calibrations = recipe::calibrations(&rows, &measurements, &options, args.evaluation)?;
             let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?;
             spread::add(&runs.concat(), &mut calibrations)?;
@@ -307,7 +298,7 @@ fn run_fit(args: &Fit) -> Result<()> {
             calibrations
                 .iter()
                 .map(|c| {
-                    let name = if c.chip == "any" { "roofline".to_string() } else { c.chip.to_lowercase() };
+                    let name = if c.chip == ANY_CHIP { "roofline".to_string() } else { c.chip.to_lowercase() };
                     Ok((name, c.to_toml()?))
                 })
                 .collect::<Result<_>>()?
@@ -321,20 +312,11 @@ fn run_fit(args: &Fit) -> Result<()> {
             Ok(old) if old == text => print(&format!("{}: unchanged\n", path.display()))?,
             Ok(_) if !args.replace => bail!("{} exists and differs; --replace puts the new fit there", path.display()),
             _ => {
-                write_whole(&path, &text)?;
+                whole::write(&path, &text)?;
                 print(&format!("{}: written, {} bytes\n", path.display(), text.len()))?;
             }
         }
     }
-    Ok(())
-}
-
-fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path).with_context(|| path.display().to_string())?;
     Ok(())
 }
 
@@ -343,20 +325,23 @@ fn run_validate(args: &Validate) -> Result<()> {
         return validate_networks(args);
     }
     let (mut rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
-    let chips = args.gpu.iter().map(|name| Ok(catalog::gpu(name)?.chip)).collect::<Result<Vec<_>>>()?;
-    rows.retain(|r| chips.is_empty() || chips.contains(&r.chip));
+    rows.retain(|r| args.gpu.is_empty() || args.gpu.iter().any(|gpu| gpu.chip == r.chip));
     rows.retain(|r| args.kind.is_empty() || args.kind.iter().any(|k| k == r.kind));
     if rows.is_empty() {
-        bail!("no rows of that GPU and kind");
+        return Err(NoRows::Selection("rows of that GPU and kind in these datasets".to_string()).into());
     }
+    let bar = FitBar::new(args.quiet);
+    let options = Options { bar: Some(&bar), ..Options::default() };
     if args.levels {
-        let table = learning::levels(&rows, &Options::default())?;
+        let table = learning::levels(&rows, &options)?;
+        drop(bar);
         return print(&match args.format {
             Output::Markdown => table.to_markdown(),
             Output::Table | Output::Json => table.to_text(),
         });
     }
-    let lines = validate::layers(&rows, &Options::default(), args.seeds)?;
+    let lines = validate::layers(&rows, &options, args.seeds)?;
+    drop(bar);
     print(&match args.format {
         Output::Table => accuracy::table(&lines).to_text(),
         Output::Markdown => accuracy::page(&lines, args.seeds, args.evaluation),
@@ -380,23 +365,18 @@ fn validate_networks(args: &Validate) -> Result<()> {
         Some(folder) => networks::read_calibrations(folder)?,
         None => {
             let (rows, measurements) = rows_for(&args.dataset, true)?;
-            recipe::calibrations(&rows, &measurements, &Options::default(), true)?
+            let bar = FitBar::new(args.quiet);
+            recipe::calibrations(&rows, &measurements, &Options { bar: Some(&bar), ..Options::default() }, true)?
         }
-    };
-    let role = match &args.role {
-        Some(name) => Some(Role::from_name(name).with_context(|| format!("no role named \"{name}\""))?),
-        None => None,
     };
     let mut runs = Vec::new();
     for file in &args.networks {
         runs.extend(networks::read_runs(file)?);
     }
-    let compared = networks::compare(&runs, &calibrations, &args.framework, role)?;
+    let compared = networks::compare(&runs, &calibrations, &args.framework, args.role)?;
     if compared.is_empty() {
-        bail!(
-            "no run of a network that the catalog knows{} in these files",
-            args.role.as_ref().map_or(String::new(), |r| format!(" with the role {r}"))
-        );
+        let role = args.role.map_or(String::new(), |r| format!(" with the role {r}"));
+        return Err(NoRows::Selection(format!("run of a network that the catalog knows{role} in these files")).into());
     }
     let table = if args.rows { networks::rows_table(&compared) } else { networks::table(&compared) };
     print(&match args.format {
@@ -407,15 +387,13 @@ fn validate_networks(args: &Validate) -> Result<()> {
 }
 
 fn run_show(args: &Show) -> Result<()> {
-    let path = Path::new(&args.name);
-    let text = if path.extension().is_some() {
-        fs::read_to_string(path).with_context(|| args.name.clone())?
-    } else {
-        let chip = catalog::gpu(&args.name).map_or_else(|_| args.name.clone(), |gpu| gpu.chip);
-        let wanted = chip.to_lowercase();
-        let shipped = catalog::calibrations().iter().find(|(name, _)| *name == wanted);
-        shipped.with_context(|| format!("no calibration for {}", args.name))?.1.to_string()
+    let text = match names::shipped(&args.name) {
+        Some(text) => text.to_string(),
+        None => fs::read_to_string(&args.name).with_context(|| args.name.clone())?,
     };
     let calibration = Calibration::from_toml(&text).with_context(|| args.name.clone())?;
+    if let Some(kind) = &args.kind {
+        names::model_kind(kind, &calibration).map_err(|e| misuse(&e))?;
+    }
     print(&joulecast_reports::calibration::explain(&calibration, args.kind.as_deref()))
 }

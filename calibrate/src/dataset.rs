@@ -5,13 +5,14 @@
 //! Rows of a run that has not ended are in a journal (see [`crate::journal`]).
 
 use crate::import::sha256_hex;
-use crate::journal;
+use crate::{journal, whole};
 use anyhow::{Context, Result, bail};
 use joulecast_model::measurement::{LayerCase, Measurement, Regime};
 use joulecast_model::precision::{Phase, Precision};
 use polars::prelude::{Column, DataFrame, ParquetReader, ParquetWriter, SerReader, StringChunked};
+use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{Cursor, Write as _};
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// Column types, one accessor pair each.
@@ -155,13 +156,10 @@ pub fn append(folder: &Path, name: &str, rows: &[Measurement]) -> Result<PathBuf
     ParquetWriter::new(&mut bytes).finish(&mut frame)?;
     // The checksum first: a segment without one counts as imported, and is not compared.
     let sum = format!("{}  {name}.parquet\n", sha256_hex(&bytes));
-    let write = |bytes: &[u8]| -> Result<tempfile::NamedTempFile> {
-        let mut file = tempfile::NamedTempFile::new_in(folder).with_context(|| folder.display().to_string())?;
-        file.write_all(bytes).and_then(|()| file.as_file().sync_all()).with_context(|| path.display().to_string())?;
-        Ok(file)
-    };
-    write(sum.as_bytes())?.persist(sum_path(&path)).with_context(|| sum_path(&path).display().to_string())?;
-    write(&bytes)?.persist_noclobber(&path).with_context(|| path.display().to_string())?;
+    whole::nameless(folder, sum.as_bytes())?
+        .persist(sum_path(&path))
+        .with_context(|| sum_path(&path).display().to_string())?;
+    whole::nameless(folder, &bytes)?.persist_noclobber(&path).with_context(|| path.display().to_string())?;
     sync_folder(folder)?;
     Ok(path)
 }
@@ -184,18 +182,45 @@ pub fn read_segment(path: &Path) -> Result<Vec<Measurement>> {
     from_frame(&frame).with_context(|| name.to_string())
 }
 
+/// There are no rows to work on: an exit status of its own, since nothing is wrong with the program or what was typed.
+#[derive(Debug)]
+pub enum NoRows {
+    /// The folder is missing or holds no dataset.
+    Dataset(PathBuf),
+    /// The rows that there are were all left out by what was asked for, in words.
+    Selection(String),
+}
+
+impl std::fmt::Display for NoRows {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Dataset(folder) => write!(
+                f,
+                "no dataset at {}: `calibrate run` measures one; for published rows clone the repositories that data/published/sources.toml names and import their files (README.md, Calibrations)",
+                folder.display()
+            ),
+            Self::Selection(what) => write!(f, "no {what}"),
+        }
+    }
+}
+
+impl std::error::Error for NoRows {}
+
 /// Reads all segments of a dataset, in the order of their names, then the whole rows of journals.
 ///
 /// # Errors
-/// When the folder is missing or empty, or a segment is damaged; the message names it.
+/// [`NoRows`] when the folder is missing or has no segment; else when a segment is damaged: the message names it.
 pub fn read(folder: &Path) -> Result<Vec<Measurement>> {
-    let entries = fs::read_dir(folder).with_context(|| format!("no dataset at {}", folder.display()))?;
+    if !folder.exists() {
+        return Err(NoRows::Dataset(folder.to_path_buf()).into());
+    }
+    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths: Vec<PathBuf> = entries.collect::<std::io::Result<Vec<_>>>()?.iter().map(|e| e.path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == "parquet"));
     paths.sort();
     let journals = journal::pending(folder)?;
     if paths.is_empty() && journals.is_empty() {
-        bail!("no dataset at {}: the folder has no .parquet segment", folder.display());
+        return Err(NoRows::Dataset(folder.to_path_buf()).into());
     }
     let mut rows = Vec::new();
     for path in paths {
@@ -205,6 +230,24 @@ pub fn read(folder: &Path) -> Result<Vec<Measurement>> {
         rows.extend(journal::read(&path)?.rows);
     }
     Ok(rows)
+}
+
+/// Rows without those that are there twice, the first of each kept: a published file may have been imported in two
+/// forms, as its authors left it and as a table that rounds times to six digits. So published times count as equal
+/// when their six leading digits are; of our own measurements no digit was dropped.
+pub fn unique(mut rows: Vec<Measurement>) -> Vec<Measurement> {
+    let mut seen = HashSet::new();
+    rows.retain(|r| {
+        let time = if r.regime == Regime::Import { leading_digits(r.time_s) } else { r.time_s };
+        let layer = (r.gpu.clone(), r.case.fold_key(), r.batch, r.phase, r.precision, r.layout.clone());
+        seen.insert((layer, time.to_bits()))
+    });
+    rows
+}
+
+/// A number as it reads with six significant digits.
+fn leading_digits(value: f64) -> f64 {
+    format!("{value:.5e}").parse().unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -233,10 +276,32 @@ mod tests {
     #[test]
     fn rows_come_back_as_they_were_written() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        append(folder.path(), "one", &rows())?;
+        let path = append(folder.path(), "one", &rows())?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let plain = folder.path().join("plain");
+            fs::write(&plain, "x")?;
+            let mode = |path: &Path| fs::metadata(path).map(|m| m.permissions().mode() & 0o777);
+            assert_eq!((mode(&path)?, mode(&sum_path(&path))?), (mode(&plain)?, mode(&plain)?));
+        }
         assert_eq!(read(folder.path())?, rows());
         assert!(append(folder.path(), "one", &rows()).is_err(), "append-only");
         Ok(())
+    }
+
+    #[test]
+    fn a_time_printed_with_fewer_digits_is_the_same_row() {
+        let with_time = |time_s| Measurement { time_s, ..rows().swap_remove(0) };
+        // Two lines of NeuSight's V100 file as published and as tabled, and a true repeat that differs in the sixth digit.
+        let published = [0.000_880_981_326_103_210_5, 4.781_866_570_313_772e-5, 4.781_88e-5].map(with_time);
+        let tabled = [0.000_880_981, 4.781_87e-5].map(with_time);
+        let all = [&published[..], &tabled[..]].concat();
+        assert_eq!(unique(all.clone()), published, "the first of each stays");
+        let own: Vec<Measurement> = all.into_iter().map(|r| Measurement { regime: Regime::Burst, ..r }).collect();
+        assert_eq!(unique(own.clone()), own, "our own times are compared to the last digit");
+        let other = Measurement { batch: 7, ..published[0].clone() };
+        assert_eq!(unique(vec![published[0].clone(), other.clone()]).len(), 2);
     }
 
     #[test]

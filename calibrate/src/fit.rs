@@ -8,6 +8,7 @@ use crate::design::{Candidates, Richness};
 use crate::folds::grouped;
 use crate::lasso::{Linear, Moments, penalties};
 use crate::rows::Row;
+use crate::waiting::FitBar;
 use anyhow::{Context, Result};
 use joulecast_model::accuracy::{Accuracy, conformal};
 use joulecast_model::calibration::{Bucket, CrossValidation, Ellipsoid, LayerModel, Range};
@@ -22,7 +23,7 @@ use std::collections::{BTreeSet, HashMap};
 
 /// How models are fitted.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct Options<'a> {
     /// Candidate terms.
     pub richness: Richness,
     /// Seed of the folds.
@@ -35,9 +36,11 @@ pub struct Options {
     pub most_terms: usize,
     /// Standard errors of the paired difference that the chosen penalty may lie behind the best.
     pub standard_errors: f64,
+    /// Is told of every model of a recipe that was fitted.
+    pub bar: Option<&'a FitBar>,
 }
 
-impl Default for Options {
+impl Default for Options<'_> {
     fn default() -> Self {
         Self {
             richness: Richness::Full,
@@ -46,6 +49,7 @@ impl Default for Options {
             exponents: &[1, 2, 4],
             most_terms: 80,
             standard_errors: 1.0,
+            bar: None,
         }
     }
 }
@@ -97,7 +101,7 @@ pub fn fit(kind: &str, rows: &[&Row], options: &Options) -> Result<Fitted> {
 struct Task<'a> {
     kind: &'a str,
     rows: &'a [&'a Row],
-    options: &'a Options,
+    options: &'a Options<'a>,
     candidates: Candidates,
     /// Standardised candidate columns, and the means and scales taken off.
     x: Array2<f64>,
@@ -113,7 +117,7 @@ struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    fn new(kind: &'a str, rows: &'a [&'a Row], candidates: Candidates, options: &'a Options) -> Self {
+    fn new(kind: &'a str, rows: &'a [&'a Row], candidates: Candidates, options: &'a Options<'a>) -> Self {
         let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
         let mut x = candidates.matrix(rows.iter().map(|r| &r.variables));
         let n = x.nrows() as f64;

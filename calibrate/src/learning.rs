@@ -39,12 +39,15 @@ pub fn levels(rows: &[Row], options: &Options) -> Result<Table> {
     let tasks = tasks(rows);
     let own: Vec<_> =
         tasks.iter().filter(|(task, _)| task.model != crate::recipe::STREAM && task.framework.is_none()).collect();
+    if let Some(bar) = options.bar {
+        bar.begin(own.len());
+    }
     let results: Vec<(String, Errors)> = own
         .par_iter()
         .map(|(task, rows)| {
-            let options = options_for(task, options);
+            let fit_options = options_for(task, options);
             let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
-            let fold_of = grouped(&keys, options.folds, options.seed);
+            let fold_of = grouped(&keys, fit_options.folds, fit_options.seed);
             let mut errors = Errors { rows: rows.len(), ..Errors::default() };
             for level in levels {
                 let Some(members) = members.get(level.name()) else { continue };
@@ -54,10 +57,13 @@ pub fn levels(rows: &[Row], options: &Options) -> Result<Table> {
                     let train: Vec<&Row> =
                         (0..rows.len()).filter(|&i| fold_of[i] != fold && belongs(rows[i])).map(|i| rows[i]).collect();
                     let test = (0..rows.len()).filter(|&i| fold_of[i] == fold).map(|i| rows[i]);
-                    let predict = predictor(task.model, &train, &options)?;
+                    let predict = predictor(task.model, &train, &fit_options)?;
                     let pairs = test.filter_map(|row| predict(row).map(|p| (row.time.get(), p)));
                     errors.pairs.entry(level.name()).or_default().extend(pairs);
                 }
+            }
+            if let Some(bar) = options.bar {
+                bar.fitted(task);
             }
             Ok((format!("{} {} {}", task.model, task.phase, task.precision), errors))
         })

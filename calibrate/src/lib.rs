@@ -24,3 +24,5 @@ pub mod spread;
 pub mod status;
 pub mod sweep;
 pub mod validate;
+pub mod waiting;
+pub mod whole;

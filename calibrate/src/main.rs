@@ -1,21 +1,24 @@
-//! Thin shell over the library: parse, run, report. Exit 3 where the rows to work on are absent, 4 where
-//! settings were asked for, not permitted, and the device was only observed.
+//! Thin shell over the library: parse, run, report. Exit statuses: `joulecast_reports::exit`.
 
 use clap::Parser;
+use joulecast_calibrate::{cli, dataset::NoRows, sweep::ObservedOnly};
+use joulecast_reports::{error_line, exit};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match joulecast_calibrate::cli::run(joulecast_calibrate::cli::Cli::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", joulecast_reports::error_line(error.chain().map(ToString::to_string)));
-            if error.is::<joulecast_calibrate::cli::NoRows>() {
-                ExitCode::from(3)
-            } else if error.is::<joulecast_calibrate::sweep::ObservedOnly>() {
-                ExitCode::from(4)
-            } else {
-                ExitCode::FAILURE
-            }
-        }
+    let error = match cli::run(cli::Cli::parse()) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(error) => error,
+    };
+    if let Some(usage) = error.downcast_ref::<clap::Error>() {
+        usage.exit();
     }
+    eprintln!("error: {}", error_line(error.chain().map(ToString::to_string)));
+    ExitCode::from(if error.is::<NoRows>() {
+        exit::NO_ROWS
+    } else if error.is::<ObservedOnly>() {
+        exit::OBSERVED_ONLY
+    } else {
+        exit::FAILED
+    })
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use joulecast_model::accuracy::Accuracy;
-use joulecast_model::calibration::Calibration;
+use joulecast_model::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::catalog;
 use joulecast_model::framework::{Framework, Launch};
 use joulecast_model::network::ShapedNetwork;
@@ -166,7 +166,7 @@ pub fn compare(
 ) -> Result<Vec<Compared>> {
     let splits = catalog::splits().map_err(anyhow::Error::msg)?;
     let framework = Framework::named(framework).map_err(anyhow::Error::msg)?;
-    let roofline = calibrations.iter().find(|c| c.chip == "any").context("no roofline calibration")?;
+    let roofline = calibrations.iter().find(|c| c.chip == ANY_CHIP).context("no roofline calibration")?;
     let mut list = Vec::new();
     for run in runs.iter().filter(|r| r.flags.as_deref().unwrap_or("").is_empty()) {
         let other = OTHER_NAMES.iter().find(|(theirs, _)| *theirs == run.network);

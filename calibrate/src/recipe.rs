@@ -8,7 +8,9 @@ use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
 use anyhow::{Context, Result};
 use joulecast_model::accuracy::Accuracy;
-use joulecast_model::calibration::{Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier};
+use joulecast_model::calibration::{
+    ANY_CHIP, Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier,
+};
 use joulecast_model::catalog;
 use joulecast_model::features::{Family, general_kind};
 use joulecast_model::measurement::{LayerCase, Measurement};
@@ -127,7 +129,7 @@ fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
 }
 
 /// Options for a task: the bandwidth model has few candidates.
-pub fn options_for(task: &Task, options: &Options) -> Options {
+pub fn options_for<'a>(task: &Task, options: &Options<'a>) -> Options<'a> {
     let richness = if task.model == STREAM { Richness::Bandwidth } else { options.richness };
     Options { richness, ..*options }
 }
@@ -137,6 +139,9 @@ pub fn options_for(task: &Task, options: &Options) -> Options {
 /// # Errors
 /// The first fit that fails.
 pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options) -> Result<Vec<(&'a Task, Fitted)>> {
+    if let Some(bar) = options.bar {
+        bar.begin(tasks.len());
+    }
     tasks
         .par_iter()
         .map(|(task, rows)| {
@@ -156,6 +161,9 @@ pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options)
                 fitted.model.covers = covers.into_iter().collect();
             }
             fitted.model.framework = task.framework.map(str::to_string);
+            if let Some(bar) = options.bar {
+                bar.fitted(task);
+            }
             Ok((task, fitted))
         })
         .collect()
@@ -211,7 +219,7 @@ pub fn calibrations(
     // Where no energy was measured the law of the chip with most rows stands in, in shares of idle and limit.
     let law = list.iter().filter_map(|c| c.power.clone()).max_by_key(|p| p.rows);
     let all: Vec<&Row> = rows.iter().collect();
-    let any = calibration("any", Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
+    let any = calibration(ANY_CHIP, Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
     list.push(Calibration { power: law, ..any });
     Ok(list)
 }

@@ -66,7 +66,7 @@ fn a_dry_run_lists_the_calls_and_measures_nothing() {
     assert!(said(&output.stdout).contains("990"), "{}", said(&output.stdout));
     assert!(!folder.path().join("rows").exists());
     let output = run(folder.path(), &["--dry-run"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]

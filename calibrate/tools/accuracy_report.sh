@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The page about accuracy on networks and layers that no fit saw:
-#   cargo build --release -p joulecast-calibrate && calibrate/tools/accuracy_report.sh > reports/published/accuracy.md
-# Takes five minutes on two cores.
+# The page about accuracy on networks and layers that no fit saw; five minutes on two cores.
+# inputs: data/splits.toml data/gpus/h200.toml data/frameworks data/calibrations/gh100.toml data/measurements/h200/layers
+# inputs: data/measurements/h200/networks.csv data/measurements/h200/torch_networks.csv data/measurements/h200/torch_runs.csv
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 calibrate=target/release/calibrate
@@ -20,7 +20,7 @@ cat <<'TEXT'
 # Accuracy on what no fit saw (H200)
 
 Everything here is predicted by the evaluation fit: `calibrate fit --dataset data/measurements/h200/layers --evaluation --out FITS`, which leaves out every layer whose shape (without batch) occurs in a network with the
-role `test` (`data/splits.toml`); no network measured whole enters a layer fit. Commands below also take `--calibrations FITS`. This page: `calibrate/tools/accuracy_report.sh`.
+role `test` (`data/splits.toml`); no network measured whole enters a layer fit. Commands below also take `--calibrations FITS`. This page: `calibrate/tools/publish.sh accuracy`.
 
 Columns: mean absolute error in percent of time, power and energy, their bias and largest error, how many of the 90 % intervals hold the measurement, and the plain roofline's error. "launch-bound": the host is predicted to be
 slower than the GPU. Power and clock are foreseen, nothing of the run is used.

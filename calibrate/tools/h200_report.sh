@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# The page about our H200 measurements, from the files in data/measurements/h200:
-#   cargo build --release -p joulecast-calibrate && calibrate/tools/h200_report.sh > reports/published/h200.md
+# The page about our H200 measurements.
+# inputs: data/splits.toml data/gpus/h200.toml data/plans/reference.toml data/measurements/h200/layers data/measurements/h200/repeats
+# inputs: data/measurements/h200/check.txt data/measurements/h200/network_layers.csv data/measurements/h200/networks.csv
+# inputs: data/measurements/h200/torch_layers.csv data/measurements/h200/torch_networks.csv data/measurements/h200/torch_runs.csv
 # The last table takes ten minutes on two cores; LEVELS=FILE takes it from an earlier run of its command instead.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -10,7 +12,7 @@ data=data/measurements/h200
 cat <<'TEXT'
 # Measured on H200s
 
-Rows: `data/measurements/h200` (how they were made: its README). This page: `calibrate/tools/h200_report.sh`.
+Rows: `data/measurements/h200` (how they were made: its README). This page: `calibrate/tools/publish.sh h200`.
 
 ## The card's own ceilings, and our kernels
 

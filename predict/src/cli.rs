@@ -79,7 +79,8 @@ pub struct PredictArgs {
     /// eager: operation by operation from the host; graph: as one CUDA graph (default: eager, for cudnn graph)
     #[arg(long, value_name = "HOW", value_parser = parse_launch)]
     pub launch: Option<Launch>,
-    /// A calibration file instead of the built-in one
+    /// A calibration file of the GPU's chip instead of the built-in one, or a roofline.toml: as if no layer of the GPU
+    /// had been measured
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
     /// Table and Markdown: show every layer, not only the costliest (JSON always has them all)

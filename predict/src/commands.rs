@@ -3,7 +3,7 @@
 use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
-use joulecast_model::calibration::Calibration;
+use joulecast_model::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
 use joulecast_model::gpu::Gpu;
@@ -19,9 +19,9 @@ use std::path::Path;
 
 /// Why a command ended without its result.
 pub enum Failure {
-    /// The arguments are wrong: exit 2.
+    /// The arguments are wrong.
     Usage(anyhow::Error),
-    /// Something else went wrong: exit 1.
+    /// Something else went wrong.
     Failed(anyhow::Error),
 }
 
@@ -64,17 +64,39 @@ fn gpu(name: &str) -> Result<Gpu, Failure> {
     catalog::gpu(name).map_err(|e| Failure::Usage(e.into()))
 }
 
-fn calibration(path: Option<&Path>, gpu: &Gpu) -> Result<Option<Calibration>> {
-    match path {
-        None => Ok(catalog::calibration_for(gpu)?),
-        Some(path) => {
-            let name = path.display().to_string();
+/// What a prediction rests on: the chip's calibration, the efficiencies over all chips, and what to tell of a file.
+struct Calibrations {
+    chip: Option<Calibration>,
+    roofline: Calibration,
+    note: Option<String>,
+}
+
+impl Calibrations {
+    fn built_in(gpu: &Gpu) -> Result<Self> {
+        Ok(Self { chip: catalog::calibration_for(gpu)?, roofline: catalog::roofline()?, note: None })
+    }
+
+    /// A file of the chip's calibration, or of efficiencies over all chips; with the latter it is as if no layer of the
+    /// GPU had been measured.
+    fn of_file(path: &Path, gpu: &Gpu) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        let read = || -> Result<_> {
             let calibration = Calibration::from_toml(&read(&name)?).with_context(|| name.clone())?;
-            if calibration.chip != gpu.chip {
-                return Err(anyhow!("{name} is for chip {}, but {} is a {}", calibration.chip, gpu.name, gpu.chip));
-            }
-            Ok(Some(calibration))
+            Ok((calibration, catalog::roofline()?))
+        };
+        let (calibration, roofline) = read().map_err(Failure::Failed)?;
+        if calibration.chip == ANY_CHIP {
+            let note = format!(
+                "{name} holds efficiencies over all measured GPUs: predicted as if no layer of {} had been measured",
+                gpu.name
+            );
+            return Ok(Self { chip: None, roofline: calibration, note: Some(note) });
         }
+        if calibration.chip != gpu.chip {
+            let (theirs, ours) = (&calibration.chip, &gpu.chip);
+            return Err(Failure::Usage(anyhow!("{name} is for chip {theirs}, but {} is a {ours}", gpu.name)));
+        }
+        Ok(Self { chip: Some(calibration), roofline, note: None })
     }
 }
 
@@ -131,20 +153,23 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
     let gpu = gpu(typed)?;
     let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
     let (network, source) = shaped(&args.network, args.batch.unwrap_or(1), args.precision)?;
-    let calibration = calibration(args.calibration.as_deref(), &gpu).map_err(Failure::Failed)?;
-    let roofline = catalog::roofline().map_err(|e| Failure::Failed(e.into()))?;
+    let calibrations = match &args.calibration {
+        Some(path) => Calibrations::of_file(path, &gpu)?,
+        None => Calibrations::built_in(&gpu).map_err(Failure::Failed)?,
+    };
     let setup = Setup {
         gpu: &gpu,
-        calibration: calibration.as_ref(),
-        roofline: &roofline,
+        calibration: calibrations.chip.as_ref(),
+        roofline: &calibrations.roofline,
         framework: &framework,
         launch: args.launch.unwrap_or_else(|| framework.usual_launch()),
         mode: args.mode,
     };
-    let prediction = predict_step(&network, &setup).map_err(|e| match e {
+    let mut prediction = predict_step(&network, &setup).map_err(|e| match e {
         PredictError::Precision { .. } => Failure::Usage(e.into()),
         _ => Failure::Failed(e.into()),
     })?;
+    prediction.warnings.splice(..0, calibrations.note);
     if args.require_fit && !prediction.fits_in_memory {
         let why = anyhow!("{} at batch {} does not fit in the memory of {typed}", prediction.network, prediction.batch);
         return Err(Failure::Failed(why));
@@ -239,7 +264,7 @@ fn calibrations() -> Result<Table> {
             c.models.len().to_string(),
             c.models.iter().map(|m| m.rows).sum::<usize>().to_string(),
             c.sources.join(" "),
-            if c.chip == "any" { "all of these".into() } else { c.boards.join(" ") },
+            if c.chip == ANY_CHIP { "all of these".into() } else { c.boards.join(" ") },
         ]);
     }
     Ok(table)

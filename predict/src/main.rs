@@ -1,18 +1,19 @@
-//! Thin shell: parse, run, report. Exit 2 for wrong arguments, 1 for failures.
+//! Thin shell: parse, run, report. Exit statuses: `joulecast_reports::exit`.
 
 mod cli;
 mod commands;
 
 use clap::Parser;
 use commands::Failure;
+use joulecast_reports::{error_line, exit};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let (code, error) = match cli::run(cli::Cli::parse()) {
         Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Usage(error)) => (2, error),
-        Err(Failure::Failed(error)) => (1, error),
+        Err(Failure::Usage(error)) => (exit::USAGE, error),
+        Err(Failure::Failed(error)) => (exit::FAILED, error),
     };
-    eprintln!("error: {}", joulecast_reports::error_line(error.chain().map(ToString::to_string)));
+    eprintln!("error: {}", error_line(error.chain().map(ToString::to_string)));
     ExitCode::from(code)
 }

@@ -111,6 +111,32 @@ fn a_file_of_ones_own_works_and_output_goes_to_a_file() {
     assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 1, "nothing but the result is left");
 }
 
+/// The efficiencies over all chips are a calibration too: of a GPU without rows.
+#[test]
+fn a_roofline_calibration_stands_for_a_gpu_without_rows() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/calibrations");
+    let with = |gpu: &str, file: &str| {
+        let path = data.join(file);
+        let base = ["--net", "vgg16", "--gpu", gpu, "--batch", "8", "--format", "json"];
+        run(&[&base[..], &["--calibration", path.to_str().expect("utf-8")]].concat())
+    };
+    let output = with("v100", "roofline.toml");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = stdout(&output);
+    for part in
+        ["\"id\": \"any-roofline-1\"", "\"time_tier\": \"roofline\"", "as if no layer of v100 had been measured"]
+    {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+    // A GPU that has no rows is predicted just as without the option.
+    let time = |text: &str| text.lines().find(|l| l.contains("\"time_s\"")).map(str::to_string).expect("time_s");
+    let without = run(&["--net", "vgg16", "--gpu", "l4", "--batch", "8", "--format", "json"]);
+    assert_eq!(time(&stdout(&with("l4", "roofline.toml"))), time(&stdout(&without)));
+    let other = with("t4", "gv100.toml");
+    assert_eq!(other.status.code(), Some(2), "{}", stderr(&other));
+    assert!(stderr(&other).contains("is for chip GV100, but t4 is a TU104"), "{}", stderr(&other));
+}
+
 #[test]
 fn what_does_not_fit_is_a_warning_or_on_request_an_error() {
     let arguments = ["--net", "vgg16", "--gpu", "m40", "--batch", "100000"];
@@ -156,6 +182,11 @@ fn output_respects_what_is_there() {
     assert_eq!(std::fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o400)).expect("permissions");
     assert_eq!(run(&[&arguments[..], &[file.to_str().expect("utf-8")]].concat()).status.code(), Some(1));
+    let (plain, new) = (folder.join("plain"), folder.join("new.json"));
+    std::fs::write(&plain, "x").expect("written");
+    assert!(run(&[&arguments[..], &[new.to_str().expect("utf-8")]].concat()).status.success());
+    let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode();
+    assert_eq!(mode(&new), mode(&plain), "a new file is like any other");
     let standard = run(&[&arguments[..], &["-"]].concat());
     assert!(stdout(&standard).contains("prediction/1"));
 }

@@ -1,18 +1,16 @@
 //! `calibrate plan`, `run` and `status`.
 
-use super::{DatasetArg, Output, print, write_whole};
+use super::{DatasetArg, Output, misuse, names, print};
 use crate::device::{Device, Kind as DeviceKind, SIMULATED};
 use crate::plan::{Level, Measure, Plan};
 use crate::run::progress::OnStderr;
 use crate::run::{AsFound, Which};
 use crate::sweep::{self, ObservedOnly, Permission};
-use crate::{plan, run, status};
-use anyhow::{Context, Result, bail};
+use crate::{plan, run, status, whole};
+use anyhow::{Context, Result};
 use clap::Args;
-use clap::builder::PossibleValuesParser;
 use joulecast_kernels::measure::Rules;
 use joulecast_kernels::settings::Point;
-use joulecast_model::layer::Layer;
 use joulecast_model::units::Seconds;
 use std::fs;
 use std::path::PathBuf;
@@ -45,13 +43,13 @@ pub struct PlanArgs {
 #[derive(Args)]
 pub struct RunArgs {
     /// reference, standard, quick, or a file that `calibrate plan` wrote
-    #[arg(long, value_name = "PLAN")]
+    #[arg(long, value_name = "PLAN", value_parser = names::plan)]
     plan: String,
     /// What to run on
     #[arg(long, value_enum)]
     device: DeviceKind,
     /// The GPU that it counts as, where its name does not say: a name or a file
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", value_parser = names::gpu_or_file)]
     gpu: Option<String>,
     /// Folder of the dataset; trials whose rows it holds are not run again
     #[arg(long, value_name = "DIR")]
@@ -63,11 +61,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// Name of the campaign: of the dataset's segments and in every row; default: the device's
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = run::campaign_name)]
     campaign: Option<String>,
     /// Only these layer kinds
-    #[arg(long, value_name = "KIND", num_args = 1.., hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(Layer::KINDS))]
+    #[arg(long, value_name = "KIND", num_args = 1.., value_parser = names::kind)]
     only: Vec<String>,
     /// Only trials with energy
     #[arg(long, conflicts_with = "time_only")]
@@ -91,7 +88,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR")]
     journals: Option<PathBuf>,
     /// For the fake device: what goes wrong
-    #[arg(long, value_name = "FAULT", hide = true)]
+    #[arg(long, value_name = "FAULT", hide = true, value_parser = names::fault)]
     fault: Vec<String>,
 }
 
@@ -132,7 +129,7 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
         plan.estimate().get() / 60.0
     ))?;
     if let Some(path) = &args.out {
-        write_whole(path, &plan::file::to_text(&plan)?)?;
+        whole::write(path, &plan::file::to_text(&plan)?)?;
         print(&format!("{}: written\n", path.display()))?;
     }
     Ok(())
@@ -161,7 +158,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let points = sweep::points(&args.clocks, &args.power_caps);
     if args.dry_run {
         if points.is_empty() {
-            bail!("--dry-run goes with --clocks or --power-caps");
+            return Err(misuse("--dry-run goes with --clocks or --power-caps"));
         }
         return print(&sweep::rehearse(&device, &points)?);
     }

@@ -1,6 +1,6 @@
 //! `calibrate measure`, `check`, `restore`, and the guardian that a settings session starts.
 
-use super::print;
+use super::{names, print};
 use crate::device::{Device, Kind as DeviceKind, open_cuda};
 use crate::measure::layers::{self, LayerRun};
 use crate::measure::record::{NetworkRun, Table};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct MeasureArgs {
     /// Networks of the zoo or network files, separated by commas
-    #[arg(long, value_name = "NAME|FILE", required = true, value_delimiter = ',')]
+    #[arg(long, value_name = "NAME|FILE", required = true, value_delimiter = ',', value_parser = names::network_or_file)]
     net: Vec<String>,
     /// Batches, separated by commas
     #[arg(long, value_name = "N", default_value = "1,16,64", value_delimiter = ',',
@@ -37,7 +37,7 @@ pub struct MeasureArgs {
     #[arg(long)]
     layers: bool,
     /// With --layers: share of the step's time whose layers also get power and energy
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "layers")]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "layers", value_parser = share)]
     energy_share: f64,
     /// With --layers: window of an energy reading
     #[arg(long, value_name = "SECONDS", default_value_t = 1.5, requires = "layers", value_parser = super::campaign::positive)]
@@ -46,7 +46,7 @@ pub struct MeasureArgs {
     #[arg(long, value_enum, default_value_t = DeviceKind::Cuda)]
     device: DeviceKind,
     /// The GPU that it counts as, where its name does not say: a name or a file
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", value_parser = names::gpu_or_file)]
     gpu: Option<String>,
     /// CSV file; rows are added, and those that it holds are not measured again
     #[arg(long, value_name = "FILE")]
@@ -94,6 +94,10 @@ fn launch(text: &str) -> Result<Launch, String> {
     [Launch::Graph, Launch::Eager].into_iter().find(|l| l.name() == text).ok_or_else(|| "graph or eager".to_string())
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|s| (0.0..=1.0).contains(s)).ok_or_else(|| "a share between 0 and 1".to_string())
+}
+
 fn network(name: &str) -> Result<Network> {
     if Path::new(name).extension().is_none() {
         return Ok(catalog::network(name)?);
@@ -105,9 +109,6 @@ fn network(name: &str) -> Result<Network> {
 /// Measures whole networks, or their layers one by one.
 pub fn measure(args: &MeasureArgs) -> Result<()> {
     let networks = args.net.iter().map(|name| network(name)).collect::<Result<Vec<_>>>()?;
-    if !(0.0..=1.0).contains(&args.energy_share) {
-        bail!("--energy-share is a share between 0 and 1");
-    }
     let Device { mut runner, mut meter, notes, .. } = Device::open(args.device, args.gpu.as_deref(), &[])?;
     notes.iter().for_each(|note| eprintln!("{note}"));
     let meter = meter.as_mut().map(|m| &mut **m as &mut dyn joulecast_kernels::PowerMeter);

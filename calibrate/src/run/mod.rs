@@ -112,7 +112,7 @@ pub fn run(
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
-    check_name(&options.campaign)?;
+    campaign_name(&options.campaign).map_err(anyhow::Error::msg)?;
     for line in journal::recover(&options.dataset)? {
         progress.say(&line);
     }
@@ -144,13 +144,16 @@ pub fn run(
     Ok(outcome)
 }
 
-/// A campaign's name is part of file names and row ids.
-fn check_name(name: &str) -> Result<()> {
+/// A campaign's name, which is part of file names and row ids.
+///
+/// # Errors
+/// When it is empty, long, or has characters other than letters, digits, `-` and `_`.
+pub fn campaign_name(name: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || name.len() > 60 || name.starts_with('-') || !name.chars().all(plain) {
-        bail!("campaign \"{name}\": letters, digits, - and _ only, at most 60");
+        return Err(format!("campaign \"{name}\": letters, digits, - and _ only, at most 60"));
     }
-    Ok(())
+    Ok(name.to_string())
 }
 
 /// Appends a record to a file of JSON lines, on disk when this returns.

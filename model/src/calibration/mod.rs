@@ -25,6 +25,9 @@ named_enum!(
     }
 );
 
+/// In place of a chip, in the calibration that holds efficiencies over all measured chips.
+pub const ANY_CHIP: &str = "any";
+
 /// Fitted models of one chip.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibration {

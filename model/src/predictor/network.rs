@@ -327,7 +327,7 @@ impl Totals {
         let mut list = Vec::new();
         match setup.calibration {
             None => list.push(format!(
-                "no layer of {} was ever measured: times are rooflines with the efficiency that measured GPUs reach",
+                "no measured layer of {} is used: times are rooflines with the efficiency that measured GPUs reach",
                 gpu.name
             )),
             Some(calibration) if !calibration.boards.contains(&gpu.name) => list.push(format!(
