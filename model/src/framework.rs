@@ -1,7 +1,8 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
 use crate::catalog;
-use crate::precision::named_enum;
+use crate::layer::Layer;
+use crate::precision::{Phase, named_enum};
 use crate::text::{check_schema, nearest, toml_error};
 use crate::trial::Layout;
 use crate::units::{Dimension, Seconds, parse_with_unit};
@@ -52,10 +53,45 @@ pub struct Slower {
     pub kind: String,
     /// In this order of dimensions; in both without it.
     pub layout: Option<Layout>,
+    /// In these phases; in all without it.
+    pub phases: Option<Vec<Phase>>,
+    /// Pooling with this window and step, both directions alike; with any without it.
+    pub window: Option<[u64; 2]>,
     /// How many times as long it takes.
     pub factor: f64,
     /// What it takes on top, however small the layer: launches of further kernels.
     pub extra: Seconds,
+    /// The same per sample of the batch: kernels launched once per sample.
+    pub extra_per_sample: Seconds,
+}
+
+/// A kernel, as far as a profile tells kernels apart.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelOf<'a> {
+    /// Layer kind, or `bias`, or that of the update.
+    pub kind: &'a str,
+    /// The layer.
+    pub layer: &'a Layer,
+    /// Its phase.
+    pub phase: Phase,
+    /// Order of dimensions.
+    pub layout: Layout,
+}
+
+impl Slower {
+    fn is_of(&self, kernel: &KernelOf<'_>) -> bool {
+        let window = match kernel.layer {
+            Layer::Pool2d(pool) => {
+                let stride = pool.stride.unwrap_or(pool.kernel);
+                Some((pool.kernel, stride))
+            }
+            _ => None,
+        };
+        self.kind == kernel.kind
+            && self.layout.is_none_or(|l| l == kernel.layout)
+            && self.phases.as_ref().is_none_or(|p| p.contains(&kernel.phase))
+            && self.window.is_none_or(|[k, s]| window.is_some_and(|(kernel, step)| kernel.is(k) && step.is(s)))
+    }
 }
 
 #[derive(Deserialize)]
@@ -92,8 +128,11 @@ struct SpreadFile {
 struct SlowerFile {
     kind: String,
     layout: Option<Layout>,
+    phases: Option<Vec<Phase>>,
+    window: Option<[u64; 2]>,
     factor: f64,
     extra: Option<String>,
+    extra_per_sample: Option<String>,
     #[serde(rename = "source")]
     _source: String,
 }
@@ -136,9 +175,19 @@ impl Framework {
             .slower
             .into_iter()
             .map(|s| {
-                let extra = s.extra.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
-                let extra = Seconds::new(extra.map_err(|e| format!("slower {}: {e}", s.kind))?.unwrap_or(0.0));
-                Ok(Slower { kind: s.kind, layout: s.layout, factor: s.factor, extra })
+                let time = |text: &Option<String>| {
+                    let seconds = text.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
+                    Ok::<_, String>(Seconds::new(seconds.map_err(|e| format!("slower {}: {e}", s.kind))?.unwrap_or(0.0)))
+                };
+                Ok(Slower {
+                    extra: time(&s.extra)?,
+                    extra_per_sample: time(&s.extra_per_sample)?,
+                    kind: s.kind,
+                    layout: s.layout,
+                    phases: s.phases,
+                    window: s.window,
+                    factor: s.factor,
+                })
             })
             .collect::<Result<_, String>>()?;
         if let Some(wrong) = slower.iter().find(|s| !(s.factor.is_finite() && s.factor > 0.0)) {
@@ -153,10 +202,10 @@ impl Framework {
         })
     }
 
-    /// How much longer than ours its kernels of a kind take: a factor and a time.
-    pub fn slower(&self, kind: &str, layout: Layout) -> (f64, Seconds) {
-        let here = |s: &&Slower| s.kind == kind && s.layout.is_none_or(|l| l == layout);
-        self.slower.iter().find(here).map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra))
+    /// How much longer than ours its kernel takes for a batch: a factor and a time. The first entry that fits holds.
+    pub fn slower(&self, kernel: &KernelOf<'_>, batch: u64) -> (f64, Seconds) {
+        let entry = self.slower.iter().find(|s| s.is_of(kernel));
+        entry.map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra + s.extra_per_sample * batch as f64))
     }
 
     /// How a step is launched unless somebody says otherwise.

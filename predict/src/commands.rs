@@ -88,7 +88,7 @@ fn shaped(args: &NetworkArgs, batch: u64, precision: Precision) -> Result<(Shape
 
 /// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
 /// link is followed, permissions stay; a device or pipe is written to as it is.
-fn emit(text: &str, output: Option<&Path>) -> Result<()> {
+pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     let path = match output {
         Some(path) if path != Path::new("-") => path,
         _ => {
@@ -140,6 +140,8 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         framework: &framework,
         launch: args.launch.unwrap_or_else(|| framework.usual_launch()),
         mode: args.mode,
+        phases: args.mode.phases(),
+        library: args.cudnn,
     };
     let prediction = predict_step(&network, &setup).map_err(|e| match e {
         PredictError::Precision { .. } => Failure::Usage(e.into()),

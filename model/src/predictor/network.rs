@@ -5,7 +5,7 @@ use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictErr
 use crate::calibration::Tier;
 use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
-use crate::framework::Launch;
+use crate::framework::{KernelOf, Launch};
 use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
 use crate::power::{Activities, PowerModel, activities, stretch, waiting};
@@ -43,7 +43,7 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
     let (law, power_tier) =
         own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
     let mut kernels = Vec::with_capacity(network.layers().len());
-    for &phase in setup.mode.phases() {
+    for &phase in setup.phases {
         for layer in network.layers() {
             if let Some(cost) = network.cost(layer, phase, setup.mode) {
                 kernels.push(predict_kernel(network, layer, phase, cost, setup)?);
@@ -206,11 +206,12 @@ fn predict_kernel<'a>(
         .ok_or_else(no_model)?;
     let model = found.model;
     let reference = work.roofline.reference(model.exponent, model.floor);
-    let ratio = model.ratio(&work.variables(model.floor, model.library), reference);
+    let ratio = model.ratio(&work.variables(model.floor, setup.library.unwrap_or(model.library)), reference);
     let log = found.stated.map_or(ratio.log + found.correction, |s| s.log);
     let ours = reference * log.exp();
-    let (factor, extra) = setup.framework.slower(kind, setting.layout);
-    let bias = match (work.roofline.second, setup.framework.slower("bias", setting.layout)) {
+    let kernel = KernelOf { kind, layer: &layer.layer, phase, layout: setting.layout };
+    let (factor, extra) = setup.framework.slower(&kernel, batch);
+    let bias = match (work.roofline.second, setup.framework.slower(&KernelOf { kind: "bias", ..kernel }, batch)) {
         (Seconds::ZERO, _) => Seconds::ZERO,
         (second, (factor, extra)) => second * (factor - 1.0) + extra,
     };
