@@ -177,7 +177,9 @@ impl Framework {
             .map(|s| {
                 let time = |text: &Option<String>| {
                     let seconds = text.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
-                    Ok::<_, String>(Seconds::new(seconds.map_err(|e| format!("slower {}: {e}", s.kind))?.unwrap_or(0.0)))
+                    Ok::<_, String>(Seconds::new(
+                        seconds.map_err(|e| format!("slower {}: {e}", s.kind))?.unwrap_or(0.0),
+                    ))
                 };
                 Ok(Slower {
                     extra: time(&s.extra)?,
@@ -227,6 +229,63 @@ impl Framework {
                 let list = if near.is_empty() { names.collect::<Vec<_>>() } else { near };
                 Err(format!("no framework profile named \"{name}\"; there is: {}", list.join(", ")))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layer::LayerOp as _;
+    use crate::shape::Shape;
+
+    fn pool(kernel: u64, stride: u64) -> Layer {
+        let fields = format!("kernel = {kernel}\nstride = {stride}").parse().expect("a table");
+        Layer::from_table("max_pool2d", fields).expect("a kind").expect("fields")
+    }
+
+    #[test]
+    fn an_entry_holds_for_its_phases_and_windows() {
+        let caffe = Framework::named("caffe").expect("shipped");
+        let of = |layer: &Layer, phase| {
+            let kernel = KernelOf { kind: layer.kind(), layer, phase, layout: Layout::Nchw };
+            caffe.slower(&kernel, 1).0
+        };
+        let (dense, strided, disjoint) = (pool(3, 1), pool(3, 2), pool(2, 2));
+        assert!(of(&dense, Phase::Forward) > of(&strided, Phase::Forward));
+        assert!(of(&strided, Phase::Forward) > of(&disjoint, Phase::Forward));
+        assert_eq!(of(&dense, Phase::BackwardData), of(&disjoint, Phase::BackwardData));
+        assert_eq!(of(&pool(7, 7), Phase::Forward), 1.0);
+    }
+
+    #[test]
+    fn kernels_launched_per_sample_cost_time_per_sample() {
+        let caffe = Framework::named("caffe").expect("shipped");
+        let fields = "bias = true".parse().expect("a table");
+        let layer = Layer::from_table("scale", fields).expect("a kind").expect("fields");
+        assert!(layer.output(&[Shape::new(&[4, 2, 2]).expect("shape")]).is_ok());
+        let extra = |batch| {
+            let kernel = KernelOf { kind: "scale", layer: &layer, phase: Phase::BackwardWeights, layout: Layout::Nchw };
+            caffe.slower(&kernel, batch).1
+        };
+        assert!((extra(64) / extra(1) - 64.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_wrong_time_or_factor_names_its_entry() {
+        let text = |entry: &str| {
+            format!(
+                "schema = \"framework/1\"\nname = \"x\"\ntitle = \"x\"\n\
+                 dispatch = {{ value = \"0 us\", source = \"x\" }}\n[[slower]]\nsource = \"x\"\n{entry}\n"
+            )
+        };
+        for (entry, expected) in [
+            ("kind = \"add\"\nfactor = 0", "slower add: factor 0"),
+            ("kind = \"add\"\nfactor = 1\nextra_per_sample = \"4 W\"", "slower add"),
+            ("kind = \"add\"\nfactor = 1\nphases = [\"sideways\"]", "sideways"),
+        ] {
+            let error = Framework::from_toml(&text(entry)).expect_err("wrong");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

@@ -25,8 +25,21 @@ fn unit(quantity: Quantity) -> &'static str {
 /// Every printed value.
 pub fn rows(rows: &[Compared]) -> Table {
     let header = [
-        "paper", "table", "gpu", "network", "predicted as", "phase", "of", "batch", "printed", "predicted", "error %",
-        "90 % from", "to", "holds", "left out",
+        "paper",
+        "table",
+        "gpu",
+        "network",
+        "predicted as",
+        "phase",
+        "of",
+        "batch",
+        "printed",
+        "predicted",
+        "error %",
+        "90 % from",
+        "to",
+        "holds",
+        "left out",
     ];
     let mut table = Table::new(&header, 7).with_trailing_text(2);
     for r in rows {
@@ -62,7 +75,8 @@ fn grouped(rows: &[Compared], header: &[&str], key: impl Fn(&Compared) -> Vec<St
             None => groups.push((key, vec![row])),
         }
     }
-    let header: Vec<&str> = header.iter().copied().chain(["values", "mean %", "bias %", "worst %", "in interval"]).collect();
+    let header: Vec<&str> =
+        header.iter().copied().chain(["values", "mean %", "bias %", "worst %", "in interval"]).collect();
     let mut table = Table::new(&header, header.len() - 5);
     for (mut cells, members) in groups {
         let Some(accuracy) = Accuracy::of(members.iter().map(|r| (r.printed, r.predicted))) else { continue };
@@ -266,7 +280,9 @@ mod tests {
         let not = NotPredicted { paper: "p".into(), table: "Table 2".into(), why: "4 GPUs".into(), values: 3 };
         let comparison = Comparison { rows: vec![value("", 2e-3, None)], not_predicted: vec![not] };
         let page = page(&[], &comparison, "predict papers");
-        for part in ["`predict papers`", "| time, ms | 2 | 2.000 | 1.100 | -45.0 | 0.9000 | 1.300 | no |", "| 4 GPUs | 3 |"] {
+        for part in
+            ["`predict papers`", "| time, ms | 2 | 2.000 | 1.100 | -45.0 | 0.9000 | 1.300 | no |", "| 4 GPUs | 3 |"]
+        {
             assert!(page.contains(part), "no {part} in\n{page}");
         }
         assert!(!page.contains("## Left out of the means"));

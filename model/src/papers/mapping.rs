@@ -218,11 +218,20 @@ mod tests {
     #[test]
     fn a_wrong_name_is_an_error_that_names_its_line() {
         for (line, expected) in [
-            ("gpus = {X = \"v10\"}\nnetworks = {}\nframeworks = {}", "line 9: no gpu named \"v10\"; did you mean \"v100\"?"),
+            (
+                "gpus = {X = \"v10\"}\nnetworks = {}\nframeworks = {}",
+                "line 9: no gpu named \"v10\"; did you mean \"v100\"?",
+            ),
             ("gpus = {}\nnetworks = {N = \"vgg61\"}\nframeworks = {}", "line 10: no network named \"vgg61\""),
-            ("gpus = {}\nnetworks = {N = {text = \"vgg16\", other = \"x\"}}\nframeworks = {}", "line 10: no network named \"x\""),
+            (
+                "gpus = {}\nnetworks = {N = {text = \"vgg16\", other = \"x\"}}\nframeworks = {}",
+                "line 10: no network named \"x\"",
+            ),
             ("gpus = {}\nnetworks = {}\nframeworks = {F = {profile = \"cafe\"}}", "line 11: no framework profile"),
-            ("gpus = {}\nnetworks = {}\nframeworks = {F = {profile = \"caffe\", cudnn = \"x\"}}", "line 11: \"x\" is not"),
+            (
+                "gpus = {}\nnetworks = {}\nframeworks = {F = {profile = \"caffe\", cudnn = \"x\"}}",
+                "line 11: \"x\" is not",
+            ),
             (
                 "gpus = {}\nnetworks = {}\nframeworks = {}\n[[paper.distorted]]\nwhere = {net = \"a\"}\nquantities = []\nwhy = \"\"",
                 "no column named \"net\"",

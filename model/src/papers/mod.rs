@@ -33,7 +33,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     fn all(options: &Options<'_>) -> Vec<(Paper, usize, Comparison)> {
-        let values = |text: &str| csv::Reader::from_reader(text.as_bytes()).into_records().flatten().filter(|r| &r[15] != "").count();
+        let values = |text: &str| {
+            csv::Reader::from_reader(text.as_bytes()).into_records().flatten().filter(|r| &r[15] != "").count()
+        };
         let one = |(paper, text): (Paper, &str)| {
             let comparison = compare(&paper, text, options).expect("the shipped papers compare");
             (paper, values(text), comparison)
@@ -83,7 +85,10 @@ mod tests {
         let row = rows.iter().find(|r| r.batch == 128 && r.network == "AlexNet").expect("printed");
         assert_eq!(row.quantity, Quantity::Time);
         assert!((row.printed - 128.0 / 3216.0).abs() < 1e-12);
-        assert_eq!((row.net.as_str(), row.framework.as_str(), row.cudnn.as_deref()), ("alexnet_bvlc", "caffe", Some("4")));
+        assert_eq!(
+            (row.net.as_str(), row.framework.as_str(), row.cudnn.as_deref()),
+            ("alexnet_bvlc", "caffe", Some("4"))
+        );
     }
 
     #[test]
