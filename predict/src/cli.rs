@@ -134,6 +134,9 @@ pub struct PapersArgs {
     /// Take the newest libraries that the layer models saw instead of the age of each paper's
     #[arg(long)]
     pub newest: bool,
+    /// A folder of calibrations instead of the built-in ones, such as `calibrate fit --evaluation` writes
+    #[arg(long, value_name = "DIR")]
+    pub calibrations: Option<PathBuf>,
     /// Table: show every value, not only mean errors (Markdown and JSON always have them all)
     #[arg(long)]
     pub rows: bool,

@@ -33,7 +33,7 @@ fn is_file(argument: &str) -> bool {
     argument.contains(['/', '\\']) || argument.ends_with(".toml") || argument.ends_with(".onnx")
 }
 
-fn read(path: &str) -> Result<String> {
+pub fn read(path: &str) -> Result<String> {
     let metadata = fs::metadata(path).with_context(|| path.to_string())?;
     if !metadata.is_file() {
         return Err(anyhow!("{path} is not a regular file"));

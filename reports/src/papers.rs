@@ -160,11 +160,12 @@ pub fn not_predicted(comparison: &Comparison) -> Table {
 
 /// What the comparison was made with.
 fn settings(rows: &[Compared]) -> Table {
-    let mut table = Table::new(&["paper", "framework profile", "age of cuDNN"], 3);
+    let mut table = Table::new(&["paper", "gpu", "calibration", "fit", "framework profile", "age of cuDNN"], 6);
     let mut seen: Vec<Vec<String>> = Vec::new();
     for r in rows {
         let age = r.cudnn.clone().unwrap_or_else(|| "newest that each model saw".into());
-        let cells = vec![r.paper.clone(), r.framework.clone(), age];
+        let cells =
+            vec![r.paper.clone(), r.gpu.clone(), r.calibration.clone(), r.fit.clone(), r.framework.clone(), age];
         if !seen.contains(&cells) {
             table.row(cells.clone());
             seen.push(cells);
@@ -204,9 +205,9 @@ pub fn page(papers: &[&Paper], comparison: &Comparison, command: &str) -> String
     let mut text = format!(
         "# Papers' tables beside predictions\n\n\
          Written by `{command}`. What the papers printed is in `data/published/papers`, what its names mean in \
-         `papers.toml` there. Nothing was fitted to these values, and no fit of the shipped calibrations knows whole \
-         networks; layers of the same shapes may be among the rows of others that they rest on. Errors are of the \
-         prediction in percent of the printed value: positive where it is too long or too high. Forward and backward \
+         `papers.toml` there. Nothing was fitted to these values. A fit called `evaluation` knows no layer whose shape \
+         occurs in one of these networks, a `shipped` one may. Errors are of the prediction in percent of the printed \
+         value: positive where it is too long or too high. Forward and backward \
          passes are those of training; rates are compared as times of a step. Clocks are the default ones.\n\n"
     );
     for paper in papers {
@@ -250,6 +251,8 @@ mod tests {
             phase: "forward".into(),
             batch: 2,
             framework: "caffe".into(),
+            calibration: "c-1".into(),
+            fit: "shipped".into(),
             cudnn: None,
             quantity: Quantity::Time,
             printed,

@@ -13,6 +13,8 @@ use crate::units::{Joules, Seconds, Watts};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// Chip of the calibration that holds efficiencies over all chips.
+const ANY: &str = "any";
 /// Printed time, power and energy of a step that differ by more from energy = power * time contradict each other.
 const CONSISTENT_WITHIN: f64 = 0.1;
 
@@ -37,6 +39,10 @@ pub struct Compared {
     pub batch: u64,
     /// Framework profile.
     pub framework: String,
+    /// The calibration.
+    pub calibration: String,
+    /// `shipped`, or `evaluation`: without the shapes of test networks.
+    pub fit: String,
     /// Version of cuDNN whose age was predicted with; without one the newest that the layer models saw.
     pub cudnn: Option<String>,
     /// What is compared.
@@ -94,6 +100,28 @@ pub struct Options<'a> {
     pub framework: Option<&'a str>,
     /// The newest libraries that the layer models saw, whatever the paper ran.
     pub newest_library: bool,
+    /// These calibrations, one of them that of all chips, instead of the shipped ones.
+    pub calibrations: Option<&'a [Calibration]>,
+}
+
+impl Options<'_> {
+    /// The calibration of a device; `None` where no layer of it was ever measured.
+    fn calibration(&self, gpu: &Gpu) -> Result<Option<Calibration>, String> {
+        match self.calibrations {
+            Some(list) => Ok(list.iter().find(|c| c.chip == gpu.chip).cloned()),
+            None => catalog::calibration_for(gpu).map_err(|e| e.to_string()),
+        }
+    }
+
+    fn roofline(&self) -> Result<Calibration, String> {
+        match self.calibrations {
+            Some(list) => {
+                let any = list.iter().find(|c| c.chip == ANY).cloned();
+                any.ok_or_else(|| format!("no calibration with chip \"{ANY}\", the efficiencies over all chips"))
+            }
+            None => catalog::roofline().map_err(|e| e.to_string()),
+        }
+    }
 }
 
 /// Compares one paper's values.
@@ -107,7 +135,7 @@ pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Compa
     for cell in &cells {
         doubts.entry(cell.case.clone()).or_default().add(cell);
     }
-    let roofline = catalog::roofline().map_err(|e| e.to_string())?;
+    let roofline = options.roofline()?;
     let mut comparison = Comparison::default();
     let mut missing: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut predicted: BTreeMap<Case, Result<Vec<Predicted>, String>> = BTreeMap::new();
@@ -186,6 +214,7 @@ struct Predicted {
     reading: String,
     gpu: String,
     framework: String,
+    fit: String,
     cudnn: Option<String>,
     prediction: NetworkPrediction,
 }
@@ -215,7 +244,7 @@ impl Subject {
         let Some(ProfileOf { profile, cudnn }) = paper.frameworks.get(&case.framework) else {
             return Ok(Err(format!("no profile of {}", case.framework)));
         };
-        let Some(calibration) = catalog::calibration_for(&gpu).map_err(|e| e.to_string())? else {
+        let Some(calibration) = options.calibration(&gpu)? else {
             return Ok(Err(format!("no layer of {name} was ever measured")));
         };
         let on_data = format!("{} on {}", case.network, case.dataset);
@@ -265,6 +294,7 @@ impl Subject {
                 reading: reading.clone(),
                 gpu: self.gpu.name.clone(),
                 framework: self.framework.name.clone(),
+                fit: self.calibration.fit.clone(),
                 cudnn: self.cudnn.as_ref().map(|(version, _)| version.clone()),
                 prediction: predict(&shaped, &setup).map_err(|e| at(&e))?,
             })
@@ -307,6 +337,8 @@ impl Predicted {
             phase: cell.case.phase.clone(),
             batch: p.batch,
             framework: self.framework.clone(),
+            calibration: p.calibration.clone(),
+            fit: self.fit.clone(),
             cudnn: self.cudnn.clone(),
             quantity,
             printed,
