@@ -22,6 +22,18 @@ fn unit(quantity: Quantity) -> &'static str {
     }
 }
 
+/// A value that two readings predict with the same network, once.
+fn once(rows: &[Compared]) -> Vec<Compared> {
+    let mut list: Vec<Compared> = Vec::with_capacity(rows.len());
+    for row in rows {
+        let same = |r: &Compared| Compared { reading: row.reading.clone(), ..r.clone() } == *row;
+        if !list.iter().any(same) {
+            list.push(row.clone());
+        }
+    }
+    list
+}
+
 /// Every printed value.
 pub fn rows(rows: &[Compared]) -> Table {
     let header = [
@@ -42,7 +54,7 @@ pub fn rows(rows: &[Compared]) -> Table {
         "left out",
     ];
     let mut table = Table::new(&header, 7).with_trailing_text(2);
-    for r in rows {
+    for r in once(rows) {
         table.row(vec![
             r.paper.clone(),
             r.table.clone(),
@@ -109,15 +121,7 @@ pub fn by_gpu(rows: &[Compared]) -> Table {
 
 /// Mean errors per GPU, network, phase and quantity.
 pub fn by_network(rows: &[Compared]) -> Table {
-    let mut once: Vec<Compared> = Vec::with_capacity(rows.len());
-    // A network that is the same under two readings counts once.
-    for row in rows {
-        let same = |r: &Compared| Compared { reading: row.reading.clone(), ..r.clone() } == *row;
-        if !once.iter().any(same) {
-            once.push(row.clone());
-        }
-    }
-    grouped(&once, &["paper", "gpu", "network", "predicted as", "phase", "of"], |r| {
+    grouped(&once(rows), &["paper", "gpu", "network", "predicted as", "phase", "of"], |r| {
         [r.paper.as_str(), &r.gpu, &r.network, &r.net, &r.phase, r.quantity.name()].map(String::from).to_vec()
     })
 }
@@ -275,6 +279,7 @@ mod tests {
     fn a_network_that_two_readings_share_counts_once_per_network_and_once_per_reading() {
         let rows = [value("a", 1e-3, None), value("b", 1e-3, None)];
         assert_eq!(by_network(&rows).to_text().matches("1 of 1").count(), 1);
+        assert_eq!(super::rows(&rows).to_text().matches("yes").count(), 1);
         assert_eq!(overall(&rows).to_text().matches("1 of 1").count(), 2);
     }
 
