@@ -271,7 +271,8 @@ mod tests {
     fn distorted_values_enter_no_mean_and_are_listed_once() {
         let rows = [value("a", 1e-3, None), value("a", 9e-3, Some("odd")), value("b", 9e-3, Some("odd"))];
         let text = overall(&rows).to_text();
-        assert!(text.contains("1    10.0   +10.0      +10  1 of 1"), "{text}");
+        let line: Vec<&str> = text.lines().nth(2).unwrap_or_default().split_whitespace().collect();
+        assert_eq!(line[line.len() - 7..], ["1", "10.0", "+10.0", "+10", "1", "of", "1"], "{text}");
         assert_eq!(distorted(&rows).to_text().matches("odd").count(), 1);
     }
 
