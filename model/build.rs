@@ -4,18 +4,25 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs, io};
 
-const FOLDERS: [(&str, &str); 4] =
-    [("NETS", "nets"), ("GPUS", "gpus"), ("CALIBRATIONS", "calibrations"), ("FRAMEWORKS", "frameworks")];
+/// Table, folder, extension.
+const FOLDERS: [(&str, &str, &str); 5] = [
+    ("NETS", "nets", "toml"),
+    ("GPUS", "gpus", "toml"),
+    ("CALIBRATIONS", "calibrations", "toml"),
+    ("FRAMEWORKS", "frameworks", "toml"),
+    ("PAPERS", "published/papers", "csv"),
+];
+const FILES: [(&str, &str); 2] = [("SPLITS", "splits.toml"), ("PAPERS_MAPPING", "published/papers/papers.toml")];
 
 fn main() -> io::Result<()> {
     let data = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../data");
     let mut code = String::new();
-    for (constant, folder) in FOLDERS {
+    for (constant, folder, extension) in FOLDERS {
         let folder = data.join(folder);
         println!("cargo::rerun-if-changed={}", folder.display());
         let mut files: Vec<_> =
             fs::read_dir(&folder)?.collect::<io::Result<Vec<_>>>()?.iter().map(|e| e.path()).collect();
-        files.retain(|path| path.extension().is_some_and(|e| e == "toml"));
+        files.retain(|path| path.extension().is_some_and(|e| e == extension));
         files.sort();
         let _ = writeln!(code, "const {constant}: &[(&str, &str)] = &[");
         for path in files {
@@ -26,8 +33,10 @@ fn main() -> io::Result<()> {
         }
         code.push_str("];\n");
     }
-    let splits = data.join("splits.toml").canonicalize()?;
-    println!("cargo::rerun-if-changed={}", splits.display());
-    let _ = writeln!(code, "const SPLITS: &str = include_str!({:?});", splits.display().to_string());
+    for (constant, file) in FILES {
+        let file = data.join(file).canonicalize()?;
+        println!("cargo::rerun-if-changed={}", file.display());
+        let _ = writeln!(code, "const {constant}: &str = include_str!({:?});", file.display().to_string());
+    }
     fs::write(Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("catalog.rs"), code)
 }

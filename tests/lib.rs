@@ -30,6 +30,8 @@ pub fn predicted(network: &ShapedNetwork, gpu: &str, mode: Mode) -> NetworkPredi
         framework: &framework,
         launch: framework.usual_launch(),
         mode,
+        phases: mode.phases(),
+        library: None,
     };
     ok(predict(network, &setup))
 }

@@ -89,6 +89,8 @@ fn a_known_law_is_recovered() {
         framework: &framework,
         launch: framework.usual_launch(),
         mode: Mode::Inference,
+        phases: Mode::Inference.phases(),
+        library: None,
     };
     let p = ok(predict(&shaped, &setup));
     let expected = law_ms(300, 500, 700) * 1e-3;

@@ -188,7 +188,16 @@ pub fn compare(
         let gpu = catalog::gpu(&device.to_lowercase().replace("nvidia ", ""))?;
         let shaped = ShapedNetwork::new(&catalog::network(name)?, run.batch, precision, &[])?;
         let calibration = calibrations.iter().find(|c| c.chip == gpu.chip);
-        let setup = Setup { gpu: &gpu, calibration, roofline, framework: &framework, launch, mode };
+        let setup = Setup {
+            gpu: &gpu,
+            calibration,
+            roofline,
+            framework: &framework,
+            launch,
+            mode,
+            phases: mode.phases(),
+            library: None,
+        };
         let p = predict(&shaped, &setup).with_context(|| name.to_string())?;
         let time = Pair::of(run.ms_per_iter / 1e3, p.time, Seconds::get);
         let power = run.watts.map(|watts| Pair::of(watts, p.power, Watts::get));

@@ -23,6 +23,8 @@ fn resnet50(c: &mut Criterion) {
         framework: &framework,
         launch: framework.usual_launch(),
         mode: Mode::Inference,
+        phases: Mode::Inference.phases(),
+        library: None,
     };
     c.bench_function("predict resnet50 on v100", |b| b.iter(|| predict(black_box(&shaped), black_box(&setup))));
     c.bench_function("shape resnet50", |b| {

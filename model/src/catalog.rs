@@ -65,6 +65,16 @@ pub fn frameworks() -> &'static [(&'static str, &'static str)] {
     FRAMEWORKS
 }
 
+/// Keys of the papers whose tables are shipped, and their values as CSV.
+pub fn papers() -> &'static [(&'static str, &'static str)] {
+    PAPERS
+}
+
+/// The text of `data/published/papers/papers.toml`.
+pub fn papers_mapping() -> &'static str {
+    PAPERS_MAPPING
+}
+
 /// A network of the zoo, by name or alias.
 ///
 /// # Errors

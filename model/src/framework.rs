@@ -83,14 +83,47 @@ impl Host {
 pub struct Slower {
     /// Layer kind, or `bias` for the kernel that adds a convolution's bias.
     pub kind: String,
-    /// In this phase; in all without it.
-    pub phase: Option<Phase>,
     /// In this order of dimensions; in both without it.
     pub layout: Option<Layout>,
+    /// In these phases; in all without it.
+    pub phases: Option<Vec<Phase>>,
+    /// Pooling with this window and step, both directions alike; with any without it.
+    pub window: Option<[u64; 2]>,
     /// How many times as long it takes.
     pub factor: f64,
     /// What it takes on top, however small the layer: launches of further kernels.
     pub extra: Seconds,
+    /// The same per sample of the batch: kernels launched once per sample.
+    pub extra_per_sample: Seconds,
+}
+
+/// A kernel, as far as a profile tells kernels apart.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelOf<'a> {
+    /// Layer kind, or `bias`, or that of the update.
+    pub kind: &'a str,
+    /// The layer.
+    pub layer: &'a Layer,
+    /// Its phase.
+    pub phase: Phase,
+    /// Order of dimensions.
+    pub layout: Layout,
+}
+
+impl Slower {
+    fn is_of(&self, kernel: &KernelOf<'_>) -> bool {
+        let window = match kernel.layer {
+            Layer::Pool2d(pool) => {
+                let stride = pool.stride.unwrap_or(pool.kernel);
+                Some((pool.kernel, stride))
+            }
+            _ => None,
+        };
+        self.kind == kernel.kind
+            && self.layout.is_none_or(|l| l == kernel.layout)
+            && self.phases.as_ref().is_none_or(|p| p.contains(&kernel.phase))
+            && self.window.is_none_or(|[k, s]| window.is_some_and(|(kernel, step)| kernel.is(k) && step.is(s)))
+    }
 }
 
 #[derive(Deserialize)]
@@ -144,10 +177,12 @@ struct SpreadFile {
 #[serde(deny_unknown_fields)]
 struct SlowerFile {
     kind: String,
-    phase: Option<Phase>,
     layout: Option<Layout>,
+    phases: Option<Vec<Phase>>,
+    window: Option<[u64; 2]>,
     factor: f64,
     extra: Option<String>,
+    extra_per_sample: Option<String>,
     #[serde(rename = "source")]
     _source: String,
 }
@@ -200,9 +235,21 @@ impl Framework {
             .slower
             .into_iter()
             .map(|s| {
-                let extra = s.extra.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
-                let extra = Seconds::new(extra.map_err(|e| format!("slower {}: {e}", s.kind))?.unwrap_or(0.0));
-                Ok(Slower { kind: s.kind, phase: s.phase, layout: s.layout, factor: s.factor, extra })
+                let time = |text: &Option<String>| {
+                    let seconds = text.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
+                    Ok::<_, String>(Seconds::new(
+                        seconds.map_err(|e| format!("slower {}: {e}", s.kind))?.unwrap_or(0.0),
+                    ))
+                };
+                Ok(Slower {
+                    extra: time(&s.extra)?,
+                    extra_per_sample: time(&s.extra_per_sample)?,
+                    kind: s.kind,
+                    layout: s.layout,
+                    phases: s.phases,
+                    window: s.window,
+                    factor: s.factor,
+                })
             })
             .collect::<Result<_, String>>()?;
         if let Some(wrong) = slower.iter().find(|s| !(s.factor.is_finite() && s.factor > 0.0)) {
@@ -217,11 +264,10 @@ impl Framework {
         })
     }
 
-    /// How much longer than the library's its kernels of a kind take: a factor and a time.
-    pub fn slower(&self, kind: &str, phase: Phase, layout: Layout) -> (f64, Seconds) {
-        let here =
-            |s: &&Slower| s.kind == kind && s.phase.is_none_or(|p| p == phase) && s.layout.is_none_or(|l| l == layout);
-        self.slower.iter().find(here).map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra))
+    /// How much longer than ours its kernel takes for a batch: a factor and a time. The first entry that fits holds.
+    pub fn slower(&self, kernel: &KernelOf<'_>, batch: u64) -> (f64, Seconds) {
+        let entry = self.slower.iter().find(|s| s.is_of(kernel));
+        entry.map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra + s.extra_per_sample * batch as f64))
     }
 
     /// How a step is launched unless somebody says otherwise.
@@ -243,6 +289,63 @@ impl Framework {
                 let list = if near.is_empty() { names.collect::<Vec<_>>() } else { near };
                 Err(format!("no framework profile named \"{name}\"; there is: {}", list.join(", ")))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layer::LayerOp as _;
+    use crate::shape::Shape;
+
+    fn pool(kernel: u64, stride: u64) -> Layer {
+        let fields = format!("kernel = {kernel}\nstride = {stride}").parse().expect("a table");
+        Layer::from_table("max_pool2d", fields).expect("a kind").expect("fields")
+    }
+
+    #[test]
+    fn an_entry_holds_for_its_phases_and_windows() {
+        let caffe = Framework::named("caffe").expect("shipped");
+        let of = |layer: &Layer, phase| {
+            let kernel = KernelOf { kind: layer.kind(), layer, phase, layout: Layout::Nchw };
+            caffe.slower(&kernel, 1).0
+        };
+        let (dense, strided, disjoint) = (pool(3, 1), pool(3, 2), pool(2, 2));
+        assert!(of(&dense, Phase::Forward) > of(&strided, Phase::Forward));
+        assert!(of(&strided, Phase::Forward) > of(&disjoint, Phase::Forward));
+        assert_eq!(of(&dense, Phase::BackwardData), of(&disjoint, Phase::BackwardData));
+        assert_eq!(of(&pool(7, 7), Phase::Forward), 1.0);
+    }
+
+    #[test]
+    fn kernels_launched_per_sample_cost_time_per_sample() {
+        let caffe = Framework::named("caffe").expect("shipped");
+        let fields = "bias = true".parse().expect("a table");
+        let layer = Layer::from_table("scale", fields).expect("a kind").expect("fields");
+        assert!(layer.output(&[Shape::new(&[4, 2, 2]).expect("shape")]).is_ok());
+        let extra = |batch| {
+            let kernel = KernelOf { kind: "scale", layer: &layer, phase: Phase::BackwardWeights, layout: Layout::Nchw };
+            caffe.slower(&kernel, batch).1
+        };
+        assert!((extra(64) / extra(1) - 64.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_wrong_time_or_factor_names_its_entry() {
+        let text = |entry: &str| {
+            format!(
+                "schema = \"framework/1\"\nname = \"x\"\ntitle = \"x\"\n\
+                 dispatch = {{ value = \"0 us\", source = \"x\" }}\n[[slower]]\nsource = \"x\"\n{entry}\n"
+            )
+        };
+        for (entry, expected) in [
+            ("kind = \"add\"\nfactor = 0", "slower add: factor 0"),
+            ("kind = \"add\"\nfactor = 1\nextra_per_sample = \"4 W\"", "slower add"),
+            ("kind = \"add\"\nfactor = 1\nphases = [\"sideways\"]", "sideways"),
+        ] {
+            let error = Framework::from_toml(&text(entry)).expect_err("wrong");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

@@ -20,5 +20,6 @@ pub mod splits;
 pub mod measurement;
 pub mod trial;
 pub mod import;
+pub mod papers;
 pub mod accuracy;
 pub mod text;

@@ -1,7 +1,8 @@
 //! The command line of `predict`.
 
-use crate::commands;
+use crate::{commands, papers};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use joulecast_model::features::library_age;
 use joulecast_model::framework::Launch;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::shape::Shape;
@@ -31,6 +32,7 @@ const EXAMPLES: &str = "Examples:
   predict --net my_net.toml --gpu my_gpu.toml --batch 8 --format json
   predict --net inception_v3 --gpu p100 --batch 8 --input image=3x320x320
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
+  predict papers --paper castro2018                      what a paper printed, beside predictions
   predict list nets                                      what --net knows; also: gpus, calibrations
   predict completions bash                               a completion script";
 
@@ -38,6 +40,8 @@ const EXAMPLES: &str = "Examples:
 pub enum Command {
     /// A network's layers: shapes, operations, traffic, parameters
     Describe(DescribeArgs),
+    /// What papers printed of whole networks, beside predictions
+    Papers(PapersArgs),
     /// What is built in
     List(ListArgs),
     /// A completion script for a shell
@@ -79,6 +83,10 @@ pub struct PredictArgs {
     /// eager: operation by operation from the host; graph: as one CUDA graph (default: eager, for cudnn graph)
     #[arg(long, value_name = "HOW", value_parser = parse_launch)]
     pub launch: Option<Launch>,
+    /// Version of the framework's cuDNN, such as 6.0, where the layer models know how old their libraries were (default:
+    /// the newest that each saw)
+    #[arg(long, value_name = "VERSION", value_parser = parse_cudnn)]
+    pub cudnn: Option<f64>,
     /// A calibration file of the GPU's chip instead of the built-in one, or a roofline.toml: as if no layer of the GPU
     /// had been measured
     #[arg(long, value_name = "FILE")]
@@ -114,6 +122,41 @@ pub struct DescribeArgs {
     /// How to print
     #[arg(long, value_enum, default_value_t = DescribeFormat::Table)]
     pub format: DescribeFormat,
+}
+
+#[derive(Args)]
+pub struct PapersArgs {
+    /// Only this paper; may be repeated (default: all that are shipped)
+    #[arg(long, value_name = "KEY")]
+    pub paper: Vec<String>,
+    /// This framework profile instead of each paper's
+    #[arg(long, value_name = "NAME")]
+    pub framework: Option<String>,
+    /// Take the newest libraries that the layer models saw instead of the age of each paper's
+    #[arg(long)]
+    pub newest: bool,
+    /// A folder of calibrations instead of the built-in ones, such as `calibrate fit --evaluation` writes
+    #[arg(long, value_name = "DIR")]
+    pub calibrations: Option<PathBuf>,
+    /// Table: show every value, not only mean errors (Markdown and JSON always have them all)
+    #[arg(long)]
+    pub rows: bool,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = PapersFormat::Table)]
+    pub format: PapersFormat,
+    /// Write there instead of to standard output (- is standard output)
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PapersFormat {
+    /// Aligned text
+    Table,
+    /// A page for a report
+    Markdown,
+    /// The document papers_comparison/1
+    Json,
 }
 
 #[derive(Args)]
@@ -179,6 +222,10 @@ fn parse_launch(text: &str) -> Result<Launch, String> {
     Launch::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Launch::ALL.iter().map(|l| l.name())))
 }
 
+fn parse_cudnn(text: &str) -> Result<f64, String> {
+    library_age(text).ok_or_else(|| "must be a version such as 7.6".to_string())
+}
+
 fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("must be one of {}", names.collect::<Vec<_>>().join(", "))
 }
@@ -197,6 +244,7 @@ pub fn run(cli: Cli) -> Result<(), commands::Failure> {
     match cli.command {
         None => commands::predict(&cli.predict),
         Some(Command::Describe(args)) => commands::describe(&args),
+        Some(Command::Papers(args)) => papers::compare(&args),
         Some(Command::List(args)) => commands::list(args.what),
         Some(Command::Completions { shell }) => commands::completions(shell),
     }

@@ -33,7 +33,7 @@ fn is_file(argument: &str) -> bool {
     argument.contains(['/', '\\']) || argument.ends_with(".toml") || argument.ends_with(".onnx")
 }
 
-fn read(path: &str) -> Result<String> {
+pub fn read(path: &str) -> Result<String> {
     let metadata = fs::metadata(path).with_context(|| path.to_string())?;
     if !metadata.is_file() {
         return Err(anyhow!("{path} is not a regular file"));
@@ -110,7 +110,7 @@ fn shaped(args: &NetworkArgs, batch: u64, precision: Precision) -> Result<(Shape
 
 /// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
 /// link is followed, permissions stay; a device or pipe is written to as it is.
-fn emit(text: &str, output: Option<&Path>) -> Result<()> {
+pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     let path = match output {
         Some(path) if path != Path::new("-") => path,
         _ => {
@@ -164,6 +164,8 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         framework: &framework,
         launch: args.launch.unwrap_or_else(|| framework.usual_launch()),
         mode: args.mode,
+        phases: args.mode.phases(),
+        library: args.cudnn,
     };
     let mut prediction = predict_step(&network, &setup).map_err(|e| match e {
         PredictError::Precision { .. } => Failure::Usage(e.into()),

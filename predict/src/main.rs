@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod papers;
 
 use clap::Parser;
 use commands::Failure;

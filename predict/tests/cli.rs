@@ -206,3 +206,53 @@ fn what_is_not_a_regular_file_is_not_read() {
         assert!(stderr(&output).contains("not a regular file"), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn papers_are_compared_in_every_format() {
+    let with = |arguments: &[&str]| {
+        let output = run(&[&["papers"][..], arguments].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let table = with(&["--paper", "castro2018"]);
+    for part in ["Mean errors", "castro2018  table1", "Left out of the means", "4 GPUs"] {
+        assert!(table.contains(part), "no {part} in\n{table}");
+    }
+    assert!(!table.contains("nvidia2015") && !table.contains("Every value"));
+    assert!(with(&["--rows"]).contains("Every value"));
+    let page = with(&["--paper", "nvidia2015", "--format", "markdown"]);
+    assert!(page.contains("`predict papers --paper nvidia2015 --format markdown`"), "{page}");
+    let json = with(&["--paper", "nvidia2015", "--framework", "cudnn", "--format", "json"]);
+    assert!(json.starts_with("{\n  \"schema\": \"papers_comparison/1\"") && json.contains("\"framework\": \"cudnn\""));
+}
+
+#[test]
+fn a_wrong_paper_profile_or_library_exits_2() {
+    for (arguments, expected) in [
+        (&["papers", "--paper", "castro2019"][..], "there are castro2018"),
+        (&["papers", "--framework", "cafe"], "caffe"),
+        (&["--net", "vgg16", "--gpu", "v100", "--batch", "1", "--cudnn", "new"], "a version such as 7.6"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    }
+}
+
+/// A convolution as cuDNN 4 computed it is slower than with the library that brought Winograd; the profile that has
+/// batch norm in many passes is slower than the kernels alone.
+#[test]
+fn libraries_age_and_caffe_passes_over_memory_more_often() {
+    let time = |arguments: &[&str]| {
+        let base = ["--gpu", "titan-x-maxwell", "--batch", "64", "--format", "json"];
+        let output = run(&[arguments, &base].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        let text = stdout(&output);
+        let line = text.lines().find(|l| l.contains("\"time_s\":")).expect("time_s").to_string();
+        line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<f64>().expect("a number")
+    };
+    assert!(time(&["--net", "vgg16", "--cudnn", "4"]) > 1.05 * time(&["--net", "vgg16", "--cudnn", "5"]));
+    assert_eq!(time(&["--net", "vgg16", "--cudnn", "5"]), time(&["--net", "vgg16"]));
+    let resnet = ["--net", "resnet18", "--cudnn", "5"];
+    assert!(time(&[&resnet[..], &["--framework", "caffe"]].concat()) > 1.3 * time(&resnet));
+}

@@ -30,6 +30,10 @@ pub struct Setup<'a> {
     pub launch: Launch,
     /// Inference or training step.
     pub mode: Mode,
+    /// Which phases of the step: usually all that the mode has, in order.
+    pub phases: &'a [Phase],
+    /// Age of the framework's libraries ([`crate::features::library_age`]); the newest that each model saw without.
+    pub library: Option<f64>,
 }
 
 /// A value with its 90 % interval.

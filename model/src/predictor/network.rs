@@ -5,7 +5,7 @@ use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictErr
 use crate::calibration::Tier;
 use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
-use crate::framework::Launch;
+use crate::framework::{KernelOf, Launch};
 use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
 use crate::power::{Activities, PowerModel, activities, stretch, waiting};
@@ -43,7 +43,7 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
     let (law, power_tier) =
         own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
     let mut kernels = Vec::with_capacity(network.layers().len());
-    for &phase in setup.mode.phases() {
+    for &phase in setup.phases {
         for layer in network.layers() {
             if let Some(cost) = network.cost(layer, phase, setup.mode) {
                 kernels.push(predict_kernel(network, layer, phase, cost, setup)?);
@@ -214,10 +214,11 @@ fn predict_kernel<'a>(
         .ok_or_else(no_model)?;
     let model = found.model;
     let reference = work.roofline.reference(model.exponent, model.floor);
-    let ratio = model.ratio(&work.variables(model.floor, model.library), reference);
+    let ratio = model.ratio(&work.variables(model.floor, setup.library.unwrap_or(model.library)), reference);
     let log = found.stated.map_or(ratio.log + found.correction, |s| s.log);
     let ours = reference * log.exp();
-    let value = if found.framework { ours } else { through(setup, kind, phase, &work, setting, ours) };
+    let kernel = KernelOf { kind, layer: &layer.layer, phase, layout: setting.layout };
+    let value = if found.framework { ours } else { through(setup, &kernel, &work, ours) };
     let (low, high) = match (found.stated, found.residuals.bucket(ours)) {
         (Some(stated), _) => (stated.low, stated.high),
         (None, Some(bucket)) => (bucket.low, bucket.high),
@@ -248,9 +249,9 @@ fn predict_kernel<'a>(
 }
 
 /// What a kernel of the library's takes where the framework has a slower one of its own.
-fn through(setup: &Setup<'_>, kind: &str, phase: Phase, work: &Workload, setting: Setting, ours: Seconds) -> Seconds {
-    let (factor, extra) = setup.framework.slower(kind, phase, setting.layout);
-    let bias = match (work.roofline.second, setup.framework.slower("bias", phase, setting.layout)) {
+fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, work: &Workload<'_>, ours: Seconds) -> Seconds {
+    let (factor, extra) = setup.framework.slower(kernel, work.batch);
+    let bias = match (work.roofline.second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, work.batch)) {
         (Seconds::ZERO, _) => Seconds::ZERO,
         (second, (factor, extra)) => second * (factor - 1.0) + extra,
     };

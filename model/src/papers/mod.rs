@@ -1,0 +1,108 @@
+//! Tables that papers printed, and predictions of what they hold: `data/published/papers`.
+//!
+//! A paper is a file of printed values (one per line, in its own names) and an entry in `papers.toml`, which says what
+//! the names mean here. Further papers, and rows that become predictable, need no code.
+
+mod compare;
+mod mapping;
+mod printed;
+
+pub use compare::{Compared, Comparison, NotPredicted, Options, compare};
+pub use mapping::{Metric, Paper, Quantity};
+pub use printed::Case;
+
+use crate::catalog;
+
+/// The shipped papers, with the texts of their files of values.
+///
+/// # Errors
+/// One line that names the file and the line that is wrong: a defect of the build.
+pub fn shipped() -> Result<Vec<(Paper, &'static str)>, String> {
+    let papers = mapping::from_toml(catalog::papers_mapping()).map_err(|e| format!("papers.toml: {e}"))?;
+    let with_values = |paper: Paper| {
+        let text = catalog::papers().iter().find(|(name, _)| *name == paper.key).map(|(_, text)| *text);
+        let text = text.ok_or_else(|| format!("papers.toml: there is no {}.csv", paper.key))?;
+        Ok((paper, text))
+    };
+    papers.into_iter().map(with_values).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn all(options: &Options<'_>) -> Vec<(Paper, usize, Comparison)> {
+        let values = |text: &str| {
+            csv::Reader::from_reader(text.as_bytes()).into_records().flatten().filter(|r| !r[15].is_empty()).count()
+        };
+        let one = |(paper, text): (Paper, &str)| {
+            let comparison = compare(&paper, text, options).expect("the shipped papers compare");
+            (paper, values(text), comparison)
+        };
+        shipped().expect("the shipped papers are readable").into_iter().map(one).collect()
+    }
+
+    /// Every printed value is predicted once per reading, or counted with the reason why it is not.
+    #[test]
+    fn no_value_is_lost() {
+        for (paper, values, comparison) in all(&Options::default()) {
+            let mut once: BTreeMap<&str, usize> = BTreeMap::new();
+            comparison.rows.iter().for_each(|row| *once.entry(&row.reading).or_default() += 1);
+            let predicted = once.values().copied().max().unwrap_or(0);
+            assert!(once.values().all(|count| *count == predicted), "{}: {once:?}", paper.key);
+            let others: usize = comparison.not_predicted.iter().map(|n| n.values).sum();
+            assert_eq!(predicted + others, values, "{}", paper.key);
+        }
+    }
+
+    /// Values that the notes on the paper call contradictory are marked, their neighbours are not.
+    #[test]
+    fn contradictory_values_are_marked() {
+        let papers = shipped().expect("readable");
+        let (paper, text) = papers.iter().find(|(p, _)| p.key == "castro2018").expect("shipped");
+        let rows = compare(paper, text, &Options::default()).expect("compares").rows;
+        let find = |gpu: &str, network: &str, phase: &str, batch: u64, quantity: Quantity| {
+            let fits = |r: &&Compared| {
+                r.gpu == gpu && r.network == network && r.phase == phase && r.batch == batch && r.quantity == quantity
+            };
+            rows.iter().find(fits).expect("printed").distorted.clone()
+        };
+        let energy = find("titan-x-pascal", "2D-CNN", "forward", 128, Quantity::Energy);
+        assert_eq!(energy.as_deref(), Some("energy over time is 287 W, printed power 240 W"));
+        assert!(find("titan-x-pascal", "2D-CNN", "forward", 128, Quantity::Time).is_none());
+        assert!(find("titan-x-pascal", "ResNet", "backward", 128, Quantity::Time).is_some());
+        assert!(find("titan-x-pascal", "ResNet", "forward", 128, Quantity::Time).is_none());
+        assert!(find("titan-x-maxwell", "CaffeNet", "backward", 128, Quantity::Energy).is_none());
+    }
+
+    /// Rates become times of a step: nvidia2015 prints 3216 images per second at batch 128.
+    #[test]
+    fn rates_become_times() {
+        let papers = shipped().expect("readable");
+        let (paper, text) = papers.iter().find(|(p, _)| p.key == "nvidia2015").expect("shipped");
+        let rows = compare(paper, text, &Options::default()).expect("compares").rows;
+        let row = rows.iter().find(|r| r.batch == 128 && r.network == "AlexNet").expect("printed");
+        assert_eq!(row.quantity, Quantity::Time);
+        assert!((row.printed - 128.0 / 3216.0).abs() < 1e-12);
+        assert_eq!(
+            (row.net.as_str(), row.framework.as_str(), row.cudnn.as_deref()),
+            ("alexnet_bvlc", "caffe", Some("4"))
+        );
+    }
+
+    #[test]
+    fn a_wrong_line_of_values_is_named() {
+        let papers = shipped().expect("readable");
+        let (paper, text) = papers.iter().find(|(p, _)| p.key == "nvidia2015").expect("shipped");
+        for (from, to, expected) in [
+            (",throughput,img/sec,47,", ",speed,img/sec,47,", "nvidia2015.csv: line 2: metric \"speed\""),
+            (",throughput,img/sec,47,", ",throughput,km/h,47,", "nvidia2015.csv: line 2: unit \"km/h\""),
+            (",throughput,img/sec,47,", ",throughput,img/sec,-47,", "nvidia2015.csv: line 2: -47 is not above 0"),
+            (",throughput,img/sec,47,", ",throughput,img/sec,x,", "nvidia2015.csv: line 2:"),
+        ] {
+            let error = compare(paper, &text.replacen(from, to, 1), &Options::default()).expect_err("a wrong line");
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
