@@ -27,6 +27,8 @@ pub struct Framework {
     pub title: String,
     /// Gap after every kernel.
     pub dispatch: Seconds,
+    /// Power of its kernels above waiting, relative to kernels of random operands.
+    pub activity: f64,
     /// What the host does in an eager step; without it the GPU never waits for the host.
     pub host: Option<Host>,
     /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
@@ -133,6 +135,7 @@ struct File {
     name: String,
     title: String,
     dispatch: Entry,
+    activity: Option<FactorFile>,
     host: Option<HostFile>,
     #[serde(default)]
     slower: Vec<SlowerFile>,
@@ -142,7 +145,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct HostFile {
     step: Entry,
-    spread: SpreadFile,
+    spread: FactorFile,
     other: HostCosts,
     #[serde(default, rename = "kind")]
     kinds: Vec<HostKindFile>,
@@ -167,7 +170,7 @@ struct HostKindFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SpreadFile {
+struct FactorFile {
     factor: f64,
     #[serde(rename = "source")]
     _source: String,
@@ -231,6 +234,10 @@ impl Framework {
                 spread,
             })
         });
+        let activity = file.activity.map_or(1.0, |a| a.factor);
+        if !(activity.is_finite() && activity > 0.0) {
+            return Err(format!("activity: factor {activity} is not a positive number"));
+        }
         let slower: Vec<Slower> = file
             .slower
             .into_iter()
@@ -259,6 +266,7 @@ impl Framework {
             name: file.name,
             title: file.title,
             dispatch: file.dispatch.time("dispatch")?,
+            activity,
             host: host.transpose()?,
             slower,
         })

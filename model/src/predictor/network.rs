@@ -235,7 +235,7 @@ fn predict_kernel<'a>(
         time: Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) },
         bound: work.roofline.bound(),
         memory,
-        activities: activities(&work, model.floor, value),
+        activities: activities(&work, model.floor, value).map(|a| a * setup.framework.activity),
         tier: found.tier,
         in_domain: ratio.in_domain && found.substitute.is_none(),
         in_range: ratio.in_domain,
