@@ -5,8 +5,8 @@ mod machine;
 
 use crate::fit::Options;
 use crate::import::{Format, import};
-use crate::rows::{Row, prepare};
-use crate::{dataset, learning, networks, power, recipe, validate};
+use crate::rows::{Row, prepare, prepare_alike};
+use crate::{dataset, learning, leave_out, networks, power, recipe, validate};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::calibration::Calibration;
@@ -14,7 +14,7 @@ use joulecast_model::catalog;
 use joulecast_model::import::table::Mapping;
 use joulecast_model::measurement::Measurement;
 use joulecast_model::splits::Role;
-use joulecast_reports::accuracy;
+use joulecast_reports::{accuracy, transfer};
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write as _;
@@ -146,8 +146,11 @@ enum Output {
 #[derive(Args)]
 struct Validate {
     /// Layer times (and power, where measured), grouped 5-fold over all rows
-    #[arg(long, required_unless_present = "networks")]
+    #[arg(long, required_unless_present_any = ["networks", "leave_one_chip_out"])]
     layers: bool,
+    /// Each chip's layer times from the other chips' rows alone, and with 20, 50 and 100 own rows
+    #[arg(long, conflicts_with_all = ["layers", "networks", "gpu", "kind", "levels"])]
+    leave_one_chip_out: bool,
     /// Whole networks measured in these files (columns as `calibrate measure` writes them), predicted by a fit without
     /// the shapes of test networks
     #[arg(long, value_name = "FILE", conflicts_with = "layers")]
@@ -172,7 +175,7 @@ struct Validate {
     /// Only this layer kind; may be repeated
     #[arg(long, value_name = "KIND")]
     kind: Vec<String>,
-    /// Number of fold seeds; with several, mean and standard deviation are shown
+    /// Number of fold seeds, or of draws of own rows; with several, mean and standard deviation are shown
     #[arg(long, default_value_t = 1)]
     seeds: u64,
     /// Leave out every shape that occurs in a network with the role `test`
@@ -286,12 +289,18 @@ fn rows_for(datasets: &DatasetsArg, evaluation: bool) -> Result<(Vec<Row>, Vec<M
     Ok((if evaluation { recipe::without_test_shapes(rows)? } else { rows }, measurements))
 }
 
+/// The same rows as if nothing but its data sheet were known of each GPU.
+fn alike_rows(measurements: &[Measurement], evaluation: bool) -> Result<Vec<Row>> {
+    let rows = prepare_alike(measurements)?;
+    if evaluation { recipe::without_test_shapes(rows) } else { Ok(rows) }
+}
+
 fn run_fit(args: &Fit) -> Result<()> {
     let (rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
     let files: Vec<(String, String)> = match args.model {
         ModelForm::Lasso => {
             let options = Options { seed: args.seed, ..Options::default() };
-            let calibrations = recipe::calibrations(&rows, &measurements, &options, args.evaluation)?;
+            let calibrations = recipe::calibrations(&rows, &alike_rows(&measurements, args.evaluation)?, &measurements, &options, args.evaluation)?;
             if calibrations.iter().all(|c| c.models.is_empty()) {
                 let fewest = recipe::FEWEST_ROWS;
                 bail!("{} usable rows: no kind, phase and precision has the {fewest} that a model needs", rows.len());
@@ -334,6 +343,9 @@ fn run_validate(args: &Validate) -> Result<()> {
     if !args.networks.is_empty() {
         return validate_networks(args);
     }
+    if args.leave_one_chip_out {
+        return validate_chips(args);
+    }
     let (mut rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
     let chips = args.gpu.iter().map(|name| Ok(catalog::gpu(name)?.chip)).collect::<Result<Vec<_>>>()?;
     rows.retain(|r| chips.is_empty() || chips.contains(&r.chip));
@@ -367,12 +379,22 @@ fn run_validate(args: &Validate) -> Result<()> {
     Ok(())
 }
 
+fn validate_chips(args: &Validate) -> Result<()> {
+    let rows = alike_rows(&read_unique(&args.dataset.dataset)?, args.evaluation)?;
+    let lines = leave_out::chips(&rows, args.seeds)?;
+    print(&match args.format {
+        Output::Table => format!("{}\n{}", transfer::table(&lines).to_text(), transfer::means(&lines).to_text()),
+        Output::Markdown => format!("{}\n{}", transfer::means(&lines).to_markdown(), transfer::table(&lines).to_markdown()),
+        Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
+    })
+}
+
 fn validate_networks(args: &Validate) -> Result<()> {
     let calibrations: Vec<Calibration> = match &args.calibrations {
         Some(folder) => networks::read_calibrations(folder)?,
         None => {
             let (rows, measurements) = rows_for(&args.dataset, true)?;
-            recipe::calibrations(&rows, &measurements, &Options::default(), true)?
+            recipe::calibrations(&rows, &alike_rows(&measurements, true)?, &measurements, &Options::default(), true)?
         }
     };
     let role = match &args.role {

@@ -228,11 +228,7 @@ impl<'a> Task<'a> {
         let used: BTreeSet<usize> = terms.iter().flat_map(|t| t.factors.iter().map(|f| f.variable)).collect();
         let shortest = self.shortest(trained);
         let domain = (0..family.variables().len()).filter(|&v| family.bounds_domain(v));
-        let range_of = |variable: usize| {
-            let values = trained.iter().map(|&i| self.rows[i].variables.values[variable]);
-            let (low, high) = extremes(values);
-            Range { variable, low, high }
-        };
+        let rows: Vec<&Row> = trained.iter().map(|&i| self.rows[i]).collect();
         LayerModel {
             kind: self.kind.to_string(),
             phase: first.phase,
@@ -247,9 +243,9 @@ impl<'a> Task<'a> {
             ordinary_range: self.ordinary_range(trained, shortest),
             shortest,
             terms,
-            clamp: used.into_iter().map(range_of).collect(),
-            domain: domain.map(range_of).collect(),
-            sizes: self.extent(family, trained),
+            clamp: used.into_iter().map(|v| range_of(v, &rows)).collect(),
+            domain: domain.map(|v| range_of(v, &rows)).collect(),
+            sizes: extent(family, &rows),
             rows: trained.len(),
             cross_validation: CrossValidation::default(),
             residuals: Vec::new(),
@@ -277,31 +273,37 @@ impl Task<'_> {
         let typical = if long.len() >= FEWEST_TYPICAL { &long } else { rows };
         up_to_quantile(typical.iter().map(|&i| self.y[i]), 0.05)
     }
+}
 
-    /// Centre and extent of these rows' sizes. Sizes depend on each other (rows of a product are batch times area),
-    /// so the correlation matrix carries a small ridge.
-    fn extent(&self, family: Family, rows: &[usize]) -> Ellipsoid {
-        let value = |i: usize, v: usize| self.rows[i].variables.values[v];
-        let n = rows.len() as f64;
-        let mean_of = |v: usize| rows.iter().map(|&i| value(i, v)).sum::<f64>() / n;
-        let scale_of =
-            |v: usize, mean: f64| (rows.iter().map(|&i| (value(i, v) - mean).powi(2)).sum::<f64>() / n).sqrt();
-        let varying = family.sizes().into_iter().map(|v| (v, mean_of(v))).map(|(v, mean)| (v, mean, scale_of(v, mean)));
-        let sizes: Vec<(usize, f64, f64)> = varying.filter(|(_, _, scale)| *scale > 1e-6).collect();
-        let d = sizes.len();
-        let z = Array2::from_shape_fn((rows.len(), d), |(r, c)| {
-            let (v, mean, scale) = sizes[c];
-            (value(rows[r], v) - mean) / scale
-        });
-        let correlation = z.t().dot(&z) / n + Array2::<f64>::eye(d) * CORRELATION_RIDGE;
-        let Ok(inverse) = correlation.invc() else { return Ellipsoid::default() };
-        Ellipsoid {
-            variables: sizes.iter().map(|s| s.0).collect(),
-            mean: sizes.iter().map(|s| s.1).collect(),
-            scale: sizes.iter().map(|s| s.2).collect(),
-            inverse: inverse.iter().copied().collect(),
-        }
+/// Centre and extent of these rows' sizes. Sizes depend on each other (rows of a product are batch times area), so
+/// the correlation matrix carries a small ridge.
+pub(crate) fn extent(family: Family, rows: &[&Row]) -> Ellipsoid {
+    let value = |r: usize, v: usize| rows[r].variables.values[v];
+    let all = || 0..rows.len();
+    let n = rows.len() as f64;
+    let mean_of = |v: usize| all().map(|r| value(r, v)).sum::<f64>() / n;
+    let scale_of = |v: usize, mean: f64| (all().map(|r| (value(r, v) - mean).powi(2)).sum::<f64>() / n).sqrt();
+    let varying = family.sizes().into_iter().map(|v| (v, mean_of(v))).map(|(v, mean)| (v, mean, scale_of(v, mean)));
+    let sizes: Vec<(usize, f64, f64)> = varying.filter(|(_, _, scale)| *scale > 1e-6).collect();
+    let d = sizes.len();
+    let z = Array2::from_shape_fn((rows.len(), d), |(r, c)| {
+        let (v, mean, scale) = sizes[c];
+        (value(r, v) - mean) / scale
+    });
+    let correlation = z.t().dot(&z) / n + Array2::<f64>::eye(d) * CORRELATION_RIDGE;
+    let Ok(inverse) = correlation.invc() else { return Ellipsoid::default() };
+    Ellipsoid {
+        variables: sizes.iter().map(|s| s.0).collect(),
+        mean: sizes.iter().map(|s| s.1).collect(),
+        scale: sizes.iter().map(|s| s.2).collect(),
+        inverse: inverse.iter().copied().collect(),
     }
+}
+
+/// Range of a variable over rows, at least one.
+pub(crate) fn range_of(variable: usize, rows: &[&Row]) -> Range {
+    let (low, high) = extremes(rows.iter().map(|r| r.variables.values[variable]));
+    Range { variable, low, high }
 }
 
 /// Solutions along the penalties.

@@ -6,6 +6,8 @@ use crate::fit::{Fitted, Options, buckets, fit};
 use crate::import::sha256_hex;
 use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
+use crate::transfer::{World, with_universal};
+use crate::universal::{Excluded, Settings, median};
 use anyhow::{Context, Result};
 use joulecast_model::accuracy::Accuracy;
 use joulecast_model::calibration::{Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier};
@@ -137,12 +139,14 @@ pub fn without_test_shapes(rows: Vec<Row>) -> Result<Vec<Row>> {
     Ok(rows.into_iter().filter(|row| !keys.contains(&row.key)).collect())
 }
 
-/// Calibrations of all chips among the rows, and the roofline calibration for devices without any.
+/// Calibrations of all chips among the rows, and the models of all chips for devices without any; the latter from the
+/// same rows prepared alike (`rows::prepare_alike`).
 ///
 /// # Errors
 /// When a fit fails.
 pub fn calibrations(
     rows: &[Row],
+    alike: &[Row],
     measurements: &[Measurement],
     options: &Options,
     evaluation: bool,
@@ -164,13 +168,17 @@ pub fn calibrations(
             let own: Vec<&Row> = rows.iter().filter(|r| r.chip == chip).collect();
             let tier = if own.iter().all(|r| r.own) { Tier::Measured } else { Tier::Imported };
             let power = energy.get(chip).and_then(|rows| power::fit(rows, options)).map(|(law, _)| law);
-            Calibration { power, ..calibration(chip, tier, &own, models, evaluation) }
+            Calibration { power, ..passport(chip, tier, &own, models, evaluation) }
         })
         .collect();
     // Where no energy was measured the law of the chip with most rows stands in, in shares of idle and limit.
     let law = list.iter().filter_map(|c| c.power.clone()).max_by_key(|p| p.rows);
     let all: Vec<&Row> = rows.iter().collect();
-    let any = calibration("any", Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
+    let any = passport("any", Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
+    let any = match World::new(alike, Settings::default()).shipped(&Excluded::new())? {
+        Some((universal, transfer)) => Calibration { transfer: Some(transfer), ..with_universal(any, universal) },
+        None => any,
+    };
     list.push(Calibration { power: law, ..any });
     Ok(list)
 }
@@ -197,7 +205,8 @@ fn other_kinds(rows: &[Row], task: &Task, model: &LayerModel) -> Option<Vec<Buck
     (pairs.len() >= FEWEST_OTHERS).then(|| buckets(pairs))
 }
 
-fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, evaluation: bool) -> Calibration {
+/// A calibration of models with where their rows come from.
+pub(crate) fn passport(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, evaluation: bool) -> Calibration {
     let unique = |value: fn(&Row) -> &String| -> Vec<String> {
         rows.iter().map(|r| value(r).clone()).collect::<BTreeSet<_>>().into_iter().collect()
     };
@@ -216,6 +225,7 @@ fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, e
         splits_hash: sha256_hex(catalog::splits_text().as_bytes()),
         fold_key: "kind and shape without batch".to_string(),
         power: None,
+        transfer: None,
         models,
     }
 }
@@ -246,7 +256,7 @@ fn thinned<'r, 'a>(rows: &'r [&'a Row]) -> impl Iterator<Item = &'r &'a Row> {
 /// One efficiency per kind, phase and precision over all chips, and how convolutions compare with the chip's
 /// matrix-product model: the median of the chips' medians. Residuals are those of each chip under the others'
 /// median.
-fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -> Vec<LayerModel> {
+pub(crate) fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -> Vec<LayerModel> {
     let mut groups: BTreeMap<Group, Vec<Chip>> = BTreeMap::new();
     for (task, rows) in tasks {
         let family = rows[0].family;
@@ -303,9 +313,4 @@ fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -
             })
         })
         .collect()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -5,6 +5,7 @@ pub mod calibration;
 pub mod describe;
 pub mod prediction;
 pub mod table;
+pub mod transfer;
 
 /// A chain of causes in one line, outermost first; what a cause already said is not said again.
 pub fn error_line(chain: impl Iterator<Item = String>) -> String {

@@ -1,6 +1,7 @@
 //! Text form of a calibration.
 
 use super::layer_model::parse_term;
+use super::transfer::{Transfer, TransferFile};
 use super::{Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, LayerModel, Range, Term, Tier};
 use crate::features::Family;
 use crate::power::{ACTIVITIES, PowerModel};
@@ -28,6 +29,7 @@ struct File {
     /// How many models follow: a file cut between two of them is damaged.
     model_count: usize,
     power: Option<PowerFile>,
+    transfer: Option<TransferFile>,
     #[serde(default, rename = "model")]
     models: Vec<ModelFile>,
 }
@@ -125,6 +127,7 @@ impl Calibration {
             splits_hash: file.splits_hash,
             fold_key: file.fold_key,
             power: file.power.map(read_power).transpose()?,
+            transfer: file.transfer.map(Transfer::read).transpose()?,
             models,
         })
     }
@@ -153,6 +156,9 @@ impl Calibration {
         text += &toml::to_string(&header).map_err(|e| CalibrationError(e.to_string()))?;
         if let Some(power) = &self.power {
             write_power(&mut text, power);
+        }
+        if let Some(transfer) = &self.transfer {
+            transfer.write(&mut text, number);
         }
         for model in &self.models {
             write_model(&mut text, model);
@@ -396,6 +402,20 @@ pub(crate) mod testing {
                 residuals: (-0.125, 0.125),
                 mape: 6.5,
                 rows: 500,
+            }),
+            transfer: Some(Transfer {
+                slopes: vec![Slope {
+                    share: Share::Linear,
+                    factors: vec![Factor { variable: 0, power: 1 }],
+                    deviation: 0.25,
+                }],
+                residuals: vec![FewShot {
+                    share: Share::Bandwidth,
+                    arithmetic: Arithmetic::Full,
+                    rows: 20,
+                    low: -0.5,
+                    high: 0.25,
+                }],
             }),
             models: vec![LayerModel {
                 kind: "linear".into(),

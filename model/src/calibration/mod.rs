@@ -2,8 +2,10 @@
 
 mod file;
 mod layer_model;
+mod transfer;
 
 pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};
+pub use transfer::{Arithmetic, FewShot, Share, Slope, Transfer};
 
 use crate::power::PowerModel;
 use crate::precision::{Phase, Precision, named_enum};
@@ -50,6 +52,8 @@ pub struct Calibration {
     pub fold_key: String,
     /// The law of power, where energy was measured.
     pub power: Option<PowerModel>,
+    /// What is known of chips that were not among the rows; in the models of all chips.
+    pub transfer: Option<Transfer>,
     /// The models.
     pub models: Vec<LayerModel>,
 }

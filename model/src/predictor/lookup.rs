@@ -1,7 +1,6 @@
 //! Which model predicts a kernel: its own, or the nearest that there is.
 
-use super::Setup;
-use crate::calibration::{LayerModel, Tier};
+use crate::calibration::{Calibration, LayerModel, Tier};
 use crate::features::{Family, general_kind};
 use crate::precision::{Phase, Precision};
 
@@ -22,6 +21,17 @@ pub struct Found<'a> {
     pub substitute: Option<Substitute>,
     /// Whether the residuals are of this very substitution, so that the interval need not be widened.
     pub calibrated: bool,
+}
+
+impl Found<'_> {
+    /// Whether its residuals make the interval as they are, given whether the kernel lies within what was fitted.
+    pub fn trusted(&self, in_domain: bool) -> bool {
+        match self.substitute {
+            None => in_domain,
+            Some(Substitute::Universal) => self.calibrated && in_domain,
+            Some(_) => self.calibrated,
+        }
+    }
 }
 
 /// ln(t / t_ref) by statement, with the edges of its interval.
@@ -48,6 +58,8 @@ pub enum Substitute {
     Product,
     /// By its traffic and the bandwidth efficiency of element-wise rows on this GPU.
     Bandwidth,
+    /// By the polynomial that was fitted to all measured GPUs.
+    Universal,
     /// By the roofline and the efficiency that other GPUs reach.
     Efficiency,
     /// By a stated multiple of the roofline.
@@ -61,6 +73,7 @@ impl Substitute {
             Self::Precision => "predicted by the fp32 model with its own traffic",
             Self::Product => "predicted as matrix products",
             Self::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
+            Self::Universal => "predicted by the model of all measured GPUs",
             Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
             Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
         }
@@ -76,17 +89,18 @@ fn alternatives(kind: &str) -> [Option<&str>; 2] {
 }
 
 /// Finds a kernel's model. The order goes from its own model over nearer and nearer relatives on the same GPU to
-/// the efficiencies over all GPUs.
+/// the models of all GPUs (`universal`) and, where these have no terms, their efficiencies.
 pub fn find<'a>(
-    setup: &Setup<'a>,
+    calibration: Option<&'a Calibration>,
+    universal: &'a Calibration,
     kind: &str,
     family: Family,
     phase: Phase,
     precision: Precision,
 ) -> Option<Found<'a>> {
-    let on_gpu = |kind: &str, phase, precision| setup.calibration?.model(kind, phase, precision);
-    let anywhere = |kind: &str, phase, precision| setup.roofline.model(kind, phase, precision);
-    let tier = setup.calibration.map_or(Tier::Roofline, |c| c.tier);
+    let on_gpu = |kind: &str, phase, precision| calibration?.model(kind, phase, precision);
+    let anywhere = |kind: &str, phase, precision| universal.model(kind, phase, precision);
+    let tier = calibration.map_or(Tier::Roofline, |c| c.tier);
     let kinds = || alternatives(kind).into_iter().flatten();
     let plain = |model, tier, substitute| Found {
         model,
@@ -97,6 +111,10 @@ pub fn find<'a>(
         substitute,
         calibrated: substitute.is_none(),
     };
+    let of_all = |model: &'a LayerModel| match model.terms.is_empty() {
+        true => plain(model, Tier::Roofline, Some(Substitute::Efficiency)),
+        false => plain(model, Tier::Transferred, Some(Substitute::Universal)),
+    };
 
     if let Some(model) = kinds().find_map(|k| on_gpu(k, phase, precision)) {
         return Some(plain(model, tier, None));
@@ -104,6 +122,9 @@ pub fn find<'a>(
     match family {
         Family::Gemm => {
             if ["conv2d_grouped", "conv2d_depthwise"].contains(&kind) {
+                if let Some(model) = anywhere(kind, phase, precision).filter(|m| !m.terms.is_empty()) {
+                    return Some(Found { calibrated: true, ..of_all(model) });
+                }
                 let carrier = anywhere("conv2d", Phase::Forward, Precision::Fp32)?;
                 let found = plain(carrier, Tier::Roofline, Some(Substitute::Statement));
                 return Some(Found { stated: Some(GROUPED), calibrated: true, ..found });
@@ -118,13 +139,13 @@ pub fn find<'a>(
                 });
             }
             if let Some(model) = kinds().find_map(|k| anywhere(k, phase, precision)) {
-                return Some(Found { calibrated: true, ..plain(model, Tier::Roofline, Some(Substitute::Efficiency)) });
+                return Some(Found { calibrated: true, ..of_all(model) });
             }
             let near = [precision, Precision::Fp16, Precision::Fp32];
             let model = near.into_iter().find_map(|p| {
                 kinds().find_map(|k| anywhere(k, phase, p)).or_else(|| anywhere("linear", Phase::Forward, p))
             })?;
-            Some(plain(model, Tier::Roofline, Some(Substitute::Efficiency)))
+            Some(of_all(model))
         }
         Family::Stream => {
             if let Some(model) = on_gpu(kind, phase, Precision::Fp32) {
@@ -138,8 +159,7 @@ pub fn find<'a>(
             let model = own
                 .or_else(|| anywhere(kind, phase, Precision::Fp32))
                 .or_else(|| anywhere("stream", Phase::Forward, Precision::Fp32))?;
-            let found = plain(model, Tier::Roofline, Some(Substitute::Efficiency));
-            Some(Found { calibrated: own.is_some(), ..found })
+            Some(Found { calibrated: own.is_some(), ..of_all(model) })
         }
     }
 }
