@@ -53,7 +53,7 @@ fn rows() -> Vec<Row> {
 }
 
 fn fitted() -> Vec<Calibration> {
-    ok(calibrations(&rows(), &[], &Options::default(), false))
+    ok(calibrations(&rows(), &rows(), &[], &Options::default(), false))
 }
 
 #[test]
@@ -97,7 +97,8 @@ fn a_known_law_is_recovered() {
 #[test]
 fn the_fit_is_deterministic() {
     let options = Options { exponents: &[2], ..Options::default() };
-    let texts = || ok(calibrations(&rows(), &[], &options, false)).iter().map(|c| ok(c.to_toml())).collect::<Vec<_>>();
+    let texts =
+        || ok(calibrations(&rows(), &rows(), &[], &options, false)).iter().map(|c| ok(c.to_toml())).collect::<Vec<_>>();
     assert_eq!(texts(), texts());
 }
 

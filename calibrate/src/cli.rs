@@ -128,6 +128,9 @@ struct Fit {
     /// Leave out every shape that occurs in a network with the role `test`
     #[arg(long)]
     evaluation: bool,
+    /// Correct the models of all chips by each chip's rows, where these are few: `universal`, or a file as `fit` writes it
+    #[arg(long, value_name = "universal|FILE", conflicts_with = "evaluation")]
+    base: Option<String>,
     /// Replace calibrations that are there and differ
     #[arg(long)]
     replace: bool,
@@ -151,6 +154,9 @@ struct Validate {
     /// Each chip's layer times from the other chips' rows alone, and with 20, 50 and 100 own rows
     #[arg(long, conflicts_with_all = ["layers", "networks", "gpu", "kind", "levels"])]
     leave_one_chip_out: bool,
+    /// With it: other ways of fitting, without own rows
+    #[arg(long, requires = "leave_one_chip_out")]
+    trials: bool,
     /// Whole networks measured in these files (columns as `calibrate measure` writes them), predicted by a fit without
     /// the shapes of test networks
     #[arg(long, value_name = "FILE", conflicts_with = "layers")]
@@ -295,12 +301,35 @@ fn alike_rows(measurements: &[Measurement], evaluation: bool) -> Result<Vec<Row>
     if evaluation { recipe::without_test_shapes(rows) } else { Ok(rows) }
 }
 
+/// The models of all chips: those shipped, or those of a file.
+fn read_base(name: &str) -> Result<Calibration> {
+    match name {
+        "universal" => Ok(catalog::roofline()?),
+        path => {
+            let text = fs::read_to_string(path).with_context(|| path.to_string())?;
+            Calibration::from_toml(&text).with_context(|| path.to_string())
+        }
+    }
+}
+
 fn run_fit(args: &Fit) -> Result<()> {
     let (rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
-    let files: Vec<(String, String)> = match args.model {
-        ModelForm::Lasso => {
+    let files: Vec<(String, String)> = match (args.model, &args.base) {
+        (ModelForm::Neuralpower, Some(_)) => bail!("--base goes with --model lasso"),
+        (ModelForm::Lasso, Some(base)) => {
+            let calibrations = recipe::few_shot(&alike_rows(&measurements, false)?, &read_base(base)?)?;
+            let file = |c: &Calibration| Ok((c.chip.to_lowercase(), c.to_toml()?));
+            calibrations.iter().map(file).collect::<Result<_>>()?
+        }
+        (ModelForm::Lasso, None) => {
             let options = Options { seed: args.seed, ..Options::default() };
-            let calibrations = recipe::calibrations(&rows, &alike_rows(&measurements, args.evaluation)?, &measurements, &options, args.evaluation)?;
+            let calibrations = recipe::calibrations(
+                &rows,
+                &alike_rows(&measurements, args.evaluation)?,
+                &measurements,
+                &options,
+                args.evaluation,
+            )?;
             if calibrations.iter().all(|c| c.models.is_empty()) {
                 let fewest = recipe::FEWEST_ROWS;
                 bail!("{} usable rows: no kind, phase and precision has the {fewest} that a model needs", rows.len());
@@ -313,7 +342,7 @@ fn run_fit(args: &Fit) -> Result<()> {
                 })
                 .collect::<Result<_>>()?
         }
-        ModelForm::Neuralpower => crate::neuralpower::files(&rows)?,
+        (ModelForm::Neuralpower, None) => crate::neuralpower::files(&rows)?,
     };
     fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
     for (name, text) in files {
@@ -346,7 +375,8 @@ fn run_validate(args: &Validate) -> Result<()> {
     if args.leave_one_chip_out {
         return validate_chips(args);
     }
-    let (mut rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
+    let (all, measurements) = rows_for(&args.dataset, args.evaluation)?;
+    let mut rows = all.clone();
     let chips = args.gpu.iter().map(|name| Ok(catalog::gpu(name)?.chip)).collect::<Result<Vec<_>>>()?;
     rows.retain(|r| chips.is_empty() || chips.contains(&r.chip));
     rows.retain(|r| args.kind.is_empty() || args.kind.iter().any(|k| k == r.kind));
@@ -360,7 +390,7 @@ fn run_validate(args: &Validate) -> Result<()> {
             Output::Table | Output::Json => table.to_text(),
         });
     }
-    let lines = validate::layers(&rows, &Options::default(), args.seeds)?;
+    let lines = validate::layers(&rows, &all, &Options::default(), args.seeds)?;
     print(&match args.format {
         Output::Table => accuracy::table(&lines).to_text(),
         Output::Markdown => accuracy::page(&lines, args.seeds, args.evaluation),
@@ -381,10 +411,17 @@ fn run_validate(args: &Validate) -> Result<()> {
 
 fn validate_chips(args: &Validate) -> Result<()> {
     let rows = alike_rows(&read_unique(&args.dataset.dataset)?, args.evaluation)?;
+    if args.trials {
+        let table = leave_out::trials(&rows);
+        return print(&match args.format {
+            Output::Markdown => table.to_markdown(),
+            Output::Table | Output::Json => table.to_text(),
+        });
+    }
     let lines = leave_out::chips(&rows, args.seeds)?;
     print(&match args.format {
         Output::Table => format!("{}\n{}", transfer::table(&lines).to_text(), transfer::means(&lines).to_text()),
-        Output::Markdown => format!("{}\n{}", transfer::means(&lines).to_markdown(), transfer::table(&lines).to_markdown()),
+        Output::Markdown => transfer::page(&lines, &leave_out::trials(&rows), args.seeds, args.evaluation),
         Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
     })
 }

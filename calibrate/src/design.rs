@@ -44,9 +44,12 @@ impl Candidates {
             }
             (Richness::Physical, Family::Gemm) => {
                 builder.polynomial(&["balance", "ridge", "floor", "cached", "second"], 2);
-                let prefixed = |prefix: &str| family.variables().iter().filter(|v| v.starts_with(prefix)).copied().collect::<Vec<_>>();
+                let prefixed = |prefix: &str| {
+                    family.variables().iter().filter(|v| v.starts_with(prefix)).copied().collect::<Vec<_>>()
+                };
                 builder.polynomial(&prefixed("time_"), 1);
-                builder.polynomial(&["best_tile", "best_split", "algobest", "wino2", "wino4", "winobest", "fftbest"], 1);
+                builder
+                    .polynomial(&["best_tile", "best_split", "algobest", "wino2", "wino4", "winobest", "fftbest"], 1);
                 builder.polynomial(&["few_128x128", "few_64x64", "few_32x32", "wave_128x128", "wave_64x64"], 1);
                 builder.polynomial(&["pad_128x128", "pad_64x64", "pad_32x32", "k", "border", "kernel"], 1);
                 builder.polynomial(&["n2", "n4", "n8", "n32", "n64", "k2", "k4", "k8", "k32", "k64"], 1);

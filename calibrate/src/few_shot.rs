@@ -7,6 +7,7 @@
 //! hierarchical linear model; Gelman and Hill, "Data Analysis Using Regression and Multilevel Models", chapter 12).
 //! How far slopes scatter is taken from the other chips (`calibration::Transfer`).
 
+use crate::recipe::{POINTWISE, STREAM};
 use crate::rows::Row;
 use anyhow::{Context, Result, bail};
 use joulecast_model::calibration::{
@@ -14,7 +15,7 @@ use joulecast_model::calibration::{
 };
 use joulecast_model::features::Family;
 use joulecast_model::precision::{Phase, Precision};
-use joulecast_model::predictor::{BY_PRODUCT, find};
+use joulecast_model::predictor::{BY_PRODUCT, WIDER, find};
 use joulecast_model::units::Seconds;
 use linfa_linalg::cholesky::InverseC;
 use ndarray::{Array1, Array2, Axis};
@@ -24,6 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// precision. Chips lie 0.2 to 0.4 apart.
 const CHIP: f64 = 0.3;
 const OF_SHARE: f64 = 0.25;
+/// Whether a chip has tensor cores, and how its libraries use them, matters more than all else.
+const OF_REDUCED: f64 = 0.5;
 const OF_SETTING: f64 = 0.15;
 /// Deviation of a row from everything that is modelled.
 const NOISE: f64 = 0.25;
@@ -62,12 +65,12 @@ const STREAM_SLOPES: &[&[&str]] = &[&["floor"], &["bytes"], &["few"], &["cached"
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Effect {
     Chip,
-    Share(Share),
-    Phase(Share, Phase),
+    Share(Share, Arithmetic),
+    Phase(Share, Arithmetic, Phase),
     Precision(Share, Precision),
     Class(String, Phase, Precision),
-    /// In the n-th slope of the transfer section.
-    Slope(usize),
+    /// In the n-th slope of the transfer section: what forward products tell says little of backward ones.
+    Slope(usize, Arithmetic, Phase),
 }
 
 /// A model that is asked for: model kind, family, phase, precision.
@@ -77,13 +80,18 @@ fn target(row: &Row) -> Target {
     (row.model.to_string(), row.family, row.phase, row.precision)
 }
 
+/// What rows share slopes by.
+fn alike(row: &Row) -> (Share, Arithmetic, Phase) {
+    (Share::of(row.model, row.family), Arithmetic::of(row.precision), row.phase)
+}
+
 /// The effects without slopes that a kernel has.
 fn intercepts((kind, family, phase, precision): &Target) -> [Effect; 5] {
-    let share = Share::of(kind, *family);
+    let (share, arithmetic) = (Share::of(kind, *family), Arithmetic::of(*precision));
     [
         Effect::Chip,
-        Effect::Share(share),
-        Effect::Phase(share, *phase),
+        Effect::Share(share, arithmetic),
+        Effect::Phase(share, arithmetic, *phase),
         Effect::Precision(share, *precision),
         Effect::Class(kind.clone(), *phase, *precision),
     ]
@@ -92,9 +100,10 @@ fn intercepts((kind, family, phase, precision): &Target) -> [Effect; 5] {
 fn deviation(effect: &Effect, slopes: &[Slope]) -> f64 {
     match effect {
         Effect::Chip => CHIP,
-        Effect::Share(_) => OF_SHARE,
+        Effect::Share(_, Arithmetic::Full) => OF_SHARE,
+        Effect::Share(_, Arithmetic::Reduced) => OF_REDUCED,
         Effect::Phase(..) | Effect::Precision(..) | Effect::Class(..) => OF_SETTING,
-        Effect::Slope(n) => slopes[*n].deviation,
+        Effect::Slope(n, ..) => slopes[*n].deviation,
     }
 }
 
@@ -112,7 +121,9 @@ impl Effects {
         let present = |row: &Row| {
             let share = Share::of(row.model, row.family);
             let sloping = slopes.iter().enumerate().filter(move |(_, s)| s.share == share);
-            let values = sloping.map(|(n, s)| (Effect::Slope(n), product(&s.factors, &row.variables.values)));
+            let values = sloping.map(|(n, s)| {
+                (Effect::Slope(n, Arithmetic::of(row.precision), row.phase), product(&s.factors, &row.variables.values))
+            });
             intercepts(&target(row)).into_iter().map(|e| (e, 1.0)).chain(values).collect::<Vec<_>>()
         };
         let list: Vec<Vec<(Effect, f64)>> = rows.iter().map(|(row, _)| present(row)).collect();
@@ -148,15 +159,20 @@ impl Effects {
         intercepts(target).iter().map(|e| self.of(e)).sum()
     }
 
-    /// Slopes of a share that are not zero.
-    fn slopes<'s>(&'s self, share: Share, slopes: &'s [Slope]) -> impl Iterator<Item = (&'s Slope, f64)> {
+    /// Slopes of a share in a phase that are not zero.
+    fn slopes<'s>(
+        &'s self,
+        (share, arithmetic, phase): (Share, Arithmetic, Phase),
+        slopes: &'s [Slope],
+    ) -> impl Iterator<Item = (&'s Slope, f64)> {
         let of_share = slopes.iter().enumerate().filter(move |(_, s)| s.share == share);
-        of_share.map(|(n, s)| (s, self.of(&Effect::Slope(n)))).filter(|(_, value)| *value != 0.0)
+        of_share
+            .map(move |(n, s)| (s, self.of(&Effect::Slope(n, arithmetic, phase))))
+            .filter(|(_, value)| *value != 0.0)
     }
 
     fn correction(&self, row: &Row, slopes: &[Slope]) -> f64 {
-        let share = Share::of(row.model, row.family);
-        let sloped = self.slopes(share, slopes).map(|(s, b)| b * product(&s.factors, &row.variables.values));
+        let sloped = self.slopes(alike(row), slopes).map(|(s, b)| b * product(&s.factors, &row.variables.values));
         self.intercept(&target(row)) + sloped.sum::<f64>()
     }
 }
@@ -186,7 +202,8 @@ pub fn correct(base: &Calibration, rows: &[&Row]) -> Result<Vec<LayerModel>> {
         bail!("{}: no model for any of the rows' kinds", base.id);
     }
     let effects = Effects::estimate(&own, &transfer.slopes)?;
-    let known = |m: &&LayerModel| !m.kind.ends_with(BY_PRODUCT);
+    // How a kind without a model compares with element-wise ones, few rows of others do not say.
+    let known = |m: &&LayerModel| !m.kind.ends_with(BY_PRODUCT) && ![STREAM, POINTWISE].contains(&m.kind.as_str());
     let of_base = base.models.iter().filter(known).map(|m| (m.kind.clone(), m.family, m.phase, m.precision));
     let targets: BTreeSet<Target> = own.iter().map(|(row, _)| target(row)).chain(of_base).collect();
     let corrected = targets.iter().filter_map(|t| corrected(base, transfer, &effects, &own, t));
@@ -209,15 +226,15 @@ fn corrected(
     let mut model = found.model.clone();
     let share = Share::of(kind, *family);
     let intercept = effects.intercept(target) + found.correction;
-    let alike: Vec<&Row> =
-        rows.iter().map(|(row, _)| *row).filter(|row| Share::of(row.model, row.family) == share).collect();
+    let setting = (share, Arithmetic::of(*precision), *phase);
+    let alike: Vec<&Row> = rows.iter().map(|(row, _)| *row).filter(|row| alike(row) == setting).collect();
     let corrections = alike.iter().map(|row| effects.correction(row, &transfer.slopes)).chain([intercept]);
     let (least, most) = corrections.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), c| (l.min(c), h.max(c)));
     model.intercept += intercept;
     for range in [&mut model.ratio_range, &mut model.ordinary_range] {
         *range = (range.0 + least, range.1 + most);
     }
-    for (slope, coefficient) in effects.slopes(share, &transfer.slopes) {
+    for (slope, coefficient) in effects.slopes(setting, &transfer.slopes) {
         model.terms.push(Term { factors: slope.factors.clone(), coefficient, mean: 0.0, scale: 1.0 });
         for factor in &slope.factors {
             // A slope is not drawn out beyond the rows that gave it.
@@ -231,8 +248,16 @@ fn corrected(
     (model.kind, model.phase, model.precision) = (kind.clone(), *phase, *precision);
     model.rows = rows.iter().filter(|(row, _)| self::target(row) == *target).count();
     if let Some(seen) = transfer.residuals(share, Arithmetic::of(*precision), rows.len()) {
+        // The residuals are of kinds that several chips have: what only an efficiency or a relative's model predicts is
+        // no more certain for the corrections.
+        let (mut low, mut high) = (seen.low.min(0.0), seen.high.max(0.0));
+        if found.model.terms.is_empty() {
+            low = model.residuals.iter().map(|b| b.low).fold(low, f64::min);
+            high = model.residuals.iter().map(|b| b.high).fold(high, f64::max);
+        }
+        let widen = if found.calibrated { 0.0 } else { WIDER.ln() };
         let up_to = Seconds::new(f64::INFINITY);
-        model.residuals = vec![Bucket { up_to, low: seen.low.min(0.0), high: seen.high.max(0.0), rows: seen.rows }];
+        model.residuals = vec![Bucket { up_to, low: low - widen, high: high + widen, rows: seen.rows }];
     }
     Some(model)
 }
@@ -274,9 +299,8 @@ fn factors(family: Family, names: &[&str]) -> Option<Vec<Factor>> {
 
 /// Robust ridge on what is left within each class and phase.
 fn slopes_of_chip(rows: &[&(&Row, f64)], factors: &[Vec<Factor>]) -> Option<Array1<f64>> {
-    let mut x = Array2::from_shape_fn((rows.len(), factors.len()), |(r, f)| {
-        product(&factors[f], &rows[r].0.variables.values)
-    });
+    let mut x =
+        Array2::from_shape_fn((rows.len(), factors.len()), |(r, f)| product(&factors[f], &rows[r].0.variables.values));
     let mut y: Array1<f64> = rows.iter().map(|(_, residual)| *residual).collect();
     let mut groups: BTreeMap<(&str, Phase), Vec<usize>> = BTreeMap::new();
     for (at, (row, _)) in rows.iter().enumerate() {
@@ -312,13 +336,14 @@ mod tests {
         let linear = row("A", 64, 0.0);
         let few: Vec<(&Row, f64)> = (0..2).map(|_| (&linear, 0.4)).collect();
         let many: Vec<(&Row, f64)> = (0..200).map(|_| (&linear, 0.4)).collect();
-        let of = |rows: &[(&Row, f64)]| Ok::<_, anyhow::Error>(Effects::estimate(rows, &[])?.intercept(&target(&linear)));
+        let of =
+            |rows: &[(&Row, f64)]| Ok::<_, anyhow::Error>(Effects::estimate(rows, &[])?.intercept(&target(&linear)));
         assert!(of(&few)? > 0.2 && of(&few)? < of(&many)? && of(&many)? < 0.4);
         let effects = Effects::estimate(&many, &[])?;
         let elsewhere = ("relu".to_string(), Family::Stream, Phase::Forward, Precision::Fp32);
         let shared = effects.intercept(&elsewhere);
         assert!(shared > 0.05 && shared < of(&many)?, "what the chip's linear layers tell of its others: {shared}");
-        assert_eq!(effects.of(&Effect::Share(Share::Bandwidth)), 0.0);
+        assert_eq!(effects.of(&Effect::Share(Share::Bandwidth, Arithmetic::Full)), 0.0);
         Ok(())
     }
 

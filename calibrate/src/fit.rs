@@ -77,10 +77,19 @@ pub struct Fitted {
 /// # Errors
 /// When there are no rows, or a least-squares fit fails.
 pub fn fit(kind: &str, rows: &[&Row], options: &Options) -> Result<Fitted> {
+    fit_from(kind, rows, None, options)
+}
+
+/// The same for what a `base` leaves of the rows; the model is their sum, over the roofline with the base's exponent.
+///
+/// # Errors
+/// As of [`fit`].
+pub fn fit_from(kind: &str, rows: &[&Row], base: Option<&LayerModel>, options: &Options) -> Result<Fitted> {
     let first = rows.first().context("no rows")?;
-    let mut task = Task::new(kind, rows, Candidates::new(first.family, options.richness), options);
+    let mut task = Task::new(kind, rows, base, Candidates::new(first.family, options.richness), options);
     let mut best: Option<(f64, u32, Vec<f64>)> = None;
-    for &exponent in options.exponents {
+    let exponents = base.map_or(options.exponents.to_vec(), |b| vec![b.exponent]);
+    for exponent in exponents {
         task.set_exponent(exponent);
         let path = task.path(&task.weights)?;
         let logs = path.held_out(&task);
@@ -103,8 +112,11 @@ struct Task<'a> {
     x: Array2<f64>,
     mean: Array1<f64>,
     scale: Array1<f64>,
-    /// ln(t / t_ref) for the exponent in hand.
+    /// ln(t / t_ref) for the exponent in hand, less the base's.
     y: Array1<f64>,
+    /// What other chips say, and that for each row.
+    base: Option<&'a LayerModel>,
+    offset: Array1<f64>,
     exponent: u32,
     /// Rows of each fold.
     folds: Vec<Vec<usize>>,
@@ -113,7 +125,14 @@ struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    fn new(kind: &'a str, rows: &'a [&'a Row], candidates: Candidates, options: &'a Options) -> Self {
+    fn new(
+        kind: &'a str,
+        rows: &'a [&'a Row],
+        base: Option<&'a LayerModel>,
+        candidates: Candidates,
+        options: &'a Options,
+    ) -> Self {
+        let offset = rows.iter().map(|r| base.map_or(0.0, |b| b.polynomial(&r.variables.values))).collect();
         let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
         let mut x = candidates.matrix(rows.iter().map(|r| &r.variables));
         let n = x.nrows() as f64;
@@ -139,6 +158,8 @@ impl<'a> Task<'a> {
             mean,
             scale,
             y: Array1::zeros(rows.len()),
+            base,
+            offset,
             exponent: 1,
             folds,
             weights,
@@ -147,13 +168,14 @@ impl<'a> Task<'a> {
 
     fn set_exponent(&mut self, exponent: u32) {
         self.exponent = exponent;
-        self.y = self.rows.iter().map(|r| (r.kernel_time() / r.reference(exponent)).ln()).collect();
+        let log = |r: &&Row| (r.kernel_time() / r.reference(exponent)).ln();
+        self.y = self.rows.iter().map(log).collect::<Array1<f64>>() - &self.offset;
     }
 
     /// Mean absolute percentage error of predicted logarithms.
     fn error_of(&self, logs: &[f64]) -> f64 {
-        let error = |(row, log): (&&Row, &f64)| (self.time_of(row, *log) / row.time - 1.0).abs();
-        self.rows.iter().zip(logs).map(error).sum::<f64>() / self.rows.len() as f64
+        let error = |(i, row): (usize, &&Row)| (self.time_of(row, logs[i] + self.offset[i]) / row.time - 1.0).abs();
+        self.rows.iter().enumerate().map(error).sum::<f64>() / self.rows.len() as f64
     }
 
     fn time_of(&self, row: &Row, log: f64) -> Seconds {
@@ -220,10 +242,12 @@ impl<'a> Task<'a> {
     fn artifact(&self, linear: &Linear, trained: &[usize]) -> LayerModel {
         let first = self.rows[trained[0]];
         let family = self.candidates.family;
+        let term = |j: usize| self.candidates.term(j, linear.coefficients[j], self.mean[j], self.scale[j]);
         let terms: Vec<_> = linear
             .support()
             .into_iter()
-            .map(|j| self.candidates.term(j, linear.coefficients[j], self.mean[j], self.scale[j]))
+            .map(term)
+            .chain(self.base.into_iter().flat_map(|base| base.terms.iter().cloned()))
             .collect();
         let used: BTreeSet<usize> = terms.iter().flat_map(|t| t.factors.iter().map(|f| f.variable)).collect();
         let shortest = self.shortest(trained);
@@ -238,8 +262,8 @@ impl<'a> Task<'a> {
             exponent: self.exponent,
             floor: first.floor,
             library: trained.iter().map(|&i| self.rows[i].library).fold(f64::NEG_INFINITY, f64::max),
-            intercept: linear.intercept,
-            ratio_range: up_to_quantile(trained.iter().map(|&i| self.y[i]), 0.01),
+            intercept: linear.intercept + self.base.map_or(0.0, |b| b.intercept),
+            ratio_range: up_to_quantile(trained.iter().map(|&i| self.y[i] + self.offset[i]), 0.01),
             ordinary_range: self.ordinary_range(trained, shortest),
             shortest,
             terms,
@@ -271,7 +295,7 @@ impl Task<'_> {
         let long: Vec<usize> =
             rows.iter().copied().filter(|&i| self.rows[i].reference(self.exponent) >= shortest).collect();
         let typical = if long.len() >= FEWEST_TYPICAL { &long } else { rows };
-        up_to_quantile(typical.iter().map(|&i| self.y[i]), 0.05)
+        up_to_quantile(typical.iter().map(|&i| self.y[i] + self.offset[i]), 0.05)
     }
 }
 
@@ -431,7 +455,7 @@ fn refit(x: &Array2<f64>, y: &Array1<f64>, w: &Array1<f64>, rows: &[usize], supp
     Ok(Linear { intercept: y_mean - solved.params().dot(&mean), coefficients })
 }
 
-fn cross_validation(own: &[&Row], held_out: &[Seconds]) -> CrossValidation {
+pub(crate) fn cross_validation(own: &[&Row], held_out: &[Seconds]) -> CrossValidation {
     let pairs = own.iter().zip(held_out).map(|(r, p)| (r.time.get(), p.get()));
     Accuracy::of(pairs).map_or_else(CrossValidation::default, |a| CrossValidation {
         mape: a.mape,
@@ -444,7 +468,7 @@ fn cross_validation(own: &[&Row], held_out: &[Seconds]) -> CrossValidation {
 const BUCKET: usize = 100;
 
 /// Pairs of predicted kernel time and held-out log residual.
-fn residual_pairs(rows: &[&Row], held_out: &[Seconds]) -> Vec<(Seconds, f64)> {
+pub(crate) fn residual_pairs(rows: &[&Row], held_out: &[Seconds]) -> Vec<(Seconds, f64)> {
     rows.iter().zip(held_out).map(|(row, p)| (*p - row.overhead, (row.time / *p).ln())).collect()
 }
 

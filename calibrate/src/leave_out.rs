@@ -1,5 +1,6 @@
 //! `calibrate validate --leave-one-chip-out`: each chip predicted from the others alone, and with few of its own rows.
 
+use crate::design::Richness;
 use crate::rows::Row;
 use crate::transfer::{LEVELS, Predicted, World, predict, with_universal};
 use crate::universal::{Excluded, Settings};
@@ -9,6 +10,7 @@ use joulecast_model::calibration::{Calibration, LayerModel};
 use joulecast_model::catalog;
 use joulecast_model::features::{Family, general_kind};
 use joulecast_model::precision::{Phase, Precision};
+use joulecast_reports::table::Table;
 use joulecast_reports::transfer::{Line, Score};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,9 +107,8 @@ fn one(world: &World<'_>, rows: &[Row], chip: &str, seeds: u64) -> Result<Vec<Li
     Ok(zero
         .iter()
         .filter_map(|(g, tally)| {
-            let over_seeds = |draws: &Vec<Tallies>| {
-                Score::mean(draws.iter().filter_map(|tallies| tallies.get(g)?.score()))
-            };
+            let over_seeds =
+                |draws: &Vec<Tallies>| Score::mean(draws.iter().filter_map(|tallies| tallies.get(g)?.score()));
             Some(Line {
                 chip: chip.to_string(),
                 kind: g.0.to_string(),
@@ -152,4 +153,45 @@ fn scaled(neighbours: &[Vec<LayerModel>], row: &Row) -> Option<f64> {
     let model = neighbours.iter().find_map(of)?;
     let reference = row.reference(model.exponent);
     Some((reference * model.ratio(&row.variables, reference).log.exp() + row.overhead).get())
+}
+
+/// Ways of fitting that were tried, and what each gives: mean over chips of the MAPE without own rows, forward, fp32.
+pub fn trials(rows: &[Row]) -> Table {
+    let ours = Settings::default();
+    let variants = [
+        ("as shipped", ours),
+        ("one intercept for all chips", Settings { within: false, ..ours }),
+        ("all candidates of a chip's own fit", Settings { richness: Richness::Full, ..ours }),
+        ("the same with one intercept", Settings { richness: Richness::Full, within: false, ..ours }),
+        ("no terms", Settings { richness: Richness::Constant, ..ours }),
+        ("roofline and floor added, not smoothed: p = 1", Settings { exponent: 1, ..ours }),
+        ("p = 4", Settings { exponent: 4, ..ours }),
+    ];
+    let mut table = Table::new(&["fit", "conv2d", "linear", "matmul", "mean"], 1);
+    for (name, settings) in variants {
+        let world = World::new(rows, settings);
+        let errors: Vec<BTreeMap<&str, f64>> = world
+            .chips()
+            .into_par_iter()
+            .map(|chip| {
+                let models = Calibration { models: world.without(chip), ..world.constants(&[chip].into()) };
+                let mut tallies = Tallies::new();
+                for (target, rows) in world.judged(chip).iter().filter(|(t, _)| t.1 == Family::Gemm) {
+                    for (row, predicted) in rows.iter().zip(predict(None, &models, *target, rows)) {
+                        if let Some(predicted) = predicted {
+                            tallies.entry(group(row)).or_default().add(row, predicted);
+                        }
+                    }
+                }
+                let full = tallies.iter().filter(|(g, _)| g.1 == Phase::Forward && g.2 == Precision::Fp32);
+                full.filter_map(|(g, tally)| Some((g.0, tally.score()?.mape))).collect()
+            })
+            .collect();
+        let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
+        let of = |kind: &str| errors.iter().filter_map(|e| e.get(kind).copied()).collect::<Vec<_>>();
+        let kinds = ["conv2d", "linear", "matmul"].map(of);
+        let cells = kinds.iter().cloned().chain([kinds.concat()]).map(|v| format!("{:.1}", mean(v)));
+        table.row(std::iter::once(name.to_string()).chain(cells).collect());
+    }
+    table
 }

@@ -16,6 +16,7 @@ pub mod leave_out;
 pub mod measure;
 pub mod neuralpower;
 pub mod networks;
+pub mod others;
 pub mod plan;
 pub mod power;
 pub mod recipe;

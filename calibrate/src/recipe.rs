@@ -2,8 +2,10 @@
 
 use crate::design::Richness;
 use crate::device::SIMULATED;
+use crate::few_shot;
 use crate::fit::{Fitted, Options, buckets, fit};
 use crate::import::sha256_hex;
+use crate::others;
 use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
 use crate::transfer::{World, with_universal};
@@ -35,7 +37,7 @@ pub const STREAM: &str = "stream";
 const POINTWISE_KINDS: [&str; 11] =
     ["relu", "relu6", "sigmoid", "tanh", "silu", "hardswish", "gelu", "dropout", "add", "multiply", "concat"];
 /// Name of that model.
-const POINTWISE: &str = "pointwise";
+pub(crate) const POINTWISE: &str = "pointwise";
 /// So many rows of a kind, phase and precision make a model apart.
 const ENOUGH: usize = 200;
 
@@ -99,16 +101,26 @@ pub fn options_for(task: &Task, options: &Options) -> Options {
     Options { richness, ..*options }
 }
 
-/// Fits every task, in parallel.
+/// Fits every task, in parallel; one with few rows over what other chips' rows (among `all`) say, where that is better.
 ///
 /// # Errors
 /// The first fit that fails.
-pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options) -> Result<Vec<(&'a Task, Fitted)>> {
+pub fn fit_tasks<'a>(
+    tasks: &'a BTreeMap<Task, Vec<&'a Row>>,
+    all: &[Row],
+    options: &Options,
+) -> Result<Vec<(&'a Task, Fitted)>> {
     tasks
         .par_iter()
         .map(|(task, rows)| {
-            let mut fitted = fit(task.model, rows, &options_for(task, options))
-                .with_context(|| format!("{} {} {} {}", task.chip, task.model, task.phase, task.precision))?;
+            let label = || format!("{} {} {} {}", task.chip, task.model, task.phase, task.precision);
+            let mut fitted = fit(task.model, rows, &options_for(task, options)).with_context(label)?;
+            if rows.len() < others::FEW {
+                let other = all.iter().filter(|row| row.chip != task.chip);
+                let over = others::fit_over(task.model, rows, other, options).with_context(label)?;
+                let error = |f: &Fitted| f.model.cross_validation.mape;
+                fitted = over.filter(|over| error(over) < error(&fitted)).unwrap_or(fitted);
+            }
             if task.model == POINTWISE {
                 (fitted.model.phase, fitted.model.precision) = (task.phase, task.precision);
                 let covers: BTreeSet<Cover> = rows
@@ -152,7 +164,7 @@ pub fn calibrations(
     evaluation: bool,
 ) -> Result<Vec<Calibration>> {
     let tasks = tasks(rows);
-    let fitted = fit_tasks(&tasks, options)?;
+    let fitted = fit_tasks(&tasks, rows, options)?;
     let energy = power::rows(measurements, rows)?;
     let mut by_chip: BTreeMap<&str, Vec<LayerModel>> = BTreeMap::new();
     for (task, fit) in &fitted {
@@ -183,6 +195,26 @@ pub fn calibrations(
     Ok(list)
 }
 
+/// A calibration of each chip among the rows, prepared alike: the models of all chips (`base`), corrected.
+///
+/// # Errors
+/// When the base has no models of all chips, or none for a chip's rows.
+pub fn few_shot(alike: &[Row], base: &Calibration) -> Result<Vec<Calibration>> {
+    let mut by_chip: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    for row in alike {
+        by_chip.entry(&row.chip).or_default().push(row);
+    }
+    by_chip
+        .into_iter()
+        .map(|(chip, rows)| {
+            let models = few_shot::correct(base, &rows).with_context(|| chip.to_string())?;
+            let own = passport(chip, Tier::Transferred, &rows, models, false);
+            let sources = own.sources.iter().chain(&base.sources).cloned().collect::<BTreeSet<_>>();
+            Ok(Calibration { sources: sources.into_iter().collect(), ..own })
+        })
+        .collect()
+}
+
 /// Kernel time of a row by a model that need not be its own.
 fn predicted_by(model: &LayerModel, row: &Row) -> Seconds {
     let reference = row.reference(model.exponent);
@@ -206,7 +238,13 @@ fn other_kinds(rows: &[Row], task: &Task, model: &LayerModel) -> Option<Vec<Buck
 }
 
 /// A calibration of models with where their rows come from.
-pub(crate) fn passport(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, evaluation: bool) -> Calibration {
+pub(crate) fn passport(
+    chip: &str,
+    tier: Tier,
+    rows: &[&Row],
+    models: Vec<LayerModel>,
+    evaluation: bool,
+) -> Calibration {
     let unique = |value: fn(&Row) -> &String| -> Vec<String> {
         rows.iter().map(|r| value(r).clone()).collect::<BTreeSet<_>>().into_iter().collect()
     };
@@ -238,7 +276,7 @@ fn dataset_hash(rows: &[&Row]) -> String {
 }
 
 /// Exponent of the roofline that efficiencies are of.
-const EFFICIENCY_EXPONENT: u32 = 4;
+pub(crate) const EFFICIENCY_EXPONENT: u32 = 4;
 /// Rows per chip behind an efficiency's residuals, so that no chip outweighs another.
 const EFFICIENCY_ROWS: usize = 500;
 

@@ -60,6 +60,11 @@ impl<'a> World<'a> {
         self.rows.iter().map(|r| r.chip.as_str()).collect()
     }
 
+    /// The models of all chips but one, whether better than an efficiency or not, and without residuals.
+    pub fn without(&self, chip: &str) -> Vec<LayerModel> {
+        self.universal.unjudged(&[chip].into())
+    }
+
     /// The models that each chip's own rows would give by the same recipe.
     pub fn alone(&self, chip: &str) -> Vec<LayerModel> {
         let others: Excluded<'_> = self.chips().into_iter().filter(|c| *c != chip).collect();
@@ -116,11 +121,7 @@ impl<'a> World<'a> {
     }
 
     /// Log residuals of a chip that is left out, by number of its rows that are known.
-    fn simulate(
-        &self,
-        chip: &str,
-        excluded: &Excluded<'_>,
-    ) -> Result<BTreeMap<(Share, Arithmetic, usize), Vec<f64>>> {
+    fn simulate(&self, chip: &str, excluded: &Excluded<'_>) -> Result<BTreeMap<(Share, Arithmetic, usize), Vec<f64>>> {
         let mut without: Excluded<'_> = excluded.iter().copied().collect();
         without.insert(chip);
         let base = self.base(&without);
@@ -130,8 +131,7 @@ impl<'a> World<'a> {
             let (few, keys) = self.few(chip, &base, level, seed)?;
             for ((kind, family, phase, precision), rows) in &judged {
                 let key = (Share::of(kind, *family), Arithmetic::of(*precision), level);
-                let unknown: Vec<&Row> =
-                    rows.iter().copied().filter(|r| !keys.contains(r.key.as_str())).collect();
+                let unknown: Vec<&Row> = rows.iter().copied().filter(|r| !keys.contains(r.key.as_str())).collect();
                 let predicted = predict(Some(&few), &base, (kind, *family, *phase, *precision), &unknown);
                 let logs = unknown.iter().zip(predicted).filter_map(|(r, p)| Some((r.time.get() / p?.time).ln()));
                 residuals.entry(key).or_default().extend(logs);
@@ -144,7 +144,13 @@ impl<'a> World<'a> {
     ///
     /// # Errors
     /// When the correction cannot be estimated.
-    pub fn few(&self, chip: &str, base: &Calibration, rows: usize, seed: u64) -> Result<(Calibration, BTreeSet<&'a str>)> {
+    pub fn few(
+        &self,
+        chip: &str,
+        base: &Calibration,
+        rows: usize,
+        seed: u64,
+    ) -> Result<(Calibration, BTreeSet<&'a str>)> {
         let own: Vec<&Row> = self.rows.iter().filter(|r| r.chip == chip).collect();
         let drawn = draw(&own, rows, seed);
         let models = correct(base, &drawn)?;
@@ -193,7 +199,7 @@ pub fn predict(
         let kernel = reference * found.stated.map_or(ratio.log + found.correction, |s| s.log).exp();
         let (low, high) = match found.stated {
             Some(stated) => (stated.low, stated.high),
-            None => found.residuals.bucket(kernel).map(|b| (b.low, b.high))?,
+            None => found.residuals.bucket(kernel).map_or((0.0, 0.0), |b| (b.low, b.high)),
         };
         let widen = if found.trusted(ratio.in_domain) { 1.0 } else { WIDER };
         let time = (kernel + row.overhead).get();

@@ -2,15 +2,17 @@
 //!
 //! Every source of a chip, in every precision, has an intercept of its own while slopes are fitted: what separates
 //! chips is confounded with what separates their sizes and peaks, and only variation within a chip says how time
-//! depends on a layer. A chip that was not measured gets the median of the chips' intercepts. The penalty is the one
-//! that transfers best: each chip in turn is predicted from the others.
+//! depends on a layer (the within estimator of panel regression). A chip that was not measured gets the median of the chips' intercepts. The penalty is the one
+//! that transfers best: each chip in turn is predicted from the others. Where such predictions are no better than one
+//! efficiency, there is no model.
 
 use crate::design::{Candidates, Richness};
 use crate::fit::{buckets, extent, range_of};
 use crate::lasso::{Moments, penalties};
+use crate::recipe::EFFICIENCY_EXPONENT;
 use crate::rows::{KERNEL_FLOOR, Row};
 use joulecast_model::accuracy::Accuracy;
-use joulecast_model::calibration::{Arithmetic, CrossValidation, Ellipsoid, LayerModel, Range, Share};
+use joulecast_model::calibration::{CrossValidation, Ellipsoid, LayerModel, Range, Share};
 use joulecast_model::features::{Family, MAX_VARIABLES};
 use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::units::Seconds;
@@ -102,16 +104,16 @@ pub struct HeldOut<'a> {
     pub residual: f64,
 }
 
-type PoolKey = (&'static str, Phase, Family, Option<Arithmetic>);
+type PoolKey = (&'static str, Phase, Family, Option<Precision>);
 
 impl<'a> Universal<'a> {
     /// Pools rows, which must have been prepared alike (`rows::prepare_alike`).
-    pub fn new(rows: &'a [Row], settings: Settings) -> Self {
+    pub fn new(rows: impl IntoIterator<Item = &'a Row>, settings: Settings) -> Self {
         let mut pools: BTreeMap<PoolKey, BTreeMap<(&str, &str, Precision), Vec<&Row>>> = BTreeMap::new();
         for row in rows {
             // Traffic is counted in bytes, so that memory-bound kinds are alike in all formats.
-            let arithmetic = (row.family == Family::Gemm).then(|| Arithmetic::of(row.precision));
-            let pool = pools.entry((row.model, row.phase, row.family, arithmetic)).or_default();
+            let precision = (row.family == Family::Gemm).then_some(row.precision);
+            let pool = pools.entry((row.model, row.phase, row.family, precision)).or_default();
             pool.entry((&row.chip, &row.source, row.precision)).or_default().push(row);
         }
         let pools = pools
@@ -137,7 +139,7 @@ impl<'a> Universal<'a> {
                     true => (0..self.pools.len()).filter(alike).flat_map(|q| &held_out[q]).collect(),
                     false => held_out[p].iter().collect(),
                 };
-                if judges.is_empty() {
+                if judges.is_empty() || Pool::constant_is_better(&held_out[p]) {
                     return Vec::new();
                 }
                 let times = |h: &&HeldOut<'_>| (h.row.time.get(), (h.kernel + h.row.overhead).get());
@@ -267,8 +269,7 @@ impl<'a> Pool<'a> {
             blocks.into_iter().map(|((chip, _, precision), rows)| (chip, precision, thinned(&rows))).collect();
         let rows: Vec<&Row> = blocks.iter().flat_map(|b| b.2.iter().copied()).collect();
         let x = candidates.matrix(rows.iter().map(|r| &r.variables));
-        let y: Array1<f64> =
-            rows.iter().map(|r| (r.kernel_time() / r.reference(settings.exponent)).ln()).collect();
+        let y: Array1<f64> = rows.iter().map(|r| (r.kernel_time() / r.reference(settings.exponent)).ln()).collect();
         // Chips weigh the same; a source of a chip counts as the square root of its rows.
         let mut weight_of_chip: HashMap<&str, f64> = HashMap::new();
         for (chip, _, rows) in &blocks {
@@ -332,6 +333,32 @@ impl<'a> Pool<'a> {
         values.sort_by(f64::total_cmp);
         let quantile = |q: f64| values[((values.len() - 1) as f64 * q) as usize];
         Some(Fit { slopes: linear.coefficients, intercepts, range: (quantile(RANGE.0), quantile(RANGE.1)), low, high })
+    }
+
+    /// Whether held-out rows are predicted no better than by the median of the other chips' medians: by the mean over
+    /// chips of their mean absolute percentage errors.
+    fn constant_is_better(held_out: &[HeldOut<'_>]) -> bool {
+        let mut by_chip: BTreeMap<&str, Vec<&HeldOut<'_>>> = BTreeMap::new();
+        for h in held_out {
+            by_chip.entry(&h.row.chip).or_default().push(h);
+        }
+        if by_chip.len() < 2 {
+            return false;
+        }
+        let reference = |h: &HeldOut<'_>| h.row.reference(EFFICIENCY_EXPONENT);
+        let log = |h: &&HeldOut<'_>| (h.row.kernel_time() / reference(h)).ln();
+        let medians: BTreeMap<&str, f64> =
+            by_chip.iter().map(|(chip, rows)| (*chip, median(rows.iter().map(log).collect()))).collect();
+        let error = |h: &HeldOut<'_>, kernel: Seconds| ((kernel + h.row.overhead) / h.row.time - 1.0).abs();
+        let (mut constant, mut model) = (0.0, 0.0);
+        for (chip, rows) in &by_chip {
+            let others = medians.iter().filter(|(other, _)| *other != chip).map(|(_, m)| *m).collect();
+            let efficiency = median(others).exp();
+            let n = rows.len() as f64;
+            constant += rows.iter().map(|h| error(h, reference(h) * efficiency)).sum::<f64>() / n;
+            model += rows.iter().map(|h| error(h, h.kernel)).sum::<f64>() / n;
+        }
+        model >= constant
     }
 
     fn moments(&self, excluded: &Excluded<'_>) -> Option<Moments> {

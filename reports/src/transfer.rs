@@ -21,7 +21,11 @@ impl Score {
         let scores: Vec<Self> = scores.collect();
         let n = scores.len() as f64;
         let mean = |value: fn(&Self) -> f64| scores.iter().map(value).sum::<f64>() / n;
-        (!scores.is_empty()).then(|| Self { mape: mean(|s| s.mape), median: mean(|s| s.median), coverage: mean(|s| s.coverage) })
+        (!scores.is_empty()).then(|| Self {
+            mape: mean(|s| s.mape),
+            median: mean(|s| s.median),
+            coverage: mean(|s| s.coverage),
+        })
     }
 }
 
@@ -86,7 +90,11 @@ pub fn table(lines: &[Line]) -> Table {
         cells.extend([one(l.roofline), one(l.constant), maybe(l.nearest)]);
         let scores = std::iter::once(Some(&l.zero)).chain(levels.iter().map(|&n| l.few(n)));
         for score in scores {
-            cells.extend([maybe(score.map(|s| s.mape)), maybe(score.map(|s| s.median)), maybe(score.map(|s| s.coverage))]);
+            cells.extend([
+                maybe(score.map(|s| s.mape)),
+                maybe(score.map(|s| s.median)),
+                maybe(score.map(|s| s.coverage)),
+            ]);
         }
         table.row(cells);
     }
@@ -96,11 +104,12 @@ pub fn table(lines: &[Line]) -> Table {
 /// Means over chips of one phase's lines, by kind and precision; the last rows are means over chips and the main kinds.
 pub fn means(lines: &[Line]) -> Table {
     let levels = levels(lines);
-    let header: Vec<String> = ["kind", "phase", "precision", "chips", "roofline", "constant", "nearest chip", "no own row", "held %"]
-        .into_iter()
-        .map(str::to_string)
-        .chain(levels.iter().flat_map(|n| [format!("{n} rows"), "held %".into()]))
-        .collect();
+    let header: Vec<String> =
+        ["kind", "phase", "precision", "chips", "roofline", "constant", "nearest chip", "no own row", "held %"]
+            .into_iter()
+            .map(str::to_string)
+            .chain(levels.iter().flat_map(|n| [format!("{n} rows"), "held %".into()]))
+            .collect();
     let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>(), 3);
     let groups: BTreeSet<(&str, &str, &str)> =
         lines.iter().map(|l| (l.kind.as_str(), l.phase.as_str(), l.precision.as_str())).collect();
@@ -130,4 +139,66 @@ fn mean_row(table: &mut Table, labels: [&str; 3], lines: &[&Line], levels: &BTre
         cells.extend([of(&|l| Some(l.few(n)?.mape)), of(&|l| Some(l.few(n)?.coverage))]);
     }
     table.row(cells);
+}
+
+/// The page of all of it, which says how it was made.
+pub fn page(lines: &[Line], trials: &Table, seeds: u64, evaluation: bool) -> String {
+    let rows = if evaluation {
+        "Rows of the shapes of networks with the role `test` are left out everywhere."
+    } else {
+        "All rows."
+    };
+    format!(
+        "# Layer times of a GPU that was never measured, or hardly\n\n\
+         Each chip is left out in turn. *No own row*: what `predict` would say of it from the other chips' rows alone. *20, 50, 100 \
+         rows*: so many of its own rows, of all kinds, phases and precisions together (drawn evenly over kinds and precisions \
+         and, within these, over roofline times; {seeds} draws), correct those models as `calibrate fit --base` does; judged on \
+         its other rows whose shape was not drawn. MAPE in percent; *held*: share of the times in the 90 % interval, which \
+         comes from leaving out chips among the others. {rows} At most 500 rows of a source, kind class, phase and precision are \
+         judged. Comparators: the roofline; the roofline with one efficiency per kind, phase and precision, the median over \
+         the other chips; the same polynomial fitted to the nearest chip alone (by peak, bandwidth and multiprocessors), which has \
+         rows of that kind and precision. What a way of measuring adds to a time (the shortest times of its kind) is added to all \
+         of them. Chips share DeepBench's and NeuSight's shapes: a chip is new, its shapes are often not.\n\n\
+         ## Means over chips\n\n{}\n## Other ways of fitting\n\n\
+         MAPE without own rows, forward, fp32, means over chips; every model taken, whether better than an efficiency or not.\n\n{}\n\
+         ## Every chip\n\n{}",
+        means(lines).to_markdown(),
+        trials.to_markdown(),
+        table(lines).to_markdown(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_over_chips() {
+        let score = |mape| Score { mape, median: mape, coverage: 90.0 };
+        let line = |chip: &str, mape| Line {
+            chip: chip.into(),
+            kind: "linear".into(),
+            phase: "forward".into(),
+            precision: "fp32".into(),
+            rows: 10,
+            roofline: 50.0,
+            constant: 40.0,
+            nearest: None,
+            zero: score(mape),
+            few: vec![(20, score(mape / 2.0))],
+        };
+        let text = means(&[line("GA100", 10.0), line("GH100", 30.0)]).to_text();
+        let row = |label: &str| {
+            text.lines().find(|l| l.starts_with(label)).map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(row("linear").as_deref(), Some("linear forward fp32 2 50.0 40.0 - 20.0 90.0 10.0 90.0"));
+        assert!(row("main kinds but").is_some_and(|l| l.ends_with("fp32 1 50.0 40.0 - 10.0 90.0 5.0 90.0")));
+    }
+
+    #[test]
+    fn draws_are_averaged() {
+        let score = |mape| Score { mape, median: 1.0, coverage: 80.0 };
+        assert_eq!(Score::mean([score(2.0), score(4.0)].into_iter()).map(|s| s.mape), Some(3.0));
+        assert!(Score::mean(std::iter::empty()).is_none());
+    }
 }

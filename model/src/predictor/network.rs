@@ -198,9 +198,15 @@ fn predict_kernel<'a>(
     let no_model = || PredictError::NoModel { layer: layer.name.clone(), kind, phase, precision };
     let family = Family::of(&layer.layer, phase);
     let kind = if phase == Phase::Update { UPDATE } else { kind };
-    let found =
-        find(setup.calibration, setup.roofline, model_kind(&layer.layer, &layer.inputs, phase), family, phase, precision)
-            .ok_or_else(no_model)?;
+    let found = find(
+        setup.calibration,
+        setup.roofline,
+        model_kind(&layer.layer, &layer.inputs, phase),
+        family,
+        phase,
+        precision,
+    )
+    .ok_or_else(no_model)?;
     let setting = Setting::usual(network.precision(), setup.mode);
     let (batch, gpu) = (network.batch(), setup.gpu);
     let work = Workload::new(&layer.layer, &layer.inputs, layer.output, batch, phase, precision, setting, cost, gpu)
