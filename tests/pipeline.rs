@@ -58,7 +58,7 @@ fn fitted() -> Vec<Calibration> {
 
 #[test]
 fn validation_ranks_the_forms() {
-    let lines = ok(validate::layers(&rows(), &Options { exponents: &[4], ..Options::default() }, 2));
+    let lines = ok(validate::layers(&rows(), &rows(), &Options { exponents: &[4], ..Options::default() }, 2));
     assert_eq!(lines.len(), 1);
     let line = &lines[0];
     assert!(line.mape.mean < 5.0 && line.mape.sd.is_some(), "{line:?}");

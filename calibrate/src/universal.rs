@@ -3,8 +3,8 @@
 //! Every source of a chip, in every precision, has an intercept of its own while slopes are fitted: what separates
 //! chips is confounded with what separates their sizes and peaks, and only variation within a chip says how time
 //! depends on a layer (the within estimator of panel regression). A chip that was not measured gets the median of the chips' intercepts. The penalty is the one
-//! that transfers best: each chip in turn is predicted from the others. Where such predictions are no better than one
-//! efficiency, there is no model.
+//! that transfers best: each chip in turn is predicted from the others. Where such predictions are much worse than
+//! those of one efficiency, there is no model.
 
 use crate::design::{Candidates, Richness};
 use crate::fit::{buckets, extent, range_of};
@@ -29,6 +29,9 @@ const FEWEST_ROWS: usize = 40;
 const PATH: (f64, usize) = (3e-3, 18);
 /// Penalty as a share of the largest where no second chip can choose it: what is chosen elsewhere, typically.
 const SOLE_PENALTY: f64 = 0.03;
+/// A model whose error on left-out chips is so many times an efficiency's is none. A handful of chips does not tell
+/// smaller differences: demanding that the model be better lost 10 points on linear layers.
+const DISTRUST: f64 = 1.5;
 /// A column that deviates less than this within the blocks is no candidate.
 const LEAST_DEVIATION: f64 = 1e-2;
 /// ln(t / t_ref) stays between these quantiles of the fitted rows.
@@ -335,7 +338,7 @@ impl<'a> Pool<'a> {
         Some(Fit { slopes: linear.coefficients, intercepts, range: (quantile(RANGE.0), quantile(RANGE.1)), low, high })
     }
 
-    /// Whether held-out rows are predicted no better than by the median of the other chips' medians: by the mean over
+    /// Whether held-out rows are predicted much worse than by the median of the other chips' medians: by the mean over
     /// chips of their mean absolute percentage errors.
     fn constant_is_better(held_out: &[HeldOut<'_>]) -> bool {
         let mut by_chip: BTreeMap<&str, Vec<&HeldOut<'_>>> = BTreeMap::new();
@@ -358,7 +361,7 @@ impl<'a> Pool<'a> {
             constant += rows.iter().map(|h| error(h, reference(h) * efficiency)).sum::<f64>() / n;
             model += rows.iter().map(|h| error(h, h.kernel)).sum::<f64>() / n;
         }
-        model >= constant
+        model > DISTRUST * constant
     }
 
     fn moments(&self, excluded: &Excluded<'_>) -> Option<Moments> {
