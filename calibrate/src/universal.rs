@@ -61,7 +61,7 @@ pub type Excluded<'e> = BTreeSet<&'e str>;
 pub struct Universal<'a> {
     settings: Settings,
     pools: Vec<Pool<'a>>,
-    fits: Mutex<HashMap<(usize, Vec<String>), Option<Arc<Fit>>>>,
+    fits: Mutex<HashMap<FitKey, Option<Arc<Fit>>>>,
 }
 
 /// Rows that share slopes.
@@ -107,12 +107,19 @@ pub struct HeldOut<'a> {
     pub residual: f64,
 }
 
+/// Rows by chip, source and precision.
+type Blocks<'a> = BTreeMap<(&'a str, &'a str, Precision), Vec<&'a Row>>;
+
+/// A pool by its position, and which of its chips are left out.
+type FitKey = (usize, Vec<String>);
+
+/// Kind, phase, family and, where it matters, precision.
 type PoolKey = (&'static str, Phase, Family, Option<Precision>);
 
 impl<'a> Universal<'a> {
     /// Pools rows, which must have been prepared alike (`rows::prepare_alike`).
     pub fn new(rows: impl IntoIterator<Item = &'a Row>, settings: Settings) -> Self {
-        let mut pools: BTreeMap<PoolKey, BTreeMap<(&str, &str, Precision), Vec<&Row>>> = BTreeMap::new();
+        let mut pools: BTreeMap<PoolKey, Blocks<'_>> = BTreeMap::new();
         for row in rows {
             // Traffic is counted in bytes, so that memory-bound kinds are alike in all formats.
             let precision = (row.family == Family::Gemm).then_some(row.precision);
@@ -257,13 +264,7 @@ impl<'a> Universal<'a> {
 }
 
 impl<'a> Pool<'a> {
-    fn new(
-        kind: &'static str,
-        phase: Phase,
-        family: Family,
-        blocks: BTreeMap<(&'a str, &'a str, Precision), Vec<&'a Row>>,
-        settings: &Settings,
-    ) -> Self {
+    fn new(kind: &'static str, phase: Phase, family: Family, blocks: Blocks<'a>, settings: &Settings) -> Self {
         let candidates = Candidates::new(family, settings.richness);
         let thinned = |rows: &[&'a Row]| -> Vec<&'a Row> {
             rows.iter().copied().step_by(rows.len().div_ceil(BLOCK_ROWS).max(1)).collect()

@@ -379,6 +379,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
+    use crate::calibration::{Arithmetic, Factor, FewShot, Share, Slope};
 
     /// A calibration with one linear model, as `calibrate fit` would write it.
     pub fn sample() -> Calibration {

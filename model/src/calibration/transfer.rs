@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn residuals_are_those_of_no_more_rows_than_are_known() {
-        let of = |rows, high| FewShot { share: Share::Linear, arithmetic: Arithmetic::Full, rows, low: -high, high };
+        let of =
+            |rows, high: f64| FewShot { share: Share::Linear, arithmetic: Arithmetic::Full, rows, low: -high, high };
         let transfer = Transfer { slopes: Vec::new(), residuals: vec![of(20, 0.5), of(100, 0.3)] };
         let high = |rows| transfer.residuals(Share::Linear, Arithmetic::Full, rows).map(|f| f.high);
         assert_eq!((high(19), high(20), high(99), high(5000)), (None, Some(0.5), Some(0.5), Some(0.3)));
