@@ -54,13 +54,14 @@ fn rows() -> Vec<Row> {
 }
 
 fn fitted() -> Vec<Calibration> {
-    ok(calibrations(&rows(), &[], &Options::default(), false))
+    ok(calibrations(&rows(), &rows(), &[], &Options::default(), false))
 }
 
 #[test]
 fn validation_ranks_the_forms() {
     let bar = FitBar::hidden();
-    let lines = ok(validate::layers(&rows(), &Options { exponents: &[4], bar: Some(&bar), ..Options::default() }, 2));
+    let lines =
+        ok(validate::layers(&rows(), &rows(), &Options { exponents: &[4], bar: Some(&bar), ..Options::default() }, 2));
     assert_eq!(bar.state(), (2, Some(2)), "one model for each seed was told of");
     assert_eq!(lines.len(), 1);
     let line = &lines[0];
@@ -102,7 +103,8 @@ fn a_known_law_is_recovered() {
 #[test]
 fn the_fit_is_deterministic() {
     let options = Options { exponents: &[2], ..Options::default() };
-    let texts = || ok(calibrations(&rows(), &[], &options, false)).iter().map(|c| ok(c.to_toml())).collect::<Vec<_>>();
+    let texts =
+        || ok(calibrations(&rows(), &rows(), &[], &options, false)).iter().map(|c| ok(c.to_toml())).collect::<Vec<_>>();
     assert_eq!(texts(), texts());
 }
 

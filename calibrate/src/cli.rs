@@ -7,9 +7,9 @@ mod names;
 use crate::dataset::{self, NoRows};
 use crate::fit::Options;
 use crate::import::{Format, import};
-use crate::rows::{Row, prepare};
+use crate::rows::{Row, prepare, prepare_alike};
 use crate::waiting::FitBar;
-use crate::{learning, networks, power, recipe, spread, validate, whole};
+use crate::{learning, leave_out, networks, power, recipe, spread, validate, whole};
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -18,7 +18,7 @@ use joulecast_model::gpu::Gpu;
 use joulecast_model::import::table::Mapping;
 use joulecast_model::measurement::Measurement;
 use joulecast_model::splits::Role;
-use joulecast_reports::accuracy;
+use joulecast_reports::{accuracy, transfer};
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -136,6 +136,9 @@ struct Fit {
     /// Runs of whole networks: those with the role `conformal` make the intervals of networks; may be repeated
     #[arg(long, value_name = "FILE")]
     networks: Vec<PathBuf>,
+    /// Correct the models of all chips by each chip's rows, where these are few: `universal`, or a file as `fit` writes it
+    #[arg(long, value_name = "universal|FILE", conflicts_with = "evaluation")]
+    base: Option<String>,
     /// Replace calibrations that are there and differ
     #[arg(long)]
     replace: bool,
@@ -157,8 +160,14 @@ enum Output {
 #[derive(Args)]
 struct Validate {
     /// Layer times (and power, where measured), grouped 5-fold over all rows
-    #[arg(long, required_unless_present = "networks")]
+    #[arg(long, required_unless_present_any = ["networks", "leave_one_chip_out"])]
     layers: bool,
+    /// Each chip's layer times from the other chips' rows alone, and with 20, 50 and 100 own rows
+    #[arg(long, conflicts_with_all = ["layers", "networks", "gpu", "kind", "levels"])]
+    leave_one_chip_out: bool,
+    /// With it: other ways of fitting, without own rows
+    #[arg(long, requires = "leave_one_chip_out")]
+    trials: bool,
     /// Whole networks measured in these files (columns as `calibrate measure` writes them), predicted by a fit without
     /// the shapes of test networks
     #[arg(long, value_name = "FILE", conflicts_with = "layers")]
@@ -183,7 +192,7 @@ struct Validate {
     /// Only this layer kind; may be repeated
     #[arg(long, value_name = "KIND", value_parser = names::kind)]
     kind: Vec<String>,
-    /// Number of fold seeds; with several, mean and standard deviation are shown
+    /// Number of fold seeds, or of draws of own rows; with several, mean and standard deviation are shown
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Leave out every shape that occurs in a network with the role `test`
@@ -282,13 +291,37 @@ fn rows_for(datasets: &DatasetsArg, evaluation: bool) -> Result<(Vec<Row>, Vec<M
     Ok((if evaluation { recipe::without_test_shapes(rows)? } else { rows }, measurements))
 }
 
+/// The same rows as if nothing but its data sheet were known of each GPU.
+fn alike_rows(measurements: &[Measurement], evaluation: bool) -> Result<Vec<Row>> {
+    let rows = prepare_alike(measurements)?;
+    if evaluation { recipe::without_test_shapes(rows) } else { Ok(rows) }
+}
+
+/// The models of all chips: those shipped, or those of a file.
+fn read_base(name: &str) -> Result<Calibration> {
+    match name {
+        "universal" => Ok(joulecast_model::catalog::roofline()?),
+        path => {
+            let text = fs::read_to_string(path).with_context(|| path.to_string())?;
+            Calibration::from_toml(&text).with_context(|| path.to_string())
+        }
+    }
+}
+
 fn run_fit(args: &Fit) -> Result<()> {
     let (rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
-    let files: Vec<(String, String)> = match args.model {
-        ModelForm::Lasso => {
+    let files: Vec<(String, String)> = match (args.model, &args.base) {
+        (ModelForm::Neuralpower, Some(_)) => bail!("--base goes with --model lasso"),
+        (ModelForm::Lasso, Some(base)) => {
+            let calibrations = recipe::few_shot(&alike_rows(&measurements, false)?, &read_base(base)?)?;
+            let file = |c: &Calibration| Ok((c.chip.to_lowercase(), c.to_toml()?));
+            calibrations.iter().map(file).collect::<Result<_>>()?
+        }
+        (ModelForm::Lasso, None) => {
             let bar = FitBar::new(args.quiet);
             let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
-            let mut calibrations = recipe::calibrations(&rows, &measurements, &options, args.evaluation)?;
+            let alike = alike_rows(&measurements, args.evaluation)?;
+            let mut calibrations = recipe::calibrations(&rows, &alike, &measurements, &options, args.evaluation)?;
             let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?;
             spread::add(&runs.concat(), &mut calibrations)?;
             if calibrations.iter().all(|c| c.models.is_empty()) {
@@ -303,7 +336,7 @@ fn run_fit(args: &Fit) -> Result<()> {
                 })
                 .collect::<Result<_>>()?
         }
-        ModelForm::Neuralpower => crate::neuralpower::files(&rows)?,
+        (ModelForm::Neuralpower, None) => crate::neuralpower::files(&rows)?,
     };
     fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
     for (name, text) in files {
@@ -324,7 +357,11 @@ fn run_validate(args: &Validate) -> Result<()> {
     if !args.networks.is_empty() {
         return validate_networks(args);
     }
-    let (mut rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
+    if args.leave_one_chip_out {
+        return validate_chips(args);
+    }
+    let (all, measurements) = rows_for(&args.dataset, args.evaluation)?;
+    let mut rows = all.clone();
     rows.retain(|r| args.gpu.is_empty() || args.gpu.iter().any(|gpu| gpu.chip == r.chip));
     rows.retain(|r| args.kind.is_empty() || args.kind.iter().any(|k| k == r.kind));
     if rows.is_empty() {
@@ -340,7 +377,7 @@ fn run_validate(args: &Validate) -> Result<()> {
             Output::Table | Output::Json => table.to_text(),
         });
     }
-    let lines = validate::layers(&rows, &options, args.seeds)?;
+    let lines = validate::layers(&rows, &all, &options, args.seeds)?;
     drop(bar);
     print(&match args.format {
         Output::Table => accuracy::table(&lines).to_text(),
@@ -360,13 +397,31 @@ fn run_validate(args: &Validate) -> Result<()> {
     Ok(())
 }
 
+fn validate_chips(args: &Validate) -> Result<()> {
+    let rows = alike_rows(&read_unique(&args.dataset.dataset)?, args.evaluation)?;
+    if args.trials {
+        let table = leave_out::trials(&rows);
+        return print(&match args.format {
+            Output::Markdown => table.to_markdown(),
+            Output::Table | Output::Json => table.to_text(),
+        });
+    }
+    let lines = leave_out::chips(&rows, args.seeds)?;
+    print(&match args.format {
+        Output::Table => format!("{}\n{}", transfer::table(&lines).to_text(), transfer::means(&lines).to_text()),
+        Output::Markdown => transfer::page(&lines, &leave_out::trials(&rows), args.seeds, args.evaluation),
+        Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
+    })
+}
+
 fn validate_networks(args: &Validate) -> Result<()> {
     let calibrations: Vec<Calibration> = match &args.calibrations {
         Some(folder) => networks::read_calibrations(folder)?,
         None => {
             let (rows, measurements) = rows_for(&args.dataset, true)?;
             let bar = FitBar::new(args.quiet);
-            recipe::calibrations(&rows, &measurements, &Options { bar: Some(&bar), ..Options::default() }, true)?
+            let options = Options { bar: Some(&bar), ..Options::default() };
+            recipe::calibrations(&rows, &alike_rows(&measurements, true)?, &measurements, &options, true)?
         }
     };
     let mut runs = Vec::new();

@@ -21,6 +21,8 @@ pub enum Richness {
     Constant,
     /// Size and occupancy only: the bandwidth model of kinds without rows.
     Bandwidth,
+    /// What transfers between chips: roofline, tiles, waves, algorithms, divisibility and classes, hardly any sizes.
+    Physical,
     /// Everything.
     Full,
 }
@@ -34,6 +36,25 @@ impl Candidates {
             (Richness::Bandwidth, _) => {
                 builder.polynomial(&["bytes", "few", "cached"], 2);
                 builder.polynomial(&["wave", "floor"], 1);
+            }
+            (Richness::Physical, Family::Stream) => {
+                builder.polynomial(&["bytes", "few", "cached", "row", "floor"], 2);
+                builder.polynomial(&["wave", "rows", "row4", "row32", "window", "overlap", "operands", "shrink"], 1);
+                builder.polynomial(&["half", "cold", "nhwc", "training", "balance", "library"], 1);
+            }
+            (Richness::Physical, Family::Gemm) => {
+                builder.polynomial(&["balance", "ridge", "floor", "cached", "second"], 2);
+                let prefixed = |prefix: &str| {
+                    family.variables().iter().filter(|v| v.starts_with(prefix)).copied().collect::<Vec<_>>()
+                };
+                builder.polynomial(&prefixed("time_"), 1);
+                builder
+                    .polynomial(&["best_tile", "best_split", "algobest", "wino2", "wino4", "winobest", "fftbest"], 1);
+                builder.polynomial(&["few_128x128", "few_64x64", "few_32x32", "wave_128x128", "wave_64x64"], 1);
+                builder.polynomial(&["pad_128x128", "pad_64x64", "pad_32x32", "k", "border", "kernel"], 1);
+                builder.polynomial(&["n2", "n4", "n8", "n32", "n64", "k2", "k4", "k8", "k32", "k64"], 1);
+                builder.polynomial(&["m4", "m32", "area2", "c1x1", "c3x3", "large", "strided", "stem"], 1);
+                builder.polynomial(&["depthwise", "grouped", "dilated", "stridedim", "library", "cold", "nhwc"], 1);
             }
             (Richness::Full, Family::Stream) => {
                 builder.polynomial(&["bytes", "row", "rows", "few", "cached", "floor"], 3);
@@ -82,6 +103,11 @@ impl Candidates {
             }
         }
         x
+    }
+
+    /// Values of every candidate for one row.
+    pub fn values(&self, variables: &[f64]) -> Vec<f64> {
+        self.terms.iter().map(|factors| monomial(factors, variables)).collect()
     }
 
     /// A term of the artifact from a candidate.

@@ -81,10 +81,19 @@ pub struct Fitted {
 /// # Errors
 /// When there are no rows, or a least-squares fit fails.
 pub fn fit(kind: &str, rows: &[&Row], options: &Options) -> Result<Fitted> {
+    fit_from(kind, rows, None, options)
+}
+
+/// The same for what a `base` leaves of the rows; the model is their sum, over the roofline with the base's exponent.
+///
+/// # Errors
+/// As of [`fit`].
+pub fn fit_from(kind: &str, rows: &[&Row], base: Option<&LayerModel>, options: &Options) -> Result<Fitted> {
     let first = rows.first().context("no rows")?;
-    let mut task = Task::new(kind, rows, Candidates::new(first.family, options.richness), options);
+    let mut task = Task::new(kind, rows, base, Candidates::new(first.family, options.richness), options);
     let mut best: Option<(f64, u32, Vec<f64>)> = None;
-    for &exponent in options.exponents {
+    let exponents = base.map_or(options.exponents.to_vec(), |b| vec![b.exponent]);
+    for exponent in exponents {
         task.set_exponent(exponent);
         let path = task.path(&task.weights)?;
         let logs = path.held_out(&task);
@@ -107,8 +116,11 @@ struct Task<'a> {
     x: Array2<f64>,
     mean: Array1<f64>,
     scale: Array1<f64>,
-    /// ln(t / t_ref) for the exponent in hand.
+    /// ln(t / t_ref) for the exponent in hand, less the base's.
     y: Array1<f64>,
+    /// What other chips say, and that for each row.
+    base: Option<&'a LayerModel>,
+    offset: Array1<f64>,
     exponent: u32,
     /// Rows of each fold.
     folds: Vec<Vec<usize>>,
@@ -117,7 +129,14 @@ struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    fn new(kind: &'a str, rows: &'a [&'a Row], candidates: Candidates, options: &'a Options<'a>) -> Self {
+    fn new(
+        kind: &'a str,
+        rows: &'a [&'a Row],
+        base: Option<&'a LayerModel>,
+        candidates: Candidates,
+        options: &'a Options<'a>,
+    ) -> Self {
+        let offset = rows.iter().map(|r| base.map_or(0.0, |b| b.polynomial(&r.variables.values))).collect();
         let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
         let mut x = candidates.matrix(rows.iter().map(|r| &r.variables));
         let n = x.nrows() as f64;
@@ -143,6 +162,8 @@ impl<'a> Task<'a> {
             mean,
             scale,
             y: Array1::zeros(rows.len()),
+            base,
+            offset,
             exponent: 1,
             folds,
             weights,
@@ -151,13 +172,14 @@ impl<'a> Task<'a> {
 
     fn set_exponent(&mut self, exponent: u32) {
         self.exponent = exponent;
-        self.y = self.rows.iter().map(|r| (r.kernel_time() / r.reference(exponent)).ln()).collect();
+        let log = |r: &&Row| (r.kernel_time() / r.reference(exponent)).ln();
+        self.y = self.rows.iter().map(log).collect::<Array1<f64>>() - &self.offset;
     }
 
     /// Mean absolute percentage error of predicted logarithms.
     fn error_of(&self, logs: &[f64]) -> f64 {
-        let error = |(row, log): (&&Row, &f64)| (self.time_of(row, *log) / row.time - 1.0).abs();
-        self.rows.iter().zip(logs).map(error).sum::<f64>() / self.rows.len() as f64
+        let error = |(i, row): (usize, &&Row)| (self.time_of(row, logs[i] + self.offset[i]) / row.time - 1.0).abs();
+        self.rows.iter().enumerate().map(error).sum::<f64>() / self.rows.len() as f64
     }
 
     fn time_of(&self, row: &Row, log: f64) -> Seconds {
@@ -224,19 +246,17 @@ impl<'a> Task<'a> {
     fn artifact(&self, linear: &Linear, trained: &[usize]) -> LayerModel {
         let first = self.rows[trained[0]];
         let family = self.candidates.family;
+        let term = |j: usize| self.candidates.term(j, linear.coefficients[j], self.mean[j], self.scale[j]);
         let terms: Vec<_> = linear
             .support()
             .into_iter()
-            .map(|j| self.candidates.term(j, linear.coefficients[j], self.mean[j], self.scale[j]))
+            .map(term)
+            .chain(self.base.into_iter().flat_map(|base| base.terms.iter().cloned()))
             .collect();
         let used: BTreeSet<usize> = terms.iter().flat_map(|t| t.factors.iter().map(|f| f.variable)).collect();
         let shortest = self.shortest(trained);
         let domain = (0..family.variables().len()).filter(|&v| family.bounds_domain(v));
-        let range_of = |variable: usize| {
-            let values = trained.iter().map(|&i| self.rows[i].variables.values[variable]);
-            let (low, high) = extremes(values);
-            Range { variable, low, high }
-        };
+        let rows: Vec<&Row> = trained.iter().map(|&i| self.rows[i]).collect();
         LayerModel {
             kind: self.kind.to_string(),
             phase: first.phase,
@@ -247,14 +267,14 @@ impl<'a> Task<'a> {
             exponent: self.exponent,
             floor: first.floor,
             library: trained.iter().map(|&i| self.rows[i].library).fold(f64::NEG_INFINITY, f64::max),
-            intercept: linear.intercept,
-            ratio_range: up_to_quantile(trained.iter().map(|&i| self.y[i]), 0.01),
+            intercept: linear.intercept + self.base.map_or(0.0, |b| b.intercept),
+            ratio_range: up_to_quantile(trained.iter().map(|&i| self.y[i] + self.offset[i]), 0.01),
             ordinary_range: self.ordinary_range(trained, shortest),
             shortest,
             terms,
-            clamp: used.into_iter().map(range_of).collect(),
-            domain: domain.map(range_of).collect(),
-            sizes: self.extent(family, trained),
+            clamp: used.into_iter().map(|v| range_of(v, &rows)).collect(),
+            domain: domain.map(|v| range_of(v, &rows)).collect(),
+            sizes: extent(family, &rows),
             rows: trained.len(),
             cross_validation: CrossValidation::default(),
             residuals: Vec::new(),
@@ -280,33 +300,39 @@ impl Task<'_> {
         let long: Vec<usize> =
             rows.iter().copied().filter(|&i| self.rows[i].reference(self.exponent) >= shortest).collect();
         let typical = if long.len() >= FEWEST_TYPICAL { &long } else { rows };
-        up_to_quantile(typical.iter().map(|&i| self.y[i]), 0.05)
+        up_to_quantile(typical.iter().map(|&i| self.y[i] + self.offset[i]), 0.05)
     }
+}
 
-    /// Centre and extent of these rows' sizes. Sizes depend on each other (rows of a product are batch times area),
-    /// so the correlation matrix carries a small ridge.
-    fn extent(&self, family: Family, rows: &[usize]) -> Ellipsoid {
-        let value = |i: usize, v: usize| self.rows[i].variables.values[v];
-        let n = rows.len() as f64;
-        let mean_of = |v: usize| rows.iter().map(|&i| value(i, v)).sum::<f64>() / n;
-        let scale_of =
-            |v: usize, mean: f64| (rows.iter().map(|&i| (value(i, v) - mean).powi(2)).sum::<f64>() / n).sqrt();
-        let varying = family.sizes().into_iter().map(|v| (v, mean_of(v))).map(|(v, mean)| (v, mean, scale_of(v, mean)));
-        let sizes: Vec<(usize, f64, f64)> = varying.filter(|(_, _, scale)| *scale > 1e-6).collect();
-        let d = sizes.len();
-        let z = Array2::from_shape_fn((rows.len(), d), |(r, c)| {
-            let (v, mean, scale) = sizes[c];
-            (value(rows[r], v) - mean) / scale
-        });
-        let correlation = z.t().dot(&z) / n + Array2::<f64>::eye(d) * CORRELATION_RIDGE;
-        let Ok(inverse) = correlation.invc() else { return Ellipsoid::default() };
-        Ellipsoid {
-            variables: sizes.iter().map(|s| s.0).collect(),
-            mean: sizes.iter().map(|s| s.1).collect(),
-            scale: sizes.iter().map(|s| s.2).collect(),
-            inverse: inverse.iter().copied().collect(),
-        }
+/// Centre and extent of these rows' sizes. Sizes depend on each other (rows of a product are batch times area), so
+/// the correlation matrix carries a small ridge.
+pub(crate) fn extent(family: Family, rows: &[&Row]) -> Ellipsoid {
+    let value = |r: usize, v: usize| rows[r].variables.values[v];
+    let all = || 0..rows.len();
+    let n = rows.len() as f64;
+    let mean_of = |v: usize| all().map(|r| value(r, v)).sum::<f64>() / n;
+    let scale_of = |v: usize, mean: f64| (all().map(|r| (value(r, v) - mean).powi(2)).sum::<f64>() / n).sqrt();
+    let varying = family.sizes().into_iter().map(|v| (v, mean_of(v))).map(|(v, mean)| (v, mean, scale_of(v, mean)));
+    let sizes: Vec<(usize, f64, f64)> = varying.filter(|(_, _, scale)| *scale > 1e-6).collect();
+    let d = sizes.len();
+    let z = Array2::from_shape_fn((rows.len(), d), |(r, c)| {
+        let (v, mean, scale) = sizes[c];
+        (value(r, v) - mean) / scale
+    });
+    let correlation = z.t().dot(&z) / n + Array2::<f64>::eye(d) * CORRELATION_RIDGE;
+    let Ok(inverse) = correlation.invc() else { return Ellipsoid::default() };
+    Ellipsoid {
+        variables: sizes.iter().map(|s| s.0).collect(),
+        mean: sizes.iter().map(|s| s.1).collect(),
+        scale: sizes.iter().map(|s| s.2).collect(),
+        inverse: inverse.iter().copied().collect(),
     }
+}
+
+/// Range of a variable over rows, at least one.
+pub(crate) fn range_of(variable: usize, rows: &[&Row]) -> Range {
+    let (low, high) = extremes(rows.iter().map(|r| r.variables.values[variable]));
+    Range { variable, low, high }
 }
 
 /// Solutions along the penalties.
@@ -434,7 +460,7 @@ fn refit(x: &Array2<f64>, y: &Array1<f64>, w: &Array1<f64>, rows: &[usize], supp
     Ok(Linear { intercept: y_mean - solved.params().dot(&mean), coefficients })
 }
 
-fn cross_validation(own: &[&Row], held_out: &[Seconds]) -> CrossValidation {
+pub(crate) fn cross_validation(own: &[&Row], held_out: &[Seconds]) -> CrossValidation {
     let pairs = own.iter().zip(held_out).map(|(r, p)| (r.time.get(), p.get()));
     Accuracy::of(pairs).map_or_else(CrossValidation::default, |a| CrossValidation {
         mape: a.mape,
@@ -447,7 +473,7 @@ fn cross_validation(own: &[&Row], held_out: &[Seconds]) -> CrossValidation {
 const BUCKET: usize = 100;
 
 /// Pairs of predicted kernel time and held-out log residual.
-fn residual_pairs(rows: &[&Row], held_out: &[Seconds]) -> Vec<(Seconds, f64)> {
+pub(crate) fn residual_pairs(rows: &[&Row], held_out: &[Seconds]) -> Vec<(Seconds, f64)> {
     rows.iter().zip(held_out).map(|(row, p)| (*p - row.overhead, (row.time / *p).ln())).collect()
 }
 

@@ -49,6 +49,27 @@ impl Moments {
         })
     }
 
+    /// The same about the set's own means: what is left when the set has an intercept of its own (the within
+    /// transformation of panel regression, see Wooldridge, "Econometric Analysis of Cross Section and Panel Data",
+    /// section 10.5). A sum of such moments fits common slopes.
+    pub fn within(&self) -> Self {
+        let w = self.weight;
+        let outer = self.x.view().insert_axis(Axis(1)).dot(&self.x.view().insert_axis(Axis(0)));
+        Self {
+            weight: w,
+            x: Array1::zeros(self.x.len()),
+            y: 0.0,
+            xx: &self.xx - &(outer / w),
+            xy: &self.xy - &(&self.x * (self.y / w)),
+            yy: self.yy - self.y * self.y / w,
+        }
+    }
+
+    /// Weighted means of the columns and of the target.
+    pub fn means(&self) -> (Array1<f64>, f64) {
+        (&self.x / self.weight, self.y / self.weight)
+    }
+
     /// All rows but those of a subset.
     pub fn without(&self, subset: &Self) -> Self {
         Self {
@@ -63,6 +84,11 @@ impl Moments {
 
     /// The problem with centred columns of unit variance. A column without variance is never selected.
     pub fn standardised(&self) -> Problem {
+        self.standardised_above(1e-5)
+    }
+
+    /// The same, where a column that deviates no more than `least` is never selected.
+    pub fn standardised_above(&self, least: f64) -> Problem {
         let p = self.x.len();
         let mean = &self.x / self.weight;
         let y_mean = self.y / self.weight;
@@ -73,7 +99,7 @@ impl Moments {
             }
         }
         let scale: Array1<f64> =
-            gram.diag().iter().map(|&v| if v > 1e-10 { v.sqrt() } else { f64::INFINITY }).collect();
+            gram.diag().iter().map(|&v| if v > least * least { v.sqrt() } else { f64::INFINITY }).collect();
         let covariance = &self.xy / self.weight - &mean * y_mean;
         for i in 0..p {
             for j in 0..p {

@@ -2,10 +2,14 @@
 
 use crate::design::Richness;
 use crate::device::SIMULATED;
+use crate::few_shot;
 use crate::fit::{Fitted, Options, buckets, fit};
 use crate::import::sha256_hex;
+use crate::others;
 use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
+use crate::transfer::{World, with_universal};
+use crate::universal::{Excluded, Settings, median};
 use anyhow::{Context, Result};
 use joulecast_model::accuracy::Accuracy;
 use joulecast_model::calibration::{
@@ -35,7 +39,7 @@ pub const STREAM: &str = "stream";
 const POINTWISE_KINDS: [&str; 11] =
     ["relu", "relu6", "sigmoid", "tanh", "silu", "hardswish", "gelu", "dropout", "add", "multiply", "concat"];
 /// Name of that model.
-const POINTWISE: &str = "pointwise";
+pub(crate) const POINTWISE: &str = "pointwise";
 /// Fewer trials in common do not show that a framework's kernels are the library's.
 const FEWEST_PAIRS: usize = 10;
 /// Kernels are the same where the logarithms of their times differ by less than this in the median.
@@ -134,19 +138,29 @@ pub fn options_for<'a>(task: &Task, options: &Options<'a>) -> Options<'a> {
     Options { richness, ..*options }
 }
 
-/// Fits every task, in parallel.
+/// Fits every task, in parallel; one with few rows over what other chips' rows (among `all`) say, where that is better.
 ///
 /// # Errors
 /// The first fit that fails.
-pub fn fit_tasks<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options) -> Result<Vec<(&'a Task, Fitted)>> {
+pub fn fit_tasks<'a>(
+    tasks: &'a BTreeMap<Task, Vec<&'a Row>>,
+    all: &[Row],
+    options: &Options,
+) -> Result<Vec<(&'a Task, Fitted)>> {
     if let Some(bar) = options.bar {
         bar.begin(tasks.len());
     }
     tasks
         .par_iter()
         .map(|(task, rows)| {
-            let mut fitted = fit(task.model, rows, &options_for(task, options))
-                .with_context(|| format!("{} {} {} {}", task.chip, task.model, task.phase, task.precision))?;
+            let label = || format!("{} {} {} {}", task.chip, task.model, task.phase, task.precision);
+            let mut fitted = fit(task.model, rows, &options_for(task, options)).with_context(label)?;
+            if rows.len() < others::FEW && task.framework.is_none() {
+                let other = all.iter().filter(|row| row.chip != task.chip && row.framework.is_none());
+                let over = others::fit_over(task.model, rows, other, options).with_context(label)?;
+                let error = |f: &Fitted| f.model.cross_validation.mape;
+                fitted = over.filter(|over| error(over) < error(&fitted)).unwrap_or(fitted);
+            }
             (fitted.model.phase, fitted.model.precision) = (task.phase, task.precision);
             let pointwise = task.model == POINTWISE;
             let covers: BTreeSet<Cover> = rows
@@ -186,18 +200,20 @@ pub fn without_test_shapes(rows: Vec<Row>) -> Result<Vec<Row>> {
     Ok(rows.into_iter().filter(|row| !keys.contains(&row.key)).collect())
 }
 
-/// Calibrations of all chips among the rows, and the roofline calibration for devices without any.
+/// Calibrations of all chips among the rows, and the models of all chips for devices without any; the latter from the
+/// same rows prepared alike (`rows::prepare_alike`).
 ///
 /// # Errors
 /// When a fit fails.
 pub fn calibrations(
     rows: &[Row],
+    alike: &[Row],
     measurements: &[Measurement],
     options: &Options,
     evaluation: bool,
 ) -> Result<Vec<Calibration>> {
     let tasks = tasks(rows);
-    let fitted = fit_tasks(&tasks, options)?;
+    let fitted = fit_tasks(&tasks, rows, options)?;
     let energy = power::rows(measurements, rows)?;
     let mut by_chip: BTreeMap<&str, Vec<LayerModel>> = BTreeMap::new();
     for (task, fit) in &fitted {
@@ -213,15 +229,39 @@ pub fn calibrations(
             let own: Vec<&Row> = rows.iter().filter(|r| r.chip == chip).collect();
             let tier = if own.iter().all(|r| r.own) { Tier::Measured } else { Tier::Imported };
             let power = energy.get(chip).and_then(|rows| power::fit(rows, options)).map(|(law, _)| law);
-            Calibration { power, ..calibration(chip, tier, &own, models, evaluation) }
+            Calibration { power, ..passport(chip, tier, &own, models, evaluation) }
         })
         .collect();
     // Where no energy was measured the law of the chip with most rows stands in, in shares of idle and limit.
     let law = list.iter().filter_map(|c| c.power.clone()).max_by_key(|p| p.rows);
     let all: Vec<&Row> = rows.iter().collect();
-    let any = calibration(ANY_CHIP, Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
+    let any = passport(ANY_CHIP, Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
+    let any = match World::new(alike, Settings::default()).shipped(&Excluded::new())? {
+        Some((universal, transfer)) => Calibration { transfer: Some(transfer), ..with_universal(any, universal) },
+        None => any,
+    };
     list.push(Calibration { power: law, ..any });
     Ok(list)
+}
+
+/// A calibration of each chip among the rows, prepared alike: the models of all chips (`base`), corrected.
+///
+/// # Errors
+/// When the base has no models of all chips, or none for a chip's rows.
+pub fn few_shot(alike: &[Row], base: &Calibration) -> Result<Vec<Calibration>> {
+    let mut by_chip: BTreeMap<&str, Vec<&Row>> = BTreeMap::new();
+    for row in alike {
+        by_chip.entry(&row.chip).or_default().push(row);
+    }
+    by_chip
+        .into_iter()
+        .map(|(chip, rows)| {
+            let models = few_shot::correct(base, &rows).with_context(|| chip.to_string())?;
+            let own = passport(chip, Tier::Transferred, &rows, models, false);
+            let sources = own.sources.iter().chain(&base.sources).cloned().collect::<BTreeSet<_>>();
+            Ok(Calibration { sources: sources.into_iter().collect(), ..own })
+        })
+        .collect()
 }
 
 /// Kernel time of a row by a model that need not be its own.
@@ -250,7 +290,14 @@ fn other_kinds(rows: &[Row], task: &Task, model: &LayerModel) -> Option<Vec<Buck
     (pairs.len() >= FEWEST_OTHERS).then(|| buckets(pairs))
 }
 
-fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, evaluation: bool) -> Calibration {
+/// A calibration of models with where their rows come from.
+pub(crate) fn passport(
+    chip: &str,
+    tier: Tier,
+    rows: &[&Row],
+    models: Vec<LayerModel>,
+    evaluation: bool,
+) -> Calibration {
     let unique = |value: fn(&Row) -> &String| -> Vec<String> {
         rows.iter().map(|r| value(r).clone()).collect::<BTreeSet<_>>().into_iter().collect()
     };
@@ -270,6 +317,7 @@ fn calibration(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, e
         fold_key: "kind and shape without batch".to_string(),
         power: None,
         networks: Vec::new(),
+        transfer: None,
         models,
     }
 }
@@ -282,7 +330,7 @@ fn dataset_hash(rows: &[&Row]) -> String {
 }
 
 /// Exponent of the roofline that efficiencies are of.
-const EFFICIENCY_EXPONENT: u32 = 4;
+pub(crate) const EFFICIENCY_EXPONENT: u32 = 4;
 /// Rows per chip behind an efficiency's residuals, so that no chip outweighs another.
 const EFFICIENCY_ROWS: usize = 500;
 
@@ -300,7 +348,7 @@ fn thinned<'r, 'a>(rows: &'r [&'a Row]) -> impl Iterator<Item = &'r &'a Row> {
 /// One efficiency per kind, phase and precision over all chips, and how convolutions compare with the chip's
 /// matrix-product model: the median of the chips' medians. Residuals are those of each chip under the others'
 /// median.
-fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -> Vec<LayerModel> {
+pub(crate) fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -> Vec<LayerModel> {
     let mut groups: BTreeMap<Group, Vec<Chip>> = BTreeMap::new();
     for (task, rows) in tasks.iter().filter(|(task, _)| task.framework.is_none()) {
         let family = rows[0].family;
@@ -362,9 +410,4 @@ fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -
             })
         })
         .collect()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

@@ -89,6 +89,17 @@ impl Row {
 
 /// Prepares the usable rows. Rows of boards without the precision's peak are an error: the device file is wrong.
 pub fn prepare(measurements: &[Measurement]) -> Result<Vec<Row>> {
+    prepare_with(measurements, &floors(measurements))
+}
+
+/// The same of the library's kernels, with [`KERNEL_FLOOR`] for every one: what can be known of a chip without many rows.
+pub fn prepare_alike(measurements: &[Measurement]) -> Result<Vec<Row>> {
+    let mut rows = prepare_with(measurements, &HashMap::new())?;
+    rows.retain(|r| r.framework.is_none());
+    Ok(rows)
+}
+
+fn prepare_with(measurements: &[Measurement], floors: &Floors<'_>) -> Result<Vec<Row>> {
     let mut gpus: BTreeMap<&str, Gpu> = BTreeMap::new();
     for m in measurements {
         if !gpus.contains_key(m.gpu.as_str()) {
@@ -96,7 +107,6 @@ pub fn prepare(measurements: &[Measurement]) -> Result<Vec<Row>> {
         }
     }
     let overheads = overheads(measurements);
-    let floors = floors(measurements);
     measurements
         .iter()
         .filter(|m| m.usable() && is_usual(m))
@@ -142,9 +152,11 @@ fn overheads(measurements: &[Measurement]) -> HashMap<OverheadKey, Seconds> {
         .collect()
 }
 
+type Floors<'a> = HashMap<(&'a str, &'static str), Seconds>;
+
 /// The shortest kernels of a kind on a GPU, measured back to back: almost nothing but launch. Kinds with few
 /// rows do not show it.
-fn floors(measurements: &[Measurement]) -> HashMap<(&str, &'static str), Seconds> {
+fn floors(measurements: &[Measurement]) -> Floors<'_> {
     let mut times: HashMap<(&str, &'static str), Vec<f64>> = HashMap::new();
     let own = |m: &&Measurement| m.regime == Regime::Burst && m.usable() && framework(m).is_none();
     for m in measurements.iter().filter(own) {
@@ -200,4 +212,54 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
         activities: activities(&work, floor, time),
         library,
     })
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use joulecast_model::features::Setting;
+    use joulecast_model::layer::{Layer, Linear};
+    use joulecast_model::measurement::LayerCase;
+    use joulecast_model::precision::Mode;
+    use joulecast_model::shape::Shape;
+
+    /// A linear layer of `batch` x 256 by 256 x `batch` + 64 on a T4 whose chip is called otherwise; its kernel takes
+    /// exp(`log`) times the reference with exponent 2.
+    pub fn row(chip: &str, batch: u64, log: f64) -> Row {
+        let gpu = catalog::gpu("t4").expect("a shipped device");
+        let layer = Layer::Linear(Linear { features: batch + 64, bias: true });
+        let case = LayerCase { inputs: vec![Shape::new(&[256]).expect("a shape")], layer };
+        let output = case.output().expect("fits");
+        let (phase, precision, mode) = (Phase::Forward, Precision::Fp32, Mode::Inference);
+        let cost = case.cost(phase, batch, precision, mode).expect("fits").expect("runs");
+        let setting = Setting::usual(precision, mode);
+        let work = Workload::new(&case.layer, &case.inputs, output, batch, phase, precision, setting, cost, &gpu)
+            .expect("a peak");
+        let time = work.roofline.reference(2, KERNEL_FLOOR) * log.exp();
+        Row {
+            row_id: format!("{chip} {batch}"),
+            trial_id: String::new(),
+            chip: chip.to_string(),
+            board: gpu.name.clone(),
+            source: "test".into(),
+            software: String::new(),
+            kind: "linear",
+            model: "linear",
+            own: false,
+            framework: None,
+            floor: KERNEL_FLOOR,
+            key: case.fold_key(),
+            phase,
+            precision,
+            family: Family::Gemm,
+            raw: Vec::new(),
+            cost,
+            time,
+            overhead: Seconds::ZERO,
+            roofline: work.roofline,
+            variables: work.variables(KERNEL_FLOOR, 0.0),
+            activities: activities(&work, KERNEL_FLOOR, time),
+            library: 0.0,
+        }
+    }
 }

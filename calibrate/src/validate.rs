@@ -24,15 +24,16 @@ struct Group {
 }
 
 /// Held-out accuracy of every chip, kind, phase and precision, averaged over seeds of the folds. The comparator
-/// sees the same folds of the first seed; the roofline needs none.
+/// sees the same folds of the first seed; the roofline needs none. `all` rows, those of other chips among them, are what
+/// fits of few rows may borrow from.
 ///
 /// # Errors
 /// When a fit fails.
-pub fn layers(rows: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> {
+pub fn layers(rows: &[Row], all: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> {
     let tasks = tasks(rows);
     let mut predicted: Vec<HashMap<&str, f64>> = Vec::new();
     for seed in 0..seeds.max(1) {
-        let fitted = fit_tasks(&tasks, &Options { seed: options.seed + seed, ..*options })?;
+        let fitted = fit_tasks(&tasks, all, &Options { seed: options.seed + seed, ..*options })?;
         let mut by_row = HashMap::new();
         for (task, fit) in fitted.iter().filter(|(task, _)| task.model != STREAM) {
             for (row, time) in tasks[*task].iter().zip(&fit.held_out) {

@@ -7,6 +7,7 @@ pub mod exit;
 pub mod papers;
 pub mod prediction;
 pub mod table;
+pub mod transfer;
 
 /// A chain of causes in one line, outermost first; what a cause already said is not said again.
 pub fn error_line(chain: impl Iterator<Item = String>) -> String {

@@ -1,6 +1,7 @@
 //! Text form of a calibration.
 
 use super::layer_model::parse_term;
+use super::transfer::{Transfer, TransferFile};
 use super::{
     Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, LayerModel, NetworkSpread, Range, Term,
     Tier,
@@ -33,6 +34,7 @@ struct File {
     power: Option<PowerFile>,
     #[serde(default, rename = "network")]
     networks: Vec<NetworkSpread>,
+    transfer: Option<TransferFile>,
     #[serde(default, rename = "model")]
     models: Vec<ModelFile>,
 }
@@ -136,6 +138,7 @@ impl Calibration {
             fold_key: file.fold_key,
             power: file.power.map(read_power).transpose()?,
             networks: file.networks,
+            transfer: file.transfer.map(Transfer::read).transpose()?,
             models,
         })
     }
@@ -167,6 +170,9 @@ impl Calibration {
         }
         for network in &self.networks {
             write_network(&mut text, network);
+        }
+        if let Some(transfer) = &self.transfer {
+            transfer.write(&mut text, number);
         }
         for model in &self.models {
             write_model(&mut text, model);
@@ -412,6 +418,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
+    use crate::calibration::{Arithmetic, Factor, FewShot, Share, Slope};
     use crate::precision::Mode;
 
     /// A calibration with one linear model, as `calibrate fit` would write it.
@@ -448,6 +455,20 @@ pub(crate) mod testing {
                 runs: 100,
                 held: (0.875, 0.9375, 1.0),
             }],
+            transfer: Some(Transfer {
+                slopes: vec![Slope {
+                    share: Share::Linear,
+                    factors: vec![Factor { variable: 0, power: 1 }],
+                    deviation: 0.25,
+                }],
+                residuals: vec![FewShot {
+                    share: Share::Bandwidth,
+                    arithmetic: Arithmetic::Full,
+                    rows: 20,
+                    low: -0.5,
+                    high: 0.25,
+                }],
+            }),
             models: vec![LayerModel {
                 kind: "linear".into(),
                 phase: Phase::Forward,

@@ -222,9 +222,14 @@ impl LayerModel {
         for range in &self.clamp {
             values[range.variable] = values[range.variable].clamp(range.low, range.high);
         }
-        let sum: f64 = self.terms.iter().map(|t| t.coefficient * (t.monomial(&values) - t.mean) / t.scale).sum();
         let (low, high) = if in_domain { self.ratio_range } else { self.ordinary_range };
-        Ratio { log: (self.intercept + sum).clamp(low, high), in_domain }
+        Ratio { log: self.polynomial(&values).clamp(low, high), in_domain }
+    }
+
+    /// The sum of intercept and terms as it is, wherever the values lie.
+    pub fn polynomial(&self, values: &[f64]) -> f64 {
+        let term = |t: &Term| t.coefficient * (t.monomial(values) - t.mean) / t.scale;
+        self.intercept + self.terms.iter().map(term).sum::<f64>()
     }
 
     /// The conformal quantiles for a predicted time.

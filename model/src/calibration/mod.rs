@@ -3,9 +3,11 @@
 mod file;
 mod layer_model;
 mod network_spread;
+mod transfer;
 
 pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};
 pub use network_spread::{Factors, NetworkSpread};
+pub use transfer::{Arithmetic, FewShot, Share, Slope, Transfer};
 
 use crate::power::PowerModel;
 use crate::precision::{Mode, Phase, Precision, named_enum};
@@ -57,6 +59,8 @@ pub struct Calibration {
     pub power: Option<PowerModel>,
     /// How far whole networks were from their predictions, where any were measured.
     pub networks: Vec<NetworkSpread>,
+    /// What is known of chips that were not among the rows; in the models of all chips.
+    pub transfer: Option<Transfer>,
     /// The models.
     pub models: Vec<LayerModel>,
 }

@@ -1,7 +1,6 @@
 //! Which model predicts a kernel: its own, or the nearest that there is.
 
-use super::Setup;
-use crate::calibration::{LayerModel, Tier};
+use crate::calibration::{Calibration, LayerModel, Tier};
 use crate::features::{Family, general_kind};
 use crate::precision::{Phase, Precision};
 
@@ -24,6 +23,17 @@ pub struct Found<'a> {
     pub framework: bool,
     /// Whether the residuals are of this very substitution, so that the interval need not be widened.
     pub calibrated: bool,
+}
+
+impl Found<'_> {
+    /// Whether its residuals make the interval as they are, given whether the kernel lies within what was fitted.
+    pub fn trusted(&self, in_domain: bool) -> bool {
+        match self.substitute {
+            None => in_domain,
+            Some(Substitute::Universal) => self.calibrated && in_domain,
+            Some(_) => self.calibrated,
+        }
+    }
 }
 
 /// ln(t / t_ref) by statement, with the edges of its interval.
@@ -50,6 +60,8 @@ pub enum Substitute {
     Product,
     /// By its traffic and the bandwidth efficiency of element-wise rows on this GPU.
     Bandwidth,
+    /// By the polynomial that was fitted to all measured GPUs.
+    Universal,
     /// By the roofline and the efficiency that other GPUs reach.
     Efficiency,
     /// By a stated multiple of the roofline.
@@ -63,6 +75,7 @@ impl Substitute {
             Self::Precision => "predicted by the fp32 model with its own traffic",
             Self::Product => "predicted as matrix products",
             Self::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
+            Self::Universal => "predicted by the model of all measured GPUs",
             Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
             Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
         }
@@ -77,18 +90,48 @@ fn alternatives(kind: &str) -> [Option<&str>; 2] {
     [Some(kind), general_kind(kind)]
 }
 
-/// Finds a kernel's model. The order goes from its own model over nearer and nearer relatives on the same GPU to
-/// the efficiencies over all GPUs.
-pub fn find<'a>(
-    setup: &Setup<'a>,
+/// The model of a framework's own kernels on this GPU.
+pub fn of_framework<'a>(
+    calibration: Option<&'a Calibration>,
+    framework: &str,
     kind: &str,
     family: Family,
     phase: Phase,
     precision: Precision,
 ) -> Option<Found<'a>> {
-    let on_gpu = |kind: &str, phase, precision| setup.calibration?.model(kind, phase, precision);
-    let anywhere = |kind: &str, phase, precision| setup.roofline.model(kind, phase, precision);
-    let tier = setup.calibration.map_or(Tier::Roofline, |c| c.tier);
+    let calibration = calibration?;
+    // Maps in fp32 and tf32, or in both 16-bit formats, are moved by the same kernels.
+    let alike = match (family, precision) {
+        (Family::Stream, Precision::Tf32) => Precision::Fp32,
+        (Family::Stream, Precision::Bf16) => Precision::Fp16,
+        _ => precision,
+    };
+    let model = [precision, alike].into_iter().find_map(|p| calibration.framework_model(framework, kind, phase, p))?;
+    Some(Found {
+        model,
+        residuals: model,
+        correction: 0.0,
+        stated: None,
+        tier: calibration.tier,
+        substitute: None,
+        framework: true,
+        calibrated: true,
+    })
+}
+
+/// Finds a kernel's model. The order goes from its own model over nearer and nearer relatives on the same GPU to
+/// the models of all GPUs (`universal`) and, where these have no terms, their efficiencies.
+pub fn find<'a>(
+    calibration: Option<&'a Calibration>,
+    universal: &'a Calibration,
+    kind: &str,
+    family: Family,
+    phase: Phase,
+    precision: Precision,
+) -> Option<Found<'a>> {
+    let on_gpu = |kind: &str, phase, precision| calibration?.model(kind, phase, precision);
+    let anywhere = |kind: &str, phase, precision| universal.model(kind, phase, precision);
+    let tier = calibration.map_or(Tier::Roofline, |c| c.tier);
     let kinds = || alternatives(kind).into_iter().flatten();
     let plain = |model, tier, substitute| Found {
         model,
@@ -100,17 +143,10 @@ pub fn find<'a>(
         framework: false,
         calibrated: substitute.is_none(),
     };
-
-    // Maps in fp32 and tf32, or in both 16-bit formats, are moved by the same kernels.
-    let alike = match (family, precision) {
-        (Family::Stream, Precision::Tf32) => Precision::Fp32,
-        (Family::Stream, Precision::Bf16) => Precision::Fp16,
-        _ => precision,
+    let of_all = |model: &'a LayerModel| match model.terms.is_empty() {
+        true => plain(model, Tier::Roofline, Some(Substitute::Efficiency)),
+        false => plain(model, Tier::Transferred, Some(Substitute::Universal)),
     };
-    let of_framework = |p| setup.calibration?.framework_model(&setup.framework.name, kind, phase, p);
-    if let Some(model) = of_framework(precision).or_else(|| of_framework(alike)) {
-        return Some(Found { framework: true, ..plain(model, tier, None) });
-    }
 
     if let Some(model) = kinds().find_map(|k| on_gpu(k, phase, precision)) {
         return Some(plain(model, tier, None));
@@ -118,6 +154,9 @@ pub fn find<'a>(
     match family {
         Family::Gemm => {
             if ["conv2d_grouped", "conv2d_depthwise"].contains(&kind) {
+                if let Some(model) = anywhere(kind, phase, precision).filter(|m| !m.terms.is_empty()) {
+                    return Some(Found { calibrated: true, ..of_all(model) });
+                }
                 let carrier = anywhere("conv2d", Phase::Forward, Precision::Fp32)?;
                 let found = plain(carrier, Tier::Roofline, Some(Substitute::Statement));
                 return Some(Found { stated: Some(GROUPED), calibrated: true, ..found });
@@ -132,13 +171,13 @@ pub fn find<'a>(
                 });
             }
             if let Some(model) = kinds().find_map(|k| anywhere(k, phase, precision)) {
-                return Some(Found { calibrated: true, ..plain(model, Tier::Roofline, Some(Substitute::Efficiency)) });
+                return Some(Found { calibrated: true, ..of_all(model) });
             }
             let near = [precision, Precision::Fp16, Precision::Fp32];
             let model = near.into_iter().find_map(|p| {
                 kinds().find_map(|k| anywhere(k, phase, p)).or_else(|| anywhere("linear", Phase::Forward, p))
             })?;
-            Some(plain(model, Tier::Roofline, Some(Substitute::Efficiency)))
+            Some(of_all(model))
         }
         Family::Stream => {
             if let Some(model) = on_gpu(kind, phase, Precision::Fp32) {
@@ -152,8 +191,7 @@ pub fn find<'a>(
             let model = own
                 .or_else(|| anywhere(kind, phase, Precision::Fp32))
                 .or_else(|| anywhere("stream", Phase::Forward, Precision::Fp32))?;
-            let found = plain(model, Tier::Roofline, Some(Substitute::Efficiency));
-            Some(Found { calibrated: own.is_some(), ..found })
+            Some(Found { calibrated: own.is_some(), ..of_all(model) })
         }
     }
 }

@@ -5,8 +5,8 @@ mod lookup;
 mod network;
 
 pub use intervals::{Width, Widths};
-pub use lookup::BY_PRODUCT;
-pub use network::predict;
+pub use lookup::{BY_PRODUCT, Found, Stated, Substitute, find};
+pub use network::{WIDER, predict};
 
 use crate::calibration::{Calibration, Tier};
 use crate::framework::{Framework, Launch};
@@ -22,7 +22,7 @@ pub struct Setup<'a> {
     pub gpu: &'a Gpu,
     /// Models of its chip, where there are any.
     pub calibration: Option<&'a Calibration>,
-    /// Efficiencies over all measured chips, for what the calibration lacks.
+    /// Models and efficiencies over all measured chips, for what the calibration lacks.
     pub roofline: &'a Calibration,
     /// What the framework adds.
     pub framework: &'a Framework,

@@ -1,6 +1,6 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
-use super::lookup::{Substitute, find};
+use super::lookup::{Substitute, find, of_framework};
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
 use crate::calibration::Tier;
 use crate::cost::LayerCost;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
 /// interval's edges move out by this factor.
-const WIDER: f64 = 1.5;
+pub const WIDER: f64 = 1.5;
 /// Shares of the time below this are not worth a warning.
 const WORTH_A_WARNING: f64 = 0.01;
 
@@ -207,7 +207,9 @@ fn predict_kernel<'a>(
     let family = Family::of(&layer.layer, phase);
     let kind = if phase == Phase::Update { UPDATE } else { kind };
     let class = model_kind(&layer.layer, &layer.inputs, phase);
-    let found = find(setup, class, family, phase, precision).ok_or_else(no_model)?;
+    let found = of_framework(setup.calibration, &setup.framework.name, class, family, phase, precision)
+        .or_else(|| find(setup.calibration, setup.roofline, class, family, phase, precision))
+        .ok_or_else(no_model)?;
     let setting = Setting::usual(network.precision(), setup.mode);
     let (batch, gpu) = (network.batch(), setup.gpu);
     let work = Workload::new(&layer.layer, &layer.inputs, layer.output, batch, phase, precision, setting, cost, gpu)
@@ -224,8 +226,7 @@ fn predict_kernel<'a>(
         (None, Some(bucket)) => (bucket.low, bucket.high),
         (None, None) => return Err(no_model()),
     };
-    let trusted = if found.substitute.is_some() { found.calibrated } else { ratio.in_domain };
-    let widen = if trusted { 1.0 } else { WIDER };
+    let widen = if found.trusted(ratio.in_domain) { 1.0 } else { WIDER };
     let memory = work.roofline.memory + work.roofline.second;
     Ok(Kernel {
         name: &layer.name,
@@ -328,7 +329,7 @@ impl Totals {
         let mut list = Vec::new();
         match setup.calibration {
             None => list.push(format!(
-                "no measured layer of {} is used: times are rooflines with the efficiency that measured GPUs reach",
+                "no measured layer of {} is used: times are those that measured GPUs would take with its peaks",
                 gpu.name
             )),
             Some(calibration) if !calibration.boards.contains(&gpu.name) => list.push(format!(

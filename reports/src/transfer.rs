@@ -1,0 +1,204 @@
+//! The tables of `calibrate validate --leave-one-chip-out`.
+
+use crate::table::Table;
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Accuracy of some rows, in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Score {
+    /// Mean absolute percentage error.
+    pub mape: f64,
+    /// Median absolute percentage error.
+    pub median: f64,
+    /// Share of the rows whose time the 90 % interval holds.
+    pub coverage: f64,
+}
+
+impl Score {
+    /// Means over draws; `None` without any.
+    pub fn mean(scores: impl Iterator<Item = Self>) -> Option<Self> {
+        let scores: Vec<Self> = scores.collect();
+        let n = scores.len() as f64;
+        let mean = |value: fn(&Self) -> f64| scores.iter().map(value).sum::<f64>() / n;
+        (!scores.is_empty()).then(|| Self {
+            mape: mean(|s| s.mape),
+            median: mean(|s| s.median),
+            coverage: mean(|s| s.coverage),
+        })
+    }
+}
+
+/// A chip that was left out: one kind, phase and precision.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Line {
+    /// Chip.
+    pub chip: String,
+    /// Layer kind.
+    pub kind: String,
+    /// Phase.
+    pub phase: String,
+    /// Precision.
+    pub precision: String,
+    /// Rows of the chip.
+    pub rows: usize,
+    /// MAPE of max(operations / peak, bytes / bandwidth).
+    pub roofline: f64,
+    /// MAPE of the roofline with the efficiency that the other chips reach.
+    pub constant: f64,
+    /// MAPE of the model of the nearest chip that has rows, scaled by peak, bandwidth and multiprocessors.
+    pub nearest: Option<f64>,
+    /// The models of all other chips.
+    pub zero: Score,
+    /// With so many own rows of all kinds together.
+    pub few: Vec<(usize, Score)>,
+}
+
+impl Line {
+    fn few(&self, rows: usize) -> Option<&Score> {
+        self.few.iter().find(|(n, _)| *n == rows).map(|(_, score)| score)
+    }
+}
+
+/// Kinds whose means are the headline.
+const MAIN: [&str; 3] = ["conv2d", "linear", "matmul"];
+
+fn levels(lines: &[Line]) -> BTreeSet<usize> {
+    lines.iter().flat_map(|l| l.few.iter().map(|(n, _)| *n)).collect()
+}
+
+fn one(value: f64) -> String {
+    if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.1e}") }
+}
+
+fn maybe(value: Option<f64>) -> String {
+    value.map_or("-".to_string(), one)
+}
+
+/// Every chip, kind, phase and precision.
+pub fn table(lines: &[Line]) -> Table {
+    let levels = levels(lines);
+    let header: Vec<String> = ["chip", "kind", "phase", "precision", "rows", "roofline", "constant", "nearest chip"]
+        .into_iter()
+        .chain(["no own row", "median", "held %"])
+        .map(str::to_string)
+        .chain(levels.iter().flat_map(|n| [format!("{n} rows"), "median".into(), "held %".into()]))
+        .collect();
+    let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>(), 4);
+    for l in lines {
+        let mut cells = vec![l.chip.clone(), l.kind.clone(), l.phase.clone(), l.precision.clone(), l.rows.to_string()];
+        cells.extend([one(l.roofline), one(l.constant), maybe(l.nearest)]);
+        let scores = std::iter::once(Some(&l.zero)).chain(levels.iter().map(|&n| l.few(n)));
+        for score in scores {
+            cells.extend([
+                maybe(score.map(|s| s.mape)),
+                maybe(score.map(|s| s.median)),
+                maybe(score.map(|s| s.coverage)),
+            ]);
+        }
+        table.row(cells);
+    }
+    table
+}
+
+/// Means over chips of one phase's lines, by kind and precision; the last rows are means over chips and the main kinds.
+pub fn means(lines: &[Line]) -> Table {
+    let levels = levels(lines);
+    let header: Vec<String> =
+        ["kind", "phase", "precision", "chips", "roofline", "constant", "nearest chip", "no own row", "held %"]
+            .into_iter()
+            .map(str::to_string)
+            .chain(levels.iter().flat_map(|n| [format!("{n} rows"), "held %".into()]))
+            .collect();
+    let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>(), 3);
+    let groups: BTreeSet<(&str, &str, &str)> =
+        lines.iter().map(|l| (l.kind.as_str(), l.phase.as_str(), l.precision.as_str())).collect();
+    for (kind, phase, precision) in groups {
+        let members = |l: &&Line| (l.kind.as_str(), l.phase.as_str(), l.precision.as_str()) == (kind, phase, precision);
+        mean_row(&mut table, [kind, phase, precision], &lines.iter().filter(members).collect::<Vec<_>>(), &levels);
+    }
+    let main = |l: &&Line| MAIN.contains(&l.kind.as_str()) && l.phase == "forward";
+    let full: Vec<&Line> = lines.iter().filter(main).filter(|l| l.precision == "fp32").collect();
+    let reduced: Vec<&Line> = lines.iter().filter(main).filter(|l| l.precision != "fp32").collect();
+    mean_row(&mut table, ["main kinds", "forward", "fp32"], &full, &levels);
+    let newest = |l: &&&Line| l.chip != "GH100";
+    let older: Vec<&Line> = full.iter().filter(newest).copied().collect();
+    mean_row(&mut table, ["main kinds but GH100", "forward", "fp32"], &older, &levels);
+    mean_row(&mut table, ["main kinds", "forward", "others"], &reduced, &levels);
+    table
+}
+
+fn mean_row(table: &mut Table, labels: [&str; 3], lines: &[&Line], levels: &BTreeSet<usize>) {
+    let mean = |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    let of = |value: &dyn Fn(&Line) -> Option<f64>| maybe(mean(lines.iter().filter_map(|l| value(l)).collect()));
+    let chips: BTreeSet<&str> = lines.iter().map(|l| l.chip.as_str()).collect();
+    let mut cells: Vec<String> = labels.iter().map(|l| l.to_string()).chain([chips.len().to_string()]).collect();
+    cells.extend([of(&|l| Some(l.roofline)), of(&|l| Some(l.constant)), of(&|l| l.nearest)]);
+    cells.extend([of(&|l| Some(l.zero.mape)), of(&|l| Some(l.zero.coverage))]);
+    for &n in levels {
+        cells.extend([of(&|l| Some(l.few(n)?.mape)), of(&|l| Some(l.few(n)?.coverage))]);
+    }
+    table.row(cells);
+}
+
+/// The page of all of it, which says how it was made.
+pub fn page(lines: &[Line], trials: &Table, seeds: u64, evaluation: bool) -> String {
+    let rows = if evaluation {
+        "Rows of the shapes of networks with the role `test` are left out everywhere."
+    } else {
+        "All rows."
+    };
+    format!(
+        "# Layer times of a GPU that was never measured, or hardly\n\n\
+         Each chip is left out in turn. *No own row*: what `predict` would say of it from the other chips' rows alone. *20, 50, 100 \
+         rows*: so many of its own rows, of all kinds, phases and precisions together (drawn evenly over kinds and precisions \
+         and, within these, over roofline times; {seeds} draws), correct those models as `calibrate fit --base` does; judged on \
+         its other rows whose shape was not drawn. MAPE in percent; *held*: share of the times in the 90 % interval, which \
+         comes from leaving out chips among the others. {rows} At most 500 rows of a source, kind class, phase and precision are \
+         judged. Comparators: the roofline; the roofline with one efficiency per kind, phase and precision, the median over \
+         the other chips; the same polynomial fitted to the nearest chip alone (by peak, bandwidth and multiprocessors), which has \
+         rows of that kind and precision. What a way of measuring adds to a time (the shortest times of its kind) is added to all \
+         of them. Chips share DeepBench's and NeuSight's shapes: a chip is new, its shapes are often not.\n\n\
+         ## Means over chips\n\n{}\n## Other ways of fitting\n\n\
+         MAPE without own rows, forward, fp32, means over chips; every model taken, whether better than an efficiency or not.\n\n{}\n\
+         ## Every chip\n\n{}",
+        means(lines).to_markdown(),
+        trials.to_markdown(),
+        table(lines).to_markdown(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_are_over_chips() {
+        let score = |mape| Score { mape, median: mape, coverage: 90.0 };
+        let line = |chip: &str, mape| Line {
+            chip: chip.into(),
+            kind: "linear".into(),
+            phase: "forward".into(),
+            precision: "fp32".into(),
+            rows: 10,
+            roofline: 50.0,
+            constant: 40.0,
+            nearest: None,
+            zero: score(mape),
+            few: vec![(20, score(mape / 2.0))],
+        };
+        let text = means(&[line("GA100", 10.0), line("GH100", 30.0)]).to_text();
+        let row = |label: &str| {
+            text.lines().find(|l| l.starts_with(label)).map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(row("linear").as_deref(), Some("linear forward fp32 2 50.0 40.0 - 20.0 90.0 10.0 90.0"));
+        assert!(row("main kinds but").is_some_and(|l| l.ends_with("fp32 1 50.0 40.0 - 10.0 90.0 5.0 90.0")));
+    }
+
+    #[test]
+    fn draws_are_averaged() {
+        let score = |mape| Score { mape, median: 1.0, coverage: 80.0 };
+        assert_eq!(Score::mean([score(2.0), score(4.0)].into_iter()).map(|s| s.mape), Some(3.0));
+        assert!(Score::mean(std::iter::empty()).is_none());
+    }
+}
