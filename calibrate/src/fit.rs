@@ -10,7 +10,7 @@ use crate::lasso::{Linear, Moments, penalties};
 use crate::rows::Row;
 use crate::waiting::FitBar;
 use anyhow::{Context, Result};
-use joulecast_model::accuracy::{Accuracy, conformal};
+use joulecast_model::accuracy::{Accuracy, conformal_weighted};
 use joulecast_model::calibration::{Bucket, CrossValidation, Ellipsoid, LayerModel, Range};
 use joulecast_model::features::Family;
 use joulecast_model::units::Seconds;
@@ -211,7 +211,7 @@ impl<'a> Task<'a> {
         let full = refit(&self.x, &self.y, &weights, &everything, &path.support(&path.full))?;
         let model = LayerModel {
             cross_validation: cross_validation(self.rows, &held_out),
-            residuals: buckets(residual_pairs(self.rows, &held_out)),
+            residuals: buckets(residuals(self.rows, &held_out)),
             ..self.artifact(&full, &everything)
         };
         Ok(Fitted { model, held_out })
@@ -472,25 +472,50 @@ pub(crate) fn cross_validation(own: &[&Row], held_out: &[Seconds]) -> CrossValid
 /// Fewest residuals that quantiles of a bucket of their own are taken from.
 const BUCKET: usize = 100;
 
-/// Pairs of predicted kernel time and held-out log residual.
-pub(crate) fn residual_pairs(rows: &[&Row], held_out: &[Seconds]) -> Vec<(Seconds, f64)> {
-    rows.iter().zip(held_out).map(|(row, p)| (*p - row.overhead, (row.time / *p).ln())).collect()
+/// How far a row was from what a model that had not seen it predicted.
+#[derive(Clone, Copy, Debug)]
+pub struct Residual {
+    /// Predicted time.
+    pub time: Seconds,
+    /// ln(measured / predicted).
+    pub log: f64,
+    /// Rows of one shape share the weight of one: they err alike.
+    pub weight: f64,
 }
 
-/// Conformal quantiles by predicted time, in up to five buckets of equally many pairs (time, log residual).
-pub fn buckets(mut pairs: Vec<(Seconds, f64)>) -> Vec<Bucket> {
-    pairs.sort_by(|a, b| a.0.get().total_cmp(&b.0.get()));
-    let count = (pairs.len() / BUCKET).clamp(1, 5);
-    let size = pairs.len().div_ceil(count);
-    let chunks: Vec<&[(Seconds, f64)]> = pairs.chunks(size.max(1)).collect();
+impl From<(Seconds, f64)> for Residual {
+    fn from((time, log): (Seconds, f64)) -> Self {
+        Self { time, log, weight: 1.0 }
+    }
+}
+
+/// Held-out residuals of the kernels.
+pub(crate) fn residuals(rows: &[&Row], held_out: &[Seconds]) -> Vec<Residual> {
+    let mut shapes: HashMap<&str, f64> = HashMap::new();
+    for row in rows {
+        *shapes.entry(&row.key).or_default() += 1.0;
+    }
+    let residual = |(row, p): (&&Row, &Seconds)| Residual {
+        time: *p - row.overhead,
+        log: (row.time / *p).ln(),
+        weight: 1.0 / shapes[row.key.as_str()],
+    };
+    rows.iter().zip(held_out).map(residual).collect()
+}
+
+/// Conformal quantiles by predicted time, in up to five buckets of equally many residuals.
+pub fn buckets(mut residuals: Vec<Residual>) -> Vec<Bucket> {
+    residuals.sort_by(|a, b| a.time.get().total_cmp(&b.time.get()));
+    let count = (residuals.len() / BUCKET).clamp(1, 5);
+    let size = residuals.len().div_ceil(count);
+    let chunks: Vec<&[Residual]> = residuals.chunks(size.max(1)).collect();
     let last = chunks.len().saturating_sub(1);
     chunks
         .iter()
         .enumerate()
         .filter_map(|(i, chunk)| {
-            let residuals: Vec<f64> = chunk.iter().map(|(_, r)| *r).collect();
-            let (low, high) = conformal(&residuals, 0.9)?;
-            let up_to = if i == last { Seconds::new(f64::INFINITY) } else { chunk.last()?.0 };
+            let (low, high) = conformal_weighted(chunk.iter().map(|r| (r.log, r.weight)).collect(), 0.9)?;
+            let up_to = if i == last { Seconds::new(f64::INFINITY) } else { chunk.last()?.time };
             Some(Bucket { up_to, low: low.min(0.0), high: high.max(0.0), rows: chunk.len() })
         })
         .collect()

@@ -1,6 +1,6 @@
 //! A chip's own fit over what other chips say of the same kind, where its own rows are few.
 
-use crate::fit::{Fitted, Options, buckets, cross_validation, fit_from, residual_pairs};
+use crate::fit::{Fitted, Options, buckets, cross_validation, fit_from, residuals};
 use crate::folds::grouped;
 use crate::rows::{KERNEL_FLOOR, Row};
 use crate::universal::{Excluded, Settings, Universal};
@@ -58,7 +58,7 @@ pub fn fit_over<'a>(
     }
     let model = LayerModel {
         cross_validation: cross_validation(rows, &held_out),
-        residuals: buckets(residual_pairs(rows, &held_out)),
+        residuals: buckets(residuals(rows, &held_out)),
         ..full.model
     };
     Ok(Some(Fitted { model, held_out }))

@@ -3,7 +3,7 @@
 use crate::design::Richness;
 use crate::device::SIMULATED;
 use crate::few_shot;
-use crate::fit::{Fitted, Options, buckets, fit};
+use crate::fit::{Fitted, Options, Residual, buckets, fit};
 use crate::import::sha256_hex;
 use crate::others;
 use crate::power;
@@ -287,7 +287,7 @@ fn other_kinds(rows: &[Row], task: &Task, model: &LayerModel) -> Option<Vec<Buck
             && !elementwise
     };
     let pairs: Vec<(Seconds, f64)> = rows.iter().filter(other).map(|r| against(r, predicted_by(model, r))).collect();
-    (pairs.len() >= FEWEST_OTHERS).then(|| buckets(pairs))
+    (pairs.len() >= FEWEST_OTHERS).then(|| buckets(pairs.into_iter().map(Residual::from).collect()))
 }
 
 /// A calibration of models with where their rows come from.
@@ -406,7 +406,7 @@ pub(crate) fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, 
                     rmspe: accuracy.rmspe,
                     median: accuracy.median,
                 },
-                residuals: buckets(residuals),
+                residuals: buckets(residuals.into_iter().map(Residual::from).collect()),
             })
         })
         .collect()

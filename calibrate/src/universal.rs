@@ -159,7 +159,7 @@ impl<'a> Universal<'a> {
                     rmspe: a.rmspe,
                     median: a.median,
                 });
-                let log = |h: &&HeldOut<'_>| (h.kernel, (h.row.time / (h.kernel + h.row.overhead)).ln());
+                let log = |h: &&HeldOut<'_>| (h.kernel, (h.row.time / (h.kernel + h.row.overhead)).ln()).into();
                 let residuals = buckets(judges.iter().map(log).collect());
                 let rows = pool.included(excluded);
                 let domain = (0..pool.candidates.family.variables().len())

@@ -52,16 +52,27 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
 /// Split-conformal interval of residuals at a coverage such as 0.9: the quantiles with the finite-sample
 /// correction (Lei et al. 2018); with too few residuals the extremes.
 pub fn conformal(residuals: &[f64], coverage: f64) -> Option<(f64, f64)> {
-    if residuals.is_empty() {
-        return None;
-    }
-    let mut sorted = residuals.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len();
-    let tail = (1.0 - coverage) / 2.0;
-    let outside = ((n + 1) as f64 * tail + 1e-9).floor() as usize;
-    let skip = outside.saturating_sub(1).min(n / 2);
-    Some((sorted[skip], sorted[n - 1 - skip]))
+    conformal_weighted(residuals.iter().map(|r| (*r, 1.0)).collect(), coverage)
+}
+
+/// The same of residuals with weights. Rows that stand or fall together share the weight of one.
+pub fn conformal_weighted(mut residuals: Vec<(f64, f64)>, coverage: f64) -> Option<(f64, f64)> {
+    residuals.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let total: f64 = residuals.iter().map(|r| r.1).sum();
+    let outside = (total + 1.0) * (1.0 - coverage) / 2.0 + 1e-9;
+    let low = edge(residuals.iter(), outside)?;
+    let high = edge(residuals.iter().rev(), outside)?;
+    Some((low.min(high), high.max(low)))
+}
+
+/// The last residual from one end up to which the weights add to no more than `outside`; at least the first.
+fn edge<'a>(residuals: impl Iterator<Item = &'a (f64, f64)>, outside: f64) -> Option<f64> {
+    let mut passed = 0.0;
+    let within = residuals.enumerate().take_while(|(i, (_, weight))| {
+        passed += weight;
+        *i == 0 || passed <= outside
+    });
+    within.last().map(|(_, (residual, _))| *residual)
 }
 
 #[cfg(test)]
@@ -86,5 +97,16 @@ mod tests {
         // 5 of 100 on each side: the 5th smallest and the 95th of 99.
         assert_eq!(conformal(&residuals, 0.9), Some((5.0, 95.0)));
         assert_eq!(conformal(&[1.0, 2.0], 0.9), Some((1.0, 2.0)));
+        assert_eq!(conformal(&[], 0.9), None);
+    }
+
+    #[test]
+    fn rows_of_one_shape_count_once() {
+        // 39 shapes of one row, and a slow one of ten.
+        let mut residuals: Vec<(f64, f64)> = (1..=39).map(|i| (f64::from(i), 1.0)).collect();
+        residuals.extend((0..10).map(|i| (100.0 + f64::from(i), 0.1)));
+        assert_eq!(conformal_weighted(residuals.clone(), 0.9), Some((2.0, 39.0)));
+        residuals.iter_mut().for_each(|r| r.1 = 1.0);
+        assert_eq!(conformal_weighted(residuals, 0.9), Some((2.0, 108.0)));
     }
 }
