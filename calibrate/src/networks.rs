@@ -210,7 +210,7 @@ pub fn compare(
             precision: precision.name(),
             batch: run.batch,
             launch: launch.name(),
-            launch_bound: p.waiting > 0.0,
+            launch_bound: p.launch_bound,
             time,
             power,
             energy,

@@ -108,6 +108,8 @@ pub struct NetworkPrediction {
     pub clock: Hertz,
     /// Share of the step in which no kernel runs.
     pub waiting: f64,
+    /// Whether the host, not the GPU, decides how long it takes.
+    pub launch_bound: bool,
     /// Half-widths of the intervals before whole networks were compared.
     pub widths: Widths,
     /// Time of a step.

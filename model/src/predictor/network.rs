@@ -78,8 +78,8 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
     totals.wait(layers.len(), setup);
     let spread = if power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
     let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
-    let spread =
-        setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, totals.launch_bound(setup)));
+    let launch_bound = totals.for_host > Seconds::ZERO;
+    let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
     let widths = Widths::new(&totals.time, residuals);
     let (time, power, energy) = widths.intervals(totals.time.value, totals.energy, setup.gpu.power.limit.value, spread);
     let memory = footprint(network, setup.mode);
@@ -104,6 +104,7 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
         power_tier,
         clock: setup.gpu.core_clock.boost.value * clock,
         waiting: totals.waiting / totals.time.value,
+        launch_bound,
         widths,
         power,
         energy,
@@ -267,6 +268,8 @@ struct Totals {
     energy: Joules,
     /// Time in which no kernel runs.
     waiting: Seconds,
+    /// That part of it in which the host has not launched the next.
+    for_host: Seconds,
     /// What the host takes to launch them all.
     host: Seconds,
     cost: LayerCost,
@@ -305,8 +308,10 @@ impl Totals {
             (Some(host), Launch::Eager) => (host.step + self.host, host.spread),
             _ => (Seconds::ZERO, 1.0),
         };
-        let wait = |busy: Seconds, host: Seconds| gaps + (host - busy - gaps).max(Seconds::ZERO);
-        self.waiting = wait(self.time.value, host);
+        let for_host = |busy: Seconds, host: Seconds| (host - busy - gaps).max(Seconds::ZERO);
+        let wait = |busy: Seconds, host: Seconds| gaps + for_host(busy, host);
+        self.for_host = for_host(self.time.value, host);
+        self.waiting = gaps + self.for_host;
         self.time.value += self.waiting;
         self.time.p05 += wait(self.time.p05, host / spread);
         self.time.p95 += wait(self.time.p95, host * spread);
@@ -316,11 +321,6 @@ impl Totals {
     fn tier(&self) -> Tier {
         let largest = self.by_tier.iter().max_by(|a, b| a.1.total_cmp(b.1));
         largest.map_or(Tier::Roofline, |(tier, _)| *tier)
-    }
-
-    /// Whether the GPU waits for the host.
-    fn launch_bound(&self, setup: &Setup<'_>) -> bool {
-        setup.launch == Launch::Eager && self.waiting > Seconds::ZERO
     }
 
     fn warnings(&self, setup: &Setup<'_>, clock: f64, power_tier: Tier) -> Vec<String> {
@@ -366,7 +366,7 @@ impl Totals {
                 gpu.core_clock.boost.value.to_mhz()
             ));
         }
-        let waiting = self.waiting / self.time.value;
+        let waiting = self.for_host / self.time.value;
         if waiting >= WORTH_A_WARNING {
             list.push(format!("the GPU waits {:.0} % of the step for the host to launch operations", 100.0 * waiting));
         }
