@@ -195,12 +195,13 @@ fn sizes(work: &Workload<'_>) -> Sizes {
     }
 }
 
-/// Thread blocks of a kernel with tiles of 64 by 64. The gradient of weights is a small matrix with a long contraction,
-/// which kernels split.
+/// Thread blocks of a kernel with tiles of 64 by 64. Plain products split a long contraction over blocks, as does the
+/// gradient of weights, a small matrix with a long one; other convolutions seldom do.
 pub(super) fn blocks(work: &Workload<'_>) -> f64 {
     const SPLIT: u64 = 512;
     let Sizes { groups, m, n, k } = sizes(work);
-    let split = if work.phase == Phase::BackwardWeights { k.div_ceil(SPLIT) } else { 1 };
+    let splits = work.phase == Phase::BackwardWeights || !matches!(work.layer, Layer::Conv2d(_));
+    let split = if splits { k.div_ceil(SPLIT) } else { 1 };
     groups as f64 * (m.div_ceil(64) * n.div_ceil(64)) as f64 * split as f64
 }
 
