@@ -10,6 +10,7 @@ pub mod layer;
 pub mod network;
 pub mod counting;
 pub mod gpu;
+pub mod clock;
 pub mod features;
 pub mod calibration;
 pub mod power;

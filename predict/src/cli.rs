@@ -4,7 +4,9 @@ use crate::commands;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::framework::Launch;
 use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::predictor::OperatingPoint;
 use joulecast_model::shape::Shape;
+use joulecast_model::units::{Hertz, Watts};
 use std::path::PathBuf;
 
 /// How long will a network take on a GPU, at which power, with how much energy?
@@ -79,6 +81,8 @@ pub struct PredictArgs {
     /// eager: operation by operation from the host; graph: as one CUDA graph (default: eager, for cudnn graph)
     #[arg(long, value_name = "HOW", value_parser = parse_launch)]
     pub launch: Option<Launch>,
+    #[command(flatten)]
+    pub operating: OperatingArgs,
     /// A calibration file instead of the built-in one
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
@@ -94,6 +98,29 @@ pub struct PredictArgs {
     /// Fail (exit 1) where the step does not fit in memory
     #[arg(long)]
     pub require_fit: bool,
+}
+
+#[derive(Args)]
+pub struct OperatingArgs {
+    /// Core clock; the nearest that the GPU has (default: as high as the power limit allows)
+    #[arg(long, value_name = "MHZ", value_parser = parse_positive)]
+    pub clock: Option<f64>,
+    /// Memory clock
+    #[arg(long, value_name = "MHZ", value_parser = parse_positive)]
+    pub mem_clock: Option<f64>,
+    /// Power limit (default: the board's)
+    #[arg(long, value_name = "W", value_parser = parse_positive)]
+    pub power_cap: Option<f64>,
+}
+
+impl OperatingArgs {
+    pub fn point(&self) -> OperatingPoint {
+        OperatingPoint {
+            core_clock: self.clock.map(Hertz::from_mhz),
+            memory_clock: self.mem_clock.map(Hertz::from_mhz),
+            power_cap: self.power_cap.map(Watts::new),
+        }
+    }
 }
 
 #[derive(Args)]
@@ -163,6 +190,13 @@ fn parse_batch(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if (1..=joulecast_model::shape::MAX_DIMENSION).contains(&n) => Ok(n),
         _ => Err(format!("must be a whole number from 1 to {}", joulecast_model::shape::MAX_DIMENSION)),
+    }
+}
+
+fn parse_positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if v.is_finite() && v > 0.0 => Ok(v),
+        _ => Err("must be a number above 0".into()),
     }
 }
 

@@ -9,7 +9,7 @@ use joulecast_model::framework::Framework;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::Precision;
-use joulecast_model::predictor::{PredictError, Setup, predict as predict_step};
+use joulecast_model::predictor::{PredictError, Setup, Step};
 use joulecast_reports::prediction::{self, Asked};
 use joulecast_reports::table::Table;
 use joulecast_reports::{describe as describe_report, table};
@@ -125,6 +125,14 @@ fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     result.with_context(shown)
 }
 
+/// What the hardware does not do is for the user to ask otherwise; the rest is not.
+fn refused(error: PredictError) -> Failure {
+    match error {
+        PredictError::Precision { .. } | PredictError::Operating(_) => Failure::Usage(error.into()),
+        _ => Failure::Failed(error.into()),
+    }
+}
+
 /// `predict --net … --gpu … --batch …`
 pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
     let typed = args.gpu.as_deref().unwrap_or_default();
@@ -141,10 +149,8 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         launch: args.launch.unwrap_or_else(|| framework.usual_launch()),
         mode: args.mode,
     };
-    let prediction = predict_step(&network, &setup).map_err(|e| match e {
-        PredictError::Precision { .. } => Failure::Usage(e.into()),
-        _ => Failure::Failed(e.into()),
-    })?;
+    let step = Step::new(&network, &setup).map_err(refused)?;
+    let prediction = step.at(args.operating.point()).map_err(refused)?;
     if args.require_fit && !prediction.fits_in_memory {
         let why = anyhow!("{} at batch {} does not fit in the memory of {typed}", prediction.network, prediction.batch);
         return Err(Failure::Failed(why));

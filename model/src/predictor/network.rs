@@ -1,17 +1,20 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
 use super::lookup::{Substitute, find};
+use super::operating_point::{Limits, OperatingPoint, highest};
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup};
 use crate::calibration::Tier;
+use crate::clock::{Clocks, VoltageCurve, slowdown};
 use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
 use crate::framework::Launch;
 use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
-use crate::power::{Activities, PowerModel, activities, stretch, waiting};
+use crate::power::{Activities, ClockLaw, PowerModel, State, activities, waiting};
 use crate::precision::{Mode, Phase, Precision};
 use crate::units::{Joules, Seconds, Watts};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
 /// interval's edges move out by this factor.
@@ -19,129 +22,270 @@ const WIDER: f64 = 1.5;
 /// Shares of the time below this are not worth a warning.
 const WORTH_A_WARNING: f64 = 0.01;
 
-/// Clocks are tried in steps of this share of the boost clock.
-const CLOCK_STEP: f64 = 1.0 / 128.0;
-/// The lowest clock where the device's file does not say, as a share of the boost clock.
-const LOWEST_CLOCK: f64 = 0.2;
+/// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
+/// begins (ARCHITECTURE.md).
+const REACTION: Seconds = Seconds::from_ms(30.0);
 /// The law of power of another device is this much less certain, as a factor.
 const OTHER_DEVICE: f64 = 1.3;
 
-/// Predicts a step of a network.
-///
-/// Layer errors are taken as fully dependent: the network's time interval is the sum of its layers' intervals.
-/// That is wider than independence would make it, and holds whatever the dependence.
+/// Predicts a step of a network as the driver runs it by default.
 ///
 /// # Errors
 /// When the device lacks the precision, or nothing runs.
 pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPrediction, PredictError> {
-    let precision = network.precision();
-    if setup.gpu.peak(precision).is_none() {
-        let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
-        return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
+    Step::new(network, setup)?.at(OperatingPoint::default())
+}
+
+/// The kernels of a step, ready to be predicted at any clocks and power limit.
+pub struct Step<'a> {
+    network: &'a ShapedNetwork,
+    setup: Setup<'a>,
+    kernels: Vec<Kernel<'a>>,
+    law: &'a PowerModel,
+    clock_law: ClockLaw,
+    power_tier: Tier,
+    /// Share of the limit that the board draws while that holds it back.
+    held: f64,
+}
+
+impl<'a> Step<'a> {
+    /// Predicts a step's kernels.
+    ///
+    /// # Errors
+    /// When the device lacks the precision, or nothing runs.
+    pub fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Self, PredictError> {
+        let precision = network.precision();
+        if setup.gpu.peak(precision).is_none() {
+            let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
+            return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
+        }
+        let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, c.tier)));
+        let (law, power_tier) =
+            own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
+        let mut kernels = Vec::with_capacity(network.layers().len());
+        for &phase in setup.mode.phases() {
+            for layer in network.layers() {
+                if let Some(cost) = network.cost(layer, phase, setup.mode) {
+                    kernels.push(predict_kernel(network, layer, phase, cost, setup)?);
+                }
+            }
+        }
+        if kernels.is_empty() {
+            return Err(PredictError::Empty(network.name().to_string()));
+        }
+        let gpu = setup.gpu;
+        let mut step =
+            Self { network, setup: *setup, kernels, law, clock_law: ClockLaw::Fitted, power_tier, held: law.headroom };
+        if own_law.is_none() {
+            step.clock_law = ClockLaw::Voltage(VoltageCurve::of(gpu));
+            step.held = gpu.power.held.as_ref().map_or(law.headroom, |h| h.value);
+            step.refer(gpu);
+        }
+        Ok(step)
     }
-    let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, c.tier)));
-    let (law, power_tier) =
-        own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
-    let mut kernels = Vec::with_capacity(network.layers().len());
-    for &phase in setup.mode.phases() {
-        for layer in network.layers() {
-            if let Some(cost) = network.cost(layer, phase, setup.mode) {
-                kernels.push(predict_kernel(network, layer, phase, cost, setup)?);
+
+    /// Others measured kernel by kernel under the default limit: each time is of the clock at which that kernel kept it.
+    fn refer(&mut self, gpu: &Gpu) {
+        let cap = gpu.power.limit.value * self.held;
+        let lowest = OperatingPoint::default().on(gpu).map_or(1.0, |l| l.lowest);
+        let (law, clock_law) = (self.law, self.clock_law);
+        for kernel in &mut self.kernels {
+            let power = |core: f64| {
+                let clocks = Clocks { core, memory: 1.0 };
+                law.power(gpu, &kernel.activities, clock_law, State { clocks, slowdown: 1.0 })
+            };
+            kernel.reference = highest(lowest, 1.0, |core| power(core) <= cap).unwrap_or(lowest);
+            let idle = waiting(gpu);
+            let (drawn, allowed) = (power(kernel.reference) - idle, cap - idle);
+            if drawn > allowed {
+                kernel.activities.iter_mut().for_each(|a| *a *= allowed / drawn);
             }
         }
     }
-    if kernels.is_empty() {
-        return Err(PredictError::Empty(network.name().to_string()));
-    }
-    // Others' times were taken at whatever clock their boards kept: the limit is in them already.
-    let own = own_law.is_some();
-    let clock = if own { solve_clock(&kernels, setup.gpu, law) } else { 1.0 };
-    let cap = if own { None } else { Some(setup.gpu.power.limit.value * law.headroom) };
-    let mut totals = Totals::default();
-    let mut layers = Vec::with_capacity(kernels.len());
-    for kernel in kernels {
-        let prediction = kernel.at(clock, setup.gpu, law, cap);
-        totals.add(&prediction, &kernel);
-        layers.push(prediction);
-    }
-    let mut phases: Vec<PhaseTotal> = Vec::new();
-    for layer in &layers {
-        if phases.last().is_none_or(|p| p.phase != layer.phase) {
-            phases.push(PhaseTotal { phase: layer.phase, time: Seconds::ZERO, energy: Joules::ZERO });
-        }
-        if let Some(phase) = phases.last_mut() {
-            phase.time += layer.time.value;
-            phase.energy += layer.energy;
-        }
-    }
-    totals.wait(layers.len(), setup);
-    let spread = if power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
-    let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
-    let memory = footprint(network, setup.mode);
-    let fits_in_memory = memory.total() <= setup.gpu.memory.value;
-    let cost: LayerCost = totals.cost;
-    let mut warnings = totals.warnings(setup, clock, power_tier);
-    if !fits_in_memory {
-        warnings.push(format!(
-            "needs about {:.1} GiB of memory without workspace; {} has {:.1} GiB",
-            memory.total().to_gib(),
-            setup.gpu.name,
-            setup.gpu.memory.value.to_gib()
-        ));
-    }
-    Ok(NetworkPrediction {
-        network: network.name().to_string(),
-        batch: network.batch(),
-        precision,
-        mode: setup.mode,
-        calibration: setup.calibration.unwrap_or(setup.roofline).id.clone(),
-        time_tier: totals.tier(),
-        power_tier,
-        clock: setup.gpu.core_clock.boost.value * clock,
-        waiting: totals.waiting / totals.time.value,
-        power: totals.power(residuals, setup.gpu),
-        energy: totals.energy(residuals, setup.gpu),
-        time: totals.time,
-        ops: cost.ops,
-        read: cost.read,
-        written: cost.written,
-        parameters: network.parameters(),
-        memory,
-        fits_in_memory,
-        bound: totals.bound,
-        phases,
-        layers,
-        warnings,
-    })
-}
 
-/// The highest relative clock at which the kernels' mean power keeps the limit.
-fn solve_clock(kernels: &[Kernel<'_>], gpu: &Gpu, law: &PowerModel) -> f64 {
-    let cap = gpu.power.limit.value * law.headroom;
-    let keeps = |clock: f64| {
+    /// Predicts the step at clocks and under a power limit.
+    ///
+    /// Layer errors are taken as fully dependent: the network's time interval is the sum of its layers' intervals.
+    /// That is wider than independence would make it, and holds whatever the dependence.
+    ///
+    /// # Errors
+    /// For clocks or a limit that the device does not take.
+    pub fn at(&self, point: OperatingPoint) -> Result<NetworkPrediction, PredictError> {
+        let limits = point.on(self.setup.gpu)?;
+        let clocks = self.clocks_under(&limits);
+        Ok(self.predict(point, &limits, &clocks))
+    }
+
+    fn predict(&self, point: OperatingPoint, limits: &Limits, clocks: &[f64]) -> NetworkPrediction {
+        let (network, setup, power_tier, law) = (self.network, &self.setup, self.power_tier, self.law);
+        let mut totals = Totals::default();
+        let mut layers = Vec::with_capacity(self.kernels.len());
+        let mut clock = 0.0;
+        for (kernel, &core) in self.kernels.iter().zip(clocks) {
+            let prediction = kernel.at(Clocks { core, memory: limits.memory }, setup.gpu, law, self.clock_law);
+            clock += core * prediction.time.value.get();
+            totals.add(&prediction, kernel);
+            layers.push(prediction);
+        }
+        clock /= totals.time.value.get();
+        let mut phases: Vec<PhaseTotal> = Vec::new();
+        for layer in &layers {
+            if phases.last().is_none_or(|p| p.phase != layer.phase) {
+                phases.push(PhaseTotal { phase: layer.phase, time: Seconds::ZERO, energy: Joules::ZERO });
+            }
+            if let Some(phase) = phases.last_mut() {
+                phase.time += layer.time.value;
+                phase.energy += layer.energy;
+            }
+        }
+        totals.wait(layers.len(), setup);
+        let spread = if power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
+        let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
+        let memory = footprint(network, setup.mode);
+        let fits_in_memory = memory.total() <= setup.gpu.memory.value;
+        let cost: LayerCost = totals.cost;
+        let mut warnings = limits.notes.clone();
+        warnings.extend(self.clock_warnings(point, limits, clocks, clock, &layers));
+        warnings.extend(totals.warnings(setup, power_tier));
+        if !fits_in_memory {
+            warnings.push(format!(
+                "needs about {:.1} GiB of memory without workspace; {} has {:.1} GiB",
+                memory.total().to_gib(),
+                setup.gpu.name,
+                setup.gpu.memory.value.to_gib()
+            ));
+        }
+        NetworkPrediction {
+            network: network.name().to_string(),
+            batch: network.batch(),
+            precision: network.precision(),
+            mode: setup.mode,
+            calibration: setup.calibration.unwrap_or(setup.roofline).id.clone(),
+            time_tier: totals.tier(),
+            power_tier,
+            clock: setup.gpu.core_clock.boost.value * clock,
+            memory_clock: setup.gpu.memory_clock.as_ref().map(|c| c.value * limits.memory),
+            power_cap: point.power_cap,
+            waiting: totals.waiting / totals.time.value,
+            power: totals.power(residuals, limits.cap),
+            energy: totals.energy(residuals, limits.cap),
+            time: totals.time,
+            ops: cost.ops,
+            read: cost.read,
+            written: cost.written,
+            parameters: network.parameters(),
+            memory,
+            fits_in_memory,
+            bound: totals.bound,
+            phases,
+            layers,
+            warnings,
+        }
+    }
+
+    /// Relative core clock of every kernel: what it ran at in the measurements, cut by what is asked for and by what keeps
+    /// the limit. Power is averaged over stretches of the step as long as the limit takes to act.
+    fn clocks_under(&self, limits: &Limits) -> Vec<f64> {
+        let mut clocks: Vec<f64> = self.kernels.iter().map(|k| self.cut(k, limits.ceiling)).collect();
+        for range in self.stretches() {
+            let kernels = &self.kernels[range.clone()];
+            let core = highest(limits.lowest, limits.ceiling, |core| self.keeps(kernels, core, limits));
+            let core = core.unwrap_or(limits.lowest);
+            for (clock, kernel) in clocks[range].iter_mut().zip(kernels) {
+                *clock = self.cut(kernel, core);
+            }
+        }
+        clocks
+    }
+
+    /// A kernel's clock under a ceiling. Beyond the boost clock everything goes as far as asked for.
+    fn cut(&self, kernel: &Kernel<'_>, ceiling: f64) -> f64 {
+        if ceiling > 1.0 { ceiling } else { ceiling.min(kernel.reference) }
+    }
+
+    /// Whether kernels, one after the other, keep the limit on average.
+    fn keeps(&self, kernels: &[Kernel<'_>], core: f64, limits: &Limits) -> bool {
         let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
         for kernel in kernels {
-            let t = kernel.time.value * kernel.stretch(clock);
+            let clocks = Clocks { core: self.cut(kernel, core), memory: limits.memory };
+            let state = kernel.state(clocks);
+            let t = kernel.time.value * state.slowdown;
             time += t;
-            energy += law.power(gpu, &kernel.activities, clock) * t;
+            energy += self.law.power(self.setup.gpu, &kernel.activities, self.clock_law, state) * t;
         }
-        energy / time <= cap
-    };
-    if keeps(1.0) {
-        return 1.0;
+        // Times of others are of a board that kept the default limit: rounding must not undo that.
+        energy / time <= limits.cap * self.held * (1.0 + 1e-9)
     }
-    let boost = gpu.core_clock.boost.value;
-    let lowest = gpu.core_clock.minimum.as_ref().map_or(LOWEST_CLOCK, |c| c.value / boost).clamp(CLOCK_STEP, 1.0);
-    // Power rises with the clock: bisect.
-    let (mut low, mut high) = (lowest, 1.0);
-    while high - low > CLOCK_STEP {
-        let middle = (low + high) / 2.0;
-        if keeps(middle) { low = middle } else { high = middle }
+
+    /// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.
+    fn stretches(&self) -> Vec<Range<usize>> {
+        let mut list: Vec<Range<usize>> = Vec::new();
+        let (mut start, mut time) = (0, Seconds::ZERO);
+        for (i, kernel) in self.kernels.iter().enumerate() {
+            time += kernel.time.value;
+            if time >= REACTION {
+                list.push(start..i + 1);
+                (start, time) = (i + 1, Seconds::ZERO);
+            }
+        }
+        match list.last_mut() {
+            Some(last) => last.end = self.kernels.len(),
+            None => list.push(0..self.kernels.len()),
+        }
+        list
     }
-    low
+
+    fn clock_warnings(
+        &self,
+        point: OperatingPoint,
+        limits: &Limits,
+        clocks: &[f64],
+        mean: f64,
+        layers: &[LayerPrediction],
+    ) -> Vec<String> {
+        let gpu = self.setup.gpu;
+        let boost = gpu.core_clock.boost.value;
+        let mut list = Vec::new();
+        let energy: Joules = layers.iter().map(|l| l.energy).sum();
+        let time: Seconds = layers.iter().map(|l| l.time.value).sum();
+        let cap = limits.cap.get();
+        if energy / time > limits.cap {
+            list.push(format!(
+                "the kernels draw more than {cap:.0} W at the lowest clock of {:.0} MHz: the board will exceed its limit",
+                (boost * limits.lowest).to_mhz()
+            ));
+        } else if mean < limits.ceiling * (1.0 - WORTH_A_WARNING) {
+            list.push(format!(
+                "the power limit of {cap:.0} W holds the clock at {:.0} of {:.0} MHz",
+                (boost * mean).to_mhz(),
+                (boost * limits.ceiling).to_mhz()
+            ));
+        }
+        let moved = self.kernels.iter().zip(clocks).any(|(k, c)| (c / k.reference - 1.0).abs() > WORTH_A_WARNING);
+        let asked = point != OperatingPoint::default();
+        let observed = match self.clock_law {
+            ClockLaw::Fitted => self.law.clocks,
+            ClockLaw::Voltage(_) => None,
+        };
+        match observed {
+            _ if !asked || !moved && limits.memory == 1.0 => {}
+            Some((low, high)) if limits.memory == 1.0 => {
+                let outside = clocks.iter().any(|c| boost * *c < low || boost * *c > high);
+                if outside {
+                    let (low, high) = (low.to_mhz(), high.to_mhz());
+                    list.push(format!("outside of the clocks that were measured: {low:.0} to {high:.0} MHz"));
+                }
+            }
+            _ => list.push("clocks and limits other than the default ones were not measured on this GPU: laws of clock, voltage and power carry them there".into()),
+        }
+        if asked && matches!(self.clock_law, ClockLaw::Voltage(_)) && gpu.voltage.is_none() {
+            list.push(format!("the voltage of {} over its clock is not known: taken as that of other GPUs", gpu.name));
+        }
+        list
+    }
 }
 
-/// A kernel at full clock.
+/// A kernel at the clock that its calibration is of.
 struct Kernel<'a> {
     name: &'a str,
     kind: &'static str,
@@ -155,19 +299,22 @@ struct Kernel<'a> {
     in_domain: bool,
     in_range: bool,
     substitute: Option<Substitute>,
+    /// Relative core clock that its time is of.
+    reference: f64,
 }
 
 impl Kernel<'_> {
-    fn stretch(&self, clock: f64) -> f64 {
-        stretch(self.memory, self.time.value, clock)
+    fn state(&self, clocks: Clocks) -> State {
+        let from = Clocks { core: self.reference, memory: 1.0 };
+        State { clocks, slowdown: slowdown(self.memory, self.time.value, from, clocks) }
     }
 
-    fn at(&self, clock: f64, gpu: &Gpu, law: &PowerModel, cap: Option<Watts>) -> LayerPrediction {
-        let factor = self.stretch(clock);
+    fn at(&self, clocks: Clocks, gpu: &Gpu, law: &PowerModel, clock_law: ClockLaw) -> LayerPrediction {
+        let state = self.state(clocks);
+        let factor = state.slowdown;
         let time =
             Estimate { value: self.time.value * factor, p05: self.time.p05 * factor, p95: self.time.p95 * factor };
-        let power = law.power(gpu, &self.activities, clock);
-        let power = cap.map_or(power, |cap| power.min(cap));
+        let power = law.power(gpu, &self.activities, clock_law, state);
         LayerPrediction {
             name: self.name.to_string(),
             kind: self.kind,
@@ -236,6 +383,7 @@ fn predict_kernel<'a>(
         in_domain: ratio.in_domain && found.substitute.is_none(),
         in_range: ratio.in_domain,
         substitute: found.substitute,
+        reference: 1.0,
     })
 }
 
@@ -300,22 +448,22 @@ impl Totals {
         largest.map_or(Tier::Roofline, |(tier, _)| *tier)
     }
 
-    fn power(&self, residuals: (f64, f64), gpu: &Gpu) -> Estimate<Watts> {
+    fn power(&self, residuals: (f64, f64), cap: Watts) -> Estimate<Watts> {
         let value = self.energy / self.time.value;
-        let limit = gpu.power.limit.value.max(value);
+        let limit = cap.max(value);
         Estimate { value, p05: value * residuals.0.exp(), p95: (value * residuals.1.exp()).min(limit) }
     }
 
     /// Errors of time and power are taken as independent: log half-widths add in squares. No more than the limit allows
     /// over the longest time.
-    fn energy(&self, residuals: (f64, f64), gpu: &Gpu) -> Estimate<Joules> {
+    fn energy(&self, residuals: (f64, f64), cap: Watts) -> Estimate<Joules> {
         let half = |time: Seconds, power: f64| (time / self.time.value).ln().hypot(power);
         let (low, high) = (half(self.time.p05, residuals.0), half(self.time.p95, residuals.1));
-        let most = (gpu.power.limit.value * self.time.p95).max(self.energy);
+        let most = (cap * self.time.p95).max(self.energy);
         Estimate { value: self.energy, p05: self.energy * (-low).exp(), p95: (self.energy * high.exp()).min(most) }
     }
 
-    fn warnings(&self, setup: &Setup<'_>, clock: f64, power_tier: Tier) -> Vec<String> {
+    fn warnings(&self, setup: &Setup<'_>, power_tier: Tier) -> Vec<String> {
         let total = self.time.value.get();
         let gpu: &Gpu = setup.gpu;
         let mut list = Vec::new();
@@ -348,14 +496,6 @@ impl Totals {
             list.push(format!(
                 "{:.0} % of the time is in layers outside of what was measured",
                 100.0 * self.outside / total
-            ));
-        }
-        if clock < 1.0 {
-            list.push(format!(
-                "the power limit of {:.0} W holds the clock at {:.0} of {:.0} MHz",
-                gpu.power.limit.value.get(),
-                (gpu.core_clock.boost.value * clock).to_mhz(),
-                gpu.core_clock.boost.value.to_mhz()
             ));
         }
         let waiting = self.waiting / self.time.value;
