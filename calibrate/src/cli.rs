@@ -2,6 +2,7 @@
 
 mod campaign;
 mod machine;
+mod published;
 
 use crate::fit::Options;
 use crate::import::{Format, import};
@@ -47,6 +48,8 @@ enum Command {
     Fit(Fit),
     /// Held-out accuracy, beside the comparators
     Validate(Validate),
+    /// Power and clocks that others published, beside predictions
+    Published(published::PublishedArgs),
     /// Explain a calibration term by term
     Show(Show),
     /// What a dataset holds, and how good it is
@@ -204,6 +207,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Import(args) => run_import(&args),
         Command::Fit(args) => run_fit(&args),
         Command::Validate(args) => run_validate(&args),
+        Command::Published(args) => published::published(&args),
         Command::Show(args) => run_show(&args),
         Command::Status(args) => campaign::status(&args),
         Command::Plan(args) => campaign::plan(&args),

@@ -16,6 +16,7 @@ pub mod neuralpower;
 pub mod networks;
 pub mod plan;
 pub mod power;
+pub mod published;
 pub mod recipe;
 pub mod restore;
 pub mod rows;

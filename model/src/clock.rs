@@ -7,9 +7,6 @@ use crate::units::Seconds;
 
 /// Kernels reach so much of the peak bandwidth when bound by it: that part of their time does not follow the core clock.
 const REACHED: f64 = 0.85;
-/// How sharply a kernel turns from following the core clock to waiting for memory: p of [`slowdown`]. On the V100 and
-/// P100 sweeps of blackjack2015/NV-DVFS-Benchmark p = 4 foretells times between three given clocks better than a sum.
-const SHARPNESS: i32 = 4;
 /// Where the knee is on a device whose file does not say: between those that are known, 0.65 to 0.87.
 const USUAL_KNEE: f64 = 0.75;
 /// How much the voltage rises from there to the boost clock: between those that are known, 0.1 to 0.3.
@@ -30,14 +27,36 @@ impl Clocks {
 }
 
 /// How many times as long a kernel takes at `to` as at `from`, where it takes `time` with traffic that needs `traffic` at
-/// the peak bandwidth of the usual memory clock: t = ((a/f)^p + b^p)^(1/p), b the time that its traffic takes.
+/// the peak bandwidth of the usual memory clock: what traffic takes follows the memory clock, the rest the core clock.
+///
+/// Single kernels turn more sharply from the one to the other ([`Pace`] with p = 4), if how much of their time is traffic
+/// is measured. Here it is predicted, and the sum errs less over networks (reports/published/power.md).
 pub fn slowdown(traffic: Seconds, time: Seconds, from: Clocks, to: Clocks) -> f64 {
     if time <= Seconds::ZERO {
         return 1.0;
     }
-    let bound = (traffic / (time * REACHED * from.memory)).min(1.0).powi(SHARPNESS);
-    let (core, memory) = ((from.core / to.core).powi(SHARPNESS), (from.memory / to.memory).powi(SHARPNESS));
-    ((1.0 - bound) * core + bound * memory).powf(1.0 / f64::from(SHARPNESS))
+    let bound = (traffic / (time * REACHED * from.memory)).min(1.0);
+    (1.0 - bound) * from.core / to.core + bound * from.memory / to.memory
+}
+
+/// Time of one kernel over the core clock: t(f) = ((a/f)^p + b^p)^(1/p), f relative.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// a: what follows the core clock, at the full one.
+    pub following: Seconds,
+    /// b: what does not.
+    pub fixed: Seconds,
+    /// p: 1 for a sum, more for a sharper turn.
+    pub sharpness: f64,
+}
+
+impl Pace {
+    /// Time at a relative clock.
+    pub fn at(&self, clock: f64) -> Seconds {
+        let power = |t: f64| t.powf(self.sharpness);
+        let sum = power(self.following.get() / clock) + power(self.fixed.get());
+        Seconds::new(sum.powf(1.0 / self.sharpness))
+    }
 }
 
 /// Core voltage over the clock: constant up to a knee, then a straight line. Guerreiro et al. (HPCA 2018) measured that
@@ -86,6 +105,14 @@ mod tests {
         let slow_memory = Clocks { core: 1.0, memory: 0.5 };
         assert!((slowdown(second, second, Clocks::FULL, slow_memory) - 2.0).abs() < 1e-12);
         assert_eq!(slowdown(Seconds::ZERO, second, Clocks::FULL, slow_memory), 1.0);
+    }
+
+    #[test]
+    fn a_pace_bends_between_its_two_limits() {
+        let pace = Pace { following: Seconds::new(1.0), fixed: Seconds::new(1.0), sharpness: 4.0 };
+        assert!((pace.at(0.1) / Seconds::new(10.0) - 1.0).abs() < 1e-3);
+        assert!((pace.at(1.0).get() - 2f64.powf(0.25)).abs() < 1e-12);
+        assert_eq!(Pace { sharpness: 1.0, ..pace }.at(0.5), Seconds::new(3.0));
     }
 
     #[test]

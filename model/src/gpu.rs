@@ -117,6 +117,8 @@ pub struct Power {
     pub waiting: Option<Sourced<Watts>>,
     /// Share of its limit that the board draws while that holds it back, where known.
     pub held: Option<Sourced<f64>>,
+    /// What kernels draw above waiting, over what the law of power of another chip foretells, where known.
+    pub draw: Option<Sourced<f64>>,
 }
 
 /// A device file that cannot be used, in one line.
@@ -185,6 +187,7 @@ struct PowerFile {
     idle: Option<Entry<String>>,
     waiting: Option<Entry<String>>,
     held: Option<Entry<f64>>,
+    draw: Option<Entry<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -265,6 +268,7 @@ impl Gpu {
                 idle: file.power.idle.map(|e| watts("power.idle", e)).transpose()?,
                 waiting: file.power.waiting.map(|e| watts("power.waiting", e)).transpose()?,
                 held: file.power.held.map(|e| reader.ratio("power.held", e, 1.0)).transpose()?,
+                draw: file.power.draw.map(|e| reader.ratio("power.draw", e, 4.0)).transpose()?,
             },
             name: file.name,
             title: file.title,

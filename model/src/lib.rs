@@ -14,6 +14,7 @@ pub mod clock;
 pub mod features;
 pub mod calibration;
 pub mod power;
+pub mod metric;
 pub mod framework;
 pub mod predictor;
 pub mod catalog;

@@ -3,6 +3,7 @@
 mod lookup;
 mod network;
 mod operating_point;
+mod settle;
 
 pub use lookup::BY_PRODUCT;
 pub use network::{Step, predict};

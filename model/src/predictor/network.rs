@@ -1,7 +1,7 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
 use super::lookup::{Substitute, find};
-use super::operating_point::{Limits, OperatingPoint, highest};
+use super::operating_point::{Limits, OperatingPoint};
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup};
 use crate::calibration::Tier;
 use crate::clock::{Clocks, VoltageCurve, slowdown};
@@ -14,17 +14,13 @@ use crate::power::{Activities, ClockLaw, PowerModel, State, activities, waiting}
 use crate::precision::{Mode, Phase, Precision};
 use crate::units::{Joules, Seconds, Watts};
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
 /// interval's edges move out by this factor.
 const WIDER: f64 = 1.5;
 /// Shares of the time below this are not worth a warning.
-const WORTH_A_WARNING: f64 = 0.01;
+pub(super) const WORTH_A_WARNING: f64 = 0.01;
 
-/// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
-/// begins (ARCHITECTURE.md).
-const REACTION: Seconds = Seconds::from_ms(30.0);
 /// The law of power of another device is this much less certain, as a factor.
 const OTHER_DEVICE: f64 = 1.3;
 
@@ -37,15 +33,18 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
 }
 
 /// The kernels of a step, ready to be predicted at any clocks and power limit.
+#[derive(Clone)]
 pub struct Step<'a> {
     network: &'a ShapedNetwork,
-    setup: Setup<'a>,
-    kernels: Vec<Kernel<'a>>,
-    law: &'a PowerModel,
-    clock_law: ClockLaw,
+    pub(super) setup: Setup<'a>,
+    pub(super) kernels: Vec<Kernel<'a>>,
+    pub(super) law: &'a PowerModel,
+    pub(super) clock_law: ClockLaw,
     power_tier: Tier,
     /// Share of the limit that the board draws while that holds it back.
-    held: f64,
+    pub(super) held: f64,
+    /// Time between kernels beyond what the framework's profile says.
+    pub(super) gap: Seconds,
 }
 
 impl<'a> Step<'a> {
@@ -74,33 +73,22 @@ impl<'a> Step<'a> {
             return Err(PredictError::Empty(network.name().to_string()));
         }
         let gpu = setup.gpu;
-        let mut step =
-            Self { network, setup: *setup, kernels, law, clock_law: ClockLaw::Fitted, power_tier, held: law.headroom };
+        let mut step = Self {
+            network,
+            setup: *setup,
+            kernels,
+            law,
+            clock_law: ClockLaw::Fitted,
+            power_tier,
+            held: law.headroom,
+            gap: Seconds::ZERO,
+        };
         if own_law.is_none() {
             step.clock_law = ClockLaw::Voltage(VoltageCurve::of(gpu));
             step.held = gpu.power.held.as_ref().map_or(law.headroom, |h| h.value);
-            step.refer(gpu);
+            step.scale_power(gpu.power.draw.as_ref().map_or(1.0, |d| d.value));
         }
         Ok(step)
-    }
-
-    /// Others measured kernel by kernel under the default limit: each time is of the clock at which that kernel kept it.
-    fn refer(&mut self, gpu: &Gpu) {
-        let cap = gpu.power.limit.value * self.held;
-        let lowest = OperatingPoint::default().on(gpu).map_or(1.0, |l| l.lowest);
-        let (law, clock_law) = (self.law, self.clock_law);
-        for kernel in &mut self.kernels {
-            let power = |core: f64| {
-                let clocks = Clocks { core, memory: 1.0 };
-                law.power(gpu, &kernel.activities, clock_law, State { clocks, slowdown: 1.0 })
-            };
-            kernel.reference = highest(lowest, 1.0, |core| power(core) <= cap).unwrap_or(lowest);
-            let idle = waiting(gpu);
-            let (drawn, allowed) = (power(kernel.reference) - idle, cap - idle);
-            if drawn > allowed {
-                kernel.activities.iter_mut().for_each(|a| *a *= allowed / drawn);
-            }
-        }
     }
 
     /// Predicts the step at clocks and under a power limit.
@@ -139,6 +127,7 @@ impl<'a> Step<'a> {
             }
         }
         totals.wait(layers.len(), setup);
+        totals.idle(self.gap, setup.gpu);
         let spread = if power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
         let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
         let memory = footprint(network, setup.mode);
@@ -182,129 +171,29 @@ impl<'a> Step<'a> {
             warnings,
         }
     }
-
-    /// Relative core clock of every kernel: what it ran at in the measurements, cut by what is asked for and by what keeps
-    /// the limit. Power is averaged over stretches of the step as long as the limit takes to act.
-    fn clocks_under(&self, limits: &Limits) -> Vec<f64> {
-        let mut clocks: Vec<f64> = self.kernels.iter().map(|k| self.cut(k, limits.ceiling)).collect();
-        for range in self.stretches() {
-            let kernels = &self.kernels[range.clone()];
-            let core = highest(limits.lowest, limits.ceiling, |core| self.keeps(kernels, core, limits));
-            let core = core.unwrap_or(limits.lowest);
-            for (clock, kernel) in clocks[range].iter_mut().zip(kernels) {
-                *clock = self.cut(kernel, core);
-            }
-        }
-        clocks
-    }
-
-    /// A kernel's clock under a ceiling. Beyond the boost clock everything goes as far as asked for.
-    fn cut(&self, kernel: &Kernel<'_>, ceiling: f64) -> f64 {
-        if ceiling > 1.0 { ceiling } else { ceiling.min(kernel.reference) }
-    }
-
-    /// Whether kernels, one after the other, keep the limit on average.
-    fn keeps(&self, kernels: &[Kernel<'_>], core: f64, limits: &Limits) -> bool {
-        let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
-        for kernel in kernels {
-            let clocks = Clocks { core: self.cut(kernel, core), memory: limits.memory };
-            let state = kernel.state(clocks);
-            let t = kernel.time.value * state.slowdown;
-            time += t;
-            energy += self.law.power(self.setup.gpu, &kernel.activities, self.clock_law, state) * t;
-        }
-        // Times of others are of a board that kept the default limit: rounding must not undo that.
-        energy / time <= limits.cap * self.held * (1.0 + 1e-9)
-    }
-
-    /// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.
-    fn stretches(&self) -> Vec<Range<usize>> {
-        let mut list: Vec<Range<usize>> = Vec::new();
-        let (mut start, mut time) = (0, Seconds::ZERO);
-        for (i, kernel) in self.kernels.iter().enumerate() {
-            time += kernel.time.value;
-            if time >= REACTION {
-                list.push(start..i + 1);
-                (start, time) = (i + 1, Seconds::ZERO);
-            }
-        }
-        match list.last_mut() {
-            Some(last) => last.end = self.kernels.len(),
-            None => list.push(0..self.kernels.len()),
-        }
-        list
-    }
-
-    fn clock_warnings(
-        &self,
-        point: OperatingPoint,
-        limits: &Limits,
-        clocks: &[f64],
-        mean: f64,
-        layers: &[LayerPrediction],
-    ) -> Vec<String> {
-        let gpu = self.setup.gpu;
-        let boost = gpu.core_clock.boost.value;
-        let mut list = Vec::new();
-        let energy: Joules = layers.iter().map(|l| l.energy).sum();
-        let time: Seconds = layers.iter().map(|l| l.time.value).sum();
-        let cap = limits.cap.get();
-        if energy / time > limits.cap {
-            list.push(format!(
-                "the kernels draw more than {cap:.0} W at the lowest clock of {:.0} MHz: the board will exceed its limit",
-                (boost * limits.lowest).to_mhz()
-            ));
-        } else if mean < limits.ceiling * (1.0 - WORTH_A_WARNING) {
-            list.push(format!(
-                "the power limit of {cap:.0} W holds the clock at {:.0} of {:.0} MHz",
-                (boost * mean).to_mhz(),
-                (boost * limits.ceiling).to_mhz()
-            ));
-        }
-        let moved = self.kernels.iter().zip(clocks).any(|(k, c)| (c / k.reference - 1.0).abs() > WORTH_A_WARNING);
-        let asked = point != OperatingPoint::default();
-        let observed = match self.clock_law {
-            ClockLaw::Fitted => self.law.clocks,
-            ClockLaw::Voltage(_) => None,
-        };
-        match observed {
-            _ if !asked || !moved && limits.memory == 1.0 => {}
-            Some((low, high)) if limits.memory == 1.0 => {
-                let outside = clocks.iter().any(|c| boost * *c < low || boost * *c > high);
-                if outside {
-                    let (low, high) = (low.to_mhz(), high.to_mhz());
-                    list.push(format!("outside of the clocks that were measured: {low:.0} to {high:.0} MHz"));
-                }
-            }
-            _ => list.push("clocks and limits other than the default ones were not measured on this GPU: laws of clock, voltage and power carry them there".into()),
-        }
-        if asked && matches!(self.clock_law, ClockLaw::Voltage(_)) && gpu.voltage.is_none() {
-            list.push(format!("the voltage of {} over its clock is not known: taken as that of other GPUs", gpu.name));
-        }
-        list
-    }
 }
 
 /// A kernel at the clock that its calibration is of.
-struct Kernel<'a> {
+#[derive(Clone)]
+pub(super) struct Kernel<'a> {
     name: &'a str,
     kind: &'static str,
     phase: Phase,
     cost: LayerCost,
-    time: Estimate<Seconds>,
+    pub(super) time: Estimate<Seconds>,
     bound: Seconds,
-    memory: Seconds,
-    activities: Activities,
+    pub(super) memory: Seconds,
+    pub(super) activities: Activities,
     tier: Tier,
     in_domain: bool,
     in_range: bool,
     substitute: Option<Substitute>,
     /// Relative core clock that its time is of.
-    reference: f64,
+    pub(super) reference: f64,
 }
 
 impl Kernel<'_> {
-    fn state(&self, clocks: Clocks) -> State {
+    pub(super) fn state(&self, clocks: Clocks) -> State {
         let from = Clocks { core: self.reference, memory: 1.0 };
         State { clocks, slowdown: slowdown(self.memory, self.time.value, from, clocks) }
     }
@@ -441,6 +330,14 @@ impl Totals {
         self.time.p05 += wait(self.time.p05, host / spread);
         self.time.p95 += wait(self.time.p95, host * spread);
         self.energy += waiting(setup.gpu) * self.waiting;
+    }
+
+    /// Adds time in which the GPU waits for something else.
+    fn idle(&mut self, time: Seconds, gpu: &Gpu) {
+        let total = &mut self.time;
+        *total = Estimate { value: total.value + time, p05: total.p05 + time, p95: total.p95 + time };
+        self.waiting += time;
+        self.energy += waiting(gpu) * time;
     }
 
     fn tier(&self) -> Tier {

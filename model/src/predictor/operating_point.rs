@@ -54,11 +54,10 @@ impl OperatingPoint {
     pub fn on(&self, gpu: &Gpu) -> Result<Limits, OperatingError> {
         let mut notes = Vec::new();
         let boost = gpu.core_clock.boost.value;
-        let (low, high) = core_range(gpu);
         let ceiling = match self.core_clock {
             None => 1.0,
             Some(asked) => {
-                let asked = within(gpu, "core clock", asked, (low, high), Hertz::to_mhz, "MHz")?;
+                let asked = within(gpu, "core clock", asked, core_range(gpu), Hertz::to_mhz, "MHz")?;
                 let clock = on_grid(gpu, asked);
                 if (clock.get() - asked.get()).abs() > WHOLE.get() {
                     let (asked, clock) = (asked.to_mhz(), clock.to_mhz());
@@ -90,7 +89,7 @@ impl OperatingPoint {
                 within(gpu, "power limit", asked, (least.unwrap_or(Watts::ZERO), most), Watts::get, "W")?
             }
         };
-        Ok(Limits { ceiling, lowest: (low / boost).min(ceiling), memory, cap, notes })
+        Ok(Limits { ceiling, lowest: lowest(gpu).min(ceiling), memory, cap, notes })
     }
 }
 
@@ -99,6 +98,11 @@ pub fn core_range(gpu: &Gpu) -> (Hertz, Hertz) {
     let boost = gpu.core_clock.boost.value;
     let low = gpu.core_clock.minimum.as_ref().map_or(boost * LOWEST_CLOCK, |c| c.value);
     (low, gpu.core_clock.maximum.as_ref().map_or(boost, |c| c.value).max(low))
+}
+
+/// The lowest core clock, relative to the boost clock.
+pub fn lowest(gpu: &Gpu) -> f64 {
+    core_range(gpu).0 / gpu.core_clock.boost.value
 }
 
 /// The nearest clock that can be set; the clock itself where the grid is not known.
