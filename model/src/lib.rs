@@ -15,6 +15,7 @@ pub mod features;
 pub mod calibration;
 pub mod power;
 pub mod metric;
+pub mod optimum;
 pub mod framework;
 pub mod predictor;
 pub mod catalog;

@@ -78,17 +78,15 @@ fn calibration(path: Option<&Path>, gpu: &Gpu) -> Result<Option<Calibration>> {
     }
 }
 
-fn shaped(args: &NetworkArgs, batch: u64, precision: Precision) -> Result<(ShapedNetwork, &'static str), Failure> {
-    let (network, source) = network(args)?;
-    let shaped = ShapedNetwork::new(&network, batch, precision, &args.input)
+fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision) -> Result<ShapedNetwork, Failure> {
+    ShapedNetwork::new(network, batch, precision, &args.input)
         .with_context(|| network.name.clone())
-        .map_err(if args.input.is_empty() { Failure::Failed } else { Failure::Usage })?;
-    Ok((shaped, source))
+        .map_err(if args.input.is_empty() { Failure::Failed } else { Failure::Usage })
 }
 
 /// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
 /// link is followed, permissions stay; a device or pipe is written to as it is.
-fn emit(text: &str, output: Option<&Path>) -> Result<()> {
+pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     let path = match output {
         Some(path) if path != Path::new("-") => path,
         _ => {
@@ -125,8 +123,44 @@ fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     result.with_context(shown)
 }
 
+/// What the arguments of a prediction name, read.
+pub struct Parts {
+    network: Network,
+    source: &'static str,
+    pub gpu: Gpu,
+    calibration: Option<Calibration>,
+    roofline: Calibration,
+    pub framework: Framework,
+}
+
+impl Parts {
+    pub fn read(args: &PredictArgs) -> Result<Self, Failure> {
+        let gpu = gpu(args.gpu.as_deref().unwrap_or_default())?;
+        let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let (network, source) = network(&args.network)?;
+        let calibration = calibration(args.calibration.as_deref(), &gpu).map_err(Failure::Failed)?;
+        let roofline = catalog::roofline().map_err(|e| Failure::Failed(e.into()))?;
+        Ok(Self { network, source, gpu, calibration, roofline, framework })
+    }
+
+    pub fn network(&self, args: &PredictArgs, batch: u64) -> Result<ShapedNetwork, Failure> {
+        shape(&self.network, &args.network, batch, args.precision)
+    }
+
+    pub fn setup(&self, args: &PredictArgs) -> Setup<'_> {
+        Setup {
+            gpu: &self.gpu,
+            calibration: self.calibration.as_ref(),
+            roofline: &self.roofline,
+            framework: &self.framework,
+            launch: args.launch.unwrap_or_else(|| self.framework.usual_launch()),
+            mode: args.mode,
+        }
+    }
+}
+
 /// What the hardware does not do is for the user to ask otherwise; the rest is not.
-fn refused(error: PredictError) -> Failure {
+pub fn refused(error: PredictError) -> Failure {
     match error {
         PredictError::Precision { .. } | PredictError::Operating(_) => Failure::Usage(error.into()),
         _ => Failure::Failed(error.into()),
@@ -135,33 +169,24 @@ fn refused(error: PredictError) -> Failure {
 
 /// `predict --net … --gpu … --batch …`
 pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
+    let parts = Parts::read(args)?;
     let typed = args.gpu.as_deref().unwrap_or_default();
-    let gpu = gpu(typed)?;
-    let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
-    let (network, source) = shaped(&args.network, args.batch.unwrap_or(1), args.precision)?;
-    let calibration = calibration(args.calibration.as_deref(), &gpu).map_err(Failure::Failed)?;
-    let roofline = catalog::roofline().map_err(|e| Failure::Failed(e.into()))?;
-    let setup = Setup {
-        gpu: &gpu,
-        calibration: calibration.as_ref(),
-        roofline: &roofline,
-        framework: &framework,
-        launch: args.launch.unwrap_or_else(|| framework.usual_launch()),
-        mode: args.mode,
-    };
+    let network = parts.network(args, args.batch.unwrap_or(1))?;
+    let setup = parts.setup(args);
     let step = Step::new(&network, &setup).map_err(refused)?;
     let prediction = step.at(args.operating.point()).map_err(refused)?;
     if args.require_fit && !prediction.fits_in_memory {
         let why = anyhow!("{} at batch {} does not fit in the memory of {typed}", prediction.network, prediction.batch);
         return Err(Failure::Failed(why));
     }
+    let Parts { gpu, source, framework, .. } = &parts;
     let asked = Asked { gpu: typed, source, framework: &framework.name, launch: setup.launch };
     let render = || -> Result<()> {
         let text = match args.format {
-            Format::Table => prediction::text(&prediction, &gpu, &asked, args.layers),
-            Format::Markdown => prediction::markdown(&prediction, &gpu, &asked, args.layers),
-            Format::Json => prediction::json(&prediction, &gpu, &asked)?,
-            Format::Csv => prediction::csv(&prediction, &gpu, &asked)?,
+            Format::Table => prediction::text(&prediction, gpu, &asked, args.layers),
+            Format::Markdown => prediction::markdown(&prediction, gpu, &asked, args.layers),
+            Format::Json => prediction::json(&prediction, gpu, &asked)?,
+            Format::Csv => prediction::csv(&prediction, gpu, &asked)?,
         };
         emit(&text, args.output.as_deref())
     };
@@ -171,7 +196,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
 /// `predict describe`
 pub fn describe(args: &DescribeArgs) -> Result<(), Failure> {
     let batch = if args.counting == Counting::Castro2018 { 1 } else { args.batch };
-    let (network, _) = shaped(&args.network, batch, args.precision)?;
+    let network = shape(&network(&args.network)?.0, &args.network, batch, args.precision)?;
     let table = match args.counting {
         Counting::Own => describe_report::table(&network),
         Counting::Castro2018 => describe_report::castro_table(&network),

@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod optimize;
 
 use clap::Parser;
 use commands::Failure;

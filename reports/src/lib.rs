@@ -3,6 +3,7 @@
 pub mod accuracy;
 pub mod calibration;
 pub mod describe;
+pub mod optimum;
 pub mod prediction;
 pub mod table;
 

@@ -7,7 +7,7 @@ mod settle;
 
 pub use lookup::BY_PRODUCT;
 pub use network::{Step, predict};
-pub use operating_point::{OperatingError, OperatingPoint};
+pub use operating_point::{OperatingError, OperatingPoint, core_range};
 
 use crate::calibration::{Calibration, Tier};
 use crate::framework::{Framework, Launch};
