@@ -199,7 +199,9 @@ fn table(found: &Found, chosen: &[usize]) -> Table {
     let mut table = Table::new(&header, 1);
     let default = &found.default.prediction;
     let (time, energy) = (1.0 / default.samples_per_second(), default.energy_per_sample());
-    for c in std::iter::once(&found.default).chain(chosen.iter().map(|&i| &found.candidates[i])) {
+    let others = chosen.iter().map(|&i| &found.candidates[i]);
+    let others = others.filter(|c| (c.point, c.prediction.batch) != (found.default.point, default.batch));
+    for c in std::iter::once(&found.default).chain(others) {
         let p = &c.prediction;
         table.row(vec![
             setting(&c.point),
@@ -220,6 +222,17 @@ fn table(found: &Found, chosen: &[usize]) -> Table {
     table
 }
 
+/// Tables show at most so many points of a list; JSON and CSV have all.
+const SHOWN: usize = 12;
+
+/// Some of a list, evenly, its ends among them.
+fn thinned(list: &[usize]) -> Vec<usize> {
+    if list.len() <= SHOWN {
+        return list.to_vec();
+    }
+    (0..SHOWN).map(|i| list[i * (list.len() - 1) / (SHOWN - 1)]).collect()
+}
+
 /// The readable report, or the same in Markdown.
 pub fn text(found: &Found, markdown: bool) -> String {
     let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
@@ -229,7 +242,10 @@ pub fn text(found: &Found, markdown: bool) -> String {
         ("tied with it, fastest first", found.tied.clone()),
         ("Pareto front of time and energy, fastest first", found.front.clone()),
     ] {
-        let _ = write!(text, "\n{label}\n\n{}", print(&table(found, &chosen)));
+        let shown = thinned(&chosen);
+        let some =
+            if shown.len() < chosen.len() { format!(", {} of {}", shown.len(), chosen.len()) } else { String::new() };
+        let _ = write!(text, "\n{label}{some}\n\n{}", print(&table(found, &shown)));
     }
     if let Some(plan) = &found.plan {
         let cost = plan.plan.cost;

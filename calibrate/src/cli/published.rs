@@ -38,7 +38,9 @@ pub fn published(args: &PublishedArgs) -> Result<()> {
     if args.files.is_empty() {
         let source = match args.what {
             What::Caps | What::Savings | What::Power => "name a table of data/published/papers",
-            What::Traces => "no traces given: clone ml-energy/zeus (data/published/sources.toml) and name its rows",
+            What::Traces => {
+                "no traces given: they are made of trace/summary_power_*.csv of github.com/ml-energy/zeus (Apache-2.0)"
+            }
             What::Sweeps => "no sweeps given: they are blackjack2015/NV-DVFS-Benchmark's, without a licence",
         };
         return print(&format!("skipped: {source}\n"));

@@ -1,10 +1,12 @@
-//! Average power of runs at the default settings: castro2018 (Tables 5 and 8), nvidia2015 (Table 2).
+//! Average power of runs at the default settings: castro2018 (Tables 5 and 8), nvidia2015 (Table 2); and what castro2018
+//! calls GFLOPS/W (Table 11).
 
 use super::{Cell, Tools, mean_absolute, percent, shaped, zoo};
 use anyhow::Result;
 use joulecast_model::catalog;
-use joulecast_model::precision::Mode;
+use joulecast_model::precision::{Mode, Phase};
 use joulecast_model::predictor::{OperatingPoint, PredictError};
+use joulecast_model::units::{Joules, Seconds};
 use joulecast_reports::table::Table;
 
 /// Boards of the papers, and ours.
@@ -77,8 +79,8 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
         // A backward pass alone: its phases, without forward and update.
         let watts = if mode == Mode::Training {
             let back = || prediction.layers.iter().filter(|l| l.phase.name().starts_with("backward"));
-            let energy: joulecast_model::units::Joules = back().map(|l| l.energy).sum();
-            let time: joulecast_model::units::Seconds = back().map(|l| l.time.value).sum();
+            let energy: Joules = back().map(|l| l.energy).sum();
+            let time: Seconds = back().map(|l| l.time.value).sum();
             (energy / time).get()
         } else {
             prediction.power.value.get()
@@ -91,11 +93,38 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
         row.extend([percent(watts, run.watts), percent(usual, run.watts)].map(|e| format!("{e:+.1}")));
         table.row(row);
     }
+    let efficiency = efficiencies(cells, tools)?;
     let mut means = Table::new(&["runs", "error %", "0.85 x limit: error %"], 0);
     means.row(vec![
         errors.len().to_string(),
         format!("{:.1}", mean_absolute(&errors)),
         format!("{:.1}", mean_absolute(&baseline)),
     ]);
-    Ok(vec![means, table])
+    Ok(vec![means, table, efficiency])
+}
+
+/// Table 11 on one GPU: twice the operations of Table 1 times the batch, over the joules of forward and backward.
+fn efficiencies(cells: &[Cell], tools: &Tools) -> Result<Table> {
+    let mut table = Table::new(&["GPU", "network", "batch", "GFLOPS/W", "predicted"], 2);
+    for cell in cells.iter().filter(|c| c.table == "Table 11" && c.n_gpus == Some(1.0) && c.metric == "gflops_per_watt")
+    {
+        let Some((_, name)) = BOARDS.iter().find(|(theirs, _)| *theirs == cell.gpu) else { continue };
+        let (Ok(batch), Some(printed), Some(network)) = (cell.batch.parse::<u64>(), cell.number(), zoo(&cell.network))
+        else {
+            continue;
+        };
+        let of = |c: &&Cell| c.table == "Table 1" && c.network == cell.network && c.metric == "arithmetic_operations";
+        let Some(millions) = cells.iter().find(of).and_then(Cell::number) else { continue };
+        let gpu = catalog::gpu(name)?;
+        let calibration = catalog::calibration_for(&gpu)?;
+        let network = shaped(network, batch)?;
+        let prediction =
+            tools.step(&network, &gpu, calibration.as_ref(), Mode::Training)?.at(OperatingPoint::default())?;
+        let passes = prediction.layers.iter().filter(|l| l.phase != Phase::Update);
+        let energy: Joules = passes.map(|l| l.energy).sum();
+        let mut row = vec![gpu.name.clone(), cell.network.clone(), batch.to_string()];
+        row.extend([printed, 2.0 * millions * 1e6 * batch as f64 / energy.get() / 1e9].map(|v| format!("{v:.1}")));
+        table.row(row);
+    }
+    Ok(table)
 }

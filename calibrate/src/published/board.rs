@@ -12,8 +12,6 @@ use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
 /// Fields of a device file (data/gpus/README.md).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Board {
-    /// `power.waiting`.
-    pub waiting: Watts,
     /// `voltage.rise`.
     pub rise: f64,
     /// `power.held`.
@@ -22,11 +20,11 @@ pub struct Board {
     pub draw: f64,
 }
 
-/// Where the searches begin, how far it steps at first, and where it must stay. Order: waiting over limit, rise, held, draw.
-const STARTS: [[f64; 4]; 3] = [[0.17, 0.45, 0.94, 0.9], [0.2, 0.65, 0.95, 0.7], [0.12, 0.3, 0.95, 1.1]];
-const STEPS: [f64; 4] = [0.04, 0.1, 0.02, 0.15];
-const LEAST: [f64; 4] = [0.03, 0.0, 0.80, 0.3];
-const MOST: [f64; 4] = [0.45, 1.0, 1.0, 3.0];
+/// Where the searches begin, how far they step at first, and where they must stay. Order: rise, held, draw.
+const STARTS: [[f64; 3]; 2] = [[0.4, 0.94, 0.9], [0.65, 0.95, 0.7]];
+const STEPS: [f64; 3] = [0.1, 0.02, 0.15];
+const LEAST: [f64; 3] = [0.0, 0.80, 0.3];
+const MOST: [f64; 3] = [1.0, 1.0, 3.0];
 /// Halvings of the steps.
 const HALVINGS: usize = 5;
 
@@ -38,16 +36,13 @@ impl Board {
         let knee = gpu.voltage.as_ref().map_or(gpu.core_clock.boost.value * 0.75, |v| v.knee.value);
         let knee = Sourced::<Hertz> { value: knee, provenance: Provenance::Measured, source: "its file".into() };
         gpu.voltage = Some(Voltage { knee, rise: sourced(self.rise) });
-        gpu.power.waiting =
-            Some(Sourced { value: self.waiting, provenance: Provenance::Measured, source: "fitted here".into() });
         gpu.power.held = Some(sourced(self.held));
         gpu.power.draw = Some(sourced(self.draw));
         gpu
     }
 
-    fn from(values: [f64; 4], gpu: &Gpu) -> Self {
-        let [waiting, rise, held, draw] = values;
-        Self { waiting: gpu.power.limit.value * waiting, rise, held, draw }
+    fn from([rise, held, draw]: [f64; 3]) -> Self {
+        Self { rise, held, draw }
     }
 }
 
@@ -135,8 +130,8 @@ pub fn fit(
     gpu: &Gpu,
     calibration: Option<&Calibration>,
 ) -> Result<Board, PredictError> {
-    let error = |values: [f64; 4]| -> Result<f64, PredictError> {
-        let device = Board::from(values, gpu).on(gpu);
+    let error = |values: [f64; 3]| -> Result<f64, PredictError> {
+        let device = Board::from(values).on(gpu);
         let mut errors = Vec::new();
         for curve in curves {
             for (point, p) in curve.capped.iter().zip(curve.predicted(tools, &device, calibration, true)?) {
@@ -155,14 +150,14 @@ pub fn fit(
         found.push(descend(start, &error)?);
     }
     let best = found.into_iter().min_by(|a, b| a.1.total_cmp(&b.1)).map_or(STARTS[0], |(values, _)| values);
-    Ok(Board::from(best, gpu))
+    Ok(Board::from(best))
 }
 
 /// A pattern search from a start: values and the least error.
 fn descend(
-    start: [f64; 4],
-    error: &impl Fn([f64; 4]) -> Result<f64, PredictError>,
-) -> Result<([f64; 4], f64), PredictError> {
+    start: [f64; 3],
+    error: &impl Fn([f64; 3]) -> Result<f64, PredictError>,
+) -> Result<([f64; 3], f64), PredictError> {
     let (mut best, mut steps, mut least) = (start, STEPS, error(start)?);
     for _ in 0..=HALVINGS {
         let mut moved = true;

@@ -149,12 +149,12 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
         2,
     );
     let mut regrets = Table::new(&["GPU", "metric", "default given %", "unseen %", "one constant limit %"], 2);
-    let mut constants = Table::new(&["GPU", "without", "waiting W", "rise", "held", "draw"], 2);
+    let mut constants = Table::new(&["GPU", "without", "rise", "held", "draw"], 2);
     for (theirs, ours, samples) in BOARDS {
         let (gpu, curves) = (catalog::gpu(ours)?, curves(cells, theirs, samples)?);
         let calibration = catalog::calibration_for(&gpu)?;
         let mut row = |without: &str, b: &Board| {
-            let cells = [b.waiting.get(), b.rise, b.held, b.draw].map(|v| format!("{v:.3}"));
+            let cells = [b.rise, b.held, b.draw].map(|v| format!("{v:.3}"));
             constants.row([vec![ours.to_string(), without.to_string()], cells.to_vec()].concat());
         };
         let everything: Vec<&Curve> = curves.iter().collect();

@@ -11,10 +11,11 @@ use std::ops::Range;
 /// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
 /// begins (ARCHITECTURE.md).
 const REACTION: Seconds = Seconds::from_ms(30.0);
-/// Kernels of others are taken to draw at most so many times what is predicted.
-const MOST_DRAW: f64 = 4.0;
-/// And that factor is looked for as closely as this.
-const DRAW_RESOLUTION: f64 = 1e-3;
+/// Kernels of a measured step are taken to draw at most so many times what is predicted; what is missing then, the limit
+/// must have let pass.
+const MOST_DRAW: f64 = 1.3;
+/// Steps of halving in the search for such a factor.
+const HALVINGS: usize = 12;
 
 impl Step<'_> {
     /// Makes kernels draw so many times as much above waiting.
@@ -68,8 +69,6 @@ impl Step<'_> {
     /// # Errors
     /// None where [`Step::new`] had none.
     pub fn anchored(mut self, time: Seconds, power: Watts) -> Result<Self, PredictError> {
-        // What it drew, the limit let it draw.
-        self.held = self.held.max((power / self.setup.gpu.power.limit.value).min(1.0));
         let (predicted, _) = self.busy()?;
         self.scale_time(time / predicted);
         let (_, drawn) = self.busy()?;
@@ -80,17 +79,19 @@ impl Step<'_> {
             self.gap = time * (1.0 - share);
             return Ok(self);
         }
-        let scaled = |factor: f64| {
+        let draws = |factor: f64, held: f64| -> Result<(Self, Watts), PredictError> {
             let mut step = self.clone();
+            step.held = held;
             step.scale_power(factor);
-            step
+            let (_, drawn) = step.busy()?;
+            Ok((step, drawn))
         };
-        let (mut low, mut high) = (1.0, MOST_DRAW);
-        while high / low > 1.0 + DRAW_RESOLUTION {
-            let middle = f64::sqrt(low * high);
-            if scaled(middle).busy()?.1 < power { low = middle } else { high = middle }
+        let held = self.held;
+        if draws(MOST_DRAW, held)?.1 >= power {
+            least(1.0, MOST_DRAW, |factor| draws(factor, held), power)
+        } else {
+            least(held, 1.0, |held| draws(MOST_DRAW, held), power)
         }
-        Ok(scaled(high))
     }
 
     /// Relative core clock of every kernel: what it ran at in the measurements, cut by what is asked for and by what keeps
@@ -193,4 +194,18 @@ impl Step<'_> {
         }
         list
     }
+}
+
+/// The step at the least value that draws a power, of those from `low` to `high`.
+fn least<S>(
+    mut low: f64,
+    mut high: f64,
+    at: impl Fn(f64) -> Result<(S, Watts), PredictError>,
+    power: Watts,
+) -> Result<S, PredictError> {
+    for _ in 0..HALVINGS {
+        let middle = (low + high) / 2.0;
+        if at(middle)?.1 < power { low = middle } else { high = middle }
+    }
+    Ok(at(high)?.0)
 }
