@@ -3,6 +3,7 @@
 mod campaign;
 mod machine;
 mod names;
+mod published;
 
 use crate::dataset::{self, NoRows};
 use crate::fit::Options;
@@ -50,6 +51,8 @@ enum Command {
     Fit(Fit),
     /// Held-out accuracy, beside the comparators
     Validate(Validate),
+    /// Power and clocks that others published, beside predictions
+    Published(published::PublishedArgs),
     /// Explain a calibration term by term
     Show(Show),
     /// What a dataset holds, and how good it is
@@ -228,6 +231,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Import(args) => run_import(&args),
         Command::Fit(args) => run_fit(&args),
         Command::Validate(args) => run_validate(&args),
+        Command::Published(args) => published::published(&args),
         Command::Show(args) => run_show(&args),
         Command::Status(args) => campaign::status(&args),
         Command::Plan(args) => campaign::plan(&args),

@@ -19,6 +19,7 @@ pub mod networks;
 pub mod others;
 pub mod plan;
 pub mod power;
+pub mod published;
 pub mod recipe;
 pub mod restore;
 pub mod rows;

@@ -10,6 +10,7 @@ use joulecast_model::gpu::Gpu;
 use joulecast_model::measurement::{Measurement, Regime};
 use joulecast_model::power::{Activities, COUNT, PowerModel, waiting};
 use joulecast_model::precision::Precision;
+use joulecast_model::units::Hertz;
 use joulecast_reports::table::Table;
 use ndarray::{Array1, Array2};
 use std::collections::hash_map::Entry;
@@ -35,6 +36,8 @@ pub struct PowerRow {
     activities: Activities,
     /// Mean clock over the boost clock.
     clock: f64,
+    /// That clock.
+    core: Hertz,
     /// Power above waiting, as a share of the range up to the limit.
     share: f64,
     /// Waiting power over that range.
@@ -84,6 +87,7 @@ pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<Stri
             precision: m.precision,
             activities: burst.activities,
             clock: mhz / gpu.core_clock.boost.value.to_mhz(),
+            core: Hertz::from_mhz(mhz),
             share: (watts - waiting) / range,
             waiting: waiting / range,
         });
@@ -100,6 +104,9 @@ pub fn fit(rows: &[PowerRow], options: &Options) -> Option<(PowerModel, Vec<f64>
     let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
     let fold_of = grouped(&keys, options.folds, options.seed);
     let headroom = headroom(rows);
+    let clocks = rows.iter().fold(None, |range: Option<(Hertz, Hertz)>, r| {
+        Some(range.map_or((r.core, r.core), |(low, high)| (low.min(r.core), high.max(r.core))))
+    });
     let mut best: Option<(f64, PowerModel, Vec<f64>)> = None;
     for exponent in EXPONENTS {
         let law = |coefficients| PowerModel {
@@ -109,6 +116,7 @@ pub fn fit(rows: &[PowerRow], options: &Options) -> Option<(PowerModel, Vec<f64>
             residuals: (0.0, 0.0),
             mape: 0.0,
             rows: rows.len(),
+            clocks,
         };
         let everything: Vec<&PowerRow> = rows.iter().collect();
         let mut held_out = vec![0.0; rows.len()];
@@ -210,6 +218,7 @@ mod tests {
                     precision: Precision::Fp16,
                     activities: list,
                     clock,
+                    core: Hertz::from_mhz(1980.0 * clock),
                     share,
                     waiting: 0.2,
                 }

@@ -58,8 +58,12 @@ pub struct Gpu {
     pub l2: Option<Sourced<Bytes>>,
     /// Memory clock as the driver reports it.
     pub memory_clock: Option<Sourced<Hertz>>,
+    /// Range of memory clocks, where there is more than the one above.
+    pub memory_clock_range: Option<(Sourced<Hertz>, Sourced<Hertz>)>,
     /// Core clocks.
     pub core_clock: CoreClock,
+    /// Core voltage over the core clock, where known.
+    pub voltage: Option<Voltage>,
     /// Power limits and idle power.
     pub power: Power,
 }
@@ -89,6 +93,15 @@ pub struct CoreClock {
     pub step: Option<Sourced<Hertz>>,
 }
 
+/// Core voltage over the core clock: constant up to a knee, then a straight line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Voltage {
+    /// Up to this clock the voltage is constant; below the boost clock.
+    pub knee: Sourced<Hertz>,
+    /// What it gains from there to the boost clock, as a share of the constant voltage.
+    pub rise: Sourced<f64>,
+}
+
 /// Board power.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Power {
@@ -100,6 +113,12 @@ pub struct Power {
     pub limit_maximum: Option<Sourced<Watts>>,
     /// Idle, where known.
     pub idle: Option<Sourced<Watts>>,
+    /// While a context waits at the usual memory clock, where known.
+    pub waiting: Option<Sourced<Watts>>,
+    /// Share of its limit that the board draws while that holds it back, where known.
+    pub held: Option<Sourced<f64>>,
+    /// What kernels draw above waiting, over what the law of power of another chip foretells, where known.
+    pub draw: Option<Sourced<f64>>,
 }
 
 /// A device file that cannot be used, in one line.
@@ -127,6 +146,7 @@ struct File {
     peak: HashMap<String, Entry<String>>,
     memory: MemoryFile,
     core_clock: ClockFile,
+    voltage: Option<VoltageFile>,
     power: PowerFile,
 }
 
@@ -137,6 +157,8 @@ struct MemoryFile {
     bandwidth: Entry<String>,
     l2: Option<Entry<String>>,
     clock: Option<Entry<String>>,
+    clock_minimum: Option<Entry<String>>,
+    clock_maximum: Option<Entry<String>>,
 }
 
 #[derive(Deserialize)]
@@ -151,11 +173,21 @@ struct ClockFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct VoltageFile {
+    knee: Entry<String>,
+    rise: Entry<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct PowerFile {
     limit: Entry<String>,
     limit_minimum: Option<Entry<String>>,
     limit_maximum: Option<Entry<String>>,
     idle: Option<Entry<String>>,
+    waiting: Option<Entry<String>>,
+    held: Option<Entry<f64>>,
+    draw: Option<Entry<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -208,6 +240,13 @@ impl Gpu {
                 .map(BytesPerSecond::new),
             l2: file.memory.l2.map(|e| size("memory.l2", e)).transpose()?,
             memory_clock: file.memory.clock.map(|e| clock("memory.clock", e)).transpose()?,
+            memory_clock_range: match (file.memory.clock_minimum, file.memory.clock_maximum) {
+                (Some(low), Some(high)) => {
+                    Some((clock("memory.clock_minimum", low)?, clock("memory.clock_maximum", high)?))
+                }
+                (None, None) => None,
+                _ => return Err(GpuError("memory.clock_minimum and memory.clock_maximum go together".into())),
+            },
             core_clock: CoreClock {
                 base: clock("core_clock.base", file.core_clock.base)?,
                 boost: clock("core_clock.boost", file.core_clock.boost)?,
@@ -215,11 +254,21 @@ impl Gpu {
                 maximum: file.core_clock.maximum.map(|e| clock("core_clock.maximum", e)).transpose()?,
                 step: file.core_clock.step.map(|e| clock("core_clock.step", e)).transpose()?,
             },
+            voltage: match file.voltage {
+                Some(v) => Some(Voltage {
+                    knee: clock("voltage.knee", v.knee)?,
+                    rise: reader.ratio("voltage.rise", v.rise, 1.0)?,
+                }),
+                None => None,
+            },
             power: Power {
                 limit: watts("power.limit", file.power.limit)?,
                 limit_minimum: file.power.limit_minimum.map(|e| watts("power.limit_minimum", e)).transpose()?,
                 limit_maximum: file.power.limit_maximum.map(|e| watts("power.limit_maximum", e)).transpose()?,
                 idle: file.power.idle.map(|e| watts("power.idle", e)).transpose()?,
+                waiting: file.power.waiting.map(|e| watts("power.waiting", e)).transpose()?,
+                held: file.power.held.map(|e| reader.ratio("power.held", e, 1.0)).transpose()?,
+                draw: file.power.draw.map(|e| reader.ratio("power.draw", e, 4.0)).transpose()?,
             },
             name: file.name,
             title: file.title,
@@ -245,6 +294,8 @@ impl Gpu {
         for (low, high, why) in [
             (base, boost, "core_clock.base is above core_clock.boost"),
             (mhz(&clock.minimum), mhz(&clock.maximum), "core_clock.minimum is above core_clock.maximum"),
+            (watts(&power.idle), watts(&power.waiting), "power.idle is above power.waiting"),
+            (watts(&power.waiting), limit, "power.waiting is above power.limit"),
             (watts(&power.idle), limit, "power.idle is above power.limit"),
             (watts(&power.limit_minimum), limit, "power.limit_minimum is above power.limit"),
             (limit, watts(&power.limit_maximum), "power.limit is above power.limit_maximum"),
@@ -252,6 +303,17 @@ impl Gpu {
             if above(low, high) {
                 return Err(GpuError(why.into()));
             }
+        }
+        if let Some((low, high)) = &self.memory_clock_range {
+            let usual = self.memory_clock.as_ref().map_or(high.value, |c| c.value);
+            if !(low.value <= usual && usual <= high.value) {
+                return Err(GpuError(
+                    "memory.clock is not within memory.clock_minimum and memory.clock_maximum".into(),
+                ));
+            }
+        }
+        if self.voltage.as_ref().is_some_and(|v| v.knee.value >= clock.boost.value) {
+            return Err(GpuError("voltage.knee is not below core_clock.boost".into()));
         }
         Ok(())
     }
@@ -290,6 +352,13 @@ impl Reader<'_> {
             return Err(GpuError(format!("{field} must be above zero; leave out what is unknown")));
         }
         self.sourced(field, entry.kind, &entry.source, value)
+    }
+
+    fn ratio(&self, field: &str, entry: Entry<f64>, most: f64) -> Result<Sourced<f64>, GpuError> {
+        if !(entry.value > 0.0 && entry.value <= most) {
+            return Err(GpuError(format!("{field} must be above 0 and at most {most}")));
+        }
+        self.sourced(field, entry.kind, &entry.source, entry.value)
     }
 
     fn count(&self, field: &str, entry: Entry<u64>) -> Result<Sourced<u64>, GpuError> {

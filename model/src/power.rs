@@ -5,12 +5,14 @@
 //! implies, and how much of that time is not launch), c_j >= 0. The form is that of Guerreiro et al. (HPCA 2018) with
 //! predicted utilisations in place of counters (as in EnergAIzer) and V^2 f written as a power of the clock.
 //! Coefficients are shares of the range between waiting and limit, so that one law serves devices that have no energy
-//! rows of their own.
+//! rows of their own. There the exponent, which is the measured chip's, gives way to the device's own voltage: what
+//! occupied multiprocessors take goes with V^2 f, arithmetic with V^2 per operation, traffic with its rate.
 
+use crate::clock::{Clocks, VoltageCurve};
 use crate::features::{Family, Workload};
 use crate::gpu::Gpu;
 use crate::precision::Precision;
-use crate::units::{Seconds, Watts};
+use crate::units::{Hertz, Seconds, Watts};
 
 /// Names of the activities, in order. They are part of the calibration format.
 pub const ACTIVITIES: [&str; 9] = [
@@ -33,8 +35,6 @@ const CONTEXT: f64 = 1.6;
 const UNKNOWN_IDLE: f64 = 0.1;
 /// More than the peak bandwidth: traffic that the cache served.
 const MOST_MEMORY: f64 = 1.2;
-/// Kernels reach so much of the peak bandwidth when bound by it: that part of their time does not follow the clock.
-const REACHED: f64 = 0.85;
 
 /// Activities of a kernel.
 pub type Activities = [f64; COUNT];
@@ -54,6 +54,8 @@ pub struct PowerModel {
     pub mape: f64,
     /// Rows behind it.
     pub rows: usize,
+    /// Lowest and highest core clock of those rows, where known.
+    pub clocks: Option<(Hertz, Hertz)>,
 }
 
 /// What a kernel does to power, given its launch floor and how long it takes at full clock.
@@ -77,15 +79,54 @@ pub fn activities(work: &Workload<'_>, floor: Seconds, time: Seconds) -> Activit
     list
 }
 
-/// How much longer a kernel takes at a relative clock: the part bound by memory does not follow it.
-pub fn stretch(memory: Seconds, time: Seconds, clock: f64) -> f64 {
-    let fixed = if time > Seconds::ZERO { (memory / (time * REACHED)).min(1.0) } else { 0.0 };
-    fixed + (1.0 - fixed) / clock
+/// What drives an activity's power.
+#[derive(Clone, Copy)]
+enum Drive {
+    /// Multiprocessors that are occupied, whatever they do: V^2 f.
+    Clock,
+    /// Operations: V^2 each.
+    Arithmetic,
+    /// Bytes: the memory keeps its voltage.
+    Traffic,
+}
+
+/// What drives each of the [`ACTIVITIES`].
+const DRIVES: [Drive; COUNT] = [
+    Drive::Clock,
+    Drive::Traffic,
+    Drive::Clock,
+    Drive::Arithmetic,
+    Drive::Clock,
+    Drive::Arithmetic,
+    Drive::Clock,
+    Drive::Arithmetic,
+    Drive::Clock,
+];
+
+/// How power follows the clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ClockLaw {
+    /// By the exponent that was fitted to rows of the chip at several clocks.
+    Fitted,
+    /// By the device's voltage.
+    Voltage(VoltageCurve),
+}
+
+/// Clocks of a kernel, and how many times as long it takes there as where its activities are of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct State {
+    /// Core and memory clock.
+    pub clocks: Clocks,
+    /// Time over the time that the activities are of.
+    pub slowdown: f64,
 }
 
 /// Power of a device that waits with a context.
 pub fn waiting(gpu: &Gpu) -> Watts {
     let limit = gpu.power.limit.value;
+    if let Some(waiting) = &gpu.power.waiting {
+        return waiting.value;
+    }
     let idle = gpu.power.idle.as_ref().map_or(limit * UNKNOWN_IDLE, |p| p.value);
     (idle * CONTEXT).min(limit)
 }
@@ -97,10 +138,23 @@ impl PowerModel {
         full * clock.powf(self.exponent)
     }
 
-    /// Power of a kernel on a device at a relative clock, whatever the limit.
-    pub fn power(&self, gpu: &Gpu, activities: &Activities, clock: f64) -> Watts {
+    /// Power of a kernel on a device in a state, whatever the limit.
+    pub fn power(&self, gpu: &Gpu, activities: &Activities, clock_law: ClockLaw, state: State) -> Watts {
         let waiting = waiting(gpu);
-        waiting + (gpu.power.limit.value - waiting) * self.share(activities, clock)
+        let share = match clock_law {
+            ClockLaw::Fitted => self.share(activities, state.clocks.core),
+            ClockLaw::Voltage(curve) => {
+                let squared = curve.relative(state.clocks.core).powi(2);
+                let scale = |drive: Drive| match drive {
+                    Drive::Clock => squared * state.clocks.core,
+                    Drive::Arithmetic => squared / state.slowdown,
+                    Drive::Traffic => 1.0 / state.slowdown,
+                };
+                let each = self.coefficients.iter().zip(activities).zip(DRIVES);
+                each.map(|((c, a), drive)| c * a * scale(drive)).sum()
+            }
+        };
+        waiting + (gpu.power.limit.value - waiting) * share
     }
 }
 
@@ -112,24 +166,57 @@ mod tests {
     fn model() -> PowerModel {
         let mut coefficients = [0.0; COUNT];
         (coefficients[0], coefficients[1], coefficients[3]) = (0.3, 0.3, 0.9);
-        PowerModel { coefficients, exponent: 2.0, headroom: 0.98, residuals: (-0.1, 0.1), mape: 7.0, rows: 500 }
+        PowerModel {
+            coefficients,
+            exponent: 2.0,
+            headroom: 0.98,
+            residuals: (-0.1, 0.1),
+            mape: 7.0,
+            rows: 500,
+            clocks: None,
+        }
+    }
+
+    fn at(core: f64, slowdown: f64) -> State {
+        State { clocks: Clocks { core, memory: 1.0 }, slowdown }
+    }
+
+    fn voltage() -> ClockLaw {
+        ClockLaw::Voltage(VoltageCurve::new(0.75, 0.2).expect("a valid curve"))
     }
 
     #[test]
     fn work_takes_power_and_a_lower_clock_less_of_it() {
         let (gpu, model) = (toy(), model());
         let mut busy = [0.0; COUNT];
-        assert_eq!(model.power(&gpu, &busy, 1.0), waiting(&gpu));
+        for law in [ClockLaw::Fitted, voltage()] {
+            assert_eq!(model.power(&gpu, &busy, law, at(1.0, 1.0)), waiting(&gpu));
+        }
         (busy[0], busy[1], busy[3]) = (1.0, 1.0, 1.0);
-        assert!(model.power(&gpu, &busy, 1.0) > gpu.power.limit.value);
-        assert!(model.power(&gpu, &busy, 0.5) < model.power(&gpu, &busy, 1.0));
+        for law in [ClockLaw::Fitted, voltage()] {
+            let full = model.power(&gpu, &busy, law, at(1.0, 1.0));
+            assert!(full > gpu.power.limit.value);
+            assert!(model.power(&gpu, &busy, law, at(0.5, 2.0)) < full);
+        }
     }
 
     #[test]
-    fn only_what_is_not_bound_by_memory_follows_the_clock() {
-        let second = Seconds::new(1.0);
-        assert_eq!(stretch(second, second, 0.5), 1.0);
-        assert_eq!(stretch(Seconds::ZERO, second, 0.5), 2.0);
-        assert_eq!(stretch(second * 0.425, second, 0.5), 1.5);
+    fn what_follows_the_voltage_falls_faster_than_the_clock() {
+        let (gpu, model) = (toy(), model());
+        let dynamic = |activities: &Activities, state| {
+            let power = model.power(&gpu, activities, voltage(), state) - waiting(&gpu);
+            power / (model.power(&gpu, activities, voltage(), at(1.0, 1.0)) - waiting(&gpu))
+        };
+        let only = |index: usize| {
+            let mut activities = [0.0; COUNT];
+            activities[index] = 1.0;
+            activities
+        };
+        let (clock, traffic, arithmetic) = (only(0), only(1), only(3));
+        let squared = (1.1f64 / 1.2).powi(2);
+        assert!((dynamic(&clock, at(0.875, 1.0 / 0.875)) - 0.875 * squared).abs() < 1e-12);
+        assert!((dynamic(&arithmetic, at(0.875, 1.0 / 0.875)) - 0.875 * squared).abs() < 1e-12);
+        assert!((dynamic(&arithmetic, at(0.875, 1.0)) - squared).abs() < 1e-12);
+        assert_eq!(dynamic(&traffic, at(0.875, 1.0)), 1.0);
     }
 }

@@ -1,11 +1,14 @@
 //! The command line of `predict`.
 
-use crate::{commands, papers};
+use crate::{commands, optimize, papers};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::features::library_age;
 use joulecast_model::framework::Launch;
+use joulecast_model::metric::Metric;
 use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::predictor::OperatingPoint;
 use joulecast_model::shape::Shape;
+use joulecast_model::units::{Hertz, Watts};
 use std::path::PathBuf;
 
 /// How long will a network take on a GPU, at which power, with how much energy?
@@ -31,6 +34,8 @@ const EXAMPLES: &str = "Examples:
   predict --net resnet50 --gpu v100 --batch 32 --mode training
   predict --net my_net.toml --gpu my_gpu.toml --batch 8 --format json
   predict --net inception_v3 --gpu p100 --batch 8 --input image=3x320x320
+  predict --net resnet50 --gpu v100 --batch 64 --power-cap 200    also --clock, --mem-clock
+  predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
   predict papers --paper castro2018                      what a paper printed, beside predictions
   predict list nets                                      what --net knows; also: gpus, calibrations
@@ -38,6 +43,8 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Subcommand)]
 pub enum Command {
+    /// The clock, power limit and batch with the least energy, time or product of them
+    Optimize(Box<OptimizeArgs>),
     /// A network's layers: shapes, operations, traffic, parameters
     Describe(DescribeArgs),
     /// What papers printed of whole networks, beside predictions
@@ -87,6 +94,8 @@ pub struct PredictArgs {
     /// the newest that each saw)
     #[arg(long, value_name = "VERSION", value_parser = parse_cudnn)]
     pub cudnn: Option<f64>,
+    #[command(flatten)]
+    pub operating: OperatingArgs,
     /// A calibration file of the GPU's chip instead of the built-in one, or a roofline.toml: as if no layer of the GPU
     /// had been measured
     #[arg(long, value_name = "FILE")]
@@ -103,6 +112,63 @@ pub struct PredictArgs {
     /// Fail (exit 1) where the step does not fit in memory
     #[arg(long)]
     pub require_fit: bool,
+}
+
+#[derive(Args)]
+pub struct OptimizeArgs {
+    #[command(flatten)]
+    pub predict: PredictArgs,
+    /// What to make small: energy, time, edp (E t), ed2p (E t^2), eds:K (energy-delay sum of weight K, as in eds:1.5)
+    #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>)]
+    pub metric: Metric,
+    /// What may be changed, separated by commas
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "cap,clock")]
+    pub over: Vec<Over>,
+    /// Leave out what is slower than the default by more than this, as in 5%
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub max_slowdown: Option<f64>,
+    /// Leave out what handles fewer samples per second
+    #[arg(long, value_name = "RATE", value_parser = parse_positive)]
+    pub min_throughput: Option<f64>,
+    /// Also a clock for every layer
+    #[arg(long)]
+    pub per_layer: bool,
+    /// Milliseconds that a change of the core clock is taken to last, with the GPU waiting
+    #[arg(long, value_name = "MS", default_value = "10", value_parser = parse_latency)]
+    pub switch_latency: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Over {
+    /// The power limit
+    Cap,
+    /// The core clock
+    Clock,
+    /// The batch: powers of two that fit in memory
+    Batch,
+}
+
+#[derive(Args)]
+pub struct OperatingArgs {
+    /// Core clock; the nearest that the GPU has (default: as high as the power limit allows)
+    #[arg(long, value_name = "MHZ", value_parser = parse_positive)]
+    pub clock: Option<f64>,
+    /// Memory clock
+    #[arg(long, value_name = "MHZ", value_parser = parse_positive)]
+    pub mem_clock: Option<f64>,
+    /// Power limit (default: the board's)
+    #[arg(long, value_name = "W", value_parser = parse_positive)]
+    pub power_cap: Option<f64>,
+}
+
+impl OperatingArgs {
+    pub fn point(&self) -> OperatingPoint {
+        OperatingPoint {
+            core_clock: self.clock.map(Hertz::from_mhz),
+            memory_clock: self.mem_clock.map(Hertz::from_mhz),
+            power_cap: self.power_cap.map(Watts::new),
+        }
+    }
 }
 
 #[derive(Args)]
@@ -210,6 +276,25 @@ fn parse_batch(text: &str) -> Result<u64, String> {
     }
 }
 
+fn parse_positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(v) if v.is_finite() && v > 0.0 => Ok(v),
+        _ => Err("must be a number above 0".into()),
+    }
+}
+
+fn parse_latency(text: &str) -> Result<f64, String> {
+    text.parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0).ok_or("must be a number of at least 0".into())
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    text.trim_end_matches('%')
+        .parse::<f64>()
+        .ok()
+        .filter(|v| v.is_finite() && *v >= 0.0)
+        .ok_or("must be a percentage of at least 0, as in 5%".into())
+}
+
 fn parse_precision(text: &str) -> Result<Precision, String> {
     Precision::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Precision::ALL.iter().map(|p| p.name())))
 }
@@ -243,6 +328,7 @@ fn parse_input(text: &str) -> Result<(String, Shape), String> {
 pub fn run(cli: Cli) -> Result<(), commands::Failure> {
     match cli.command {
         None => commands::predict(&cli.predict),
+        Some(Command::Optimize(args)) => optimize::optimize(&args),
         Some(Command::Describe(args)) => commands::describe(&args),
         Some(Command::Papers(args)) => papers::compare(&args),
         Some(Command::List(args)) => commands::list(args.what),

@@ -9,7 +9,7 @@ use joulecast_model::framework::Framework;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::Precision;
-use joulecast_model::predictor::{PredictError, Setup, predict as predict_step};
+use joulecast_model::predictor::{PredictError, Setup, Step};
 use joulecast_reports::prediction::{self, Asked};
 use joulecast_reports::table::Table;
 use joulecast_reports::{describe as describe_report, table};
@@ -100,12 +100,10 @@ impl Calibrations {
     }
 }
 
-fn shaped(args: &NetworkArgs, batch: u64, precision: Precision) -> Result<(ShapedNetwork, &'static str), Failure> {
-    let (network, source) = network(args)?;
-    let shaped = ShapedNetwork::new(&network, batch, precision, &args.input)
+fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision) -> Result<ShapedNetwork, Failure> {
+    ShapedNetwork::new(network, batch, precision, &args.input)
         .with_context(|| network.name.clone())
-        .map_err(if args.input.is_empty() { Failure::Failed } else { Failure::Usage })?;
-    Ok((shaped, source))
+        .map_err(if args.input.is_empty() { Failure::Failed } else { Failure::Usage })
 }
 
 /// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
@@ -147,42 +145,74 @@ pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     result.with_context(shown)
 }
 
+/// What the arguments of a prediction name, read.
+pub struct Parts {
+    network: Network,
+    source: &'static str,
+    pub gpu: Gpu,
+    calibrations: Calibrations,
+    pub framework: Framework,
+}
+
+impl Parts {
+    pub fn read(args: &PredictArgs) -> Result<Self, Failure> {
+        let gpu = gpu(args.gpu.as_deref().unwrap_or_default())?;
+        let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let (network, source) = network(&args.network)?;
+        let calibrations = match &args.calibration {
+            Some(path) => Calibrations::of_file(path, &gpu)?,
+            None => Calibrations::built_in(&gpu).map_err(Failure::Failed)?,
+        };
+        Ok(Self { network, source, gpu, calibrations, framework })
+    }
+
+    pub fn network(&self, args: &PredictArgs, batch: u64) -> Result<ShapedNetwork, Failure> {
+        shape(&self.network, &args.network, batch, args.precision)
+    }
+
+    pub fn setup(&self, args: &PredictArgs) -> Setup<'_> {
+        Setup {
+            gpu: &self.gpu,
+            calibration: self.calibrations.chip.as_ref(),
+            roofline: &self.calibrations.roofline,
+            framework: &self.framework,
+            launch: args.launch.unwrap_or_else(|| self.framework.usual_launch()),
+            mode: args.mode,
+            phases: args.mode.phases(),
+            library: args.cudnn,
+        }
+    }
+}
+
+/// What the hardware does not do is for the user to ask otherwise; the rest is not.
+pub fn refused(error: PredictError) -> Failure {
+    match error {
+        PredictError::Precision { .. } | PredictError::Operating(_) => Failure::Usage(error.into()),
+        _ => Failure::Failed(error.into()),
+    }
+}
+
 /// `predict --net … --gpu … --batch …`
 pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
+    let parts = Parts::read(args)?;
     let typed = args.gpu.as_deref().unwrap_or_default();
-    let gpu = gpu(typed)?;
-    let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
-    let (network, source) = shaped(&args.network, args.batch.unwrap_or(1), args.precision)?;
-    let calibrations = match &args.calibration {
-        Some(path) => Calibrations::of_file(path, &gpu)?,
-        None => Calibrations::built_in(&gpu).map_err(Failure::Failed)?,
-    };
-    let setup = Setup {
-        gpu: &gpu,
-        calibration: calibrations.chip.as_ref(),
-        roofline: &calibrations.roofline,
-        framework: &framework,
-        launch: args.launch.unwrap_or_else(|| framework.usual_launch()),
-        mode: args.mode,
-        phases: args.mode.phases(),
-        library: args.cudnn,
-    };
-    let mut prediction = predict_step(&network, &setup).map_err(|e| match e {
-        PredictError::Precision { .. } => Failure::Usage(e.into()),
-        _ => Failure::Failed(e.into()),
-    })?;
-    prediction.warnings.splice(..0, calibrations.note);
+    let network = parts.network(args, args.batch.unwrap_or(1))?;
+    let setup = parts.setup(args);
+    let step = Step::new(&network, &setup).map_err(refused)?;
+    let mut prediction = step.at(args.operating.point()).map_err(refused)?;
+    prediction.warnings.splice(..0, parts.calibrations.note.clone());
     if args.require_fit && !prediction.fits_in_memory {
         let why = anyhow!("{} at batch {} does not fit in the memory of {typed}", prediction.network, prediction.batch);
         return Err(Failure::Failed(why));
     }
+    let Parts { gpu, source, framework, .. } = &parts;
     let asked = Asked { gpu: typed, source, framework: &framework.name, launch: setup.launch };
     let render = || -> Result<()> {
         let text = match args.format {
-            Format::Table => prediction::text(&prediction, &gpu, &asked, args.layers),
-            Format::Markdown => prediction::markdown(&prediction, &gpu, &asked, args.layers),
-            Format::Json => prediction::json(&prediction, &gpu, &asked)?,
-            Format::Csv => prediction::csv(&prediction, &gpu, &asked)?,
+            Format::Table => prediction::text(&prediction, gpu, &asked, args.layers),
+            Format::Markdown => prediction::markdown(&prediction, gpu, &asked, args.layers),
+            Format::Json => prediction::json(&prediction, gpu, &asked)?,
+            Format::Csv => prediction::csv(&prediction, gpu, &asked)?,
         };
         emit(&text, args.output.as_deref())
     };
@@ -192,7 +222,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
 /// `predict describe`
 pub fn describe(args: &DescribeArgs) -> Result<(), Failure> {
     let batch = if args.counting == Counting::Castro2018 { 1 } else { args.batch };
-    let (network, _) = shaped(&args.network, batch, args.precision)?;
+    let network = shape(&network(&args.network)?.0, &args.network, batch, args.precision)?;
     let table = match args.counting {
         Counting::Own => describe_report::table(&network),
         Counting::Castro2018 => describe_report::castro_table(&network),

@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod optimize;
 mod papers;
 
 use clap::Parser;

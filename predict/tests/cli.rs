@@ -49,6 +49,100 @@ fn formats_agree() {
     assert!(with("table").contains("throughput"));
 }
 
+/// A number of the JSON document.
+fn number(json: &str, key: &str) -> f64 {
+    let line = json.lines().find(|l| l.trim().starts_with(&format!("\"{key}\":"))).expect(key);
+    line.split(':').nth(1).expect(key).trim().trim_end_matches(',').parse().expect(key)
+}
+
+fn json(arguments: &[&str]) -> String {
+    let output = run(&[arguments, &["--format", "json"]].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+#[test]
+fn a_lower_limit_or_clock_takes_longer_and_draws_less_on_every_gpu() {
+    for gpu in ["v100", "h200", "a40", "t4", "titan-xp"] {
+        let base = ["--net", "resnet50", "--gpu", gpu, "--batch", "32"];
+        let with = |extra: &[&str]| json(&[&base[..], extra].concat());
+        let default = with(&[]);
+        let power = number(&default, "power_w");
+        let cap = format!("{:.0}", power * 0.9);
+        let capped = with(&["--power-cap", &cap]);
+        assert!(number(&capped, "power_w") <= power * 0.9 + 1.0, "{gpu}");
+        assert!(number(&capped, "time_s") > number(&default, "time_s"), "{gpu}");
+        assert_eq!(number(&capped, "power_cap_w"), cap.parse::<f64>().expect("a number"));
+        let slow = with(&["--clock", "900"]);
+        assert!(number(&slow, "time_s") > number(&default, "time_s"), "{gpu}");
+        assert!(number(&slow, "power_w") < power, "{gpu}");
+        assert!(number(&slow, "core_clock_mhz") < 901.0, "{gpu}");
+        let energy = number(&slow, "power_w") * number(&slow, "time_s");
+        assert!((energy / number(&slow, "energy_j") - 1.0).abs() < 1e-9, "{gpu}");
+        assert!(slow.contains("not measured") || slow.contains("clocks that were measured"), "{gpu}");
+    }
+}
+
+#[test]
+fn the_default_limit_asked_for_changes_nothing() {
+    for gpu in ["v100", "h200", "quadro-rtx6000"] {
+        let base = ["--net", "vgg16", "--gpu", gpu, "--batch", "32", "--mode", "training"];
+        let default = json(&base);
+        let limit = if gpu == "h200" {
+            "700"
+        } else if gpu == "v100" {
+            "300"
+        } else {
+            "260"
+        };
+        let same = json(&[&base[..], &["--power-cap", limit]].concat());
+        for key in ["time_s", "power_w", "energy_j", "core_clock_mhz"] {
+            assert_eq!(number(&default, key), number(&same, key), "{gpu} {key}");
+        }
+    }
+}
+
+#[test]
+fn clocks_and_limits_that_do_not_exist_exit_2_and_name_the_range() {
+    let base = ["--net", "vgg16", "--gpu", "v100", "--batch", "1"];
+    for (extra, range) in [
+        (["--power-cap", "100"], "150 to 300 W"),
+        (["--power-cap", "400"], "150 to 300 W"),
+        (["--clock", "2000"], "135 to 1530 MHz"),
+        (["--mem-clock", "800"], "877 to 877 MHz"),
+    ] {
+        let output = run(&[&base[..], &extra].concat());
+        assert_eq!(output.status.code(), Some(2), "{extra:?}");
+        assert!(stderr(&output).contains(range), "{extra:?}: {}", stderr(&output));
+    }
+    let card = ["--net", "vgg16", "--gpu", "rtx2080ti", "--batch", "8"];
+    let slow_memory = json(&[&card[..], &["--mem-clock", "5800"]].concat());
+    assert!(number(&slow_memory, "time_s") > number(&json(&card), "time_s"));
+    assert_eq!(number(&slow_memory, "memory_clock_mhz"), 5800.0);
+    let low = run(&["--net", "vgg19", "--gpu", "a40", "--batch", "64", "--mode", "training", "--power-cap", "100"]);
+    assert!(stdout(&low).contains("will exceed its limit"), "{}", stdout(&low));
+}
+
+#[test]
+fn optimize_keeps_what_it_is_asked_to_keep() {
+    let base = ["optimize", "--net", "resnet50", "--gpu", "v100", "--batch", "64", "--mode", "training"];
+    let free = json(&[&base[..], &["--metric", "energy"]].concat());
+    let kept = json(&[&base[..], &["--metric", "energy", "--max-slowdown", "5%"]].concat());
+    let best = |document: &str| {
+        let at = document.split("\"best\": true").next().expect("a best point").rfind('{').expect("an object");
+        document[at..].to_string()
+    };
+    let (default, free, quick) = (number(&free, "time_s"), best(&free), best(&kept));
+    assert!(number(&quick, "time_s") <= default * 1.05);
+    assert!(number(&free, "time_s") > default * 1.05);
+    assert!(number(&free, "energy_j") < number(&quick, "energy_j"));
+    let none = run(&[&base[..], &["--min-throughput", "1e9"]].concat());
+    assert_eq!(none.status.code(), Some(1));
+    assert!(stderr(&none).contains("as fast as asked for"));
+    let plan = run(&[&base[..], &["--per-layer"]].concat());
+    assert!(stdout(&plan).contains("10.0 ms for each of"), "{}", stdout(&plan));
+}
+
 #[test]
 fn wrong_arguments_exit_2_with_one_line_and_the_nearest_name() {
     for (arguments, expected) in [

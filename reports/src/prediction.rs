@@ -52,6 +52,7 @@ struct Document<'a> {
     samples_per_s: f64,
     energy_per_sample_j: f64,
     samples_per_s_per_w: f64,
+    gflops_per_w: f64,
     ops: u64,
     read_bytes: u64,
     written_bytes: u64,
@@ -133,8 +134,8 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
         gpus: 1,
         devices: vec![Device { gpu: &gpu.name, count: 1, core_clock_mhz: clock, power_w: p.power.value.get() }],
         core_clock_mhz: clock,
-        memory_clock_mhz: gpu.memory_clock.as_ref().map(|c| c.value.to_mhz()),
-        power_cap_w: None,
+        memory_clock_mhz: p.memory_clock.map(|c| c.to_mhz()),
+        power_cap_w: p.power_cap.map(|c| c.get()),
         calibration: CalibrationRef {
             id: &p.calibration,
             time_tier: p.time_tier.name(),
@@ -152,7 +153,8 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
         edp_js: p.edp().get(),
         samples_per_s: p.samples_per_second(),
         energy_per_sample_j: p.energy_per_sample().get(),
-        samples_per_s_per_w: p.samples_per_second() / p.power.value.get(),
+        samples_per_s_per_w: p.samples_per_joule(),
+        gflops_per_w: p.ops_per_joule() / 1e9,
         ops: p.ops.get(),
         read_bytes: p.read.get(),
         written_bytes: p.written.get(),
@@ -226,6 +228,8 @@ fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
     row("EDP", with_unit(p.edp().get(), "J s"), String::new());
     row("throughput", format!("{} samples/s", significant(p.samples_per_second(), 3)), String::new());
     row("per sample", with_unit(p.energy_per_sample().get(), "J"), String::new());
+    let efficiency = format!("{} samples/s/W", significant(p.samples_per_joule(), 3));
+    row("efficiency", efficiency, format!("{} GFLOPS/W", significant(p.ops_per_joule() / 1e9, 3)));
     let fits = if p.fits_in_memory { "fits in" } else { "does not fit in" };
     let memory = format!("{:.2} GiB", p.memory.total().to_gib());
     row("memory", memory, format!("{fits} {:.1} GiB; without workspace", gpu.memory.value.to_gib()));
@@ -281,7 +285,7 @@ fn layer_table(p: &NetworkPrediction, all: bool) -> Table {
 
 fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
     format!(
-        "{} on {} ({}), batch {}, {} {}, {} profile ({}), {:.0} MHz",
+        "{} on {} ({}), batch {}, {} {}, {} profile ({}), {:.0} MHz{}",
         p.network,
         asked.gpu,
         gpu.title,
@@ -290,7 +294,8 @@ fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
         p.mode,
         asked.framework,
         asked.launch,
-        p.clock.to_mhz()
+        p.clock.to_mhz(),
+        p.power_cap.map_or(String::new(), |cap| format!(", limit {:.0} W", cap.get()))
     )
 }
 

@@ -10,7 +10,7 @@ use crate::features::Family;
 use crate::power::{ACTIVITIES, PowerModel};
 use crate::precision::{Phase, Precision};
 use crate::text::{check_schema, toml_error};
-use crate::units::Seconds;
+use crate::units::{Hertz, Seconds};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -48,6 +48,8 @@ struct PowerFile {
     residuals: (f64, f64),
     mape_percent: f64,
     rows: usize,
+    /// Lowest and highest core clock of the rows.
+    clocks_mhz: Option<(f64, f64)>,
     /// activity, coefficient.
     terms: Vec<(String, f64)>,
 }
@@ -193,7 +195,7 @@ fn number(value: f64) -> String {
 fn write_power(text: &mut String, power: &PowerModel) {
     let _ = write!(
         text,
-        "\n[power]\nexponent = {}\nheadroom = {}\nresiduals = [{}, {}]\nmape_percent = {}\nrows = {}\nterms = [\n",
+        "\n[power]\nexponent = {}\nheadroom = {}\nresiduals = [{}, {}]\nmape_percent = {}\nrows = {}\n",
         number(power.exponent),
         number(power.headroom),
         number(power.residuals.0),
@@ -201,6 +203,10 @@ fn write_power(text: &mut String, power: &PowerModel) {
         number(power.mape),
         power.rows,
     );
+    if let Some((low, high)) = power.clocks {
+        let _ = writeln!(text, "clocks_mhz = [{}, {}]", number(low.to_mhz()), number(high.to_mhz()));
+    }
+    text.push_str("terms = [\n");
     for (name, coefficient) in ACTIVITIES.iter().zip(power.coefficients).filter(|(_, c)| *c > 0.0) {
         let _ = writeln!(text, "  [\"{name}\", {}],", number(coefficient));
     }
@@ -238,6 +244,9 @@ fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError> {
     if !(file.headroom > 0.0 && file.headroom <= 1.0) {
         return Err(fail("headroom is not a share of the limit"));
     }
+    if file.clocks_mhz.is_some_and(|(low, high)| !(low > 0.0 && low <= high && high.is_finite())) {
+        return Err(fail("clocks_mhz is not a range of clocks"));
+    }
     let mut coefficients = [0.0; crate::power::COUNT];
     for (name, value) in file.terms {
         let at = ACTIVITIES.iter().position(|a| *a == name).ok_or_else(|| fail(&format!("no activity \"{name}\"")))?;
@@ -253,6 +262,7 @@ fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError> {
         residuals: file.residuals,
         mape: file.mape_percent,
         rows: file.rows,
+        clocks: file.clocks_mhz.map(|(low, high)| (Hertz::from_mhz(low), Hertz::from_mhz(high))),
     })
 }
 
@@ -443,6 +453,7 @@ pub(crate) mod testing {
                 residuals: (-0.125, 0.125),
                 mape: 6.5,
                 rows: 500,
+                clocks: Some((Hertz::from_mhz(1000.0), Hertz::from_mhz(1980.0))),
             }),
             networks: vec![NetworkSpread {
                 framework: "pytorch".into(),

@@ -3,10 +3,13 @@
 mod intervals;
 mod lookup;
 mod network;
+mod operating_point;
+mod settle;
 
 pub use intervals::{Width, Widths};
 pub use lookup::{BY_PRODUCT, Found, Stated, Substitute, find};
-pub use network::{WIDER, predict};
+pub use network::{Step, WIDER, predict};
+pub use operating_point::{OperatingError, OperatingPoint, core_range};
 
 use crate::calibration::{Calibration, Tier};
 use crate::framework::{Framework, Launch};
@@ -104,8 +107,12 @@ pub struct NetworkPrediction {
     pub time_tier: Tier,
     /// Tier of the power.
     pub power_tier: Tier,
-    /// Core clock while kernels run: below the boost clock where the power limit holds it back.
+    /// Mean core clock while kernels run: below the boost clock where a clock was asked for or the limit holds it back.
     pub clock: Hertz,
+    /// Memory clock, where known.
+    pub memory_clock: Option<Hertz>,
+    /// Power limit that was asked for.
+    pub power_cap: Option<Watts>,
     /// Share of the step in which no kernel runs.
     pub waiting: f64,
     /// Whether the host, not the GPU, decides how long it takes.
@@ -149,6 +156,14 @@ impl NetworkPrediction {
     pub fn samples_per_second(&self) -> f64 {
         self.batch as f64 / self.time.value.get()
     }
+    /// Samples per second and watt: samples per joule.
+    pub fn samples_per_joule(&self) -> f64 {
+        self.batch as f64 / self.energy.value.get()
+    }
+    /// Operations per second and watt: operations per joule.
+    pub fn ops_per_joule(&self) -> f64 {
+        self.ops.to_f64() / self.energy.value.get()
+    }
     /// Energy per sample.
     pub fn energy_per_sample(&self) -> Joules {
         self.energy.value / self.batch as f64
@@ -168,6 +183,9 @@ pub enum PredictError {
         /// What there is.
         available: String,
     },
+    /// A clock or power limit that the device does not take.
+    #[error(transparent)]
+    Operating(#[from] OperatingError),
     /// Nothing runs.
     #[error("network {0} has no layer that runs a kernel")]
     Empty(String),

@@ -1,182 +1,218 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
 use super::lookup::{Substitute, find, of_framework};
+use super::operating_point::{Limits, OperatingPoint};
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
 use crate::calibration::Tier;
+use crate::clock::{Clocks, VoltageCurve, slowdown};
 use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
 use crate::framework::{KernelOf, Launch};
 use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
-use crate::power::{Activities, PowerModel, activities, stretch, waiting};
+use crate::power::{Activities, ClockLaw, PowerModel, State, activities, waiting};
 use crate::precision::{Phase, Precision};
-use crate::units::{Joules, Seconds, Watts};
+use crate::units::{Joules, Seconds};
 use std::collections::BTreeMap;
 
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
 /// interval's edges move out by this factor.
 pub const WIDER: f64 = 1.5;
 /// Shares of the time below this are not worth a warning.
-const WORTH_A_WARNING: f64 = 0.01;
+pub(super) const WORTH_A_WARNING: f64 = 0.01;
 
-/// Clocks are tried in steps of this share of the boost clock.
-const CLOCK_STEP: f64 = 1.0 / 128.0;
-/// The lowest clock where the device's file does not say, as a share of the boost clock.
-const LOWEST_CLOCK: f64 = 0.2;
 /// The law of power of another device is this much less certain, as a factor.
 const OTHER_DEVICE: f64 = 1.3;
 
-/// Predicts a step of a network.
-///
-/// Layer errors are taken as fully dependent: the network's time interval is the sum of its layers' intervals.
-/// That is wider than independence would make it, and holds whatever the dependence.
+/// Predicts a step of a network as the driver runs it by default.
 ///
 /// # Errors
 /// When the device lacks the precision, or nothing runs.
 pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPrediction, PredictError> {
-    let precision = network.precision();
-    if setup.gpu.peak(precision).is_none() {
-        let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
-        return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
-    }
-    let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, c.tier)));
-    let (law, power_tier) =
-        own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
-    let mut kernels = Vec::with_capacity(network.layers().len());
-    for &phase in setup.phases {
-        for layer in network.layers() {
-            if let Some(cost) = network.cost(layer, phase, setup.mode) {
-                kernels.push(predict_kernel(network, layer, phase, cost, setup)?);
+    Step::new(network, setup)?.at(OperatingPoint::default())
+}
+
+/// The kernels of a step, ready to be predicted at any clocks and power limit.
+#[derive(Clone)]
+pub struct Step<'a> {
+    network: &'a ShapedNetwork,
+    pub(super) setup: Setup<'a>,
+    pub(super) kernels: Vec<Kernel<'a>>,
+    pub(super) law: &'a PowerModel,
+    pub(super) clock_law: ClockLaw,
+    power_tier: Tier,
+    /// Share of the limit that the board draws while that holds it back.
+    pub(super) held: f64,
+    /// Time between kernels beyond what the framework's profile says.
+    pub(super) gap: Seconds,
+}
+
+impl<'a> Step<'a> {
+    /// Predicts a step's kernels.
+    ///
+    /// # Errors
+    /// When the device lacks the precision, or nothing runs.
+    pub fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Self, PredictError> {
+        let precision = network.precision();
+        if setup.gpu.peak(precision).is_none() {
+            let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
+            return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
+        }
+        let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, c.tier)));
+        let (law, power_tier) =
+            own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
+        let mut kernels = Vec::with_capacity(network.layers().len());
+        for &phase in setup.phases {
+            for layer in network.layers() {
+                if let Some(cost) = network.cost(layer, phase, setup.mode) {
+                    kernels.push(predict_kernel(network, layer, phase, cost, setup)?);
+                }
             }
         }
-    }
-    if kernels.is_empty() {
-        return Err(PredictError::Empty(network.name().to_string()));
-    }
-    // Others' times were taken at whatever clock their boards kept: the limit is in them already.
-    let own = own_law.is_some();
-    let clock = if own { solve_clock(&kernels, setup.gpu, law) } else { 1.0 };
-    let cap = if own { None } else { Some(setup.gpu.power.limit.value * law.headroom) };
-    let mut totals = Totals::default();
-    let mut layers = Vec::with_capacity(kernels.len());
-    for kernel in kernels {
-        let prediction = kernel.at(clock, setup.gpu, law, cap);
-        totals.add(&prediction, &kernel);
-        totals.host += kernel.host;
-        layers.push(prediction);
-    }
-    let mut phases: Vec<PhaseTotal> = Vec::new();
-    for layer in &layers {
-        if phases.last().is_none_or(|p| p.phase != layer.phase) {
-            phases.push(PhaseTotal { phase: layer.phase, time: Seconds::ZERO, energy: Joules::ZERO });
+        if kernels.is_empty() {
+            return Err(PredictError::Empty(network.name().to_string()));
         }
-        if let Some(phase) = phases.last_mut() {
-            phase.time += layer.time.value;
-            phase.energy += layer.energy;
+        let gpu = setup.gpu;
+        let mut step = Self {
+            network,
+            setup: *setup,
+            kernels,
+            law,
+            clock_law: ClockLaw::Fitted,
+            power_tier,
+            held: law.headroom,
+            gap: Seconds::ZERO,
+        };
+        if own_law.is_none() {
+            step.clock_law = ClockLaw::Voltage(VoltageCurve::of(gpu));
+            step.held = gpu.power.held.as_ref().map_or(law.headroom, |h| h.value);
+            step.scale_power(gpu.power.draw.as_ref().map_or(1.0, |d| d.value));
+        }
+        Ok(step)
+    }
+
+    /// Predicts the step at clocks and under a power limit.
+    ///
+    /// Layer errors are taken as fully dependent: the network's time interval is the sum of its layers' intervals.
+    /// That is wider than independence would make it, and holds whatever the dependence.
+    ///
+    /// # Errors
+    /// For clocks or a limit that the device does not take.
+    pub fn at(&self, point: OperatingPoint) -> Result<NetworkPrediction, PredictError> {
+        let limits = point.on(self.setup.gpu)?;
+        let clocks = self.clocks_under(&limits);
+        Ok(self.predict(point, &limits, &clocks))
+    }
+
+    fn predict(&self, point: OperatingPoint, limits: &Limits, clocks: &[f64]) -> NetworkPrediction {
+        let (network, setup, power_tier, law) = (self.network, &self.setup, self.power_tier, self.law);
+        let mut totals = Totals::default();
+        let mut layers = Vec::with_capacity(self.kernels.len());
+        let mut clock = 0.0;
+        for (kernel, &core) in self.kernels.iter().zip(clocks) {
+            let prediction = kernel.at(Clocks { core, memory: limits.memory }, setup.gpu, law, self.clock_law);
+            clock += core * prediction.time.value.get();
+            totals.add(&prediction, kernel);
+            totals.host += kernel.host;
+            layers.push(prediction);
+        }
+        clock /= totals.time.value.get();
+        let mut phases: Vec<PhaseTotal> = Vec::new();
+        for layer in &layers {
+            if phases.last().is_none_or(|p| p.phase != layer.phase) {
+                phases.push(PhaseTotal { phase: layer.phase, time: Seconds::ZERO, energy: Joules::ZERO });
+            }
+            if let Some(phase) = phases.last_mut() {
+                phase.time += layer.time.value;
+                phase.energy += layer.energy;
+            }
+        }
+        totals.wait(layers.len(), setup);
+        totals.idle(self.gap, setup.gpu);
+        let spread = if power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
+        let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
+        let launch_bound = totals.for_host > Seconds::ZERO;
+        let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
+        let widths = Widths::new(&totals.time, residuals);
+        let (time, power, energy) = widths.intervals(totals.time.value, totals.energy, limits.cap, spread);
+        let memory = footprint(network, setup.mode);
+        let fits_in_memory = memory.total() <= setup.gpu.memory.value;
+        let cost: LayerCost = totals.cost;
+        let mut warnings = limits.notes.clone();
+        warnings.extend(self.clock_warnings(point, limits, clocks, clock, &layers));
+        warnings.extend(totals.warnings(setup, power_tier));
+        if !fits_in_memory {
+            warnings.push(format!(
+                "needs about {:.1} GiB of memory without workspace; {} has {:.1} GiB",
+                memory.total().to_gib(),
+                setup.gpu.name,
+                setup.gpu.memory.value.to_gib()
+            ));
+        }
+        NetworkPrediction {
+            network: network.name().to_string(),
+            batch: network.batch(),
+            precision: network.precision(),
+            mode: setup.mode,
+            calibration: setup.calibration.unwrap_or(setup.roofline).id.clone(),
+            time_tier: totals.tier(),
+            power_tier,
+            clock: setup.gpu.core_clock.boost.value * clock,
+            memory_clock: setup.gpu.memory_clock.as_ref().map(|c| c.value * limits.memory),
+            power_cap: point.power_cap,
+            waiting: totals.waiting / totals.time.value,
+            launch_bound,
+            widths,
+            power,
+            energy,
+            time,
+            ops: cost.ops,
+            read: cost.read,
+            written: cost.written,
+            parameters: network.parameters(),
+            memory,
+            fits_in_memory,
+            bound: totals.bound,
+            phases,
+            layers,
+            warnings,
         }
     }
-    totals.wait(layers.len(), setup);
-    let spread = if power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
-    let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
-    let launch_bound = totals.for_host > Seconds::ZERO;
-    let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
-    let widths = Widths::new(&totals.time, residuals);
-    let (time, power, energy) = widths.intervals(totals.time.value, totals.energy, setup.gpu.power.limit.value, spread);
-    let memory = footprint(network, setup.mode);
-    let fits_in_memory = memory.total() <= setup.gpu.memory.value;
-    let cost: LayerCost = totals.cost;
-    let mut warnings = totals.warnings(setup, clock, power_tier);
-    if !fits_in_memory {
-        warnings.push(format!(
-            "needs about {:.1} GiB of memory without workspace; {} has {:.1} GiB",
-            memory.total().to_gib(),
-            setup.gpu.name,
-            setup.gpu.memory.value.to_gib()
-        ));
-    }
-    Ok(NetworkPrediction {
-        network: network.name().to_string(),
-        batch: network.batch(),
-        precision,
-        mode: setup.mode,
-        calibration: setup.calibration.unwrap_or(setup.roofline).id.clone(),
-        time_tier: totals.tier(),
-        power_tier,
-        clock: setup.gpu.core_clock.boost.value * clock,
-        waiting: totals.waiting / totals.time.value,
-        launch_bound,
-        widths,
-        power,
-        energy,
-        time,
-        ops: cost.ops,
-        read: cost.read,
-        written: cost.written,
-        parameters: network.parameters(),
-        memory,
-        fits_in_memory,
-        bound: totals.bound,
-        phases,
-        layers,
-        warnings,
-    })
 }
 
-/// The highest relative clock at which the kernels' mean power keeps the limit.
-fn solve_clock(kernels: &[Kernel<'_>], gpu: &Gpu, law: &PowerModel) -> f64 {
-    let cap = gpu.power.limit.value * law.headroom;
-    let keeps = |clock: f64| {
-        let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
-        for kernel in kernels {
-            let t = kernel.time.value * kernel.stretch(clock);
-            time += t;
-            energy += law.power(gpu, &kernel.activities, clock) * t;
-        }
-        energy / time <= cap
-    };
-    if keeps(1.0) {
-        return 1.0;
-    }
-    let boost = gpu.core_clock.boost.value;
-    let lowest = gpu.core_clock.minimum.as_ref().map_or(LOWEST_CLOCK, |c| c.value / boost).clamp(CLOCK_STEP, 1.0);
-    // Power rises with the clock: bisect.
-    let (mut low, mut high) = (lowest, 1.0);
-    while high - low > CLOCK_STEP {
-        let middle = (low + high) / 2.0;
-        if keeps(middle) { low = middle } else { high = middle }
-    }
-    low
-}
-
-/// A kernel at full clock.
-struct Kernel<'a> {
+/// A kernel at the clock that its calibration is of.
+#[derive(Clone)]
+pub(super) struct Kernel<'a> {
     name: &'a str,
     kind: &'static str,
     phase: Phase,
     cost: LayerCost,
-    time: Estimate<Seconds>,
+    pub(super) time: Estimate<Seconds>,
     bound: Seconds,
-    memory: Seconds,
-    activities: Activities,
+    pub(super) memory: Seconds,
+    pub(super) activities: Activities,
     tier: Tier,
     in_domain: bool,
     in_range: bool,
     substitute: Option<Substitute>,
     /// What the host takes for its operation.
     host: Seconds,
+    /// Relative core clock that its time is of.
+    pub(super) reference: f64,
 }
 
 impl Kernel<'_> {
-    fn stretch(&self, clock: f64) -> f64 {
-        stretch(self.memory, self.time.value, clock)
+    pub(super) fn state(&self, clocks: Clocks) -> State {
+        let from = Clocks { core: self.reference, memory: 1.0 };
+        State { clocks, slowdown: slowdown(self.memory, self.time.value, from, clocks) }
     }
 
-    fn at(&self, clock: f64, gpu: &Gpu, law: &PowerModel, cap: Option<Watts>) -> LayerPrediction {
-        let factor = self.stretch(clock);
+    fn at(&self, clocks: Clocks, gpu: &Gpu, law: &PowerModel, clock_law: ClockLaw) -> LayerPrediction {
+        let state = self.state(clocks);
+        let factor = state.slowdown;
         let time =
             Estimate { value: self.time.value * factor, p05: self.time.p05 * factor, p95: self.time.p95 * factor };
-        let power = law.power(gpu, &self.activities, clock);
-        let power = cap.map_or(power, |cap| power.min(cap));
+        let power = law.power(gpu, &self.activities, clock_law, state);
         LayerPrediction {
             name: self.name.to_string(),
             kind: self.kind,
@@ -247,6 +283,7 @@ fn predict_kernel<'a>(
             .host
             .as_ref()
             .map_or(Seconds::ZERO, |h| h.launching(&layer.layer, class, phase, setup.mode, network.precision())),
+        reference: 1.0,
     })
 }
 
@@ -318,12 +355,20 @@ impl Totals {
         self.energy += waiting(setup.gpu) * self.waiting;
     }
 
+    /// Adds time in which the GPU waits for something else.
+    fn idle(&mut self, time: Seconds, gpu: &Gpu) {
+        let total = &mut self.time;
+        *total = Estimate { value: total.value + time, p05: total.p05 + time, p95: total.p95 + time };
+        self.waiting += time;
+        self.energy += waiting(gpu) * time;
+    }
+
     fn tier(&self) -> Tier {
         let largest = self.by_tier.iter().max_by(|a, b| a.1.total_cmp(b.1));
         largest.map_or(Tier::Roofline, |(tier, _)| *tier)
     }
 
-    fn warnings(&self, setup: &Setup<'_>, clock: f64, power_tier: Tier) -> Vec<String> {
+    fn warnings(&self, setup: &Setup<'_>, power_tier: Tier) -> Vec<String> {
         let total = self.time.value.get();
         let gpu: &Gpu = setup.gpu;
         let mut list = Vec::new();
@@ -356,14 +401,6 @@ impl Totals {
             list.push(format!(
                 "{:.0} % of the time is in layers outside of what was measured",
                 100.0 * self.outside / total
-            ));
-        }
-        if clock < 1.0 {
-            list.push(format!(
-                "the power limit of {:.0} W holds the clock at {:.0} of {:.0} MHz",
-                gpu.power.limit.value.get(),
-                (gpu.core_clock.boost.value * clock).to_mhz(),
-                gpu.core_clock.boost.value.to_mhz()
             ));
         }
         let waiting = self.for_host / self.time.value;

@@ -1,0 +1,62 @@
+//! `calibrate published`: power and clocks that others published, beside predictions.
+
+use super::print;
+use crate::published::{Tools, average, caps, read, savings, sweeps, traces};
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use joulecast_reports::table::Table;
+use std::path::PathBuf;
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// Time and energy under power limits, each network predicted without its own runs
+    Caps,
+    /// What the best core clock saves
+    Savings,
+    /// Average power at the default settings
+    Power,
+    /// ResNet-50 under power limits in the traces of Zeus
+    Traces,
+    /// Kernels over core clocks, three clocks given
+    Sweeps,
+}
+
+#[derive(Args)]
+pub struct PublishedArgs {
+    /// Which comparison
+    what: What,
+    /// The tables or rows: krzywaniak2022.csv for caps, tang2019.csv for savings, castro2018.csv and nvidia2015.csv for
+    /// power (data/published/papers); for traces and sweeps a CSV of your own clone of their sources
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Print Markdown
+    #[arg(long)]
+    markdown: bool,
+}
+
+pub fn published(args: &PublishedArgs) -> Result<()> {
+    if args.files.is_empty() {
+        let source = match args.what {
+            What::Caps | What::Savings | What::Power => "name a table of data/published/papers",
+            What::Traces => {
+                "no traces given: they are made of trace/summary_power_*.csv of github.com/ml-energy/zeus (Apache-2.0)"
+            }
+            What::Sweeps => "no sweeps given: they are blackjack2015/NV-DVFS-Benchmark's, without a licence",
+        };
+        return print(&format!("skipped: {source}\n"));
+    }
+    let tools = Tools::shipped()?;
+    let tables: Vec<Table> = match (args.what, args.files.as_slice()) {
+        (What::Caps, [file]) => caps::tables(&read(file)?, &tools)?,
+        (What::Savings, [file]) => savings::tables(&read(file)?, &tools)?,
+        (What::Traces, [file]) => traces::tables(file, &tools)?,
+        (What::Sweeps, [file]) => sweeps::tables(file)?,
+        (What::Power, files) => {
+            let cells = files.iter().map(|f| read(f)).collect::<Result<Vec<_>>>()?.concat();
+            average::tables(&cells, &tools)?
+        }
+        _ => bail!("one file at a time"),
+    };
+    let text = |t: &Table| if args.markdown { t.to_markdown() } else { t.to_text() };
+    print(&tables.iter().map(text).collect::<Vec<_>>().join("\n"))
+}

@@ -1,0 +1,147 @@
+//! What the best core clock saves: tang2019, Tables III and IV.
+
+use super::{Cell, Tools, mean_absolute, shaped, zoo};
+use anyhow::{Context, Result, bail};
+use joulecast_model::catalog;
+use joulecast_model::gpu::Gpu;
+use joulecast_model::precision::Mode;
+use joulecast_model::predictor::OperatingPoint;
+use joulecast_model::units::{Hertz, Joules};
+use joulecast_reports::table::Table;
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// Boards of the paper and ours. Its GTX 2080 Ti is scaled past what the card's file knows.
+const BOARDS: [(&str, &str); 2] = [("Tesla P100", "p100-pcie"), ("Tesla V100", "v100-pcie")];
+const SAVING: &str = "energy_saving_optimal_vs_default_core_freq";
+
+/// Rises of the voltage that are tried on a board.
+const RISES: [f64; 15] = [0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7];
+
+/// A saving that the paper prints.
+struct Printed {
+    network: &'static str,
+    name: String,
+    mode: Mode,
+    batches: Vec<u64>,
+    percent: f64,
+}
+
+/// Best saving in percent over clocks against the highest of them, mean over batches; and the clock that saves it at the
+/// last batch.
+fn saving(tools: &Tools, gpu: &Gpu, printed: &Printed, clocks: &[Hertz]) -> Result<(f64, Hertz)> {
+    let calibration = catalog::calibration_for(gpu)?;
+    let mut savings = Vec::new();
+    let mut best_clock = Hertz::ZERO;
+    for &batch in &printed.batches {
+        let network = shaped(printed.network, batch)?;
+        let step = tools.step(&network, gpu, calibration.as_ref(), printed.mode)?;
+        let energy = |clock: Hertz| -> Result<Joules> {
+            let point = OperatingPoint { core_clock: Some(clock), ..OperatingPoint::default() };
+            Ok(step.at(point)?.energy.value)
+        };
+        let energies = clocks.iter().map(|c| Ok((*c, energy(*c)?))).collect::<Result<Vec<_>>>()?;
+        let default = energies.last().context("no clocks")?.1;
+        let best = energies.iter().min_by(|a, b| a.1.get().total_cmp(&b.1.get())).context("no clocks")?;
+        savings.push(100.0 * (1.0 - best.1 / default));
+        best_clock = best.0;
+    }
+    if savings.is_empty() {
+        bail!("{}: no batches", printed.name);
+    }
+    Ok((savings.iter().sum::<f64>() / savings.len() as f64, best_clock))
+}
+
+/// A device whose voltage rises otherwise.
+fn risen(gpu: &Gpu, rise: f64) -> Gpu {
+    let mut gpu = gpu.clone();
+    if let Some(voltage) = &mut gpu.voltage {
+        voltage.rise.value = rise;
+    }
+    gpu
+}
+
+/// Errors of the three predictions, and what was printed and predicted.
+type Errors = ([Vec<f64>; 3], Vec<f64>, Vec<f64>);
+
+fn mean(list: &[f64]) -> f64 {
+    list.iter().sum::<f64>() / list.len().max(1) as f64
+}
+
+/// The comparison as tables.
+///
+/// # Errors
+/// When the paper's tables or a prediction fail.
+pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
+    let batches = |network: &str| -> Vec<u64> {
+        let of = |c: &&Cell| c.metric == "batch_size_tested" && c.network == network;
+        cells.iter().filter(of).filter_map(|c| c.batch.parse().ok()).collect()
+    };
+    let header = ["GPU", "mode", "network", "printed %", "rise of others %", "shipped %", "others' mean %", "best MHz"];
+    let mut table = Table::new(&header, 3);
+    let header = [
+        "GPU",
+        "mode",
+        "rise of others: points",
+        "shipped: points",
+        "others' mean: points",
+        "printed %",
+        "predicted %",
+    ];
+    let mut means = Table::new(&header, 2);
+    let mut all: [Vec<f64>; 3] = Default::default();
+    for (theirs, ours) in BOARDS {
+        let gpu = catalog::gpu(ours)?;
+        let clocks = cells.iter().filter(|c| c.gpu == theirs && c.metric == "core_frequency");
+        let clocks: Vec<Hertz> = clocks.filter_map(Cell::number).map(Hertz::from_mhz).collect();
+        let mut printed = Vec::new();
+        for (phase, mode) in [("train", Mode::Training), ("inference", Mode::Inference)] {
+            let of = |c: &&Cell| c.table == "Table III" && c.gpu == theirs && c.phase == phase && c.metric == SAVING;
+            for cell in cells.iter().filter(of) {
+                let network = zoo(&cell.network).with_context(|| format!("{} is not in the zoo", cell.network))?;
+                let percent = cell.number().with_context(|| format!("{}: no saving", cell.network))?;
+                printed.push(Printed {
+                    network,
+                    name: cell.network.clone(),
+                    mode,
+                    batches: batches(&cell.network),
+                    percent,
+                });
+            }
+        }
+        let by_rise: Vec<Vec<f64>> = RISES
+            .par_iter()
+            .map(|rise| printed.iter().map(|p| Ok(saving(tools, &risen(&gpu, *rise), p, &clocks)?.0)).collect())
+            .collect::<Result<_>>()?;
+        let mut by_mode: BTreeMap<&str, Errors> = BTreeMap::new();
+        for (i, p) in printed.iter().enumerate() {
+            // Both modes of a network are left out together.
+            let others: Vec<usize> = (0..printed.len()).filter(|&j| printed[j].network != p.network).collect();
+            let loss = |found: &Vec<f64>| others.iter().map(|&j| (found[j] - printed[j].percent).abs()).sum::<f64>();
+            let best = by_rise.iter().min_by(|a, b| loss(a).total_cmp(&loss(b))).context("no rises")?;
+            let (shipped, clock) = saving(tools, &gpu, p, &clocks)?;
+            let same_mode = others.iter().filter(|&&j| printed[j].mode == p.mode).map(|&j| printed[j].percent);
+            let baseline = mean(&same_mode.collect::<Vec<_>>());
+            let mut row = vec![ours.to_string(), p.mode.to_string(), p.name.clone()];
+            row.extend([p.percent, best[i], shipped, baseline].map(|v| format!("{v:.1}")));
+            row.push(format!("{:.0}", clock.to_mhz()));
+            table.row(row);
+            let entry = by_mode.entry(p.mode.name()).or_default();
+            for (k, value) in [best[i], shipped, baseline].into_iter().enumerate() {
+                entry.0[k].push(value - p.percent);
+                all[k].push(value - p.percent);
+            }
+            entry.1.push(p.percent);
+            entry.2.push(best[i]);
+        }
+        for (mode, (errors, printed, predicted)) in by_mode {
+            let mut row = vec![ours.to_string(), mode.to_string()];
+            row.extend(errors.iter().map(|e| format!("{:.1}", mean_absolute(e))));
+            row.extend([mean(&printed), mean(&predicted)].map(|v| format!("{v:.1}")));
+            means.row(row);
+        }
+    }
+    let total = all.iter().map(|e| format!("{:.1}", mean_absolute(e)));
+    means.row(["both", "both"].map(str::to_string).into_iter().chain(total).collect());
+    Ok(vec![means, table])
+}

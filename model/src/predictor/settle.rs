@@ -1,0 +1,211 @@
+//! Which clocks a step's kernels run at: those that their times are of, and those that a limit leaves.
+
+use super::network::{Kernel, Step, WORTH_A_WARNING};
+use super::operating_point::{Limits, OperatingPoint, highest, lowest};
+use super::{Estimate, LayerPrediction, PredictError};
+use crate::clock::Clocks;
+use crate::power::{ClockLaw, State, waiting};
+use crate::units::{Joules, Seconds, Watts};
+use std::ops::Range;
+
+/// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
+/// begins (ARCHITECTURE.md).
+const REACTION: Seconds = Seconds::from_ms(30.0);
+/// Kernels of a measured step are taken to draw at most so many times what is predicted; what is missing then, the limit
+/// must have let pass.
+const MOST_DRAW: f64 = 1.3;
+/// Steps of halving in the search for such a factor.
+const HALVINGS: usize = 12;
+
+impl Step<'_> {
+    /// Makes kernels draw so many times as much above waiting.
+    pub(super) fn scale_power(&mut self, factor: f64) {
+        for kernel in &mut self.kernels {
+            kernel.activities.iter_mut().for_each(|a| *a *= factor);
+        }
+        if matches!(self.clock_law, ClockLaw::Voltage(_)) {
+            self.refer();
+        }
+    }
+
+    /// Others measured kernel by kernel under the default limit: each time is of the clock at which that kernel kept it.
+    fn refer(&mut self) {
+        let gpu = self.setup.gpu;
+        let cap = gpu.power.limit.value * self.held;
+        let lowest = lowest(gpu);
+        let (law, clock_law) = (self.law, self.clock_law);
+        for kernel in &mut self.kernels {
+            let power = |core: f64| {
+                let clocks = Clocks { core, memory: 1.0 };
+                law.power(gpu, &kernel.activities, clock_law, State { clocks, slowdown: 1.0 })
+            };
+            kernel.reference = highest(lowest, 1.0, |core| power(core) <= cap).unwrap_or(lowest);
+            let idle = waiting(gpu);
+            let (drawn, allowed) = (power(kernel.reference) - idle, cap - idle);
+            if drawn > allowed {
+                kernel.activities.iter_mut().for_each(|a| *a *= (allowed / drawn).max(0.0));
+            }
+        }
+    }
+
+    /// Time and mean power of the kernels at the default.
+    fn busy(&self) -> Result<(Seconds, Watts), PredictError> {
+        let prediction = self.at(OperatingPoint::default())?;
+        let time: Seconds = prediction.layers.iter().map(|l| l.time.value).sum();
+        Ok((time, prediction.layers.iter().map(|l| l.energy).sum::<Joules>() / time))
+    }
+
+    fn scale_time(&mut self, factor: f64) {
+        for kernel in &mut self.kernels {
+            let Estimate { value, p05, p95 } = kernel.time;
+            kernel.time = Estimate { value: value * factor, p05: p05 * factor, p95: p95 * factor };
+            kernel.memory = kernel.memory * factor;
+        }
+    }
+
+    /// The step as somebody measured it at the default: kernels that are predicted to draw more than that wait in between,
+    /// such as for input; kernels that are predicted to draw less draw more.
+    ///
+    /// # Errors
+    /// None where [`Step::new`] had none.
+    pub fn anchored(mut self, time: Seconds, power: Watts) -> Result<Self, PredictError> {
+        let (predicted, _) = self.busy()?;
+        self.scale_time(time / predicted);
+        let (_, drawn) = self.busy()?;
+        if drawn >= power {
+            let idle = waiting(self.setup.gpu);
+            let share = if drawn > idle { ((power - idle) / (drawn - idle)).clamp(0.0, 1.0) } else { 1.0 };
+            self.scale_time(share);
+            self.gap = time * (1.0 - share);
+            return Ok(self);
+        }
+        let draws = |factor: f64, held: f64| -> Result<(Self, Watts), PredictError> {
+            let mut step = self.clone();
+            step.held = held;
+            step.scale_power(factor);
+            let (_, drawn) = step.busy()?;
+            Ok((step, drawn))
+        };
+        let held = self.held;
+        if draws(MOST_DRAW, held)?.1 >= power {
+            least(1.0, MOST_DRAW, |factor| draws(factor, held), power)
+        } else {
+            least(held, 1.0, |held| draws(MOST_DRAW, held), power)
+        }
+    }
+
+    /// Relative core clock of every kernel: what it ran at in the measurements, cut by what is asked for and by what keeps
+    /// the limit. Power is averaged over stretches of the step as long as the limit takes to act.
+    pub(super) fn clocks_under(&self, limits: &Limits) -> Vec<f64> {
+        let mut clocks: Vec<f64> = self.kernels.iter().map(|k| self.cut(k, limits.ceiling)).collect();
+        for range in self.stretches() {
+            let kernels = &self.kernels[range.clone()];
+            let core = highest(limits.lowest, limits.ceiling, |core| self.keeps(kernels, core, limits));
+            let core = core.unwrap_or(limits.lowest);
+            for (clock, kernel) in clocks[range].iter_mut().zip(kernels) {
+                *clock = self.cut(kernel, core);
+            }
+        }
+        clocks
+    }
+
+    /// A kernel's clock under a ceiling. Beyond the boost clock everything goes as far as asked for.
+    fn cut(&self, kernel: &Kernel<'_>, ceiling: f64) -> f64 {
+        if ceiling > 1.0 { ceiling } else { ceiling.min(kernel.reference) }
+    }
+
+    /// Whether kernels, one after the other, keep the limit on average.
+    fn keeps(&self, kernels: &[Kernel<'_>], core: f64, limits: &Limits) -> bool {
+        let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
+        for kernel in kernels {
+            let clocks = Clocks { core: self.cut(kernel, core), memory: limits.memory };
+            let state = kernel.state(clocks);
+            let t = kernel.time.value * state.slowdown;
+            time += t;
+            energy += self.law.power(self.setup.gpu, &kernel.activities, self.clock_law, state) * t;
+        }
+        // Times of others are of a board that kept the default limit: rounding must not undo that.
+        energy / time <= limits.cap * self.held * (1.0 + 1e-9)
+    }
+
+    /// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.
+    fn stretches(&self) -> Vec<Range<usize>> {
+        let mut list: Vec<Range<usize>> = Vec::new();
+        let (mut start, mut time) = (0, Seconds::ZERO);
+        for (i, kernel) in self.kernels.iter().enumerate() {
+            time += kernel.time.value;
+            if time >= REACTION {
+                list.push(start..i + 1);
+                (start, time) = (i + 1, Seconds::ZERO);
+            }
+        }
+        match list.last_mut() {
+            Some(last) => last.end = self.kernels.len(),
+            None => list.push(0..self.kernels.len()),
+        }
+        list
+    }
+
+    pub(super) fn clock_warnings(
+        &self,
+        point: OperatingPoint,
+        limits: &Limits,
+        clocks: &[f64],
+        mean: f64,
+        layers: &[LayerPrediction],
+    ) -> Vec<String> {
+        let gpu = self.setup.gpu;
+        let boost = gpu.core_clock.boost.value;
+        let mut list = Vec::new();
+        let energy: Joules = layers.iter().map(|l| l.energy).sum();
+        let time: Seconds = layers.iter().map(|l| l.time.value).sum();
+        let cap = limits.cap.get();
+        if energy / time > limits.cap {
+            list.push(format!(
+                "the kernels draw more than {cap:.0} W at the lowest clock of {:.0} MHz: the board will exceed its limit",
+                (boost * limits.lowest).to_mhz()
+            ));
+        } else if mean < limits.ceiling * (1.0 - WORTH_A_WARNING) {
+            list.push(format!(
+                "the power limit of {cap:.0} W holds the clock at {:.0} of {:.0} MHz",
+                (boost * mean).to_mhz(),
+                (boost * limits.ceiling).to_mhz()
+            ));
+        }
+        let moved = self.kernels.iter().zip(clocks).any(|(k, c)| (c / k.reference - 1.0).abs() > WORTH_A_WARNING);
+        let asked = point != OperatingPoint::default();
+        let observed = match self.clock_law {
+            ClockLaw::Fitted => self.law.clocks,
+            ClockLaw::Voltage(_) => None,
+        };
+        match observed {
+            _ if !asked || !moved && limits.memory == 1.0 => {}
+            Some((low, high)) if limits.memory == 1.0 => {
+                let outside = clocks.iter().any(|c| boost * *c < low || boost * *c > high);
+                if outside {
+                    let (low, high) = (low.to_mhz(), high.to_mhz());
+                    list.push(format!("outside of the clocks that were measured: {low:.0} to {high:.0} MHz"));
+                }
+            }
+            _ => list.push("clocks and limits other than the default ones were not measured on this GPU: laws of clock, voltage and power carry them there".into()),
+        }
+        if asked && matches!(self.clock_law, ClockLaw::Voltage(_)) && gpu.voltage.is_none() {
+            list.push(format!("the voltage of {} over its clock is not known: taken as that of other GPUs", gpu.name));
+        }
+        list
+    }
+}
+
+/// The step at the least value that draws a power, of those from `low` to `high`.
+fn least<S>(
+    mut low: f64,
+    mut high: f64,
+    at: impl Fn(f64) -> Result<(S, Watts), PredictError>,
+    power: Watts,
+) -> Result<S, PredictError> {
+    for _ in 0..HALVINGS {
+        let middle = (low + high) / 2.0;
+        if at(middle)?.1 < power { low = middle } else { high = middle }
+    }
+    Ok(at(high)?.0)
+}

@@ -1,0 +1,281 @@
+//! What `predict optimize` found: `optimum/1`.
+
+use crate::table::{Table, significant, with_unit};
+use joulecast_model::metric::Metric;
+use joulecast_model::optimum::Plan;
+use joulecast_model::predictor::{NetworkPrediction, OperatingPoint};
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// A candidate: what is set, and what it gives.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Clock and limit.
+    pub point: OperatingPoint,
+    /// The prediction there.
+    pub prediction: NetworkPrediction,
+}
+
+/// A clock for every layer, beside one clock for all.
+#[derive(Clone, Debug)]
+pub struct LayerPlan {
+    /// Name and phase of every layer, and its clock in MHz.
+    pub layers: Vec<(String, String, f64)>,
+    /// What it costs.
+    pub plan: Plan,
+    /// Its metric over that of the best single clock, less one.
+    pub gain: f64,
+    /// The same if changing the clock took no time.
+    pub gain_without_latency: f64,
+    /// Time of a change of clock that was assumed, ms.
+    pub latency_ms: f64,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Network and GPU, in words.
+    pub title: String,
+    /// What was made small.
+    pub metric: Metric,
+    /// The default, against which gains are.
+    pub default: Candidate,
+    /// All candidates.
+    pub candidates: Vec<Candidate>,
+    /// Index of the best.
+    pub best: usize,
+    /// Indices of those tied with it, fastest first.
+    pub tied: Vec<usize>,
+    /// Indices of the Pareto front of time and energy per sample, fastest first.
+    pub front: Vec<usize>,
+    /// Per-layer clocks, where asked for.
+    pub plan: Option<LayerPlan>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    batch: u64,
+    clock_mhz: Option<f64>,
+    power_cap_w: Option<f64>,
+    core_clock_mhz: f64,
+    time_s: f64,
+    power_w: f64,
+    energy_j: f64,
+    edp_js: f64,
+    energy_per_sample_j: f64,
+    samples_per_s: f64,
+    samples_per_s_per_w: f64,
+    gflops_per_w: f64,
+    best: bool,
+    tied: bool,
+    pareto: bool,
+}
+
+#[derive(Serialize)]
+struct PlanDocument<'a> {
+    switch_latency_ms: f64,
+    switches: usize,
+    time_s: f64,
+    energy_j: f64,
+    gain_over_one_clock: f64,
+    gain_without_latency: f64,
+    layers: Vec<LayerClock<'a>>,
+}
+
+#[derive(Serialize)]
+struct LayerClock<'a> {
+    name: &'a str,
+    phase: &'a str,
+    clock_mhz: f64,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    title: &'a str,
+    metric: String,
+    default: Row,
+    points: Vec<Row>,
+    per_layer: Option<PlanDocument<'a>>,
+    warnings: &'a [String],
+}
+
+fn row(c: &Candidate, best: bool, tied: bool, pareto: bool) -> Row {
+    let p = &c.prediction;
+    Row {
+        batch: p.batch,
+        clock_mhz: c.point.core_clock.map(|f| f.to_mhz()),
+        power_cap_w: c.point.power_cap.map(|w| w.get()),
+        core_clock_mhz: p.clock.to_mhz(),
+        time_s: p.time.value.get(),
+        power_w: p.power.value.get(),
+        energy_j: p.energy.value.get(),
+        edp_js: p.edp().get(),
+        energy_per_sample_j: p.energy_per_sample().get(),
+        samples_per_s: p.samples_per_second(),
+        samples_per_s_per_w: p.samples_per_joule(),
+        gflops_per_w: p.ops_per_joule() / 1e9,
+        best,
+        tied,
+        pareto,
+    }
+}
+
+fn rows(found: &Found) -> Vec<Row> {
+    let each = found.candidates.iter().enumerate();
+    each.map(|(i, c)| row(c, i == found.best, found.tied.contains(&i), found.front.contains(&i))).collect()
+}
+
+/// The JSON document.
+///
+/// # Errors
+/// Only if a number is not finite.
+pub fn json(found: &Found) -> Result<String, serde_json::Error> {
+    let per_layer = found.plan.as_ref().map(|p| PlanDocument {
+        switch_latency_ms: p.latency_ms,
+        switches: p.plan.switches,
+        time_s: p.plan.cost.time.get(),
+        energy_j: p.plan.cost.energy.get(),
+        gain_over_one_clock: p.gain,
+        gain_without_latency: p.gain_without_latency,
+        layers: p
+            .layers
+            .iter()
+            .map(|(name, phase, clock_mhz)| LayerClock { name, phase, clock_mhz: *clock_mhz })
+            .collect(),
+    });
+    let document = Document {
+        schema: "optimum/1",
+        title: &found.title,
+        metric: found.metric.to_string(),
+        default: row(&found.default, false, false, false),
+        points: rows(found),
+        per_layer,
+        warnings: &found.warnings,
+    };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}
+
+/// Every candidate as CSV, with the JSON's keys.
+///
+/// # Errors
+/// Only if a number is not finite.
+pub fn csv(found: &Found) -> Result<String, csv::Error> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in rows(found) {
+        writer.serialize(row)?;
+    }
+    let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn setting(point: &OperatingPoint) -> String {
+    match (point.core_clock, point.power_cap) {
+        (None, None) => "default".into(),
+        (Some(clock), None) => format!("--clock {:.0}", clock.to_mhz()),
+        (None, Some(cap)) => format!("--power-cap {:.0}", cap.get()),
+        (Some(clock), Some(cap)) => format!("--clock {:.0} --power-cap {:.0}", clock.to_mhz(), cap.get()),
+    }
+}
+
+fn table(found: &Found, chosen: &[usize]) -> Table {
+    let header = [
+        "setting",
+        "batch",
+        "MHz",
+        "time",
+        "power",
+        "energy",
+        "EDP",
+        "per sample",
+        "samples/s",
+        "samples/s/W",
+        "GFLOPS/W",
+        "time %",
+        "energy %",
+    ];
+    let mut table = Table::new(&header, 1);
+    let default = &found.default.prediction;
+    let (time, energy) = (1.0 / default.samples_per_second(), default.energy_per_sample());
+    let others = chosen.iter().map(|&i| &found.candidates[i]);
+    let others = others.filter(|c| (c.point, c.prediction.batch) != (found.default.point, default.batch));
+    for c in std::iter::once(&found.default).chain(others) {
+        let p = &c.prediction;
+        table.row(vec![
+            setting(&c.point),
+            p.batch.to_string(),
+            format!("{:.0}", p.clock.to_mhz()),
+            with_unit(p.time.value.get(), "s"),
+            with_unit(p.power.value.get(), "W"),
+            with_unit(p.energy.value.get(), "J"),
+            with_unit(p.edp().get(), "J s"),
+            with_unit(p.energy_per_sample().get(), "J"),
+            significant(p.samples_per_second(), 3),
+            significant(p.samples_per_joule(), 3),
+            significant(p.ops_per_joule() / 1e9, 3),
+            format!("{:+.1}", 100.0 * (1.0 / p.samples_per_second() / time - 1.0)),
+            format!("{:+.1}", 100.0 * (p.energy_per_sample() / energy - 1.0)),
+        ]);
+    }
+    table
+}
+
+/// Tables show at most so many points of a list; JSON and CSV have all.
+const SHOWN: usize = 12;
+
+/// Some of a list, evenly, its ends among them.
+fn thinned(list: &[usize]) -> Vec<usize> {
+    if list.len() <= SHOWN {
+        return list.to_vec();
+    }
+    (0..SHOWN).map(|i| list[i * (list.len() - 1) / (SHOWN - 1)]).collect()
+}
+
+/// The readable report, or the same in Markdown.
+pub fn text(found: &Found, markdown: bool) -> String {
+    let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
+    let mut text = format!("{}\nleast {}; time and energy per sample against the default\n", found.title, found.metric);
+    for (label, chosen) in [
+        ("best", vec![found.best]),
+        ("tied with it, fastest first", found.tied.clone()),
+        ("Pareto front of time and energy, fastest first", found.front.clone()),
+    ] {
+        let shown = thinned(&chosen);
+        let some =
+            if shown.len() < chosen.len() { format!(", {} of {}", shown.len(), chosen.len()) } else { String::new() };
+        let _ = write!(text, "\n{label}{some}\n\n{}", print(&table(found, &shown)));
+    }
+    if let Some(plan) = &found.plan {
+        let cost = plan.plan.cost;
+        let _ = write!(
+            text,
+            "\na clock per layer, {:.1} ms for each of {} changes: {} and {} per step, {:.1} % better than the best single clock ({:.1} % if changes took no time)\n",
+            plan.latency_ms,
+            plan.plan.switches,
+            with_unit(cost.time.get(), "s"),
+            with_unit(cost.energy.get(), "J"),
+            -100.0 * plan.gain,
+            -100.0 * plan.gain_without_latency
+        );
+        let mut table = Table::new(&["layers", "phase", "MHz"], 2);
+        let mut i = 0;
+        while i < plan.layers.len() {
+            let (name, phase, clock) = &plan.layers[i];
+            let run = plan.layers[i..].iter().take_while(|(_, p, c)| p == phase && c == clock).count();
+            let last = &plan.layers[i + run - 1].0;
+            let names = if run == 1 { name.clone() } else { format!("{name} to {last}") };
+            table.row(vec![names, phase.clone(), format!("{clock:.0}")]);
+            i += run;
+        }
+        let _ = write!(text, "\n{}", print(&table));
+    }
+    for warning in &found.warnings {
+        let _ = write!(text, "\n{} {warning}", if markdown { "-" } else { "note:" });
+    }
+    if !found.warnings.is_empty() {
+        text.push('\n');
+    }
+    text
+}
