@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The page about clocks, power limits and power that others published:
-#   cargo build --release -p joulecast-calibrate && calibrate/tools/power_report.sh [ZEUS_ROWS [SWEEP_ROWS]] > reports/published/power.md
-# Takes some minutes. Without the rows of Zeus and of the sweeps, which are not in this repository, these say so.
+# The page about clocks, power limits and power that others published; a minute. Without the rows of Zeus and of the
+# sweeps, which are not in this repository (ZEUS_ROWS, SWEEP_ROWS: tidy CSV files of them), these say so.
+# inputs: data/gpus data/nets data/calibrations data/frameworks data/published/papers data/published/papers/more
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 calibrate=target/release/calibrate
@@ -18,7 +18,7 @@ cat <<'TEXT'
 # Clocks, power limits and power, beside what others published
 
 The laws are in ARCHITECTURE.md ("Clock and limit"). Networks of these papers have the role `test`: no layer of theirs is in an evaluation fit. Calibrations are the shipped ones; kernels back to back, no framework, since these papers'
-frameworks have no profile. This page: `calibrate/tools/power_report.sh`.
+frameworks have no profile. This page: `ZEUS_ROWS=FILE SWEEP_ROWS=FILE calibrate/tools/publish.sh power`.
 
 ## Time and energy under power limits: krzywaniak2022, Tables 2 and 3
 
@@ -36,7 +36,7 @@ which all four networks helped to find. Baseline: mean of the other networks. Th
 Table IV (by convolution algorithm) needs the algorithm as an option, which does not exist yet; the GTX 2080 Ti was scaled past its boost clock.
 
 TEXT
-show "savings $papers/tang2019.csv" "" savings "$papers/tang2019.csv"
+show "savings $papers/tang2019.csv $papers/more/tang2019.csv" "" savings "$papers/tang2019.csv" "$papers/more/tang2019.csv"
 cat <<'TEXT'
 ## ResNet-50 in training under power limits: the traces of Zeus (A40, P100)
 
@@ -44,7 +44,7 @@ Relative to the highest limit. Nothing is fitted to the traces: the A40's consta
 highest limit), time constant. Rows: one epoch of real training each, with its input pipeline (ml-energy/zeus, trace/summary_power_*.csv, Apache-2.0), tidied into the columns that the command names when one is missing.
 
 TEXT
-show traces "ZEUS_ROWS" traces ${1:+"$1"}
+show traces "ZEUS_ROWS" traces ${ZEUS_ROWS:+"$ZEUS_ROWS"}
 cat <<'TEXT'
 ## Average power at the default settings: castro2018, nvidia2015
 
@@ -52,7 +52,7 @@ Runs on one card whose printed power agrees with their printed energy over time 
 its times are of Caffe with cuDNN 6.
 
 TEXT
-show "power $papers/castro2018.csv $papers/nvidia2015.csv" "" power "$papers/castro2018.csv" "$papers/nvidia2015.csv"
+show "power $papers/castro2018.csv $papers/more/castro2018.csv $papers/nvidia2015.csv" "" power "$papers/castro2018.csv" "$papers/more/castro2018.csv" "$papers/nvidia2015.csv"
 cat <<'TEXT'
 ## Kernels over core clocks: three given, the others foretold
 
@@ -60,4 +60,4 @@ Lowest, middle and highest clock given, per kernel: P0 + a f V(f)^2 with the vol
 Rows whose clock was evidently not the requested one are left out.
 
 TEXT
-show sweeps "SWEEP_ROWS" sweeps ${2:+"$2"}
+show sweeps "SWEEP_ROWS" sweeps ${SWEEP_ROWS:+"$SWEEP_ROWS"}

@@ -46,15 +46,13 @@ pub fn published(args: &PublishedArgs) -> Result<()> {
         return print(&format!("skipped: {source}\n"));
     }
     let tools = Tools::shipped()?;
+    let cells = || Ok::<_, anyhow::Error>(args.files.iter().map(|f| read(f)).collect::<Result<Vec<_>>>()?.concat());
     let tables: Vec<Table> = match (args.what, args.files.as_slice()) {
-        (What::Caps, [file]) => caps::tables(&read(file)?, &tools)?,
-        (What::Savings, [file]) => savings::tables(&read(file)?, &tools)?,
+        (What::Caps, _) => caps::tables(&cells()?, &tools)?,
+        (What::Savings, _) => savings::tables(&cells()?, &tools)?,
+        (What::Power, _) => average::tables(&cells()?, &tools)?,
         (What::Traces, [file]) => traces::tables(file, &tools)?,
         (What::Sweeps, [file]) => sweeps::tables(file)?,
-        (What::Power, files) => {
-            let cells = files.iter().map(|f| read(f)).collect::<Result<Vec<_>>>()?.concat();
-            average::tables(&cells, &tools)?
-        }
         _ => bail!("one file at a time"),
     };
     let text = |t: &Table| if args.markdown { t.to_markdown() } else { t.to_text() };
