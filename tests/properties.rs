@@ -23,9 +23,10 @@ fn every_network_on_every_device() {
                 let product = (w.value * t.value).get();
                 assert!((product / e.value.get() - 1.0).abs() < 1e-9, "{label}: E = P t");
                 let sum: f64 = p.layers.iter().map(|l| l.time.value.get()).sum();
-                assert!((sum / t.value.get() - 1.0).abs() < 1e-9, "{label}: layers add up");
+                let gaps = p.waiting * t.value.get();
+                assert!(((sum + gaps) / t.value.get() - 1.0).abs() < 1e-9, "{label}: layers and gaps add up");
                 let phases: f64 = p.phases.iter().map(|l| l.time.get()).sum();
-                assert!((phases / t.value.get() - 1.0).abs() < 1e-9, "{label}: phases add up");
+                assert!((phases / sum - 1.0).abs() < 1e-9, "{label}: phases add up");
                 let limit = ok(catalog::gpu(gpu)).power.limit.value;
                 assert!(w.p95 <= limit * (1.0 + 1e-9), "{label}: {w:?} beyond {limit}");
             }

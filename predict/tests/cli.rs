@@ -218,7 +218,7 @@ fn a_roofline_calibration_stands_for_a_gpu_without_rows() {
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
     for part in
-        ["\"id\": \"any-roofline-1\"", "\"time_tier\": \"roofline\"", "as if no layer of v100 had been measured"]
+        ["\"id\": \"any-roofline-1\"", "\"time_tier\": \"transferred\"", "as if no layer of v100 had been measured"]
     {
         assert!(text.contains(part), "no {part} in {text}");
     }
