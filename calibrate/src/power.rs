@@ -217,6 +217,7 @@ mod tests {
                     precision: Precision::Fp16,
                     activities: list,
                     clock,
+                    core: Hertz::from_mhz(2000.0 * clock),
                     share,
                     waiting: 0.2,
                 }
@@ -224,6 +225,7 @@ mod tests {
             .collect();
         let (model, held_out) = fit(&rows, &Options::default()).expect("enough rows");
         assert_eq!((model.exponent, held_out.len()), (2.0, rows.len()));
+        assert_eq!(model.clocks, Some((Hertz::from_mhz(1600.0), Hertz::from_mhz(2000.0))));
         for (found, known) in model.coefficients.iter().zip(known) {
             assert!((found - known).abs() < 0.02, "{model:?}");
         }
