@@ -1,11 +1,13 @@
 //! What the tests across crates share.
 
+use joulecast_model::calibration::Calibration;
 use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{NetworkPrediction, Setup, predict};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 /// Unwraps with the error as the test's message.
 pub fn ok<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
@@ -19,14 +21,17 @@ pub fn shaped(name: &str, batch: u64, precision: Precision) -> ShapedNetwork {
 
 /// A prediction with what is built in.
 pub fn predicted(network: &ShapedNetwork, gpu: &str, mode: Mode) -> NetworkPrediction {
+    static ROOFLINE: LazyLock<Calibration> = LazyLock::new(|| ok(catalog::roofline()));
+    static CHIPS: LazyLock<Vec<Calibration>> = LazyLock::new(|| {
+        let of = |(name, _): &(&str, &str)| ok(catalog::calibration(name));
+        catalog::calibrations().iter().filter_map(of).collect()
+    });
     let gpu = ok(catalog::gpu(gpu));
-    let calibration = ok(catalog::calibration(&gpu.chip));
-    let roofline = ok(catalog::roofline());
     let framework = ok(Framework::named("cudnn"));
     let setup = Setup {
         gpu: &gpu,
-        calibration: calibration.as_ref(),
-        roofline: &roofline,
+        calibration: CHIPS.iter().find(|c| c.chip == gpu.chip),
+        roofline: &ROOFLINE,
         framework: &framework,
         launch: framework.usual_launch(),
         mode,

@@ -126,33 +126,34 @@ fn weighted(costs: &[Vec<Cost>], switch: Cost, weight: f64) -> Plan {
     };
     let change = score(&switch);
     let layers = costs[0].len();
+    let at: Vec<Vec<f64>> = (0..layers).map(|l| costs.iter().map(|c| score(&c[l])).collect()).collect();
     let mut best: Option<(f64, Vec<usize>)> = None;
     for first in 0..costs.len() {
         let mut total: Vec<f64> =
-            (0..costs.len()).map(|c| if c == first { score(&costs[c][0]) } else { f64::INFINITY }).collect();
+            at[0].iter().enumerate().map(|(c, s)| if c == first { *s } else { f64::INFINITY }).collect();
         let mut from: Vec<Vec<usize>> = Vec::with_capacity(layers);
-        for l in 1..layers {
-            let here: Vec<f64> = costs.iter().map(|layers| score(&layers[l])).collect();
+        for scores in &at[1..] {
             let cheapest = (0..total.len()).min_by(|&a, &b| total[a].total_cmp(&total[b])).unwrap_or(0);
-            let step: Vec<usize> =
+            let came: Vec<usize> =
                 (0..total.len()).map(|c| if total[c] <= total[cheapest] + change { c } else { cheapest }).collect();
-            let next = (0..total.len()).map(|c| {
-                let came = step[c];
-                total[came] + if came == c { 0.0 } else { change } + here[c]
-            });
+            let next = came
+                .iter()
+                .zip(scores)
+                .enumerate()
+                .map(|(c, (&came, score))| total[came] + if came == c { 0.0 } else { change } + score);
             total = next.collect();
-            from.push(step);
+            from.push(came);
         }
         let closed = |c: usize| total[c] + if c == first { 0.0 } else { change };
-        let mut at = (0..total.len()).min_by(|&a, &b| closed(a).total_cmp(&closed(b))).unwrap_or(0);
-        if best.as_ref().is_some_and(|(s, _)| closed(at) >= *s) {
+        let mut clock = (0..total.len()).min_by(|&a, &b| closed(a).total_cmp(&closed(b))).unwrap_or(0);
+        if best.as_ref().is_some_and(|(s, _)| closed(clock) >= *s) {
             continue;
         }
-        let end = closed(at);
-        let mut clocks = vec![at];
-        for step in from.iter().rev() {
-            at = step[at];
-            clocks.push(at);
+        let end = closed(clock);
+        let mut clocks = vec![clock];
+        for came in from.iter().rev() {
+            clock = came[clock];
+            clocks.push(clock);
         }
         clocks.reverse();
         best = Some((end, clocks));

@@ -18,15 +18,15 @@ const BOARDS: [(&str, &str, f64); 2] =
 /// Metrics whose best limit the paper lists.
 const METRICS: [Metric; 4] = [Metric::Energy, Metric::Edp, Metric::Eds(1.5), Metric::Eds(2.0)];
 
-/// By limit in watts: what was printed, by metric.
-type ByCap<'a> = BTreeMap<u64, BTreeMap<&'a str, f64>>;
+/// Values of a run by metric, by power limit.
+type Caps<'a> = BTreeMap<u64, BTreeMap<&'a str, f64>>;
 
 /// The runs of the paper on one board.
 ///
 /// # Errors
 /// When the tables lack the board or a default.
 pub fn curves(cells: &[Cell], gpu_name: &str, samples: f64) -> Result<Vec<Curve>> {
-    let mut runs: BTreeMap<(&str, u64), ByCap<'_>> = BTreeMap::new();
+    let mut runs: BTreeMap<(&str, u64), Caps<'_>> = BTreeMap::new();
     for cell in cells.iter().filter(|c| c.gpu == gpu_name) {
         let (Ok(batch), Some(cap), Some(value)) = (cell.batch.parse(), cell.power_cap_w, cell.number()) else {
             continue;

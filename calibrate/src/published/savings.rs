@@ -61,8 +61,13 @@ fn risen(gpu: &Gpu, rise: f64) -> Gpu {
     gpu
 }
 
-/// Errors of the three predictions, and what was printed and predicted.
-type Errors = ([Vec<f64>; 3], Vec<f64>, Vec<f64>);
+/// Of the networks of a mode: errors of the three predictions, what is printed and what is predicted.
+#[derive(Default)]
+struct Compared {
+    errors: [Vec<f64>; 3],
+    printed: Vec<f64>,
+    predicted: Vec<f64>,
+}
 
 fn mean(list: &[f64]) -> f64 {
     list.iter().sum::<f64>() / list.len().max(1) as f64
@@ -113,7 +118,7 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
             .par_iter()
             .map(|rise| printed.iter().map(|p| Ok(saving(tools, &risen(&gpu, *rise), p, &clocks)?.0)).collect())
             .collect::<Result<_>>()?;
-        let mut by_mode: BTreeMap<&str, Errors> = BTreeMap::new();
+        let mut by_mode: BTreeMap<&str, Compared> = BTreeMap::new();
         for (i, p) in printed.iter().enumerate() {
             // Both modes of a network are left out together.
             let others: Vec<usize> = (0..printed.len()).filter(|&j| printed[j].network != p.network).collect();
@@ -128,13 +133,13 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
             table.row(row);
             let entry = by_mode.entry(p.mode.name()).or_default();
             for (k, value) in [best[i], shipped, baseline].into_iter().enumerate() {
-                entry.0[k].push(value - p.percent);
+                entry.errors[k].push(value - p.percent);
                 all[k].push(value - p.percent);
             }
-            entry.1.push(p.percent);
-            entry.2.push(best[i]);
+            entry.printed.push(p.percent);
+            entry.predicted.push(best[i]);
         }
-        for (mode, (errors, printed, predicted)) in by_mode {
+        for (mode, Compared { errors, printed, predicted }) in by_mode {
             let mut row = vec![ours.to_string(), mode.to_string()];
             row.extend(errors.iter().map(|e| format!("{:.1}", mean_absolute(e))));
             row.extend([mean(&printed), mean(&predicted)].map(|v| format!("{v:.1}")));
