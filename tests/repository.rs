@@ -1,8 +1,12 @@
 //! Rules of the repository: which crate may depend on which, what the shipped files must say, what must not be
 //! committed.
 
-use joulecast_model::calibration::{ANY_CHIP, Calibration, Tier};
+use joulecast_model::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
 use joulecast_model::catalog;
+use joulecast_model::framework::Framework;
+use joulecast_model::network::ShapedNetwork;
+use joulecast_model::precision::Mode;
+use joulecast_model::predictor::{Setup, predict};
 use joulecast_tests::{ok, root};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -142,4 +146,41 @@ fn an_imaginary_board_of_a_known_chip_has_no_calibration() {
         ..real
     };
     assert!(ok(catalog::calibration_for(&imaginary)).is_none());
+}
+
+#[test]
+fn a_part_of_a_calibration_predicts_as_all_of_it() {
+    let network = |precision| ok(ShapedNetwork::new(&ok(catalog::network("mobilenet_v2")), 4, precision, &[]));
+    for name in ["h200", "v100", "t4", "l4", "titan-x-maxwell"] {
+        let gpu = ok(catalog::gpu(name));
+        let (own, roofline) = (ok(catalog::calibration_for(&gpu)), ok(catalog::roofline()));
+        for precision in gpu.peaks.keys().copied() {
+            for (mode, profile) in [
+                (Mode::Inference, "cudnn"),
+                (Mode::Training, "cudnn"),
+                (Mode::Inference, "pytorch"),
+                (Mode::Training, "pytorch"),
+            ] {
+                let framework = ok(Framework::named(profile));
+                let predicted = |own: Option<&Calibration>, roofline: &Calibration| {
+                    let setup = Setup {
+                        gpu: &gpu,
+                        calibration: own,
+                        roofline,
+                        framework: &framework,
+                        launch: framework.usual_launch(),
+                        mode,
+                        phases: mode.phases(),
+                        library: None,
+                    };
+                    predict(&network(precision), &setup)
+                };
+                let (own_part, part) =
+                    ok(catalog::calibrations_for(&gpu, &Wanted { precision, mode, framework: profile }));
+                assert!(part.models.len() < roofline.models.len());
+                let (all, part) = (predicted(own.as_ref(), &roofline), predicted(own_part.as_ref(), &part));
+                assert_eq!(all, part, "{name} {precision} {mode} {profile}");
+            }
+        }
+    }
 }

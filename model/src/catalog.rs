@@ -1,6 +1,6 @@
 //! The networks, devices, calibrations and framework profiles that are baked into the program.
 
-use crate::calibration::{Calibration, CalibrationError};
+use crate::calibration::{Calibration, CalibrationError, Wanted};
 use crate::gpu::{Gpu, GpuError};
 use crate::network::{Network, NetworkError};
 use crate::splits::Splits;
@@ -136,9 +136,27 @@ fn find<T>(
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn calibration(chip: &str) -> Result<Option<Calibration>, CalibrationError> {
+    calibration_text(chip).map(Calibration::from_toml).transpose()
+}
+
+fn calibration_text(chip: &str) -> Option<&'static str> {
     let wanted = chip.to_ascii_lowercase();
-    let text = CALIBRATIONS.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text);
-    text.map(Calibration::from_toml).transpose()
+    CALIBRATIONS.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text)
+}
+
+/// What one prediction needs of the shipped calibration that holds for a device, where there is one, and of the models
+/// over all chips.
+///
+/// # Errors
+/// Only if the build baked in a malformed file, or none.
+pub fn calibrations_for(
+    gpu: &Gpu,
+    wanted: &Wanted<'_>,
+) -> Result<(Option<Calibration>, Calibration), CalibrationError> {
+    let part =
+        |chip: &str| calibration_text(chip).map(|text| Calibration::from_toml(&wanted.part_of(text))).transpose();
+    let own = part(&gpu.chip)?.filter(|c| holds_for(c, gpu));
+    Ok((own, part("roofline")?.ok_or_else(CalibrationError::missing)?))
 }
 
 /// How far a device's peak, bandwidth or multiprocessors may be from a measured board of its chip.
@@ -150,14 +168,17 @@ const SAME_CHIP: std::ops::RangeInclusive<f64> = 0.66..=1.5;
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn calibration_for(gpu: &Gpu) -> Result<Option<Calibration>, CalibrationError> {
+    Ok(calibration(&gpu.chip)?.filter(|c| holds_for(c, gpu)))
+}
+
+fn holds_for(calibration: &Calibration, gpu: &Gpu) -> bool {
     let near = |a: f64, b: f64| SAME_CHIP.contains(&(a / b));
     let alike = |board: &Gpu| {
         near(gpu.vector_peak().get(), board.vector_peak().get())
             && near(gpu.bandwidth.value.get(), board.bandwidth.value.get())
             && near(gpu.sms.value as f64, board.sms.value as f64)
     };
-    let found = calibration(&gpu.chip)?;
-    Ok(found.filter(|c| c.boards.iter().filter_map(|name| self::gpu(name).ok()).any(|board| alike(&board))))
+    calibration.boards.iter().filter_map(|name| self::gpu(name).ok()).any(|board| alike(&board))
 }
 
 /// Efficiencies over all measured chips.

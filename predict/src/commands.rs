@@ -3,7 +3,7 @@
 use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
-use joulecast_model::calibration::{ANY_CHIP, Calibration};
+use joulecast_model::calibration::{ANY_CHIP, Calibration, Wanted};
 use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
 use joulecast_model::gpu::Gpu;
@@ -72,8 +72,9 @@ struct Calibrations {
 }
 
 impl Calibrations {
-    fn built_in(gpu: &Gpu) -> Result<Self> {
-        Ok(Self { chip: catalog::calibration_for(gpu)?, roofline: catalog::roofline()?, note: None })
+    fn built_in(gpu: &Gpu, wanted: &Wanted<'_>) -> Result<Self> {
+        let (chip, roofline) = catalog::calibrations_for(gpu, wanted)?;
+        Ok(Self { chip, roofline, note: None })
     }
 
     /// A file of the chip's calibration, or of efficiencies over all chips; with the latter it is as if no layer of the
@@ -161,7 +162,10 @@ impl Parts {
         let (network, source) = network(&args.network)?;
         let calibrations = match &args.calibration {
             Some(path) => Calibrations::of_file(path, &gpu)?,
-            None => Calibrations::built_in(&gpu).map_err(Failure::Failed)?,
+            None => {
+                let wanted = Wanted { precision: args.precision, mode: args.mode, framework: &framework.name };
+                Calibrations::built_in(&gpu, &wanted).map_err(Failure::Failed)?
+            }
         };
         Ok(Self { network, source, gpu, calibrations, framework })
     }

@@ -3,10 +3,12 @@
 mod file;
 mod layer_model;
 mod network_spread;
+mod part;
 mod transfer;
 
 pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};
 pub use network_spread::{Factors, NetworkSpread};
+pub use part::Wanted;
 pub use transfer::{Arithmetic, FewShot, Share, Slope, Transfer};
 
 use crate::power::PowerModel;
