@@ -419,6 +419,7 @@ fn validate_chips(args: &Validate) -> Result<()> {
 }
 
 fn validate_networks(args: &Validate) -> Result<()> {
+    let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?.concat();
     let calibrations: Vec<Calibration> = match &args.calibrations {
         Some(folder) => networks::read_calibrations(folder)?,
         None => {
@@ -428,10 +429,6 @@ fn validate_networks(args: &Validate) -> Result<()> {
             recipe::calibrations(&rows, &alike_rows(&measurements, true)?, &measurements, &options, true)?
         }
     };
-    let mut runs = Vec::new();
-    for file in &args.networks {
-        runs.extend(networks::read_runs(file)?);
-    }
     let compared = networks::compare(&runs, &calibrations, &args.framework, args.role)?;
     if compared.is_empty() {
         let role = args.role.map_or(String::new(), |r| format!(" with the role {r}"));

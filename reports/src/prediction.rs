@@ -42,6 +42,8 @@ struct Document<'a> {
     time_s: f64,
     time_s_p05: f64,
     time_s_p95: f64,
+    /// In which no kernel runs: layers and this add up to `time_s`.
+    waiting_s: f64,
     power_w: f64,
     power_w_p05: f64,
     power_w_p95: f64,
@@ -144,6 +146,7 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
         time_s: p.time.value.get(),
         time_s_p05: p.time.p05.get(),
         time_s_p95: p.time.p95.get(),
+        waiting_s: p.waiting * p.time.value.get(),
         power_w: p.power.value.get(),
         power_w_p05: p.power.p05.get(),
         power_w_p95: p.power.p95.get(),

@@ -39,8 +39,8 @@ impl Widths {
         Self { time, power, energy: Width(time.0.hypot(power.0), time.1.hypot(power.1)) }
     }
 
-    /// The intervals of a network's time, power and energy. No more power than the limit, and no more energy than
-    /// that over the longest time.
+    /// The intervals of a network's time, power and energy. No more power than the limit, unless the step cannot keep
+    /// it, and no more energy than that over the longest time.
     pub fn intervals(
         &self,
         time: Seconds,
@@ -49,7 +49,7 @@ impl Widths {
         spread: Option<&NetworkSpread>,
     ) -> (Estimate<Seconds>, Estimate<Watts>, Estimate<Joules>) {
         let power = energy / time;
-        let limit = limit.max(power);
+        let limit = if power <= limit { limit } else { Watts::new(f64::INFINITY) };
         let Width(low, high) = self.time.scaled(spread.map(|s| s.time));
         let time = Estimate { value: time, p05: time * (-low).exp(), p95: time * high.exp() };
         let Width(low, high) = self.power.scaled(spread.map(|s| s.power));
@@ -101,5 +101,7 @@ mod tests {
         let (time, power, energy) = widths.intervals(Seconds::new(1.0), Joules::new(290.0), Watts::new(300.0), None);
         assert_eq!(power.p95, Watts::new(300.0));
         assert!(energy.p95 <= Watts::new(300.0) * time.p95);
+        let (_, beyond, _) = widths.intervals(Seconds::new(1.0), Joules::new(310.0), Watts::new(300.0), None);
+        assert!(beyond.p95 > Watts::new(310.0), "a limit that does not hold bounds nothing");
     }
 }
