@@ -88,7 +88,8 @@ pub fn per_layer(
         Metric::Ed2p => 2.0 * (plan.cost.energy / plan.cost.time).get(),
         Metric::Eds(k) => (reference.energy / reference.time).get() / (k - 1.0),
     };
-    let mut best = weighted(costs, switch, slope(&singles(costs)?));
+    let thriftiest = singles(costs).min_by(|a, b| a.cost.energy.get().total_cmp(&b.cost.energy.get()))?;
+    let mut best = weighted(costs, switch, slope(&thriftiest));
     for _ in 0..ROUNDS {
         let next = weighted(costs, switch, slope(&best));
         if value(&next) >= value(&best) {
@@ -96,7 +97,12 @@ pub fn per_layer(
         }
         best = next;
     }
-    let Some(limit) = limit.filter(|l| best.cost.time > *l) else { return Some(best) };
+    // Weights find plans on the convex hull; one clock for all may lie between them.
+    let allowed = |plan: &Plan| limit.is_none_or(|l| plan.cost.time <= l);
+    let or_single = |plan: Option<Plan>| {
+        plan.into_iter().chain(singles(costs)).filter(&allowed).min_by(|a, b| value(a).total_cmp(&value(b)))
+    };
+    let Some(limit) = limit.filter(|l| best.cost.time > *l) else { return or_single(Some(best)) };
     let power = (reference.energy / reference.time).get();
     let (mut low, mut high) = (slope(&best).min(1e6 * power), 1e6 * power);
     let mut within = weighted(costs, switch, f64::INFINITY);
@@ -105,17 +111,16 @@ pub fn per_layer(
         let plan = weighted(costs, switch, middle);
         if plan.cost.time <= limit { (within, high) = (plan, middle) } else { low = middle }
     }
-    (within.cost.time <= limit).then_some(within)
+    or_single(Some(within))
 }
 
-/// The best plan with one clock for all, for energy.
-fn singles(costs: &[Vec<Cost>]) -> Option<Plan> {
-    let all = costs.iter().enumerate().map(|(c, layers)| Plan {
+/// The plans with one clock for all.
+fn singles(costs: &[Vec<Cost>]) -> impl Iterator<Item = Plan> {
+    costs.iter().enumerate().map(|(c, layers)| Plan {
         clocks: vec![c; layers.len()],
         switches: 0,
         cost: Cost { time: layers.iter().map(|l| l.time).sum(), energy: layers.iter().map(|l| l.energy).sum() },
-    });
-    all.min_by(|a, b| a.cost.energy.get().total_cmp(&b.cost.energy.get()))
+    })
 }
 
 /// The plan with the least energy plus `weight` (W) times time. The step repeats: its first clock is tried in turn, and

@@ -20,8 +20,6 @@ const LEAST_CAP: f64 = 0.4;
 const CLOCKS: usize = 60;
 /// And below this share of the boost clock none: energy rises there on every known GPU.
 const LEAST_CLOCK: f64 = 0.25;
-/// Clocks that a layer may choose from.
-const LAYER_CLOCKS: usize = 16;
 /// Largest batch that is tried.
 const LARGEST_BATCH: u64 = 1024;
 
@@ -84,7 +82,7 @@ fn layer_plan(
     limit: Option<Seconds>,
 ) -> Result<LayerPlan, Failure> {
     let mut grid = vec![gpu.core_clock.boost.value];
-    grid.extend(clocks(gpu, LAYER_CLOCKS));
+    grid.extend(clocks(gpu, CLOCKS));
     let at: Vec<NetworkPrediction> = grid
         .iter()
         .map(|f| step.at(OperatingPoint { core_clock: Some(*f), ..base }).map_err(refused))
@@ -131,7 +129,13 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     let mut all = Vec::new();
     for network in &networks {
         let step = Step::new(network, &parts.setup(asked)).map_err(refused)?;
-        let list = candidates(&step, gpu, args, base)?;
+        let mut list = candidates(&step, gpu, args, base)?;
+        // What the board cannot keep to is no choice; the first is how it runs by default.
+        let mut first = true;
+        list.retain(|c| {
+            let p = &c.prediction;
+            std::mem::take(&mut first) || p.power_cap.is_none_or(|cap| p.power.value <= cap)
+        });
         if network.batch() == batch || list.first().is_some_and(|c| c.prediction.fits_in_memory) {
             all.extend(list);
         }
