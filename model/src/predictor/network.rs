@@ -1,6 +1,6 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
-use super::lookup::{Substitute, find, of_framework};
+use super::lookup::{Found, Substitute, find, of_framework};
 use super::operating_point::{Limits, OperatingPoint};
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
 use crate::calibration::Tier;
@@ -13,7 +13,7 @@ use crate::network::{ShapedLayer, ShapedNetwork, footprint};
 use crate::power::{Activities, ClockLaw, PowerModel, State, activities, waiting};
 use crate::precision::{Phase, Precision};
 use crate::units::{Joules, Seconds};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
 /// interval's edges move out by this factor.
@@ -62,10 +62,11 @@ impl<'a> Step<'a> {
         let (law, power_tier) =
             own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
         let mut kernels = Vec::with_capacity(network.layers().len());
+        let mut models = Models::new();
         for &phase in setup.phases {
             for layer in network.layers() {
                 if let Some(cost) = network.cost(layer, phase, setup.mode) {
-                    kernels.push(predict_kernel(network, layer, phase, cost, setup)?);
+                    kernels.push(predict_kernel(network, layer, phase, cost, setup, &mut models)?);
                 }
             }
         }
@@ -230,12 +231,16 @@ impl Kernel<'_> {
     }
 }
 
-fn predict_kernel<'a>(
+/// Models by class, phase and precision: the same few are wanted again and again.
+type Models<'m> = HashMap<(&'static str, Phase, Precision), Option<Found<'m>>>;
+
+fn predict_kernel<'a, 'm>(
     network: &ShapedNetwork,
     layer: &'a ShapedLayer,
     phase: Phase,
     cost: LayerCost,
-    setup: &Setup<'_>,
+    setup: &Setup<'m>,
+    models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
     // The optimizer works on fp32 master weights.
     let precision = if phase == Phase::Update { Precision::Fp32 } else { network.precision() };
@@ -244,9 +249,11 @@ fn predict_kernel<'a>(
     let family = Family::of(&layer.layer, phase);
     let kind = if phase == Phase::Update { UPDATE } else { kind };
     let class = model_kind(&layer.layer, &layer.inputs, phase);
-    let found = of_framework(setup.calibration, &setup.framework.name, class, family, phase, precision)
-        .or_else(|| find(setup.calibration, setup.roofline, class, family, phase, precision))
-        .ok_or_else(no_model)?;
+    let look_up = || {
+        of_framework(setup.calibration, &setup.framework.name, class, family, phase, precision)
+            .or_else(|| find(setup.calibration, setup.roofline, class, family, phase, precision))
+    };
+    let found = models.entry((class, phase, precision)).or_insert_with(look_up).ok_or_else(no_model)?;
     let setting = Setting::usual(network.precision(), setup.mode);
     let (batch, gpu) = (network.batch(), setup.gpu);
     let work = Workload::new(&layer.layer, &layer.inputs, layer.output, batch, phase, precision, setting, cost, gpu)
