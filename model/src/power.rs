@@ -145,13 +145,10 @@ impl PowerModel {
             ClockLaw::Fitted => self.share(activities, state.clocks.core),
             ClockLaw::Voltage(curve) => {
                 let squared = curve.relative(state.clocks.core).powi(2);
-                let scale = |drive: Drive| match drive {
-                    Drive::Clock => squared * state.clocks.core,
-                    Drive::Arithmetic => squared / state.slowdown,
-                    Drive::Traffic => 1.0 / state.slowdown,
-                };
+                // In the order of the drives.
+                let scales = [squared * state.clocks.core, squared / state.slowdown, 1.0 / state.slowdown];
                 let each = self.coefficients.iter().zip(activities).zip(DRIVES);
-                each.map(|((c, a), drive)| c * a * scale(drive)).sum()
+                each.map(|((c, a), drive)| c * a * scales[drive as usize]).sum()
             }
         };
         waiting + (gpu.power.limit.value - waiting) * share

@@ -210,9 +210,7 @@ impl Kernel<'_> {
 
     fn at(&self, clocks: Clocks, gpu: &Gpu, law: &PowerModel, clock_law: ClockLaw) -> LayerPrediction {
         let state = self.state(clocks);
-        let factor = state.slowdown;
-        let time =
-            Estimate { value: self.time.value * factor, p05: self.time.p05 * factor, p95: self.time.p95 * factor };
+        let time = self.time.times(state.slowdown);
         let power = law.power(gpu, &self.activities, clock_law, state);
         LayerPrediction {
             name: self.name.to_string(),

@@ -2,7 +2,7 @@
 
 use super::network::{Kernel, Step, WORTH_A_WARNING};
 use super::operating_point::{Limits, OperatingPoint, highest, lowest};
-use super::{Estimate, LayerPrediction, PredictError};
+use super::{LayerPrediction, PredictError};
 use crate::clock::Clocks;
 use crate::power::{ClockLaw, State, waiting};
 use crate::units::{Joules, Seconds, Watts};
@@ -57,8 +57,7 @@ impl Step<'_> {
 
     fn scale_time(&mut self, factor: f64) {
         for kernel in &mut self.kernels {
-            let Estimate { value, p05, p95 } = kernel.time;
-            kernel.time = Estimate { value: value * factor, p05: p05 * factor, p95: p95 * factor };
+            kernel.time = kernel.time.times(factor);
             kernel.memory = kernel.memory * factor;
         }
     }
