@@ -21,6 +21,7 @@ pub mod predictor;
 pub mod catalog;
 pub mod splits;
 pub mod measurement;
+pub mod algorithm;
 pub mod trial;
 pub mod import;
 pub mod papers;
