@@ -5,11 +5,12 @@ use std::path::Path;
 use std::{env, fs, io};
 
 /// Table, folder, extension.
-const FOLDERS: [(&str, &str, &str); 5] = [
+const FOLDERS: [(&str, &str, &str); 6] = [
     ("NETS", "nets", "toml"),
     ("GPUS", "gpus", "toml"),
     ("CALIBRATIONS", "calibrations", "toml"),
     ("FRAMEWORKS", "frameworks", "toml"),
+    ("INTERCONNECTS", "interconnects", "toml"),
     ("PAPERS", "published/papers", "csv"),
 ];
 const FILES: [(&str, &str); 2] = [("SPLITS", "splits.toml"), ("PAPERS_MAPPING", "published/papers/papers.toml")];

@@ -2,10 +2,11 @@
 
 use crate::catalog;
 use crate::layer::Layer;
+use crate::network::{Activations, InPlace, MemoryPolicy};
 use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::text::{check_schema, nearest, toml_error};
 use crate::trial::Layout;
-use crate::units::{Dimension, Seconds, parse_with_unit};
+use crate::units::{Bytes, Dimension, Seconds, parse_with_unit};
 use serde::{Deserialize, Serialize};
 
 named_enum!(
@@ -33,6 +34,19 @@ pub struct Framework {
     pub host: Option<Host>,
     /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
     pub slower: Vec<Slower>,
+    /// How it sums gradients over several GPUs.
+    pub parallel: Parallel,
+    /// What it does with device memory.
+    pub memory: MemoryPolicy,
+}
+
+/// How a framework sums gradients over several GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parallel {
+    /// Whether gradients are summed while backward goes on.
+    pub overlaps: bool,
+    /// Gradients are summed once there are so many bytes of them; without it, all at once.
+    pub bucket: Option<Bytes>,
 }
 
 /// What the host takes for an eager step, however short its kernels are.
@@ -139,6 +153,59 @@ struct File {
     host: Option<HostFile>,
     #[serde(default)]
     slower: Vec<SlowerFile>,
+    parallel: Option<ParallelFile>,
+    memory: Option<MemoryFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryFile {
+    activations: Activations,
+    in_place: InPlace,
+    #[serde(default)]
+    narrow_gradients: bool,
+    #[serde(default)]
+    clipped_in_place: bool,
+    pooling_index: Option<u64>,
+    library_workspace: Option<Entry>,
+    context: Option<Entry>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl MemoryFile {
+    fn read(self) -> Result<MemoryPolicy, String> {
+        let bytes = |what: &str, entry: Option<Entry>| {
+            let bytes = entry.map(|e| parse_with_unit(&e.value, Dimension::Memory)).transpose();
+            Ok::<_, String>(Bytes::new(bytes.map_err(|e| format!("memory {what}: {e}"))?.unwrap_or(0.0) as u64))
+        };
+        Ok(MemoryPolicy {
+            activations: self.activations,
+            in_place: self.in_place,
+            narrow_gradients: self.narrow_gradients,
+            clipped_in_place: self.clipped_in_place,
+            pooling_index: self.pooling_index,
+            library_workspace: bytes("library_workspace", self.library_workspace)?,
+            context: bytes("context", self.context)?,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParallelFile {
+    overlaps: bool,
+    bucket: Option<String>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl ParallelFile {
+    fn read(self) -> Result<Parallel, String> {
+        let bytes = |text: String| parse_with_unit(&text, Dimension::Memory).map(|b| Bytes::new(b as u64));
+        let bucket = self.bucket.map(bytes).transpose().map_err(|e| format!("parallel bucket: {e}"))?;
+        Ok(Parallel { overlaps: self.overlaps, bucket })
+    }
 }
 
 #[derive(Deserialize)]
@@ -269,6 +336,8 @@ impl Framework {
             activity,
             host: host.transpose()?,
             slower,
+            parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
+            memory: file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default(),
         })
     }
 

@@ -18,6 +18,8 @@ pub mod metric;
 pub mod optimum;
 pub mod framework;
 pub mod predictor;
+pub mod parallel;
+pub mod training;
 pub mod catalog;
 pub mod splits;
 pub mod measurement;

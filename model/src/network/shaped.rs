@@ -15,6 +15,7 @@ pub struct ShapedNetwork {
     name: String,
     batch: u64,
     precision: Precision,
+    optimizer: Optimizer,
     inputs: Vec<Shape>,
     layers: Vec<ShapedLayer>,
 }
@@ -115,7 +116,8 @@ impl ShapedNetwork {
                 from: node.from.clone(),
             });
         }
-        let shaped = Self { name: network.name.clone(), batch, precision, inputs, layers };
+        let shaped =
+            Self { name: network.name.clone(), batch, precision, optimizer: Optimizer::Momentum, inputs, layers };
         shaped.check_countable()?;
         Ok(shaped)
     }
@@ -147,6 +149,14 @@ impl ShapedNetwork {
     pub fn precision(&self) -> Precision {
         self.precision
     }
+    /// What updates the parameters in training: momentum unless somebody says otherwise.
+    pub fn optimizer(&self) -> Optimizer {
+        self.optimizer
+    }
+    /// The same with another optimizer.
+    pub fn with_optimizer(self, optimizer: Optimizer) -> Self {
+        Self { optimizer, ..self }
+    }
     /// Shapes of the network's inputs.
     pub fn inputs(&self) -> &[Shape] {
         &self.inputs
@@ -174,7 +184,7 @@ impl ShapedNetwork {
             return None;
         }
         if phase == Phase::Update {
-            return update_cost(layer.parameters(), Optimizer::Momentum);
+            return update_cost(layer.parameters(), self.optimizer);
         }
         layer.cost_at(phase, self.batch, self.precision, mode)
     }

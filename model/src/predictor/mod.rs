@@ -15,6 +15,7 @@ use crate::calibration::{Calibration, Tier};
 use crate::framework::{Framework, Launch};
 use crate::gpu::Gpu;
 use crate::network::MemoryFootprint;
+use crate::parallel::{Communication, DevicePrediction};
 use crate::precision::{Mode, Phase, Precision};
 use crate::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
 
@@ -141,6 +142,10 @@ pub struct NetworkPrediction {
     pub bound: Seconds,
     /// Per phase, in order.
     pub phases: Vec<PhaseTotal>,
+    /// Which devices take part, and what each does.
+    pub devices: Vec<DevicePrediction>,
+    /// The sum of gradients over several GPUs; the layers are then those of the slowest.
+    pub communication: Option<Communication>,
     /// Every kernel, in order.
     pub layers: Vec<LayerPrediction>,
     /// What the user should know.

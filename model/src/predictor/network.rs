@@ -10,6 +10,7 @@ use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
 use crate::framework::{KernelOf, Launch};
 use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
+use crate::parallel::DevicePrediction;
 use crate::power::{Activities, ClockLaw, PowerModel, State, activities, waiting};
 use crate::precision::{Phase, Precision};
 use crate::units::{Joules, Seconds};
@@ -136,7 +137,7 @@ impl<'a> Step<'a> {
         let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
         let widths = Widths::new(&totals.time, residuals);
         let (time, power, energy) = widths.intervals(totals.time.value, totals.energy, limits.cap, spread);
-        let memory = footprint(network, setup.mode);
+        let memory = footprint(network, setup.mode, &setup.framework.memory);
         let fits_in_memory = memory.total() <= setup.gpu.memory.value;
         let cost: LayerCost = totals.cost;
         let mut warnings = limits.notes.clone();
@@ -144,12 +145,22 @@ impl<'a> Step<'a> {
         warnings.extend(totals.warnings(setup, power_tier));
         if !fits_in_memory {
             warnings.push(format!(
-                "needs about {:.1} GiB of memory without workspace; {} has {:.1} GiB",
+                "needs about {:.1} GiB of memory; {} has {:.1} GiB",
                 memory.total().to_gib(),
                 setup.gpu.name,
                 setup.gpu.memory.value.to_gib()
             ));
         }
+        let clock = setup.gpu.core_clock.boost.value * clock;
+        let alone = DevicePrediction {
+            gpu: setup.gpu.name.clone(),
+            count: 1,
+            batch: network.batch(),
+            clock,
+            time: time.value,
+            power,
+            energy,
+        };
         NetworkPrediction {
             network: network.name().to_string(),
             batch: network.batch(),
@@ -158,7 +169,7 @@ impl<'a> Step<'a> {
             calibration: setup.calibration.unwrap_or(setup.roofline).id.clone(),
             time_tier: totals.tier(),
             power_tier,
-            clock: setup.gpu.core_clock.boost.value * clock,
+            clock,
             memory_clock: setup.gpu.memory_clock.as_ref().map(|c| c.value * limits.memory),
             power_cap: point.power_cap,
             waiting: totals.waiting / totals.time.value,
@@ -175,6 +186,8 @@ impl<'a> Step<'a> {
             fits_in_memory,
             bound: totals.bound,
             phases,
+            devices: vec![alone],
+            communication: None,
             layers,
             warnings,
         }
