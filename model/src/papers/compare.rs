@@ -7,6 +7,7 @@ use crate::catalog;
 use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::network::ShapedNetwork;
+use crate::parallel::{Interconnect, Share, combine};
 use crate::precision::{Mode, Phase, Precision};
 use crate::predictor::{Estimate, NetworkPrediction, Setup, predict};
 use crate::units::{Joules, Seconds, Watts};
@@ -25,8 +26,14 @@ pub struct Compared {
     pub paper: String,
     /// The table it is printed in.
     pub table: String,
-    /// Device, as in the catalog.
+    /// Device, as in the catalog; what is printed is of one of them.
     pub gpu: String,
+    /// All devices of the step.
+    pub gpus: u64,
+    /// Which they are, as in 2xv100; several kinds separated by commas.
+    pub setup: String,
+    /// How many of them are of the printed kind.
+    pub count: u64,
     /// Network, as printed.
     pub network: String,
     /// Which reading of the paper's description; empty where there is only one.
@@ -195,10 +202,19 @@ impl Doubt {
     }
 }
 
+/// Devices of one kind.
+struct Member {
+    count: u64,
+    gpu: Gpu,
+    calibration: Option<Calibration>,
+}
+
 /// What a case is here, where it can be predicted.
 struct Subject {
-    gpu: Gpu,
-    calibration: Calibration,
+    /// The device that is printed.
+    gpu: String,
+    members: Vec<Member>,
+    interconnect: Option<Interconnect>,
     framework: Framework,
     cudnn: Option<(String, f64)>,
     precision: Precision,
@@ -214,6 +230,7 @@ struct Predicted {
     reading: String,
     gpu: String,
     framework: String,
+    calibration: String,
     fit: String,
     cudnn: Option<String>,
     prediction: NetworkPrediction,
@@ -236,16 +253,21 @@ impl Subject {
         if case.gpus == 0 {
             return Ok(Err("runs on a CPU".into()));
         }
-        if case.gpus > 1 {
-            return Ok(Err(format!("{} GPUs", case.gpus)));
-        }
         let Some(name) = paper.gpus.get(&case.gpu) else { return Ok(Err(format!("no device file of {}", case.gpu))) };
         let gpu = catalog::gpu(name).map_err(|e| e.to_string())?;
         let Some(ProfileOf { profile, cudnn }) = paper.frameworks.get(&case.framework) else {
             return Ok(Err(format!("no profile of {}", case.framework)));
         };
-        let Some(calibration) = options.calibration(&gpu)? else {
-            return Ok(Err(format!("no layer of {name} was ever measured")));
+        let alike = vec![(case.gpus, name.clone())];
+        let mut members = Vec::new();
+        for (count, name) in paper.groups.get(&case.gpus).unwrap_or(&alike) {
+            let gpu = catalog::gpu(name).map_err(|e| e.to_string())?;
+            let calibration = options.calibration(&gpu)?;
+            members.push(Member { count: *count, gpu, calibration });
+        }
+        let interconnect = match case.gpus {
+            1 => None,
+            _ => Some(Interconnect::usual(&members.iter().map(|m| &m.gpu).collect::<Vec<_>>())?),
         };
         let on_data = format!("{} on {}", case.network, case.dataset);
         let Some(readings) = paper.networks.get(&on_data).or_else(|| paper.networks.get(&case.network)) else {
@@ -257,7 +279,10 @@ impl Subject {
         if gpu.peak(precision).is_none() {
             return Ok(Err(format!("{name} has no peak in {precision}")));
         }
-        let Ok(batch) = case.batch.parse() else { return Ok(Err("no batch is printed".into())) };
+        let Ok(batch) = case.batch.parse::<u64>() else { return Ok(Err("no batch is printed".into())) };
+        if !batch.is_multiple_of(case.gpus) {
+            return Ok(Err(format!("a batch of {batch} on {} GPUs", case.gpus)));
+        }
         let Some((mode, phases)) = phases(&case.phase) else { return Ok(Err(format!("phase {}", case.phase))) };
         if case.power_cap_w.parse::<f64>().is_ok_and(|cap| (cap / gpu.power.limit.value.get() - 1.0).abs() > 1e-3) {
             return Ok(Err("a power limit that is not the default one".into()));
@@ -265,8 +290,9 @@ impl Subject {
         Ok(Ok(Self {
             framework: Framework::named(options.framework.unwrap_or(profile))?,
             cudnn: cudnn.clone().filter(|_| !options.newest_library),
-            gpu,
-            calibration,
+            gpu: name.clone(),
+            members,
+            interconnect,
             precision,
             batch,
             mode,
@@ -275,28 +301,43 @@ impl Subject {
         }))
     }
 
-    fn predict(&self, paper: &Paper, case: &Case, roofline: &Calibration) -> Result<Vec<Predicted>, String> {
-        let setup = Setup {
-            gpu: &self.gpu,
-            calibration: Some(&self.calibration),
+    fn setup<'a>(&'a self, member: &'a Member, roofline: &'a Calibration) -> Setup<'a> {
+        Setup {
+            gpu: &member.gpu,
+            calibration: member.calibration.as_ref(),
             roofline,
             framework: &self.framework,
             launch: self.framework.usual_launch(),
             mode: self.mode,
             phases: self.phases,
             library: self.cudnn.as_ref().map(|(_, age)| *age),
-        };
+        }
+    }
+
+    fn predict(&self, paper: &Paper, case: &Case, roofline: &Calibration) -> Result<Vec<Predicted>, String> {
+        let gpus: u64 = self.members.iter().map(|m| m.count).sum();
         let one = |(reading, net): &(String, String)| {
             let at = |e: &dyn std::fmt::Display| format!("{}: {} as {net}: {e}", paper.key, case.network);
             let network = catalog::network(net).map_err(|e| at(&e))?;
-            let shaped = ShapedNetwork::new(&network, self.batch, self.precision, &[]).map_err(|e| at(&e))?;
+            let shaped = ShapedNetwork::new(&network, self.batch / gpus, self.precision, &[]).map_err(|e| at(&e))?;
+            let mut shares = Vec::new();
+            for member in &self.members {
+                let alone = predict(&shaped, &self.setup(member, roofline)).map_err(|e| at(&e))?;
+                shares.push(Share { count: member.count, gpu: &member.gpu, alone });
+            }
+            let prediction = match &self.interconnect {
+                Some(interconnect) => combine(shares, &shaped, interconnect, &self.framework),
+                None => shares.pop().map(|share| share.alone),
+            };
+            let fit = self.members.iter().find(|m| m.gpu.name == self.gpu).and_then(|m| m.calibration.as_ref());
             Ok(Predicted {
                 reading: reading.clone(),
-                gpu: self.gpu.name.clone(),
+                gpu: self.gpu.clone(),
                 framework: self.framework.name.clone(),
-                fit: self.calibration.fit.clone(),
+                calibration: fit.unwrap_or(roofline).id.clone(),
+                fit: fit.unwrap_or(roofline).fit.clone(),
                 cudnn: self.cudnn.as_ref().map(|(version, _)| version.clone()),
-                prediction: predict(&shaped, &setup).map_err(|e| at(&e))?,
+                prediction: prediction.ok_or_else(|| at(&"no device"))?,
             })
         };
         self.readings.iter().map(one).collect()
@@ -316,11 +357,12 @@ impl Predicted {
             Metric::RunTime | Metric::RunEnergy => steps().map(|steps| value / steps),
             _ => Ok(value),
         };
+        let own = p.devices.iter().find(|d| d.gpu == self.gpu).unwrap_or(&p.devices[0]);
         let (quantity, printed, predicted) = match cell.value {
             Printed::Time(time) => (Quantity::Time, of_step(time.get())?, numbers(p.time, Seconds::get)),
             Printed::Rate(rate) => (Quantity::Time, p.batch as f64 / rate, numbers(p.time, Seconds::get)),
-            Printed::Power(power) => (Quantity::Power, power.get(), numbers(p.power, Watts::get)),
-            Printed::Energy(energy) => (Quantity::Energy, of_step(energy.get())?, numbers(p.energy, Joules::get)),
+            Printed::Power(power) => (Quantity::Power, power.get(), numbers(own.power, Watts::get)),
+            Printed::Energy(energy) => (Quantity::Energy, of_step(energy.get())?, numbers(own.energy, Joules::get)),
             Printed::Other => return Ok(None),
         };
         let rule = paper.distorted.iter().find(|rule| {
@@ -331,13 +373,16 @@ impl Predicted {
             paper: paper.key.clone(),
             table: cell.table.clone(),
             gpu: self.gpu.clone(),
+            gpus: p.devices.iter().map(|d| d.count).sum(),
+            setup: p.devices.iter().map(|d| format!("{}x{}", d.count, d.gpu)).collect::<Vec<_>>().join(","),
+            count: own.count,
             network: cell.case.network.clone(),
             reading: self.reading.clone(),
             net: p.network.clone(),
             phase: cell.case.phase.clone(),
             batch: p.batch,
             framework: self.framework.clone(),
-            calibration: p.calibration.clone(),
+            calibration: self.calibration.clone(),
             fit: self.fit.clone(),
             cudnn: self.cudnn.clone(),
             quantity,

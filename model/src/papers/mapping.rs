@@ -59,6 +59,8 @@ pub struct Paper {
     /// Per printed network its readings, in the order of the file: reading (empty where there is one), network.
     pub(super) networks: BTreeMap<String, Vec<(String, String)>>,
     pub(super) samples: BTreeMap<String, u64>,
+    /// Per printed number of GPUs, where they are not all of the printed kind: how many of which devices.
+    pub(super) groups: BTreeMap<u64, Vec<(u64, String)>>,
     pub(super) distorted: Vec<Distorted>,
 }
 
@@ -101,6 +103,8 @@ struct PaperFile {
     networks: BTreeMap<String, Spanned<toml::Value>>,
     #[serde(default)]
     samples: BTreeMap<String, u64>,
+    #[serde(default)]
+    groups: BTreeMap<String, BTreeMap<String, u64>>,
     #[serde(default)]
     distorted: Vec<Spanned<Distorted>>,
 }
@@ -171,7 +175,18 @@ impl Text<'_> {
         let gpu = |(printed, name): (String, Spanned<String>)| {
             Ok::<_, String>((printed, self.known(&name, "gpu", catalog::gpu_names())?))
         };
+        let group = |(printed, members): (String, BTreeMap<String, u64>)| {
+            let gpus = printed.parse::<u64>().map_err(|_| format!("groups: \"{printed}\" is not a number of GPUs"))?;
+            if members.values().sum::<u64>() != gpus {
+                return Err(format!("groups: the members of {gpus} GPUs are not {gpus}"));
+            }
+            match members.keys().find(|name| !catalog::gpu_names().any(|known| known == name.as_str())) {
+                Some(unknown) => Err(format!("groups: no gpu named \"{unknown}\"")),
+                None => Ok((gpus, members.into_iter().map(|(name, count)| (count, name)).collect())),
+            }
+        };
         Ok(Paper {
+            groups: file.groups.into_iter().map(group).collect::<Result<_, _>>()?,
             key: file.key,
             title: file.title,
             tables: file.tables,

@@ -6,10 +6,12 @@
 mod compare;
 mod mapping;
 mod printed;
+mod setups;
 
 pub use compare::{Compared, Comparison, NotPredicted, Options, compare};
 pub use mapping::{Metric, Paper, Quantity};
 pub use printed::Case;
+pub use setups::{METRICS, SetupTotals, Totals, Winner, totals, winners};
 
 use crate::catalog;
 
@@ -74,6 +76,28 @@ mod tests {
         assert!(find("titan-x-pascal", "ResNet", "backward", 128, Quantity::Time).is_some());
         assert!(find("titan-x-pascal", "ResNet", "forward", 128, Quantity::Time).is_none());
         assert!(find("titan-x-maxwell", "CaffeNet", "backward", 128, Quantity::Energy).is_none());
+    }
+
+    /// castro2018 derives Table 6 from Tables 4, 5 and 8: 2D-CNN, batch 64 on two Pascals, and ResNetIm, 64, on all four.
+    #[test]
+    fn sums_over_devices_are_those_that_the_paper_derives() {
+        let papers = shipped().expect("readable");
+        let (paper, text) = papers.iter().find(|(p, _)| p.key == "castro2018").expect("shipped");
+        let rows = compare(paper, text, &Options::default()).expect("compares").rows;
+        let totals = totals(&rows);
+        let of = |network: &str, setup: &str| {
+            let found = totals.iter().find(|t| t.network == network && t.setup == setup && t.batch == 64);
+            found.expect("printed").printed
+        };
+        let two = of("2D-CNN", "2xtitan-x-pascal");
+        assert!((two.time - 0.026).abs() < 1e-12 && (two.energy - 2.0 * (1.754 + 3.251)).abs() < 1e-12, "{two:?}");
+        let four = of("ResNetIm", "2xtitan-x-maxwell,2xtitan-x-pascal");
+        assert!((four.time - 0.132).abs() < 1e-12, "{four:?}");
+        assert!((four.energy - 2.0 * (4.692 + 14.824 + 6.043 + 15.104)).abs() < 1e-12, "{four:?}");
+        let printed: Vec<Winner> = winners(&totals).into_iter().filter(|w| w.reading == "text").collect();
+        assert_eq!(printed.len(), 3 * 12);
+        let fastest = printed.iter().find(|w| w.network == "CaffeNet" && w.batch == 64 && w.metric == "time");
+        assert_eq!(fastest.map(|w| w.printed.as_str()), Some("1xtitan-x-pascal"));
     }
 
     /// Rates become times of a step: nvidia2015 prints 3216 images per second at batch 128.

@@ -2,7 +2,7 @@
 //! without joining what is free. The same steps as in `kernels/src/cuda/network.rs`.
 
 use super::{FP32, Use, nodes, transforms};
-use crate::layer::{Function, Layer, LayerOp as _};
+use crate::layer::{Function, Layer};
 use crate::network::{ShapedLayer, ShapedNetwork, Source};
 use crate::precision::{Mode, Phase};
 
