@@ -1,7 +1,7 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
 use crate::catalog;
-use crate::layer::Layer;
+use crate::layer::{Layer, Optimizer};
 use crate::network::{Activations, InPlace, MemoryPolicy};
 use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::text::{check_schema, nearest, toml_error};
@@ -34,10 +34,38 @@ pub struct Framework {
     pub host: Option<Host>,
     /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
     pub slower: Vec<Slower>,
+    /// How it updates all parameters at once; without it, layer by layer.
+    pub fused_update: Option<FusedUpdate>,
     /// How it sums gradients over several GPUs.
     pub parallel: Parallel,
     /// What it does with device memory.
     pub memory: MemoryPolicy,
+}
+
+/// How a framework updates all parameters by few kernels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FusedUpdate {
+    /// Passes over the parameters or tensors of their size, per optimizer.
+    sgd: u64,
+    momentum: u64,
+    adam: u64,
+    /// Further passes in mixed precision, whose loss is scaled.
+    scaled: u64,
+    /// What each layer with parameters takes besides.
+    pub per_layer: Seconds,
+}
+
+impl FusedUpdate {
+    /// Passes over tensors of the parameters' size.
+    pub fn passes(&self, optimizer: Optimizer, precision: Precision) -> u64 {
+        let scaled = if precision == Precision::Fp16 { self.scaled } else { 0 };
+        scaled
+            + match optimizer {
+                Optimizer::Sgd => self.sgd,
+                Optimizer::Momentum => self.momentum,
+                Optimizer::Adam => self.adam,
+            }
+    }
 }
 
 /// How a framework sums gradients over several GPUs.
@@ -153,8 +181,28 @@ struct File {
     host: Option<HostFile>,
     #[serde(default)]
     slower: Vec<SlowerFile>,
+    fused_update: Option<FusedUpdateFile>,
     parallel: Option<ParallelFile>,
     memory: Option<MemoryFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FusedUpdateFile {
+    sgd: u64,
+    momentum: u64,
+    adam: u64,
+    scaled: u64,
+    per_layer: Entry,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl FusedUpdateFile {
+    fn read(self) -> Result<FusedUpdate, String> {
+        let Self { sgd, momentum, adam, scaled, .. } = self;
+        Ok(FusedUpdate { sgd, momentum, adam, scaled, per_layer: self.per_layer.time("fused_update per_layer")? })
+    }
 }
 
 #[derive(Deserialize)]
@@ -336,6 +384,7 @@ impl Framework {
             activity,
             host: host.transpose()?,
             slower,
+            fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
             parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
             memory: file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default(),
         })

@@ -106,7 +106,10 @@ mod tests {
         let papers = shipped().expect("readable");
         let (paper, text) = papers.iter().find(|(p, _)| p.key == "nvidia2015").expect("shipped");
         let rows = compare(paper, text, &Options::default()).expect("compares").rows;
-        let row = rows.iter().find(|r| r.batch == 128 && r.network == "AlexNet").expect("printed");
+        let row = rows
+            .iter()
+            .find(|r| r.batch == 128 && r.network == "AlexNet" && r.gpu == "titan-x-maxwell")
+            .expect("printed");
         assert_eq!(row.quantity, Quantity::Time);
         assert!((row.printed - 128.0 / 3216.0).abs() < 1e-12);
         assert_eq!(

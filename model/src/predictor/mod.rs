@@ -1,5 +1,6 @@
 //! From a shaped network and a device to time, power and energy, per layer and in total.
 
+mod beside;
 mod intervals;
 mod lookup;
 mod network;

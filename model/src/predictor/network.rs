@@ -1,5 +1,6 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
+use super::beside::{fused_update, gradient_sums};
 use super::lookup::{Found, Substitute, find, of_framework};
 use super::operating_point::{Limits, OperatingPoint};
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
@@ -9,10 +10,11 @@ use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
 use crate::framework::{KernelOf, Launch};
 use crate::gpu::Gpu;
+use crate::layer::Layer;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
 use crate::parallel::DevicePrediction;
 use crate::power::{Activities, ClockLaw, PowerModel, State, activities, waiting};
-use crate::precision::{Phase, Precision};
+use crate::precision::{Mode, Phase, Precision};
 use crate::units::{Joules, Seconds};
 use std::collections::{BTreeMap, HashMap};
 
@@ -65,9 +67,28 @@ impl<'a> Step<'a> {
         let mut kernels = Vec::with_capacity(network.layers().len());
         let mut models = Models::new();
         for &phase in setup.phases {
+            let mut hosts = Seconds::ZERO;
+            let mut updates = 0;
+            let fused = setup.framework.fused_update.as_ref().filter(|_| phase == Phase::Update);
             for layer in network.layers() {
-                if let Some(cost) = network.cost(layer, phase, setup.mode) {
-                    kernels.push(predict_kernel(network, layer, phase, cost, setup, &mut models)?);
+                let Some(cost) = network.cost(layer, phase, setup.mode) else { continue };
+                if fused.is_some() {
+                    hosts += host(setup, &layer.layer, UPDATE, phase, setup.mode, network.precision());
+                    updates += 1;
+                    continue;
+                }
+                kernels.push(predict_kernel(network, &layer.name, layer, phase, cost, setup, &mut models)?);
+            }
+            if let Some((fused, all)) = fused.and_then(|f| Some((f, fused_update(network, f)?))) {
+                let kernel = predict_kernel(network, all.name, &all.layer, phase, all.cost, setup, &mut models)?;
+                kernels.push(Kernel { host: hosts, ..kernel.longer_by(fused.per_layer * f64::from(updates)) });
+            }
+            if phase == Phase::BackwardData {
+                for sum in gradient_sums(network) {
+                    let forward = Phase::Forward;
+                    let kernel = predict_kernel(network, sum.name, &sum.layer, forward, sum.cost, setup, &mut models)?;
+                    let host = host(setup, &sum.layer.layer, "add", forward, Mode::Inference, network.precision());
+                    kernels.push(Kernel { phase, host, ..kernel });
                 }
             }
         }
@@ -216,6 +237,12 @@ pub(super) struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
+    /// The same kernel where launches of further ones take time besides.
+    fn longer_by(self, extra: Seconds) -> Self {
+        let Estimate { value, p05, p95 } = self.time;
+        Self { time: Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra }, ..self }
+    }
+
     pub(super) fn state(&self, clocks: Clocks) -> State {
         let from = Clocks { core: self.reference, memory: 1.0 };
         State { clocks, slowdown: slowdown(self.memory, self.time.value, from, clocks) }
@@ -249,7 +276,8 @@ type Models<'m> = HashMap<(&'static str, Phase, Precision), Option<Found<'m>>>;
 
 fn predict_kernel<'a, 'm>(
     network: &ShapedNetwork,
-    layer: &'a ShapedLayer,
+    name: &'a str,
+    layer: &ShapedLayer,
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,
@@ -258,7 +286,7 @@ fn predict_kernel<'a, 'm>(
     // The optimizer works on fp32 master weights.
     let precision = if phase == Phase::Update { Precision::Fp32 } else { network.precision() };
     let kind = layer.layer.kind();
-    let no_model = || PredictError::NoModel { layer: layer.name.clone(), kind, phase, precision };
+    let no_model = || PredictError::NoModel { layer: name.to_string(), kind, phase, precision };
     let family = Family::of(&layer.layer, phase);
     let kind = if phase == Phase::Update { UPDATE } else { kind };
     let class = model_kind(&layer.layer, &layer.inputs, phase);
@@ -286,7 +314,7 @@ fn predict_kernel<'a, 'm>(
     let widen = if found.trusted(ratio.in_domain) { 1.0 } else { WIDER };
     let memory = work.roofline.memory + work.roofline.second;
     Ok(Kernel {
-        name: &layer.name,
+        name,
         kind,
         phase,
         cost,
@@ -298,13 +326,14 @@ fn predict_kernel<'a, 'm>(
         in_domain: ratio.in_domain && found.substitute.is_none(),
         in_range: ratio.in_domain,
         substitute: found.substitute,
-        host: setup
-            .framework
-            .host
-            .as_ref()
-            .map_or(Seconds::ZERO, |h| h.launching(&layer.layer, class, phase, setup.mode, network.precision())),
+        host: host(setup, &layer.layer, class, phase, setup.mode, network.precision()),
         reference: 1.0,
     })
+}
+
+/// What the host takes to launch a layer's operation.
+fn host(setup: &Setup<'_>, layer: &Layer, class: &str, phase: Phase, mode: Mode, precision: Precision) -> Seconds {
+    setup.framework.host.as_ref().map_or(Seconds::ZERO, |h| h.launching(layer, class, phase, mode, precision))
 }
 
 /// What a kernel of the library's takes where the framework has a slower one of its own.
