@@ -2,6 +2,7 @@
 
 use crate::calibration::{Calibration, CalibrationError, Wanted};
 use crate::gpu::{Gpu, GpuError};
+use crate::library::Rule;
 use crate::network::{Network, NetworkError};
 use crate::parallel::Interconnect;
 use crate::splits::Splits;
@@ -118,6 +119,14 @@ pub fn interconnect(name: &str) -> Result<Interconnect, CatalogError> {
     let names = INTERCONNECTS.iter().map(|(name, _)| *name);
     find(INTERCONNECTS, name, read_interconnect, |i| &i.aliases)?
         .ok_or_else(|| Unknown::new("interconnect", name, names).into())
+}
+
+/// Jumps of cuDNN's times by version.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn library_rules() -> Result<Vec<Rule>, String> {
+    crate::library::rules(CUDNN).map_err(|e| format!("data/libraries/cudnn.toml: {e}"))
 }
 
 /// The role of every network.

@@ -1,7 +1,9 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
 use crate::catalog;
+use crate::gpu::{Device, Gpu};
 use crate::layer::{Layer, Optimizer};
+use crate::library::Rule;
 use crate::network::{Activations, InPlace, MemoryPolicy};
 use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::text::{check_schema, nearest, toml_error};
@@ -34,6 +36,8 @@ pub struct Framework {
     pub host: Option<Host>,
     /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
     pub slower: Vec<Slower>,
+    /// Jumps of its libraries' times by version.
+    pub rules: Vec<Rule>,
     /// How it updates all parameters at once; without it, layer by layer.
     pub fused_update: Option<FusedUpdate>,
     /// How it sums gradients over several GPUs.
@@ -384,6 +388,7 @@ impl Framework {
             activity,
             host: host.transpose()?,
             slower,
+            rules: catalog::library_rules()?,
             fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
             parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
             memory: file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default(),
@@ -399,6 +404,11 @@ impl Framework {
     /// How a step is launched unless somebody says otherwise.
     pub fn usual_launch(&self) -> Launch {
         if self.host.is_some() { Launch::Eager } else { Launch::Graph }
+    }
+
+    /// The same on a device: a processor has no CUDA graphs.
+    pub fn usual_launch_on(&self, gpu: &Gpu) -> Launch {
+        if gpu.device == Device::Cpu { Launch::Eager } else { self.usual_launch() }
     }
 
     /// A shipped profile.

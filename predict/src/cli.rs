@@ -97,6 +97,9 @@ pub struct PredictArgs {
     /// the newest that each saw)
     #[arg(long, value_name = "VERSION", value_parser = parse_cudnn)]
     pub cudnn: Option<f64>,
+    /// With --cudnn: without the jumps that this version's choice of algorithms makes (data/libraries/cudnn.toml)
+    #[arg(long)]
+    pub best_algorithms: bool,
     #[command(flatten)]
     pub operating: OperatingArgs,
     #[command(flatten)]

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
 use joulecast_model::calibration::{ANY_CHIP, Calibration, Wanted};
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::gpu::Gpu;
+use joulecast_model::framework::{Framework, Launch};
+use joulecast_model::gpu::{Device, Gpu};
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{PredictError, Setup};
@@ -161,7 +161,13 @@ impl Parts {
     /// For one kind of GPU.
     pub fn read(args: &PredictArgs, name: &str) -> Result<Self, Failure> {
         let gpu = gpu(name)?;
-        let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let mut framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        if args.best_algorithms {
+            framework.rules.clear();
+        }
+        if gpu.device == Device::Cpu && args.launch == Some(Launch::Graph) {
+            return Err(Failure::Usage(anyhow!("{} is a processor: it has no CUDA graphs; --launch eager", gpu.name)));
+        }
         let (network, source) = network(&args.network)?;
         let calibrations = match &args.calibration {
             Some(path) => Calibrations::of_file(path, &gpu)?,
@@ -188,7 +194,7 @@ impl Parts {
             calibration: self.calibrations.chip.as_ref(),
             roofline: &self.calibrations.roofline,
             framework: &self.framework,
-            launch: args.launch.unwrap_or_else(|| self.framework.usual_launch()),
+            launch: args.launch.unwrap_or_else(|| self.framework.usual_launch_on(&self.gpu)),
             mode: args.mode,
             phases: args.mode.phases(),
             library: args.cudnn,
@@ -232,7 +238,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         gpu: &typed,
         source,
         framework: &framework.name,
-        launch: args.launch.unwrap_or_else(|| framework.usual_launch()),
+        launch: args.launch.unwrap_or_else(|| framework.usual_launch_on(gpu)),
         training: plan.map(|plan| Training::of(&prediction, plan)),
     };
     let render = || -> Result<()> {

@@ -11,6 +11,7 @@ fn shown(quantity: Quantity, value: f64) -> String {
     match quantity {
         Quantity::Time => significant(value * 1e3, 4),
         Quantity::Power | Quantity::Energy => significant(value, 4),
+        Quantity::Memory => significant(value / 1_048_576.0, 4),
     }
 }
 
@@ -19,6 +20,7 @@ fn unit(quantity: Quantity) -> &'static str {
         Quantity::Time => "time, ms",
         Quantity::Power => "power, W",
         Quantity::Energy => "energy, J",
+        Quantity::Memory => "memory, MiB",
     }
 }
 
@@ -72,7 +74,12 @@ pub fn rows(rows: &[Compared]) -> Table {
             shown(r.quantity, r.p05),
             shown(r.quantity, r.p95),
             if r.holds() { "yes" } else { "no" }.into(),
-            if r.distorted.is_some() { "distorted" } else { "" }.into(),
+            match (&r.distorted, r.fitted) {
+                (Some(_), _) => "distorted",
+                (None, true) => "fitted to",
+                (None, false) => "",
+            }
+            .into(),
         ]);
     }
     table
@@ -82,7 +89,7 @@ pub fn rows(rows: &[Compared]) -> Table {
 /// the order of their first value.
 fn grouped(rows: &[Compared], header: &[&str], key: impl Fn(&Compared) -> Vec<String>) -> Table {
     let mut groups: Vec<(Vec<String>, Vec<&Compared>)> = Vec::new();
-    for row in rows.iter().filter(|r| r.distorted.is_none()) {
+    for row in rows.iter().filter(|r| r.distorted.is_none() && !r.fitted) {
         let key = key(row);
         match groups.iter_mut().find(|(k, _)| *k == key) {
             Some((_, members)) => members.push(row),
@@ -346,6 +353,7 @@ mod tests {
             predicted: 1.1e-3,
             p05: 0.9e-3,
             p95: 1.3e-3,
+            fitted: false,
             distorted: distorted.map(String::from),
         }
     }

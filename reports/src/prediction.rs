@@ -180,6 +180,7 @@ struct Layer<'a> {
     bound_s: f64,
     tier: &'a str,
     in_domain: bool,
+    jump: Option<&'a str>,
 }
 
 fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>) -> Document<'a> {
@@ -203,6 +204,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>) -> Document<'a> {
         bound_s: l.bound.get(),
         tier: l.tier.name(),
         in_domain: l.in_domain,
+        jump: l.jump.as_deref(),
     };
     Document {
         schema: "prediction/1",
@@ -376,7 +378,7 @@ fn layer_table(p: &NetworkPrediction, all: bool) -> Table {
             significant(l.ops.to_f64() / 1e9, 3),
             significant((l.read + l.written).to_f64() / 1e6, 3),
             with_unit(l.bound.get(), "s"),
-            format!("{}{outside}", l.tier),
+            format!("{}{outside}{}", l.tier, l.jump.as_ref().map_or(String::new(), |name| format!(", {name}"))),
         ]);
         table.row(cells);
     }

@@ -7,6 +7,8 @@ mod compare;
 mod mapping;
 mod printed;
 mod setups;
+mod subject;
+mod unknown;
 
 pub use compare::{Compared, Comparison, NotPredicted, Options, compare};
 pub use mapping::{Metric, Paper, Quantity};

@@ -36,6 +36,22 @@ impl Found<'_> {
     }
 }
 
+/// What tuned libraries reach of a processor's peaks in products (MKL) and copies (STREAM), and how far others fall behind.
+const PROCESSOR: Stated = Stated { log: 0.29, low: -0.5, high: 1.5 };
+
+impl Found<'_> {
+    /// The roofline with a stated efficiency, for devices that are no GPUs: terms of tiles and waves mean nothing there.
+    pub fn of_processor(self) -> Self {
+        Self {
+            stated: Some(PROCESSOR),
+            tier: Tier::Roofline,
+            substitute: Some(Substitute::Processor),
+            calibrated: true,
+            ..self
+        }
+    }
+}
+
 /// ln(t / t_ref) by statement, with the edges of its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stated {
@@ -66,6 +82,8 @@ pub enum Substitute {
     Efficiency,
     /// By a stated multiple of the roofline.
     Statement,
+    /// By a stated multiple of a processor's roofline.
+    Processor,
 }
 
 impl Substitute {
@@ -77,6 +95,7 @@ impl Substitute {
             Self::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
             Self::Universal => "predicted by the model of all measured GPUs",
             Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
+            Self::Processor => "roofline with three quarters of the processor's peaks, as tuned libraries reach",
             Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
         }
     }

@@ -79,6 +79,8 @@ pub struct LayerPrediction {
     pub tier: Tier,
     /// Whether it lies within what was measured.
     pub in_domain: bool,
+    /// The rule of its library's version that makes its time, where one does.
+    pub jump: Option<String>,
 }
 
 /// Time and energy of a phase.

@@ -9,7 +9,7 @@ use crate::clock::{Clocks, VoltageCurve, slowdown};
 use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
 use crate::framework::{KernelOf, Launch};
-use crate::gpu::Gpu;
+use crate::gpu::{Device, Gpu};
 use crate::layer::Layer;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
 use crate::parallel::DevicePrediction;
@@ -230,6 +230,8 @@ pub(super) struct Kernel<'a> {
     in_domain: bool,
     in_range: bool,
     substitute: Option<Substitute>,
+    /// The rule of its library's version that makes its time.
+    jump: Option<&'a str>,
     /// What the host takes for its operation.
     host: Seconds,
     /// Relative core clock that its time is of.
@@ -267,6 +269,7 @@ impl Kernel<'_> {
             bound: self.bound,
             tier: self.tier,
             in_domain: self.in_domain,
+            jump: self.jump.map(str::to_string),
         }
     }
 }
@@ -274,7 +277,7 @@ impl Kernel<'_> {
 /// Models by class, phase and precision: the same few are wanted again and again.
 type Models<'m> = HashMap<(&'static str, Phase, Precision), Option<Found<'m>>>;
 
-fn predict_kernel<'a, 'm>(
+fn predict_kernel<'a, 'm: 'a>(
     network: &ShapedNetwork,
     name: &'a str,
     layer: &ShapedLayer,
@@ -299,6 +302,7 @@ fn predict_kernel<'a, 'm>(
     let (batch, gpu) = (network.batch(), setup.gpu);
     let work = Workload::new(&layer.layer, &layer.inputs, layer.output, batch, phase, precision, setting, cost, gpu)
         .ok_or_else(no_model)?;
+    let found = if setup.gpu.device == Device::Cpu { found.of_processor() } else { found };
     let model = found.model;
     let reference = work.roofline.reference(model.exponent, model.floor);
     let ratio = model.ratio(&work.variables(model.floor, setup.library.unwrap_or(model.library)), reference);
@@ -306,6 +310,11 @@ fn predict_kernel<'a, 'm>(
     let ours = reference * log.exp();
     let kernel = KernelOf { kind, layer: &layer.layer, phase, layout: setting.layout };
     let value = if found.framework { ours } else { through(setup, &kernel, &work, ours) };
+    let jump = setup.framework.rules.iter().find_map(|rule| {
+        let ruled = rule.applied(value, layer, phase, batch, gpu, setup.library)?;
+        Some((rule.name.as_str(), ruled))
+    });
+    let value = jump.map_or(value, |(_, ruled)| ruled);
     let (low, high) = match (found.stated, found.residuals.bucket(ours)) {
         (Some(stated), _) => (stated.low, stated.high),
         (None, Some(bucket)) => (bucket.low, bucket.high),
@@ -326,6 +335,7 @@ fn predict_kernel<'a, 'm>(
         in_domain: ratio.in_domain && found.substitute.is_none(),
         in_range: ratio.in_domain,
         substitute: found.substitute,
+        jump: jump.map(|(name, _)| name),
         host: host(setup, &layer.layer, class, phase, setup.mode, network.precision()),
         reference: 1.0,
     })
