@@ -212,7 +212,7 @@ impl Predicted {
         nuisance: Option<&Nuisance>,
     ) -> Result<Option<Compared>, String> {
         let p = &self.prediction;
-        let slower = nuisance.map_or(1.0, |n| n.factor);
+        let slower = nuisance.map_or(1.0, |n| n.factor(cell.case.gpus));
         let scaled = |e: Estimate<f64>| Estimate { value: e.value * slower, p05: e.p05 * slower, p95: e.p95 * slower };
         let steps = || {
             let samples = paper.samples.get(&cell.case.dataset);
