@@ -1,7 +1,6 @@
 //! Outputs that must not change unnoticed. `UPDATE_GOLDEN=1 cargo test -p joulecast-tests --test golden` rewrites
 //! them; look at the difference before committing it.
 
-use joulecast_model::catalog;
 use joulecast_model::cost::Site;
 use joulecast_model::framework::Launch;
 use joulecast_model::layer::{Layer, LayerOp};
