@@ -39,9 +39,11 @@ pub struct SetupTotals {
     pub predicted: Totals,
 }
 
+/// A name, and the number that is to be small.
+pub type Measure = (&'static str, fn(&Totals) -> f64);
+
 /// What a set of devices may be best by.
-pub const METRICS: [(&str, fn(&Totals) -> f64); 3] =
-    [("time", |t| t.time), ("energy", |t| t.energy), ("EDP", Totals::edp)];
+pub const METRICS: [Measure; 3] = [("time", |t| t.time), ("energy", |t| t.energy), ("EDP", Totals::edp)];
 
 /// The best set of devices for a network and batch, as printed and as predicted.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]

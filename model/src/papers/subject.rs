@@ -16,18 +16,16 @@ use crate::units::{Hertz, Joules, Seconds, Watts};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Devices with their calibrations, each read once.
+/// A device, and the calibration of its chip where there is one.
+type Known = Rc<(Gpu, Option<Calibration>)>;
+
+/// Devices by name and number of sockets, each read once.
 #[derive(Default)]
-pub(super) struct Devices(BTreeMap<(String, u64), Rc<(Gpu, Option<Calibration>)>>);
+pub(super) struct Devices(BTreeMap<(String, u64), Known>);
 
 impl Devices {
     /// A device of so many sockets, or a GPU with one.
-    fn get(
-        &mut self,
-        name: &str,
-        sockets: u64,
-        options: &Options<'_>,
-    ) -> Result<Rc<(Gpu, Option<Calibration>)>, String> {
+    fn get(&mut self, name: &str, sockets: u64, options: &Options<'_>) -> Result<Known, String> {
         let key = (name.to_string(), sockets);
         if let Some(known) = self.0.get(&key) {
             return Ok(known.clone());
@@ -43,7 +41,7 @@ impl Devices {
 /// Devices of one kind.
 struct Member {
     count: u64,
-    device: Rc<(Gpu, Option<Calibration>)>,
+    device: Known,
 }
 
 /// What a case is here, where it can be predicted.
