@@ -5,14 +5,16 @@ use std::path::Path;
 use std::{env, fs, io};
 
 /// Table, folder, extension.
-const FOLDERS: [(&str, &str, &str); 5] = [
+const FOLDERS: [(&str, &str, &str); 6] = [
     ("NETS", "nets", "toml"),
     ("GPUS", "gpus", "toml"),
     ("CALIBRATIONS", "calibrations", "toml"),
     ("FRAMEWORKS", "frameworks", "toml"),
+    ("INTERCONNECTS", "interconnects", "toml"),
     ("PAPERS", "published/papers", "csv"),
 ];
-const FILES: [(&str, &str); 2] = [("SPLITS", "splits.toml"), ("PAPERS_MAPPING", "published/papers/papers.toml")];
+const FILES: [(&str, &str); 3] =
+    [("SPLITS", "splits.toml"), ("PAPERS_MAPPING", "published/papers/papers.toml"), ("CUDNN", "libraries/cudnn.toml")];
 
 fn main() -> io::Result<()> {
     let data = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap_or_default()).join("../data");

@@ -1,12 +1,12 @@
 //! Outputs that must not change unnoticed. `UPDATE_GOLDEN=1 cargo test -p joulecast-tests --test golden` rewrites
 //! them; look at the difference before committing it.
 
-use joulecast_model::catalog;
 use joulecast_model::cost::Site;
 use joulecast_model::framework::Launch;
 use joulecast_model::layer::{Layer, LayerOp};
 use joulecast_model::precision::{Mode, Phase, Precision};
 use joulecast_model::shape::Shape;
+use joulecast_model::training::{Plan, Training};
 use joulecast_reports::describe;
 use joulecast_reports::prediction::{Asked, json};
 use joulecast_tests::{ok, predicted, root, shaped};
@@ -71,11 +71,15 @@ fn description_of_caffenet() {
 #[test]
 fn keys_of_the_json_document() {
     let p = predicted(&shaped("lenet5", 4, Precision::Fp32), "v100", Mode::Training);
-    let gpu = ok(catalog::gpu("v100"));
     let document: serde_json::Value = ok(serde_json::from_str(&ok(json(
         &p,
-        &gpu,
-        &Asked { gpu: "v100", source: "zoo", framework: "cudnn", launch: Launch::Graph },
+        &Asked {
+            gpu: "v100",
+            source: "zoo",
+            framework: "cudnn",
+            launch: Launch::Graph,
+            training: Some(Training::of(&p, Plan { epochs: 2, dataset_size: 60_000, price_per_kwh: Some(0.3) })),
+        },
     ))));
     let mut text = String::new();
     keys(&document, "", &mut text);

@@ -80,7 +80,11 @@ pub fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
-fn read_capped(path: &Path) -> Result<Vec<u8>> {
+/// A file of no more than any published one has.
+///
+/// # Errors
+/// When it cannot be read, or is larger.
+pub fn read_capped(path: &Path) -> Result<Vec<u8>> {
     let metadata = fs::metadata(path).with_context(|| path.display().to_string())?;
     if !metadata.is_file() {
         bail!("{} is not a regular file", path.display());
@@ -110,7 +114,10 @@ fn read(bytes: &[u8], name: &str, format: &Format, gpu: Option<&str>) -> Result<
 }
 
 /// The sheets of a workbook, first row 1, first column A.
-fn sheets(bytes: &[u8]) -> Result<Vec<Sheet>> {
+///
+/// # Errors
+/// When it is not one, or unpacks to more cells than any published one.
+pub fn sheets(bytes: &[u8]) -> Result<Vec<Sheet>> {
     let mut workbook: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).context("not a readable workbook")?;
     let mut sheets = Vec::new();
     for name in workbook.sheet_names() {

@@ -12,6 +12,7 @@ pub mod import;
 pub mod journal;
 pub mod lasso;
 pub mod learning;
+pub mod least_squares;
 pub mod leave_out;
 pub mod measure;
 pub mod neuralpower;

@@ -2,7 +2,9 @@
 
 use crate::calibration::{Calibration, CalibrationError, Wanted};
 use crate::gpu::{Gpu, GpuError};
+use crate::library::Rule;
 use crate::network::{Network, NetworkError};
+use crate::parallel::Interconnect;
 use crate::splits::Splits;
 use crate::text::nearest;
 
@@ -43,6 +45,9 @@ pub enum CatalogError {
     /// A baked-in device file is malformed: a defect of the build.
     #[error("data/gpus/{0}.toml: {1}")]
     Gpu(String, GpuError),
+    /// A baked-in interconnect file is malformed: a defect of the build.
+    #[error("data/interconnects/{0}.toml: {1}")]
+    Interconnect(String, String),
 }
 
 /// Names of the zoo's networks.
@@ -92,6 +97,36 @@ pub fn network(name: &str) -> Result<Network, CatalogError> {
 pub fn gpu(name: &str) -> Result<Gpu, CatalogError> {
     let read = |(key, text): &(&str, &str)| Gpu::from_toml(text).map_err(|e| CatalogError::Gpu(key.to_string(), e));
     find(GPUS, name, read, |g| &g.aliases)?.ok_or_else(|| Unknown::new("gpu", name, gpu_names()).into())
+}
+
+fn read_interconnect((key, text): &(&str, &str)) -> Result<Interconnect, CatalogError> {
+    Interconnect::from_toml(text).map_err(|e| CatalogError::Interconnect(key.to_string(), e))
+}
+
+/// All interconnects.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn interconnects() -> Result<Vec<Interconnect>, CatalogError> {
+    INTERCONNECTS.iter().map(read_interconnect).collect()
+}
+
+/// An interconnect, by name or alias.
+///
+/// # Errors
+/// When there is none, with the nearest names.
+pub fn interconnect(name: &str) -> Result<Interconnect, CatalogError> {
+    let names = INTERCONNECTS.iter().map(|(name, _)| *name);
+    find(INTERCONNECTS, name, read_interconnect, |i| &i.aliases)?
+        .ok_or_else(|| Unknown::new("interconnect", name, names).into())
+}
+
+/// Jumps of cuDNN's times by version.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn library_rules() -> Result<Vec<Rule>, String> {
+    crate::library::rules(CUDNN).map_err(|e| format!("data/libraries/cudnn.toml: {e}"))
 }
 
 /// The role of every network.

@@ -1,11 +1,14 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
 use crate::catalog;
-use crate::layer::Layer;
+use crate::gpu::{Device, Gpu};
+use crate::layer::{Layer, Optimizer};
+use crate::library::Rule;
+use crate::network::{Activations, InPlace, MemoryPolicy};
 use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::text::{check_schema, nearest, toml_error};
 use crate::trial::{Algorithm, Layout};
-use crate::units::{Dimension, Seconds, parse_with_unit};
+use crate::units::{Bytes, Dimension, Seconds, parse_with_unit};
 use serde::{Deserialize, Serialize};
 
 named_enum!(
@@ -35,6 +38,49 @@ pub struct Framework {
     pub host: Option<Host>,
     /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
     pub slower: Vec<Slower>,
+    /// Jumps of its libraries' times by version.
+    pub rules: Vec<Rule>,
+    /// How it updates all parameters at once; without it, layer by layer.
+    pub fused_update: Option<FusedUpdate>,
+    /// How it sums gradients over several GPUs.
+    pub parallel: Parallel,
+    /// What it does with device memory.
+    pub memory: MemoryPolicy,
+}
+
+/// How a framework updates all parameters by few kernels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FusedUpdate {
+    /// Passes over the parameters or tensors of their size, per optimizer.
+    sgd: u64,
+    momentum: u64,
+    adam: u64,
+    /// Further passes in mixed precision, whose loss is scaled.
+    scaled: u64,
+    /// What each layer with parameters takes besides.
+    pub per_layer: Seconds,
+}
+
+impl FusedUpdate {
+    /// Passes over tensors of the parameters' size.
+    pub fn passes(&self, optimizer: Optimizer, precision: Precision) -> u64 {
+        let scaled = if precision == Precision::Fp16 { self.scaled } else { 0 };
+        scaled
+            + match optimizer {
+                Optimizer::Sgd => self.sgd,
+                Optimizer::Momentum => self.momentum,
+                Optimizer::Adam => self.adam,
+            }
+    }
+}
+
+/// How a framework sums gradients over several GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parallel {
+    /// Whether gradients are summed while backward goes on.
+    pub overlaps: bool,
+    /// Gradients are summed once there are so many bytes of them; without it, all at once.
+    pub bucket: Option<Bytes>,
 }
 
 /// What the host takes for an eager step, however short its kernels are.
@@ -141,6 +187,79 @@ struct File {
     host: Option<HostFile>,
     #[serde(default)]
     slower: Vec<SlowerFile>,
+    fused_update: Option<FusedUpdateFile>,
+    parallel: Option<ParallelFile>,
+    memory: Option<MemoryFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FusedUpdateFile {
+    sgd: u64,
+    momentum: u64,
+    adam: u64,
+    scaled: u64,
+    per_layer: Entry,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl FusedUpdateFile {
+    fn read(self) -> Result<FusedUpdate, String> {
+        let Self { sgd, momentum, adam, scaled, .. } = self;
+        Ok(FusedUpdate { sgd, momentum, adam, scaled, per_layer: self.per_layer.time("fused_update per_layer")? })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryFile {
+    activations: Activations,
+    in_place: InPlace,
+    #[serde(default)]
+    narrow_gradients: bool,
+    #[serde(default)]
+    clipped_in_place: bool,
+    pooling_index: Option<u64>,
+    library_workspace: Option<Entry>,
+    context: Option<Entry>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl MemoryFile {
+    fn read(self) -> Result<MemoryPolicy, String> {
+        let bytes = |what: &str, entry: Option<Entry>| {
+            let bytes = entry.map(|e| parse_with_unit(&e.value, Dimension::Memory)).transpose();
+            Ok::<_, String>(Bytes::new(bytes.map_err(|e| format!("memory {what}: {e}"))?.unwrap_or(0.0) as u64))
+        };
+        Ok(MemoryPolicy {
+            activations: self.activations,
+            in_place: self.in_place,
+            narrow_gradients: self.narrow_gradients,
+            clipped_in_place: self.clipped_in_place,
+            pooling_index: self.pooling_index,
+            library_workspace: bytes("library_workspace", self.library_workspace)?,
+            context: bytes("context", self.context)?,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParallelFile {
+    overlaps: bool,
+    bucket: Option<String>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl ParallelFile {
+    fn read(self) -> Result<Parallel, String> {
+        let bytes = |text: String| parse_with_unit(&text, Dimension::Memory).map(|b| Bytes::new(b as u64));
+        let bucket = self.bucket.map(bytes).transpose().map_err(|e| format!("parallel bucket: {e}"))?;
+        Ok(Parallel { overlaps: self.overlaps, bucket })
+    }
 }
 
 #[derive(Deserialize)]
@@ -272,6 +391,10 @@ impl Framework {
             activity,
             host: host.transpose()?,
             slower,
+            rules: catalog::library_rules()?,
+            fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
+            parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
+            memory: file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default(),
         })
     }
 
@@ -284,6 +407,11 @@ impl Framework {
     /// How a step is launched unless somebody says otherwise.
     pub fn usual_launch(&self) -> Launch {
         if self.host.is_some() { Launch::Eager } else { Launch::Graph }
+    }
+
+    /// The same on a device: a processor has no CUDA graphs.
+    pub fn usual_launch_on(&self, gpu: &Gpu) -> Launch {
+        if gpu.device == Device::Cpu { Launch::Eager } else { self.usual_launch() }
     }
 
     /// A shipped profile.

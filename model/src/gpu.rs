@@ -323,6 +323,21 @@ impl Gpu {
         self.peaks.get(&precision).map(|p| p.value)
     }
 
+    /// So many of it as one device: processors of several sockets.
+    pub fn with_sockets(mut self, sockets: u64) -> Self {
+        let times = sockets as f64;
+        self.sms.value *= sockets;
+        self.peaks.values_mut().for_each(|p| p.value = p.value * times);
+        self.bandwidth.value = self.bandwidth.value * times;
+        self.memory.value = Bytes::new(self.memory.value.get().saturating_mul(sockets));
+        let power = &mut self.power;
+        power.limit.value = power.limit.value * times;
+        for watts in [&mut power.limit_minimum, &mut power.limit_maximum, &mut power.idle, &mut power.waiting] {
+            watts.iter_mut().for_each(|w| w.value = w.value * times);
+        }
+        self
+    }
+
     /// Peak of element-wise arithmetic, which no tensor core does: the fp32 lanes'.
     pub fn vector_peak(&self) -> OpsPerSecond {
         self.peaks.get(&Precision::Fp32).map_or(OpsPerSecond::ZERO, |p| p.value)

@@ -205,6 +205,10 @@ impl Hertz {
 }
 
 impl Bytes {
+    /// The larger of two.
+    pub fn max(self, other: Self) -> Self {
+        if other > self { other } else { self }
+    }
     /// In GiB (2^30 bytes).
     pub fn to_gib(self) -> f64 {
         self.to_f64() / f64::from(1 << 30)

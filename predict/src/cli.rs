@@ -1,6 +1,8 @@
 //! The command line of `predict`.
 
-use crate::{commands, optimize, papers};
+use crate::parallel::{Batch, ParallelArgs};
+use crate::training::TrainingArgs;
+use crate::{commands, optimize, papers, parallel};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::features::library_age;
 use joulecast_model::framework::Launch;
@@ -33,13 +35,14 @@ const EXAMPLES: &str = "Examples:
   predict --net vgg16 --gpu v100 --batch 64              time, power, energy and the costliest layers
   predict --net resnet50 --gpu t4 --batch 16 --layers    every layer
   predict --net resnet50 --gpu v100 --batch 32 --mode training
+  predict --net resnet50 --gpu v100 --gpus 8 --batch 512 --mode training --epochs 90 --dataset-size 1281167 --price-kwh 0.3
   predict --net my_net.toml --gpu my_gpu.toml --batch 8 --format json
   predict --net inception_v3 --gpu p100 --batch 8 --input image=3x320x320
   predict --net resnet50 --gpu v100 --batch 64 --power-cap 200    also --clock, --mem-clock
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
   predict papers --paper castro2018                      what a paper printed, beside predictions
-  predict list nets                                      what --net knows; also: gpus, calibrations
+  predict list nets                                      what --net knows; also: gpus, interconnects, frameworks, calibrations
   predict completions bash                               a completion script";
 
 #[derive(Subcommand)]
@@ -74,11 +77,11 @@ pub struct PredictArgs {
     #[command(flatten)]
     pub network: NetworkArgs,
     /// A GPU (`predict list gpus`) or a device file (data/gpus/README.md)
-    #[arg(long, value_name = "NAME|FILE", required = true)]
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "gpus")]
     pub gpu: Option<String>,
-    /// Samples per step
-    #[arg(long, value_name = "N", required = true, value_parser = parse_batch)]
-    pub batch: Option<u64>,
+    /// Samples per step; max: as many as fit in memory
+    #[arg(long, value_name = "N|max", required = true, value_parser = parallel::parse_batch)]
+    pub batch: Option<Batch>,
     /// Storage and arithmetic; fp32 means TF32 off
     #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
     pub precision: Precision,
@@ -99,8 +102,15 @@ pub struct PredictArgs {
     /// (default: the library's choice)
     #[arg(long, value_name = "NAME", value_parser = parse_algorithm)]
     pub conv_algorithm: Option<Algorithm>,
+    /// With --cudnn: without the jumps that this version's choice of algorithms makes (data/libraries/cudnn.toml)
+    #[arg(long)]
+    pub best_algorithms: bool,
     #[command(flatten)]
     pub operating: OperatingArgs,
+    #[command(flatten)]
+    pub parallel: ParallelArgs,
+    #[command(flatten)]
+    pub training: TrainingArgs,
     /// A calibration file of the GPU's chip instead of the built-in one, or a roofline.toml: as if no layer of the GPU
     /// had been measured
     #[arg(long, value_name = "FILE")]
@@ -232,7 +242,7 @@ pub enum PapersFormat {
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// nets, gpus or calibrations
+    /// nets, gpus, interconnects, frameworks or calibrations
     pub what: Listing,
 }
 
@@ -242,6 +252,10 @@ pub enum Listing {
     Nets,
     /// Known devices
     Gpus,
+    /// What joins GPUs
+    Interconnects,
+    /// Framework profiles
+    Frameworks,
     /// Fitted models that are built in
     Calibrations,
 }
@@ -281,7 +295,7 @@ fn parse_batch(text: &str) -> Result<u64, String> {
     }
 }
 
-fn parse_positive(text: &str) -> Result<f64, String> {
+pub fn parse_positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(v) if v.is_finite() && v > 0.0 => Ok(v),
         _ => Err("must be a number above 0".into()),
@@ -332,7 +346,7 @@ fn parse_cudnn(text: &str) -> Result<f64, String> {
     library_age(text).ok_or_else(|| "must be a version such as 7.6".to_string())
 }
 
-fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("must be one of {}", names.collect::<Vec<_>>().join(", "))
 }
 

@@ -1,15 +1,17 @@
 //! What the commands do: read, predict, print.
 
 use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
+use crate::parallel::{self, Gpus};
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
 use joulecast_model::calibration::{ANY_CHIP, Calibration, Wanted};
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::gpu::Gpu;
+use joulecast_model::framework::{Framework, Launch};
+use joulecast_model::gpu::{Device, Gpu};
 use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::precision::Precision;
-use joulecast_model::predictor::{PredictError, Setup, Step};
+use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::predictor::{PredictError, Setup};
+use joulecast_model::training::Training;
 use joulecast_model::trial::Algorithm;
 use joulecast_reports::prediction::{self, Asked};
 use joulecast_reports::table::Table;
@@ -157,10 +159,17 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub fn read(args: &PredictArgs) -> Result<Self, Failure> {
-        let gpu = gpu(args.gpu.as_deref().unwrap_or_default())?;
+    /// For one kind of GPU.
+    pub fn read(args: &PredictArgs, name: &str) -> Result<Self, Failure> {
+        let gpu = gpu(name)?;
         let mut framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
         framework.algorithm = asked_algorithm(args)?;
+        if args.best_algorithms {
+            framework.rules.clear();
+        }
+        if gpu.device == Device::Cpu && args.launch == Some(Launch::Graph) {
+            return Err(Failure::Usage(anyhow!("{} is a processor: it has no CUDA graphs; --launch eager", gpu.name)));
+        }
         let (network, source) = network(&args.network)?;
         let calibrations = match &args.calibration {
             Some(path) => Calibrations::of_file(path, &gpu)?,
@@ -174,7 +183,12 @@ impl Parts {
     }
 
     pub fn network(&self, args: &PredictArgs, batch: u64) -> Result<ShapedNetwork, Failure> {
-        shape(&self.network, &args.network, batch, args.precision)
+        Ok(shape(&self.network, &args.network, batch, args.precision)?.with_optimizer(args.training.optimizer))
+    }
+
+    /// What to tell of the calibration.
+    pub fn note(&self) -> Option<String> {
+        self.calibrations.note.clone()
     }
 
     pub fn setup(&self, args: &PredictArgs) -> Setup<'_> {
@@ -183,7 +197,7 @@ impl Parts {
             calibration: self.calibrations.chip.as_ref(),
             roofline: &self.calibrations.roofline,
             framework: &self.framework,
-            launch: args.launch.unwrap_or_else(|| self.framework.usual_launch()),
+            launch: args.launch.unwrap_or_else(|| self.framework.usual_launch_on(&self.gpu)),
             mode: args.mode,
             phases: args.mode.phases(),
             library: args.cudnn,
@@ -210,27 +224,43 @@ pub fn refused(error: PredictError) -> Failure {
     }
 }
 
+/// The GPUs as typed.
+fn typed(args: &PredictArgs) -> String {
+    match (&args.gpu, &args.parallel.gpus) {
+        (Some(gpu), _) => gpu.clone(),
+        (None, Some(Gpus::Kinds(kinds))) => {
+            kinds.iter().map(|(n, name)| format!("{n}x{name}")).collect::<Vec<_>>().join(",")
+        }
+        _ => String::new(),
+    }
+}
+
 /// `predict --net … --gpu … --batch …`
 pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
-    let parts = Parts::read(args)?;
-    let typed = args.gpu.as_deref().unwrap_or_default();
-    let network = parts.network(args, args.batch.unwrap_or(1))?;
-    let setup = parts.setup(args);
-    let step = Step::new(&network, &setup).map_err(refused)?;
-    let mut prediction = step.at(args.operating.point()).map_err(refused)?;
-    prediction.warnings.splice(..0, parts.calibrations.note.clone());
+    let plan = args.training.plan();
+    if plan.is_some() && args.mode != Mode::Training {
+        return Err(Failure::Usage(anyhow!("--epochs is of a training: --mode training")));
+    }
+    let (prediction, parts) = parallel::step(args)?;
+    let typed = typed(args);
     if args.require_fit && !prediction.fits_in_memory {
         let why = anyhow!("{} at batch {} does not fit in the memory of {typed}", prediction.network, prediction.batch);
         return Err(Failure::Failed(why));
     }
     let Parts { gpu, source, framework, .. } = &parts;
-    let asked = Asked { gpu: typed, source, framework: &framework.name, launch: setup.launch };
+    let asked = Asked {
+        gpu: &typed,
+        source,
+        framework: &framework.name,
+        launch: args.launch.unwrap_or_else(|| framework.usual_launch_on(gpu)),
+        training: plan.map(|plan| Training::of(&prediction, plan)),
+    };
     let render = || -> Result<()> {
         let text = match args.format {
             Format::Table => prediction::text(&prediction, gpu, &asked, args.layers),
             Format::Markdown => prediction::markdown(&prediction, gpu, &asked, args.layers),
-            Format::Json => prediction::json(&prediction, gpu, &asked)?,
-            Format::Csv => prediction::csv(&prediction, gpu, &asked)?,
+            Format::Json => prediction::json(&prediction, &asked)?,
+            Format::Csv => prediction::csv(&prediction, &asked)?,
         };
         emit(&text, args.output.as_deref())
     };
@@ -257,6 +287,8 @@ pub fn list(what: Listing) -> Result<(), Failure> {
     let table = match what {
         Listing::Nets => nets(),
         Listing::Gpus => gpus(),
+        Listing::Interconnects => interconnects(),
+        Listing::Frameworks => frameworks(),
         Listing::Calibrations => calibrations(),
     };
     table.and_then(|t| emit(&t.to_text(), None)).map_err(Failure::Failed)
@@ -300,6 +332,31 @@ fn gpus() -> Result<Table> {
             gpu.power.idle.as_ref().map_or("?".into(), |p| table::significant(p.value.get(), 2)),
             gpu.aliases.join(" "),
         ]);
+    }
+    Ok(table)
+}
+
+fn interconnects() -> Result<Table> {
+    let header = ["name", "GB/s", "us", "us per step", "also called", "title"];
+    let mut table = Table::new(&header, 1).with_trailing_text(2);
+    for i in catalog::interconnects()? {
+        table.row(vec![
+            i.name.clone(),
+            table::significant(i.bandwidth.get() / 1e9, 3),
+            table::significant(i.launch.to_us(), 3),
+            table::significant(i.hop.to_us(), 3),
+            i.aliases.join(" "),
+            i.title,
+        ]);
+    }
+    Ok(table)
+}
+
+fn frameworks() -> Result<Table> {
+    let mut table = Table::new(&["name", "launch", "title"], 3);
+    for (_, text) in catalog::frameworks() {
+        let f = Framework::from_toml(text).map_err(|e| anyhow!(e))?;
+        table.row(vec![f.name.clone(), f.usual_launch().to_string(), f.title]);
     }
     Ok(table)
 }

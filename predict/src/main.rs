@@ -4,6 +4,8 @@ mod cli;
 mod commands;
 mod optimize;
 mod papers;
+mod parallel;
+mod training;
 
 use clap::Parser;
 use commands::Failure;

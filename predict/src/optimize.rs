@@ -2,6 +2,7 @@
 
 use crate::cli::{Format, OptimizeArgs, Over, PredictArgs};
 use crate::commands::{Failure, Parts, emit, refused};
+use crate::parallel::{Batch, kinds};
 use anyhow::anyhow;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::metric::Reference;
@@ -117,9 +118,16 @@ fn layer_plan(
 /// `predict optimize`
 pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     let asked: &PredictArgs = &args.predict;
-    let parts = Parts::read(asked)?;
+    let [(1, name)] = &kinds(asked)?[..] else {
+        return Err(Failure::Usage(anyhow!("optimize is for one GPU: leave --gpus out")));
+    };
+    let parts = Parts::read(asked, name)?;
     let (gpu, base) = (&parts.gpu, asked.operating.point());
-    let batch = asked.batch.unwrap_or(1);
+    let Some(batch) = asked.batch.unwrap_or(Batch::Samples(1)).samples() else {
+        return Err(Failure::Usage(anyhow!(
+            "--batch max is no batch to compare with: --over batch tries all that fit"
+        )));
+    };
     let mut networks: Vec<ShapedNetwork> = vec![parts.network(asked, batch)?];
     if args.over.contains(&Over::Batch) {
         for other in batches(batch).into_iter().filter(|b| *b != batch) {

@@ -311,7 +311,7 @@ fn papers_are_compared_in_every_format() {
         stdout(&output)
     };
     let table = with(&["--paper", "castro2018"]);
-    for part in ["Mean errors", "castro2018  table1", "Left out of the means", "4 GPUs"] {
+    for part in ["Mean errors", "castro2018  table1", "Left out of the means", "Best devices"] {
         assert!(table.contains(part), "no {part} in\n{table}");
     }
     assert!(!table.contains("nvidia2015") && !table.contains("Every value"));

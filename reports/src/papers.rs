@@ -2,7 +2,7 @@
 
 use crate::table::{Table, significant};
 use joulecast_model::accuracy::Accuracy;
-use joulecast_model::papers::{Compared, Comparison, Paper, Quantity};
+use joulecast_model::papers::{Compared, Comparison, METRICS, Paper, Quantity, Winner, totals, winners};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -11,6 +11,7 @@ fn shown(quantity: Quantity, value: f64) -> String {
     match quantity {
         Quantity::Time => significant(value * 1e3, 4),
         Quantity::Power | Quantity::Energy => significant(value, 4),
+        Quantity::Memory => significant(value / 1_048_576.0, 4),
     }
 }
 
@@ -19,6 +20,7 @@ fn unit(quantity: Quantity) -> &'static str {
         Quantity::Time => "time, ms",
         Quantity::Power => "power, W",
         Quantity::Energy => "energy, J",
+        Quantity::Memory => "memory, MiB",
     }
 }
 
@@ -44,6 +46,7 @@ pub fn rows(rows: &[Compared]) -> Table {
         "predicted as",
         "phase",
         "of",
+        "GPUs",
         "batch",
         "printed",
         "predicted",
@@ -63,6 +66,7 @@ pub fn rows(rows: &[Compared]) -> Table {
             r.net.clone(),
             r.phase.clone(),
             unit(r.quantity).into(),
+            r.gpus.to_string(),
             r.batch.to_string(),
             shown(r.quantity, r.printed),
             shown(r.quantity, r.predicted),
@@ -70,7 +74,12 @@ pub fn rows(rows: &[Compared]) -> Table {
             shown(r.quantity, r.p05),
             shown(r.quantity, r.p95),
             if r.holds() { "yes" } else { "no" }.into(),
-            if r.distorted.is_some() { "distorted" } else { "" }.into(),
+            match (&r.distorted, r.fitted) {
+                (Some(_), _) => "distorted",
+                (None, true) => "fitted to",
+                (None, false) => "",
+            }
+            .into(),
         ]);
     }
     table
@@ -80,7 +89,7 @@ pub fn rows(rows: &[Compared]) -> Table {
 /// the order of their first value.
 fn grouped(rows: &[Compared], header: &[&str], key: impl Fn(&Compared) -> Vec<String>) -> Table {
     let mut groups: Vec<(Vec<String>, Vec<&Compared>)> = Vec::new();
-    for row in rows.iter().filter(|r| r.distorted.is_none()) {
+    for row in rows.iter().filter(|r| r.distorted.is_none() && !r.fitted) {
         let key = key(row);
         match groups.iter_mut().find(|(k, _)| *k == key) {
             Some((_, members)) => members.push(row),
@@ -107,30 +116,104 @@ fn grouped(rows: &[Compared], header: &[&str], key: impl Fn(&Compared) -> Vec<St
 
 /// Mean errors per paper, reading, phase and quantity.
 pub fn overall(rows: &[Compared]) -> Table {
-    grouped(rows, &["paper", "reading", "phase", "of"], |r| {
-        [r.paper.as_str(), &r.reading, &r.phase, r.quantity.name()].map(String::from).to_vec()
+    grouped(rows, &["paper", "reading", "phase", "GPUs", "of"], |r| {
+        [r.paper.as_str(), &r.reading, &r.phase, &r.gpus.to_string(), r.quantity.name()].map(String::from).to_vec()
     })
 }
 
 /// Mean errors per paper, reading, table, GPU, phase and quantity.
 pub fn by_gpu(rows: &[Compared]) -> Table {
-    grouped(rows, &["paper", "reading", "table", "gpu", "phase", "of"], |r| {
-        [r.paper.as_str(), &r.reading, &r.table, &r.gpu, &r.phase, r.quantity.name()].map(String::from).to_vec()
+    grouped(rows, &["paper", "reading", "table", "gpu", "GPUs", "phase", "of"], |r| {
+        let gpus = r.gpus.to_string();
+        [r.paper.as_str(), &r.reading, &r.table, &r.gpu, &gpus, &r.phase, r.quantity.name()].map(String::from).to_vec()
     })
 }
 
 /// Mean errors per GPU, network, phase and quantity.
 pub fn by_network(rows: &[Compared]) -> Table {
-    grouped(&once(rows), &["paper", "gpu", "network", "predicted as", "phase", "of"], |r| {
-        [r.paper.as_str(), &r.gpu, &r.network, &r.net, &r.phase, r.quantity.name()].map(String::from).to_vec()
+    grouped(&once(rows), &["paper", "gpu", "GPUs", "network", "predicted as", "phase", "of"], |r| {
+        let gpus = r.gpus.to_string();
+        [r.paper.as_str(), &r.gpu, &gpus, &r.network, &r.net, &r.phase, r.quantity.name()].map(String::from).to_vec()
     })
+}
+
+/// Time, energy and their product of whole steps on all their devices: mean errors by reading and devices.
+pub fn derived(rows: &[Compared]) -> Table {
+    let mut table = Table::new(&["paper", "reading", "devices", "steps", "time %", "energy %", "EDP %"], 3);
+    let all = totals(rows);
+    let mut seen: Vec<[&str; 3]> = Vec::new();
+    for t in &all {
+        let key = [t.paper.as_str(), t.reading.as_str(), t.setup.as_str()];
+        if seen.contains(&key) {
+            continue;
+        }
+        seen.push(key);
+        let alike: Vec<_> = all.iter().filter(|o| [o.paper.as_str(), &o.reading, &o.setup] == key).collect();
+        let mut cells = key.map(String::from).to_vec();
+        cells.push(alike.len().to_string());
+        for (_, value) in METRICS {
+            let pairs = alike.iter().map(|t| (value(&t.printed), value(&t.predicted)));
+            cells.push(Accuracy::of(pairs).map_or("-".into(), |a| format!("{:.1}", a.mape)));
+        }
+        table.row(cells);
+    }
+    table
+}
+
+/// How often the devices that are best as predicted are those that are best as printed.
+pub fn best(rows: &[Compared]) -> Table {
+    let header = ["paper", "reading", "best by", "cases", "choices", "the same", "the same %", "mean regret %"];
+    let mut table = Table::new(&header, 3);
+    let all = winners(&totals(rows));
+    let mut seen: Vec<[&str; 3]> = Vec::new();
+    for w in &all {
+        let key = [w.paper.as_str(), w.reading.as_str(), w.metric];
+        if seen.contains(&key) {
+            continue;
+        }
+        seen.push(key);
+        let alike: Vec<&Winner> =
+            all.iter().filter(|o| [o.paper.as_str(), o.reading.as_str(), o.metric] == key).collect();
+        let same = alike.iter().filter(|w| w.printed == w.predicted).count();
+        let regret = alike.iter().map(|w| w.regret).sum::<f64>() / alike.len() as f64;
+        let mut cells = key.map(String::from).to_vec();
+        cells.extend([
+            alike.len().to_string(),
+            alike.iter().map(|w| w.choices).max().unwrap_or(0).to_string(),
+            same.to_string(),
+            format!("{:.0}", 100.0 * same as f64 / alike.len() as f64),
+            format!("{:.1}", 100.0 * regret),
+        ]);
+        table.row(cells);
+    }
+    table
+}
+
+/// Every case with its best devices.
+pub fn each_best(rows: &[Compared]) -> Table {
+    let header = ["paper", "reading", "network", "best by", "printed", "predicted", "batch", "regret %"];
+    let mut table = Table::new(&header, 6);
+    for w in winners(&totals(rows)) {
+        table.row(vec![
+            w.paper,
+            w.reading,
+            w.network,
+            w.metric.into(),
+            w.printed,
+            w.predicted,
+            w.batch.to_string(),
+            format!("{:.0}", 100.0 * w.regret),
+        ]);
+    }
+    table
 }
 
 /// Values that enter no mean, and why.
 pub fn distorted(rows: &[Compared]) -> Table {
-    let mut table = Table::new(&["paper", "table", "gpu", "network", "phase", "of", "batch", "printed", "why"], 6)
-        .with_trailing_text(1);
-    let mut seen: Vec<[String; 9]> = Vec::new();
+    let mut table =
+        Table::new(&["paper", "table", "gpu", "network", "phase", "of", "GPUs", "batch", "printed", "why"], 6)
+            .with_trailing_text(1);
+    let mut seen: Vec<[String; 10]> = Vec::new();
     for r in rows {
         let Some(why) = &r.distorted else { continue };
         let cells = [
@@ -140,6 +223,7 @@ pub fn distorted(rows: &[Compared]) -> Table {
             r.network.clone(),
             r.phase.clone(),
             unit(r.quantity).into(),
+            r.gpus.to_string(),
             r.batch.to_string(),
             shown(r.quantity, r.printed),
             why.clone(),
@@ -186,8 +270,11 @@ fn sections(comparison: &Comparison, every: bool) -> Vec<(&'static str, Table)> 
         ("Mean errors", overall(all)),
         ("Per table and GPU", by_gpu(all)),
         ("Per network", by_network(all)),
+        ("Whole steps on all their devices", derived(all)),
+        ("Best devices", best(all)),
     ];
     if every {
+        list.push(("Best devices, case by case", each_best(all)));
         list.push(("Every value", rows(all)));
     }
     list.push(("Left out of the means", distorted(all)));
@@ -209,10 +296,13 @@ pub fn page(papers: &[&Paper], comparison: &Comparison, command: &str) -> String
     let mut text = format!(
         "# Papers' tables beside predictions\n\n\
          Written by `{command}`. What the papers printed is in `data/published/papers`, what its names mean in \
-         `papers.toml` there. Nothing was fitted to these values. A fit called `evaluation` knows no layer whose shape \
+         `papers.toml` there. Nothing was fitted to these values, but two things: what a paper does not say and all rows \
+         of a network share (batch, one factor) to the rows of some frameworks, marked `fitted to`; and a rule of \
+         cuDNN's version to rows marked `distorted`. Neither enter a mean. A fit called `evaluation` knows no layer whose shape \
          occurs in one of these networks, a `shipped` one may. Errors are of the prediction in percent of the printed \
          value: positive where it is too long or too high. Forward and backward \
-         passes are those of training; rates are compared as times of a step. Clocks are the default ones.\n\n"
+         passes are those of training; rates are compared as times of a step. Clocks are the printed ones where they are below the boost clock, else the \
+         default ones. Of several GPUs, power, energy and memory are of one; their sums follow under whole steps.\n\n"
     );
     for paper in papers {
         let _ = writeln!(text, "* **{}**: {}. Tables {}. {}.", paper.key, paper.title, paper.tables, paper.software);
@@ -249,6 +339,9 @@ mod tests {
             paper: "p".into(),
             table: "Table 1".into(),
             gpu: "g".into(),
+            gpus: 1,
+            setup: "1xg".into(),
+            count: 1,
             network: "N".into(),
             reading: reading.into(),
             net: "n".into(),
@@ -263,6 +356,7 @@ mod tests {
             predicted: 1.1e-3,
             p05: 0.9e-3,
             p95: 1.3e-3,
+            fitted: false,
             distorted: distorted.map(String::from),
         }
     }
@@ -290,7 +384,7 @@ mod tests {
         let comparison = Comparison { rows: vec![value("", 2e-3, None)], not_predicted: vec![not] };
         let page = page(&[], &comparison, "predict papers");
         for part in
-            ["`predict papers`", "| time, ms | 2 | 2.000 | 1.100 | -45.0 | 0.9000 | 1.300 | no |", "| 4 GPUs | 3 |"]
+            ["`predict papers`", "| time, ms | 1 | 2 | 2.000 | 1.100 | -45.0 | 0.9000 | 1.300 | no |", "| 4 GPUs | 3 |"]
         {
             assert!(page.contains(part), "no {part} in\n{page}");
         }

@@ -4,7 +4,9 @@ use crate::table::{Table, significant, with_unit};
 use joulecast_model::calibration::Tier;
 use joulecast_model::framework::Launch;
 use joulecast_model::gpu::Gpu;
+use joulecast_model::parallel::DevicePrediction;
 use joulecast_model::predictor::{LayerPrediction, NetworkPrediction};
+use joulecast_model::training::Training;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -19,6 +21,8 @@ pub struct Asked<'a> {
     pub framework: &'a str,
     /// How a step is launched.
     pub launch: Launch,
+    /// The whole training, where one is asked for.
+    pub training: Option<Training>,
 }
 
 /// The JSON document, in the order of the contract. Keys are added, never renamed.
@@ -61,19 +65,96 @@ struct Document<'a> {
     ctc_ops_per_byte: Option<f64>,
     parameters: u64,
     memory_bytes: u64,
+    memory: Memory,
     fits_in_memory: bool,
     bound_s: f64,
+    communication: Option<CommunicationOf<'a>>,
+    training: Option<TrainingOf>,
     phases: serde_json::Map<String, serde_json::Value>,
     layers: Vec<Layer<'a>>,
     warnings: &'a [String],
 }
 
+/// Powers and energies are of each of the `count` GPUs.
 #[derive(Serialize)]
 struct Device<'a> {
     gpu: &'a str,
     count: u64,
+    batch: u64,
     core_clock_mhz: f64,
+    busy_s: f64,
     power_w: f64,
+    energy_j: f64,
+}
+
+impl<'a> Device<'a> {
+    fn of(d: &'a DevicePrediction) -> Self {
+        Self {
+            gpu: &d.gpu,
+            count: d.count,
+            batch: d.batch,
+            core_clock_mhz: d.clock.to_mhz(),
+            busy_s: d.time.get(),
+            power_w: d.power.value.get(),
+            energy_j: d.energy.value.get(),
+        }
+    }
+}
+
+/// Of one GPU, in bytes.
+#[derive(Serialize)]
+struct Memory {
+    weights: u64,
+    gradients: u64,
+    optimizer_state: u64,
+    activations: u64,
+    workspace: u64,
+    context: u64,
+}
+
+#[derive(Serialize)]
+struct CommunicationOf<'a> {
+    interconnect: &'a str,
+    gradient_bytes: u64,
+    time_s: f64,
+    exposed_s: f64,
+}
+
+#[derive(Serialize)]
+struct TrainingOf {
+    epochs: u64,
+    dataset_size: u64,
+    iterations: u64,
+    time_s: f64,
+    time_s_p05: f64,
+    time_s_p95: f64,
+    energy_j: f64,
+    energy_j_p05: f64,
+    energy_j_p95: f64,
+    energy_kwh: f64,
+    edp_js: f64,
+    price_per_kwh: Option<f64>,
+    cost: Option<f64>,
+}
+
+impl TrainingOf {
+    fn of(t: &Training) -> Self {
+        Self {
+            epochs: t.plan.epochs,
+            dataset_size: t.plan.dataset_size,
+            iterations: t.iterations,
+            time_s: t.time.value.get(),
+            time_s_p05: t.time.p05.get(),
+            time_s_p95: t.time.p95.get(),
+            energy_j: t.energy.value.get(),
+            energy_j_p05: t.energy.p05.get(),
+            energy_j_p95: t.energy.p95.get(),
+            energy_kwh: t.kilowatt_hours(),
+            edp_js: t.edp().get(),
+            price_per_kwh: t.plan.price_per_kwh,
+            cost: t.cost,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -101,9 +182,10 @@ struct Layer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     algorithm: Option<&'a str>,
     in_domain: bool,
+    jump: Option<&'a str>,
 }
 
-fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Document<'a> {
+fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>) -> Document<'a> {
     let clock = p.clock.to_mhz();
     let bytes = (p.read + p.written).to_f64();
     let phase = |t: &joulecast_model::predictor::PhaseTotal| {
@@ -125,6 +207,7 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
         tier: l.tier.name(),
         algorithm: l.algorithm.map(|a| a.name()),
         in_domain: l.in_domain,
+        jump: l.jump.as_deref(),
     };
     Document {
         schema: "prediction/1",
@@ -136,8 +219,8 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
         framework: asked.framework,
         launch: asked.launch.name(),
         gpu: asked.gpu,
-        gpus: 1,
-        devices: vec![Device { gpu: &gpu.name, count: 1, core_clock_mhz: clock, power_w: p.power.value.get() }],
+        gpus: p.devices.iter().map(|d| d.count).sum(),
+        devices: p.devices.iter().map(Device::of).collect(),
         core_clock_mhz: clock,
         memory_clock_mhz: p.memory_clock.map(|c| c.to_mhz()),
         power_cap_w: p.power_cap.map(|c| c.get()),
@@ -167,8 +250,23 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
         ctc_ops_per_byte: (bytes > 0.0).then(|| p.ops.to_f64() / bytes),
         parameters: p.parameters,
         memory_bytes: p.memory.total().get(),
+        memory: Memory {
+            weights: p.memory.weights.get(),
+            gradients: p.memory.gradients.get(),
+            optimizer_state: p.memory.optimizer_state.get(),
+            activations: p.memory.activations.get(),
+            workspace: p.memory.workspace.get(),
+            context: p.memory.context.get(),
+        },
         fits_in_memory: p.fits_in_memory,
         bound_s: p.bound.get(),
+        communication: p.communication.as_ref().map(|c| CommunicationOf {
+            interconnect: &c.interconnect,
+            gradient_bytes: c.bytes.get(),
+            time_s: c.time.get(),
+            exposed_s: c.exposed.get(),
+        }),
+        training: asked.training.as_ref().map(TrainingOf::of),
         phases: p.phases.iter().map(phase).collect(),
         layers: p.layers.iter().map(layer).collect(),
         warnings: &p.warnings,
@@ -179,16 +277,16 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
 ///
 /// # Errors
 /// Only if a number is not finite.
-pub fn json(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
-    Ok(serde_json::to_string_pretty(&document(p, gpu, asked))? + "\n")
+pub fn json(p: &NetworkPrediction, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
+    Ok(serde_json::to_string_pretty(&document(p, asked))? + "\n")
 }
 
 /// One CSV row with a header: the JSON's keys, nested ones joined by dots, without the layers.
 ///
 /// # Errors
 /// Only if a number is not finite.
-pub fn csv(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
-    let serde_json::Value::Object(map) = serde_json::to_value(document(p, gpu, asked))? else {
+pub fn csv(p: &NetworkPrediction, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
+    let serde_json::Value::Object(map) = serde_json::to_value(document(p, asked))? else {
         return Ok(String::new());
     };
     let mut cells = Vec::new();
@@ -238,7 +336,8 @@ fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
     row("efficiency", efficiency, format!("{} GFLOPS/W", significant(p.ops_per_joule() / 1e9, 3)));
     let fits = if p.fits_in_memory { "fits in" } else { "does not fit in" };
     let memory = format!("{:.2} GiB", p.memory.total().to_gib());
-    row("memory", memory, format!("{fits} {:.1} GiB; without workspace", gpu.memory.value.to_gib()));
+    let each = if gpus(p) > 1 { " each" } else { "" };
+    row("memory", memory + each, format!("{fits} {:.1} GiB", gpu.memory.value.to_gib()));
     row(
         "direct roofline",
         with_unit(p.bound.get(), "s"),
@@ -282,19 +381,92 @@ fn layer_table(p: &NetworkPrediction, all: bool) -> Table {
             significant(l.ops.to_f64() / 1e9, 3),
             significant((l.read + l.written).to_f64() / 1e6, 3),
             with_unit(l.bound.get(), "s"),
-            format!("{}{outside}", l.tier),
+            format!("{}{outside}{}", l.tier, l.jump.as_ref().map_or(String::new(), |name| format!(", {name}"))),
         ]);
         table.row(cells);
     }
     table
 }
 
+fn gpus(p: &NetworkPrediction) -> u64 {
+    p.devices.iter().map(|d| d.count).sum()
+}
+
+/// What each kind of GPU does, and what they wait for; nothing of one GPU.
+fn sharing(p: &NetworkPrediction) -> Option<Table> {
+    p.communication.as_ref()?;
+    let mut table = Table::new(&["GPUs", "samples each", "busy", "power each", "energy each", "MHz"], 1);
+    for d in &p.devices {
+        table.row(vec![
+            format!("{} x {}", d.count, d.gpu),
+            d.batch.to_string(),
+            format!("{:.0} %", 100.0 * (d.time / p.time.value)),
+            with_unit(d.power.value.get(), "W"),
+            with_unit(d.energy.value.get(), "J"),
+            format!("{:.0}", d.clock.to_mhz()),
+        ]);
+    }
+    Some(table)
+}
+
+/// The sum of gradients in words; none where there is none.
+fn reduced(p: &NetworkPrediction) -> Option<String> {
+    let c = p.communication.as_ref().filter(|c| c.time.get() > 0.0)?;
+    Some(format!(
+        "all-reduce of {:.0} MB over {}: {}, of which the step waits for {}",
+        c.bytes.to_f64() / 1e6,
+        c.interconnect,
+        with_unit(c.time.get(), "s"),
+        with_unit(c.exposed.get(), "s")
+    ))
+}
+
+/// The whole training.
+fn whole(t: &Training) -> Table {
+    let title = format!("{} epochs of {} samples", t.plan.epochs, t.plan.dataset_size);
+    let mut table = Table::new(&[title.as_str(), "value", "90 % interval"], 3);
+    let hours = |s: f64| if s < 3600.0 { with_unit(s, "s") } else { format!("{} h", significant(s / 3600.0, 3)) };
+    let kwh = |j: f64| format!("{} kWh", significant(j / 3.6e6, 3));
+    let mut row = |label: &str, value: String, interval: String| table.row(vec![label.into(), value, interval]);
+    row("iterations", t.iterations.to_string(), String::new());
+    let (low, high) = (t.time.p05.get(), t.time.p95.get());
+    row("time", hours(t.time.value.get()), format!("{} to {}", hours(low), hours(high)));
+    let (low, high) = (t.energy.p05.get(), t.energy.p95.get());
+    row("energy", kwh(t.energy.value.get()), format!("{} to {}", kwh(low), kwh(high)));
+    row("EDP", with_unit(t.edp().get(), "J s"), String::new());
+    if let (Some(cost), Some(price)) = (t.cost, t.plan.price_per_kwh) {
+        row("cost", significant(cost, 3), format!("at {price} per kWh"));
+    }
+    table
+}
+
+/// What memory is taken by.
+fn memory(p: &NetworkPrediction) -> String {
+    let m = &p.memory;
+    let parts = [
+        ("weights", m.weights),
+        ("gradients", m.gradients),
+        ("optimizer", m.optimizer_state),
+        ("activations", m.activations),
+        ("workspace", m.workspace),
+        ("context", m.context),
+    ];
+    let shown = parts.iter().filter(|(_, bytes)| bytes.get() > 0);
+    let mib = |bytes: &joulecast_model::units::Bytes| significant(bytes.to_f64() / 1_048_576.0, 3);
+    shown.map(|(name, bytes)| format!("{name} {}", mib(bytes))).collect::<Vec<_>>().join(", ") + " MiB"
+}
+
 fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
+    let count = gpus(p);
+    let title = match p.devices.len() {
+        1 if count == 1 => gpu.title.clone(),
+        1 => format!("{count} x {}", gpu.title),
+        _ => format!("{count} GPUs"),
+    };
     format!(
-        "{} on {} ({}), batch {}, {} {}, {} profile ({}), {:.0} MHz{}",
+        "{} on {} ({title}), batch {}, {} {}, {} profile ({}), {:.0} MHz{}",
         p.network,
         asked.gpu,
-        gpu.title,
         p.batch,
         p.precision,
         p.mode,
@@ -336,6 +508,14 @@ pub fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: boo
             );
         }
     }
+    let _ = writeln!(text, "{:<17} {}", "memory of", memory(p));
+    if let Some(table) = sharing(p) {
+        let _ = write!(text, "\n{}", table.to_text());
+    }
+    reduced(p).iter().for_each(|line| text += &format!("{line}\n"));
+    if let Some(training) = &asked.training {
+        let _ = write!(text, "\n{}", whole(training).to_text());
+    }
     let kernels = p.layers.len();
     let label = if all_layers {
         format!("all {kernels} kernels")
@@ -359,6 +539,13 @@ pub fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: boo
 pub fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
     let mut text = format!("## {}\n\n{}\n\n", heading(p, gpu, asked), provenance(p));
     text += &totals(p, gpu).to_markdown();
+    if let Some(table) = sharing(p) {
+        let _ = write!(text, "\n{}", table.to_markdown());
+    }
+    reduced(p).iter().for_each(|line| text += &format!("\n{line}\n"));
+    if let Some(training) = &asked.training {
+        let _ = write!(text, "\n{}", whole(training).to_markdown());
+    }
     text.push('\n');
     text += &layer_table(p, all_layers).to_markdown();
     if shown(p, all_layers).into_iter().any(starred) {

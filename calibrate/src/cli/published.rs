@@ -1,7 +1,7 @@
 //! `calibrate published`: power and clocks that others published, beside predictions.
 
 use super::print;
-use crate::published::{Tools, average, caps, read, savings, sweeps, traces};
+use crate::published::{Tools, all_reduce, average, caps, read, savings, sweeps, traces};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use joulecast_reports::table::Table;
@@ -19,6 +19,8 @@ enum What {
     Traces,
     /// Kernels over core clocks, three clocks given
     Sweeps,
+    /// Sums over several GPUs: what data/interconnects rests on
+    Allreduce,
 }
 
 #[derive(Args)]
@@ -26,7 +28,8 @@ pub struct PublishedArgs {
     /// Which comparison
     what: What,
     /// The tables or rows: krzywaniak2022.csv for caps, tang2019.csv for savings, castro2018.csv and nvidia2015.csv for
-    /// power (data/published/papers); for traces and sweeps a CSV of your own clone of their sources
+    /// power (data/published/papers); for traces and sweeps a CSV, for allreduce DeepBench's workbooks
+    /// (DeepBench_NV_*.xlsx), of your own clone of their sources
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print Markdown
@@ -42,6 +45,7 @@ pub fn published(args: &PublishedArgs) -> Result<()> {
                 "no traces given: they are made of trace/summary_power_*.csv of github.com/ml-energy/zeus (Apache-2.0)"
             }
             What::Sweeps => "no sweeps given: they are blackjack2015/NV-DVFS-Benchmark's, without a licence",
+            What::Allreduce => "no workbooks given: results/train/DeepBench_NV_*.xlsx of baidu-research/DeepBench",
         };
         return print(&format!("skipped: {source}\n"));
     }
@@ -53,6 +57,7 @@ pub fn published(args: &PublishedArgs) -> Result<()> {
         (What::Power, _) => average::tables(&cells()?, &tools)?,
         (What::Traces, [file]) => traces::tables(file, &tools)?,
         (What::Sweeps, [file]) => sweeps::tables(file)?,
+        (What::Allreduce, files) => all_reduce::tables(files)?,
         _ => bail!("one file at a time"),
     };
     let text = |t: &Table| if args.markdown { t.to_markdown() } else { t.to_text() };

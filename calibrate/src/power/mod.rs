@@ -5,6 +5,7 @@ mod correction;
 
 use crate::fit::Options;
 use crate::folds::grouped;
+use crate::least_squares;
 use crate::rows::Row;
 use anyhow::Result;
 use joulecast_model::accuracy::{Accuracy, conformal};
@@ -26,7 +27,6 @@ const FEWEST: usize = 60;
 const EXPONENTS: [f64; 5] = [1.0, 1.5, 2.0, 2.5, 3.0];
 /// Rows whose clock is below this share of the highest were held back by the power limit.
 const THROTTLED: f64 = 0.97;
-const SWEEPS: usize = 2_000;
 
 /// A sustained row ready for fitting.
 #[derive(Clone, Debug)]
@@ -188,30 +188,14 @@ fn headroom(rows: &[PowerRow]) -> f64 {
     held.get(held.len() / 2).copied().unwrap_or(1.0).min(1.0)
 }
 
-/// Least squares of relative errors with coefficients at least zero, by coordinate descent.
+/// Least squares of relative errors with coefficients at least zero.
 fn non_negative(rows: &[&PowerRow], exponent: f64) -> Activities {
     let n = rows.len();
     let x = Array2::from_shape_fn((n, COUNT), |(i, j)| {
         rows[i].activities[j] * rows[i].clock.powf(exponent) / rows[i].measured()
     });
     let y = Array1::from_iter(rows.iter().map(|r| r.share / r.measured()));
-    let (gram, target) = (x.t().dot(&x), x.t().dot(&y));
-    let mut c = Array1::<f64>::zeros(COUNT);
-    for _ in 0..SWEEPS {
-        let mut largest = 0.0f64;
-        for j in 0..COUNT {
-            if gram[[j, j]] <= 0.0 {
-                continue;
-            }
-            let slope = target[j] - gram.row(j).dot(&c);
-            let new = (c[j] + slope / gram[[j, j]]).max(0.0);
-            largest = largest.max((new - c[j]).abs());
-            c[j] = new;
-        }
-        if largest < 1e-9 {
-            break;
-        }
-    }
+    let c = least_squares::non_negative(&x, &y);
     let mut coefficients = [0.0; COUNT];
     coefficients.iter_mut().zip(&c).for_each(|(to, from)| *to = *from);
     coefficients

@@ -1,5 +1,6 @@
 //! Power and clocks that others published, beside what `predict` computes for them: `calibrate published`.
 
+pub mod all_reduce;
 pub mod average;
 pub mod board;
 pub mod caps;

@@ -4,7 +4,7 @@ mod file;
 mod memory;
 mod shaped;
 
-pub use memory::{MemoryFootprint, footprint};
+pub use memory::{Activations, InPlace, MemoryFootprint, MemoryPolicy, footprint, largest_batch};
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 
 use crate::layer::Layer;

@@ -16,6 +16,7 @@ pub struct ShapedNetwork {
     name: String,
     batch: u64,
     precision: Precision,
+    optimizer: Optimizer,
     inputs: Vec<Shape>,
     layers: Vec<ShapedLayer>,
     /// For each layer the first that computes the same on the same shapes.
@@ -119,7 +120,8 @@ impl ShapedNetwork {
             });
         }
         let alike = alike(&layers);
-        let shaped = Self { name: network.name.clone(), batch, precision, inputs, layers, alike };
+        let optimizer = Optimizer::Momentum;
+        let shaped = Self { name: network.name.clone(), batch, precision, optimizer, inputs, layers, alike };
         shaped.check_countable()?;
         Ok(shaped)
     }
@@ -155,6 +157,14 @@ impl ShapedNetwork {
     pub fn precision(&self) -> Precision {
         self.precision
     }
+    /// What updates the parameters in training: momentum unless somebody says otherwise.
+    pub fn optimizer(&self) -> Optimizer {
+        self.optimizer
+    }
+    /// The same with another optimizer.
+    pub fn with_optimizer(self, optimizer: Optimizer) -> Self {
+        Self { optimizer, ..self }
+    }
     /// Shapes of the network's inputs.
     pub fn inputs(&self) -> &[Shape] {
         &self.inputs
@@ -187,7 +197,7 @@ impl ShapedNetwork {
             return None;
         }
         if phase == Phase::Update {
-            return update_cost(layer.parameters(), Optimizer::Momentum);
+            return update_cost(layer.parameters(), self.optimizer);
         }
         layer.cost_at(phase, self.batch, self.precision, mode)
     }

@@ -1,14 +1,12 @@
 //! What papers printed beside what is predicted.
 
-use super::mapping::{Metric, Paper, ProfileOf, Quantity};
+use super::mapping::{Metric, Paper, Quantity};
 use super::printed::{Case, Cell, Printed, from_csv};
+use super::subject::{Devices, Predicted, Subject};
+use super::unknown;
 use crate::calibration::Calibration;
 use crate::catalog;
-use crate::framework::Framework;
 use crate::gpu::Gpu;
-use crate::network::ShapedNetwork;
-use crate::precision::{Mode, Phase, Precision};
-use crate::predictor::{Estimate, NetworkPrediction, Setup, predict};
 use crate::units::{Joules, Seconds, Watts};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -25,8 +23,14 @@ pub struct Compared {
     pub paper: String,
     /// The table it is printed in.
     pub table: String,
-    /// Device, as in the catalog.
+    /// Device, as in the catalog; what is printed is of one of them.
     pub gpu: String,
+    /// All devices of the step.
+    pub gpus: u64,
+    /// Which they are, as in 2xv100; several kinds separated by commas.
+    pub setup: String,
+    /// How many of them are of the printed kind.
+    pub count: u64,
     /// Network, as printed.
     pub network: String,
     /// Which reading of the paper's description; empty where there is only one.
@@ -55,6 +59,8 @@ pub struct Compared {
     pub p05: f64,
     /// 95 % quantile.
     pub p95: f64,
+    /// Whether it was among those that the paper's unknowns were fitted to.
+    pub fitted: bool,
     /// Why the printed value enters no mean.
     pub distorted: Option<String>,
 }
@@ -106,7 +112,7 @@ pub struct Options<'a> {
 
 impl Options<'_> {
     /// The calibration of a device; `None` where no layer of it was ever measured.
-    fn calibration(&self, gpu: &Gpu) -> Result<Option<Calibration>, String> {
+    pub(super) fn calibration(&self, gpu: &Gpu) -> Result<Option<Calibration>, String> {
         match self.calibrations {
             Some(list) => Ok(list.iter().find(|c| c.chip == gpu.chip).cloned()),
             None => catalog::calibration_for(gpu).map_err(|e| e.to_string()),
@@ -139,13 +145,17 @@ pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Compa
     let mut comparison = Comparison::default();
     let mut missing: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut predicted: BTreeMap<Case, Result<Vec<Predicted>, String>> = BTreeMap::new();
+    let mut devices = Devices::default();
+    let nuisances = unknown::fit(paper, &cells, options, &roofline, &mut devices)?;
     for cell in &cells {
+        let nuisance = nuisances.get(&cell.case.subject());
         let found = match cell.metric {
-            Metric::Other => Err("not a time, power or energy".to_string()),
+            Metric::Other => Err("not a time, power, energy or memory".to_string()),
             _ => match predicted.get(&cell.case) {
                 Some(found) => found.clone(),
                 None => {
-                    let found = match Subject::of(paper, &cell.case, options)? {
+                    let found = match Subject::of(paper, &cell.case, nuisance.map(|n| n.batch), &mut devices, options)?
+                    {
                         Ok(subject) => Ok(subject.predict(paper, &cell.case, &roofline)?),
                         Err(why) => Err(why),
                     };
@@ -158,7 +168,7 @@ pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Compa
             Ok(readings) => {
                 let doubt = doubts.get(&cell.case);
                 for reading in readings {
-                    comparison.rows.extend(reading.beside(paper, cell, doubt)?);
+                    comparison.rows.extend(reading.beside(paper, cell, doubt, nuisance)?);
                 }
             }
             Err(why) => *missing.entry((cell.table.clone(), why)).or_default() += 1,
@@ -171,7 +181,7 @@ pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Compa
 
 /// The three printed values of a case.
 #[derive(Clone, Copy, Debug, Default)]
-struct Doubt {
+pub(super) struct Doubt {
     time: Option<Seconds>,
     power: Option<Watts>,
     energy: Option<Joules>,
@@ -183,173 +193,14 @@ impl Doubt {
             Printed::Time(time) => self.time = Some(time),
             Printed::Power(power) => self.power = Some(power),
             Printed::Energy(energy) => self.energy = Some(energy),
-            Printed::Rate(_) | Printed::Other => {}
+            Printed::Rate(_) | Printed::Memory(_) | Printed::Other => {}
         }
     }
 
-    fn contradiction(&self) -> Option<String> {
+    pub fn contradiction(&self) -> Option<String> {
         let (time, power, energy) = (self.time?, self.power?, self.energy?);
         let mean = energy / time;
         let apart = (power / mean - 1.0).abs() > CONSISTENT_WITHIN;
         apart.then(|| format!("energy over time is {:.0} W, printed power {:.0} W", mean.get(), power.get()))
     }
-}
-
-/// What a case is here, where it can be predicted.
-struct Subject {
-    gpu: Gpu,
-    calibration: Calibration,
-    framework: Framework,
-    cudnn: Option<(String, f64)>,
-    precision: Precision,
-    batch: u64,
-    mode: Mode,
-    phases: &'static [Phase],
-    readings: Vec<(String, String)>,
-}
-
-/// A prediction of a case under one reading.
-#[derive(Clone)]
-struct Predicted {
-    reading: String,
-    gpu: String,
-    framework: String,
-    fit: String,
-    cudnn: Option<String>,
-    prediction: NetworkPrediction,
-}
-
-/// What a printed phase runs. Forward and backward passes were timed in training; the update is apart.
-fn phases(printed: &str) -> Option<(Mode, &'static [Phase])> {
-    match printed {
-        "inference" => Some((Mode::Inference, Mode::Inference.phases())),
-        "train" => Some((Mode::Training, Mode::Training.phases())),
-        "forward" => Some((Mode::Training, &[Phase::Forward])),
-        "backward" => Some((Mode::Training, &[Phase::BackwardData, Phase::BackwardWeights])),
-        _ => None,
-    }
-}
-
-impl Subject {
-    /// The inner error is the reason why the case cannot be predicted; the outer one a defect of the data.
-    fn of(paper: &Paper, case: &Case, options: &Options<'_>) -> Result<Result<Self, String>, String> {
-        if case.gpus == 0 {
-            return Ok(Err("runs on a CPU".into()));
-        }
-        if case.gpus > 1 {
-            return Ok(Err(format!("{} GPUs", case.gpus)));
-        }
-        let Some(name) = paper.gpus.get(&case.gpu) else { return Ok(Err(format!("no device file of {}", case.gpu))) };
-        let gpu = catalog::gpu(name).map_err(|e| e.to_string())?;
-        let Some(ProfileOf { profile, cudnn }) = paper.frameworks.get(&case.framework) else {
-            return Ok(Err(format!("no profile of {}", case.framework)));
-        };
-        let Some(calibration) = options.calibration(&gpu)? else {
-            return Ok(Err(format!("no layer of {name} was ever measured")));
-        };
-        let on_data = format!("{} on {}", case.network, case.dataset);
-        let Some(readings) = paper.networks.get(&on_data).or_else(|| paper.networks.get(&case.network)) else {
-            return Ok(Err(format!("no network file of {}", case.network)));
-        };
-        let Some(&precision) = paper.precisions.get(&case.precision) else {
-            return Ok(Err(format!("precision {}", case.precision)));
-        };
-        if gpu.peak(precision).is_none() {
-            return Ok(Err(format!("{name} has no peak in {precision}")));
-        }
-        let Ok(batch) = case.batch.parse() else { return Ok(Err("no batch is printed".into())) };
-        let Some((mode, phases)) = phases(&case.phase) else { return Ok(Err(format!("phase {}", case.phase))) };
-        if case.power_cap_w.parse::<f64>().is_ok_and(|cap| (cap / gpu.power.limit.value.get() - 1.0).abs() > 1e-3) {
-            return Ok(Err("a power limit that is not the default one".into()));
-        }
-        Ok(Ok(Self {
-            framework: Framework::named(options.framework.unwrap_or(profile))?,
-            cudnn: cudnn.clone().filter(|_| !options.newest_library),
-            gpu,
-            calibration,
-            precision,
-            batch,
-            mode,
-            phases,
-            readings: readings.clone(),
-        }))
-    }
-
-    fn predict(&self, paper: &Paper, case: &Case, roofline: &Calibration) -> Result<Vec<Predicted>, String> {
-        let setup = Setup {
-            gpu: &self.gpu,
-            calibration: Some(&self.calibration),
-            roofline,
-            framework: &self.framework,
-            launch: self.framework.usual_launch(),
-            mode: self.mode,
-            phases: self.phases,
-            library: self.cudnn.as_ref().map(|(_, age)| *age),
-        };
-        let one = |(reading, net): &(String, String)| {
-            let at = |e: &dyn std::fmt::Display| format!("{}: {} as {net}: {e}", paper.key, case.network);
-            let network = catalog::network(net).map_err(|e| at(&e))?;
-            let shaped = ShapedNetwork::new(&network, self.batch, self.precision, &[]).map_err(|e| at(&e))?;
-            Ok(Predicted {
-                reading: reading.clone(),
-                gpu: self.gpu.name.clone(),
-                framework: self.framework.name.clone(),
-                fit: self.calibration.fit.clone(),
-                cudnn: self.cudnn.as_ref().map(|(version, _)| version.clone()),
-                prediction: predict(&shaped, &setup).map_err(|e| at(&e))?,
-            })
-        };
-        self.readings.iter().map(one).collect()
-    }
-}
-
-impl Predicted {
-    /// The row of a printed value; `None` for a value that nothing is predicted of.
-    fn beside(&self, paper: &Paper, cell: &Cell, doubt: Option<&Doubt>) -> Result<Option<Compared>, String> {
-        let p = &self.prediction;
-        let steps = || {
-            let samples = paper.samples.get(&cell.case.dataset);
-            let samples = samples.ok_or_else(|| format!("{}: no samples of \"{}\"", paper.key, cell.case.dataset))?;
-            Ok::<_, String>(*samples as f64 / p.batch as f64)
-        };
-        let of_step = |value: f64| match cell.metric {
-            Metric::RunTime | Metric::RunEnergy => steps().map(|steps| value / steps),
-            _ => Ok(value),
-        };
-        let (quantity, printed, predicted) = match cell.value {
-            Printed::Time(time) => (Quantity::Time, of_step(time.get())?, numbers(p.time, Seconds::get)),
-            Printed::Rate(rate) => (Quantity::Time, p.batch as f64 / rate, numbers(p.time, Seconds::get)),
-            Printed::Power(power) => (Quantity::Power, power.get(), numbers(p.power, Watts::get)),
-            Printed::Energy(energy) => (Quantity::Energy, of_step(energy.get())?, numbers(p.energy, Joules::get)),
-            Printed::Other => return Ok(None),
-        };
-        let rule = paper.distorted.iter().find(|rule| {
-            rule.quantities.contains(&quantity) && rule.only.iter().all(|(name, text)| cell.case.column(name) == *text)
-        });
-        let contradiction = if quantity == Quantity::Time { None } else { doubt.and_then(Doubt::contradiction) };
-        Ok(Some(Compared {
-            paper: paper.key.clone(),
-            table: cell.table.clone(),
-            gpu: self.gpu.clone(),
-            network: cell.case.network.clone(),
-            reading: self.reading.clone(),
-            net: p.network.clone(),
-            phase: cell.case.phase.clone(),
-            batch: p.batch,
-            framework: self.framework.clone(),
-            calibration: p.calibration.clone(),
-            fit: self.fit.clone(),
-            cudnn: self.cudnn.clone(),
-            quantity,
-            printed,
-            predicted: predicted.value,
-            p05: predicted.p05,
-            p95: predicted.p95,
-            distorted: rule.map(|rule| rule.why.clone()).or(contradiction),
-        }))
-    }
-}
-
-fn numbers<T>(estimate: Estimate<T>, number: fn(T) -> f64) -> Estimate<f64> {
-    Estimate { value: number(estimate.value), p05: number(estimate.p05), p95: number(estimate.p95) }
 }

@@ -1,6 +1,6 @@
 //! What printed names mean here: `data/published/papers/papers.toml`, `papers/1`.
 
-use super::printed::COLUMNS;
+use super::printed::{COLUMNS, Cell};
 use crate::catalog;
 use crate::features::library_age;
 use crate::precision::{Precision, named_enum};
@@ -24,6 +24,8 @@ named_enum!(
         RunTime = "run_time",
         /// Energy of a run of many steps.
         RunEnergy = "run_energy",
+        /// Device memory in use.
+        Memory = "memory",
         /// Something that is not predicted.
         Other = "other",
     }
@@ -38,6 +40,8 @@ named_enum!(
         Power = "power",
         /// Energy of a step, in joules.
         Energy = "energy",
+        /// Device memory in use, in bytes.
+        Memory = "memory",
     }
 );
 
@@ -59,7 +63,41 @@ pub struct Paper {
     /// Per printed network its readings, in the order of the file: reading (empty where there is one), network.
     pub(super) networks: BTreeMap<String, Vec<(String, String)>>,
     pub(super) samples: BTreeMap<String, u64>,
+    /// Per printed number of GPUs, where they are not all of the printed kind: how many of which devices.
+    pub(super) groups: BTreeMap<u64, Vec<(u64, String)>>,
+    /// Per printed device how many sockets it has, where more than one.
+    pub(super) sockets: BTreeMap<String, u64>,
+    /// What is not printed and fitted instead.
+    pub(super) unknown: Option<Unknown>,
     pub(super) distorted: Vec<Distorted>,
+}
+
+/// Batches that a paper may have run, and the frameworks to whose rows each network's is fitted.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Unknown {
+    pub batches: Vec<u64>,
+    pub fitted_on: Vec<String>,
+}
+
+impl Paper {
+    /// The rule by which a printed value is distorted, of its quantities.
+    pub(super) fn rule_of(&self, cell: &Cell) -> Option<&Distorted> {
+        let holds = |rule: &&Distorted| rule.only.iter().all(|(name, text)| cell.case.column(name) == *text);
+        self.distorted.iter().find(|rule| holds(rule) && rule.quantities.contains(&cell.metric.quantity()))
+    }
+}
+
+impl Metric {
+    /// What it is compared as.
+    pub(super) fn quantity(self) -> Quantity {
+        match self {
+            Self::Power => Quantity::Power,
+            Self::StepEnergy | Self::RunEnergy => Quantity::Energy,
+            Self::Memory => Quantity::Memory,
+            Self::StepTime | Self::Rate | Self::RunTime | Self::Other => Quantity::Time,
+        }
+    }
 }
 
 /// The profile that stands for a framework.
@@ -101,6 +139,11 @@ struct PaperFile {
     networks: BTreeMap<String, Spanned<toml::Value>>,
     #[serde(default)]
     samples: BTreeMap<String, u64>,
+    #[serde(default)]
+    groups: BTreeMap<String, BTreeMap<String, u64>>,
+    #[serde(default)]
+    sockets: BTreeMap<String, u64>,
+    unknown: Option<Unknown>,
     #[serde(default)]
     distorted: Vec<Spanned<Distorted>>,
 }
@@ -171,7 +214,18 @@ impl Text<'_> {
         let gpu = |(printed, name): (String, Spanned<String>)| {
             Ok::<_, String>((printed, self.known(&name, "gpu", catalog::gpu_names())?))
         };
+        let group = |(printed, members): (String, BTreeMap<String, u64>)| {
+            let gpus = printed.parse::<u64>().map_err(|_| format!("groups: \"{printed}\" is not a number of GPUs"))?;
+            if members.values().sum::<u64>() != gpus {
+                return Err(format!("groups: the members of {gpus} GPUs are not {gpus}"));
+            }
+            match members.keys().find(|name| !catalog::gpu_names().any(|known| known == name.as_str())) {
+                Some(unknown) => Err(format!("groups: no gpu named \"{unknown}\"")),
+                None => Ok((gpus, members.into_iter().map(|(name, count)| (count, name)).collect())),
+            }
+        };
         Ok(Paper {
+            groups: file.groups.into_iter().map(group).collect::<Result<_, _>>()?,
             key: file.key,
             title: file.title,
             tables: file.tables,
@@ -182,6 +236,8 @@ impl Text<'_> {
             gpus: file.gpus.into_iter().map(gpu).collect::<Result<_, _>>()?,
             networks: collect(file.networks, |value| self.readings(&value))?,
             samples: file.samples,
+            sockets: file.sockets,
+            unknown: file.unknown,
             distorted: file.distorted.into_iter().map(Spanned::into_inner).collect(),
         })
     }

@@ -6,10 +6,14 @@
 mod compare;
 mod mapping;
 mod printed;
+mod setups;
+mod subject;
+mod unknown;
 
 pub use compare::{Compared, Comparison, NotPredicted, Options, compare};
 pub use mapping::{Metric, Paper, Quantity};
 pub use printed::Case;
+pub use setups::{METRICS, SetupTotals, Totals, Winner, totals, winners};
 
 use crate::catalog;
 
@@ -76,13 +80,38 @@ mod tests {
         assert!(find("titan-x-maxwell", "CaffeNet", "backward", 128, Quantity::Energy).is_none());
     }
 
+    /// castro2018 derives Table 6 from Tables 4, 5 and 8: 2D-CNN, batch 64 on two Pascals, and ResNetIm, 64, on all four.
+    #[test]
+    fn sums_over_devices_are_those_that_the_paper_derives() {
+        let papers = shipped().expect("readable");
+        let (paper, text) = papers.iter().find(|(p, _)| p.key == "castro2018").expect("shipped");
+        let rows = compare(paper, text, &Options::default()).expect("compares").rows;
+        let totals = totals(&rows);
+        let of = |network: &str, setup: &str| {
+            let found = totals.iter().find(|t| t.network == network && t.setup == setup && t.batch == 64);
+            found.expect("printed").printed
+        };
+        let two = of("2D-CNN", "2xtitan-x-pascal");
+        assert!((two.time - 0.026).abs() < 1e-12 && (two.energy - 2.0 * (1.754 + 3.251)).abs() < 1e-12, "{two:?}");
+        let four = of("ResNetIm", "2xtitan-x-maxwell,2xtitan-x-pascal");
+        assert!((four.time - 0.132).abs() < 1e-12, "{four:?}");
+        assert!((four.energy - 2.0 * (4.692 + 14.824 + 6.043 + 15.104)).abs() < 1e-12, "{four:?}");
+        let printed: Vec<Winner> = winners(&totals).into_iter().filter(|w| w.reading == "text").collect();
+        assert_eq!(printed.len(), 3 * 12);
+        let fastest = printed.iter().find(|w| w.network == "CaffeNet" && w.batch == 64 && w.metric == "time");
+        assert_eq!(fastest.map(|w| w.printed.as_str()), Some("1xtitan-x-pascal"));
+    }
+
     /// Rates become times of a step: nvidia2015 prints 3216 images per second at batch 128.
     #[test]
     fn rates_become_times() {
         let papers = shipped().expect("readable");
         let (paper, text) = papers.iter().find(|(p, _)| p.key == "nvidia2015").expect("shipped");
         let rows = compare(paper, text, &Options::default()).expect("compares").rows;
-        let row = rows.iter().find(|r| r.batch == 128 && r.network == "AlexNet").expect("printed");
+        let row = rows
+            .iter()
+            .find(|r| r.batch == 128 && r.network == "AlexNet" && r.gpu == "titan-x-maxwell")
+            .expect("printed");
         assert_eq!(row.quantity, Quantity::Time);
         assert!((row.printed - 128.0 / 3216.0).abs() < 1e-12);
         assert_eq!(

@@ -1,7 +1,7 @@
 //! Values as a paper prints them: `data/published/papers/*.csv`.
 
 use super::mapping::{Metric, Paper};
-use crate::units::{Joules, Seconds, Watts};
+use crate::units::{Bytes, Joules, Seconds, Watts};
 use serde::Deserialize;
 
 /// Columns by which rows are told apart, besides `table`, `metric`, `unit`, `value`, `note` and `line`.
@@ -18,6 +18,9 @@ pub(super) const COLUMNS: [&str; 11] = [
     "mem_mhz",
     "power_cap_w",
 ];
+
+/// Bytes in a mebibyte.
+const MIB: f64 = 1_048_576.0;
 
 /// A row of the file.
 #[derive(Clone, Debug, Deserialize)]
@@ -72,6 +75,11 @@ pub struct Case {
 }
 
 impl Case {
+    /// What it is of: network and dataset.
+    pub(super) fn subject(&self) -> (String, String) {
+        (self.network.clone(), self.dataset.clone())
+    }
+
     /// A column's text, by name.
     pub(super) fn column(&self, name: &str) -> String {
         match name {
@@ -107,6 +115,8 @@ pub(super) enum Printed {
     Rate(f64),
     Power(Watts),
     Energy(Joules),
+    /// Device memory in use.
+    Memory(Bytes),
     /// What is not predicted.
     Other,
 }
@@ -119,6 +129,7 @@ fn value(metric: Metric, unit: &str, value: f64) -> Result<Printed, String> {
         (Metric::Power, "W") => Printed::Power(Watts::new(value)),
         (Metric::StepEnergy | Metric::RunEnergy, "J") => Printed::Energy(Joules::new(value)),
         (Metric::StepEnergy | Metric::RunEnergy, "kJ") => Printed::Energy(Joules::new(value * 1e3)),
+        (Metric::Memory, "MiB") => Printed::Memory(Bytes::new((value * MIB) as u64)),
         _ => return Err(format!("unit \"{unit}\" is not one of {metric}")),
     };
     if !(value.is_finite() && value > 0.0) {

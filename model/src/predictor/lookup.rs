@@ -51,6 +51,22 @@ impl<'a> Found<'a> {
     }
 }
 
+/// What tuned libraries reach of a processor's peaks in products (MKL) and copies (STREAM), and how far others fall behind.
+const PROCESSOR: Stated = Stated { log: 0.29, low: -0.5, high: 1.5 };
+
+impl Found<'_> {
+    /// The roofline with a stated efficiency, for devices that are no GPUs: terms of tiles and waves mean nothing there.
+    pub fn of_processor(self) -> Self {
+        Self {
+            stated: Some(PROCESSOR),
+            tier: Tier::Roofline,
+            substitute: Some(Substitute::Processor),
+            calibrated: true,
+            ..self
+        }
+    }
+}
+
 /// ln(t / t_ref) by statement, with the edges of its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stated {
@@ -83,6 +99,8 @@ pub enum Substitute {
     Statement,
     /// By the asked-for algorithm's model of the one GPU on which algorithms were measured.
     Algorithm,
+    /// By a stated multiple of a processor's roofline.
+    Processor,
 }
 
 impl Substitute {
@@ -95,6 +113,7 @@ impl Substitute {
             Self::Universal => "predicted by the model of all measured GPUs",
             Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
             Self::Algorithm => "predicted by that algorithm's model of the GPU on which algorithms were measured",
+            Self::Processor => "roofline with three quarters of the processor's peaks, as tuned libraries reach",
             Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
         }
     }

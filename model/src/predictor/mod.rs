@@ -1,5 +1,6 @@
 //! From a shaped network and a device to time, power and energy, per layer and in total.
 
+mod beside;
 mod intervals;
 mod lookup;
 mod network;
@@ -15,6 +16,7 @@ use crate::calibration::{Calibration, Tier};
 use crate::framework::{Framework, Launch};
 use crate::gpu::Gpu;
 use crate::network::MemoryFootprint;
+use crate::parallel::{Communication, DevicePrediction};
 use crate::precision::{Mode, Phase, Precision};
 use crate::trial::Algorithm;
 use crate::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
@@ -87,6 +89,8 @@ pub struct LayerPrediction {
     pub algorithm: Option<Algorithm>,
     /// Whether it lies within what was measured.
     pub in_domain: bool,
+    /// The rule of its library's version that makes its time, where one does.
+    pub jump: Option<String>,
 }
 
 /// Time and energy of a phase.
@@ -151,6 +155,10 @@ pub struct NetworkPrediction {
     pub bound: Seconds,
     /// Per phase, in order.
     pub phases: Vec<PhaseTotal>,
+    /// Which devices take part, and what each does.
+    pub devices: Vec<DevicePrediction>,
+    /// The sum of gradients over several GPUs; the layers are then those of the slowest.
+    pub communication: Option<Communication>,
     /// Every kernel, in order.
     pub layers: Vec<LayerPrediction>,
     /// What the user should know.

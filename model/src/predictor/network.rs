@@ -1,5 +1,6 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
+use super::beside::{fused_update, gradient_sums};
 use super::lookup::{Found, Substitute, by_algorithm, find, of_framework};
 use super::operating_point::{Limits, OperatingPoint};
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
@@ -8,10 +9,12 @@ use crate::clock::{Clocks, VoltageCurve, slowdown};
 use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
 use crate::framework::{KernelOf, Launch};
-use crate::gpu::Gpu;
+use crate::gpu::{Device, Gpu};
+use crate::layer::Layer;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
+use crate::parallel::DevicePrediction;
 use crate::power::{ClockLaw, Drives, Level, PowerModel, activities, power, traits, waiting};
-use crate::precision::{Phase, Precision};
+use crate::precision::{Mode, Phase, Precision};
 use crate::trial::Algorithm;
 use crate::units::{Joules, Seconds};
 use std::collections::{BTreeMap, HashMap};
@@ -63,18 +66,38 @@ impl<'a> Step<'a> {
         let (law, power_tier) =
             own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
         let mut kernels = Vec::with_capacity(network.layers().len());
-        let mut models = Models::new();
+        let mut models = Models { law, found: HashMap::new() };
         let mut first = vec![None; network.layers().len()];
         for &phase in setup.phases {
             first.fill(None);
+            let mut hosts = Seconds::ZERO;
+            let mut updates = 0;
+            let fused = setup.framework.fused_update.as_ref().filter(|_| phase == Phase::Update);
             for (layer, &alike) in network.layers().iter().zip(network.alike()) {
                 let Some(cost) = network.cost(layer, phase, setup.mode) else { continue };
+                if fused.is_some() {
+                    hosts += host(setup, &layer.layer, UPDATE, phase, setup.mode, network.precision());
+                    updates += 1;
+                    continue;
+                }
                 let kernel = match first[alike] {
                     Some(same) => Kernel { name: &layer.name, ..Kernel::clone(&kernels[same]) },
-                    None => predict_kernel(network, layer, phase, cost, setup, law, &mut models)?,
+                    None => predict_kernel(network, &layer.name, layer, phase, cost, setup, &mut models)?,
                 };
                 first[alike] = first[alike].or(Some(kernels.len()));
                 kernels.push(kernel);
+            }
+            if let Some((fused, all)) = fused.and_then(|f| Some((f, fused_update(network, f)?))) {
+                let kernel = predict_kernel(network, all.name, &all.layer, phase, all.cost, setup, &mut models)?;
+                kernels.push(Kernel { host: hosts, ..kernel.longer_by(fused.per_layer * f64::from(updates)) });
+            }
+            if phase == Phase::BackwardData {
+                for sum in gradient_sums(network) {
+                    let forward = Phase::Forward;
+                    let kernel = predict_kernel(network, sum.name, &sum.layer, forward, sum.cost, setup, &mut models)?;
+                    let host = host(setup, &sum.layer.layer, "add", forward, Mode::Inference, network.precision());
+                    kernels.push(Kernel { phase, host, ..kernel });
+                }
             }
         }
         if kernels.is_empty() {
@@ -144,7 +167,7 @@ impl<'a> Step<'a> {
         let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
         let widths = Widths::new(&totals.time, residuals);
         let (time, power, energy) = widths.intervals(totals.time.value, totals.energy, limits.cap, spread);
-        let memory = footprint(network, setup.mode);
+        let memory = footprint(network, setup.mode, &setup.framework.memory);
         let fits_in_memory = memory.total() <= setup.gpu.memory.value;
         let cost: LayerCost = totals.cost;
         let mut warnings = limits.notes.clone();
@@ -152,12 +175,22 @@ impl<'a> Step<'a> {
         warnings.extend(totals.warnings(setup, power_tier));
         if !fits_in_memory {
             warnings.push(format!(
-                "needs about {:.1} GiB of memory without workspace; {} has {:.1} GiB",
+                "needs about {:.1} GiB of memory; {} has {:.1} GiB",
                 memory.total().to_gib(),
                 setup.gpu.name,
                 setup.gpu.memory.value.to_gib()
             ));
         }
+        let clock = setup.gpu.core_clock.boost.value * clock;
+        let alone = DevicePrediction {
+            gpu: setup.gpu.name.clone(),
+            count: 1,
+            batch: network.batch(),
+            clock,
+            time: time.value,
+            power,
+            energy,
+        };
         NetworkPrediction {
             network: network.name().to_string(),
             batch: network.batch(),
@@ -166,7 +199,7 @@ impl<'a> Step<'a> {
             calibration: setup.calibration.unwrap_or(setup.roofline).id.clone(),
             time_tier: totals.tier(),
             power_tier,
-            clock: setup.gpu.core_clock.boost.value * clock,
+            clock,
             memory_clock: setup.gpu.memory_clock.as_ref().map(|c| c.value * limits.memory),
             power_cap: point.power_cap,
             waiting: totals.waiting / totals.time.value,
@@ -183,6 +216,8 @@ impl<'a> Step<'a> {
             fits_in_memory,
             bound: totals.bound,
             phases,
+            devices: vec![alone],
+            communication: None,
             layers,
             warnings,
         }
@@ -205,6 +240,8 @@ pub(super) struct Kernel<'a> {
     in_domain: bool,
     in_range: bool,
     substitute: Option<Substitute>,
+    /// The rule of its library's version that makes its time.
+    jump: Option<&'a str>,
     /// What the host takes for its operation.
     host: Seconds,
     /// Relative core clock that its time is of.
@@ -212,6 +249,12 @@ pub(super) struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
+    /// The same kernel where launches of further ones take time besides.
+    fn longer_by(self, extra: Seconds) -> Self {
+        let Estimate { value, p05, p95 } = self.time;
+        Self { time: Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra }, ..self }
+    }
+
     pub(super) fn slowdown(&self, clocks: Clocks) -> f64 {
         let from = Clocks { core: self.reference, memory: 1.0 };
         slowdown(self.memory, self.time.value, from, clocks)
@@ -235,26 +278,30 @@ impl Kernel<'_> {
             tier: self.tier,
             algorithm: self.algorithm,
             in_domain: self.in_domain,
+            jump: self.jump.map(str::to_string),
         }
     }
 }
 
-/// Models by class, phase and precision: the same few are wanted again and again.
-type Models<'m> = HashMap<(&'static str, Phase, Precision), Option<Found<'m>>>;
+/// The law of power, and models by class, phase and precision: the same few are wanted again and again.
+struct Models<'m> {
+    law: &'m PowerModel,
+    found: HashMap<(&'static str, Phase, Precision), Option<Found<'m>>>,
+}
 
-fn predict_kernel<'a, 'm>(
+fn predict_kernel<'a, 'm: 'a>(
     network: &ShapedNetwork,
-    layer: &'a ShapedLayer,
+    name: &'a str,
+    layer: &ShapedLayer,
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,
-    law: &PowerModel,
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
     // The optimizer works on fp32 master weights.
     let precision = if phase == Phase::Update { Precision::Fp32 } else { network.precision() };
     let kind = layer.layer.kind();
-    let no_model = || PredictError::NoModel { layer: layer.name.clone(), kind, phase, precision };
+    let no_model = || PredictError::NoModel { layer: name.to_string(), kind, phase, precision };
     let family = Family::of(&layer.layer, phase);
     let kind = if phase == Phase::Update { UPDATE } else { kind };
     let class = model_kind(&layer.layer, &layer.inputs, phase);
@@ -267,7 +314,7 @@ fn predict_kernel<'a, 'm>(
     };
     let found = match by_algorithm {
         Some((_, found)) => found,
-        None => models.entry((class, phase, precision)).or_insert_with(look_up).ok_or_else(no_model)?,
+        None => models.found.entry((class, phase, precision)).or_insert_with(look_up).ok_or_else(no_model)?,
     };
     let setting = Setting::usual(network.precision(), setup.mode);
     let (batch, gpu) = (network.batch(), setup.gpu);
@@ -275,6 +322,7 @@ fn predict_kernel<'a, 'm>(
         .ok_or_else(no_model)?;
     let bound = work.roofline.bound();
     let work = by_algorithm.map_or(work, |(algorithm, _)| work.by(algorithm));
+    let found = if setup.gpu.device == Device::Cpu { found.of_processor() } else { found };
     let model = found.model;
     let reference = work.roofline.reference(model.exponent, model.floor);
     let ratio = model.ratio(&work.variables(model.floor, setup.library.unwrap_or(model.library)), reference);
@@ -282,6 +330,11 @@ fn predict_kernel<'a, 'm>(
     let ours = reference * log.exp();
     let kernel = KernelOf { kind, layer: &layer.layer, phase, layout: setting.layout };
     let value = if found.framework { ours } else { through(setup, &kernel, &work, ours) };
+    let jump = setup.framework.rules.iter().find_map(|rule| {
+        let ruled = rule.applied(value, layer, phase, batch, gpu, setup.library)?;
+        Some((rule.name.as_str(), ruled))
+    });
+    let value = jump.map_or(value, |(_, ruled)| ruled);
     let (low, high) = match (found.stated, found.residuals.bucket(ours)) {
         (Some(stated), _) => (stated.low, stated.high),
         (None, Some(bucket)) => (bucket.low, bucket.high),
@@ -291,26 +344,28 @@ fn predict_kernel<'a, 'm>(
     let memory = work.roofline.memory + work.roofline.second;
     let activities = activities(&work, model.floor, value);
     Ok(Kernel {
-        name: &layer.name,
+        name,
         kind,
         phase,
         cost,
         time: Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) },
         bound,
         memory,
-        drives: law.drives(&activities, &traits(&work, &activities, value)).times(setup.framework.activity),
+        drives: models.law.drives(&activities, &traits(&work, &activities, value)).times(setup.framework.activity),
         tier: found.tier,
         algorithm: by_algorithm.map(|(algorithm, _)| algorithm),
         in_domain: ratio.in_domain && found.substitute.is_none(),
         in_range: ratio.in_domain,
         substitute: found.substitute,
-        host: setup
-            .framework
-            .host
-            .as_ref()
-            .map_or(Seconds::ZERO, |h| h.launching(&layer.layer, class, phase, setup.mode, network.precision())),
+        jump: jump.map(|(name, _)| name),
+        host: host(setup, &layer.layer, class, phase, setup.mode, network.precision()),
         reference: 1.0,
     })
+}
+
+/// What the host takes to launch a layer's operation.
+fn host(setup: &Setup<'_>, layer: &Layer, class: &str, phase: Phase, mode: Mode, precision: Precision) -> Seconds {
+    setup.framework.host.as_ref().map_or(Seconds::ZERO, |h| h.launching(layer, class, phase, mode, precision))
 }
 
 /// What a kernel of the library's takes where the framework has a slower one of its own.

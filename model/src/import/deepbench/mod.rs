@@ -6,12 +6,14 @@
 //! of A and B is transposed. Dimensions stay as published; in the mixed-precision and int8 sheets, the
 //! benchmark itself pads channels to a multiple of 8 (4 or 32 for int8) before it runs.
 
+mod all_reduce;
 mod label;
 mod section;
 
 use super::sheet::{Cell, Sheet};
 use super::{ImportError, Imported};
 use crate::precision::Precision;
+pub use all_reduce::{AllReduce, all_reduces};
 use section::Section;
 
 /// Key in `data/published/sources.toml`.

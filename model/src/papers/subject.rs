@@ -1,0 +1,273 @@
+//! A case that a paper printed, as it is predicted here.
+
+use super::compare::{Compared, Doubt, Options};
+use super::mapping::{Metric, Paper, ProfileOf, Quantity};
+use super::printed::{Case, Cell, Printed};
+use super::unknown::Nuisance;
+use crate::calibration::Calibration;
+use crate::catalog;
+use crate::framework::Framework;
+use crate::gpu::Gpu;
+use crate::network::ShapedNetwork;
+use crate::parallel::{Interconnect, Share, combine};
+use crate::precision::{Mode, Phase, Precision};
+use crate::predictor::{Estimate, NetworkPrediction, OperatingPoint, Setup, Step};
+use crate::units::{Hertz, Joules, Seconds, Watts};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A device, and the calibration of its chip where there is one.
+type Known = Rc<(Gpu, Option<Calibration>)>;
+
+/// Devices by name and number of sockets, each read once.
+#[derive(Default)]
+pub(super) struct Devices(BTreeMap<(String, u64), Known>);
+
+impl Devices {
+    /// A device of so many sockets, or a GPU with one.
+    fn get(&mut self, name: &str, sockets: u64, options: &Options<'_>) -> Result<Known, String> {
+        let key = (name.to_string(), sockets);
+        if let Some(known) = self.0.get(&key) {
+            return Ok(known.clone());
+        }
+        let gpu = catalog::gpu(name).map_err(|e| e.to_string())?;
+        let calibration = options.calibration(&gpu)?;
+        let device = Rc::new((gpu.with_sockets(sockets), calibration));
+        self.0.insert(key, device.clone());
+        Ok(device)
+    }
+}
+
+/// Devices of one kind.
+struct Member {
+    count: u64,
+    device: Known,
+}
+
+/// What a case is here, where it can be predicted.
+pub(super) struct Subject {
+    /// The device that is printed.
+    gpu: String,
+    members: Vec<Member>,
+    interconnect: Option<Interconnect>,
+    framework: Framework,
+    cudnn: Option<(String, f64)>,
+    precision: Precision,
+    batch: u64,
+    point: OperatingPoint,
+    mode: Mode,
+    phases: &'static [Phase],
+    readings: Vec<(String, String)>,
+}
+
+/// A prediction of a case under one reading.
+#[derive(Clone)]
+pub(super) struct Predicted {
+    reading: String,
+    gpu: String,
+    framework: String,
+    calibration: String,
+    fit: String,
+    cudnn: Option<String>,
+    prediction: NetworkPrediction,
+}
+
+/// What a printed phase runs. Forward and backward passes were timed in training; the update is apart.
+fn phases(printed: &str) -> Option<(Mode, &'static [Phase])> {
+    match printed {
+        "inference" => Some((Mode::Inference, Mode::Inference.phases())),
+        "train" => Some((Mode::Training, Mode::Training.phases())),
+        "forward" => Some((Mode::Training, &[Phase::Forward])),
+        "backward" => Some((Mode::Training, &[Phase::BackwardData, Phase::BackwardWeights])),
+        _ => None,
+    }
+}
+
+impl Subject {
+    /// The inner error is the reason why the case cannot be predicted; the outer one a defect of the data.
+    pub fn of(
+        paper: &Paper,
+        case: &Case,
+        batch: Option<u64>,
+        devices: &mut Devices,
+        options: &Options<'_>,
+    ) -> Result<Result<Self, String>, String> {
+        let Some(name) = paper.gpus.get(&case.gpu) else { return Ok(Err(format!("no device file of {}", case.gpu))) };
+        let sockets = paper.sockets.get(&case.gpu).copied().unwrap_or(1);
+        let gpu = &devices.get(name, sockets, options)?.0.clone();
+        let Some(ProfileOf { profile, cudnn }) = paper.frameworks.get(&case.framework) else {
+            return Ok(Err(format!("no profile of {}", case.framework)));
+        };
+        // A run on the CPU has no GPU.
+        let count = case.gpus.max(1);
+        let alike = vec![(count, name.clone())];
+        let mut members = Vec::new();
+        for (count, name) in paper.groups.get(&case.gpus).unwrap_or(&alike) {
+            members.push(Member { count: *count, device: devices.get(name, sockets, options)? });
+        }
+        let interconnect = match count {
+            1 => None,
+            _ => Some(Interconnect::usual(&members.iter().map(|m| &m.device.0).collect::<Vec<_>>())?),
+        };
+        let on_data = format!("{} on {}", case.network, case.dataset);
+        let Some(readings) = paper.networks.get(&on_data).or_else(|| paper.networks.get(&case.network)) else {
+            return Ok(Err(format!("no network file of {}", case.network)));
+        };
+        let Some(&precision) = paper.precisions.get(&case.precision) else {
+            return Ok(Err(format!("precision {}", case.precision)));
+        };
+        if gpu.peak(precision).is_none() {
+            return Ok(Err(format!("{name} has no peak in {precision}")));
+        }
+        let Some(batch) = case.batch.parse::<u64>().ok().or(batch) else {
+            return Ok(Err("no batch is printed".into()));
+        };
+        if !batch.is_multiple_of(count) {
+            return Ok(Err(format!("a batch of {batch} on {count} GPUs")));
+        }
+        let Some((mode, phases)) = phases(&case.phase) else { return Ok(Err(format!("phase {}", case.phase))) };
+        if case.power_cap_w.parse::<f64>().is_ok_and(|cap| (cap / gpu.power.limit.value.get() - 1.0).abs() > 1e-3) {
+            return Ok(Err("a power limit that is not the default one".into()));
+        }
+        // Boards whose clock was raised had been measured at what they raise it to by themselves.
+        let boost = gpu.core_clock.boost.value;
+        let clock = case.core_mhz.parse::<f64>().ok().map(Hertz::from_mhz).filter(|clock| *clock < boost);
+        Ok(Ok(Self {
+            point: OperatingPoint { core_clock: clock, ..OperatingPoint::default() },
+            framework: Framework::named(options.framework.unwrap_or(profile))?,
+            cudnn: cudnn.clone().filter(|_| !options.newest_library),
+            gpu: name.clone(),
+            members,
+            interconnect,
+            precision,
+            batch,
+            mode,
+            phases,
+            readings: readings.clone(),
+        }))
+    }
+
+    fn setup<'a>(&'a self, member: &'a Member, roofline: &'a Calibration) -> Setup<'a> {
+        Setup {
+            gpu: &member.device.0,
+            calibration: member.device.1.as_ref(),
+            roofline,
+            framework: &self.framework,
+            launch: self.framework.usual_launch_on(&member.device.0),
+            mode: self.mode,
+            phases: self.phases,
+            library: self.cudnn.as_ref().map(|(_, age)| *age),
+        }
+    }
+
+    /// The step under each reading.
+    ///
+    /// # Errors
+    /// When a prediction fails, in one line that says which.
+    pub fn predict(&self, paper: &Paper, case: &Case, roofline: &Calibration) -> Result<Vec<Predicted>, String> {
+        let gpus: u64 = self.members.iter().map(|m| m.count).sum();
+        let one = |(reading, net): &(String, String)| {
+            let at = |e: &dyn std::fmt::Display| format!("{}: {} as {net}: {e}", paper.key, case.network);
+            let network = catalog::network(net).map_err(|e| at(&e))?;
+            let shaped = ShapedNetwork::new(&network, self.batch / gpus, self.precision, &[]).map_err(|e| at(&e))?;
+            let mut shares = Vec::new();
+            for member in &self.members {
+                let step = Step::new(&shaped, &self.setup(member, roofline)).map_err(|e| at(&e))?;
+                let alone = step.at(self.point).map_err(|e| at(&e))?;
+                shares.push(Share { count: member.count, gpu: &member.device.0, alone });
+            }
+            let prediction = match &self.interconnect {
+                Some(interconnect) => combine(shares, &shaped, interconnect, &self.framework),
+                None => shares.pop().map(|share| share.alone),
+            };
+            let fit = self.members.iter().find(|m| m.device.0.name == self.gpu).and_then(|m| m.device.1.as_ref());
+            Ok(Predicted {
+                reading: reading.clone(),
+                gpu: self.gpu.clone(),
+                framework: self.framework.name.clone(),
+                calibration: fit.unwrap_or(roofline).id.clone(),
+                fit: fit.unwrap_or(roofline).fit.clone(),
+                cudnn: self.cudnn.as_ref().map(|(version, _)| version.clone()),
+                prediction: prediction.ok_or_else(|| at(&"no device"))?,
+            })
+        };
+        self.readings.iter().map(one).collect()
+    }
+}
+
+impl Predicted {
+    /// Time of a step under the first of the readings.
+    pub fn time(&self) -> Seconds {
+        self.prediction.time.value
+    }
+
+    /// The row of a printed value; `None` for a value that nothing is predicted of.
+    pub fn beside(
+        &self,
+        paper: &Paper,
+        cell: &Cell,
+        doubt: Option<&Doubt>,
+        nuisance: Option<&Nuisance>,
+    ) -> Result<Option<Compared>, String> {
+        let p = &self.prediction;
+        let slower = nuisance.map_or(1.0, |n| n.factor(cell.case.gpus));
+        let scaled = |e: Estimate<f64>| Estimate { value: e.value * slower, p05: e.p05 * slower, p95: e.p95 * slower };
+        let steps = || {
+            let samples = paper.samples.get(&cell.case.dataset);
+            let samples = samples.ok_or_else(|| format!("{}: no samples of \"{}\"", paper.key, cell.case.dataset))?;
+            Ok::<_, String>(*samples as f64 / p.batch as f64)
+        };
+        let of_step = |value: f64| match cell.metric {
+            Metric::RunTime | Metric::RunEnergy => steps().map(|steps| value / steps),
+            _ => Ok(value),
+        };
+        let own = p.devices.iter().find(|d| d.gpu == self.gpu).unwrap_or(&p.devices[0]);
+        let (quantity, printed, predicted) = match cell.value {
+            Printed::Time(time) => (Quantity::Time, of_step(time.get())?, scaled(numbers(p.time, Seconds::get))),
+            Printed::Rate(rate) => (Quantity::Time, p.batch as f64 / rate, scaled(numbers(p.time, Seconds::get))),
+            Printed::Power(power) => (Quantity::Power, power.get(), numbers(own.power, Watts::get)),
+            Printed::Energy(energy) => {
+                (Quantity::Energy, of_step(energy.get())?, scaled(numbers(own.energy, Joules::get)))
+            }
+            Printed::Memory(bytes) => {
+                let total = p.memory.total().to_f64();
+                (Quantity::Memory, bytes.to_f64(), Estimate { value: total, p05: total, p95: total })
+            }
+            Printed::Other => return Ok(None),
+        };
+        let rule = paper.rule_of(cell);
+        let contradiction = if [Quantity::Time, Quantity::Memory].contains(&quantity) {
+            None
+        } else {
+            doubt.and_then(Doubt::contradiction)
+        };
+        Ok(Some(Compared {
+            paper: paper.key.clone(),
+            table: cell.table.clone(),
+            gpu: self.gpu.clone(),
+            gpus: p.devices.iter().map(|d| d.count).sum(),
+            setup: p.devices.iter().map(|d| format!("{}x{}", d.count, d.gpu)).collect::<Vec<_>>().join(","),
+            count: own.count,
+            network: cell.case.network.clone(),
+            reading: self.reading.clone(),
+            net: p.network.clone(),
+            phase: cell.case.phase.clone(),
+            batch: p.batch,
+            framework: self.framework.clone(),
+            calibration: self.calibration.clone(),
+            fit: self.fit.clone(),
+            cudnn: self.cudnn.clone(),
+            quantity,
+            printed,
+            predicted: predicted.value,
+            p05: predicted.p05,
+            p95: predicted.p95,
+            fitted: nuisance.is_some_and(|n| n.fitted_on.contains(&cell.case.framework)) && quantity == Quantity::Time,
+            distorted: rule.map(|rule| rule.why.clone()).or(contradiction),
+        }))
+    }
+}
+
+fn numbers<T>(estimate: Estimate<T>, number: fn(T) -> f64) -> Estimate<f64> {
+    Estimate { value: number(estimate.value), p05: number(estimate.p05), p95: number(estimate.p95) }
+}

@@ -1,0 +1,96 @@
+//! A whole training: many steps.
+
+use crate::predictor::{Estimate, NetworkPrediction};
+use crate::units::{JouleSeconds, Joules, Seconds};
+
+/// Joules in a kilowatt-hour.
+const KWH: f64 = 3.6e6;
+
+/// How much is trained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// Passes over the dataset, at least 1.
+    pub epochs: u64,
+    /// Samples of the dataset, at least 1.
+    pub dataset_size: u64,
+    /// Price of a kilowatt-hour, in any currency.
+    pub price_per_kwh: Option<f64>,
+}
+
+/// Time and energy of a whole training: the steps alone, without validation, checkpoints and loading of data.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Training {
+    /// What is trained.
+    pub plan: Plan,
+    /// Steps; the last of an epoch, where samples are left over, counts as a whole one.
+    pub iterations: u64,
+    /// Time.
+    pub time: Estimate<Seconds>,
+    /// Energy of all devices.
+    pub energy: Estimate<Joules>,
+    /// Price of that energy, in the currency of the plan.
+    pub cost: Option<f64>,
+}
+
+impl Training {
+    /// A training whose steps are all like this one.
+    pub fn of(step: &NetworkPrediction, plan: Plan) -> Self {
+        let iterations = plan.dataset_size.div_ceil(step.batch.max(1)).saturating_mul(plan.epochs);
+        let n = iterations as f64;
+        let energy = step.energy.value * n;
+        Self {
+            plan,
+            iterations,
+            time: Estimate { value: step.time.value * n, p05: step.time.p05 * n, p95: step.time.p95 * n },
+            energy: Estimate { value: energy, p05: step.energy.p05 * n, p95: step.energy.p95 * n },
+            cost: plan.price_per_kwh.map(|price| energy.get() / KWH * price),
+        }
+    }
+
+    /// Energy-delay product of the whole.
+    pub fn edp(&self) -> JouleSeconds {
+        self.energy.value * self.time.value
+    }
+
+    /// Energy in kilowatt-hours.
+    pub fn kilowatt_hours(&self) -> f64 {
+        self.energy.value.get() / KWH
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog;
+    use crate::framework::Framework;
+    use crate::network::ShapedNetwork;
+    use crate::precision::{Mode, Precision};
+    use crate::predictor::{Setup, predict};
+
+    #[test]
+    fn a_training_is_its_steps() -> Result<(), Box<dyn std::error::Error>> {
+        let (gpu, framework) = (catalog::gpu("v100")?, Framework::named("cudnn")?);
+        let (calibration, roofline) = (catalog::calibration_for(&gpu)?, catalog::roofline()?);
+        let network = ShapedNetwork::new(&catalog::network("lenet5")?, 64, Precision::Fp32, &[])?;
+        let mode = Mode::Training;
+        let setup = Setup {
+            gpu: &gpu,
+            calibration: calibration.as_ref(),
+            roofline: &roofline,
+            framework: &framework,
+            launch: framework.usual_launch(),
+            mode,
+            phases: mode.phases(),
+            library: None,
+        };
+        let step = predict(&network, &setup)?;
+        let plan = Plan { epochs: 3, dataset_size: 60_000, price_per_kwh: Some(0.25) };
+        let whole = Training::of(&step, plan);
+        assert_eq!(whole.iterations, 3 * 938);
+        assert!((whole.time.value / step.time.value - 2814.0).abs() < 1e-6);
+        assert!((whole.energy.value / step.energy.value - 2814.0).abs() < 1e-6);
+        assert_eq!(whole.cost, Some(whole.kilowatt_hours() * 0.25));
+        assert!((whole.edp().get() / (step.edp().get() * 2814.0 * 2814.0) - 1.0).abs() < 1e-9);
+        Ok(())
+    }
+}

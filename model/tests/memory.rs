@@ -1,0 +1,122 @@
+//! Peaks of device memory as measured on an H200, beside what the walk over a step's buffers foresees:
+//! `cargo test -p joulecast-model --test memory -- --nocapture` prints every run.
+
+use joulecast_model::catalog;
+use joulecast_model::framework::Framework;
+use joulecast_model::network::{MemoryFootprint, ShapedNetwork, footprint};
+use joulecast_model::precision::{Mode, Precision};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+
+type Run = BTreeMap<String, String>;
+
+fn runs(file: &str) -> Result<Vec<Run>, Box<dyn Error>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/measurements/h200").join(file);
+    let rows: Vec<Run> = csv::Reader::from_path(path)?.deserialize().collect::<Result<_, _>>()?;
+    Ok(rows.into_iter().filter(|r| number(r, "batch").is_some_and(|b| b >= 16.0)).collect())
+}
+
+fn number(run: &Run, column: &str) -> Option<f64> {
+    run.get(column)?.parse().ok()
+}
+
+fn foreseen(run: &Run, framework: &Framework) -> Result<Option<MemoryFootprint>, Box<dyn Error>> {
+    // torchvision's GoogLeNet has batch norm.
+    let name = if run["network"] == "googlenet" { "googlenet_bn" } else { &run["network"] };
+    if !catalog::network_names().any(|n| n == name) {
+        return Ok(None);
+    }
+    let mode = if run["mode"] == "train" { Mode::Training } else { Mode::Inference };
+    let precision = Precision::from_name(&run["precision"]).unwrap_or(Precision::Fp16);
+    let batch = number(run, "batch").unwrap_or_default() as u64;
+    let network = ShapedNetwork::new(&catalog::network(name)?, batch, precision, &[])?;
+    Ok(Some(footprint(&network, mode, &framework.memory)))
+}
+
+/// Mean absolute error in percent, each run printed.
+fn errors(
+    title: &str,
+    runs: &[Run],
+    framework: &str,
+    of: impl Fn(&Run, &MemoryFootprint) -> (f64, f64),
+) -> Result<f64, Box<dyn Error>> {
+    let framework = Framework::named(framework)?;
+    let (mut sum, mut count) = (0.0, 0);
+    for run in runs {
+        let Some(memory) = foreseen(run, &framework)? else { continue };
+        let (measured, predicted) = of(run, &memory);
+        let error = 100.0 * (predicted / measured - 1.0);
+        let what = ["network", "mode", "precision", "batch"].map(|c| run[c].as_str()).join(" ");
+        println!("{title}: {what}: {measured:.0} MiB, foreseen {predicted:.0}, {error:+.1} %");
+        sum += error.abs();
+        count += 1;
+    }
+    let mean = sum / f64::from(count);
+    println!("{title}: {count} runs, mean {mean:.1} %\n");
+    Ok(mean)
+}
+
+const MIB: f64 = (1u64 << 20) as f64;
+
+fn peak(run: &Run) -> f64 {
+    number(run, "peak_mem_mib").unwrap_or(f64::NAN)
+}
+
+#[test]
+fn our_runner_without_workspace() -> Result<(), Box<dyn Error>> {
+    let without = |run: &Run, memory: &MemoryFootprint| {
+        let own = memory.allocated().to_f64() - memory.workspace.to_f64();
+        (peak(run) - number(run, "workspace_mib").unwrap_or_default(), own / MIB)
+    };
+    let mean = errors("own runner, without workspace", &runs("networks.csv")?, "cudnn", without)?;
+    assert!(mean < 1.0, "{mean}");
+    Ok(())
+}
+
+#[test]
+fn our_runner() -> Result<(), Box<dyn Error>> {
+    let whole = |run: &Run, memory: &MemoryFootprint| (peak(run), memory.allocated().to_f64() / MIB);
+    let mean = errors("own runner", &runs("networks.csv")?, "cudnn", whole)?;
+    assert!(mean < 10.0, "{mean}");
+    Ok(())
+}
+
+#[test]
+fn pytorch_training() -> Result<(), Box<dyn Error>> {
+    let whole = |run: &Run, memory: &MemoryFootprint| (peak(run), memory.allocated().to_f64() / MIB);
+    let training: Vec<Run> = runs("torch_runs.csv")?.into_iter().filter(|r| r["mode"] == "train").collect();
+    let mean = errors("PyTorch, training", &training, "pytorch", whole)?;
+    assert!(mean < 10.0, "{mean}");
+    Ok(())
+}
+
+/// What a larger batch adds to a peak. Runs of several networks were made one after the other in one process, and their
+/// peaks hold what earlier ones left behind: about 1.1 GiB in torch_networks.csv, 0.1 to 0.25 GiB in the inference runs of
+/// torch_runs.csv. That is in both batches.
+fn added(title: &str, file: &str, mode: &str, batches: [&str; 2]) -> Result<f64, Box<dyn Error>> {
+    let framework = Framework::named("pytorch")?;
+    let of_mode = |r: &Run| r["mode"] == mode && r["launch"] == "eager";
+    let all: Vec<Run> = runs(file)?.into_iter().filter(of_mode).collect();
+    let smaller = |run: &Run| {
+        let same = |r: &&Run| ["network", "precision"].iter().all(|c| r[*c] == run[*c]) && r["batch"] == batches[0];
+        all.iter().find(same)
+    };
+    let larger: Vec<Run> = all.iter().filter(|r| r["batch"] == batches[1] && smaller(r).is_some()).cloned().collect();
+    errors(title, &larger, "pytorch", |run, memory| {
+        let before = smaller(run).and_then(|s| Some((peak(s), foreseen(s, &framework).ok()??)));
+        let (measured, foreseen) = before.map_or((f64::NAN, f64::NAN), |(m, f)| (m, f.allocated().to_f64()));
+        (peak(run) - measured, (memory.allocated().to_f64() - foreseen) / MIB)
+    })
+}
+
+#[test]
+fn pytorch_by_what_a_larger_batch_adds() -> Result<(), Box<dyn Error>> {
+    let training = added("PyTorch, training, 32 to 128", "torch_networks.csv", "train", ["32", "128"])?;
+    assert!(training < 10.0, "{training}");
+    let unseen = added("PyTorch, training, 32 to 128", "torch_runs.csv", "train", ["32", "128"])?;
+    assert!(unseen < 10.0, "{unseen}");
+    let inference = added("PyTorch, inference, 64 to 256", "torch_runs.csv", "infer", ["64", "256"])?;
+    assert!(inference < 10.0, "{inference}");
+    Ok(())
+}
