@@ -33,7 +33,11 @@ impl Family {
     /// The family of a layer's kernels in a phase.
     pub fn of(layer: &Layer, phase: Phase) -> Self {
         match layer {
-            Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_) if phase != Phase::Update => Self::Gemm,
+            Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_) | Layer::Attention(_) | Layer::Recurrent(_)
+                if phase != Phase::Update =>
+            {
+                Self::Gemm
+            }
             _ => Self::Stream,
         }
     }
@@ -74,6 +78,9 @@ const NARROW_GROUP: u64 = 16;
 /// Launches of the kernels that sum the gradient of a bias over many blocks and then over these.
 const BIAS_GRADIENT: Seconds = Seconds::from_us(4.0);
 
+/// A step of a recurrent layer: about the launch of a kernel, since all multiprocessors wait for each other.
+const RECURRENT_STEP: Seconds = Seconds::from_us(4.0);
+
 /// The model of optimizer updates, whatever the layer.
 pub const UPDATE: &str = "update";
 
@@ -84,7 +91,8 @@ pub fn general_kind(class: &str) -> Option<&'static str> {
 
 /// Which model a layer's time is predicted by: its kind, except that convolutions fall into classes which run different
 /// kernels: depthwise ones, others in narrow groups, plain matrix products (1x1, stride 1), those which Winograd's
-/// algorithm can do (3x3, stride 1, neither dilated nor grouped), and the rest.
+/// algorithm can do (3x3, stride 1, neither dilated nor grouped), and the rest. Attention of one token against a cache
+/// and attention that keeps its scores in memory are other kernels than fused attention of many tokens.
 pub fn model_kind(layer: &Layer, inputs: &[Shape], phase: Phase) -> &'static str {
     match layer {
         _ if phase == Phase::Update => UPDATE,
@@ -104,6 +112,8 @@ pub fn model_kind(layer: &Layer, inputs: &[Shape], phase: Phase) -> &'static str
                 "conv2d"
             }
         }
+        Layer::Attention(attention) if !attention.fused => "attention_unfused",
+        Layer::Attention(_) if inputs.first().is_some_and(|s| s.dims()[0] == 1) => "attention_decode",
         _ => layer.kind(),
     }
 }
@@ -169,7 +179,8 @@ pub struct Roofline {
     pub compute: Seconds,
     /// Traffic at peak bandwidth.
     pub memory: Seconds,
-    /// A second kernel that runs after the first: the one that adds a convolution's bias, or sums a bias's gradient.
+    /// A second kernel that runs after the first: the one that adds a convolution's bias, or sums a bias's gradient; and
+    /// what the steps of a recurrent layer take however little they compute.
     pub second: Seconds,
 }
 
@@ -215,6 +226,9 @@ impl<'a> Workload<'a> {
                 Layer::Conv2d(Conv2d { bias: true, .. }) | Layer::Linear(Linear { bias: true, .. }),
                 Phase::BackwardWeights,
             ) => moved(1) + BIAS_GRADIENT,
+            (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
+                RECURRENT_STEP * recurrent.steps(inputs) as f64
+            }
             _ => Seconds::ZERO,
         };
         let roofline = Roofline { compute, memory, second };

@@ -48,7 +48,13 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode) -> MemoryFootprint {
 
 /// Layers that run in place on their input, or are views of it.
 fn reuses_input(layer: &Layer) -> bool {
-    matches!(layer, Layer::Activation(_) | Layer::Dropout(_) | Layer::Flatten(_))
+    match layer {
+        Layer::Activation(_) | Layer::Dropout(_) | Layer::Flatten(_) => true,
+        Layer::Reshape(r) => !r.copy,
+        Layer::Permute(p) => !p.copy,
+        Layer::Slice(s) => !s.copy,
+        _ => false,
+    }
 }
 
 /// The most elements per sample alive at once when every tensor is freed after its last reader.

@@ -32,6 +32,8 @@ pub struct ShapedLayer {
     pub output: Shape,
     /// What it reads.
     pub from: Vec<Source>,
+    /// Whether its parameters are an earlier layer's.
+    pub tied: bool,
 }
 
 /// Why a network cannot be given shapes.
@@ -113,7 +115,15 @@ impl ShapedNetwork {
                 inputs: read,
                 output,
                 from: node.from.clone(),
+                tied: node.tied.is_some(),
             });
+            if let Some(other) = node.tied {
+                let count = |layer: &ShapedLayer| layer.layer.parameters(&layer.inputs);
+                if layers.last().map(count) != layers.get(other).map(count) {
+                    let why = ShapeError::Field("its parameters are not as many as those of the layer it is tied to");
+                    return Err(ShapingError::Layer { name: node.name.clone(), why });
+                }
+            }
         }
         let shaped = Self { name: network.name.clone(), batch, precision, inputs, layers };
         shaped.check_countable()?;
@@ -181,9 +191,9 @@ impl ShapedNetwork {
 }
 
 impl ShapedLayer {
-    /// Learned parameters.
+    /// Learned parameters of its own; none where they are another layer's.
     pub fn parameters(&self) -> u64 {
-        self.layer.parameters(&self.inputs)
+        if self.tied { 0 } else { self.layer.parameters(&self.inputs) }
     }
 
     fn cost_at(&self, phase: Phase, batch: u64, precision: Precision, mode: Mode) -> Option<LayerCost> {
@@ -232,6 +242,28 @@ inputs.image.shape = [1, 6, 6]
         let unknown = [("img".to_string(), Shape::map(1, 8, 8)?)];
         assert!(ShapedNetwork::new(&tiny(), 1, Precision::Fp32, &unknown).is_err());
         Ok(())
+    }
+
+    #[test]
+    fn tied_weights_are_counted_and_updated_once() {
+        let text = |features: u64, tied: &str| {
+            format!(
+                "schema = \"network/1\"\nname = \"n\"\ntitle = \"n\"\nlayers = [\n\
+                 {{ name = \"wte\", kind = \"embedding\", vocabulary = 100, features = 8 }},\n\
+                 {{ name = \"head\", kind = \"linear\", features = {features}, bias = false{tied} }},\n]\n\
+                 inputs.tokens = {{ shape = [16], dtype = \"int\" }}\n"
+            )
+        };
+        let shaped = |features, tied| {
+            let network = Network::from_toml(&text(features, tied)).expect("valid");
+            ShapedNetwork::new(&network, 2, Precision::Fp32, &[])
+        };
+        let (apart, tied) = (shaped(100, "").expect("fits"), shaped(100, ", tied = \"wte\"").expect("fits"));
+        assert_eq!((apart.parameters(), tied.parameters()), (1600, 800));
+        let cost = |net: &ShapedNetwork, phase| net.cost(&net.layers()[1], phase, Mode::Training);
+        assert_eq!(cost(&apart, Phase::Forward), cost(&tied, Phase::Forward));
+        assert!(cost(&tied, Phase::Update).is_none() && cost(&apart, Phase::Update).is_some());
+        assert!(shaped(99, ", tied = \"wte\"").is_err());
     }
 
     #[test]
