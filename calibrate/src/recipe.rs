@@ -6,6 +6,7 @@ use crate::few_shot;
 use crate::fit::{Fitted, Options, Residual, buckets, fit};
 use crate::import::sha256_hex;
 use crate::others;
+use crate::plan::zoo::layers;
 use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
 use crate::transfer::{World, with_universal};
@@ -18,7 +19,6 @@ use joulecast_model::calibration::{
 use joulecast_model::catalog;
 use joulecast_model::features::{Family, general_kind};
 use joulecast_model::measurement::{LayerCase, Measurement};
-use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::predictor::BY_PRODUCT;
 use joulecast_model::splits::Role;
@@ -188,15 +188,7 @@ pub fn fit_tasks<'a>(
 /// # Errors
 /// When the zoo cannot be read.
 pub fn without_test_shapes(rows: Vec<Row>) -> Result<Vec<Row>> {
-    let splits = catalog::splits().map_err(anyhow::Error::msg)?;
-    let zoo: HashSet<&str> = catalog::network_names().collect();
-    let mut keys: HashSet<String> = HashSet::new();
-    for name in splits.with_role(Role::Test).filter(|name| zoo.contains(name)) {
-        let network = ShapedNetwork::new(&catalog::network(name)?, 1, Precision::Fp32, &[])?;
-        for layer in network.layers() {
-            keys.insert(LayerCase { inputs: layer.inputs.clone(), layer: layer.layer.clone() }.fold_key());
-        }
-    }
+    let keys: HashSet<String> = layers(Role::Test)?.iter().map(LayerCase::fold_key).collect();
     Ok(rows.into_iter().filter(|row| !keys.contains(&row.key)).collect())
 }
 

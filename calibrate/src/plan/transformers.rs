@@ -92,7 +92,7 @@ fn attention(phase: Phase, point: &mut Point<'_>, ranges: &Ranges) -> Option<Lay
     let dimension = point.pick(&DIMENSIONS);
     let grouped = heads.is_multiple_of(4) && point.chance(0.3);
     let kv_heads = if grouped { heads / 4 } else { heads };
-    let (fused, decoding) = match point.pick(&[0, 0, 0, 1, 1, 2]) {
+    let (fused, decoding) = match point.pick(&[0, 0, 0, 1, 1, 1, 2, 2]) {
         1 if phase == Phase::Forward => (true, true),
         2 => (false, false),
         _ => (true, false),
