@@ -33,9 +33,9 @@ impl Family {
     /// The family of a layer's kernels in a phase.
     pub fn of(layer: &Layer, phase: Phase) -> Self {
         match layer {
-            Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_) | Layer::Attention(_) | Layer::Recurrent(_)
-                if phase != Phase::Update =>
-            {
+            _ if phase == Phase::Update => Self::Stream,
+            Layer::Attention(attention) if attention.decodes() => Self::Stream,
+            Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_) | Layer::Attention(_) | Layer::Recurrent(_) => {
                 Self::Gemm
             }
             _ => Self::Stream,
@@ -91,8 +91,8 @@ pub fn general_kind(class: &str) -> Option<&'static str> {
 
 /// Which model a layer's time is predicted by: its kind, except that convolutions fall into classes which run different
 /// kernels: depthwise ones, others in narrow groups, plain matrix products (1x1, stride 1), those which Winograd's
-/// algorithm can do (3x3, stride 1, neither dilated nor grouped), and the rest. Attention of one token against a cache
-/// and attention that keeps its scores in memory are other kernels than fused attention of many tokens.
+/// algorithm can do (3x3, stride 1, neither dilated nor grouped), and the rest. Attention against a cache, which
+/// reading that bounds, and attention that keeps its scores in memory are other kernels than fused attention of many tokens.
 pub fn model_kind(layer: &Layer, inputs: &[Shape], phase: Phase) -> &'static str {
     match layer {
         _ if phase == Phase::Update => UPDATE,
@@ -112,8 +112,8 @@ pub fn model_kind(layer: &Layer, inputs: &[Shape], phase: Phase) -> &'static str
                 "conv2d"
             }
         }
+        Layer::Attention(attention) if attention.decodes() => "attention_decode",
         Layer::Attention(attention) if !attention.fused => "attention_unfused",
-        Layer::Attention(_) if inputs.first().is_some_and(|s| s.dims()[0] == 1) => "attention_decode",
         _ => layer.kind(),
     }
 }
