@@ -442,3 +442,45 @@ pub(crate) fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, 
         })
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::testing::row;
+
+    /// Rows of 45 trials by the library, and of 60 by a framework whose kernels take `factor` times as long: 45 are the same
+    /// trials.
+    fn both(factor: f64) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for i in 0..60 {
+            let library = Row { own: true, trial_id: format!("trial {i}"), ..row("chip", 8 + i, 0.1) };
+            rows.push(Row { framework: Some("pytorch"), time: library.time * factor, ..library.clone() });
+            if i < 45 {
+                rows.push(library);
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn rows_of_the_librarys_own_kernels_join_it_whoever_called_them() {
+        let rows = both(1.01);
+        let tasks = tasks(&rows);
+        assert_eq!(tasks.values().map(Vec::len).collect::<Vec<_>>(), [60]);
+        assert!(tasks.keys().all(|task| task.framework.is_none()));
+    }
+
+    #[test]
+    fn a_frameworks_own_kernels_have_a_model_apart() {
+        let rows = both(1.3);
+        let found: Vec<(bool, usize)> =
+            tasks(&rows).iter().map(|(t, rows)| (t.framework.is_some(), rows.len())).collect();
+        assert_eq!(found, [(false, 45), (true, 60)]);
+    }
+
+    #[test]
+    fn kinds_that_move_values_share_a_model() {
+        assert_eq!((shared("reshape"), shared("embedding")), (Some(COPIES), Some(COPIES)));
+        assert_eq!((shared("gelu_tanh"), shared("attention")), (Some(POINTWISE), None));
+    }
+}

@@ -79,3 +79,17 @@ fn an_engine_runs_fewer_kernels_of_the_same_work() {
     assert_eq!(plain.0, fused.0);
     assert!(fused.1 < plain.1);
 }
+
+/// No attention was ever measured on a V100, but products and element-wise kernels were.
+#[test]
+fn what_attention_rests_on_is_said() {
+    let json = stdout("--net gpt2 --gpu v100 --batch 4 --sequence 128 --generate 16 --format json");
+    let tier = |layer: &str| {
+        let at = json.find(&format!("\"name\": \"{layer}\"")).unwrap_or_else(|| panic!("no {layer}"));
+        let text = &json[at..];
+        let at = text.find("\"tier\": \"").expect("a tier") + 9;
+        text[at..].split('"').next().unwrap_or_default().to_string()
+    };
+    assert_eq!((tier("h.0.attn"), tier("decode/h.0.attn")), ("transferred".into(), "roofline".into()));
+    assert!(json.contains("prefill: attention"), "{json}");
+}
