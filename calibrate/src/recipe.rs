@@ -60,6 +60,9 @@ pub(crate) const COPIES: &str = "copies";
 const FEWEST_PAIRS: usize = 10;
 /// Kernels are the same where the logarithms of their times differ by less than this in the median.
 const SAME: f64 = 0.05;
+/// Kinds that every framework leaves to cuBLAS. Heuristics of its two interfaces differ by shape, so that a framework's few
+/// rows are no model apart.
+const PRODUCTS: [&str; 2] = ["linear", "matmul"];
 /// So many rows of a kind, phase and precision make a model apart.
 const ENOUGH: usize = 200;
 
@@ -157,7 +160,8 @@ fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
         .iter()
         .filter(|(task, rows)| {
             let differences: Vec<f64> = rows.iter().filter_map(|r| Some((r.time / twin(r)?).ln().abs())).collect();
-            task.framework.is_some() && differences.len() >= FEWEST_PAIRS && median(differences) <= SAME
+            let alike = PRODUCTS.contains(&task.model) || differences.len() >= FEWEST_PAIRS && median(differences) <= SAME;
+            task.framework.is_some() && alike
         })
         .map(|(task, _)| task.clone())
         .collect();
@@ -165,9 +169,8 @@ fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
         let rows = tasks.remove(&task).unwrap_or_default();
         let library = Task { framework: None, ..task };
         let library = if rows.first().is_some_and(|r| r.family == Family::Gemm) { one_half(library) } else { library };
-        if let Some(own) = tasks.get_mut(&library) {
-            own.extend(rows.into_iter().filter(|r| twin(r).is_none()));
-        }
+        let own = tasks.entry(library).or_default();
+        own.extend(rows.into_iter().filter(|r| twin(r).is_none()));
     }
 }
 

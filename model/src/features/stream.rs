@@ -68,11 +68,19 @@ pub(super) const BOUNDING: &[&str] = &["bytes", "row", "rows", "window", "overla
 
 /// Sets of resident thread blocks that one multiprocessor holds, for so many elements.
 pub(super) fn blocks(work: &Workload<'_>) -> f64 {
-    work.batch.saturating_mul(work.output.elements()) as f64 / ELEMENTS_PER_SM
+    elements(work) as f64 / ELEMENTS_PER_SM
+}
+
+/// What threads are handed out over: the results, for attention against a cache what is read of it.
+fn elements(work: &Workload<'_>) -> u64 {
+    match work.layer {
+        Layer::Attention(_) => work.cost.bytes().get() / work.precision.bytes(),
+        _ => work.batch.saturating_mul(work.output.elements()),
+    }
 }
 
 pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
-    let elements = work.batch.saturating_mul(work.output.elements()).max(1);
+    let elements = elements(work).max(1);
     let row = match (work.layer, work.inputs.first()) {
         (Layer::Softmax(softmax), Some(input)) => softmax.row(input),
         (Layer::Embedding(table), _) => table.features,
