@@ -278,7 +278,12 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
     push(ln(n, 256.0));
     push(ln(k, 1024.0));
     push(ln(groups, 1.0));
-    push(ln(work.batch, 16.0));
+    // To a linear layer tokens are samples.
+    let samples = match work.layer {
+        Layer::Linear(linear) => work.batch * (work.output.elements() / linear.features.max(1)),
+        _ => work.batch,
+    };
+    push(ln(samples, 16.0));
     push(ln(area, 256.0));
     push(ln(channels_in, 128.0));
 

@@ -378,6 +378,26 @@ mod tests {
     }
 
     #[test]
+    fn a_linear_layer_does_not_tell_tokens_from_samples() {
+        let of = |dims: &[u64], batch: u64| {
+            let gpu = toy();
+            let case = LayerCase {
+                inputs: vec![Shape::new(dims).expect("shape")],
+                layer: Layer::Linear(Linear { features: 96, bias: false }),
+            };
+            let output = case.output().expect("fits");
+            let (phase, precision, mode) = (Phase::Forward, Precision::Fp32, Mode::Inference);
+            let cost = case.cost(phase, batch, precision, mode).expect("fits").expect("runs");
+            let setting = Setting::usual(precision, mode);
+            let work =
+                Workload::new(&case.layer, &case.inputs, output, batch, phase, precision, setting, cost, &gpu);
+            work.expect("fp32").variables(Seconds::from_us(4.0), 0.0).values
+        };
+        assert_eq!(of(&[64, 32], 8), of(&[32], 512));
+        assert_eq!(of(&[64, 32], 8), of(&[8, 32], 64));
+    }
+
+    #[test]
     fn the_steps_of_a_recurrent_layer_take_time_however_small_it_is() {
         let gpu = toy();
         let layer =
