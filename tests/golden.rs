@@ -38,6 +38,16 @@ fn costs_of_every_kind() {
             "add" => ("", &[&[4, 6, 6], &[4, 6, 6]]),
             "multiply" => ("", &[&[4, 6, 6], &[4, 1, 1]]),
             "pad" => ("padding = [0, 1, 0, 1]", &[&[4, 6, 6]]),
+            "attention" => ("heads = 4\nkv_heads = 2\ncausal = true", &[&[6, 32]]),
+            "embedding" => ("vocabulary = 50\nfeatures = 8", &[&[6]]),
+            "rotary" => ("heads = 2", &[&[6, 32]]),
+            "lstm" | "gru" => ("hidden = 8\nlayers = 2", &[&[6, 16]]),
+            "rms_norm" | "class_token" => ("", &[&[6, 16]]),
+            "position_embedding" => ("positions = 10", &[&[6, 16]]),
+            "relative_position_bias" => ("heads = 2\nwindow = 3", &[&[4, 9, 9]]),
+            "reshape" => ("shape = [-1, 4]\ncopy = true", &[&[4, 6, 6]]),
+            "permute" => ("order = [1, 2, 0]\ncopy = true", &[&[4, 6, 6]]),
+            "slice" => ("axis = 0\nsize = 2", &[&[4, 6, 6]]),
             _ => ("", &[&[4, 6, 6]]),
         };
         let layer = ok(Layer::from_table(kind, ok(fields.parse())).unwrap_or_else(|| panic!("{kind} is unknown")));

@@ -6,6 +6,7 @@ use crate::few_shot;
 use crate::fit::{Fitted, Options, Residual, buckets, fit};
 use crate::import::sha256_hex;
 use crate::others;
+use crate::plan::zoo::layers;
 use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
 use crate::transfer::{World, with_universal};
@@ -18,7 +19,6 @@ use joulecast_model::calibration::{
 use joulecast_model::catalog;
 use joulecast_model::features::{Family, general_kind};
 use joulecast_model::measurement::{LayerCase, Measurement};
-use joulecast_model::network::ShapedNetwork;
 use joulecast_model::power::PowerModel;
 use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::predictor::BY_PRODUCT;
@@ -38,14 +38,33 @@ const ELEMENTWISE: [&str; 3] = ["relu", "add", "multiply"];
 pub const STREAM: &str = "stream";
 /// Kinds that read and write each value once: where a kind has few rows, they share one model over all phases and
 /// precisions, in which kinds differ by a flag.
-const POINTWISE_KINDS: [&str; 11] =
-    ["relu", "relu6", "sigmoid", "tanh", "silu", "hardswish", "gelu", "dropout", "add", "multiply", "concat"];
+const POINTWISE_KINDS: [&str; 12] = [
+    "relu",
+    "relu6",
+    "sigmoid",
+    "tanh",
+    "silu",
+    "hardswish",
+    "gelu",
+    "gelu_tanh",
+    "dropout",
+    "add",
+    "multiply",
+    "concat",
+];
 /// Name of that model.
 pub(crate) const POINTWISE: &str = "pointwise";
+/// Kinds that move values to other places, which share a model in the same way.
+const COPY_KINDS: [&str; 6] = ["embedding", "position_embedding", "class_token", "reshape", "permute", "slice"];
+/// Name of that model.
+pub(crate) const COPIES: &str = "copies";
 /// Fewer trials in common do not show that a framework's kernels are the library's.
 const FEWEST_PAIRS: usize = 10;
 /// Kernels are the same where the logarithms of their times differ by less than this in the median.
 const SAME: f64 = 0.05;
+/// Kinds that every framework leaves to cuBLAS. Heuristics of its two interfaces differ by shape, so that a framework's few
+/// rows are no model apart.
+const PRODUCTS: [&str; 2] = ["linear", "matmul"];
 /// So many rows of a kind, phase and precision make a model apart.
 const ENOUGH: usize = 200;
 
@@ -86,15 +105,12 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
             continue;
         }
         // Products in the two 16-bit formats run the same kernels: one model, which differs by a flag.
-        let own = if row.family == Family::Gemm && row.precision == Precision::Bf16 {
-            Task { precision: Precision::Fp16, ..own }
-        } else {
-            own
-        };
-        let own = if POINTWISE_KINDS.contains(&row.model) && counts.get(&own).is_some_and(|n| *n < ENOUGH) {
-            Task { model: POINTWISE, phase: Phase::Forward, precision: Precision::Fp32, ..own }
-        } else {
-            own
+        let own = if row.family == Family::Gemm { one_half(own) } else { own };
+        let own = match shared(row.model) {
+            Some(model) if counts.get(&own).is_some_and(|n| *n < ENOUGH) => {
+                Task { model, phase: Phase::Forward, precision: Precision::Fp32, ..own }
+            }
+            _ => own,
         };
         tasks.entry(own).or_default().push(row);
         if ELEMENTWISE.contains(&row.kind) && row.phase == Phase::Forward {
@@ -105,6 +121,20 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
     drop_shared_kernels(&mut tasks, rows);
     tasks.retain(|_, rows| rows.len() >= FEWEST_ROWS);
     tasks
+}
+
+/// Both 16-bit formats under one name.
+fn one_half(task: Task) -> Task {
+    let precision = if task.precision == Precision::Bf16 { Precision::Fp16 } else { task.precision };
+    Task { precision, ..task }
+}
+
+/// The model that kinds with few rows share.
+fn shared(kind: &str) -> Option<&'static str> {
+    if POINTWISE_KINDS.contains(&kind) {
+        return Some(POINTWISE);
+    }
+    COPY_KINDS.contains(&kind).then_some(COPIES)
 }
 
 /// Classes of convolutions with too few rows for a model apart share the other convolutions'.
@@ -122,16 +152,29 @@ fn merge_small_classes(tasks: &mut BTreeMap<Task, Vec<&Row>>) {
 }
 
 /// Frameworks call the library for some kinds: where the same trials take the same time, the library's rows are the
-/// better base.
+/// better base, and are joined by those of trials that only the framework ran.
 fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
     let library = rows.iter().filter(|r| r.own && r.framework.is_none());
     let times: HashMap<(&str, &str), Seconds> =
         library.map(|r| ((r.board.as_str(), r.trial_id.as_str()), r.time)).collect();
-    tasks.retain(|task, rows| {
-        let pair = |r: &&Row| Some((r.time / *times.get(&(r.board.as_str(), r.trial_id.as_str()))?).ln().abs());
-        let differences: Vec<f64> = rows.iter().filter_map(pair).collect();
-        task.framework.is_none() || differences.len() < FEWEST_PAIRS || median(differences) > SAME
-    });
+    let twin = |r: &&Row| times.get(&(r.board.as_str(), r.trial_id.as_str())).copied();
+    let same: Vec<Task> = tasks
+        .iter()
+        .filter(|(task, rows)| {
+            let differences: Vec<f64> = rows.iter().filter_map(|r| Some((r.time / twin(r)?).ln().abs())).collect();
+            let alike =
+                PRODUCTS.contains(&task.model) || differences.len() >= FEWEST_PAIRS && median(differences) <= SAME;
+            task.framework.is_some() && alike
+        })
+        .map(|(task, _)| task.clone())
+        .collect();
+    for task in same {
+        let rows = tasks.remove(&task).unwrap_or_default();
+        let library = Task { framework: None, ..task };
+        let library = if rows.first().is_some_and(|r| r.family == Family::Gemm) { one_half(library) } else { library };
+        let own = tasks.entry(library).or_default();
+        own.extend(rows.into_iter().filter(|r| twin(r).is_none()));
+    }
 }
 
 /// Options for a task: the bandwidth model has few candidates.
@@ -164,7 +207,7 @@ pub fn fit_tasks<'a>(
                 fitted = over.filter(|over| error(over) < error(&fitted)).unwrap_or(fitted);
             }
             (fitted.model.phase, fitted.model.precision) = (task.phase, task.precision);
-            let pointwise = task.model == POINTWISE;
+            let pointwise = [POINTWISE, COPIES].contains(&task.model);
             let covers: BTreeSet<Cover> = rows
                 .iter()
                 .map(|r| Cover {
@@ -190,15 +233,7 @@ pub fn fit_tasks<'a>(
 /// # Errors
 /// When the zoo cannot be read.
 pub fn without_test_shapes(rows: Vec<Row>) -> Result<Vec<Row>> {
-    let splits = catalog::splits().map_err(anyhow::Error::msg)?;
-    let zoo: HashSet<&str> = catalog::network_names().collect();
-    let mut keys: HashSet<String> = HashSet::new();
-    for name in splits.with_role(Role::Test).filter(|name| zoo.contains(name)) {
-        let network = ShapedNetwork::new(&catalog::network(name)?, 1, Precision::Fp32, &[])?;
-        for layer in network.layers() {
-            keys.insert(LayerCase { inputs: layer.inputs.clone(), layer: layer.layer.clone() }.fold_key());
-        }
-    }
+    let keys: HashSet<String> = layers(Role::Test)?.iter().map(LayerCase::fold_key).collect();
     Ok(rows.into_iter().filter(|row| !keys.contains(&row.key)).collect())
 }
 
@@ -416,4 +451,46 @@ pub(crate) fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, 
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::testing::row;
+
+    /// Rows of 45 trials by the library, and of 60 by a framework whose kernels take `factor` times as long: 45 are the same
+    /// trials.
+    fn both(factor: f64) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for i in 0..60 {
+            let library = Row { own: true, trial_id: format!("trial {i}"), ..row("chip", 8 + i, 0.1) };
+            rows.push(Row { framework: Some("pytorch"), time: library.time * factor, ..library.clone() });
+            if i < 45 {
+                rows.push(library);
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn rows_of_the_librarys_own_kernels_join_it_whoever_called_them() {
+        let rows = both(1.01);
+        let tasks = tasks(&rows);
+        assert_eq!(tasks.values().map(Vec::len).collect::<Vec<_>>(), [60]);
+        assert!(tasks.keys().all(|task| task.framework.is_none()));
+    }
+
+    #[test]
+    fn a_frameworks_own_kernels_have_a_model_apart() {
+        let rows = both(1.3);
+        let found: Vec<(bool, usize)> =
+            tasks(&rows).iter().map(|(t, rows)| (t.framework.is_some(), rows.len())).collect();
+        assert_eq!(found, [(false, 45), (true, 60)]);
+    }
+
+    #[test]
+    fn kinds_that_move_values_share_a_model() {
+        assert_eq!((shared("reshape"), shared("embedding")), (Some(COPIES), Some(COPIES)));
+        assert_eq!((shared("gelu_tanh"), shared("attention")), (Some(POINTWISE), None));
+    }
 }

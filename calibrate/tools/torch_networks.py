@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 """Whole networks through PyTorch on one GPU: time, power, clocks and memory of a step, one CSV row each.
 
-Observes only: no clock, power limit or other setting of the card is touched. Needs torch and torchvision; NVML is
-read through ctypes. Weights and inputs are random, never zeros.
+Observes only: no clock, power limit or other setting of the card is touched. Needs torch and torchvision, for BERT and
+GPT-2 transformers; NVML is read through ctypes. Weights and inputs are random, never zeros.
 
   torch_networks.py --networks densenet121,mobilenet_v2 --out rows.csv --budget 540
+  torch_networks.py --networks bert_base,gpt2 --sequences 128,512 --batches 1,16 --precisions fp32,fp16 --out rows.csv
+  torch_networks.py --networks gpt2 --cached 512,960 --batches 1,64 --out rows.csv
+
+BERT and GPT-2 are those of transformers, built from their configuration with the activation as one kernel; attention is
+torch's scaled_dot_product_attention. --cached: a step of one token against so many cached ones, GPT-2 written out
+below with caches that are there already, as inference engines keep them.
 
 Time is the mean of event-to-event times with work always queued; power is the difference of the energy counter
 between two of its ticks inside the window, divided by the time between them. A row is flushed as soon as it is
@@ -13,15 +19,21 @@ measured; rows that the file holds already are skipped, so that a stopped run re
 import argparse
 import csv
 import ctypes
+import gc
 import os
 import threading
 import time
 
 import torch
-import torchvision
 
 COLUMNS = ("network,mode,precision,layout,batch,launch,ms_per_iter,ms_p10,ms_p90,watts,joules_per_iter,sm_mhz_mean,"
-           "sm_mhz_min,mem_mhz,temp_c,peak_mem_mib,reserved_mib,iters,throttle,ticks,device,driver,torch,cudnn").split(",")
+           "sm_mhz_min,mem_mhz,temp_c,peak_mem_mib,reserved_mib,iters,throttle,ticks,device,driver,torch,cudnn,sequence,cached").split(",")
+# What tells rows apart.
+KEYS = ("network", "mode", "precision", "layout", "batch", "launch", "sequence", "cached")
+HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+# Hidden size, layers, heads.
+LANGUAGE = {"bert_base": (768, 12, 12), "bert_large": (1024, 24, 16), "gpt2": (768, 12, 12),
+            "gpt2_medium": (1024, 24, 16), "gpt2_large": (1280, 36, 20)}
 
 
 class Nvml:
@@ -64,26 +76,90 @@ class Nvml:
         return text.value.decode()
 
 
-def build(name, precision, mode, batch):
+def language(name):
+    """A model of transformers from its configuration, with random weights, and the function of one step."""
+    import transformers
+    hidden, layers, heads = LANGUAGE[name]
+    if name.startswith("bert"):
+        config = transformers.BertConfig(hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads,
+                                         intermediate_size=4 * hidden)
+        config._attn_implementation = "sdpa"
+        model = transformers.BertModel(config)
+        return model, lambda ids: model(input_ids=ids, token_type_ids=torch.zeros_like(ids)).pooler_output
+    config = transformers.GPT2Config(n_embd=hidden, n_layer=layers, n_head=heads,
+                                     activation_function="gelu_pytorch_tanh")
+    config._attn_implementation = "sdpa"
+    model = transformers.GPT2LMHeadModel(config)
+    return model, lambda ids: model(input_ids=ids, use_cache=False).logits
+
+
+def decoding(name, precision, batch, cached):
+    """A step of GPT-2 for one token a sample, written out: keys and values go into caches that have room for them."""
+    functional = torch.nn.functional
+    hidden, layers, heads = LANGUAGE[name]
+    dtype = HALVES.get(precision, torch.float32)
+
+    def weights(*shape):
+        return 0.02 * torch.randn(shape, device="cuda", dtype=dtype)
+
+    def norm():
+        return weights(hidden), weights(hidden)
+
+    def dense(outputs, inputs):
+        return weights(outputs, inputs), weights(outputs)
+
+    table, positions, final = weights(50257, hidden), weights(1024, hidden), norm()
+    blocks = [(norm(), dense(3 * hidden, hidden), dense(hidden, hidden), norm(), dense(4 * hidden, hidden),
+               dense(hidden, 4 * hidden), [weights(batch, heads, cached + 1, hidden // heads) for _ in range(2)])
+              for _ in range(layers)]
+    ids = torch.randint(0, 50257, (batch, 1), device="cuda")
+
+    def step():
+        with torch.no_grad():
+            x = functional.embedding(ids, table) + positions[cached]
+            for norm_1, packed, out, norm_2, wide, narrow, (keys, values) in blocks:
+                a = functional.linear(functional.layer_norm(x, (hidden,), *norm_1), *packed)
+                q, k, v = (t.view(batch, 1, heads, -1).transpose(1, 2) for t in a.split(hidden, -1))
+                keys[:, :, cached:].copy_(k)
+                values[:, :, cached:].copy_(v)
+                a = functional.scaled_dot_product_attention(q, keys, values).transpose(1, 2).reshape(batch, 1, hidden)
+                x = x + functional.linear(a, *out)
+                a = functional.linear(functional.layer_norm(x, (hidden,), *norm_2), *wide)
+                x = x + functional.linear(functional.gelu(a, approximate="tanh"), *narrow)
+            return functional.linear(functional.layer_norm(x, (hidden,), *final), table)
+
+    return step
+
+
+def build(name, precision, mode, batch, sequence, cached):
     """A closure that enqueues one step, and the memory layout it uses."""
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.manual_seed(1)
-    model = getattr(torchvision.models, name)(weights=None).cuda()
-    size = 299 if name == "inception_v3" else 224
-    x = torch.randn(batch, 3, size, size, device="cuda")
-    layout = "nchw"
-    if precision == "fp16":
-        layout = "nhwc"
-        model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+    layout, half = layout_of(precision), HALVES.get(precision)
+    if cached:
+        return decoding(name, precision, batch, cached), layout
+    if name in LANGUAGE:
+        model, call = language(name)
+        model = model.cuda()
+        x = torch.randint(0, 30522, (batch, sequence), device="cuda")
+    else:
+        import torchvision
+        model = getattr(torchvision.models, name)(weights=None).cuda()
+        call = model
+        size = 299 if name == "inception_v3" else 224
+        x = torch.randn(batch, 3, size, size, device="cuda")
+        if half:
+            model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     if mode == "infer":
         model.eval()
-        if precision == "fp16":
-            model, x = model.half(), x.half()
+        if half:
+            model = model.to(half)
+            x = x.to(half) if x.is_floating_point() else x
 
         def step():
             with torch.no_grad():
-                return model(x)
+                return call(x)
 
         return step, layout
     model.train()
@@ -94,14 +170,19 @@ def build(name, precision, mode, batch):
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cuda", torch.float16, enabled=precision == "fp16"):
-            out = model(x)
-            value = loss(out[0] if isinstance(out, tuple) else out, y)
+        with torch.autocast("cuda", half or torch.float16, enabled=half is not None):
+            out = call(x)
+            # A language model's loss over its vocabulary is another layer, which is not what is compared.
+            value = out.mean() if name in LANGUAGE else loss(out[0] if isinstance(out, tuple) else out, y)
         scaler.scale(value).backward()
         scaler.step(optimizer)
         scaler.update()
 
     return step, layout
+
+
+def layout_of(precision):
+    return "nhwc" if precision in HALVES else "nchw"
 
 
 def captured(step):
@@ -141,7 +222,7 @@ class Sampler(threading.Thread):
                 self.reasons |= self.nvml.throttle()
 
 
-def measure(step, nvml, window):
+def measure(step, nvml, window, settle):
     """Runs the step with work always queued: to settle, then until the window is over."""
     for _ in range(3):
         step()
@@ -151,7 +232,7 @@ def measure(step, nvml, window):
         step()
     torch.cuda.synchronize()
     ahead = max(2, int(0.05 * 3 / (time.perf_counter() - begin)))
-    events, sampler, settle = [], None, 0.8
+    events, sampler = [], None
     begin = time.perf_counter()
     while (now := time.perf_counter() - begin) < settle + window:
         if sampler is None and now > settle:
@@ -198,50 +279,69 @@ def main():
     arguments.add_argument("--batches", default="16,64,1,256", help="inference")
     arguments.add_argument("--training-batches", default="32,128")
     arguments.add_argument("--launches", default="eager,graph")
-    arguments.add_argument("--window", type=float, default=1.5, help="seconds measured after 0.8 s to settle")
+    arguments.add_argument("--sequences", default="128,512", help="tokens, for BERT and GPT-2")
+    arguments.add_argument("--cached", default="", help="steps of one token against so many cached ones, instead")
+    arguments.add_argument("--window", type=float, default=1.5, help="seconds measured after those to settle")
+    arguments.add_argument("--settle", type=float, default=0.8, help="seconds")
     arguments.add_argument("--budget", type=float, default=500, help="seconds; no row is begun after them")
     arguments.add_argument("--out", required=True)
     args = arguments.parse_args()
     begin = time.perf_counter()
     properties = torch.cuda.get_device_properties(0)
     nvml = Nvml(f"GPU-{properties.uuid}")
-    known = set()
+    known, header = set(), COLUMNS
     if os.path.exists(args.out):
         with open(args.out, newline="") as file:
-            known = {tuple(row[c] for c in COLUMNS[:6]) for row in csv.DictReader(file)}
-    plan = [(n, "infer", p, int(b), l) for b in args.batches.split(",") for l in args.launches.split(",")
-            for p in args.precisions.split(",") for n in args.networks.split(",")]
-    plan += [(n, "train", p, int(b), "eager") for b in args.training_batches.split(",") if b
-             for p in args.precisions.split(",") for n in args.networks.split(",")]
+            reader = csv.DictReader(file)
+            header = reader.fieldnames or COLUMNS
+            known = {tuple(row.get(c) or "" for c in KEYS) for row in reader}
+    names, precisions = args.networks.split(","), args.precisions.split(",")
+
+    def lengths(name):
+        """Sequence and cached tokens of a network's runs; empty for images."""
+        if args.cached:
+            return [("1", c) for c in args.cached.split(",")] if name.startswith("gpt2") else []
+        return [(s, "") for s in args.sequences.split(",")] if name in LANGUAGE else [("", "")]
+
+    plan = [(n, "infer", p, b, l, *length) for b in args.batches.split(",") if b for l in args.launches.split(",")
+            for p in precisions for n in names for length in lengths(n)]
+    plan += [(n, "train", p, b, "eager", *length) for b in args.training_batches.split(",") if b
+             for p in precisions for n in names for length in lengths(n) if not args.cached]
     with open(args.out, "a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+        writer = csv.DictWriter(file, header)
         if not known:
             writer.writeheader()
-        for name, mode, precision, batch, launch in plan:
+        for name, mode, precision, batch, launch, sequence, cached in plan:
             if time.perf_counter() - begin > args.budget:
                 print("budget used", flush=True)
                 break
-            layout = "nhwc" if precision == "fp16" else "nchw"
-            if (name, mode, precision, layout, str(batch), launch) in known:
+            what = (name, mode, precision, layout_of(precision), batch, launch, sequence, cached)
+            if what in known:
                 continue
+            row = step = None
             try:
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
-                step, layout = build(name, precision, mode, batch)
+                step, layout = build(name, precision, mode, int(batch), int(sequence or 0), int(cached or 0))
                 if launch == "graph":
                     step = captured(step)
-                row = measure(step, nvml, args.window)
-            except RuntimeError as error:
-                print(f"{name} {mode} {precision} {batch} {launch}: {str(error).splitlines()[0]}", flush=True)
+                row = measure(step, nvml, args.window, args.settle)
+            except Exception as error:  # noqa: BLE001 - one network that fails must not stop the others
+                print(*what, type(error).__name__, (str(error).splitlines() or [""])[0][:200], flush=True)
+            if row is None:
+                step = None
+                gc.collect()
+                torch.cuda.synchronize()
                 continue
             row.update(network=name, mode=mode, precision=precision, layout=layout, batch=batch, launch=launch,
+                       sequence=sequence, cached=cached,
                        peak_mem_mib=torch.cuda.max_memory_allocated() >> 20,
                        reserved_mib=torch.cuda.memory_reserved() >> 20, device=properties.name, driver=nvml.driver(),
                        torch=torch.__version__, cudnn=torch.backends.cudnn.version())
-            writer.writerow(row)
+            writer.writerow({column: row.get(column, "") for column in header})
             file.flush()
-            print(name, mode, precision, batch, launch, row["ms_per_iter"], "ms", row["watts"], "W", flush=True)
-            del step
+            print(*what, row["ms_per_iter"], "ms", row["watts"], "W", flush=True)
+            step = None
 
 
 if __name__ == "__main__":

@@ -46,6 +46,10 @@ def group(trial):
             detail = "grouped"
         else:
             detail = f"{kernel == [1, 1]}{kernel == [3, 3] and stride == [1, 1]}"
+    if kind == "attention":
+        detail = "unfused" if not layer.get("fused", True) else "decode" if layer.get("cached") else "fused"
+    if kind == "recurrent":
+        detail = layer["cell"]
     if kind == "pool2d":
         detail += str(layer.get("stride", layer["kernel"]) == [1, 1])
     return kind, detail, trial["phase"], trial["mode"], trial["precision"], trial["layout"]
@@ -82,7 +86,8 @@ def operation(trial, torch):
     layer, batch = trial["case"]["layer"], trial["batch"]
     kind, training = layer["kind"], trial["mode"] == "training"
     dtype = getattr(torch, PRECISIONS[trial["precision"]])
-    channels_last = trial["layout"] == "nhwc"
+    # Three dimensions of a product or of attention's neighbours are no map.
+    channels_last = trial["layout"] == "nhwc" and kind != "matmul" and kind not in TRANSFORMERS and not layer.get("last")
     gradient = trial["phase"] != "forward"
     shapes = [[batch] + shape for shape in trial["case"]["inputs"]]
 
@@ -92,7 +97,7 @@ def operation(trial, torch):
             t = t.to(memory_format=torch.channels_last)
         return t
 
-    parameters = []
+    parameters, from_indices = [], None
     if kind == "conv2d":
         channels = shapes[0][1]
         groups = channels if layer.get("groups") == "depthwise" else layer.get("groups", 1)
@@ -115,6 +120,9 @@ def operation(trial, torch):
 
         def run(x, w, b):
             return functional.batch_norm(x, mean, variance, w, b, training, 0.1, 1e-5)
+    elif kind in TRANSFORMERS:
+        from_indices = {"embedding": layer.get("vocabulary")}.get(kind)
+        parameters, run = TRANSFORMERS[kind](layer, shapes, dtype, training, torch)
     elif kind == "layer_norm":
         size = shapes[0][-1:]
         parameters = [size, size]
@@ -132,7 +140,8 @@ def operation(trial, torch):
             def run(x):
                 return functions[name](x, inplace=overwrite)
         else:
-            run = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "gelu": functional.gelu}[name]
+            run = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "gelu": functional.gelu,
+                   "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh")}[name]
     elif kind == "add":
         def run(x, *others):
             for y in others:
@@ -161,7 +170,7 @@ def operation(trial, torch):
             return functional.dropout(x, layer["probability"], training)
     elif kind == "softmax":
         def run(x):
-            return functional.softmax(x, 1 if x.dim() == 4 else -1)
+            return functional.softmax(x, 1 if x.dim() == 4 and not layer.get("last") else -1)
     elif kind == "local_response_norm":
         def run(x):
             return functional.local_response_norm(x, layer["size"])
@@ -171,12 +180,15 @@ def operation(trial, torch):
     of = torch.float32 if kind == "batch_norm" and training else None
 
     def make():
-        operands = [tensor(shape) for shape in shapes] + [tensor(shape, of) for shape in parameters]
+        given = [tensor(shape) for shape in shapes]
+        if from_indices:
+            given = [torch.randint(0, from_indices, shape, device="cuda") for shape in shapes]
+        operands = given + [tensor(shape, of) for shape in parameters]
         if not gradient:
             return lambda: run(*operands)
         data = trial["phase"] == "backward_data"
         wanted = operands[:len(shapes)] if data else operands[len(shapes):]
-        if kind in ("batch_norm", "layer_norm"):
+        if kind in ("batch_norm", "layer_norm", "rms_norm"):
             wanted = operands
         for t in wanted:
             t.requires_grad_()
@@ -186,9 +198,136 @@ def operation(trial, torch):
 
     def size_of(width):
         count = sum(_product(shape) for shape in shapes + parameters)
+        if kind == "attention":
+            count += 2 * batch * (layer.get("cached") or 0) * shapes[-1][-1]
         return count * width * (3 if gradient else 2)
 
     return make, size_of(2 if dtype.itemsize == 2 else 4)
+
+
+def attention(layer, shapes, dtype, training, torch):
+    """As frameworks call it; a cached token writes its key and value into the cache and reads all of it."""
+    functional = torch.nn.functional
+    heads = layer["heads"]
+    kv_heads = layer.get("kv_heads") or heads
+    batch, tokens = shapes[0][:2]
+    packed = len(shapes) == 1
+    size = shapes[0][2] // (heads + 2 * kv_heads if packed else heads)
+    cached = layer.get("cached") or 0
+    fused, causal = layer.get("fused", True), layer["causal"] and not cached
+    grouped = kv_heads != heads
+    # Kernels for 32 bits know no groups: keys and values are repeated, as transformers does.
+    repeated = grouped and fused and dtype.itemsize == 4
+    backends = torch.nn.attention.SDPBackend
+    only = contextlib.nullcontext if fused else lambda: torch.nn.attention.sdpa_kernel(backends.MATH)
+    caches = []
+    if cached:
+        shape = [batch, kv_heads, cached + tokens, size]
+        # A rotation of operands rotates caches, too.
+        caches = [[torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2)] for _ in range(4)]
+    turn = [0]
+
+    def run(q, k=None, v=None):
+        if packed:
+            q, k, v = q.split([heads * size, kv_heads * size, kv_heads * size], -1)
+        q, k, v = (t.view(batch, -1, h, size).transpose(1, 2) for t, h in ((q, heads), (k, kv_heads), (v, kv_heads)))
+        if cached:
+            turn[0] = (turn[0] + 1) % len(caches)
+            keys, values = caches[turn[0]]
+            keys[:, :, cached:].copy_(k)
+            values[:, :, cached:].copy_(v)
+            k, v = keys, values
+        if repeated:
+            k, v = (t[:, :, None].expand(-1, -1, heads // kv_heads, -1, -1).reshape(batch, heads, -1, size)
+                    for t in (k, v))
+        with only():
+            out = functional.scaled_dot_product_attention(q, k, v, is_causal=causal,
+                                                          enable_gqa=grouped and not repeated)
+        return out.transpose(1, 2).reshape(batch, -1, heads * size)
+
+    return [], run
+
+
+def embedding(layer, shapes, dtype, training, torch):
+    return [[layer["vocabulary"], layer["features"]]], torch.nn.functional.embedding
+
+
+def rms_norm(layer, shapes, dtype, training, torch):
+    size = shapes[0][-1:]
+    return [size], lambda x, w: torch.nn.functional.rms_norm(x, size, w, 1e-6)
+
+
+def rotary(layer, shapes, dtype, training, torch):
+    """As transformers' Llama does it: x cos + rotated(x) sin."""
+    batch, tokens, features = shapes[0]
+    size = features // layer["heads"]
+    angles = torch.rand(1, 1, tokens, size, device="cuda")
+    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
+
+    def run(x):
+        x = x.view(batch, tokens, -1, size).transpose(1, 2)
+        a, b = x[..., :size // 2], x[..., size // 2:]
+        return x * cos + torch.cat((-b, a), -1) * sin
+
+    return [], run
+
+
+def recurrent(layer, shapes, dtype, training, torch):
+    """Through cuDNN, samples first. The weights are the module's, so that only the gradient of the input is asked for."""
+    kind = torch.nn.LSTM if layer["cell"] == "lstm" else torch.nn.GRU
+    module = kind(shapes[0][-1], layer["hidden"], layer["layers"], bias=layer["bias"], batch_first=True,
+                  bidirectional=layer["bidirectional"], device="cuda", dtype=dtype)
+    module.train(training)
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    return [], lambda x: module(x)[0]
+
+
+def position_embedding(layer, shapes, dtype, training, torch):
+    return [shapes[0][1:]], torch.add
+
+
+def relative_position_bias(layer, shapes, dtype, training, torch):
+    heads, window, tokens = layer["heads"], layer["window"], shapes[0][2]
+    rows = (2 * window - 1) ** 2
+    index = torch.randint(0, rows, (tokens * tokens,), device="cuda")
+
+    def run(x, table):
+        bias = table[index].view(tokens, tokens, heads).permute(2, 0, 1).contiguous().unsqueeze(0)
+        return x.view(-1, heads, tokens, tokens) + bias
+
+    return [[rows, heads]], run
+
+
+def class_token(layer, shapes, dtype, training, torch):
+    return [[1, 1, shapes[0][2]]], lambda x, token: torch.cat([token.expand(x.shape[0], -1, -1), x], 1)
+
+
+def reshape(layer, shapes, dtype, training, torch):
+    """Groups of tokens gathered, as windows are; a prime number of them is copied as it is."""
+    tokens = shapes[0][1]
+    part = max(d for d in range(1, int(tokens ** 0.5) + 1) if tokens % d == 0)
+    if part == 1:
+        return [], lambda x: x.clone()
+    return [], lambda x: x.view(x.shape[0], part, tokens // part, -1).transpose(1, 2).contiguous()
+
+
+def permute(layer, shapes, dtype, training, torch):
+    order = [0] + [1 + i for i in layer["order"]]
+    return [], lambda x: x.permute(order).contiguous()
+
+
+def slice_(layer, shapes, dtype, training, torch):
+    start, step = layer["start"], layer["step"]
+    part = slice(start, start + layer["size"] * step, step)
+    return [], lambda x: x[(slice(None),) * (layer["axis"] + 1) + (part,)].contiguous()
+
+
+# Shapes of the parameters of a layer, and a function of its inputs and parameters.
+TRANSFORMERS = {"attention": attention, "embedding": embedding, "rms_norm": rms_norm, "rotary": rotary,
+                "recurrent": recurrent, "position_embedding": position_embedding,
+                "relative_position_bias": relative_position_bias, "class_token": class_token, "reshape": reshape,
+                "permute": permute, "slice": slice_}
 
 
 def _product(numbers):
@@ -252,13 +391,19 @@ def kernels(args, torch, until):
                 break
             if trial_id in known:
                 continue
+            result = None
             try:
-                middle, spread, calls = measure(trial, torch)
-            except (RuntimeError, ValueError, IndexError) as error:
+                result = measure(trial, torch)
+            except (RuntimeError, ValueError, IndexError, TypeError, KeyError, AttributeError) as error:
                 skipped[f"{trial['case']['layer']['kind']} {trial['phase']}: {str(error).splitlines()[0][:90]}"] += 1
                 torch.cuda.synchronize()
+            if result is None:
+                # Only now is what the failed trial held given up.
+                torch.cuda.empty_cache()
                 continue
-            kind = trial["case"]["layer"].get("function") or trial["case"]["layer"]["kind"]
+            middle, spread, calls = result
+            layer = trial["case"]["layer"]
+            kind = layer.get("function") or layer.get("cell") or layer["kind"]
             writer.writerow({
                 "trial_id": trial_id, "kind": kind, "time_us": round(middle, 3), "spread_us": round(spread, 3),
                 "calls": calls, "device": device, "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
@@ -283,6 +428,38 @@ def host(path, torch):
         def forward(self, x):
             return self.function(x)
 
+    def attend(x):
+        q = x.view(1, 8, 4, 8).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(q, q, q).transpose(1, 2).reshape(x.shape)
+
+    def turn(x):
+        return x * x + torch.cat((-x[..., :2], x[..., 2:]), -1) * x
+
+    class Table(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(8, 4)
+            self.register_buffer("index", torch.zeros(1, dtype=torch.long))
+
+        def forward(self, x):
+            return self.table(self.index).view(1, 1, 1, 4).expand(1, channels, 4, 4)
+
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Parameter(torch.zeros(channels, 4, 4))
+
+        def forward(self, x):
+            return x + self.table
+
+    class Sequence(nn.Module):
+        def __init__(self, cell):
+            super().__init__()
+            self.cell = cell(4, 4, batch_first=True)
+
+        def forward(self, x):
+            return self.cell(x.reshape(channels, 4, 4))[0].reshape(x.shape)
+
     kinds = {
         "conv2d": lambda: nn.Conv2d(channels, channels, 3, padding=1, bias=False),
         "conv2d_bias": lambda: nn.Conv2d(channels, channels, 3, padding=1),
@@ -305,6 +482,17 @@ def host(path, torch):
         "concat": lambda: Binary(lambda x: torch.cat([x[:, :8], x[:, 8:]], 1)),
         "softmax": lambda: nn.Softmax(1),
         "local_response_norm": lambda: nn.LocalResponseNorm(5),
+        "gelu_tanh": lambda: nn.GELU("tanh"),
+        "rms_norm": lambda: nn.RMSNorm(4),
+        "attention": lambda: Binary(attend),
+        "matmul": lambda: Binary(lambda x: torch.matmul(x, x)),
+        "rotary": lambda: Binary(turn),
+        "embedding": lambda: Table(),
+        "position_embedding": lambda: Positions(),
+        "class_token": lambda: Binary(lambda x: torch.cat([x[:, :1], x[:, 1:]], 1)),
+        "reshape": lambda: Binary(lambda x: x.view(1, 4, 4, 16).transpose(1, 2).reshape(1, channels, 4, 4)),
+        "lstm": lambda: Sequence(nn.LSTM),
+        "gru": lambda: Sequence(nn.GRU),
     }
     device = torch.cuda.get_device_properties(0).name
     rows = []
@@ -320,7 +508,7 @@ def host(path, torch):
             torch.cuda.synchronize()
         return sorted(taken)[times // 2]
 
-    for name, build in kinds.items():
+    def chain_of(name, build):
         for precision in ("fp32", "fp16"):
             layers = nn.Sequential(*[build() for _ in range(chain)]).cuda()
             x = torch.randn(1, channels, 4, 4, device="cuda")
@@ -344,6 +532,12 @@ def host(path, torch):
                 backward.append((time.perf_counter() - begin) / chain * 1e6)
                 model.zero_grad(set_to_none=True)
             rows.append((name, precision, inference, sorted(forward)[4], sorted(backward)[4]))
+
+    for name, build in kinds.items():
+        try:
+            chain_of(name, build)
+        except (RuntimeError, TypeError, ValueError) as error:
+            print(f"{name}: {str(error).splitlines()[0]}", flush=True)
     for count in (20, 160):
         model = nn.Sequential(*[nn.Linear(4, 4, bias=False) for _ in range(count)]).cuda()
         model(torch.randn(4, 4, device="cuda")).sum().backward()

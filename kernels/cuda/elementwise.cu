@@ -104,6 +104,11 @@ KERNEL(hardswish_forward)(const T *x, T *y, i64 n) {
 KERNEL(gelu_forward)(const T *x, T *y, i64 n) {
     map_one([](float v) { return v * normal(v, T()).distribution; }, x, y, n);
 }
+// (1 + tanh(u)) / 2 is the logistic function of 2 u.
+DEVICE float gelu_tanh_argument(float v) { return 1.5957691216f * (v + 0.044715f * v * v * v); }
+KERNEL(gelu_tanh_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * logistic(gelu_tanh_argument(v)); }, x, y, n);
+}
 
 // The first four keep their output for the backward pass, the others their input.
 KERNEL(relu_backward)(const T *y, const T *dy, T *dx, i64 n) {
@@ -135,6 +140,15 @@ KERNEL(gelu_backward)(const T *x, const T *dy, T *dx, i64 n) {
         [](float v, float g) {
             const Normal of = normal(v, T());
             return g * (of.distribution + v * of.density);
+        },
+        x, dy, dx, n);
+}
+KERNEL(gelu_tanh_backward)(const T *x, const T *dy, T *dx, i64 n) {
+    map_two(
+        [](float v, float g) {
+            const float s = logistic(gelu_tanh_argument(v));
+            const float slope = 1.5957691216f * (1.0f + 3.0f * 0.044715f * v * v);
+            return g * s * (1.0f + v * (1.0f - s) * slope);
         },
         x, dy, dx, n);
 }

@@ -6,8 +6,10 @@
 //! input and its parameters (batch norm two per channel, scale none) and writes its output, four bytes a word,
 //! in-place layers included. MB are 2^20 bytes, CTC is operations per word read.
 
+use crate::cost::Site;
 use crate::layer::{Layer, LayerOp};
 use crate::network::{ShapedLayer, ShapedNetwork};
+use crate::precision::{Mode, Phase, Precision};
 
 /// One row of the count, per sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +76,13 @@ pub fn castro(layer: &ShapedLayer) -> Option<CastroCount> {
         Layer::LayerNorm(_) => (2 * input, layer.layer.parameters(&layer.inputs)),
         Layer::Activation(_) | Layer::Scale(_) | Layer::Dropout(_) | Layer::Add(_) | Layer::Multiply(_) => (input, 0),
         Layer::Concat(_) | Layer::Pad(_) => (0, 0),
+        // Kinds that are younger than the paper: a multiply-accumulate is one operation there, too.
+        other => {
+            let (batch, precision, mode) = (1, Precision::Fp32, Mode::Inference);
+            let site = Site { batch, inputs: &layer.inputs, output: layer.output, precision, mode };
+            let cost = other.cost(Phase::Forward, &site)?;
+            (cost.ops.get() - cost.macs, other.parameters(&layer.inputs))
+        }
     };
     Some(CastroCount { ops, words_read_input: input, words_read_parameters: parameters, words_written: output })
 }

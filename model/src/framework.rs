@@ -34,6 +34,9 @@ pub struct Framework {
     pub algorithm: Option<Algorithm>,
     /// Power of its kernels above waiting, relative to kernels of random operands.
     pub activity: f64,
+    /// Kinds of layers that it folds into the kernel of the convolution before them, in inference; none where it runs a
+    /// kernel for each.
+    pub fusion: Option<Vec<String>>,
     /// What the host does in an eager step; without it the GPU never waits for the host.
     pub host: Option<Host>,
     /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
@@ -184,6 +187,7 @@ struct File {
     title: String,
     dispatch: Entry,
     activity: Option<FactorFile>,
+    fusion: Option<FusionFile>,
     host: Option<HostFile>,
     #[serde(default)]
     slower: Vec<SlowerFile>,
@@ -260,6 +264,14 @@ impl ParallelFile {
         let bucket = self.bucket.map(bytes).transpose().map_err(|e| format!("parallel bucket: {e}"))?;
         Ok(Parallel { overlaps: self.overlaps, bucket })
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FusionFile {
+    into_convolution: Vec<String>,
+    #[serde(rename = "source")]
+    _source: String,
 }
 
 #[derive(Deserialize)]
@@ -359,6 +371,10 @@ impl Framework {
         if !(activity.is_finite() && activity > 0.0) {
             return Err(format!("activity: factor {activity} is not a positive number"));
         }
+        let fusion = file.fusion.map(|f| f.into_convolution);
+        if let Some(kind) = fusion.iter().flatten().find(|k| !Layer::KINDS.contains(&k.as_str())) {
+            return Err(format!("fusion: {kind} is no layer kind"));
+        }
         let slower: Vec<Slower> = file
             .slower
             .into_iter()
@@ -389,6 +405,7 @@ impl Framework {
             dispatch: file.dispatch.time("dispatch")?,
             algorithm: None,
             activity,
+            fusion,
             host: host.transpose()?,
             slower,
             rules: catalog::library_rules()?,

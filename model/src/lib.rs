@@ -21,6 +21,7 @@ pub mod framework;
 pub mod predictor;
 pub mod parallel;
 pub mod training;
+pub mod generation;
 pub mod catalog;
 pub mod splits;
 pub mod measurement;

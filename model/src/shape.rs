@@ -62,6 +62,11 @@ impl Shape {
         }
     }
 
+    /// The last dimension: the features of a token.
+    pub fn last(&self) -> u64 {
+        self.dims[usize::from(self.rank) - 1]
+    }
+
     /// Length of the normalised or softmaxed axis: the channels of a map, else the last dimension.
     pub fn axis(&self) -> u64 {
         match *self.dims() {

@@ -39,6 +39,7 @@ const EXAMPLES: &str = "Examples:
   predict --net my_net.toml --gpu my_gpu.toml --batch 8 --format json
   predict --net inception_v3 --gpu p100 --batch 8 --input image=3x320x320
   predict --net resnet50 --gpu v100 --batch 64 --power-cap 200    also --clock, --mem-clock
+  predict --net gpt2 --gpu h200 --batch 8 --sequence 512 --generate 128
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
   predict papers --paper castro2018                      what a paper printed, beside predictions
@@ -70,6 +71,9 @@ pub struct NetworkArgs {
     /// Another shape for a named input; may be repeated
     #[arg(long, value_name = "NAME=CxHxW", value_parser = parse_input)]
     pub input: Vec<(String, Shape)>,
+    /// Tokens per sample, for networks that read a sequence
+    #[arg(long, value_name = "N", value_parser = parse_batch)]
+    pub sequence: Option<u64>,
 }
 
 #[derive(Args)]
@@ -127,6 +131,10 @@ pub struct PredictArgs {
     /// Fail (exit 1) where the step does not fit in memory
     #[arg(long)]
     pub require_fit: bool,
+    /// A language model's answer of so many tokens per sample after a prompt of --sequence tokens: the prompt's step, then
+    /// one step per token against a cache of keys and values
+    #[arg(long, value_name = "N", value_parser = parse_batch)]
+    pub generate: Option<u64>,
 }
 
 #[derive(Args)]

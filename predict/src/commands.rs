@@ -1,16 +1,18 @@
 //! What the commands do: read, predict, print.
 
 use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
+use crate::generate;
 use crate::parallel::{self, Gpus};
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
 use joulecast_model::calibration::{ANY_CHIP, Calibration, Wanted};
 use joulecast_model::catalog;
 use joulecast_model::framework::{Framework, Launch};
+use joulecast_model::generation;
 use joulecast_model::gpu::{Device, Gpu};
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{PredictError, Setup};
+use joulecast_model::predictor::{NetworkPrediction, PredictError, Setup};
 use joulecast_model::training::Training;
 use joulecast_model::trial::Algorithm;
 use joulecast_reports::prediction::{self, Asked};
@@ -51,6 +53,14 @@ pub fn read(path: &str) -> Result<String> {
 }
 
 fn network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
+    let (mut network, source) = read_network(args)?;
+    if let Some(tokens) = args.sequence {
+        network.bind(generation::SEQUENCE, tokens).map_err(|e| Failure::Usage(e.into()))?;
+    }
+    Ok((network, source))
+}
+
+fn read_network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
     let name = args.net.as_deref().unwrap_or_default();
     if is_file(name) {
         let read = || -> Result<Network> { Network::from_toml(&read(name)?).with_context(|| name.to_string()) };
@@ -107,7 +117,7 @@ impl Calibrations {
 fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision) -> Result<ShapedNetwork, Failure> {
     ShapedNetwork::new(network, batch, precision, &args.input)
         .with_context(|| network.name.clone())
-        .map_err(if args.input.is_empty() { Failure::Failed } else { Failure::Usage })
+        .map_err(if args.input.is_empty() && args.sequence.is_none() { Failure::Failed } else { Failure::Usage })
 }
 
 /// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
@@ -151,8 +161,8 @@ pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
 
 /// What the arguments of a prediction name, read.
 pub struct Parts {
-    network: Network,
-    source: &'static str,
+    pub network: Network,
+    pub source: &'static str,
     pub gpu: Gpu,
     calibrations: Calibrations,
     pub framework: Framework,
@@ -179,16 +189,35 @@ impl Parts {
                 Calibrations::built_in(&gpu, &wanted).map_err(Failure::Failed)?
             }
         };
+        if framework.fusion.is_some() && args.mode == Mode::Training {
+            return Err(Failure::Usage(anyhow!("the {} profile is of inference only", framework.name)));
+        }
         Ok(Self { network, source, gpu, calibrations, framework })
     }
 
     pub fn network(&self, args: &PredictArgs, batch: u64) -> Result<ShapedNetwork, Failure> {
-        Ok(shape(&self.network, &args.network, batch, args.precision)?.with_optimizer(args.training.optimizer))
+        let network =
+            shape(&self.network, &args.network, batch, args.precision)?.with_optimizer(args.training.optimizer);
+        Ok(match &self.framework.fusion {
+            Some(absorbed) => network.fused(absorbed),
+            None => network,
+        })
     }
 
     /// What to tell of the calibration.
     pub fn note(&self) -> Option<String> {
         self.calibrations.note.clone()
+    }
+
+    /// What was typed.
+    pub fn asked<'a>(&'a self, args: &'a PredictArgs) -> Asked<'a> {
+        Asked {
+            gpu: args.gpu.as_deref().unwrap_or_default(),
+            source: self.source,
+            framework: &self.framework.name,
+            launch: self.setup(args).launch,
+            training: None,
+        }
     }
 
     pub fn setup(&self, args: &PredictArgs) -> Setup<'_> {
@@ -216,6 +245,16 @@ fn asked_algorithm(args: &PredictArgs) -> Result<Option<Algorithm>, Failure> {
     }
 }
 
+/// With `--require-fit`, what does not fit is a failure.
+pub fn check_fit(args: &PredictArgs, prediction: &NetworkPrediction) -> Result<(), Failure> {
+    if args.require_fit && !prediction.fits_in_memory {
+        let gpu = args.gpu.as_deref().unwrap_or_default();
+        let why = anyhow!("{} at batch {} does not fit in the memory of {gpu}", prediction.network, prediction.batch);
+        return Err(Failure::Failed(why));
+    }
+    Ok(())
+}
+
 /// What the hardware does not do is for the user to ask otherwise; the rest is not.
 pub fn refused(error: PredictError) -> Failure {
     match error {
@@ -241,12 +280,12 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
     if plan.is_some() && args.mode != Mode::Training {
         return Err(Failure::Usage(anyhow!("--epochs is of a training: --mode training")));
     }
+    if let Some(tokens) = args.generate {
+        return generate::predict(args, &generate::parts(args)?, tokens);
+    }
     let (prediction, parts) = parallel::step(args)?;
     let typed = typed(args);
-    if args.require_fit && !prediction.fits_in_memory {
-        let why = anyhow!("{} at batch {} does not fit in the memory of {typed}", prediction.network, prediction.batch);
-        return Err(Failure::Failed(why));
-    }
+    check_fit(args, &prediction)?;
     let Parts { gpu, source, framework, .. } = &parts;
     let asked = Asked {
         gpu: &typed,

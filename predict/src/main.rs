@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod generate;
 mod optimize;
 mod papers;
 mod parallel;

@@ -73,6 +73,9 @@ struct Document<'a> {
     phases: serde_json::Map<String, serde_json::Value>,
     layers: Vec<Layer<'a>>,
     warnings: &'a [String],
+    /// Only where a language model generates: everything above is of the whole answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<serde_json::Value>,
 }
 
 /// Powers and energies are of each of the `count` GPUs.
@@ -185,7 +188,7 @@ struct Layer<'a> {
     jump: Option<&'a str>,
 }
 
-fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>) -> Document<'a> {
+fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<serde_json::Value>) -> Document<'a> {
     let clock = p.clock.to_mhz();
     let bytes = (p.read + p.written).to_f64();
     let phase = |t: &joulecast_model::predictor::PhaseTotal| {
@@ -270,6 +273,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>) -> Document<'a> {
         phases: p.phases.iter().map(phase).collect(),
         layers: p.layers.iter().map(layer).collect(),
         warnings: &p.warnings,
+        generation,
     }
 }
 
@@ -278,7 +282,15 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>) -> Document<'a> {
 /// # Errors
 /// Only if a number is not finite.
 pub fn json(p: &NetworkPrediction, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
-    Ok(serde_json::to_string_pretty(&document(p, asked))? + "\n")
+    json_with(p, asked, None)
+}
+
+pub(crate) fn json_with(
+    p: &NetworkPrediction,
+    asked: &Asked<'_>,
+    generation: Option<serde_json::Value>,
+) -> Result<String, serde_json::Error> {
+    Ok(serde_json::to_string_pretty(&document(p, asked, generation))? + "\n")
 }
 
 /// One CSV row with a header: the JSON's keys, nested ones joined by dots, without the layers.
@@ -286,7 +298,15 @@ pub fn json(p: &NetworkPrediction, asked: &Asked<'_>) -> Result<String, serde_js
 /// # Errors
 /// Only if a number is not finite.
 pub fn csv(p: &NetworkPrediction, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
-    let serde_json::Value::Object(map) = serde_json::to_value(document(p, asked))? else {
+    csv_with(p, asked, None)
+}
+
+pub(crate) fn csv_with(
+    p: &NetworkPrediction,
+    asked: &Asked<'_>,
+    generation: Option<serde_json::Value>,
+) -> Result<String, serde_json::Error> {
+    let serde_json::Value::Object(map) = serde_json::to_value(document(p, asked, generation))? else {
         return Ok(String::new());
     };
     let mut cells = Vec::new();
@@ -448,6 +468,7 @@ fn memory(p: &NetworkPrediction) -> String {
         ("gradients", m.gradients),
         ("optimizer", m.optimizer_state),
         ("activations", m.activations),
+        ("cache", m.cache),
         ("workspace", m.workspace),
         ("context", m.context),
     ];
@@ -456,7 +477,7 @@ fn memory(p: &NetworkPrediction) -> String {
     shown.map(|(name, bytes)| format!("{name} {}", mib(bytes))).collect::<Vec<_>>().join(", ") + " MiB"
 }
 
-fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
+pub(crate) fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
     let count = gpus(p);
     let title = match p.devices.len() {
         1 if count == 1 => gpu.title.clone(),
@@ -477,7 +498,7 @@ fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
     )
 }
 
-fn provenance(p: &NetworkPrediction) -> String {
+pub(crate) fn provenance(p: &NetworkPrediction) -> String {
     format!("time: {} ({}); power: {}", p.time_tier, p.calibration, p.power_tier)
 }
 
@@ -516,6 +537,12 @@ pub fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: boo
     if let Some(training) = &asked.training {
         let _ = write!(text, "\n{}", whole(training).to_text());
     }
+    text + &layers_and_notes(p, all_layers)
+}
+
+/// The lower part of the readable report: layers, then notes.
+pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> String {
+    let mut text = String::new();
     let kernels = p.layers.len();
     let label = if all_layers {
         format!("all {kernels} kernels")
@@ -547,7 +574,12 @@ pub fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers:
         let _ = write!(text, "\n{}", whole(training).to_markdown());
     }
     text.push('\n');
-    text += &layer_table(p, all_layers).to_markdown();
+    text + &layers_and_notes_in_markdown(p, all_layers)
+}
+
+/// The lower part of the report in Markdown.
+pub(crate) fn layers_and_notes_in_markdown(p: &NetworkPrediction, all_layers: bool) -> String {
+    let mut text = layer_table(p, all_layers).to_markdown();
     if shown(p, all_layers).into_iter().any(starred) {
         let _ = write!(text, "\n\\{FOOTNOTE}\n");
     }

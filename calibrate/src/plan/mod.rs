@@ -7,6 +7,7 @@ pub mod file;
 pub mod near;
 pub mod recipe;
 pub mod shapes;
+mod transformers;
 pub mod zoo;
 
 use crate::import::sha256_hex;

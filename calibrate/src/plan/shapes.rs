@@ -2,6 +2,7 @@
 //! networks have.
 
 use super::recipe::Ranges;
+use super::transformers;
 use joulecast_model::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Function, GlobalPool2d, Groups, Layer,
     LayerNorm, Linear, LocalResponseNorm, Matmul, Multiply, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
@@ -48,7 +49,7 @@ impl<'a> Point<'a> {
         Self { coordinates: [0.0; DIMENSIONS], next: DIMENSIONS, random }
     }
 
-    fn coordinate(&mut self) -> f64 {
+    pub(super) fn coordinate(&mut self) -> f64 {
         let coordinate = self.coordinates.get(self.next).copied();
         self.next += 1;
         coordinate.unwrap_or_else(|| self.random.gen_range(0.0..1.0))
@@ -65,12 +66,12 @@ impl<'a> Point<'a> {
     }
 
     /// One of these, evenly.
-    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+    pub(super) fn pick<T: Copy>(&mut self, values: &[T]) -> T {
         values[self.random.gen_range(0..values.len())]
     }
 
     /// One of these by weight; the strata spread it, too.
-    fn weighted<T: Copy>(&mut self, values: &[(f64, T)]) -> T {
+    pub(super) fn weighted<T: Copy>(&mut self, values: &[(f64, T)]) -> T {
         let total: f64 = values.iter().map(|v| v.0).sum();
         let mut left = self.coordinate() * total;
         for &(weight, value) in values {
@@ -83,7 +84,7 @@ impl<'a> Point<'a> {
     }
 
     /// Evenly in the logarithm between the bounds, both included.
-    fn log(&mut self, [low, high]: [u64; 2]) -> u64 {
+    pub(super) fn log(&mut self, [low, high]: [u64; 2]) -> u64 {
         let (a, b) = ((low as f64).ln(), (high as f64 + 1.0).ln());
         ((a + (b - a) * self.coordinate()).exp() as u64).clamp(low, high)
     }
@@ -110,7 +111,7 @@ impl<'a> Point<'a> {
         self.side(within(value, factor))
     }
 
-    fn features(&mut self, range: [u64; 2]) -> u64 {
+    pub(super) fn features(&mut self, range: [u64; 2]) -> u64 {
         let raw = self.log(range);
         match self.pick(&[0, 1, 1, 2, 2]) {
             0 => raw,
@@ -158,7 +159,8 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
         "conv2d" => conv2d(point, ranges),
         "linear" => linear(point, ranges),
         "matmul" => matmul(point, ranges),
-        "layer_norm" | "softmax" | "gelu" => rows(kind, point, ranges),
+        "layer_norm" | "softmax" | "gelu" | "gelu_tanh" => rows(kind, point, ranges),
+        _ if transformers::KINDS.contains(&kind) => transformers::case(kind, phase, point, ranges),
         _ => map_layer(kind, point, ranges),
     }?;
     case.output().is_ok().then_some(case)
@@ -172,7 +174,7 @@ pub fn has_window(case: &LayerCase) -> bool {
     }
 }
 
-fn one(input: Shape, layer: Layer) -> Option<LayerCase> {
+pub(super) fn one(input: Shape, layer: Layer) -> Option<LayerCase> {
     Some(LayerCase { inputs: vec![input], layer })
 }
 
@@ -224,7 +226,7 @@ fn conv2d(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
     )
 }
 
-fn tokens(point: &mut Point<'_>, range: [u64; 2]) -> u64 {
+pub(super) fn tokens(point: &mut Point<'_>, range: [u64; 2]) -> u64 {
     const USUAL: [u64; 9] = [49, 50, 64, 128, 196, 197, 256, 384, 512];
     let raw = point.log(range);
     let usual = point.pick(&USUAL);
@@ -271,7 +273,7 @@ fn rows(kind: &str, point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase>
     let (tokens, features) = (tokens(point, ranges.tokens), point.features(ranges.features));
     let layer = match kind {
         "layer_norm" => Layer::LayerNorm(LayerNorm { affine: true }),
-        "softmax" => Layer::Softmax(Softmax {}),
+        "softmax" => Layer::Softmax(Softmax::default()),
         _ => Layer::Activation(Activation { function: Function::from_name(kind)? }),
     };
     let input =
@@ -335,7 +337,7 @@ fn joined(kind: &str, point: &mut Point<'_>, channels: u64, side: u64) -> Option
                 let share = point.pick(&[4, 2, 1, 1]);
                 inputs.push(Shape::map(aligned((channels / share).max(1)), side, side).ok()?);
             }
-            (inputs, Layer::Concat(Concat {}))
+            (inputs, Layer::Concat(Concat::default()))
         }
     };
     Some(LayerCase { inputs, layer })

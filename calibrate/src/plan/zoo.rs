@@ -35,16 +35,33 @@ impl Zoo {
     }
 }
 
-/// All layers of the networks with a role, in the order of their names.
-fn layers(role: Role) -> Result<Vec<LayerCase>> {
+/// Sequences that language models are measured whole with, besides those of their files.
+const SEQUENCES: [u64; 2] = [128, 512];
+
+/// All layers of the networks with a role, in the order of their names; of test networks with a sequence also those of
+/// the sequences that they are measured with.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn layers(role: Role) -> Result<Vec<LayerCase>> {
     let splits = catalog::splits().map_err(anyhow::Error::msg)?;
     let zoo: HashSet<&str> = catalog::network_names().collect();
     let mut cases = Vec::new();
     for name in splits.with_role(role).filter(|name| zoo.contains(name)) {
-        let network = ShapedNetwork::new(&catalog::network(name)?, 1, Precision::Fp32, &[])?;
-        let case =
-            |l: &joulecast_model::network::ShapedLayer| LayerCase { inputs: l.inputs.clone(), layer: l.layer.clone() };
-        cases.extend(network.layers().iter().map(case));
+        let network = catalog::network(name)?;
+        let mut forms = vec![network.clone()];
+        if role == Role::Test && network.dimensions().contains(&"sequence") {
+            for sequence in SEQUENCES {
+                let mut other = network.clone();
+                other.bind("sequence", sequence)?;
+                forms.push(other);
+            }
+        }
+        for form in forms {
+            let shaped = ShapedNetwork::new(&form, 1, Precision::Fp32, &[])?;
+            let cases_of = shaped.layers().iter();
+            cases.extend(cases_of.map(|l| LayerCase { inputs: l.inputs.clone(), layer: l.layer.clone() }));
+        }
     }
     Ok(cases)
 }

@@ -123,6 +123,7 @@ pub fn run(trial: &Trial, given: &Tensors) -> Result<Tensors, DeviceError> {
         Layer::Linear(l) => products::linear(l, phase, axes, given),
         Layer::Matmul(_) => products::matmul(phase, trial.batch, &case.inputs, given),
         Layer::Flatten(_) => Tensors::default(),
+        _ => return Err(wrong("there is no reference for it".to_string())),
     })
 }
 

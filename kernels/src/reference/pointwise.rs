@@ -30,6 +30,11 @@ fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
+/// What the approximation of GELU takes the hyperbolic tangent of.
+fn gelu_argument(x: f64) -> f64 {
+    (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)
+}
+
 fn value(function: Function, x: f64) -> f64 {
     match function {
         Function::Relu => x.max(0.0),
@@ -39,6 +44,7 @@ fn value(function: Function, x: f64) -> f64 {
         Function::Silu => x * logistic(x),
         Function::Hardswish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
         Function::Gelu => x * 0.5 * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)),
+        Function::GeluTanh => 0.5 * x * (1.0 + gelu_argument(x).tanh()),
     }
 }
 
@@ -58,6 +64,11 @@ fn derivative(function: Function, x: f64, y: f64) -> f64 {
         Function::Gelu => {
             let density = (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
             0.5 * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)) + x * density
+        }
+        Function::GeluTanh => {
+            let t = gelu_argument(x).tanh();
+            let slope = (2.0 / std::f64::consts::PI).sqrt() * (1.0 + 3.0 * 0.044715 * x * x);
+            0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope
         }
     }
 }

@@ -15,7 +15,7 @@ pub const DROPOUT_SEED: u32 = 0x5eed;
 fn keeps_output(function: Function) -> bool {
     match function {
         Function::Relu | Function::Relu6 | Function::Sigmoid | Function::Tanh => true,
-        Function::Silu | Function::Hardswish | Function::Gelu => false,
+        Function::Silu | Function::Hardswish | Function::Gelu | Function::GeluTanh => false,
     }
 }
 

@@ -39,6 +39,26 @@ pub fn covers(trial: &Trial) -> bool {
     trial.phase == Phase::Update || !product
 }
 
+/// Why a trial of a kind that only frameworks are measured with cannot run.
+const NO_KERNEL: &str = "there is no kernel of our own for it; it is measured through a framework";
+
+/// Whether our own kernels compute this form of the layer: sums of equal shapes, products of equal shapes or with a
+/// factor per channel, softmax and concatenation along their usual dimension.
+fn has_kernel(trial: &Trial) -> bool {
+    let inputs = &trial.case.inputs;
+    let equal = || inputs.iter().all(|s| Some(s) == inputs.first());
+    match &trial.case.layer {
+        Layer::Add(_) => equal(),
+        Layer::Multiply(_) => {
+            let per_channel = |a: &Shape, b: &Shape| b.as_map() == Some((a.axis(), 1, 1));
+            equal() || matches!(inputs.as_slice(), [a, b] if per_channel(a, b))
+        }
+        Layer::Softmax(softmax) => !softmax.last,
+        Layer::Concat(concat) => concat.axis.is_none(),
+        _ => true,
+    }
+}
+
 /// The launches of a trial, in order; none where no kernel runs (a view, the gradient of a sum, dropout in inference).
 ///
 /// # Errors
@@ -67,6 +87,9 @@ pub fn launches(trial: &Trial, operands: &Operands, device: &Limits) -> Result<V
     let (input, output, view) = shapes(trial)?;
     let n = view.values();
     let (phase, mode) = (trial.phase, trial.mode);
+    if !has_kernel(trial) {
+        return Err(unsupported(layer.kind(), NO_KERNEL));
+    }
     match layer {
         Layer::Activation(a) => elementwise::activation(&mut plan, a.function, phase, n, operands),
         Layer::Add(_) => elementwise::add(&mut plan, &operands.inputs, operands.output, n),
@@ -111,6 +134,7 @@ pub fn launches(trial: &Trial, operands: &Operands, device: &Limits) -> Result<V
             copies::pad(&mut plan, maps.0, maps.1, p.padding, trial.batch, trial.layout, forward)
         }
         Layer::Flatten(_) | Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_) => Ok(()),
+        other => Err(unsupported(other.kind(), NO_KERNEL)),
     }?;
     Ok(plan.launches)
 }

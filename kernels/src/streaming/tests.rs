@@ -36,17 +36,17 @@ pub(crate) fn cases() -> Vec<LayerCase> {
             case(&[*input], Layer::LayerNorm(LayerNorm { affine }));
             case(&[*input], Layer::Scale(Scale { bias: affine }));
         }
-        case(&[*input], Layer::Softmax(Softmax {}));
+        case(&[*input], Layer::Softmax(Softmax::default()));
         for probability in [0.0, 0.5, 1.0] {
             case(&[*input], Layer::Dropout(Dropout { probability }));
         }
         case(&[*input], Layer::Flatten(Flatten {}));
-        case(&[*input; 6], Layer::Concat(Concat {}));
+        case(&[*input; 6], Layer::Concat(Concat::default()));
     }
     for input in maps {
         let (c, h, w) = input.as_map().expect("a map");
         case(&[input, shape(&[c, 1, 1])], Layer::Multiply(Multiply {}));
-        case(&[input, shape(&[8, h, w]), shape(&[3, h, w])], Layer::Concat(Concat {}));
+        case(&[input, shape(&[8, h, w]), shape(&[3, h, w])], Layer::Concat(Concat::default()));
         case(&[input], Layer::Pad(Pad { padding: [0, 1, 2, 3] }));
         for size in [1, 4, 5] {
             case(&[input], Layer::LocalResponseNorm(LocalResponseNorm { size }));
@@ -68,7 +68,7 @@ pub(crate) fn cases() -> Vec<LayerCase> {
     for input in [vec![2, 768], vec![5000], vec![40000], vec![600, 2, 2]].map(|dims| shape(&dims)) {
         case(&[input], Layer::LayerNorm(LayerNorm { affine: true }));
         case(&[input], Layer::LayerNorm(LayerNorm { affine: false }));
-        case(&[input], Layer::Softmax(Softmax {}));
+        case(&[input], Layer::Softmax(Softmax::default()));
     }
     // One map whose sums are split into parts.
     let large = shape(&[1, 64, 64]);
@@ -314,7 +314,7 @@ fn what_forward_saves_is_sized() {
         (Layer::LayerNorm(LayerNorm { affine: true }), 3 * 64 * 8, 3 * 64 * 8),
         (Layer::Dropout(Dropout { probability: 0.5 }), 3 * 1024, 3 * 1024),
         (Layer::LocalResponseNorm(LocalResponseNorm { size: 5 }), 3 * 4096, 3 * 2048),
-        (Layer::Softmax(Softmax {}), 0, 0),
+        (Layer::Softmax(Softmax::default()), 0, 0),
     ] {
         let case = LayerCase { inputs: vec![map], layer };
         for trial in trials(&case, 3) {

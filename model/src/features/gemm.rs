@@ -181,6 +181,14 @@ fn sizes(work: &Workload<'_>) -> Sizes {
             let rows = work.output.elements() / linear.features.max(1);
             (1, batch * rows, linear.features, work.inputs.first().map_or(1, |s| s.axis()))
         }
+        Layer::Attention(attention) => match attention.sizes(work.inputs) {
+            Ok(s) => (batch * s.heads, s.tokens, s.keys, s.dimension),
+            Err(_) => (1, 1, 1, 1),
+        },
+        Layer::Recurrent(recurrent) => {
+            let read = work.inputs.first().map_or(1, |s| s.last()) + recurrent.hidden;
+            (recurrent.directions(), batch, recurrent.cell.gates() * recurrent.hidden, read)
+        }
         _ => {
             let heads = if out.len() == 3 { out[0] } else { 1 };
             let [m, n] = out.last_chunk::<2>().copied().unwrap_or([1, 1]);
@@ -189,6 +197,8 @@ fn sizes(work: &Workload<'_>) -> Sizes {
     };
     // The backward products contract over the forward's columns, or over its rows.
     match work.phase {
+        // All of attention's, in both directions, are of the same sizes.
+        _ if matches!(work.layer, Layer::Attention(_)) => Sizes { groups, m, n, k },
         Phase::BackwardData => Sizes { groups, m, n: k, k: n },
         Phase::BackwardWeights => Sizes { groups, m: k, n, k: m },
         _ => Sizes { groups, m, n, k },
@@ -268,7 +278,12 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
     push(ln(n, 256.0));
     push(ln(k, 1024.0));
     push(ln(groups, 1.0));
-    push(ln(work.batch, 16.0));
+    // To a linear layer tokens are samples.
+    let samples = match work.layer {
+        Layer::Linear(linear) => work.batch * (work.output.elements() / linear.features.max(1)),
+        _ => work.batch,
+    };
+    push(ln(samples, 16.0));
     push(ln(area, 256.0));
     push(ln(channels_in, 128.0));
 

@@ -44,6 +44,14 @@ pub(super) const NAMES: &[&str] = &[
     "concat",
     "pad",
     "scale",
+    "gelu_tanh",
+    "rotary",
+    "position_embedding",
+    "relative_position_bias",
+    "class_token",
+    "reshape",
+    "permute",
+    "slice",
 ];
 
 /// Those that are 0 or 1, besides the kinds.
@@ -60,12 +68,25 @@ pub(super) const BOUNDING: &[&str] = &["bytes", "row", "rows", "window", "overla
 
 /// Sets of resident thread blocks that one multiprocessor holds, for so many elements.
 pub(super) fn blocks(work: &Workload<'_>) -> f64 {
-    work.batch.saturating_mul(work.output.elements()) as f64 / ELEMENTS_PER_SM
+    elements(work) as f64 / ELEMENTS_PER_SM
+}
+
+/// What threads are handed out over: the results, for attention against a cache what is read of it.
+fn elements(work: &Workload<'_>) -> u64 {
+    match work.layer {
+        Layer::Attention(_) => work.cost.bytes().get() / work.precision.bytes(),
+        _ => work.batch.saturating_mul(work.output.elements()),
+    }
 }
 
 pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
-    let elements = work.batch.saturating_mul(work.output.elements()).max(1);
-    let row = work.inputs.first().map_or(1, |s| s.axis());
+    let elements = elements(work).max(1);
+    let row = match (work.layer, work.inputs.first()) {
+        (Layer::Softmax(softmax), Some(input)) => softmax.row(input),
+        (Layer::Embedding(table), _) => table.features,
+        (Layer::Attention(attention), Some(_)) => attention.sizes(work.inputs).map_or(1, |s| s.keys),
+        (_, input) => input.map_or(1, |s| s.axis()),
+    };
     let bytes = work.cost.bytes().to_f64().max(1.0);
     let bound = work.roofline.bound().get().max(1e-12);
     let waves = elements as f64 / (ELEMENTS_PER_SM * work.gpu.sms.value as f64);

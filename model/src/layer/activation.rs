@@ -23,6 +23,8 @@ named_enum!(
         Hardswish = "hardswish",
         /// x Phi(x), with the error function.
         Gelu = "gelu",
+        /// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, which approximates it.
+        GeluTanh = "gelu_tanh",
     }
 );
 
@@ -35,6 +37,7 @@ impl Function {
             Self::Sigmoid => 3,
             Self::Silu | Self::Gelu => 4,
             Self::Hardswish => 5,
+            Self::GeluTanh => 8,
         }
     }
 
@@ -46,6 +49,7 @@ impl Function {
             Self::Sigmoid | Self::Tanh => 3,
             Self::Hardswish => 4,
             Self::Silu | Self::Gelu => 8,
+            Self::GeluTanh => 14,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Element-wise sum.
 
-use super::{LayerOp, ShapeError};
+use super::{LayerOp, ShapeError, broadcast};
 use crate::cost::{LayerCost, Site};
 use crate::precision::Phase;
 use crate::shape::Shape;
 use serde::{Deserialize, Serialize};
 
-/// Sum of two or more tensors of one shape.
+/// Sum of two or more tensors; the first has the sum's shape, to which the others are broadcast.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Add {}
@@ -14,10 +14,7 @@ pub struct Add {}
 impl LayerOp for Add {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
         match inputs {
-            [first, rest @ ..] if !rest.is_empty() => match rest.iter().find(|s| *s != first) {
-                Some(other) => Err(ShapeError::Mismatch { first: *first, other: *other }),
-                None => Ok(*first),
-            },
+            [_, _, ..] => broadcast(inputs),
             _ => Err(ShapeError::Arity { expected: "two or more", found: inputs.len() }),
         }
     }
@@ -30,7 +27,10 @@ impl LayerOp for Add {
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let (x, y) = (site.all_in_elements(), site.out_elements());
         match phase {
-            Phase::Forward => Some(site.streaming(x.saturating_sub(y), x, y, 0)),
+            Phase::Forward => {
+                let sums = y.saturating_mul(site.inputs.len() as u64 - 1);
+                Some(site.streaming(sums, x, y, 0))
+            }
             Phase::BackwardData | Phase::BackwardWeights | Phase::Update => None,
         }
     }
@@ -48,5 +48,13 @@ mod tests {
         let c = cost(&Add {}, &inputs, 1, Phase::Forward, Mode::Inference).expect("runs");
         assert_eq!((c.ops.get(), c.read.get(), c.written.get()), (16, 128, 64));
         assert!(Add {}.output(&[shape(&[4, 2, 2]), shape(&[2, 2, 2])]).is_err());
+    }
+
+    #[test]
+    fn a_mask_is_broadcast_over_heads() {
+        let inputs = [shape(&[12, 16, 16]), shape(&[16, 16])];
+        let c = cost(&Add {}, &inputs, 1, Phase::Forward, Mode::Inference).expect("runs");
+        assert_eq!((c.ops.get(), c.read.get()), (12 * 256, 13 * 256 * 4));
+        assert!(Add {}.output(&[inputs[1], inputs[0]]).is_err());
     }
 }

@@ -6,10 +6,13 @@
 mod activation;
 mod adaptive_pool;
 mod add;
+mod attention;
 mod batch_norm;
+mod class_token;
 mod concat;
 mod conv2d;
 mod dropout;
+mod embedding;
 mod flatten;
 mod global_pool;
 mod layer_norm;
@@ -19,6 +22,11 @@ mod matmul;
 mod multiply;
 mod pad;
 mod pool;
+mod position;
+mod rearrange;
+mod recurrent;
+mod rms_norm;
+mod rotary;
 mod scale;
 mod softmax;
 mod window;
@@ -26,10 +34,13 @@ mod window;
 pub use activation::{Activation, Function};
 pub use adaptive_pool::AdaptivePool2d;
 pub use add::Add;
+pub use attention::{Attention, Heads};
 pub use batch_norm::BatchNorm;
+pub use class_token::ClassToken;
 pub use concat::Concat;
 pub use conv2d::{Conv2d, Groups};
 pub use dropout::Dropout;
+pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use global_pool::GlobalPool2d;
 pub use layer_norm::LayerNorm;
@@ -39,6 +50,11 @@ pub use matmul::Matmul;
 pub use multiply::Multiply;
 pub use pad::Pad;
 pub use pool::{Pool2d, PoolOp};
+pub use position::{PositionEmbedding, RelativePositionBias};
+pub use rearrange::{Permute, Reshape, Slice};
+pub use recurrent::{Cell, Recurrent};
+pub use rms_norm::RmsNorm;
+pub use rotary::Rotary;
 pub use scale::Scale;
 pub use softmax::Softmax;
 pub use window::{Pair, Window};
@@ -154,6 +170,17 @@ layers!(
     Multiply,
     Flatten,
     Pad,
+    Attention,
+    Embedding,
+    RmsNorm,
+    Rotary,
+    Recurrent,
+    PositionEmbedding,
+    RelativePositionBias,
+    ClassToken,
+    Reshape,
+    Permute,
+    Slice,
 );
 
 impl Layer {
@@ -187,6 +214,28 @@ impl Layer {
             Self::Multiply(_) => "multiply",
             Self::Flatten(_) => "flatten",
             Self::Pad(_) => "pad",
+            Self::Attention(_) => "attention",
+            Self::Embedding(_) => "embedding",
+            Self::RmsNorm(_) => "rms_norm",
+            Self::Rotary(_) => "rotary",
+            Self::Recurrent(r) => r.cell.name(),
+            Self::PositionEmbedding(_) => "position_embedding",
+            Self::RelativePositionBias(_) => "relative_position_bias",
+            Self::ClassToken(_) => "class_token",
+            Self::Reshape(_) => "reshape",
+            Self::Permute(_) => "permute",
+            Self::Slice(_) => "slice",
+        }
+    }
+
+    /// Whether its result is its input, or a part of it, seen otherwise.
+    pub fn is_view(&self) -> bool {
+        match self {
+            Self::Flatten(_) => true,
+            Self::Reshape(r) => !r.copy,
+            Self::Permute(p) => !p.copy,
+            Self::Slice(s) => !s.copy,
+            _ => false,
         }
     }
 
@@ -208,6 +257,7 @@ impl Layer {
         "silu",
         "hardswish",
         "gelu",
+        "gelu_tanh",
         "batch_norm",
         "scale",
         "local_response_norm",
@@ -219,6 +269,18 @@ impl Layer {
         "multiply",
         "flatten",
         "pad",
+        "attention",
+        "embedding",
+        "rms_norm",
+        "rotary",
+        "lstm",
+        "gru",
+        "position_embedding",
+        "relative_position_bias",
+        "class_token",
+        "reshape",
+        "permute",
+        "slice",
     ];
 
     /// A layer from its kind and the remaining fields of its table; `None` for an unknown kind.
@@ -235,6 +297,10 @@ impl Layer {
         if let Some(function) = Function::from_name(kind) {
             fields.insert("function".into(), function.name().into());
             return read(fields, Self::Activation);
+        }
+        if let Some(cell) = Cell::from_name(kind) {
+            fields.insert("cell".into(), cell.name().into());
+            return read(fields, Self::Recurrent);
         }
         let structure = match kind.split_once("_pool2d") {
             Some((head, "")) => {
@@ -262,6 +328,16 @@ impl Layer {
             "multiply" => read(fields, Self::Multiply),
             "flatten" => read(fields, Self::Flatten),
             "pad" => read(fields, Self::Pad),
+            "attention" => read(fields, Self::Attention),
+            "embedding" => read(fields, Self::Embedding),
+            "rms_norm" => read(fields, Self::RmsNorm),
+            "rotary" => read(fields, Self::Rotary),
+            "position_embedding" => read(fields, Self::PositionEmbedding),
+            "relative_position_bias" => read(fields, Self::RelativePositionBias),
+            "class_token" => read(fields, Self::ClassToken),
+            "reshape" => read(fields, Self::Reshape),
+            "permute" => read(fields, Self::Permute),
+            "slice" => read(fields, Self::Slice),
             _ => None,
         }
     }
@@ -324,6 +400,23 @@ fn one(inputs: &[Shape]) -> Result<Shape, ShapeError> {
     }
 }
 
+/// The first input's shape, to which every other one can be broadcast: its dimensions, aligned at the last, are the same
+/// or 1.
+fn broadcast(inputs: &[Shape]) -> Result<Shape, ShapeError> {
+    let [first, rest @ ..] = inputs else {
+        return Err(ShapeError::Arity { expected: "two or more", found: 0 });
+    };
+    let misfits = |other: &&Shape| {
+        let (wide, narrow) = (first.dims(), other.dims());
+        let pairs = wide.iter().rev().zip(narrow.iter().rev());
+        narrow.len() > wide.len() || pairs.into_iter().any(|(a, b)| a != b && *b != 1)
+    };
+    match rest.iter().find(misfits) {
+        Some(other) => Err(ShapeError::Mismatch { first: *first, other: *other }),
+        None => Ok(*first),
+    }
+}
+
 /// The single feature map of a spatial layer.
 fn one_map(inputs: &[Shape]) -> Result<(u64, u64, u64), ShapeError> {
     let shape = one(inputs)?;
@@ -359,6 +452,13 @@ mod tests {
                 "max_pool2d" | "avg_pool2d" => "kernel = 2",
                 "adaptive_avg_pool2d" | "adaptive_max_pool2d" => "output = 2",
                 "pad" => "padding = [0, 1, 0, 1]",
+                "attention" | "rotary" => "heads = 2",
+                "embedding" => "vocabulary = 10\nfeatures = 4",
+                "lstm" | "gru" => "hidden = 4",
+                "relative_position_bias" => "heads = 2\nwindow = 7",
+                "reshape" => "shape = [-1]",
+                "permute" => "order = [0]",
+                "slice" => "axis = 0\nsize = 1",
                 _ => "",
             };
             let table: toml::Table = fields.parse().expect("test table");

@@ -1,26 +1,21 @@
 //! Element-wise product.
 
-use super::{LayerOp, ShapeError};
+use super::{LayerOp, ShapeError, broadcast};
 use crate::cost::{LayerCost, Site};
 use crate::precision::Phase;
 use crate::shape::Shape;
 use serde::{Deserialize, Serialize};
 
-/// Product of two tensors of one shape, or of a map with one factor per channel (`[channels, 1, 1]`).
+/// Product of two tensors; the second is broadcast to the first's shape, as one factor per channel (`[channels, 1, 1]`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Multiply {}
 
 impl LayerOp for Multiply {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
-        let [first, other] = inputs else {
-            return Err(ShapeError::Arity { expected: "two", found: inputs.len() });
-        };
-        let per_channel = matches!((first.dims(), other.dims()), ([c, _, _], [c2, 1, 1]) if c == c2);
-        if first == other || per_channel {
-            Ok(*first)
-        } else {
-            Err(ShapeError::Mismatch { first: *first, other: *other })
+        match inputs {
+            [_, _] => broadcast(inputs),
+            _ => Err(ShapeError::Arity { expected: "two", found: inputs.len() }),
         }
     }
 

@@ -9,7 +9,18 @@ use serde::{Deserialize, Serialize};
 /// Softmax over the last dimension, or over the channels of a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Softmax {}
+pub struct Softmax {
+    /// Three dimensions are no map but rows, as scores `[heads, queries, keys]`: over the last.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last: bool,
+}
+
+impl Softmax {
+    /// Length of a row.
+    pub fn row(&self, input: &Shape) -> u64 {
+        if self.last { input.last() } else { input.axis() }
+    }
+}
 
 impl LayerOp for Softmax {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
@@ -40,7 +51,9 @@ mod tests {
 
     #[test]
     fn three_operations_per_class() {
-        let c = cost(&Softmax {}, &[shape(&[1000])], 1, Phase::Forward, Mode::Inference).expect("runs");
+        let c = cost(&Softmax::default(), &[shape(&[1000])], 1, Phase::Forward, Mode::Inference).expect("runs");
         assert_eq!(c.ops.get(), 3000);
+        let scores = shape(&[12, 128, 64]);
+        assert_eq!((Softmax { last: true }.row(&scores), Softmax::default().row(&scores)), (64, 12));
     }
 }

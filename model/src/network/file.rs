@@ -56,7 +56,7 @@ enum Dimension {
     Name(String),
 }
 
-/// Accepted for index inputs; no layer kind reads them yet.
+/// Integers are indices, which embeddings read.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "lowercase")]
 enum DType {
@@ -79,6 +79,7 @@ impl Network {
         let scope = Scope { prefix: String::new(), names, arguments: &Table::new(), visible_blocks: file.blocks.len() };
         expander.expand(&file.layers, scope, Source::Input(0))?;
         let nodes = expander.nodes;
+        check_integers(&inputs, &nodes)?;
         check_all_used(&nodes)?;
         Ok(Self {
             name: file.name,
@@ -102,9 +103,6 @@ fn read_inputs(
             let fail = |why: String| NetworkError::Format(format!("input {name}: {why}"));
             let input: InputFile =
                 value.clone().try_into().map_err(|e: toml::de::Error| fail(e.message().to_string()))?;
-            if matches!(input.dtype, DType::Int) {
-                return Err(fail("integer inputs are not supported by any layer kind yet".into()));
-            }
             let dims = input
                 .shape
                 .iter()
@@ -116,7 +114,12 @@ fn read_inputs(
                 })
                 .collect::<Result<Vec<_>, _>>()?;
             let shape = Shape::new(&dims).map_err(|e| fail(e.to_string()))?;
-            Ok(Input { name: name.clone(), shape })
+            let symbol = |d: &Dimension| match d {
+                Dimension::Size(_) => None,
+                Dimension::Name(name) => Some(name.clone()),
+            };
+            let symbols = input.shape.iter().map(symbol).collect();
+            Ok(Input { name: name.clone(), shape, symbols, integer: matches!(input.dtype, DType::Int) })
         })
         .collect::<Result<Vec<_>, _>>()?;
     if inputs.is_empty() {
@@ -174,7 +177,23 @@ impl Expander<'_> {
         Ok(previous)
     }
 
-    fn add_layer(&mut self, full: &str, kind: &str, fields: Table, from: Vec<Source>) -> Result<Source, NetworkError> {
+    fn add_layer(
+        &mut self,
+        full: &str,
+        kind: &str,
+        mut fields: Table,
+        from: Vec<Source>,
+    ) -> Result<Source, NetworkError> {
+        let tied = match fields.remove("tied") {
+            None => None,
+            Some(Value::String(name)) => Some(
+                self.nodes
+                    .iter()
+                    .position(|n| n.name == name)
+                    .ok_or_else(|| at(full, &format!("tied names \"{name}\", which is not before it")))?,
+            ),
+            Some(_) => return Err(at(full, "tied must be a layer's full name")),
+        };
         let layer = Layer::from_table(kind, fields)
             .ok_or_else(|| {
                 at(full, &format!("unknown kind \"{kind}\"{}", closest(kind, Layer::KINDS.iter().copied())))
@@ -183,7 +202,7 @@ impl Expander<'_> {
         if self.nodes.len() >= MAX_LAYERS {
             return Err(NetworkError::Format(format!("expands to more than {MAX_LAYERS} layers")));
         }
-        self.nodes.push(Node { name: full.to_string(), layer, from });
+        self.nodes.push(Node { name: full.to_string(), layer, from, tied });
         Ok(Source::Node(self.nodes.len() - 1))
     }
 
@@ -288,6 +307,19 @@ fn check_all_used(nodes: &[Node]) -> Result<(), NetworkError> {
     }
 }
 
+/// Embeddings read integers, and nothing else does.
+fn check_integers(inputs: &[Input], nodes: &[Node]) -> Result<(), NetworkError> {
+    let integer = |source: &Source| matches!(source, Source::Input(i) if inputs[*i].integer);
+    for node in nodes {
+        match (matches!(node.layer, Layer::Embedding(_)), node.from.iter().any(integer)) {
+            (true, false) => return Err(at(&node.name, "an embedding reads an input of dtype = \"int\"")),
+            (false, true) => return Err(at(&node.name, "only an embedding reads integers")),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,6 +359,28 @@ layers = [
         Ok(())
     }
 
+    const LANGUAGE: &str = r#"
+layers = [
+  { name = "wte", kind = "embedding", vocabulary = 100, features = 8 },
+  { name = "head", kind = "linear", features = 100, bias = false, tied = "wte" },
+]
+[inputs]
+tokens = { shape = ["sequence"], dtype = "int" }
+[dimensions]
+sequence = 16
+"#;
+
+    #[test]
+    fn a_named_dimension_can_be_bound() -> Result<(), NetworkError> {
+        let mut net = read(LANGUAGE)?;
+        assert_eq!((net.inputs[0].shape.dims(), net.dimensions()), (&[16][..], vec!["sequence"]));
+        net.bind("sequence", 128)?;
+        assert_eq!(net.inputs[0].shape.dims(), [128]);
+        assert!(net.bind("height", 128).is_err_and(|e| e.to_string().contains("it has sequence")));
+        assert!(net.bind("sequence", 0).is_err());
+        Ok(())
+    }
+
     #[test]
     fn mistakes_are_named() {
         let layer = |fields: &str| format!("layers = [{{ name = \"a\", {fields} }}]\ninputs.x.shape = [3, 8, 8]");
@@ -343,6 +397,9 @@ layers = [
             (RESIDUAL.replace("from = \"stage\"", "from = \"stem\""), "never used"),
             (RESIDUAL.replace("repeat = 2", "repeat = 20001"), "repeat"),
             (RESIDUAL.replace("c = 8,", ""), "needs c"),
+            (LANGUAGE.replace("int", "float"), "dtype"),
+            (LANGUAGE.replace("\"linear\"", "\"linear\", from = \"tokens\""), "integers"),
+            (LANGUAGE.replace("tied = \"wte\"", "tied = \"wpe\""), "\"wpe\""),
             (RESIDUAL.replace("\"size\", \"size\"", "\"size\", \"width\""), "width"),
         ] {
             let error = read(&body).expect_err(&body).to_string();

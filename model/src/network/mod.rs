@@ -1,6 +1,7 @@
 //! Networks: a directed graph of layers, read from a file, then given shapes for a batch.
 
 mod file;
+mod fusion;
 mod memory;
 mod shaped;
 
@@ -36,6 +37,10 @@ pub struct Input {
     pub name: String,
     /// Shape without the batch.
     pub shape: Shape,
+    /// Which of its dimensions have names, such as `sequence`: see [`Network::bind`].
+    pub symbols: Vec<Option<String>>,
+    /// Whether it holds indices, which only an embedding reads.
+    pub integer: bool,
 }
 
 /// A layer in the graph.
@@ -47,6 +52,44 @@ pub struct Node {
     pub layer: Layer,
     /// What it reads.
     pub from: Vec<Source>,
+    /// The earlier node whose parameters it uses instead of ones of its own.
+    pub tied: Option<usize>,
+}
+
+impl Network {
+    /// Names of dimensions of inputs, in order of appearance.
+    pub fn dimensions(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.inputs.iter().flat_map(|i| &i.symbols).flatten() {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Gives a named dimension of the inputs another size.
+    ///
+    /// # Errors
+    /// When no input has a dimension of that name, or the size is none.
+    pub fn bind(&mut self, dimension: &str, size: u64) -> Result<(), NetworkError> {
+        let known = self.dimensions().contains(&dimension);
+        if !known {
+            let names = self.dimensions();
+            let has = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+            return Err(NetworkError::Format(format!(
+                "{} has no dimension named \"{dimension}\"; it has {has}",
+                self.name
+            )));
+        }
+        for input in &mut self.inputs {
+            let named = |symbol: &Option<String>| symbol.as_deref() == Some(dimension);
+            let dims = input.shape.dims().iter().zip(&input.symbols);
+            let dims: Vec<u64> = dims.map(|(d, symbol)| if named(symbol) { size } else { *d }).collect();
+            input.shape = Shape::new(&dims).map_err(|e| NetworkError::Format(format!("{dimension}: {e}")))?;
+        }
+        Ok(())
+    }
 }
 
 /// Where a tensor comes from.

@@ -18,9 +18,9 @@ pub struct ShapedNetwork {
     precision: Precision,
     optimizer: Optimizer,
     inputs: Vec<Shape>,
-    layers: Vec<ShapedLayer>,
+    pub(super) layers: Vec<ShapedLayer>,
     /// For each layer the first that computes the same on the same shapes.
-    alike: Vec<usize>,
+    pub(super) alike: Vec<usize>,
 }
 
 /// A layer with its shapes, without the batch.
@@ -36,6 +36,12 @@ pub struct ShapedLayer {
     pub output: Shape,
     /// What it reads.
     pub from: Vec<Source>,
+    /// Whether its parameters are an earlier layer's.
+    pub tied: bool,
+    /// Layers that its kernel does besides, in order: see [`ShapedNetwork::fused`].
+    pub absorbed: Vec<ShapedLayer>,
+    /// Whether its kernel adds a bias that would otherwise be added after it.
+    pub bias: bool,
 }
 
 /// Why a network cannot be given shapes.
@@ -117,7 +123,17 @@ impl ShapedNetwork {
                 inputs: read,
                 output,
                 from: node.from.clone(),
+                tied: node.tied.is_some(),
+                absorbed: Vec::new(),
+                bias: false,
             });
+            if let Some(other) = node.tied {
+                let count = |layer: &ShapedLayer| layer.layer.parameters(&layer.inputs);
+                if layers.last().map(count) != layers.get(other).map(count) {
+                    let why = ShapeError::Field("its parameters are not as many as those of the layer it is tied to");
+                    return Err(ShapingError::Layer { name: node.name.clone(), why });
+                }
+            }
         }
         let alike = alike(&layers);
         let optimizer = Optimizer::Momentum;
@@ -203,12 +219,16 @@ impl ShapedNetwork {
     }
 }
 
-fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
+pub(super) fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
     let mut firsts: HashMap<(&str, Shape, Option<&Shape>), Vec<usize>> = HashMap::new();
     let mut alike = Vec::with_capacity(layers.len());
     for (i, layer) in layers.iter().enumerate() {
         let list = firsts.entry((layer.layer.kind(), layer.output, layer.inputs.first())).or_default();
-        let same = |&&j: &&usize| layers[j].layer == layer.layer && layers[j].inputs == layer.inputs;
+        let same = |&&j: &&usize| {
+            let other = &layers[j];
+            let own = other.layer == layer.layer && other.inputs == layer.inputs && other.bias == layer.bias;
+            own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
+        };
         alike.push(list.iter().find(same).copied().unwrap_or_else(|| {
             list.push(i);
             i
@@ -218,14 +238,28 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
 }
 
 impl ShapedLayer {
-    /// Learned parameters.
+    /// Learned parameters of its own; none where they are another layer's.
     pub fn parameters(&self) -> u64 {
-        self.layer.parameters(&self.inputs)
+        if self.tied {
+            return 0;
+        }
+        let bias = if self.bias { self.output.axis() } else { 0 };
+        let absorbed: u64 = self.absorbed.iter().map(Self::parameters).sum();
+        self.layer.parameters(&self.inputs).saturating_add(bias).saturating_add(absorbed)
     }
 
     fn cost_at(&self, phase: Phase, batch: u64, precision: Precision, mode: Mode) -> Option<LayerCost> {
         let site = Site { batch, inputs: &self.inputs, output: self.output, precision, mode };
-        self.layer.cost(phase, &site)
+        let mut cost = self.layer.cost(phase, &site)?;
+        for layer in &self.absorbed {
+            let site = Site { inputs: &layer.inputs, output: layer.output, ..site };
+            if let Some(more) = layer.layer.cost(phase, &site) {
+                cost.ops += more.ops;
+                // What it writes it has at hand; other operands it reads.
+                cost.read += site.bytes(site.all_in_elements() - site.in_elements());
+            }
+        }
+        Some(cost)
     }
 }
 
@@ -269,6 +303,28 @@ inputs.image.shape = [1, 6, 6]
         let unknown = [("img".to_string(), Shape::map(1, 8, 8)?)];
         assert!(ShapedNetwork::new(&tiny(), 1, Precision::Fp32, &unknown).is_err());
         Ok(())
+    }
+
+    #[test]
+    fn tied_weights_are_counted_and_updated_once() {
+        let text = |features: u64, tied: &str| {
+            format!(
+                "schema = \"network/1\"\nname = \"n\"\ntitle = \"n\"\nlayers = [\n\
+                 {{ name = \"wte\", kind = \"embedding\", vocabulary = 100, features = 8 }},\n\
+                 {{ name = \"head\", kind = \"linear\", features = {features}, bias = false{tied} }},\n]\n\
+                 inputs.tokens = {{ shape = [16], dtype = \"int\" }}\n"
+            )
+        };
+        let shaped = |features, tied| {
+            let network = Network::from_toml(&text(features, tied)).expect("valid");
+            ShapedNetwork::new(&network, 2, Precision::Fp32, &[])
+        };
+        let (apart, tied) = (shaped(100, "").expect("fits"), shaped(100, ", tied = \"wte\"").expect("fits"));
+        assert_eq!((apart.parameters(), tied.parameters()), (1600, 800));
+        let cost = |net: &ShapedNetwork, phase| net.cost(&net.layers()[1], phase, Mode::Training);
+        assert_eq!(cost(&apart, Phase::Forward), cost(&tied, Phase::Forward));
+        assert!(cost(&tied, Phase::Update).is_none() && cost(&apart, Phase::Update).is_some());
+        assert!(shaped(99, ", tied = \"wte\"").is_err());
     }
 
     #[test]

@@ -43,7 +43,16 @@ pub(super) fn gradient_sums(network: &ShapedNetwork) -> Vec<Beside<'_>> {
         let Some(cost) = sum.cost(Phase::Forward, &site) else { continue };
         for _ in 1..readers {
             let (layer, inputs) = (sum.clone(), inputs.clone());
-            let layer = ShapedLayer { name: String::new(), layer, inputs, output: made_by.output, from: Vec::new() };
+            let layer = ShapedLayer {
+                name: String::new(),
+                layer,
+                inputs,
+                output: made_by.output,
+                from: Vec::new(),
+                tied: false,
+                absorbed: Vec::new(),
+                bias: false,
+            };
             list.push(Beside { name: &made_by.name, layer, cost });
         }
     }
@@ -62,7 +71,16 @@ pub(super) fn fused_update<'a>(network: &'a ShapedNetwork, fused: &FusedUpdate) 
     let output = layer.output(&[shape]).ok()?;
     Some(Beside {
         name: "all parameters",
-        layer: ShapedLayer { name: String::new(), layer, inputs: vec![shape], output, from: Vec::new() },
+        layer: ShapedLayer {
+            name: String::new(),
+            layer,
+            inputs: vec![shape],
+            output,
+            from: Vec::new(),
+            tied: false,
+            absorbed: Vec::new(),
+            bias: false,
+        },
         cost: LayerCost { read: Bytes::new(total - written), written: Bytes::new(written), ..cost },
     })
 }

@@ -103,13 +103,13 @@ fn cases() -> Result<Vec<(LayerCase, u64)>, InvalidShape> {
         for size in [5, 3] {
             add(Layer::LocalResponseNorm(LocalResponseNorm { size }), vec![shape], 2);
         }
-        add(Layer::Softmax(Softmax {}), vec![shape], 3);
+        add(Layer::Softmax(Softmax::default()), vec![shape], 3);
         add(Layer::Dropout(Dropout { probability: 0.3 }), vec![shape], 3);
         add(Layer::Add(Add {}), vec![shape, shape], 3);
         add(Layer::Add(Add {}), vec![shape, shape, shape, shape], 3);
         add(Layer::Multiply(Multiply {}), vec![shape, shape], 3);
         add(Layer::Multiply(Multiply {}), vec![shape, Shape::map(shape.axis(), 1, 1)?], 3);
-        add(Layer::Concat(Concat {}), vec![shape, shape], 3);
+        add(Layer::Concat(Concat::default()), vec![shape, shape], 3);
         add(Layer::Pad(Pad { padding: [1, 0, 2, 1] }), vec![shape], 3);
         for op in [PoolOp::Max, PoolOp::Avg] {
             for (kernel, stride, padding, ceil) in
@@ -126,16 +126,16 @@ fn cases() -> Result<Vec<(LayerCase, u64)>, InvalidShape> {
         let rows = Shape::new(&[9, features])?;
         add(Layer::BatchNorm(BatchNorm { affine: true }), vec![row], 33);
         add(Layer::LayerNorm(LayerNorm { affine: true }), vec![rows], 4);
-        add(Layer::Softmax(Softmax {}), vec![rows], 4);
+        add(Layer::Softmax(Softmax::default()), vec![rows], 4);
         add(Layer::Linear(Linear { features: 24, bias: true }), vec![row], 16);
         add(Layer::Linear(Linear { features: 40, bias: false }), vec![rows], 8);
     }
     add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::new(&[3, 5000])?], 2);
-    add(Layer::Softmax(Softmax {}), vec![Shape::new(&[3, 5000])?], 2);
+    add(Layer::Softmax(Softmax::default()), vec![Shape::new(&[3, 5000])?], 2);
     // Rows for many threads and rows beyond their registers.
     for dims in [&[3, 768][..], &[1, 20_000], &[1, 20_001]] {
         add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::new(dims)?], 1);
-        add(Layer::Softmax(Softmax {}), vec![Shape::new(dims)?], 1);
+        add(Layer::Softmax(Softmax::default()), vec![Shape::new(dims)?], 1);
     }
     for (channels, side, batch) in [(256, 8, 2), (600, 4, 1), (300, 5, 1)] {
         add(Layer::LayerNorm(LayerNorm { affine: true }), vec![Shape::map(channels, side, side)?], batch);

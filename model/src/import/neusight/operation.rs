@@ -139,7 +139,7 @@ fn vector_layer(name: &str) -> Option<(&'static str, Layer, usize)> {
         "gelu" => ("gelu", activation(Function::Gelu), 1),
         "tanh" => ("tanh", activation(Function::Tanh), 1),
         "ln" => ("ln", Layer::LayerNorm(LayerNorm { affine: true }), 1),
-        "softmax" => ("softmax", Layer::Softmax(Softmax {}), 1),
+        "softmax" => ("softmax", Layer::Softmax(Softmax::default()), 1),
         _ => return None,
     })
 }

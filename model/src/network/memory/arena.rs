@@ -73,7 +73,7 @@ pub(super) fn used(network: &ShapedNetwork, mode: Mode, gradient_width: u64) -> 
 }
 
 fn is_view(layer: &Layer, mode: Mode) -> bool {
-    matches!(layer, Layer::Flatten(_)) || (matches!(layer, Layer::Dropout(_)) && mode == Mode::Inference)
+    layer.is_view() || (matches!(layer, Layer::Dropout(_)) && mode == Mode::Inference)
 }
 
 fn in_place(layer: &Layer, maker: &Layer, mode: Mode) -> bool {

@@ -62,6 +62,8 @@ pub struct MemoryFootprint {
     pub optimizer_state: Bytes,
     /// Activations and their gradients, inputs of the network among them.
     pub activations: Bytes,
+    /// Keys and values of attention that a language model keeps while it generates.
+    pub cache: Bytes,
     /// Workspace of libraries, as far as it can be foreseen: not what Winograd and Fourier transforms take.
     pub workspace: Bytes,
     /// Driver and framework.
@@ -76,7 +78,7 @@ impl MemoryFootprint {
 
     /// Without the context: what a framework's allocator counts.
     pub fn allocated(&self) -> Bytes {
-        self.weights + self.gradients + self.optimizer_state + self.activations + self.workspace
+        self.weights + self.gradients + self.optimizer_state + self.activations + self.cache + self.workspace
     }
 }
 
@@ -98,7 +100,13 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
         Activations::Arena => arena::used(network, mode, gradient_width),
         _ => Walk::new(network, mode, policy).peak(gradient_width),
     };
+    let cached = network.layers().iter().map(|l| match &l.layer {
+        Layer::Attention(attention) => attention.cache_elements(&l.inputs),
+        _ => 0,
+    });
+    let cached = cached.fold(0, u64::saturating_add).saturating_mul(network.batch()).saturating_mul(width);
     MemoryFootprint {
+        cache: Bytes::new(cached),
         weights: Bytes::new(parameters.saturating_mul(width + both)),
         optimizer_state: Bytes::new(parameters.saturating_mul(state)),
         gradients: Bytes::new(peak.gradients),
@@ -272,9 +280,8 @@ impl<'a> Walk<'a> {
     /// Whether a layer's result lies where its input did.
     fn reuses(&self, layer: &ShapedLayer, maker: &Layer, readers: usize) -> bool {
         let view = match &layer.layer {
-            Layer::Flatten(_) => true,
             Layer::Dropout(_) => !self.training,
-            _ => false,
+            layer => layer.is_view(),
         };
         if view {
             return true;
@@ -307,7 +314,8 @@ impl<'a> Walk<'a> {
             };
             let learned = layer.parameters().saturating_mul(width);
             self.now.gradients = self.now.gradients.saturating_add(learned);
-            let passes_on = matches!(layer.layer, Layer::Add(_) | Layer::Flatten(_));
+            let cut = matches!(layer.layer, Layer::Slice(_));
+            let passes_on = matches!(layer.layer, Layer::Add(_)) || layer.layer.is_view() && !cut;
             let mut made: Vec<(usize, usize)> = Vec::new();
             for (k, shape) in layer.from.iter().zip(&layer.inputs).filter_map(|(s, shape)| match s {
                 Source::Node(k) => Some((*k, shape)),
@@ -395,7 +403,7 @@ fn by_its_result(function: Function, policy: &MemoryPolicy) -> bool {
 fn saves_inputs(layer: &Layer, policy: &MemoryPolicy) -> bool {
     match layer {
         Layer::Add(_) | Layer::Concat(_) | Layer::Flatten(_) | Layer::Pad(_) | Layer::Dropout(_) => false,
-        Layer::Softmax(_) => false,
+        Layer::Softmax(_) | Layer::Reshape(_) | Layer::Permute(_) | Layer::Slice(_) => false,
         Layer::GlobalPool2d(p) => p.op == PoolOp::Max,
         Layer::AdaptivePool2d(p) => p.op == PoolOp::Max,
         Layer::Pool2d(p) => p.op == PoolOp::Max || policy.pooling_index.is_some(),
