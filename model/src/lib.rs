@@ -23,6 +23,7 @@ pub mod splits;
 pub mod measurement;
 pub mod trial;
 pub mod import;
+pub mod onnx;
 pub mod papers;
 pub mod accuracy;
 pub mod text;

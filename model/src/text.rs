@@ -47,6 +47,15 @@ pub fn check_schema(found: &str, expected: &str) -> Result<(), String> {
     if found == expected { Ok(()) } else { Err(format!("schema is \"{found}\", expected \"{expected}\"")) }
 }
 
+/// A name from a file as it may stand in a message: short, without control characters.
+pub fn shown(name: &str) -> String {
+    let mut text: String = name.chars().take(80).flat_map(char::escape_debug).collect();
+    if name.chars().nth(80).is_some() {
+        text.push_str("...");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -60,12 +60,15 @@ pub enum Command {
 
 #[derive(Args)]
 pub struct NetworkArgs {
-    /// A network of the zoo (`predict list nets`) or a network file (data/nets/README.md)
+    /// A network of the zoo (`predict list nets`), or a file: .toml (data/nets/README.md), .onnx or Caffe's .prototxt
     #[arg(long, value_name = "NAME|FILE", required = true)]
     pub net: Option<String>,
     /// Another shape for a named input; may be repeated
     #[arg(long, value_name = "NAME=CxHxW", value_parser = parse_input)]
     pub input: Vec<(String, Shape)>,
+    /// ONNX: leave out operators that are not known instead of failing; the notes list them
+    #[arg(long)]
+    pub skip_unknown: bool,
 }
 
 #[derive(Args)]

@@ -1,6 +1,7 @@
 //! What the commands do: read, predict, print.
 
 use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
+use crate::networks::{bindings, network};
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
 use joulecast_model::calibration::{ANY_CHIP, Calibration, Wanted};
@@ -30,7 +31,7 @@ const MOST_BYTES: u64 = 16 << 20;
 
 /// Whether an argument means a file rather than a built-in name.
 fn is_file(argument: &str) -> bool {
-    argument.contains(['/', '\\']) || argument.ends_with(".toml") || argument.ends_with(".onnx")
+    argument.contains(['/', '\\']) || argument.ends_with(".toml")
 }
 
 pub fn read(path: &str) -> Result<String> {
@@ -45,15 +46,6 @@ pub fn read(path: &str) -> Result<String> {
         return Err(anyhow!("{path}: more than {MOST_BYTES} bytes, which no such file has"));
     }
     Ok(text)
-}
-
-fn network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
-    let name = args.net.as_deref().unwrap_or_default();
-    if is_file(name) {
-        let read = || -> Result<Network> { Network::from_toml(&read(name)?).with_context(|| name.to_string()) };
-        return Ok((read().map_err(Failure::Failed)?, "file"));
-    }
-    Ok((catalog::network(name).map_err(|e| Failure::Usage(e.into()))?, "zoo"))
 }
 
 fn gpu(name: &str) -> Result<Gpu, Failure> {
@@ -102,7 +94,7 @@ impl Calibrations {
 }
 
 fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision) -> Result<ShapedNetwork, Failure> {
-    ShapedNetwork::new(network, batch, precision, &args.input)
+    ShapedNetwork::new(network, batch, precision, bindings(args))
         .with_context(|| network.name.clone())
         .map_err(if args.input.is_empty() { Failure::Failed } else { Failure::Usage })
 }

@@ -27,6 +27,10 @@ pub struct Network {
     pub inputs: Vec<Input>,
     /// Layers in an order in which each reads only inputs and earlier layers; the last is the output.
     pub nodes: Vec<Node>,
+    /// Nodes before the last one whose results are outputs, too.
+    pub outputs: Vec<usize>,
+    /// What to tell with whatever is said of it: what a file holds that the network does not.
+    pub notes: Vec<String>,
 }
 
 /// A network input.
@@ -92,7 +96,7 @@ impl Network {
 }
 
 /// Where a tensor comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A network input, by position.
     Input(usize),

@@ -17,6 +17,7 @@ pub struct ShapedNetwork {
     precision: Precision,
     inputs: Vec<Shape>,
     layers: Vec<ShapedLayer>,
+    notes: Vec<String>,
 }
 
 /// A layer with its shapes, without the batch.
@@ -125,7 +126,8 @@ impl ShapedNetwork {
                 }
             }
         }
-        let shaped = Self { name: network.name.clone(), batch, precision, inputs, layers };
+        let notes = network.notes.clone();
+        let shaped = Self { name: network.name.clone(), batch, precision, inputs, layers, notes };
         shaped.check_countable()?;
         Ok(shaped)
     }
@@ -160,6 +162,10 @@ impl ShapedNetwork {
     /// Shapes of the network's inputs.
     pub fn inputs(&self) -> &[Shape] {
         &self.inputs
+    }
+    /// What to tell with whatever is said of it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
     /// The layers, in order.
     pub fn layers(&self) -> &[ShapedLayer] {
