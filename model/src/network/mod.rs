@@ -3,6 +3,7 @@
 mod file;
 mod memory;
 mod shaped;
+mod write;
 
 pub use memory::{MemoryFootprint, footprint};
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
@@ -105,7 +106,7 @@ pub enum Source {
 }
 
 /// Totals that somebody else counted, with where.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// Learned parameters, exact.
