@@ -5,6 +5,7 @@
 //! [`patterns`] finds what a framework runs as one kernel, and [`lower`] turns operators into layers. No file that
 //! an ONNX file names is opened, no weight is read.
 
+mod export;
 mod graph;
 mod infer;
 mod lower;
@@ -12,6 +13,8 @@ mod patterns;
 mod skim;
 mod tensor;
 mod wire;
+
+pub use export::write;
 
 use crate::network::{Network, NetworkError};
 use crate::shape::Shape;

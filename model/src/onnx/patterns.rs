@@ -66,6 +66,8 @@ const PATTERNS: &[(&str, &str)] = &[
         "MatMul(Softmax(Mul(MatMul(q, k), _) | Div(MatMul(q, k), _) \
          | MatMul(Mul(q, _) | Div(q, _) | q, Mul(k, _) | Div(k, _) | k)), v)",
     ),
+    // One factor and one shift per channel, as Caffe and inference engines run them.
+    ("Scale(x, w, b)", "Add(Mul(x, $w), $b)"),
     // A product and its bias.
     ("Linear(x, w, b)", "Add(MatMul(x, $w), $b)"),
 ];
@@ -185,6 +187,11 @@ fn fits(graph: &Graph<'_>, name: &str, bound: &HashMap<&str, Id>) -> bool {
             masks.into_iter().all(|m| m.kind != Kind::Activation && m.learned.is_empty())
         }
         "RotaryEmbedding" => ["c", "s"].into_iter().filter_map(value).all(|v| v.kind != Kind::Activation),
+        "Scale" => {
+            let wide: Vec<i64> = dims("w").iter().copied().filter(|d| *d != 1).collect();
+            let learned = |name: &str| value(name).is_some_and(|v| !v.learned.is_empty());
+            dims("w") == dims("b") && wide.len() == 1 && learned("w") && learned("b")
+        }
         _ => true,
     }
 }

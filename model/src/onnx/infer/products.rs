@@ -89,9 +89,16 @@ pub fn recurrent(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
     })
 }
 
-/// Queries times keys, softmax, times values: `[batch, heads, tokens, features]` throughout.
+/// Queries times keys, softmax, times values: `[batch, heads, tokens, features]`, or `[batch, tokens, heads features]`
+/// where the node says how many heads there are.
 pub fn attention(call: &Call<'_>) -> Result<Tensor, Issue> {
     let (q, v) = (call.input(0)?, call.input(2)?);
+    if let ([batch, tokens, _], [_, _, features], Some(heads), Some(kv_heads)) =
+        (&q.dims[..], &v.dims[..], call.int("q_num_heads"), call.int("kv_num_heads"))
+    {
+        let wide = features.checked_div(kv_heads).and_then(|each| each.checked_mul(heads));
+        return Ok(Tensor::new(vec![*batch, *tokens, wide.ok_or("heads that do not divide its features")?], q.real)?);
+    }
     match (&q.dims[..], &v.dims[..]) {
         ([stack @ .., tokens, _], [_, .., features]) if q.rank() == 4 => {
             Ok(Tensor::new([stack, &[*tokens, *features]].concat(), q.real)?)

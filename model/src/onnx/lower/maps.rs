@@ -112,7 +112,17 @@ impl<'g, 'a> Lowering<'g, 'a> {
         };
         let from = self.seen(input, &dims)?;
         let learned = &op.inputs[1..op.inputs.len().min(3)];
-        let place = self.emit(op, Layer::BatchNorm(BatchNorm { affine: true }), vec![from], learned)?;
+        // Ones and zeros that nothing learned stand for neither scale nor shift.
+        let neutral = |(position, id): (usize, &Option<Id>)| {
+            let value = id.map(|id| &self.graph.values[id]);
+            let all = |wanted: f64| {
+                let data = value.and_then(|v| v.tensor.data.as_ref());
+                data.is_some_and(|d| d.reals().iter().all(|x| *x == wanted))
+            };
+            value.is_some_and(|v| v.learned.is_empty()) && all(if position == 0 { 1.0 } else { 0.0 })
+        };
+        let affine = !learned.iter().enumerate().all(neutral);
+        let place = self.emit(op, Layer::BatchNorm(BatchNorm { affine }), vec![from], learned)?;
         self.made(op, place)
     }
 

@@ -123,6 +123,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "Dropout" => self.dropout(op),
             "Add" | "Sum" => self.add(op),
             "Mul" => self.multiply(op),
+            "Scale" => self.scale(op),
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" => self.view(op),
             "Transpose" => self.transpose(op),
             "Concat" => self.concat(op),
@@ -217,7 +218,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
     /// Appends a layer that stands for an operator.
     fn emit(&mut self, op: &Op<'_>, layer: Layer, from: Vec<Source>, weights: &[Option<Id>]) -> Result<Place, Issue> {
         let stem = weights.iter().flatten().find_map(|&id| {
-            let learned = self.graph.values[id].learned.first()?;
+            let learned = self.graph.values[id].learned.first().filter(|id| !self.learners.contains_key(id))?;
             let name = self.graph.values[*learned].name;
             name.strip_suffix(".weight").or_else(|| name.strip_suffix("_weight"))
         });

@@ -31,14 +31,24 @@ impl<'g, 'a> Lowering<'g, 'a> {
             && (order[rank - 2], order[rank - 1]) == (rank - 1, rank - 2);
         let direct = op.outputs.first().and_then(|id| self.readers.get(id)).map_or(&[][..], |r| &r[..]);
         let copied = |reader: &&Op<'_>| reader.op == "Concat" || (reader.op == "MatMul" && rows_and_columns);
-        self.is_of_attention(op)
+        // Channels last is a layout that convolutions, pooling and element-wise kernels take.
+        let to_maps = |reader: &&Op<'_>| {
+            reader.op == "Reshape" && reader.outputs.first().is_some_and(|&id| self.tensor(id).rank() == 4)
+        };
+        let channels_first = match order {
+            [0, 3, 1, 2] => true,
+            [0, 2, 1] => !direct.is_empty() && direct.iter().all(to_maps),
+            _ => false,
+        };
+        channels_first
+            || self.is_of_attention(op)
             || (!direct.is_empty() && direct.iter().all(|reader| copied(reader) || self.leads_to_attention(reader)))
     }
 
     /// Operators between a transposition and attention that take its order over.
-    fn keeps_order(&self, op: &Op<'_>) -> bool {
+    pub(super) fn keeps_order(&self, op: &Op<'_>) -> bool {
         match &op.op[..] {
-            "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "Transpose" | "RotaryEmbedding" => true,
+            "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "Transpose" => true,
             "Mul" | "Div" => self.activations(op).len() == 1,
             _ => false,
         }

@@ -2,13 +2,20 @@
 
 use super::{Issue, Lowering, Op, shape};
 use crate::layer::{
-    Activation, Add, Dropout, Elementwise, Function, Layer, LayerNorm, Multiply, PoolOp, PositionEmbedding, Reduce,
+    Activation, Add, Dropout, Elementwise, Function, Layer, LayerNorm, Multiply, PoolOp, PositionEmbedding, Reduce, RelativePositionBias,
     RmsNorm, Scale, Softmax,
 };
 use crate::network::Source;
 use crate::onnx::graph::Id;
 use crate::onnx::infer;
 use crate::shape::product;
+
+/// Side of a window of so many tokens and number of heads, where that many values are one per head and distance.
+fn window_heads(tokens: u64, learned: u64) -> Option<(u64, u64)> {
+    let window = tokens.isqrt();
+    let distances = (2 * window).checked_sub(1)?.pow(2);
+    (window * window == tokens && window > 1 && learned.is_multiple_of(distances)).then(|| (window, learned / distances))
+}
 
 impl<'g, 'a> Lowering<'g, 'a> {
     /// Rows over the last dimension: `[rows, length]`, or `[length]`.
@@ -121,6 +128,16 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let learned = self.unlearned(&constants);
         let each = self.activations(op);
         match (&output[..], &each[..]) {
+            // A value per head and distance of tokens in a window.
+            (&[.., rows, columns], &[x])
+                if rows == columns && learned > 0 && self.dims(x)? == output && window_heads(rows, learned).is_some() =>
+            {
+                let (window, heads) = window_heads(rows, learned).unwrap_or((1, 1));
+                let from = self.seen(x, &[product(&output) / (rows * rows), rows, rows])?;
+                let layer = Layer::RelativePositionBias(RelativePositionBias { heads, window });
+                let place = self.emit(op, layer, vec![from], &constants)?;
+                self.made(op, place)
+            }
             // A table of positions, of which the first ones are added.
             (&[tokens, features], &[x]) if self.dims(x)? == output && features > 0 && learned > features => {
                 let positions = learned / features;
@@ -151,22 +168,33 @@ impl<'g, 'a> Lowering<'g, 'a> {
             }
             return self.elementwise(op, 1);
         }
-        // One learned factor per channel of a map or feature of a row.
-        let learned = self.unlearned(&constants);
-        if let &[x] = &self.activations(op)[..]
-            && self.dims(x)? == output
-            && learned > 1
-        {
-            let seen = match (output.len(), output.first(), output.last()) {
-                (3, Some(&channels), _) if channels == learned => output.clone(),
-                (_, _, Some(&features)) if features == learned => self.rows(x)?,
-                _ => return self.elementwise(op, 1),
-            };
-            let from = self.seen(x, &seen)?;
-            let place = self.emit(op, Layer::Scale(Scale { bias: false }), vec![from], &constants)?;
-            return self.made(op, place);
-        }
-        self.elementwise(op, 1)
+        self.scaled(op, &constants, false)
+    }
+
+    pub(super) fn scale(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        self.scaled(op, &op.inputs[1..], true)
+    }
+
+    /// One learned factor (and shift) per channel of a map or feature of a row, or anything else.
+    fn scaled(&mut self, op: &'g Op<'a>, constants: &[Option<Id>], bias: bool) -> Result<(), Issue> {
+        let output = self.dims(op.outputs[0])?;
+        let factors = constants.first().copied().flatten().filter(|&id| !self.graph.values[id].learned.is_empty());
+        let ops = 1 + u64::from(bias);
+        let (&[x], Some(factors)) = (&self.activations(op)[..], factors) else {
+            return self.elementwise(op, ops);
+        };
+        let factors = self.tensor(factors);
+        let count = factors.elements() as u64;
+        let per_channel = factors.dims.last() == Some(&1) && output.len() == 3 && output.first() == Some(&count);
+        let seen = match output.last() {
+            _ if self.dims(x)? != output || count < 2 => return self.elementwise(op, ops),
+            _ if per_channel => output,
+            Some(&features) if features == count => self.rows(x)?,
+            _ => return self.elementwise(op, ops),
+        };
+        let from = self.seen(x, &seen)?;
+        let place = self.emit(op, Layer::Scale(Scale { bias }), vec![from], constants)?;
+        self.made(op, place)
     }
 
     pub(super) fn softmax(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {

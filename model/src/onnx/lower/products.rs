@@ -103,6 +103,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
     /// Queries times keys, softmax, times values, as one kernel where keys and values are of one size.
     pub(super) fn attention(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let (q, k, v) = (self.activation(op, 0)?, self.activation(op, 1)?, self.activation(op, 2)?);
+        let call = self.call(op);
+        let causal = call.int("is_causal") == Some(1);
+        if let (Some(heads), Some(kv_heads), 3) = (call.int("q_num_heads"), call.int("kv_num_heads"), self.tensor(q).rank()) {
+            return self.attention_of_rows(op, [q, k, v], [heads as u64, kv_heads as u64], causal);
+        }
         let (query, value) = (self.tensor(q), self.tensor(v));
         let (&[ref stack @ .., tokens, d], &[.., keys, value_d]) = (&query.dims[..], &value.dims[..]) else {
             return Err("attention over too few dimensions".into());
@@ -113,20 +118,62 @@ impl<'g, 'a> Lowering<'g, 'a> {
             return self.attention_in_steps(op, [heads, tokens, d, keys, value_d]);
         }
         let kv_heads = product(&self.dims(k)?) / (keys * d).max(1);
-        let from = vec![
-            self.seen(q, &[tokens, heads * d])?,
-            self.seen(k, &[keys, kv_heads * d])?,
-            self.seen(v, &[keys, kv_heads * d])?,
-        ];
-        let layer = Attention {
-            heads,
-            kv_heads: Some(kv_heads).filter(|n| *n != heads),
-            causal: self.call(op).int("is_causal") == Some(1) && keys == tokens,
-            cached: None,
-            fused: true,
+        let from = match self.packed([q, k, v]) {
+            Some(packed) if keys == tokens => vec![self.seen(packed, &[tokens, (heads + 2 * kv_heads) * d])?],
+            _ => vec![
+                self.seen(q, &[tokens, heads * d])?,
+                self.seen(k, &[keys, kv_heads * d])?,
+                self.seen(v, &[keys, kv_heads * d])?,
+            ],
         };
+        self.fused_attention(op, from, [heads, kv_heads], causal && keys == tokens)
+    }
+
+    /// `[tokens, heads features]` throughout.
+    fn attention_of_rows(&mut self, op: &'g Op<'a>, qkv: [Id; 3], heads: [u64; 2], causal: bool) -> Result<(), Issue> {
+        let mut from = Vec::new();
+        match self.packed(qkv) {
+            Some(packed) => from.push(self.seen(packed, &self.dims(packed)?)?),
+            None => {
+                for id in qkv {
+                    from.push(self.seen(id, &self.dims(id)?)?);
+                }
+            }
+        }
+        self.fused_attention(op, from, heads, causal)
+    }
+
+    fn fused_attention(
+        &mut self,
+        op: &'g Op<'a>,
+        from: Vec<Source>,
+        [heads, kv_heads]: [u64; 2],
+        causal: bool,
+    ) -> Result<(), Issue> {
+        let kv_heads = Some(kv_heads).filter(|n| *n != heads);
+        let layer = Attention { heads, kv_heads, causal, cached: None, fused: true };
         let place = self.emit(op, Layer::Attention(layer), from, &[])?;
         self.made(op, place)
+    }
+
+    /// The tensor that queries, keys and values are the three parts of, side by side.
+    fn packed(&self, qkv: [Id; 3]) -> Option<Id> {
+        let origin = |id: Id| {
+            let mut id = id;
+            for _ in 0..8 {
+                let maker = self.makers.get(&id)?;
+                if maker.op == "Split" {
+                    return Some((maker, id));
+                }
+                id = self.keeps_order(maker).then(|| maker.inputs.first().copied().flatten())??;
+            }
+            None
+        };
+        let [(split, q), (of_k, k), (of_v, v)] = [origin(qkv[0])?, origin(qkv[1])?, origin(qkv[2])?];
+        let input = split.inputs.first().copied().flatten()?;
+        let last = self.call(split).axis(self.call(split).int("axis")?, self.tensor(input).rank()).ok()?;
+        let same = std::ptr::eq(*split, *of_k) && std::ptr::eq(*split, *of_v);
+        (same && split.outputs == [q, k, v] && last + 1 == self.tensor(input).rank()).then_some(input)
     }
 
     fn attention_in_steps(&mut self, op: &'g Op<'a>, sizes: [u64; 5]) -> Result<(), Issue> {
@@ -145,7 +192,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let dims = self.dims(input)?;
         let (heads, tokens, d) = match dims[..] {
             [heads, tokens, d] => (heads, tokens, d),
-            [tokens, d] => (1, tokens, d),
+            [tokens, wide] => {
+                let heads = self.call(op).int("num_heads").map_or(1, |h| h.max(1) as u64);
+                (heads, tokens, wide / heads)
+            }
             _ => return Err(Issue::Wrong(format!("rotated positions of {dims:?}"))),
         };
         let from = self.seen(input, &[tokens, heads * d])?;
