@@ -1,6 +1,6 @@
 //! The command line of `predict`.
 
-use crate::{commands, optimize, papers};
+use crate::{commands, convert, optimize, papers};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::features::library_age;
 use joulecast_model::framework::Launch;
@@ -37,6 +37,8 @@ const EXAMPLES: &str = "Examples:
   predict --net resnet50 --gpu v100 --batch 64 --power-cap 200    also --clock, --mem-clock
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
+  predict --net model.onnx --gpu t4 --batch 8             also Caffe's .prototxt; --input ids=1x128 binds open sizes
+  predict convert model.onnx --output my_net.toml        into a network file, to be edited
   predict papers --paper castro2018                      what a paper printed, beside predictions
   predict list nets                                      what --net knows; also: gpus, calibrations
   predict completions bash                               a completion script";
@@ -47,6 +49,8 @@ pub enum Command {
     Optimize(Box<OptimizeArgs>),
     /// A network's layers: shapes, operations, traffic, parameters
     Describe(DescribeArgs),
+    /// A network in another format: a file of one's own to edit, or ONNX
+    Convert(convert::ConvertArgs),
     /// What papers printed of whole networks, beside predictions
     Papers(PapersArgs),
     /// What is built in
@@ -318,7 +322,7 @@ fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("must be one of {}", names.collect::<Vec<_>>().join(", "))
 }
 
-fn parse_input(text: &str) -> Result<(String, Shape), String> {
+pub fn parse_input(text: &str) -> Result<(String, Shape), String> {
     let (name, dims) = text.split_once('=').ok_or("write it like image=3x299x299")?;
     let dims: Vec<u64> = dims
         .split('x')
@@ -333,6 +337,7 @@ pub fn run(cli: Cli) -> Result<(), commands::Failure> {
         None => commands::predict(&cli.predict),
         Some(Command::Optimize(args)) => optimize::optimize(&args),
         Some(Command::Describe(args)) => commands::describe(&args),
+        Some(Command::Convert(args)) => convert::convert(args),
         Some(Command::Papers(args)) => papers::compare(&args),
         Some(Command::List(args)) => commands::list(args.what),
         Some(Command::Completions { shell }) => commands::completions(shell),

@@ -101,11 +101,12 @@ fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision
 
 /// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
 /// link is followed, permissions stay; a device or pipe is written to as it is.
-pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
+pub fn emit(text: impl AsRef<[u8]>, output: Option<&Path>) -> Result<()> {
+    let bytes = text.as_ref();
     let path = match output {
         Some(path) if path != Path::new("-") => path,
         _ => {
-            return match std::io::stdout().write_all(text.as_bytes()) {
+            return match std::io::stdout().write_all(bytes) {
                 Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
                 other => Ok(other?),
             };
@@ -115,7 +116,7 @@ pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     let existing = fs::metadata(path).ok();
     if existing.as_ref().is_some_and(|m| !m.is_file()) {
         let mut file = fs::OpenOptions::new().write(true).open(path).with_context(shown)?;
-        return file.write_all(text.as_bytes()).with_context(shown);
+        return file.write_all(bytes).with_context(shown);
     }
     if existing.as_ref().is_some_and(|m| m.permissions().readonly()) {
         return Err(anyhow!("{} is read-only", path.display()));
@@ -125,7 +126,7 @@ pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     name.push(format!(".{}.part", std::process::id()));
     let temporary = target.with_file_name(name);
     let write = || {
-        fs::write(&temporary, text)?;
+        fs::write(&temporary, bytes)?;
         if let Some(existing) = existing {
             fs::set_permissions(&temporary, existing.permissions())?;
         }
@@ -302,5 +303,5 @@ fn calibrations() -> Result<Table> {
 pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "predict", &mut script);
-    emit(&String::from_utf8_lossy(&script), None).map_err(Failure::Failed)
+    emit(&script, None).map_err(Failure::Failed)
 }

@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod convert;
 mod networks;
 mod optimize;
 mod papers;
