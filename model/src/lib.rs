@@ -24,6 +24,7 @@ pub mod measurement;
 pub mod trial;
 pub mod import;
 pub mod onnx;
+pub mod caffe;
 pub mod papers;
 pub mod accuracy;
 pub mod text;

@@ -3,6 +3,7 @@
 use crate::cli::NetworkArgs;
 use crate::commands::{Failure, read};
 use anyhow::{Context, Result, anyhow};
+use joulecast_model::caffe;
 use joulecast_model::catalog;
 use joulecast_model::network::Network;
 use joulecast_model::onnx::{self, OnnxError};
@@ -19,6 +20,8 @@ pub enum Format {
     Toml,
     /// ONNX.
     Onnx,
+    /// Caffe's.
+    Prototxt,
 }
 
 impl Format {
@@ -27,6 +30,7 @@ impl Format {
         let extension = Path::new(name).extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
         match &extension[..] {
             "onnx" => Self::Onnx,
+            "prototxt" => Self::Prototxt,
             "toml" => Self::Toml,
             _ if name.contains(['/', '\\']) => Self::Toml,
             _ => Self::Zoo,
@@ -39,6 +43,7 @@ impl Format {
             Self::Zoo => "zoo",
             Self::Toml => "file",
             Self::Onnx => "onnx",
+            Self::Prototxt => "prototxt",
         }
     }
 }
@@ -54,20 +59,30 @@ pub fn network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
         Format::Zoo => catalog::network(name).map_err(|e| Failure::Usage(e.into()))?,
         Format::Toml => toml(name).map_err(Failure::Failed)?,
         Format::Onnx => from_onnx(name, args)?,
+        Format::Prototxt => prototxt(name, &args.input).map_err(Failure::Failed)?,
     };
     Ok((network, format.source()))
 }
 
-/// Shapes of inputs that are yet to be bound: those of an ONNX file already are, since other shapes follow from them.
+/// Shapes of inputs that are yet to be bound: those of an imported file already are, since other shapes follow from
+/// them.
 pub fn bindings(args: &NetworkArgs) -> &[(String, Shape)] {
     match Format::of(args.net.as_deref().unwrap_or_default()) {
-        Format::Onnx => &[],
+        Format::Onnx | Format::Prototxt => &[],
         _ => &args.input,
     }
 }
 
 fn toml(path: &str) -> Result<Network> {
     Network::from_toml(&read(path)?).with_context(|| path.to_string())
+}
+
+fn stem(path: &str) -> &str {
+    Path::new(path).file_stem().and_then(|s| s.to_str()).unwrap_or("network")
+}
+
+fn prototxt(path: &str, shapes: &[(String, Shape)]) -> Result<Network> {
+    caffe::read(&read(path)?, stem(path), shapes).with_context(|| path.to_string())
 }
 
 fn from_onnx(path: &str, args: &NetworkArgs) -> Result<Network, Failure> {
@@ -78,8 +93,7 @@ fn from_onnx(path: &str, args: &NetworkArgs) -> Result<Network, Failure> {
         }
         Ok(fs::File::open(path)?)
     };
-    let stem = Path::new(path).file_stem().and_then(|s| s.to_str()).unwrap_or("network");
-    let options = onnx::Options { name: stem, inputs: &args.input, skip_unknown: args.skip_unknown };
+    let options = onnx::Options { name: stem(path), inputs: &args.input, skip_unknown: args.skip_unknown };
     onnx::read(open().map_err(failed)?, &options).map_err(|error| match error {
         OnnxError::Usage(_) => Failure::Usage(anyhow::Error::from(error).context(path.to_string())),
         _ => failed(error.into()),

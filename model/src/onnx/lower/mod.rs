@@ -20,7 +20,7 @@ use super::OnnxError;
 use crate::layer::{Flatten, Layer, LayerOp, Reshape};
 use crate::network::{Input, Network, Node, Published, Source};
 use crate::shape::Shape;
-use crate::text::shown;
+use crate::text::{Names, shown};
 use std::collections::{HashMap, HashSet};
 
 /// Turns the operators of a graph into the layers of a network.
@@ -53,7 +53,7 @@ struct Lowering<'g, 'a> {
     inputs: Vec<Input>,
     nodes: Vec<Node>,
     shapes: Vec<Shape>,
-    names: HashSet<String>,
+    names: Names,
     /// The node that learned an initializer.
     learners: HashMap<Id, usize>,
     notes: Vec<String>,
@@ -75,7 +75,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             inputs: vec![],
             nodes: vec![],
             shapes: vec![],
-            names: HashSet::new(),
+            names: Names::default(),
             learners: HashMap::new(),
             notes: vec![],
         };
@@ -96,7 +96,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         }
         let at = |why: String| OnnxError::Format(format!("input {}: {why}", shown(value.name)));
         let shape = shape(&self.sample(&value.tensor.dims).map_err(at)?).map_err(|e| at(text(e)))?;
-        let name = self.unique(value.name);
+        let name = self.names.unique(value.name);
         self.places.insert(id, Place { source: Source::Input(self.inputs.len()), shape });
         let symbols = vec![None; shape.dims().len()];
         self.inputs.push(Input { name, shape, symbols, integer: !real });
@@ -246,7 +246,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         for id in learned {
             self.learners.entry(id).or_insert(index);
         }
-        let name = self.unique(name);
+        let name = self.names.unique(name);
         self.nodes.push(Node { name, layer, from, tied });
         self.shapes.push(output);
         Ok(Place { source: Source::Node(index), shape: output })
@@ -296,20 +296,6 @@ impl<'g, 'a> Lowering<'g, 'a> {
         self.made(op, place)
     }
 
-    /// A name as network files allow, which no other layer has.
-    fn unique(&mut self, name: &str) -> String {
-        let legal = |c: char| if c.is_ascii_alphanumeric() || "._/-".contains(c) { c } else { '_' };
-        let base: String = name.trim_start_matches('/').chars().map(legal).take(90).collect();
-        let base = if base.is_empty() { "layer".to_string() } else { base };
-        let mut name = base.clone();
-        let mut count = 1;
-        while !self.names.insert(name.clone()) {
-            count += 1;
-            name = format!("{base}_{count}");
-        }
-        name
-    }
-
     fn network(mut self, name: &str, source: String) -> Result<Network, OnnxError> {
         let mut outputs: Vec<usize> = Vec::new();
         for id in &self.graph.outputs {
@@ -328,7 +314,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         for skipped in &self.graph.skipped {
             self.notes.push(format!("left out: {skipped}"));
         }
-        let name = self.unique(name);
+        let name = Names::default().unique(name);
         let network = Network {
             title: name.clone(),
             name,
