@@ -7,7 +7,7 @@
 //! hierarchical linear model; Gelman and Hill, "Data Analysis Using Regression and Multilevel Models", chapter 12).
 //! How far slopes scatter is taken from the other chips (`calibration::Transfer`).
 
-use crate::recipe::{POINTWISE, STREAM};
+use crate::recipe::{COPIES, POINTWISE, STREAM};
 use crate::rows::Row;
 use anyhow::{Context, Result, bail};
 use joulecast_model::calibration::{
@@ -203,7 +203,8 @@ pub fn correct(base: &Calibration, rows: &[&Row]) -> Result<Vec<LayerModel>> {
     }
     let effects = Effects::estimate(&own, &transfer.slopes)?;
     // How a kind without a model compares with element-wise ones, few rows of others do not say.
-    let known = |m: &&LayerModel| !m.kind.ends_with(BY_PRODUCT) && ![STREAM, POINTWISE].contains(&m.kind.as_str());
+    let known =
+        |m: &&LayerModel| !m.kind.ends_with(BY_PRODUCT) && ![STREAM, POINTWISE, COPIES].contains(&m.kind.as_str());
     let of_base = base.models.iter().filter(known).map(|m| (m.kind.clone(), m.family, m.phase, m.precision));
     let targets: BTreeSet<Target> = own.iter().map(|(row, _)| target(row)).chain(of_base).collect();
     let corrected = targets.iter().filter_map(|t| corrected(base, transfer, &effects, &own, t));

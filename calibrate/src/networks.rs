@@ -5,7 +5,8 @@ use joulecast_model::accuracy::Accuracy;
 use joulecast_model::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::catalog;
 use joulecast_model::framework::{Framework, Launch};
-use joulecast_model::network::ShapedNetwork;
+use joulecast_model::generation;
+use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{Estimate, Setup, Widths, predict};
 use joulecast_model::splits::Role;
@@ -34,9 +35,37 @@ pub struct Run {
     /// Version of PyTorch, where that ran it.
     #[serde(default)]
     torch: Option<String>,
+    /// Tokens per sample, of networks that read a sequence.
+    #[serde(default)]
+    sequence: Option<u64>,
+    /// Tokens before the one that the step is for, of a step of generation.
+    #[serde(default)]
+    cached: Option<u64>,
 }
 
 impl Run {
+    /// The network that ran: over its sequence, or for one token.
+    fn network(&self, name: &str) -> Result<Network> {
+        let mut network = catalog::network(name)?;
+        match (self.sequence, self.cached) {
+            (_, Some(cached)) => Ok(generation::decode(&network, cached)?),
+            (Some(tokens), None) => {
+                network.bind(generation::SEQUENCE, tokens)?;
+                Ok(network)
+            }
+            (None, None) => Ok(network),
+        }
+    }
+
+    /// What tells its steps from others of the network.
+    fn length(&self) -> String {
+        match (self.sequence, self.cached) {
+            (_, Some(cached)) => format!("1 after {cached}"),
+            (Some(tokens), None) => tokens.to_string(),
+            (None, None) => String::new(),
+        }
+    }
+
     /// The framework that ran it.
     pub fn framework(&self) -> &'static str {
         if self.torch.as_deref().is_some_and(|v| !v.is_empty()) { "pytorch" } else { "cudnn" }
@@ -129,6 +158,9 @@ pub struct Compared {
     pub precision: &'static str,
     /// Batch.
     pub batch: u64,
+    /// Tokens per sample, in words; empty for networks that read none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tokens: String,
     /// eager or graph.
     pub launch: &'static str,
     /// Whether the host is predicted to be the slower part.
@@ -186,7 +218,7 @@ pub fn compare(
         let precision = precision.with_context(|| format!("precision \"{}\"", run.precision))?;
         let device = run.device.as_deref().filter(|d| !d.is_empty()).unwrap_or(DEFAULT_GPU);
         let gpu = catalog::gpu(&device.to_lowercase().replace("nvidia ", ""))?;
-        let shaped = ShapedNetwork::new(&catalog::network(name)?, run.batch, precision, &[])?;
+        let shaped = ShapedNetwork::new(&run.network(name)?, run.batch, precision, &[])?;
         let calibration = calibrations.iter().find(|c| c.chip == gpu.chip);
         let setup = Setup {
             gpu: &gpu,
@@ -209,6 +241,7 @@ pub fn compare(
             mode: mode.name(),
             precision: precision.name(),
             batch: run.batch,
+            tokens: run.length(),
             launch: launch.name(),
             launch_bound: p.launch_bound,
             time,
@@ -308,8 +341,9 @@ pub fn rows_table(rows: &[Compared]) -> Table {
                 [format!("{:.0}", p.measured), format!("{:.0}", p.predicted), format!("{:+.1}", p.error())]
             })
         };
+        let name = if r.tokens.is_empty() { r.network.clone() } else { format!("{} {}", r.network, r.tokens) };
         let mut cells = vec![
-            r.network.clone(),
+            name,
             r.mode.into(),
             r.precision.into(),
             r.batch.to_string(),

@@ -36,10 +36,26 @@ const ELEMENTWISE: [&str; 3] = ["relu", "add", "multiply"];
 pub const STREAM: &str = "stream";
 /// Kinds that read and write each value once: where a kind has few rows, they share one model over all phases and
 /// precisions, in which kinds differ by a flag.
-const POINTWISE_KINDS: [&str; 11] =
-    ["relu", "relu6", "sigmoid", "tanh", "silu", "hardswish", "gelu", "dropout", "add", "multiply", "concat"];
+const POINTWISE_KINDS: [&str; 12] = [
+    "relu",
+    "relu6",
+    "sigmoid",
+    "tanh",
+    "silu",
+    "hardswish",
+    "gelu",
+    "gelu_tanh",
+    "dropout",
+    "add",
+    "multiply",
+    "concat",
+];
 /// Name of that model.
 pub(crate) const POINTWISE: &str = "pointwise";
+/// Kinds that move values to other places, which share a model in the same way.
+const COPY_KINDS: [&str; 6] = ["embedding", "position_embedding", "class_token", "reshape", "permute", "slice"];
+/// Name of that model.
+pub(crate) const COPIES: &str = "copies";
 /// Fewer trials in common do not show that a framework's kernels are the library's.
 const FEWEST_PAIRS: usize = 10;
 /// Kernels are the same where the logarithms of their times differ by less than this in the median.
@@ -84,15 +100,12 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
             continue;
         }
         // Products in the two 16-bit formats run the same kernels: one model, which differs by a flag.
-        let own = if row.family == Family::Gemm && row.precision == Precision::Bf16 {
-            Task { precision: Precision::Fp16, ..own }
-        } else {
-            own
-        };
-        let own = if POINTWISE_KINDS.contains(&row.model) && counts.get(&own).is_some_and(|n| *n < ENOUGH) {
-            Task { model: POINTWISE, phase: Phase::Forward, precision: Precision::Fp32, ..own }
-        } else {
-            own
+        let own = if row.family == Family::Gemm { one_half(own) } else { own };
+        let own = match shared(row.model) {
+            Some(model) if counts.get(&own).is_some_and(|n| *n < ENOUGH) => {
+                Task { model, phase: Phase::Forward, precision: Precision::Fp32, ..own }
+            }
+            _ => own,
         };
         tasks.entry(own).or_default().push(row);
         if ELEMENTWISE.contains(&row.kind) && row.phase == Phase::Forward {
@@ -103,6 +116,20 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
     drop_shared_kernels(&mut tasks, rows);
     tasks.retain(|_, rows| rows.len() >= FEWEST_ROWS);
     tasks
+}
+
+/// Both 16-bit formats under one name.
+fn one_half(task: Task) -> Task {
+    let precision = if task.precision == Precision::Bf16 { Precision::Fp16 } else { task.precision };
+    Task { precision, ..task }
+}
+
+/// The model that kinds with few rows share.
+fn shared(kind: &str) -> Option<&'static str> {
+    if POINTWISE_KINDS.contains(&kind) {
+        return Some(POINTWISE);
+    }
+    COPY_KINDS.contains(&kind).then_some(COPIES)
 }
 
 /// Classes of convolutions with too few rows for a model apart share the other convolutions'.
@@ -120,16 +147,28 @@ fn merge_small_classes(tasks: &mut BTreeMap<Task, Vec<&Row>>) {
 }
 
 /// Frameworks call the library for some kinds: where the same trials take the same time, the library's rows are the
-/// better base.
+/// better base, and are joined by those of trials that only the framework ran.
 fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
     let library = rows.iter().filter(|r| r.own && r.framework.is_none());
     let times: HashMap<(&str, &str), Seconds> =
         library.map(|r| ((r.board.as_str(), r.trial_id.as_str()), r.time)).collect();
-    tasks.retain(|task, rows| {
-        let pair = |r: &&Row| Some((r.time / *times.get(&(r.board.as_str(), r.trial_id.as_str()))?).ln().abs());
-        let differences: Vec<f64> = rows.iter().filter_map(pair).collect();
-        task.framework.is_none() || differences.len() < FEWEST_PAIRS || median(differences) > SAME
-    });
+    let twin = |r: &&Row| times.get(&(r.board.as_str(), r.trial_id.as_str())).copied();
+    let same: Vec<Task> = tasks
+        .iter()
+        .filter(|(task, rows)| {
+            let differences: Vec<f64> = rows.iter().filter_map(|r| Some((r.time / twin(r)?).ln().abs())).collect();
+            task.framework.is_some() && differences.len() >= FEWEST_PAIRS && median(differences) <= SAME
+        })
+        .map(|(task, _)| task.clone())
+        .collect();
+    for task in same {
+        let rows = tasks.remove(&task).unwrap_or_default();
+        let library = Task { framework: None, ..task };
+        let library = if rows.first().is_some_and(|r| r.family == Family::Gemm) { one_half(library) } else { library };
+        if let Some(own) = tasks.get_mut(&library) {
+            own.extend(rows.into_iter().filter(|r| twin(r).is_none()));
+        }
+    }
 }
 
 /// Options for a task: the bandwidth model has few candidates.
@@ -162,7 +201,7 @@ pub fn fit_tasks<'a>(
                 fitted = over.filter(|over| error(over) < error(&fitted)).unwrap_or(fitted);
             }
             (fitted.model.phase, fitted.model.precision) = (task.phase, task.precision);
-            let pointwise = task.model == POINTWISE;
+            let pointwise = [POINTWISE, COPIES].contains(&task.model);
             let covers: BTreeSet<Cover> = rows
                 .iter()
                 .map(|r| Cover {
@@ -402,4 +441,46 @@ pub(crate) fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, 
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::testing::row;
+
+    /// Rows of 45 trials by the library, and of 60 by a framework whose kernels take `factor` times as long: 45 are the same
+    /// trials.
+    fn both(factor: f64) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for i in 0..60 {
+            let library = Row { own: true, trial_id: format!("trial {i}"), ..row("chip", 8 + i, 0.1) };
+            rows.push(Row { framework: Some("pytorch"), time: library.time * factor, ..library.clone() });
+            if i < 45 {
+                rows.push(library);
+            }
+        }
+        rows
+    }
+
+    #[test]
+    fn rows_of_the_librarys_own_kernels_join_it_whoever_called_them() {
+        let rows = both(1.01);
+        let tasks = tasks(&rows);
+        assert_eq!(tasks.values().map(Vec::len).collect::<Vec<_>>(), [60]);
+        assert!(tasks.keys().all(|task| task.framework.is_none()));
+    }
+
+    #[test]
+    fn a_frameworks_own_kernels_have_a_model_apart() {
+        let rows = both(1.3);
+        let found: Vec<(bool, usize)> =
+            tasks(&rows).iter().map(|(t, rows)| (t.framework.is_some(), rows.len())).collect();
+        assert_eq!(found, [(false, 45), (true, 60)]);
+    }
+
+    #[test]
+    fn kinds_that_move_values_share_a_model() {
+        assert_eq!((shared("reshape"), shared("embedding")), (Some(COPIES), Some(COPIES)));
+        assert_eq!((shared("gelu_tanh"), shared("attention")), (Some(POINTWISE), None));
+    }
 }

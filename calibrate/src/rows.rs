@@ -124,9 +124,26 @@ fn is_usual(m: &Measurement) -> bool {
     m.regime == Regime::Import || m.regime == Regime::Burst && !was_asked_for(m.algo.as_deref())
 }
 
-/// The framework that a row went through.
+/// Kinds that only frameworks are measured with, each one kernel of a library or as simple as one: their rows speak for
+/// every framework.
+const OF_ANY_FRAMEWORK: [&str; 11] = [
+    "attention",
+    "embedding",
+    "rms_norm",
+    "lstm",
+    "gru",
+    "gelu_tanh",
+    "position_embedding",
+    "class_token",
+    "reshape",
+    "permute",
+    "slice",
+];
+
+/// The framework that a row went through, where its kernels are its own.
 fn framework(m: &Measurement) -> Option<&'static str> {
-    (m.source == torch::SOURCE).then_some(torch::SOURCE)
+    let own = m.source == torch::SOURCE && !OF_ANY_FRAMEWORK.contains(&m.case.layer.kind());
+    own.then_some(torch::SOURCE)
 }
 
 type OverheadKey = (String, String, &'static str);

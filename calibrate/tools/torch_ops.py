@@ -86,7 +86,8 @@ def operation(trial, torch):
     layer, batch = trial["case"]["layer"], trial["batch"]
     kind, training = layer["kind"], trial["mode"] == "training"
     dtype = getattr(torch, PRECISIONS[trial["precision"]])
-    channels_last = trial["layout"] == "nhwc"
+    # Three dimensions of a product or of attention's neighbours are no map.
+    channels_last = trial["layout"] == "nhwc" and kind != "matmul" and kind not in TRANSFORMERS and not layer.get("last")
     gradient = trial["phase"] != "forward"
     shapes = [[batch] + shape for shape in trial["case"]["inputs"]]
 

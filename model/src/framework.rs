@@ -29,6 +29,9 @@ pub struct Framework {
     pub dispatch: Seconds,
     /// Power of its kernels above waiting, relative to kernels of random operands.
     pub activity: f64,
+    /// Kinds of layers that it folds into the kernel of the convolution before them, in inference; none where it runs a
+    /// kernel for each.
+    pub fusion: Option<Vec<String>>,
     /// What the host does in an eager step; without it the GPU never waits for the host.
     pub host: Option<Host>,
     /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
@@ -136,9 +139,18 @@ struct File {
     title: String,
     dispatch: Entry,
     activity: Option<FactorFile>,
+    fusion: Option<FusionFile>,
     host: Option<HostFile>,
     #[serde(default)]
     slower: Vec<SlowerFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FusionFile {
+    into_convolution: Vec<String>,
+    #[serde(rename = "source")]
+    _source: String,
 }
 
 #[derive(Deserialize)]
@@ -238,6 +250,10 @@ impl Framework {
         if !(activity.is_finite() && activity > 0.0) {
             return Err(format!("activity: factor {activity} is not a positive number"));
         }
+        let fusion = file.fusion.map(|f| f.into_convolution);
+        if let Some(kind) = fusion.iter().flatten().find(|k| !Layer::KINDS.contains(&k.as_str())) {
+            return Err(format!("fusion: {kind} is no layer kind"));
+        }
         let slower: Vec<Slower> = file
             .slower
             .into_iter()
@@ -267,6 +283,7 @@ impl Framework {
             title: file.title,
             dispatch: file.dispatch.time("dispatch")?,
             activity,
+            fusion,
             host: host.transpose()?,
             slower,
         })

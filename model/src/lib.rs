@@ -18,6 +18,7 @@ pub mod metric;
 pub mod optimum;
 pub mod framework;
 pub mod predictor;
+pub mod generation;
 pub mod catalog;
 pub mod splits;
 pub mod measurement;

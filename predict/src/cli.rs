@@ -35,6 +35,7 @@ const EXAMPLES: &str = "Examples:
   predict --net my_net.toml --gpu my_gpu.toml --batch 8 --format json
   predict --net inception_v3 --gpu p100 --batch 8 --input image=3x320x320
   predict --net resnet50 --gpu v100 --batch 64 --power-cap 200    also --clock, --mem-clock
+  predict --net gpt2 --gpu h200 --batch 8 --sequence 512 --generate 128
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
   predict --net model.onnx --gpu t4 --batch 8             also Caffe's .prototxt; --input ids=1x128 binds open sizes
@@ -73,6 +74,9 @@ pub struct NetworkArgs {
     /// ONNX: leave out operators that are not known instead of failing; the notes list them
     #[arg(long)]
     pub skip_unknown: bool,
+    /// Tokens per sample, for networks that read a sequence
+    #[arg(long, value_name = "N", value_parser = parse_batch)]
+    pub sequence: Option<u64>,
 }
 
 #[derive(Args)]
@@ -119,6 +123,10 @@ pub struct PredictArgs {
     /// Fail (exit 1) where the step does not fit in memory
     #[arg(long)]
     pub require_fit: bool,
+    /// A language model's answer of so many tokens per sample after a prompt of --sequence tokens: the prompt's step, then
+    /// one step per token against a cache of keys and values
+    #[arg(long, value_name = "N", value_parser = parse_batch)]
+    pub generate: Option<u64>,
 }
 
 #[derive(Args)]
@@ -276,7 +284,7 @@ pub enum Counting {
     Castro2018,
 }
 
-fn parse_batch(text: &str) -> Result<u64, String> {
+pub fn parse_batch(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if (1..=joulecast_model::shape::MAX_DIMENSION).contains(&n) => Ok(n),
         _ => Err(format!("must be a whole number from 1 to {}", joulecast_model::shape::MAX_DIMENSION)),

@@ -1,6 +1,7 @@
 //! What the commands do: read, predict, print.
 
 use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
+use crate::generate;
 use crate::networks::{bindings, network};
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
@@ -9,8 +10,8 @@ use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::precision::Precision;
-use joulecast_model::predictor::{PredictError, Setup, Step};
+use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::predictor::{NetworkPrediction, PredictError, Setup, Step};
 use joulecast_reports::prediction::{self, Asked};
 use joulecast_reports::table::Table;
 use joulecast_reports::{describe as describe_report, table};
@@ -96,7 +97,7 @@ impl Calibrations {
 fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision) -> Result<ShapedNetwork, Failure> {
     ShapedNetwork::new(network, batch, precision, bindings(args))
         .with_context(|| network.name.clone())
-        .map_err(if args.input.is_empty() { Failure::Failed } else { Failure::Usage })
+        .map_err(if args.input.is_empty() && args.sequence.is_none() { Failure::Failed } else { Failure::Usage })
 }
 
 /// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
@@ -141,8 +142,8 @@ pub fn emit(text: impl AsRef<[u8]>, output: Option<&Path>) -> Result<()> {
 
 /// What the arguments of a prediction name, read.
 pub struct Parts {
-    network: Network,
-    source: &'static str,
+    pub network: Network,
+    pub source: &'static str,
     pub gpu: Gpu,
     calibrations: Calibrations,
     pub framework: Framework,
@@ -160,11 +161,33 @@ impl Parts {
                 Calibrations::built_in(&gpu, &wanted).map_err(Failure::Failed)?
             }
         };
+        if framework.fusion.is_some() && args.mode == Mode::Training {
+            return Err(Failure::Usage(anyhow!("the {} profile is of inference only", framework.name)));
+        }
         Ok(Self { network, source, gpu, calibrations, framework })
     }
 
     pub fn network(&self, args: &PredictArgs, batch: u64) -> Result<ShapedNetwork, Failure> {
-        shape(&self.network, &args.network, batch, args.precision)
+        let network = shape(&self.network, &args.network, batch, args.precision)?;
+        Ok(match &self.framework.fusion {
+            Some(absorbed) => network.fused(absorbed),
+            None => network,
+        })
+    }
+
+    /// What to tell of a calibration file.
+    pub fn note(&self) -> Option<String> {
+        self.calibrations.note.clone()
+    }
+
+    /// What was typed.
+    pub fn asked<'a>(&'a self, args: &'a PredictArgs) -> Asked<'a> {
+        Asked {
+            gpu: args.gpu.as_deref().unwrap_or_default(),
+            source: self.source,
+            framework: &self.framework.name,
+            launch: self.setup(args).launch,
+        }
     }
 
     pub fn setup(&self, args: &PredictArgs) -> Setup<'_> {
@@ -181,6 +204,16 @@ impl Parts {
     }
 }
 
+/// With `--require-fit`, what does not fit is a failure.
+pub fn check_fit(args: &PredictArgs, prediction: &NetworkPrediction) -> Result<(), Failure> {
+    if args.require_fit && !prediction.fits_in_memory {
+        let gpu = args.gpu.as_deref().unwrap_or_default();
+        let why = anyhow!("{} at batch {} does not fit in the memory of {gpu}", prediction.network, prediction.batch);
+        return Err(Failure::Failed(why));
+    }
+    Ok(())
+}
+
 /// What the hardware does not do is for the user to ask otherwise; the rest is not.
 pub fn refused(error: PredictError) -> Failure {
     match error {
@@ -192,18 +225,17 @@ pub fn refused(error: PredictError) -> Failure {
 /// `predict --net … --gpu … --batch …`
 pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
     let parts = Parts::read(args)?;
-    let typed = args.gpu.as_deref().unwrap_or_default();
+    if let Some(tokens) = args.generate {
+        return generate::predict(args, &parts, tokens);
+    }
     let network = parts.network(args, args.batch.unwrap_or(1))?;
     let setup = parts.setup(args);
     let step = Step::new(&network, &setup).map_err(refused)?;
     let mut prediction = step.at(args.operating.point()).map_err(refused)?;
-    prediction.warnings.splice(..0, parts.calibrations.note.clone());
-    if args.require_fit && !prediction.fits_in_memory {
-        let why = anyhow!("{} at batch {} does not fit in the memory of {typed}", prediction.network, prediction.batch);
-        return Err(Failure::Failed(why));
-    }
-    let Parts { gpu, source, framework, .. } = &parts;
-    let asked = Asked { gpu: typed, source, framework: &framework.name, launch: setup.launch };
+    prediction.warnings.splice(..0, parts.note());
+    check_fit(args, &prediction)?;
+    let gpu = &parts.gpu;
+    let asked = parts.asked(args);
     let render = || -> Result<()> {
         let text = match args.format {
             Format::Table => prediction::text(&prediction, gpu, &asked, args.layers),

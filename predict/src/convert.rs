@@ -1,6 +1,6 @@
 //! `predict convert`: a network in another format.
 
-use crate::cli::{NetworkArgs, parse_input};
+use crate::cli::{NetworkArgs, parse_batch, parse_input};
 use crate::commands::{Failure, emit};
 use crate::networks::{bindings, network};
 use anyhow::{Context, anyhow};
@@ -24,6 +24,9 @@ pub struct ConvertArgs {
     /// Another shape for a named input; may be repeated
     #[arg(long, value_name = "NAME=CxHxW", value_parser = parse_input)]
     pub input: Vec<(String, Shape)>,
+    /// Tokens per sample, for networks that read a sequence
+    #[arg(long, value_name = "N", value_parser = parse_batch)]
+    pub sequence: Option<u64>,
     /// ONNX: leave out operators that are not known instead of failing; the file lists them
     #[arg(long)]
     pub skip_unknown: bool,
@@ -43,8 +46,8 @@ pub enum Target {
 
 /// Reads a network and writes it.
 pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
-    let ConvertArgs { net, to, input, skip_unknown, output } = args;
-    let named = NetworkArgs { net: Some(net), input, skip_unknown };
+    let ConvertArgs { net, to, input, sequence, skip_unknown, output } = args;
+    let named = NetworkArgs { net: Some(net), input, skip_unknown, sequence };
     let (mut network, _) = network(&named)?;
     let given = bindings(&named);
     let unfit = |e| Failure::Usage(anyhow::Error::from(e).context(network.name.clone()));

@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod convert;
+mod generate;
 mod networks;
 mod optimize;
 mod papers;

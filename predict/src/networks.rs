@@ -5,6 +5,7 @@ use crate::commands::{Failure, read};
 use anyhow::{Context, Result, anyhow};
 use joulecast_model::caffe;
 use joulecast_model::catalog;
+use joulecast_model::generation;
 use joulecast_model::network::Network;
 use joulecast_model::onnx::{self, OnnxError};
 use joulecast_model::shape::Shape;
@@ -55,12 +56,15 @@ impl Format {
 pub fn network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
     let name = args.net.as_deref().unwrap_or_default();
     let format = Format::of(name);
-    let network = match format {
+    let mut network = match format {
         Format::Zoo => catalog::network(name).map_err(|e| Failure::Usage(e.into()))?,
         Format::Toml => toml(name).map_err(Failure::Failed)?,
         Format::Onnx => from_onnx(name, args)?,
         Format::Prototxt => prototxt(name, &args.input).map_err(Failure::Failed)?,
     };
+    if let (Some(tokens), Format::Zoo | Format::Toml) = (args.sequence, format) {
+        network.bind(generation::SEQUENCE, tokens).map_err(|e| Failure::Usage(e.into()))?;
+    }
     Ok((network, format.source()))
 }
 
@@ -93,7 +97,7 @@ fn from_onnx(path: &str, args: &NetworkArgs) -> Result<Network, Failure> {
         }
         Ok(fs::File::open(path)?)
     };
-    let options = onnx::Options { name: stem(path), inputs: &args.input, skip_unknown: args.skip_unknown };
+    let options = onnx::Options { name: stem(path), inputs: &args.input, sequence: args.sequence, skip_unknown: args.skip_unknown };
     onnx::read(open().map_err(failed)?, &options).map_err(|error| match error {
         OnnxError::Usage(_) => Failure::Usage(anyhow::Error::from(error).context(path.to_string())),
         _ => failed(error.into()),

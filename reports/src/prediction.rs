@@ -66,6 +66,9 @@ struct Document<'a> {
     phases: serde_json::Map<String, serde_json::Value>,
     layers: Vec<Layer<'a>>,
     warnings: &'a [String],
+    /// Only where a language model generates: everything above is of the whole answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation: Option<serde_json::Value>,
 }
 
 #[derive(Serialize)]
@@ -101,7 +104,12 @@ struct Layer<'a> {
     in_domain: bool,
 }
 
-fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Document<'a> {
+fn document<'a>(
+    p: &'a NetworkPrediction,
+    gpu: &'a Gpu,
+    asked: &Asked<'a>,
+    generation: Option<serde_json::Value>,
+) -> Document<'a> {
     let clock = p.clock.to_mhz();
     let bytes = (p.read + p.written).to_f64();
     let phase = |t: &joulecast_model::predictor::PhaseTotal| {
@@ -169,6 +177,7 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
         phases: p.phases.iter().map(phase).collect(),
         layers: p.layers.iter().map(layer).collect(),
         warnings: &p.warnings,
+        generation,
     }
 }
 
@@ -177,7 +186,16 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
 /// # Errors
 /// Only if a number is not finite.
 pub fn json(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
-    Ok(serde_json::to_string_pretty(&document(p, gpu, asked))? + "\n")
+    json_with(p, gpu, asked, None)
+}
+
+pub(crate) fn json_with(
+    p: &NetworkPrediction,
+    gpu: &Gpu,
+    asked: &Asked<'_>,
+    generation: Option<serde_json::Value>,
+) -> Result<String, serde_json::Error> {
+    Ok(serde_json::to_string_pretty(&document(p, gpu, asked, generation))? + "\n")
 }
 
 /// One CSV row with a header: the JSON's keys, nested ones joined by dots, without the layers.
@@ -185,7 +203,16 @@ pub fn json(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> Result<Strin
 /// # Errors
 /// Only if a number is not finite.
 pub fn csv(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
-    let serde_json::Value::Object(map) = serde_json::to_value(document(p, gpu, asked))? else {
+    csv_with(p, gpu, asked, None)
+}
+
+pub(crate) fn csv_with(
+    p: &NetworkPrediction,
+    gpu: &Gpu,
+    asked: &Asked<'_>,
+    generation: Option<serde_json::Value>,
+) -> Result<String, serde_json::Error> {
+    let serde_json::Value::Object(map) = serde_json::to_value(document(p, gpu, asked, generation))? else {
         return Ok(String::new());
     };
     let mut cells = Vec::new();
@@ -286,7 +313,7 @@ fn layer_table(p: &NetworkPrediction, all: bool) -> Table {
     table
 }
 
-fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
+pub(crate) fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
     format!(
         "{} on {} ({}), batch {}, {} {}, {} profile ({}), {:.0} MHz{}",
         p.network,
@@ -302,7 +329,7 @@ fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> String {
     )
 }
 
-fn provenance(p: &NetworkPrediction) -> String {
+pub(crate) fn provenance(p: &NetworkPrediction) -> String {
     format!("time: {} ({}); power: {}", p.time_tier, p.calibration, p.power_tier)
 }
 
@@ -333,6 +360,12 @@ pub fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: boo
             );
         }
     }
+    text + &layers_and_notes(p, all_layers)
+}
+
+/// The lower part of the readable report: layers, then notes.
+pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> String {
+    let mut text = String::new();
     let kernels = p.layers.len();
     let label = if all_layers {
         format!("all {kernels} kernels")
@@ -354,10 +387,13 @@ pub fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: boo
 
 /// The report in Markdown.
 pub fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
-    let mut text = format!("## {}\n\n{}\n\n", heading(p, gpu, asked), provenance(p));
-    text += &totals(p, gpu).to_markdown();
-    text.push('\n');
-    text += &layer_table(p, all_layers).to_markdown();
+    let text = format!("## {}\n\n{}\n\n", heading(p, gpu, asked), provenance(p));
+    text + &totals(p, gpu).to_markdown() + "\n" + &layers_and_notes_in_markdown(p, all_layers)
+}
+
+/// The lower part of the report in Markdown.
+pub(crate) fn layers_and_notes_in_markdown(p: &NetworkPrediction, all_layers: bool) -> String {
+    let mut text = layer_table(p, all_layers).to_markdown();
     if shown(p, all_layers).into_iter().any(starred) {
         let _ = write!(text, "\n\\{FOOTNOTE}\n");
     }

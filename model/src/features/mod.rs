@@ -33,9 +33,9 @@ impl Family {
     /// The family of a layer's kernels in a phase.
     pub fn of(layer: &Layer, phase: Phase) -> Self {
         match layer {
-            Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_) | Layer::Attention(_) | Layer::Recurrent(_)
-                if phase != Phase::Update =>
-            {
+            _ if phase == Phase::Update => Self::Stream,
+            Layer::Attention(attention) if attention.decodes() => Self::Stream,
+            Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_) | Layer::Attention(_) | Layer::Recurrent(_) => {
                 Self::Gemm
             }
             _ => Self::Stream,
@@ -91,8 +91,8 @@ pub fn general_kind(class: &str) -> Option<&'static str> {
 
 /// Which model a layer's time is predicted by: its kind, except that convolutions fall into classes which run different
 /// kernels: depthwise ones, others in narrow groups, plain matrix products (1x1, stride 1), those which Winograd's
-/// algorithm can do (3x3, stride 1, neither dilated nor grouped), and the rest. Attention of one token against a cache
-/// and attention that keeps its scores in memory are other kernels than fused attention of many tokens.
+/// algorithm can do (3x3, stride 1, neither dilated nor grouped), and the rest. Attention against a cache, which
+/// reading that bounds, and attention that keeps its scores in memory are other kernels than fused attention of many tokens.
 pub fn model_kind(layer: &Layer, inputs: &[Shape], phase: Phase) -> &'static str {
     match layer {
         _ if phase == Phase::Update => UPDATE,
@@ -112,8 +112,8 @@ pub fn model_kind(layer: &Layer, inputs: &[Shape], phase: Phase) -> &'static str
                 "conv2d"
             }
         }
+        Layer::Attention(attention) if attention.decodes() => "attention_decode",
         Layer::Attention(attention) if !attention.fused => "attention_unfused",
-        Layer::Attention(_) if inputs.first().is_some_and(|s| s.dims()[0] == 1) => "attention_decode",
         _ => layer.kind(),
     }
 }
@@ -297,7 +297,7 @@ fn divides(value: u64, by: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::gpu::testing::toy;
-    use crate::layer::{LayerOp, Linear};
+    use crate::layer::{Attention, Cell, LayerOp, Linear, Recurrent};
     use crate::measurement::LayerCase;
     use crate::precision::Mode;
 
@@ -337,6 +337,59 @@ mod tests {
             assert!(variables.values.iter().all(|v| v.is_finite()), "{variables:?}");
             assert!(work.roofline.reference(4, Seconds::ZERO) >= work.roofline.bound());
         }
+    }
+
+    /// Its variables are finite, and the kernel is of this class and family.
+    fn workload_of(layer: Layer, inputs: &[&[u64]]) -> (&'static str, Family, [f64; MAX_VARIABLES]) {
+        let gpu = toy();
+        let inputs: Vec<Shape> = inputs.iter().map(|d| Shape::new(d).expect("shape")).collect();
+        let case = LayerCase { inputs, layer };
+        let (phase, precision, mode) = (Phase::Forward, Precision::Fp32, Mode::Inference);
+        let output = case.output().expect("fits");
+        let cost = case.cost(phase, 2, precision, mode).expect("fits").expect("runs");
+        let setting = Setting::usual(precision, mode);
+        let work = Workload::new(&case.layer, &case.inputs, output, 2, phase, precision, setting, cost, &gpu);
+        let values = work.expect("fp32").variables(Seconds::from_us(4.0), 0.0).values;
+        assert!(values.iter().all(|v| v.is_finite()), "{case:?}");
+        (model_kind(&case.layer, &case.inputs, phase), Family::of(&case.layer, phase), values)
+    }
+
+    #[test]
+    fn attention_is_three_kinds_of_kernels() {
+        let attention =
+            |cached, fused| Layer::Attention(Attention { heads: 4, kv_heads: Some(2), causal: true, cached, fused });
+        let class = |layer, tokens: u64| {
+            let (class, family, _) = workload_of(layer, &[&[tokens, 64], &[tokens, 32], &[tokens, 32]]);
+            (class, family)
+        };
+        assert_eq!(class(attention(None, true), 100), ("attention", Family::Gemm));
+        assert_eq!(class(attention(Some(0), true), 100), ("attention", Family::Gemm));
+        assert_eq!(class(attention(None, false), 100), ("attention_unfused", Family::Gemm));
+        assert_eq!(class(attention(Some(99), true), 1), ("attention_decode", Family::Stream));
+    }
+
+    #[test]
+    fn attention_multiplies_per_sample_and_head() {
+        let layer = Attention { heads: 4, kv_heads: None, causal: false, cached: None, fused: true };
+        let (_, _, values) = workload_of(Layer::Attention(layer), &[&[128, 3 * 4 * 32]]);
+        let value = |name| values[Family::Gemm.variables().iter().position(|n| *n == name).expect("a variable")];
+        assert_eq!((value("m"), value("n")), (ln(128, 4096.0), ln(128, 256.0)));
+        assert_eq!((value("k"), value("g")), (ln(32, 1024.0), ln(2 * 4, 1.0)));
+    }
+
+    #[test]
+    fn the_steps_of_a_recurrent_layer_take_time_however_small_it_is() {
+        let gpu = toy();
+        let layer =
+            Layer::Recurrent(Recurrent { cell: Cell::Lstm, hidden: 1, layers: 2, bidirectional: false, bias: true });
+        let inputs = [Shape::new(&[50, 1]).expect("shape")];
+        let output = layer.output(&inputs).expect("fits");
+        let (phase, precision, mode) = (Phase::Forward, Precision::Fp32, Mode::Inference);
+        let case = LayerCase { inputs: inputs.to_vec(), layer: layer.clone() };
+        let cost = case.cost(phase, 1, precision, mode).expect("fits").expect("runs");
+        let setting = Setting::usual(precision, mode);
+        let work = Workload::new(&layer, &inputs, output, 1, phase, precision, setting, cost, &gpu).expect("fp32");
+        assert_eq!(work.roofline.second, RECURRENT_STEP * 100.0);
     }
 
     #[test]

@@ -76,6 +76,7 @@ pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &m
     let row = match (work.layer, work.inputs.first()) {
         (Layer::Softmax(softmax), Some(input)) => softmax.row(input),
         (Layer::Embedding(table), _) => table.features,
+        (Layer::Attention(attention), Some(_)) => attention.sizes(work.inputs).map_or(1, |s| s.keys),
         (_, input) => input.map_or(1, |s| s.axis()),
     };
     let bytes = work.cost.bytes().to_f64().max(1.0);

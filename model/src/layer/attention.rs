@@ -90,6 +90,11 @@ impl Attention {
         Ok(Heads { heads, kv_heads, tokens, new_keys, keys, dimension })
     }
 
+    /// Whether it is a step of generation: one token, or a few, against a cache that is not empty.
+    pub fn decodes(&self) -> bool {
+        self.cached.is_some_and(|n| n > 0)
+    }
+
     /// Pairs of a query and a key per head that matter.
     fn pairs(&self, s: &Heads) -> u64 {
         let all = s.tokens.saturating_mul(s.keys);

@@ -14,12 +14,14 @@ pub struct MemoryFootprint {
     pub training_state: Bytes,
     /// Inference: the most that is alive at once. Training: everything kept for backward.
     pub activations: Bytes,
+    /// Keys and values of attention that a language model keeps while it generates.
+    pub cache: Bytes,
 }
 
 impl MemoryFootprint {
     /// Their sum.
     pub fn total(&self) -> Bytes {
-        self.weights + self.training_state + self.activations
+        self.weights + self.training_state + self.activations + self.cache
     }
 }
 
@@ -39,7 +41,12 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode) -> MemoryFootprint {
         Mode::Inference => peak_live_elements(network),
         Mode::Training => kept_elements(network),
     };
+    let cached = network.layers().iter().map(|l| match &l.layer {
+        Layer::Attention(attention) => attention.cache_elements(&l.inputs),
+        _ => 0,
+    });
     MemoryFootprint {
+        cache: Bytes::new(cached.sum::<u64>() * network.batch() * width),
         weights: Bytes::new(parameters * (width + master)),
         training_state: Bytes::new(training_state),
         activations: Bytes::new(elements * network.batch() * width),

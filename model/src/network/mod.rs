@@ -1,6 +1,7 @@
 //! Networks: a directed graph of layers, read from a file, then given shapes for a batch.
 
 mod file;
+mod fusion;
 mod memory;
 mod shaped;
 mod write;

@@ -16,8 +16,8 @@ pub struct ShapedNetwork {
     batch: u64,
     precision: Precision,
     inputs: Vec<Shape>,
-    layers: Vec<ShapedLayer>,
-    notes: Vec<String>,
+    pub(super) layers: Vec<ShapedLayer>,
+    pub(super) notes: Vec<String>,
 }
 
 /// A layer with its shapes, without the batch.
@@ -35,6 +35,10 @@ pub struct ShapedLayer {
     pub from: Vec<Source>,
     /// Whether its parameters are an earlier layer's.
     pub tied: bool,
+    /// Layers that its kernel does besides, in order: see [`ShapedNetwork::fused`].
+    pub absorbed: Vec<ShapedLayer>,
+    /// Whether its kernel adds a bias that would otherwise be added after it.
+    pub bias: bool,
 }
 
 /// Why a network cannot be given shapes.
@@ -117,6 +121,8 @@ impl ShapedNetwork {
                 output,
                 from: node.from.clone(),
                 tied: node.tied.is_some(),
+                absorbed: Vec::new(),
+                bias: false,
             });
             if let Some(other) = node.tied {
                 let count = |layer: &ShapedLayer| layer.layer.parameters(&layer.inputs);
@@ -199,12 +205,26 @@ impl ShapedNetwork {
 impl ShapedLayer {
     /// Learned parameters of its own; none where they are another layer's.
     pub fn parameters(&self) -> u64 {
-        if self.tied { 0 } else { self.layer.parameters(&self.inputs) }
+        if self.tied {
+            return 0;
+        }
+        let bias = if self.bias { self.output.axis() } else { 0 };
+        let absorbed: u64 = self.absorbed.iter().map(Self::parameters).sum();
+        self.layer.parameters(&self.inputs).saturating_add(bias).saturating_add(absorbed)
     }
 
     fn cost_at(&self, phase: Phase, batch: u64, precision: Precision, mode: Mode) -> Option<LayerCost> {
         let site = Site { batch, inputs: &self.inputs, output: self.output, precision, mode };
-        self.layer.cost(phase, &site)
+        let mut cost = self.layer.cost(phase, &site)?;
+        for layer in &self.absorbed {
+            let site = Site { inputs: &layer.inputs, output: layer.output, ..site };
+            if let Some(more) = layer.layer.cost(phase, &site) {
+                cost.ops += more.ops;
+                // What it writes it has at hand; other operands it reads.
+                cost.read += site.bytes(site.all_in_elements() - site.in_elements());
+            }
+        }
+        Some(cost)
     }
 }
 

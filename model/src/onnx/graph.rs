@@ -112,6 +112,9 @@ impl<'a> Graph<'a> {
             values.push(Value { name: &info.name, tensor, kind, learned: vec![] });
         }
         options.check_names(&stated)?;
+        if options.sequence.is_some() && !stated.iter().filter_map(|i| dims(i)).flatten().any(is_sequence) {
+            return Err(OnnxError::Usage("none of its dimensions is called a sequence: --input says which is what".into()));
+        }
         let order = order(&graph.nodes, &names)?;
         let mut graph_so_far = Self {
             ops: Vec::new(),
@@ -270,6 +273,11 @@ fn symbol(dim: &wire::Dimension) -> Option<&str> {
     dim.name.as_deref().filter(|n| !n.is_empty())
 }
 
+/// Whether a dimension's name says that it is a sequence's length.
+fn is_sequence(dim: &wire::Dimension) -> bool {
+    symbol(dim).is_some_and(|s| s.to_ascii_lowercase().contains("seq"))
+}
+
 impl<'a> Batch<'a> {
     /// A dimension called batch, or else the first one of the first input.
     fn of(inputs: &[&'a ValueInfo]) -> Self {
@@ -321,6 +329,7 @@ fn bound(info: &ValueInfo, batch: &Batch<'_>, marker: i64, options: &Options<'_>
             _ if batch.is(position, dim) => marker,
             (Some(size), _) => size,
             (None, Some(&[size])) => size as i64,
+            (None, None) if is_sequence(dim) && options.sequence.is_some() => options.sequence.unwrap_or(1) as i64,
             (None, _) => {
                 let open = symbol(dim).map_or_else(|| format!("dimension {position}"), shown);
                 let shape: Vec<String> = stated

@@ -30,6 +30,8 @@ pub struct Options<'a> {
     /// Shapes of inputs by their names, with the batch (which is ignored) or without, and sizes of named dimensions
     /// (shapes of one dimension).
     pub inputs: &'a [(String, Shape)],
+    /// Size of every open dimension whose name says that it is a sequence.
+    pub sequence: Option<u64>,
     /// Leave out operators that are not known, and take their result to have their first input's shape.
     pub skip_unknown: bool,
 }

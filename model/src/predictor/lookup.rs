@@ -90,6 +90,15 @@ fn alternatives(kind: &str) -> [Option<&str>; 2] {
     [Some(kind), general_kind(kind)]
 }
 
+/// Values in fp32 and tf32, or in both 16-bit formats, are moved by the same kernels.
+fn alike(family: Family, precision: Precision) -> Precision {
+    match (family, precision) {
+        (Family::Stream, Precision::Tf32) => Precision::Fp32,
+        (Family::Stream, Precision::Bf16) => Precision::Fp16,
+        _ => precision,
+    }
+}
+
 /// The model of a framework's own kernels on this GPU.
 pub fn of_framework<'a>(
     calibration: Option<&'a Calibration>,
@@ -100,13 +109,9 @@ pub fn of_framework<'a>(
     precision: Precision,
 ) -> Option<Found<'a>> {
     let calibration = calibration?;
-    // Maps in fp32 and tf32, or in both 16-bit formats, are moved by the same kernels.
-    let alike = match (family, precision) {
-        (Family::Stream, Precision::Tf32) => Precision::Fp32,
-        (Family::Stream, Precision::Bf16) => Precision::Fp16,
-        _ => precision,
-    };
-    let model = [precision, alike].into_iter().find_map(|p| calibration.framework_model(framework, kind, phase, p))?;
+    let model = [precision, alike(family, precision)]
+        .into_iter()
+        .find_map(|p| calibration.framework_model(framework, kind, phase, p))?;
     Some(Found {
         model,
         residuals: model,
@@ -148,7 +153,8 @@ pub fn find<'a>(
         false => plain(model, Tier::Transferred, Some(Substitute::Universal)),
     };
 
-    if let Some(model) = kinds().find_map(|k| on_gpu(k, phase, precision)) {
+    let near = [precision, alike(family, precision)];
+    if let Some(model) = near.into_iter().find_map(|p| kinds().find_map(|k| on_gpu(k, phase, p))) {
         return Some(plain(model, tier, None));
     }
     match family {
@@ -161,7 +167,10 @@ pub fn find<'a>(
                 let found = plain(carrier, Tier::Roofline, Some(Substitute::Statement));
                 return Some(Found { stated: Some(GROUPED), calibrated: true, ..found });
             }
-            if let Some(model) = on_gpu("linear", Phase::Forward, precision) {
+            // Attention's products are batched.
+            let batched =
+                if kind.starts_with("attention") { on_gpu("matmul", Phase::Forward, precision) } else { None };
+            if let Some(model) = batched.or_else(|| on_gpu("linear", Phase::Forward, precision)) {
                 let found = plain(model, Tier::Transferred, Some(Substitute::Product));
                 // How convolutions compare with the product model was seen on the chips that have rows of both.
                 let seen = kinds().find_map(|k| anywhere(&format!("{k}{BY_PRODUCT}"), phase, precision));

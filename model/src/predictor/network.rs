@@ -9,6 +9,7 @@ use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
 use crate::framework::{KernelOf, Launch};
 use crate::gpu::Gpu;
+use crate::layer::Layer;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
 use crate::power::{Activities, ClockLaw, PowerModel, State, activities, waiting};
 use crate::precision::{Phase, Precision};
@@ -243,8 +244,13 @@ fn predict_kernel<'a, 'm>(
     setup: &Setup<'m>,
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
-    // The optimizer works on fp32 master weights.
-    let precision = if phase == Phase::Update { Precision::Fp32 } else { network.precision() };
+    let precision = match (phase, &layer.layer, network.precision()) {
+        // The optimizer works on fp32 master weights.
+        (Phase::Update, _, _) => Precision::Fp32,
+        // Fused kernels of attention take 32-bit operands as they are.
+        (_, Layer::Attention(attention), Precision::Tf32) if attention.fused => Precision::Fp32,
+        (_, _, precision) => precision,
+    };
     let kind = layer.layer.kind();
     let no_model = || PredictError::NoModel { layer: layer.name.clone(), kind, phase, precision };
     let family = Family::of(&layer.layer, phase);

@@ -1,0 +1,38 @@
+//! `predict --generate`: a language model's answer, the prompt's step and those of every token.
+
+use crate::cli::{Format, PredictArgs};
+use crate::commands::{Failure, Parts, check_fit, emit, refused};
+use anyhow::{Result, anyhow};
+use joulecast_model::generation::{self, GenerationError};
+use joulecast_model::precision::Mode;
+use joulecast_reports::generation as report;
+
+/// Predicts and prints; the prompt has the tokens of the network's sequence.
+pub fn predict(args: &PredictArgs, parts: &Parts, tokens: u64) -> Result<(), Failure> {
+    if args.mode == Mode::Training {
+        return Err(Failure::Usage(anyhow!("--generate is of inference")));
+    }
+    let network = &parts.network;
+    let prompt = network.inputs.first().map_or(1, |input| input.shape.dims()[0]);
+    let setup = parts.setup(args);
+    let (batch, point) = (args.batch.unwrap_or(1), args.operating.point());
+    let found = generation::predict(network, (prompt, tokens), (batch, args.precision), &setup, point);
+    let mut found = found.map_err(|e| match e {
+        GenerationError::Predict(e) => refused(e),
+        GenerationError::Shape(_) => Failure::Failed(e.into()),
+        _ => Failure::Usage(e.into()),
+    })?;
+    found.total.warnings.splice(..0, parts.note());
+    check_fit(args, &found.total)?;
+    let (gpu, asked) = (&parts.gpu, parts.asked(args));
+    let render = || -> Result<()> {
+        let text = match args.format {
+            Format::Table => report::text(&found, gpu, &asked, args.layers),
+            Format::Markdown => report::markdown(&found, gpu, &asked, args.layers),
+            Format::Json => report::json(&found, gpu, &asked)?,
+            Format::Csv => report::csv(&found, gpu, &asked)?,
+        };
+        emit(&text, args.output.as_deref())
+    };
+    render().map_err(Failure::Failed)
+}

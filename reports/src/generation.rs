@@ -1,0 +1,110 @@
+//! A language model's answer as table, JSON, CSV and Markdown: the contract `prediction/1` of the whole answer, with the
+//! key `generation`.
+
+use crate::prediction::{
+    Asked, csv_with, heading, json_with, layers_and_notes, layers_and_notes_in_markdown, provenance,
+};
+use crate::table::{Table, significant, with_unit};
+use joulecast_model::generation::Generation;
+use joulecast_model::gpu::Gpu;
+use joulecast_model::predictor::NetworkPrediction;
+use joulecast_model::units::Seconds;
+use serde_json::{Value, json as value};
+
+/// A part of the answer.
+fn part(p: &NetworkPrediction) -> Value {
+    value!({
+        "time_s": p.time.value.get(),
+        "time_s_p05": p.time.p05.get(),
+        "time_s_p95": p.time.p95.get(),
+        "power_w": p.power.value.get(),
+        "energy_j": p.energy.value.get(),
+        "energy_j_p05": p.energy.p05.get(),
+        "energy_j_p95": p.energy.p95.get(),
+        "core_clock_mhz": p.clock.to_mhz(),
+        "bound_s": p.bound.get(),
+    })
+}
+
+fn document(g: &Generation) -> Value {
+    value!({
+        "prompt_tokens": g.prompt,
+        "generated_tokens": g.tokens,
+        "prefill": part(&g.prefill),
+        "decode": g.decode.as_ref().map(part),
+        "decode_steps": g.tokens - 1,
+        "time_per_step_s": g.time_per_step().map(Seconds::get),
+        "tokens_per_s": g.tokens_per_second(),
+        "energy_per_token_j": g.energy_per_token().get(),
+        "kv_cache_bytes": g.cache.get(),
+    })
+}
+
+/// The JSON document.
+///
+/// # Errors
+/// Only if a number is not finite.
+pub fn json(g: &Generation, gpu: &Gpu, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
+    json_with(&g.total, gpu, asked, Some(document(g)))
+}
+
+/// One CSV row with a header: the JSON's keys, nested ones joined by dots, without the layers.
+///
+/// # Errors
+/// Only if a number is not finite.
+pub fn csv(g: &Generation, gpu: &Gpu, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
+    csv_with(&g.total, gpu, asked, Some(document(g)))
+}
+
+/// The prompt, the steps after it, and both.
+fn parts(g: &Generation) -> Table {
+    let mut table =
+        Table::new(&["", "steps", "time", "90 % interval", "power", "energy", "per step", "tokens/s", "per token"], 1);
+    let samples = g.total.batch;
+    let mut row = |name: &str, p: &NetworkPrediction, steps: u64, tokens: u64| {
+        let rate = (samples * tokens) as f64 / p.time.value.get();
+        table.row(vec![
+            name.into(),
+            steps.to_string(),
+            with_unit(p.time.value.get(), "s"),
+            format!("{} to {}", with_unit(p.time.p05.get(), "s"), with_unit(p.time.p95.get(), "s")),
+            with_unit(p.power.value.get(), "W"),
+            with_unit(p.energy.value.get(), "J"),
+            with_unit(p.time.value.get() / steps as f64, "s"),
+            significant(rate, 3),
+            with_unit(p.energy.value.get() / (samples * tokens) as f64, "J"),
+        ]);
+    };
+    row("prefill", &g.prefill, 1, g.prompt);
+    if let Some(decode) = &g.decode {
+        row("decode", decode, g.tokens - 1, g.tokens - 1);
+    }
+    row("answer", &g.total, g.tokens, g.tokens);
+    table
+}
+
+fn title(g: &Generation, gpu: &Gpu, asked: &Asked<'_>) -> String {
+    format!("{}; {} tokens after a prompt of {}", heading(&g.total, gpu, asked), g.tokens, g.prompt)
+}
+
+fn memory(g: &Generation, gpu: &Gpu) -> String {
+    let fits = if g.total.fits_in_memory { "fits in" } else { "does not fit in" };
+    format!(
+        "memory {:.2} GiB, {:.2} GiB of them keys and values at the end; {fits} {:.1} GiB; without workspace",
+        g.total.memory.total().to_gib(),
+        g.cache.to_gib(),
+        gpu.memory.value.to_gib()
+    )
+}
+
+/// The readable report. Prefill's tokens are the prompt's.
+pub fn text(g: &Generation, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
+    let head = format!("{}\n{}\n\n{}", title(g, gpu, asked), provenance(&g.total), parts(g).to_text());
+    format!("{head}\n{}\n{}", memory(g, gpu), layers_and_notes(&g.total, all_layers))
+}
+
+/// The report in Markdown.
+pub fn markdown(g: &Generation, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
+    let head = format!("## {}\n\n{}\n\n{}", title(g, gpu, asked), provenance(&g.total), parts(g).to_markdown());
+    format!("{head}\n{}\n\n{}", memory(g, gpu), layers_and_notes_in_markdown(&g.total, all_layers))
+}
