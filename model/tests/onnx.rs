@@ -5,6 +5,7 @@ use joulecast_model::cost::LayerCost;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::onnx::{self, Options};
 use joulecast_model::precision::{Mode, Phase, Precision};
+use joulecast_model::shape::Shape;
 use std::fs::File;
 use std::io::Cursor;
 
@@ -68,4 +69,58 @@ fn every_network_of_the_zoo_keeps_its_shapes_and_cost_through_onnx() {
             assert_eq!(before.len(), after.len(), "{name}, {mode}");
         }
     }
+}
+
+/// Damaged, odd and hostile files: `tests/onnx/odd`.
+#[test]
+fn odd_files_are_refused_in_one_line() {
+    let folder = format!("{}/tests/onnx/odd", env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str, options: &Options<'_>| {
+        let file = File::open(format!("{folder}/{name}.onnx")).expect("the file is there");
+        onnx::read(file, options).map_err(|e| e.to_string())
+    };
+    let mut expected = vec![
+        ("absurd_dimension", "initializer w"),
+        ("control_flow", "operator branch (If): control flow"),
+        ("cycle", "cycle"),
+        ("does_not_fit", "operator conv (Conv): weights for 4 channels"),
+        ("empty", "no graph"),
+        ("endless_range", "without an end"),
+        ("made_twice", "tensor a is made twice"),
+        ("mixes_samples", "does not grow with the batch"),
+        ("negative_dimension", "a dimension of -8"),
+        ("no_output", "output y"),
+        ("not_onnx", "not an ONNX model"),
+        ("nothing_makes", "reads ghost"),
+        ("old_operator_set", "operator set 5"),
+        ("open_size", "--input x=1x3x128x128"),
+        ("truncated", "cut short"),
+        ("two_gigabytes", "2147483648 bytes are announced"),
+        ("unknown_domain", "operator r (Relu): not known, of domain my.company"),
+        ("unknown_operator", "operator sampler (GridSample)"),
+        ("values_decide", "depends on values"),
+        ("volumes", "operator conv3d (Conv)"),
+    ];
+    for (name, fragment) in &expected {
+        let error = read(name, &Options::default()).expect_err(name);
+        assert!(error.contains(fragment), "{name}: {error}");
+        assert!(!error.contains(char::is_control) && error.len() < 400, "{name}: {error}");
+    }
+    for name in ["external_path", "names"] {
+        let network = read(name, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(Network::from_toml(&network.to_toml()).is_ok(), "{name}");
+        expected.push((name, ""));
+    }
+    let skipped = read("unknown_operator", &Options { skip_unknown: true, ..Options::default() }).expect("skipped");
+    assert_eq!(skipped.notes, ["left out: sampler (GridSample)"]);
+    let given = [("height".to_string(), Shape::new(&[32]).expect("a size")), ("width".to_string(), Shape::new(&[16]).expect("a size"))];
+    let bound = read("open_size", &Options { inputs: &given, ..Options::default() }).expect("bound");
+    assert_eq!(bound.inputs[0].shape.dims(), [3, 32, 16]);
+    for shape in [&[1, 3, 32, 16][..], &[3, 32, 16]] {
+        let given = [("x".to_string(), Shape::new(shape).expect("a shape"))];
+        let bound = read("open_size", &Options { inputs: &given, ..Options::default() }).expect("bound");
+        assert_eq!(bound.inputs[0].shape.dims(), [3, 32, 16]);
+    }
+    let files = std::fs::read_dir(&folder).expect("the folder is there").count();
+    assert_eq!(files, expected.len(), "every file is tested");
 }

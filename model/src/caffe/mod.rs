@@ -10,14 +10,11 @@ use crate::layer::{
     Activation, Add, BatchNorm, Concat, Conv2d, Dropout, Elementwise, Flatten, Function, GlobalPool2d, Groups, Layer,
     LayerOp, Linear, LocalResponseNorm, Multiply, Pair, Pool2d, PoolOp, Reshape, Scale, Slice, Softmax,
 };
-use crate::network::{Input, Network, NetworkError, Node, Published, Source};
+use crate::network::{Input, MAX_LAYERS, Network, NetworkError, Node, Published, Source};
 use crate::shape::Shape;
 use crate::text::{Names, shown};
 use std::collections::{HashMap, HashSet};
 use text::Message;
-
-/// No network has more layers.
-const MOST_LAYERS: usize = 20_000;
 
 /// Reads a `.prototxt` file. Shapes of inputs may be given by name, without the batch.
 ///
@@ -26,8 +23,8 @@ const MOST_LAYERS: usize = 20_000;
 pub fn read(text: &str, name: &str, given: &[(String, Shape)]) -> Result<Network, NetworkError> {
     let file = Message::parse(text).map_err(NetworkError::Format)?;
     let layers: Vec<&Message> = file.messages("layer").chain(file.messages("layers")).collect();
-    if layers.is_empty() || layers.len() > MOST_LAYERS {
-        return Err(NetworkError::Format(format!("{} layers, 1 to {MOST_LAYERS} are read", layers.len())));
+    if layers.is_empty() || layers.len() > MAX_LAYERS {
+        return Err(NetworkError::Format(format!("{} layers, 1 to {MAX_LAYERS} are read", layers.len())));
     }
     let mut builder = Builder { given, ..Builder::default() };
     builder.stated_inputs(&file)?;

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use toml::{Table, Value};
 
 /// No network has more layers; a file that expands to more is a mistake.
-const MAX_LAYERS: usize = 20_000;
+pub const MAX_LAYERS: usize = 20_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,6 +6,7 @@ mod memory;
 mod shaped;
 mod write;
 
+pub use file::MAX_LAYERS;
 pub use memory::{MemoryFootprint, footprint};
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 

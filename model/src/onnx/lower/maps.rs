@@ -25,7 +25,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         match (self.tensor(id).rank(), &self.dims(id)?[..]) {
             (4, &[c, h, w]) => Ok([c, h, w]),
             (3, &[c, w]) => Ok([c, 1, w]),
-            (_, other) => Err(Issue::Wrong(format!("{other:?} of a sample is no map with channels"))),
+            (_, other) => Err(Issue::Wrong(format!("{other:?} of a sample is no map with channels, nor a row of them"))),
         }
     }
 

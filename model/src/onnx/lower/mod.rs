@@ -18,7 +18,7 @@ use super::infer::{Call, Issue};
 use super::tensor::{Tensor, elements};
 use super::OnnxError;
 use crate::layer::{Flatten, Layer, LayerOp, Reshape};
-use crate::network::{Input, Network, Node, Published, Source};
+use crate::network::{Input, MAX_LAYERS, Network, Node, Published, Source};
 use crate::shape::Shape;
 use crate::text::{Names, shown};
 use std::collections::{HashMap, HashSet};
@@ -234,6 +234,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 Source::Node(i) => self.shapes[i],
             })
             .collect();
+        if self.nodes.len() >= MAX_LAYERS {
+            return Err(Issue::Wrong(format!("the network has more than {MAX_LAYERS} layers")));
+        }
         let output = layer.output(&read).map_err(|e| e.to_string())?;
         let learned: HashSet<Id> = weights.iter().flatten().flat_map(|&w| &self.graph.values[w].learned).copied().collect();
         let index = self.nodes.len();
