@@ -73,8 +73,8 @@ pub struct Graph<'a> {
     pub opset: i64,
     /// The batch that the file was made for, where it says one.
     pub made_for: Option<i64>,
-    /// Operators that were left out.
-    pub skipped: Vec<String>,
+    /// Operators that were left out: their outputs, and what to call them.
+    pub skipped: Vec<(Id, String)>,
 }
 
 impl<'a> Graph<'a> {
@@ -154,7 +154,7 @@ impl<'a> Graph<'a> {
             let mut made = match if known { infer(&call) } else { Err(Issue::Unknown) } {
                 Ok(made) => made,
                 Err(Issue::Unknown) if options.skip_unknown => {
-                    self.skipped.push(format!("{} ({})", label(node), shown(&node.op)));
+                    self.skipped.push((self.values.len(), format!("{} ({})", label(node), shown(&node.op))));
                     call.inputs.iter().flatten().take(1).map(|t| Tensor { data: None, ..(*t).clone() }).collect()
                 }
                 Err(issue) => return Err(OnnxError::at(node, issue)),
@@ -236,6 +236,11 @@ impl<'a> Graph<'a> {
         self.ops.retain(|_| keep.next().unwrap_or(false));
     }
 
+    /// Whether an operator was left out.
+    pub fn skips(&self, op: &Op<'_>) -> bool {
+        op.outputs.first().is_some_and(|id| self.skipped.iter().any(|(skipped, _)| skipped == id))
+    }
+
     /// What is known of an operator's inputs, for the functions that shapes are inferred with.
     pub fn call<'b>(&'b self, op: &'b Op<'a>) -> Call<'b> {
         let inputs = op.inputs.iter().map(|id| id.map(|id| &self.values[id].tensor)).collect();
@@ -306,7 +311,14 @@ fn bound(info: &ValueInfo, batch: &Batch<'_>, marker: i64, options: &Options<'_>
     let tensor = tensor.ok_or_else(|| OnnxError::Format(format!("input {name} is not a tensor")))?;
     let real = element::is_real(tensor.element);
     let given = options.inputs.iter().find(|(n, _)| *n == info.name).map(|(_, shape)| shape.dims());
-    let stated = dims(info).unwrap_or_default();
+    let Some(stated) = dims(info) else {
+        // No shape in the file: the first dimension that is given is the batch's.
+        let given = given.ok_or_else(|| {
+            OnnxError::Usage(format!("the shape of input {name} is not in the file: give it, as in --input {name}=1x128"))
+        })?;
+        let sizes = std::iter::once(marker).chain(given.iter().skip(1).map(|&d| d as i64)).collect();
+        return Tensor::new(sizes, real).map_err(OnnxError::Format);
+    };
     if let Some(given) = given {
         let place = stated.iter().enumerate().position(|(i, d)| batch.is(i, d));
         let mut sizes: Vec<i64> = given.iter().map(|&d| d as i64).collect();

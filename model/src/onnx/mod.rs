@@ -14,6 +14,9 @@ mod skim;
 mod tensor;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 pub use export::write;
 
 use crate::network::{Network, NetworkError};
@@ -93,7 +96,11 @@ impl OnnxError {
             Issue::Unknown if matches!(&node.domain[..], "" | "ai.onnx") => {
                 "not an operator that is known here; --skip-unknown leaves it out".to_string()
             }
-            Issue::Unknown => format!("not known, of domain {}; --skip-unknown leaves it out", shown(&node.domain)),
+            Issue::Unknown => format!(
+                "not known, of domain {}; functions of a model are to be inlined (onnx.inliner); --skip-unknown leaves it \
+                 out",
+                shown(&node.domain)
+            ),
         };
         Self::Operator { name: graph::label(node), op: shown(&node.op), why }
     }

@@ -26,9 +26,8 @@ enum Field {
 }
 use Field::{Enter, Keep, Payload};
 
-const MODEL: &[(u64, Field)] = &[(1, Keep), (2, Keep), (7, Enter(GRAPH)), (8, Enter(OPSET)), (25, Enter(FUNCTION))];
+const MODEL: &[(u64, Field)] = &[(1, Keep), (2, Keep), (7, Enter(GRAPH)), (8, Enter(OPSET))];
 const OPSET: &[(u64, Field)] = &[(1, Keep), (2, Keep)];
-const FUNCTION: &[(u64, Field)] = &[(1, Keep)];
 const GRAPH: &[(u64, Field)] =
     &[(1, Enter(NODE)), (2, Keep), (5, Enter(TENSOR)), (11, Enter(VALUE_INFO)), (12, Enter(VALUE_INFO))];
 const NODE: &[(u64, Field)] = &[(1, Keep), (2, Keep), (3, Keep), (4, Keep), (5, Enter(ATTRIBUTE)), (7, Keep)];

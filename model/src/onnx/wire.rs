@@ -15,8 +15,6 @@ pub struct Model {
     pub graph: Option<Graph>,
     #[prost(message, repeated, tag = "8")]
     pub opsets: Vec<Opset>,
-    #[prost(message, repeated, tag = "25")]
-    pub functions: Vec<Function>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -25,12 +23,6 @@ pub struct Opset {
     pub domain: String,
     #[prost(int64, tag = "2")]
     pub version: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub struct Function {
-    #[prost(string, tag = "1")]
-    pub name: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -43,7 +43,6 @@ pub fn write(network: &Network) -> Result<Vec<u8>, NetworkError> {
         producer: "joulecast".into(),
         graph: Some(writer.graph),
         opsets: vec![Opset { domain: String::new(), version }],
-        functions: vec![],
     };
     Ok(model.encode_to_vec())
 }

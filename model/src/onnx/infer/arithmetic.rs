@@ -211,7 +211,9 @@ pub fn reduced_axes(call: &Call<'_>) -> Result<Vec<usize>, Issue> {
     if axes.is_empty() {
         return Ok(if call.int("noop_with_empty_axes") == Some(1) { vec![] } else { (0..x.rank()).collect() });
     }
-    axes.iter().map(|&a| call.axis(a, x.rank())).collect()
+    let mut axes = axes.iter().map(|&a| call.axis(a, x.rank())).collect::<Result<Vec<_>, _>>()?;
+    axes.sort_unstable();
+    Ok(axes)
 }
 
 pub fn reduce(call: &Call<'_>) -> Result<Tensor, Issue> {

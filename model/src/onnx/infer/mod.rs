@@ -156,17 +156,17 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
         | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceSumSquare" => one(arithmetic::reduce(call)),
         "ArgMax" | "ArgMin" => one(arithmetic::extreme(call)),
         "TopK" => arithmetic::top(call),
-        "Conv" | "ConvTranspose" => one(windows::convolution(call)),
-        "MaxPool" | "AveragePool" | "LpPool" => {
+        "Conv" => one(windows::convolution(call)),
+        "MaxPool" | "AveragePool" => {
             let pooled = windows::pooling(call)?;
             let indices = Tensor { real: false, ..pooled.clone() };
             Ok(vec![pooled, indices])
         }
-        "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool" => one(windows::global(call)),
+        "GlobalAveragePool" | "GlobalMaxPool" => one(windows::global(call)),
         "Gemm" => one(products::gemm(call)),
         "MatMul" => one(products::matmul(call)),
         "Einsum" => one(products::einsum(call)),
-        "LSTM" | "GRU" | "RNN" => products::recurrent(call),
+        "LSTM" | "GRU" => products::recurrent(call),
         "Attention" => one(products::attention(call)),
         "RotaryEmbedding" => one(unvalued()),
         _ => movement::infer(call),

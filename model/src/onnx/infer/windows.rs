@@ -27,7 +27,7 @@ fn geometry(call: &Call<'_>) -> Result<(Vec<i64>, Window), Issue> {
     let space = x.dims.get(2..).filter(|s| !s.is_empty()).ok_or("its input has no spatial dimensions")?.to_vec();
     let kernel = match (call.ints("kernel_shape"), call.node.op.as_str()) {
         (Some(kernel), _) => kernel.to_vec(),
-        (None, "Conv" | "ConvTranspose") => call.input(1)?.dims.get(2..).unwrap_or_default().to_vec(),
+        (None, "Conv") => call.input(1)?.dims.get(2..).unwrap_or_default().to_vec(),
         _ => return Err("kernel_shape is missing".into()),
     };
     let window = window(call, space.len(), kernel)?;
@@ -95,33 +95,11 @@ pub fn convolution(call: &Call<'_>) -> Result<Tensor, Issue> {
     if weights.rank() != x.rank() || group < 1 {
         return Err(Issue::Wrong(format!("weights {:?} over {:?}", weights.dims, x.dims)));
     }
-    let transposed = call.node.op == "ConvTranspose";
-    let read = if transposed { *first } else { second.saturating_mul(group) };
+    let read = second.saturating_mul(group);
     if read != channels {
         return Err(Issue::Wrong(format!("weights for {read} channels, its input has {channels}")));
     }
-    let (out, space) = match transposed {
-        false => (*first, positions(call, false)?),
-        true => (second.saturating_mul(group), transposed_positions(call)?),
-    };
-    Ok(Tensor::new([&[batch, out], &space[..]].concat(), x.real)?)
-}
-
-fn transposed_positions(call: &Call<'_>) -> Result<Vec<i64>, Issue> {
-    let (space, window) = geometry(call)?;
-    if let Some(stated) = call.ints("output_shape") {
-        let spatial = stated.len().checked_sub(space.len()).ok_or("output_shape is too short")?;
-        return Ok(stated[spatial..].to_vec());
-    }
-    let pads = padding(call)?;
-    let extra = call.ints("output_padding").unwrap_or_default();
-    Ok((0..space.len())
-        .map(|i| {
-            let extent = (window.kernel[i] - 1) * window.dilations[i] + 1;
-            let more = extra.get(i).copied().unwrap_or(0).clamp(0, 1 << 20);
-            (space[i] - 1) * window.strides[i] + extent + more - pads[i].0 - pads[i].1
-        })
-        .collect())
+    Ok(Tensor::new([&[batch, *first], &positions(call, false)?[..]].concat(), x.real)?)
 }
 
 pub fn pooling(call: &Call<'_>) -> Result<Tensor, Issue> {

@@ -314,7 +314,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let last = self.nodes.len() - 1;
         let mut outputs: Vec<usize> = outputs.iter().map(|i| renumbered[*i]).filter(|i| *i != last).collect();
         outputs.sort_unstable();
-        for skipped in &self.graph.skipped {
+        for (_, skipped) in &self.graph.skipped {
             self.notes.push(format!("left out: {skipped}"));
         }
         let name = Names::default().unique(name);
