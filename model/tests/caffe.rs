@@ -77,7 +77,9 @@ fn caffenet_is_the_zoos() {
 /// The table of the paper: Szegedy et al. 2014, table 1.
 #[test]
 fn googlenet_is_the_zoos() {
-    let mut file = File::new("layer { name: 'data' type: 'Input' top: 'data' input_param { shape: { dim: 10 dim: 3 dim: 224 dim: 224 } } }");
+    let mut file = File::new(
+        "layer { name: 'data' type: 'Input' top: 'data' input_param { shape: { dim: 10 dim: 3 dim: 224 dim: 224 } } }",
+    );
     file.convolution("conv1", "data", "num_output: 64 pad: 3 kernel_size: 7 stride: 2");
     file.pool("pool1", "conv1", "pool: MAX kernel_size: 3 stride: 2");
     file.layer("norm1", "LRN", &["pool1"], "");
@@ -155,7 +157,14 @@ fn a_residual_block_in_the_old_notation_and_a_training_file() {
     assert_eq!(network.outputs, [2], "the first part of the slice is read by nothing");
     assert_eq!(Network::from_toml(&network.to_toml()).expect("readable").nodes, network.nodes);
     let unknown = [("image".to_string(), Shape::map(3, 4, 4).expect("a shape"))];
-    assert!(caffe::read("input: 'x' input_shape { dim: 1 dim: 2 } layer { name: 'r' type: 'ReLU' bottom: 'x' top: 'r' }", "t", &unknown).is_err());
+    assert!(
+        caffe::read(
+            "input: 'x' input_shape { dim: 1 dim: 2 } layer { name: 'r' type: 'ReLU' bottom: 'x' top: 'r' }",
+            "t",
+            &unknown
+        )
+        .is_err()
+    );
 }
 
 #[test]

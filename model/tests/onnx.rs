@@ -71,6 +71,41 @@ fn every_network_of_the_zoo_keeps_its_shapes_and_cost_through_onnx() {
     }
 }
 
+/// Kinds that no network of the zoo has, or not with these fields.
+#[test]
+fn other_kinds_keep_their_cost_through_onnx() {
+    let network = Network::from_toml(
+        r#"
+schema = "network/1"
+name = "others"
+title = "others"
+layers = [
+  { name = "over_channels", kind = "layer_norm" },
+  { name = "pad", kind = "pad", padding = [0, 1, 0, 1] },
+  { name = "plain", kind = "batch_norm", affine = false },
+  { name = "larger", kind = "resize", output = 18, interpolation = "linear" },
+  { name = "part", kind = "slice", axis = 1, size = 8, step = 2 },
+  { name = "rows", kind = "reshape", shape = [4, 144] },
+  { name = "over_rows", kind = "layer_norm", affine = false },
+  { name = "both_ways", kind = "lstm", hidden = 6, bidirectional = true },
+  { name = "one_way", kind = "gru", hidden = 5, bias = false },
+  { name = "scores", kind = "softmax" },
+  { name = "mean", kind = "reduce" },
+  { name = "fc", kind = "linear", features = 3 },
+]
+inputs.x.shape = [4, 8, 8]
+"#,
+    )
+    .expect("valid");
+    let bytes = onnx::write(&network).expect("written");
+    let again = onnx::read(Cursor::new(bytes), &Options::default()).expect("read");
+    let (before, after) = (shaped(&network), shaped(&again));
+    assert_eq!(before.parameters(), after.parameters());
+    for mode in [Mode::Inference, Mode::Training] {
+        assert_eq!(kernels(&before, mode), kernels(&after, mode), "{mode}");
+    }
+}
+
 /// Damaged, odd and hostile files: `tests/onnx/odd`.
 #[test]
 fn odd_files_are_refused_in_one_line() {
@@ -113,7 +148,10 @@ fn odd_files_are_refused_in_one_line() {
     }
     let skipped = read("unknown_operator", &Options { skip_unknown: true, ..Options::default() }).expect("skipped");
     assert_eq!(skipped.notes, ["left out: sampler (GridSample)"]);
-    let given = [("height".to_string(), Shape::new(&[32]).expect("a size")), ("width".to_string(), Shape::new(&[16]).expect("a size"))];
+    let given = [
+        ("height".to_string(), Shape::new(&[32]).expect("a size")),
+        ("width".to_string(), Shape::new(&[16]).expect("a size")),
+    ];
     let bound = read("open_size", &Options { inputs: &given, ..Options::default() }).expect("bound");
     assert_eq!(bound.inputs[0].shape.dims(), [3, 32, 16]);
     for shape in [&[1, 3, 32, 16][..], &[3, 32, 16]] {

@@ -61,7 +61,9 @@ pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
     let bytes = match to {
         Target::Toml => network.to_toml().into_bytes(),
         Target::Onnx if terminal => {
-            return Err(Failure::Usage(anyhow!("an ONNX file is not for a terminal: --output FILE says where to write it")));
+            return Err(Failure::Usage(anyhow!(
+                "an ONNX file is not for a terminal: --output FILE says where to write it"
+            )));
         }
         Target::Onnx => onnx::write(&network).with_context(|| network.name.clone()).map_err(Failure::Failed)?,
     };

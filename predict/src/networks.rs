@@ -97,7 +97,12 @@ fn from_onnx(path: &str, args: &NetworkArgs) -> Result<Network, Failure> {
         }
         Ok(fs::File::open(path)?)
     };
-    let options = onnx::Options { name: stem(path), inputs: &args.input, sequence: args.sequence, skip_unknown: args.skip_unknown };
+    let options = onnx::Options {
+        name: stem(path),
+        inputs: &args.input,
+        sequence: args.sequence,
+        skip_unknown: args.skip_unknown,
+    };
     onnx::read(open().map_err(failed)?, &options).map_err(|error| match error {
         OnnxError::Usage(_) => Failure::Usage(anyhow::Error::from(error).context(path.to_string())),
         _ => failed(error.into()),

@@ -42,7 +42,8 @@ pub fn read(text: &str, name: &str, given: &[(String, Shape)]) -> Result<Network
 
 /// Whether a layer is there when a network is used rather than trained.
 fn runs_in_test(layer: &Message) -> bool {
-    let phases = |rule: &str| layer.messages(rule).filter_map(|r| r.text("phase")).map(str::to_string).collect::<Vec<_>>();
+    let phases =
+        |rule: &str| layer.messages(rule).filter_map(|r| r.text("phase")).map(str::to_string).collect::<Vec<_>>();
     let (include, exclude) = (phases("include"), phases("exclude"));
     (include.is_empty() || include.iter().any(|p| p == "TEST")) && !exclude.iter().any(|p| p == "TEST")
 }
@@ -117,8 +118,15 @@ impl Builder<'_> {
                 };
                 self.input(top, &stated)
             }
-            "accuracy" | "silence" | "contrastiveloss" | "euclideanloss" | "hingeloss" | "infogainloss"
-            | "multinomiallogisticloss" | "sigmoidcrossentropyloss" | "argmax" => {
+            "accuracy"
+            | "silence"
+            | "contrastiveloss"
+            | "euclideanloss"
+            | "hingeloss"
+            | "infogainloss"
+            | "multinomiallogisticloss"
+            | "sigmoidcrossentropyloss"
+            | "argmax" => {
                 self.notes.push(format!("left out: {} ({})", shown(layer.text("name").unwrap_or("?")), shown(&kind)));
                 Ok(())
             }

@@ -88,7 +88,8 @@ fn fields(layer: &Layer) -> Table {
     for implied in ["kind", "op", "function", "cell"] {
         fields.remove(implied);
     }
-    let is_layer = |fields: &Table| matches!(Layer::from_table(layer.kind(), fields.clone()), Some(Ok(l)) if l == *layer);
+    let is_layer =
+        |fields: &Table| matches!(Layer::from_table(layer.kind(), fields.clone()), Some(Ok(l)) if l == *layer);
     for name in fields.keys().cloned().collect::<Vec<_>>() {
         let mut fewer = fields.clone();
         fewer.remove(&name);

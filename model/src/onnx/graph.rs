@@ -113,7 +113,9 @@ impl<'a> Graph<'a> {
         }
         options.check_names(&stated)?;
         if options.sequence.is_some() && !stated.iter().filter_map(|i| dims(i)).flatten().any(is_sequence) {
-            return Err(OnnxError::Usage("none of its dimensions is called a sequence: --input says which is what".into()));
+            return Err(OnnxError::Usage(
+                "none of its dimensions is called a sequence: --input says which is what".into(),
+            ));
         }
         let order = order(&graph.nodes, &names)?;
         let mut graph_so_far = Self {
@@ -314,7 +316,9 @@ fn bound(info: &ValueInfo, batch: &Batch<'_>, marker: i64, options: &Options<'_>
     let Some(stated) = dims(info) else {
         // No shape in the file: the first dimension that is given is the batch's.
         let given = given.ok_or_else(|| {
-            OnnxError::Usage(format!("the shape of input {name} is not in the file: give it, as in --input {name}=1x128"))
+            OnnxError::Usage(format!(
+                "the shape of input {name} is not in the file: give it, as in --input {name}=1x128"
+            ))
         })?;
         let sizes = std::iter::once(marker).chain(given.iter().skip(1).map(|&d| d as i64)).collect();
         return Tensor::new(sizes, real).map_err(OnnxError::Format);
@@ -336,7 +340,8 @@ fn bound(info: &ValueInfo, batch: &Batch<'_>, marker: i64, options: &Options<'_>
     let mut sizes = Vec::new();
     for (position, dim) in stated.iter().enumerate() {
         let size = dim.size.filter(|s| *s > 0);
-        let named = symbol(dim).and_then(|s| options.inputs.iter().find(|(n, _)| n == s)).map(|(_, shape)| shape.dims());
+        let named =
+            symbol(dim).and_then(|s| options.inputs.iter().find(|(n, _)| n == s)).map(|(_, shape)| shape.dims());
         sizes.push(match (size, named) {
             _ if batch.is(position, dim) => marker,
             (Some(size), _) => size,
@@ -377,9 +382,9 @@ fn order(nodes: &[Node], known: &HashMap<&str, Id>) -> Result<Vec<usize>, OnnxEr
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
     for (position, node) in nodes.iter().enumerate() {
         for name in node.inputs.iter().filter(|n| !n.is_empty() && !known.contains_key(&n[..])) {
-            let maker = makers.get(&name[..]).ok_or_else(|| {
-                OnnxError::at(node, format!("it reads {}, which nothing makes", shown(name)).into())
-            })?;
+            let maker = makers
+                .get(&name[..])
+                .ok_or_else(|| OnnxError::at(node, format!("it reads {}, which nothing makes", shown(name)).into()))?;
             readers[*maker].push(position);
             waiting[position] += 1;
         }

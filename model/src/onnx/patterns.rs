@@ -38,10 +38,7 @@ const PATTERNS: &[(&str, &str)] = &[
         "GeluTanh(x)",
         "Mul(x, Mul(Add(Tanh(Mul(Add(x, Mul(Pow(x, 3) | Mul(Mul(x, x), x), 0.044715)), 0.79788)), 1), 0.5))",
     ),
-    (
-        "GeluTanh(x)",
-        "Mul(Mul(x, 0.5), Add(Tanh(Mul(Mul(x, 0.79788), Add(Mul(Mul(x, 0.044715), x), 1))), 1))",
-    ),
+    ("GeluTanh(x)", "Mul(Mul(x, 0.5), Add(Tanh(Mul(Mul(x, 0.79788), Add(Mul(Mul(x, 0.044715), x), 1))), 1))"),
     ("Silu(x)", "Mul(x, Sigmoid(x))"),
     ("HardSwish(x)", "Mul(x, HardSigmoid(x))"),
     ("HardSwish(x)", "Mul(x, Div(Clip(Add(x, 3)), 6) | Mul(Clip(Add(x, 3)), 0.166667))"),

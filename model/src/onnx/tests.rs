@@ -70,7 +70,9 @@ impl Maker {
 
     fn op_with(&mut self, op: &str, inputs: &[&str], name: &str, ints: &[i64]) -> String {
         let attribute = match ints {
-            [i] if name != "perm" && name != "axes" => Attribute { name: name.into(), i: *i, kind: 2, ..Attribute::default() },
+            [i] if name != "perm" && name != "axes" => {
+                Attribute { name: name.into(), i: *i, kind: 2, ..Attribute::default() }
+            }
             _ => Attribute { name: name.into(), ints: ints.to_vec(), kind: 7, ..Attribute::default() },
         };
         self.add(op, inputs, 1, vec![attribute]).remove(0)
@@ -125,7 +127,8 @@ impl Maker {
         let shifted = self.op("Add", &[&variance, &epsilon]);
         let deviation = self.op("Sqrt", &[&shifted]);
         let normal = self.op("Div", &[&centred, &deviation]);
-        let (weight, bias) = (self.weight(&format!("{name}.weight"), &[features]), self.weight(&format!("{name}.bias"), &[features]));
+        let (weight, bias) =
+            (self.weight(&format!("{name}.weight"), &[features]), self.weight(&format!("{name}.bias"), &[features]));
         let scaled = self.op("Mul", &[&normal, &weight]);
         self.op("Add", &[&scaled, &bias])
     }
@@ -138,7 +141,7 @@ impl Maker {
     }
 }
 
-fn network(bytes: Vec<u8>, options: &Options<'_>) -> Network {
+fn understood(bytes: Vec<u8>, options: &Options<'_>) -> Network {
     read(Cursor::new(bytes), options).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -228,8 +231,11 @@ fn bert() -> Vec<u8> {
 #[test]
 fn a_layer_of_bert() {
     let open = read(Cursor::new(bert()), &Options::default()).expect_err("the sequence is open");
-    assert!(matches!(&open, OnnxError::Usage(why) if why.contains("sequence_length of input input_ids is open")), "{open}");
-    let network = network(bert(), &Options { sequence: Some(32), ..Options::default() });
+    assert!(
+        matches!(&open, OnnxError::Usage(why) if why.contains("sequence_length of input input_ids is open")),
+        "{open}"
+    );
+    let network = understood(bert(), &Options { sequence: Some(32), ..Options::default() });
     assert_eq!(
         kinds(&network),
         [
@@ -263,8 +269,9 @@ fn a_layer_of_bert() {
     let again = Network::from_toml(&network.to_toml()).expect("readable");
     assert_eq!(totals(&again), totals(&network));
     // A size per input, with the batch.
-    let given = ["input_ids", "attention_mask", "token_type_ids"].map(|n| (n.to_string(), Shape::new(&[1, 32]).expect("a shape")));
-    assert_eq!(super::tests::network(bert(), &Options { inputs: &given, ..Options::default() }).nodes, network.nodes);
+    let given = ["input_ids", "attention_mask", "token_type_ids"]
+        .map(|n| (n.to_string(), Shape::new(&[1, 32]).expect("a shape")));
+    assert_eq!(understood(bert(), &Options { inputs: &given, ..Options::default() }).nodes, network.nodes);
 }
 
 /// One layer of GPT-2 as the tracing exporter writes it, operator set 13: 64 features, 4 heads, tied tables.
@@ -343,7 +350,7 @@ fn gpt2() -> Vec<u8> {
 
 #[test]
 fn a_layer_of_gpt_2() {
-    let network = network(gpt2(), &Options { sequence: Some(32), ..Options::default() });
+    let network = understood(gpt2(), &Options { sequence: Some(32), ..Options::default() });
     assert_eq!(
         kinds(&network),
         [
@@ -428,7 +435,7 @@ fn a_layer_of_llama() {
     let scores = m.op("Add", &[&scores, &mask]);
     let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
     let y = m.op("MatMul", &[&weights, &v]);
-    let network = network(m.bytes(&[&y]), &Options::default());
+    let network = understood(m.bytes(&[&y]), &Options::default());
     let expected = ["rms_norm", "linear", "rotary", "linear", "rotary", "linear", "attention"];
     let kinds: Vec<&str> = kinds(&network).into_iter().filter(|k| *k != "elementwise").collect();
     assert_eq!(kinds, expected);
@@ -448,7 +455,7 @@ fn a_batch_in_constants_is_found() {
     let y = m.linear(&all, "fc", [16, 8]);
     let flat = m.ints(&[1, -1]);
     let y = m.op("Reshape", &[&y, &flat]);
-    let network = network(m.bytes(&[&y]), &Options::default());
+    let network = understood(m.bytes(&[&y]), &Options::default());
     assert_eq!(network.inputs[0].shape.dims(), [16, 4, 4]);
     assert_eq!(kinds(&network), ["class_token", "linear"]);
     assert_eq!(totals(&network), (16 + 16 * 8 + 8, 17 * 16 * 8));

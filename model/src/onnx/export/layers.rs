@@ -1,9 +1,7 @@
 //! Every layer kind as operators.
 
 use super::{Int, Ints, Real, Word, Writer};
-use crate::layer::{
-    Activation, Attention, Conv2d, Function, Interpolation, Layer, Pair, PoolOp, Recurrent, Window,
-};
+use crate::layer::{Activation, Attention, Conv2d, Function, Interpolation, Layer, Pair, PoolOp, Recurrent, Window};
 use crate::shape::Shape;
 
 /// Where a layer stands.

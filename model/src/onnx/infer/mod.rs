@@ -134,11 +134,42 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
         "Constant" => one(constant(call)),
         "Shape" => one(shape(call)),
         "Size" => one(Ok(Tensor { dims: vec![], ..Tensor::list(vec![call.input(0)?.elements()]) })),
-        "Relu" | "LeakyRelu" | "Elu" | "Selu" | "Celu" | "ThresholdedRelu" | "Sigmoid" | "HardSigmoid" | "HardSwish"
-        | "Tanh" | "Softplus" | "Softsign" | "Mish" | "Gelu" | "FastGelu" | "QuickGelu" | "Silu" | "Swish" | "Clip"
-        | "Erf" | "Sin" | "Cos" | "Softmax" | "LogSoftmax" | "Hardmax" | "LRN" | "LpNormalization"
-        | "MeanVarianceNormalization" | "InstanceNormalization" | "GroupNormalization" | "RMSNormalization"
-        | "CumSum" | "Trilu" | "Shrink" | "ScatterND" | "ScatterElements" => one(unvalued()),
+        "Relu"
+        | "LeakyRelu"
+        | "Elu"
+        | "Selu"
+        | "Celu"
+        | "ThresholdedRelu"
+        | "Sigmoid"
+        | "HardSigmoid"
+        | "HardSwish"
+        | "Tanh"
+        | "Softplus"
+        | "Softsign"
+        | "Mish"
+        | "Gelu"
+        | "FastGelu"
+        | "QuickGelu"
+        | "Silu"
+        | "Swish"
+        | "Clip"
+        | "Erf"
+        | "Sin"
+        | "Cos"
+        | "Softmax"
+        | "LogSoftmax"
+        | "Hardmax"
+        | "LRN"
+        | "LpNormalization"
+        | "MeanVarianceNormalization"
+        | "InstanceNormalization"
+        | "GroupNormalization"
+        | "RMSNormalization"
+        | "CumSum"
+        | "Trilu"
+        | "Shrink"
+        | "ScatterND"
+        | "ScatterElements" => one(unvalued()),
         "BatchNormalization" | "LayerNormalization" => {
             let normal = unvalued()?;
             let channels = Tensor::new(vec![normal.dims.get(1).copied().unwrap_or(1)], true)?;

@@ -85,7 +85,8 @@ fn reshape(call: &Call<'_>) -> Result<Tensor, Issue> {
     }
     unbake(call, x, &target, &mut dims);
     if let Some(open) = dims.iter().position(|&d| d == -1) {
-        let known: i64 = dims.iter().enumerate().filter(|(i, _)| *i != open).fold(1i64, |a, (_, &d)| a.saturating_mul(d));
+        let known: i64 =
+            dims.iter().enumerate().filter(|(i, _)| *i != open).fold(1i64, |a, (_, &d)| a.saturating_mul(d));
         if known <= 0 || x.elements() % known != 0 {
             return Err(Issue::Wrong(format!("{:?} cannot be seen as {target:?}", x.dims)));
         }

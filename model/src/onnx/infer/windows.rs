@@ -89,7 +89,8 @@ fn positions(call: &Call<'_>, ceil: bool) -> Result<Vec<i64>, Issue> {
 pub fn convolution(call: &Call<'_>) -> Result<Tensor, Issue> {
     let (x, weights) = (call.input(0)?, call.input(1)?);
     let group = call.int("group").unwrap_or(1);
-    let (Some(&batch), Some(&channels), [first, second, ..]) = (x.dims.first(), x.dims.get(1), &weights.dims[..]) else {
+    let (Some(&batch), Some(&channels), [first, second, ..]) = (x.dims.first(), x.dims.get(1), &weights.dims[..])
+    else {
         return Err("its input or weights have too few dimensions".into());
     };
     if weights.rank() != x.rank() || group < 1 {

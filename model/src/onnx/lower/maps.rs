@@ -25,7 +25,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
         match (self.tensor(id).rank(), &self.dims(id)?[..]) {
             (4, &[c, h, w]) => Ok([c, h, w]),
             (3, &[c, w]) => Ok([c, 1, w]),
-            (_, other) => Err(Issue::Wrong(format!("{other:?} of a sample is no map with channels, nor a row of them"))),
+            (_, other) => {
+                Err(Issue::Wrong(format!("{other:?} of a sample is no map with channels, nor a row of them")))
+            }
         }
     }
 
@@ -44,7 +46,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             return Ok((source, pair(&[top, left], 0)?));
         }
         let padding = [top, bottom, left, right].map(|p| p as u64);
-        let place = self.push(&format!("{}.pad", super::label(op.node)), Layer::Pad(Pad { padding }), vec![source], &[])?;
+        let place =
+            self.push(&format!("{}.pad", super::label(op.node)), Layer::Pad(Pad { padding }), vec![source], &[])?;
         Ok((place.source, Pair::square(0)))
     }
 

@@ -13,10 +13,10 @@ mod movement;
 mod pointwise;
 mod products;
 
+use super::OnnxError;
 use super::graph::{Graph, Id, Kind, Op, label};
 use super::infer::{Call, Issue};
 use super::tensor::{Tensor, elements};
-use super::OnnxError;
 use crate::layer::{Flatten, Layer, LayerOp, Reshape};
 use crate::network::{Input, MAX_LAYERS, Network, Node, Published, Source};
 use crate::shape::Shape;
@@ -173,7 +173,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let [place] = marked[..] else {
             let what = if marked.is_empty() { "does not grow with the batch" } else { "mixes the samples of a batch" };
             let shown: Vec<String> = dims.iter().map(|&d| symbolic(d, marker)).collect();
-            return Err(format!("a tensor of {} {what}; networks here compute one sample like the next", shown.join("x")));
+            return Err(format!(
+                "a tensor of {} {what}; networks here compute one sample like the next",
+                shown.join("x")
+            ));
         };
         let mut sizes: Vec<u64> = dims.iter().map(|&d| d as u64).collect();
         sizes[place] /= marker as u64;
@@ -238,7 +241,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             return Err(Issue::Wrong(format!("the network has more than {MAX_LAYERS} layers")));
         }
         let output = layer.output(&read).map_err(|e| e.to_string())?;
-        let learned: HashSet<Id> = weights.iter().flatten().flat_map(|&w| &self.graph.values[w].learned).copied().collect();
+        let learned: HashSet<Id> =
+            weights.iter().flatten().flat_map(|&w| &self.graph.values[w].learned).copied().collect();
         let index = self.nodes.len();
         let parameters = layer.parameters(&read);
         let owners: HashSet<Option<usize>> = learned.iter().map(|id| self.learners.get(id).copied()).collect();

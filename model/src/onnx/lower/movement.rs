@@ -22,27 +22,26 @@ impl<'g, 'a> Lowering<'g, 'a> {
         }
     }
 
-    /// Whether those that read a transposed tensor take it in either order: attention does, products take either operand
-    /// transposed, and a concatenation copies its inputs anyway; so does attention write it.
+    /// Whether those that read a transposed tensor take it in either order: attention and rotations do, products take
+    /// either operand transposed, and a concatenation or repetition copies its inputs anyway; so does attention write it.
     fn order_does_not_matter(&self, op: &Op<'_>, order: &[usize]) -> bool {
         let rank = order.len();
         let rows_and_columns = rank >= 2
             && order[..rank - 2].iter().copied().eq(0..rank - 2)
             && (order[rank - 2], order[rank - 1]) == (rank - 1, rank - 2);
-        let direct = op.outputs.first().and_then(|id| self.readers.get(id)).map_or(&[][..], |r| &r[..]);
-        let copied = |reader: &&Op<'_>| reader.op == "Concat" || (reader.op == "MatMul" && rows_and_columns);
+        let readers = op.outputs.first().and_then(|id| self.readers.get(id)).map_or(&[][..], |r| &r[..]);
+        let by_all = |takes: &dyn Fn(&Op<'_>) -> bool| !readers.is_empty() && readers.iter().all(|r| takes(r));
         // Channels last is a layout that convolutions, pooling and element-wise kernels take.
-        let to_maps = |reader: &&Op<'_>| {
+        let to_map = |reader: &Op<'_>| {
             reader.op == "Reshape" && reader.outputs.first().is_some_and(|&id| self.tensor(id).rank() == 4)
         };
         let channels_first = match order {
             [0, 3, 1, 2] => true,
-            [0, 2, 1] => !direct.is_empty() && direct.iter().all(to_maps),
+            [0, 2, 1] => by_all(&to_map),
             _ => false,
         };
-        channels_first
-            || self.is_of_attention(op)
-            || (!direct.is_empty() && direct.iter().all(|reader| copied(reader) || self.leads_to_attention(reader)))
+        let taken = |reader: &Op<'_>| (reader.op == "MatMul" && rows_and_columns) || self.leads_to_any_order(reader);
+        channels_first || self.is_of_attention(op) || by_all(&taken)
     }
 
     /// Operators between a transposition and attention that take its order over.
@@ -54,10 +53,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
         }
     }
 
-    fn leads_to_attention(&self, op: &Op<'_>) -> bool {
+    fn leads_to_any_order(&self, op: &Op<'_>) -> bool {
         let mut op = op;
         for _ in 0..8 {
-            if op.op == "Attention" {
+            if matches!(&op.op[..], "Attention" | "RotaryEmbedding" | "Concat" | "Expand" | "Tile") {
                 return true;
             }
             match op.outputs.first().and_then(|id| self.readers.get(id)).map(|r| &r[..]) {

@@ -2,8 +2,8 @@
 
 use super::{Issue, Lowering, Op, shape};
 use crate::layer::{
-    Activation, Add, Dropout, Elementwise, Function, Layer, LayerNorm, Multiply, PoolOp, PositionEmbedding, Reduce, RelativePositionBias,
-    RmsNorm, Scale, Softmax,
+    Activation, Add, Dropout, Elementwise, Function, Layer, LayerNorm, Multiply, PoolOp, PositionEmbedding, Reduce,
+    RelativePositionBias, RmsNorm, Scale, Softmax,
 };
 use crate::network::Source;
 use crate::onnx::graph::Id;
@@ -14,7 +14,8 @@ use crate::shape::product;
 fn window_heads(tokens: u64, learned: u64) -> Option<(u64, u64)> {
     let window = tokens.isqrt();
     let distances = (2 * window).checked_sub(1)?.pow(2);
-    (window * window == tokens && window > 1 && learned.is_multiple_of(distances)).then(|| (window, learned / distances))
+    (window * window == tokens && window > 1 && learned.is_multiple_of(distances))
+        .then(|| (window, learned / distances))
 }
 
 impl<'g, 'a> Lowering<'g, 'a> {
@@ -85,7 +86,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let mut from = self.read_all(op)?;
         from.sort_by_key(|(dims, _)| *dims != output);
         let same = from.first().is_some_and(|(dims, _)| *dims == output);
-        let constants: Vec<Option<Id>> = op.inputs.iter().copied().filter(|id| id.is_some_and(|id| !self.is_activation(id))).collect();
+        let constants: Vec<Option<Id>> =
+            op.inputs.iter().copied().filter(|id| id.is_some_and(|id| !self.is_activation(id))).collect();
         let layer = Elementwise {
             ops,
             parameters: self.unlearned(&constants),
@@ -118,7 +120,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
 
     pub(super) fn add(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let output = self.dims(op.outputs[0])?;
-        let constants: Vec<Option<Id>> = op.inputs.iter().copied().filter(|id| id.is_some_and(|id| !self.is_activation(id))).collect();
+        let constants: Vec<Option<Id>> =
+            op.inputs.iter().copied().filter(|id| id.is_some_and(|id| !self.is_activation(id))).collect();
         if constants.is_empty() {
             let mut parts = self.read_all(op)?;
             parts.sort_by_key(|(dims, _)| *dims != output);
@@ -135,7 +138,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
         match (&output[..], &each[..]) {
             // A value per head and distance of tokens in a window.
             (&[.., rows, columns], &[x])
-                if rows == columns && learned > 0 && self.dims(x)? == output && window_heads(rows, learned).is_some() =>
+                if rows == columns
+                    && learned > 0
+                    && self.dims(x)? == output
+                    && window_heads(rows, learned).is_some() =>
             {
                 let (window, heads) = window_heads(rows, learned).unwrap_or((1, 1));
                 let from = self.seen(x, &[product(&output) / (rows * rows), rows, rows])?;
@@ -161,7 +167,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
 
     pub(super) fn multiply(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let output = self.dims(op.outputs[0])?;
-        let constants: Vec<Option<Id>> = op.inputs.iter().copied().filter(|id| id.is_some_and(|id| !self.is_activation(id))).collect();
+        let constants: Vec<Option<Id>> =
+            op.inputs.iter().copied().filter(|id| id.is_some_and(|id| !self.is_activation(id))).collect();
         if constants.is_empty() && op.inputs.len() == 2 {
             let mut parts = self.read_all(op)?;
             parts.sort_by_key(|(dims, _)| *dims != output);

@@ -57,7 +57,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let rows = results / features.max(1);
         let length = elements / rows.max(1);
         let weight = weights.first().copied().flatten().ok_or("its weights are missing")?;
-        if rows * features != results || rows * length != elements || count(&self.tensor(weight).dims) != length * features {
+        if rows * features != results
+            || rows * length != elements
+            || count(&self.tensor(weight).dims) != length * features
+        {
             return Err(Issue::Wrong(format!("weights {:?} that differ from row to row", self.tensor(weight).dims)));
         }
         let bias = weights.get(1).copied().flatten().is_some_and(|b| self.tensor(b).elements() > 1);
@@ -105,7 +108,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let (q, k, v) = (self.activation(op, 0)?, self.activation(op, 1)?, self.activation(op, 2)?);
         let call = self.call(op);
         let causal = call.int("is_causal") == Some(1);
-        if let (Some(heads), Some(kv_heads), 3) = (call.int("q_num_heads"), call.int("kv_num_heads"), self.tensor(q).rank()) {
+        if let (Some(heads), Some(kv_heads), 3) =
+            (call.int("q_num_heads"), call.int("kv_num_heads"), self.tensor(q).rank())
+        {
             return self.attention_of_rows(op, [q, k, v], [heads as u64, kv_heads as u64], causal);
         }
         let (query, value) = (self.tensor(q), self.tensor(v));
