@@ -102,8 +102,12 @@ fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision
 
 /// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
 /// link is followed, permissions stay; a device or pipe is written to as it is.
-pub fn emit(text: impl AsRef<[u8]>, output: Option<&Path>) -> Result<()> {
-    let bytes = text.as_ref();
+pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
+    emit_bytes(text.as_bytes(), output)
+}
+
+/// As [`emit`], for what is no text.
+pub fn emit_bytes(bytes: &[u8], output: Option<&Path>) -> Result<()> {
     let path = match output {
         Some(path) if path != Path::new("-") => path,
         _ => {
@@ -335,5 +339,5 @@ fn calibrations() -> Result<Table> {
 pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "predict", &mut script);
-    emit(&script, None).map_err(Failure::Failed)
+    emit_bytes(&script, None).map_err(Failure::Failed)
 }

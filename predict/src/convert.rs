@@ -1,7 +1,7 @@
 //! `predict convert`: a network in another format.
 
 use crate::cli::{NetworkArgs, parse_batch, parse_input};
-use crate::commands::{Failure, emit};
+use crate::commands::{Failure, emit_bytes};
 use crate::networks::{bindings, network};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
@@ -67,5 +67,5 @@ pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
         }
         Target::Onnx => onnx::write(&network).with_context(|| network.name.clone()).map_err(Failure::Failed)?,
     };
-    emit(&bytes, output.as_deref()).map_err(Failure::Failed)
+    emit_bytes(&bytes, output.as_deref()).map_err(Failure::Failed)
 }

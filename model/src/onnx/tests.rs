@@ -208,7 +208,7 @@ fn bert() -> Vec<u8> {
     let y = m.op("Add", &[&y, &x]);
     let y = m.layer_norm(&y, "output.LayerNorm", 64);
     let h = m.linear(&y, "intermediate", [64, 256]);
-    let root = m.number(1.414_213_6);
+    let root = m.number(std::f32::consts::SQRT_2);
     let e = m.op("Div", &[&h, &root]);
     let e = m.op("Erf", &[&e]);
     let e = m.op("Add", &[&e, &unit]);

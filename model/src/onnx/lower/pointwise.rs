@@ -152,7 +152,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             // A table of positions, of which the first ones are added.
             (&[tokens, features], &[x]) if self.dims(x)? == output && features > 0 && learned > features => {
                 let positions = learned / features;
-                if learned % features != 0 || positions < tokens {
+                if !learned.is_multiple_of(features) || positions < tokens {
                     return self.elementwise(op, 1);
                 }
                 let from = self.seen(x, &output)?;
