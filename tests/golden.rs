@@ -48,6 +48,8 @@ fn costs_of_every_kind() {
             "reshape" => ("shape = [-1, 4]\ncopy = true", &[&[4, 6, 6]]),
             "permute" => ("order = [1, 2, 0]\ncopy = true", &[&[4, 6, 6]]),
             "slice" => ("axis = 0\nsize = 2", &[&[4, 6, 6]]),
+            "elementwise" => ("ops = 2\nparameters = 4", &[&[4, 6, 6], &[4, 1, 1]]),
+            "resize" => ("output = 12\ninterpolation = \"linear\"", &[&[4, 6, 6]]),
             _ => ("", &[&[4, 6, 6]]),
         };
         let layer = ok(Layer::from_table(kind, ok(fields.parse())).unwrap_or_else(|| panic!("{kind} is unknown")));

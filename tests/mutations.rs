@@ -2,17 +2,21 @@
 //! half-written.
 
 use joulecast_calibrate::import::{Format, import};
+use joulecast_model::caffe;
 use joulecast_model::calibration::Calibration;
 use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::import::table::Mapping;
 use joulecast_model::network::{Network, ShapedNetwork};
+use joulecast_model::onnx;
 use joulecast_model::precision::Precision;
 use joulecast_model::splits::Splits;
 use joulecast_tests::{ok, root};
 use proptest::prelude::*;
 use std::fs;
+use std::io::Cursor;
+use std::sync::LazyLock;
 
 /// A change to some bytes.
 #[derive(Clone, Debug)]
@@ -111,6 +115,37 @@ proptest! {
     }
 
     #[test]
+    fn onnx_files(changes in proptest::collection::vec(change(), 1..4), which in 0usize..3) {
+        let name = ["alexnet", "resnet50", "odd/unknown_operator"][which];
+        let damaged = apply(&ok(fs::read(root().join(format!("model/tests/onnx/{name}.onnx")))), &changes);
+        let options = onnx::Options { name, skip_unknown: which == 2, ..onnx::Options::default() };
+        if let Some(network) = one_line(onnx::read(Cursor::new(damaged), &options)) {
+            let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));
+            prop_assert!(Network::from_toml(&network.to_toml()).is_ok());
+        }
+    }
+
+    #[test]
+    fn transformers_as_onnx_files(changes in proptest::collection::vec(change(), 1..4), which in 0usize..2) {
+        static FILES: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+            ["bert_base", "swin_t"].map(|name| ok(onnx::write(&ok(catalog::network(name)))))
+        });
+        let damaged = apply(&FILES[which], &changes);
+        if let Some(network) = one_line(onnx::read(Cursor::new(damaged), &onnx::Options::default())) {
+            let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));
+        }
+    }
+
+    #[test]
+    fn prototxt_files(changes in proptest::collection::vec(change(), 1..4)) {
+        let damaged = String::from_utf8_lossy(&apply(PROTOTXT.as_bytes(), &changes)).into_owned();
+        if let Some(network) = one_line(caffe::read(&damaged, "damaged", &[])) {
+            let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));
+            prop_assert!(Network::from_toml(&network.to_toml()).is_ok());
+        }
+    }
+
+    #[test]
     fn device_files(changes in proptest::collection::vec(change(), 1..4)) {
         let damaged = apply(file("data/gpus/v100.toml").as_bytes(), &changes);
         let _ = one_line(Gpu::from_toml(&String::from_utf8_lossy(&damaged)));
@@ -170,6 +205,16 @@ fn segments(dataset: &std::path::Path) -> usize {
     assert_eq!(entries.len(), 2 * segments, "a segment and its sum: {entries:?}");
     segments
 }
+
+const PROTOTXT: &str = "name: 'n' input: 'x' input_dim: 1 input_dim: 8 input_dim: 9 input_dim: 9
+layer { name: 'c' type: 'Convolution' bottom: 'x' top: 'c' convolution_param { num_output: 8 kernel_size: 3 pad: 1 group: 2 } }
+layer { name: 'r' type: 'ReLU' bottom: 'c' top: 'c' } # in place
+layers { name: 's' type: ELTWISE bottom: 'c' bottom: 'x' top: 's' }
+layer { name: 'p' type: 'Pooling' bottom: 's' top: 'p' pooling_param { pool: AVE kernel_size: 3 stride: 2 } }
+layer { name: 'cut' type: 'Slice' bottom: 'p' top: 'a' top: 'b' slice_param { slice_point: [3] } }
+layer { name: 'ip' type: 'InnerProduct' bottom: 'b' top: 'ip' inner_product_param { num_output: 4 } }
+layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'ip' top: 'l' include { phase: TEST } }
+";
 
 const NEUSIGHT: &str = "OPName,Latency,Device,Torch Version,CUDNN Version,Kernel Name,B,M,N,K,CUDA Version,Kernels
 linear,0.065,Tesla V100-PCIE-32GB,p2.1.0,8902,volta_sgemm_32x128_tn,1,58,13,141,cu121,;volta_sgemm_32x128_tn

@@ -28,6 +28,8 @@ pub mod measurement;
 pub mod algorithm;
 pub mod trial;
 pub mod import;
+pub mod onnx;
+pub mod caffe;
 pub mod papers;
 pub mod accuracy;
 pub mod text;

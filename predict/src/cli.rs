@@ -2,7 +2,7 @@
 
 use crate::parallel::{Batch, ParallelArgs};
 use crate::training::TrainingArgs;
-use crate::{commands, optimize, papers, parallel};
+use crate::{commands, convert, optimize, papers, parallel};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::features::library_age;
 use joulecast_model::framework::Launch;
@@ -42,6 +42,8 @@ const EXAMPLES: &str = "Examples:
   predict --net gpt2 --gpu h200 --batch 8 --sequence 512 --generate 128
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
+  predict --net model.onnx --gpu t4 --batch 8             also Caffe's .prototxt; --input ids=1x128 binds open sizes
+  predict convert model.onnx --output my_net.toml        into a network file, to be edited
   predict papers --paper castro2018                      what a paper printed, beside predictions
   predict list nets                                      what --net knows; also: gpus, interconnects, frameworks, calibrations
   predict completions bash                               a completion script";
@@ -52,6 +54,8 @@ pub enum Command {
     Optimize(Box<OptimizeArgs>),
     /// A network's layers: shapes, operations, traffic, parameters
     Describe(DescribeArgs),
+    /// A network in another format: a file of one's own to edit, or ONNX
+    Convert(convert::ConvertArgs),
     /// What papers printed of whole networks, beside predictions
     Papers(PapersArgs),
     /// What is built in
@@ -65,12 +69,15 @@ pub enum Command {
 
 #[derive(Args)]
 pub struct NetworkArgs {
-    /// A network of the zoo (`predict list nets`) or a network file (data/nets/README.md)
+    /// A network of the zoo (`predict list nets`), or a file: .toml (data/nets/README.md), .onnx or Caffe's .prototxt
     #[arg(long, value_name = "NAME|FILE", required = true)]
     pub net: Option<String>,
     /// Another shape for a named input; may be repeated
     #[arg(long, value_name = "NAME=CxHxW", value_parser = parse_input)]
     pub input: Vec<(String, Shape)>,
+    /// ONNX: leave out operators that are not known instead of failing; the notes list them
+    #[arg(long)]
+    pub skip_unknown: bool,
     /// Tokens per sample, for networks that read a sequence
     #[arg(long, value_name = "N", value_parser = parse_batch)]
     pub sequence: Option<u64>,
@@ -296,7 +303,7 @@ pub enum Counting {
     Castro2018,
 }
 
-fn parse_batch(text: &str) -> Result<u64, String> {
+pub fn parse_batch(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if (1..=joulecast_model::shape::MAX_DIMENSION).contains(&n) => Ok(n),
         _ => Err(format!("must be a whole number from 1 to {}", joulecast_model::shape::MAX_DIMENSION)),
@@ -358,7 +365,7 @@ pub fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("must be one of {}", names.collect::<Vec<_>>().join(", "))
 }
 
-fn parse_input(text: &str) -> Result<(String, Shape), String> {
+pub fn parse_input(text: &str) -> Result<(String, Shape), String> {
     let (name, dims) = text.split_once('=').ok_or("write it like image=3x299x299")?;
     let dims: Vec<u64> = dims
         .split('x')
@@ -373,6 +380,7 @@ pub fn run(cli: Cli) -> Result<(), commands::Failure> {
         None => commands::predict(&cli.predict),
         Some(Command::Optimize(args)) => optimize::optimize(&args),
         Some(Command::Describe(args)) => commands::describe(&args),
+        Some(Command::Convert(args)) => convert::convert(args),
         Some(Command::Papers(args)) => papers::compare(&args),
         Some(Command::List(args)) => commands::list(args.what),
         Some(Command::Completions { shell }) => commands::completions(shell),

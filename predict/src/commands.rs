@@ -2,13 +2,13 @@
 
 use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
 use crate::generate;
+use crate::networks::{bindings, network};
 use crate::parallel::{self, Gpus};
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
 use joulecast_model::calibration::{ANY_CHIP, Calibration, Wanted};
 use joulecast_model::catalog;
 use joulecast_model::framework::{Framework, Launch};
-use joulecast_model::generation;
 use joulecast_model::gpu::{Device, Gpu};
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Precision};
@@ -35,7 +35,7 @@ const MOST_BYTES: u64 = 16 << 20;
 
 /// Whether an argument means a file rather than a built-in name.
 fn is_file(argument: &str) -> bool {
-    argument.contains(['/', '\\']) || argument.ends_with(".toml") || argument.ends_with(".onnx")
+    argument.contains(['/', '\\']) || argument.ends_with(".toml")
 }
 
 pub fn read(path: &str) -> Result<String> {
@@ -50,23 +50,6 @@ pub fn read(path: &str) -> Result<String> {
         return Err(anyhow!("{path}: more than {MOST_BYTES} bytes, which no such file has"));
     }
     Ok(text)
-}
-
-fn network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
-    let (mut network, source) = read_network(args)?;
-    if let Some(tokens) = args.sequence {
-        network.bind(generation::SEQUENCE, tokens).map_err(|e| Failure::Usage(e.into()))?;
-    }
-    Ok((network, source))
-}
-
-fn read_network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
-    let name = args.net.as_deref().unwrap_or_default();
-    if is_file(name) {
-        let read = || -> Result<Network> { Network::from_toml(&read(name)?).with_context(|| name.to_string()) };
-        return Ok((read().map_err(Failure::Failed)?, "file"));
-    }
-    Ok((catalog::network(name).map_err(|e| Failure::Usage(e.into()))?, "zoo"))
 }
 
 fn gpu(name: &str) -> Result<Gpu, Failure> {
@@ -115,7 +98,7 @@ impl Calibrations {
 }
 
 fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision) -> Result<ShapedNetwork, Failure> {
-    ShapedNetwork::new(network, batch, precision, &args.input)
+    ShapedNetwork::new(network, batch, precision, bindings(args))
         .with_context(|| network.name.clone())
         .map_err(if args.input.is_empty() && args.sequence.is_none() { Failure::Failed } else { Failure::Usage })
 }
@@ -123,10 +106,15 @@ fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision
 /// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
 /// link is followed, permissions stay; a device or pipe is written to as it is.
 pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
+    emit_bytes(text.as_bytes(), output)
+}
+
+/// As [`emit`], for what is no text.
+pub fn emit_bytes(bytes: &[u8], output: Option<&Path>) -> Result<()> {
     let path = match output {
         Some(path) if path != Path::new("-") => path,
         _ => {
-            return match std::io::stdout().write_all(text.as_bytes()) {
+            return match std::io::stdout().write_all(bytes) {
                 Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
                 other => Ok(other?),
             };
@@ -136,7 +124,7 @@ pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     let existing = fs::metadata(path).ok();
     if existing.as_ref().is_some_and(|m| !m.is_file()) {
         let mut file = fs::OpenOptions::new().write(true).open(path).with_context(shown)?;
-        return file.write_all(text.as_bytes()).with_context(shown);
+        return file.write_all(bytes).with_context(shown);
     }
     if existing.as_ref().is_some_and(|m| m.permissions().readonly()) {
         return Err(anyhow!("{} is read-only", path.display()));
@@ -146,7 +134,7 @@ pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     name.push(format!(".{}.part", std::process::id()));
     let temporary = target.with_file_name(name);
     let write = || {
-        fs::write(&temporary, text)?;
+        fs::write(&temporary, bytes)?;
         if let Some(existing) = existing {
             fs::set_permissions(&temporary, existing.permissions())?;
         }
@@ -420,5 +408,5 @@ fn calibrations() -> Result<Table> {
 pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "predict", &mut script);
-    emit(&String::from_utf8_lossy(&script), None).map_err(Failure::Failed)
+    emit_bytes(&script, None).map_err(Failure::Failed)
 }

@@ -2,7 +2,9 @@
 
 mod cli;
 mod commands;
+mod convert;
 mod generate;
+mod networks;
 mod optimize;
 mod papers;
 mod parallel;

@@ -352,3 +352,59 @@ fn libraries_age_and_caffe_passes_over_memory_more_often() {
     let resnet = ["--net", "resnet18", "--cudnn", "5"];
     assert!(time(&[&resnet[..], &["--framework", "caffe"]].concat()) > 1.3 * time(&resnet));
 }
+
+fn onnx_file(name: &str) -> String {
+    format!("{}/../model/tests/onnx/{name}.onnx", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn an_onnx_file_is_predicted_like_the_network_it_was_exported_from() {
+    let with = |net: &str| json(&["--net", net, "--gpu", "v100", "--batch", "16"]);
+    let (file, zoo) = (with(&onnx_file("resnet50")), with("resnet50"));
+    assert!(file.contains("\"source\": \"onnx\""), "{file}");
+    for key in ["time_s", "energy_j", "parameters"] {
+        let ratio = number(&file, key) / number(&zoo, key);
+        assert!((ratio - 1.0).abs() < 0.01, "{key}: {ratio}");
+    }
+}
+
+#[test]
+fn what_is_left_out_is_a_warning() {
+    let file = onnx_file("odd/unknown_operator");
+    let base = ["--net", &file, "--gpu", "v100", "--batch", "1"];
+    let refused = run(&base);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("sampler (GridSample)"), "{}", stderr(&refused));
+    assert!(json(&[&base[..], &["--skip-unknown"]].concat()).contains("left out: sampler (GridSample)"));
+    let open = run(&["describe", "--net", &onnx_file("odd/open_size")]);
+    assert_eq!(open.status.code(), Some(2), "what is missing is for the user to say");
+    assert!(stderr(&open).contains("--input x=1x3x128x128"), "{}", stderr(&open));
+}
+
+#[test]
+fn a_network_can_be_converted_edited_and_converted_back() {
+    let folder = scratch("convert");
+    let (own, back) = (folder.join("own.toml"), folder.join("back.onnx"));
+    let path = |p: &Path| p.to_str().expect("a path").to_string();
+    let vgg = onnx_file("vgg16");
+    for arguments in [
+        vec!["convert".to_string(), vgg, "--output".into(), path(&own)],
+        vec!["convert".to_string(), path(&own), "--to".into(), "onnx".into(), "--output".into(), path(&back)],
+    ] {
+        let output = run(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    let total = |net: &str| {
+        let output = run(&["describe", "--net", net]);
+        stdout(&output).lines().last().expect("a total").to_string()
+    };
+    let numbers = |line: String| line.split_whitespace().map(str::to_string).collect::<Vec<_>>();
+    assert_eq!(numbers(total(&path(&back))), numbers(total("vgg16")));
+    assert_eq!(numbers(total(&path(&own))), numbers(total("vgg16")));
+    let prototxt = folder.join("net.prototxt");
+    let text = "input: 'data' input_dim: [1, 3, 8, 8] layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'r' }";
+    std::fs::write(&prototxt, text).expect("written");
+    let predicted = json(&["--net", &path(&prototxt), "--gpu", "titan-x-maxwell", "--batch", "4"]);
+    assert!(predicted.contains("\"source\": \"prototxt\""), "{predicted}");
+    std::fs::remove_dir_all(&folder).expect("removed");
+}

@@ -12,6 +12,7 @@ mod class_token;
 mod concat;
 mod conv2d;
 mod dropout;
+mod elementwise;
 mod embedding;
 mod flatten;
 mod global_pool;
@@ -25,6 +26,8 @@ mod pool;
 mod position;
 mod rearrange;
 mod recurrent;
+mod reduce;
+mod resize;
 mod rms_norm;
 mod rotary;
 mod scale;
@@ -40,6 +43,7 @@ pub use class_token::ClassToken;
 pub use concat::Concat;
 pub use conv2d::{Conv2d, Groups};
 pub use dropout::Dropout;
+pub use elementwise::Elementwise;
 pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use global_pool::GlobalPool2d;
@@ -53,6 +57,8 @@ pub use pool::{Pool2d, PoolOp};
 pub use position::{PositionEmbedding, RelativePositionBias};
 pub use rearrange::{Permute, Reshape, Slice};
 pub use recurrent::{Cell, Recurrent};
+pub use reduce::Reduce;
+pub use resize::{Interpolation, Resize};
 pub use rms_norm::RmsNorm;
 pub use rotary::Rotary;
 pub use scale::Scale;
@@ -181,6 +187,9 @@ layers!(
     Reshape,
     Permute,
     Slice,
+    Elementwise,
+    Reduce,
+    Resize,
 );
 
 impl Layer {
@@ -225,6 +234,9 @@ impl Layer {
             Self::Reshape(_) => "reshape",
             Self::Permute(_) => "permute",
             Self::Slice(_) => "slice",
+            Self::Elementwise(_) => "elementwise",
+            Self::Reduce(_) => "reduce",
+            Self::Resize(_) => "resize",
         }
     }
 
@@ -281,6 +293,9 @@ impl Layer {
         "reshape",
         "permute",
         "slice",
+        "elementwise",
+        "reduce",
+        "resize",
     ];
 
     /// A layer from its kind and the remaining fields of its table; `None` for an unknown kind.
@@ -338,6 +353,9 @@ impl Layer {
             "reshape" => read(fields, Self::Reshape),
             "permute" => read(fields, Self::Permute),
             "slice" => read(fields, Self::Slice),
+            "elementwise" => read(fields, Self::Elementwise),
+            "reduce" => read(fields, Self::Reduce),
+            "resize" => read(fields, Self::Resize),
             _ => None,
         }
     }
@@ -459,6 +477,7 @@ mod tests {
                 "reshape" => "shape = [-1]",
                 "permute" => "order = [0]",
                 "slice" => "axis = 0\nsize = 1",
+                "resize" => "output = 8",
                 _ => "",
             };
             let table: toml::Table = fields.parse().expect("test table");

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use toml::{Table, Value};
 
 /// No network has more layers; a file that expands to more is a mistake.
-const MAX_LAYERS: usize = 20_000;
+pub const MAX_LAYERS: usize = 20_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,6 +24,8 @@ struct File {
     #[serde(default)]
     published: Published,
     inputs: toml::map::Map<String, Value>,
+    #[serde(default)]
+    outputs: Vec<String>,
     #[serde(default)]
     dimensions: HashMap<String, u64>,
     #[serde(default, rename = "block")]
@@ -80,7 +82,13 @@ impl Network {
         expander.expand(&file.layers, scope, Source::Input(0))?;
         let nodes = expander.nodes;
         check_integers(&inputs, &nodes)?;
-        check_all_used(&nodes)?;
+        let outputs = file
+            .outputs
+            .iter()
+            .map(|name| nodes.iter().position(|n| n.name == *name))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| NetworkError::Format("outputs names a layer that is not there".into()))?;
+        check_all_used(&nodes, &outputs)?;
         Ok(Self {
             name: file.name,
             title: file.title,
@@ -89,6 +97,8 @@ impl Network {
             published: file.published,
             inputs,
             nodes,
+            outputs,
+            notes: vec![],
         })
     }
 }
@@ -292,7 +302,7 @@ fn resolve(from: &Value, names: &HashMap<String, Source>) -> Result<Vec<Source>,
     }
 }
 
-fn check_all_used(nodes: &[Node]) -> Result<(), NetworkError> {
+fn check_all_used(nodes: &[Node], outputs: &[usize]) -> Result<(), NetworkError> {
     let used: HashSet<usize> = nodes
         .iter()
         .flat_map(|node| &node.from)
@@ -301,7 +311,7 @@ fn check_all_used(nodes: &[Node]) -> Result<(), NetworkError> {
             Source::Input(_) => None,
         })
         .collect();
-    match (0..nodes.len().saturating_sub(1)).find(|i| !used.contains(i)) {
+    match (0..nodes.len().saturating_sub(1)).find(|i| !used.contains(i) && !outputs.contains(i)) {
         Some(i) => Err(at(&nodes[i].name, "its result is never used")),
         None => Ok(()),
     }

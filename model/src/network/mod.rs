@@ -4,7 +4,9 @@ mod file;
 mod fusion;
 mod memory;
 mod shaped;
+mod write;
 
+pub use file::MAX_LAYERS;
 pub use memory::{Activations, InPlace, MemoryFootprint, MemoryPolicy, footprint, largest_batch};
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 
@@ -28,6 +30,10 @@ pub struct Network {
     pub inputs: Vec<Input>,
     /// Layers in an order in which each reads only inputs and earlier layers; the last is the output.
     pub nodes: Vec<Node>,
+    /// Nodes before the last one whose results are outputs, too.
+    pub outputs: Vec<usize>,
+    /// What to tell with whatever is said of it: what a file holds that the network does not.
+    pub notes: Vec<String>,
 }
 
 /// A network input.
@@ -93,7 +99,7 @@ impl Network {
 }
 
 /// Where a tensor comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A network input, by position.
     Input(usize),
@@ -102,7 +108,7 @@ pub enum Source {
 }
 
 /// Totals that somebody else counted, with where.
-#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// Learned parameters, exact.

@@ -21,6 +21,7 @@ pub struct ShapedNetwork {
     pub(super) layers: Vec<ShapedLayer>,
     /// For each layer the first that computes the same on the same shapes.
     pub(super) alike: Vec<usize>,
+    pub(super) notes: Vec<String>,
 }
 
 /// A layer with its shapes, without the batch.
@@ -136,8 +137,8 @@ impl ShapedNetwork {
             }
         }
         let alike = alike(&layers);
-        let optimizer = Optimizer::Momentum;
-        let shaped = Self { name: network.name.clone(), batch, precision, optimizer, inputs, layers, alike };
+        let (notes, optimizer) = (network.notes.clone(), Optimizer::Momentum);
+        let shaped = Self { name: network.name.clone(), batch, precision, optimizer, inputs, layers, alike, notes };
         shaped.check_countable()?;
         Ok(shaped)
     }
@@ -184,6 +185,10 @@ impl ShapedNetwork {
     /// Shapes of the network's inputs.
     pub fn inputs(&self) -> &[Shape] {
         &self.inputs
+    }
+    /// What to tell with whatever is said of it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
     /// The layers, in order.
     pub fn layers(&self) -> &[ShapedLayer] {

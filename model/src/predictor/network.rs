@@ -170,7 +170,8 @@ impl<'a> Step<'a> {
         let memory = footprint(network, setup.mode, &setup.framework.memory);
         let fits_in_memory = memory.total() <= setup.gpu.memory.value;
         let cost: LayerCost = totals.cost;
-        let mut warnings = limits.notes.clone();
+        let mut warnings = network.notes().to_vec();
+        warnings.extend(limits.notes.iter().cloned());
         warnings.extend(self.clock_warnings(point, limits, clocks, clock, &layers));
         warnings.extend(totals.warnings(setup, power_tier));
         if !fits_in_memory {

@@ -1,0 +1,260 @@
+//! Products with weights and of activations, attention, recurrences, tables.
+
+use super::{Issue, Lowering, Op, Place, count};
+use crate::layer::{Attention, Cell, Embedding, Layer, Linear, Matmul, Recurrent, Rotary, Slice, Softmax};
+use crate::network::Source;
+use crate::onnx::graph::Id;
+use crate::onnx::infer;
+use crate::shape::product;
+
+impl<'g, 'a> Lowering<'g, 'a> {
+    /// How many of something there are in one sample.
+    fn per_sample(&self, of_a_batch: u64) -> Result<u64, Issue> {
+        let marker = self.graph.marker as u64;
+        match of_a_batch.is_multiple_of(marker) {
+            true => Ok(of_a_batch / marker),
+            false => Err("a product that mixes the samples of a batch".into()),
+        }
+    }
+
+    pub(super) fn product(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        let (Some(a), Some(b)) = (op.inputs.first().copied().flatten(), op.inputs.get(1).copied().flatten()) else {
+            return Err("it lacks an input".into());
+        };
+        let out = &self.result(op)?.dims;
+        match (self.is_activation(a), self.is_activation(b)) {
+            (true, false) => {
+                let features = out.last().copied().unwrap_or(1) as u64;
+                let wide = self.tensor(b).rank() > 1;
+                self.linear(op, a, if wide { features } else { 1 }, &op.inputs[1..])
+            }
+            (false, true) => {
+                let rows = if self.tensor(a).rank() > 1 { out.iter().rev().nth(1).copied().unwrap_or(1) } else { 1 };
+                self.linear(op, b, rows as u64, &[Some(a)])
+            }
+            _ => {
+                let k = self.contracted(op, a);
+                let (left, right) = (self.tensor(a), self.tensor(b));
+                let n = count(out) * k / left.elements().max(1) as u64;
+                let stack = right.elements() as u64 / (k * n).max(1);
+                self.matmul(op, a, b, [self.per_sample(stack)?, k, n])
+            }
+        }
+    }
+
+    /// Length of the dimension that a product sums over.
+    fn contracted(&self, op: &Op<'_>, a: Id) -> u64 {
+        let dims = &self.tensor(a).dims;
+        let transposed = op.node.attributes.iter().any(|x| x.name == "transA" && x.i != 0);
+        let place = if transposed { dims.len().saturating_sub(2) } else { dims.len().saturating_sub(1) };
+        dims.get(place).copied().unwrap_or(1) as u64
+    }
+
+    /// Rows times learned weights; `weights` holds them and what is added.
+    fn linear(&mut self, op: &'g Op<'a>, x: Id, features: u64, weights: &[Option<Id>]) -> Result<(), Issue> {
+        let elements = product(&self.dims(x)?);
+        let results = product(&self.dims(op.outputs[0])?);
+        let rows = results / features.max(1);
+        let length = elements / rows.max(1);
+        let weight = weights.first().copied().flatten().ok_or("its weights are missing")?;
+        if rows * features != results
+            || rows * length != elements
+            || count(&self.tensor(weight).dims) != length * features
+        {
+            return Err(Issue::Wrong(format!("weights {:?} that differ from row to row", self.tensor(weight).dims)));
+        }
+        let bias = weights.get(1).copied().flatten().is_some_and(|b| self.tensor(b).elements() > 1);
+        let from = self.seen(x, &if rows == 1 { vec![length] } else { vec![rows, length] })?;
+        let place = self.emit(op, Layer::Linear(Linear { features, bias }), vec![from], weights)?;
+        self.made(op, place)
+    }
+
+    /// `stack` products of `[m, k]` and `[k, n]` per sample; where the left one has more matrices, several of them are
+    /// multiplied by the same right one.
+    fn matmul(&mut self, op: &'g Op<'a>, a: Id, b: Id, [stack, k, n]: [u64; 3]) -> Result<(), Issue> {
+        let rows = product(&self.dims(a)?) / (stack * k).max(1);
+        let (left, right) = match stack {
+            1 => (vec![rows, k], vec![k, n]),
+            _ => (vec![stack, rows, k], vec![stack, k, n]),
+        };
+        let from = vec![self.seen(a, &left)?, self.seen(b, &right)?];
+        let place = self.emit(op, Layer::Matmul(Matmul {}), from, &[])?;
+        self.made(op, place)
+    }
+
+    pub(super) fn einsum(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        let (operands, result) = infer::einsum_letters(&self.call(op))?;
+        let ([Some(a), Some(b)], [left, right]) = (&op.inputs[..], &operands[..]) else {
+            return Err("an Einsum over other than two tensors".into());
+        };
+        let size = |letters: Vec<(&char, &i64)>| count(&letters.into_iter().map(|(_, &d)| d).collect::<Vec<_>>());
+        let of_right = || right.iter().zip(&self.tensor(*b).dims);
+        let k = size(of_right().filter(|(l, _)| left.contains(l) && !result.contains(l)).collect());
+        let n = size(of_right().filter(|(l, _)| !left.contains(l)).collect());
+        let stack = size(of_right().filter(|(l, _)| left.contains(l) && result.contains(l)).collect());
+        match (self.is_activation(*a), self.is_activation(*b)) {
+            (true, true) => self.matmul(op, *a, *b, [self.per_sample(stack)?, k, n]),
+            (true, false) if stack == 1 => self.linear(op, *a, n, &op.inputs[1..]),
+            (false, true) => {
+                let m = size(left.iter().zip(&self.tensor(*a).dims).filter(|(l, _)| !right.contains(l)).collect());
+                self.linear(op, *b, m, &op.inputs[..1])
+            }
+            _ => Err("an Einsum with weights that differ along a dimension of the result".into()),
+        }
+    }
+
+    /// Queries times keys, softmax, times values, as one kernel where keys and values are of one size.
+    pub(super) fn attention(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        let (q, k, v) = (self.activation(op, 0)?, self.activation(op, 1)?, self.activation(op, 2)?);
+        let call = self.call(op);
+        let causal = call.int("is_causal") == Some(1);
+        if let (Some(heads), Some(kv_heads), 3) =
+            (call.int("q_num_heads"), call.int("kv_num_heads"), self.tensor(q).rank())
+        {
+            return self.attention_of_rows(op, [q, k, v], [heads as u64, kv_heads as u64], causal);
+        }
+        let (query, value) = (self.tensor(q), self.tensor(v));
+        let (&[ref stack @ .., tokens, d], &[.., keys, value_d]) = (&query.dims[..], &value.dims[..]) else {
+            return Err("attention over too few dimensions".into());
+        };
+        let heads = self.per_sample(count(stack))?;
+        let (tokens, d, keys, value_d) = (tokens as u64, d as u64, keys as u64, value_d as u64);
+        if value_d != d {
+            return self.attention_in_steps(op, [heads, tokens, d, keys, value_d]);
+        }
+        let kv_heads = product(&self.dims(k)?) / (keys * d).max(1);
+        let from = match self.packed([q, k, v]) {
+            Some(packed) if keys == tokens => vec![self.seen(packed, &[tokens, (heads + 2 * kv_heads) * d])?],
+            _ => vec![
+                self.seen(q, &[tokens, heads * d])?,
+                self.seen(k, &[keys, kv_heads * d])?,
+                self.seen(v, &[keys, kv_heads * d])?,
+            ],
+        };
+        self.fused_attention(op, from, [heads, kv_heads], causal && keys == tokens)
+    }
+
+    /// `[tokens, heads features]` throughout.
+    fn attention_of_rows(&mut self, op: &'g Op<'a>, qkv: [Id; 3], heads: [u64; 2], causal: bool) -> Result<(), Issue> {
+        let mut from = Vec::new();
+        match self.packed(qkv) {
+            Some(packed) => from.push(self.seen(packed, &self.dims(packed)?)?),
+            None => {
+                for id in qkv {
+                    from.push(self.seen(id, &self.dims(id)?)?);
+                }
+            }
+        }
+        self.fused_attention(op, from, heads, causal)
+    }
+
+    fn fused_attention(
+        &mut self,
+        op: &'g Op<'a>,
+        from: Vec<Source>,
+        [heads, kv_heads]: [u64; 2],
+        causal: bool,
+    ) -> Result<(), Issue> {
+        let kv_heads = Some(kv_heads).filter(|n| *n != heads);
+        let layer = Attention { heads, kv_heads, causal, cached: None, fused: true };
+        let place = self.emit(op, Layer::Attention(layer), from, &[])?;
+        self.made(op, place)
+    }
+
+    /// The tensor that queries, keys and values are the three parts of, side by side.
+    fn packed(&self, qkv: [Id; 3]) -> Option<Id> {
+        let origin = |id: Id| {
+            let mut id = id;
+            for _ in 0..8 {
+                let maker = self.makers.get(&id)?;
+                if maker.op == "Split" {
+                    return Some((maker, id));
+                }
+                id = self.keeps_order(maker).then(|| maker.inputs.first().copied().flatten())??;
+            }
+            None
+        };
+        let [(split, q), (of_k, k), (of_v, v)] = [origin(qkv[0])?, origin(qkv[1])?, origin(qkv[2])?];
+        let input = split.inputs.first().copied().flatten()?;
+        let last = self.call(split).axis(self.call(split).int("axis")?, self.tensor(input).rank()).ok()?;
+        let same = std::ptr::eq(*split, *of_k) && std::ptr::eq(*split, *of_v);
+        (same && split.outputs == [q, k, v] && last + 1 == self.tensor(input).rank()).then_some(input)
+    }
+
+    fn attention_in_steps(&mut self, op: &'g Op<'a>, sizes: [u64; 5]) -> Result<(), Issue> {
+        let [heads, tokens, d, keys, value_d] = sizes;
+        let (q, k, v) = (self.activation(op, 0)?, self.activation(op, 1)?, self.activation(op, 2)?);
+        let from = vec![self.seen(q, &[heads, tokens, d])?, self.seen(k, &[heads, d, keys])?];
+        let scores = self.emit(op, Layer::Matmul(Matmul {}), from, &[])?;
+        let weights = self.emit(op, Layer::Softmax(Softmax { last: true }), vec![scores.source], &[])?;
+        let from = vec![weights.source, self.seen(v, &[heads, keys, value_d])?];
+        let place = self.emit(op, Layer::Matmul(Matmul {}), from, &[])?;
+        self.made(op, place)
+    }
+
+    pub(super) fn rotary(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        let input = self.activation(op, 0)?;
+        let dims = self.dims(input)?;
+        let (heads, tokens, d) = match dims[..] {
+            [heads, tokens, d] => (heads, tokens, d),
+            [tokens, wide] => {
+                let heads = self.call(op).int("num_heads").map_or(1, |h| h.max(1) as u64);
+                (heads, tokens, wide / heads)
+            }
+            _ => return Err(Issue::Wrong(format!("rotated positions of {dims:?}"))),
+        };
+        let from = self.seen(input, &[tokens, heads * d])?;
+        let place = self.emit(op, Layer::Rotary(Rotary { heads }), vec![from], &[])?;
+        self.made(op, place)
+    }
+
+    /// `[steps, features]` of a sample, read step after step; the last states are the last step's.
+    pub(super) fn recurrent(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        let input = self.activation(op, 0)?;
+        let weights = op.inputs.get(2).copied().flatten().ok_or("its weights are missing")?;
+        let &[directions, _, hidden] = &self.tensor(weights).dims[..] else {
+            return Err("its weights do not have three dimensions".into());
+        };
+        let layer = Recurrent {
+            cell: if op.op == "LSTM" { Cell::Lstm } else { Cell::Gru },
+            hidden: hidden as u64,
+            layers: 1,
+            bidirectional: directions == 2,
+            bias: op.inputs.get(3).is_some_and(Option::is_some),
+        };
+        let dims = self.dims(input)?;
+        let from = self.seen(input, &dims)?;
+        let place = self.emit(op, Layer::Recurrent(layer), vec![from], &op.inputs[1..op.inputs.len().min(4)])?;
+        let steps = dims.first().copied().unwrap_or(1);
+        for position in 1..op.outputs.len() {
+            if self.readers.contains_key(&op.outputs[position]) || self.graph.outputs.contains(&op.outputs[position]) {
+                let last = Slice { axis: 0, start: steps - 1, size: 1, step: 1, copy: false };
+                let state = self.emit(op, Layer::Slice(last), vec![place.source], &[])?;
+                self.made_at(op, position, state)?;
+            }
+        }
+        self.made(op, place)
+    }
+
+    /// Rows of a learned table by indices that follow from an integer input.
+    pub(super) fn embedding(&mut self, op: &'g Op<'a>, table: Id, indices: Id) -> Result<(), Issue> {
+        let &[vocabulary, features] = &self.tensor(table).dims[..] else {
+            return Err("rows of a table that is no matrix".into());
+        };
+        let tokens = product(&self.dims(indices)?);
+        let source = self.indices(indices, tokens)?;
+        let layer = Embedding { vocabulary: vocabulary as u64, features: features as u64 };
+        let place = self.emit(op, Layer::Embedding(layer), vec![source], &[Some(table)])?;
+        self.made(op, place)
+    }
+
+    /// The integer input behind indices: itself, or the one that has as many.
+    fn indices(&mut self, id: Id, tokens: u64) -> Result<Source, Issue> {
+        let of = |place: &Place| place.shape.elements() == tokens;
+        if let Some(place) = self.places.get(&id).filter(|p| of(p)) {
+            return Ok(place.source);
+        }
+        let integers = self.inputs.iter().position(|i| i.integer && i.shape.elements() == tokens);
+        integers.map(Source::Input).ok_or_else(|| "its indices do not follow from an integer input".into())
+    }
+}

@@ -1,0 +1,125 @@
+//! Networks from ONNX files, operator sets 9 to 23, and back.
+//!
+//! Reading goes through five steps, a file each: [`skim`] takes the structure out of the file and leaves the weights,
+//! [`graph`] orders the operators, [`infer`] finds every shape and computes what follows from shapes alone,
+//! [`patterns`] finds what a framework runs as one kernel, and [`lower`] turns operators into layers. No file that
+//! an ONNX file names is opened, no weight is read.
+
+mod export;
+mod graph;
+mod infer;
+mod lower;
+mod patterns;
+mod skim;
+mod tensor;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use export::write;
+
+use crate::network::{Network, NetworkError};
+use crate::shape::Shape;
+use crate::text::shown;
+use infer::Issue;
+use std::io::{Read, Seek};
+
+/// How to read a file.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// What to call the network.
+    pub name: &'a str,
+    /// Shapes of inputs by their names, with the batch (which is ignored) or without, and sizes of named dimensions
+    /// (shapes of one dimension).
+    pub inputs: &'a [(String, Shape)],
+    /// Size of every open dimension whose name says that it is a sequence.
+    pub sequence: Option<u64>,
+    /// Leave out operators that are not known, and take their result to have their first input's shape.
+    pub skip_unknown: bool,
+}
+
+/// Why a file cannot be read as a network, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OnnxError {
+    /// Not such a file, or a damaged one.
+    #[error("{0}")]
+    Format(String),
+    /// Something that the user can say is missing or wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// An operator.
+    #[error("operator {name} ({op}): {why}")]
+    Operator {
+        /// Its name in the file.
+        name: String,
+        /// What it is.
+        op: String,
+        /// In words.
+        why: String,
+    },
+    /// A layer that it became.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+}
+
+/// Operator sets whose operators are known.
+const OPSETS: std::ops::RangeInclusive<i64> = 7..=23;
+
+/// Reads an ONNX file. What the network does not hold of it is in its notes.
+///
+/// # Errors
+/// One line that says what is damaged, missing or not known, and where. Operators are named.
+pub fn read(file: impl Read + Seek, options: &Options<'_>) -> Result<Network, OnnxError> {
+    let model = skim::read(file).map_err(OnnxError::Format)?;
+    let graph = model.graph.as_ref().ok_or_else(|| OnnxError::Format("not an ONNX model: it has no graph".into()))?;
+    let opset = model.opsets.iter().find(|o| matches!(&o.domain[..], "" | "ai.onnx")).map_or(1, |o| o.version);
+    if !OPSETS.contains(&opset) {
+        let (first, last) = (OPSETS.start(), OPSETS.end());
+        return Err(OnnxError::Format(format!(
+            "operator set {opset}; {first} to {last} are known: export it with another opset_version"
+        )));
+    }
+    let mut ordered = graph::Graph::new(graph, opset, options)?;
+    patterns::fuse(&mut ordered);
+    let source = format!("ONNX, operator set {opset}, made by {}", shown(&model.producer));
+    lower::lower(&ordered, options.name, source)
+}
+
+impl OnnxError {
+    fn at(node: &wire::Node, issue: Issue) -> Self {
+        let why = match issue {
+            Issue::Wrong(why) => why,
+            Issue::ControlFlow => "control flow, whose course is only known when it runs, cannot be predicted; export \
+                                   the model with its branches and loops traced"
+                .to_string(),
+            Issue::Unknown if matches!(&node.domain[..], "" | "ai.onnx") => {
+                "not an operator that is known here; --skip-unknown leaves it out".to_string()
+            }
+            Issue::Unknown => format!(
+                "not known, of domain {}; functions of a model are to be inlined (onnx.inliner); --skip-unknown leaves it \
+                 out",
+                shown(&node.domain)
+            ),
+        };
+        Self::Operator { name: graph::label(node), op: shown(&node.op), why }
+    }
+}
+
+impl Options<'_> {
+    /// Every shape that is given must be for something that is there.
+    fn check_names(&self, stated: &[&wire::ValueInfo]) -> Result<(), OnnxError> {
+        let mut known: Vec<&str> = stated.iter().map(|i| &i.name[..]).collect();
+        let shape = |i: &&wire::ValueInfo| i.kind.as_ref()?.tensor.as_ref()?.shape.clone();
+        let dims: Vec<String> = stated.iter().filter_map(shape).flat_map(|s| s.dims).filter_map(|d| d.name).collect();
+        known.extend(dims.iter().map(String::as_str));
+        match self.inputs.iter().find(|(name, _)| !known.contains(&&name[..])) {
+            Some((name, _)) => {
+                let inputs: Vec<String> = known.iter().filter(|n| !n.is_empty()).map(|n| shown(n)).collect();
+                let why = format!("no input named \"{}\"; this network has {}", shown(name), inputs.join(", "));
+                Err(OnnxError::Usage(why))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! ONNX files: those that PyTorch wrote against the zoo, and every network of the zoo there and back.
+
+use joulecast_model::catalog;
+use joulecast_model::cost::LayerCost;
+use joulecast_model::network::{Network, ShapedNetwork};
+use joulecast_model::onnx::{self, Options};
+use joulecast_model::precision::{Mode, Phase, Precision};
+use joulecast_model::shape::Shape;
+use std::fs::File;
+use std::io::Cursor;
+
+fn from_file(name: &str) -> Network {
+    let path = format!("{}/tests/onnx/{name}.onnx", env!("CARGO_MANIFEST_DIR"));
+    let options = Options { name, ..Options::default() };
+    onnx::read(File::open(path).expect("the file is there"), &options).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+fn shaped(network: &Network) -> ShapedNetwork {
+    ShapedNetwork::new(network, 2, Precision::Fp32, &[]).unwrap_or_else(|e| panic!("{}: {e}", network.name))
+}
+
+fn forward(network: &ShapedNetwork) -> LayerCost {
+    network.layers().iter().filter_map(|l| network.cost(l, Phase::Forward, Mode::Inference)).sum()
+}
+
+/// Exported by PyTorch 2.11 (torchvision 0.26), operator set 17, open batch, weights taken out.
+#[test]
+fn what_pytorch_exports_is_what_the_zoo_defines() {
+    for (file, zoo) in [
+        ("alexnet", "alexnet"),
+        ("googlenet", "googlenet_bn"),
+        ("resnet50", "resnet50"),
+        ("vgg16", "vgg16"),
+        ("vit_b_16", "vit_b_16"),
+    ] {
+        let (imported, own) = (shaped(&from_file(file)), shaped(&catalog::network(zoo).expect(zoo)));
+        assert_eq!(imported.parameters(), own.parameters(), "{file}");
+        assert_eq!(imported.macs(), own.macs(), "{file}");
+        let (a, b) = (forward(&imported).ops.get() as f64, forward(&own).ops.get() as f64);
+        assert!((a / b - 1.0).abs() < 0.01, "{file}: {a} operations, the zoo has {b}");
+    }
+    // 17.56 * 10^9 for one image: patches 0.1156, twelve layers of 1.4539, the classifier 0.0008.
+    assert_eq!(shaped(&from_file("vit_b_16")).macs() / 2, 17_563_828_224);
+}
+
+/// What every kernel of a network computes and moves; views do nothing.
+fn kernels(network: &ShapedNetwork, mode: Mode) -> Vec<(Phase, LayerCost)> {
+    let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights, Phase::Update];
+    let of = |phase| move |layer| network.cost(layer, phase, mode).map(|cost| (phase, cost));
+    phases.iter().flat_map(|&phase| network.layers().iter().filter_map(of(phase))).collect()
+}
+
+#[test]
+fn every_network_of_the_zoo_keeps_its_shapes_and_cost_through_onnx() {
+    for name in catalog::network_names() {
+        let network = catalog::network(name).expect(name);
+        let bytes = onnx::write(&network).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let options = Options { name, ..Options::default() };
+        let again = onnx::read(Cursor::new(bytes), &options).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let (before, after) = (shaped(&network), shaped(&again));
+        assert_eq!(before.parameters(), after.parameters(), "{name}");
+        let last = |net: &ShapedNetwork| net.layers().last().map(|l| l.output.elements());
+        assert_eq!(last(&before), last(&after), "{name}");
+        for mode in [Mode::Inference, Mode::Training] {
+            let (before, after) = (kernels(&before, mode), kernels(&after, mode));
+            for (a, b) in before.iter().zip(&after) {
+                assert_eq!(a, b, "{name}, {mode}");
+            }
+            assert_eq!(before.len(), after.len(), "{name}, {mode}");
+        }
+    }
+}
+
+/// Kinds that no network of the zoo has, or not with these fields.
+#[test]
+fn other_kinds_keep_their_cost_through_onnx() {
+    let network = Network::from_toml(
+        r#"
+schema = "network/1"
+name = "others"
+title = "others"
+layers = [
+  { name = "over_channels", kind = "layer_norm" },
+  { name = "pad", kind = "pad", padding = [0, 1, 0, 1] },
+  { name = "plain", kind = "batch_norm", affine = false },
+  { name = "larger", kind = "resize", output = 18, interpolation = "linear" },
+  { name = "part", kind = "slice", axis = 1, size = 8, step = 2 },
+  { name = "rows", kind = "reshape", shape = [4, 144] },
+  { name = "over_rows", kind = "layer_norm", affine = false },
+  { name = "both_ways", kind = "lstm", hidden = 6, bidirectional = true },
+  { name = "one_way", kind = "gru", hidden = 5, bias = false },
+  { name = "scores", kind = "softmax" },
+  { name = "mean", kind = "reduce" },
+  { name = "fc", kind = "linear", features = 3 },
+]
+inputs.x.shape = [4, 8, 8]
+"#,
+    )
+    .expect("valid");
+    let bytes = onnx::write(&network).expect("written");
+    let again = onnx::read(Cursor::new(bytes), &Options::default()).expect("read");
+    let (before, after) = (shaped(&network), shaped(&again));
+    assert_eq!(before.parameters(), after.parameters());
+    for mode in [Mode::Inference, Mode::Training] {
+        assert_eq!(kernels(&before, mode), kernels(&after, mode), "{mode}");
+    }
+}
+
+/// Damaged, odd and hostile files: `tests/onnx/odd`.
+#[test]
+fn odd_files_are_refused_in_one_line() {
+    let folder = format!("{}/tests/onnx/odd", env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str, options: &Options<'_>| {
+        let file = File::open(format!("{folder}/{name}.onnx")).expect("the file is there");
+        onnx::read(file, options).map_err(|e| e.to_string())
+    };
+    let mut expected = vec![
+        ("absurd_dimension", "initializer w"),
+        ("control_flow", "operator branch (If): control flow"),
+        ("cycle", "cycle"),
+        ("does_not_fit", "operator conv (Conv): weights for 4 channels"),
+        ("empty", "no graph"),
+        ("endless_range", "without an end"),
+        ("made_twice", "tensor a is made twice"),
+        ("mixes_samples", "does not grow with the batch"),
+        ("negative_dimension", "a dimension of -8"),
+        ("no_output", "output y"),
+        ("not_onnx", "not an ONNX model"),
+        ("nothing_makes", "reads ghost"),
+        ("old_operator_set", "operator set 5"),
+        ("open_size", "--input x=1x3x128x128"),
+        ("truncated", "cut short"),
+        ("two_gigabytes", "2147483648 bytes are announced"),
+        ("unknown_domain", "operator r (Relu): not known, of domain my.company"),
+        ("unknown_operator", "operator sampler (GridSample)"),
+        ("values_decide", "depends on values"),
+        ("volumes", "operator conv3d (Conv)"),
+    ];
+    for (name, fragment) in &expected {
+        let error = read(name, &Options::default()).expect_err(name);
+        assert!(error.contains(fragment), "{name}: {error}");
+        assert!(!error.contains(char::is_control) && error.len() < 400, "{name}: {error}");
+    }
+    for name in ["external_path", "names"] {
+        let network = read(name, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(Network::from_toml(&network.to_toml()).is_ok(), "{name}");
+        expected.push((name, ""));
+    }
+    let skipped = read("unknown_operator", &Options { skip_unknown: true, ..Options::default() }).expect("skipped");
+    assert_eq!(skipped.notes, ["left out: sampler (GridSample)"]);
+    let given = [
+        ("height".to_string(), Shape::new(&[32]).expect("a size")),
+        ("width".to_string(), Shape::new(&[16]).expect("a size")),
+    ];
+    let bound = read("open_size", &Options { inputs: &given, ..Options::default() }).expect("bound");
+    assert_eq!(bound.inputs[0].shape.dims(), [3, 32, 16]);
+    for shape in [&[1, 3, 32, 16][..], &[3, 32, 16]] {
+        let given = [("x".to_string(), Shape::new(shape).expect("a shape"))];
+        let bound = read("open_size", &Options { inputs: &given, ..Options::default() }).expect("bound");
+        assert_eq!(bound.inputs[0].shape.dims(), [3, 32, 16]);
+    }
+    let files = std::fs::read_dir(&folder).expect("the folder is there").count();
+    assert_eq!(files, expected.len(), "every file is tested");
+}

@@ -1,0 +1,71 @@
+//! `predict convert`: a network in another format.
+
+use crate::cli::{NetworkArgs, parse_batch, parse_input};
+use crate::commands::{Failure, emit_bytes};
+use crate::networks::{bindings, network};
+use anyhow::{Context, anyhow};
+use clap::{Args, ValueEnum};
+use joulecast_model::network::ShapedNetwork;
+use joulecast_model::onnx;
+use joulecast_model::precision::Precision;
+use joulecast_model::shape::Shape;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+/// What to convert, and into what.
+#[derive(Args)]
+pub struct ConvertArgs {
+    /// A network of the zoo, or a file: .toml, .onnx or Caffe's .prototxt
+    #[arg(value_name = "NAME|FILE")]
+    pub net: String,
+    /// The format to write
+    #[arg(long, value_enum, default_value_t = Target::Toml)]
+    pub to: Target,
+    /// Another shape for a named input; may be repeated
+    #[arg(long, value_name = "NAME=CxHxW", value_parser = parse_input)]
+    pub input: Vec<(String, Shape)>,
+    /// Tokens per sample, for networks that read a sequence
+    #[arg(long, value_name = "N", value_parser = parse_batch)]
+    pub sequence: Option<u64>,
+    /// ONNX: leave out operators that are not known instead of failing; the file lists them
+    #[arg(long)]
+    pub skip_unknown: bool,
+    /// Write there instead of to standard output (- is standard output)
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// A format that can be written.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Target {
+    /// The project's own network file, to be edited
+    Toml,
+    /// ONNX without weights
+    Onnx,
+}
+
+/// Reads a network and writes it.
+pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
+    let ConvertArgs { net, to, input, sequence, skip_unknown, output } = args;
+    let named = NetworkArgs { net: Some(net), input, skip_unknown, sequence };
+    let (mut network, _) = network(&named)?;
+    let given = bindings(&named);
+    let unfit = |e| Failure::Usage(anyhow::Error::from(e).context(network.name.clone()));
+    ShapedNetwork::new(&network, 1, Precision::Fp32, given).map_err(unfit)?;
+    for input in &mut network.inputs {
+        if let Some((_, shape)) = given.iter().find(|(name, _)| *name == input.name) {
+            (input.shape, input.symbols) = (*shape, vec![None; shape.dims().len()]);
+        }
+    }
+    let terminal = output.as_deref().is_none_or(|o| o == Path::new("-")) && std::io::stdout().is_terminal();
+    let bytes = match to {
+        Target::Toml => network.to_toml().into_bytes(),
+        Target::Onnx if terminal => {
+            return Err(Failure::Usage(anyhow!(
+                "an ONNX file is not for a terminal: --output FILE says where to write it"
+            )));
+        }
+        Target::Onnx => onnx::write(&network).with_context(|| network.name.clone()).map_err(Failure::Failed)?,
+    };
+    emit_bytes(&bytes, output.as_deref()).map_err(Failure::Failed)
+}
