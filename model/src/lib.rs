@@ -16,6 +16,7 @@ pub mod calibration;
 pub mod power;
 pub mod metric;
 pub mod optimum;
+pub mod curve;
 pub mod framework;
 pub mod predictor;
 pub mod catalog;

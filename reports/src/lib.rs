@@ -4,6 +4,7 @@ pub mod accuracy;
 pub mod calibration;
 pub mod describe;
 pub mod exit;
+pub mod figure;
 pub mod optimum;
 pub mod papers;
 pub mod prediction;
