@@ -1,10 +1,10 @@
 //! The command line of `predict`.
 
-use crate::{commands, optimize, papers};
+use crate::optimize::{self, OptimizeArgs};
+use crate::{commands, papers};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::features::library_age;
 use joulecast_model::framework::Launch;
-use joulecast_model::metric::Metric;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::OperatingPoint;
 use joulecast_model::shape::Shape;
@@ -112,40 +112,6 @@ pub struct PredictArgs {
     /// Fail (exit 1) where the step does not fit in memory
     #[arg(long)]
     pub require_fit: bool,
-}
-
-#[derive(Args)]
-pub struct OptimizeArgs {
-    #[command(flatten)]
-    pub predict: PredictArgs,
-    /// What to make small: energy, time, edp (E t), ed2p (E t^2), eds:K (energy-delay sum of weight K, as in eds:1.5)
-    #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>)]
-    pub metric: Metric,
-    /// What may be changed, separated by commas
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "cap,clock")]
-    pub over: Vec<Over>,
-    /// Leave out what is slower than the default by more than this, as in 5%
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
-    pub max_slowdown: Option<f64>,
-    /// Leave out what handles fewer samples per second
-    #[arg(long, value_name = "RATE", value_parser = parse_positive)]
-    pub min_throughput: Option<f64>,
-    /// Also a clock for every layer
-    #[arg(long)]
-    pub per_layer: bool,
-    /// Milliseconds that a change of the core clock is taken to last, with the GPU waiting
-    #[arg(long, value_name = "MS", default_value = "10", value_parser = parse_latency)]
-    pub switch_latency: f64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Over {
-    /// The power limit
-    Cap,
-    /// The core clock
-    Clock,
-    /// The batch: powers of two that fit in memory
-    Batch,
 }
 
 #[derive(Args)]
@@ -269,25 +235,25 @@ pub enum Counting {
     Castro2018,
 }
 
-fn parse_batch(text: &str) -> Result<u64, String> {
+pub fn parse_batch(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if (1..=joulecast_model::shape::MAX_DIMENSION).contains(&n) => Ok(n),
         _ => Err(format!("must be a whole number from 1 to {}", joulecast_model::shape::MAX_DIMENSION)),
     }
 }
 
-fn parse_positive(text: &str) -> Result<f64, String> {
+pub fn parse_positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(v) if v.is_finite() && v > 0.0 => Ok(v),
         _ => Err("must be a number above 0".into()),
     }
 }
 
-fn parse_latency(text: &str) -> Result<f64, String> {
+pub fn parse_latency(text: &str) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0).ok_or("must be a number of at least 0".into())
 }
 
-fn parse_percent(text: &str) -> Result<f64, String> {
+pub fn parse_percent(text: &str) -> Result<f64, String> {
     text.trim_end_matches('%')
         .parse::<f64>()
         .ok()
@@ -295,27 +261,27 @@ fn parse_percent(text: &str) -> Result<f64, String> {
         .ok_or("must be a percentage of at least 0, as in 5%".into())
 }
 
-fn parse_precision(text: &str) -> Result<Precision, String> {
+pub fn parse_precision(text: &str) -> Result<Precision, String> {
     Precision::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Precision::ALL.iter().map(|p| p.name())))
 }
 
-fn parse_mode(text: &str) -> Result<Mode, String> {
+pub fn parse_mode(text: &str) -> Result<Mode, String> {
     Mode::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Mode::ALL.iter().map(|m| m.name())))
 }
 
-fn parse_launch(text: &str) -> Result<Launch, String> {
+pub fn parse_launch(text: &str) -> Result<Launch, String> {
     Launch::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Launch::ALL.iter().map(|l| l.name())))
 }
 
-fn parse_cudnn(text: &str) -> Result<f64, String> {
+pub fn parse_cudnn(text: &str) -> Result<f64, String> {
     library_age(text).ok_or_else(|| "must be a version such as 7.6".to_string())
 }
 
-fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
     format!("must be one of {}", names.collect::<Vec<_>>().join(", "))
 }
 
-fn parse_input(text: &str) -> Result<(String, Shape), String> {
+pub fn parse_input(text: &str) -> Result<(String, Shape), String> {
     let (name, dims) = text.split_once('=').ok_or("write it like image=3x299x299")?;
     let dims: Vec<u64> = dims
         .split('x')

@@ -47,8 +47,8 @@ pub fn read(path: &str) -> Result<String> {
     Ok(text)
 }
 
-fn network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
-    let name = args.net.as_deref().unwrap_or_default();
+/// A network of the zoo or a file, and which of the two.
+pub fn network(name: &str) -> Result<(Network, &'static str), Failure> {
     if is_file(name) {
         let read = || -> Result<Network> { Network::from_toml(&read(name)?).with_context(|| name.to_string()) };
         return Ok((read().map_err(Failure::Failed)?, "file"));
@@ -56,7 +56,8 @@ fn network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
     Ok((catalog::network(name).map_err(|e| Failure::Usage(e.into()))?, "zoo"))
 }
 
-fn gpu(name: &str) -> Result<Gpu, Failure> {
+/// A GPU of the catalog or a file.
+pub fn gpu(name: &str) -> Result<Gpu, Failure> {
     if is_file(name) {
         let read = || -> Result<Gpu> { Gpu::from_toml(&read(name)?).with_context(|| name.to_string()) };
         return read().map_err(Failure::Failed);
@@ -146,6 +147,16 @@ pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     result.with_context(shown)
 }
 
+/// The command line as it was typed, for what it made; a word that a shell would take apart is quoted.
+pub fn command_line() -> String {
+    let quoted = |word: String| {
+        let plain = word.chars().all(|c| c.is_alphanumeric() || "-_./,:=%+".contains(c)) && !word.is_empty();
+        if plain { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let words = std::env::args_os().skip(1).map(|w| quoted(w.to_string_lossy().into_owned()));
+    std::iter::once("predict".to_string()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
 /// What the arguments of a prediction name, read.
 pub struct Parts {
     network: Network,
@@ -156,10 +167,11 @@ pub struct Parts {
 }
 
 impl Parts {
-    pub fn read(args: &PredictArgs) -> Result<Self, Failure> {
+    /// Of one of the networks that are named.
+    pub fn read(args: &PredictArgs, net: &str) -> Result<Self, Failure> {
         let gpu = gpu(args.gpu.as_deref().unwrap_or_default())?;
         let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
-        let (network, source) = network(&args.network)?;
+        let (network, source) = network(net)?;
         let calibrations = match &args.calibration {
             Some(path) => Calibrations::of_file(path, &gpu)?,
             None => {
@@ -198,7 +210,7 @@ pub fn refused(error: PredictError) -> Failure {
 
 /// `predict --net … --gpu … --batch …`
 pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
-    let parts = Parts::read(args)?;
+    let parts = Parts::read(args, args.network.net.as_deref().unwrap_or_default())?;
     let typed = args.gpu.as_deref().unwrap_or_default();
     let network = parts.network(args, args.batch.unwrap_or(1))?;
     let setup = parts.setup(args);
@@ -226,7 +238,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
 /// `predict describe`
 pub fn describe(args: &DescribeArgs) -> Result<(), Failure> {
     let batch = if args.counting == Counting::Castro2018 { 1 } else { args.batch };
-    let network = shape(&network(&args.network)?.0, &args.network, batch, args.precision)?;
+    let network = shape(&network(args.network.net.as_deref().unwrap_or_default())?.0, &args.network, batch, args.precision)?;
     let table = match args.counting {
         Counting::Own => describe_report::table(&network),
         Counting::Castro2018 => describe_report::castro_table(&network),

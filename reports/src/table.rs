@@ -87,6 +87,12 @@ pub fn significant(value: f64, digits: usize) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A ratio's distance from 1 in percent, with its sign; nothing is less than nothing.
+pub fn percent_more(ratio: f64) -> String {
+    let text = format!("{:+.1}", 100.0 * (ratio - 1.0));
+    if text == "-0.0" { "+0.0".into() } else { text }
+}
+
 /// A number with a decimal prefix and its unit: `12.3 ms`.
 pub fn with_unit(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 8] =
@@ -127,5 +133,6 @@ mod tests {
         assert_eq!(with_unit(999.9, "W"), "1.00 kW");
         assert_eq!(with_unit(0.0, "J"), "0 J");
         assert_eq!(significant(1234.5, 3), "1234");
+        assert_eq!((percent_more(1.1), percent_more(0.99999), percent_more(0.5)), ("+10.0".into(), "+0.0".into(), "-50.0".into()));
     }
 }

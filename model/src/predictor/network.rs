@@ -2,6 +2,7 @@
 
 use super::lookup::{Found, Substitute, find, of_framework};
 use super::operating_point::{Limits, OperatingPoint};
+use super::settle::REACTION;
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
 use crate::calibration::Tier;
 use crate::clock::{Clocks, VoltageCurve, slowdown};
@@ -12,7 +13,7 @@ use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
 use crate::power::{Activities, ClockLaw, PowerModel, State, activities, waiting};
 use crate::precision::{Phase, Precision};
-use crate::units::{Joules, Seconds};
+use crate::units::{Joules, Seconds, Watts};
 use std::collections::{BTreeMap, HashMap};
 
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
@@ -141,6 +142,7 @@ impl<'a> Step<'a> {
         let cost: LayerCost = totals.cost;
         let mut warnings = limits.notes.clone();
         warnings.extend(self.clock_warnings(point, limits, clocks, clock, &layers));
+        warnings.extend(beyond_the_limit(&layers, limits));
         warnings.extend(totals.warnings(setup, power_tier));
         if !fits_in_memory {
             warnings.push(format!(
@@ -179,6 +181,21 @@ impl<'a> Step<'a> {
             warnings,
         }
     }
+}
+
+/// Layers that draw more than the limit although all of them together keep it.
+fn beyond_the_limit(layers: &[LayerPrediction], limits: &Limits) -> Option<String> {
+    let mean = layers.iter().map(|l| l.energy).sum::<Joules>() / layers.iter().map(|l| l.time.value).sum::<Seconds>();
+    let most = layers.iter().map(|l| l.power).fold(Watts::ZERO, Watts::max);
+    let cap = limits.cap;
+    (mean <= cap && most > cap * (1.0 + WORTH_A_WARNING)).then(|| {
+        format!(
+            "single layers draw up to {:.0} W: the limit of {:.0} W holds the mean over about {:.0} ms",
+            most.get(),
+            cap.get(),
+            REACTION.to_ms()
+        )
+    })
 }
 
 /// A kernel at the clock that its calibration is of.
