@@ -19,6 +19,7 @@ pub mod optimum;
 pub mod curve;
 pub mod framework;
 pub mod predictor;
+pub mod budget;
 pub mod catalog;
 pub mod splits;
 pub mod measurement;

@@ -66,14 +66,14 @@ pub fn gpu(name: &str) -> Result<Gpu, Failure> {
 }
 
 /// What a prediction rests on: the chip's calibration, the efficiencies over all chips, and what to tell of a file.
-struct Calibrations {
-    chip: Option<Calibration>,
-    roofline: Calibration,
+pub struct Calibrations {
+    pub chip: Option<Calibration>,
+    pub roofline: Calibration,
     note: Option<String>,
 }
 
 impl Calibrations {
-    fn built_in(gpu: &Gpu, wanted: &Wanted<'_>) -> Result<Self> {
+    pub fn built_in(gpu: &Gpu, wanted: &Wanted<'_>) -> Result<Self> {
         let (chip, roofline) = catalog::calibrations_for(gpu, wanted)?;
         Ok(Self { chip, roofline, note: None })
     }

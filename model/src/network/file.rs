@@ -80,6 +80,9 @@ impl Network {
         expander.expand(&file.layers, scope, Source::Input(0))?;
         let nodes = expander.nodes;
         check_all_used(&nodes)?;
+        if file.published.top1_error.is_some_and(|e| !(e > 0.0 && e < 1.0)) {
+            return Err(NetworkError::Format("published.top1_error is a share: above 0 and below 1".into()));
+        }
         Ok(Self {
             name: file.name,
             title: file.title,
