@@ -46,7 +46,7 @@ pub struct PowerRow {
 
 impl PowerRow {
     fn predicted(&self, law: &PowerModel, clock: f64) -> f64 {
-        self.waiting + law.share(&self.activities, clock)
+        self.waiting + law.drives(&self.activities).total() * clock.powf(law.exponent)
     }
 
     /// Measured power, as a share of the range.

@@ -6,7 +6,8 @@ use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{Setup, predict};
+use joulecast_model::predictor::{OperatingPoint, Setup, Step, predict};
+use joulecast_model::units::Watts;
 use std::hint::black_box;
 
 fn resnet50(c: &mut Criterion) {
@@ -27,6 +28,10 @@ fn resnet50(c: &mut Criterion) {
         library: None,
     };
     c.bench_function("predict resnet50 on v100", |b| b.iter(|| predict(black_box(&shaped), black_box(&setup))));
+    c.bench_function("prepare resnet50 on v100", |b| b.iter(|| Step::new(black_box(&shaped), black_box(&setup))));
+    let step = Step::new(&shaped, &setup).expect("a prediction");
+    let capped = OperatingPoint { power_cap: Some(Watts::new(200.0)), ..OperatingPoint::default() };
+    c.bench_function("resnet50 on v100 under a limit", |b| b.iter(|| step.at(black_box(capped))));
     c.bench_function("shape resnet50", |b| {
         b.iter(|| ShapedNetwork::new(black_box(&network), 64, Precision::Fp32, &[]))
     });

@@ -8,7 +8,7 @@
 //! rows of their own. There the exponent, which is the measured chip's, gives way to the device's own voltage: what
 //! occupied multiprocessors take goes with V^2 f, arithmetic with V^2 per operation, traffic with its rate.
 
-use crate::clock::{Clocks, VoltageCurve};
+use crate::clock::VoltageCurve;
 use crate::features::{Family, Workload};
 use crate::gpu::Gpu;
 use crate::precision::Precision;
@@ -103,6 +103,22 @@ const DRIVES: [Drive; COUNT] = [
     Drive::Clock,
 ];
 
+/// What a kernel takes above waiting, by what drives it, as shares of the range from there to the limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drives([f64; 3]);
+
+impl Drives {
+    /// So many times as much.
+    pub fn times(self, factor: f64) -> Self {
+        Self(self.0.map(|d| d * factor))
+    }
+
+    /// All of it.
+    pub fn total(self) -> f64 {
+        self.0.iter().sum()
+    }
+}
+
 /// How power follows the clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClockLaw {
@@ -112,13 +128,13 @@ pub enum ClockLaw {
     Voltage(VoltageCurve),
 }
 
-/// Clocks of a kernel, and how many times as long it takes there as where its activities are of.
+/// A core clock as a law sees it; the same for all kernels that run at it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct State {
-    /// Core and memory clock.
-    pub clocks: Clocks,
-    /// Time over the time that the activities are of.
-    pub slowdown: f64,
+pub enum Level {
+    /// Everything is scaled alike.
+    Fitted(f64),
+    /// The relative clock and the square of the relative voltage.
+    Voltage(f64, f64),
 }
 
 /// Power of a device that waits with a context.
@@ -132,30 +148,34 @@ pub fn waiting(gpu: &Gpu) -> Watts {
 }
 
 impl PowerModel {
-    /// What a kernel takes above waiting at a relative clock, as a share of the range from there to the limit.
-    pub fn share(&self, activities: &Activities, clock: f64) -> f64 {
-        let full: f64 = self.coefficients.iter().zip(activities).map(|(c, a)| c * a).sum();
-        full * clock.powf(self.exponent)
+    /// What a kernel takes above waiting at full clock.
+    pub fn drives(&self, activities: &Activities) -> Drives {
+        let mut drives = [0.0; 3];
+        for ((c, a), drive) in self.coefficients.iter().zip(activities).zip(DRIVES) {
+            drives[drive as usize] += c * a;
+        }
+        Drives(drives)
     }
 
-    /// Power of a kernel on a device in a state, whatever the limit.
-    pub fn power(&self, gpu: &Gpu, activities: &Activities, clock_law: ClockLaw, state: State) -> Watts {
-        let waiting = waiting(gpu);
-        let share = match clock_law {
-            ClockLaw::Fitted => self.share(activities, state.clocks.core),
-            ClockLaw::Voltage(curve) => {
-                let squared = curve.relative(state.clocks.core).powi(2);
-                let scale = |drive: Drive| match drive {
-                    Drive::Clock => squared * state.clocks.core,
-                    Drive::Arithmetic => squared / state.slowdown,
-                    Drive::Traffic => 1.0 / state.slowdown,
-                };
-                let each = self.coefficients.iter().zip(activities).zip(DRIVES);
-                each.map(|((c, a), drive)| c * a * scale(drive)).sum()
-            }
-        };
-        waiting + (gpu.power.limit.value - waiting) * share
+    /// A relative core clock as a law sees it.
+    pub fn level(&self, clock_law: ClockLaw, core: f64) -> Level {
+        match clock_law {
+            ClockLaw::Fitted => Level::Fitted(core.powf(self.exponent)),
+            ClockLaw::Voltage(curve) => Level::Voltage(core, curve.relative(core).powi(2)),
+        }
     }
+}
+
+/// Power of a kernel on a device, whatever the limit, at a core clock at which it takes `slowdown` times as long as at the
+/// one that its drives are of.
+pub fn power(gpu: &Gpu, drives: Drives, level: Level, slowdown: f64) -> Watts {
+    let Drives([clock, arithmetic, traffic]) = drives;
+    let share = match level {
+        Level::Fitted(scale) => drives.total() * scale,
+        Level::Voltage(core, squared) => squared * (clock * core + arithmetic / slowdown) + traffic / slowdown,
+    };
+    let waiting = waiting(gpu);
+    waiting + (gpu.power.limit.value - waiting) * share
 }
 
 #[cfg(test)]
@@ -177,8 +197,9 @@ mod tests {
         }
     }
 
-    fn at(core: f64, slowdown: f64) -> State {
-        State { clocks: Clocks { core, memory: 1.0 }, slowdown }
+    fn drawn(activities: &Activities, law: ClockLaw, core: f64, slowdown: f64) -> Watts {
+        let model = model();
+        power(&toy(), model.drives(activities), model.level(law, core), slowdown)
     }
 
     fn voltage() -> ClockLaw {
@@ -187,25 +208,25 @@ mod tests {
 
     #[test]
     fn work_takes_power_and_a_lower_clock_less_of_it() {
-        let (gpu, model) = (toy(), model());
+        let gpu = toy();
         let mut busy = [0.0; COUNT];
         for law in [ClockLaw::Fitted, voltage()] {
-            assert_eq!(model.power(&gpu, &busy, law, at(1.0, 1.0)), waiting(&gpu));
+            assert_eq!(drawn(&busy, law, 1.0, 1.0), waiting(&gpu));
         }
         (busy[0], busy[1], busy[3]) = (1.0, 1.0, 1.0);
         for law in [ClockLaw::Fitted, voltage()] {
-            let full = model.power(&gpu, &busy, law, at(1.0, 1.0));
+            let full = drawn(&busy, law, 1.0, 1.0);
             assert!(full > gpu.power.limit.value);
-            assert!(model.power(&gpu, &busy, law, at(0.5, 2.0)) < full);
+            assert!(drawn(&busy, law, 0.5, 2.0) < full);
         }
     }
 
     #[test]
     fn what_follows_the_voltage_falls_faster_than_the_clock() {
-        let (gpu, model) = (toy(), model());
-        let dynamic = |activities: &Activities, state| {
-            let power = model.power(&gpu, activities, voltage(), state) - waiting(&gpu);
-            power / (model.power(&gpu, activities, voltage(), at(1.0, 1.0)) - waiting(&gpu))
+        let waiting = waiting(&toy());
+        let dynamic = |activities: &Activities, (core, slowdown)| {
+            let power = drawn(activities, voltage(), core, slowdown) - waiting;
+            power / (drawn(activities, voltage(), 1.0, 1.0) - waiting)
         };
         let only = |index: usize| {
             let mut activities = [0.0; COUNT];
@@ -214,9 +235,9 @@ mod tests {
         };
         let (clock, traffic, arithmetic) = (only(0), only(1), only(3));
         let squared = (1.1f64 / 1.2).powi(2);
-        assert!((dynamic(&clock, at(0.875, 1.0 / 0.875)) - 0.875 * squared).abs() < 1e-12);
-        assert!((dynamic(&arithmetic, at(0.875, 1.0 / 0.875)) - 0.875 * squared).abs() < 1e-12);
-        assert!((dynamic(&arithmetic, at(0.875, 1.0)) - squared).abs() < 1e-12);
-        assert_eq!(dynamic(&traffic, at(0.875, 1.0)), 1.0);
+        assert!((dynamic(&clock, (0.875, 1.0 / 0.875)) - 0.875 * squared).abs() < 1e-12);
+        assert!((dynamic(&arithmetic, (0.875, 1.0 / 0.875)) - 0.875 * squared).abs() < 1e-12);
+        assert!((dynamic(&arithmetic, (0.875, 1.0)) - squared).abs() < 1e-12);
+        assert_eq!(dynamic(&traffic, (0.875, 1.0)), 1.0);
     }
 }

@@ -57,9 +57,8 @@ pub fn import(file: &str, text: &str, gpu: &str) -> Result<Imported, ImportError
 
 /// cuDNN 9 counts 91900 for 9.19.0, its forerunners 8902 for 8.9.2.
 fn version(number: u64) -> String {
-    let (major, rest, unit) =
-        if number >= 90000 { (number / 10000, number % 10000, 100) } else { (number / 1000, number % 1000, 100) };
-    format!("{major}.{}.{}", rest / unit, rest % unit)
+    let major = if number >= 90000 { 10000 } else { 1000 };
+    format!("{}.{}.{}", number / major, number % major / 100, number % 100)
 }
 
 #[cfg(test)]

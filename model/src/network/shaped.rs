@@ -5,6 +5,7 @@ use crate::cost::{LayerCost, Site};
 use crate::layer::{Layer, LayerOp, Optimizer, ShapeError, update_cost};
 use crate::precision::{Mode, Phase, Precision};
 use crate::shape::Shape;
+use std::collections::HashMap;
 
 /// Counts beyond this are refused: no step of a real network comes near, and sums below it cannot overflow.
 const MAX_COUNT: u64 = 1 << 60;
@@ -17,6 +18,8 @@ pub struct ShapedNetwork {
     precision: Precision,
     inputs: Vec<Shape>,
     layers: Vec<ShapedLayer>,
+    /// For each layer the first that computes the same on the same shapes.
+    alike: Vec<usize>,
 }
 
 /// A layer with its shapes, without the batch.
@@ -115,19 +118,24 @@ impl ShapedNetwork {
                 from: node.from.clone(),
             });
         }
-        let shaped = Self { name: network.name.clone(), batch, precision, inputs, layers };
+        let alike = alike(&layers);
+        let shaped = Self { name: network.name.clone(), batch, precision, inputs, layers, alike };
         shaped.check_countable()?;
         Ok(shaped)
     }
 
     fn check_countable(&self) -> Result<(), ShapingError> {
         let mut total = LayerCost::default();
-        for layer in &self.layers {
-            for phase in [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights] {
-                if let Some(cost) = layer.cost_at(phase, self.batch, self.precision, Mode::Training) {
-                    total = total + cost;
-                }
-            }
+        let mut costs: Vec<LayerCost> = Vec::with_capacity(self.layers.len());
+        for (layer, &alike) in self.layers.iter().zip(&self.alike) {
+            let cost = costs.get(alike).copied().unwrap_or_else(|| {
+                [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights]
+                    .into_iter()
+                    .filter_map(|phase| layer.cost_at(phase, self.batch, self.precision, Mode::Training))
+                    .fold(LayerCost::default(), |sum, cost| sum + cost)
+            });
+            total = total + cost;
+            costs.push(cost);
             if total.ops.get() > MAX_COUNT || total.bytes().get() > MAX_COUNT {
                 return Err(ShapingError::TooLarge { name: layer.name.clone() });
             }
@@ -156,6 +164,11 @@ impl ShapedNetwork {
         &self.layers
     }
 
+    /// For each layer the first that computes the same on the same shapes: itself, unless it repeats one.
+    pub fn alike(&self) -> &[usize] {
+        &self.alike
+    }
+
     /// Learned parameters.
     pub fn parameters(&self) -> u64 {
         self.layers.iter().map(ShapedLayer::parameters).sum()
@@ -178,6 +191,20 @@ impl ShapedNetwork {
         }
         layer.cost_at(phase, self.batch, self.precision, mode)
     }
+}
+
+fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
+    let mut firsts: HashMap<(&str, Shape, Option<&Shape>), Vec<usize>> = HashMap::new();
+    let mut alike = Vec::with_capacity(layers.len());
+    for (i, layer) in layers.iter().enumerate() {
+        let list = firsts.entry((layer.layer.kind(), layer.output, layer.inputs.first())).or_default();
+        let same = |&&j: &&usize| layers[j].layer == layer.layer && layers[j].inputs == layer.inputs;
+        alike.push(list.iter().find(same).copied().unwrap_or_else(|| {
+            list.push(i);
+            i
+        }));
+    }
+    alike
 }
 
 impl ShapedLayer {

@@ -25,7 +25,21 @@ pub struct Found<'a> {
     pub calibrated: bool,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    /// By a model of the library's kernels as it is, with its own residuals.
+    fn plain(model: &'a LayerModel, tier: Tier, substitute: Option<Substitute>) -> Self {
+        Self {
+            model,
+            residuals: model,
+            correction: 0.0,
+            stated: None,
+            tier,
+            substitute,
+            framework: false,
+            calibrated: substitute.is_none(),
+        }
+    }
+
     /// Whether its residuals make the interval as they are, given whether the kernel lies within what was fitted.
     pub fn trusted(&self, in_domain: bool) -> bool {
         match self.substitute {
@@ -107,16 +121,7 @@ pub fn of_framework<'a>(
         _ => precision,
     };
     let model = [precision, alike].into_iter().find_map(|p| calibration.framework_model(framework, kind, phase, p))?;
-    Some(Found {
-        model,
-        residuals: model,
-        correction: 0.0,
-        stated: None,
-        tier: calibration.tier,
-        substitute: None,
-        framework: true,
-        calibrated: true,
-    })
+    Some(Found { framework: true, ..Found::plain(model, calibration.tier, None) })
 }
 
 /// Finds a kernel's model. The order goes from its own model over nearer and nearer relatives on the same GPU to
@@ -133,16 +138,7 @@ pub fn find<'a>(
     let anywhere = |kind: &str, phase, precision| universal.model(kind, phase, precision);
     let tier = calibration.map_or(Tier::Roofline, |c| c.tier);
     let kinds = || alternatives(kind).into_iter().flatten();
-    let plain = |model, tier, substitute| Found {
-        model,
-        residuals: model,
-        correction: 0.0,
-        stated: None,
-        tier,
-        substitute,
-        framework: false,
-        calibrated: substitute.is_none(),
-    };
+    let plain = Found::plain;
     let of_all = |model: &'a LayerModel| match model.terms.is_empty() {
         true => plain(model, Tier::Roofline, Some(Substitute::Efficiency)),
         false => plain(model, Tier::Transferred, Some(Substitute::Universal)),

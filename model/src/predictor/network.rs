@@ -11,7 +11,7 @@ use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
 use crate::framework::{KernelOf, Launch};
 use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
-use crate::power::{Activities, ClockLaw, PowerModel, State, activities, waiting};
+use crate::power::{ClockLaw, Drives, Level, PowerModel, activities, power, waiting};
 use crate::precision::{Phase, Precision};
 use crate::units::{Joules, Seconds, Watts};
 use std::collections::{BTreeMap, HashMap};
@@ -64,11 +64,17 @@ impl<'a> Step<'a> {
             own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
         let mut kernels = Vec::with_capacity(network.layers().len());
         let mut models = Models::new();
+        let mut first = vec![None; network.layers().len()];
         for &phase in setup.phases {
-            for layer in network.layers() {
-                if let Some(cost) = network.cost(layer, phase, setup.mode) {
-                    kernels.push(predict_kernel(network, layer, phase, cost, setup, &mut models)?);
-                }
+            first.fill(None);
+            for (layer, &alike) in network.layers().iter().zip(network.alike()) {
+                let Some(cost) = network.cost(layer, phase, setup.mode) else { continue };
+                let kernel = match first[alike] {
+                    Some(same) => Kernel { name: &layer.name, ..Kernel::clone(&kernels[same]) },
+                    None => predict_kernel(network, layer, phase, cost, setup, law, &mut models)?,
+                };
+                first[alike] = first[alike].or(Some(kernels.len()));
+                kernels.push(kernel);
             }
         }
         if kernels.is_empty() {
@@ -112,7 +118,8 @@ impl<'a> Step<'a> {
         let mut layers = Vec::with_capacity(self.kernels.len());
         let mut clock = 0.0;
         for (kernel, &core) in self.kernels.iter().zip(clocks) {
-            let prediction = kernel.at(Clocks { core, memory: limits.memory }, setup.gpu, law, self.clock_law);
+            let level = law.level(self.clock_law, core);
+            let prediction = kernel.at(Clocks { core, memory: limits.memory }, level, setup.gpu);
             clock += core * prediction.time.value.get();
             totals.add(&prediction, kernel);
             totals.host += kernel.host;
@@ -208,7 +215,7 @@ pub(super) struct Kernel<'a> {
     pub(super) time: Estimate<Seconds>,
     bound: Seconds,
     pub(super) memory: Seconds,
-    pub(super) activities: Activities,
+    pub(super) drives: Drives,
     tier: Tier,
     in_domain: bool,
     in_range: bool,
@@ -220,17 +227,15 @@ pub(super) struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    pub(super) fn state(&self, clocks: Clocks) -> State {
+    pub(super) fn slowdown(&self, clocks: Clocks) -> f64 {
         let from = Clocks { core: self.reference, memory: 1.0 };
-        State { clocks, slowdown: slowdown(self.memory, self.time.value, from, clocks) }
+        slowdown(self.memory, self.time.value, from, clocks)
     }
 
-    fn at(&self, clocks: Clocks, gpu: &Gpu, law: &PowerModel, clock_law: ClockLaw) -> LayerPrediction {
-        let state = self.state(clocks);
-        let factor = state.slowdown;
-        let time =
-            Estimate { value: self.time.value * factor, p05: self.time.p05 * factor, p95: self.time.p95 * factor };
-        let power = law.power(gpu, &self.activities, clock_law, state);
+    fn at(&self, clocks: Clocks, level: Level, gpu: &Gpu) -> LayerPrediction {
+        let slowdown = self.slowdown(clocks);
+        let time = self.time.times(slowdown);
+        let power = power(gpu, self.drives, level, slowdown);
         LayerPrediction {
             name: self.name.to_string(),
             kind: self.kind,
@@ -257,6 +262,7 @@ fn predict_kernel<'a, 'm>(
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,
+    law: &PowerModel,
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
     // The optimizer works on fp32 master weights.
@@ -297,7 +303,7 @@ fn predict_kernel<'a, 'm>(
         time: Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) },
         bound: work.roofline.bound(),
         memory,
-        activities: activities(&work, model.floor, value).map(|a| a * setup.framework.activity),
+        drives: law.drives(&activities(&work, model.floor, value)).times(setup.framework.activity),
         tier: found.tier,
         in_domain: ratio.in_domain && found.substitute.is_none(),
         in_range: ratio.in_domain,

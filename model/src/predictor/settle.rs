@@ -2,9 +2,9 @@
 
 use super::network::{Kernel, Step, WORTH_A_WARNING};
 use super::operating_point::{Limits, OperatingPoint, highest, lowest};
-use super::{Estimate, LayerPrediction, PredictError};
+use super::{LayerPrediction, PredictError};
 use crate::clock::Clocks;
-use crate::power::{ClockLaw, State, waiting};
+use crate::power::{ClockLaw, power, waiting};
 use crate::units::{Joules, Seconds, Watts};
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ impl Step<'_> {
     /// Makes kernels draw so many times as much above waiting.
     pub(super) fn scale_power(&mut self, factor: f64) {
         for kernel in &mut self.kernels {
-            kernel.activities.iter_mut().for_each(|a| *a *= factor);
+            kernel.drives = kernel.drives.times(factor);
         }
         if matches!(self.clock_law, ClockLaw::Voltage(_)) {
             self.refer();
@@ -35,15 +35,12 @@ impl Step<'_> {
         let lowest = lowest(gpu);
         let (law, clock_law) = (self.law, self.clock_law);
         for kernel in &mut self.kernels {
-            let power = |core: f64| {
-                let clocks = Clocks { core, memory: 1.0 };
-                law.power(gpu, &kernel.activities, clock_law, State { clocks, slowdown: 1.0 })
-            };
+            let power = |core: f64| power(gpu, kernel.drives, law.level(clock_law, core), 1.0);
             kernel.reference = highest(lowest, 1.0, |core| power(core) <= cap).unwrap_or(lowest);
             let idle = waiting(gpu);
             let (drawn, allowed) = (power(kernel.reference) - idle, cap - idle);
             if drawn > allowed {
-                kernel.activities.iter_mut().for_each(|a| *a *= (allowed / drawn).max(0.0));
+                kernel.drives = kernel.drives.times((allowed / drawn).max(0.0));
             }
         }
     }
@@ -57,8 +54,7 @@ impl Step<'_> {
 
     fn scale_time(&mut self, factor: f64) {
         for kernel in &mut self.kernels {
-            let Estimate { value, p05, p95 } = kernel.time;
-            kernel.time = Estimate { value: value * factor, p05: p05 * factor, p95: p95 * factor };
+            kernel.time = kernel.time.times(factor);
             kernel.memory = kernel.memory * factor;
         }
     }
@@ -117,12 +113,14 @@ impl Step<'_> {
     /// Whether kernels, one after the other, keep the limit on average.
     fn keeps(&self, kernels: &[Kernel<'_>], core: f64, limits: &Limits) -> bool {
         let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
+        let level = self.law.level(self.clock_law, core);
         for kernel in kernels {
-            let clocks = Clocks { core: self.cut(kernel, core), memory: limits.memory };
-            let state = kernel.state(clocks);
-            let t = kernel.time.value * state.slowdown;
+            let cut = self.cut(kernel, core);
+            let level = if cut == core { level } else { self.law.level(self.clock_law, cut) };
+            let slowdown = kernel.slowdown(Clocks { core: cut, memory: limits.memory });
+            let t = kernel.time.value * slowdown;
             time += t;
-            energy += self.law.power(self.setup.gpu, &kernel.activities, self.clock_law, state) * t;
+            energy += power(self.setup.gpu, kernel.drives, level, slowdown) * t;
         }
         // Times of others are of a board that kept the default limit: rounding must not undo that.
         energy / time <= limits.cap * self.held * (1.0 + 1e-9)
