@@ -20,6 +20,7 @@ pub mod curve;
 pub mod framework;
 pub mod predictor;
 pub mod budget;
+pub mod capacity;
 pub mod catalog;
 pub mod splits;
 pub mod measurement;

@@ -1,5 +1,6 @@
 //! The command line of `predict`.
 
+use crate::compare::{self, CompareArgs};
 use crate::optimize::{self, OptimizeArgs};
 use crate::{commands, papers};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -36,6 +37,7 @@ const EXAMPLES: &str = "Examples:
   predict --net inception_v3 --gpu p100 --batch 8 --input image=3x320x320
   predict --net resnet50 --gpu v100 --batch 64 --power-cap 200    also --clock, --mem-clock
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
+  predict compare --net resnet50,vgg16 --gpu v100,t4 --batch 1,64    also --target-latency, --energy-budget, --max-power
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
   predict papers --paper castro2018                      what a paper printed, beside predictions
   predict list nets                                      what --net knows; also: gpus, calibrations
@@ -45,6 +47,8 @@ const EXAMPLES: &str = "Examples:
 pub enum Command {
     /// The clock, power limit and batch with the least energy, time or product of them
     Optimize(Box<OptimizeArgs>),
+    /// Networks on GPUs side by side, which GPU is best for what, and the largest batch within a budget
+    Compare(Box<CompareArgs>),
     /// A network's layers: shapes, operations, traffic, parameters
     Describe(DescribeArgs),
     /// What papers printed of whole networks, beside predictions
@@ -295,6 +299,7 @@ pub fn run(cli: Cli) -> Result<(), commands::Failure> {
     match cli.command {
         None => commands::predict(&cli.predict),
         Some(Command::Optimize(args)) => optimize::optimize(&args),
+        Some(Command::Compare(args)) => compare::compare(&args),
         Some(Command::Describe(args)) => commands::describe(&args),
         Some(Command::Papers(args)) => papers::compare(&args),
         Some(Command::List(args)) => commands::list(args.what),

@@ -2,6 +2,8 @@
 
 mod cli;
 mod commands;
+mod compare;
+mod devices;
 mod optimize;
 mod papers;
 

@@ -2,6 +2,7 @@
 
 pub mod accuracy;
 pub mod calibration;
+pub mod compare;
 pub mod describe;
 pub mod exit;
 pub mod figure;
