@@ -6,6 +6,7 @@ mod compare;
 mod devices;
 mod optimize;
 mod papers;
+mod plan;
 
 use clap::Parser;
 use commands::Failure;

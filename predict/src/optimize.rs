@@ -112,7 +112,7 @@ const LEAST_CLOCK: f64 = 0.25;
 const LARGEST_BATCH: u64 = 1024;
 
 /// Limits to try, the default one not among them.
-fn caps(gpu: &Gpu) -> Vec<Watts> {
+pub fn caps(gpu: &Gpu) -> Vec<Watts> {
     let limit = gpu.power.limit.value;
     let least = gpu.power.limit_minimum.as_ref().map_or(limit * LEAST_CAP, |p| p.value);
     let steps = ((limit - least) / CAP_STEP).ceil() as u64;

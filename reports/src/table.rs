@@ -1,5 +1,7 @@
 //! Aligned text tables and their Markdown and CSV forms.
 
+use crate::figure::escape;
+
 /// A table of text cells.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -63,6 +65,19 @@ impl Table {
         text
     }
 
+    /// An HTML table, its numbers aligned to the right.
+    pub fn to_html(&self) -> String {
+        let line = |tag: &str, cells: &[String]| {
+            let cell = |i: usize| {
+                let class = if self.is_text(i) { "" } else { " class=\"number\"" };
+                format!("<{tag}{class}>{}</{tag}>", escape(cells.get(i).map_or("", String::as_str)))
+            };
+            format!("<tr>{}</tr>\n", (0..self.header.len()).map(cell).collect::<String>())
+        };
+        let rows: String = self.rows.iter().map(|row| line("td", row)).collect();
+        format!("<table>\n<thead>{}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n", line("th", &self.header))
+    }
+
     /// A Markdown table.
     pub fn to_markdown(&self) -> String {
         let line = |cells: &[String]| {
@@ -115,6 +130,8 @@ mod tests {
         table.row(vec!["conv1".into(), "1.5".into()]);
         table.row(vec!["a".into(), "12.25".into()]);
         assert_eq!(table.to_text(), "name      ms\n-----  -----\nconv1    1.5\na      12.25\n");
+        let row = "<tr><td>conv1</td><td class=\"number\">1.5</td></tr>";
+        assert!(table.to_html().contains(row), "{}", table.to_html());
         assert_eq!(table.to_markdown(), "| name | ms |\n| --- | ---: |\n| conv1 | 1.5 |\n| a | 12.25 |\n");
     }
 

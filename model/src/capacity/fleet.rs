@@ -236,7 +236,7 @@ fn quiet_power(services: &[Service], rate: f64, pool: &Pool, target: &Target, wa
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod testing {
     use super::*;
 
     fn around(value: f64) -> Estimate<f64> {
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    fn board() -> Board {
+    pub fn board() -> Board {
         Board {
             cap: Watts::new(300.0),
             waiting: Watts::new(50.0),
@@ -271,7 +271,7 @@ mod tests {
         }
     }
 
-    fn load() -> Assumptions {
+    pub fn load() -> Assumptions {
         Assumptions {
             peak_per_s: 1000.0,
             profile_per_s: vec![200.0, 600.0],
@@ -288,6 +288,12 @@ mod tests {
             },
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{board, load};
+    use super::*;
 
     #[test]
     fn a_fleet_by_hand() {

@@ -129,7 +129,8 @@ mod tests {
         let states = 20 * servers + 80;
         let mut poisson = vec![(-erlangs).exp()];
         (1..states).for_each(|k| poisson.push(poisson[k - 1] * erlangs / k as f64));
-        let mut p = vec![1.0 / states as f64; states];
+        let mut p = vec![0.0; states];
+        p[0] = 1.0;
         for _ in 0..600 {
             let mut next = vec![0.0; states];
             for (n, share) in p.iter().enumerate().filter(|(_, share)| **share > 1e-18) {
