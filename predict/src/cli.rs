@@ -3,6 +3,7 @@
 use crate::compare::{self, CompareArgs};
 use crate::optimize::{self, OptimizeArgs};
 use crate::plan::{self, PlanArgs};
+use crate::sweep::{self, SweepArgs};
 use crate::{commands, papers};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::features::library_age;
@@ -39,6 +40,7 @@ const EXAMPLES: &str = "Examples:
   predict --net resnet50 --gpu v100 --batch 64 --power-cap 200    also --clock, --mem-clock
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
   predict compare --net resnet50,vgg16 --gpu v100,t4 --batch 1,64    also --target-latency, --energy-budget, --max-power
+  predict sweep --net all --gpu all --batch 1,16,64 --output rows.csv    also --clock 600..1500:15, --power-cap
   predict plan data/plans/tagging.toml                   GPUs, racks, kW, cost and carbon for a load; --format html
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
   predict papers --paper castro2018                      what a paper printed, beside predictions
@@ -51,6 +53,8 @@ pub enum Command {
     Optimize(Box<OptimizeArgs>),
     /// Networks on GPUs side by side, which GPU is best for what, and the largest batch within a budget
     Compare(Box<CompareArgs>),
+    /// Many predictions: networks, GPUs, batches, precisions, clocks, limits; CSV or JSON Lines
+    Sweep(Box<SweepArgs>),
     /// How many GPUs a load needs, at which power, cost and carbon
     Plan(PlanArgs),
     /// A network's layers: shapes, operations, traffic, parameters
@@ -304,6 +308,7 @@ pub fn run(cli: Cli) -> Result<(), commands::Failure> {
         None => commands::predict(&cli.predict),
         Some(Command::Optimize(args)) => optimize::optimize(&args),
         Some(Command::Compare(args)) => compare::compare(&args),
+        Some(Command::Sweep(args)) => sweep::sweep(&args),
         Some(Command::Plan(args)) => plan::plan(&args),
         Some(Command::Describe(args)) => commands::describe(&args),
         Some(Command::Papers(args)) => papers::compare(&args),

@@ -7,6 +7,7 @@ mod devices;
 mod optimize;
 mod papers;
 mod plan;
+mod sweep;
 
 use clap::Parser;
 use commands::Failure;

@@ -38,7 +38,7 @@ table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nu
 th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 th{color:var(--faint);font-weight:600}td{white-space:nowrap}
 .number{text-align:right}tbody tr:nth-child(even){background:var(--band)}
-figure{margin:1.5rem 0}figure svg{display:block}
+figure{margin:1.5rem 0;overflow-x:auto}figure svg{display:block;min-width:38rem}
 @media print{body{max-width:none}}
 ";
 

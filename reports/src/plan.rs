@@ -219,12 +219,21 @@ fn span(o: &AtLimit, of: Value, by: f64) -> String {
         let value = of(f) / by;
         if value >= 100.0 { format!("{value:.0}") } else { significant(value, 3) }
     });
-    format!("{} ({} to {})", number(&o.value), number(&o.low), number(&o.high))
+    spanned(number(&o.value), number(&o.low), number(&o.high))
+}
+
+/// An interval that has no width is not worth showing.
+fn spanned(value: String, low: String, high: String) -> String {
+    if value == low && value == high { value } else { format!("{value} ({low} to {high})") }
+}
+
+fn plural(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn whole(o: &AtLimit, of: fn(&Fleet) -> u64) -> String {
     let number = |f: &Option<Fleet>| f.as_ref().map_or("none".into(), |f| of(f).to_string());
-    format!("{} ({} to {})", number(&o.value), number(&o.low), number(&o.high))
+    spanned(number(&o.value), number(&o.low), number(&o.high))
 }
 
 fn candidates(plan: &Plan) -> Table {
@@ -388,14 +397,14 @@ fn document(plan: &Plan, figures: bool) -> Result<Document, FigureError> {
     let taken = winner.and_then(|c| Some((c, c.taken()?, c.taken()?.value.as_ref()?)));
     match taken {
         Some((c, o, fleet)) => {
-            let racks = fleet.racks.map_or(String::new(), |r| format!(" in {r} racks"));
+            let racks = fleet.racks.map_or(String::new(), |r| format!(" in {}", plural(r, "rack")));
             blocks.push(Block::Text(format!(
-                "Least {}: {} {} limited to {:.0} W, {} servers{racks}. The facility draws {} kW at peak and {} MWh a year; a year costs {} {} and emits {} t CO2e. Binding: {}.",
+                "Least {}: {} {} limited to {:.0} W, {}{racks}. The facility draws {} kW at peak and {} MWh a year; a year costs {} {} and emits {} t CO2e. Binding: {}.",
                 plan.file.minimise.name(),
                 whole(o, |f| f.gpus),
                 c.title,
                 o.cap.get(),
-                fleet.servers,
+                plural(fleet.servers, "server"),
                 span(o, |f| f.facility_peak.get(), 1e3),
                 span(o, Fleet::kwh_per_year, 1e3),
                 span(o, |f| f.cost_per_year, 1.0),
@@ -405,6 +414,12 @@ fn document(plan: &Plan, figures: bool) -> Result<Document, FigureError> {
             )));
         }
         None => blocks.push(Block::Text("No candidate carries the load within its limits.".into())),
+    }
+    let over = |f: &Fleet| plan.file.site.site.is_some_and(|limit| f.facility_peak > limit);
+    if taken.is_some_and(|(_, o, _)| o.high.as_ref().is_none_or(over)) {
+        blocks.push(Block::Text(
+            "At the 95 % quantiles the site's power or the latency target would not be kept: measure before you build.".into(),
+        ));
     }
     blocks.push(Block::Heading("Candidates".into()));
     blocks.push(Block::Table(candidates(plan)));

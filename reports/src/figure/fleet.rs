@@ -84,7 +84,7 @@ impl Figure for Fleet {
                 mark(&sheet, at, index, 3)?;
                 if point.chosen {
                     sheet.draw(&Circle::new(at, 8, colour(index).stroke_width(2))).map_err(drawing)?;
-                    write(&sheet, &point.setting, (at.0 + 12, at.1 - 8), SMALL, &INK, HPos::Left)?;
+                    write(&sheet, &point.setting, (at.0 - 8, at.1 - 18), SMALL, &INK, HPos::Left)?;
                 }
             }
         }
