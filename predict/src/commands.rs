@@ -1,6 +1,7 @@
 //! What the commands do: read, predict, print.
 
 use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
+use crate::terminal;
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
 use joulecast_model::calibration::{ANY_CHIP, Calibration, Wanted};
@@ -114,6 +115,7 @@ pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
     let path = match output {
         Some(path) if path != Path::new("-") => path,
         _ => {
+            let text = if terminal::has_colours() { terminal::paint(text) } else { text.to_string() };
             return match std::io::stdout().write_all(text.as_bytes()) {
                 Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
                 other => Ok(other?),

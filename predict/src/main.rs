@@ -8,6 +8,7 @@ mod optimize;
 mod papers;
 mod plan;
 mod sweep;
+mod terminal;
 
 use clap::Parser;
 use commands::Failure;

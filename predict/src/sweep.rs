@@ -121,7 +121,7 @@ fn settings(axis: &[Axis]) -> Vec<Option<f64>> {
 /// So many tasks per core are worked on before their rows are written.
 const TASKS_PER_THREAD: usize = 16;
 /// At most so many points of a step make a task.
-const POINTS: usize = 2048;
+const POINTS: usize = 512;
 
 /// A sweep with everything read that does not depend on the GPU.
 struct Sweep<'a> {

@@ -32,7 +32,7 @@ const STYLE: &str = "\
 @media screen and (prefers-color-scheme:dark){:root{--paper:#14171b;--ink:#e8eaed;--faint:#a4abb3;--line:#343a42;--band:#1b1f24}}
 body{margin:0 auto;padding:1.5rem 1rem 3rem;max-width:72rem;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
 h1{font-size:1.6rem;line-height:1.25}h2{font-size:1.2rem;margin-top:2.2rem}
-p,li{max-width:50rem}li{margin:.2rem 0}
+p,li{max-width:50rem;overflow-wrap:anywhere}li{margin:.2rem 0}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums}
 th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
