@@ -240,7 +240,8 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
 /// `predict describe`
 pub fn describe(args: &DescribeArgs) -> Result<(), Failure> {
     let batch = if args.counting == Counting::Castro2018 { 1 } else { args.batch };
-    let network = shape(&network(args.network.net.as_deref().unwrap_or_default())?.0, &args.network, batch, args.precision)?;
+    let network =
+        shape(&network(args.network.net.as_deref().unwrap_or_default())?.0, &args.network, batch, args.precision)?;
     let table = match args.counting {
         Counting::Own => describe_report::table(&network),
         Counting::Castro2018 => describe_report::castro_table(&network),

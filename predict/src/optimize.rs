@@ -79,10 +79,19 @@ impl OptimizeArgs {
         let asked = &self.predict;
         let set = |option: bool, over: Over| option && self.over.contains(&over);
         let wrong = [
-            (set(asked.operating.clock.is_some(), Over::Clock), "--over clock tries clocks: leave out --clock, or clock from --over"),
-            (set(asked.operating.power_cap.is_some(), Over::Cap), "--over cap tries power limits: leave out --power-cap, or cap from --over"),
+            (
+                set(asked.operating.clock.is_some(), Over::Clock),
+                "--over clock tries clocks: leave out --clock, or clock from --over",
+            ),
+            (
+                set(asked.operating.power_cap.is_some(), Over::Cap),
+                "--over cap tries power limits: leave out --power-cap, or cap from --over",
+            ),
             (self.per_layer && asked.operating.clock.is_some(), "--per-layer chooses clocks: leave out --clock"),
-            (self.per_layer && asked.format == Format::Csv, "CSV has no place for a clock per layer: take --format json, markdown or table"),
+            (
+                self.per_layer && asked.format == Format::Csv,
+                "CSV has no place for a clock per layer: take --format json, markdown or table",
+            ),
             (asked.layers, "optimize shows no layers: leave out --layers; --per-layer gives a clock for every layer"),
             (
                 self.figure.is_some() && self.axis() == Axis::Clock && asked.operating.clock.is_some(),
@@ -268,11 +277,8 @@ fn find(args: &OptimizeArgs, net: &str) -> Result<Found, Failure> {
 /// The candidates of the batch asked for over the limit or the clock, relative to the default.
 fn panel(args: &OptimizeArgs, found: &Found, gpu: &Gpu) -> Panel {
     let default = &found.default;
-    let run = |setting: f64, c: &Candidate| Run {
-        setting,
-        time: c.prediction.time.value,
-        energy: c.prediction.energy.value,
-    };
+    let run =
+        |setting: f64, c: &Candidate| Run { setting, time: c.prediction.time.value, energy: c.prediction.energy.value };
     let mut runs: Vec<Run> = Vec::new();
     for c in found.candidates.iter().filter(|c| c.prediction.batch == default.prediction.batch) {
         let setting = match args.axis() {

@@ -13,7 +13,7 @@ use joulecast_model::power::waiting;
 use joulecast_model::precision::Mode;
 use joulecast_model::predictor::{OperatingPoint, Step};
 use joulecast_model::units::Watts;
-use joulecast_reports::plan::{Candidate, AtLimit, Plan, csv, html, json, markdown, text};
+use joulecast_reports::plan::{AtLimit, Candidate, Plan, csv, html, json, markdown, text};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -45,6 +45,12 @@ pub enum PlanFormat {
 
 /// At most so many power limits are tried besides the default.
 const CAPS: usize = 8;
+
+/// Batches worth a try: every one up to four, then four for every doubling.
+fn batches(most: u64) -> Vec<u64> {
+    let octave = |i: u32| [4u64, 5, 6, 7].map(|b| b << i);
+    (1..4).chain((0..u64::BITS - 3).flat_map(octave)).take_while(|b| *b <= most).collect()
+}
 
 /// Some of a list, evenly, its ends among them.
 fn some<T: Copy>(list: &[T], most: usize) -> Vec<T> {
@@ -84,8 +90,7 @@ fn predict(file: &PlanFile, candidate: &CandidateFile, networks: &[Network], how
     for network in networks {
         let mut services: Vec<Vec<Service>> = vec![Vec::new(); limits.len()];
         let mut more_fit = true;
-        let batches = (0..).map(|i| 1u64 << i).take_while(|b| *b <= file.largest_batch);
-        for batch in batches {
+        for batch in batches(file.largest_batch) {
             let shaped = ShapedNetwork::new(network, batch, how.precision, &[])
                 .map_err(|e| Failure::Failed(anyhow!("{}: {e}", network.name)))?;
             let step = Step::new(&shaped, &device.setup(how)).map_err(refused)?;

@@ -180,11 +180,13 @@ fn a_sheet_of_curves_is_drawn_for_several_networks() {
     let file = folder.join("curves.svg");
     let path = file.display().to_string();
     let nets = "resnet18,mobilenet_v2";
-    let output = run(&["optimize", "--net", nets, "--gpu", "v100", "--batch", "8", "--figure", &path, "--format", "csv"]);
+    let output =
+        run(&["optimize", "--net", nets, "--gpu", "v100", "--batch", "8", "--figure", &path, "--format", "csv"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stdout(&output).lines().filter(|l| l.starts_with("network,")).count(), 1);
     let svg = std::fs::read_to_string(&file).expect("a figure");
-    for part in ["resnet18, batch 8", "mobilenet_v2, batch 8", "power limit, W", "EDS (1.5)", "predict optimize --net"] {
+    for part in ["resnet18, batch 8", "mobilenet_v2, batch 8", "power limit, W", "EDS (1.5)", "predict optimize --net"]
+    {
         assert!(svg.contains(part), "no {part}");
     }
     std::fs::remove_dir_all(folder).expect("removed");

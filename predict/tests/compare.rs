@@ -32,9 +32,10 @@ fn the_best_gpu_is_the_least_of_its_rows() {
     for winner in best {
         let same = |r: &&serde_json::Value| r["network"] == winner["network"] && r["batch"] == winner["batch"];
         let column = key(winner["metric"].as_str().expect("a name"));
-        let least = rows.iter().filter(same).min_by(|a, b| {
-            a[column].as_f64().expect("a number").total_cmp(&b[column].as_f64().expect("a number"))
-        });
+        let least = rows
+            .iter()
+            .filter(same)
+            .min_by(|a, b| a[column].as_f64().expect("a number").total_cmp(&b[column].as_f64().expect("a number")));
         assert_eq!(least.expect("a row")["gpu"], winner["gpu"]);
     }
     let epr = |r: &serde_json::Value| {
@@ -77,7 +78,9 @@ fn a_figure_has_a_row_per_gpu() {
     let path = path.to_str().expect("a name");
     stdout(&run(&["--net", "resnet18", "--gpu", "v100,t4", "--batch", "1,8", "--figure", path]));
     let svg = std::fs::read_to_string(path).expect("a figure");
-    for part in ["resnet18", "v100", "t4", "batch 8", "mean power, W", "4 predictions", "predict compare --net resnet18"] {
+    for part in
+        ["resnet18", "v100", "t4", "batch 8", "mean power, W", "4 predictions", "predict compare --net resnet18"]
+    {
         assert!(svg.contains(part), "no {part}");
     }
 }

@@ -5,8 +5,19 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 const BASE: [&str; 13] = [
-    "sweep", "--net", "resnet18,lenet5", "--gpu", "v100,t4", "--batch", "1,32", "--power-cap", "default,180..220:20",
-    "--precision", "fp32,tf32", "--mode", "inference,training",
+    "sweep",
+    "--net",
+    "resnet18,lenet5",
+    "--gpu",
+    "v100,t4",
+    "--batch",
+    "1,32",
+    "--power-cap",
+    "default,180..220:20",
+    "--precision",
+    "fp32,tf32",
+    "--mode",
+    "inference,training",
 ];
 
 fn run(arguments: &[&str]) -> Output {
@@ -33,7 +44,8 @@ fn rows_come_in_order_whatever_the_threads_and_agree_with_predictions() {
     let wrong = lines.iter().filter(|l| l.contains("does not compute in tf32")).count();
     assert_eq!(wrong, 64);
     assert!(lines.iter().any(|l| l.contains("t4 has no power limit of 180 W")));
-    let output = run(&["--net", "resnet18", "--gpu", "v100", "--batch", "32", "--power-cap", "200", "--format", "json"]);
+    let output =
+        run(&["--net", "resnet18", "--gpu", "v100", "--batch", "32", "--power-cap", "200", "--format", "json"]);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let row = lines.iter().find(|l| l.starts_with("resnet18,v100,32,fp32,inference,,200,")).expect("a row");
     let cells: Vec<&str> = row.split(',').collect();

@@ -189,10 +189,14 @@ const MEASURES: [Measure; 5] = [
     Measure { name: "time", unit: "s", of: |e| scaled(time(e), 1.0) },
     Measure { name: "energy per sample", unit: "J", of: |e| scaled(energy(e), 1.0 / e.prediction.batch as f64) },
     Measure { name: "EDP", unit: "J s", of: |e| scaled(energy(e), e.prediction.time.value.get()) },
-    Measure { name: "power", unit: "W", of: |e| {
-        let p = &e.prediction.power;
-        scaled((p.value.get(), p.p05.get(), p.p95.get()), 1.0)
-    } },
+    Measure {
+        name: "power",
+        unit: "W",
+        of: |e| {
+            let p = &e.prediction.power;
+            scaled((p.value.get(), p.p05.get(), p.p95.get()), 1.0)
+        },
+    },
     Measure { name: "price per million", unit: "", of: |e| scaled(time(e), e.price_per_million? / time(e).0) },
 ];
 
@@ -200,7 +204,8 @@ const MEASURES: [Measure; 5] = [
 fn best<'a>(entries: &[&'a Entry], measure: &Measure) -> Option<(&'a Entry, Estimate<f64>, Vec<&'a str>)> {
     let values: Vec<(&Entry, Estimate<f64>)> = entries.iter().filter_map(|e| Some((*e, (measure.of)(e)?))).collect();
     let (entry, least) = *values.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
-    let near = values.iter().filter(|(e, v)| !std::ptr::eq(*e, entry) && v.p05 <= least.p95).map(|(e, _)| e.gpu.as_str());
+    let near =
+        values.iter().filter(|(e, v)| !std::ptr::eq(*e, entry) && v.p05 <= least.p95).map(|(e, _)| e.gpu.as_str());
     Some((entry, least, near.collect()))
 }
 
@@ -315,7 +320,8 @@ fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table
     let (errors, prices) =
         (entries.iter().any(|e| e.epr.is_some()), entries.iter().any(|e| e.price_per_hour.is_some()));
     let epr = format!("EPR({})", c.alpha);
-    let mut header = vec!["network", "gpu", "batch", "time", "90 % interval", "samples/s", "power", "per sample", "EDP"];
+    let mut header =
+        vec!["network", "gpu", "batch", "time", "90 % interval", "samples/s", "power", "per sample", "EDP"];
     header.push("samples/s/W");
     if errors {
         header.extend(["top-1 error", epr.as_str()]);
@@ -385,11 +391,12 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
                 w.batch.to_string(),
                 w.metric.into(),
                 w.gpu.into(),
-                with_unit(w.value, unit).trim_end().to_string(),
+                if unit.is_empty() { significant(w.value, 3) } else { with_unit(w.value, unit) },
                 w.within_its_interval.join(", "),
             ]);
         }
-        let _ = write!(text, "\nbest GPU for each; the last column: GPUs whose 90 % interval reaches the best one's\n\n");
+        let _ =
+            write!(text, "\nbest GPU for each; the last column: GPUs whose 90 % interval reaches the best one's\n\n");
         text += &print(&table);
     }
     if let Some(budget) = &c.budget {
@@ -406,7 +413,10 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         if let Some(e) = most_accurate(c) {
             let error = 100.0 * e.top1_error.unwrap_or(f64::NAN);
             let (net, gpu, batch) = (&e.prediction.network, &e.gpu, e.prediction.batch);
-            let _ = write!(text, "\nmost accurate network that does: {net}, top-1 error {error:.1} %, on {gpu} at batch {batch}\n");
+            let _ = write!(
+                text,
+                "\nmost accurate network that does: {net}, top-1 error {error:.1} %, on {gpu} at batch {batch}\n"
+            );
         }
         for e in cheapest(c) {
             let price = e.price_per_million.unwrap_or(f64::NAN);
@@ -452,7 +462,8 @@ pub fn figure(c: &Comparison, command: String) -> Result<DotPlot, FigureError> {
     if rows.is_empty() {
         return Err(FigureError::Nothing("nothing keeps the budget".into()));
     }
-    let series = if one { vec!["largest batch".into()] } else { batches.iter().map(|b| format!("batch {b}")).collect() };
+    let series =
+        if one { vec!["largest batch".into()] } else { batches.iter().map(|b| format!("batch {b}")).collect() };
     Ok(DotPlot {
         title: format!("Networks and GPUs, {}", c.title),
         columns: vec!["time of a step, ms".into(), "mean power, W".into(), "energy per sample, mJ".into()],

@@ -96,11 +96,8 @@ struct Figure {
 impl AtLimit {
     fn figures(&self) -> serde_json::Map<String, serde_json::Value> {
         let Some(fleet) = &self.value else { return serde_json::Map::new() };
-        let one = |of: Value| Figure {
-            value: of(fleet),
-            p05: self.low.as_ref().map(of),
-            p95: self.high.as_ref().map(of),
-        };
+        let one =
+            |of: Value| Figure { value: of(fleet), p05: self.low.as_ref().map(of), p95: self.high.as_ref().map(of) };
         let json = |of| serde_json::to_value(one(of)).unwrap_or_default();
         FIGURES.iter().map(|(name, of)| (name.to_string(), json(*of))).collect()
     }
@@ -215,10 +212,12 @@ pub fn csv(plan: &Plan) -> Result<String, csv::Error> {
 
 /// A figure with its interval.
 fn span(o: &AtLimit, of: Value, by: f64) -> String {
-    let number = |f: &Option<Fleet>| f.as_ref().map_or("none".into(), |f| {
-        let value = of(f) / by;
-        if value >= 100.0 { format!("{value:.0}") } else { significant(value, 3) }
-    });
+    let number = |f: &Option<Fleet>| {
+        f.as_ref().map_or("none".into(), |f| {
+            let value = of(f) / by;
+            if value >= 100.0 { format!("{value:.0}") } else { significant(value, 3) }
+        })
+    };
     spanned(number(&o.value), number(&o.low), number(&o.high))
 }
 
@@ -244,7 +243,8 @@ fn candidates(plan: &Plan) -> Table {
     let mut table = Table::new(&header, 1).with_trailing_text(1);
     for c in &plan.candidates {
         let Some((o, fleet)) = c.taken().and_then(|o| Some((o, o.value.as_ref()?))) else {
-            let why = if c.options.iter().all(|o| o.value.is_none()) { "latency: no fleet" } else { "site power: no fleet" };
+            let why =
+                if c.options.iter().all(|o| o.value.is_none()) { "latency: no fleet" } else { "site power: no fleet" };
             let mut row = vec![c.gpu.clone()];
             row.resize(header.len() - 1, String::new());
             row.push(why.into());
@@ -383,7 +383,7 @@ fn conventions(plan: &Plan) -> Vec<String> {
     vec![
         "Board power is not wall power: predictions are of GPU boards; servers draw what the plan says besides, power supplies and cooling are in the PUE, which is applied once.".into(),
         "In brackets: every step's time and energy at its 5 % and at its 95 % quantile together, the fleet sized anew. That is wider than 90 % where errors of networks are independent. \"none\": no fleet keeps the target then.".into(),
-        "Each network has a pool of its own. Requests arrive at random (Poisson) and gather into batches of a fixed size; a batch waits for a GPU and takes its predicted time: E_b/D/c, Erlang C with Cosmetatos's correction for fixed service times over the batch (exact and simulated waits are within the tests of model/src/capacity/queueing.rs). Latency is from arrival to result on the GPU: network transfer and preprocessing are not in it.".into(),
+        "Each network has a pool of its own. Requests arrive at random (Poisson) and gather into batches of a fixed size; a batch waits for a GPU and takes its predicted time: E_b/D/c, Erlang C with Cosmetatos's correction for fixed service times over the batch (exact and simulated waits are within the tests of model/src/capacity/queueing.rs). Latency is from arrival to result on the GPU: network transfer and preprocessing are not in it. Steps are taken to last exactly as predicted: a pool that is busy more than nine tenths of the time has little slack for what varies.".into(),
         "All GPUs stay on; each part of the day takes the batch with the least power that keeps the target. Power limits hold all day.".into(),
         format!("Carbon: SCI (ISO/IEC 21031), (E I + M) / R, R = 1 million inferences, location-based; M {}.", if plan.candidates.iter().any(|c| c.embodied_kg.is_none()) { "only where the plan gives embodied emissions" } else { "straight line over the years of amortisation" }),
         "Racks hold as many servers as their power allows with every board at its limit. No spares: add what your availability needs.".into(),
@@ -418,7 +418,8 @@ fn document(plan: &Plan, figures: bool) -> Result<Document, FigureError> {
     let over = |f: &Fleet| plan.file.site.site.is_some_and(|limit| f.facility_peak > limit);
     if taken.is_some_and(|(_, o, _)| o.high.as_ref().is_none_or(over)) {
         blocks.push(Block::Text(
-            "At the 95 % quantiles the site's power or the latency target would not be kept: measure before you build.".into(),
+            "At the 95 % quantiles the site's power or the latency target would not be kept: measure before you build."
+                .into(),
         ));
     }
     blocks.push(Block::Heading("Candidates".into()));

@@ -150,6 +150,9 @@ mod tests {
         assert_eq!(with_unit(999.9, "W"), "1.00 kW");
         assert_eq!(with_unit(0.0, "J"), "0 J");
         assert_eq!(significant(1234.5, 3), "1234");
-        assert_eq!((percent_more(1.1), percent_more(0.99999), percent_more(0.5)), ("+10.0".into(), "+0.0".into(), "-50.0".into()));
+        assert_eq!(
+            (percent_more(1.1), percent_more(0.99999), percent_more(0.5)),
+            ("+10.0".into(), "+0.0".into(), "-50.0".into())
+        );
     }
 }

@@ -182,7 +182,8 @@ mod tests {
     #[test]
     fn the_least_within_the_site_is_taken() {
         let fleet = plan_fleet(&board(), &load(), Scenario::Value).expect("a fleet");
-        let dear = Fleet { cost_per_year: 2.0 * fleet.cost_per_year, facility_peak: Watts::new(100.0), ..fleet.clone() };
+        let dear =
+            Fleet { cost_per_year: 2.0 * fleet.cost_per_year, facility_peak: Watts::new(100.0), ..fleet.clone() };
         let list = [None, Some(fleet.clone()), Some(dear)];
         assert_eq!(best(&list, Minimise::Cost, None), Some(1));
         assert_eq!(best(&list, Minimise::Cost, Some(Watts::new(200.0))), Some(2));

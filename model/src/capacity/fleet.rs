@@ -12,6 +12,8 @@ use crate::units::{Joules, Seconds, Watts};
 pub const HOURS_PER_YEAR: f64 = 8760.0;
 const SECONDS_PER_YEAR: f64 = HOURS_PER_YEAR * 3600.0;
 const JOULES_PER_KWH: f64 = 3.6e6;
+/// Beyond twice as many GPUs as the peak needs and so many more, quiet times are not waited for.
+const MORE_GPUS: u64 = 8;
 
 /// Which end of the predictions' intervals is taken: a step's time and energy at that quantile together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,20 +166,27 @@ fn in_scenario(service: &Service, scenario: Scenario) -> Service {
     Service { time: end(&service.time, scenario), energy: end(&service.energy, scenario), ..*service }
 }
 
-/// The fleet of a board for a load. Every network has a pool of its own, sized for the peak; through the day its GPUs stay
-/// on, and each part of the day takes the batch with the least power among those that keep the target. `None` where no
-/// number of GPUs keeps the target, or a rack does not hold one server.
+/// The fleet of a board for a load. Every network has a pool of its own, as small as the target allows at the peak and in
+/// every part of the day; its GPUs stay on, and each part of the day takes the batch with the least power among those that
+/// keep the target. `None` where no number of GPUs keeps the target, or a rack does not hold one server.
 pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Option<Fleet> {
     let mut pools = Vec::new();
     let parts = load.profile_per_s.len() as f64;
     let (mut peak, mut mean) = (Watts::ZERO, Watts::ZERO);
     for ((services, &share), &more_fit) in board.services.iter().zip(&load.shares).zip(&board.more_fit) {
         let services: Vec<Service> = services.iter().map(|s| in_scenario(s, scenario)).collect();
-        let (pool, limit) = size_pool(&services, load.peak_per_s * share, &load.target, board.waiting, more_fit)?;
+        let (smallest, limit) = size_pool(&services, load.peak_per_s * share, &load.target, board.waiting, more_fit)?;
+        // Quieter times fill batches more slowly: a pool must keep the target then, too, if need be with smaller ones.
+        let keeping = (smallest.gpus..=2 * smallest.gpus + MORE_GPUS).find_map(|gpus| {
+            let power = |rate: f64| best_at(&services, rate * share, gpus, &load.target, board.waiting);
+            let mean: Watts = load.profile_per_s.iter().map(|&rate| power(rate).map(|p| p.1)).sum::<Option<Watts>>()?;
+            let pool = if gpus == smallest.gpus { smallest } else { power(load.peak_per_s)?.0? };
+            Some((pool, mean / parts))
+        });
+        let (pool, pool_mean) = keeping?;
         peak += pool.power;
-        for rate in &load.profile_per_s {
-            mean += quiet_power(&services, rate * share, &pool, &load.target, board.waiting)? / parts;
-        }
+        mean += pool_mean;
+        let limit = if pool.gpus > smallest.gpus { Limit::Latency } else { limit };
         pools.push((pool, limit));
     }
     let gpus: u64 = pools.iter().map(|(p, _)| p.gpus).sum();
@@ -225,14 +234,22 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Opti
     })
 }
 
-/// Power of a pool at another rate than the one it was sized for.
-fn quiet_power(services: &[Service], rate: f64, pool: &Pool, target: &Target, waiting: Watts) -> Option<Watts> {
+/// The pool of so many GPUs with the least power at a rate, and that power; waiting boards where nothing comes. `None` where
+/// no batch keeps the target.
+fn best_at(
+    services: &[Service],
+    rate: f64,
+    gpus: u64,
+    target: &Target,
+    waiting: Watts,
+) -> Option<(Option<Pool>, Watts)> {
     if rate <= 0.0 {
-        return Some(waiting * pool.gpus as f64);
+        return Some((None, waiting * gpus as f64));
     }
-    let at = services.iter().filter_map(|s| Pool::at(s, rate, pool.gpus, target.quantile, waiting));
-    let keeps = at.filter(|p| p.latency <= target.latency).map(|p| p.power);
-    keeps.min_by(|a, b| a.get().total_cmp(&b.get()))
+    let at = services.iter().filter_map(|s| Pool::at(s, rate, gpus, target.quantile, waiting));
+    let keeps = at.filter(|p| p.latency <= target.latency);
+    let best = keeps.min_by(|a, b| a.power.get().total_cmp(&b.power.get()))?;
+    Some((Some(best), best.power))
 }
 
 #[cfg(test)]
@@ -252,11 +269,7 @@ pub(super) mod testing {
                 p05: Seconds::from_ms(t.p05),
                 p95: Seconds::from_ms(t.p95),
             },
-            energy: Estimate {
-                value: Joules::new(e.value),
-                p05: Joules::new(e.p05),
-                p95: Joules::new(e.p95),
-            },
+            energy: Estimate { value: Joules::new(e.value), p05: Joules::new(e.p05), p95: Joules::new(e.p95) },
         }
     }
 

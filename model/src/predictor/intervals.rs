@@ -44,13 +44,7 @@ impl Widths {
 
     /// The intervals of a network's time, power and energy. No more power than the limit, unless the step cannot keep
     /// it, and no more energy than that over the longest time.
-    pub fn intervals(
-        &self,
-        time: Seconds,
-        energy: Joules,
-        limit: Watts,
-        spread: Option<&NetworkSpread>,
-    ) -> Intervals {
+    pub fn intervals(&self, time: Seconds, energy: Joules, limit: Watts, spread: Option<&NetworkSpread>) -> Intervals {
         let power = energy / time;
         let limit = if power <= limit { limit } else { Watts::new(f64::INFINITY) };
         let Width(low, high) = self.time.scaled(spread.map(|s| s.time));

@@ -1,9 +1,9 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
+use super::intervals::Intervals;
 use super::lookup::{Found, Substitute, find, of_framework};
 use super::operating_point::{Limits, OperatingPoint};
 use super::settle::REACTION;
-use super::intervals::Intervals;
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
 use crate::calibration::Tier;
 use crate::clock::{Clocks, VoltageCurve, slowdown};

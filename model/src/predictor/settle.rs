@@ -96,7 +96,9 @@ impl Step<'_> {
         let mut clocks: Vec<f64> = self.kernels.iter().map(|k| self.cut(k, limits.ceiling)).collect();
         for range in self.stretches() {
             let kernels = &self.kernels[range.clone()];
-            let core = highest(limits.lowest, limits.ceiling, |core| self.keeps(kernels.iter().map(|k| (k, 1.0)), core, limits));
+            let core = highest(limits.lowest, limits.ceiling, |core| {
+                self.keeps(kernels.iter().map(|k| (k, 1.0)), core, limits)
+            });
             let core = core.unwrap_or(limits.lowest);
             for (clock, kernel) in clocks[range].iter_mut().zip(kernels) {
                 *clock = self.cut(kernel, core);

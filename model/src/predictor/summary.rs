@@ -88,11 +88,7 @@ impl Prepared<'_, '_> {
                 let level = step.law.level(step.clock_law, core);
                 totals.energy += power(setup.gpu, kernel.drives, level, slowdown) * time.value;
                 let sum = &mut totals.time;
-                *sum = Estimate {
-                    value: sum.value + time.value,
-                    p05: sum.p05 + time.p05,
-                    p95: sum.p95 + time.p95,
-                };
+                *sum = Estimate { value: sum.value + time.value, p05: sum.p05 + time.p05, p95: sum.p95 + time.p95 };
                 clock += core * time.value.get();
                 *totals.by_tier.entry(kernel.tier).or_default() += time.value.get();
             }

@@ -80,7 +80,9 @@ impl Writer {
         if format == SweepFormat::Parquet {
             let path = args.output.as_deref().ok_or_else(|| Failure::Usage(anyhow!("Parquet needs --output")))?;
             if args.resume {
-                return Err(Failure::Usage(anyhow!("a Parquet file is whole or nothing: only CSV and JSON Lines resume")));
+                return Err(Failure::Usage(anyhow!(
+                    "a Parquet file is whole or nothing: only CSV and JSON Lines resume"
+                )));
             }
             let rows = super::parquet::Rows::create(path).map_err(Failure::Failed)?;
             return Ok((Self { format, sink: Sink::Parquet(rows) }, 0));
@@ -124,7 +126,11 @@ impl Writer {
         let mut text = String::with_capacity(rows.len() * 420);
         for row in rows {
             let cells = row.cells().into_iter();
-            if self.format == SweepFormat::Jsonl { json_line(&mut text, cells) } else { csv_line(&mut text, cells) }
+            if self.format == SweepFormat::Jsonl {
+                json_line(&mut text, cells)
+            } else {
+                csv_line(&mut text, cells)
+            }
             text.push('\n');
         }
         Chunk::Text(text)

@@ -1,7 +1,9 @@
 //! Energy, time, power, EDP and EDS over a clock or power limit, normalised to the default: one panel per network, as
 //! Krzywaniak, Czarnul and Proficz (2022) draw them. Predicted curves are lines, measured ones marks.
 
-use super::{Area, Axes, FAINT, Figure, FigureError, Sample, Scale, drawing, frame, frame_height, legend, line, mark, range};
+use super::{
+    Area, Axes, FAINT, Figure, FigureError, Sample, Scale, drawing, frame, frame_height, legend, line, mark, range,
+};
 use joulecast_model::curve::Relative;
 use plotters::prelude::*;
 
@@ -113,8 +115,11 @@ impl Figure for Curves {
         let inner = frame(area, &self.title, &self.all_notes())?;
         let (names, sheet) = inner.split_vertically(30);
         let eds = format!("EDS ({})", self.weight);
-        let entries: Vec<(usize, Sample, &str)> =
-            ["energy", "time", "power", "EDP", &eds].into_iter().enumerate().map(|(i, n)| (i, Sample::Line, n)).collect();
+        let entries: Vec<(usize, Sample, &str)> = ["energy", "time", "power", "EDP", &eds]
+            .into_iter()
+            .enumerate()
+            .map(|(i, n)| (i, Sample::Line, n))
+            .collect();
         legend(&names, &entries)?;
         let columns = self.columns() as usize;
         let rows = self.panels.len().div_ceil(columns);

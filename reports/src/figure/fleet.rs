@@ -70,11 +70,14 @@ impl Figure for Fleet {
         let entries: Vec<(usize, Sample, &str)> =
             self.series.iter().enumerate().map(|(i, s)| (i, Sample::Mark, s.name.as_str())).collect();
         legend(&names, &entries)?;
-        let axes = Axes { title: "", x: ("facility power at peak, kW", left, right, true), y: ("GPUs", low, high, true) };
+        let axes =
+            Axes { title: "", x: ("facility power at peak, kW", left, right, true), y: ("GPUs", low, high, true) };
         let (x, y) = axes.draw(&sheet)?;
         if let Some(limit) = self.limit_kw {
             let at = x.at(limit);
-            sheet.draw(&PathElement::new(vec![(at, y.at(high)), (at, y.at(low))], INK.stroke_width(1))).map_err(drawing)?;
+            sheet
+                .draw(&PathElement::new(vec![(at, y.at(high)), (at, y.at(low))], INK.stroke_width(1)))
+                .map_err(drawing)?;
             write(&sheet, "site limit", (at - 4, y.at(high) + 8), SMALL, &INK, HPos::Right)?;
         }
         for (index, series) in self.series.iter().enumerate() {
@@ -101,8 +104,12 @@ mod tests {
     fn the_chosen_fleet_is_ringed_and_named() {
         let point = |kw, gpus, chosen| Point { kw, gpus, setting: "210 W".into(), chosen };
         let series = Series { name: "v100".into(), points: vec![point(10.0, 40.0, false), point(8.0, 44.0, true)] };
-        let fleet =
-            Fleet { title: "Fleets".into(), series: vec![series], limit_kw: Some(12.0), notes: vec!["predict plan".into()] };
+        let fleet = Fleet {
+            title: "Fleets".into(),
+            series: vec![series],
+            limit_kw: Some(12.0),
+            notes: vec!["predict plan".into()],
+        };
         let text = svg(&fleet).expect("drawn");
         assert_eq!(text.matches("210 W").count(), 1);
         assert_eq!(text.matches("r=\"8\"").count(), 1);

@@ -229,7 +229,8 @@ fn dashed(points: &[(i32, i32)], on: f64, off: f64) -> Vec<Vec<(i32, i32)>> {
     for pair in points.windows(2) {
         let (a, b) = ((f64::from(pair[0].0), f64::from(pair[0].1)), (f64::from(pair[1].0), f64::from(pair[1].1)));
         let length = (b.0 - a.0).hypot(b.1 - a.1);
-        let at = |s: f64| ((a.0 + (b.0 - a.0) * s / length).round() as i32, (a.1 + (b.1 - a.1) * s / length).round() as i32);
+        let at =
+            |s: f64| ((a.0 + (b.0 - a.0) * s / length).round() as i32, (a.1 + (b.1 - a.1) * s / length).round() as i32);
         let mut done = 0.0;
         if drawing && piece.is_empty() {
             piece.push(pair[0]);
@@ -258,7 +259,12 @@ fn dashed(points: &[(i32, i32)], on: f64, off: f64) -> Vec<Vec<(i32, i32)>> {
 }
 
 /// A mark whose shape tells series apart.
-pub(crate) fn mark<B: DrawingBackend>(area: &Area<B>, at: (i32, i32), index: usize, size: i32) -> Result<(), FigureError> {
+pub(crate) fn mark<B: DrawingBackend>(
+    area: &Area<B>,
+    at: (i32, i32),
+    index: usize,
+    size: i32,
+) -> Result<(), FigureError> {
     let fill = colour(index).filled();
     let (x, y) = at;
     let polygon = |corners: Vec<(i32, i32)>| area.draw(&Polygon::new(corners, fill)).map_err(drawing);
@@ -279,10 +285,7 @@ pub(crate) enum Sample {
 }
 
 /// Samples with their names, in a row from the left, in the middle of the area's height.
-pub(crate) fn legend<B: DrawingBackend>(
-    area: &Area<B>,
-    entries: &[(usize, Sample, &str)],
-) -> Result<(), FigureError> {
+pub(crate) fn legend<B: DrawingBackend>(area: &Area<B>, entries: &[(usize, Sample, &str)]) -> Result<(), FigureError> {
     let (width, height) = area.dim_in_pixel();
     let (mut x, mut y) = (8, height as i32 / 2);
     for &(index, sample, name) in entries {
@@ -458,6 +461,29 @@ mod tests {
     fn labels_are_short() {
         let each = [0.0, 0.25, 1.0, 150.0, 12_500.0, 3e6, 0.001];
         assert_eq!(each.map(label), ["0", "0.25", "1", "150", "12.5k", "3M", "0.001"]);
+    }
+
+    #[cfg(feature = "bitmap")]
+    #[test]
+    fn a_bitmap_has_the_size_and_is_not_blank() {
+        struct Dot;
+        impl Figure for Dot {
+            fn title(&self) -> &str {
+                "dot"
+            }
+            fn size(&self) -> (u32, u32) {
+                (60, 40)
+            }
+            fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), FigureError> {
+                write(area, "text", (4, 20), 12, &INK, HPos::Left)
+            }
+        }
+        let bytes = png(&Dot).expect("drawn");
+        let mut reader = ::png::Decoder::new(std::io::Cursor::new(bytes)).read_info().expect("a PNG");
+        let mut pixels = vec![0; reader.output_buffer_size().expect("small")];
+        let info = reader.next_frame(&mut pixels).expect("a frame");
+        assert_eq!((info.width, info.height), (60, 40));
+        assert!(pixels.iter().any(|p| *p < 100) && pixels.iter().any(|p| *p == 255));
     }
 
     #[test]
