@@ -411,14 +411,14 @@ fn huber(w: &Array1<f64>, y: &Array1<f64>, predicted: &[f64]) -> Array1<f64> {
     w.iter().zip(&residuals).map(|(w, r)| w * (bound / r).min(1.0)).collect()
 }
 
-fn weighted_square(model: &Linear, x: ArrayView2<'_, f64>, y: &Array1<f64>, w: &Array1<f64>) -> f64 {
+pub(crate) fn weighted_square(model: &Linear, x: ArrayView2<'_, f64>, y: &Array1<f64>, w: &Array1<f64>) -> f64 {
     let errors = (model.predict(x) - y).mapv(|e| e * e);
     (&errors * w).sum() / w.sum()
 }
 
 /// The largest penalty that is not worse than the best by more than so many standard errors of their paired
 /// difference over the folds.
-fn one_standard_error(errors: &[Vec<f64>], standard_errors: f64) -> usize {
+pub(crate) fn one_standard_error(errors: &[Vec<f64>], standard_errors: f64) -> usize {
     let length = errors.iter().map(Vec::len).min().unwrap_or(0);
     let usable: Vec<&Vec<f64>> = errors.iter().filter(|e| e.iter().all(|v| v.is_finite())).collect();
     let n = usable.len().max(1) as f64;
@@ -433,7 +433,13 @@ fn one_standard_error(errors: &[Vec<f64>], standard_errors: f64) -> usize {
 }
 
 /// Least squares on the selected columns (linfa-linear), with a small ridge: each column gets one more row.
-fn refit(x: &Array2<f64>, y: &Array1<f64>, w: &Array1<f64>, rows: &[usize], support: &[usize]) -> Result<Linear> {
+pub(crate) fn refit(
+    x: &Array2<f64>,
+    y: &Array1<f64>,
+    w: &Array1<f64>,
+    rows: &[usize],
+    support: &[usize],
+) -> Result<Linear> {
     let weights = w.select(Axis(0), rows);
     let total = weights.sum();
     let targets = y.select(Axis(0), rows);
@@ -501,6 +507,22 @@ pub(crate) fn residuals(rows: &[&Row], held_out: &[Seconds]) -> Vec<Residual> {
         weight: 1.0 / shapes[row.key.as_str()],
     };
     rows.iter().zip(held_out).map(residual).collect()
+}
+
+/// Whether each row's time lies within the 90 % interval that the other folds' residuals make around what a model that
+/// had not seen it predicted (cross-conformal; Vovk 2015).
+pub fn held(rows: &[&Row], held_out: &[Seconds], options: &Options) -> Vec<bool> {
+    let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
+    let fold_of = grouped(&keys, options.folds, options.seed);
+    let residuals = residuals(rows, held_out);
+    let intervals: Vec<Vec<Bucket>> = (0..options.folds)
+        .map(|fold| buckets(residuals.iter().zip(&fold_of).filter(|(_, f)| **f != fold).map(|(r, _)| *r).collect()))
+        .collect();
+    let within = |(residual, fold): (&Residual, &usize)| {
+        let bucket = intervals[*fold].iter().find(|b| residual.time <= b.up_to);
+        bucket.is_some_and(|b| (b.low..=b.high).contains(&residual.log))
+    };
+    residuals.iter().zip(&fold_of).map(within).collect()
 }
 
 /// Conformal quantiles by predicted time, in up to five buckets of equally many residuals.

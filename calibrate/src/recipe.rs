@@ -19,6 +19,7 @@ use joulecast_model::catalog;
 use joulecast_model::features::{Family, general_kind};
 use joulecast_model::measurement::{LayerCase, Measurement};
 use joulecast_model::network::ShapedNetwork;
+use joulecast_model::power::PowerModel;
 use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::predictor::BY_PRODUCT;
 use joulecast_model::splits::Role;
@@ -240,7 +241,7 @@ pub fn calibrations(
         Some((universal, transfer)) => Calibration { transfer: Some(transfer), ..with_universal(any, universal) },
         None => any,
     };
-    list.push(Calibration { power: law, ..any });
+    list.push(Calibration { power: law.map(|law| PowerModel { correction: None, ..law }), ..any });
     Ok(list)
 }
 

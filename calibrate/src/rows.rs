@@ -8,7 +8,7 @@ use joulecast_model::features::{Family, Roofline, Variables, Workload, library_a
 use joulecast_model::gpu::Gpu;
 use joulecast_model::import::torch;
 use joulecast_model::measurement::{Measurement, Regime};
-use joulecast_model::power::{Activities, activities};
+use joulecast_model::power::{Activities, Traits, activities, traits};
 use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::units::Seconds;
 use std::collections::{BTreeMap, HashMap};
@@ -71,6 +71,8 @@ pub struct Row {
     pub variables: Variables,
     /// What it does to power.
     pub activities: Activities,
+    /// And what its law leaves to a polynomial in these.
+    pub traits: Traits,
     /// Library covariate.
     pub library: f64,
 }
@@ -186,6 +188,7 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
     let time = Seconds::new(m.time_s);
     // A row near the floor still has a kernel in it.
     let overhead = overhead.min(time * 0.9);
+    let activities = activities(&work, floor, time);
     let library = m.cudnn.as_deref().and_then(library_age).unwrap_or(UNKNOWN_LIBRARY);
     Ok(Row {
         row_id: m.row_id.clone(),
@@ -209,7 +212,8 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
         overhead,
         roofline: work.roofline,
         variables: work.variables(floor, library),
-        activities: activities(&work, floor, time),
+        traits: traits(&work, &activities, time),
+        activities,
         library,
     })
 }
@@ -258,6 +262,7 @@ pub(crate) mod testing {
             overhead: Seconds::ZERO,
             roofline: work.roofline,
             variables: work.variables(KERNEL_FLOOR, 0.0),
+            traits: traits(&work, &activities(&work, KERNEL_FLOOR, time), time),
             activities: activities(&work, KERNEL_FLOOR, time),
             library: 0.0,
         }

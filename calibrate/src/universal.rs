@@ -149,7 +149,9 @@ impl<'a> Universal<'a> {
                     true => (0..self.pools.len()).filter(alike).flat_map(|q| &held_out[q]).collect(),
                     false => held_out[p].iter().collect(),
                 };
-                if judges.is_empty() || Pool::constant_is_better(&held_out[p]) {
+                // An efficiency does for memory-bound kinds that one chip alone has.
+                let alone = held_out[p].is_empty() && pool.share == Share::Bandwidth;
+                if alone || judges.is_empty() || Pool::constant_is_better(&held_out[p]) {
                     return Vec::new();
                 }
                 let times = |h: &&HeldOut<'_>| (h.row.time.get(), (h.kernel + h.row.overhead).get());

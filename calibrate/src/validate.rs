@@ -1,17 +1,17 @@
 //! `calibrate validate --layers`: held-out accuracy of layer times, beside the comparators.
 
-use crate::fit::Options;
+use crate::fit::{Options, held};
 use crate::folds::grouped;
 use crate::neuralpower;
 use crate::recipe::{STREAM, fit_tasks, tasks};
 use crate::rows::Row;
 use anyhow::Result;
-use joulecast_model::accuracy::Accuracy;
+use joulecast_model::accuracy::{Accuracy, wilson};
 use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::units::Seconds;
 use joulecast_reports::accuracy::{Line, Spread};
 use rayon::prelude::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Which rows a line of the table is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,10 +32,15 @@ struct Group {
 pub fn layers(rows: &[Row], all: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> {
     let tasks = tasks(rows);
     let mut predicted: Vec<HashMap<&str, f64>> = Vec::new();
+    let mut within: HashSet<&str> = HashSet::new();
     for seed in 0..seeds.max(1) {
         let fitted = fit_tasks(&tasks, all, &Options { seed: options.seed + seed, ..*options })?;
         let mut by_row = HashMap::new();
         for (task, fit) in fitted.iter().filter(|(task, _)| task.model != STREAM) {
+            if seed == 0 {
+                let held = held(&tasks[*task], &fit.held_out, options);
+                within.extend(tasks[*task].iter().zip(held).filter(|(_, held)| *held).map(|(r, _)| r.row_id.as_str()));
+            }
             for (row, time) in tasks[*task].iter().zip(&fit.held_out) {
                 by_row.insert(row.row_id.as_str(), time.get());
             }
@@ -61,7 +66,7 @@ pub fn layers(rows: &[Row], all: &[Row], options: &Options, seeds: u64) -> Resul
             let comparator = neuralpower::held_out(rows, &folds, options.folds);
             subsets(group, rows)
                 .into_iter()
-                .filter_map(|(label, members)| line(group, label, &members, rows, &predicted, &comparator))
+                .filter_map(|(label, members)| line(group, label, &members, rows, &predicted, &within, &comparator))
                 .collect()
         })
         .collect();
@@ -104,6 +109,7 @@ fn line(
     members: &[usize],
     rows: &[&Row],
     predicted: &[HashMap<&str, f64>],
+    within: &HashSet<&str>,
     comparator: &[f64],
 ) -> Option<Line> {
     let measured = |i: usize| rows[i].time.get();
@@ -117,6 +123,10 @@ fn line(
     let first = per_seed.first()?;
     let neuralpower = Accuracy::of(members.iter().map(|&i| (measured(i), comparator[i])))?;
     let roofline = Accuracy::of(members.iter().map(|&i| (measured(i), rows[i].roofline.bound().get())))?;
+    let shapes: HashSet<&str> = members.iter().map(|&i| rows[i].key.as_str()).collect();
+    let held =
+        members.iter().filter(|&&i| within.contains(rows[i].row_id.as_str())).count() as f64 / members.len() as f64;
+    let (low, high) = wilson(held, shapes.len());
     Some(Line {
         chip: group.chip.clone(),
         kind: group.framework.map_or_else(|| group.kind.to_string(), |f| format!("{} ({f})", group.kind)),
@@ -130,6 +140,9 @@ fn line(
         bias: first.bias,
         weighted: first.weighted,
         within_10: first.within_10,
+        held: 100.0 * held,
+        held_low: 100.0 * low,
+        held_high: 100.0 * high,
         neuralpower_mape: neuralpower.mape,
         neuralpower_rmspe: neuralpower.rmspe,
         roofline_mape: roofline.mape,

@@ -49,6 +49,17 @@ fn median_of_sorted(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
+/// 97.5 % quantile of the normal distribution.
+const TWO_SIGMA: f64 = 1.959_964;
+
+/// Wilson's 95 % interval of a share seen in `count` trials (Wilson 1927).
+pub fn wilson(share: f64, count: usize) -> (f64, f64) {
+    let (n, z2) = (count as f64, TWO_SIGMA * TWO_SIGMA);
+    let centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
+    let half = TWO_SIGMA / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+    ((centre - half).max(0.0), (centre + half).min(1.0))
+}
+
 /// Split-conformal interval of residuals at a coverage such as 0.9: the quantiles with the finite-sample
 /// correction (Lei et al. 2018); with too few residuals the extremes.
 pub fn conformal(residuals: &[f64], coverage: f64) -> Option<(f64, f64)> {
@@ -98,6 +109,14 @@ mod tests {
         assert_eq!(conformal(&residuals, 0.9), Some((5.0, 95.0)));
         assert_eq!(conformal(&[1.0, 2.0], 0.9), Some((1.0, 2.0)));
         assert_eq!(conformal(&[], 0.9), None);
+    }
+
+    #[test]
+    fn wilsons_interval_of_a_known_share() {
+        // 81 of 263: Newcombe (1998), table I, method 3 gives 0.2553 to 0.3662.
+        let (low, high) = wilson(81.0 / 263.0, 263);
+        assert!((low - 0.2553).abs() < 5e-5 && (high - 0.3662).abs() < 5e-5, "{low} {high}");
+        assert_eq!(wilson(1.0, 5).1, 1.0);
     }
 
     #[test]

@@ -57,6 +57,12 @@ pub struct Line {
     pub weighted: f64,
     /// Share within 10 %.
     pub within_10: f64,
+    /// Share of rows within their 90 % interval, made of other folds' residuals.
+    pub held: f64,
+    /// Wilson's 95 % interval of that share, a shape counting once.
+    pub held_low: f64,
+    /// Its upper end.
+    pub held_high: f64,
     /// NeuralPower's polynomial on the same folds.
     pub neuralpower_mape: f64,
     /// Likewise.
@@ -80,6 +86,8 @@ pub fn table(lines: &[Line]) -> Table {
         "bias",
         "weighted",
         "within 10 %",
+        "held %",
+        "(95 %)",
         "NeuralPower MAPE",
         "RMSPE",
         "roofline MAPE",
@@ -100,6 +108,8 @@ pub fn table(lines: &[Line]) -> Table {
             one(l.bias),
             one(l.weighted),
             one(l.within_10),
+            one(l.held),
+            format!("{:.0} to {:.0}", l.held_low, l.held_high),
             one(l.neuralpower_mape),
             one(l.neuralpower_rmspe),
             one(l.roofline_mape),
@@ -126,7 +136,8 @@ pub fn page(lines: &[Line], seeds: u64, evaluation: bool) -> String {
         "# Held-out layer times\n\n\
          Grouped 5-fold cross-validation over {rows}: a fold holds whole shapes (kind and shape without batch), and a row is \
          predicted by the artifact that a fit without its fold would ship. {spread} In percent of the measured time; bias is \
-         positive where predictions are too long. NeuralPower's polynomial sees the same folds; the roofline is \
+         positive where predictions are too long. *held*: share of the rows within their 90 % interval, which other folds' residuals \
+         make, with Wilson's 95 % interval of that share (a shape counts once). NeuralPower's polynomial sees the same folds; the roofline is \
          max(operations / peak, bytes / bandwidth). Boards of a chip are fitted together. Rows flagged on import (mostly \
          dispatch-bound) are neither fitted nor judged.\n\n{}",
         table(lines).to_markdown()

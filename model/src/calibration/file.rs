@@ -1,16 +1,16 @@
 //! Text form of a calibration.
 
 use super::layer_model::parse_term;
+use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
 use super::{
     Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, LayerModel, NetworkSpread, Range, Term,
     Tier,
 };
 use crate::features::Family;
-use crate::power::{ACTIVITIES, PowerModel};
 use crate::precision::{Phase, Precision};
 use crate::text::{check_schema, toml_error};
-use crate::units::{Hertz, Seconds};
+use crate::units::Seconds;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -37,21 +37,6 @@ struct File {
     transfer: Option<TransferFile>,
     #[serde(default, rename = "model")]
     models: Vec<ModelFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PowerFile {
-    exponent: f64,
-    headroom: f64,
-    /// Lower and upper log quantile.
-    residuals: (f64, f64),
-    mape_percent: f64,
-    rows: usize,
-    /// Lowest and highest core clock of the rows.
-    clocks_mhz: Option<(f64, f64)>,
-    /// activity, coefficient.
-    terms: Vec<(String, f64)>,
 }
 
 #[derive(Deserialize)]
@@ -184,33 +169,12 @@ impl Calibration {
 }
 
 /// Six significant digits, as TOML wants floats.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     if value.is_infinite() {
         return "inf".into();
     }
     let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
     format!("{rounded:?}")
-}
-
-fn write_power(text: &mut String, power: &PowerModel) {
-    let _ = write!(
-        text,
-        "\n[power]\nexponent = {}\nheadroom = {}\nresiduals = [{}, {}]\nmape_percent = {}\nrows = {}\n",
-        number(power.exponent),
-        number(power.headroom),
-        number(power.residuals.0),
-        number(power.residuals.1),
-        number(power.mape),
-        power.rows,
-    );
-    if let Some((low, high)) = power.clocks {
-        let _ = writeln!(text, "clocks_mhz = [{}, {}]", number(low.to_mhz()), number(high.to_mhz()));
-    }
-    text.push_str("terms = [\n");
-    for (name, coefficient) in ACTIVITIES.iter().zip(power.coefficients).filter(|(_, c)| *c > 0.0) {
-        let _ = writeln!(text, "  [\"{name}\", {}],", number(coefficient));
-    }
-    text.push_str("]\n");
 }
 
 fn write_network(text: &mut String, network: &NetworkSpread) {
@@ -232,38 +196,6 @@ fn write_network(text: &mut String, network: &NetworkSpread) {
         number(power),
         number(energy),
     );
-}
-
-fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError> {
-    let fail = |why: &str| CalibrationError(format!("power: {why}"));
-    let (low, high) = file.residuals;
-    let finite = [file.exponent, file.mape_percent, low, high].iter().all(|v| v.is_finite());
-    if !finite || low > high || !(0.0..=4.0).contains(&file.exponent) {
-        return Err(fail("a number is not finite or out of range"));
-    }
-    if !(file.headroom > 0.0 && file.headroom <= 1.0) {
-        return Err(fail("headroom is not a share of the limit"));
-    }
-    if file.clocks_mhz.is_some_and(|(low, high)| !(low > 0.0 && low <= high && high.is_finite())) {
-        return Err(fail("clocks_mhz is not a range of clocks"));
-    }
-    let mut coefficients = [0.0; crate::power::COUNT];
-    for (name, value) in file.terms {
-        let at = ACTIVITIES.iter().position(|a| *a == name).ok_or_else(|| fail(&format!("no activity \"{name}\"")))?;
-        if !(value.is_finite() && value >= 0.0) {
-            return Err(fail(&format!("the coefficient of {name} is negative or not finite")));
-        }
-        coefficients[at] = value;
-    }
-    Ok(PowerModel {
-        coefficients,
-        exponent: file.exponent,
-        headroom: file.headroom,
-        residuals: file.residuals,
-        mape: file.mape_percent,
-        rows: file.rows,
-        clocks: file.clocks_mhz.map(|(low, high)| (Hertz::from_mhz(low), Hertz::from_mhz(high))),
-    })
 }
 
 fn write_model(text: &mut String, model: &LayerModel) {
@@ -429,7 +361,9 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
 pub(crate) mod testing {
     use super::*;
     use crate::calibration::{Arithmetic, Factor, FewShot, Share, Slope};
+    use crate::power::{Correction, PowerModel, TRAITS};
     use crate::precision::Mode;
+    use crate::units::Hertz;
 
     /// A calibration with one linear model, as `calibrate fit` would write it.
     pub fn sample() -> Calibration {
@@ -448,6 +382,11 @@ pub(crate) mod testing {
             fold_key: "kind + shape without batch".into(),
             power: Some(PowerModel {
                 coefficients: [0.5, 0.0, 0.125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25],
+                correction: Some(Correction {
+                    intercept: 0.25,
+                    terms: vec![(0, -0.5), (8, 0.125)],
+                    clamp: vec![(-1.0, 2.0); TRAITS.len()],
+                }),
                 exponent: 2.0,
                 headroom: 0.96875,
                 residuals: (-0.125, 0.125),

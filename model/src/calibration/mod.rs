@@ -4,6 +4,7 @@ mod file;
 mod layer_model;
 mod network_spread;
 mod part;
+mod power_file;
 mod transfer;
 
 pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};

@@ -12,7 +12,7 @@ use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
 use crate::framework::{KernelOf, Launch};
 use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
-use crate::power::{ClockLaw, Drives, Level, PowerModel, activities, power, waiting};
+use crate::power::{ClockLaw, Drives, Level, PowerModel, activities, power, traits, waiting};
 use crate::precision::{Phase, Precision};
 use crate::units::{Joules, Seconds, Watts};
 use std::collections::{BTreeMap, HashMap};
@@ -309,6 +309,7 @@ fn predict_kernel<'a, 'm>(
     };
     let widen = if found.trusted(ratio.in_domain) { 1.0 } else { WIDER };
     let memory = work.roofline.memory + work.roofline.second;
+    let activities = activities(&work, model.floor, value);
     Ok(Kernel {
         name: &layer.name,
         kind,
@@ -317,7 +318,7 @@ fn predict_kernel<'a, 'm>(
         time: Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) },
         bound: work.roofline.bound(),
         memory,
-        drives: law.drives(&activities(&work, model.floor, value)).times(setup.framework.activity),
+        drives: law.drives(&activities, &traits(&work, &activities, value)).times(setup.framework.activity),
         tier: found.tier,
         in_domain: ratio.in_domain && found.substitute.is_none(),
         in_range: ratio.in_domain,

@@ -1,4 +1,7 @@
-//! Fitting the power law to sustained rows: non-negative least squares on activities at the clock that was observed.
+//! Fitting the power law to sustained rows: non-negative least squares on activities at the clock that was observed, then a
+//! sparse polynomial for what that leaves.
+
+mod correction;
 
 use crate::fit::Options;
 use crate::folds::grouped;
@@ -8,7 +11,7 @@ use joulecast_model::accuracy::{Accuracy, conformal};
 use joulecast_model::catalog;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::measurement::{Measurement, Regime};
-use joulecast_model::power::{Activities, COUNT, PowerModel, waiting};
+use joulecast_model::power::{Activities, COUNT, PowerModel, Traits, waiting};
 use joulecast_model::precision::Precision;
 use joulecast_model::units::Hertz;
 use joulecast_reports::table::Table;
@@ -34,6 +37,7 @@ pub struct PowerRow {
     /// Precision.
     pub precision: Precision,
     activities: Activities,
+    traits: Traits,
     /// Mean clock over the boost clock.
     clock: f64,
     /// That clock.
@@ -46,7 +50,12 @@ pub struct PowerRow {
 
 impl PowerRow {
     fn predicted(&self, law: &PowerModel, clock: f64) -> f64 {
-        self.waiting + law.drives(&self.activities).total() * clock.powf(law.exponent)
+        self.waiting + law.drives(&self.activities, &self.traits).total() * clock.powf(law.exponent)
+    }
+
+    /// Power above waiting by the law alone at the clock that was observed.
+    fn by_law(&self, law: &PowerModel) -> f64 {
+        law.uncorrected(&self.activities).total() * self.clock.powf(law.exponent)
     }
 
     /// Measured power, as a share of the range.
@@ -86,6 +95,7 @@ pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<Stri
             kind: burst.kind,
             precision: m.precision,
             activities: burst.activities,
+            traits: burst.traits,
             clock: mhz / gpu.core_clock.boost.value.to_mhz(),
             core: Hertz::from_mhz(mhz),
             share: (watts - waiting) / range,
@@ -107,10 +117,11 @@ pub fn fit(rows: &[PowerRow], options: &Options) -> Option<(PowerModel, Vec<f64>
     let clocks = rows.iter().fold(None, |range: Option<(Hertz, Hertz)>, r| {
         Some(range.map_or((r.core, r.core), |(low, high)| (low.min(r.core), high.max(r.core))))
     });
-    let mut best: Option<(f64, PowerModel, Vec<f64>)> = None;
+    let mut best: Option<(f64, PowerModel, Vec<PowerModel>)> = None;
     for exponent in EXPONENTS {
         let law = |coefficients| PowerModel {
             coefficients,
+            correction: None,
             exponent,
             headroom,
             residuals: (0.0, 0.0),
@@ -119,21 +130,26 @@ pub fn fit(rows: &[PowerRow], options: &Options) -> Option<(PowerModel, Vec<f64>
             clocks,
         };
         let everything: Vec<&PowerRow> = rows.iter().collect();
-        let mut held_out = vec![0.0; rows.len()];
+        let mut without = Vec::new();
         let mut error = 0.0;
         for fold in 0..options.folds {
             let train: Vec<&PowerRow> = (0..rows.len()).filter(|&i| fold_of[i] != fold).map(|i| &rows[i]).collect();
             let model = law(non_negative(&train, exponent));
             for i in (0..rows.len()).filter(|&i| fold_of[i] == fold) {
-                held_out[i] = rows[i].foreseen(&model);
                 error += (rows[i].predicted(&model, rows[i].clock) / rows[i].measured() - 1.0).abs();
             }
+            without.push(model);
         }
         if best.as_ref().is_none_or(|(e, ..)| error < *e) {
-            best = Some((error, law(non_negative(&everything, exponent)), held_out));
+            best = Some((error, law(non_negative(&everything, exponent)), without));
         }
     }
-    let (_, model, held_out) = best?;
+    let (_, law, without) = best?;
+    let (correction, held) = correction::Task::new(rows).fit(&law, &without, &fold_of).ok()?;
+    let corrected = |law: PowerModel, c| PowerModel { correction: Some(c), ..law };
+    let model = corrected(law, correction);
+    let without: Vec<PowerModel> = without.into_iter().zip(held).map(|(law, c)| corrected(law, c)).collect();
+    let held_out: Vec<f64> = rows.iter().zip(&fold_of).map(|(row, &fold)| row.foreseen(&without[fold])).collect();
     let pairs = || rows.iter().zip(&held_out).map(|(r, p)| (r.measured(), *p));
     let residuals: Vec<f64> = pairs().map(|(m, p)| (m / p).ln()).collect();
     let mape = Accuracy::of(pairs())?.mape;
@@ -200,6 +216,7 @@ fn non_negative(rows: &[&PowerRow], exponent: f64) -> Activities {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use joulecast_model::power::TRAITS;
 
     #[test]
     fn a_known_law_is_found() {
@@ -217,6 +234,7 @@ mod tests {
                     kind: "linear",
                     precision: Precision::Fp16,
                     activities: list,
+                    traits: [0.0; TRAITS.len()],
                     clock,
                     core: Hertz::from_mhz(1980.0 * clock),
                     share,

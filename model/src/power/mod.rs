@@ -8,6 +8,10 @@
 //! rows of their own. There the exponent, which is the measured chip's, gives way to the device's own voltage: what
 //! occupied multiprocessors take goes with V^2 f, arithmetic with V^2 per operation, traffic with its rate.
 
+mod correction;
+
+pub use correction::{Correction, FLAGS, TRAITS, Traits, traits};
+
 use crate::clock::VoltageCurve;
 use crate::features::{Family, Workload};
 use crate::gpu::Gpu;
@@ -44,6 +48,8 @@ pub type Activities = [f64; COUNT];
 pub struct PowerModel {
     /// One coefficient per activity, as shares of the range between waiting and limit.
     pub coefficients: Activities,
+    /// What these leave, where the rows showed something.
+    pub correction: Option<Correction>,
     /// Exponent of the relative clock.
     pub exponent: f64,
     /// The clock falls where power would exceed this share of the limit.
@@ -149,7 +155,12 @@ pub fn waiting(gpu: &Gpu) -> Watts {
 
 impl PowerModel {
     /// What a kernel takes above waiting at full clock.
-    pub fn drives(&self, activities: &Activities) -> Drives {
+    pub fn drives(&self, activities: &Activities, traits: &Traits) -> Drives {
+        self.uncorrected(activities).times(self.correction.as_ref().map_or(1.0, |c| c.factor(traits)))
+    }
+
+    /// The same without the correction.
+    pub fn uncorrected(&self, activities: &Activities) -> Drives {
         let mut drives = [0.0; 3];
         for ((c, a), drive) in self.coefficients.iter().zip(activities).zip(DRIVES) {
             drives[drive as usize] += c * a;
@@ -188,6 +199,7 @@ mod tests {
         (coefficients[0], coefficients[1], coefficients[3]) = (0.3, 0.3, 0.9);
         PowerModel {
             coefficients,
+            correction: None,
             exponent: 2.0,
             headroom: 0.98,
             residuals: (-0.1, 0.1),
@@ -199,7 +211,7 @@ mod tests {
 
     fn drawn(activities: &Activities, law: ClockLaw, core: f64, slowdown: f64) -> Watts {
         let model = model();
-        power(&toy(), model.drives(activities), model.level(law, core), slowdown)
+        power(&toy(), model.uncorrected(activities), model.level(law, core), slowdown)
     }
 
     fn voltage() -> ClockLaw {

@@ -1,0 +1,117 @@
+//! The section `[power]` of a calibration.
+
+use super::CalibrationError;
+use super::file::number;
+use crate::power::{ACTIVITIES, COUNT, Correction, PowerModel, TRAITS};
+use crate::units::Hertz;
+use serde::Deserialize;
+use std::fmt::Write;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PowerFile {
+    exponent: f64,
+    headroom: f64,
+    /// Lower and upper log quantile.
+    residuals: (f64, f64),
+    mape_percent: f64,
+    rows: usize,
+    /// Lowest and highest core clock of the rows.
+    clocks_mhz: Option<(f64, f64)>,
+    /// activity, coefficient.
+    terms: Vec<(String, f64)>,
+    correction: Option<CorrectionFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CorrectionFile {
+    intercept: f64,
+    /// variable, coefficient.
+    terms: Vec<(String, f64)>,
+    /// variable, lowest and highest value.
+    clamp: Vec<(String, f64, f64)>,
+}
+
+pub(super) fn write_power(text: &mut String, power: &PowerModel) {
+    let _ = write!(
+        text,
+        "\n[power]\nexponent = {}\nheadroom = {}\nresiduals = [{}, {}]\nmape_percent = {}\nrows = {}\n",
+        number(power.exponent),
+        number(power.headroom),
+        number(power.residuals.0),
+        number(power.residuals.1),
+        number(power.mape),
+        power.rows,
+    );
+    if let Some((low, high)) = power.clocks {
+        let _ = writeln!(text, "clocks_mhz = [{}, {}]", number(low.to_mhz()), number(high.to_mhz()));
+    }
+    text.push_str("terms = [\n");
+    for (name, coefficient) in ACTIVITIES.iter().zip(power.coefficients).filter(|(_, c)| *c > 0.0) {
+        let _ = writeln!(text, "  [\"{name}\", {}],", number(coefficient));
+    }
+    text.push_str("]\n");
+    if let Some(correction) = &power.correction {
+        let _ = write!(text, "\n[power.correction]\nintercept = {}\nterms = [\n", number(correction.intercept));
+        for (at, coefficient) in &correction.terms {
+            let _ = writeln!(text, "  [\"{}\", {}],", TRAITS[*at], number(*coefficient));
+        }
+        text.push_str("]\nclamp = [\n");
+        for (name, (low, high)) in TRAITS.iter().zip(&correction.clamp) {
+            let _ = writeln!(text, "  [\"{name}\", {}, {}],", number(*low), number(*high));
+        }
+        text.push_str("]\n");
+    }
+}
+
+fn read_correction(file: CorrectionFile) -> Result<Correction, CalibrationError> {
+    let fail = |why: &str| CalibrationError(format!("power.correction: {why}"));
+    let terms = file.terms.into_iter().map(|(name, c)| {
+        let at = TRAITS.iter().position(|t| *t == name).ok_or_else(|| fail(&format!("no variable \"{name}\"")))?;
+        if c.is_finite() { Ok((at, c)) } else { Err(fail(&format!("the coefficient of {name} is not finite"))) }
+    });
+    let terms = terms.collect::<Result<_, _>>()?;
+    let clamp = TRAITS.iter().zip(&file.clamp).map(|(name, (of, low, high))| {
+        let valid = name == of && low.is_finite() && low <= high && high.is_finite();
+        valid.then_some((*low, *high)).ok_or_else(|| fail(&format!("clamp of {of}: not the range of {name}")))
+    });
+    let clamp: Vec<(f64, f64)> = clamp.collect::<Result<_, _>>()?;
+    if !file.intercept.is_finite() || clamp.len() != TRAITS.len() || file.clamp.len() != TRAITS.len() {
+        return Err(fail("needs a finite intercept and a range of every variable"));
+    }
+    Ok(Correction { intercept: file.intercept, terms, clamp })
+}
+
+pub(super) fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError> {
+    let fail = |why: &str| CalibrationError(format!("power: {why}"));
+    let (low, high) = file.residuals;
+    let finite = [file.exponent, file.mape_percent, low, high].iter().all(|v| v.is_finite());
+    if !finite || low > high || !(0.0..=4.0).contains(&file.exponent) {
+        return Err(fail("a number is not finite or out of range"));
+    }
+    if !(file.headroom > 0.0 && file.headroom <= 1.0) {
+        return Err(fail("headroom is not a share of the limit"));
+    }
+    if file.clocks_mhz.is_some_and(|(low, high)| !(low > 0.0 && low <= high && high.is_finite())) {
+        return Err(fail("clocks_mhz is not a range of clocks"));
+    }
+    let mut coefficients = [0.0; COUNT];
+    for (name, value) in file.terms {
+        let at = ACTIVITIES.iter().position(|a| *a == name).ok_or_else(|| fail(&format!("no activity \"{name}\"")))?;
+        if !(value.is_finite() && value >= 0.0) {
+            return Err(fail(&format!("the coefficient of {name} is negative or not finite")));
+        }
+        coefficients[at] = value;
+    }
+    Ok(PowerModel {
+        coefficients,
+        correction: file.correction.map(read_correction).transpose()?,
+        exponent: file.exponent,
+        headroom: file.headroom,
+        residuals: file.residuals,
+        mape: file.mape_percent,
+        rows: file.rows,
+        clocks: file.clocks_mhz.map(|(low, high)| (Hertz::from_mhz(low), Hertz::from_mhz(high))),
+    })
+}
