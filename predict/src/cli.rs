@@ -41,7 +41,7 @@ const EXAMPLES: &str = "Examples:
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
   predict compare --net resnet50,vgg16 --gpu v100,t4 --batch 1,64    also --target-latency, --energy-budget, --max-power
   predict sweep --net all --gpu all --batch 1,16,64 --output rows.csv    also --clock 600..1500:15, --power-cap
-  predict plan data/plans/tagging.toml                   GPUs, racks, kW, cost and carbon for a load; --format html
+  predict plan data/capacity/tagging.toml                   GPUs, racks, kW, cost and carbon for a load; --format html
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
   predict papers --paper castro2018                      what a paper printed, beside predictions
   predict list nets                                      what --net knows; also: gpus, calibrations

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct PlanArgs {
-    /// What to plan for (data/plans/README.md)
+    /// What to plan for (data/capacity/README.md)
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// How to print

@@ -9,7 +9,7 @@ fn run(arguments: &[&str]) -> Output {
 }
 
 fn worked() -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/plans/tagging.toml").display().to_string()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/capacity/tagging.toml").display().to_string()
 }
 
 fn planned(file: &str, format: &str) -> String {

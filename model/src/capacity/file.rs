@@ -1,4 +1,4 @@
-//! The plan file, documented in `data/plans/README.md`.
+//! The plan file, documented in `data/capacity/README.md`.
 
 use super::fleet::{Price, Server, Site};
 use super::pool::Target;
