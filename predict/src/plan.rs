@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use joulecast_model::capacity::{
     Assumptions, Board, CandidateFile, PlanFile, Scenario, Service, best, plan_fleet, sensitivity,
 };
-use joulecast_model::network::{Network, ShapedNetwork};
+use joulecast_model::network::{Network, ShapedNetwork, ShapingError};
 use joulecast_model::power::waiting;
 use joulecast_model::precision::Mode;
 use joulecast_model::predictor::{OperatingPoint, Step};
@@ -90,9 +90,10 @@ fn predict(file: &PlanFile, candidate: &CandidateFile, networks: &[Network], how
     for network in networks {
         let mut services: Vec<Vec<Service>> = vec![Vec::new(); limits.len()];
         let mut more_fit = true;
+        let shaping = |e: ShapingError| Failure::Failed(anyhow!("{}: {e}", network.name));
+        let single = ShapedNetwork::new(network, 1, how.precision, &[]).map_err(shaping)?;
         for batch in batches(file.largest_batch) {
-            let shaped = ShapedNetwork::new(network, batch, how.precision, &[])
-                .map_err(|e| Failure::Failed(anyhow!("{}: {e}", network.name)))?;
+            let shaped = single.with_batch(batch).map_err(shaping)?;
             let step = Step::new(&shaped, &device.setup(how)).map_err(refused)?;
             let prepared = step.prepare();
             if !prepared.fits_in_memory {

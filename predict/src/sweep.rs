@@ -17,7 +17,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use joulecast_model::catalog;
 use joulecast_model::gpu::Gpu;
-use joulecast_model::network::{Network, ShapedNetwork};
+use joulecast_model::network::{Network, ShapedNetwork, ShapingError};
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{OperatingPoint, Step};
 use joulecast_model::units::{Hertz, Watts};
@@ -140,6 +140,9 @@ struct Task {
     to: usize,
 }
 
+/// A network with its shapes, or why it has none.
+type Shaped = Result<ShapedNetwork, ShapingError>;
+
 fn names(typed: &[String], all: impl Iterator<Item = &'static str>) -> Vec<String> {
     if typed == ["all"] { all.map(str::to_string).collect() } else { typed.to_vec() }
 }
@@ -188,7 +191,7 @@ impl<'a> Sweep<'a> {
     }
 
     /// Rows of a task, in order; what cannot be predicted has a row that says why.
-    fn run(&self, task: Task, typed: &str, device: &Device, how: &How) -> Vec<Row> {
+    fn run(&self, task: Task, shaped: &[Shaped], typed: &str, device: &Device, how: &How) -> Vec<Row> {
         let network = &self.networks[task.network];
         let points = &self.points[task.from..task.to];
         let key = |point: &OperatingPoint| Key {
@@ -199,7 +202,7 @@ impl<'a> Sweep<'a> {
             mode: how.mode,
             point: *point,
         };
-        let shaped = match ShapedNetwork::new(network, task.batch, how.precision, &[]) {
+        let shaped = match shaped[task.network].as_ref().map_err(Clone::clone).and_then(|s| s.with_batch(task.batch)) {
             Ok(shaped) => shaped,
             Err(e) => return points.iter().map(|p| Row::failed(key(p), e.to_string())).collect(),
         };
@@ -248,6 +251,8 @@ impl<'a> Sweep<'a> {
                     }
                     let how = How::new(&args.framework, precision, mode)?;
                     let device = Device::of(gpu.clone(), &how)?;
+                    let shape = |n: &Network| ShapedNetwork::new(n, 1, precision, &[]);
+                    let shaped: Vec<Shaped> = self.networks.iter().map(shape).collect();
                     let mut tasks = self.tasks(std::mem::take(&mut skip));
                     loop {
                         let window: Vec<Task> = tasks.by_ref().take(threads * TASKS_PER_THREAD).collect();
@@ -257,7 +262,7 @@ impl<'a> Sweep<'a> {
                         let made: Vec<(usize, writer::Chunk)> = window
                             .into_par_iter()
                             .map(|task| {
-                                let rows = self.run(task, typed, &device, &how);
+                                let rows = self.run(task, &shaped, typed, &device, &how);
                                 (rows.len(), writer.render(&rows))
                             })
                             .collect();
