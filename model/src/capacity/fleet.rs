@@ -4,7 +4,7 @@
 //! energy, I the location-based intensity of the grid, M the embodied emissions of the hardware spread over its years, R a
 //! million inferences. The power usage effectiveness (PUE, ISO/IEC 30134-2) multiplies IT power once.
 
-use super::pool::{Limit, Pool, Service, Target, size_pool};
+use super::pool::{Gathered, Limit, Pool, Service, Target, gathered, size};
 use crate::predictor::Estimate;
 use crate::units::{Joules, Seconds, Watts};
 
@@ -175,7 +175,8 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Opti
     let (mut peak, mut mean) = (Watts::ZERO, Watts::ZERO);
     for ((services, &share), &more_fit) in board.services.iter().zip(&load.shares).zip(&board.more_fit) {
         let services: Vec<Service> = services.iter().map(|s| in_scenario(s, scenario)).collect();
-        let (smallest, limit) = size_pool(&services, load.peak_per_s * share, &load.target, board.waiting, more_fit)?;
+        let services = gathered(&services, load.target.quantile);
+        let (smallest, limit) = size(&services, load.peak_per_s * share, &load.target, board.waiting, more_fit)?;
         // Quieter times fill batches more slowly: a pool must keep the target then, too, if need be with smaller ones.
         let keeping = (smallest.gpus..=2 * smallest.gpus + MORE_GPUS).find_map(|gpus| {
             let power = |rate: f64| best_at(&services, rate * share, gpus, &load.target, board.waiting);
@@ -237,7 +238,7 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Opti
 /// The pool of so many GPUs with the least power at a rate, and that power; waiting boards where nothing comes. `None` where
 /// no batch keeps the target.
 fn best_at(
-    services: &[Service],
+    services: &[Gathered],
     rate: f64,
     gpus: u64,
     target: &Target,

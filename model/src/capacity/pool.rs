@@ -61,35 +61,51 @@ pub struct Pool {
     pub power: Watts,
 }
 
+/// A step with how long its batch takes to gather, which does not depend on the rate but for its scale.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gathered {
+    service: Service,
+    /// At the target's quantile, in mean times between arrivals.
+    arrivals: f64,
+}
+
+/// Steps with their gathering.
+pub(super) fn gathered(services: &[Service], quantile: f64) -> Vec<Gathered> {
+    services.iter().map(|s| Gathered { service: *s, arrivals: gathering(s.batch, quantile) }).collect()
+}
+
 /// Latency at a quantile: quantiles of gathering and waiting added up, which promises rather too much than too little,
 /// and the service. `None` where the queue grows without end.
-fn latency(service: &Service, rate: f64, gpus: u64, quantile: f64) -> Option<Seconds> {
+fn latency(gathered: &Gathered, rate: f64, gpus: u64, quantile: f64) -> Option<Seconds> {
+    let Gathered { service, arrivals } = gathered;
     let time = service.time.value;
     let erlangs = rate / service.batch as f64 * time.get();
     let waiting = wait(gpus, erlangs, time, service.batch)?.quantile(quantile);
-    Some(gathering(service.batch, rate, quantile) + waiting + time)
+    Some(Seconds::new(arrivals / rate) + waiting + time)
 }
 
 impl Pool {
     /// So many GPUs at a rate of requests per second; `waiting`: power of a board that waits. `None` where they cannot keep
     /// up.
-    pub fn at(service: &Service, rate: f64, gpus: u64, quantile: f64, waiting: Watts) -> Option<Self> {
+    pub(super) fn at(gathered: &Gathered, rate: f64, gpus: u64, quantile: f64, waiting: Watts) -> Option<Self> {
+        let service = &gathered.service;
         let steps = rate / service.batch as f64;
         let utilisation = steps * service.time.value.get() / gpus as f64;
-        let latency = latency(service, rate, gpus, quantile)?;
+        let latency = latency(gathered, rate, gpus, quantile)?;
         let power = Watts::new(steps * service.energy.value.get()) + waiting * (gpus as f64 * (1.0 - utilisation));
         Some(Self { batch: service.batch, gpus, utilisation, latency, power })
     }
 }
 
 /// The fewest GPUs with which a service keeps a target at a rate.
-fn fewest(service: &Service, rate: f64, target: &Target) -> Option<u64> {
-    let keeps = |gpus| latency(service, rate, gpus, target.quantile).is_some_and(|l| l <= target.latency);
+fn fewest(gathered: &Gathered, rate: f64, target: &Target) -> Option<u64> {
+    let Gathered { service, arrivals } = gathered;
+    let keeps = |gpus| latency(gathered, rate, gpus, target.quantile).is_some_and(|l| l <= target.latency);
     let erlangs = rate / service.batch as f64 * service.time.value.get();
     let mut low = erlangs.floor() as u64;
     let mut high = low + 1;
     // Waiting vanishes with enough GPUs: what is left is gathering and service.
-    let floor = gathering(service.batch, rate, target.quantile) + service.time.value;
+    let floor = Seconds::new(arrivals / rate) + service.time.value;
     if floor > target.latency {
         return None;
     }
@@ -116,6 +132,16 @@ pub fn size_pool(
     waiting: Watts,
     more_fit: bool,
 ) -> Option<(Pool, Limit)> {
+    size(&gathered(services, target.quantile), rate, target, waiting, more_fit)
+}
+
+pub(super) fn size(
+    services: &[Gathered],
+    rate: f64,
+    target: &Target,
+    waiting: Watts,
+    more_fit: bool,
+) -> Option<(Pool, Limit)> {
     let best = |target: &Target| -> Option<Pool> {
         let sized = services.iter().filter_map(|s| {
             let gpus = fewest(s, rate, target)?;
@@ -125,8 +151,9 @@ pub fn size_pool(
     };
     let pool = best(target)?;
     let relaxed = best(&Target { latency: target.latency * 1.25, ..*target });
-    let largest = services.last().is_some_and(|s| s.batch == pool.batch);
-    let busy = services.iter().map(|s| rate / s.batch as f64 * s.time.value.get()).fold(f64::INFINITY, f64::min);
+    let largest = services.last().is_some_and(|s| s.service.batch == pool.batch);
+    let erlangs = services.iter().map(|s| rate / s.service.batch as f64 * s.service.time.value.get());
+    let busy = erlangs.fold(f64::INFINITY, f64::min);
     let idle = pool.gpus as f64 > 1.1 * busy.ceil();
     let limit = if idle || relaxed.is_some_and(|p| p.gpus < pool.gpus) {
         Limit::Latency
@@ -185,7 +212,7 @@ mod tests {
 
     #[test]
     fn fewer_gpus_would_not_keep_the_target() {
-        let s = service(8, 30.0, 6.0);
+        let s = gathered(&[service(8, 30.0, 6.0)], 0.95)[0];
         for rate in [10.0, 300.0, 5000.0, 100_000.0] {
             let target = Target { quantile: 0.95, latency: Seconds::new(2.0) };
             let gpus = fewest(&s, rate, &target).expect("enough");

@@ -69,12 +69,12 @@ impl Wait {
 /// Steps of halving for the quantile of gathering.
 const HALVINGS: usize = 50;
 
-/// How long requests wait for their batch to be full, at a quantile; `rate`: requests per second.
+/// How long requests wait for their batch to be full, at a quantile, in mean times between arrivals.
 ///
-/// The j-th of a batch waits for b - j more: `P(F > x) = sum over k < b-1 of (b-1-k)/b Poisson(k; rate x)`.
-pub fn gathering(batch: u64, rate: f64, quantile: f64) -> Seconds {
+/// The j-th of a batch waits for b - j more: `P(F > x) = sum over k < b-1 of (b-1-k)/b Poisson(k; x)`.
+pub fn gathering(batch: u64, quantile: f64) -> f64 {
     if batch <= 1 {
-        return Seconds::ZERO;
+        return 0.0;
     }
     let b = batch as f64;
     let longer = |arrivals: f64| -> f64 {
@@ -90,7 +90,7 @@ pub fn gathering(batch: u64, rate: f64, quantile: f64) -> Seconds {
         let middle = 0.5 * (low + high);
         if longer(middle) > 1.0 - quantile { low = middle } else { high = middle }
     }
-    Seconds::new(high / rate)
+    high
 }
 
 #[cfg(test)]
@@ -217,7 +217,7 @@ mod tests {
                 let (_, tail) = simulated(batch, servers, erlangs, quantile);
                 let rate = erlangs * batch as f64;
                 let wait = wait(servers as u64, erlangs, Seconds::new(1.0), batch).expect("stable");
-                let planned = gathering(batch, rate, quantile).get() + wait.quantile(quantile).get();
+                let planned = gathering(batch, quantile) / rate + wait.quantile(quantile).get();
                 assert!(planned > 0.97 * tail, "{batch} {servers} {quantile}: {planned} promised, {tail} simulated");
                 // The service of 1 s comes on top of either.
                 assert!(planned + 1.0 < 1.5 * (tail + 1.0), "{batch} {servers} {quantile}: {planned} against {tail}");
@@ -227,10 +227,10 @@ mod tests {
 
     #[test]
     fn gathering_two_is_half_an_exponential() {
-        // Half of the requests complete a pair, the others wait for one arrival: P(F > x) = exp(-rate x) / 2.
-        near(gathering(2, 10.0, 0.95).get(), 10f64.ln() / 10.0, 1e-6);
-        assert_eq!(gathering(1, 10.0, 0.95), Seconds::ZERO);
+        // Half of the requests complete a pair, the others wait for one arrival: P(F > x) = exp(-x) / 2.
+        near(gathering(2, 0.95), 10f64.ln(), 1e-6);
+        assert_eq!(gathering(1, 0.95), 0.0);
         // A large batch fills evenly: a request is at a random place of it.
-        near(gathering(500, 1000.0, 0.5).get(), 0.5 * 499.0 / 1000.0, 0.02);
+        near(gathering(500, 0.5), 0.5 * 499.0, 0.02);
     }
 }
