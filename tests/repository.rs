@@ -175,8 +175,10 @@ fn a_part_of_a_calibration_predicts_as_all_of_it() {
                     };
                     predict(&network(precision), &setup)
                 };
-                let (own_part, part) =
-                    ok(catalog::calibrations_for(&gpu, &Wanted { precision, mode, framework: profile }));
+                let (own_part, part) = ok(catalog::calibrations_for(
+                    &gpu,
+                    &Wanted { precision, mode, framework: profile, algorithm: None },
+                ));
                 assert!(part.models.len() < roofline.models.len());
                 let (all, part) = (predicted(own.as_ref(), &roofline), predicted(own_part.as_ref(), &part));
                 assert_eq!(all, part, "{name} {precision} {mode} {profile}");

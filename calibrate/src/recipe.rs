@@ -23,6 +23,7 @@ use joulecast_model::power::PowerModel;
 use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::predictor::BY_PRODUCT;
 use joulecast_model::splits::Role;
+use joulecast_model::trial::Algorithm;
 use joulecast_model::units::Seconds;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -241,6 +242,9 @@ pub fn calibrations(
         Some((universal, transfer)) => Calibration { transfer: Some(transfer), ..with_universal(any, universal) },
         None => any,
     };
+    // Algorithms were asked for on one chip alone: its models, over the roofline of another, stand for all.
+    let by_algorithm = list.iter().flat_map(|c| &c.models).filter(|m| Algorithm::is_model_kind(&m.kind)).cloned();
+    let any = Calibration { models: any.models.iter().cloned().chain(by_algorithm).collect(), ..any };
     list.push(Calibration { power: law.map(|law| PowerModel { correction: None, ..law }), ..any });
     Ok(list)
 }
@@ -351,7 +355,8 @@ fn thinned<'r, 'a>(rows: &'r [&'a Row]) -> impl Iterator<Item = &'r &'a Row> {
 /// median.
 pub(crate) fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)]) -> Vec<LayerModel> {
     let mut groups: BTreeMap<Group, Vec<Chip>> = BTreeMap::new();
-    for (task, rows) in tasks.iter().filter(|(task, _)| task.framework.is_none()) {
+    let usual = |task: &Task| task.framework.is_none() && !Algorithm::is_model_kind(task.model);
+    for (task, rows) in tasks.iter().filter(|(task, _)| usual(task)) {
         let family = rows[0].family;
         let pair = |r: &&Row| against(r, r.reference(EFFICIENCY_EXPONENT));
         let group = (task.model.to_string(), task.phase, task.precision, family);

@@ -1,6 +1,6 @@
 //! Measured rows made ready for fitting: roofline times, variables, and what the measurement itself added.
 
-use crate::run::row::was_asked_for;
+use crate::run::row::asked_for;
 use anyhow::{Context, Result, bail};
 use joulecast_model::catalog;
 use joulecast_model::cost::LayerCost;
@@ -10,6 +10,7 @@ use joulecast_model::import::torch;
 use joulecast_model::measurement::{Measurement, Regime};
 use joulecast_model::power::{Activities, Traits, activities, traits};
 use joulecast_model::precision::{Phase, Precision};
+use joulecast_model::trial::Algorithm;
 use joulecast_model::units::Seconds;
 use std::collections::{BTreeMap, HashMap};
 
@@ -39,7 +40,7 @@ pub struct Row {
     pub source: String,
     /// Software, in words.
     pub software: String,
-    /// Layer kind.
+    /// Layer kind; of convolutions by an algorithm that was asked for, that of its models.
     pub kind: &'static str,
     /// Which model it is fitted into: kind, or class of convolutions.
     pub model: &'static str,
@@ -97,7 +98,7 @@ pub fn prepare(measurements: &[Measurement]) -> Result<Vec<Row>> {
 /// The same of the library's kernels, with [`KERNEL_FLOOR`] for every one: what can be known of a chip without many rows.
 pub fn prepare_alike(measurements: &[Measurement]) -> Result<Vec<Row>> {
     let mut rows = prepare_with(measurements, &HashMap::new())?;
-    rows.retain(|r| r.framework.is_none());
+    rows.retain(|r| r.framework.is_none() && !Algorithm::is_model_kind(r.model));
     Ok(rows)
 }
 
@@ -120,10 +121,10 @@ fn prepare_with(measurements: &[Measurement], floors: &Floors<'_>) -> Result<Vec
         .collect()
 }
 
-/// Whether a row's time is what the layer takes as frameworks run it at full clock: not that of a sustained run,
-/// whose clock the power limit may have lowered, nor of an algorithm that somebody asked for.
+/// Whether a row's time is what the layer takes at full clock: not that of a sustained run, whose clock the power limit may
+/// have lowered.
 fn is_usual(m: &Measurement) -> bool {
-    m.regime == Regime::Import || m.regime == Regime::Burst && !was_asked_for(m.algo.as_deref())
+    matches!(m.regime, Regime::Import | Regime::Burst)
 }
 
 /// The framework that a row went through.
@@ -179,9 +180,12 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
     let cost = m.cost()?.context("no kernel runs in this phase")?;
     let layer = &m.case.layer;
     let (inputs, setting) = (&m.case.inputs, m.setting());
+    // What others name is what their benchmark chose.
+    let asked = asked_for(m.algo.as_deref()).filter(|_| m.regime != Regime::Import);
     let Some(work) = Workload::new(layer, inputs, output, m.batch, m.phase, m.precision, setting, cost, gpu) else {
         bail!("{} has no {} peak in its device file", gpu.name, m.precision);
     };
+    let work = asked.map_or(work, |algorithm| work.by(algorithm));
     if !(m.time_s.is_finite() && m.time_s > 0.0) {
         bail!("time {} s", m.time_s);
     }
@@ -189,6 +193,7 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
     // A row near the floor still has a kernel in it.
     let overhead = overhead.min(time * 0.9);
     let activities = activities(&work, floor, time);
+    let by = asked.and_then(Algorithm::model_kind);
     let library = m.cudnn.as_deref().and_then(library_age).unwrap_or(UNKNOWN_LIBRARY);
     Ok(Row {
         row_id: m.row_id.clone(),
@@ -197,8 +202,8 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
         board: gpu.name.clone(),
         source: m.source.clone(),
         software: m.cudnn.as_ref().map_or_else(|| "software not stated".to_string(), |v| format!("cuDNN {v}")),
-        kind: layer.kind(),
-        model: model_kind(layer, inputs, m.phase),
+        kind: by.unwrap_or(layer.kind()),
+        model: by.unwrap_or(model_kind(layer, inputs, m.phase)),
         own: m.regime != Regime::Import,
         framework: framework(m),
         floor,

@@ -4,7 +4,7 @@ use crate::catalog;
 use crate::layer::Layer;
 use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::text::{check_schema, nearest, toml_error};
-use crate::trial::Layout;
+use crate::trial::{Algorithm, Layout};
 use crate::units::{Dimension, Seconds, parse_with_unit};
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +27,8 @@ pub struct Framework {
     pub title: String,
     /// Gap after every kernel.
     pub dispatch: Seconds,
+    /// What convolutions are computed by, where it can be; the library's choice without.
+    pub algorithm: Option<Algorithm>,
     /// Power of its kernels above waiting, relative to kernels of random operands.
     pub activity: f64,
     /// What the host does in an eager step; without it the GPU never waits for the host.
@@ -266,6 +268,7 @@ impl Framework {
             name: file.name,
             title: file.title,
             dispatch: file.dispatch.time("dispatch")?,
+            algorithm: None,
             activity,
             host: host.transpose()?,
             slower,

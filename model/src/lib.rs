@@ -24,6 +24,7 @@ pub mod capacity;
 pub mod catalog;
 pub mod splits;
 pub mod measurement;
+pub mod algorithm;
 pub mod trial;
 pub mod import;
 pub mod papers;

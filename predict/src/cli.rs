@@ -11,6 +11,7 @@ use joulecast_model::framework::Launch;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::OperatingPoint;
 use joulecast_model::shape::Shape;
+use joulecast_model::trial::Algorithm;
 use joulecast_model::units::{Hertz, Watts};
 use std::path::PathBuf;
 
@@ -106,6 +107,10 @@ pub struct PredictArgs {
     /// the newest that each saw)
     #[arg(long, value_name = "VERSION", value_parser = parse_cudnn)]
     pub cudnn: Option<f64>,
+    /// What computes convolutions where it can: gemm, implicit_gemm, fft, fft_tiling or winograd_nonfused, in fp32
+    /// (default: the library's choice)
+    #[arg(long, value_name = "NAME", value_parser = parse_algorithm)]
+    pub conv_algorithm: Option<Algorithm>,
     #[command(flatten)]
     pub operating: OperatingArgs,
     /// A calibration file of the GPU's chip instead of the built-in one, or a roofline.toml: as if no layer of the GPU
@@ -283,6 +288,22 @@ pub fn parse_mode(text: &str) -> Result<Mode, String> {
 
 pub fn parse_launch(text: &str) -> Result<Launch, String> {
     Launch::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Launch::ALL.iter().map(|l| l.name())))
+}
+
+/// Algorithms that were measured; cuDNN 9 has no fused Winograd on Hopper, and precomputed offsets too few rows.
+const ALGORITHMS: [Algorithm; 6] = [
+    Algorithm::Heuristic,
+    Algorithm::Gemm,
+    Algorithm::ImplicitGemm,
+    Algorithm::Fft,
+    Algorithm::FftTiling,
+    Algorithm::WinogradNonfused,
+];
+
+fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
+    let text = text.to_ascii_lowercase().replace('-', "_");
+    let known = ALGORITHMS.into_iter().find(|a| a.name() == text);
+    known.ok_or_else(|| one_of(ALGORITHMS.iter().map(|a| a.name())))
 }
 
 pub fn parse_cudnn(text: &str) -> Result<f64, String> {

@@ -11,6 +11,7 @@ use joulecast_model::gpu::Gpu;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::Precision;
 use joulecast_model::predictor::{PredictError, Setup, Step};
+use joulecast_model::trial::Algorithm;
 use joulecast_reports::prediction::{self, Asked};
 use joulecast_reports::table::Table;
 use joulecast_reports::{describe as describe_report, table};
@@ -172,12 +173,14 @@ impl Parts {
     /// Of one of the networks that are named.
     pub fn read(args: &PredictArgs, net: &str) -> Result<Self, Failure> {
         let gpu = gpu(args.gpu.as_deref().unwrap_or_default())?;
-        let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let mut framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        framework.algorithm = asked_algorithm(args)?;
         let (network, source) = network(net)?;
         let calibrations = match &args.calibration {
             Some(path) => Calibrations::of_file(path, &gpu)?,
             None => {
-                let wanted = Wanted { precision: args.precision, mode: args.mode, framework: &framework.name };
+                let (precision, mode, algorithm) = (args.precision, args.mode, framework.algorithm);
+                let wanted = Wanted { precision, mode, framework: &framework.name, algorithm };
                 Calibrations::built_in(&gpu, &wanted).map_err(Failure::Failed)?
             }
         };
@@ -199,6 +202,17 @@ impl Parts {
             phases: args.mode.phases(),
             library: args.cudnn,
         }
+    }
+}
+
+fn asked_algorithm(args: &PredictArgs) -> Result<Option<Algorithm>, Failure> {
+    match args.conv_algorithm {
+        None | Some(Algorithm::Heuristic) => Ok(None),
+        Some(_) if args.precision != Precision::Fp32 => Err(Failure::Usage(anyhow!(
+            "--conv-algorithm: algorithms were measured in fp32 alone, not in {}",
+            args.precision
+        ))),
+        asked => Ok(asked),
     }
 }
 

@@ -52,7 +52,8 @@ impl Device {
     }
 
     pub fn of(gpu: Gpu, how: &How) -> Result<Self, Failure> {
-        let wanted = Wanted { precision: how.precision, mode: how.mode, framework: &how.framework.name };
+        let (precision, mode, algorithm) = (how.precision, how.mode, how.framework.algorithm);
+        let wanted = Wanted { precision, mode, framework: &how.framework.name, algorithm };
         let calibrations = Calibrations::built_in(&gpu, &wanted).map_err(Failure::Failed)?;
         Ok(Self { gpu, calibrations })
     }

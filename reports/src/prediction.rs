@@ -99,6 +99,8 @@ struct Layer<'a> {
     energy_j: f64,
     bound_s: f64,
     tier: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithm: Option<&'a str>,
     in_domain: bool,
 }
 
@@ -122,6 +124,7 @@ fn document<'a>(p: &'a NetworkPrediction, gpu: &'a Gpu, asked: &Asked<'a>) -> Do
         energy_j: l.energy.get(),
         bound_s: l.bound.get(),
         tier: l.tier.name(),
+        algorithm: l.algorithm.map(|a| a.name()),
         in_domain: l.in_domain,
     };
     Document {

@@ -190,7 +190,7 @@ impl Expansion<'_> {
             None => shapes::case(&stratum.kind, stratum.phase, point, &self.recipe.ranges),
         };
         let Some(case) = case.filter(|c| !self.zoo.test.contains(&c.fold_key())) else { return Ok(None) };
-        if !shapes::supports(stratum.algorithm, &case) || stratum.windows && !shapes::has_window(&case) {
+        if !stratum.algorithm.supports(&case.layer, &case.inputs) || stratum.windows && !shapes::has_window(&case) {
             return Ok(None);
         }
         let usual = Trial::usual(case, stratum.phase, batch, stratum.precision, stratum.mode);

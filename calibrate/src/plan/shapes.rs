@@ -9,7 +9,6 @@ use joulecast_model::layer::{
 use joulecast_model::measurement::LayerCase;
 use joulecast_model::precision::Phase;
 use joulecast_model::shape::Shape;
-use joulecast_model::trial::Algorithm;
 use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -163,19 +162,6 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
         _ => map_layer(kind, point, ranges),
     }?;
     case.output().is_ok().then_some(case)
-}
-
-/// Whether an algorithm can compute a layer: Winograd's does 3x3 windows and the Fourier transforms windows of any
-/// size, with stride 1, neither dilated nor grouped.
-pub fn supports(algorithm: Algorithm, case: &LayerCase) -> bool {
-    let Layer::Conv2d(conv) = &case.layer else { return algorithm == Algorithm::Heuristic };
-    let plain = conv.groups(case.inputs.first().map_or(1, Shape::axis)) == 1 && conv.dilation.is(1);
-    match algorithm {
-        Algorithm::Heuristic => true,
-        Algorithm::Gemm | Algorithm::ImplicitGemm | Algorithm::ImplicitPrecompGemm => plain,
-        Algorithm::Fft | Algorithm::FftTiling => plain && conv.stride.is(1) && conv.kernel.area() > 1,
-        Algorithm::Winograd | Algorithm::WinogradNonfused => plain && conv.stride.is(1) && conv.kernel.is(3),
-    }
 }
 
 /// Whether it is a convolution in one group whose window is larger than 1x1.

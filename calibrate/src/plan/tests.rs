@@ -53,7 +53,7 @@ fn no_trial_has_the_shape_of_a_test_network_or_breaks_a_limit() {
             assert!(time >= Seconds::from_us(20.0), "{item:?}");
         }
         assert_eq!(trial.phase == Phase::Update, trial.optimizer.is_some());
-        assert!(shapes::supports(trial.algorithm, &trial.case));
+        assert!(trial.algorithm.supports(&trial.case.layer, &trial.case.inputs));
         assert_eq!(item.trial_id, trial_id(trial).expect("json"));
     }
 }

@@ -13,6 +13,7 @@ use joulecast_model::gpu::Gpu;
 use joulecast_model::measurement::{Measurement, Regime};
 use joulecast_model::power::{Activities, COUNT, PowerModel, Traits, waiting};
 use joulecast_model::precision::Precision;
+use joulecast_model::trial::Algorithm;
 use joulecast_model::units::Hertz;
 use joulecast_reports::table::Table;
 use ndarray::{Array1, Array2};
@@ -74,8 +75,11 @@ impl PowerRow {
 /// # Errors
 /// When a row is of an unknown GPU.
 pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<String, Vec<PowerRow>>> {
-    let bursts: HashMap<&str, &Row> =
-        times.iter().filter(|r| r.own && r.framework.is_none()).map(|r| (r.trial_id.as_str(), r)).collect();
+    let bursts: HashMap<&str, &Row> = times
+        .iter()
+        .filter(|r| r.own && r.framework.is_none() && !Algorithm::is_model_kind(r.model))
+        .map(|r| (r.trial_id.as_str(), r))
+        .collect();
     let mut gpus: HashMap<&str, Gpu> = HashMap::new();
     let mut by_chip: BTreeMap<String, Vec<PowerRow>> = BTreeMap::new();
     let free = |m: &&Measurement| m.regime == Regime::Sustained && m.usable() && m.core_mhz_requested.is_none();

@@ -15,6 +15,7 @@ use joulecast_model::gpu::Gpu;
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{PredictError, Setup, Step};
+use joulecast_model::trial::Algorithm;
 use serde::Deserialize;
 use std::path::Path;
 
@@ -107,6 +108,13 @@ impl Tools {
     pub fn shipped() -> Result<Self> {
         let framework = Framework::named("cudnn").map_err(anyhow::Error::msg)?;
         Ok(Self { framework, roofline: catalog::roofline()? })
+    }
+
+    /// With convolutions by an algorithm.
+    #[must_use]
+    pub fn by(&self, algorithm: Algorithm) -> Self {
+        let framework = Framework { algorithm: Some(algorithm), ..self.framework.clone() };
+        Self { framework, roofline: self.roofline.clone() }
     }
 
     /// A network's kernels on a device.

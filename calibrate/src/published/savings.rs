@@ -6,7 +6,8 @@ use joulecast_model::catalog;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::precision::Mode;
 use joulecast_model::predictor::OperatingPoint;
-use joulecast_model::units::{Hertz, Joules};
+use joulecast_model::trial::Algorithm;
+use joulecast_model::units::{Hertz, Joules, Seconds};
 use joulecast_reports::table::Table;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -73,15 +74,85 @@ fn mean(list: &[f64]) -> f64 {
     list.iter().sum::<f64>() / list.len().max(1) as f64
 }
 
+/// What the paper calls the algorithms that it made Caffe use.
+const ALGORITHMS: [(&str, Algorithm); 3] =
+    [("GEMM", Algorithm::Gemm), ("FFT", Algorithm::FftTiling), ("Winograd", Algorithm::WinogradNonfused)];
+
+/// Table IV: the same in training with convolutions by one algorithm where it can do them, mean over the networks.
+///
+/// # Errors
+/// As of [`tables`].
+pub fn by_algorithm(cells: &[Cell], tools: &Tools) -> Result<Table> {
+    let header =
+        ["GPU", "convolutions by", "printed %", "predicted %", "time at the highest clock against the usual choice"];
+    let mut table = Table::new(&header, 2);
+    for (theirs, ours) in BOARDS {
+        let (gpu, clocks) = (catalog::gpu(ours)?, clocks(cells, theirs));
+        let networks: Vec<Printed> = printed(cells, theirs)?.into_iter().filter(|p| p.mode == Mode::Training).collect();
+        for (name, algorithm) in ALGORITHMS {
+            let of = |c: &&Cell| c.table == "Table IV" && c.gpu == theirs && c.note.ends_with(&format!(" {name}"));
+            let percent =
+                cells.iter().find(of).and_then(Cell::number).with_context(|| format!("no saving by {name}"))?;
+            let tools_by = tools.by(algorithm);
+            let predicted: Vec<f64> =
+                networks.par_iter().map(|p| Ok(saving(&tools_by, &gpu, p, &clocks)?.0)).collect::<Result<_>>()?;
+            let calibration = catalog::calibration_for(&gpu)?;
+            let slower = networks.iter().map(|p| {
+                let network = shaped(p.network, *p.batches.last().context("no batches")?)?;
+                let time = |tools: &Tools| -> Result<Seconds> {
+                    Ok(tools
+                        .step(&network, &gpu, calibration.as_ref(), p.mode)?
+                        .at(OperatingPoint::default())?
+                        .time
+                        .value)
+                };
+                Ok(time(&tools_by)? / time(tools)?)
+            });
+            let slower = slower.collect::<Result<Vec<f64>>>()?;
+            let mut row = vec![ours.to_string(), name.to_string()];
+            row.extend([percent, mean(&predicted)].map(|v| format!("{v:.1}")));
+            row.push(slower.iter().map(|s| format!("{s:.2}")).collect::<Vec<_>>().join(", "));
+            table.row(row);
+        }
+    }
+    Ok(table)
+}
+
+/// Core clocks that the paper set.
+fn clocks(cells: &[Cell], gpu: &str) -> Vec<Hertz> {
+    let set = cells.iter().filter(|c| c.gpu == gpu && c.metric == "core_frequency");
+    set.filter_map(Cell::number).map(Hertz::from_mhz).collect()
+}
+
+/// Table III of a GPU.
+fn printed(cells: &[Cell], gpu: &str) -> Result<Vec<Printed>> {
+    let batches = |network: &str| -> Vec<u64> {
+        let of = |c: &&Cell| c.metric == "batch_size_tested" && c.network == network;
+        cells.iter().filter(of).filter_map(|c| c.batch.parse().ok()).collect()
+    };
+    let mut printed = Vec::new();
+    for (phase, mode) in [("train", Mode::Training), ("inference", Mode::Inference)] {
+        let of = |c: &&Cell| c.table == "Table III" && c.gpu == gpu && c.phase == phase && c.metric == SAVING;
+        for cell in cells.iter().filter(of) {
+            let network = zoo(&cell.network).with_context(|| format!("{} is not in the zoo", cell.network))?;
+            let percent = cell.number().with_context(|| format!("{}: no saving", cell.network))?;
+            printed.push(Printed {
+                network,
+                name: cell.network.clone(),
+                mode,
+                batches: batches(&cell.network),
+                percent,
+            });
+        }
+    }
+    Ok(printed)
+}
+
 /// The comparison as tables.
 ///
 /// # Errors
 /// When the paper's tables or a prediction fail.
 pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
-    let batches = |network: &str| -> Vec<u64> {
-        let of = |c: &&Cell| c.metric == "batch_size_tested" && c.network == network;
-        cells.iter().filter(of).filter_map(|c| c.batch.parse().ok()).collect()
-    };
     let header = ["GPU", "mode", "network", "printed %", "rise of others %", "shipped %", "others' mean %", "best MHz"];
     let mut table = Table::new(&header, 3);
     let header = [
@@ -94,30 +165,21 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
         "predicted %",
     ];
     let mut means = Table::new(&header, 2);
+    let mut rises = Table::new(&["GPU", "rise of the voltage fitted to all", "points", "shipped"], 1);
     let mut all: [Vec<f64>; 3] = Default::default();
     for (theirs, ours) in BOARDS {
         let gpu = catalog::gpu(ours)?;
-        let clocks = cells.iter().filter(|c| c.gpu == theirs && c.metric == "core_frequency");
-        let clocks: Vec<Hertz> = clocks.filter_map(Cell::number).map(Hertz::from_mhz).collect();
-        let mut printed = Vec::new();
-        for (phase, mode) in [("train", Mode::Training), ("inference", Mode::Inference)] {
-            let of = |c: &&Cell| c.table == "Table III" && c.gpu == theirs && c.phase == phase && c.metric == SAVING;
-            for cell in cells.iter().filter(of) {
-                let network = zoo(&cell.network).with_context(|| format!("{} is not in the zoo", cell.network))?;
-                let percent = cell.number().with_context(|| format!("{}: no saving", cell.network))?;
-                printed.push(Printed {
-                    network,
-                    name: cell.network.clone(),
-                    mode,
-                    batches: batches(&cell.network),
-                    percent,
-                });
-            }
-        }
+        let (clocks, printed) = (clocks(cells, theirs), printed(cells, theirs)?);
         let by_rise: Vec<Vec<f64>> = RISES
             .par_iter()
             .map(|rise| printed.iter().map(|p| Ok(saving(tools, &risen(&gpu, *rise), p, &clocks)?.0)).collect())
             .collect::<Result<_>>()?;
+        let loss = |found: &[f64]| found.iter().zip(&printed).map(|(f, p)| (f - p.percent).abs()).sum::<f64>();
+        let pairs = RISES.iter().zip(&by_rise);
+        let (rise, found) = pairs.min_by(|a, b| loss(a.1).total_cmp(&loss(b.1))).context("no rises")?;
+        let shipped = gpu.voltage.as_ref().map_or_else(|| "-".to_string(), |v| format!("{:.2}", v.rise.value));
+        let points = format!("{:.1}", loss(found) / printed.len() as f64);
+        rises.row(vec![ours.to_string(), format!("{rise:.2}"), points, shipped]);
         let mut by_mode: BTreeMap<&str, Compared> = BTreeMap::new();
         for (i, p) in printed.iter().enumerate() {
             // Both modes of a network are left out together.
@@ -148,5 +210,5 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
     }
     let total = all.iter().map(|e| format!("{:.1}", mean_absolute(e)));
     means.row(["both", "both"].map(str::to_string).into_iter().chain(total).collect());
-    Ok(vec![means, table])
+    Ok(vec![means, rises, table, by_algorithm(cells, tools)?])
 }

@@ -56,9 +56,9 @@ fn algo(trial: &Trial, loaded: &Loaded) -> Option<String> {
     }
 }
 
-/// Whether an algorithm column names one that was asked for, not the library's choice.
-pub fn was_asked_for(algo: Option<&str>) -> bool {
-    algo.and_then(Algorithm::from_name).is_some_and(|a| a != Algorithm::Heuristic)
+/// The algorithm that an algorithm column names, if one was asked for.
+pub fn asked_for(algo: Option<&str>) -> Option<Algorithm> {
+    algo.and_then(Algorithm::from_name).filter(|a| *a != Algorithm::Heuristic)
 }
 
 /// Layers whose forward phase differs between inference and training.

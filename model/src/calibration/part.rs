@@ -1,6 +1,7 @@
 //! The part of a calibration's text that one prediction can need: reading all of a large one takes longer than predicting.
 
 use crate::precision::{Mode, Precision};
+use crate::trial::Algorithm;
 
 /// What is to be predicted.
 #[derive(Clone, Copy, Debug)]
@@ -11,6 +12,8 @@ pub struct Wanted<'a> {
     pub mode: Mode,
     /// Framework profile.
     pub framework: &'a str,
+    /// What convolutions are to be computed by, if asked for.
+    pub algorithm: Option<Algorithm>,
 }
 
 const MODEL: &str = "\n[[model]]\n";
@@ -44,6 +47,8 @@ impl Wanted<'_> {
         let precision = names(self.precision.name()) || names("fp32") || half && names("fp16");
         let phase = self.mode == Mode::Training || names("forward");
         let framework = !head.contains("\nframework = ") || names(self.framework);
-        !model.is_empty() && precision && phase && framework
+        let by = Algorithm::ALL.iter().filter(|a| a.model_kind().is_some_and(names));
+        let algorithm = by.copied().all(|a| self.algorithm == Some(a));
+        !model.is_empty() && precision && phase && framework && algorithm
     }
 }

@@ -3,6 +3,7 @@
 use crate::calibration::{Calibration, LayerModel, Tier};
 use crate::features::{Family, general_kind};
 use crate::precision::{Phase, Precision};
+use crate::trial::Algorithm;
 
 /// A model, and how far it is from the kernel's own.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +81,8 @@ pub enum Substitute {
     Efficiency,
     /// By a stated multiple of the roofline.
     Statement,
+    /// By the asked-for algorithm's model of the one GPU on which algorithms were measured.
+    Algorithm,
 }
 
 impl Substitute {
@@ -91,6 +94,7 @@ impl Substitute {
             Self::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
             Self::Universal => "predicted by the model of all measured GPUs",
             Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
+            Self::Algorithm => "predicted by that algorithm's model of the GPU on which algorithms were measured",
             Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
         }
     }
@@ -122,6 +126,22 @@ pub fn of_framework<'a>(
     };
     let model = [precision, alike].into_iter().find_map(|p| calibration.framework_model(framework, kind, phase, p))?;
     Some(Found { framework: true, ..Found::plain(model, calibration.tier, None) })
+}
+
+/// The model of an algorithm that was asked for: this GPU's or, over this one's roofline, that of the GPU on which algorithms
+/// were measured. `None` where it has none in that phase and precision.
+pub fn by_algorithm<'a>(
+    calibration: Option<&'a Calibration>,
+    universal: &'a Calibration,
+    algorithm: Algorithm,
+    phase: Phase,
+    precision: Precision,
+) -> Option<Found<'a>> {
+    let kind = algorithm.model_kind()?;
+    let own = calibration.and_then(|c| Some(Found::plain(c.model(kind, phase, precision)?, c.tier, None)));
+    let other =
+        || Some(Found::plain(universal.model(kind, phase, precision)?, Tier::Transferred, Some(Substitute::Algorithm)));
+    own.or_else(other)
 }
 
 /// Finds a kernel's model. The order goes from its own model over nearer and nearer relatives on the same GPU to

@@ -18,6 +18,7 @@ use crate::framework::{Framework, Launch};
 use crate::gpu::Gpu;
 use crate::network::MemoryFootprint;
 use crate::precision::{Mode, Phase, Precision};
+use crate::trial::Algorithm;
 use crate::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
 
 /// What a prediction is made with.
@@ -84,6 +85,8 @@ pub struct LayerPrediction {
     pub bound: Seconds,
     /// What its time rests on.
     pub tier: Tier,
+    /// What computes it, where somebody asked for that.
+    pub algorithm: Option<Algorithm>,
     /// Whether it lies within what was measured.
     pub in_domain: bool,
 }

@@ -1,7 +1,7 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
 use super::intervals::Intervals;
-use super::lookup::{Found, Substitute, find, of_framework};
+use super::lookup::{Found, Substitute, by_algorithm, find, of_framework};
 use super::operating_point::{Limits, OperatingPoint};
 use super::settle::REACTION;
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
@@ -14,6 +14,7 @@ use crate::gpu::Gpu;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
 use crate::power::{ClockLaw, Drives, Level, PowerModel, activities, power, traits, waiting};
 use crate::precision::{Phase, Precision};
+use crate::trial::Algorithm;
 use crate::units::{Joules, Seconds, Watts};
 use std::collections::{BTreeMap, HashMap};
 
@@ -225,6 +226,7 @@ pub(super) struct Kernel<'a> {
     pub(super) memory: Seconds,
     pub(super) drives: Drives,
     pub(super) tier: Tier,
+    algorithm: Option<Algorithm>,
     in_domain: bool,
     in_range: bool,
     substitute: Option<Substitute>,
@@ -262,6 +264,7 @@ impl Kernel<'_> {
             energy: power * time.value,
             bound: self.bound,
             tier: self.tier,
+            algorithm: self.algorithm,
             in_domain: self.in_domain,
         }
     }
@@ -286,15 +289,23 @@ fn predict_kernel<'a, 'm>(
     let family = Family::of(&layer.layer, phase);
     let kind = if phase == Phase::Update { UPDATE } else { kind };
     let class = model_kind(&layer.layer, &layer.inputs, phase);
+    let asked = setup.framework.algorithm.filter(|a| a.supports(&layer.layer, &layer.inputs));
+    let by_algorithm =
+        asked.and_then(|a| Some((a, by_algorithm(setup.calibration, setup.roofline, a, phase, precision)?)));
     let look_up = || {
         of_framework(setup.calibration, &setup.framework.name, class, family, phase, precision)
             .or_else(|| find(setup.calibration, setup.roofline, class, family, phase, precision))
     };
-    let found = models.entry((class, phase, precision)).or_insert_with(look_up).ok_or_else(no_model)?;
+    let found = match by_algorithm {
+        Some((_, found)) => found,
+        None => models.entry((class, phase, precision)).or_insert_with(look_up).ok_or_else(no_model)?,
+    };
     let setting = Setting::usual(network.precision(), setup.mode);
     let (batch, gpu) = (network.batch(), setup.gpu);
     let work = Workload::new(&layer.layer, &layer.inputs, layer.output, batch, phase, precision, setting, cost, gpu)
         .ok_or_else(no_model)?;
+    let bound = work.roofline.bound();
+    let work = by_algorithm.map_or(work, |(algorithm, _)| work.by(algorithm));
     let model = found.model;
     let reference = work.roofline.reference(model.exponent, model.floor);
     let ratio = model.ratio(&work.variables(model.floor, setup.library.unwrap_or(model.library)), reference);
@@ -316,10 +327,11 @@ fn predict_kernel<'a, 'm>(
         phase,
         cost,
         time: Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) },
-        bound: work.roofline.bound(),
+        bound,
         memory,
         drives: law.drives(&activities, &traits(&work, &activities, value)).times(setup.framework.activity),
         tier: found.tier,
+        algorithm: by_algorithm.map(|(algorithm, _)| algorithm),
         in_domain: ratio.in_domain && found.substitute.is_none(),
         in_range: ratio.in_domain,
         substitute: found.substitute,

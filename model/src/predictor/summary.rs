@@ -112,6 +112,7 @@ impl Prepared<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibration::Wanted;
     use crate::catalog;
     use crate::framework::Framework;
     use crate::network::ShapedNetwork;
@@ -128,7 +129,7 @@ mod tests {
         ] {
             let gpu = catalog::gpu(gpu).expect("known");
             let framework = Framework::named(profile).expect("known");
-            let wanted = crate::calibration::Wanted { precision: Precision::Fp32, mode, framework: profile };
+            let wanted = Wanted { precision: Precision::Fp32, mode, framework: profile, algorithm: None };
             let (own, roofline) = catalog::calibrations_for(&gpu, &wanted).expect("readable");
             let network = catalog::network(net).expect("known");
             let network = ShapedNetwork::new(&network, batch, Precision::Fp32, &[]).expect("fits");
