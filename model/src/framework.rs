@@ -4,7 +4,7 @@ use crate::catalog;
 use crate::gpu::{Device, Gpu};
 use crate::layer::{Layer, Optimizer};
 use crate::library::Rule;
-use crate::network::{Activations, InPlace, MemoryPolicy};
+use crate::network::{Activations, InPlace, MemoryPolicy, ShapedNetwork};
 use crate::precision::{Mode, Phase, Precision, named_enum};
 use crate::text::{check_schema, nearest, toml_error};
 use crate::trial::{Algorithm, Layout};
@@ -419,6 +419,14 @@ impl Framework {
     pub fn slower(&self, kernel: &KernelOf<'_>, batch: u64) -> (f64, Seconds) {
         let entry = self.slower.iter().find(|s| s.is_of(kernel));
         entry.map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra + s.extra_per_sample * batch as f64))
+    }
+
+    /// A network as it runs through the profile: with what follows convolutions folded into them, where it does that.
+    pub fn runs(&self, network: ShapedNetwork) -> ShapedNetwork {
+        match &self.fusion {
+            Some(absorbed) => network.fused(absorbed),
+            None => network,
+        }
     }
 
     /// How a step is launched unless somebody says otherwise.

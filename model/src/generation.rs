@@ -234,7 +234,7 @@ pub fn predict(
     check(network, prompt, tokens)?;
     let step = |network: &Network| -> Result<NetworkPrediction, GenerationError> {
         let shaped = ShapedNetwork::new(network, batch, precision, &[])?;
-        let shaped = setup.framework.fusion.as_ref().map_or(shaped.clone(), |absorbed| shaped.fused(absorbed));
+        let shaped = setup.framework.runs(shaped);
         Ok(Step::new(&shaped, setup)?.at(point)?)
     };
     let prefill = step(&self::prefill(network, prompt)?)?;

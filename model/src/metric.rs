@@ -42,6 +42,12 @@ impl Metric {
     }
 }
 
+/// Energy-precision ratio of NeuralPower (Cai et al., ACML 2017): error^alpha times the energy of one sample, in joules;
+/// less is better. `error`: share of samples classified wrongly; the larger alpha, the more accuracy counts.
+pub fn energy_precision_ratio(error: f64, alpha: f64, per_sample: Joules) -> Joules {
+    per_sample * error.powf(alpha)
+}
+
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,6 +90,17 @@ mod tests {
         let reference = Reference { time: Seconds::new(683.0), energy: Joules::new(186.948) };
         let eds = |time, energy| Metric::Eds(1.5).of(Seconds::new(time), Joules::new(energy), &reference);
         assert!(eds(706.2, 165.032) < eds(782.1, 137.879) && eds(706.2, 165.032) < 1.0);
+    }
+
+    #[test]
+    fn accuracy_counts_the_more_the_larger_alpha_is() {
+        let (rough, precise) = ((0.4, Joules::new(1.0)), (0.2, Joules::new(3.0)));
+        let better = |alpha| {
+            let of = |(error, energy): (f64, Joules)| energy_precision_ratio(error, alpha, energy);
+            of(precise) < of(rough)
+        };
+        assert!(!better(1.0) && better(2.0));
+        assert!((energy_precision_ratio(0.5, 2.0, Joules::new(4.0)).get() - 1.0).abs() < 1e-12);
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! The command line of `predict`.
 
+use crate::compare::{self, CompareArgs};
+use crate::optimize::{self, OptimizeArgs};
 use crate::parallel::{Batch, ParallelArgs};
+use crate::plan::{self, PlanArgs};
+use crate::sweep::{self, SweepArgs};
 use crate::training::TrainingArgs;
-use crate::{commands, convert, optimize, papers, parallel};
+use crate::{commands, convert, papers, parallel};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::features::library_age;
 use joulecast_model::framework::Launch;
-use joulecast_model::metric::Metric;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::OperatingPoint;
 use joulecast_model::shape::Shape;
@@ -41,6 +44,9 @@ const EXAMPLES: &str = "Examples:
   predict --net resnet50 --gpu v100 --batch 64 --power-cap 200    also --clock, --mem-clock
   predict --net gpt2 --gpu h200 --batch 8 --sequence 512 --generate 128
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
+  predict compare --net resnet50,vgg16 --gpu v100,t4 --batch 1,64    also --target-latency, --energy-budget, --max-power
+  predict sweep --net all --gpu all --batch 1,16,64 --output rows.csv    also --clock 600..1500:15, --power-cap
+  predict plan data/capacity/tagging.toml                   GPUs, racks, kW, cost and carbon for a load; --format html
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
   predict --net model.onnx --gpu t4 --batch 8             also Caffe's .prototxt; --input ids=1x128 binds open sizes
   predict convert model.onnx --output my_net.toml        into a network file, to be edited
@@ -52,6 +58,12 @@ const EXAMPLES: &str = "Examples:
 pub enum Command {
     /// The clock, power limit and batch with the least energy, time or product of them
     Optimize(Box<OptimizeArgs>),
+    /// Networks on GPUs side by side, which GPU is best for what, and the largest batch within a budget
+    Compare(Box<CompareArgs>),
+    /// Many predictions: networks, GPUs, batches, precisions, clocks, limits; CSV or JSON Lines
+    Sweep(Box<SweepArgs>),
+    /// How many GPUs a load needs, at which power, cost and carbon
+    Plan(PlanArgs),
     /// A network's layers: shapes, operations, traffic, parameters
     Describe(DescribeArgs),
     /// A network in another format: a file of one's own to edit, or ONNX
@@ -67,7 +79,7 @@ pub enum Command {
     },
 }
 
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct NetworkArgs {
     /// A network of the zoo (`predict list nets`), or a file: .toml (data/nets/README.md), .onnx or Caffe's .prototxt
     #[arg(long, value_name = "NAME|FILE", required = true)]
@@ -142,40 +154,6 @@ pub struct PredictArgs {
     /// one step per token against a cache of keys and values
     #[arg(long, value_name = "N", value_parser = parse_batch)]
     pub generate: Option<u64>,
-}
-
-#[derive(Args)]
-pub struct OptimizeArgs {
-    #[command(flatten)]
-    pub predict: PredictArgs,
-    /// What to make small: energy, time, edp (E t), ed2p (E t^2), eds:K (energy-delay sum of weight K, as in eds:1.5)
-    #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>)]
-    pub metric: Metric,
-    /// What may be changed, separated by commas
-    #[arg(long, value_name = "WHAT", value_delimiter = ',', default_value = "cap,clock")]
-    pub over: Vec<Over>,
-    /// Leave out what is slower than the default by more than this, as in 5%
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
-    pub max_slowdown: Option<f64>,
-    /// Leave out what handles fewer samples per second
-    #[arg(long, value_name = "RATE", value_parser = parse_positive)]
-    pub min_throughput: Option<f64>,
-    /// Also a clock for every layer
-    #[arg(long)]
-    pub per_layer: bool,
-    /// Milliseconds that a change of the core clock is taken to last, with the GPU waiting
-    #[arg(long, value_name = "MS", default_value = "10", value_parser = parse_latency)]
-    pub switch_latency: f64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Over {
-    /// The power limit
-    Cap,
-    /// The core clock
-    Clock,
-    /// The batch: powers of two that fit in memory
-    Batch,
 }
 
 #[derive(Args)]
@@ -317,11 +295,11 @@ pub fn parse_positive(text: &str) -> Result<f64, String> {
     }
 }
 
-fn parse_latency(text: &str) -> Result<f64, String> {
+pub fn parse_latency(text: &str) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0).ok_or("must be a number of at least 0".into())
 }
 
-fn parse_percent(text: &str) -> Result<f64, String> {
+pub fn parse_percent(text: &str) -> Result<f64, String> {
     text.trim_end_matches('%')
         .parse::<f64>()
         .ok()
@@ -329,15 +307,15 @@ fn parse_percent(text: &str) -> Result<f64, String> {
         .ok_or("must be a percentage of at least 0, as in 5%".into())
 }
 
-fn parse_precision(text: &str) -> Result<Precision, String> {
+pub fn parse_precision(text: &str) -> Result<Precision, String> {
     Precision::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Precision::ALL.iter().map(|p| p.name())))
 }
 
-fn parse_mode(text: &str) -> Result<Mode, String> {
+pub fn parse_mode(text: &str) -> Result<Mode, String> {
     Mode::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Mode::ALL.iter().map(|m| m.name())))
 }
 
-fn parse_launch(text: &str) -> Result<Launch, String> {
+pub fn parse_launch(text: &str) -> Result<Launch, String> {
     Launch::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Launch::ALL.iter().map(|l| l.name())))
 }
 
@@ -357,7 +335,7 @@ fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
     known.ok_or_else(|| one_of(ALGORITHMS.iter().map(|a| a.name())))
 }
 
-fn parse_cudnn(text: &str) -> Result<f64, String> {
+pub fn parse_cudnn(text: &str) -> Result<f64, String> {
     library_age(text).ok_or_else(|| "must be a version such as 7.6".to_string())
 }
 
@@ -379,6 +357,9 @@ pub fn run(cli: Cli) -> Result<(), commands::Failure> {
     match cli.command {
         None => commands::predict(&cli.predict),
         Some(Command::Optimize(args)) => optimize::optimize(&args),
+        Some(Command::Compare(args)) => compare::compare(&args),
+        Some(Command::Sweep(args)) => sweep::sweep(&args),
+        Some(Command::Plan(args)) => plan::plan(&args),
         Some(Command::Describe(args)) => commands::describe(&args),
         Some(Command::Convert(args)) => convert::convert(args),
         Some(Command::Papers(args)) => papers::compare(&args),

@@ -2,8 +2,9 @@
 
 use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
 use crate::generate;
-use crate::networks::{bindings, network};
+use crate::networks::{bindings, network_of};
 use crate::parallel::{self, Gpus};
+use crate::terminal;
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
 use joulecast_model::calibration::{ANY_CHIP, Calibration, Wanted};
@@ -52,7 +53,8 @@ pub fn read(path: &str) -> Result<String> {
     Ok(text)
 }
 
-fn gpu(name: &str) -> Result<Gpu, Failure> {
+/// A GPU of the catalog or a file.
+pub fn gpu(name: &str) -> Result<Gpu, Failure> {
     if is_file(name) {
         let read = || -> Result<Gpu> { Gpu::from_toml(&read(name)?).with_context(|| name.to_string()) };
         return read().map_err(Failure::Failed);
@@ -61,14 +63,14 @@ fn gpu(name: &str) -> Result<Gpu, Failure> {
 }
 
 /// What a prediction rests on: the chip's calibration, the efficiencies over all chips, and what to tell of a file.
-struct Calibrations {
-    chip: Option<Calibration>,
-    roofline: Calibration,
+pub struct Calibrations {
+    pub chip: Option<Calibration>,
+    pub roofline: Calibration,
     note: Option<String>,
 }
 
 impl Calibrations {
-    fn built_in(gpu: &Gpu, wanted: &Wanted<'_>) -> Result<Self> {
+    pub fn built_in(gpu: &Gpu, wanted: &Wanted<'_>) -> Result<Self> {
         let (chip, roofline) = catalog::calibrations_for(gpu, wanted)?;
         Ok(Self { chip, roofline, note: None })
     }
@@ -106,7 +108,11 @@ fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision
 /// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
 /// link is followed, permissions stay; a device or pipe is written to as it is.
 pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
-    emit_bytes(text.as_bytes(), output)
+    let painted = output.is_none_or(|path| path == Path::new("-")) && terminal::has_colours();
+    match painted {
+        true => emit_bytes(terminal::paint(text).as_bytes(), output),
+        false => emit_bytes(text.as_bytes(), output),
+    }
 }
 
 /// As [`emit`], for what is no text.
@@ -147,6 +153,16 @@ pub fn emit_bytes(bytes: &[u8], output: Option<&Path>) -> Result<()> {
     result.with_context(shown)
 }
 
+/// The command line as it was typed, for what it made; a word that a shell would take apart is quoted.
+pub fn command_line() -> String {
+    let quoted = |word: String| {
+        let plain = word.chars().all(|c| c.is_alphanumeric() || "-_./,:=%+".contains(c)) && !word.is_empty();
+        if plain { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let words = std::env::args_os().skip(1).map(|w| quoted(w.to_string_lossy().into_owned()));
+    std::iter::once("predict".to_string()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
 /// What the arguments of a prediction name, read.
 pub struct Parts {
     pub network: Network,
@@ -157,8 +173,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// For one kind of GPU.
-    pub fn read(args: &PredictArgs, name: &str) -> Result<Self, Failure> {
+    /// For one kind of GPU, and one of the networks that are named.
+    pub fn read(args: &PredictArgs, name: &str, net: &str) -> Result<Self, Failure> {
         let gpu = gpu(name)?;
         let mut framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
         framework.algorithm = asked_algorithm(args)?;
@@ -168,7 +184,7 @@ impl Parts {
         if gpu.device == Device::Cpu && args.launch == Some(Launch::Graph) {
             return Err(Failure::Usage(anyhow!("{} is a processor: it has no CUDA graphs; --launch eager", gpu.name)));
         }
-        let (network, source) = network(&args.network)?;
+        let (network, source) = network_of(&args.network, net)?;
         let calibrations = match &args.calibration {
             Some(path) => Calibrations::of_file(path, &gpu)?,
             None => {
@@ -186,10 +202,7 @@ impl Parts {
     pub fn network(&self, args: &PredictArgs, batch: u64) -> Result<ShapedNetwork, Failure> {
         let network =
             shape(&self.network, &args.network, batch, args.precision)?.with_optimizer(args.training.optimizer);
-        Ok(match &self.framework.fusion {
-            Some(absorbed) => network.fused(absorbed),
-            None => network,
-        })
+        Ok(self.framework.runs(network))
     }
 
     /// What to tell of the calibration.
@@ -297,7 +310,12 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
 /// `predict describe`
 pub fn describe(args: &DescribeArgs) -> Result<(), Failure> {
     let batch = if args.counting == Counting::Castro2018 { 1 } else { args.batch };
-    let network = shape(&network(&args.network)?.0, &args.network, batch, args.precision)?;
+    let network = shape(
+        &network_of(&args.network, args.network.net.as_deref().unwrap_or_default())?.0,
+        &args.network,
+        batch,
+        args.precision,
+    )?;
     let table = match args.counting {
         Counting::Own => describe_report::table(&network),
         Counting::Castro2018 => describe_report::castro_table(&network),

@@ -2,7 +2,7 @@
 
 use crate::cli::{NetworkArgs, parse_batch, parse_input};
 use crate::commands::{Failure, emit_bytes};
-use crate::networks::{bindings, network};
+use crate::networks::{bindings, network_of};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use joulecast_model::network::ShapedNetwork;
@@ -48,7 +48,7 @@ pub enum Target {
 pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
     let ConvertArgs { net, to, input, sequence, skip_unknown, output } = args;
     let named = NetworkArgs { net: Some(net), input, skip_unknown, sequence };
-    let (mut network, _) = network(&named)?;
+    let (mut network, _) = network_of(&named, named.net.as_deref().unwrap_or_default())?;
     let given = bindings(&named);
     let unfit = |e| Failure::Usage(anyhow::Error::from(e).context(network.name.clone()));
     ShapedNetwork::new(&network, 1, Precision::Fp32, given).map_err(unfit)?;

@@ -2,12 +2,17 @@
 
 mod cli;
 mod commands;
+mod compare;
 mod convert;
+mod devices;
 mod generate;
 mod networks;
 mod optimize;
 mod papers;
 mod parallel;
+mod plan;
+mod sweep;
+mod terminal;
 mod training;
 
 use clap::Parser;

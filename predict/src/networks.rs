@@ -49,12 +49,19 @@ impl Format {
     }
 }
 
-/// The network that the arguments name, and where it is from.
+/// A network as it is, and where it is from.
 ///
 /// # Errors
 /// When there is none, or its file cannot be used.
-pub fn network(args: &NetworkArgs) -> Result<(Network, &'static str), Failure> {
-    let name = args.net.as_deref().unwrap_or_default();
+pub fn network(name: &str) -> Result<(Network, &'static str), Failure> {
+    network_of(&NetworkArgs::default(), name)
+}
+
+/// A network with what the arguments say of its inputs, and where it is from.
+///
+/// # Errors
+/// When there is none, or its file cannot be used.
+pub fn network_of(args: &NetworkArgs, name: &str) -> Result<(Network, &'static str), Failure> {
     let format = Format::of(name);
     let mut network = match format {
         Format::Zoo => catalog::network(name).map_err(|e| Failure::Usage(e.into()))?,

@@ -1,17 +1,114 @@
 //! `predict optimize`: the clock, power limit and batch with the least energy, time or product of them.
 
-use crate::cli::{Format, OptimizeArgs, Over, PredictArgs};
-use crate::commands::{Failure, Parts, emit, refused};
+use crate::cli::{Format, PredictArgs, parse_latency, parse_percent, parse_positive};
+use crate::commands::{Failure, Parts, command_line, emit, refused};
 use crate::parallel::{Batch, kinds};
-use anyhow::anyhow;
+use anyhow::{Result, anyhow};
+use clap::{Args, ValueEnum};
+use joulecast_model::curve::{Run, relative};
 use joulecast_model::gpu::Gpu;
-use joulecast_model::metric::Reference;
+use joulecast_model::metric::{Metric, Reference};
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::optimum::{self, Cost};
 use joulecast_model::power::waiting;
 use joulecast_model::predictor::{NetworkPrediction, OperatingPoint, Step, core_range};
 use joulecast_model::units::{Hertz, Seconds, Watts};
+use joulecast_reports::figure::curves::{Axis, Curves, Panel};
+use joulecast_reports::figure::svg;
 use joulecast_reports::optimum::{Candidate, Found, LayerPlan, csv, json, text};
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct OptimizeArgs {
+    /// --net takes several networks here, separated by commas
+    #[command(flatten)]
+    pub predict: PredictArgs,
+    /// What to make small: energy, time, edp (E t), ed2p (E t^2), eds:K (energy-delay sum of weight K, as in eds:1.5)
+    #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>)]
+    pub metric: Metric,
+    /// What may be changed, separated by commas (default: cap and clock, but for what --power-cap and --clock set)
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub over: Vec<Over>,
+    /// Leave out what is slower than the default by more than this, as in 5%
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    pub max_slowdown: Option<f64>,
+    /// Leave out what handles fewer samples per second
+    #[arg(long, value_name = "RATE", value_parser = parse_positive)]
+    pub min_throughput: Option<f64>,
+    /// Also a clock for every layer
+    #[arg(long)]
+    pub per_layer: bool,
+    /// Milliseconds that a change of the core clock is taken to last, with the GPU waiting (default: 10)
+    #[arg(long, value_name = "MS", value_parser = parse_latency, requires = "per_layer")]
+    pub switch_latency: Option<f64>,
+    /// Draw energy, time, power, EDP and EDS over the power limit (over the clock with --over clock) as SVG
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Over {
+    /// The power limit
+    Cap,
+    /// The core clock
+    Clock,
+    /// The batch: powers of two that fit in memory
+    Batch,
+}
+
+/// Time of a change of the core clock where nothing is said.
+const SWITCH_LATENCY_MS: f64 = 10.0;
+/// Weight of the energy-delay sum in figures where another metric is asked for.
+const WEIGHT: f64 = 1.5;
+
+impl OptimizeArgs {
+    fn over(&self, what: Over) -> bool {
+        if self.over.is_empty() { what != Over::Batch } else { self.over.contains(&what) }
+    }
+
+    /// What is varied in a figure.
+    fn axis(&self) -> Axis {
+        if self.over(Over::Cap) && self.predict.operating.power_cap.is_none() { Axis::Cap } else { Axis::Clock }
+    }
+
+    fn switch_latency(&self) -> f64 {
+        self.switch_latency.unwrap_or(SWITCH_LATENCY_MS)
+    }
+
+    /// Options that contradict each other, or would do nothing.
+    fn check(&self) -> Result<(), Failure> {
+        let asked = &self.predict;
+        let set = |option: bool, over: Over| option && self.over.contains(&over);
+        let wrong = [
+            (
+                set(asked.operating.clock.is_some(), Over::Clock),
+                "--over clock tries clocks: leave out --clock, or clock from --over",
+            ),
+            (
+                set(asked.operating.power_cap.is_some(), Over::Cap),
+                "--over cap tries power limits: leave out --power-cap, or cap from --over",
+            ),
+            (self.per_layer && asked.operating.clock.is_some(), "--per-layer chooses clocks: leave out --clock"),
+            (
+                self.per_layer && asked.format == Format::Csv,
+                "CSV has no place for a clock per layer: take --format json, markdown or table",
+            ),
+            (asked.layers, "optimize shows no layers: leave out --layers; --per-layer gives a clock for every layer"),
+            (
+                self.figure.is_some() && self.axis() == Axis::Clock && asked.operating.clock.is_some(),
+                "nothing is left to draw over: leave out --clock or --power-cap, or set --over",
+            ),
+            (
+                self.figure.is_some() && !self.over(Over::Cap) && !self.over(Over::Clock),
+                "a figure is over limits or clocks: add cap or clock to --over",
+            ),
+        ];
+        match wrong.into_iter().find(|(wrong, _)| *wrong) {
+            Some((_, why)) => Err(Failure::Usage(anyhow!(why))),
+            None => Ok(()),
+        }
+    }
+}
 
 /// Power limits are tried so far apart.
 const CAP_STEP: Watts = Watts::new(5.0);
@@ -25,7 +122,7 @@ const LEAST_CLOCK: f64 = 0.25;
 const LARGEST_BATCH: u64 = 1024;
 
 /// Limits to try, the default one not among them.
-fn caps(gpu: &Gpu) -> Vec<Watts> {
+pub fn caps(gpu: &Gpu) -> Vec<Watts> {
     let limit = gpu.power.limit.value;
     let least = gpu.power.limit_minimum.as_ref().map_or(limit * LEAST_CAP, |p| p.value);
     let steps = ((limit - least) / CAP_STEP).ceil() as u64;
@@ -65,10 +162,10 @@ fn candidates(
     base: OperatingPoint,
 ) -> Result<Vec<Candidate>, Failure> {
     let mut points = vec![base];
-    if args.over.contains(&Over::Cap) && base.power_cap.is_none() {
+    if args.over(Over::Cap) && base.power_cap.is_none() {
         points.extend(caps(gpu).into_iter().map(|cap| OperatingPoint { power_cap: Some(cap), ..base }));
     }
-    if args.over.contains(&Over::Clock) && base.core_clock.is_none() {
+    if args.over(Over::Clock) && base.core_clock.is_none() {
         points.extend(clocks(gpu, CLOCKS).into_iter().map(|f| OperatingPoint { core_clock: Some(f), ..base }));
     }
     points.into_iter().map(|point| Ok(Candidate { point, prediction: step.at(point).map_err(refused)? })).collect()
@@ -94,7 +191,7 @@ fn layer_plan(
         time: at[0].layers.iter().map(|l| l.time.value).sum(),
         energy: at[0].layers.iter().map(|l| l.energy).sum(),
     };
-    let latency = Seconds::from_ms(args.switch_latency);
+    let latency = Seconds::from_ms(args.switch_latency());
     let switch = Cost { time: latency, energy: waiting(gpu) * latency };
     let free = Cost { time: Seconds::ZERO, energy: waiting(gpu) * Seconds::ZERO };
     // What one clock for all costs, among the same clocks.
@@ -111,17 +208,17 @@ fn layer_plan(
         gain: value(&planned) / value(&single) - 1.0,
         gain_without_latency: value(&ideal) / value(&single) - 1.0,
         plan: planned,
-        latency_ms: args.switch_latency,
+        latency_ms: args.switch_latency(),
     })
 }
 
-/// `predict optimize`
-pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
+/// Compares all that may be chosen for a network.
+fn find(args: &OptimizeArgs, net: &str) -> Result<Found, Failure> {
     let asked: &PredictArgs = &args.predict;
     let [(1, name)] = &kinds(asked)?[..] else {
         return Err(Failure::Usage(anyhow!("optimize is for one GPU: leave --gpus out")));
     };
-    let parts = Parts::read(asked, name)?;
+    let parts = Parts::read(asked, name, net)?;
     let (gpu, base) = (&parts.gpu, asked.operating.point());
     let Some(batch) = asked.batch.unwrap_or(Batch::Samples(1)).samples() else {
         return Err(Failure::Usage(anyhow!(
@@ -129,12 +226,12 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
         )));
     };
     let mut networks: Vec<ShapedNetwork> = vec![parts.network(asked, batch)?];
-    if args.over.contains(&Over::Batch) {
+    if args.over(Over::Batch) {
         for other in batches(batch).into_iter().filter(|b| *b != batch) {
             networks.push(parts.network(asked, other)?);
         }
     }
-    let mut all = Vec::new();
+    let (mut all, mut default) = (Vec::new(), None);
     for network in &networks {
         let step = Step::new(network, &parts.setup(asked)).map_err(refused)?;
         let mut list = candidates(&step, gpu, args, base)?;
@@ -144,13 +241,20 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
             let p = &c.prediction;
             std::mem::take(&mut first) || p.power_cap.is_none_or(|cap| p.power.value <= cap)
         });
-        if network.batch() == batch || list.first().is_some_and(|c| c.prediction.fits_in_memory) {
-            all.extend(list);
-        }
+        default = default.or_else(|| list.first().cloned());
+        all.extend(list);
     }
-    let default = all.first().cloned().ok_or_else(|| Failure::Failed(anyhow!("nothing to choose from")))?;
+    let default = default.ok_or_else(|| Failure::Failed(anyhow!("nothing to choose from")))?;
+    let fits = all.iter().any(|c| c.prediction.fits_in_memory);
+    if !fits && (args.over(Over::Batch) || asked.require_fit) {
+        let why = anyhow!("{net} does not fit in the memory of {}, at no batch that was tried", gpu.name);
+        return Err(Failure::Failed(why));
+    }
+    // Where nothing fits, that is a warning; where something does, only that may be chosen.
+    all.retain(|c| c.prediction.fits_in_memory || !fits);
     let costs: Vec<Cost> = all.iter().map(|c| per_sample(&c.prediction)).collect();
-    let reference = Reference { time: costs[0].time, energy: costs[0].energy };
+    let reference = per_sample(&default.prediction);
+    let reference = Reference { time: reference.time, energy: reference.energy };
     let slowest = args.max_slowdown.map(|percent| reference.time * (1.0 + percent / 100.0));
     let least = args.min_throughput.map(|rate| Seconds::new(1.0 / rate));
     let limit = match (slowest, least) {
@@ -175,12 +279,73 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     );
     let warnings = all[found.best].prediction.warnings.clone();
     let optimum::Optimum { best, tied, front } = found;
-    let found = Found { title, metric: args.metric, default, candidates: all, best, tied, front, plan, warnings };
-    let rendered = match asked.format {
-        Format::Table => text(&found, false),
-        Format::Markdown => text(&found, true),
+    Ok(Found { title, metric: args.metric, default, candidates: all, best, tied, front, plan, warnings })
+}
+
+/// The candidates of the batch asked for over the limit or the clock, relative to the default.
+fn panel(args: &OptimizeArgs, found: &Found, gpu: &Gpu) -> Panel {
+    let default = &found.default;
+    let run =
+        |setting: f64, c: &Candidate| Run { setting, time: c.prediction.time.value, energy: c.prediction.energy.value };
+    let mut runs: Vec<Run> = Vec::new();
+    for c in found.candidates.iter().filter(|c| c.prediction.batch == default.prediction.batch) {
+        let setting = match args.axis() {
+            Axis::Cap if c.point.core_clock == default.point.core_clock => c.point.power_cap.map(Watts::get),
+            Axis::Clock if c.point.power_cap == default.point.power_cap => c.point.core_clock.map(Hertz::to_mhz),
+            _ => None,
+        };
+        runs.extend(setting.map(|s| run(s, c)));
+    }
+    runs.push(match args.axis() {
+        Axis::Cap => run(gpu.power.limit.value.get(), default),
+        Axis::Clock => run(gpu.core_clock.boost.value.to_mhz(), default),
+    });
+    let reference = Reference { time: default.prediction.time.value, energy: default.prediction.energy.value };
+    Panel {
+        title: format!("{}, batch {}", default.prediction.network, default.prediction.batch),
+        predicted: relative(&runs, &reference, weight(args)),
+        measured: Vec::new(),
+    }
+}
+
+fn weight(args: &OptimizeArgs) -> f64 {
+    if let Metric::Eds(k) = args.metric { k } else { WEIGHT }
+}
+
+fn figure(args: &OptimizeArgs, found: &[Found]) -> Result<String, Failure> {
+    let gpu = crate::commands::gpu(args.predict.gpu.as_deref().unwrap_or_default())?;
+    let what = match args.axis() {
+        Axis::Cap => "power limits",
+        Axis::Clock => "core clocks",
+    };
+    let (asked, default) = (&args.predict, &found[0].default.prediction);
+    let sheet = Curves {
+        title: format!("{what} of {}, {} {}, {} profile", gpu.title, asked.precision, asked.mode, asked.framework),
+        axis: args.axis(),
+        weight: weight(args),
+        panels: found.iter().map(|f| panel(args, f, &gpu)).collect(),
+        notes: vec![
+            format!("power: {}, times: {}; predicted before anything ran", default.power_tier, default.time_tier),
+            command_line(),
+        ],
+    };
+    svg(&sheet).map_err(|e| Failure::Failed(e.into()))
+}
+
+/// `predict optimize`
+pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
+    args.check()?;
+    let nets = args.predict.network.net.as_deref().unwrap_or_default();
+    let found: Vec<Found> = nets.split(',').map(|net| find(args, net)).collect::<Result<_, _>>()?;
+    if let Some(path) = &args.figure {
+        emit(&figure(args, &found)?, Some(path)).map_err(Failure::Failed)?;
+    }
+    let several = |markdown| found.iter().map(|f| text(f, markdown)).collect::<Vec<_>>().join("\n");
+    let rendered = match args.predict.format {
+        Format::Table => several(false),
+        Format::Markdown => several(true),
         Format::Json => json(&found).map_err(|e| Failure::Failed(e.into()))?,
         Format::Csv => csv(&found).map_err(|e| Failure::Failed(e.into()))?,
     };
-    emit(&rendered, asked.output.as_deref()).map_err(Failure::Failed)
+    emit(&rendered, args.predict.output.as_deref()).map_err(Failure::Failed)
 }

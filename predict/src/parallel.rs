@@ -137,8 +137,11 @@ fn part(args: &PredictArgs, kinds: &[(u64, Parts)]) -> Result<u64, Failure> {
 /// # Errors
 /// When an argument is wrong, or nothing can be predicted.
 pub fn step(args: &PredictArgs) -> Result<(NetworkPrediction, Parts), Failure> {
-    let mut kinds: Vec<(u64, Parts)> =
-        kinds(args)?.into_iter().map(|(n, name)| Ok((n, Parts::read(args, &name)?))).collect::<Result<_, Failure>>()?;
+    let net = args.network.net.as_deref().unwrap_or_default();
+    let mut kinds: Vec<(u64, Parts)> = kinds(args)?
+        .into_iter()
+        .map(|(n, name)| Ok((n, Parts::read(args, &name, net)?)))
+        .collect::<Result<_, Failure>>()?;
     let batch = part(args, &kinds)?;
     let gpus: u64 = kinds.iter().map(|(n, _)| n).sum();
     let network = kinds[0].1.network(args, batch)?;

@@ -146,6 +146,53 @@ fn optimize_keeps_what_it_is_asked_to_keep() {
 }
 
 #[test]
+fn options_of_optimize_that_would_do_nothing_exit_2_and_say_what_to_do() {
+    let base = ["optimize", "--net", "resnet18", "--gpu", "v100", "--batch", "8"];
+    for (extra, expected) in [
+        (&["--switch-latency", "5"][..], "--per-layer"),
+        (&["--format", "csv", "--per-layer"], "--format json"),
+        (&["--format", "csv", "--layers"], "leave out --layers"),
+        (&["--over", "clock", "--clock", "1200"], "leave out --clock"),
+        (&["--over", "cap", "--power-cap", "200"], "leave out --power-cap"),
+        (&["--per-layer", "--clock", "1200"], "leave out --clock"),
+        (&["--over", "batch", "--figure", "x.svg"], "add cap or clock"),
+    ] {
+        let output = run(&[&base[..], extra].concat());
+        assert_eq!(output.status.code(), Some(2), "{extra:?}");
+        assert!(stderr(&output).contains(expected), "{extra:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn optimize_chooses_no_batch_that_does_not_fit() {
+    let base = ["optimize", "--net", "vgg16", "--gpu", "t4", "--mode", "training", "--over", "batch", "--batch"];
+    let found = json(&[&base[..], &["1024"]].concat());
+    let points = found.split("\"points\"").nth(1).expect("points");
+    assert!(!points.contains("\"fits_in_memory\": false"));
+    assert!(number(points.split("\"best\": true").next().expect("one"), "batch") < 1024.0);
+    let table = run(&[&base[..], &["1024"]].concat());
+    assert!(stdout(&table).contains("default, does not fit"), "{}", stdout(&table));
+}
+
+#[test]
+fn a_sheet_of_curves_is_drawn_for_several_networks() {
+    let folder = scratch("figure");
+    let file = folder.join("curves.svg");
+    let path = file.display().to_string();
+    let nets = "resnet18,mobilenet_v2";
+    let output =
+        run(&["optimize", "--net", nets, "--gpu", "v100", "--batch", "8", "--figure", &path, "--format", "csv"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stdout(&output).lines().filter(|l| l.starts_with("network,")).count(), 1);
+    let svg = std::fs::read_to_string(&file).expect("a figure");
+    for part in ["resnet18, batch 8", "mobilenet_v2, batch 8", "power limit, W", "EDS (1.5)", "predict optimize --net"]
+    {
+        assert!(svg.contains(part), "no {part}");
+    }
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
 fn wrong_arguments_exit_2_with_one_line_and_the_nearest_name() {
     for (arguments, expected) in [
         (&["--net", "vgg61", "--gpu", "v100", "--batch", "1"][..], "vgg16"),

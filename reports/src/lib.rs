@@ -2,11 +2,15 @@
 
 pub mod accuracy;
 pub mod calibration;
+pub mod compare;
 pub mod describe;
+pub mod document;
 pub mod exit;
+pub mod figure;
 pub mod generation;
 pub mod optimum;
 pub mod papers;
+pub mod plan;
 pub mod prediction;
 pub mod table;
 pub mod transfer;
@@ -24,8 +28,24 @@ pub fn error_line(chain: impl Iterator<Item = String>) -> String {
     line
 }
 
+/// A text cell: quoted where needed, and never a formula for a spreadsheet.
+pub fn csv_cell(text: &str) -> String {
+    let safe = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text.to_string() };
+    if safe.contains([',', '"', '\n', '\r']) { format!("\"{}\"", safe.replace('"', "\"\"")) } else { safe }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::csv_cell;
+
+    #[test]
+    fn a_cell_is_never_a_formula() {
+        assert_eq!(csv_cell("=1+1"), "'=1+1");
+        assert_eq!(csv_cell("a,b"), "\"a,b\"");
+        assert_eq!(csv_cell("say \"x\""), "\"say \"\"x\"\"\"");
+        assert_eq!(csv_cell("plain"), "plain");
+    }
+
     #[test]
     fn a_cause_is_said_once() {
         let chain = ["net.toml: layer a: too small", "too small", "disk\nfull"].map(String::from);

@@ -1,6 +1,6 @@
 //! What `predict optimize` found: `optimum/1`.
 
-use crate::table::{Table, significant, with_unit};
+use crate::table::{Table, percent_more, significant, with_unit};
 use joulecast_model::metric::Metric;
 use joulecast_model::optimum::Plan;
 use joulecast_model::predictor::{NetworkPrediction, OperatingPoint};
@@ -55,7 +55,8 @@ pub struct Found {
 }
 
 #[derive(Serialize)]
-struct Row {
+struct Row<'a> {
+    network: &'a str,
     batch: u64,
     clock_mhz: Option<f64>,
     power_cap_w: Option<f64>,
@@ -68,6 +69,7 @@ struct Row {
     samples_per_s: f64,
     samples_per_s_per_w: f64,
     gflops_per_w: f64,
+    fits_in_memory: bool,
     best: bool,
     tied: bool,
     pareto: bool,
@@ -96,15 +98,16 @@ struct Document<'a> {
     schema: &'static str,
     title: &'a str,
     metric: String,
-    default: Row,
-    points: Vec<Row>,
+    default: Row<'a>,
+    points: Vec<Row<'a>>,
     per_layer: Option<PlanDocument<'a>>,
     warnings: &'a [String],
 }
 
-fn row(c: &Candidate, best: bool, tied: bool, pareto: bool) -> Row {
+fn row(c: &Candidate, best: bool, tied: bool, pareto: bool) -> Row<'_> {
     let p = &c.prediction;
     Row {
+        network: &p.network,
         batch: p.batch,
         clock_mhz: c.point.core_clock.map(|f| f.to_mhz()),
         power_cap_w: c.point.power_cap.map(|w| w.get()),
@@ -117,22 +120,32 @@ fn row(c: &Candidate, best: bool, tied: bool, pareto: bool) -> Row {
         samples_per_s: p.samples_per_second(),
         samples_per_s_per_w: p.samples_per_joule(),
         gflops_per_w: p.ops_per_joule() / 1e9,
+        fits_in_memory: p.fits_in_memory,
         best,
         tied,
         pareto,
     }
 }
 
-fn rows(found: &Found) -> Vec<Row> {
+fn rows(found: &Found) -> Vec<Row<'_>> {
     let each = found.candidates.iter().enumerate();
     each.map(|(i, c)| row(c, i == found.best, found.tied.contains(&i), found.front.contains(&i))).collect()
 }
 
-/// The JSON document.
+/// The JSON document: `optimum/1`, or a list of such where there are several networks.
 ///
 /// # Errors
 /// Only if a number is not finite.
-pub fn json(found: &Found) -> Result<String, serde_json::Error> {
+pub fn json(found: &[Found]) -> Result<String, serde_json::Error> {
+    let documents: Vec<Document<'_>> = found.iter().map(document).collect();
+    let text = match documents.as_slice() {
+        [one] => serde_json::to_string_pretty(one)?,
+        several => serde_json::to_string_pretty(several)?,
+    };
+    Ok(text + "\n")
+}
+
+fn document(found: &Found) -> Document<'_> {
     let per_layer = found.plan.as_ref().map(|p| PlanDocument {
         switch_latency_ms: p.latency_ms,
         switches: p.plan.switches,
@@ -146,7 +159,7 @@ pub fn json(found: &Found) -> Result<String, serde_json::Error> {
             .map(|(name, phase, clock_mhz)| LayerClock { name, phase, clock_mhz: *clock_mhz })
             .collect(),
     });
-    let document = Document {
+    Document {
         schema: "optimum/1",
         title: &found.title,
         metric: found.metric.to_string(),
@@ -154,30 +167,31 @@ pub fn json(found: &Found) -> Result<String, serde_json::Error> {
         points: rows(found),
         per_layer,
         warnings: &found.warnings,
-    };
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
+    }
 }
 
 /// Every candidate as CSV, with the JSON's keys.
 ///
 /// # Errors
 /// Only if a number is not finite.
-pub fn csv(found: &Found) -> Result<String, csv::Error> {
+pub fn csv(found: &[Found]) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in rows(found) {
+    for row in found.iter().flat_map(rows) {
         writer.serialize(row)?;
     }
     let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn setting(point: &OperatingPoint) -> String {
-    match (point.core_clock, point.power_cap) {
+fn setting(candidate: &Candidate) -> String {
+    let point = &candidate.point;
+    let setting = match (point.core_clock, point.power_cap) {
         (None, None) => "default".into(),
         (Some(clock), None) => format!("--clock {:.0}", clock.to_mhz()),
         (None, Some(cap)) => format!("--power-cap {:.0}", cap.get()),
         (Some(clock), Some(cap)) => format!("--clock {:.0} --power-cap {:.0}", clock.to_mhz(), cap.get()),
-    }
+    };
+    if candidate.prediction.fits_in_memory { setting } else { setting + ", does not fit" }
 }
 
 fn table(found: &Found, chosen: &[usize]) -> Table {
@@ -204,7 +218,7 @@ fn table(found: &Found, chosen: &[usize]) -> Table {
     for c in std::iter::once(&found.default).chain(others) {
         let p = &c.prediction;
         table.row(vec![
-            setting(&c.point),
+            setting(c),
             p.batch.to_string(),
             format!("{:.0}", p.clock.to_mhz()),
             with_unit(p.time.value.get(), "s"),
@@ -215,8 +229,8 @@ fn table(found: &Found, chosen: &[usize]) -> Table {
             significant(p.samples_per_second(), 3),
             significant(p.samples_per_joule(), 3),
             significant(p.ops_per_joule() / 1e9, 3),
-            format!("{:+.1}", 100.0 * (1.0 / p.samples_per_second() / time - 1.0)),
-            format!("{:+.1}", 100.0 * (p.energy_per_sample() / energy - 1.0)),
+            percent_more(1.0 / p.samples_per_second() / time),
+            percent_more(p.energy_per_sample() / energy),
         ]);
     }
     table
@@ -251,13 +265,13 @@ pub fn text(found: &Found, markdown: bool) -> String {
         let cost = plan.plan.cost;
         let _ = write!(
             text,
-            "\na clock per layer, {:.1} ms for each of {} changes: {} and {} per step, {:.1} % better than the best single clock ({:.1} % if changes took no time)\n",
+            "\na clock per layer, {:.1} ms for each of {} changes: {} and {} per step, {} % against the best single clock ({} % if changes took no time)\n",
             plan.latency_ms,
             plan.plan.switches,
             with_unit(cost.time.get(), "s"),
             with_unit(cost.energy.get(), "J"),
-            -100.0 * plan.gain,
-            -100.0 * plan.gain_without_latency
+            percent_more(1.0 + plan.gain),
+            percent_more(1.0 + plan.gain_without_latency)
         );
         let mut table = Table::new(&["layers", "phase", "MHz"], 2);
         let mut i = 0;

@@ -1,5 +1,6 @@
 //! A prediction as table, JSON, CSV and Markdown: the contract `prediction/1`.
 
+use crate::csv_cell;
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::calibration::Tier;
 use joulecast_model::framework::Launch;
@@ -332,12 +333,6 @@ fn flatten(key: &str, value: &serde_json::Value, cells: &mut Vec<(String, String
     }
 }
 
-/// A text cell: quoted where needed, and never a formula for a spreadsheet.
-fn csv_cell(text: &str) -> String {
-    let safe = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text.to_string() };
-    if safe.contains([',', '"', '\n', '\r']) { format!("\"{}\"", safe.replace('"', "\"\"")) } else { safe }
-}
-
 /// How many layers the short table shows.
 const COSTLIEST: usize = 5;
 
@@ -590,17 +585,4 @@ pub(crate) fn layers_and_notes_in_markdown(p: &NetworkPrediction, all_layers: bo
         let _ = writeln!(text, "- {warning}");
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cell_is_never_a_formula() {
-        assert_eq!(csv_cell("=1+1"), "'=1+1");
-        assert_eq!(csv_cell("a,b"), "\"a,b\"");
-        assert_eq!(csv_cell("say \"x\""), "\"say \"\"x\"\"\"");
-        assert_eq!(csv_cell("plain"), "plain");
-    }
 }

@@ -1,5 +1,7 @@
 //! Aligned text tables and their Markdown and CSV forms.
 
+use crate::figure::escape;
+
 /// A table of text cells.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
@@ -63,6 +65,19 @@ impl Table {
         text
     }
 
+    /// An HTML table, its numbers aligned to the right.
+    pub fn to_html(&self) -> String {
+        let line = |tag: &str, cells: &[String]| {
+            let cell = |i: usize| {
+                let class = if self.is_text(i) { "" } else { " class=\"number\"" };
+                format!("<{tag}{class}>{}</{tag}>", escape(cells.get(i).map_or("", String::as_str)))
+            };
+            format!("<tr>{}</tr>\n", (0..self.header.len()).map(cell).collect::<String>())
+        };
+        let rows: String = self.rows.iter().map(|row| line("td", row)).collect();
+        format!("<table>\n<thead>{}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n", line("th", &self.header))
+    }
+
     /// A Markdown table.
     pub fn to_markdown(&self) -> String {
         let line = |cells: &[String]| {
@@ -87,6 +102,12 @@ pub fn significant(value: f64, digits: usize) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A ratio's distance from 1 in percent, with its sign; nothing is less than nothing.
+pub fn percent_more(ratio: f64) -> String {
+    let text = format!("{:+.1}", 100.0 * (ratio - 1.0));
+    if text == "-0.0" { "+0.0".into() } else { text }
+}
+
 /// A number with a decimal prefix and its unit: `12.3 ms`.
 pub fn with_unit(value: f64, unit: &str) -> String {
     const PREFIXES: [(f64, &str); 8] =
@@ -109,6 +130,8 @@ mod tests {
         table.row(vec!["conv1".into(), "1.5".into()]);
         table.row(vec!["a".into(), "12.25".into()]);
         assert_eq!(table.to_text(), "name      ms\n-----  -----\nconv1    1.5\na      12.25\n");
+        let row = "<tr><td>conv1</td><td class=\"number\">1.5</td></tr>";
+        assert!(table.to_html().contains(row), "{}", table.to_html());
         assert_eq!(table.to_markdown(), "| name | ms |\n| --- | ---: |\n| conv1 | 1.5 |\n| a | 12.25 |\n");
     }
 
@@ -127,5 +150,9 @@ mod tests {
         assert_eq!(with_unit(999.9, "W"), "1.00 kW");
         assert_eq!(with_unit(0.0, "J"), "0 J");
         assert_eq!(significant(1234.5, 3), "1234");
+        assert_eq!(
+            (percent_more(1.1), percent_more(0.99999), percent_more(0.5)),
+            ("+10.0".into(), "+0.0".into(), "-50.0".into())
+        );
     }
 }

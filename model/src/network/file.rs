@@ -89,6 +89,9 @@ impl Network {
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| NetworkError::Format("outputs names a layer that is not there".into()))?;
         check_all_used(&nodes, &outputs)?;
+        if file.published.top1_error.is_some_and(|e| !(e > 0.0 && e < 1.0)) {
+            return Err(NetworkError::Format("published.top1_error is a share: above 0 and below 1".into()));
+        }
         Ok(Self {
             name: file.name,
             title: file.title,

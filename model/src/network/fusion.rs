@@ -41,8 +41,8 @@ impl ShapedNetwork {
             }
         }
         let mut network = self.clone();
-        network.alike = alike(&layers);
-        network.layers = layers;
+        network.alike = alike(&layers).into();
+        network.layers = layers.into();
         network
     }
 

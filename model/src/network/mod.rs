@@ -119,6 +119,10 @@ pub struct Published {
     pub macs: Option<f64>,
     /// Who counted them.
     pub macs_source: Option<String>,
+    /// Share of ImageNet's validation images whose class is not the most likely one, of trained weights.
+    pub top1_error: Option<f64>,
+    /// Whose weights.
+    pub top1_error_source: Option<String>,
 }
 
 /// A network file that cannot be used, in one line.

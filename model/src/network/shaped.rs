@@ -6,6 +6,7 @@ use crate::layer::{Layer, LayerOp, Optimizer, ShapeError, update_cost};
 use crate::precision::{Mode, Phase, Precision};
 use crate::shape::Shape;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Counts beyond this are refused: no step of a real network comes near, and sums below it cannot overflow.
 const MAX_COUNT: u64 = 1 << 60;
@@ -18,9 +19,9 @@ pub struct ShapedNetwork {
     precision: Precision,
     optimizer: Optimizer,
     inputs: Vec<Shape>,
-    pub(super) layers: Vec<ShapedLayer>,
+    pub(super) layers: Arc<[ShapedLayer]>,
     /// For each layer the first that computes the same on the same shapes.
-    pub(super) alike: Vec<usize>,
+    pub(super) alike: Arc<[usize]>,
     pub(super) notes: Vec<String>,
 }
 
@@ -136,9 +137,23 @@ impl ShapedNetwork {
                 }
             }
         }
-        let alike = alike(&layers);
+        let alike = alike(&layers).into();
         let (notes, optimizer) = (network.notes.clone(), Optimizer::Momentum);
-        let shaped = Self { name: network.name.clone(), batch, precision, optimizer, inputs, layers, alike, notes };
+        let (name, layers) = (network.name.clone(), layers.into());
+        let shaped = Self { name, batch, precision, optimizer, inputs, layers, alike, notes };
+        shaped.check_countable()?;
+        Ok(shaped)
+    }
+
+    /// The same network with another batch; shapes, which know no batch, are shared.
+    ///
+    /// # Errors
+    /// On batch 0, or a step too large to count.
+    pub fn with_batch(&self, batch: u64) -> Result<Self, ShapingError> {
+        if batch == 0 || batch > crate::shape::MAX_DIMENSION {
+            return Err(ShapingError::Batch(batch));
+        }
+        let shaped = Self { batch, ..self.clone() };
         shaped.check_countable()?;
         Ok(shaped)
     }
@@ -146,7 +161,7 @@ impl ShapedNetwork {
     fn check_countable(&self) -> Result<(), ShapingError> {
         let mut total = LayerCost::default();
         let mut costs: Vec<LayerCost> = Vec::with_capacity(self.layers.len());
-        for (layer, &alike) in self.layers.iter().zip(&self.alike) {
+        for (layer, &alike) in self.layers.iter().zip(self.alike.iter()) {
             let cost = costs.get(alike).copied().unwrap_or_else(|| {
                 [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights]
                     .into_iter()
@@ -297,6 +312,15 @@ inputs.image.shape = [1, 6, 6]
         let first = &net.layers()[0];
         assert!(net.cost(first, Phase::BackwardData, Mode::Training).is_none());
         assert!(net.cost(first, Phase::BackwardWeights, Mode::Training).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn another_batch_is_another_network_of_the_same_shapes() -> Result<(), ShapingError> {
+        let one = ShapedNetwork::new(&tiny(), 1, Precision::Fp32, &[])?;
+        let two = one.with_batch(2)?;
+        assert_eq!((two.macs(), two.batch()), (2 * one.macs(), 2));
+        assert_eq!(one.with_batch(0).err(), Some(ShapingError::Batch(0)));
         Ok(())
     }
 

@@ -8,6 +8,9 @@ use crate::units::{Joules, Seconds, Watts};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Width(pub f64, pub f64);
 
+/// Time, power and energy of a network.
+pub type Intervals = (Estimate<Seconds>, Estimate<Watts>, Estimate<Joules>);
+
 impl Width {
     fn of(estimate: &Estimate<Seconds>) -> Self {
         let Estimate { value, p05, p95 } = *estimate;
@@ -41,13 +44,7 @@ impl Widths {
 
     /// The intervals of a network's time, power and energy. No more power than the limit, unless the step cannot keep
     /// it, and no more energy than that over the longest time.
-    pub fn intervals(
-        &self,
-        time: Seconds,
-        energy: Joules,
-        limit: Watts,
-        spread: Option<&NetworkSpread>,
-    ) -> (Estimate<Seconds>, Estimate<Watts>, Estimate<Joules>) {
+    pub fn intervals(&self, time: Seconds, energy: Joules, limit: Watts, spread: Option<&NetworkSpread>) -> Intervals {
         let power = energy / time;
         let limit = if power <= limit { limit } else { Watts::new(f64::INFINITY) };
         let Width(low, high) = self.time.scaled(spread.map(|s| s.time));

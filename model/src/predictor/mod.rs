@@ -6,11 +6,13 @@ mod lookup;
 mod network;
 mod operating_point;
 mod settle;
+mod summary;
 
 pub use intervals::{Width, Widths};
 pub use lookup::{BY_PRODUCT, Found, Stated, Substitute, find};
 pub use network::{Step, WIDER, predict};
 pub use operating_point::{OperatingError, OperatingPoint, core_range};
+pub use summary::{Prepared, Summary};
 
 use crate::calibration::{Calibration, Tier};
 use crate::framework::{Framework, Launch};

@@ -1,8 +1,10 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
 use super::beside::{fused_update, gradient_sums};
+use super::intervals::Intervals;
 use super::lookup::{Found, Substitute, by_algorithm, find, of_framework};
 use super::operating_point::{Limits, OperatingPoint};
+use super::settle::REACTION;
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
 use crate::calibration::Tier;
 use crate::clock::{Clocks, VoltageCurve, slowdown};
@@ -16,7 +18,7 @@ use crate::parallel::DevicePrediction;
 use crate::power::{ClockLaw, Drives, Level, PowerModel, activities, power, traits, waiting};
 use crate::precision::{Mode, Phase, Precision};
 use crate::trial::Algorithm;
-use crate::units::{Joules, Seconds};
+use crate::units::{Joules, Seconds, Watts};
 use std::collections::{BTreeMap, HashMap};
 
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
@@ -39,12 +41,12 @@ pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPred
 /// The kernels of a step, ready to be predicted at any clocks and power limit.
 #[derive(Clone)]
 pub struct Step<'a> {
-    network: &'a ShapedNetwork,
+    pub(super) network: &'a ShapedNetwork,
     pub(super) setup: Setup<'a>,
     pub(super) kernels: Vec<Kernel<'a>>,
     pub(super) law: &'a PowerModel,
     pub(super) clock_law: ClockLaw,
-    power_tier: Tier,
+    pub(super) power_tier: Tier,
     /// Share of the limit that the board draws while that holds it back.
     pub(super) held: f64,
     /// Time between kernels beyond what the framework's profile says.
@@ -135,6 +137,17 @@ impl<'a> Step<'a> {
         Ok(self.predict(point, &limits, &clocks))
     }
 
+    /// Half-widths, and time, power and energy of a step with their intervals.
+    pub(super) fn intervals(&self, totals: &Totals, cap: Watts) -> (Widths, Intervals) {
+        let (setup, law) = (&self.setup, self.law);
+        let spread = if self.power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
+        let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
+        let launch_bound = totals.for_host > Seconds::ZERO;
+        let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
+        let widths = Widths::new(&totals.time, residuals);
+        (widths, widths.intervals(totals.time.value, totals.energy, cap, spread))
+    }
+
     fn predict(&self, point: OperatingPoint, limits: &Limits, clocks: &[f64]) -> NetworkPrediction {
         let (network, setup, power_tier, law) = (self.network, &self.setup, self.power_tier, self.law);
         let mut totals = Totals::default();
@@ -161,18 +174,15 @@ impl<'a> Step<'a> {
         }
         totals.wait(layers.len(), setup);
         totals.idle(self.gap, setup.gpu);
-        let spread = if power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
-        let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
+        let (widths, (time, power, energy)) = self.intervals(&totals, limits.cap);
         let launch_bound = totals.for_host > Seconds::ZERO;
-        let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
-        let widths = Widths::new(&totals.time, residuals);
-        let (time, power, energy) = widths.intervals(totals.time.value, totals.energy, limits.cap, spread);
         let memory = footprint(network, setup.mode, &setup.framework.memory);
         let fits_in_memory = memory.total() <= setup.gpu.memory.value;
         let cost: LayerCost = totals.cost;
         let mut warnings = network.notes().to_vec();
         warnings.extend(limits.notes.iter().cloned());
         warnings.extend(self.clock_warnings(point, limits, clocks, clock, &layers));
+        warnings.extend(beyond_the_limit(&layers, limits));
         warnings.extend(totals.warnings(setup, power_tier));
         if !fits_in_memory {
             warnings.push(format!(
@@ -225,18 +235,33 @@ impl<'a> Step<'a> {
     }
 }
 
+/// Layers that draw more than the limit although all of them together keep it.
+fn beyond_the_limit(layers: &[LayerPrediction], limits: &Limits) -> Option<String> {
+    let mean = layers.iter().map(|l| l.energy).sum::<Joules>() / layers.iter().map(|l| l.time.value).sum::<Seconds>();
+    let most = layers.iter().map(|l| l.power).fold(Watts::ZERO, Watts::max);
+    let cap = limits.cap;
+    (mean <= cap && most > cap * (1.0 + WORTH_A_WARNING)).then(|| {
+        format!(
+            "single layers draw up to {:.0} W: the limit of {:.0} W holds the mean over about {:.0} ms",
+            most.get(),
+            cap.get(),
+            REACTION.to_ms()
+        )
+    })
+}
+
 /// A kernel at the clock that its calibration is of.
 #[derive(Clone)]
 pub(super) struct Kernel<'a> {
     name: &'a str,
     kind: &'static str,
     phase: Phase,
-    cost: LayerCost,
+    pub(super) cost: LayerCost,
     pub(super) time: Estimate<Seconds>,
     bound: Seconds,
     pub(super) memory: Seconds,
     pub(super) drives: Drives,
-    tier: Tier,
+    pub(super) tier: Tier,
     algorithm: Option<Algorithm>,
     in_domain: bool,
     in_range: bool,
@@ -244,7 +269,7 @@ pub(super) struct Kernel<'a> {
     /// The rule of its library's version that makes its time.
     jump: Option<&'a str>,
     /// What the host takes for its operation.
-    host: Seconds,
+    pub(super) host: Seconds,
     /// Relative core clock that its time is of.
     pub(super) reference: f64,
 }
@@ -254,6 +279,12 @@ impl Kernel<'_> {
     fn longer_by(self, extra: Seconds) -> Self {
         let Estimate { value, p05, p95 } = self.time;
         Self { time: Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra }, ..self }
+    }
+
+    /// Whether another takes the same time, power and share at any clock.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        let of = |k: &Self| (k.time, k.memory, k.drives, k.reference, k.tier);
+        of(self) == of(other)
     }
 
     pub(super) fn slowdown(&self, clocks: Clocks) -> f64 {
@@ -386,20 +417,20 @@ fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, work: &Workload<'_>, ours: 
 
 /// Running sums over kernels.
 #[derive(Default)]
-struct Totals {
-    time: Estimate<Seconds>,
-    bound: Seconds,
-    energy: Joules,
+pub(super) struct Totals {
+    pub(super) time: Estimate<Seconds>,
+    pub(super) bound: Seconds,
+    pub(super) energy: Joules,
     /// Time in which no kernel runs.
-    waiting: Seconds,
+    pub(super) waiting: Seconds,
     /// That part of it in which the host has not launched the next.
-    for_host: Seconds,
+    pub(super) for_host: Seconds,
     /// What the host takes to launch them all.
-    host: Seconds,
-    cost: LayerCost,
-    by_tier: BTreeMap<Tier, f64>,
-    outside: f64,
-    substituted: BTreeMap<Substitute, BTreeMap<&'static str, f64>>,
+    pub(super) host: Seconds,
+    pub(super) cost: LayerCost,
+    pub(super) by_tier: BTreeMap<Tier, f64>,
+    pub(super) outside: f64,
+    pub(super) substituted: BTreeMap<Substitute, BTreeMap<&'static str, f64>>,
 }
 
 impl Default for Estimate<Seconds> {
@@ -426,7 +457,7 @@ impl Totals {
     }
 
     /// Adds the time in which the GPU waits: between kernels, and for a host that is slower than they are.
-    fn wait(&mut self, kernels: usize, setup: &Setup<'_>) {
+    pub(super) fn wait(&mut self, kernels: usize, setup: &Setup<'_>) {
         let gaps = setup.framework.dispatch * kernels as f64;
         let (host, spread) = match (&setup.framework.host, setup.launch) {
             (Some(host), Launch::Eager) => (host.step + self.host, host.spread),
@@ -443,14 +474,14 @@ impl Totals {
     }
 
     /// Adds time in which the GPU waits for something else.
-    fn idle(&mut self, time: Seconds, gpu: &Gpu) {
+    pub(super) fn idle(&mut self, time: Seconds, gpu: &Gpu) {
         let total = &mut self.time;
         *total = Estimate { value: total.value + time, p05: total.p05 + time, p95: total.p95 + time };
         self.waiting += time;
         self.energy += waiting(gpu) * time;
     }
 
-    fn tier(&self) -> Tier {
+    pub(super) fn tier(&self) -> Tier {
         let largest = self.by_tier.iter().max_by(|a, b| a.1.total_cmp(b.1));
         largest.map_or(Tier::Roofline, |(tier, _)| *tier)
     }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
 /// begins (ARCHITECTURE.md).
-const REACTION: Seconds = Seconds::from_ms(30.0);
+pub(super) const REACTION: Seconds = Seconds::from_ms(30.0);
 /// Kernels of a measured step are taken to draw at most so many times what is predicted; what is missing then, the limit
 /// must have let pass.
 const MOST_DRAW: f64 = 1.3;
@@ -96,7 +96,9 @@ impl Step<'_> {
         let mut clocks: Vec<f64> = self.kernels.iter().map(|k| self.cut(k, limits.ceiling)).collect();
         for range in self.stretches() {
             let kernels = &self.kernels[range.clone()];
-            let core = highest(limits.lowest, limits.ceiling, |core| self.keeps(kernels, core, limits));
+            let core = highest(limits.lowest, limits.ceiling, |core| {
+                self.keeps(kernels.iter().map(|k| (k, 1.0)), core, limits)
+            });
             let core = core.unwrap_or(limits.lowest);
             for (clock, kernel) in clocks[range].iter_mut().zip(kernels) {
                 *clock = self.cut(kernel, core);
@@ -106,19 +108,24 @@ impl Step<'_> {
     }
 
     /// A kernel's clock under a ceiling. Beyond the boost clock everything goes as far as asked for.
-    fn cut(&self, kernel: &Kernel<'_>, ceiling: f64) -> f64 {
+    pub(super) fn cut(&self, kernel: &Kernel<'_>, ceiling: f64) -> f64 {
         if ceiling > 1.0 { ceiling } else { ceiling.min(kernel.reference) }
     }
 
-    /// Whether kernels, one after the other, keep the limit on average.
-    fn keeps(&self, kernels: &[Kernel<'_>], core: f64, limits: &Limits) -> bool {
+    /// Whether kernels, so many of each, keep the limit on average.
+    pub(super) fn keeps<'k>(
+        &self,
+        kernels: impl Iterator<Item = (&'k Kernel<'k>, f64)>,
+        core: f64,
+        limits: &Limits,
+    ) -> bool {
         let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
         let level = self.law.level(self.clock_law, core);
-        for kernel in kernels {
+        for (kernel, count) in kernels {
             let cut = self.cut(kernel, core);
             let level = if cut == core { level } else { self.law.level(self.clock_law, cut) };
             let slowdown = kernel.slowdown(Clocks { core: cut, memory: limits.memory });
-            let t = kernel.time.value * slowdown;
+            let t = kernel.time.value * (slowdown * count);
             time += t;
             energy += power(self.setup.gpu, kernel.drives, level, slowdown) * t;
         }
@@ -127,7 +134,7 @@ impl Step<'_> {
     }
 
     /// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.
-    fn stretches(&self) -> Vec<Range<usize>> {
+    pub(super) fn stretches(&self) -> Vec<Range<usize>> {
         let mut list: Vec<Range<usize>> = Vec::new();
         let (mut start, mut time) = (0, Seconds::ZERO);
         for (i, kernel) in self.kernels.iter().enumerate() {

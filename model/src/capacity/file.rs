@@ -1,0 +1,361 @@
+//! The plan file, documented in `data/capacity/README.md`.
+
+use super::fleet::{Price, Server, Site};
+use super::pool::Target;
+use crate::precision::Precision;
+use crate::text::{check_schema, toml_error};
+use crate::units::{Seconds, Watts};
+use serde::Deserialize;
+
+/// A plan file that cannot be used, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PlanError(String);
+
+/// What a plan makes small.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Minimise {
+    /// Cost of a year.
+    #[default]
+    Cost,
+    /// The facility's energy.
+    Energy,
+    /// Carbon, operational and embodied.
+    Carbon,
+    /// GPUs.
+    Gpus,
+}
+
+impl Minimise {
+    /// What it is called in a plan.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cost => "cost",
+            Self::Energy => "energy",
+            Self::Carbon => "carbon",
+            Self::Gpus => "gpus",
+        }
+    }
+}
+
+/// A network of the load.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedNetwork {
+    /// Its name or file.
+    pub net: String,
+    /// Its share of the requests.
+    pub share: f64,
+}
+
+/// A GPU that the fleet may be made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CandidateFile {
+    /// Its name or device file.
+    pub gpu: String,
+    /// What it costs.
+    pub price: Price,
+    /// Who says so.
+    pub price_source: String,
+    /// Embodied emissions of a board, kg of CO2 equivalent.
+    pub embodied_kg: Option<f64>,
+    /// The machine for it.
+    pub server: Server,
+}
+
+/// A plan file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanFile {
+    /// What is planned.
+    pub title: String,
+    /// Of all prices.
+    pub currency: String,
+    /// What is made small.
+    pub minimise: Minimise,
+    /// Storage and arithmetic of all networks.
+    pub precision: Precision,
+    /// Framework profile.
+    pub framework: String,
+    /// No larger batch is tried.
+    pub largest_batch: u64,
+    /// Requests per second at the worst moment.
+    pub peak_per_s: f64,
+    /// Requests per second through the day.
+    pub profile_per_s: Vec<f64>,
+    /// What requests may take.
+    pub target: Target,
+    /// Networks; shares add up to one.
+    pub networks: Vec<PlannedNetwork>,
+    /// Candidates.
+    pub candidates: Vec<CandidateFile>,
+    /// Where it stands.
+    pub site: Site,
+    /// Who says what the grid emits.
+    pub carbon_source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: String,
+    title: String,
+    currency: String,
+    #[serde(default)]
+    minimise: Minimise,
+    #[serde(default = "precision")]
+    precision: Precision,
+    #[serde(default = "framework")]
+    framework: String,
+    #[serde(default = "largest_batch")]
+    largest_batch: u64,
+    load: LoadFile,
+    latency: LatencyFile,
+    #[serde(rename = "network")]
+    networks: Vec<PlannedNetwork>,
+    #[serde(rename = "candidate")]
+    candidates: Vec<Candidate>,
+    site: SiteFile,
+}
+
+fn precision() -> Precision {
+    Precision::Fp32
+}
+
+fn framework() -> String {
+    "cudnn".into()
+}
+
+fn largest_batch() -> u64 {
+    256
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoadFile {
+    mean_per_s: Option<f64>,
+    peak_per_s: Option<f64>,
+    profile_per_s: Option<Vec<f64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LatencyFile {
+    percentile: f64,
+    target_ms: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Candidate {
+    gpu: String,
+    price: Option<f64>,
+    price_per_hour: Option<f64>,
+    price_source: String,
+    embodied_kg: Option<f64>,
+    gpus_per_server: u64,
+    server_overhead_w: f64,
+    #[serde(default)]
+    server_price: f64,
+    server_embodied_kg: Option<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SiteFile {
+    rack_kw: Option<f64>,
+    site_kw: Option<f64>,
+    pue: f64,
+    price_per_kwh: f64,
+    carbon_g_per_kwh: f64,
+    carbon_source: String,
+    amortisation_years: f64,
+}
+
+/// A number of a plan: finite, and above zero or at least zero.
+fn number(field: &str, value: f64, zero: bool) -> Result<f64, PlanError> {
+    if value.is_finite() && (value > 0.0 || zero && value == 0.0) {
+        return Ok(value);
+    }
+    let least = if zero { "at least 0" } else { "above 0" };
+    Err(PlanError(format!("{field} must be {least}, not {value}")))
+}
+
+fn wrong<T>(why: impl Into<String>) -> Result<T, PlanError> {
+    Err(PlanError(why.into()))
+}
+
+/// Shares may be off by so much from adding up to one.
+const SHARES: f64 = 1e-6;
+
+impl PlanFile {
+    /// Reads a plan file.
+    ///
+    /// # Errors
+    /// One line that names the field: what is missing, unknown, or no possible value.
+    pub fn from_toml(text: &str) -> Result<Self, PlanError> {
+        let file: File = toml::from_str(text).map_err(|e| PlanError(toml_error(&e, text)))?;
+        check_schema(&file.schema, "capacity/1").map_err(PlanError)?;
+        let (peak_per_s, profile_per_s) = load(&file.load)?;
+        let percentile = file.latency.percentile;
+        if !(50.0..=99.99).contains(&percentile) {
+            return wrong(format!("latency.percentile must be from 50 to 99.99, not {percentile}"));
+        }
+        let latency = Seconds::from_ms(number("latency.target_ms", file.latency.target_ms, false)?);
+        let site = &file.site;
+        if !(1.0..=5.0).contains(&site.pue) {
+            return wrong(format!("site.pue is facility power over IT power, from 1 to 5, not {}", site.pue));
+        }
+        let kw = |field: &str, value: Option<f64>| -> Result<Option<Watts>, PlanError> {
+            value.map(|v| number(field, v, false).map(|v| Watts::new(1000.0 * v))).transpose()
+        };
+        let site = Site {
+            rack: kw("site.rack_kw", site.rack_kw)?,
+            site: kw("site.site_kw", site.site_kw)?,
+            pue: site.pue,
+            price_per_kwh: number("site.price_per_kwh", site.price_per_kwh, true)?,
+            carbon_g_per_kwh: number("site.carbon_g_per_kwh", site.carbon_g_per_kwh, true)?,
+            amortisation_years: number("site.amortisation_years", site.amortisation_years, false)?,
+        };
+        let mut shares = 0.0;
+        for n in &file.networks {
+            shares += number(&format!("share of {}", n.net), n.share, false)?;
+        }
+        if (shares - 1.0).abs() > SHARES {
+            return wrong(format!("the networks' shares add up to {shares}, not to 1"));
+        }
+        if file.candidates.is_empty() {
+            return wrong("there is no [[candidate]]");
+        }
+        if file.largest_batch == 0 {
+            return wrong("largest_batch must be above 0");
+        }
+        Ok(Self {
+            title: file.title,
+            currency: file.currency,
+            minimise: file.minimise,
+            precision: file.precision,
+            framework: file.framework,
+            largest_batch: file.largest_batch,
+            peak_per_s,
+            profile_per_s,
+            target: Target { quantile: percentile / 100.0, latency },
+            networks: file.networks,
+            candidates: file.candidates.into_iter().map(candidate).collect::<Result<_, _>>()?,
+            site,
+            carbon_source: file.site.carbon_source,
+        })
+    }
+}
+
+fn load(load: &LoadFile) -> Result<(f64, Vec<f64>), PlanError> {
+    let profile = match (&load.profile_per_s, load.mean_per_s) {
+        (Some(_), Some(_)) => return wrong("load has either mean_per_s or profile_per_s, not both"),
+        (Some(list), None) if !list.is_empty() => list.clone(),
+        (_, None) => return wrong("load needs mean_per_s and peak_per_s, or profile_per_s"),
+        (_, Some(mean)) => vec![mean],
+    };
+    for rate in &profile {
+        number("load", *rate, true)?;
+    }
+    let highest = profile.iter().copied().fold(0.0, f64::max);
+    if highest <= 0.0 {
+        return wrong("load is never above 0");
+    }
+    let peak = match load.peak_per_s {
+        Some(peak) => number("load.peak_per_s", peak, false)?,
+        None if load.mean_per_s.is_some() => return wrong("load.mean_per_s needs load.peak_per_s"),
+        None => highest,
+    };
+    if peak < highest {
+        return wrong(format!("load.peak_per_s of {peak} is below the load of {highest}"));
+    }
+    Ok((peak, profile))
+}
+
+fn candidate(c: Candidate) -> Result<CandidateFile, PlanError> {
+    let field = |name: &str| format!("{name} of {}", c.gpu);
+    let price = match (c.price, c.price_per_hour) {
+        (Some(price), None) => Price::Buy(number(&field("price"), price, true)?),
+        (None, Some(price)) => Price::PerHour(number(&field("price_per_hour"), price, true)?),
+        _ => return wrong(format!("{} has either price or price_per_hour", c.gpu)),
+    };
+    if c.gpus_per_server == 0 {
+        return wrong(format!("{} must be above 0", field("gpus_per_server")));
+    }
+    if matches!(price, Price::PerHour(_)) && c.server_price > 0.0 {
+        return wrong(format!("{} is rented: its hour includes the server, leave out server_price", c.gpu));
+    }
+    let kg = |name: &str, value: Option<f64>| value.map(|v| number(&field(name), v, true)).transpose();
+    let server = Server {
+        gpus: c.gpus_per_server,
+        overhead: Watts::new(number(&field("server_overhead_w"), c.server_overhead_w, true)?),
+        price: number(&field("server_price"), c.server_price, true)?,
+        embodied_kg: kg("server_embodied_kg", c.server_embodied_kg)?,
+    };
+    let embodied_kg = kg("embodied_kg", c.embodied_kg)?;
+    Ok(CandidateFile { price, price_source: c.price_source, embodied_kg, server, gpu: c.gpu })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"
+schema = "capacity/1"
+title = "toy"
+currency = "EUR"
+[load]
+mean_per_s = 100.0
+peak_per_s = 300.0
+[latency]
+percentile = 95.0
+target_ms = 50.0
+[[network]]
+net = "resnet50"
+share = 1.0
+[[candidate]]
+gpu = "t4"
+price = 1000.0
+price_source = "a"
+gpus_per_server = 4
+server_overhead_w = 300.0
+[site]
+pue = 1.3
+price_per_kwh = 0.2
+carbon_g_per_kwh = 300.0
+carbon_source = "b"
+amortisation_years = 4.0
+"#;
+
+    #[test]
+    fn a_plan_is_read() {
+        let plan = PlanFile::from_toml(TEXT).expect("a valid plan");
+        assert_eq!((plan.peak_per_s, plan.profile_per_s.as_slice()), (300.0, &[100.0][..]));
+        assert_eq!(plan.candidates[0].price, Price::Buy(1000.0));
+        assert_eq!(plan.minimise, Minimise::Cost);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (from, to, expected) in [
+            ("carbon_g_per_kwh = 300.0", "", "carbon_g_per_kwh"),
+            ("carbon_source = \"b\"", "", "carbon_source"),
+            ("server_overhead_w = 300.0", "", "server_overhead_w"),
+            ("pue = 1.3", "pue = 0.9", "site.pue"),
+            ("share = 1.0", "share = 0.9", "add up to 0.9"),
+            ("peak_per_s = 300.0", "peak_per_s = 30.0", "below"),
+            ("peak_per_s = 300.0", "", "peak_per_s"),
+            ("mean_per_s = 100.0", "mean_per_s = -1.0", "load"),
+            ("price = 1000.0", "price = 1000.0\nprice_per_hour = 1.0", "either price"),
+            ("percentile = 95.0", "percentile = 0.95", "percentile"),
+            ("target_ms = 50.0", "target_ms = nan", "target_ms"),
+            ("capacity/1", "capacity/2", "capacity/2"),
+            ("title = \"toy\"", "titel = \"toy\"", "titel"),
+        ] {
+            let error = PlanFile::from_toml(&TEXT.replace(from, to)).expect_err(to).to_string();
+            assert!(error.contains(expected), "{error:?} should name {expected:?}");
+            assert!(!error.contains('\n'), "{error:?} is one line");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Fleets of GPUs for a load: how many, at which power, cost and carbon.
+//!
+//! A pool of GPUs serves one network: requests gather into batches, batches wait for a GPU ([`queueing`]), each takes its
+//! predicted time ([`pool`]). Pools make a fleet of servers and racks with its facility power, energy, cost and carbon
+//! ([`fleet`]); a plan file says what to plan for ([`PlanFile`]).
+
+mod choice;
+mod file;
+mod fleet;
+mod pool;
+pub mod queueing;
+
+pub use choice::{Change, Input, best, objective, sensitivity};
+pub use file::{CandidateFile, Minimise, PlanError, PlanFile, PlannedNetwork};
+pub use fleet::{Assumptions, Board, Fleet, HOURS_PER_YEAR, Price, Scenario, Server, Site, plan_fleet};
+pub use pool::{Limit, Pool, Service, Target, size_pool};

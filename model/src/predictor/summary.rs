@@ -1,0 +1,167 @@
+//! A step at many clocks and limits: its totals alone, kernels that are alike settled once.
+
+use super::network::{Kernel, Step, Totals};
+use super::operating_point::{OperatingPoint, highest};
+use super::{Estimate, PredictError};
+use crate::calibration::Tier;
+use crate::clock::Clocks;
+use crate::cost::LayerCost;
+use crate::network::{MemoryFootprint, footprint};
+use crate::power::power;
+use crate::units::{Hertz, Joules, Seconds, Watts};
+
+/// What a [`super::NetworkPrediction`] says of the whole step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Tier of the largest share of the time.
+    pub time_tier: Tier,
+    /// Tier of the power.
+    pub power_tier: Tier,
+    /// Mean core clock while kernels run.
+    pub clock: Hertz,
+    /// Time of a step.
+    pub time: Estimate<Seconds>,
+    /// Mean power.
+    pub power: Estimate<Watts>,
+    /// Energy of a step.
+    pub energy: Estimate<Joules>,
+    /// Whether the host, not the GPU, decides how long it takes.
+    pub launch_bound: bool,
+}
+
+/// A step's kernels with how many there are of each, by the stretches over which a limit acts.
+pub struct Prepared<'s, 'a> {
+    step: &'s Step<'a>,
+    stretches: Vec<Vec<(&'s Kernel<'a>, f64)>>,
+    host: Seconds,
+    /// Operations and traffic of the step.
+    pub cost: LayerCost,
+    /// Device memory.
+    pub memory: MemoryFootprint,
+    /// Whether that is within the device's memory.
+    pub fits_in_memory: bool,
+}
+
+impl<'a> Step<'a> {
+    /// Ready to be asked for its totals at many points.
+    pub fn prepare(&self) -> Prepared<'_, 'a> {
+        let mut stretches = Vec::new();
+        for range in self.stretches() {
+            let mut groups: Vec<(&Kernel<'a>, f64)> = Vec::new();
+            for kernel in &self.kernels[range] {
+                match groups.iter_mut().find(|(other, _)| other.is_alike(kernel)) {
+                    Some((_, count)) => *count += 1.0,
+                    None => groups.push((kernel, 1.0)),
+                }
+            }
+            stretches.push(groups);
+        }
+        let memory = footprint(self.network, self.setup.mode, &self.setup.framework.memory);
+        Prepared {
+            step: self,
+            stretches,
+            host: self.kernels.iter().map(|k| k.host).sum(),
+            cost: self.kernels.iter().fold(LayerCost::default(), |sum, k| sum + k.cost),
+            memory,
+            fits_in_memory: memory.total() <= self.setup.gpu.memory.value,
+        }
+    }
+}
+
+impl Prepared<'_, '_> {
+    /// The totals that [`Step::at`] gives.
+    ///
+    /// # Errors
+    /// For clocks or a limit that the device does not take.
+    pub fn at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
+        let (step, setup) = (self.step, &self.step.setup);
+        let limits = point.on(setup.gpu)?;
+        let mut totals = Totals { host: self.host, ..Totals::default() };
+        let mut clock = 0.0;
+        for groups in &self.stretches {
+            let keeps = |core| step.keeps(groups.iter().copied(), core, &limits);
+            let core = highest(limits.lowest, limits.ceiling, keeps).unwrap_or(limits.lowest);
+            for &(kernel, count) in groups {
+                let core = step.cut(kernel, core);
+                let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
+                let time = kernel.time.times(slowdown * count);
+                let level = step.law.level(step.clock_law, core);
+                totals.energy += power(setup.gpu, kernel.drives, level, slowdown) * time.value;
+                let sum = &mut totals.time;
+                *sum = Estimate { value: sum.value + time.value, p05: sum.p05 + time.p05, p95: sum.p95 + time.p95 };
+                clock += core * time.value.get();
+                *totals.by_tier.entry(kernel.tier).or_default() += time.value.get();
+            }
+        }
+        clock /= totals.time.value.get();
+        totals.wait(step.kernels.len(), setup);
+        totals.idle(step.gap, setup.gpu);
+        let (_, (time, power, energy)) = step.intervals(&totals, limits.cap);
+        Ok(Summary {
+            time_tier: totals.tier(),
+            power_tier: step.power_tier,
+            clock: setup.gpu.core_clock.boost.value * clock,
+            time,
+            power,
+            energy,
+            launch_bound: totals.for_host > Seconds::ZERO,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibration::Wanted;
+    use crate::catalog;
+    use crate::framework::Framework;
+    use crate::network::ShapedNetwork;
+    use crate::precision::{Mode, Precision};
+    use crate::predictor::Setup;
+
+    #[test]
+    fn totals_are_those_of_the_whole_prediction() {
+        for (gpu, net, batch, profile, mode) in [
+            ("v100", "resnet50", 64, "cudnn", Mode::Inference),
+            ("h200", "vgg16", 256, "pytorch", Mode::Training),
+            ("h200", "mobilenet_v2", 1, "pytorch", Mode::Inference),
+            ("l4", "densenet121", 512, "cudnn", Mode::Inference),
+        ] {
+            let gpu = catalog::gpu(gpu).expect("known");
+            let framework = Framework::named(profile).expect("known");
+            let wanted = Wanted { precision: Precision::Fp32, mode, framework: profile, algorithm: None };
+            let (own, roofline) = catalog::calibrations_for(&gpu, &wanted).expect("readable");
+            let network = catalog::network(net).expect("known");
+            let network = ShapedNetwork::new(&network, batch, Precision::Fp32, &[]).expect("fits");
+            let setup = Setup {
+                gpu: &gpu,
+                calibration: own.as_ref(),
+                roofline: &roofline,
+                framework: &framework,
+                launch: framework.usual_launch(),
+                mode,
+                phases: mode.phases(),
+                library: None,
+            };
+            let step = Step::new(&network, &setup).expect("runs");
+            let prepared = step.prepare();
+            let boost = gpu.core_clock.boost.value;
+            let limit = gpu.power.limit.value;
+            for point in [
+                OperatingPoint::default(),
+                OperatingPoint { core_clock: Some(boost * 0.6), ..OperatingPoint::default() },
+                OperatingPoint { power_cap: Some(limit * 0.7), ..OperatingPoint::default() },
+            ] {
+                let (whole, total) = (step.at(point).expect("taken"), prepared.at(point).expect("taken"));
+                let near = |a: f64, b: f64, what| assert!((a / b - 1.0).abs() < 1e-3, "{net} {what}: {a} {b}");
+                near(total.clock.get(), whole.clock.get(), "clock");
+                near(total.time.value.get(), whole.time.value.get(), "time");
+                near(total.time.p95.get(), whole.time.p95.get(), "time, p95");
+                near(total.power.value.get(), whole.power.value.get(), "power");
+                near(total.energy.p05.get(), whole.energy.p05.get(), "energy, p05");
+                assert_eq!((total.time_tier, total.launch_bound), (whole.time_tier, whole.launch_bound));
+                assert_eq!((prepared.cost.ops, prepared.fits_in_memory), (whole.ops, whole.fits_in_memory));
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! `predict compare`: networks on GPUs side by side, which GPU is best for what, and budgets turned round.
+
+use crate::cli::{Format, parse_batch, parse_mode, parse_positive, parse_precision};
+use crate::commands::{Failure, command_line, emit, refused};
+use crate::devices::{Device, FrameworkArgs, How};
+use crate::networks::network;
+use anyhow::anyhow;
+use clap::Args;
+use joulecast_model::budget::{Bound, Budget, largest_batch};
+use joulecast_model::metric::energy_precision_ratio;
+use joulecast_model::network::{Network, ShapedNetwork};
+use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::predictor::{NetworkPrediction, OperatingPoint, Step};
+use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
+use joulecast_reports::compare::{Comparison, Entry, Largest, csv, figure, json, text};
+use joulecast_reports::figure::svg;
+use std::path::PathBuf;
+
+/// No larger batch is tried for a budget.
+const LARGEST_BATCH: u64 = 4096;
+
+#[derive(Args)]
+pub struct CompareArgs {
+    /// Networks or network files, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    pub net: Vec<String>,
+    /// GPUs or device files, separated by commas
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    pub gpu: Vec<String>,
+    /// Samples per step, separated by commas; with a budget: only these are tried (default there: any)
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_batch)]
+    pub batch: Vec<u64>,
+    /// Storage and arithmetic; fp32 means TF32 off
+    #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
+    pub precision: Precision,
+    /// inference: one forward pass; training: forward, backward and update
+    #[arg(long, value_name = "MODE", default_value = "inference", value_parser = parse_mode)]
+    pub mode: Mode,
+    #[command(flatten)]
+    pub framework: FrameworkArgs,
+    /// Core clock of all GPUs
+    #[arg(long, value_name = "MHZ", value_parser = parse_positive)]
+    pub clock: Option<f64>,
+    /// Power limit of all GPUs
+    #[arg(long, value_name = "W", value_parser = parse_positive)]
+    pub power_cap: Option<f64>,
+    /// Weight of the error in the energy-precision ratio, error^alpha times energy per sample
+    #[arg(long, value_name = "ALPHA", default_value = "1", value_parser = parse_positive)]
+    pub alpha: f64,
+    /// What a GPU costs per hour, as in v100=2.5,t4=0.4; any currency
+    #[arg(long, value_name = "GPU=PRICE", value_delimiter = ',', value_parser = parse_price)]
+    pub price: Vec<(String, f64)>,
+    /// Budget: longest time of a step
+    #[arg(long, value_name = "MS", value_parser = parse_positive)]
+    pub target_latency: Option<f64>,
+    /// Budget: most energy per sample
+    #[arg(long, value_name = "J", value_parser = parse_positive)]
+    pub energy_budget: Option<f64>,
+    /// Budget: most mean power of the board
+    #[arg(long, value_name = "W", value_parser = parse_positive)]
+    pub max_power: Option<f64>,
+    /// Budgets must be kept by the 95 % quantiles, not only by the values
+    #[arg(long)]
+    pub sure: bool,
+    /// Draw time, power and energy per sample with their intervals as SVG
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+    /// How to print
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Write there instead of to standard output (- is standard output)
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+fn parse_price(text: &str) -> Result<(String, f64), String> {
+    let (gpu, price) = text.split_once('=').ok_or("write it like v100=2.5")?;
+    Ok((gpu.to_string(), parse_positive(price)?))
+}
+
+impl CompareArgs {
+    fn budget(&self) -> Budget {
+        Budget {
+            latency: self.target_latency.map(Seconds::from_ms),
+            energy_per_sample: self.energy_budget.map(Joules::new),
+            power: self.max_power.map(Watts::new),
+            sure: self.sure,
+        }
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let budget = self.budget();
+        let why = if self.batch.is_empty() && budget.is_free() {
+            "give --batch, or a budget: --target-latency, --energy-budget or --max-power".to_string()
+        } else if self.sure && budget.is_free() {
+            "--sure is about budgets: give --target-latency, --energy-budget or --max-power".to_string()
+        } else if let Some((unknown, _)) = self.price.iter().find(|(gpu, _)| !self.gpu.contains(gpu)) {
+            format!("--price names {unknown}, which --gpu does not")
+        } else {
+            return Ok(());
+        };
+        Err(Failure::Usage(anyhow!(why)))
+    }
+
+    fn point(&self) -> OperatingPoint {
+        OperatingPoint {
+            core_clock: self.clock.map(Hertz::from_mhz),
+            memory_clock: None,
+            power_cap: self.power_cap.map(Watts::new),
+        }
+    }
+
+    fn entry(&self, gpu: &str, network: &Network, prediction: NetworkPrediction) -> Entry {
+        let error = network.published.top1_error;
+        let price = self.price.iter().find(|(name, _)| name == gpu).map(|(_, price)| *price);
+        let per_sample = prediction.energy_per_sample();
+        Entry {
+            gpu: gpu.to_string(),
+            top1_error: error,
+            epr: error.map(|e| energy_precision_ratio(e, self.alpha, per_sample)),
+            price_per_hour: price,
+            price_per_million: price.map(|p| p / 3600.0 * 1e6 / prediction.samples_per_second()),
+            prediction,
+        }
+    }
+}
+
+/// A network on a GPU at any batch.
+struct Pair<'a> {
+    args: &'a CompareArgs,
+    how: &'a How,
+    device: &'a Device,
+    typed: &'a str,
+    network: &'a Network,
+}
+
+impl Pair<'_> {
+    fn at(&self, batch: u64) -> Result<NetworkPrediction, Failure> {
+        let shaped = ShapedNetwork::new(self.network, batch, self.how.precision, &[])
+            .map_err(|e| Failure::Failed(anyhow!("{}: {e}", self.network.name)))?;
+        let shaped = self.how.framework.runs(shaped);
+        Step::new(&shaped, &self.device.setup(self.how)).and_then(|s| s.at(self.args.point())).map_err(refused)
+    }
+
+    /// The largest batch within the budget, of those asked for or of all.
+    fn largest(&self, budget: &Budget) -> Result<Largest, Failure> {
+        let broken = |batch| Ok::<_, Failure>(budget.broken(&self.at(batch)?));
+        let (batch, stopped) = if self.args.batch.is_empty() {
+            largest_batch(LARGEST_BATCH, broken)?
+        } else {
+            let mut asked = self.args.batch.clone();
+            asked.sort_unstable();
+            let (mut best, mut stopped) = (None, Bound::Tried);
+            for batch in asked {
+                match broken(batch)? {
+                    None => (best, stopped) = (Some(batch), Bound::Tried),
+                    Some(bound) => stopped = bound,
+                }
+            }
+            (best, stopped)
+        };
+        let entry = match batch {
+            Some(batch) => Some(self.args.entry(self.typed, self.network, self.at(batch)?)),
+            None => None,
+        };
+        Ok(Largest { network: self.network.name.clone(), gpu: self.typed.to_string(), entry, stopped })
+    }
+}
+
+/// `predict compare`
+pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
+    args.check()?;
+    let how = How::new(&args.framework, args.precision, args.mode)?;
+    let networks = args.net.iter().map(|n| Ok(network(n)?.0)).collect::<Result<Vec<Network>, Failure>>()?;
+    let devices = args.gpu.iter().map(|g| Device::read(g, &how)).collect::<Result<Vec<_>, _>>()?;
+    let budget = args.budget();
+    let (mut entries, mut largest) = (Vec::new(), Vec::new());
+    for network in &networks {
+        for (device, typed) in devices.iter().zip(&args.gpu) {
+            let pair = Pair { args, how: &how, device, typed, network };
+            for &batch in &args.batch {
+                entries.push(args.entry(typed, network, pair.at(batch)?));
+            }
+            if !budget.is_free() {
+                largest.push(pair.largest(&budget)?);
+            }
+        }
+    }
+    let comparison = Comparison {
+        title: format!("{} {}, {} profile ({})", how.precision, how.mode, how.framework.name, how.launch.name()),
+        alpha: args.alpha,
+        entries,
+        budget: (!budget.is_free()).then_some(budget),
+        largest,
+    };
+    if let Some(path) = &args.figure {
+        let svg = figure(&comparison, command_line()).and_then(|f| svg(&f)).map_err(|e| Failure::Failed(e.into()))?;
+        emit(&svg, Some(path)).map_err(Failure::Failed)?;
+    }
+    let rendered = match args.format {
+        Format::Table => text(&comparison, false),
+        Format::Markdown => text(&comparison, true),
+        Format::Json => json(&comparison).map_err(|e| Failure::Failed(e.into()))?,
+        Format::Csv => csv(&comparison).map_err(|e| Failure::Failed(e.into()))?,
+    };
+    emit(&rendered, args.output.as_deref()).map_err(Failure::Failed)
+}

@@ -1,0 +1,187 @@
+//! `predict plan` as a user runs it.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments).output().expect("the program starts")
+}
+
+fn worked() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/capacity/tagging.toml").display().to_string()
+}
+
+fn planned(file: &str, format: &str) -> String {
+    let output = run(&["plan", file, "--format", format]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn close(a: f64, b: f64) {
+    assert!((a / b - 1.0).abs() < 1e-6, "{a} is not {b}");
+}
+
+/// The chosen option of a candidate.
+fn chosen<'a>(plan: &'a Value, gpu: &str) -> &'a Value {
+    let candidates = plan["candidates"].as_array().expect("candidates");
+    let candidate = candidates.iter().find(|c| c["gpu"] == gpu).expect("the GPU");
+    candidate["options"].as_array().expect("options").iter().find(|o| o["chosen"] == true).expect("a chosen one")
+}
+
+/// The worked plan's figures, put together again from the plan's own inputs.
+#[test]
+fn the_worked_plan_adds_up() {
+    let plan = json(&planned(&worked(), "json"));
+    for (gpu, per_server, overhead, price, server_price, embodied) in [
+        ("t4", 4.0, 250.0, 1500.0, 4000.0, (50.0, 1000.0)),
+        ("v100", 8.0, 600.0, 3000.0, 8000.0, (120.0, 1500.0)),
+        ("h200", 8.0, 2500.0, 30000.0, 60000.0, (160.0, 2500.0)),
+    ] {
+        let option = chosen(&plan, gpu);
+        let figure = |name: &str| number(&option["figures"][name]["value"]);
+        let pools = option["pools"].as_array().expect("pools");
+        let gpus: f64 = pools.iter().map(|p| number(&p["gpus"])).sum();
+        let servers = (gpus / per_server).ceil();
+        assert_eq!((figure("gpus"), figure("servers")), (gpus, servers));
+        let boards: f64 = pools.iter().map(|p| number(&p["board_power_w"])).sum();
+        close(figure("it_peak_w"), boards + servers * overhead);
+        close(figure("facility_peak_w"), 1.4 * figure("it_peak_w"));
+        let each = (12_000.0 / (per_server * number(&option["power_cap_w"]) + overhead)).floor();
+        assert_eq!(number(&option["racks"]), (servers / each).ceil());
+        let kwh = figure("facility_mean_w") * 8.76;
+        close(figure("kwh_per_year"), kwh);
+        close(figure("energy_cost_per_year"), 0.2 * kwh);
+        close(figure("cost_per_year"), (price * gpus + server_price * servers) / 4.0 + 0.2 * kwh);
+        let carbon = 300.0 * kwh + 1000.0 * (embodied.0 * gpus + embodied.1 * servers) / 4.0;
+        close(figure("carbon_g_per_year"), carbon);
+        // The profile's 24 hours add up to 245,400 per second.
+        let requests = 245_400.0 / 24.0 * 31_536_000.0;
+        close(figure("carbon_g_per_million"), carbon / requests * 1e6);
+        close(figure("energy_per_inference_j"), 3.6e6 * kwh / requests);
+        for pool in pools {
+            assert!(number(&pool["latency_s"]) <= 0.1 && number(&pool["utilisation"]) < 1.0);
+        }
+        for name in ["gpus", "facility_peak_w", "cost_per_year", "kwh_per_year"] {
+            let f = &option["figures"][name];
+            assert!(number(&f["p05"]) <= number(&f["value"]), "{gpu} {name}");
+            assert!(f["p95"].is_null() || number(&f["value"]) <= number(&f["p95"]), "{gpu} {name}");
+        }
+    }
+    let cost = |gpu: &str| number(&chosen(&plan, gpu)["figures"]["cost_per_year"]["value"]);
+    let winner = plan["chosen_gpu"].as_str().expect("a winner");
+    assert!(["t4", "v100", "h200"].iter().all(|gpu| cost(winner) <= cost(gpu)));
+}
+
+/// A pool's utilisation and power are those of the steps that `predict` prints.
+#[test]
+fn pools_rest_on_predictions() {
+    let plan = json(&planned(&worked(), "json"));
+    let option = chosen(&plan, "h200");
+    for (pool, rate) in option["pools"].as_array().expect("pools").iter().zip([14_000.0, 6000.0]) {
+        let batch = pool["batch"].to_string();
+        let cap = option["power_cap_w"].to_string();
+        let net = pool["network"].as_str().expect("a name");
+        let step = ["--net", net, "--gpu", "h200", "--batch", &batch, "--power-cap", &cap, "--format", "json"];
+        let step = json(&String::from_utf8_lossy(&run(&step).stdout));
+        let busy = rate / number(&pool["batch"]) * number(&step["time_s"]) / number(&pool["gpus"]);
+        assert!((number(&pool["utilisation"]) / busy - 1.0).abs() < 2e-3, "{net}: {busy}");
+        let power = rate / number(&pool["batch"]) * number(&step["energy_j"]);
+        assert!(number(&pool["board_power_w"]) >= power * 0.998, "waiting comes on top");
+    }
+}
+
+#[test]
+fn every_format_has_its_figures() {
+    let text = planned(&worked(), "table");
+    for part in
+        ["Least cost:", "Candidates", "Sensitivity", "not wall power", "location-based", "Made by: predict plan"]
+    {
+        assert!(text.contains(part), "no {part} in\n{text}");
+    }
+    assert!(planned(&worked(), "markdown").contains("| gpu | limit W |"));
+    let csv = planned(&worked(), "csv");
+    assert!(csv.starts_with("gpu,power_cap_w,chosen,racks,gpus,gpus_p05,gpus_p95"));
+    assert_eq!(csv.lines().filter(|l| l.contains(",true,")).count(), 3);
+    let html = planned(&worked(), "html");
+    assert_eq!(html.matches("<svg ").count(), 2);
+    for outside in ["src=", "<script", "url(", "@import", "href=\"http"] {
+        assert!(!html.contains(outside), "{outside} asks for something");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_plan_is_said_in_one_line() {
+    let text = std::fs::read_to_string(worked()).expect("the worked plan");
+    let folder = tempfile::tempdir().expect("a folder");
+    for (from, to, status, expected) in [
+        ("carbon_g_per_kwh = 300\n", "", 1, "carbon_g_per_kwh"),
+        ("gpu = \"t4\"", "gpu = \"t5\"", 2, "no gpu named \"t5\""),
+        ("net = \"resnet50\"", "net = \"resnot50\"", 2, "resnet50"),
+        ("share = 0.7", "share = 0.6", 1, "add up to 0.8999"),
+    ] {
+        let path = folder.path().join("plan.toml");
+        std::fs::write(&path, text.replacen(from, to, 1)).expect("written");
+        let output = run(&["plan", path.to_str().expect("a name")]);
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{stderr}");
+        assert!(stderr.contains(expected) && stderr.lines().count() == 1, "{stderr}");
+    }
+    let path = folder.path().join("tight.toml");
+    std::fs::write(&path, text.replace("target_ms = 100", "target_ms = 0.1")).expect("written");
+    assert!(planned(path.to_str().expect("a name"), "table").contains("No candidate carries the load"));
+}
+
+fn browser() -> Option<PathBuf> {
+    let names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
+    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
+    names.iter().flat_map(|n| folders.iter().map(move |f| f.join(n))).find(|p| p.is_file())
+}
+
+/// Writes what a page's figures measure into the page; the page itself has no script.
+const PROBE: &str = "<script>\
+const sizes = [...document.querySelectorAll('figure svg')].map(s => { const b = s.getBoundingClientRect(); return Math.round(b.width) + 'x' + Math.round(b.height) });\
+const probe = document.createElement('pre'); probe.textContent = 'PROBE ' + innerWidth + ' ' + document.documentElement.scrollWidth + ' ' + sizes.join(' ') + ' END';\
+document.body.append(probe);</script>";
+
+#[test]
+fn a_browser_shows_every_figure_on_phones_and_desktops() {
+    let Some(browser) = browser() else {
+        println!("skipped: no Chromium on this machine");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("plan.html");
+    let html = planned(&worked(), "html").replace("</body>", &format!("{PROBE}</body>"));
+    std::fs::write(&page, html).expect("written");
+    for width in [390, 1280] {
+        let output = Command::new(&browser)
+            .args(["--no-sandbox", "--disable-gpu", "--headless", "--hide-scrollbars", "--enable-logging=stderr"])
+            .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+            .arg(format!("--window-size={width},900"))
+            .args(["--dump-dom", &format!("file://{}", page.display())])
+            .output()
+            .expect("the browser starts");
+        let console = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!console.contains("CONSOLE"), "{console}");
+        let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+        // The second occurrence is the script's result, the first the script.
+        let probe = dom.split("PROBE ").nth(2).and_then(|p| p.split(" END").next());
+        let probe: Vec<&str> = probe.unwrap_or_else(|| panic!("no probe: {console}")).split(' ').collect();
+        let (inner, scroll) = (probe[0], probe[1]);
+        assert_eq!(inner, scroll, "the page is not wider than a screen of {width}");
+        assert_eq!(probe.len(), 4, "two figures at {width}: {probe:?}");
+        for size in &probe[2..] {
+            let (w, h) = size.split_once('x').expect("a size");
+            assert!(w.parse::<u32>().is_ok_and(|w| w > 300) && h.parse::<u32>().is_ok_and(|h| h > 150), "{size}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `predict sweep` as a user runs it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const BASE: [&str; 13] = [
+    "sweep",
+    "--net",
+    "resnet18,lenet5",
+    "--gpu",
+    "v100,t4",
+    "--batch",
+    "1,32",
+    "--power-cap",
+    "default,180..220:20",
+    "--precision",
+    "fp32,tf32",
+    "--mode",
+    "inference,training",
+];
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments).output().expect("the program starts")
+}
+
+fn swept(extra: &[&str]) -> String {
+    let output = run(&[&BASE[..], extra].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn rows_come_in_order_whatever_the_threads_and_agree_with_predictions() {
+    let text = swept(&[]);
+    assert_eq!(text, swept(&["--threads", "1"]));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 1 + 2 * 2 * 2 * 2 * 2 * 4);
+    let header: Vec<&str> = lines[0].split(',').collect();
+    let column = |name: &str| header.iter().position(|h| *h == name).expect(name);
+    let first: Vec<&str> = lines[1].split(',').collect();
+    assert_eq!(first[..7], ["resnet18", "v100", "1", "fp32", "inference", "", ""]);
+    // What a board does not do or take has a row that says so.
+    let wrong = lines.iter().filter(|l| l.contains("does not compute in tf32")).count();
+    assert_eq!(wrong, 64);
+    assert!(lines.iter().any(|l| l.contains("t4 has no power limit of 180 W")));
+    let output =
+        run(&["--net", "resnet18", "--gpu", "v100", "--batch", "32", "--power-cap", "200", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let row = lines.iter().find(|l| l.starts_with("resnet18,v100,32,fp32,inference,,200,")).expect("a row");
+    let cells: Vec<&str> = row.split(',').collect();
+    for name in ["time_s", "power_w", "energy_j_p95", "core_clock_mhz", "memory_bytes", "ops"] {
+        let (swept, predicted) = (cells[column(name)].parse::<f64>().expect("a number"), &document[name]);
+        let predicted = predicted.as_f64().expect("a number");
+        assert!((swept / predicted - 1.0).abs() < 2e-3, "{name}: {swept} {predicted}");
+    }
+}
+
+fn resumed(format: &str, cut: impl Fn(&str) -> String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rows");
+    let name = path.to_str().expect("a name");
+    swept(&["--format", format, "--output", name, "--quiet"]);
+    let whole = fs::read_to_string(&path).expect("rows");
+    for share in [0.0, 0.31, 0.77, 1.0] {
+        fs::write(&path, &whole[..(whole.len() as f64 * share) as usize]).expect("cut");
+        swept(&["--format", format, "--output", name, "--resume", "--quiet"]);
+        assert_eq!(fs::read_to_string(&path).expect("rows"), whole, "cut at {share}");
+    }
+    fs::write(&path, cut(&whole)).expect("written");
+    let other = run(&[&BASE[..], &["--format", format, "--output", name, "--resume", "--quiet"]].concat());
+    assert_eq!(other.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&other.stderr).contains("row 3 is not of this sweep"));
+    assert_eq!(fs::read_to_string(Path::new(name)).expect("rows"), cut(&whole), "nothing is overwritten");
+}
+
+#[test]
+fn a_sweep_goes_on_where_it_stopped_and_not_on_another_s_rows() {
+    // Without the third row, the fourth stands in its place.
+    let without = |row: usize| {
+        move |text: &str| text.lines().enumerate().filter(|(i, _)| *i != row).map(|(_, l)| format!("{l}\n")).collect()
+    };
+    resumed("csv", without(3));
+    resumed("jsonl", without(2));
+}
+
+#[test]
+fn every_json_line_has_every_column() {
+    let text = swept(&["--format", "jsonl"]);
+    for line in text.lines() {
+        let object: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(object.as_object().map(serde_json::Map::len), Some(28), "{line}");
+        assert_ne!(object["time_s"].is_null(), object["error"].is_null(), "{line}");
+    }
+}
+
+#[test]
+fn wrong_axes_exit_2() {
+    for axis in ["600..700", "700..600:5", "abc"] {
+        let output = run(&["sweep", "--net", "lenet5", "--gpu", "t4", "--batch", "1", "--clock", axis]);
+        assert_eq!(output.status.code(), Some(2), "{axis}");
+    }
+}

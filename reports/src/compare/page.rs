@@ -1,0 +1,166 @@
+//! A comparison as tables and as a figure.
+
+use super::{Comparison, Entry, Largest, MEASURES, cheapest, most_accurate, winners, within};
+use crate::figure::FigureError;
+use crate::figure::comparison::{Dot, DotPlot, Row as DotRow};
+use crate::table::{Table, significant, with_unit};
+use joulecast_model::budget::{Bound, Budget};
+use joulecast_model::predictor::Estimate;
+use std::fmt::Write as _;
+
+fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table {
+    let (errors, prices) =
+        (entries.iter().any(|e| e.epr.is_some()), entries.iter().any(|e| e.price_per_hour.is_some()));
+    let epr = format!("EPR({})", c.alpha);
+    let mut header =
+        vec!["network", "gpu", "batch", "time", "90 % interval", "samples/s", "power", "per sample", "EDP"];
+    header.push("samples/s/W");
+    if errors {
+        header.extend(["top-1 error", epr.as_str()]);
+    }
+    if prices {
+        header.push("price/million");
+    }
+    header.push("times rest on");
+    if stopped.is_some() {
+        header.push("larger breaks");
+    }
+    let mut table = Table::new(&header, 2).with_trailing_text(1 + usize::from(stopped.is_some()));
+    for (i, e) in entries.iter().enumerate() {
+        let p = &e.prediction;
+        let batch = if p.fits_in_memory { p.batch.to_string() } else { format!("{} (does not fit)", p.batch) };
+        let mut cells = vec![
+            p.network.clone(),
+            e.gpu.clone(),
+            batch,
+            with_unit(p.time.value.get(), "s"),
+            format!("{} to {}", with_unit(p.time.p05.get(), "s"), with_unit(p.time.p95.get(), "s")),
+            significant(p.samples_per_second(), 3),
+            with_unit(p.power.value.get(), "W"),
+            with_unit(p.energy_per_sample().get(), "J"),
+            with_unit(p.edp().get(), "J s"),
+            significant(p.samples_per_joule(), 3),
+        ];
+        if errors {
+            cells.push(e.top1_error.map_or("?".into(), |v| format!("{:.1} %", 100.0 * v)));
+            cells.push(e.epr.map_or("?".into(), |v| with_unit(v.get(), "J")));
+        }
+        if prices {
+            cells.push(e.price_per_million.map_or("?".into(), |v| significant(v, 3)));
+        }
+        cells.push(p.time_tier.to_string());
+        cells.extend(stopped.and_then(|s| s.get(i)).map(Bound::to_string));
+        table.row(cells);
+    }
+    table
+}
+
+fn budget_words(b: &Budget) -> String {
+    let mut words = Vec::new();
+    words.extend(b.latency.map(|v| format!("a step within {}", with_unit(v.get(), "s"))));
+    words.extend(b.energy_per_sample.map(|v| format!("{} per sample", with_unit(v.get(), "J"))));
+    words.extend(b.power.map(|v| format!("{} of board power", with_unit(v.get(), "W"))));
+    let sure = if b.sure { ", by the 95 % quantiles" } else { "" };
+    format!("{}{sure}, within memory", words.join(", "))
+}
+
+/// The readable report, or the same in Markdown.
+pub fn text(c: &Comparison, markdown: bool) -> String {
+    let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
+    let mut text = format!("{}{}\n", if markdown { "## " } else { "" }, c.title);
+    if !c.entries.is_empty() {
+        let all: Vec<&Entry> = c.entries.iter().collect();
+        let _ = write!(text, "\n{}", print(&table(c, &all, None)));
+    }
+    let winners = winners(c);
+    if c.entries.iter().any(|e| e.gpu != c.entries[0].gpu) {
+        let mut table = Table::new(&["network", "batch", "least", "gpu", "value", "not surely better than"], 1)
+            .with_trailing_text(1);
+        for w in &winners {
+            let unit = MEASURES.iter().find(|m| m.name == w.metric).map_or("", |m| m.unit);
+            table.row(vec![
+                w.network.into(),
+                w.batch.to_string(),
+                w.metric.into(),
+                w.gpu.into(),
+                if unit.is_empty() { significant(w.value, 3) } else { with_unit(w.value, unit) },
+                w.within_its_interval.join(", "),
+            ]);
+        }
+        let _ =
+            write!(text, "\nbest GPU for each; the last column: GPUs whose 90 % interval reaches the best one's\n\n");
+        text += &print(&table);
+    }
+    if let Some(budget) = &c.budget {
+        let _ = write!(text, "\nlargest batch for {}\n\n", budget_words(budget));
+        let kept: Vec<&Largest> = c.largest.iter().filter(|l| l.entry.is_some()).collect();
+        let stopped: Vec<Bound> = kept.iter().map(|l| l.stopped).collect();
+        let entries: Vec<&Entry> = kept.iter().filter_map(|l| l.entry.as_ref()).collect();
+        if !entries.is_empty() {
+            text += &print(&table(c, &entries, Some(&stopped)));
+        }
+        for l in c.largest.iter().filter(|l| l.entry.is_none()) {
+            let _ = writeln!(text, "no batch of {} on {} does: {}", l.network, l.gpu, l.stopped);
+        }
+        if let Some(e) = most_accurate(c) {
+            let error = 100.0 * e.top1_error.unwrap_or(f64::NAN);
+            let (net, gpu, batch) = (&e.prediction.network, &e.gpu, e.prediction.batch);
+            let _ = write!(
+                text,
+                "\nmost accurate network that does: {net}, top-1 error {error:.1} %, on {gpu} at batch {batch}\n"
+            );
+        }
+        for e in cheapest(c) {
+            let price = e.price_per_million.unwrap_or(f64::NAN);
+            let (net, gpu) = (&e.prediction.network, &e.gpu);
+            let _ = writeln!(text, "cheapest GPU for {net}: {gpu}, {} per million samples", significant(price, 3));
+        }
+        if within(c).all(|e| e.price_per_hour.is_none()) && within(c).next().is_some() {
+            let _ = writeln!(text, "no GPU is called cheapest without prices: --price GPU=PRICE per hour");
+        }
+    }
+    text
+}
+
+/// Time, power and energy per sample of every prediction, with intervals.
+///
+/// # Errors
+/// Where there is nothing to draw.
+pub fn figure(c: &Comparison, command: String) -> Result<DotPlot, FigureError> {
+    let all: Vec<&Entry> = if c.entries.is_empty() { within(c).collect() } else { c.entries.iter().collect() };
+    let mut batches: Vec<u64> = all.iter().map(|e| e.prediction.batch).collect();
+    batches.sort_unstable();
+    batches.dedup();
+    // Largest batches within a budget differ everywhere: one series, the batch in the row's name.
+    let one = c.entries.is_empty();
+    let dots = |e: &Entry| -> Vec<Dot> {
+        let measures = [(&MEASURES[0], 1e3), (&MEASURES[3], 1.0), (&MEASURES[1], 1e3)];
+        let dot = |v: Estimate<f64>, by: f64| Dot { low: v.p05 * by, value: v.value * by, high: v.p95 * by };
+        measures.into_iter().filter_map(|(m, by)| Some(dot((m.of)(e)?, by))).collect()
+    };
+    let mut rows: Vec<DotRow> = Vec::new();
+    for e in &all {
+        let (group, batch) = (e.prediction.network.clone(), e.prediction.batch);
+        let name = if one { format!("{}, batch {batch}", e.gpu) } else { e.gpu.clone() };
+        if !rows.iter().any(|r| r.group == group && r.name == name) {
+            let series = if one { 1 } else { batches.len() };
+            rows.push(DotRow { group: group.clone(), name: name.clone(), dots: vec![None; series] });
+        }
+        let series = if one { 0 } else { batches.iter().position(|b| *b == batch).unwrap_or(0) };
+        if let Some(row) = rows.iter_mut().find(|r| r.group == group && r.name == name) {
+            row.dots[series] = Some(dots(e));
+        }
+    }
+    if rows.is_empty() {
+        return Err(FigureError::Nothing("nothing keeps the budget".into()));
+    }
+    let series =
+        if one { vec!["largest batch".into()] } else { batches.iter().map(|b| format!("batch {b}")).collect() };
+    Ok(DotPlot {
+        title: format!("Networks and GPUs, {}", c.title),
+        columns: vec!["time of a step, ms".into(), "mean power, W".into(), "energy per sample, mJ".into()],
+        series,
+        rows,
+        notes: vec![command],
+    })
+}

@@ -1,0 +1,240 @@
+//! Figures: values into drawings, one file per figure. Nothing is computed here but where a mark goes.
+//!
+//! Colours are Okabe and Ito's, told apart by most colour-blind readers and never the only difference: lines differ by
+//! their dashes, marks by their shapes. On a dark screen paper, ink and grid are exchanged by a style sheet in the SVG;
+//! in print they are not.
+
+mod axes;
+mod marks;
+pub mod comparison;
+pub mod curves;
+pub mod fleet;
+pub mod sensitivity;
+
+pub(crate) use axes::{Axes, Scale, label, range, ticks};
+pub(crate) use marks::{Sample, legend, line, mark};
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+/// Why a figure was not drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum FigureError {
+    /// There is nothing to draw, or values that no axis shows.
+    #[error("no figure: {0}")]
+    Nothing(String),
+    /// The drawing library refused.
+    #[error("the figure could not be drawn: {0}")]
+    Drawing(String),
+}
+
+pub(crate) type Area<B> = DrawingArea<B, Shift>;
+
+/// Something that can be drawn.
+pub trait Figure {
+    /// What it shows, for those who cannot see it.
+    fn title(&self) -> &str;
+    /// Width and height in pixels.
+    fn size(&self) -> (u32, u32);
+    /// Draws it.
+    ///
+    /// # Errors
+    /// Where there is nothing to draw, or the backend refuses.
+    fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), FigureError>;
+}
+
+pub(crate) const PAPER: RGBColor = RGBColor(0xFF, 0xFF, 0xFF);
+pub(crate) const INK: RGBColor = RGBColor(0x20, 0x24, 0x2A);
+pub(crate) const FAINT: RGBColor = RGBColor(0x6A, 0x70, 0x78);
+pub(crate) const GRID: RGBColor = RGBColor(0xE2, 0xE5, 0xE9);
+
+/// Okabe and Ito's colours that are seen on white and on black.
+pub(crate) const PALETTE: [RGBColor; 6] = [
+    RGBColor(0xD5, 0x5E, 0x00),
+    RGBColor(0x00, 0x72, 0xB2),
+    RGBColor(0x00, 0x9E, 0x73),
+    RGBColor(0xCC, 0x79, 0xA7),
+    RGBColor(0xE6, 0x9F, 0x00),
+    RGBColor(0x56, 0xB4, 0xE9),
+];
+
+pub(crate) fn colour(index: usize) -> RGBColor {
+    PALETTE[index % PALETTE.len()]
+}
+
+/// What a dark screen shows instead of paper, ink, faint ink and grid.
+const DARK: [(RGBColor, &str); 4] = [(PAPER, "#14171B"), (INK, "#E8EAED"), (FAINT, "#A4ABB3"), (GRID, "#343A42")];
+
+/// Vector graphics: one SVG document.
+///
+/// # Errors
+/// Where there is nothing to draw.
+pub fn svg(figure: &impl Figure) -> Result<String, FigureError> {
+    let mut text = String::new();
+    {
+        #[cfg(feature = "bitmap")]
+        bitmap::fonts()?;
+        let area = SVGBackend::with_string(&mut text, figure.size()).into_drawing_area();
+        area.fill(&PAPER).map_err(drawing)?;
+        figure.draw(&area)?;
+        area.present().map_err(drawing)?;
+    }
+    let rules: String = DARK
+        .iter()
+        .map(|(RGBColor(r, g, b), dark)| {
+            let light = format!("#{r:02X}{g:02X}{b:02X}");
+            format!("svg.figure [fill=\"{light}\"]{{fill:{dark}}}svg.figure [stroke=\"{light}\"]{{stroke:{dark}}}")
+        })
+        .collect();
+    let head = format!(
+        "<svg class=\"figure\" role=\"img\" aria-label=\"{}\" style=\"max-width:100%;height:auto\" ",
+        escape(figure.title())
+    );
+    let style = format!("<style>@media screen and (prefers-color-scheme: dark){{{rules}}}</style>\n");
+    let text = text.replacen("<svg ", &head, 1);
+    Ok(match text.find('\n') {
+        Some(end) => format!("{}\n{style}{}", &text[..end], &text[end + 1..]),
+        None => text,
+    })
+}
+
+#[cfg(feature = "bitmap")]
+pub use bitmap::png;
+
+#[cfg(feature = "bitmap")]
+mod bitmap {
+    use super::{Figure, FigureError, PAPER, drawing};
+    use plotters::prelude::*;
+    use plotters::style::{FontStyle, register_font};
+
+    /// With the bitmap backend's fonts even vector graphics are laid out by a font's own widths.
+    pub(super) fn fonts() -> Result<(), FigureError> {
+        register_font("sans-serif", FontStyle::Normal, dejavu::sans::regular())
+            .map_err(|_| FigureError::Drawing("the font is not readable".into()))
+    }
+
+    /// A bitmap: one PNG document.
+    ///
+    /// # Errors
+    /// Where there is nothing to draw.
+    pub fn png(figure: &impl Figure) -> Result<Vec<u8>, FigureError> {
+        fonts()?;
+        let (width, height) = figure.size();
+        let mut pixels = vec![0u8; width as usize * height as usize * 3];
+        {
+            let area = BitMapBackend::with_buffer(&mut pixels, (width, height)).into_drawing_area();
+            area.fill(&PAPER).map_err(drawing)?;
+            figure.draw(&area)?;
+            area.present().map_err(drawing)?;
+        }
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, width, height);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels));
+        written.map_err(|e| FigureError::Drawing(e.to_string()))?;
+        Ok(bytes)
+    }
+}
+
+pub(crate) fn drawing(error: impl std::fmt::Display) -> FigureError {
+    FigureError::Drawing(error.to_string())
+}
+
+/// Text within markup.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
+}
+
+/// Width of text of a size in pixels, roughly: no font is read.
+pub(crate) fn width_of(text: &str, size: u32) -> i32 {
+    (text.chars().count() as f64 * f64::from(size) * 0.56).ceil() as i32
+}
+
+/// Text from a place on.
+pub(crate) fn write<B: DrawingBackend>(
+    area: &Area<B>,
+    text: &str,
+    at: (i32, i32),
+    size: u32,
+    ink: &RGBColor,
+    anchor: HPos,
+) -> Result<(), FigureError> {
+    let style = ("sans-serif", size).into_font().color(ink).pos(Pos::new(anchor, VPos::Center));
+    area.draw_text(text, &style, at).map_err(drawing)
+}
+
+/// Small lines under a figure, each cut into as many as its width needs.
+pub(crate) fn wrapped(lines: &[String], width: u32, size: u32) -> Vec<String> {
+    let most = (f64::from(width) / (f64::from(size) * 0.56)) as usize;
+    let mut out: Vec<String> = Vec::new();
+    for line in lines {
+        let mut current = String::new();
+        for word in line.split(' ') {
+            if !current.is_empty() && current.chars().count() + 1 + word.chars().count() > most {
+                out.push(std::mem::take(&mut current));
+            }
+            if !current.is_empty() {
+                current.push(' ');
+            }
+            current += word;
+        }
+        out.push(current);
+    }
+    out
+}
+
+/// Size of small text.
+pub(crate) const SMALL: u32 = 13;
+
+/// Title above and small lines below; gives the area between.
+pub(crate) fn frame<B: DrawingBackend>(area: &Area<B>, title: &str, notes: &[String]) -> Result<Area<B>, FigureError> {
+    let (width, height) = area.dim_in_pixel();
+    write(area, title, (12, 22), 18, &INK, HPos::Left)?;
+    let notes = wrapped(notes, width - 24, SMALL);
+    let line = SMALL as i32 + 4;
+    let top = height as i32 - 8 - line * notes.len() as i32;
+    for (i, note) in notes.iter().enumerate() {
+        write(area, note, (12, top + line * i as i32 + line / 2), SMALL, &FAINT, HPos::Left)?;
+    }
+    Ok(area.clone().margin(40, height.saturating_sub(top.max(60) as u32) + 4, 8, 8))
+}
+
+/// Pixels that a frame needs above and below.
+pub(crate) fn frame_height(notes: &[String], width: u32) -> u32 {
+    40 + 12 + (SMALL + 4) * wrapped(notes, width - 24, SMALL).len() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(feature = "bitmap")]
+    #[test]
+    fn a_bitmap_has_the_size_and_is_not_blank() {
+        struct Dot;
+        impl Figure for Dot {
+            fn title(&self) -> &str {
+                "dot"
+            }
+            fn size(&self) -> (u32, u32) {
+                (60, 40)
+            }
+            fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), FigureError> {
+                write(area, "text", (4, 20), 12, &INK, HPos::Left)
+            }
+        }
+        let bytes = png(&Dot).expect("drawn");
+        let mut reader = ::png::Decoder::new(std::io::Cursor::new(bytes)).read_info().expect("a PNG");
+        let mut pixels = vec![0; reader.output_buffer_size().expect("small")];
+        let info = reader.next_frame(&mut pixels).expect("a frame");
+        assert_eq!((info.width, info.height), (60, 40));
+        assert!(pixels.iter().any(|p| *p < 100) && pixels.iter().any(|p| *p == 255));
+    }
+
+    #[test]
+    fn lines_are_cut_between_words() {
+        assert_eq!(wrapped(&["aa bb cc".into()], 40, 13), ["aa bb", "cc"]);
+    }
+}

@@ -1,0 +1,258 @@
+//! Tables and documents of made-up values, which must not change unnoticed. `UPDATE_GOLDEN=1 cargo test -p joulecast-reports
+//! --test golden` rewrites them; look at the difference before committing it.
+
+use joulecast_model::budget::{Bound, Budget};
+use joulecast_model::calibration::Tier;
+use joulecast_model::capacity::{Assumptions, Board, PlanFile, Scenario, Service, best, plan_fleet, sensitivity};
+use joulecast_model::framework::Launch;
+use joulecast_model::metric::{Metric, energy_precision_ratio};
+use joulecast_model::network::MemoryFootprint;
+use joulecast_model::precision::{Mode, Phase, Precision};
+use joulecast_model::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
+use joulecast_model::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
+use joulecast_reports::compare::{self, Comparison, Entry, Largest};
+use joulecast_reports::optimum::{self, Candidate, Found};
+use joulecast_reports::plan::{self, AtLimit, Plan};
+use std::path::Path;
+
+fn check(name: &str, actual: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, actual).expect("written");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(actual, expected, "{name} changed");
+}
+
+/// Numbers of a JSON document with six digits, since the last ones differ between machines.
+fn rounded(text: &str) -> String {
+    fn walk(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::Number(n) if n.is_f64() => {
+                let short: f64 = format!("{:.5e}", n.as_f64().unwrap_or(f64::NAN)).parse().unwrap_or(f64::NAN);
+                *value = short.into();
+            }
+            serde_json::Value::Array(items) => items.iter_mut().for_each(walk),
+            serde_json::Value::Object(map) => map.values_mut().for_each(walk),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::from_str(text).expect("JSON");
+    walk(&mut value);
+    serde_json::to_string_pretty(&value).expect("JSON") + "\n"
+}
+
+fn around<T>(value: f64, of: fn(f64) -> T) -> Estimate<T> {
+    Estimate { value: of(value), p05: of(0.8 * value), p95: of(1.3 * value) }
+}
+
+fn prediction(network: &str, batch: u64, ms: f64, watts: f64) -> NetworkPrediction {
+    let time = Seconds::from_ms(ms);
+    NetworkPrediction {
+        network: network.into(),
+        batch,
+        precision: Precision::Fp32,
+        mode: Mode::Inference,
+        calibration: "toy".into(),
+        time_tier: Tier::Imported,
+        power_tier: Tier::Transferred,
+        clock: Hertz::from_mhz(1500.0),
+        memory_clock: None,
+        power_cap: None,
+        waiting: 0.0,
+        launch_bound: false,
+        widths: Widths::default(),
+        time: around(ms, Seconds::from_ms),
+        power: around(watts, Watts::new),
+        energy: around(watts * time.get(), Joules::new),
+        ops: Ops::new(8_000_000_000 * batch),
+        read: Bytes::new(1 << 20),
+        written: Bytes::new(1 << 20),
+        parameters: 1000,
+        memory: MemoryFootprint {
+            weights: Bytes::new(100),
+            gradients: Bytes::ZERO,
+            optimizer_state: Bytes::ZERO,
+            activations: Bytes::new(20),
+            cache: Bytes::ZERO,
+            workspace: Bytes::ZERO,
+            context: Bytes::ZERO,
+        },
+        devices: Vec::new(),
+        communication: None,
+        fits_in_memory: true,
+        bound: time,
+        phases: vec![PhaseTotal { phase: Phase::Forward, time, energy: Watts::new(watts) * time }],
+        layers: Vec::new(),
+        warnings: vec!["a warning".into()],
+    }
+}
+
+#[test]
+fn a_comparison() {
+    let entry = |gpu: &str, network: &str, batch, ms, watts, price: Option<f64>| {
+        let prediction = prediction(network, batch, ms, watts);
+        let error = (network == "resnet50").then_some(0.2387);
+        Entry {
+            gpu: gpu.into(),
+            top1_error: error,
+            epr: error.map(|e| energy_precision_ratio(e, 2.0, prediction.energy_per_sample())),
+            price_per_hour: price,
+            price_per_million: price.map(|p| p / 3600.0 * 1e6 / prediction.samples_per_second()),
+            prediction,
+        }
+    };
+    let entries = vec![
+        entry("v100", "resnet50", 1, 2.5, 115.0, Some(2.5)),
+        entry("t4", "resnet50", 1, 5.0, 45.0, Some(0.4)),
+        entry("h200", "resnet50", 1, 2.0, 200.0, None),
+        entry("v100", "own", 1, 1.0, 100.0, Some(2.5)),
+    ];
+    let kept = entry("t4", "resnet50", 6, 19.0, 62.0, Some(0.4));
+    let largest = |gpu: &str, entry, stopped| Largest { network: "resnet50".into(), gpu: gpu.into(), entry, stopped };
+    let comparison = Comparison {
+        title: "fp32 inference, cudnn profile (graph)".into(),
+        alpha: 2.0,
+        entries,
+        budget: Some(Budget {
+            latency: Some(Seconds::from_ms(20.0)),
+            power: Some(Watts::new(100.0)),
+            ..Budget::default()
+        }),
+        largest: vec![largest("t4", Some(kept), Bound::Latency), largest("v100", None, Bound::Power)],
+    };
+    check("compare.txt", &compare::text(&comparison, false));
+    check("compare.md", &compare::text(&comparison, true));
+    check("compare.json", &rounded(&compare::json(&comparison).expect("finite")));
+    check(
+        "compare.csv",
+        &compare::csv(&comparison).expect("finite").lines().next().unwrap_or_default().replace(',', "\n"),
+    );
+}
+
+#[test]
+fn an_optimum() {
+    let at = |cap: Option<f64>, ms, watts| Candidate {
+        point: OperatingPoint { power_cap: cap.map(Watts::new), ..OperatingPoint::default() },
+        prediction: prediction("resnet50", 64, ms, watts),
+    };
+    let candidates = vec![at(None, 50.0, 265.0), at(Some(250.0), 50.0, 250.0), at(Some(150.0), 62.0, 145.0)];
+    let found = Found {
+        title: "resnet50 on a toy".into(),
+        metric: Metric::Energy,
+        default: candidates[0].clone(),
+        candidates,
+        best: 2,
+        tied: vec![2],
+        front: vec![1, 2],
+        plan: None,
+        warnings: vec!["a warning".into()],
+    };
+    check("optimum.txt", &optimum::text(&found, false));
+    check("optimum.json", &rounded(&optimum::json(&[found]).expect("finite")));
+}
+
+const PLAN: &str = r#"
+schema = "capacity/1"
+title = "A toy"
+currency = "EUR"
+[load]
+profile_per_s = [200.0, 800.0]
+peak_per_s = 1000.0
+[latency]
+percentile = 95.0
+target_ms = 60.0
+[[network]]
+net = "a"
+share = 0.75
+[[network]]
+net = "b"
+share = 0.25
+[[candidate]]
+gpu = "toy"
+price = 5000.0
+price_source = "nobody"
+embodied_kg = 150.0
+gpus_per_server = 4
+server_overhead_w = 400.0
+server_price = 10000.0
+[[candidate]]
+gpu = "rented"
+price_per_hour = 1.5
+price_source = "nobody"
+gpus_per_server = 8
+server_overhead_w = 500.0
+[site]
+rack_kw = 8.0
+site_kw = 6.0
+pue = 1.4
+price_per_kwh = 0.2
+carbon_g_per_kwh = 350.0
+carbon_source = "nobody"
+amortisation_years = 4.0
+"#;
+
+#[test]
+fn a_plan() {
+    let file = PlanFile::from_toml(PLAN).expect("a valid plan");
+    let service = |batch, ms: f64, watts: f64| Service {
+        batch,
+        time: around(ms, Seconds::from_ms),
+        energy: around(watts * ms * 1e-3, Joules::new),
+    };
+    let mut candidates = Vec::new();
+    for c in &file.candidates {
+        let load = Assumptions {
+            peak_per_s: file.peak_per_s,
+            profile_per_s: file.profile_per_s.clone(),
+            target: file.target,
+            shares: file.networks.iter().map(|n| n.share).collect(),
+            server: c.server,
+            site: file.site,
+        };
+        let board = |(cap, slower): (f64, f64)| Board {
+            cap: Watts::new(cap),
+            waiting: Watts::new(50.0),
+            price: c.price,
+            embodied_kg: c.embodied_kg,
+            services: [5.0, 20.0]
+                .map(|ms| vec![service(1, ms * slower, 0.8 * cap), service(4, 2.0 * ms * slower, 0.9 * cap)])
+                .to_vec(),
+            more_fit: vec![true, true],
+        };
+        let boards: Vec<Board> = [(300.0, 1.0), (200.0, 1.15)].map(board).to_vec();
+        let fleets: Vec<_> = boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value)).collect();
+        let chosen = best(&fleets, file.minimise, file.site.site);
+        let at_limit = |(b, value): (&Board, _)| AtLimit {
+            cap: b.cap,
+            value,
+            low: plan_fleet(b, &load, Scenario::Low),
+            high: plan_fleet(b, &load, Scenario::High),
+        };
+        candidates.push(plan::Candidate {
+            gpu: c.gpu.clone(),
+            title: format!("A {} GPU", c.gpu),
+            price: c.price,
+            price_source: c.price_source.clone(),
+            server: c.server,
+            embodied_kg: c.embodied_kg,
+            site_bound: chosen != best(&fleets, file.minimise, None),
+            sensitivity: chosen.map_or_else(Vec::new, |i| sensitivity(&boards[i], &load)),
+            options: boards.iter().zip(fleets).map(at_limit).collect(),
+            chosen,
+            rests_on: vec!["a: times imported, power transferred".into()],
+            warnings: vec!["a warning".into()],
+        });
+    }
+    let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();
+    let winner = best(&chosen, file.minimise, None);
+    let plan = Plan { file, launch: Launch::Graph, candidates, winner, command: "predict plan toy.toml".into() };
+    check("plan.txt", &plan::text(&plan));
+    check("plan.md", &plan::markdown(&plan));
+    check("plan.json", &rounded(&plan::json(&plan).expect("finite")));
+    let html = plan::html(&plan).expect("drawn");
+    for part in ["<svg class=\"figure\"", "GPUs against facility power", "Change of the cost of a year, ", "A toy GPU"]
+    {
+        assert!(html.contains(part), "no {part}");
+    }
+}
