@@ -389,8 +389,7 @@ mod tests {
             let (phase, precision, mode) = (Phase::Forward, Precision::Fp32, Mode::Inference);
             let cost = case.cost(phase, batch, precision, mode).expect("fits").expect("runs");
             let setting = Setting::usual(precision, mode);
-            let work =
-                Workload::new(&case.layer, &case.inputs, output, batch, phase, precision, setting, cost, &gpu);
+            let work = Workload::new(&case.layer, &case.inputs, output, batch, phase, precision, setting, cost, &gpu);
             work.expect("fp32").variables(Seconds::from_us(4.0), 0.0).values
         };
         assert_eq!(of(&[64, 32], 8), of(&[32], 512));
