@@ -460,10 +460,10 @@ mod tests {
 
     /// Rows of 45 trials by the library, and of 60 by a framework whose kernels take `factor` times as long: 45 are the same
     /// trials.
-    fn both(factor: f64) -> Vec<Row> {
+    fn both(model: &'static str, factor: f64) -> Vec<Row> {
         let mut rows = Vec::new();
         for i in 0..60 {
-            let library = Row { own: true, trial_id: format!("trial {i}"), ..row("chip", 8 + i, 0.1) };
+            let library = Row { own: true, model, trial_id: format!("trial {i}"), ..row("chip", 8 + i, 0.1) };
             rows.push(Row { framework: Some("pytorch"), time: library.time * factor, ..library.clone() });
             if i < 45 {
                 rows.push(library);
@@ -474,15 +474,17 @@ mod tests {
 
     #[test]
     fn rows_of_the_librarys_own_kernels_join_it_whoever_called_them() {
-        let rows = both(1.01);
-        let tasks = tasks(&rows);
-        assert_eq!(tasks.values().map(Vec::len).collect::<Vec<_>>(), [60]);
-        assert!(tasks.keys().all(|task| task.framework.is_none()));
+        for (model, factor) in [("conv2d", 1.01), ("linear", 1.3)] {
+            let rows = both(model, factor);
+            let tasks = tasks(&rows);
+            assert_eq!(tasks.values().map(Vec::len).collect::<Vec<_>>(), [60], "{model}");
+            assert!(tasks.keys().all(|task| task.framework.is_none()), "{model}");
+        }
     }
 
     #[test]
     fn a_frameworks_own_kernels_have_a_model_apart() {
-        let rows = both(1.3);
+        let rows = both("conv2d", 1.3);
         let found: Vec<(bool, usize)> =
             tasks(&rows).iter().map(|(t, rows)| (t.framework.is_some(), rows.len())).collect();
         assert_eq!(found, [(false, 45), (true, 60)]);
