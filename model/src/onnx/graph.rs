@@ -15,7 +15,9 @@ pub type Id = usize;
 
 /// No network has more operators.
 const MOST_NODES: usize = 100_000;
-/// Values of constants that are held at once.
+/// Nor more inputs, outputs or operators that can be left out.
+const MOST_ENDS: usize = 1_000;
+/// Values of constants that are computed.
 const MOST_VALUES: i64 = 8 << 20;
 const MARKERS: [i64; 5] = [1_000_003, 1_000_033, 1_000_037, 1_000_039, 1_000_081];
 
@@ -86,6 +88,9 @@ impl<'a> Graph<'a> {
         if graph.nodes.len() > MOST_NODES {
             return Err(OnnxError::Format(format!("{} operators, {MOST_NODES} at most are read", graph.nodes.len())));
         }
+        if graph.inputs.len() > MOST_ENDS + graph.initializers.len() || graph.outputs.len() > MOST_ENDS {
+            return Err(OnnxError::Format(format!("more than {MOST_ENDS} inputs or outputs")));
+        }
         let mut names: HashMap<&'a str, Id> = HashMap::new();
         let mut values: Vec<Value<'a>> = Vec::new();
         for initializer in &graph.initializers {
@@ -153,9 +158,9 @@ impl<'a> Graph<'a> {
             let inputs = ids.iter().map(|id| id.map(|id| &self.values[id].tensor)).collect();
             let call = Call { node, inputs, opset: self.opset, batch: (self.marker, self.made_for) };
             let known = matches!(&node.domain[..], "" | "ai.onnx" | "ai.onnx.ml" | "com.microsoft");
-            let mut made = match if known { infer(&call) } else { Err(Issue::Unknown) } {
+            let made = match if known { infer(&call) } else { Err(Issue::Unknown) } {
                 Ok(made) => made,
-                Err(Issue::Unknown) if options.skip_unknown => {
+                Err(Issue::Unknown) if options.skip_unknown && self.skipped.len() < MOST_ENDS => {
                     self.skipped.push((self.values.len(), format!("{} ({})", label(node), shown(&node.op))));
                     call.inputs.iter().flatten().take(1).map(|t| Tensor { data: None, ..(*t).clone() }).collect()
                 }
@@ -183,14 +188,15 @@ impl<'a> Graph<'a> {
             learned.dedup();
             let mut outputs = Vec::new();
             for (position, name) in node.outputs.iter().enumerate() {
-                let mut tensor = match made.get_mut(position) {
+                let tensor = match made.get(position) {
                     Some(tensor) => tensor.clone(),
                     None if name.is_empty() => continue,
                     None => return Err(OnnxError::at(node, format!("its output {position} is not known").into())),
                 };
                 held += tensor.data.as_ref().map_or(0, |d| d.len() as i64);
                 if held > MOST_VALUES {
-                    tensor.data = None;
+                    let why = "with it more constants are computed than any network has";
+                    return Err(OnnxError::at(node, why.into()));
                 }
                 outputs.push(self.values.len());
                 if !name.is_empty() {

@@ -111,7 +111,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let parts = self.activations(op);
         let out = &self.result(op)?.dims;
         let axis = self.call(op).axis(self.call(op).int("axis").unwrap_or(1), out.len())?;
-        let constants: Vec<Id> = op.inputs.iter().flatten().copied().filter(|id| !parts.contains(id)).collect();
+        let constants: Vec<Id> = op.inputs.iter().flatten().copied().filter(|&id| !self.is_activation(id)).collect();
         if !constants.is_empty() {
             return self.concat_constants(op, &parts, &constants);
         }
