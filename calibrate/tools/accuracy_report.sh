@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # The page about accuracy on networks and layers that no fit saw; five minutes on two cores.
 # inputs: data/splits.toml data/gpus/h200.toml data/frameworks data/calibrations/gh100.toml data/measurements/h200/layers
-# inputs: data/measurements/h200/torch_ops data/measurements/h200/networks.csv data/measurements/h200/torch_networks.csv data/measurements/h200/torch_runs.csv
+# inputs: data/measurements/h200/torch_ops data/measurements/h200/algorithms data/measurements/h200/networks.csv data/measurements/h200/torch_networks.csv data/measurements/h200/torch_runs.csv
+# inputs: data/measurements/h200/torch_transformer_networks.csv data/measurements/h200/torch_transformer_networks_2.csv
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 calibrate=target/release/calibrate
 data=data/measurements/h200
 fits=$(mktemp -d)
 trap 'rm -r "$fits"' EXIT
-"$calibrate" fit --dataset "$data/layers" --dataset "$data/torch_ops" --networks "$data/networks.csv" \
-  --networks "$data/torch_networks.csv" --evaluation --out "$fits" > /dev/null
+transformers=(--networks "$data/torch_transformer_networks.csv" --networks "$data/torch_transformer_networks_2.csv")
+"$calibrate" fit --dataset "$data/layers" --dataset "$data/torch_ops" --dataset "$data/algorithms" --networks "$data/networks.csv" \
+  --networks "$data/torch_networks.csv" "${transformers[@]}" --evaluation --out "$fits" > /dev/null
 
 show() {
   printf '`calibrate validate %s`\n\n' "$*"
@@ -20,7 +22,7 @@ show() {
 cat <<'TEXT'
 # Accuracy on what no fit saw (H200)
 
-Everything here is predicted by the evaluation fit: `calibrate fit --dataset data/measurements/h200/layers --dataset data/measurements/h200/torch_ops --networks data/measurements/h200/networks.csv --networks data/measurements/h200/torch_networks.csv --evaluation --out FITS`, which leaves out every layer whose shape (without batch) occurs in a network with the
+Everything here is predicted by the evaluation fit: `H=data/measurements/h200; calibrate fit --dataset $H/layers --dataset $H/torch_ops --dataset $H/algorithms --networks $H/networks.csv --networks $H/torch_networks.csv --networks $H/torch_transformer_networks.csv --networks $H/torch_transformer_networks_2.csv --evaluation --out FITS`, which leaves out every layer whose shape (without batch) occurs in a network with the
 role `test` (`data/splits.toml`); no network measured whole enters a layer fit. Commands below also take `--calibrations FITS`. This page: `calibrate/tools/publish.sh accuracy`.
 
 Columns: mean absolute error in percent of time, power and energy, their bias and largest error, how many of the 90 % intervals hold the measurement, and the plain roofline's error. "launch-bound": the host is predicted to be
@@ -60,5 +62,7 @@ printf '## PyTorch, eager and as a CUDA graph\n\nThe profile is tuned on the two
 show --framework pytorch --networks "$data/torch_networks.csv" --networks "$data/torch_runs.csv"
 printf '## Every run of the test networks through PyTorch\n\n'
 show --framework pytorch --role test --rows --networks "$data/torch_runs.csv"
-printf '## Layers\n\n`calibrate validate --layers --evaluation --dataset %s/layers --format markdown`\n\n' "$data"
-"$calibrate" validate --layers --evaluation --dataset "$data/layers" --format markdown | sed 's/^# /### /'
+printf '## Transformers through PyTorch\n\nTorchvision'"'"'s ViT, Swin and ConvNeXt; BERT and GPT-2 of transformers; GPT-2 token by token against a cache.\n\n'
+show --framework pytorch "${transformers[@]}"
+printf '## Layers\n\n`calibrate validate --layers --evaluation --dataset %s/layers --dataset %s/algorithms --format markdown`\n\n' "$data" "$data"
+"$calibrate" validate --layers --evaluation --dataset "$data/layers" --dataset "$data/algorithms" --format markdown | sed 's/^# /### /'
