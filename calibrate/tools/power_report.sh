@@ -32,8 +32,9 @@ cat <<'TEXT'
 ## What the best core clock saves: tang2019, Table III
 
 Over the clocks that the paper set, against the highest, mean over its batches; in percent of the energy, errors in percentage points. "rise of others": the rise of the voltage fitted to the other three networks of that board; "shipped": that of data/gpus,
-which all four networks helped to find. Baseline: mean of the other networks. The V100's savings in training (7 % for AlexNet and GoogLeNet, 18 and 25 % for the others) may come from a host of 2008 that could not keep the card busy (our inference; the paper does not say so).
-Table IV (by convolution algorithm) needs the algorithm as an option, which does not exist yet; the GTX 2080 Ti was scaled past its boost clock.
+which is the one fitted to all four. Baseline: mean of the other networks. The V100's savings in training (7 % for AlexNet and GoogLeNet, 18 and 25 % for the others) may come from a host of 2008 that could not keep the card busy (our inference; the paper does not say so).
+Table IV, training with convolutions by one algorithm where it can do them (`--conv-algorithm`), comes last: algorithms were measured on an H200 alone, their models are carried here over the roofline. Its fourth column: how many times as long a step
+takes as by the library's own choice, for AlexNet, VGG-16, GoogLeNet and ResNet-50. The GTX 2080 Ti was scaled past its boost clock and is left out.
 
 TEXT
 show "savings $papers/tang2019.csv $papers/more/tang2019.csv" "" savings "$papers/tang2019.csv" "$papers/more/tang2019.csv"

@@ -238,6 +238,7 @@ impl MemoryFile {
             Ok::<_, String>(Bytes::new(bytes.map_err(|e| format!("memory {what}: {e}"))?.unwrap_or(0.0) as u64))
         };
         Ok(MemoryPolicy {
+            algorithm: None,
             activations: self.activations,
             in_place: self.in_place,
             narrow_gradients: self.narrow_gradients,
@@ -419,6 +420,13 @@ impl Framework {
     pub fn slower(&self, kernel: &KernelOf<'_>, batch: u64) -> (f64, Seconds) {
         let entry = self.slower.iter().find(|s| s.is_of(kernel));
         entry.map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra + s.extra_per_sample * batch as f64))
+    }
+
+    /// With convolutions by an algorithm.
+    #[must_use]
+    pub fn by(mut self, algorithm: Option<Algorithm>) -> Self {
+        (self.algorithm, self.memory.algorithm) = (algorithm, algorithm);
+        self
     }
 
     /// A network as it runs through the profile: with what follows convolutions folded into them, where it does that.

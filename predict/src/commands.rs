@@ -176,8 +176,8 @@ impl Parts {
     /// For one kind of GPU, and one of the networks that are named.
     pub fn read(args: &PredictArgs, name: &str, net: &str) -> Result<Self, Failure> {
         let gpu = gpu(name)?;
-        let mut framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
-        framework.algorithm = asked_algorithm(args)?;
+        let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let mut framework = framework.by(asked_algorithm(args)?);
         if args.best_algorithms {
             framework.rules.clear();
         }

@@ -114,8 +114,7 @@ impl Tools {
     /// With convolutions by an algorithm.
     #[must_use]
     pub fn by(&self, algorithm: Algorithm) -> Self {
-        let framework = Framework { algorithm: Some(algorithm), ..self.framework.clone() };
-        Self { framework, roofline: self.roofline.clone() }
+        Self { framework: self.framework.clone().by(Some(algorithm)), roofline: self.roofline.clone() }
     }
 
     /// A network's kernels on a device.

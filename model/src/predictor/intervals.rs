@@ -20,6 +20,11 @@ impl Width {
     fn scaled(self, factors: Option<Factors>) -> Self {
         factors.map_or(self, |(low, high)| Self(self.0 * low, self.1 * high))
     }
+
+    /// With an independent error besides.
+    fn and(self, error: f64) -> Self {
+        Self(self.0.hypot(error), self.1.hypot(error))
+    }
 }
 
 /// Half-widths of a network's time, power and energy as its layers' intervals give them, before whole networks were
@@ -42,16 +47,24 @@ impl Widths {
         Self { time, power, energy: Width(time.0.hypot(power.0), time.1.hypot(power.1)) }
     }
 
-    /// The intervals of a network's time, power and energy. No more power than the limit, unless the step cannot keep
+    /// The intervals of a network's time, power and energy; `carried` is the half-width of what laws of clock and power that
+    /// carry them from the default clock err. No more power than the limit, unless the step cannot keep
     /// it, and no more energy than that over the longest time.
-    pub fn intervals(&self, time: Seconds, energy: Joules, limit: Watts, spread: Option<&NetworkSpread>) -> Intervals {
+    pub fn intervals(
+        &self,
+        time: Seconds,
+        energy: Joules,
+        limit: Watts,
+        spread: Option<&NetworkSpread>,
+        carried: f64,
+    ) -> Intervals {
         let power = energy / time;
         let limit = if power <= limit { limit } else { Watts::new(f64::INFINITY) };
-        let Width(low, high) = self.time.scaled(spread.map(|s| s.time));
+        let Width(low, high) = self.time.scaled(spread.map(|s| s.time)).and(carried);
         let time = Estimate { value: time, p05: time * (-low).exp(), p95: time * high.exp() };
-        let Width(low, high) = self.power.scaled(spread.map(|s| s.power));
+        let Width(low, high) = self.power.scaled(spread.map(|s| s.power)).and(carried);
         let power = Estimate { value: power, p05: power * (-low).exp(), p95: (power * high.exp()).min(limit) };
-        let Width(low, high) = self.energy.scaled(spread.map(|s| s.energy));
+        let Width(low, high) = self.energy.scaled(spread.map(|s| s.energy)).and(carried);
         let most = limit * time.p95;
         let energy = Estimate { value: energy, p05: energy * (-low).exp(), p95: (energy * high.exp()).min(most) };
         (time, power, energy)
@@ -70,7 +83,8 @@ mod tests {
     #[test]
     fn factors_narrow_the_sum_of_the_layers() {
         let widths = Widths::new(&sum(), (-0.1, 0.2));
-        let (time, power, energy) = widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), None);
+        let (time, power, energy) =
+            widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), None, 0.0);
         assert!((time.p05.get() - 0.5).abs() < 1e-12 && (time.p95.get() - 2.0).abs() < 1e-12);
         assert!((power.p95.get() - 100.0 * 0.2f64.exp()).abs() < 1e-9);
         assert!((energy.p05.get() - 100.0 * (-(2f64.ln().hypot(0.1))).exp()).abs() < 1e-9);
@@ -86,19 +100,29 @@ mod tests {
             held: (0.9, 0.9, 0.9),
         };
         let (time, power, energy) =
-            widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), Some(&spread));
+            widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), Some(&spread), 0.0);
         assert!((time.p05.get() - 0.5f64.sqrt()).abs() < 1e-12 && time.p95 == time.value);
         assert!((power.p95.get() - 100.0 * 0.4f64.exp()).abs() < 1e-9);
         assert_eq!((energy.p05, energy.p95), (energy.value, energy.value));
     }
 
     #[test]
+    fn what_other_clocks_are_carried_to_is_less_certain() {
+        let widths = Widths::new(&sum(), (-0.1, 0.1));
+        let at = |carried| widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), None, carried);
+        let (time, power, energy) = at(0.2);
+        assert!((power.p05.get() - 100.0 * (-(0.1f64.hypot(0.2))).exp()).abs() < 1e-9);
+        assert!(time.p95 > at(0.0).0.p95 && energy.p05 < at(0.0).2.p05);
+    }
+
+    #[test]
     fn the_limit_bounds_power_and_energy() {
         let widths = Widths::new(&sum(), (-0.5, 0.5));
-        let (time, power, energy) = widths.intervals(Seconds::new(1.0), Joules::new(290.0), Watts::new(300.0), None);
+        let (time, power, energy) =
+            widths.intervals(Seconds::new(1.0), Joules::new(290.0), Watts::new(300.0), None, 0.0);
         assert_eq!(power.p95, Watts::new(300.0));
         assert!(energy.p95 <= Watts::new(300.0) * time.p95);
-        let (_, beyond, _) = widths.intervals(Seconds::new(1.0), Joules::new(310.0), Watts::new(300.0), None);
+        let (_, beyond, _) = widths.intervals(Seconds::new(1.0), Joules::new(310.0), Watts::new(300.0), None, 0.0);
         assert!(beyond.p95 > Watts::new(310.0), "a limit that does not hold bounds nothing");
     }
 }

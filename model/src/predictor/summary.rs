@@ -90,13 +90,14 @@ impl Prepared<'_, '_> {
                 let sum = &mut totals.time;
                 *sum = Estimate { value: sum.value + time.value, p05: sum.p05 + time.p05, p95: sum.p95 + time.p95 };
                 clock += core * time.value.get();
+                totals.moved += kernel.moved(core, limits.memory) * time.value.get();
                 *totals.by_tier.entry(kernel.tier).or_default() += time.value.get();
             }
         }
         clock /= totals.time.value.get();
         totals.wait(step.kernels.len(), setup);
         totals.idle(step.gap, setup.gpu);
-        let (_, (time, power, energy)) = step.intervals(&totals, limits.cap);
+        let (_, (time, power, energy)) = step.intervals(&totals, point, limits.cap);
         Ok(Summary {
             time_tier: totals.tier(),
             power_tier: step.power_tier,

@@ -5,6 +5,7 @@ mod arena;
 use super::{ShapedLayer, ShapedNetwork, Source};
 use crate::layer::{Function, Layer, PoolOp};
 use crate::precision::{Mode, Precision};
+use crate::trial::Algorithm;
 use crate::units::Bytes;
 use serde::Deserialize;
 
@@ -21,6 +22,8 @@ pub struct MemoryPolicy {
     pub clipped_in_place: bool,
     /// Bytes of the place of a maximum that max pooling keeps for each result; without it, it keeps input and result.
     pub pooling_index: Option<u64>,
+    /// What convolutions are computed by, if asked for: its scratch memory is workspace.
+    pub algorithm: Option<Algorithm>,
     /// What libraries keep as workspace.
     pub library_workspace: Bytes,
     /// What the driver and the framework's own kernels take before the first tensor.
@@ -64,7 +67,8 @@ pub struct MemoryFootprint {
     pub activations: Bytes,
     /// Keys and values of attention that a language model keeps while it generates.
     pub cache: Bytes,
-    /// Workspace of libraries, as far as it can be foreseen: not what Winograd and Fourier transforms take.
+    /// Workspace of libraries, as far as it can be foreseen: what Winograd and Fourier transforms take only where they were
+    /// asked for.
     pub workspace: Bytes,
     /// Driver and framework.
     pub context: Bytes,
@@ -111,7 +115,7 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
         optimizer_state: Bytes::new(parameters.saturating_mul(state)),
         gradients: Bytes::new(peak.gradients),
         activations: Bytes::new(peak.activations),
-        workspace: Bytes::new(peak.workspace).max(policy.library_workspace),
+        workspace: Bytes::new(peak.workspace).max(policy.library_workspace).max(scratch(network, policy)),
         context: policy.context,
     }
 }
@@ -369,6 +373,22 @@ impl<'a> Walk<'a> {
             self.release(b);
         }
     }
+}
+
+/// The largest scratch memory of an algorithm that was asked for.
+fn scratch(network: &ShapedNetwork, policy: &MemoryPolicy) -> Bytes {
+    let of = |layer: &ShapedLayer| {
+        let (Layer::Conv2d(conv), Some(algorithm), Some(input)) =
+            (&layer.layer, policy.algorithm, layer.inputs.first())
+        else {
+            return Bytes::ZERO;
+        };
+        match algorithm.supports(&layer.layer, &layer.inputs) {
+            true => algorithm.workspace(conv, input, &layer.output, network.batch()),
+            false => Bytes::ZERO,
+        }
+    };
+    network.layers().iter().map(of).max().unwrap_or(Bytes::ZERO)
 }
 
 /// Workspace of a convolution whose kernels want channels last where its tensors have them first: both tensors in the
