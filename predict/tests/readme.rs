@@ -1,0 +1,61 @@
+//! Every `predict` command of the README works as it is written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Commands of the README's code blocks, without the remark that two spaces set apart.
+fn commands() -> Vec<String> {
+    let text = fs::read_to_string(root().join("README.md")).expect("a README");
+    let mut inside = false;
+    let mut list = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("```") {
+            inside = !inside;
+        } else if inside && line.starts_with("predict ") {
+            list.push(line.split("  ").next().unwrap_or(line).to_string());
+        } else {
+            // In the text between back quotes.
+            let quoted = line.split('`').skip(1).step_by(2).filter(|part| part.starts_with("predict --net"));
+            list.extend(quoted.map(str::to_string));
+        }
+    }
+    list
+}
+
+fn predict(folder: &Path, command: &str) -> std::process::Output {
+    let words = command.split_whitespace().skip(1);
+    Command::new(env!("CARGO_BIN_EXE_predict")).args(words).current_dir(folder).output().expect("predict starts")
+}
+
+/// The files that commands name, made by the program itself.
+fn prepare(folder: &Path) {
+    let data = root().join("data");
+    fs::create_dir_all(folder.join("data/capacity")).expect("a folder");
+    fs::copy(data.join("gpus/t4.toml"), folder.join("my_gpu.toml")).expect("a copy");
+    fs::copy(data.join("capacity/tagging.toml"), folder.join("data/capacity/tagging.toml")).expect("a copy");
+    for command in
+        ["predict convert squeezenet1_1 --output my_net.toml", "predict convert alexnet --to onnx --output model.onnx"]
+    {
+        let output = predict(folder, command);
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn every_command_works_as_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    prepare(folder.path());
+    let commands = commands();
+    assert!(commands.len() > 25, "{commands:?}");
+    for command in commands {
+        // The whole zoo on all GPUs takes long in a build for tests: two networks on two GPUs.
+        let shorter = command.replace("--net all --gpu all", "--net resnet18,alexnet --gpu v100,t4");
+        let output = predict(folder.path(), &shorter);
+        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
