@@ -36,8 +36,9 @@ slower than the GPU. Power and clock are foreseen, nothing of the run is used.
 * *A stage repeats its shapes*: ResNet-101 in fp32 has the same three convolutions 23 times, and their common error (18 %) does not cancel.
 * *Launch-bound steps*: the host's time per operation differs by machine and hour (two visits differ by up to 1.5; resnet101 at batch 1 took 5.4, 7.2 and 11.3 ms in three precisions of one visit). The table of host times is the mean of two machines.
   Steps with as much work for the host as for the GPU take longer than either (ResNet-50 in fp16 at batch 64: 7.2 ms, 4.8 and 3.9 predicted).
-* *Small grids of fp32 convolutions*: power is 12 to 13 % off where few multiprocessors work.
-* *Training through PyTorch*: gradients that branches add up and copies in mixed precision are not all costed (3 to 10 %), so that times are short and power is high.
+* *Small grids of fp32 convolutions*: power is 12 % off where few multiprocessors work. The law of power got a sparse correction (layers 7.1 to 6.6 %, energy of PyTorch's graphs 8.2 to 7.7 %); our own runner's networks, of short kernels, got worse by it (power 5.5 to 6.9 %).
+* *Training through PyTorch*: copies in mixed precision are not all costed, so that times are short and power is high; sums of gradients where branches join are (our own runner's steps, which were long already, got longer by them: 8.3 to 10.3 %).
+* *Language models*: steps that the host bounds are up to half too short, since transformers' code is slower than torchvision's.
 * *Gradients in 16 bits*: batch norm and convolution gradients of our own runner are predicted up to 10 % too long.
 * Depthwise windows in NCHW and SiLU networks (EfficientNet) at small batches are up to 50 % too long.
 
