@@ -14,7 +14,7 @@ use std::time::Instant;
 /// The GPU that the fake pretends to be unless told otherwise.
 const FAKE_GPU: &str = "h200";
 /// Source of rows that the fake gave.
-pub const SIMULATED: &str = "fake";
+pub use joulecast_model::predictor::SIMULATED;
 /// Seed of the fake's noise.
 const FAKE_SEED: u64 = 1;
 

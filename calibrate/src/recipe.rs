@@ -11,7 +11,7 @@ use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
 use crate::transfer::{World, with_universal};
 use crate::universal::{Excluded, Settings, median};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use joulecast_model::accuracy::Accuracy;
 use joulecast_model::calibration::{
     ANY_CHIP, Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier,
@@ -249,6 +249,9 @@ pub fn calibrations(
     options: &Options,
     evaluation: bool,
 ) -> Result<Vec<Calibration>> {
+    if rows.iter().any(|r| r.source == SIMULATED) && rows.iter().any(|r| r.source != SIMULATED) {
+        bail!("rows of the simulated device among measured ones: fit them apart");
+    }
     let tasks = tasks(rows);
     let fitted = fit_tasks(&tasks, rows, options)?;
     let energy = power::rows(measurements, rows)?;

@@ -195,7 +195,7 @@ pub fn calibrations_for(
 }
 
 /// How far a device's peak, bandwidth or multiprocessors may be from a measured board of its chip.
-const SAME_CHIP: std::ops::RangeInclusive<f64> = 0.66..=1.5;
+const SAME_CHIP: std::ops::RangeInclusive<f64> = 0.4..=2.5;
 
 /// The shipped calibration that holds for a device: that of its chip, unless the device is described so differently
 /// from every measured board that it is not that chip (a file of the user's own, say).

@@ -177,6 +177,9 @@ fn sum(parts: &[(f64, &NetworkPrediction)]) -> Option<NetworkPrediction> {
         p05: watts(&|p| p.power.p05.get()),
         p95: watts(&|p| p.power.p95.get()),
     };
+    if let [device] = &mut all.devices[..] {
+        (device.time, device.power, device.energy) = (time, all.power, all.energy);
+    }
     all.clock = Hertz::new(mean(&|p| p.clock.get()));
     all.waiting = mean(&|p| p.waiting);
     all.bound = seconds(&|p| p.bound);

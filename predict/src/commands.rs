@@ -178,6 +178,12 @@ impl Parts {
         let gpu = gpu(name)?;
         let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
         let mut framework = framework.by(asked_algorithm(args)?);
+        if gpu.device == Device::Cpu && framework.algorithm.is_some() {
+            return Err(Failure::Usage(anyhow!("{} is a processor: --conv-algorithm is of cuDNN", gpu.name)));
+        }
+        if args.mode == Mode::Training && args.precision == Precision::Int8 {
+            return Err(Failure::Usage(anyhow!("no framework trains in int8: --precision fp16, bf16, tf32 or fp32")));
+        }
         if args.best_algorithms {
             framework.rules.clear();
         }

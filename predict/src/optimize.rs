@@ -93,6 +93,7 @@ impl OptimizeArgs {
                 self.per_layer && asked.format == Format::Csv,
                 "CSV has no place for a clock per layer: take --format json, markdown or table",
             ),
+            (asked.generate.is_some(), "optimize is for one step: leave out --generate"),
             (asked.layers, "optimize shows no layers: leave out --layers; --per-layer gives a clock for every layer"),
             (
                 self.figure.is_some() && self.axis() == Axis::Clock && asked.operating.clock.is_some(),
@@ -132,13 +133,14 @@ pub fn caps(gpu: &Gpu) -> Vec<Watts> {
 /// Clocks to try, from high to low.
 fn clocks(gpu: &Gpu, most: usize) -> Vec<Hertz> {
     let boost = gpu.core_clock.boost.value;
-    let low = core_range(gpu).0.max(boost * LEAST_CLOCK);
-    let range = boost - low;
+    let (low, high) = core_range(gpu);
+    let low = low.max(boost * LEAST_CLOCK);
+    let range = high - low;
     let step = match &gpu.core_clock.step {
         Some(step) => step.value * (range / step.value / most as f64).ceil().max(1.0),
         None => range / most as f64,
     };
-    (1..=(range / step) as u64).map(|i| boost - step * i as f64).collect()
+    (0..=(range / step) as u64).map(|i| high - step * i as f64).filter(|clock| *clock != boost).collect()
 }
 
 /// Powers of two, and the batch itself.

@@ -90,7 +90,7 @@ fn title(g: &Generation, gpu: &Gpu, asked: &Asked<'_>) -> String {
 fn memory(g: &Generation, gpu: &Gpu) -> String {
     let fits = if g.total.fits_in_memory { "fits in" } else { "does not fit in" };
     format!(
-        "memory {:.2} GiB, {:.2} GiB of them keys and values at the end; {fits} {:.1} GiB; without workspace",
+        "memory {:.2} GiB, keys and values at the end {:.2} GiB; {fits} {:.1} GiB",
         g.total.memory.total().to_gib(),
         g.cache.to_gib(),
         gpu.memory.value.to_gib()

@@ -112,6 +112,7 @@ struct Memory {
     gradients: u64,
     optimizer_state: u64,
     activations: u64,
+    cache: u64,
     workspace: u64,
     context: u64,
 }
@@ -259,6 +260,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
             gradients: p.memory.gradients.get(),
             optimizer_state: p.memory.optimizer_state.get(),
             activations: p.memory.activations.get(),
+            cache: p.memory.cache.get(),
             workspace: p.memory.workspace.get(),
             context: p.memory.context.get(),
         },
@@ -352,7 +354,11 @@ fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
     let fits = if p.fits_in_memory { "fits in" } else { "does not fit in" };
     let memory = format!("{:.2} GiB", p.memory.total().to_gib());
     let each = if gpus(p) > 1 { " each" } else { "" };
-    row("memory", memory + each, format!("{fits} {:.1} GiB", gpu.memory.value.to_gib()));
+    let room = match p.devices.len() {
+        0 | 1 => format!("{fits} {:.1} GiB", gpu.memory.value.to_gib()),
+        _ => format!("{fits} the memory of every kind of GPU"),
+    };
+    row("memory", memory + each, room);
     row(
         "direct roofline",
         with_unit(p.bound.get(), "s"),
@@ -539,10 +545,11 @@ pub fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: boo
 pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> String {
     let mut text = String::new();
     let kernels = p.layers.len();
+    let whose = if gpus(p) > 1 { " of one GPU, of the slowest kind" } else { "" };
     let label = if all_layers {
-        format!("all {kernels} kernels")
+        format!("all {kernels} kernels{whose}")
     } else {
-        format!("costliest of {kernels} kernels (--layers shows all)")
+        format!("costliest of {kernels} kernels{whose} (--layers shows all)")
     };
     let _ = write!(text, "\n{label}\n{}", layer_table(p, all_layers).to_text());
     if shown(p, all_layers).into_iter().any(starred) {

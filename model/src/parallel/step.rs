@@ -6,7 +6,7 @@ use crate::gpu::Gpu;
 use crate::network::ShapedNetwork;
 use crate::power::waiting;
 use crate::precision::Phase;
-use crate::predictor::{Estimate, NetworkPrediction};
+use crate::predictor::{Estimate, NetworkPrediction, PhaseTotal};
 use crate::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use std::collections::HashMap;
 
@@ -169,6 +169,11 @@ pub fn combine(
         warnings.extend(share.alone.warnings.iter().map(named));
     }
     let first = &shares[slowest].alone;
+    let phases = first.phases.iter().enumerate().map(|(i, phase)| {
+        let of = |s: &Share<'_>| s.alone.phases.get(i).map_or(Joules::ZERO, |p| p.energy * s.count as f64);
+        PhaseTotal { energy: shares.iter().map(of).sum(), ..*phase }
+    });
+    let phases = phases.collect();
     let kernels: Seconds = first.layers.iter().map(|l| l.time.value).sum();
     Some(NetworkPrediction {
         batch: total(|p| p.batch),
@@ -187,6 +192,7 @@ pub fn combine(
         power,
         energy,
         devices,
+        phases,
         warnings,
         ..first.clone()
     })

@@ -231,7 +231,7 @@ pub fn find<'a>(
                 // Its residuals are those of other kinds' rows under it.
                 return Some(Found { calibrated: true, ..plain(model, Tier::Roofline, Some(Substitute::Bandwidth)) });
             }
-            let own = anywhere(kind, phase, precision);
+            let own = near.into_iter().find_map(|p| anywhere(kind, phase, p));
             let model = own
                 .or_else(|| anywhere(kind, phase, Precision::Fp32))
                 .or_else(|| anywhere("stream", Phase::Forward, Precision::Fp32))?;

@@ -10,7 +10,7 @@ mod summary;
 
 pub use intervals::{Width, Widths};
 pub use lookup::{BY_PRODUCT, Found, Stated, Substitute, find};
-pub use network::{Step, WIDER, predict};
+pub use network::{SIMULATED, Step, WIDER, predict};
 pub use operating_point::{OperatingError, OperatingPoint, core_range};
 pub use summary::{Prepared, Summary};
 

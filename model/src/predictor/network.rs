@@ -6,7 +6,7 @@ use super::lookup::{Found, Substitute, by_algorithm, find, of_framework};
 use super::operating_point::{Limits, OperatingPoint};
 use super::settle::REACTION;
 use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
-use crate::calibration::Tier;
+use crate::calibration::{Calibration, Tier};
 use crate::clock::{Clocks, VoltageCurve, slowdown};
 use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
@@ -30,6 +30,9 @@ pub(super) const WORTH_A_WARNING: f64 = 0.01;
 /// 90 % of what the laws of clock and power err per unit of ln(clock / clock of the times): kernels over core clocks with three
 /// of them given are 3.5 % off in the mean over clocks down to half of the highest (`calibrate published sweeps`).
 const CARRIED: f64 = 0.2;
+
+/// Column `source` of the rows of the simulated device.
+pub const SIMULATED: &str = "fake";
 
 /// The law of power of another device is this much less certain, as a factor.
 const OTHER_DEVICE: f64 = 1.3;
@@ -68,7 +71,9 @@ impl<'a> Step<'a> {
             let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
             return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
         }
-        let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, c.tier)));
+        // Another board of a measured chip keeps the law, not the claim that its power was measured.
+        let tier = |c: &Calibration| if c.boards.contains(&setup.gpu.name) { c.tier } else { Tier::Transferred };
+        let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, tier(c))));
         let (law, power_tier) =
             own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
         let mut kernels = Vec::with_capacity(network.layers().len());
@@ -349,6 +354,26 @@ fn predict_kernel<'a, 'm: 'a>(
         (_, Layer::Attention(attention), Precision::Tf32) if attention.fused => Precision::Fp32,
         (_, _, precision) => precision,
     };
+    let mut of = |precision| kernel_in(precision, network, (name, layer), phase, cost, setup, models);
+    let kernel = of(precision)?;
+    // What other chips reach in TF32 says little of one with another ratio of peaks: a library would take plain fp32.
+    if precision == Precision::Tf32 && matches!(kernel.substitute, Some(Substitute::Universal | Substitute::Efficiency))
+    {
+        let plain = of(Precision::Fp32)?;
+        return Ok(if plain.time.value < kernel.time.value { plain } else { kernel });
+    }
+    Ok(kernel)
+}
+
+fn kernel_in<'a, 'm: 'a>(
+    precision: Precision,
+    network: &ShapedNetwork,
+    (name, layer): (&'a str, &ShapedLayer),
+    phase: Phase,
+    cost: LayerCost,
+    setup: &Setup<'m>,
+    models: &mut Models<'m>,
+) -> Result<Kernel<'a>, PredictError> {
     let kind = layer.layer.kind();
     let no_model = || PredictError::NoModel { layer: name.to_string(), kind, phase, precision };
     let family = Family::of(&layer.layer, phase);
@@ -515,6 +540,9 @@ impl Totals {
                 gpu.name
             )),
             Some(_) => {}
+        }
+        if setup.calibration.is_some_and(|c| c.sources.iter().any(|s| s == SIMULATED)) {
+            list.push("the calibration has rows of a simulated device: its figures are no measurements".into());
         }
         if setup.calibration.is_some() {
             for (substitute, kinds) in &self.substituted {

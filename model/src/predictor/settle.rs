@@ -165,6 +165,10 @@ impl Step<'_> {
         let energy: Joules = layers.iter().map(|l| l.energy).sum();
         let time: Seconds = layers.iter().map(|l| l.time.value).sum();
         let cap = limits.cap.get();
+        let kept = match self.held {
+            held if held < 0.98 => format!(", of which the board keeps to {:.0},", cap * held),
+            _ => String::new(),
+        };
         if energy / time > limits.cap {
             list.push(format!(
                 "the kernels draw more than {cap:.0} W at the lowest clock of {:.0} MHz: the board will exceed its limit",
@@ -172,7 +176,7 @@ impl Step<'_> {
             ));
         } else if mean < limits.ceiling * (1.0 - WORTH_A_WARNING) {
             list.push(format!(
-                "the power limit of {cap:.0} W holds the clock at {:.0} of {:.0} MHz",
+                "the power limit of {cap:.0} W{kept} holds the clock at {:.0} of {:.0} MHz",
                 (boost * mean).to_mhz(),
                 (boost * limits.ceiling).to_mhz()
             ));
