@@ -1,6 +1,14 @@
 //! `calibrate sweep` on the fake device: along limits and clocks to the least of a metric.
 
+use joulecast_calibrate::device::Device;
 use joulecast_calibrate::measure::curve::CurveRow;
+use joulecast_calibrate::run::ApplyPoint;
+use joulecast_calibrate::sweep::{Permission, Settings};
+use joulecast_kernels::ClockControl;
+use joulecast_kernels::fake::{FakeGpu, Faults};
+use joulecast_kernels::settings::Point;
+use joulecast_model::catalog;
+use joulecast_model::units::{Hertz, Watts};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -44,16 +52,17 @@ fn the_least_is_found_in_fewer_points_than_there_are() {
     let searched = rows(folder.path());
     assert_eq!((searched[0].clock_mhz, searched[0].power_cap_w), (None, None), "the default comes first");
     for row in &searched[1..] {
-        assert_eq!(row.clock_mhz, row.core_mhz_mean.map(f64::round), "the clock asked for is the clock observed");
+        // The power limit may hold the highest clocks back.
+        assert!(row.clock_mhz.zip(row.core_mhz_mean).is_some_and(|(asked, found)| found < asked + 0.5), "{row:?}");
     }
     assert!(searched.len() < 30, "{} of 55 points", searched.len());
     // Walked through clock by clock about the least, nothing is better than what the search found.
     let best = least(&searched).clock_mhz.expect("below the default");
     let whole = tempfile::tempdir().expect("a folder");
-    let list: Vec<String> = (-4..=4).map(|i| (best + 30.0 * f64::from(i)).to_string()).collect();
+    let list: Vec<String> = (-3..=4).map(|i| (best + 30.0 * f64::from(i)).to_string()).collect();
     well(whole.path(), &["--over", "clock", "--patience", "100", "--points", &list.join(",")]);
     let (found, near) = (least(&searched).energy_j.expect("one"), rows(whole.path()));
-    assert_eq!(near.len(), 10, "few points are all measured");
+    assert_eq!(near.len(), 9, "few points are all measured");
     assert!(found <= least(&near).energy_j.expect("one") * 1.005);
     assert!(text.contains("least energy measured: ") && text.contains("least energy predicted: "), "{text}");
     let figure = fs::read_to_string(figure).expect("a figure");
@@ -124,4 +133,23 @@ fn a_lost_gpu_ends_the_sweep_and_keeps_its_rows() {
     let kept = rows(folder.path()).len();
     assert!((1..4).contains(&kept), "{kept}");
     assert!(well(folder.path(), &arguments).contains(&format!(", {kept} were there")));
+}
+
+#[test]
+fn what_was_found_is_restored() {
+    let gpu = catalog::gpu("h200").expect("in the catalog");
+    let mut fake = FakeGpu::new(&gpu, 1, Faults::default());
+    fake.set_power_limit(Watts::new(650.0)).expect("permitted");
+    let found = fake.settings().expect("answers");
+    let device = Device::of_fake(&fake, gpu);
+    let point = Point { core: Some(Hertz::from_mhz(990.0)), power_limit: Some(Watts::new(400.0)) };
+    let Permission::Given(mut settings) = Settings::begin(&device, None, Some(point)).expect("begins") else {
+        panic!("permission is given");
+    };
+    assert_eq!(fake.settings().expect("answers").power_limit, Watts::new(400.0));
+    settings.apply(Point::default()).expect("permitted");
+    assert_eq!(fake.settings().expect("answers"), found, "the default is what was found, not what was set before");
+    settings.apply(point).expect("permitted");
+    settings.finish().expect("restores");
+    assert_eq!(fake.settings().expect("answers"), found);
 }
