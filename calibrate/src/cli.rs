@@ -4,6 +4,7 @@ mod campaign;
 mod machine;
 mod names;
 mod published;
+mod sweep;
 
 use crate::dataset::{self, NoRows};
 use crate::fit::Options;
@@ -63,6 +64,10 @@ enum Command {
     Run(campaign::RunArgs),
     /// Measure whole networks, or their layers one by one
     Measure(machine::MeasureArgs),
+    /// Measure a network along power limits or core clocks until the best is found
+    Sweep(sweep::SweepArgs),
+    /// Which GPU is here, which calibration fits it, and what one of its own would take
+    Detect(machine::DetectArgs),
     /// Check that this GPU computes what the layers mean, and how near our kernels come to its ceilings
     Check(machine::CheckArgs),
     /// Restore clocks and power limits that a killed run left behind
@@ -237,6 +242,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Plan(args) => campaign::plan(&args),
         Command::Run(args) => campaign::run(&args),
         Command::Measure(args) => machine::measure(&args),
+        Command::Sweep(args) => sweep::sweep(&args),
+        Command::Detect(args) => machine::detect(&args),
         Command::Check(args) => machine::check(&args),
         Command::Restore(args) => machine::restore(&args),
         Command::Guardian(args) => machine::guardian(&args),

@@ -4,6 +4,7 @@
 use crate::device::Device;
 use crate::run::ApplyPoint;
 use anyhow::{Context, Result, bail};
+use joulecast_kernels::clocks::Settings as Found;
 use joulecast_kernels::fake::FakeGpu;
 use joulecast_kernels::nvml::{self, BoardChoice, NvmlControl};
 use joulecast_kernels::settings::{self, DryRun, GuardianCommand, Point, Session};
@@ -53,8 +54,8 @@ pub enum Permission {
 pub enum Settings {
     /// A board, under a journal and a guardian.
     Board(Session<NvmlControl>),
-    /// The fake, which forgets its settings with the program.
-    Fake(FakeGpu),
+    /// The fake, and what it had been set to.
+    Fake(FakeGpu, Found),
 }
 
 fn board_control(device: &Device) -> Result<NvmlControl> {
@@ -71,7 +72,7 @@ impl Settings {
     /// When another session holds them, the device does not offer the point, or it stops answering.
     pub fn begin(device: &Device, journals: Option<&Path>, first: Option<Point>) -> Result<Permission> {
         let mut settings = match &device.fake {
-            Some(fake) => Self::Fake(fake.clone()),
+            Some(fake) => Self::Fake(fake.clone(), fake.settings()?),
             None => {
                 let folder = match journals {
                     Some(folder) => folder.to_path_buf(),
@@ -97,12 +98,9 @@ impl Settings {
     fn set(&mut self, point: Point) -> Result<(), DeviceError> {
         match self {
             Self::Board(session) => session.apply(point),
-            Self::Fake(fake) => {
-                fake.lock_core_clock(point.core)?;
-                match point.power_limit {
-                    Some(limit) => fake.set_power_limit(limit),
-                    None => Ok(()),
-                }
+            Self::Fake(fake, found) => {
+                fake.lock_core_clock(point.core.or(found.core_lock))?;
+                fake.set_power_limit(point.power_limit.unwrap_or(found.power_limit))
             }
         }
     }
@@ -111,10 +109,11 @@ impl Settings {
     ///
     /// # Errors
     /// When a setting could not be restored; `calibrate restore` tries again.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         match self {
             Self::Board(session) => Ok(session.finish()?),
-            Self::Fake(_) => Ok(()),
+            Self::Fake(ref fake, found) if fake.settings()? == found => Ok(()),
+            Self::Fake(..) => Ok(self.set(Point::default())?),
         }
     }
 }
@@ -123,6 +122,31 @@ impl ApplyPoint for Settings {
     fn apply(&mut self, point: Point) -> Result<()> {
         Ok(self.set(point)?)
     }
+}
+
+/// What a device can be set to.
+pub struct Offered {
+    /// Core clocks, ascending.
+    pub clocks: Vec<Hertz>,
+    /// Lowest and highest power limit.
+    pub limits: (Watts, Watts),
+    /// Power limit as found.
+    pub limit: Watts,
+}
+
+/// Reads what a device can be set to; sets nothing.
+///
+/// # Errors
+/// When the device does not tell.
+pub fn offered(device: &Device) -> Result<Offered> {
+    let read = |control: &dyn ClockControl| -> Result<Offered, DeviceError> {
+        let limit = control.settings()?.power_limit;
+        Ok(Offered { clocks: control.core_clocks()?, limits: control.power_limits()?, limit })
+    };
+    Ok(match &device.fake {
+        Some(fake) => read(fake)?,
+        None => read(&board_control(device)?)?,
+    })
 }
 
 /// The calls that a run over these points would make, one per line; makes none of them.

@@ -1,10 +1,10 @@
-//! `calibrate measure`, `check`, `restore`, and the guardian that a settings session starts.
+//! `calibrate measure`, `detect`, `check`, `restore`, and the guardian that a settings session starts.
 
 use super::{names, print};
 use crate::device::{Device, Kind as DeviceKind, open_cuda};
 use crate::measure::layers::{self, LayerRun};
 use crate::measure::record::{NetworkRun, Table};
-use crate::{check, measure, restore};
+use crate::{check, detect, measure, restore};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use joulecast_kernels::runner::Launch;
@@ -57,6 +57,13 @@ pub struct MeasureArgs {
 }
 
 #[derive(Args)]
+pub struct DetectArgs {
+    /// The GPU that the boards count as, where their names do not say: a name or a file
+    #[arg(long, value_name = "NAME|FILE", value_parser = names::gpu_or_file)]
+    gpu: Option<String>,
+}
+
+#[derive(Args)]
 pub struct CheckArgs {
     /// Skip the comparison with the reference
     #[arg(long)]
@@ -79,14 +86,14 @@ pub struct GuardianArgs {
     journal: PathBuf,
 }
 
-fn precision(text: &str) -> Result<Precision, String> {
+pub(super) fn precision(text: &str) -> Result<Precision, String> {
     match Precision::from_name(text) {
         Some(Precision::Int8) | None => Err("fp32, tf32, fp16 or bf16".to_string()),
         Some(known) => Ok(known),
     }
 }
 
-fn mode(text: &str) -> Result<Mode, String> {
+pub(super) fn mode(text: &str) -> Result<Mode, String> {
     Mode::from_name(text).ok_or_else(|| "inference or training".to_string())
 }
 
@@ -98,7 +105,7 @@ fn share(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|s| (0.0..=1.0).contains(s)).ok_or_else(|| "a share between 0 and 1".to_string())
 }
 
-fn network(name: &str) -> Result<Network> {
+pub(super) fn network(name: &str) -> Result<Network> {
     if Path::new(name).extension().is_none() {
         return Ok(catalog::network(name)?);
     }
@@ -143,6 +150,11 @@ pub fn measure(args: &MeasureArgs) -> Result<()> {
     }
     let (added, known, left) = (summary.measured, summary.known, summary.left);
     print(&format!("{}: {added} rows added, {known} were there, {left} left for another run\n", args.out.display()))
+}
+
+/// Names the GPU and what is known of it.
+pub fn detect(args: &DetectArgs) -> Result<()> {
+    print(&detect::text(None, args.gpu.as_deref())?)
 }
 
 /// Checks the kernels of this GPU.

@@ -1,6 +1,7 @@
 //! Whole networks on a device: a step with real buffers and data flow, its time, power, clocks and memory; and the
 //! same step as the sum of its layers, each measured alone.
 
+pub mod curve;
 pub mod layers;
 pub mod record;
 
@@ -96,7 +97,7 @@ pub fn run(
 }
 
 /// One run: the burst at full clock, then the sustained run where there is a meter.
-fn one(
+pub(crate) fn one(
     runner: &mut dyn LayerRunner,
     meter: Option<&mut dyn PowerMeter>,
     trial: &NetworkTrial<'_>,
