@@ -36,6 +36,9 @@ pub struct Run {
     /// Version of PyTorch, where that ran it.
     #[serde(default)]
     torch: Option<String>,
+    /// What PyTorch's allocator held: only its script writes that.
+    #[serde(default)]
+    reserved_mib: Option<f64>,
     /// Tokens per sample, of networks that read a sequence.
     #[serde(default)]
     sequence: Option<u64>,
@@ -69,7 +72,8 @@ impl Run {
 
     /// The framework that ran it.
     pub fn framework(&self) -> &'static str {
-        if self.torch.as_deref().is_some_and(|v| !v.is_empty()) { "pytorch" } else { "cudnn" }
+        let version = self.torch.as_deref().is_some_and(|v| !v.is_empty());
+        if version || self.reserved_mib.is_some() { "pytorch" } else { "cudnn" }
     }
 }
 

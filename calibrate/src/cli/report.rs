@@ -7,7 +7,7 @@ use crate::networks;
 use crate::report::{Framed, Report, add_layers, add_networks};
 use crate::validate;
 use crate::waiting::FitBar;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use joulecast_model::splits::Role;
 use joulecast_reports::command_line;
 use std::collections::BTreeMap;
@@ -15,6 +15,8 @@ use std::path::Path;
 
 /// Whole networks of the report: those that were kept for testing, where nothing else is asked for.
 const ROLE: Role = Role::Test;
+/// What calibrations say that saw no shape of a test network.
+const EVALUATION: &str = "evaluation";
 
 /// Writes the report of what is asked for, layers, networks or both.
 pub fn write(args: &Validate, folder: &Path) -> Result<()> {
@@ -25,6 +27,9 @@ pub fn write(args: &Validate, folder: &Path) -> Result<()> {
     if !args.networks.is_empty() {
         let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?.concat();
         let calibrations = evaluation_calibrations(args)?;
+        if let Some(c) = calibrations.iter().find(|c| c.fit != EVALUATION) {
+            bail!("calibration {} was fitted on all rows: a report takes those of fit --evaluation", c.id);
+        }
         let role = args.role.unwrap_or(ROLE);
         let mut frameworks: BTreeMap<&str, Vec<networks::Run>> = BTreeMap::new();
         for run in runs {

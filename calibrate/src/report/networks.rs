@@ -9,7 +9,7 @@ use joulecast_model::catalog;
 use joulecast_model::curve::{self, relative};
 use joulecast_model::framework::{Framework, Launch};
 use joulecast_model::metric::Reference;
-use joulecast_model::precision::Mode;
+use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{LayerPrediction, NetworkPrediction, OperatingPoint, Step, core_range};
 use joulecast_model::splits::Role;
 use joulecast_model::units::{Hertz, Watts};
@@ -68,6 +68,11 @@ fn scatter(compared: &[&Compared], title: String, notes: Vec<String>) -> Scatter
     Scatter { title, series, panels, notes }
 }
 
+/// Training is said, inference is usual.
+fn of_mode(mode: &str) -> &str {
+    if mode == Mode::Inference.name() { "" } else { mode }
+}
+
 fn errors(framed: &Framed, notes: Vec<String>) -> Errors {
     let mut rows: Vec<&Compared> = framed.compared.iter().collect();
     rows.sort_by_key(|r| (r.name(), r.mode, r.precision, r.batch, r.launched()));
@@ -77,11 +82,11 @@ fn errors(framed: &Framed, notes: Vec<String>) -> Errors {
     };
     let row = |r: &&Compared| Row {
         group: r.name(),
-        name: format!("{} {} batch {} {}", r.mode, r.precision, r.batch, r.launched()),
+        name: format!("{} {}, batch {}, {}", of_mode(r.mode), r.precision, r.batch, r.launched()).trim().into(),
         errors: MEASURES.iter().map(|(.., of)| of(r).map(error)).collect(),
     };
     Errors {
-        title: format!("Test of whole networks ({}): predicted over measured", framed.framework),
+        title: format!("Whole networks through {}: predicted over measured", framed.framework),
         columns: MEASURES.iter().map(|(name, ..)| format!("{name}, %")).collect(),
         rows: rows.iter().map(row).collect(),
         notes,
@@ -120,8 +125,8 @@ struct Taken {
 impl Taken {
     fn title(&self) -> String {
         let p = &self.prediction;
-        let launch = self.case.launch.name();
-        format!("{} on {}, {} batch {}, {}, {launch}", p.network, self.case.gpu.name, p.precision, p.batch, p.mode)
+        let title = format!("{}, {}, {}, batch {}", p.network, self.case.gpu.name, p.precision, p.batch);
+        format!("{title} {}", of_mode(self.case.mode.name())).trim_end().into()
     }
 
     /// Share of the kernels' time, percent.
@@ -145,7 +150,9 @@ fn taken(frames: &[Framed], calibrations: &[Calibration], role: Option<Role>) ->
             if !framed.compared.iter().any(|c| c.gpu == case.gpu.name) {
                 continue;
             }
-            let rank = |c: &Case| (c.mode == Mode::Inference, c.launch == Launch::Graph, c.shaped.batch());
+            let rank = |c: &Case| {
+                (c.mode == Mode::Inference, c.launch == Launch::Graph, c.precision == Precision::Fp16, c.shaped.batch())
+            };
             if best.get(&place).is_none_or(|(other, _)| rank(&case) > rank(other)) {
                 best.insert(place, (case, framed.framework));
             }
@@ -217,16 +224,14 @@ fn breakdown(taken: &[Taken], title: &str, name: fn(&LayerPrediction) -> String,
         };
         let mut parts: Vec<Part> = sums.into_iter().map(part).collect();
         parts.sort_by(|a, b| b.time.total_cmp(&a.time));
+        let mut rest = String::new();
         if parts.len() > PARTS + 1 {
-            let rest = parts.split_off(PARTS);
-            let sum = |of: fn(&Part) -> f64| rest.iter().map(of).sum();
-            parts.push(Part {
-                name: format!("{} others", rest.len()),
-                time: sum(|p| p.time),
-                energy: sum(|p| p.energy),
-            });
+            let others = parts.split_off(PARTS);
+            let sum = |of: fn(&Part) -> f64| others.iter().map(of).sum::<f64>();
+            let (time, energy) = (sum(|p| p.time), sum(|p| p.energy));
+            rest = format!("{} others: {time:.0} % of the time, {energy:.0} % of the energy", others.len());
         }
-        breakdown::Panel { title: t.title(), parts }
+        breakdown::Panel { title: t.title(), parts, rest }
     };
     Breakdown { title: title.into(), panels: taken.iter().map(panel).collect(), notes }
 }

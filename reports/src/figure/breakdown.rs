@@ -26,6 +26,8 @@ pub struct Panel {
     pub title: String,
     /// Its parts, from above.
     pub parts: Vec<Part>,
+    /// What is said of those that have no bars; empty where all have.
+    pub rest: String,
 }
 
 /// A sheet of panels.
@@ -47,7 +49,7 @@ const COLUMNS: usize = 2;
 impl Breakdown {
     fn height(&self) -> u32 {
         let most = self.panels.iter().map(|p| p.parts.len()).max().unwrap_or(0);
-        (28 + ROW * most as i32 + 40) as u32
+        (28 + ROW * most as i32 + 60) as u32
     }
 
     fn width(&self) -> u32 {
@@ -90,6 +92,7 @@ fn one<B: DrawingBackend>(cell: &Area<B>, panel: &Panel) -> Result<(), FigureErr
         cell.draw(&PathElement::new(vec![(at, 28), (at, bottom)], GRID.stroke_width(1))).map_err(drawing)?;
         write(cell, &format!("{value} %"), (at, bottom + 12), SMALL, &INK, HPos::Center)?;
     }
+    write(cell, &panel.rest, (NAMES + 8, bottom + 32), SMALL, &INK, HPos::Left)?;
     for (i, part) in panel.parts.iter().enumerate() {
         let y = 28 + ROW * i as i32;
         write(cell, &cut(&part.name, NAMES - 8), (NAMES, y + ROW / 2), SMALL, &INK, HPos::Right)?;
@@ -114,13 +117,14 @@ mod tests {
             panels: vec![Panel {
                 title: "vgg16".into(),
                 parts: vec![part("conv2d", 90.0, 95.0), part("a&b", 10.0, 5.0)],
+                rest: "3 others".into(),
             }],
             notes: vec!["calibrate validate".into()],
         };
         let text = svg(&figure).expect("drawn");
         // Paper, a square in the legend, four bars.
         assert_eq!(text.matches("<rect").count(), 6);
-        for expected in ["vgg16", "conv2d", "a&amp;b", "time", "energy", "calibrate validate"] {
+        for expected in ["vgg16", "conv2d", "a&amp;b", "3 others", "time", "energy", "calibrate validate"] {
             assert!(text.contains(expected), "{expected}");
         }
         assert!(svg(&Breakdown { panels: vec![], ..figure }).is_err());

@@ -51,7 +51,7 @@ pub struct Errors {
 }
 
 const ROW: i32 = 17;
-const NAMES: i32 = 230;
+const NAMES: i32 = 290;
 const COLUMN: i32 = 240;
 /// What is further off is drawn at the edge, percent.
 const MOST: f64 = 60.0;

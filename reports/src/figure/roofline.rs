@@ -54,6 +54,8 @@ const PANEL: (u32, u32) = (480, 380);
 const COLUMNS: usize = 2;
 /// So many of the costliest kernels are named.
 const NAMED: usize = 3;
+/// Below this share of the time none is, percent.
+const WORTH: f64 = 3.0;
 
 impl Roofline {
     fn entries(&self) -> Vec<(usize, Sample, &str)> {
@@ -67,7 +69,7 @@ impl Roofline {
     fn all_notes(&self) -> Vec<String> {
         let count: usize = self.panels.iter().map(|p| p.kernels.len()).sum();
         let mut list = vec![format!(
-            "{count} kernels; a larger mark takes more of the step's time, the {NAMED} costliest are named; \
+            "{count} kernels; a larger mark takes more of the step's time, the {NAMED} costliest from {WORTH} % on are named; \
              operations of the direct algorithm, so that Winograd's may lie above the roof"
         )];
         list.extend(self.notes.iter().cloned());
@@ -132,7 +134,7 @@ fn one<B: DrawingBackend>(cell: &Area<B>, panel: &Panel) -> Result<(), FigureErr
         mark(cell, at(kernel.intensity, kernel.rate), kernel.series, 2 + (kernel.share.sqrt() * 1.2) as i32)?;
     }
     let mut taken: Vec<i32> = Vec::new();
-    for kernel in order.into_iter().take(NAMED) {
+    for kernel in order.into_iter().take(NAMED).filter(|k| k.share >= WORTH) {
         let (px, py) = at(kernel.intensity, kernel.rate);
         // Names of kernels close to each other stand one below the other.
         let mut place = py;
@@ -141,10 +143,12 @@ fn one<B: DrawingBackend>(cell: &Area<B>, panel: &Panel) -> Result<(), FigureErr
         }
         taken.push(place);
         let text = format!("{}, {:.0} %", cut(&kernel.name, 150), kernel.share);
-        let side = 10 + (kernel.share.sqrt() * 1.2) as i32;
-        let line = vec![(px, py), (px - side + 2, place)];
+        let away = 10 + (kernel.share.sqrt() * 1.2) as i32;
+        let left = px > PANEL.0 as i32 / 2;
+        let (end, anchor) = if left { (px - away, HPos::Right) } else { (px + away, HPos::Left) };
+        let line = vec![(px, py), (if left { end + 2 } else { end - 2 }, place)];
         cell.draw(&PathElement::new(line, colour(kernel.series).stroke_width(1))).map_err(drawing)?;
-        write(cell, &text, (px - side, place), SMALL, &INK, HPos::Right)?;
+        write(cell, &text, (end, place), SMALL, &INK, anchor)?;
     }
     Ok(())
 }
