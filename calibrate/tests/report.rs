@@ -127,7 +127,7 @@ fn browser() -> Option<PathBuf> {
 
 /// Writes the screen's and the page's width and the number of figures that are seen into the page.
 const PROBE: &str = "<script>\
-const seen = [...document.querySelectorAll('figure svg')].filter(s => { const b = s.getBoundingClientRect(); return b.width > 300 && b.height > 150 });\
+const seen = [...document.querySelectorAll('figure svg')].filter(s => { const b = s.getBoundingClientRect(); return b.width > 300 && b.height > 80 });\
 const probe = document.createElement('pre'); probe.textContent = 'PROBE ' + innerWidth + ' ' + document.documentElement.scrollWidth + ' ' + seen.length + ' END';\
 document.body.append(probe);</script>";
 

@@ -93,8 +93,8 @@ fn trend(points: &[(f64, f64)]) -> Vec<Trend> {
 
 fn residual_panels(points: &[Point]) -> Vec<residuals::Panel> {
     let axes: [(&str, fn(&Row) -> f64); 3] = [
-        ("operations, Gop", |r| r.cost.ops.to_f64() / 1e9),
-        ("traffic, MB", |r| r.cost.bytes().to_f64() / 1e6),
+        ("operations, Mop", |r| r.cost.ops.to_f64() / 1e6),
+        ("traffic, kB", |r| r.cost.bytes().to_f64() / 1e3),
         ("intensity, op/B", |r| r.cost.ops.to_f64() / r.cost.bytes().to_f64()),
     ];
     let panel = |(x, of): (&str, fn(&Row) -> f64)| {
