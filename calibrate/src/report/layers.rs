@@ -20,6 +20,14 @@ const BIN: f64 = 5.0;
 /// Places along an axis whose quantiles are drawn.
 const PLACES: usize = 16;
 
+type OfRow = fn(&Row) -> f64;
+/// What errors are drawn over.
+const AXES: [(&str, OfRow); 3] = [
+    ("operations, Mop", |r| r.cost.ops.to_f64() / 1e6),
+    ("traffic, kB", |r| r.cost.bytes().to_f64() / 1e3),
+    ("intensity, op/B", |r| r.cost.ops.to_f64() / r.cost.bytes().to_f64()),
+];
+
 /// A row beside its held-out prediction.
 struct Point<'a> {
     row: &'a Row,
@@ -92,17 +100,12 @@ fn trend(points: &[(f64, f64)]) -> Vec<Trend> {
 }
 
 fn residual_panels(points: &[Point]) -> Vec<residuals::Panel> {
-    let axes: [(&str, fn(&Row) -> f64); 3] = [
-        ("operations, Mop", |r| r.cost.ops.to_f64() / 1e6),
-        ("traffic, kB", |r| r.cost.bytes().to_f64() / 1e3),
-        ("intensity, op/B", |r| r.cost.ops.to_f64() / r.cost.bytes().to_f64()),
-    ];
-    let panel = |(x, of): (&str, fn(&Row) -> f64)| {
+    let panel = |(x, of): (&str, OfRow)| {
         let places = points.iter().map(|p| (of(p.row), p.error()));
         let points: Vec<(f64, f64)> = places.filter(|(x, _)| x.is_finite() && *x > 0.0).collect();
         residuals::Panel { x: x.into(), trend: trend(&points), points }
     };
-    axes.into_iter().map(panel).filter(|p| !p.points.is_empty()).collect()
+    AXES.into_iter().map(panel).filter(|p| !p.points.is_empty()).collect()
 }
 
 /// Adds the layers of every chip among rows and the table of all.

@@ -43,6 +43,10 @@ pub struct Residuals {
 const MOST: f64 = 100.0;
 const PANEL: (u32, u32) = (320, 300);
 
+type Quantile = fn(&Trend) -> f64;
+/// The lines with their colours and dashes.
+const QUANTILES: [(usize, Quantile); 3] = [(0, |t| t.median), (3, |t| t.p05), (3, |t| t.p95)];
+
 impl Residuals {
     fn width(&self) -> u32 {
         16 + PANEL.0 * self.panels.len().max(2) as u32
@@ -83,8 +87,7 @@ impl Figure for Residuals {
             cloud(&cell, panel.points.iter().filter(|p| p.0 > 0.0).map(|p| (x.at(p.0), y.at(p.1))), 1)?;
             let zero = vec![(x.at(left), y.at(0.0)), (x.at(right), y.at(0.0))];
             cell.draw(&PathElement::new(zero, FAINT.stroke_width(1))).map_err(drawing)?;
-            let quantiles: [(usize, fn(&Trend) -> f64); 3] = [(0, |t| t.median), (3, |t| t.p05), (3, |t| t.p95)];
-            for (index, of) in quantiles {
+            for (index, of) in QUANTILES {
                 let pixels: Vec<(i32, i32)> = panel.trend.iter().map(|t| (x.at(t.x), y.at(of(t)))).collect();
                 line(&cell, &pixels, index, 2)?;
             }
