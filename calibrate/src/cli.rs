@@ -4,6 +4,7 @@ mod campaign;
 mod machine;
 mod names;
 mod published;
+mod report;
 mod sweep;
 
 use crate::dataset::{self, NoRows};
@@ -177,15 +178,19 @@ struct Validate {
     #[arg(long, requires = "leave_one_chip_out")]
     trials: bool,
     /// Whole networks measured in these files (columns as `calibrate measure` writes them), predicted by a fit without
-    /// the shapes of test networks
-    #[arg(long, value_name = "FILE", conflicts_with = "layers")]
+    /// the shapes of test networks; with --layers in a report only
+    #[arg(long, value_name = "FILE")]
     networks: Vec<PathBuf>,
+    /// Write a report into this folder instead of printing tables: report.html, and its figures as SVG and PNG; of networks
+    /// those with the role test, where --role names no other
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["leave_one_chip_out", "levels", "format", "rows"])]
+    report: Option<PathBuf>,
     /// Calibrations to predict networks with (as `fit --evaluation` writes them) instead of fitting them now
     #[arg(long, value_name = "DIR")]
     calibrations: Option<PathBuf>,
-    /// Framework profile of the networks' runs
-    #[arg(long, value_name = "NAME", default_value = "cudnn", value_parser = names::framework)]
-    framework: String,
+    /// Framework profile of the networks' runs (default: cudnn; in a report the one that ran each)
+    #[arg(long, value_name = "NAME", value_parser = names::framework)]
+    framework: Option<String>,
     /// Only networks with this role (test, conformal, profile)
     #[arg(long, value_name = "ROLE", value_parser = names::role)]
     role: Option<Role>,
@@ -364,7 +369,24 @@ fn run_fit(args: &Fit) -> Result<()> {
     Ok(())
 }
 
+/// The rows of the GPUs and kinds that are asked for.
+fn selected(args: &Validate, all: &[Row]) -> Result<Vec<Row>> {
+    let mut rows = all.to_vec();
+    rows.retain(|r| args.gpu.is_empty() || args.gpu.iter().any(|gpu| gpu.chip == r.chip));
+    rows.retain(|r| args.kind.is_empty() || args.kind.iter().any(|k| k == r.kind));
+    if rows.is_empty() {
+        return Err(NoRows::Selection("rows of that GPU and kind in these datasets".to_string()).into());
+    }
+    Ok(rows)
+}
+
 fn run_validate(args: &Validate) -> Result<()> {
+    if let Some(folder) = &args.report {
+        return report::write(args, folder);
+    }
+    if args.layers && !args.networks.is_empty() {
+        return Err(misuse("--layers and --networks go together in a report only: add --report DIR"));
+    }
     if !args.networks.is_empty() {
         return validate_networks(args);
     }
@@ -372,12 +394,7 @@ fn run_validate(args: &Validate) -> Result<()> {
         return validate_chips(args);
     }
     let (all, measurements) = rows_for(&args.dataset, args.evaluation)?;
-    let mut rows = all.clone();
-    rows.retain(|r| args.gpu.is_empty() || args.gpu.iter().any(|gpu| gpu.chip == r.chip));
-    rows.retain(|r| args.kind.is_empty() || args.kind.iter().any(|k| k == r.kind));
-    if rows.is_empty() {
-        return Err(NoRows::Selection("rows of that GPU and kind in these datasets".to_string()).into());
-    }
+    let rows = selected(args, &all)?;
     let bar = FitBar::new(args.quiet);
     let options = Options { bar: Some(&bar), ..Options::default() };
     if args.levels {
@@ -425,21 +442,32 @@ fn validate_chips(args: &Validate) -> Result<()> {
     })
 }
 
-fn validate_networks(args: &Validate) -> Result<()> {
-    let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?.concat();
-    let calibrations: Vec<Calibration> = match &args.calibrations {
-        Some(folder) => networks::read_calibrations(folder)?,
+/// Calibrations without the shapes of test networks: those of a folder, or fitted now.
+fn evaluation_calibrations(args: &Validate) -> Result<Vec<Calibration>> {
+    match &args.calibrations {
+        Some(folder) => networks::read_calibrations(folder),
         None => {
             let (rows, measurements) = rows_for(&args.dataset, true)?;
             let bar = FitBar::new(args.quiet);
             let options = Options { bar: Some(&bar), ..Options::default() };
-            recipe::calibrations(&rows, &alike_rows(&measurements, true)?, &measurements, &options, true)?
+            recipe::calibrations(&rows, &alike_rows(&measurements, true)?, &measurements, &options, true)
         }
-    };
-    let compared = networks::compare(&runs, &calibrations, &args.framework, args.role)?;
+    }
+}
+
+/// What files lack where no run of theirs is predicted.
+fn networks_role(role: Option<Role>) -> String {
+    let role = role.map_or(String::new(), |r| format!(" with the role {r}"));
+    format!("run of a network that the catalog knows{role} in these files")
+}
+
+fn validate_networks(args: &Validate) -> Result<()> {
+    let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?.concat();
+    let calibrations = evaluation_calibrations(args)?;
+    let framework = args.framework.as_deref().unwrap_or("cudnn");
+    let compared = networks::compare(&runs, &calibrations, framework, args.role)?;
     if compared.is_empty() {
-        let role = args.role.map_or(String::new(), |r| format!(" with the role {r}"));
-        return Err(NoRows::Selection(format!("run of a network that the catalog knows{role} in these files")).into());
+        return Err(NoRows::Selection(networks_role(args.role)).into());
     }
     let table = if args.rows { networks::rows_table(&compared) } else { networks::table(&compared) };
     print(&match args.format {

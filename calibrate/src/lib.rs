@@ -23,6 +23,7 @@ pub mod plan;
 pub mod power;
 pub mod published;
 pub mod recipe;
+pub mod report;
 pub mod restore;
 pub mod rows;
 pub mod run;

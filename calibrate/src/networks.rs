@@ -6,10 +6,11 @@ use joulecast_model::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::catalog;
 use joulecast_model::framework::{Framework, Launch};
 use joulecast_model::generation;
+use joulecast_model::gpu::Gpu;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{Estimate, Setup, Widths, predict};
-use joulecast_model::splits::Role;
+use joulecast_model::splits::{Role, Splits};
 use joulecast_model::units::{Joules, Seconds, Watts};
 use joulecast_reports::table::Table;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,9 @@ pub struct Run {
     /// Version of PyTorch, where that ran it.
     #[serde(default)]
     torch: Option<String>,
+    /// What PyTorch's allocator held: only its script writes that.
+    #[serde(default)]
+    reserved_mib: Option<f64>,
     /// Tokens per sample, of networks that read a sequence.
     #[serde(default)]
     sequence: Option<u64>,
@@ -68,7 +72,8 @@ impl Run {
 
     /// The framework that ran it.
     pub fn framework(&self) -> &'static str {
-        if self.torch.as_deref().is_some_and(|v| !v.is_empty()) { "pytorch" } else { "cudnn" }
+        let version = self.torch.as_deref().is_some_and(|v| !v.is_empty());
+        if version || self.reserved_mib.is_some() { "pytorch" } else { "cudnn" }
     }
 }
 
@@ -133,7 +138,8 @@ impl Pair {
         Self { measured, predicted: number(value), p05: number(p05), p95: number(p95) }
     }
 
-    fn holds(&self) -> bool {
+    /// Whether its interval holds the measured value.
+    pub fn holds(&self) -> bool {
         (self.p05..=self.p95).contains(&self.measured)
     }
 
@@ -181,8 +187,79 @@ pub struct Compared {
 }
 
 impl Compared {
-    fn launched(&self) -> String {
+    /// The network, and its tokens where it reads some.
+    pub fn name(&self) -> String {
+        if self.tokens.is_empty() { self.network.clone() } else { format!("{} {}", self.network, self.tokens) }
+    }
+
+    /// How it was launched, and whether that decides.
+    pub fn launched(&self) -> String {
         if self.launch_bound { format!("{}, launch-bound", self.launch) } else { self.launch.into() }
+    }
+}
+
+/// What a run is of, read from the catalog.
+pub struct Case {
+    /// The network, shaped.
+    pub shaped: ShapedNetwork,
+    /// Name in the catalog.
+    pub name: String,
+    /// Its role.
+    pub role: Role,
+    /// The GPU.
+    pub gpu: Gpu,
+    /// Inference or training.
+    pub mode: Mode,
+    /// Precision.
+    pub precision: Precision,
+    /// How it was launched.
+    pub launch: Launch,
+}
+
+impl Case {
+    /// Of a run; `None` where it is flagged, the catalog has no such network, or that another role.
+    ///
+    /// # Errors
+    /// When a network or device is malformed, or a cell of the run.
+    pub fn of(run: &Run, splits: &Splits, role: Option<Role>) -> Result<Option<Self>> {
+        let other = OTHER_NAMES.iter().find(|(theirs, _)| *theirs == run.network);
+        let name = other.map_or(run.network.as_str(), |(_, ours)| ours);
+        let Some(own_role) = splits.role(name) else { return Ok(None) };
+        let flagged = !run.flags.as_deref().unwrap_or("").is_empty();
+        if flagged || !catalog::network_names().any(|n| n == name) || role.is_some_and(|r| r != own_role) {
+            return Ok(None);
+        }
+        let Some(launch) = Launch::from_name(&run.launch) else { bail!("launch \"{}\"", run.launch) };
+        let mode = match run.mode.as_str() {
+            "infer" => Mode::Inference,
+            "train" => Mode::Training,
+            other => bail!("mode \"{other}\""),
+        };
+        // Automatic mixed precision computes in fp16.
+        let precision = Precision::from_name(&run.precision).or((run.precision == "amp").then_some(Precision::Fp16));
+        let precision = precision.with_context(|| format!("precision \"{}\"", run.precision))?;
+        let device = run.device.as_deref().filter(|d| !d.is_empty()).unwrap_or(DEFAULT_GPU);
+        let gpu = catalog::gpu(&device.to_lowercase().replace("nvidia ", ""))?;
+        let shaped = ShapedNetwork::new(&run.network(name)?, run.batch, precision, &[])?;
+        Ok(Some(Self { shaped, name: name.to_string(), role: own_role, gpu, mode, precision, launch }))
+    }
+
+    /// With what it is predicted.
+    ///
+    /// # Errors
+    /// When no calibration is that of all chips.
+    pub fn setup<'a>(&'a self, calibrations: &'a [Calibration], framework: &'a Framework) -> Result<Setup<'a>> {
+        let roofline = calibrations.iter().find(|c| c.chip == ANY_CHIP).context("no roofline calibration")?;
+        Ok(Setup {
+            gpu: &self.gpu,
+            calibration: calibrations.iter().find(|c| c.chip == self.gpu.chip),
+            roofline,
+            framework,
+            launch: self.launch,
+            mode: self.mode,
+            phases: self.mode.phases(),
+            library: None,
+        })
     }
 }
 
@@ -198,51 +275,22 @@ pub fn compare(
 ) -> Result<Vec<Compared>> {
     let splits = catalog::splits().map_err(anyhow::Error::msg)?;
     let framework = Framework::named(framework).map_err(anyhow::Error::msg)?;
-    let roofline = calibrations.iter().find(|c| c.chip == ANY_CHIP).context("no roofline calibration")?;
     let mut list = Vec::new();
-    for run in runs.iter().filter(|r| r.flags.as_deref().unwrap_or("").is_empty()) {
-        let other = OTHER_NAMES.iter().find(|(theirs, _)| *theirs == run.network);
-        let name = other.map_or(run.network.as_str(), |(_, ours)| ours);
-        let Some(own_role) = splits.role(name) else { continue };
-        if !catalog::network_names().any(|n| n == name) || role.is_some_and(|r| r != own_role) {
-            continue;
-        }
-        let Some(launch) = Launch::from_name(&run.launch) else { bail!("launch \"{}\"", run.launch) };
-        let mode = match run.mode.as_str() {
-            "infer" => Mode::Inference,
-            "train" => Mode::Training,
-            other => bail!("mode \"{other}\""),
-        };
-        // Automatic mixed precision computes in fp16.
-        let precision = Precision::from_name(&run.precision).or((run.precision == "amp").then_some(Precision::Fp16));
-        let precision = precision.with_context(|| format!("precision \"{}\"", run.precision))?;
-        let device = run.device.as_deref().filter(|d| !d.is_empty()).unwrap_or(DEFAULT_GPU);
-        let gpu = catalog::gpu(&device.to_lowercase().replace("nvidia ", ""))?;
-        let shaped = ShapedNetwork::new(&run.network(name)?, run.batch, precision, &[])?;
-        let calibration = calibrations.iter().find(|c| c.chip == gpu.chip);
-        let setup = Setup {
-            gpu: &gpu,
-            calibration,
-            roofline,
-            framework: &framework,
-            launch,
-            mode,
-            phases: mode.phases(),
-            library: None,
-        };
-        let p = predict(&shaped, &setup).with_context(|| name.to_string())?;
+    for run in runs {
+        let Some(case) = Case::of(run, &splits, role)? else { continue };
+        let p = predict(&case.shaped, &case.setup(calibrations, &framework)?).with_context(|| case.name.clone())?;
         let time = Pair::of(run.ms_per_iter / 1e3, p.time, Seconds::get);
         let power = run.watts.map(|watts| Pair::of(watts, p.power, Watts::get));
         let energy = run.watts.map(|watts| Pair::of(watts * time.measured, p.energy, Joules::get));
         list.push(Compared {
-            network: name.to_string(),
-            role: own_role.name(),
-            gpu: gpu.name.clone(),
-            mode: mode.name(),
-            precision: precision.name(),
+            network: case.name,
+            role: case.role.name(),
+            gpu: case.gpu.name,
+            mode: case.mode.name(),
+            precision: case.precision.name(),
             batch: run.batch,
             tokens: run.length(),
-            launch: launch.name(),
+            launch: case.launch.name(),
             launch_bound: p.launch_bound,
             time,
             power,
@@ -341,7 +389,7 @@ pub fn rows_table(rows: &[Compared]) -> Table {
                 [format!("{:.0}", p.measured), format!("{:.0}", p.predicted), format!("{:+.1}", p.error())]
             })
         };
-        let name = if r.tokens.is_empty() { r.network.clone() } else { format!("{} {}", r.network, r.tokens) };
+        let name = r.name();
         let mut cells = vec![
             name,
             r.mode.into(),

@@ -23,13 +23,21 @@ struct Group {
     framework: Option<&'static str>,
 }
 
-/// Held-out accuracy of every chip, kind, phase and precision, averaged over seeds of the folds. The comparator
-/// sees the same folds of the first seed; the roofline needs none. `all` rows, those of other chips among them, are what
-/// fits of few rows may borrow from.
+/// What fits predict for rows that they have not seen, by seed of the folds.
+#[derive(Debug)]
+pub struct HeldOut<'a> {
+    /// Seconds by row, for every seed.
+    pub predicted: Vec<HashMap<&'a str, f64>>,
+    /// Rows within the 90 % interval of the first seed's other folds.
+    pub within: HashSet<&'a str>,
+}
+
+/// Predicts every row by fits without its fold. `all` rows, those of other chips among them, are what fits of few rows
+/// may borrow from.
 ///
 /// # Errors
 /// When a fit fails.
-pub fn layers(rows: &[Row], all: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> {
+pub fn held_out<'a>(rows: &'a [Row], all: &[Row], options: &Options, seeds: u64) -> Result<HeldOut<'a>> {
     let tasks = tasks(rows);
     let mut predicted: Vec<HashMap<&str, f64>> = Vec::new();
     let mut within: HashSet<&str> = HashSet::new();
@@ -47,6 +55,21 @@ pub fn layers(rows: &[Row], all: &[Row], options: &Options, seeds: u64) -> Resul
         }
         predicted.push(by_row);
     }
+    Ok(HeldOut { predicted, within })
+}
+
+/// Held-out accuracy of every chip, kind, phase and precision, averaged over seeds of the folds.
+///
+/// # Errors
+/// When a fit fails.
+pub fn layers(rows: &[Row], all: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> {
+    Ok(lines(rows, &held_out(rows, all, options, seeds)?, options))
+}
+
+/// The same of rows that are predicted already. The comparator sees the same folds of the first seed; the roofline needs
+/// none.
+pub fn lines(rows: &[Row], held_out: &HeldOut, options: &Options) -> Vec<Line> {
+    let HeldOut { predicted, within } = held_out;
     let mut groups: BTreeMap<Group, Vec<&Row>> = BTreeMap::new();
     for row in rows.iter().filter(|r| predicted[0].contains_key(r.row_id.as_str())) {
         let group = Group {
@@ -66,11 +89,11 @@ pub fn layers(rows: &[Row], all: &[Row], options: &Options, seeds: u64) -> Resul
             let comparator = neuralpower::held_out(rows, &folds, options.folds);
             subsets(group, rows)
                 .into_iter()
-                .filter_map(|(label, members)| line(group, label, &members, rows, &predicted, &within, &comparator))
+                .filter_map(|(label, members)| line(group, label, &members, rows, predicted, within, &comparator))
                 .collect()
         })
         .collect();
-    Ok(lines.into_iter().flatten().collect())
+    lines.into_iter().flatten().collect()
 }
 
 /// Shorter kernels are mostly launch; their share of a network's time is small.
@@ -103,6 +126,11 @@ fn aligned(row: &Row) -> bool {
     divides(row.raw.get(1)) && divides(row.raw.last())
 }
 
+/// A kind, with the framework whose kernels ran where they were not the library's.
+pub(crate) fn kind_label(kind: &str, framework: Option<&str>) -> String {
+    framework.map_or_else(|| kind.to_string(), |f| format!("{kind} ({f})"))
+}
+
 fn line(
     group: &Group,
     subset: String,
@@ -129,7 +157,7 @@ fn line(
     let (low, high) = wilson(held, shapes.len());
     Some(Line {
         chip: group.chip.clone(),
-        kind: group.framework.map_or_else(|| group.kind.to_string(), |f| format!("{} ({f})", group.kind)),
+        kind: kind_label(group.kind, group.framework),
         phase: group.phase.to_string(),
         precision: group.precision.to_string(),
         subset,

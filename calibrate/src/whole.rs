@@ -29,9 +29,9 @@ pub fn nameless(folder: &Path, bytes: &[u8]) -> Result<NamedTempFile> {
 ///
 /// # Errors
 /// When it cannot be written; the message names it or its folder.
-pub fn write(path: &Path, text: &str) -> Result<()> {
+pub fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let file = nameless(folder, text.as_bytes())?;
+    let file = nameless(folder, content.as_ref())?;
     if let Ok(existing) = fs::metadata(path) {
         file.as_file().set_permissions(existing.permissions()).with_context(|| path.display().to_string())?;
     }

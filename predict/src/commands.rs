@@ -155,12 +155,7 @@ pub fn emit_bytes(bytes: &[u8], output: Option<&Path>) -> Result<()> {
 
 /// The command line as it was typed, for what it made; a word that a shell would take apart is quoted.
 pub fn command_line() -> String {
-    let quoted = |word: String| {
-        let plain = word.chars().all(|c| c.is_alphanumeric() || "-_./,:=%+".contains(c)) && !word.is_empty();
-        if plain { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
-    };
-    let words = std::env::args_os().skip(1).map(|w| quoted(w.to_string_lossy().into_owned()));
-    std::iter::once("predict".to_string()).chain(words).collect::<Vec<_>>().join(" ")
+    joulecast_reports::command_line("predict")
 }
 
 /// What the arguments of a prediction name, read.

@@ -34,6 +34,16 @@ pub fn csv_cell(text: &str) -> String {
     if safe.contains([',', '"', '\n', '\r']) { format!("\"{}\"", safe.replace('"', "\"\"")) } else { safe }
 }
 
+/// The command line of a program as it was typed, words quoted where a shell needs it.
+pub fn command_line(program: &str) -> String {
+    let quoted = |word: String| {
+        let plain = word.chars().all(|c| c.is_alphanumeric() || "-_./,:=%+".contains(c)) && !word.is_empty();
+        if plain { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    };
+    let words = std::env::args_os().skip(1).map(|w| quoted(w.to_string_lossy().into_owned()));
+    std::iter::once(program.to_string()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::csv_cell;

@@ -56,7 +56,10 @@ impl Scale {
         let choices = [&[1.0, 2.0, 3.0, 5.0, 7.0][..], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
         let lists = choices.map(decades);
         let fits = lists.iter().find(|l| l.len() <= most && l.len() >= 2).cloned();
-        fits.or_else(|| lists.iter().find(|l| l.len() >= 2).cloned()).unwrap_or_else(|| vec![self.low, self.high])
+        // Over many decades not every one has a label.
+        let thinned = |l: &Vec<f64>| l.iter().copied().step_by(l.len().div_ceil(most.max(1))).collect();
+        fits.or_else(|| lists.iter().rev().find(|l| l.len() >= 2).map(thinned))
+            .unwrap_or_else(|| vec![self.low, self.high])
     }
 }
 
@@ -140,6 +143,7 @@ mod tests {
         assert_eq!(ticks(0.72, 1.31, 6).len(), 6);
         assert_eq!(ticks(3.0, 3.0, 6), [3.0]);
         assert_eq!(Scale::new(0.5, 200.0, true, 0, 100).ticks(4), [1.0, 10.0, 100.0]);
+        assert_eq!(Scale::new(0.5, 2e5, true, 0, 100).ticks(4), [1.0, 100.0, 1e4]);
     }
 
     #[test]

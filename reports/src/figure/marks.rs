@@ -87,21 +87,40 @@ pub(crate) enum Sample {
     Mark,
 }
 
-/// Samples with their names, in a row from the left, in the middle of the area's height.
-pub(crate) fn legend<B: DrawingBackend>(area: &Area<B>, entries: &[(usize, Sample, &str)]) -> Result<(), FigureError> {
-    let (width, height) = area.dim_in_pixel();
-    let (mut x, mut y) = (8, height as i32 / 2);
-    for &(index, sample, name) in entries {
+/// Pixels between a legend's lines.
+const LINE: i32 = SMALL as i32 + 6;
+
+/// Where every entry of a legend begins: pixels from the left, and its line.
+fn places(entries: &[(usize, Sample, &str)], width: u32) -> Vec<(i32, i32)> {
+    let (mut x, mut line) = (8, 0);
+    let place = |(_, _, name): &(usize, Sample, &str)| {
         let needs = 52 + width_of(name, SMALL);
         if x > 8 && x + needs > width as i32 {
-            (x, y) = (8, y + SMALL as i32 + 6);
+            (x, line) = (8, line + 1);
         }
+        x += needs;
+        (x - needs, line)
+    };
+    entries.iter().map(place).collect()
+}
+
+/// Pixels that a legend needs; none without entries.
+pub(crate) fn legend_height(entries: &[(usize, Sample, &str)], width: u32) -> u32 {
+    places(entries, width).last().map_or(0, |(_, line)| (30 + LINE * line) as u32)
+}
+
+/// Samples with their names, in rows from the left, in the middle of the area's height.
+pub(crate) fn legend<B: DrawingBackend>(area: &Area<B>, entries: &[(usize, Sample, &str)]) -> Result<(), FigureError> {
+    let (width, height) = area.dim_in_pixel();
+    let places = places(entries, width);
+    let top = (height as i32 - LINE * places.last().map_or(0, |p| p.1)) / 2;
+    for (&(index, sample, name), (x, line_of)) in entries.iter().zip(places) {
+        let y = top + LINE * line_of;
         match sample {
             Sample::Line => line(area, &[(x, y), (x + 28, y)], index, 2)?,
             Sample::Mark => mark(area, (x + 14, y), index, 4)?,
         }
         write(area, name, (x + 34, y), SMALL, &INK, HPos::Left)?;
-        x += needs;
     }
     Ok(())
 }

@@ -5,14 +5,22 @@
 //! in print they are not.
 
 mod axes;
+mod cloud;
 mod marks;
+pub mod breakdown;
 pub mod comparison;
+pub mod coverage;
 pub mod curves;
+pub mod errors;
 pub mod fleet;
+pub mod histogram;
+pub mod residuals;
+pub mod roofline;
+pub mod scatter;
 pub mod sensitivity;
 
 pub(crate) use axes::{Axes, Scale, label, range, ticks};
-pub(crate) use marks::{Sample, legend, line, mark};
+pub(crate) use marks::{Sample, legend, legend_height, line, mark};
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

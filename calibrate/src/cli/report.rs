@@ -1,0 +1,61 @@
+//! `calibrate validate --report`.
+
+use super::{Validate, evaluation_calibrations, misuse, networks_role, print, rows_for};
+use crate::dataset::NoRows;
+use crate::fit::Options;
+use crate::networks;
+use crate::report::{Framed, Report, add_layers, add_networks};
+use crate::validate;
+use crate::waiting::FitBar;
+use anyhow::{Result, bail};
+use joulecast_model::splits::Role;
+use joulecast_reports::command_line;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Whole networks of the report: those that were kept for testing, where nothing else is asked for.
+const ROLE: Role = Role::Test;
+/// What calibrations say that saw no shape of a test network.
+const EVALUATION: &str = "evaluation";
+
+/// Writes the report of what is asked for, layers, networks or both.
+pub fn write(args: &Validate, folder: &Path) -> Result<()> {
+    if !args.layers && args.networks.is_empty() {
+        return Err(misuse("--report is of --layers, --networks FILE or both"));
+    }
+    let mut report = Report::new(folder.to_path_buf(), command_line("calibrate"))?;
+    if !args.networks.is_empty() {
+        let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?.concat();
+        let calibrations = evaluation_calibrations(args)?;
+        if let Some(c) = calibrations.iter().find(|c| c.fit != EVALUATION) {
+            bail!("calibration {} was fitted on all rows: a report takes those of fit --evaluation", c.id);
+        }
+        let role = args.role.unwrap_or(ROLE);
+        let mut frameworks: BTreeMap<&str, Vec<networks::Run>> = BTreeMap::new();
+        for run in runs {
+            let own = args.framework.as_deref().unwrap_or(run.framework());
+            frameworks.entry(own).or_default().push(run);
+        }
+        let mut frames = Vec::new();
+        for (framework, runs) in &frameworks {
+            let mut compared = networks::compare(runs, &calibrations, framework, Some(role))?;
+            compared.retain(|r| args.gpu.is_empty() || args.gpu.iter().any(|gpu| gpu.name == r.gpu));
+            frames.push(Framed { framework, runs, compared });
+        }
+        if frames.iter().all(|f| f.compared.is_empty()) {
+            return Err(NoRows::Selection(networks_role(Some(role))).into());
+        }
+        add_networks(&mut report, &frames, &calibrations, Some(role))?;
+    }
+    if args.layers {
+        let (all, _) = rows_for(&args.dataset, args.evaluation)?;
+        let rows = super::selected(args, &all)?;
+        let bar = FitBar::new(args.quiet);
+        let options = Options { bar: Some(&bar), ..Options::default() };
+        let held_out = validate::held_out(&rows, &all, &options, args.seeds)?;
+        let lines = validate::lines(&rows, &held_out, &options);
+        add_layers(&mut report, &rows, &held_out, &lines)?;
+    }
+    let files = report.finish()?;
+    print(&files.iter().map(|f| format!("{}: written\n", f.display())).collect::<String>())
+}

@@ -1,0 +1,160 @@
+//! `calibrate validate --report` as a user runs it: layers of one kind of the committed rows, and a few runs of networks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const RUNS: &str = "\
+network,mode,precision,batch,launch,ms_per_iter,watts,sm_mhz_mean,device,torch
+vgg16,infer,fp32,16,graph,12.5,640,1700,NVIDIA H200,
+vgg16,infer,fp16,64,graph,9.1,650,1700,NVIDIA H200,
+resnet50,infer,fp16,64,eager,8.0,500,1900,NVIDIA H200,2.11
+resnet50,train,fp16,64,eager,30.0,500,1900,NVIDIA H200,2.11
+resnet18,infer,fp16,64,graph,2.0,500,1900,NVIDIA H200,
+";
+
+fn repository(path: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path).display().to_string()
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_calibrate")).args(arguments).output().expect("the program starts")
+}
+
+/// The shipped calibrations as if they had seen no test network; what they predict does not matter here.
+fn calibrations(folder: &Path) -> String {
+    let copies = folder.join("calibrations");
+    fs::create_dir(&copies).expect("a folder");
+    for name in ["gh100.toml", "roofline.toml"] {
+        let text = fs::read_to_string(repository(&format!("data/calibrations/{name}"))).expect("shipped");
+        let said = text.replacen("fit = \"shipped\"", "fit = \"evaluation\"", 1);
+        assert_ne!(said, text, "{name}");
+        fs::write(copies.join(name), said).expect("written");
+    }
+    copies.display().to_string()
+}
+
+/// The report of a folder, and what the program printed.
+fn report(folder: &Path) -> (String, String) {
+    let runs = folder.join("runs & <b>.csv");
+    fs::write(&runs, RUNS).expect("written");
+    let out = folder.join("report");
+    let output = run(&[
+        "validate",
+        "--report",
+        out.to_str().expect("utf-8"),
+        "--layers",
+        "--kind",
+        "max_pool2d",
+        "--dataset",
+        &repository("data/measurements/h200/layers"),
+        "--networks",
+        runs.to_str().expect("utf-8"),
+        "--calibrations",
+        &calibrations(folder),
+        "--quiet",
+    ]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = fs::read_to_string(out.join("report.html")).expect("a page");
+    (page, String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_report_has_every_figure_and_asks_for_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (page, printed) = report(folder.path());
+    let figures = [
+        "networks_measured_predicted",
+        "networks_errors_cudnn",
+        "networks_errors_pytorch",
+        "networks_coverage",
+        "networks_roofline",
+        "networks_kinds",
+        "networks_layers",
+        "networks_caps",
+        "networks_clocks",
+        "layers_gh100_measured_predicted",
+        "layers_gh100_errors",
+        "layers_gh100_residuals",
+        "layers_coverage",
+    ];
+    assert_eq!(page.matches("<svg ").count(), figures.len());
+    for name in figures {
+        let path = |end: &str| folder.path().join("report").join(format!("{name}.{end}"));
+        let svg = fs::read_to_string(path("svg")).expect("a figure");
+        assert!(page.contains(&svg), "{name} stands in the page");
+        assert!(svg.contains("calibrate validate"), "{name} says what made it");
+        assert!(fs::read(path("png")).expect("a bitmap").starts_with(b"\x89PNG"), "{name}");
+        assert!(printed.contains(&format!("{name}.svg: written")), "{printed}");
+    }
+    for outside in ["src=", "<script", "url(", "@import", "href=\"http", "<b>"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("runs &amp; &lt;b&gt;.csv"));
+    // Four runs of test networks, each with time, power and energy; resnet18 is none.
+    let scatter = fs::read_to_string(folder.path().join("report/networks_measured_predicted.svg")).expect("a figure");
+    assert!(scatter.contains("12 points") && !scatter.contains("resnet18"), "{scatter}");
+    assert!(page.contains("max_pool2d") && !page.contains("softmax:"), "only the kind that was asked for");
+}
+
+#[test]
+fn what_a_report_is_of_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("report");
+    let out = out.to_str().expect("utf-8");
+    for arguments in [
+        &["validate", "--report", out, "--levels", "--layers"][..],
+        &["validate", "--layers", "--networks", "runs.csv"],
+        &["validate", "--report", out],
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let runs = folder.path().join("runs.csv");
+    fs::write(&runs, RUNS).expect("written");
+    let runs = runs.to_str().expect("utf-8");
+    let shipped = repository("data/calibrations");
+    let output = run(&["validate", "--report", out, "--networks", runs, "--calibrations", &shipped]);
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && error.contains("fit --evaluation"), "{error}");
+}
+
+fn browser() -> Option<PathBuf> {
+    let names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
+    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
+    names.iter().flat_map(|n| folders.iter().map(move |f| f.join(n))).find(|p| p.is_file())
+}
+
+/// Writes the screen's and the page's width and the number of figures that are seen into the page.
+const PROBE: &str = "<script>\
+const seen = [...document.querySelectorAll('figure svg')].filter(s => { const b = s.getBoundingClientRect(); return b.width > 300 && b.height > 80 });\
+const probe = document.createElement('pre'); probe.textContent = 'PROBE ' + innerWidth + ' ' + document.documentElement.scrollWidth + ' ' + seen.length + ' END';\
+document.body.append(probe);</script>";
+
+#[test]
+fn a_browser_shows_every_figure_on_phones_and_desktops() {
+    let Some(browser) = browser() else {
+        println!("skipped: no Chromium on this machine");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (page, _) = report(folder.path());
+    let path = folder.path().join("probed.html");
+    fs::write(&path, page.replace("</body>", &format!("{PROBE}</body>"))).expect("written");
+    for width in [390, 1280] {
+        let output = Command::new(&browser)
+            .args(["--no-sandbox", "--disable-gpu", "--headless", "--hide-scrollbars", "--enable-logging=stderr"])
+            .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+            .arg(format!("--window-size={width},900"))
+            .args(["--dump-dom", &format!("file://{}", path.display())])
+            .output()
+            .expect("the browser starts");
+        let console = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!console.contains("CONSOLE"), "{console}");
+        let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+        // The second occurrence is the script's result, the first the script.
+        let probe = dom.split("PROBE ").nth(2).and_then(|p| p.split(" END").next());
+        let expected = format!("{width} {width} {}", page.matches("<svg ").count());
+        assert_eq!(probe, Some(expected.as_str()), "screen, page, figures: {console}");
+    }
+}
