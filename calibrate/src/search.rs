@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn points_without_a_value_are_passed_over() {
-        let gaps = |position: usize| if position % 2 == 0 { None } else { valley(5.0)(position) };
+        let gaps = |position: usize| if position.is_multiple_of(2) { None } else { valley(5.0)(position) };
         assert!(order(Search::new(8, 2), gaps).contains(&5));
         assert_eq!(order(Search::new(3, 1), |_| None), [0, 1, 2, 3]);
     }

@@ -91,7 +91,7 @@ pub struct NetworkArgs {
     #[arg(long)]
     pub skip_unknown: bool,
     /// Tokens per sample, for networks that read a sequence
-    #[arg(long, value_name = "N", value_parser = parse_batch)]
+    #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub sequence: Option<u64>,
 }
 
@@ -103,7 +103,7 @@ pub struct PredictArgs {
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "gpus")]
     pub gpu: Option<String>,
     /// Samples per step; max: as many as fit in memory
-    #[arg(long, value_name = "N|max", required = true, value_parser = parallel::parse_batch)]
+    #[arg(long, value_name = "N|max", required = true, value_parser = parallel::parse_batch, allow_negative_numbers = true)]
     pub batch: Option<Batch>,
     /// Storage and arithmetic; fp32 means TF32 off
     #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
@@ -152,20 +152,20 @@ pub struct PredictArgs {
     pub require_fit: bool,
     /// A language model's answer of so many tokens per sample after a prompt of --sequence tokens: the prompt's step, then
     /// one step per token against a cache of keys and values
-    #[arg(long, value_name = "N", value_parser = parse_batch)]
+    #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub generate: Option<u64>,
 }
 
 #[derive(Args)]
 pub struct OperatingArgs {
     /// Core clock; the nearest that the GPU has (default: as high as the power limit allows)
-    #[arg(long, value_name = "MHZ", value_parser = parse_positive)]
+    #[arg(long, value_name = "MHZ", value_parser = parse_positive, allow_negative_numbers = true)]
     pub clock: Option<f64>,
     /// Memory clock
-    #[arg(long, value_name = "MHZ", value_parser = parse_positive)]
+    #[arg(long, value_name = "MHZ", value_parser = parse_positive, allow_negative_numbers = true)]
     pub mem_clock: Option<f64>,
     /// Power limit (default: the board's)
-    #[arg(long, value_name = "W", value_parser = parse_positive)]
+    #[arg(long, value_name = "W", value_parser = parse_positive, allow_negative_numbers = true)]
     pub power_cap: Option<f64>,
 }
 
@@ -184,7 +184,7 @@ pub struct DescribeArgs {
     #[command(flatten)]
     pub network: NetworkArgs,
     /// Samples per step
-    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_batch)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_batch, allow_negative_numbers = true)]
     pub batch: u64,
     /// Storage width for the traffic
     #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]

@@ -28,7 +28,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
     pub gpu: Vec<String>,
     /// Samples per step, separated by commas; with a budget: only these are tried (default there: any)
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_batch)]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_batch, allow_negative_numbers = true)]
     pub batch: Vec<u64>,
     /// Storage and arithmetic; fp32 means TF32 off
     #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
@@ -39,25 +39,25 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub framework: FrameworkArgs,
     /// Core clock of all GPUs
-    #[arg(long, value_name = "MHZ", value_parser = parse_positive)]
+    #[arg(long, value_name = "MHZ", value_parser = parse_positive, allow_negative_numbers = true)]
     pub clock: Option<f64>,
     /// Power limit of all GPUs
-    #[arg(long, value_name = "W", value_parser = parse_positive)]
+    #[arg(long, value_name = "W", value_parser = parse_positive, allow_negative_numbers = true)]
     pub power_cap: Option<f64>,
     /// Weight of the error in the energy-precision ratio, error^alpha times energy per sample
-    #[arg(long, value_name = "ALPHA", default_value = "1", value_parser = parse_positive)]
+    #[arg(long, value_name = "ALPHA", default_value = "1", value_parser = parse_positive, allow_negative_numbers = true)]
     pub alpha: f64,
     /// What a GPU costs per hour, as in v100=2.5,t4=0.4; any currency
     #[arg(long, value_name = "GPU=PRICE", value_delimiter = ',', value_parser = parse_price)]
     pub price: Vec<(String, f64)>,
     /// Budget: longest time of a step
-    #[arg(long, value_name = "MS", value_parser = parse_positive)]
+    #[arg(long, value_name = "MS", value_parser = parse_positive, allow_negative_numbers = true)]
     pub target_latency: Option<f64>,
     /// Budget: most energy per sample
-    #[arg(long, value_name = "J", value_parser = parse_positive)]
+    #[arg(long, value_name = "J", value_parser = parse_positive, allow_negative_numbers = true)]
     pub energy_budget: Option<f64>,
     /// Budget: most mean power of the board
-    #[arg(long, value_name = "W", value_parser = parse_positive)]
+    #[arg(long, value_name = "W", value_parser = parse_positive, allow_negative_numbers = true)]
     pub max_power: Option<f64>,
     /// Budgets must be kept by the 95 % quantiles, not only by the values
     #[arg(long)]

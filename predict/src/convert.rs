@@ -25,7 +25,7 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "NAME=CxHxW", value_parser = parse_input)]
     pub input: Vec<(String, Shape)>,
     /// Tokens per sample, for networks that read a sequence
-    #[arg(long, value_name = "N", value_parser = parse_batch)]
+    #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub sequence: Option<u64>,
     /// ONNX: leave out operators that are not known instead of failing; the file lists them
     #[arg(long)]

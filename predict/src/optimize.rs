@@ -30,16 +30,16 @@ pub struct OptimizeArgs {
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub over: Vec<Over>,
     /// Leave out what is slower than the default by more than this, as in 5%
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true)]
     pub max_slowdown: Option<f64>,
     /// Leave out what handles fewer samples per second
-    #[arg(long, value_name = "RATE", value_parser = parse_positive)]
+    #[arg(long, value_name = "RATE", value_parser = parse_positive, allow_negative_numbers = true)]
     pub min_throughput: Option<f64>,
     /// Also a clock for every layer
     #[arg(long)]
     pub per_layer: bool,
     /// Milliseconds that a change of the core clock is taken to last, with the GPU waiting (default: 10)
-    #[arg(long, value_name = "MS", value_parser = parse_latency, requires = "per_layer")]
+    #[arg(long, value_name = "MS", value_parser = parse_latency, allow_negative_numbers = true, requires = "per_layer")]
     pub switch_latency: Option<f64>,
     /// Draw energy, time, power, EDP and EDS over the power limit (over the clock with --over clock) as SVG
     #[arg(long, value_name = "FILE")]

@@ -36,7 +36,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
     pub gpu: Vec<String>,
     /// Samples per step, separated by commas
-    #[arg(long, value_name = "N", value_delimiter = ',', required = true, value_parser = parse_batch)]
+    #[arg(long, value_name = "N", value_delimiter = ',', required = true, value_parser = parse_batch, allow_negative_numbers = true)]
     pub batch: Vec<u64>,
     /// Storage and arithmetic, separated by commas
     #[arg(long, value_name = "PRECISIONS", value_delimiter = ',', default_value = "fp32", value_parser = parse_precision)]

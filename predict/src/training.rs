@@ -20,7 +20,7 @@ pub struct TrainingArgs {
     #[arg(long, value_name = "N", requires = "epochs", value_parser = parse_count)]
     pub dataset_size: Option<u64>,
     /// Price of a kilowatt-hour, for the cost of the whole training
-    #[arg(long, value_name = "PRICE", requires = "epochs", value_parser = parse_positive)]
+    #[arg(long, value_name = "PRICE", requires = "epochs", value_parser = parse_positive, allow_negative_numbers = true)]
     pub price_kwh: Option<f64>,
 }
 
