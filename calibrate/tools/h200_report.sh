@@ -49,7 +49,7 @@ Read off (a) and (c) above; where layers differ by more than 10 %, these are why
 * **Launches**: eager steps at batch 1 take 1.04 to 10.4 times the graph's (50 pairs of `torch_networks.csv` and `torch_runs.csv`; host-bound: 150 to 300 kernels at 7 to 27 us each); from batch 64 on 0.5 to 8 % more at fp32.
 * Small relus and additions are up to 1.35 times PyTorch's where operands lie in the cache: our vectorised kernels are laid out for memory.
 
-The sum of separately measured layers against the network: MobileNet-v2's energy is 8 to 10 % above the whole; its layers are short, and each alone keeps the card busier than the network does.
+The sum of separately measured layers against the network: MobileNet-v2's energy is 8 to 10 % above the whole in three of four rows; its layers are short, and each alone keeps the card busier than the network does.
 TEXT
 printf '\n## What a plan costs and buys\n\nThe estimate is before measuring; a time row takes 0.06 s, one with energy 2.4 s more (361 rows per GPU minute where 5 %% have energy, about 1,050 where none has),\nso that quick costs about 4 GPU minutes, standard 11 and reference 29.\n\n'
 for level in quick standard reference; do
