@@ -22,7 +22,9 @@ pub enum GenerationError {
         why: &'static str,
     },
     /// Positions are learned, and too few.
-    #[error("{network} has learned {positions} positions; prompt and answer have {tokens} tokens: a shorter prompt is --sequence N")]
+    #[error(
+        "{network} has learned {positions} positions; prompt and answer have {tokens} tokens: a shorter prompt is --sequence N"
+    )]
     TooLong {
         /// Its name.
         network: String,
