@@ -47,6 +47,9 @@ pub enum PlanFormat {
 /// At most so many power limits are tried besides the default.
 const CAPS: usize = 8;
 
+/// Waiting in larger pools takes long to compute, and nobody builds one.
+const MOST_GPUS: f64 = 100_000.0;
+
 /// Batches worth a try: every one up to four, then four for every doubling.
 fn batches(most: u64) -> Vec<u64> {
     let octave = |i: u32| [4u64, 5, 6, 7].map(|b| b << i);
@@ -88,7 +91,7 @@ fn predict(file: &PlanFile, candidate: &CandidateFile, networks: &[Network], how
         })
         .collect();
     let (mut rests_on, mut warnings) = (Vec::new(), Vec::new());
-    for network in networks {
+    for (entry, network) in file.networks.iter().zip(networks) {
         let mut services: Vec<Vec<Service>> = vec![Vec::new(); limits.len()];
         let mut more_fit = true;
         let shaping = |e: ShapingError| Failure::Failed(anyhow!("{}: {e}", network.name));
@@ -118,6 +121,15 @@ fn predict(file: &PlanFile, candidate: &CandidateFile, networks: &[Network], how
                 let new = whole.warnings.into_iter().filter(|w| !warnings.contains(w)).collect::<Vec<_>>();
                 warnings.extend(new);
             }
+        }
+        let each = |s: &Service| s.time.value.get() / s.batch as f64;
+        let busy = services.iter().flatten().map(each).fold(f64::INFINITY, f64::min) * file.peak_per_s * entry.share;
+        if busy.is_finite() && busy > MOST_GPUS {
+            return Err(Failure::Failed(anyhow!(
+                "{} on {}: at least {busy:.0} GPUs at the peak, and no plan is made for more than {MOST_GPUS}: divide the load",
+                network.name,
+                gpu.name
+            )));
         }
         for (board, services) in boards.iter_mut().zip(services) {
             if let Some(board) = board {
