@@ -28,7 +28,7 @@ NCHW* walks a column per thread; *maximum pooling's gradient and average pooling
 TEXT
 printf '\n## How well a row repeats\n\n`calibrate run --plan quick --repeat 2` in one visit, `calibrate status %s/repeats`:\n\n' "$data"
 "$calibrate" status "$data/repeats" | grep '^repeats on one board' | sed 's/^/    /'
-printf '\n## Layer rows: coverage and quality\n\n`calibrate status %s/layers --format markdown`\n\n' "$data"
+printf '\n## Layer rows: coverage and quality\n\n`calibrate status %s/layers --format markdown`\n\nOperations are those of the direct algorithm, so that Fourier transforms exceed the card'"'"'s peak; traffic counts as if nothing were cached.\n\n' "$data"
 "$calibrate" status "$data/layers" --format markdown
 printf '\n## Layers, networks and PyTorch\n\n`calibrate/tools/compare_layers.py` over the files of `calibrate measure`, `torch_layers.py` and `torch_networks.py`\n\n'
 python3 calibrate/tools/compare_layers.py --layers "$data/network_layers.csv" --torch-layers "$data/torch_layers.csv" \

@@ -195,6 +195,11 @@ impl<'a> Step<'a> {
         warnings.extend(limits.notes.iter().cloned());
         warnings.extend(self.clock_warnings(point, limits, clocks, clock, &layers));
         warnings.extend(beyond_the_limit(&layers, limits));
+        if let Some(algorithm) = setup.framework.algorithm {
+            let convolutions = layers.iter().filter(|l| l.kind == "conv2d" && l.phase != Phase::Update);
+            let (by, all) = convolutions.fold((0, 0), |(by, all), l| (by + u32::from(l.algorithm.is_some()), all + 1));
+            warnings.push(format!("{by} of {all} kernels of convolutions run by {algorithm}, the others as usual"));
+        }
         warnings.extend(totals.warnings(setup, power_tier));
         if !fits_in_memory {
             warnings.push(format!(
