@@ -30,8 +30,6 @@ pub struct Framework {
     pub title: String,
     /// Gap after every kernel.
     pub dispatch: Seconds,
-    /// What convolutions are computed by, where it can be; the library's choice without.
-    pub algorithm: Option<Algorithm>,
     /// Power of its kernels above waiting, relative to kernels of random operands.
     pub activity: f64,
     /// Kinds of layers that it folds into the kernel of the convolution before them, in inference; none where it runs a
@@ -404,7 +402,6 @@ impl Framework {
             name: file.name,
             title: file.title,
             dispatch: file.dispatch.time("dispatch")?,
-            algorithm: None,
             activity,
             fusion,
             host: host.transpose()?,
@@ -425,8 +422,13 @@ impl Framework {
     /// With convolutions by an algorithm.
     #[must_use]
     pub fn by(mut self, algorithm: Option<Algorithm>) -> Self {
-        (self.algorithm, self.memory.algorithm) = (algorithm, algorithm);
+        self.memory.algorithm = algorithm;
         self
+    }
+
+    /// What convolutions are computed by, where it can be; the library's choice without.
+    pub fn algorithm(&self) -> Option<Algorithm> {
+        self.memory.algorithm
     }
 
     /// A network as it runs through the profile: with what follows convolutions folded into them, where it does that.

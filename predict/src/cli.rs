@@ -95,6 +95,13 @@ pub struct NetworkArgs {
     pub sequence: Option<u64>,
 }
 
+impl NetworkArgs {
+    /// What was typed as the network.
+    pub fn name(&self) -> &str {
+        self.net.as_deref().unwrap_or_default()
+    }
+}
+
 #[derive(Args)]
 pub struct PredictArgs {
     #[command(flatten)]

@@ -70,8 +70,9 @@ pub struct Calibrations {
 }
 
 impl Calibrations {
-    pub fn built_in(gpu: &Gpu, wanted: &Wanted<'_>) -> Result<Self> {
-        let (chip, roofline) = catalog::calibrations_for(gpu, wanted)?;
+    pub fn built_in(gpu: &Gpu, precision: Precision, mode: Mode, framework: &Framework) -> Result<Self, Failure> {
+        let wanted = Wanted { precision, mode, framework: &framework.name, algorithm: framework.algorithm() };
+        let (chip, roofline) = catalog::calibrations_for(gpu, &wanted).map_err(|e| Failure::Failed(e.into()))?;
         Ok(Self { chip, roofline, note: None })
     }
 
@@ -173,7 +174,7 @@ impl Parts {
         let gpu = gpu(name)?;
         let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
         let mut framework = framework.by(asked_algorithm(args)?);
-        if gpu.device == Device::Cpu && framework.algorithm.is_some() {
+        if gpu.device == Device::Cpu && framework.algorithm().is_some() {
             return Err(Failure::Usage(anyhow!("{} is a processor: --conv-algorithm is of cuDNN", gpu.name)));
         }
         if args.mode == Mode::Training && args.precision == Precision::Int8 {
@@ -188,11 +189,7 @@ impl Parts {
         let (network, source) = network_of(&args.network, net)?;
         let calibrations = match &args.calibration {
             Some(path) => Calibrations::of_file(path, &gpu)?,
-            None => {
-                let (precision, mode, algorithm) = (args.precision, args.mode, framework.algorithm);
-                let wanted = Wanted { precision, mode, framework: &framework.name, algorithm };
-                Calibrations::built_in(&gpu, &wanted).map_err(Failure::Failed)?
-            }
+            None => Calibrations::built_in(&gpu, args.precision, args.mode, &framework)?,
         };
         if framework.fusion.is_some() && args.mode == Mode::Training {
             return Err(Failure::Usage(anyhow!("the {} profile is of inference only", framework.name)));
@@ -311,12 +308,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
 /// `predict describe`
 pub fn describe(args: &DescribeArgs) -> Result<(), Failure> {
     let batch = if args.counting == Counting::Castro2018 { 1 } else { args.batch };
-    let network = shape(
-        &network_of(&args.network, args.network.net.as_deref().unwrap_or_default())?.0,
-        &args.network,
-        batch,
-        args.precision,
-    )?;
+    let network = shape(&network_of(&args.network, args.network.name())?.0, &args.network, batch, args.precision)?;
     let table = match args.counting {
         Counting::Own => describe_report::table(&network),
         Counting::Castro2018 => describe_report::castro_table(&network),

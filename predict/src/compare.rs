@@ -187,7 +187,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
         }
     }
     let comparison = Comparison {
-        title: format!("{} {}, {} profile ({})", how.precision, how.mode, how.framework.name, how.launch.name()),
+        title: format!("{} {}, {} profile ({})", how.precision, how.mode, how.framework.name, how.launch().name()),
         alpha: args.alpha,
         entries,
         budget: (!budget.is_free()).then_some(budget),

@@ -48,7 +48,7 @@ pub enum Target {
 pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
     let ConvertArgs { net, to, input, sequence, skip_unknown, output } = args;
     let named = NetworkArgs { net: Some(net), input, skip_unknown, sequence };
-    let (mut network, _) = network_of(&named, named.net.as_deref().unwrap_or_default())?;
+    let (mut network, _) = network_of(&named, named.name())?;
     let given = bindings(&named);
     let unfit = |e| Failure::Usage(anyhow::Error::from(e).context(network.name.clone()));
     ShapedNetwork::new(&network, 1, Precision::Fp32, given).map_err(unfit)?;

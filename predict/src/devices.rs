@@ -4,7 +4,6 @@ use crate::cli::{parse_cudnn, parse_launch};
 use crate::commands::{Calibrations, Failure, gpu};
 use anyhow::anyhow;
 use clap::Args;
-use joulecast_model::calibration::Wanted;
 use joulecast_model::framework::{Framework, Launch};
 use joulecast_model::gpu::Gpu;
 use joulecast_model::precision::{Mode, Precision};
@@ -28,17 +27,19 @@ pub struct How {
     pub precision: Precision,
     pub mode: Mode,
     pub framework: Framework,
-    /// As asked for; where nobody asked, as the profile usually does.
-    pub launch: Launch,
-    asked: bool,
+    asked: Option<Launch>,
     pub library: Option<f64>,
 }
 
 impl How {
     pub fn new(args: &FrameworkArgs, precision: Precision, mode: Mode) -> Result<Self, Failure> {
         let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
-        let launch = args.launch.unwrap_or_else(|| framework.usual_launch());
-        Ok(Self { precision, mode, framework, launch, asked: args.launch.is_some(), library: args.cudnn })
+        Ok(Self { precision, mode, framework, asked: args.launch, library: args.cudnn })
+    }
+
+    /// As asked for; where nobody asked, as the profile usually does.
+    pub fn launch(&self) -> Launch {
+        self.asked.unwrap_or_else(|| self.framework.usual_launch())
     }
 }
 
@@ -54,9 +55,7 @@ impl Device {
     }
 
     pub fn of(gpu: Gpu, how: &How) -> Result<Self, Failure> {
-        let (precision, mode, algorithm) = (how.precision, how.mode, how.framework.algorithm);
-        let wanted = Wanted { precision, mode, framework: &how.framework.name, algorithm };
-        let calibrations = Calibrations::built_in(&gpu, &wanted).map_err(Failure::Failed)?;
+        let calibrations = Calibrations::built_in(&gpu, how.precision, how.mode, &how.framework)?;
         Ok(Self { gpu, calibrations })
     }
 
@@ -66,7 +65,7 @@ impl Device {
             calibration: self.calibrations.chip.as_ref(),
             roofline: &self.calibrations.roofline,
             framework: &how.framework,
-            launch: if how.asked { how.launch } else { how.framework.usual_launch_on(&self.gpu) },
+            launch: how.asked.unwrap_or_else(|| how.framework.usual_launch_on(&self.gpu)),
             mode: how.mode,
             phases: how.mode.phases(),
             library: how.library,

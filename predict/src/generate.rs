@@ -11,7 +11,7 @@ use joulecast_reports::generation as report;
 /// What a language model's answer is predicted from: one GPU.
 pub fn parts(args: &PredictArgs) -> Result<Parts, Failure> {
     match (&args.gpu, &args.parallel.gpus) {
-        (Some(gpu), None) => Parts::read(args, gpu, args.network.net.as_deref().unwrap_or_default()),
+        (Some(gpu), None) => Parts::read(args, gpu, args.network.name()),
         _ => Err(Failure::Usage(anyhow!("--generate is predicted on one GPU: --gpu NAME, without --gpus"))),
     }
 }

@@ -78,7 +78,7 @@ pub fn network_of(args: &NetworkArgs, name: &str) -> Result<(Network, &'static s
 /// Shapes of inputs that are yet to be bound: those of an imported file already are, since other shapes follow from
 /// them.
 pub fn bindings(args: &NetworkArgs) -> &[(String, Shape)] {
-    match Format::of(args.net.as_deref().unwrap_or_default()) {
+    match Format::of(args.name()) {
         Format::Onnx | Format::Prototxt => &[],
         _ => &args.input,
     }

@@ -337,7 +337,7 @@ fn figure(args: &OptimizeArgs, found: &[Found]) -> Result<String, Failure> {
 /// `predict optimize`
 pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     args.check()?;
-    let nets = args.predict.network.net.as_deref().unwrap_or_default();
+    let nets = args.predict.network.name();
     let found: Vec<Found> = nets.split(',').map(|net| find(args, net)).collect::<Result<_, _>>()?;
     if let Some(path) = &args.figure {
         emit(&figure(args, &found)?, Some(path)).map_err(Failure::Failed)?;

@@ -137,7 +137,7 @@ fn part(args: &PredictArgs, kinds: &[(u64, Parts)]) -> Result<u64, Failure> {
 /// # Errors
 /// When an argument is wrong, or nothing can be predicted.
 pub fn step(args: &PredictArgs) -> Result<(NetworkPrediction, Parts), Failure> {
-    let net = args.network.net.as_deref().unwrap_or_default();
+    let net = args.network.name();
     let mut kinds: Vec<(u64, Parts)> = kinds(args)?
         .into_iter()
         .map(|(n, name)| Ok((n, Parts::read(args, &name, net)?)))

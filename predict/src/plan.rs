@@ -199,7 +199,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         file.candidates.iter().map(|c| candidate(&file, c, &networks, &how)).collect::<Result<Vec<_>, _>>()?;
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();
     let winner = best(&chosen, file.minimise, None::<Watts>);
-    let plan = Plan { file, launch: how.launch, candidates, winner, command: command_line() };
+    let plan = Plan { file, launch: how.launch(), candidates, winner, command: command_line() };
     let failed = |e: &dyn std::fmt::Display| Failure::Failed(anyhow!("{e}"));
     let rendered = match args.format {
         PlanFormat::Table => text(&plan),

@@ -258,6 +258,12 @@ pub(super) fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
 }
 
 impl ShapedLayer {
+    /// A layer of no network, without a name.
+    pub(crate) fn alone(layer: Layer, inputs: Vec<Shape>, output: Shape) -> Self {
+        let (name, from, absorbed) = (String::new(), Vec::new(), Vec::new());
+        Self { name, layer, inputs, output, from, tied: false, absorbed, bias: false }
+    }
+
     /// Learned parameters of its own; none where they are another layer's.
     pub fn parameters(&self) -> u64 {
         if self.tied {

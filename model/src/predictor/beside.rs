@@ -30,7 +30,7 @@ pub(super) fn gradient_sums(network: &ShapedNetwork) -> Vec<Beside<'_>> {
         }
     }
     let mut list = Vec::new();
-    for (made_by, readers) in layers.iter().zip(readers).rev() {
+    for (made_by, readers) in layers.iter().zip(readers).rev().filter(|(_, readers)| *readers > 1) {
         let sum = Layer::Add(Add {});
         let inputs = vec![made_by.output; 2];
         let site = Site {
@@ -42,17 +42,7 @@ pub(super) fn gradient_sums(network: &ShapedNetwork) -> Vec<Beside<'_>> {
         };
         let Some(cost) = sum.cost(Phase::Forward, &site) else { continue };
         for _ in 1..readers {
-            let (layer, inputs) = (sum.clone(), inputs.clone());
-            let layer = ShapedLayer {
-                name: String::new(),
-                layer,
-                inputs,
-                output: made_by.output,
-                from: Vec::new(),
-                tied: false,
-                absorbed: Vec::new(),
-                bias: false,
-            };
+            let layer = ShapedLayer::alone(sum.clone(), inputs.clone(), made_by.output);
             list.push(Beside { name: &made_by.name, layer, cost });
         }
     }
@@ -71,16 +61,7 @@ pub(super) fn fused_update<'a>(network: &'a ShapedNetwork, fused: &FusedUpdate) 
     let output = layer.output(&[shape]).ok()?;
     Some(Beside {
         name: "all parameters",
-        layer: ShapedLayer {
-            name: String::new(),
-            layer,
-            inputs: vec![shape],
-            output,
-            from: Vec::new(),
-            tied: false,
-            absorbed: Vec::new(),
-            bias: false,
-        },
+        layer: ShapedLayer::alone(layer, vec![shape], output),
         cost: LayerCost { read: Bytes::new(total - written), written: Bytes::new(written), ..cost },
     })
 }

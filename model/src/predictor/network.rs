@@ -195,7 +195,7 @@ impl<'a> Step<'a> {
         warnings.extend(limits.notes.iter().cloned());
         warnings.extend(self.clock_warnings(point, limits, clocks, clock, &layers));
         warnings.extend(beyond_the_limit(&layers, limits));
-        if let Some(algorithm) = setup.framework.algorithm {
+        if let Some(algorithm) = setup.framework.algorithm() {
             let convolutions = layers.iter().filter(|l| l.kind == "conv2d" && l.phase != Phase::Update);
             let (by, all) = convolutions.fold((0, 0), |(by, all), l| (by + u32::from(l.algorithm.is_some()), all + 1));
             warnings.push(format!("{by} of {all} kernels of convolutions run by {algorithm}, the others as usual"));
@@ -384,7 +384,7 @@ fn kernel_in<'a, 'm: 'a>(
     let family = Family::of(&layer.layer, phase);
     let kind = if phase == Phase::Update { UPDATE } else { kind };
     let class = model_kind(&layer.layer, &layer.inputs, phase);
-    let asked = setup.framework.algorithm.filter(|a| a.supports(&layer.layer, &layer.inputs));
+    let asked = setup.framework.algorithm().filter(|a| a.supports(&layer.layer, &layer.inputs));
     let by_algorithm =
         asked.and_then(|a| Some((a, by_algorithm(setup.calibration, setup.roofline, a, phase, precision)?)));
     let look_up = || {
