@@ -413,7 +413,7 @@ fn run_validate(args: &Validate) -> Result<()> {
         Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
     })?;
     for (chip, rows) in power::rows(&measurements, &rows)? {
-        if let Some((_, held_out)) = power::fit(&rows, &Options::default()) {
+        if let Some((_, held_out)) = power::fit(&rows, &Options::default())? {
             let table = power::table(&chip, &rows, &held_out);
             match args.format {
                 Output::Table => print(&format!("\n{}", table.to_text()))?,

@@ -268,10 +268,10 @@ pub fn calibrations(
         .map(|(chip, models)| {
             let own: Vec<&Row> = rows.iter().filter(|r| r.chip == chip).collect();
             let tier = if own.iter().all(|r| r.own) { Tier::Measured } else { Tier::Imported };
-            let power = energy.get(chip).and_then(|rows| power::fit(rows, options)).map(|(law, _)| law);
-            Calibration { power, ..passport(chip, tier, &own, models, evaluation) }
+            let law = energy.get(chip).map(|rows| power::fit(rows, options)).transpose()?.flatten();
+            Ok(Calibration { power: law.map(|(law, _)| law), ..passport(chip, tier, &own, models, evaluation) })
         })
-        .collect();
+        .collect::<Result<_>>()?;
     // Where no energy was measured the law of the chip with most rows stands in, in shares of idle and limit.
     let law = list.iter().filter_map(|c| c.power.clone()).max_by_key(|p| p.rows);
     let all: Vec<&Row> = rows.iter().collect();
