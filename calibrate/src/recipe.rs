@@ -228,12 +228,12 @@ pub fn fit_tasks<'a>(
         .collect()
 }
 
-/// Rows without those whose shape occurs in a network with the role `test`.
+/// Rows without those whose shape occurs in a network with the role `test`, or among further layers.
 ///
 /// # Errors
 /// When the zoo cannot be read.
-pub fn without_test_shapes(rows: Vec<Row>) -> Result<Vec<Row>> {
-    let keys: HashSet<String> = layers(Role::Test)?.iter().map(LayerCase::fold_key).collect();
+pub fn without_test_shapes(rows: Vec<Row>, further: &[LayerCase]) -> Result<Vec<Row>> {
+    let keys: HashSet<String> = layers(Role::Test)?.iter().chain(further).map(LayerCase::fold_key).collect();
     Ok(rows.into_iter().filter(|row| !keys.contains(&row.key)).collect())
 }
 

@@ -159,7 +159,9 @@ pub fn fit(rows: &[PowerRow], options: &Options) -> Result<Option<(PowerModel, V
     let held_out: Vec<f64> = rows.iter().zip(&fold_of).map(|(row, &fold)| row.foreseen(&without[fold])).collect();
     let pairs = || rows.iter().zip(&held_out).map(|(r, p)| (r.measured(), *p));
     let residuals: Vec<f64> = pairs().map(|(m, p)| (m / p).ln()).collect();
-    let (Some(accuracy), Some(residuals)) = (Accuracy::of(pairs()), conformal(&residuals, 0.9)) else { return Ok(None) };
+    let (Some(accuracy), Some(residuals)) = (Accuracy::of(pairs()), conformal(&residuals, 0.9)) else {
+        return Ok(None);
+    };
     Ok(Some((PowerModel { residuals, mape: accuracy.mape, ..model }, held_out)))
 }
 
