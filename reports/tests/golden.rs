@@ -12,7 +12,7 @@ use joulecast_model::predictor::{Estimate, NetworkPrediction, OperatingPoint, Ph
 use joulecast_model::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use joulecast_reports::compare::{self, Comparison, Entry, Largest};
 use joulecast_reports::optimum::{self, Candidate, Found};
-use joulecast_reports::plan::{self, AtLimit, Plan};
+use joulecast_reports::plan::{self, AtSetting, Plan};
 use std::path::Path;
 
 fn check(name: &str, actual: &str) {
@@ -212,6 +212,7 @@ fn a_plan() {
         };
         let board = |(cap, slower): (f64, f64)| Board {
             cap: Watts::new(cap),
+            clock: (slower == 1.3).then_some(Hertz::from_mhz(900.0)),
             waiting: Watts::new(50.0),
             price: c.price,
             embodied_kg: c.embodied_kg,
@@ -220,11 +221,12 @@ fn a_plan() {
                 .to_vec(),
             more_fit: vec![true, true],
         };
-        let boards: Vec<Board> = [(300.0, 1.0), (200.0, 1.15)].map(board).to_vec();
+        let boards: Vec<Board> = [(300.0, 1.0), (200.0, 1.15), (150.0, 1.3)].map(board).to_vec();
         let fleets: Vec<_> = boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value)).collect();
         let chosen = best(&fleets, file.minimise, file.site.site);
-        let at_limit = |(b, value): (&Board, _)| AtLimit {
+        let at_setting = |(b, value): (&Board, _)| AtSetting {
             cap: b.cap,
+            clock: b.clock,
             value,
             low: plan_fleet(b, &load, Scenario::Low),
             high: plan_fleet(b, &load, Scenario::High),
@@ -237,8 +239,8 @@ fn a_plan() {
             server: c.server,
             embodied_kg: c.embodied_kg,
             site_bound: chosen != best(&fleets, file.minimise, None),
-            sensitivity: chosen.map_or_else(Vec::new, |i| sensitivity(&boards[i], &load)),
-            options: boards.iter().zip(fleets).map(at_limit).collect(),
+            sensitivity: chosen.map_or_else(Vec::new, |i| sensitivity(&boards[i], &load, [Some(&boards[1]), None])),
+            options: boards.iter().zip(fleets).map(at_setting).collect(),
             chosen,
             rests_on: vec!["a: times imported, power transferred".into()],
             warnings: vec!["a warning".into()],
@@ -248,11 +250,19 @@ fn a_plan() {
     let winner = best(&chosen, file.minimise, None);
     let plan = Plan { file, launch: Launch::Graph, candidates, winner, command: "predict plan toy.toml".into() };
     check("plan.txt", &plan::text(&plan));
-    check("plan.md", &plan::markdown(&plan));
+    check("plan.md", &plan::markdown(&plan, Some(Path::new("figures"))));
     check("plan.json", &rounded(&plan::json(&plan).expect("finite")));
+    check("plan.csv", &plan::csv(&plan).expect("written").lines().next().unwrap_or_default().replace(',', "\n"));
     let html = plan::html(&plan).expect("drawn");
-    for part in ["<svg class=\"figure\"", "GPUs against facility power", "Change of the cost of a year, ", "A toy GPU"]
-    {
+    for part in [
+        "<svg class=\"figure\"",
+        "GPUs against facility power",
+        "Change of the cost of a year, ",
+        "A toy GPU",
+        "Through the day, ",
+    ] {
         assert!(html.contains(part), "no {part}");
     }
+    let figures = plan::figures(&plan).expect("drawn");
+    assert_eq!(figures.iter().map(|f| f.0).collect::<Vec<_>>(), ["fleets", "day", "sensitivity"]);
 }

@@ -11,6 +11,7 @@ pub mod breakdown;
 pub mod comparison;
 pub mod coverage;
 pub mod curves;
+pub mod day;
 pub mod errors;
 pub mod fleet;
 pub mod histogram;
