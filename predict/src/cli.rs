@@ -336,7 +336,7 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::WinogradNonfused,
 ];
 
-fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
+pub fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
     let text = text.to_ascii_lowercase().replace('-', "_");
     let known = ALGORITHMS.into_iter().find(|a| a.name() == text);
     known.ok_or_else(|| one_of(ALGORITHMS.iter().map(|a| a.name())))

@@ -35,7 +35,7 @@ pub enum Failure {
 const MOST_BYTES: u64 = 16 << 20;
 
 /// Whether an argument means a file rather than a built-in name.
-fn is_file(argument: &str) -> bool {
+pub fn is_file(argument: &str) -> bool {
     argument.contains(['/', '\\']) || argument.ends_with(".toml")
 }
 
@@ -173,10 +173,8 @@ impl Parts {
     pub fn read(args: &PredictArgs, name: &str, net: &str) -> Result<Self, Failure> {
         let gpu = gpu(name)?;
         let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
-        let mut framework = framework.by(asked_algorithm(args)?);
-        if gpu.device == Device::Cpu && framework.algorithm().is_some() {
-            return Err(Failure::Usage(anyhow!("{} is a processor: --conv-algorithm is of cuDNN", gpu.name)));
-        }
+        let mut framework = framework.by(asked_algorithm(args.conv_algorithm, args.precision)?);
+        check_algorithm(&gpu, &framework)?;
         if args.mode == Mode::Training && args.precision == Precision::Int8 {
             return Err(Failure::Usage(anyhow!("no framework trains in int8: --precision fp16, bf16, tf32 or fp32")));
         }
@@ -233,15 +231,23 @@ impl Parts {
     }
 }
 
-fn asked_algorithm(args: &PredictArgs) -> Result<Option<Algorithm>, Failure> {
-    match args.conv_algorithm {
+/// What `--conv-algorithm` means for a precision.
+pub fn asked_algorithm(asked: Option<Algorithm>, precision: Precision) -> Result<Option<Algorithm>, Failure> {
+    match asked {
         None | Some(Algorithm::Heuristic) => Ok(None),
-        Some(_) if args.precision != Precision::Fp32 => Err(Failure::Usage(anyhow!(
-            "--conv-algorithm: algorithms were measured in fp32 alone, not in {}",
-            args.precision
-        ))),
+        Some(_) if precision != Precision::Fp32 => {
+            Err(Failure::Usage(anyhow!("--conv-algorithm: algorithms were measured in fp32 alone, not in {precision}")))
+        }
         asked => Ok(asked),
     }
+}
+
+/// Processors have no algorithms to choose from.
+pub fn check_algorithm(gpu: &Gpu, framework: &Framework) -> Result<(), Failure> {
+    if gpu.device == Device::Cpu && framework.algorithm().is_some() {
+        return Err(Failure::Usage(anyhow!("{} is a processor: --conv-algorithm is of cuDNN", gpu.name)));
+    }
+    Ok(())
 }
 
 /// With `--require-fit`, what does not fit is a failure.

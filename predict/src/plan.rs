@@ -239,9 +239,10 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let name = args.file.display().to_string();
     let file = || -> anyhow::Result<PlanFile> { PlanFile::from_toml(&read(&name)?).with_context(|| name.clone()) };
     let file = file().map_err(Failure::Failed)?;
-    let framework = FrameworkArgs { framework: file.framework.clone(), launch: None, cudnn: None };
+    let framework =
+        FrameworkArgs { framework: file.framework.clone(), launch: None, cudnn: None, conv_algorithm: None };
     let how = How::new(&framework, file.precision, Mode::Inference)?;
-    let networks = file.networks.iter().map(|n| Ok(network(&n.net)?.0)).collect::<Result<Vec<Network>, Failure>>()?;
+    let networks = file.networks.iter().map(|n| network(&n.net, None)).collect::<Result<Vec<Network>, Failure>>()?;
     let candidates =
         file.candidates.iter().map(|c| candidate(&file, c, &networks, &how)).collect::<Result<Vec<_>, _>>()?;
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();

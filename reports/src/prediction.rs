@@ -1,6 +1,6 @@
 //! A prediction as table, JSON, CSV and Markdown: the contract `prediction/1`.
 
-use crate::csv_cell;
+use crate::record::{self, Figures};
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::calibration::Tier;
 use joulecast_model::framework::Launch;
@@ -44,21 +44,10 @@ struct Document<'a> {
     memory_clock_mhz: Option<f64>,
     power_cap_w: Option<f64>,
     calibration: CalibrationRef<'a>,
-    time_s: f64,
-    time_s_p05: f64,
-    time_s_p95: f64,
+    #[serde(flatten)]
+    figures: Figures,
     /// In which no kernel runs: layers and this add up to `time_s`.
     waiting_s: f64,
-    power_w: f64,
-    power_w_p05: f64,
-    power_w_p95: f64,
-    energy_j: f64,
-    energy_j_p05: f64,
-    energy_j_p95: f64,
-    edp_js: f64,
-    samples_per_s: f64,
-    energy_per_sample_j: f64,
-    samples_per_s_per_w: f64,
     gflops_per_w: f64,
     ops: u64,
     read_bytes: u64,
@@ -234,20 +223,8 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
             time_tier: p.time_tier.name(),
             power_tier: p.power_tier.name(),
         },
-        time_s: p.time.value.get(),
-        time_s_p05: p.time.p05.get(),
-        time_s_p95: p.time.p95.get(),
+        figures: Figures::of(p),
         waiting_s: p.waiting * p.time.value.get(),
-        power_w: p.power.value.get(),
-        power_w_p05: p.power.p05.get(),
-        power_w_p95: p.power.p95.get(),
-        energy_j: p.energy.value.get(),
-        energy_j_p05: p.energy.p05.get(),
-        energy_j_p95: p.energy.p95.get(),
-        edp_js: p.edp().get(),
-        samples_per_s: p.samples_per_second(),
-        energy_per_sample_j: p.energy_per_sample().get(),
-        samples_per_s_per_w: p.samples_per_joule(),
         gflops_per_w: p.ops_per_joule() / 1e9,
         ops: p.ops.get(),
         read_bytes: p.read.get(),
@@ -309,30 +286,7 @@ pub(crate) fn csv_with(
     asked: &Asked<'_>,
     generation: Option<serde_json::Value>,
 ) -> Result<String, serde_json::Error> {
-    let serde_json::Value::Object(map) = serde_json::to_value(document(p, asked, generation))? else {
-        return Ok(String::new());
-    };
-    let mut cells = Vec::new();
-    for (key, value) in map.iter().filter(|(key, _)| *key != "layers" && *key != "devices") {
-        flatten(key, value, &mut cells);
-    }
-    let line = |items: Vec<String>| items.join(",") + "\n";
-    let (keys, values): (Vec<String>, Vec<String>) = cells.into_iter().unzip();
-    Ok(line(keys) + &line(values))
-}
-
-fn flatten(key: &str, value: &serde_json::Value, cells: &mut Vec<(String, String)>) {
-    use serde_json::Value;
-    match value {
-        Value::Object(map) => map.iter().for_each(|(k, v)| flatten(&format!("{key}.{k}"), v, cells)),
-        Value::Array(items) => {
-            let text = items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ");
-            cells.push((key.to_string(), csv_cell(&text)));
-        }
-        Value::Null => cells.push((key.to_string(), String::new())),
-        Value::String(text) => cells.push((key.to_string(), csv_cell(text))),
-        other => cells.push((key.to_string(), other.to_string())),
-    }
+    Ok(record::csv(&[serde_json::to_value(document(p, asked, generation))?], &["layers", "devices"]))
 }
 
 /// How many layers the short table shows.

@@ -4,13 +4,14 @@
 use joulecast_model::budget::{Bound, Budget};
 use joulecast_model::calibration::Tier;
 use joulecast_model::capacity::{Assumptions, Board, PlanFile, Scenario, Service, best, plan_fleet, sensitivity};
+use joulecast_model::comparison::{Entry, Largest};
 use joulecast_model::framework::Launch;
-use joulecast_model::metric::{Metric, energy_precision_ratio};
+use joulecast_model::metric::Metric;
 use joulecast_model::network::MemoryFootprint;
 use joulecast_model::precision::{Mode, Phase, Precision};
 use joulecast_model::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
 use joulecast_model::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
-use joulecast_reports::compare::{self, Comparison, Entry, Largest};
+use joulecast_reports::compare::{self, Comparison};
 use joulecast_reports::optimum::{self, Candidate, Found};
 use joulecast_reports::plan::{self, AtSetting, Plan};
 use std::path::Path;
@@ -40,6 +41,15 @@ fn rounded(text: &str) -> String {
     let mut value = serde_json::from_str(text).expect("JSON");
     walk(&mut value);
     serde_json::to_string_pretty(&value).expect("JSON") + "\n"
+}
+
+/// The same of the cells of a CSV document.
+fn rounded_cells(text: &str) -> String {
+    let cell = |cell: &str| match cell.parse::<f64>() {
+        Ok(value) if cell.contains('.') => format!("{value:.5e}"),
+        _ => cell.to_string(),
+    };
+    text.lines().map(|line| line.split(',').map(cell).collect::<Vec<_>>().join(",") + "\n").collect()
 }
 
 fn around<T>(value: f64, of: fn(f64) -> T) -> Estimate<T> {
@@ -91,24 +101,17 @@ fn prediction(network: &str, batch: u64, ms: f64, watts: f64) -> NetworkPredicti
 #[test]
 fn a_comparison() {
     let entry = |gpu: &str, network: &str, batch, ms, watts, price: Option<f64>| {
-        let prediction = prediction(network, batch, ms, watts);
         let error = (network == "resnet50").then_some(0.2387);
-        Entry {
-            gpu: gpu.into(),
-            top1_error: error,
-            epr: error.map(|e| energy_precision_ratio(e, 2.0, prediction.energy_per_sample())),
-            price_per_hour: price,
-            price_per_million: price.map(|p| p / 3600.0 * 1e6 / prediction.samples_per_second()),
-            prediction,
-        }
+        Entry::new(gpu, prediction(network, batch, ms, watts), error, 2.0, price)
     };
     let entries = vec![
         entry("v100", "resnet50", 1, 2.5, 115.0, Some(2.5)),
         entry("t4", "resnet50", 1, 5.0, 45.0, Some(0.4)),
         entry("h200", "resnet50", 1, 2.0, 200.0, None),
         entry("v100", "own", 1, 1.0, 100.0, Some(2.5)),
+        entry("t4", "resnet50", 6, 19.0, 62.0, Some(0.4)),
     ];
-    let kept = entry("t4", "resnet50", 6, 19.0, 62.0, Some(0.4));
+    let kept = entries[4].clone();
     let largest = |gpu: &str, entry, stopped| Largest { network: "resnet50".into(), gpu: gpu.into(), entry, stopped };
     let comparison = Comparison {
         title: "fp32 inference, cudnn profile (graph)".into(),
@@ -124,10 +127,7 @@ fn a_comparison() {
     check("compare.txt", &compare::text(&comparison, false));
     check("compare.md", &compare::text(&comparison, true));
     check("compare.json", &rounded(&compare::json(&comparison).expect("finite")));
-    check(
-        "compare.csv",
-        &compare::csv(&comparison).expect("finite").lines().next().unwrap_or_default().replace(',', "\n"),
-    );
+    check("compare.csv", &rounded_cells(&compare::csv(&comparison).expect("finite")));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_plan() {
     check("plan.txt", &plan::text(&plan));
     check("plan.md", &plan::markdown(&plan, Some(Path::new("figures"))));
     check("plan.json", &rounded(&plan::json(&plan).expect("finite")));
-    check("plan.csv", &plan::csv(&plan).expect("written").lines().next().unwrap_or_default().replace(',', "\n"));
+    check("plan.csv", &rounded_cells(&plan::csv(&plan).expect("written")));
     let html = plan::html(&plan).expect("drawn");
     for part in [
         "<svg class=\"figure\"",
