@@ -1,7 +1,7 @@
 //! `predict plan` as a user runs it.
 
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str]) -> Output {
@@ -217,48 +217,7 @@ fn what_is_wrong_with_a_plan_is_said_in_one_line() {
     assert!(planned(path.to_str().expect("a name"), "table").contains("No candidate carries the load"));
 }
 
-fn browser() -> Option<PathBuf> {
-    let names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
-    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
-    names.iter().flat_map(|n| folders.iter().map(move |f| f.join(n))).find(|p| p.is_file())
-}
-
-/// Writes what a page's figures measure into the page; the page itself has no script.
-const PROBE: &str = "<script>\
-const sizes = [...document.querySelectorAll('figure svg')].map(s => { const b = s.getBoundingClientRect(); return Math.round(b.width) + 'x' + Math.round(b.height) });\
-const probe = document.createElement('pre'); probe.textContent = 'PROBE ' + innerWidth + ' ' + document.documentElement.scrollWidth + ' ' + sizes.join(' ') + ' END';\
-document.body.append(probe);</script>";
-
 #[test]
 fn a_browser_shows_every_figure_on_phones_and_desktops() {
-    let Some(browser) = browser() else {
-        println!("skipped: no Chromium on this machine");
-        return;
-    };
-    let folder = tempfile::tempdir().expect("a folder");
-    let page = folder.path().join("plan.html");
-    let html = planned(&worked(), "html").replace("</body>", &format!("{PROBE}</body>"));
-    std::fs::write(&page, html).expect("written");
-    for width in [390, 1280] {
-        let output = Command::new(&browser)
-            .args(["--no-sandbox", "--disable-gpu", "--headless", "--hide-scrollbars", "--enable-logging=stderr"])
-            .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
-            .arg(format!("--window-size={width},900"))
-            .args(["--dump-dom", &format!("file://{}", page.display())])
-            .output()
-            .expect("the browser starts");
-        let console = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!console.contains("CONSOLE"), "{console}");
-        let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-        // The second occurrence is the script's result, the first the script.
-        let probe = dom.split("PROBE ").nth(2).and_then(|p| p.split(" END").next());
-        let probe: Vec<&str> = probe.unwrap_or_else(|| panic!("no probe: {console}")).split(' ').collect();
-        let (inner, scroll) = (probe[0], probe[1]);
-        assert_eq!(inner, scroll, "the page is not wider than a screen of {width}");
-        assert_eq!(probe.len(), 5, "three figures at {width}: {probe:?}");
-        for size in &probe[2..] {
-            let (w, h) = size.split_once('x').expect("a size");
-            assert!(w.parse::<u32>().is_ok_and(|w| w > 300) && h.parse::<u32>().is_ok_and(|h| h > 150), "{size}");
-        }
-    }
+    joulecast_browser::check(&planned(&worked(), "html"), 3);
 }
