@@ -9,6 +9,7 @@ use joulecast_model::gpu::Gpu;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::Setup;
 use joulecast_model::trial::Algorithm;
+use std::collections::HashMap;
 
 #[derive(Args)]
 pub struct FrameworkArgs {
@@ -29,19 +30,17 @@ pub struct FrameworkArgs {
 
 /// A list without repetitions, each told once on standard error. `name`: what two of the same share.
 pub fn once<T>(list: Vec<T>, option: &str, name: impl Fn(&T) -> String) -> Vec<T> {
-    let (mut seen, mut told) = (Vec::new(), Vec::new());
-    let mut kept = Vec::new();
-    for item in list {
-        let name = name(&item);
-        if !seen.contains(&name) {
-            seen.push(name);
-            kept.push(item);
-        } else if !told.contains(&name) {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let first = |item: &T| {
+        let name = name(item);
+        let times = seen.entry(name.clone()).or_default();
+        *times += 1;
+        if *times == 2 {
             eprintln!("note: {option} names {name} more than once: taken once");
-            told.push(name);
         }
-    }
-    kept
+        *times == 1
+    };
+    list.into_iter().filter(first).collect()
 }
 
 /// How a step is run, whatever the network and GPU.

@@ -290,7 +290,10 @@ impl<'a> Sweep<'a> {
                     }
                     let how = How::new(&args.framework, precision, mode)?;
                     let device = Device::of(gpu.clone(), &how)?;
-                    let shape = |e: &Entry| Ok(how.framework.runs(ShapedNetwork::new(&e.network, 1, precision, &[])?));
+                    // The largest batch first: smaller ones need no check of their own.
+                    let largest = self.batches.iter().copied().max().unwrap_or(1);
+                    let of = |e: &Entry, batch| ShapedNetwork::new(&e.network, batch, precision, &[]);
+                    let shape = |e: &Entry| Ok(how.framework.runs(of(e, largest).or_else(|_| of(e, 1))?));
                     let shaped: Vec<Shaped> = self.networks.iter().map(shape).collect();
                     let mut tasks = self.tasks(std::mem::take(&mut skip));
                     loop {
