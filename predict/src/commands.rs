@@ -175,6 +175,9 @@ impl Parts {
         let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
         let mut framework = framework.by(asked_algorithm(args.conv_algorithm, args.precision)?);
         check_algorithm(&gpu, &framework)?;
+        if args.mode != Mode::Training && args.training.optimizer.is_some() {
+            return Err(Failure::Usage(anyhow!("--optimizer is of a training: --mode training")));
+        }
         if args.mode == Mode::Training && args.precision == Precision::Int8 {
             return Err(Failure::Usage(anyhow!("no framework trains in int8: --precision fp16, bf16, tf32 or fp32")));
         }
@@ -196,8 +199,11 @@ impl Parts {
     }
 
     pub fn network(&self, args: &PredictArgs, batch: u64) -> Result<ShapedNetwork, Failure> {
-        let network =
-            shape(&self.network, &args.network, batch, args.precision)?.with_optimizer(args.training.optimizer);
+        let network = shape(&self.network, &args.network, batch, args.precision)?;
+        let network = match args.training.optimizer {
+            Some(optimizer) => network.with_optimizer(optimizer),
+            None => network,
+        };
         Ok(self.framework.runs(network))
     }
 
@@ -288,7 +294,8 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
     if let Some(tokens) = args.generate {
         return generate::predict(args, &generate::parts(args)?, tokens);
     }
-    let (prediction, parts) = parallel::step(args)?;
+    let (mut prediction, parts) = parallel::step(args)?;
+    prediction.warnings.extend(plan.and_then(|plan| plan.leftover(prediction.batch)));
     let typed = typed(args);
     check_fit(args, &prediction)?;
     let Parts { gpu, source, framework, .. } = &parts;

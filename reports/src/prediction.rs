@@ -78,6 +78,8 @@ struct Device<'a> {
     busy_s: f64,
     power_w: f64,
     energy_j: f64,
+    /// What of that is drawn while it waits for the others or for gradients.
+    waiting_energy_j: f64,
 }
 
 impl<'a> Device<'a> {
@@ -90,6 +92,7 @@ impl<'a> Device<'a> {
             busy_s: d.time.get(),
             power_w: d.power.value.get(),
             energy_j: d.energy.value.get(),
+            waiting_energy_j: d.waiting.get(),
         }
     }
 }
@@ -370,7 +373,8 @@ fn gpus(p: &NetworkPrediction) -> u64 {
 /// What each kind of GPU does, and what they wait for; nothing of one GPU.
 fn sharing(p: &NetworkPrediction) -> Option<Table> {
     p.communication.as_ref()?;
-    let mut table = Table::new(&["GPUs", "samples each", "busy", "power each", "energy each", "MHz"], 1);
+    let mut table =
+        Table::new(&["GPUs", "samples each", "busy", "power each", "energy each", "of it waiting", "MHz"], 1);
     for d in &p.devices {
         table.row(vec![
             format!("{} x {}", d.count, d.gpu),
@@ -378,6 +382,7 @@ fn sharing(p: &NetworkPrediction) -> Option<Table> {
             format!("{:.0} %", 100.0 * (d.time / p.time.value)),
             with_unit(d.power.value.get(), "W"),
             with_unit(d.energy.value.get(), "J"),
+            with_unit(d.waiting.get(), "J"),
             format!("{:.0}", d.clock.to_mhz()),
         ]);
     }
@@ -439,11 +444,13 @@ pub(crate) fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> St
         1 => format!("{count} x {}", gpu.title),
         _ => format!("{count} GPUs"),
     };
+    let each = p.devices.first().filter(|_| count > 1).map(|d| format!(" ({} on each GPU)", d.batch));
     format!(
-        "{} on {} ({title}), batch {}, {} {}, {} profile ({}), {:.0} MHz{}",
+        "{} on {} ({title}), batch {}{}, {} {}, {} profile ({}), {:.0} MHz{}",
         p.network,
         asked.gpu,
         p.batch,
+        each.unwrap_or_default(),
         p.precision,
         p.mode,
         asked.framework,

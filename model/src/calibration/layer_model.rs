@@ -213,6 +213,15 @@ impl LayerModel {
         }
     }
 
+    /// First and last age of the libraries that the rows had ([`crate::features::library_age`]); `None` where the model does
+    /// not depend on it.
+    pub fn library_ages(&self) -> Option<(f64, f64)> {
+        let age = self.family.variables().iter().position(|name| *name == "library")?;
+        let known = self.terms.iter().flat_map(|t| &t.factors).any(|f| f.variable == age);
+        let range = self.clamp.iter().find(|r| r.variable == age && r.low < r.high).filter(|_| known)?;
+        Some((range.low, range.high))
+    }
+
     /// ln(t / t_ref) for these variables and this t_ref, clamped to the fitted ranges.
     pub fn ratio(&self, variables: &Variables, reference: Seconds) -> Ratio {
         let mut values = variables.values;

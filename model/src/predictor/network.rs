@@ -203,6 +203,7 @@ impl<'a> Step<'a> {
             let (by, all) = convolutions.fold((0, 0), |(by, all), l| (by + u32::from(l.algorithm.is_some()), all + 1));
             warnings.push(format!("{by} of {all} kernels of convolutions run by {algorithm}, the others as usual"));
         }
+        warnings.extend(self.library_warning());
         warnings.extend(totals.warnings(setup, power_tier));
         if !fits_in_memory {
             warnings.push(format!(
@@ -221,6 +222,7 @@ impl<'a> Step<'a> {
             time: time.value,
             power,
             energy,
+            waiting: Joules::ZERO,
         };
         NetworkPrediction {
             network: network.name().to_string(),
@@ -251,6 +253,33 @@ impl<'a> Step<'a> {
             communication: None,
             layers,
             warnings,
+        }
+    }
+}
+
+/// cuDNN of age 0 ([`crate::features::library_age`]).
+const NEWEST: f64 = 9.0;
+
+impl Step<'_> {
+    /// What to tell of a library's version that is asked for: whether models know it.
+    fn library_warning(&self) -> Option<String> {
+        let asked = self.setup.library?;
+        let ages = self.kernels.iter().filter_map(|k| k.ages);
+        let known = ages.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let gpu = &self.setup.gpu.name;
+        match known {
+            None if self.kernels.iter().any(|k| k.jump.is_some()) => None,
+            None => Some(format!(
+                "--cudnn changes nothing: the layer models of {gpu} do not know how old their libraries were"
+            )),
+            // Versions are read to one decimal.
+            Some((old, new)) if asked < old - 0.05 || asked > new + 0.05 => {
+                let [asked, old, new] = [asked, old, new].map(|age| NEWEST + age);
+                Some(format!(
+                    "cuDNN {asked:.1} is taken as the nearest that the layer models of {gpu} saw: they know {old:.1} to {new:.1}"
+                ))
+            }
+            Some(_) => None,
         }
     }
 }
@@ -292,6 +321,8 @@ pub(super) struct Kernel<'a> {
     pub(super) host: Seconds,
     /// Relative core clock that its time is of.
     pub(super) reference: f64,
+    /// Ages of libraries that its model knows, where it depends on them and one is asked for.
+    ages: Option<(f64, f64)>,
     /// The first kernel of the step that is alike in everything but its name, where that is known: itself, or an earlier one.
     pub(super) repeats: Option<usize>,
 }
@@ -454,6 +485,7 @@ fn kernel_in<'a, 'm: 'a>(
         jump: jump.map(|(name, _)| name),
         host: host(setup, &layer.layer, class, phase, setup.mode, network.precision()),
         reference: 1.0,
+        ages: setup.library.and_then(|_| model.library_ages()),
         repeats: None,
     })
 }
