@@ -46,7 +46,9 @@ th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;ve
 th{color:var(--faint);font-weight:600}td{white-space:nowrap}
 .number{text-align:right}tbody tr:nth-child(even){background:var(--band)}
 figure{margin:1.5rem 0;overflow-x:auto}figure svg{display:block;min-width:38rem}
-@media print{body{max-width:none}figure{break-inside:avoid;overflow:visible}figure svg{min-width:0}}
+@page{size:landscape;margin:12mm}
+@media print{body{max-width:none}figure{break-inside:avoid;overflow:visible}figure svg{min-width:0}
+.scroll{overflow:visible}table{font-size:7.5pt}th,td{padding:.1rem .3rem;white-space:normal;overflow-wrap:break-word}tr{break-inside:avoid}}
 ";
 
 impl Document {
