@@ -163,7 +163,13 @@ const MOST_LEVERAGE: f64 = 3.0;
 impl Term {
     /// Value of the monomial before standardisation.
     pub fn monomial(&self, values: &[f64]) -> f64 {
-        self.factors.iter().map(|f| values[f.variable].powi(i32::from(f.power))).product()
+        let factor = |f: &Factor| match (values[f.variable], f.power) {
+            // Most are, and a call of powi costs more than they do.
+            (value, 1) => value,
+            (value, 2) => value * value,
+            (value, power) => value.powi(i32::from(power)),
+        };
+        self.factors.iter().map(factor).product()
     }
 
     /// Name such as `m^2*n`.

@@ -370,16 +370,14 @@ impl Kernel<'_> {
 /// The law of power, and models by class, phase and precision: the same few are wanted again and again.
 struct Models<'m> {
     law: &'m PowerModel,
-    found: Vec<((&'static str, Phase, Precision), Option<Found<'m>>)>,
+    found: Vec<(ModelKey, Option<Found<'m>>)>,
 }
+
+type ModelKey = (&'static str, Phase, Precision);
 
 impl<'m> Models<'m> {
     /// What was found before, or is found now.
-    fn find(
-        &mut self,
-        key: (&'static str, Phase, Precision),
-        find: impl Fn() -> Option<Found<'m>>,
-    ) -> Option<Found<'m>> {
+    fn find(&mut self, key: ModelKey, find: impl Fn() -> Option<Found<'m>>) -> Option<Found<'m>> {
         if let Some((_, found)) = self.found.iter().find(|(other, _)| *other == key) {
             return *found;
         }

@@ -90,6 +90,18 @@ const FIGURES: [(&str, Value); 12] = [
     ("energy_per_inference_j", |f| f.energy_per_request().get()),
 ];
 
+/// What is told of a pool.
+type OfPool = fn(&Pool) -> f64;
+
+/// Key of the JSON document, and what it is of a pool.
+const OF_POOLS: [(&str, OfPool); 5] = [
+    ("batch", |p| p.batch as f64),
+    ("gpus", |p| p.gpus as f64),
+    ("utilisation", |p| p.utilisation),
+    ("latency_s", |p| p.latency.get()),
+    ("board_power_w", |p| p.power.get()),
+];
+
 /// A value at the predicted steps, and the lowest and highest of it there and at both ends of their intervals: a fleet
 /// that is sized anew for slower steps may be less busy. An end is `None` where there is no fleet.
 #[derive(Clone, Copy, Serialize)]
@@ -153,14 +165,7 @@ impl AtSetting {
             let mut map = serde_json::Map::new();
             map.insert("network".into(), network.net.as_str().into());
             map.insert("share".into(), network.share.into());
-            let of: [(&str, fn(&Pool) -> f64); 5] = [
-                ("batch", |p| p.batch as f64),
-                ("gpus", |p| p.gpus as f64),
-                ("utilisation", |p| p.utilisation),
-                ("latency_s", |p| p.latency.get()),
-                ("board_power_w", |p| p.power.get()),
-            ];
-            of.into_iter().for_each(|(name, of)| Self::insert(&mut map, name, self.pool(i, of)));
+            OF_POOLS.iter().for_each(|(name, of)| Self::insert(&mut map, name, self.pool(i, of)));
             map.insert("binding".into(), limit.to_string().into());
             map.into()
         });
