@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use joulecast_model::capacity::{
     Assumptions, Board, CHANGES, CandidateFile, PlanFile, Scenario, Service, Vary, best, plan_fleet, sensitivity,
 };
-use joulecast_model::gpu::Gpu;
+use joulecast_model::gpu::{self, Gpu};
 use joulecast_model::network::{Network, ShapedNetwork, ShapingError};
 use joulecast_model::power::waiting;
 use joulecast_model::precision::Mode;
@@ -76,8 +76,7 @@ fn settings(gpu: &Gpu, vary: &[Vary]) -> Vec<OperatingPoint> {
         let at = |cap| OperatingPoint { power_cap: Some(cap), ..OperatingPoint::default() };
         list.extend(some(&caps(gpu), CAPS).into_iter().map(at));
     }
-    // Of a device whose lowest clock is not known, neither is whether its clock may be set.
-    if vary.contains(&Vary::Clock) && gpu.core_clock.minimum.is_some() {
+    if vary.contains(&Vary::Clock) && gpu.device == gpu::Device::Gpu {
         let at = |clock| OperatingPoint { core_clock: Some(clock), ..OperatingPoint::default() };
         list.extend(clocks(gpu, CLOCKS).into_iter().map(at));
     }
