@@ -257,33 +257,6 @@ impl<'a> Step<'a> {
     }
 }
 
-/// cuDNN of age 0 ([`crate::features::library_age`]).
-const NEWEST: f64 = 9.0;
-
-impl Step<'_> {
-    /// What to tell of a library's version that is asked for: whether models know it.
-    fn library_warning(&self) -> Option<String> {
-        let asked = self.setup.library?;
-        let ages = self.kernels.iter().filter_map(|k| k.ages);
-        let known = ages.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let gpu = &self.setup.gpu.name;
-        match known {
-            None if self.kernels.iter().any(|k| k.jump.is_some()) => None,
-            None => Some(format!(
-                "--cudnn changes nothing: the layer models of {gpu} do not know how old their libraries were"
-            )),
-            // Versions are read to one decimal.
-            Some((old, new)) if asked < old - 0.05 || asked > new + 0.05 => {
-                let [asked, old, new] = [asked, old, new].map(|age| NEWEST + age);
-                Some(format!(
-                    "cuDNN {asked:.1} is taken as the nearest that the layer models of {gpu} saw: they know {old:.1} to {new:.1}"
-                ))
-            }
-            Some(_) => None,
-        }
-    }
-}
-
 /// Layers that draw more than the limit although all of them together keep it.
 fn beyond_the_limit(layers: &[LayerPrediction], limits: &Limits) -> Option<String> {
     let mean = layers.iter().map(|l| l.energy).sum::<Joules>() / layers.iter().map(|l| l.time.value).sum::<Seconds>();
@@ -316,13 +289,13 @@ pub(super) struct Kernel<'a> {
     in_range: bool,
     substitute: Option<Substitute>,
     /// The rule of its library's version that makes its time.
-    jump: Option<&'a str>,
+    pub(super) jump: Option<&'a str>,
     /// What the host takes for its operation.
     pub(super) host: Seconds,
     /// Relative core clock that its time is of.
     pub(super) reference: f64,
     /// Ages of libraries that its model knows, where it depends on them and one is asked for.
-    ages: Option<(f64, f64)>,
+    pub(super) ages: Option<(f64, f64)>,
     /// The first kernel of the step that is alike in everything but its name, where that is known: itself, or an earlier one.
     pub(super) repeats: Option<usize>,
 }
