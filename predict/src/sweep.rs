@@ -10,7 +10,7 @@ mod rows;
 mod writer;
 
 use crate::cli::{parse_batch, parse_mode, parse_positive, parse_precision};
-use crate::commands::Failure;
+use crate::commands::{Failure, check_algorithm};
 use crate::devices::{Device, FrameworkArgs, How, gpus, once};
 use crate::networks::network;
 use anyhow::{Context, anyhow};
@@ -332,7 +332,12 @@ pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     if threads == 0 {
         return Err(Failure::Usage(anyhow!("--threads must be above 0")));
     }
+    // What is wrong for any precision or GPU is said before the first row is written.
+    for &precision in &args.precision {
+        How::new(&args.framework, precision, args.mode[0])?;
+    }
     let usual = How::new(&args.framework, args.precision[0], args.mode[0])?;
+    sweep.gpus.iter().try_for_each(|(_, gpu)| check_algorithm(gpu, &usual.framework))?;
     let (mut writer, done) = Writer::open(args, |row| sweep.key(row, &usual))?;
     if done > sweep.rows() {
         return Err(Failure::Usage(anyhow!("there are more rows already than this sweep has")));

@@ -124,8 +124,12 @@ fn rows_of_another_framework_or_algorithm_are_not_gone_on_with() {
         let output = run(&[other, &["--resume"]].concat());
         assert!(String::from_utf8_lossy(&output.stderr).contains("row 1 is not of this sweep"), "{other:?}");
     }
-    let refused = run(&["--conv-algorithm", "fft", "--precision", "fp16"]);
-    assert_eq!(refused.status.code(), Some(2));
+    // Nothing is written over where a later GPU or precision cannot be.
+    for wrong in [&["--precision", "fp32,fp16"][..], &["--gpu", "i7-6700k"]] {
+        let refused = run(&[&["--conv-algorithm", "fft"], wrong].concat());
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
+        assert_eq!(fs::read_to_string(&path).expect("rows"), text, "{wrong:?}");
+    }
 }
 
 #[test]
