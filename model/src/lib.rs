@@ -24,6 +24,7 @@ pub mod parallel;
 pub mod training;
 pub mod generation;
 pub mod budget;
+pub mod comparison;
 pub mod capacity;
 pub mod catalog;
 pub mod splits;
