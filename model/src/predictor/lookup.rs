@@ -55,6 +55,12 @@ impl<'a> Found<'a> {
 const PROCESSOR: Stated = Stated { log: 0.29, low: -0.5, high: 1.5 };
 
 impl Found<'_> {
+    /// A convolution over maps that stands for one over volumes.
+    pub fn of_frames(self) -> Self {
+        let tier = self.tier.max(Tier::Transferred);
+        Self { tier, substitute: self.substitute.or(Some(Substitute::Frames)), calibrated: false, ..self }
+    }
+
     /// The roofline with a stated efficiency, for devices that are no GPUs: terms of tiles and waves mean nothing there.
     pub fn of_processor(self) -> Self {
         Self {
@@ -101,6 +107,8 @@ pub enum Substitute {
     Algorithm,
     /// By a stated multiple of a processor's roofline.
     Processor,
+    /// As convolutions over maps with as many products.
+    Frames,
 }
 
 impl Substitute {
@@ -114,6 +122,7 @@ impl Substitute {
             Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
             Self::Algorithm => "predicted by that algorithm's model of the GPU on which algorithms were measured",
             Self::Processor => "roofline with three quarters of the processor's peaks, as tuned libraries reach",
+            Self::Frames => "predicted as convolutions over maps with as many products",
             Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
         }
     }
