@@ -136,11 +136,11 @@ fn alternatives(kind: &str) -> [Option<&str>; 2] {
     [Some(kind), general_kind(kind)]
 }
 
-/// Values in fp32 and tf32, or in both 16-bit formats, are moved by the same kernels.
+/// Values in fp32 and tf32 are moved by the same kernels; both 16-bit formats are moved and multiplied by the same.
 fn alike(family: Family, precision: Precision) -> Precision {
     match (family, precision) {
         (Family::Stream, Precision::Tf32) => Precision::Fp32,
-        (Family::Stream, Precision::Bf16) => Precision::Fp16,
+        (_, Precision::Bf16) => Precision::Fp16,
         _ => precision,
     }
 }
@@ -203,6 +203,13 @@ pub fn find<'a>(
     }
     match family {
         Family::Gemm => {
+            // More chips were measured in fp16 than in bf16, whose kernels are the same.
+            let anywhere = |kind: &str, phase, precision| {
+                anywhere(kind, phase, alike(family, precision)).or(anywhere(kind, phase, precision))
+            };
+            let on_gpu = |kind: &str, phase, precision| {
+                on_gpu(kind, phase, precision).or(on_gpu(kind, phase, alike(family, precision)))
+            };
             if ["conv2d_grouped", "conv2d_depthwise"].contains(&kind) {
                 if let Some(model) = anywhere(kind, phase, precision).filter(|m| !m.terms.is_empty()) {
                     return Some(Found { calibrated: true, ..of_all(model) });
