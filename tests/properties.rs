@@ -1,5 +1,6 @@
 //! Properties of predictions, over the whole zoo and all devices.
 
+use joulecast_model::calibration::Tier;
 use joulecast_model::catalog;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Precision};
@@ -44,6 +45,49 @@ fn every_precision_a_device_has_can_be_predicted() {
     }
 }
 
+/// Kinds that no network of the zoo has and no GPU was measured with.
+#[test]
+fn what_was_measured_nowhere_is_predicted_everywhere() {
+    let text = r#"
+schema = "network/1"
+name = "unmeasured"
+title = "unmeasured"
+layers = [
+  { name = "volume", kind = "conv3d", channels = 16, kernel = 3, padding = 1 },
+  { name = "frames", kind = "conv3d", channels = 16, kernel = [1, 3, 3], padding = [0, 1, 1] },
+  { name = "pooled", kind = "max_pool3d", kernel = 2 },
+  { name = "mean", kind = "avg_pool3d", kernel = [2, 1, 1] },
+  { name = "map", kind = "reshape", shape = [16, 8, 8] },
+  { name = "up", kind = "conv_transpose2d", channels = 8, kernel = 4, stride = 2, padding = 1 },
+  { name = "depthwise", kind = "conv_transpose2d", channels = 8, kernel = 2, stride = 2, groups = "depthwise" },
+  { name = "larger", kind = "resize", output = 40, interpolation = "linear" },
+  { name = "shifted", kind = "elementwise", ops = 2 },
+  { name = "rows", kind = "reshape", shape = [8, 1600] },
+  { name = "steps", kind = "rnn", hidden = 32 },
+  { name = "mean_of_rows", kind = "reduce" },
+]
+inputs.x.shape = [3, 4, 16, 16]
+"#;
+    let network = ok(Network::from_toml(text));
+    for gpu in catalog::gpu_names() {
+        for &precision in ok(catalog::gpu(gpu)).peaks.keys().filter(|p| **p != Precision::Int8) {
+            let shaped = ok(ShapedNetwork::new(&network, 4, precision, &[]));
+            for mode in [Mode::Inference, Mode::Training] {
+                let p = predicted(&shaped, gpu, mode);
+                for layer in &p.layers {
+                    let t = layer.time;
+                    assert!(
+                        t.value.get().is_finite() && t.p05 <= t.value && t.value <= t.p95,
+                        "{gpu} {precision}: {layer:?}"
+                    );
+                    let measured = layer.name == "volume" && layer.tier < Tier::Transferred;
+                    assert!(t.value.get() > 1e-7 && !measured, "{gpu}: {layer:?}");
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn halving_the_width_never_adds_memory_and_more_samples_never_take_less() {
     for name in ["vgg16", "resnet50", "mobilenet_v2"] {
@@ -76,6 +120,8 @@ fn chain() -> impl Strategy<Value = String> {
             "kind = \"conv2d\", channels = {c}, kernel = {k}, stride = {s}, padding = {p}"
         )),
         (1u64..4).prop_map(|k| format!("kind = \"max_pool2d\", kernel = {k}, ceil = true")),
+        (1u64..32, 1u64..5, 1u64..4)
+            .prop_map(|(c, k, s)| format!("kind = \"conv_transpose2d\", channels = {c}, kernel = {k}, stride = {s}")),
         Just("kind = \"relu\"".to_string()),
         Just("kind = \"batch_norm\"".to_string()),
         Just("kind = \"global_avg_pool2d\"".to_string()),

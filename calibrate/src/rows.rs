@@ -4,9 +4,10 @@ use crate::run::row::asked_for;
 use anyhow::{Context, Result, bail};
 use joulecast_model::catalog;
 use joulecast_model::cost::LayerCost;
-use joulecast_model::features::{Family, Roofline, Variables, Workload, library_age, model_kind};
+use joulecast_model::features::{Family, Roofline, Twin, Variables, Workload, library_age, model_kind};
 use joulecast_model::gpu::Gpu;
 use joulecast_model::import::torch;
+use joulecast_model::layer::{Layer, Measured};
 use joulecast_model::measurement::{Measurement, Regime};
 use joulecast_model::power::{Activities, Traits, activities, traits};
 use joulecast_model::precision::{Phase, Precision};
@@ -127,25 +128,10 @@ fn is_usual(m: &Measurement) -> bool {
     matches!(m.regime, Regime::Import | Regime::Burst)
 }
 
-/// Kinds that only frameworks are measured with, each one kernel of a library or as simple as one: their rows speak for
-/// every framework.
-const OF_ANY_FRAMEWORK: [&str; 11] = [
-    "attention",
-    "embedding",
-    "rms_norm",
-    "lstm",
-    "gru",
-    "gelu_tanh",
-    "position_embedding",
-    "class_token",
-    "reshape",
-    "permute",
-    "slice",
-];
-
 /// The framework that a row went through, where its kernels are its own.
 fn framework(m: &Measurement) -> Option<&'static str> {
-    let own = m.source == torch::SOURCE && !OF_ANY_FRAMEWORK.contains(&m.case.layer.kind());
+    let of_any = Layer::measured(m.case.layer.kind()) == Measured::ByAnyFramework;
+    let own = m.source == torch::SOURCE && !of_any;
     own.then_some(torch::SOURCE)
 }
 
@@ -199,7 +185,12 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
     let (inputs, setting) = (&m.case.inputs, m.setting());
     // What others name is what their benchmark chose.
     let asked = asked_for(m.algo.as_deref()).filter(|_| m.regime != Regime::Import);
-    let Some(work) = Workload::new(layer, inputs, output, m.batch, m.phase, m.precision, setting, cost, gpu) else {
+    let twin = Twin::of(layer, inputs, output, m.batch, m.phase);
+    let (run, read, made, batch, phase) = match &twin {
+        Some(t) => (&t.case.layer, &t.case.inputs, t.output, t.batch, t.phase),
+        None => (layer, inputs, output, m.batch, m.phase),
+    };
+    let Some(work) = Workload::new(run, read, made, batch, phase, m.precision, setting, cost, gpu) else {
         bail!("{} has no {} peak in its device file", gpu.name, m.precision);
     };
     let work = asked.map_or(work, |algorithm| work.by(algorithm));
@@ -220,14 +211,14 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
         source: m.source.clone(),
         software: m.cudnn.as_ref().map_or_else(|| "software not stated".to_string(), |v| format!("cuDNN {v}")),
         kind: by.unwrap_or(layer.kind()),
-        model: by.unwrap_or(model_kind(layer, inputs, m.phase)),
+        model: by.unwrap_or(model_kind(run, read, phase)),
         own: m.regime != Regime::Import,
         framework: framework(m),
         floor,
         key: m.case.fold_key(),
-        phase: m.phase,
+        phase,
         precision: m.precision,
-        family: Family::of(layer, m.phase),
+        family: Family::of(run, phase),
         raw: crate::neuralpower::raw_parameters(layer, &m.case.inputs, output, m.batch),
         cost,
         time,

@@ -53,6 +53,7 @@ pub fn parameter_width(layer: &Layer, precision: Precision) -> u64 {
 pub fn bias_offset(trial: &Trial) -> u64 {
     let biases = match &trial.case.layer {
         Layer::Conv2d(layer) if layer.bias => layer.channels,
+        Layer::ConvTranspose2d(layer) if layer.bias => layer.channels,
         Layer::Linear(layer) if layer.bias => layer.features,
         _ => 0,
     };
@@ -83,7 +84,7 @@ pub fn sizes(trial: &Trial) -> Result<Sizes, ShapeError> {
     let parameters = parameter_bytes(trial);
     let channels = trial.case.inputs.first().map_or(0, |s| s.axis());
     let running = if matches!(layer, Layer::BatchNorm(_)) { channels * 8 } else { 0 };
-    let product = matches!(layer, Layer::Conv2d(_) | Layer::Linear(_));
+    let product = matches!(layer, Layer::Conv2d(_) | Layer::ConvTranspose2d(_) | Layer::Linear(_));
     let count = layer.parameters(&trial.case.inputs);
     Ok(match trial.phase {
         Phase::Forward => Sizes { inputs, output, parameters, running, ..Sizes::default() },
@@ -122,8 +123,12 @@ pub fn sizes(trial: &Trial) -> Result<Sizes, ShapeError> {
 /// # Errors
 /// When the layer does not take these inputs, or the precision has no kernels.
 pub fn scratch(trial: &Trial) -> Result<u64, DeviceError> {
-    let biased = matches!(&trial.case.layer, Layer::Conv2d(l) if l.bias)
-        || matches!(&trial.case.layer, Layer::Linear(l) if l.bias);
+    let biased = match &trial.case.layer {
+        Layer::Conv2d(layer) => layer.bias,
+        Layer::ConvTranspose2d(layer) => layer.bias,
+        Layer::Linear(layer) => layer.bias,
+        _ => false,
+    };
     if trial.phase == Phase::BackwardWeights && biased {
         let output = trial
             .case

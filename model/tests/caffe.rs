@@ -168,6 +168,50 @@ fn a_residual_block_in_the_old_notation_and_a_training_file() {
 }
 
 #[test]
+fn a_file_for_training_reads_its_own_data() {
+    let text = "layer { name: 'd' type: 'Data' top: 'data' top: 'label' include { phase: TRAIN } transform_param { crop_size: 9 } }
+        layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'c' convolution_param { num_output: 4 kernel_size: 3 } }
+        layer { name: 'l' type: 'SoftmaxWithLoss' bottom: 'c' bottom: 'label' top: 'l' }";
+    let network = read(text);
+    assert_eq!(network.inputs[0].shape, Shape::map(3, 9, 9).expect("a shape"));
+    assert_eq!(network.notes, ["input data: 3 channels are taken of its crops"]);
+    assert_eq!(shaped(&network).parameters(), 4 * 27 + 4);
+}
+
+/// A fully convolutional network's end (github.com/shelhamer/fcn.berkeleyvision.org), and what other layers of caffe.proto make.
+#[test]
+fn every_other_layer_of_caffe_has_its_shape() {
+    let made = |shape: &str, layer: &str| {
+        let text = format!(
+            "input: 'x' input_shape {{ dim: [1, {shape}] }} input: 'y' input_shape {{ dim: [1, 2, 20, 20] }} layer {{ name: 'n' bottom: 'x' top: 'n' {layer} }}"
+        );
+        let network = shaped(&read(&text));
+        (network.layers().last().expect("a layer").output.to_string(), network.parameters())
+    };
+    for (shape, layer, output, parameters) in [
+        (
+            "2, 5, 5",
+            "type: 'Deconvolution' convolution_param { num_output: 2 kernel_size: 8 stride: 4 group: 2 bias_term: false }",
+            "2x24x24",
+            2 * 64,
+        ),
+        ("2, 24, 24", "bottom: 'y' type: 'Crop' crop_param { axis: 2 offset: 1 }", "2x20x20", 0),
+        ("4, 6, 6", "type: 'Im2col' convolution_param { kernel_size: 3 }", "36x4x4", 0),
+        ("4, 6, 6", "type: 'MVN'", "4x6x6", 0),
+        ("4, 6, 6", "type: 'Reduction' reduction_param { axis: 2 }", "4", 0),
+        ("4, 6, 6", "type: 'Tile' tile_param { axis: 1 tiles: 3 }", "12x6x6", 0),
+        ("4, 6, 6", "type: 'SPP' spp_param { pyramid_height: 3 }", "84", 0),
+        ("4, 6, 6", "type: 'Swish'", "4x6x6", 0),
+        ("4, 6, 6", "type: 'DepthwiseConvolution' convolution_param { num_output: 4 kernel_size: 3 }", "4x4x4", 40),
+        ("4, 6, 6", "type: 'Interp' interp_param { height: 9 width: 9 }", "4x9x9", 0),
+        ("4, 6, 5", "type: 'Permute' permute_param { order: 0 order: 2 order: 3 order: 1 }", "6x5x4", 0),
+        ("7", "type: 'Embed' embed_param { input_dim: 10 num_output: 3 bias_term: false }", "7x3", 30),
+    ] {
+        assert_eq!(made(shape, layer), (output.to_string(), parameters), "{layer}");
+    }
+}
+
+#[test]
 fn an_unknown_layer_is_named() {
     let text = "input: 'x' input_dim: [1, 3, 8, 8] layer { name: 'p\\n' type: 'Python' bottom: 'x' top: 'p' }";
     let error = caffe::read(text, "t", &[]).expect_err("unknown").to_string();

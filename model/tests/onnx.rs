@@ -84,11 +84,20 @@ layers = [
   { name = "pad", kind = "pad", padding = [0, 1, 0, 1] },
   { name = "plain", kind = "batch_norm", affine = false },
   { name = "larger", kind = "resize", output = 18, interpolation = "linear" },
+  { name = "up", kind = "conv_transpose2d", channels = 6, kernel = 3, stride = 2, padding = 1, output_padding = 1, groups = 2 },
+  { name = "down", kind = "conv2d", channels = 4, kernel = [3, 4], stride = 2 },
+  { name = "volume", kind = "reshape", shape = [2, 2, 17, 17] },
+  { name = "frames", kind = "conv3d", channels = 4, kernel = [2, 3, 3], stride = [1, 1, 1], padding = [0, 1, 1], bias = false },
+  { name = "flat", kind = "conv3d", channels = 4, kernel = [1, 3, 3], padding = [0, 1, 1], groups = "depthwise" },
+  { name = "pooled", kind = "max_pool3d", kernel = 2, stride = 1, padding = [1, 0, 0] },
+  { name = "mean_of_volumes", kind = "avg_pool3d", kernel = [2, 1, 1], ceil = true },
+  { name = "map", kind = "reshape", shape = [4, 16, 16] },
   { name = "part", kind = "slice", axis = 1, size = 8, step = 2 },
-  { name = "rows", kind = "reshape", shape = [4, 144] },
+  { name = "rows", kind = "reshape", shape = [4, 128] },
   { name = "over_rows", kind = "layer_norm", affine = false },
   { name = "both_ways", kind = "lstm", hidden = 6, bidirectional = true },
   { name = "one_way", kind = "gru", hidden = 5, bias = false },
+  { name = "plainly", kind = "rnn", hidden = 5 },
   { name = "scores", kind = "softmax" },
   { name = "mean", kind = "reduce" },
   { name = "fc", kind = "linear", features = 3 },
@@ -132,22 +141,21 @@ fn odd_files_are_refused_in_one_line() {
         ("truncated", "cut short"),
         ("two_gigabytes", "2147483648 bytes are announced"),
         ("unknown_domain", "operator r (Relu): not known, of domain my.company"),
-        ("unknown_operator", "operator sampler (GridSample)"),
-        ("values_decide", "depends on values"),
-        ("volumes", "operator conv3d (Conv)"),
+        ("turns", "operator outer (Loop): control flow"),
+        ("unknown_operator", "operator sampler (HoloSample)"),
     ];
     for (name, fragment) in &expected {
         let error = read(name, &Options::default()).expect_err(name);
         assert!(error.contains(fragment), "{name}: {error}");
         assert!(!error.contains(char::is_control) && error.len() < 400, "{name}: {error}");
     }
-    for name in ["external_path", "names"] {
+    for name in ["external_path", "known_course", "names", "similarities", "values_decide", "volumes"] {
         let network = read(name, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(Network::from_toml(&network.to_toml()).is_ok(), "{name}");
         expected.push((name, ""));
     }
     let skipped = read("unknown_operator", &Options { skip_unknown: true, ..Options::default() }).expect("skipped");
-    assert_eq!(skipped.notes, ["left out: sampler (GridSample)"]);
+    assert_eq!(skipped.notes, ["left out: sampler (HoloSample)"]);
     let given = [
         ("height".to_string(), Shape::new(&[32]).expect("a size")),
         ("width".to_string(), Shape::new(&[16]).expect("a size")),
@@ -159,6 +167,15 @@ fn odd_files_are_refused_in_one_line() {
         let bound = read("open_size", &Options { inputs: &given, ..Options::default() }).expect("bound");
         assert_eq!(bound.inputs[0].shape.dims(), [3, 32, 16]);
     }
+    let mixed = read("similarities", &Options::default()).expect("read for one sample");
+    assert!(mixed.notes.iter().any(|n| n.contains("read for one sample")), "{:?}", mixed.notes);
+    let of = |limit| shaped(&read("values_decide", &Options { selected: limit, ..Options::default() }).expect("read"));
+    let elements = |limit| of(limit).layers().last().map(|l| l.output.elements());
+    assert!(elements(Some(2)) < elements(Some(5)), "a limit of what is selected");
+    // Three turns, the branch that is taken, one part of three.
+    let course = read("known_course", &Options::default()).expect("followed");
+    let kinds: Vec<&str> = course.nodes.iter().map(|n| n.layer.kind()).filter(|k| *k != "reshape").collect();
+    assert_eq!(kinds, ["relu", "relu", "relu", "sigmoid", "slice", "concat"]);
     let files = std::fs::read_dir(&folder).expect("the folder is there").count();
     assert_eq!(files, expected.len(), "every file is tested");
 }

@@ -30,6 +30,9 @@ pub struct ConvertArgs {
     /// ONNX: leave out operators that are not known instead of failing; the file lists them
     #[arg(long)]
     pub skip_unknown: bool,
+    /// ONNX: the most that operators select whose values decide how much (boxes, non-zero elements) [default: 1000]
+    #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
+    pub selected: Option<u64>,
     /// Write there instead of to standard output (- is standard output)
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -46,8 +49,8 @@ pub enum Target {
 
 /// Reads a network and writes it.
 pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
-    let ConvertArgs { net, to, input, sequence, skip_unknown, output } = args;
-    let named = NetworkArgs { net: Some(net), input, skip_unknown, sequence };
+    let ConvertArgs { net, to, input, sequence, skip_unknown, selected, output } = args;
+    let named = NetworkArgs { net: Some(net), input, skip_unknown, selected, sequence };
     let (mut network, _) = network_of(&named, named.name())?;
     let given = bindings(&named);
     let unfit = |e| Failure::Usage(anyhow::Error::from(e).context(network.name.clone()));

@@ -10,10 +10,11 @@ use clap::Args;
 use joulecast_kernels::runner::Launch;
 use joulecast_kernels::settings;
 use joulecast_model::catalog;
-use joulecast_model::network::Network;
+use joulecast_model::network::{Format, Network};
+use joulecast_model::onnx::Options;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::units::Seconds;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub struct MeasureArgs {
@@ -106,11 +107,16 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 pub(super) fn network(name: &str) -> Result<Network> {
-    if Path::new(name).extension().is_none() {
+    let format = Format::of(name);
+    if format == Format::Zoo {
         return Ok(catalog::network(name)?);
     }
-    let text = std::fs::read_to_string(name).with_context(|| name.to_string())?;
-    Network::from_toml(&text).with_context(|| name.to_string())
+    let file = std::fs::File::open(name).with_context(|| name.to_string())?;
+    let options = Options { name: Format::stem(name), ..Options::default() };
+    Network::from_file(format, file, &options).with_context(|| match format {
+        Format::Onnx => format!("{name} (open sizes are bound by `predict convert {name} --output FILE.toml`)"),
+        _ => name.to_string(),
+    })
 }
 
 /// Measures whole networks, or their layers one by one.
@@ -191,4 +197,20 @@ pub fn restore(args: &RestoreArgs) -> Result<()> {
 /// Waits until the session's end and restores what it left.
 pub fn guardian(args: &GuardianArgs) -> Result<()> {
     Ok(settings::guardian::main(&args.journal)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_come_from_the_zoo_and_from_files_of_every_format() {
+        let file = |name: &str| format!("{}/../{name}", env!("CARGO_MANIFEST_DIR"));
+        let layers = |name: &str| network(name).map(|n| n.nodes.len()).unwrap_or_default();
+        assert_eq!(layers(&file("data/nets/resnet50.toml")), layers("resnet50"));
+        assert!(layers(&file("model/tests/onnx/resnet50.onnx")) > 100);
+        let open = network(&file("model/tests/onnx/odd/open_size.onnx")).expect_err("an open size");
+        assert!(format!("{open:#}").contains("predict convert"), "{open:#}");
+        assert!(network("resnet51").is_err() && network("no_such.prototxt").is_err());
+    }
 }

@@ -9,6 +9,7 @@ use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::layer::Layer;
+use joulecast_model::network::Format;
 use joulecast_model::splits::Role;
 use joulecast_model::text::nearest;
 use std::path::Path;
@@ -46,7 +47,7 @@ pub fn gpu_or_file(text: &str) -> Result<String, String> {
 
 /// A network of the zoo, or a file, which is read later.
 pub fn network_or_file(text: &str) -> Result<String, String> {
-    if Path::new(text).extension().is_none() {
+    if Format::of(text) == Format::Zoo {
         catalog::network(text).map_err(|e| e.to_string())?;
     }
     Ok(text.to_string())

@@ -5,7 +5,7 @@ use super::recipe::Ranges;
 use super::transformers;
 use joulecast_model::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Function, GlobalPool2d, Groups, Layer,
-    LayerNorm, Linear, LocalResponseNorm, Matmul, Multiply, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
+    LayerNorm, Linear, LocalResponseNorm, Matmul, Measured, Multiply, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
 };
 use joulecast_model::measurement::LayerCase;
 use joulecast_model::precision::Phase;
@@ -160,7 +160,7 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
         "linear" => linear(point, ranges),
         "matmul" => matmul(point, ranges),
         "layer_norm" | "softmax" | "gelu" | "gelu_tanh" => rows(kind, point, ranges),
-        _ if transformers::KINDS.contains(&kind) => transformers::case(kind, phase, point, ranges),
+        _ if Layer::measured(kind) != Measured::ByRunner => transformers::case(kind, phase, point, ranges),
         _ => map_layer(kind, point, ranges),
     }?;
     case.output().is_ok().then_some(case)

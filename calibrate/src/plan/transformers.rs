@@ -10,22 +10,6 @@ use joulecast_model::measurement::LayerCase;
 use joulecast_model::precision::Phase;
 use joulecast_model::shape::Shape;
 
-/// Kinds that have their shapes here.
-pub const KINDS: [&str; 12] = [
-    "attention",
-    "embedding",
-    "rms_norm",
-    "rotary",
-    "lstm",
-    "gru",
-    "position_embedding",
-    "relative_position_bias",
-    "class_token",
-    "reshape",
-    "permute",
-    "slice",
-];
-
 /// Heads and features of a head that networks have.
 const HEADS: [u64; 10] = [4, 6, 8, 12, 16, 20, 25, 32, 40, 64];
 const DIMENSIONS: [u64; 6] = [32, 64, 64, 80, 96, 128];

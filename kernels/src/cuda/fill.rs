@@ -16,6 +16,10 @@ fn weight_deviation(trial: &Trial) -> f32 {
     let input = trial.case.inputs.first();
     let fan_in = match (&trial.case.layer, input.and_then(|s| s.as_map())) {
         (Layer::Conv2d(layer), Some((c, _, _))) => layer.filter(c),
+        // Windows overlap: so many elements of the input meet in one of the output.
+        (Layer::ConvTranspose2d(layer), Some((c, _, _))) => {
+            c / layer.groups(c).max(1) * layer.kernel.area().div_ceil(layer.stride.area().max(1))
+        }
         _ => input.map_or(1, |s| s.axis()),
     };
     (2.0 / fan_in.max(1) as f32).sqrt()

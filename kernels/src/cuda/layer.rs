@@ -35,6 +35,25 @@ enum Kernel {
 #[derive(Default)]
 pub struct Plans(HashMap<String, Rc<ConvolutionPlan>>);
 
+impl Plans {
+    /// The plan of a convolution in a phase, in a trial's precision and layout.
+    fn engine(
+        &mut self,
+        gpu: &Gpu,
+        size: &ConvolutionSize,
+        phase: Phase,
+        trial: &Trial,
+    ) -> Result<Rc<ConvolutionPlan>, DeviceError> {
+        let key = format!("{size:?} {phase} {} {}", trial.precision, trial.layout);
+        if let Some(plan) = self.0.get(&key) {
+            return Ok(plan.clone());
+        }
+        let made = Rc::new(ConvolutionPlan::new(gpu.dnn(), size, phase, trial.precision, trial.layout)?);
+        self.0.insert(key, made.clone());
+        Ok(made)
+    }
+}
+
 /// What a layer that does not fit its inputs gives.
 pub fn misfit(trial: &Trial, error: &ShapeError) -> DeviceError {
     unsupported(trial.case.layer.kind(), error.to_string())
@@ -56,20 +75,7 @@ impl Prepared {
                 };
                 let size = ConvolutionSize::new(layer, trial.batch, x, y);
                 match trial.algorithm {
-                    Algorithm::Heuristic => {
-                        let key = format!("{size:?} {} {} {}", trial.phase, trial.precision, trial.layout);
-                        let plan = match plans.0.get(&key) {
-                            Some(plan) => plan.clone(),
-                            None => {
-                                let made =
-                                    ConvolutionPlan::new(gpu.dnn(), &size, trial.phase, trial.precision, trial.layout)?;
-                                let made = Rc::new(made);
-                                plans.0.insert(key, made.clone());
-                                made
-                            }
-                        };
-                        Kernel::Engine(plan)
-                    }
+                    Algorithm::Heuristic => Kernel::Engine(plans.engine(gpu, &size, trial.phase, trial)?),
                     named => Kernel::Named(Rc::new(NamedConvolution::new(
                         gpu.dnn(),
                         &size,
@@ -79,6 +85,20 @@ impl Prepared {
                         named,
                     )?)),
                 }
+            }
+            (Layer::ConvTranspose2d(layer), phase) => {
+                let input = trial.case.inputs.first().copied().unwrap_or(output);
+                let (Some(x), Some(y)) = (output.as_map(), input.as_map()) else {
+                    return Err(unsupported("conv_transpose2d", "its input is not a map"));
+                };
+                // The convolution that leads back, in the other direction.
+                let size = ConvolutionSize::new(&layer.mirrored(y.0), trial.batch, x, y);
+                let phase = match phase {
+                    Phase::Forward => Phase::BackwardData,
+                    Phase::BackwardData => Phase::Forward,
+                    other => other,
+                };
+                Kernel::Engine(plans.engine(gpu, &size, phase, trial)?)
             }
             (Layer::Linear(_) | Layer::Matmul(_), _) => Kernel::Products,
             _ => Kernel::Own,
@@ -104,7 +124,12 @@ impl Prepared {
         let trial = &self.trial;
         let input = operands.inputs.first().copied().unwrap_or(0);
         let grad_input = operands.grad_inputs.first().copied().unwrap_or(0);
+        let transposed = matches!(trial.case.layer, Layer::ConvTranspose2d(_));
         let (x, w, y) = match trial.phase {
+            // The convolution that leads back reads the result and makes the input.
+            Phase::Forward if transposed => (operands.output, operands.parameters, input),
+            Phase::BackwardData if transposed => (operands.grad_output, operands.parameters, grad_input),
+            Phase::BackwardWeights if transposed => (operands.grad_output, operands.grad_parameters, input),
             Phase::BackwardData => (grad_input, operands.parameters, operands.grad_output),
             Phase::BackwardWeights => (input, operands.grad_parameters, operands.grad_output),
             Phase::Forward | Phase::Update => (input, operands.parameters, operands.output),
@@ -138,6 +163,7 @@ impl Prepared {
         let (trial, limits) = (&self.trial, gpu.limits());
         let (biased, fused_forward) = match &trial.case.layer {
             Layer::Conv2d(layer) => (layer.bias, false),
+            Layer::ConvTranspose2d(layer) => (layer.bias, false),
             Layer::Linear(layer) => (layer.bias, true),
             _ => (false, true),
         };

@@ -136,7 +136,14 @@ fn in_place(layer: &Layer, maker: Option<&Layer>, mode: Mode) -> bool {
         matches!(activation.function, Function::Relu | Function::Relu6 | Function::Sigmoid | Function::Tanh);
     let maker_keeps_no_output = matches!(
         maker,
-        Some(Layer::Conv2d(_) | Layer::Linear(_) | Layer::BatchNorm(_) | Layer::Add(_) | Layer::Scale(_))
+        Some(
+            Layer::Conv2d(_)
+                | Layer::ConvTranspose2d(_)
+                | Layer::Linear(_)
+                | Layer::BatchNorm(_)
+                | Layer::Add(_)
+                | Layer::Scale(_)
+        )
     );
     mode == Mode::Inference || (keeps_no_input && maker_keeps_no_output)
 }

@@ -120,6 +120,7 @@ pub fn run(trial: &Trial, given: &Tensors) -> Result<Tensors, DeviceError> {
         Layer::Concat(_) => movement::concat(phase, trial.batch, &case.inputs, &output, given),
         Layer::Pad(p) => movement::pad(p.padding, phase, trial.batch, input, &output, given),
         Layer::Conv2d(c) => products::conv2d(c, phase, trial.batch, input, &output, given),
+        Layer::ConvTranspose2d(c) => products::conv_transpose2d(c, phase, trial.batch, input, &output, given),
         Layer::Linear(l) => products::linear(l, phase, axes, given),
         Layer::Matmul(_) => products::matmul(phase, trial.batch, &case.inputs, given),
         Layer::Flatten(_) => Tensors::default(),

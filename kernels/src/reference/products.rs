@@ -1,7 +1,7 @@
 //! Convolution, linear layer, matrix product, by their definitions.
 
 use super::{Axes, Tensors};
-use joulecast_model::layer::{Conv2d, Linear};
+use joulecast_model::layer::{Conv2d, ConvTranspose2d, Linear};
 use joulecast_model::precision::Phase;
 use joulecast_model::shape::Shape;
 
@@ -107,6 +107,52 @@ pub(super) fn conv2d(
         }
     }
     sums.into_tensors()
+}
+
+/// By what it is the transpose of: the gradient of a convolution's input, and the other way round.
+pub(super) fn conv_transpose2d(
+    conv: &ConvTranspose2d,
+    phase: Phase,
+    batch: u64,
+    input: &Shape,
+    output: &Shape,
+    given: &Tensors,
+) -> Tensors {
+    let mirrored = conv.mirrored(input.axis());
+    let weights = (given.parameters.len()).saturating_sub(if conv.bias { conv.channels as usize } else { 0 });
+    let run = |phase, inputs: &[f32], grad_output: &[f32]| {
+        let given = Tensors {
+            inputs: vec![inputs.to_vec()],
+            grad_output: grad_output.to_vec(),
+            parameters: given.parameters[..weights].to_vec(),
+            ..Tensors::default()
+        };
+        conv2d(&mirrored, phase, batch, output, input, &given)
+    };
+    let area = (output.elements() / conv.channels.max(1)) as usize;
+    let channel = |place: usize| place / area.max(1) % conv.channels.max(1) as usize;
+    match phase {
+        Phase::Forward => {
+            let mut result = run(Phase::BackwardData, &[], &given.inputs[0]).grad_inputs.remove(0);
+            for (place, value) in result.iter_mut().enumerate().filter(|_| conv.bias) {
+                *value += given.parameters[weights + channel(place)];
+            }
+            Tensors { output: result, ..Tensors::default() }
+        }
+        Phase::BackwardData => {
+            let gradient = run(Phase::Forward, &given.grad_output, &[]).output;
+            Tensors { grad_inputs: vec![gradient], ..Tensors::default() }
+        }
+        Phase::BackwardWeights | Phase::Update => {
+            let mut gradient = run(Phase::BackwardWeights, &given.grad_output, &given.inputs[0]).grad_parameters;
+            if conv.bias {
+                let mut sums = vec![0f64; conv.channels as usize];
+                given.grad_output.iter().enumerate().for_each(|(place, g)| sums[channel(place)] += f64::from(*g));
+                gradient.extend(narrow(sums));
+            }
+            Tensors { grad_parameters: gradient, ..Tensors::default() }
+        }
+    }
 }
 
 pub(super) fn linear(linear: &Linear, phase: Phase, axes: Axes, given: &Tensors) -> Tensors {

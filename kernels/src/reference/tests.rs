@@ -1,6 +1,8 @@
 use super::*;
 use crate::streaming::tests::{cases, trials};
-use joulecast_model::layer::{Conv2d, Groups, Linear, LocalResponseNorm, Matmul, Pair, PoolOp, Softmax};
+use joulecast_model::layer::{
+    Conv2d, ConvTranspose2d, Groups, Linear, LocalResponseNorm, Matmul, Measured, Pair, PoolOp, Softmax,
+};
 use joulecast_model::measurement::LayerCase;
 use joulecast_model::precision::Mode;
 
@@ -30,6 +32,19 @@ fn conv(channels: u64, groups: u64, stride: u64, dilation: u64) -> Layer {
     })
 }
 
+fn transposed(channels: u64, groups: u64, stride: u64) -> Layer {
+    Layer::ConvTranspose2d(ConvTranspose2d {
+        channels,
+        kernel: Pair { h: 3, w: 2 },
+        stride: Pair { h: stride, w: 1 },
+        padding: Pair { h: 1, w: 0 },
+        output_padding: Pair { h: 1, w: 0 },
+        dilation: Pair { h: 1, w: 2 },
+        groups: Groups::Count(groups),
+        bias: true,
+    })
+}
+
 fn forward(inputs: &[Shape], layer: Layer, batch: u64, given: Tensors) -> Tensors {
     run(&trial(inputs, layer, Phase::Forward, batch), &given).expect("runs")
 }
@@ -50,6 +65,31 @@ fn a_convolution_by_hand() {
     let given = Tensors { inputs: vec![x], parameters: vec![1.0, 0.0, 2.0, 3.0, 0.5], ..Tensors::default() };
     let output = forward(&[shape(&[1, 3, 3])], layer, 1, given).output;
     assert_eq!(output, [24.5, 30.5, 42.5, 48.5]);
+}
+
+#[test]
+fn a_transposed_convolution_by_hand() {
+    // 1 2 / 3 4 through a window of 1 10 / 100 1000 at stride 2: each element times the window, side by side; bias 0.5.
+    let layer = Layer::ConvTranspose2d(ConvTranspose2d {
+        channels: 1,
+        kernel: Pair::square(2),
+        stride: Pair::square(2),
+        padding: Pair::square(0),
+        output_padding: Pair::square(0),
+        dilation: Pair::square(1),
+        groups: Groups::Count(1),
+        bias: true,
+    });
+    let parameters = vec![1.0, 10.0, 100.0, 1000.0, 0.5];
+    let given = Tensors { inputs: vec![vec![1.0, 2.0, 3.0, 4.0]], parameters, ..Tensors::default() };
+    let output = forward(&[shape(&[1, 2, 2])], layer, 1, given).output;
+    let rows = [
+        [1.5, 10.5, 2.5, 20.5],
+        [100.5, 1000.5, 200.5, 2000.5],
+        [3.5, 30.5, 4.5, 40.5],
+        [300.5, 3000.5, 400.5, 4000.5],
+    ];
+    assert_eq!(output, rows.concat());
 }
 
 #[test]
@@ -174,6 +214,7 @@ fn gradients_agree_with_finite_differences() {
         let channels = if matches!(&layer, Layer::Conv2d(c) if c.groups == Groups::Count(3)) { 3 } else { 2 };
         all.push(LayerCase { inputs: vec![shape(&[channels, 6, 5])], layer });
     }
+    all.push(LayerCase { inputs: vec![shape(&[4, 3, 2])], layer: transposed(6, 2, 2) });
     all.push(LayerCase { inputs: vec![shape(&[4, 6])], layer: Layer::Linear(Linear { features: 5, bias: true }) });
     all.push(LayerCase { inputs: vec![shape(&[2, 3, 4]), shape(&[2, 4, 5])], layer: Layer::Matmul(Matmul {}) });
     let mut compared = std::collections::BTreeSet::new();
@@ -200,30 +241,12 @@ fn gradients_agree_with_finite_differences() {
             }
         }
     }
-    // Nothing flows back through a sum but the gradient itself, and these are measured through frameworks only.
-    let left_out = [
-        "add",
-        "flatten",
-        "attention",
-        "embedding",
-        "rms_norm",
-        "rotary",
-        "lstm",
-        "gru",
-        "position_embedding",
-        "relative_position_bias",
-        "class_token",
-        "reshape",
-        "permute",
-        "slice",
-        "elementwise",
-        "reduce",
-        "resize",
-    ];
-    for kind in Layer::KINDS.iter().filter(|kind| !left_out.contains(kind)) {
+    // Nothing flows back through a sum but the gradient itself.
+    let left_out = |kind: &str| matches!(kind, "add" | "flatten") || Layer::measured(kind) != Measured::ByRunner;
+    for kind in Layer::KINDS.iter().filter(|kind| !left_out(kind)) {
         assert!(compared.contains(&(*kind, "input")), "{kind} was not compared");
     }
-    for kind in ["conv2d", "linear", "batch_norm", "layer_norm", "scale"] {
+    for kind in ["conv2d", "conv_transpose2d", "linear", "batch_norm", "layer_norm", "scale"] {
         assert!(compared.contains(&(kind, "parameter")), "{kind}'s parameters were not compared");
     }
 }

@@ -35,7 +35,8 @@ use pooling::Pooling;
 
 /// Whether our own kernels run this trial: everything but convolutions and matrix products, and every update.
 pub fn covers(trial: &Trial) -> bool {
-    let product = matches!(trial.case.layer, Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_));
+    let product =
+        matches!(trial.case.layer, Layer::Conv2d(_) | Layer::ConvTranspose2d(_) | Layer::Linear(_) | Layer::Matmul(_));
     trial.phase == Phase::Update || !product
 }
 
@@ -133,7 +134,9 @@ pub fn launches(trial: &Trial, operands: &Operands, device: &Limits) -> Result<V
             let maps = ((inner, input), (outer, output));
             copies::pad(&mut plan, maps.0, maps.1, p.padding, trial.batch, trial.layout, forward)
         }
-        Layer::Flatten(_) | Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_) => Ok(()),
+        Layer::Flatten(_) | Layer::Conv2d(_) | Layer::ConvTranspose2d(_) | Layer::Linear(_) | Layer::Matmul(_) => {
+            Ok(())
+        }
         other => Err(unsupported(other.kind(), NO_KERNEL)),
     }?;
     Ok(plan.launches)

@@ -4,12 +4,10 @@
 //! Layer semantics are those of `caffe.proto` and the layers of github.com/BVLC/caffe: pooling rounds up, an
 //! inner product flattens what it reads, batch normalization leaves scale and shift to a layer of its own.
 
+mod layers;
 mod text;
 
-use crate::layer::{
-    Activation, Add, BatchNorm, Concat, Conv2d, Dropout, Elementwise, Flatten, Function, GlobalPool2d, Groups, Layer,
-    LayerOp, Linear, LocalResponseNorm, Multiply, Pair, Pool2d, PoolOp, Reshape, Scale, Slice, Softmax,
-};
+use crate::layer::{Layer, LayerOp, Slice};
 use crate::network::{Input, MAX_LAYERS, Network, NetworkError, Node, Published, Source};
 use crate::shape::Shape;
 use crate::text::{Names, shown};
@@ -28,7 +26,11 @@ pub fn read(text: &str, name: &str, given: &[(String, Shape)]) -> Result<Network
     }
     let mut builder = Builder { given, ..Builder::default() };
     builder.stated_inputs(&file)?;
-    for layer in layers.into_iter().filter(|l| runs_in_test(l)) {
+    let used: Vec<&Message> = layers.iter().copied().filter(|l| runs_in_test(l)).collect();
+    let fed: HashSet<&str> = file.texts("input").chain(used.iter().flat_map(|l| l.texts("top"))).collect();
+    // Of a file that is for training alone the data are what is read all the same.
+    let feeds = |l: &Message| is_data(&kind_of(l)) && l.texts("top").next().is_some_and(|top| !fed.contains(top));
+    for layer in layers.into_iter().filter(|l| runs_in_test(l) || feeds(l)) {
         let called = layer.text("name").unwrap_or("layer").to_string();
         builder.layer(layer).map_err(|why| NetworkError::Layer { name: shown(&called), why })?;
     }
@@ -46,6 +48,15 @@ fn runs_in_test(layer: &Message) -> bool {
         |rule: &str| layer.messages(rule).filter_map(|r| r.text("phase")).map(str::to_string).collect::<Vec<_>>();
     let (include, exclude) = (phases("include"), phases("exclude"));
     (include.is_empty() || include.iter().any(|p| p == "TEST")) && !exclude.iter().any(|p| p == "TEST")
+}
+
+/// A layer's type without capitals and underscores: the old ones are INNER_PRODUCT.
+fn kind_of(layer: &Message) -> String {
+    layer.text("type").unwrap_or_default().to_ascii_lowercase().replace('_', "")
+}
+
+fn is_data(kind: &str) -> bool {
+    matches!(kind, "data" | "imagedata" | "hdf5data" | "memorydata" | "windowdata" | "dummydata")
 }
 
 #[derive(Default)]
@@ -95,8 +106,10 @@ impl Builder<'_> {
     }
 
     fn layer(&mut self, layer: &Message) -> Outcome<()> {
-        // Old types are in capitals: INNER_PRODUCT.
-        let kind = layer.text("type").ok_or("it has no type")?.to_ascii_lowercase().replace('_', "");
+        let kind = kind_of(layer);
+        if kind.is_empty() {
+            return Err("it has no type".into());
+        }
         let tops: Vec<&str> = layer.texts("top").collect();
         match &kind[..] {
             "input" => {
@@ -107,13 +120,24 @@ impl Builder<'_> {
                 }
                 Ok(())
             }
-            "data" | "imagedata" | "hdf5data" | "memorydata" | "windowdata" | "dummydata" => {
+            _ if is_data(&kind) => {
                 self.labels.extend(tops.iter().skip(1).map(|s| s.to_string()));
                 let top = tops.first().ok_or("it makes nothing")?;
                 let memory = layer.message("memory_data_param");
                 let of = |name: &str| memory.number(name);
-                let stated = match (of("channels")?, of("height")?, of("width")?) {
-                    (Some(c), Some(h), Some(w)) => vec![1, c, h, w],
+                let transform = layer.message("transform_param");
+                let old = layer.message("data_param").number("crop_size")?;
+                let crop = transform.number("crop_size")?.or(old).filter(|c| *c > 0);
+                let stated = match (of("channels")?, of("height")?, of("width")?, crop) {
+                    (Some(c), Some(h), Some(w), _) => vec![1, c, h, w],
+                    (_, _, _, Some(side)) => {
+                        let channels = if transform.truth("force_gray") == Some(true) { 1 } else { 3 };
+                        if self.given.iter().all(|(name, _)| name != top) {
+                            let what = format!("input {}: {channels} channels are taken of its crops", shown(top));
+                            self.notes.push(what);
+                        }
+                        vec![1, channels, side, side]
+                    }
                     _ => layer.message("dummy_data_param").message("shape").numbers("dim")?,
                 };
                 self.input(top, &stated)
@@ -126,6 +150,8 @@ impl Builder<'_> {
             | "infogainloss"
             | "multinomiallogisticloss"
             | "sigmoidcrossentropyloss"
+            | "hdf5output"
+            | "parameter"
             | "argmax" => {
                 self.notes.push(format!("left out: {} ({})", shown(layer.text("name").unwrap_or("?")), shown(&kind)));
                 Ok(())
@@ -158,81 +184,6 @@ impl Builder<'_> {
             Source::Input(i) => self.inputs[i].shape,
             Source::Node(i) => self.shapes[i],
         }
-    }
-
-    fn compute(&mut self, layer: &Message, kind: &str) -> Outcome<Source> {
-        let mut from = self.reads(layer)?;
-        let input = self.shape(from[0]);
-        let activation = |function| Layer::Activation(Activation { function });
-        let elementwise = |ops, parameters| Layer::Elementwise(Elementwise { ops, parameters, output: None });
-        let name = layer.text("name").unwrap_or(kind).to_string();
-        let made = match kind {
-            "convolution" => convolution(layer.message("convolution_param"), input.axis())?,
-            "pooling" => pooling(layer.message("pooling_param"))?,
-            "innerproduct" => {
-                let param = layer.message("inner_product_param");
-                if input.dims().len() > 1 {
-                    from[0] = self.push(&format!("{name}.flatten"), Layer::Flatten(Flatten {}), vec![from[0]])?;
-                }
-                let features = param.number("num_output")?.ok_or("num_output is missing")?;
-                Layer::Linear(Linear { features, bias: param.truth("bias_term").unwrap_or(true) })
-            }
-            "relu" if layer.message("relu_param").real("negative_slope").is_some_and(|s| s != 0.0) => elementwise(2, 0),
-            "relu" => activation(Function::Relu),
-            "prelu" => {
-                let shared = layer.message("prelu_param").truth("channel_shared") == Some(true);
-                elementwise(2, if shared { 1 } else { input.axis() })
-            }
-            "sigmoid" => activation(Function::Sigmoid),
-            "tanh" => activation(Function::Tanh),
-            "elu" | "bnll" | "power" => elementwise(3, 0),
-            "absval" | "exp" | "log" | "threshold" => elementwise(1, 0),
-            "bias" => elementwise(1, input.axis()),
-            "lrn" => {
-                let param = layer.message("lrn_param");
-                let size = param.number("local_size")?.unwrap_or(5);
-                // Within a channel the sum is over a square.
-                let within = matches!(param.text("norm_region"), Some("WITHIN_CHANNEL" | "1"));
-                let size = if within { size.saturating_mul(size) } else { size };
-                Layer::LocalResponseNorm(LocalResponseNorm { size })
-            }
-            "batchnorm" => Layer::BatchNorm(BatchNorm { affine: false }),
-            "scale" => Layer::Scale(Scale { bias: layer.message("scale_param").truth("bias_term") == Some(true) }),
-            "dropout" => {
-                let ratio = layer.message("dropout_param").real("dropout_ratio").unwrap_or(0.5);
-                Layer::Dropout(Dropout { probability: ratio })
-            }
-            "concat" => {
-                let param = layer.message("concat_param");
-                let axis = param.number("axis")?.or(param.number("concat_dim")?).unwrap_or(1);
-                let axis = axis.checked_sub(1).ok_or("it joins samples of a batch")? as usize;
-                let usual = if input.as_map().is_some() { 0 } else { input.dims().len() - 1 };
-                Layer::Concat(Concat { axis: Some(axis).filter(|a| *a != usual) })
-            }
-            "eltwise" => match layer.message("eltwise_param").text("operation").unwrap_or("SUM") {
-                "SUM" | "1" => Layer::Add(Add {}),
-                "PROD" | "0" if from.len() == 2 => Layer::Multiply(Multiply {}),
-                _ => elementwise(from.len() as u64 - 1, 0),
-            },
-            "softmax" | "softmaxloss" | "softmaxwithloss" => Layer::Softmax(Softmax::default()),
-            "flatten" => Layer::Flatten(Flatten {}),
-            "reshape" => {
-                let dims: Vec<i64> = layer
-                    .message("reshape_param")
-                    .message("shape")
-                    .texts("dim")
-                    .map(|d| d.parse::<i64>().map_err(|_| "dim is not a whole number".to_string()))
-                    .collect::<Result<_, _>>()?;
-                let kept = |(i, d): (usize, &i64)| match d {
-                    0 => input.dims().get(i).map(|&d| d as i64).ok_or("it copies a dimension that is not there"),
-                    d => Ok(*d),
-                };
-                let shape = dims.iter().skip(1).enumerate().map(kept).collect::<Result<Vec<_>, _>>()?;
-                Layer::Reshape(Reshape { shape, copy: false })
-            }
-            _ => return Err(format!("the layer type {} is not known", shown(layer.text("type").unwrap_or_default()))),
-        };
-        self.push(&name, made, from)
     }
 
     /// Parts along the channels, a copy each.
@@ -284,46 +235,4 @@ impl Builder<'_> {
             notes: self.notes,
         })
     }
-}
-
-/// A size for both directions, stated as one number, two, or as `_h` and `_w`.
-fn pair(param: &Message, name: &str, stem: &str, default: Option<u64>) -> Outcome<Pair> {
-    let (h, w) = (param.number(&format!("{stem}_h"))?, param.number(&format!("{stem}_w"))?);
-    match (h, w, &param.numbers(name)?[..]) {
-        (Some(h), Some(w), _) | (None, None, &[h, w]) => Ok(Pair { h, w }),
-        (None, None, &[size]) => Ok(Pair::square(size)),
-        (None, None, &[]) => default.map(Pair::square).ok_or_else(|| format!("{name} is missing")),
-        _ => Err(format!("{name} is not one size or two")),
-    }
-}
-
-fn convolution(param: &Message, channels_in: u64) -> Outcome<Layer> {
-    let groups = param.number("group")?.unwrap_or(1);
-    Ok(Layer::Conv2d(Conv2d {
-        channels: param.number("num_output")?.ok_or("num_output is missing")?,
-        kernel: pair(param, "kernel_size", "kernel", None)?,
-        stride: pair(param, "stride", "stride", Some(1))?,
-        padding: pair(param, "pad", "pad", Some(0))?,
-        dilation: pair(param, "dilation", "dilation", Some(1))?,
-        groups: if groups > 1 && groups == channels_in { Groups::Depthwise } else { Groups::Count(groups) },
-        bias: param.truth("bias_term").unwrap_or(true),
-    }))
-}
-
-fn pooling(param: &Message) -> Outcome<Layer> {
-    let op = match param.text("pool").unwrap_or("MAX") {
-        "MAX" | "0" => PoolOp::Max,
-        "AVE" | "1" => PoolOp::Avg,
-        other => return Err(format!("pooling by {} is not known", shown(other))),
-    };
-    if param.truth("global_pooling") == Some(true) {
-        return Ok(Layer::GlobalPool2d(GlobalPool2d { op }));
-    }
-    Ok(Layer::Pool2d(Pool2d {
-        op,
-        kernel: pair(param, "kernel_size", "kernel", None)?,
-        stride: Some(pair(param, "stride", "stride", Some(1))?),
-        padding: pair(param, "pad", "pad", Some(0))?,
-        ceil: !matches!(param.text("round_mode"), Some("FLOOR" | "1")),
-    }))
 }

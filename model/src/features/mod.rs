@@ -6,6 +6,9 @@
 
 mod gemm;
 mod stream;
+mod twin;
+
+pub use twin::{Twin, bias_beside};
 
 use crate::cost::LayerCost;
 use crate::gpu::Gpu;
@@ -35,9 +38,13 @@ impl Family {
         match layer {
             _ if phase == Phase::Update => Self::Stream,
             Layer::Attention(attention) if attention.decodes() => Self::Stream,
-            Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_) | Layer::Attention(_) | Layer::Recurrent(_) => {
-                Self::Gemm
-            }
+            Layer::Conv2d(_)
+            | Layer::ConvTranspose2d(_)
+            | Layer::Conv3d(_)
+            | Layer::Linear(_)
+            | Layer::Matmul(_)
+            | Layer::Attention(_)
+            | Layer::Recurrent(_) => Self::Gemm,
             _ => Self::Stream,
         }
     }

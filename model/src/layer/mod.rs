@@ -11,6 +11,8 @@ mod batch_norm;
 mod class_token;
 mod concat;
 mod conv2d;
+mod conv3d;
+mod conv_transpose2d;
 mod dropout;
 mod elementwise;
 mod embedding;
@@ -20,9 +22,11 @@ mod layer_norm;
 mod linear;
 mod local_response_norm;
 mod matmul;
+mod measured;
 mod multiply;
 mod pad;
 mod pool;
+mod pool3d;
 mod position;
 mod rearrange;
 mod recurrent;
@@ -41,7 +45,9 @@ pub use attention::{Attention, Heads};
 pub use batch_norm::BatchNorm;
 pub use class_token::ClassToken;
 pub use concat::Concat;
+pub use conv_transpose2d::ConvTranspose2d;
 pub use conv2d::{Conv2d, Groups};
+pub use conv3d::{Conv3d, Triple};
 pub use dropout::Dropout;
 pub use elementwise::Elementwise;
 pub use embedding::Embedding;
@@ -51,9 +57,11 @@ pub use layer_norm::LayerNorm;
 pub use linear::Linear;
 pub use local_response_norm::LocalResponseNorm;
 pub use matmul::Matmul;
+pub use measured::Measured;
 pub use multiply::Multiply;
 pub use pad::Pad;
 pub use pool::{Pool2d, PoolOp};
+pub use pool3d::Pool3d;
 pub use position::{PositionEmbedding, RelativePositionBias};
 pub use rearrange::{Permute, Reshape, Slice};
 pub use recurrent::{Cell, Recurrent};
@@ -190,6 +198,9 @@ layers!(
     Elementwise,
     Reduce,
     Resize,
+    ConvTranspose2d,
+    Conv3d,
+    Pool3d,
 );
 
 impl Layer {
@@ -237,6 +248,12 @@ impl Layer {
             Self::Elementwise(_) => "elementwise",
             Self::Reduce(_) => "reduce",
             Self::Resize(_) => "resize",
+            Self::ConvTranspose2d(_) => "conv_transpose2d",
+            Self::Conv3d(_) => "conv3d",
+            Self::Pool3d(p) => match p.op {
+                PoolOp::Max => "max_pool3d",
+                PoolOp::Avg => "avg_pool3d",
+            },
         }
     }
 
@@ -296,6 +313,11 @@ impl Layer {
         "elementwise",
         "reduce",
         "resize",
+        "conv_transpose2d",
+        "conv3d",
+        "max_pool3d",
+        "avg_pool3d",
+        "rnn",
     ];
 
     /// A layer from its kind and the remaining fields of its table; `None` for an unknown kind.
@@ -316,6 +338,10 @@ impl Layer {
         if let Some(cell) = Cell::from_name(kind) {
             fields.insert("cell".into(), cell.name().into());
             return read(fields, Self::Recurrent);
+        }
+        if let Some(op) = kind.strip_suffix("_pool3d") {
+            fields.insert("op".into(), op.into());
+            return read(fields, Self::Pool3d);
         }
         let structure = match kind.split_once("_pool2d") {
             Some((head, "")) => {
@@ -356,6 +382,8 @@ impl Layer {
             "elementwise" => read(fields, Self::Elementwise),
             "reduce" => read(fields, Self::Reduce),
             "resize" => read(fields, Self::Resize),
+            "conv_transpose2d" => read(fields, Self::ConvTranspose2d),
+            "conv3d" => read(fields, Self::Conv3d),
             _ => None,
         }
     }
@@ -435,6 +463,13 @@ fn broadcast(inputs: &[Shape]) -> Result<Shape, ShapeError> {
     }
 }
 
+/// The single volume of a layer over frames or slices: channels, depth, height, width.
+fn one_volume(inputs: &[Shape]) -> Result<[u64; 4], ShapeError> {
+    let shape = one(inputs)?;
+    <[u64; 4]>::try_from(shape.dims())
+        .map_err(|_| ShapeError::Rank { needs: "a [channels, depth, height, width] volume", found: shape })
+}
+
 /// The single feature map of a spatial layer.
 fn one_map(inputs: &[Shape]) -> Result<(u64, u64, u64), ShapeError> {
     let shape = one(inputs)?;
@@ -465,14 +500,14 @@ mod tests {
     fn every_kind_name_reads_and_reads_back() {
         for kind in Layer::KINDS {
             let fields = match *kind {
-                "conv2d" => "channels = 8\nkernel = 3",
+                "conv2d" | "conv3d" | "conv_transpose2d" => "channels = 8\nkernel = 3",
                 "linear" => "features = 8",
-                "max_pool2d" | "avg_pool2d" => "kernel = 2",
+                "max_pool2d" | "avg_pool2d" | "max_pool3d" | "avg_pool3d" => "kernel = 2",
                 "adaptive_avg_pool2d" | "adaptive_max_pool2d" => "output = 2",
                 "pad" => "padding = [0, 1, 0, 1]",
                 "attention" | "rotary" => "heads = 2",
                 "embedding" => "vocabulary = 10\nfeatures = 4",
-                "lstm" | "gru" => "hidden = 4",
+                "lstm" | "gru" | "rnn" => "hidden = 4",
                 "relative_position_bias" => "heads = 2\nwindow = 7",
                 "reshape" => "shape = [-1]",
                 "permute" => "order = [0]",
@@ -485,7 +520,7 @@ mod tests {
             assert_eq!(&layer.kind(), kind);
         }
         assert!(Layer::from_table("pool2d", toml::Table::new()).is_none());
-        assert!(Layer::from_table("conv3d", toml::Table::new()).is_none());
+        assert!(Layer::from_table("conv4d", toml::Table::new()).is_none());
     }
 
     #[test]

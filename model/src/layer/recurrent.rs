@@ -13,6 +13,8 @@ named_enum!(
         Lstm = "lstm",
         /// Gated recurrent unit: three gates.
         Gru = "gru",
+        /// A sum and its hyperbolic tangent or rectifier: no gates.
+        Rnn = "rnn",
     }
 );
 
@@ -22,6 +24,7 @@ impl Cell {
         match self {
             Self::Lstm => 4,
             Self::Gru => 3,
+            Self::Rnn => 1,
         }
     }
 }

@@ -77,30 +77,35 @@ impl Window {
     /// # Errors
     /// When a size is zero or the window is larger than the padded input.
     pub fn output(&self, height: u64, width: u64) -> Result<(u64, u64), ShapeError> {
+        let Self { kernel, stride, padding, dilation, ceil } = *self;
         Ok((
-            self.along(height, self.kernel.h, self.stride.h, self.padding.h, self.dilation.h)?,
-            self.along(width, self.kernel.w, self.stride.w, self.padding.w, self.dilation.w)?,
+            positions(height, kernel.h, stride.h, padding.h, dilation.h, ceil)?,
+            positions(width, kernel.w, stride.w, padding.w, dilation.w, ceil)?,
         ))
     }
+}
 
-    fn along(&self, size: u64, k: u64, s: u64, p: u64, d: u64) -> Result<u64, ShapeError> {
-        if k == 0 || s == 0 || d == 0 {
-            return Err(ShapeError::Field("kernel, stride and dilation must be at least 1"));
-        }
-        let too_large = ShapeError::WindowTooLarge { kernel: k, size, padding: p };
-        let extent = d.checked_mul(k - 1).and_then(|e| e.checked_add(1));
-        let padded = p.checked_mul(2).and_then(|p2| p2.checked_add(size));
-        let (Some(extent), Some(padded)) = (extent, padded) else {
-            return Err(too_large);
-        };
-        let room = padded.checked_sub(extent).ok_or(too_large)?;
-        if !self.ceil {
-            return Ok(room / s + 1);
-        }
-        let steps = room.div_ceil(s);
-        let begins_inside = steps.saturating_mul(s) < size + p;
-        Ok(if begins_inside { steps + 1 } else { steps })
+/// Number of window positions along one direction of `size` elements: see [`Window::output`].
+///
+/// # Errors
+/// When a size is zero or the window is larger than the padded input.
+pub(super) fn positions(size: u64, k: u64, s: u64, p: u64, d: u64, ceil: bool) -> Result<u64, ShapeError> {
+    if k == 0 || s == 0 || d == 0 {
+        return Err(ShapeError::Field("kernel, stride and dilation must be at least 1"));
     }
+    let too_large = ShapeError::WindowTooLarge { kernel: k, size, padding: p };
+    let extent = d.checked_mul(k - 1).and_then(|e| e.checked_add(1));
+    let padded = p.checked_mul(2).and_then(|p2| p2.checked_add(size));
+    let (Some(extent), Some(padded)) = (extent, padded) else {
+        return Err(too_large);
+    };
+    let room = padded.checked_sub(extent).ok_or(too_large)?;
+    if !ceil {
+        return Ok(room / s + 1);
+    }
+    let steps = room.div_ceil(s);
+    let begins_inside = steps.saturating_mul(s) < size + p;
+    Ok(if begins_inside { steps + 1 } else { steps })
 }
 
 #[cfg(test)]

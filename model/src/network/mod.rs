@@ -1,12 +1,14 @@
 //! Networks: a directed graph of layers, read from a file, then given shapes for a batch.
 
 mod file;
+mod format;
 mod fusion;
 mod memory;
 mod shaped;
 mod write;
 
 pub use file::MAX_LAYERS;
+pub use format::Format;
 pub use memory::{Activations, InPlace, MemoryFootprint, MemoryPolicy, footprint, largest_batch};
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 

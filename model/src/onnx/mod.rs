@@ -5,10 +5,13 @@
 //! [`patterns`] finds what a framework runs as one kernel, and [`lower`] turns operators into layers. No file that
 //! an ONNX file names is opened, no weight is read.
 
+mod batch;
+mod control;
 mod export;
 mod graph;
 mod infer;
 mod lower;
+mod order;
 mod patterns;
 mod skim;
 mod tensor;
@@ -35,6 +38,8 @@ pub struct Options<'a> {
     pub inputs: &'a [(String, Shape)],
     /// Size of every open dimension whose name says that it is a sequence.
     pub sequence: Option<u64>,
+    /// The most that operators select whose values decide how much (boxes, non-zero elements); [`SELECTED`] without it.
+    pub selected: Option<u64>,
     /// Leave out operators that are not known, and take their result to have their first input's shape.
     pub skip_unknown: bool,
 }
@@ -63,6 +68,10 @@ pub enum OnnxError {
     Network(#[from] NetworkError),
 }
 
+/// What an operator selects at most, per sample, whose values decide how much: as many candidates as torchvision's
+/// detectors keep.
+pub const SELECTED: u64 = 1000;
+
 /// Operator sets whose operators are known.
 const OPSETS: std::ops::RangeInclusive<i64> = 7..=23;
 
@@ -80,18 +89,44 @@ pub fn read(file: impl Read + Seek, options: &Options<'_>) -> Result<Network, On
             "operator set {opset}; {first} to {last} are known: export it with another opset_version"
         )));
     }
-    let mut ordered = graph::Graph::new(graph, opset, options)?;
-    patterns::fuse(&mut ordered);
-    let source = format!("ONNX, operator set {opset}, made by {}", shown(&model.producer));
-    lower::lower(&ordered, options.name, source)
+    let read = |whole: bool| {
+        let mut ordered = graph::Graph::new(graph, opset, options, whole)?;
+        patterns::fuse(&mut ordered);
+        let source = format!("ONNX, operator set {opset}, made by {}", shown(&model.producer));
+        lower::lower(&ordered, options.name, source)
+    };
+    let batch = batch::Batch::of(&batch::stated_inputs(graph));
+    if batch.is_one_sample() {
+        return read(true);
+    }
+    let first = read(false);
+    match &first {
+        Err(OnnxError::Operator { .. }) if batch.may_be_one_sample() => {}
+        _ => return first,
+    }
+    // What cannot be read for any batch may be for one sample.
+    match read(true) {
+        Ok(mut network) => {
+            network.notes.push(NO_BATCH.to_string());
+            Ok(network)
+        }
+        second if batch.is_channels() => second,
+        Err(_) => first,
+    }
 }
+
+/// What is said of a file that can only be read for one sample.
+const NO_BATCH: &str = "no dimension of the file is the batch: read for one sample, of which a batch is so many";
 
 impl OnnxError {
     fn at(node: &wire::Node, issue: Issue) -> Self {
         let why = match issue {
+            Issue::TooMany => {
+                return Self::Format(format!("the network has more than {} layers", crate::network::MAX_LAYERS));
+            }
             Issue::Wrong(why) => why,
             Issue::ControlFlow => "control flow, whose course is only known when it runs, cannot be predicted; export \
-                                   the model with its branches and loops traced"
+                                   the model with its branches and loops traced, or leave it out: --skip-unknown"
                 .to_string(),
             Issue::Unknown if matches!(&node.domain[..], "" | "ai.onnx") => {
                 "not an operator that is known here; --skip-unknown leaves it out".to_string()

@@ -2,7 +2,8 @@
 //!
 //! Each line of [`PATTERNS`] names an operator and the expression that means it. In an expression, `x` is any tensor
 //! (the same one wherever the name occurs), `$w` a constant tensor, `_` a constant of one element, a number a constant
-//! of about that value, `a | b` either. Operands of `Add` and `Mul` match in both orders, dropout is looked through.
+//! of about that value, `a | b` either. Operands of `Add` and `Mul` match in both orders; dropout, and what only guards against rows without numbers, is looked
+//! through.
 //! Lines are tried from the first to the last, so larger expressions come before their parts.
 
 use super::graph::{Graph, Id, Kind, Op};
@@ -48,6 +49,8 @@ const PATTERNS: &[(&str, &str)] = &[
     // Rotary position embedding: pairs of features turned by an angle.
     ("RotaryEmbedding(x)", "Add(Mul(x, c), Mul(Concat(Neg(Slice(x)), Slice(x)), s))"),
     ("RotaryEmbedding(x)", "Add(Mul(x, c), Mul(Concat(Neg(Split(x)), Split(x)), s))"),
+    // Rows of a softmax that are all masked, set to zero: looked through, and no kernel.
+    ("Guarded(s)", "Where(IsNaN(s), _, s)"),
     // Scaled dot-product attention; the keys come transposed, scaled before the product or after it.
     (
         "Attention(q, k, v)",
@@ -124,16 +127,22 @@ fn parse_one(text: &str) -> Option<(Expression, &str)> {
 
 /// Replaces what the patterns match.
 pub fn fuse(graph: &mut Graph<'_>) {
+    let mut present: HashSet<String> = graph.ops.iter().map(|op| op.op.clone()).collect();
     for (meaning, pattern) in PATTERNS {
         let (Some((Operator(name, operands), _)), Some((pattern, _))) = (parse(meaning), parse(pattern)) else {
             continue;
         };
-        fuse_one(graph, &name, &operands, &pattern);
+        if matches!(&pattern, Operator(root, _) if present.contains(root))
+            && fuse_one(graph, &name, &operands, &pattern)
+        {
+            present.insert(name);
+        }
     }
 }
 
-fn fuse_one(graph: &mut Graph<'_>, name: &str, operands: &[Expression], pattern: &Expression) {
-    let Operator(root, _) = pattern else { return };
+/// Replaces what one pattern matches; whether anything did.
+fn fuse_one(graph: &mut Graph<'_>, name: &str, operands: &[Expression], pattern: &Expression) -> bool {
+    let Operator(root, _) = pattern else { return false };
     let mut gone: HashSet<usize> = HashSet::new();
     let mut found: Vec<(usize, Vec<Option<Id>>)> = Vec::new();
     let site = Site::new(graph);
@@ -160,6 +169,9 @@ fn fuse_one(graph: &mut Graph<'_>, name: &str, operands: &[Expression], pattern:
         found.push((position, inputs.collect()));
         gone.extend(inner);
     }
+    if found.is_empty() {
+        return false;
+    }
     for (position, inputs) in found {
         let root = &graph.ops[position];
         let (node, outputs) = (root.node, root.outputs.clone());
@@ -170,6 +182,7 @@ fn fuse_one(graph: &mut Graph<'_>, name: &str, operands: &[Expression], pattern:
         position += 1;
         !gone.contains(&(position - 1))
     });
+    true
 }
 
 /// What the shapes must be for the meaning to hold.
@@ -178,10 +191,16 @@ fn fits(graph: &Graph<'_>, name: &str, bound: &HashMap<&str, Id>) -> bool {
     let dims = |name: &str| value(name).map_or(&[][..], |v| &v.tensor.dims[..]);
     match name {
         "Linear" => dims("w").len() == 2 && dims("b").len() == 1 && dims("w").last() == dims("b").last(),
-        // A learned bias of the scores, as windowed attention has, is added by a kernel of its own.
+        // A learned bias of the scores, as windowed attention has, is added by a kernel of its own; it differs from head to
+        // head, which a mask does not.
         "Attention" => {
+            let of_all_heads = |dims: &[i64]| dims.len() < 3 || dims[dims.len() - 3] == 1;
             let masks = ["m", "f"].into_iter().filter_map(value);
-            masks.into_iter().all(|m| m.kind != Kind::Activation && m.learned.is_empty())
+            let computed = ["q", "k", "v"].into_iter().filter_map(value).all(|x| x.kind == Kind::Activation);
+            computed
+                && masks
+                    .into_iter()
+                    .all(|m| m.kind != Kind::Activation && (m.learned.is_empty() || of_all_heads(&m.tensor.dims)))
         }
         "RotaryEmbedding" => ["c", "s"].into_iter().filter_map(value).all(|v| v.kind != Kind::Activation),
         "Scale" => {
@@ -240,7 +259,7 @@ impl<'p> Attempt<'_, '_, '_, 'p> {
         let op = &self.site.graph.ops[position];
         if op.op != *name {
             let through = match (&op.op[..], op.inputs.first()) {
-                ("Dropout", Some(Some(id))) => self.site.maker.get(id).copied(),
+                ("Dropout" | "Guarded", Some(Some(id))) => self.site.maker.get(id).copied(),
                 _ => None,
             };
             return through.is_some_and(|maker| {

@@ -16,6 +16,8 @@ const MOST_FIELD: u64 = 64 << 10;
 const MOST_KEPT: usize = 16 << 20;
 const MOST_FIELDS_KEPT: usize = 1_000_000;
 const MOST_FIELDS_SEEN: u64 = 2_000_000;
+/// Messages in messages: a branch is three of them.
+const MOST_LEVELS: usize = 30;
 
 /// What becomes of a field.
 enum Field {
@@ -26,13 +28,23 @@ enum Field {
 }
 use Field::{Enter, Keep, Payload};
 
-const MODEL: &[(u64, Field)] = &[(1, Keep), (2, Keep), (7, Enter(GRAPH)), (8, Enter(OPSET))];
+static MODEL: [(u64, Field); 4] = [(1, Keep), (2, Keep), (7, Enter(&GRAPH)), (8, Enter(OPSET))];
 const OPSET: &[(u64, Field)] = &[(1, Keep), (2, Keep)];
-const GRAPH: &[(u64, Field)] =
-    &[(1, Enter(NODE)), (2, Keep), (5, Enter(TENSOR)), (11, Enter(VALUE_INFO)), (12, Enter(VALUE_INFO))];
-const NODE: &[(u64, Field)] = &[(1, Keep), (2, Keep), (3, Keep), (4, Keep), (5, Enter(ATTRIBUTE)), (7, Keep)];
-const ATTRIBUTE: &[(u64, Field)] =
-    &[(1, Keep), (2, Keep), (3, Keep), (4, Payload), (5, Enter(TENSOR)), (7, Keep), (8, Keep), (20, Keep)];
+// Branches are graphs in attributes of nodes of graphs: items that refer to each other can only be static.
+static GRAPH: [(u64, Field); 5] =
+    [(1, Enter(&NODE)), (2, Keep), (5, Enter(TENSOR)), (11, Enter(VALUE_INFO)), (12, Enter(VALUE_INFO))];
+static NODE: [(u64, Field); 6] = [(1, Keep), (2, Keep), (3, Keep), (4, Keep), (5, Enter(&ATTRIBUTE)), (7, Keep)];
+static ATTRIBUTE: [(u64, Field); 9] = [
+    (1, Keep),
+    (2, Keep),
+    (3, Keep),
+    (4, Payload),
+    (5, Enter(TENSOR)),
+    (6, Enter(&GRAPH)),
+    (7, Keep),
+    (8, Keep),
+    (20, Keep),
+];
 const TENSOR: &[(u64, Field)] =
     &[(1, Keep), (2, Keep), (4, Payload), (5, Payload), (7, Payload), (8, Keep), (9, Payload), (10, Payload)];
 const VALUE_INFO: &[(u64, Field)] = &[(1, Keep), (2, Enter(&[(1, Enter(TENSOR_TYPE))]))];
@@ -47,7 +59,7 @@ pub fn read(file: impl Read + Seek) -> Result<Model, String> {
     let length = skimmer.file.seek(SeekFrom::End(0)).map_err(|e| e.to_string())?;
     skimmer.file.rewind().map_err(|e| e.to_string())?;
     let mut bytes = Vec::new();
-    skimmer.message(MODEL, length, &mut bytes)?;
+    skimmer.message(&MODEL, length, &mut bytes, 0)?;
     Model::decode(&bytes[..]).map_err(|e| format!("not an ONNX model: {e}"))
 }
 
@@ -61,7 +73,16 @@ struct Skimmer<R> {
 
 impl<R: Read + Seek> Skimmer<R> {
     /// Copies what is to be kept of the message that ends at `end`.
-    fn message(&mut self, fields: &'static [(u64, Field)], end: u64, out: &mut Vec<u8>) -> Result<(), String> {
+    fn message(
+        &mut self,
+        fields: &'static [(u64, Field)],
+        end: u64,
+        out: &mut Vec<u8>,
+        level: usize,
+    ) -> Result<(), String> {
+        if level > MOST_LEVELS {
+            return Err("its branches are nested more deeply than any network's".to_string());
+        }
         while self.at < end {
             let start = self.at;
             self.seen += 1;
@@ -90,14 +111,21 @@ impl<R: Read + Seek> Skimmer<R> {
                 }
                 1 => self.fixed::<8>(key, field, end, out)?,
                 5 => self.fixed::<4>(key, field, end, out)?,
-                2 => self.delimited(key, field, end, out)?,
+                2 => self.delimited(key, field, end, out, level)?,
                 _ => return Err(format!("not an ONNX model: byte {start} begins no field of a known type")),
             }
         }
         Ok(())
     }
 
-    fn delimited(&mut self, key: u64, field: Option<&Field>, end: u64, out: &mut Vec<u8>) -> Result<(), String> {
+    fn delimited(
+        &mut self,
+        key: u64,
+        field: Option<&Field>,
+        end: u64,
+        out: &mut Vec<u8>,
+        level: usize,
+    ) -> Result<(), String> {
         let length = self.varint(end)?;
         let left = end - self.at;
         if length > left {
@@ -106,7 +134,7 @@ impl<R: Read + Seek> Skimmer<R> {
         match field {
             Some(Enter(inner)) => {
                 let mut message = Vec::new();
-                self.message(inner, self.at + length, &mut message)?;
+                self.message(inner, self.at + length, &mut message, level + 1)?;
                 put_varint(out, key);
                 put_varint(out, message.len() as u64);
                 out.append(&mut message);

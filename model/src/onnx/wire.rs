@@ -67,11 +67,13 @@ pub struct Attribute {
     pub s: Vec<u8>,
     #[prost(message, optional, boxed, tag = "5")]
     pub t: Option<Box<Tensor>>,
+    #[prost(message, optional, boxed, tag = "6")]
+    pub g: Option<Box<Graph>>,
     #[prost(float, repeated, tag = "7")]
     pub floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     pub ints: Vec<i64>,
-    /// Says which of the others is meant: 1 f, 2 i, 3 s, 4 t, 6 floats, 7 ints.
+    /// Says which of the others is meant: 1 f, 2 i, 3 s, 4 t, 5 g, 6 floats, 7 ints.
     #[prost(int32, tag = "20")]
     pub kind: i32,
 }

@@ -56,6 +56,12 @@ impl<'a> Found<'a> {
 const PROCESSOR: Stated = Stated { log: 0.29, low: -0.5, high: 1.5 };
 
 impl Found<'_> {
+    /// A convolution over maps that stands for one over volumes.
+    pub fn of_frames(self) -> Self {
+        let tier = self.tier.max(Tier::Transferred);
+        Self { tier, substitute: self.substitute.or(Some(Substitute::Frames)), calibrated: false, ..self }
+    }
+
     /// The roofline with a stated efficiency, for devices that are no GPUs: terms of tiles and waves mean nothing there.
     pub fn of_processor(self) -> Self {
         Self {
@@ -102,6 +108,8 @@ pub enum Substitute {
     Algorithm,
     /// By a stated multiple of a processor's roofline.
     Processor,
+    /// As convolutions over maps with as many products.
+    Frames,
 }
 
 impl Substitute {
@@ -115,6 +123,7 @@ impl Substitute {
             Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
             Self::Algorithm => "predicted by that algorithm's model of the GPU on which algorithms were measured",
             Self::Processor => "roofline with three quarters of the processor's peaks, as tuned libraries reach",
+            Self::Frames => "predicted as convolutions over maps with as many products",
             Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
         }
     }
@@ -128,11 +137,11 @@ fn alternatives(kind: &str) -> [Option<&str>; 2] {
     [Some(kind), general_kind(kind)]
 }
 
-/// Values in fp32 and tf32, or in both 16-bit formats, are moved by the same kernels.
+/// Values in fp32 and tf32 are moved by the same kernels; both 16-bit formats are moved and multiplied by the same.
 fn alike(family: Family, precision: Precision) -> Precision {
     match (family, precision) {
         (Family::Stream, Precision::Tf32) => Precision::Fp32,
-        (Family::Stream, Precision::Bf16) => Precision::Fp16,
+        (_, Precision::Bf16) => Precision::Fp16,
         _ => precision,
     }
 }
@@ -222,6 +231,13 @@ pub fn find<'a>(
     }
     match family {
         Family::Gemm => {
+            // More chips were measured in fp16 than in bf16, whose kernels are the same.
+            let anywhere = |kind: &str, phase, precision| {
+                anywhere(kind, phase, alike(family, precision)).or(anywhere(kind, phase, precision))
+            };
+            let on_gpu = |kind: &str, phase, precision| {
+                on_gpu(kind, phase, precision).or(on_gpu(kind, phase, alike(family, precision)))
+            };
             if ["conv2d_grouped", "conv2d_depthwise"].contains(&kind) {
                 if let Some(model) = anywhere(kind, phase, precision).filter(|m| !m.terms.is_empty()) {
                     return Some(Found { calibrated: true, ..of_all(model) });

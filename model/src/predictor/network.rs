@@ -9,7 +9,7 @@ use super::{Estimate, LayerPrediction, NetworkPrediction, PhaseTotal, PredictErr
 use crate::calibration::{Calibration, Tier};
 use crate::clock::{Clocks, VoltageCurve, slowdown};
 use crate::cost::LayerCost;
-use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
+use crate::features::{Family, Setting, Twin, UPDATE, Workload, bias_beside, model_kind};
 use crate::framework::{KernelOf, Launch, Stages};
 use crate::gpu::{Device, Gpu};
 use crate::layer::Layer;
@@ -377,7 +377,10 @@ fn predict_kernel<'a, 'm: 'a>(
         (_, _, precision) => precision,
     };
     let mut of = |precision| kernel_in(precision, network, (name, layer), phase, cost, setup, models);
-    let kernel = of(precision)?;
+    let mut kernel = of(precision)?;
+    if let Some(bias) = bias_beside(&layer.layer, layer.output, network.batch(), phase, precision.bytes()) {
+        kernel = kernel.longer_by(bias.bytes() / setup.gpu.bandwidth.value);
+    }
     // What other chips reach in TF32 says little of one with another ratio of peaks: a library would take plain fp32.
     if precision == Precision::Tf32 && matches!(kernel.substitute, Some(Substitute::Universal | Substitute::Efficiency))
     {
@@ -396,12 +399,17 @@ fn kernel_in<'a, 'm: 'a>(
     setup: &Setup<'m>,
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
-    let kind = layer.layer.kind();
+    let (kind, own_phase) = (layer.layer.kind(), phase);
+    let twin = Twin::of(&layer.layer, &layer.inputs, layer.output, network.batch(), phase);
+    let (run, inputs, output, batch, phase) = match &twin {
+        Some(t) => (&t.case.layer, &t.case.inputs[..], t.output, t.batch, t.phase),
+        None => (&layer.layer, &layer.inputs[..], layer.output, network.batch(), phase),
+    };
     let no_model = || PredictError::NoModel { layer: name.to_string(), kind, phase, precision };
-    let family = Family::of(&layer.layer, phase);
+    let family = Family::of(run, phase);
     let kind = if phase == Phase::Update { UPDATE } else { kind };
-    let class = model_kind(&layer.layer, &layer.inputs, phase);
-    let asked = setup.framework.algorithm().filter(|a| a.supports(&layer.layer, &layer.inputs));
+    let class = model_kind(run, inputs, phase);
+    let asked = setup.framework.algorithm().filter(|a| twin.is_none() && a.supports(run, inputs));
     let by_algorithm =
         asked.and_then(|a| Some((a, by_algorithm(setup.calibration, setup.roofline, a, phase, precision)?)));
     let look_up = || {
@@ -413,11 +421,11 @@ fn kernel_in<'a, 'm: 'a>(
         None => models.find((class, phase, precision), look_up).ok_or_else(no_model)?,
     };
     let setting = Setting::usual(network.precision(), setup.mode);
-    let (batch, gpu) = (network.batch(), setup.gpu);
-    let work = Workload::new(&layer.layer, &layer.inputs, layer.output, batch, phase, precision, setting, cost, gpu)
-        .ok_or_else(no_model)?;
+    let gpu = setup.gpu;
+    let work = Workload::new(run, inputs, output, batch, phase, precision, setting, cost, gpu).ok_or_else(no_model)?;
     let bound = work.roofline.bound();
     let work = by_algorithm.map_or(work, |(algorithm, _)| work.by(algorithm));
+    let found = if twin.as_ref().is_some_and(|t| t.approximate) { found.of_frames() } else { found };
     let found = if setup.gpu.device == Device::Cpu { found.of_processor() } else { found };
     let model = found.model;
     let reference = work.roofline.reference(model.exponent, model.floor);
@@ -442,7 +450,7 @@ fn kernel_in<'a, 'm: 'a>(
     Ok(Kernel {
         name,
         kind,
-        phase,
+        phase: own_phase,
         cost,
         time: Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) },
         bound,
@@ -454,7 +462,7 @@ fn kernel_in<'a, 'm: 'a>(
         in_range: ratio.in_domain,
         substitute: found.substitute,
         jump: jump.map(|(name, _)| name),
-        host: host(setup, &layer.layer, class, phase, setup.mode, network.precision()),
+        host: host(setup, &layer.layer, class, own_phase, setup.mode, network.precision()),
         reference: 1.0,
         ages: setup.library.and_then(|_| model.library_ages()),
         repeats: None,

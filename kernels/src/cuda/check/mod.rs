@@ -103,6 +103,10 @@ fn weight_order(trial: &Trial) -> Vec<usize> {
             let depth = channels_in / c.groups(channels_in).max(1);
             order(&[depth, c.kernel.h, c.kernel.w], c.channels, trial.layout)
         }
+        Layer::ConvTranspose2d(c) => {
+            let depth = c.channels / c.groups(channels_in).max(1);
+            order(&[depth, c.kernel.h, c.kernel.w], channels_in, trial.layout)
+        }
         layer => (0..layer.parameters(&trial.case.inputs) as usize).collect(),
     }
 }
@@ -236,8 +240,14 @@ fn reduction_length(trial: &Trial, output: Shape) -> u64 {
     match (&case.layer, trial.phase) {
         (Layer::Conv2d(c), Phase::Forward) => c.filter(input.axis()),
         (Layer::Conv2d(c), Phase::BackwardData) => c.channels * c.kernel.area(),
+        (Layer::ConvTranspose2d(c), Phase::Forward) => input.axis() * c.kernel.area(),
+        (Layer::ConvTranspose2d(c), Phase::BackwardData) => c.channels * c.kernel.area(),
         (Layer::Linear(l), Phase::BackwardData) => l.features,
-        (Layer::Conv2d(_) | Layer::Linear(_), _) if trial.phase == Phase::BackwardWeights => positions(&output),
+        (Layer::Conv2d(_) | Layer::ConvTranspose2d(_) | Layer::Linear(_), _)
+            if trial.phase == Phase::BackwardWeights =>
+        {
+            positions(&output)
+        }
         (Layer::Linear(_), _) => input.axis(),
         (Layer::Matmul(_), _) => input.dims().iter().chain(output.dims()).copied().max().unwrap_or(1),
         (Layer::BatchNorm(_) | Layer::LayerNorm(_) | Layer::Scale(_), _) => positions(input).max(input.axis()),
@@ -252,7 +262,7 @@ fn slack(trial: &Trial) -> f64 {
     let narrow = trial.precision.bytes() < 4;
     match (&trial.case.layer, trial.phase, trial.algorithm) {
         (_, _, Algorithm::Winograd | Algorithm::WinogradNonfused) => 4.0,
-        (Layer::Conv2d(_) | Layer::Linear(_), Phase::BackwardWeights, _) if narrow => 4.0,
+        (Layer::Conv2d(_) | Layer::ConvTranspose2d(_) | Layer::Linear(_), Phase::BackwardWeights, _) if narrow => 4.0,
         _ => 1.0,
     }
 }

@@ -1,9 +1,9 @@
 //! What is checked: every kind, phase, precision and layout.
 
 use joulecast_model::layer::{
-    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Function, GlobalPool2d, Groups, Layer,
-    LayerNorm, LayerOp, Linear, LocalResponseNorm, Matmul, Multiply, Optimizer, Pad, Pair, Pool2d, PoolOp, Scale,
-    Softmax,
+    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, ConvTranspose2d, Dropout, Function, GlobalPool2d,
+    Groups, Layer, LayerNorm, LayerOp, Linear, LocalResponseNorm, Matmul, Multiply, Optimizer, Pad, Pair, Pool2d,
+    PoolOp, Scale, Softmax,
 };
 use joulecast_model::measurement::LayerCase;
 use joulecast_model::precision::{Mode, Phase, Precision};
@@ -19,7 +19,10 @@ pub fn trials() -> Result<Vec<Trial>, InvalidShape> {
     for precision in [Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Bf16] {
         for layout in [Layout::Nchw, Layout::Nhwc] {
             for (case, batch) in cases()? {
-                let product = matches!(case.layer, Layer::Conv2d(_) | Layer::Linear(_) | Layer::Matmul(_));
+                let product = matches!(
+                    case.layer,
+                    Layer::Conv2d(_) | Layer::ConvTranspose2d(_) | Layer::Linear(_) | Layer::Matmul(_)
+                );
                 // Only products know TF32; rows and matrices know no layout.
                 let matrix = matches!(case.layer, Layer::Matmul(_));
                 let map = !matrix && case.inputs.first().is_some_and(|s| s.as_map().is_some());
@@ -68,6 +71,19 @@ fn convolution(channels: u64, kernel: u64, stride: u64, groups: Groups) -> Layer
         kernel: Pair::square(kernel),
         stride: Pair::square(stride),
         padding: Pair::square(kernel / 2),
+        dilation: Pair::square(1),
+        groups,
+        bias: true,
+    })
+}
+
+fn transposed(channels: u64, kernel: u64, stride: u64, groups: Groups) -> Layer {
+    Layer::ConvTranspose2d(ConvTranspose2d {
+        channels,
+        kernel: Pair::square(kernel),
+        stride: Pair::square(stride),
+        padding: Pair::square((kernel - stride) / 2),
+        output_padding: Pair::square((kernel - stride) % 2),
         dilation: Pair::square(1),
         groups,
         bias: true,
@@ -161,6 +177,14 @@ fn cases() -> Result<Vec<(LayerCase, u64)>, InvalidShape> {
         (16, 7, 2, Groups::Count(1)),
     ] {
         add(convolution(channels, kernel, stride, groups), vec![even], 4);
+    }
+    for (channels, kernel, stride, groups) in [
+        (16, 2, 2, Groups::Count(1)),
+        (24, 3, 2, Groups::Count(1)),
+        (16, 4, 2, Groups::Count(2)),
+        (32, 4, 2, Groups::Depthwise),
+    ] {
+        add(transposed(channels, kernel, stride, groups), vec![even], 4);
     }
     Ok(cases)
 }

@@ -80,8 +80,15 @@ fn in_place(layer: &Layer, maker: &Layer, mode: Mode) -> bool {
     let Layer::Activation(activation) = layer else { return false };
     let function = activation.function;
     let keeps_no_input = matches!(function, Function::Relu | Function::Relu6 | Function::Sigmoid | Function::Tanh);
-    let maker_keeps_no_output =
-        matches!(maker, Layer::Conv2d(_) | Layer::Linear(_) | Layer::BatchNorm(_) | Layer::Add(_) | Layer::Scale(_));
+    let maker_keeps_no_output = matches!(
+        maker,
+        Layer::Conv2d(_)
+            | Layer::ConvTranspose2d(_)
+            | Layer::Linear(_)
+            | Layer::BatchNorm(_)
+            | Layer::Add(_)
+            | Layer::Scale(_)
+    );
     mode == Mode::Inference || (keeps_no_input && maker_keeps_no_output)
 }
 

@@ -1,7 +1,10 @@
 //! Every layer kind as operators.
 
 use super::{Int, Ints, Real, Word, Writer};
-use crate::layer::{Activation, Attention, Conv2d, Function, Interpolation, Layer, Pair, PoolOp, Recurrent, Window};
+use crate::layer::{
+    Activation, Attention, Conv2d, Conv3d, ConvTranspose2d, Function, Interpolation, Layer, Pair, PoolOp, Recurrent,
+    Triple, Window,
+};
 use crate::shape::Shape;
 
 /// Where a layer stands.
@@ -42,6 +45,10 @@ fn both(pair: Pair) -> [i64; 2] {
 fn around(pair: Pair) -> [i64; 4] {
     let [h, w] = both(pair);
     [h, w, h, w]
+}
+
+fn all(triple: Triple) -> [i64; 3] {
+    [triple.d, triple.h, triple.w].map(|v| v as i64)
 }
 
 impl Writer<'_> {
@@ -142,6 +149,19 @@ impl Writer<'_> {
                 self.node("ReduceMean", &[&x, &axes], name, &[("keepdims", Int(0))]);
             }
             Layer::Resize(resize) => self.resize(resize.interpolation, site),
+            Layer::ConvTranspose2d(conv) => self.transposed(conv, site),
+            Layer::Conv3d(conv) => self.convolution_of_volumes(conv, site),
+            Layer::Pool3d(pool) => {
+                let stride = pool.stride.unwrap_or(pool.kernel);
+                let attributes = [
+                    ("kernel_shape", Ints(&all(pool.kernel))),
+                    ("strides", Ints(&all(stride))),
+                    ("pads", Ints(&[all(pool.padding), all(pool.padding)].concat())),
+                    ("ceil_mode", Int(pool.ceil.into())),
+                ];
+                let op = if pool.op == PoolOp::Max { "MaxPool" } else { "AveragePool" };
+                self.node(op, &[&x], name, &attributes);
+            }
             other => return Err(format!("no ONNX operator stands for {}", other.kind())),
         }
         Ok(())
@@ -169,6 +189,40 @@ impl Writer<'_> {
             ("strides", Ints(&both(conv.stride))),
             ("pads", Ints(&around(conv.padding))),
             ("dilations", Ints(&both(conv.dilation))),
+            ("group", Int(groups as i64)),
+        ];
+        self.node("Conv", &inputs, site.name, &attributes);
+    }
+
+    fn transposed(&mut self, conv: &ConvTranspose2d, site: &Site<'_>) {
+        let channels = site.dims()[0];
+        let groups = conv.groups(channels);
+        let weight = self.weight_of(site, &[channels, conv.channels / groups, conv.kernel.h, conv.kernel.w]);
+        let bias = conv.bias.then(|| self.vector_of(site, "bias", &[conv.channels]));
+        let inputs: Vec<&str> = [site.x(), &weight].into_iter().chain(bias.as_deref()).collect();
+        let attributes = [
+            ("kernel_shape", Ints(&both(conv.kernel))),
+            ("strides", Ints(&both(conv.stride))),
+            ("pads", Ints(&around(conv.padding))),
+            ("output_padding", Ints(&both(conv.output_padding))),
+            ("dilations", Ints(&both(conv.dilation))),
+            ("group", Int(groups as i64)),
+        ];
+        self.node("ConvTranspose", &inputs, site.name, &attributes);
+    }
+
+    fn convolution_of_volumes(&mut self, conv: &Conv3d, site: &Site<'_>) {
+        let channels = site.dims()[0];
+        let groups = conv.groups(channels);
+        let kernel = conv.kernel;
+        let weight = self.weight_of(site, &[conv.channels, channels / groups, kernel.d, kernel.h, kernel.w]);
+        let bias = conv.bias.then(|| self.vector_of(site, "bias", &[conv.channels]));
+        let inputs: Vec<&str> = [site.x(), &weight].into_iter().chain(bias.as_deref()).collect();
+        let attributes = [
+            ("kernel_shape", Ints(&all(kernel))),
+            ("strides", Ints(&all(conv.stride))),
+            ("pads", Ints(&[all(conv.padding), all(conv.padding)].concat())),
+            ("dilations", Ints(&all(conv.dilation))),
             ("group", Int(groups as i64)),
         ];
         self.node("Conv", &inputs, site.name, &attributes);

@@ -77,6 +77,25 @@ pub fn unary(call: &Call<'_>) -> Result<Tensor, Issue> {
     Ok(Tensor { dims: x.dims.clone(), real, data })
 }
 
+pub fn clip(call: &Call<'_>) -> Result<Tensor, Issue> {
+    let x = call.input(0)?;
+    let limit = |position: usize, name: &str, default: f64| match call.optional(position) {
+        Some(limit) => limit.scalar(),
+        None => Some(call.real(name).unwrap_or(default)),
+    };
+    let limits = (limit(1, "min", f64::NEG_INFINITY), limit(2, "max", f64::INFINITY));
+    let data = match (&x.data, limits) {
+        (Some(Data::Reals(v)), (Some(low), Some(high))) => {
+            Some(Data::Reals(v.iter().map(|x| x.min(high).max(low)).collect()))
+        }
+        (Some(Data::Ints(v)), (Some(low), Some(high))) => {
+            Some(Data::Ints(v.iter().map(|&x| (x as f64).min(high).max(low) as i64).collect()))
+        }
+        _ => None,
+    };
+    Ok(Tensor { data, ..x.clone() })
+}
+
 pub fn binary(call: &Call<'_>) -> Result<Tensor, Issue> {
     let op = call.node.op.as_str();
     let mut result = call.input(0)?.clone();
@@ -157,6 +176,7 @@ fn real(op: &str, x: f64, y: f64) -> Option<f64> {
         "Pow" => x.powf(y),
         "Min" => x.min(y),
         "Max" => x.max(y),
+        "Mod" => y * (x / y - (x / y).trunc()),
         "Equal" => truth(x == y),
         "Greater" => truth(x > y),
         "Less" => truth(x < y),
@@ -224,6 +244,16 @@ pub fn reduce(call: &Call<'_>) -> Result<Tensor, Issue> {
     let x = call.input(0)?;
     let axes = reduced_axes(call)?;
     let mut result = Tensor::new(reduced(&x.dims, &axes, call.int("keepdims") != Some(0)), x.real)?;
+    if let (Some(Data::Reals(values)), true) = (&x.data, axes.len() == x.rank()) {
+        let total = match call.node.op.as_str() {
+            "ReduceProd" => Some(values.iter().product()),
+            "ReduceSum" => Some(values.iter().sum()),
+            "ReduceMax" => values.iter().copied().reduce(f64::max),
+            "ReduceMin" => values.iter().copied().reduce(f64::min),
+            _ => None,
+        };
+        result.data = total.map(|t: f64| Data::Reals([t].into()));
+    }
     if let (Some(values), true) = (x.ints(), axes.len() == x.rank()) {
         let total = match call.node.op.as_str() {
             "ReduceProd" => values.iter().try_fold(1i64, |a, &b| a.checked_mul(b)),
@@ -241,13 +271,4 @@ pub fn extreme(call: &Call<'_>) -> Result<Tensor, Issue> {
     let x = call.input(0)?;
     let axis = call.axis(call.int("axis").unwrap_or(0), x.rank())?;
     Ok(Tensor::new(reduced(&x.dims, &[axis], call.int("keepdims") != Some(0)), false)?)
-}
-
-pub fn top(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
-    let x = call.input(0)?;
-    let axis = call.axis(call.int("axis").unwrap_or(-1), x.rank())?;
-    let count = call.list(1, "k")?.and_then(|k| k.first().copied()).ok_or("how many is not known")?;
-    let mut dims = x.dims.clone();
-    dims[axis] = count;
-    Ok(vec![Tensor::new(dims.clone(), x.real)?, Tensor::new(dims, false)?])
 }

@@ -6,12 +6,13 @@
 mod arithmetic;
 mod movement;
 mod products;
+mod selection;
 mod windows;
 
 pub use arithmetic::reduced_axes;
 pub use movement::{pads, permutation};
 pub use products::einsum_letters;
-pub use windows::padding;
+pub use windows::{cut, padding};
 
 use super::tensor::{Data, Tensor};
 use super::wire::{self, Attribute, Node};
@@ -23,6 +24,8 @@ pub enum Issue {
     Unknown,
     /// Control flow: what runs is decided while it runs.
     ControlFlow,
+    /// More layers than a network may have.
+    TooMany,
     /// What is wrong with it.
     Wrong(String),
 }
@@ -49,6 +52,8 @@ pub struct Call<'a> {
     pub opset: i64,
     /// The marker of the batch, and the batch that the file was made for where it says one (see [`super::graph`]).
     pub batch: (i64, Option<i64>),
+    /// The most that an operator selects whose values decide how much.
+    pub selected: u64,
 }
 
 impl<'a> Call<'a> {
@@ -124,7 +129,8 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
     let unvalued = || call.input(0).map(|t| Tensor { data: None, ..t.clone() });
     let one = |tensor: Result<Tensor, Issue>| tensor.map(|t| vec![t]);
     match call.node.op.as_str() {
-        "If" | "Loop" | "Scan" | "SequenceMap" => Err(Issue::ControlFlow),
+        "If" | "Loop" | "Scan" | "SequenceMap" | "SequenceInsert" | "SequenceAt" | "SequenceLength"
+        | "SplitToSequence" | "ConcatFromSequence" => Err(Issue::ControlFlow),
         "Identity" => one(same()),
         "Dropout" => {
             let kept = same()?;
@@ -152,10 +158,15 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
         | "QuickGelu"
         | "Silu"
         | "Swish"
-        | "Clip"
         | "Erf"
         | "Sin"
         | "Cos"
+        | "Tan"
+        | "Atan"
+        | "Asin"
+        | "Acos"
+        | "Sinh"
+        | "Cosh"
         | "Softmax"
         | "LogSoftmax"
         | "Hardmax"
@@ -169,12 +180,18 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
         | "Trilu"
         | "Shrink"
         | "ScatterND"
-        | "ScatterElements" => one(unvalued()),
+        | "ScatterElements"
+        | "Scatter"
+        | "Bernoulli"
+        | "RandomNormalLike"
+        | "RandomUniformLike"
+        | "EyeLike" => one(unvalued()),
         "BatchNormalization" | "LayerNormalization" => {
             let normal = unvalued()?;
             let channels = Tensor::new(vec![normal.dims.get(1).copied().unwrap_or(1)], true)?;
             Ok(std::iter::once(normal).chain(std::iter::repeat_n(channels, 4)).collect())
         }
+        "Clip" => one(arithmetic::clip(call)),
         "Cast" => one(cast(call)),
         "CastLike" => one(arithmetic::converted(call.input(0)?, call.input(1)?.real, false)),
         "Not" | "Neg" | "Abs" | "Sqrt" | "Reciprocal" | "Exp" | "Log" | "Floor" | "Ceil" | "Round" | "Sign"
@@ -186,8 +203,16 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
         "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ReduceL1" | "ReduceL2"
         | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceSumSquare" => one(arithmetic::reduce(call)),
         "ArgMax" | "ArgMin" => one(arithmetic::extreme(call)),
-        "TopK" => arithmetic::top(call),
+        "TopK" => selection::top(call),
+        "NonZero" => one(selection::non_zero(call)),
+        "NonMaxSuppression" => one(selection::boxes(call)),
+        "Unique" => selection::unique(call),
+        "Compress" => one(selection::compress(call)),
         "Conv" => one(windows::convolution(call)),
+        "ConvTranspose" => one(windows::transposed(call)),
+        "GridSample" => one(windows::sampled(call)),
+        "RoiAlign" | "MaxRoiPool" => one(windows::regions(call)),
+        "Col2Im" => one(windows::columns(call)),
         "MaxPool" | "AveragePool" => {
             let pooled = windows::pooling(call)?;
             let indices = Tensor { real: false, ..pooled.clone() };
@@ -197,7 +222,7 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
         "Gemm" => one(products::gemm(call)),
         "MatMul" => one(products::matmul(call)),
         "Einsum" => one(products::einsum(call)),
-        "LSTM" | "GRU" => products::recurrent(call),
+        "LSTM" | "GRU" | "RNN" => products::recurrent(call),
         "Attention" => one(products::attention(call)),
         "RotaryEmbedding" => one(unvalued()),
         _ => movement::infer(call),
@@ -239,4 +264,33 @@ fn shape(call: &Call<'_>) -> Result<Tensor, Issue> {
 fn cast(call: &Call<'_>) -> Result<Tensor, Issue> {
     let to = i32::try_from(call.int("to").ok_or("it does not say to which type")?).unwrap_or(0);
     arithmetic::converted(call.input(0)?, wire::element::is_real(to), to == wire::element::BOOL)
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    /// A node with attributes: a word, or integers.
+    pub fn node(op: &str, attributes: &[(&str, Result<&str, &[i64]>)]) -> Node {
+        let attribute = |(name, value): &(&str, Result<&str, &[i64]>)| {
+            let mut made = Attribute { name: name.to_string(), ..Attribute::default() };
+            match *value {
+                Ok(word) => made.s = word.as_bytes().to_vec(),
+                Err(&[one]) => made.i = one,
+                Err(list) => made.ints = list.to_vec(),
+            }
+            made
+        };
+        let attributes = attributes.iter().map(attribute).collect();
+        Node { op: op.into(), outputs: vec!["y".into()], attributes, ..Node::default() }
+    }
+
+    /// A node's call on tensors, not more than three elements selected.
+    pub fn call<'a>(node: &'a Node, inputs: &'a [Tensor]) -> Call<'a> {
+        Call { node, inputs: inputs.iter().map(Some).collect(), opset: 17, batch: (1, Some(1)), selected: 3 }
+    }
+
+    pub fn tensor(dims: &[i64]) -> Tensor {
+        Tensor::new(dims.to_vec(), true).expect("dimensions")
+    }
 }

@@ -25,9 +25,6 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
         "Resize" | "Upsample" => one(resize(call)),
         "DepthToSpace" | "SpaceToDepth" => one(blocks(call)),
         "OneHot" => one(one_hot(call)),
-        "NonZero" | "Unique" | "Compress" | "NonMaxSuppression" => {
-            Err("how much it makes depends on values, not on shapes".into())
-        }
         _ => Err(Issue::Unknown),
     }
 }
@@ -190,7 +187,11 @@ fn concat(call: &Call<'_>) -> Result<Tensor, Issue> {
     let mut result = Tensor::new(dims, first.real)?;
     if let (1, true) = (result.rank(), result.elements() <= MOST_VALUES) {
         let ints: Option<Vec<&[i64]>> = parts.iter().map(|p| p.ints()).collect();
-        result.data = ints.map(|lists| Data::Ints(lists.concat().into()));
+        let reals = || parts.iter().map(|p| p.data.as_ref().map(Data::reals)).collect::<Option<Vec<_>>>();
+        result.data = match ints {
+            Some(lists) => Some(Data::Ints(lists.concat().into())),
+            None => reals().map(|lists| Data::Reals(lists.iter().flat_map(|l| l.iter().copied()).collect())),
+        };
     }
     Ok(result)
 }

@@ -43,14 +43,39 @@ pub fn matmul(call: &Call<'_>) -> Result<Tensor, Issue> {
     Ok(Tensor::new(dims, a.real)?)
 }
 
-/// The letters of each operand and of the result, as in "bij,bjk->bik".
+/// The letters of each operand and of the result, as in "bij,bjk->bik". An ellipsis becomes digits, aligned at the last;
+/// a result that is not named has the letters that occur once, in alphabetical order.
 pub fn einsum_letters(call: &Call<'_>) -> Result<(Vec<Vec<char>>, Vec<char>), Issue> {
     let equation: String = call.word("equation").unwrap_or_default().chars().filter(|c| *c != ' ').collect();
-    let (operands, result) = equation.split_once("->").ok_or("an Einsum that does not name its result")?;
-    if equation.contains("...") {
-        return Err("an Einsum with an ellipsis".into());
+    let (operands, result) = equation.split_once("->").map_or((&equation[..], None), |(o, r)| (o, Some(r)));
+    let operands: Vec<&str> = operands.split(',').collect();
+    let wide = |(position, letters): (usize, &&str)| {
+        let named = letters.chars().filter(|c| *c != '.').count();
+        call.optional(position).map_or(0, |t| t.rank().saturating_sub(named))
+    };
+    let hidden = |count: usize| (0..count as u32).rev().filter_map(|i| char::from_digit(i, 10));
+    let expand = |letters: &str, count: usize| -> Vec<char> {
+        match letters.split_once("...") {
+            Some((before, after)) => before.chars().chain(hidden(count)).chain(after.chars()).collect(),
+            None => letters.chars().collect(),
+        }
+    };
+    let most = operands.iter().enumerate().filter(|(_, o)| o.contains("...")).map(wide).max().unwrap_or(0);
+    if most > 9 {
+        return Err("an Einsum over too many dimensions".into());
     }
-    Ok((operands.split(',').map(|o| o.chars().collect()).collect(), result.chars().collect()))
+    let expanded: Vec<Vec<char>> = operands.iter().enumerate().map(|o| expand(o.1, wide(o))).collect();
+    let result = match result {
+        Some(result) => expand(result, most),
+        None => {
+            let all: Vec<char> = expanded.concat().into_iter().filter(|c| !c.is_ascii_digit()).collect();
+            let mut once: Vec<char> =
+                all.iter().copied().filter(|c| all.iter().filter(|o| *o == c).count() == 1).collect();
+            once.sort_unstable();
+            hidden(most).chain(once).collect()
+        }
+    };
+    Ok((expanded, result))
 }
 
 pub fn einsum(call: &Call<'_>) -> Result<Tensor, Issue> {
@@ -62,7 +87,11 @@ pub fn einsum(call: &Call<'_>) -> Result<Tensor, Issue> {
             return Err(Issue::Wrong(format!("an Einsum over {} letters of {:?}", letters.len(), tensor.dims)));
         }
         for (letter, size) in letters.iter().zip(&tensor.dims) {
-            if *sizes.entry(*letter).or_insert(*size) != *size {
+            let known = sizes.entry(*letter).or_insert(*size);
+            if *known == 1 {
+                *known = *size;
+            }
+            if *known != *size && *size != 1 {
                 return Err(Issue::Wrong(format!("two sizes of the Einsum's index {letter:?}")));
             }
         }
@@ -104,5 +133,24 @@ pub fn attention(call: &Call<'_>) -> Result<Tensor, Issue> {
             Ok(Tensor::new([stack, &[*tokens, *features]].concat(), q.real)?)
         }
         _ => Err("attention over other than [batch, heads, tokens, features]".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{call, node, tensor};
+    use super::*;
+
+    #[test]
+    fn an_einsum_spreads_over_an_ellipsis_and_orders_what_it_does_not_name() {
+        let dims = |equation: &str, a: &[i64], b: &[i64]| {
+            let node = node("Einsum", &[("equation", Ok(equation))]);
+            einsum(&call(&node, &[tensor(a), tensor(b)])).map(|t| t.dims)
+        };
+        assert_eq!(dims("bij, bjk -> bik", &[2, 3, 4], &[2, 4, 5]), Ok(vec![2, 3, 5]));
+        assert_eq!(dims("...ij,...jk->...ik", &[7, 2, 3, 4], &[2, 4, 5]), Ok(vec![7, 2, 3, 5]));
+        assert_eq!(dims("ij,jk", &[3, 4], &[4, 5]), Ok(vec![3, 5]));
+        assert_eq!(dims("b...j,jk->b...k", &[2, 6, 4], &[4, 5]), Ok(vec![2, 6, 5]));
+        assert!(dims("ij,jk->ik", &[3, 4], &[5, 6]).is_err());
     }
 }

@@ -27,7 +27,7 @@ fn geometry(call: &Call<'_>) -> Result<(Vec<i64>, Window), Issue> {
     let space = x.dims.get(2..).filter(|s| !s.is_empty()).ok_or("its input has no spatial dimensions")?.to_vec();
     let kernel = match (call.ints("kernel_shape"), call.node.op.as_str()) {
         (Some(kernel), _) => kernel.to_vec(),
-        (None, "Conv") => call.input(1)?.dims.get(2..).unwrap_or_default().to_vec(),
+        (None, "Conv" | "ConvTranspose") => call.input(1)?.dims.get(2..).unwrap_or_default().to_vec(),
         _ => return Err("kernel_shape is missing".into()),
     };
     let window = window(call, space.len(), kernel)?;
@@ -116,4 +116,119 @@ pub fn global(call: &Call<'_>) -> Result<Tensor, Issue> {
     }
     let dims = x.dims.iter().enumerate().map(|(i, &d)| if i < 2 { d } else { 1 });
     Ok(Tensor::new(dims.collect(), x.real)?)
+}
+
+/// Zeros of stated sizes per spatial dimension, or the default for all.
+fn per_dimension(call: &Call<'_>, name: &str, spatial: usize, default: i64) -> Result<Vec<i64>, Issue> {
+    let sizes = call.ints(name).map_or_else(|| vec![default; spatial], <[i64]>::to_vec);
+    match sizes.len() == spatial && sizes.iter().all(|v| (0..=1 << 20).contains(v)) {
+        true => Ok(sizes),
+        false => Err(Issue::Wrong(format!("{name} {sizes:?} over {spatial} dimensions"))),
+    }
+}
+
+/// How a transposed convolution's result is cut and extended per spatial dimension: so much in all before the result, so
+/// much behind it. Negative where a stated shape asks for more elements than the windows reach.
+///
+/// # Errors
+/// When attributes do not fit the dimensions.
+pub fn cut(call: &Call<'_>) -> Result<Vec<i64>, Issue> {
+    let (space, window) = geometry(call)?;
+    let n = space.len();
+    let more = per_dimension(call, "output_padding", n, 0)?;
+    let reach = |i: usize| (space[i] - 1) * window.strides[i] + (window.kernel[i] - 1) * window.dilations[i] + 1;
+    if let Some(shape) = call.ints("output_shape") {
+        let shape = shape.get(shape.len().saturating_sub(n)..).filter(|s| s.len() == n);
+        let shape = shape.ok_or("its output_shape is not one size per dimension")?;
+        return Ok((0..n).map(|i| reach(i).saturating_sub(shape[i])).collect());
+    }
+    match call.word("auto_pad").unwrap_or("NOTSET") {
+        "SAME_UPPER" | "SAME_LOWER" => Ok((0..n).map(|i| reach(i) - space[i] * window.strides[i]).collect()),
+        "VALID" => Ok((0..n).map(|i| -more[i]).collect()),
+        _ => {
+            let pads = per_dimension(call, "pads", 2 * n, 0)?;
+            Ok((0..n).map(|i| pads[i] + pads[i + n] - more[i]).collect())
+        }
+    }
+}
+
+/// (in - 1) stride + dilation (kernel - 1) + 1, less what is cut off.
+pub fn transposed(call: &Call<'_>) -> Result<Tensor, Issue> {
+    let (x, weights) = (call.input(0)?, call.input(1)?);
+    let group = call.int("group").unwrap_or(1);
+    let (Some(&batch), &[first, second, ..]) = (x.dims.first(), &weights.dims[..]) else {
+        return Err("its input or weights have too few dimensions".into());
+    };
+    if weights.rank() != x.rank() || group < 1 || x.dims.get(1) != Some(&first) {
+        return Err(Issue::Wrong(format!("weights {:?} over {:?}", weights.dims, x.dims)));
+    }
+    let (space, window) = geometry(call)?;
+    let cut = cut(call)?;
+    let sizes = (0..space.len()).map(|i| {
+        let reach = (space[i] - 1) * window.strides[i] + (window.kernel[i] - 1) * window.dilations[i] + 1;
+        Some(reach - cut[i]).filter(|size| *size > 0).ok_or("all of its result is cut off")
+    });
+    let sizes = sizes.collect::<Result<Vec<_>, _>>()?;
+    Ok(Tensor::new([&[batch, second.saturating_mul(group)], &sizes[..]].concat(), x.real)?)
+}
+
+/// The input's batch and channels at the places that a grid names.
+pub fn sampled(call: &Call<'_>) -> Result<Tensor, Issue> {
+    let (x, grid) = (call.input(0)?, call.input(1)?);
+    match (&x.dims[..], &grid.dims[..]) {
+        (&[batch, channels, ..], [_, places @ .., _]) if x.rank() == grid.rank() => {
+            Ok(Tensor::new([&[batch, channels], places].concat(), x.real)?)
+        }
+        _ => Err("a grid of other dimensions than its input".into()),
+    }
+}
+
+/// Windows of one size from every region of a map.
+pub fn regions(call: &Call<'_>) -> Result<Tensor, Issue> {
+    let (x, regions) = (call.input(0)?, call.input(1)?);
+    let (h, w) = match call.ints("pooled_shape") {
+        Some(&[h, w]) => (h, w),
+        _ => (call.int("output_height").unwrap_or(1), call.int("output_width").unwrap_or(1)),
+    };
+    match (&x.dims[..], regions.dims.first()) {
+        (&[_, channels, _, _], Some(&count)) => Ok(Tensor::new(vec![count, channels, h, w], x.real)?),
+        _ => Err("regions of other than maps".into()),
+    }
+}
+
+/// Windows side by side, added up to the map that they lie on.
+pub fn columns(call: &Call<'_>) -> Result<Tensor, Issue> {
+    let x = call.input(0)?;
+    let (image, block) = (call.list(1, "image_shape")?, call.list(2, "block_shape")?);
+    let (Some(image), Some(block), &[batch, wide, _]) = (image, block, &x.dims[..]) else {
+        return Err("its image and block are not known".into());
+    };
+    let area = block.iter().fold(1i64, |a, &b| a.saturating_mul(b)).max(1);
+    Ok(Tensor::new([&[batch, wide / area], &image[..]].concat(), x.real)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{call, node, tensor};
+    use super::*;
+
+    /// 4 elements in windows of 3, two apart, reach over 9.
+    #[test]
+    fn a_transposed_convolution_has_the_size_that_is_asked_for() {
+        let inputs = [tensor(&[1, 2, 4]), tensor(&[2, 5, 3])];
+        let size = |attributes: &[(&str, Result<&str, &[i64]>)]| {
+            let mut node = node("ConvTranspose", attributes);
+            node.attributes.push(super::super::Attribute {
+                name: "strides".into(),
+                ints: vec![2],
+                ..Default::default()
+            });
+            transposed(&call(&node, &inputs)).map(|t| t.dims)
+        };
+        assert_eq!(size(&[]), Ok(vec![1, 5, 9]));
+        assert_eq!(size(&[("pads", Err(&[1, 0]))]), Ok(vec![1, 5, 8]));
+        assert_eq!(size(&[("auto_pad", Ok("SAME_UPPER"))]), Ok(vec![1, 5, 8]));
+        assert_eq!(size(&[("output_shape", Err(&[5, 7]))]), Ok(vec![1, 5, 7]));
+        assert!(size(&[("pads", Err(&[5, 5]))]).is_err());
+    }
 }

@@ -51,9 +51,13 @@ struct Lowering<'g, 'a> {
     places: HashMap<Id, Place>,
     views: HashMap<(Source, Shape), Source>,
     inputs: Vec<Input>,
+    /// Integer inputs that no layer reads, so far.
+    waiting: Vec<Input>,
     nodes: Vec<Node>,
     shapes: Vec<Shape>,
     names: Names,
+    /// What operators read that are left out.
+    kept: Vec<Source>,
     /// The node that learned an initializer.
     learners: HashMap<Id, usize>,
     notes: Vec<String>,
@@ -73,9 +77,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
             places: HashMap::new(),
             views: HashMap::new(),
             inputs: vec![],
+            waiting: vec![],
             nodes: vec![],
             shapes: vec![],
             names: Names::default(),
+            kept: vec![],
             learners: HashMap::new(),
             notes: vec![],
         };
@@ -90,22 +96,32 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let value = &self.graph.values[id];
         let real = value.kind == Kind::Activation;
         let read = self.readers.contains_key(&id);
-        if !read {
-            self.notes.push(format!("input {} costs nothing: no layer reads it", shown(value.name)));
-            return Ok(());
-        }
         let at = |why: String| OnnxError::Format(format!("input {}: {why}", shown(value.name)));
         let shape = shape(&self.sample(&value.tensor.dims).map_err(at)?).map_err(|e| at(text(e)))?;
         let name = self.names.unique(value.name);
-        self.places.insert(id, Place { source: Source::Input(self.inputs.len()), shape });
         let symbols = vec![None; shape.dims().len()];
-        self.inputs.push(Input { name, shape, symbols, integer: !real });
+        let input = Input { name, shape, symbols, integer: !real };
+        if read {
+            self.places.insert(id, Place { source: Source::Input(self.inputs.len()), shape });
+            self.inputs.push(input);
+        } else {
+            self.notes.push(unread(&input.name));
+            if !real {
+                self.waiting.push(input);
+            }
+        }
         Ok(())
     }
 
     fn operator(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        // What is empty is not computed.
+        if op.outputs.iter().all(|&id| self.tensor(id).elements() == 0) && !self.graph.skips(op) {
+            return Ok(());
+        }
         match &op.op[..] {
+            "Stack" | "Unstack" => self.copies(op),
             "Conv" => self.convolution(op),
+            "ConvTranspose" => self.transposed(op),
             "MaxPool" | "AveragePool" => self.pooling(op),
             "GlobalAveragePool" | "GlobalMaxPool" => self.global_pooling(op),
             "BatchNormalization" => self.batch_norm(op),
@@ -116,11 +132,12 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "Gemm" | "Linear" | "MatMul" => self.product(op),
             "Einsum" => self.einsum(op),
             "Attention" => self.attention(op),
-            "LSTM" | "GRU" => self.recurrent(op),
+            "LSTM" | "GRU" | "RNN" => self.recurrent(op),
             "RotaryEmbedding" => self.rotary(op),
             "LayerNormalization" | "RMSNormalization" => self.layer_norm(op),
             "Softmax" | "LogSoftmax" => self.softmax(op),
             "Dropout" => self.dropout(op),
+            "Guarded" => self.alias(op),
             "Add" | "Sum" => self.add(op),
             "Mul" => self.multiply(op),
             "Scale" => self.scale(op),
@@ -163,12 +180,22 @@ impl<'g, 'a> Lowering<'g, 'a> {
     }
 
     fn activations(&self, op: &Op<'_>) -> Vec<Id> {
-        op.inputs.iter().flatten().copied().filter(|&id| self.is_activation(id)).collect()
+        let computed = |id: &Id| self.is_activation(*id) && self.tensor(*id).elements() > 0;
+        op.inputs.iter().flatten().copied().filter(computed).collect()
     }
 
     /// The dimensions of one sample: those of a batch without the marker.
     fn sample(&self, dims: &[i64]) -> Result<Vec<u64>, String> {
         let marker = self.graph.marker;
+        if marker == 1 {
+            // All of it is one sample, perhaps in a batch of one.
+            let all: Vec<u64> = dims.iter().map(|&d| d as u64).collect();
+            return Ok(match &all[..] {
+                [1, sample @ ..] if !sample.is_empty() => sample.to_vec(),
+                [] => vec![1],
+                _ => all,
+            });
+        }
         let marked: Vec<usize> = (0..dims.len()).filter(|&i| dims[i] > 0 && dims[i] % marker == 0).collect();
         let [place] = marked[..] else {
             let what = if marked.is_empty() { "does not grow with the batch" } else { "mixes the samples of a batch" };
@@ -238,7 +265,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             })
             .collect();
         if self.nodes.len() >= MAX_LAYERS {
-            return Err(Issue::Wrong(format!("the network has more than {MAX_LAYERS} layers")));
+            return Err(Issue::TooMany);
         }
         let output = layer.output(&read).map_err(|e| e.to_string())?;
         let learned: HashSet<Id> =
@@ -305,9 +332,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
 
     fn network(mut self, name: &str, source: String) -> Result<Network, OnnxError> {
         let mut outputs: Vec<usize> = Vec::new();
-        for id in &self.graph.outputs {
-            match self.places.get(id).map(|p| p.source) {
-                Some(Source::Node(i)) if !outputs.contains(&i) => outputs.push(i),
+        let made = self.graph.outputs.iter().filter_map(|id| self.places.get(id).map(|p| p.source));
+        for source in made.chain(self.kept.iter().copied()) {
+            match source {
+                Source::Node(i) if !outputs.contains(&i) => outputs.push(i),
                 _ => {}
             }
         }
@@ -318,6 +346,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let last = self.nodes.len() - 1;
         let mut outputs: Vec<usize> = outputs.iter().map(|i| renumbered[*i]).filter(|i| *i != last).collect();
         outputs.sort_unstable();
+        if let Some(note) = self.graph.selection_note() {
+            self.notes.push(note);
+        }
         for (_, skipped) in &self.graph.skipped {
             self.notes.push(format!("left out: {skipped}"));
         }
@@ -369,6 +400,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
         }
         place
     }
+}
+
+/// What is said of an input that no layer reads.
+fn unread(name: &str) -> String {
+    format!("input {name} costs nothing: no layer reads it")
 }
 
 /// A shape of dimensions; of more than four, the outer ones are taken together.

@@ -13,8 +13,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
 
     /// Where a tensor's dimension comes in those of one sample; `None` for that of the batch where nothing is left of it.
     fn sample_axis(&self, dims: &[i64], axis: usize) -> Option<usize> {
-        let marker = self.graph.marker;
-        let dropped = dims.iter().position(|&d| d == marker);
+        let dropped = match self.graph.marker {
+            1 => (dims.len() > 1 && dims[0] == 1).then_some(0),
+            marker => dims.iter().position(|&d| d == marker),
+        };
         match dropped {
             Some(place) if place == axis => None,
             Some(place) if place < axis => Some(axis - 1),
@@ -111,22 +113,28 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let parts = self.activations(op);
         let out = &self.result(op)?.dims;
         let axis = self.call(op).axis(self.call(op).int("axis").unwrap_or(1), out.len())?;
-        let constants: Vec<Id> = op.inputs.iter().flatten().copied().filter(|&id| !self.is_activation(id)).collect();
+        let holds = |id: &Id| !self.is_activation(*id) && self.tensor(*id).elements() > 0;
+        let constants: Vec<Id> = op.inputs.iter().flatten().copied().filter(holds).collect();
         if !constants.is_empty() {
             return self.concat_constants(op, &parts, &constants);
         }
-        let place = self.sample_axis(out, axis).ok_or("it joins samples of a batch")?;
+        // Where all is one sample, what comes first may be joined, too.
+        let whole = self.graph.marker == 1 && axis == 0;
+        let sizes = |id: Id| -> Result<Vec<u64>, Issue> {
+            if whole { Ok(self.tensor(id).dims.iter().map(|&d| d as u64).collect()) } else { self.dims(id) }
+        };
+        let place = if whole { 0 } else { self.sample_axis(out, axis).ok_or("it joins samples of a batch")? };
+        let joined = sizes(op.outputs[0])?;
+        let parts = parts.into_iter().map(|part| Ok((part, sizes(part)?))).collect::<Result<Vec<_>, Issue>>()?;
         let mut from = Vec::new();
-        let joined = self.dims(op.outputs[0])?;
-        if let [only] = parts[..] {
+        if let [(only, _)] = parts[..] {
             let place = Place { source: self.seen(only, &joined)?, shape: shape(&joined)? };
             return self.made(op, place);
         }
         // Rows of everything from the joined dimension on, unless the tensors are few-dimensional anyway.
         let fits = joined.len() <= 4;
         let outer = product(&joined[..place]);
-        for part in parts {
-            let dims = self.dims(part)?;
+        for (part, dims) in parts {
             let rows = [outer, product(&dims[place..])];
             from.push(self.seen(part, if fits { &dims } else { &rows })?);
         }
@@ -158,13 +166,23 @@ impl<'g, 'a> Lowering<'g, 'a> {
     }
 
     /// One dimension's part, a view.
-    fn part(&mut self, input: Id, axis: usize, start: u64, size: u64, step: u64) -> Result<Slice, Issue> {
+    fn part(&mut self, op: &'g Op<'a>, input: Id, axis: usize, [start, size, step]: [u64; 3]) -> Result<Place, Issue> {
         let dims = &self.tensor(input).dims;
-        let axis = self.sample_axis(dims, axis).ok_or("it takes samples out of a batch")?;
-        if dims.len() > 5 {
-            return Err("a part of a tensor with more than five dimensions".into());
+        let Some(mut axis) = self.sample_axis(dims, axis) else {
+            return if self.graph.marker == 1 {
+                Ok(self.places.get(&input).cloned().ok_or("its input is not computed")?)
+            } else {
+                Err("it takes samples out of a batch".into())
+            };
+        };
+        let mut sizes = self.dims(input)?;
+        // What lies outside and inside of the dimension is taken together where there are too many.
+        if sizes.len() > 4 {
+            sizes = vec![product(&sizes[..axis]), sizes[axis], product(&sizes[axis + 1..])];
+            axis = 1;
         }
-        Ok(Slice { axis, start, size, step, copy: false })
+        let from = self.seen(input, &sizes)?;
+        self.emit(op, Layer::Slice(Slice { axis, start, size, step, copy: false }), vec![from], &[])
     }
 
     pub(super) fn slice(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
@@ -185,9 +203,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let start = starts.get(place).copied().unwrap_or(0);
         let start = if start < 0 { start.saturating_add(before[axis]).max(0) } else { start };
         let step = steps.get(place).copied().unwrap_or(1);
-        let part = self.part(input, axis, start as u64, after[axis] as u64, step as u64)?;
-        let from = self.seen(input, &self.dims(input)?)?;
-        let place = self.emit(op, Layer::Slice(part), vec![from], &[])?;
+        let place = self.part(op, input, axis, [start as u64, after[axis] as u64, step as u64])?;
         self.made(op, place)
     }
 
@@ -195,13 +211,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let input = self.activation(op, 0)?;
         let rank = self.tensor(input).rank();
         let axis = self.call(op).axis(self.call(op).int("axis").unwrap_or(0), rank)?;
-        let from = self.seen(input, &self.dims(input)?)?;
         let mut start = 0;
         for position in 0..op.outputs.len() {
             let size = self.tensor(op.outputs[position]).dims[axis] as u64;
-            let part = self.part(input, axis, start, size, 1)?;
+            let place = self.part(op, input, axis, [start, size, 1])?;
             start += size;
-            let place = self.emit(op, Layer::Slice(part), vec![from], &[])?;
             self.made_at(op, position, place)?;
         }
         Ok(())
@@ -218,15 +232,14 @@ impl<'g, 'a> Lowering<'g, 'a> {
         if !self.is_activation(table) || self.graph.values[indices].kind != Kind::Constant {
             return self.copied(op);
         }
-        let (chosen, rank) = (self.tensor(indices), self.tensor(table).rank());
+        let chosen = self.tensor(indices);
+        let rank = self.tensor(table).rank();
         let axis = self.call(op).axis(self.call(op).int("axis").unwrap_or(0), rank)?;
         match chosen.ints() {
-            Some(&[index]) if rank <= 5 => {
+            Some(&[index]) => {
                 let size = self.tensor(table).dims[axis];
                 let start = if index < 0 { index + size } else { index };
-                let part = self.part(table, axis, start as u64, 1, 1)?;
-                let from = self.seen(table, &self.dims(table)?)?;
-                let place = self.emit(op, Layer::Slice(part), vec![from], &[])?;
+                let place = self.part(op, table, axis, [start as u64, 1, 1])?;
                 self.made(op, place)
             }
             _ => self.copied(op),

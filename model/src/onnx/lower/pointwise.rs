@@ -52,8 +52,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
     }
 
     fn call_of<'b>(&'b self, op: &'b Op<'b>) -> infer::Call<'b> {
-        let inputs = op.inputs.iter().map(|id| id.map(|id| self.tensor(id))).collect();
-        infer::Call { node: op.node, inputs, opset: self.graph.opset, batch: (self.graph.marker, self.graph.made_for) }
+        self.graph.call(op)
     }
 
     /// An activation, or one kernel over all activations that it reads.
@@ -66,16 +65,39 @@ impl<'g, 'a> Lowering<'g, 'a> {
         }
         let ops = match &op.op[..] {
             "Where" | "Identity" | "Cast" | "CastLike" | "Trilu" | "GatherElements" | "GatherND" | "ScatterND"
-            | "ScatterElements" | "OneHot" | "TopK" => 0,
+            | "ScatterElements" | "Scatter" | "OneHot" | "TopK" | "NonZero" | "Unique" | "Compress" | "EyeLike" => 0,
             "LeakyRelu" | "PRelu" | "Clip" | "ThresholdedRelu" | "Shrink" | "Mod" => 2,
             "Elu" | "Selu" | "Celu" | "HardSigmoid" | "Softplus" | "Softsign" => 3,
+            // A bilinear value: four products, their sum, and where they are.
+            "GridSample" => 12,
+            // Of every sample of a window: two by two of them unless it says otherwise.
+            "RoiAlign" => {
+                let samples = self.call(op).int("sampling_ratio").filter(|s| (1..=64).contains(s)).unwrap_or(2) as u64;
+                12 * samples * samples
+            }
+            "MaxRoiPool" | "Col2Im" => 4,
+            // A box against every other one of its class: about ten operations each.
+            "NonMaxSuppression" => {
+                let boxes = op.inputs.first().copied().flatten().and_then(|id| self.tensor(id).dims.get(1).copied());
+                10 * boxes.unwrap_or(1).clamp(1, 1 << 20) as u64
+            }
+            "Bernoulli" | "RandomNormalLike" | "RandomUniformLike" => 10,
             "Mish" | "LpNormalization" | "MeanVarianceNormalization" => 5,
             "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Sum" | "Mean" | "Neg" | "Abs" | "Sqrt"
-            | "Reciprocal" | "Exp" | "Log" | "Floor" | "Ceil" | "Round" | "Sign" | "Erf" | "Sin" | "Cos" | "CumSum"
-            | "Not" | "And" | "Or" | "Xor" | "Equal" | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual"
-            | "IsNaN" | "IsInf" => 1,
+            | "Reciprocal" | "Exp" | "Log" | "Floor" | "Ceil" | "Round" | "Sign" | "Erf" | "Sin" | "Cos" | "Tan"
+            | "Atan" | "Asin" | "Acos" | "Sinh" | "Cosh" | "CumSum" | "Not" | "And" | "Or" | "Xor" | "Equal"
+            | "Greater" | "Less" | "GreaterOrEqual" | "LessOrEqual" | "IsNaN" | "IsInf" => 1,
             // Left out on request: its result passes through.
-            _ if self.graph.skips(op) => return self.alias(op),
+            _ if self.graph.skips(op) => {
+                let read: Vec<_> = self.activations(op).iter().filter_map(|id| self.places.get(id).cloned()).collect();
+                self.kept.extend(read.iter().map(|place| place.source));
+                let wanted = product(&self.dims(op.outputs[0])?);
+                return match read.into_iter().next() {
+                    Some(place) if place.shape.elements() == wanted => self.made(op, place),
+                    Some(_) if wanted > 0 => self.copied(op),
+                    _ => Ok(()),
+                };
+            }
             _ => return Err("no layer kind stands for it".into()),
         };
         self.elementwise(op, ops)
@@ -94,6 +116,12 @@ impl<'g, 'a> Lowering<'g, 'a> {
             output: if same { None } else { Some(shape(&output)?) },
         };
         let place = self.emit(op, Layer::Elementwise(layer), from.into_iter().map(|(_, s)| s).collect(), &constants)?;
+        // Indices beside values are made by the same kernel.
+        for position in 1..op.outputs.len() {
+            if self.tensor(op.outputs[position]).elements() == self.result(op)?.elements() {
+                self.made_at(op, position, place.clone())?;
+            }
+        }
         self.made(op, place)
     }
 
@@ -278,8 +306,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "ReduceMax" => Some(PoolOp::Max),
             _ => None,
         };
-        if let (Some(pool), [2, 3], Ok(map)) = (pool, &axes[..], self.map_of(input)) {
-            return self.pool_whole(op, map, pool);
+        if let (Some(pool), [2, 3] | [2, 3, 4], Ok(space)) = (pool, &axes[..], self.space(input))
+            && axes.len() + 2 == rank
+        {
+            return self.pool_whole(op, space, pool);
         }
         let results = product(&self.dims(op.outputs[0])?);
         let length = product(&self.dims(input)?) / results.max(1);

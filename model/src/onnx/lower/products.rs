@@ -1,8 +1,11 @@
 //! Products with weights and of activations, attention, recurrences, tables.
 
 use super::{Issue, Lowering, Op, Place, count};
-use crate::layer::{Attention, Cell, Embedding, Layer, Linear, Matmul, Recurrent, Rotary, Slice, Softmax};
-use crate::network::Source;
+use crate::layer::{
+    Attention, Cell, Conv2d, Elementwise, Embedding, Groups, Layer, Linear, Matmul, Pair, Recurrent, Rotary, Slice,
+    Softmax,
+};
+use crate::network::{Input, Source};
 use crate::onnx::graph::Id;
 use crate::onnx::infer;
 use crate::shape::product;
@@ -26,11 +29,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
             (true, false) => {
                 let features = out.last().copied().unwrap_or(1) as u64;
                 let wide = self.tensor(b).rank() > 1;
-                self.linear(op, a, if wide { features } else { 1 }, &op.inputs[1..])
+                self.linear(op, a, if wide { features } else { 1 }, self.contracted(op, a), &op.inputs[1..])
             }
             (false, true) => {
                 let rows = if self.tensor(a).rank() > 1 { out.iter().rev().nth(1).copied().unwrap_or(1) } else { 1 };
-                self.linear(op, b, rows as u64, &[Some(a)])
+                self.linear(op, b, rows as u64, self.contracted(op, a), &[Some(a)])
             }
             _ => {
                 let k = self.contracted(op, a);
@@ -50,22 +53,62 @@ impl<'g, 'a> Lowering<'g, 'a> {
         dims.get(place).copied().unwrap_or(1) as u64
     }
 
-    /// Rows times learned weights; `weights` holds them and what is added.
-    fn linear(&mut self, op: &'g Op<'a>, x: Id, features: u64, weights: &[Option<Id>]) -> Result<(), Issue> {
+    /// Rows times learned weights, summed over `contracted` values; `weights` holds them and what is added.
+    fn linear(
+        &mut self,
+        op: &'g Op<'a>,
+        x: Id,
+        features: u64,
+        contracted: u64,
+        weights: &[Option<Id>],
+    ) -> Result<(), Issue> {
         let elements = product(&self.dims(x)?);
         let results = product(&self.dims(op.outputs[0])?);
         let rows = results / features.max(1);
         let length = elements / rows.max(1);
         let weight = weights.first().copied().flatten().ok_or("its weights are missing")?;
-        if rows * features != results
-            || rows * length != elements
-            || count(&self.tensor(weight).dims) != length * features
-        {
-            return Err(Issue::Wrong(format!("weights {:?} that differ from row to row", self.tensor(weight).dims)));
+        let values = count(&self.tensor(weight).dims);
+        let whole = rows * features == results && rows * length == elements;
+        if !whole || contracted != length || values != length * features {
+            let stack = values / (contracted * features).max(1);
+            return self.stacked(op, x, weight, [stack, contracted, features]);
         }
         let bias = weights.get(1).copied().flatten().is_some_and(|b| self.tensor(b).elements() > 1);
         let from = self.seen(x, &if rows == 1 { vec![length] } else { vec![rows, length] })?;
         let place = self.emit(op, Layer::Linear(Linear { features, bias }), vec![from], weights)?;
+        self.made(op, place)
+    }
+
+    /// A product with other weights in each of `stack` groups of rows, as heads have: a convolution 1x1 in so many groups
+    /// where they are learned as they are, else a product with one more input.
+    fn stacked(&mut self, op: &'g Op<'a>, x: Id, weight: Id, [stack, k, n]: [u64; 3]) -> Result<(), Issue> {
+        let (elements, results) = (product(&self.dims(x)?), product(&self.dims(op.outputs[0])?));
+        let rows = elements / (stack * k).max(1);
+        if rows * stack * k != elements || rows * stack * n != results || stack == 0 {
+            return Err(Issue::Wrong(format!("weights {:?} that differ from row to row", self.tensor(weight).dims)));
+        }
+        if self.unlearned(&[Some(weight)]) == stack * k * n {
+            let one = Pair::square(1);
+            let layer = Conv2d {
+                channels: stack * n,
+                kernel: one,
+                stride: one,
+                padding: Pair::square(0),
+                dilation: one,
+                groups: Groups::Count(stack),
+                bias: false,
+            };
+            let from = self.seen(x, &[stack * k, rows, 1])?;
+            let place = self.emit(op, Layer::Conv2d(layer), vec![from], &[Some(weight)])?;
+            return self.made(op, place);
+        }
+        let shape = super::shape(&[stack, k, n])?;
+        let name = self.names.unique(&format!("{}.constant", super::label(op.node)));
+        self.notes.push(format!("input {name} is a constant of the file"));
+        let constant = Source::Input(self.inputs.len());
+        self.inputs.push(Input { name, shape, symbols: vec![None; 3], integer: false });
+        let from = vec![self.seen(x, &[stack, rows, k])?, constant];
+        let place = self.emit(op, Layer::Matmul(Matmul {}), from, &[])?;
         self.made(op, place)
     }
 
@@ -94,12 +137,17 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let stack = size(of_right().filter(|(l, _)| left.contains(l) && result.contains(l)).collect());
         match (self.is_activation(*a), self.is_activation(*b)) {
             (true, true) => self.matmul(op, *a, *b, [self.per_sample(stack)?, k, n]),
-            (true, false) if stack == 1 => self.linear(op, *a, n, &op.inputs[1..]),
+            (true, false) if stack == 1 => self.linear(op, *a, n, k, &op.inputs[1..]),
+            (true, false) => self.stacked(op, *a, *b, [stack, k, n]),
             (false, true) => {
                 let m = size(left.iter().zip(&self.tensor(*a).dims).filter(|(l, _)| !right.contains(l)).collect());
-                self.linear(op, *b, m, &op.inputs[..1])
+                if stack == 1 {
+                    self.linear(op, *b, m, k, &op.inputs[..1])
+                } else {
+                    self.stacked(op, *b, *a, [stack, k, m])
+                }
             }
-            _ => Err("an Einsum with weights that differ along a dimension of the result".into()),
+            (false, false) => Err("an Einsum over nothing that is computed".into()),
         }
     }
 
@@ -216,16 +264,20 @@ impl<'g, 'a> Lowering<'g, 'a> {
             return Err("its weights do not have three dimensions".into());
         };
         let layer = Recurrent {
-            cell: if op.op == "LSTM" { Cell::Lstm } else { Cell::Gru },
+            cell: match &op.op[..] {
+                "LSTM" => Cell::Lstm,
+                "GRU" => Cell::Gru,
+                _ => Cell::Rnn,
+            },
             hidden: hidden as u64,
             layers: 1,
             bidirectional: directions == 2,
             bias: op.inputs.get(3).is_some_and(Option::is_some),
         };
-        let dims = self.dims(input)?;
-        let from = self.seen(input, &dims)?;
+        let features = self.tensor(input).dims.last().copied().unwrap_or(1) as u64;
+        let steps = product(&self.dims(input)?) / features.max(1);
+        let from = self.seen(input, &[steps, features])?;
         let place = self.emit(op, Layer::Recurrent(layer), vec![from], &op.inputs[1..op.inputs.len().min(4)])?;
-        let steps = dims.first().copied().unwrap_or(1);
         for position in 1..op.outputs.len() {
             if self.readers.contains_key(&op.outputs[position]) || self.graph.outputs.contains(&op.outputs[position]) {
                 let last = Slice { axis: 0, start: steps - 1, size: 1, step: 1, copy: false };
@@ -254,7 +306,29 @@ impl<'g, 'a> Lowering<'g, 'a> {
         if let Some(place) = self.places.get(&id).filter(|p| of(p)) {
             return Ok(place.source);
         }
-        let integers = self.inputs.iter().position(|i| i.integer && i.shape.elements() == tokens);
-        integers.map(Source::Input).ok_or_else(|| "its indices do not follow from an integer input".into())
+        let fits = |i: &Input| i.integer && i.shape.elements() == tokens;
+        let known = self.inputs.iter().position(fits);
+        // One that only shapes and masks were computed from so far, and which is read here for the first time.
+        let waiting = self.waiting.iter().position(fits);
+        if let Some(position) = known.or_else(|| {
+            let input = self.waiting.remove(waiting?);
+            self.notes.retain(|note| *note != super::unread(&input.name));
+            self.inputs.push(input);
+            Some(self.inputs.len() - 1)
+        }) {
+            return Ok(Source::Input(position));
+        }
+        // Extended to another length before it is read.
+        if self.inputs.iter().all(|i| !i.integer)
+            && let Some(input) = self.waiting.pop()
+        {
+            self.notes.retain(|note| *note != super::unread(&input.name));
+            self.inputs.push(input);
+        }
+        let any =
+            self.inputs.iter().position(|i| i.integer).ok_or("its indices do not follow from an integer input")?;
+        let layer = Layer::Elementwise(Elementwise { ops: 0, parameters: 0, output: Some(super::shape(&[tokens])?) });
+        let name = format!("{}.indices", self.inputs[any].name);
+        Ok(self.push(&name, layer, vec![Source::Input(any)], &[])?.source)
     }
 }

@@ -1,0 +1,29 @@
+//! What can measure a layer kind.
+
+use super::Layer;
+
+/// What can measure a layer kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// The runner of `kernels`, and frameworks.
+    ByRunner,
+    /// Frameworks alone; it is one kernel of a library or as simple as one, so that rows of one framework speak for all.
+    ByAnyFramework,
+    /// Frameworks alone, each of which has kernels of its own for it.
+    ByItsFramework,
+    /// Nothing yet: it is predicted by other kinds' models.
+    Nowhere,
+}
+
+impl Layer {
+    /// What can measure a kind, which is one of [`Layer::KINDS`].
+    pub fn measured(kind: &str) -> Measured {
+        match kind {
+            "attention" | "embedding" | "rms_norm" | "lstm" | "gru" | "gelu_tanh" | "position_embedding"
+            | "class_token" | "reshape" | "permute" | "slice" => Measured::ByAnyFramework,
+            "rotary" | "relative_position_bias" => Measured::ByItsFramework,
+            "elementwise" | "reduce" | "resize" | "rnn" | "conv3d" | "max_pool3d" | "avg_pool3d" => Measured::Nowhere,
+            _ => Measured::ByRunner,
+        }
+    }
+}
