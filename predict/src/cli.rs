@@ -91,6 +91,9 @@ pub struct NetworkArgs {
     /// ONNX: leave out operators that are not known instead of failing; the notes list them
     #[arg(long)]
     pub skip_unknown: bool,
+    /// ONNX: batch norms that the export folded into convolutions become layers of their own again
+    #[arg(long)]
+    pub unfold_batch_norm: bool,
     /// ONNX: the most that operators select whose values decide how much (boxes, non-zero elements) [default: 1000]
     #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub selected: Option<u64>,

@@ -30,6 +30,9 @@ pub struct ConvertArgs {
     /// ONNX: leave out operators that are not known instead of failing; the file lists them
     #[arg(long)]
     pub skip_unknown: bool,
+    /// ONNX: batch norms that the export folded into convolutions become layers of their own again
+    #[arg(long)]
+    pub unfold_batch_norm: bool,
     /// ONNX: the most that operators select whose values decide how much (boxes, non-zero elements) [default: 1000]
     #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub selected: Option<u64>,
@@ -49,8 +52,8 @@ pub enum Target {
 
 /// Reads a network and writes it.
 pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
-    let ConvertArgs { net, to, input, sequence, skip_unknown, selected, output } = args;
-    let named = NetworkArgs { net: Some(net), input, skip_unknown, selected, sequence };
+    let ConvertArgs { net, to, input, sequence, skip_unknown, unfold_batch_norm, selected, output } = args;
+    let named = NetworkArgs { net: Some(net), input, skip_unknown, unfold_batch_norm, selected, sequence };
     let (mut network, _) = network_of(&named, named.name())?;
     let given = bindings(&named);
     let unfit = |e| Failure::Usage(anyhow::Error::from(e).context(network.name.clone()));

@@ -56,6 +56,7 @@ fn from_file(path: &str, format: Format, args: &NetworkArgs) -> Result<Network, 
         inputs: &args.input,
         sequence: args.sequence,
         skip_unknown: args.skip_unknown,
+        unfold: args.unfold_batch_norm,
         selected: args.selected,
     };
     Network::from_file(format, open().map_err(failed)?, &options).map_err(|error| match error {

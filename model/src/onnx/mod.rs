@@ -42,6 +42,8 @@ pub struct Options<'a> {
     pub selected: Option<u64>,
     /// Leave out operators that are not known, and take their result to have their first input's shape.
     pub skip_unknown: bool,
+    /// Take convolutions apart into which an export folded the batch norm behind them.
+    pub unfold: bool,
 }
 
 /// Why a file cannot be read as a network, in one line.
@@ -93,7 +95,7 @@ pub fn read(file: impl Read + Seek, options: &Options<'_>) -> Result<Network, On
         let mut ordered = graph::Graph::new(graph, opset, options, whole)?;
         patterns::fuse(&mut ordered);
         let source = format!("ONNX, operator set {opset}, made by {}", shown(&model.producer));
-        lower::lower(&ordered, options.name, source)
+        lower::lower(&ordered, options, source)
     };
     let batch = batch::Batch::of(&batch::stated_inputs(graph));
     if batch.is_one_sample() {

@@ -460,3 +460,32 @@ fn a_batch_in_constants_is_found() {
     assert_eq!(kinds(&network), ["class_token", "linear"]);
     assert_eq!(totals(&network), (16 + 16 * 8 + 8, 17 * 16 * 8));
 }
+
+#[test]
+fn folded_batch_norms_are_found_and_unfolded() {
+    // As TorchScript's export folds, as onnxscript's rewriter does, and a bias that the model has itself.
+    let mut maker = Maker::new(17);
+    maker.input("x", element::FLOAT, &["batch", "3", "32", "32"]);
+    let mut x = "x".to_string();
+    for (weight, bias, inputs) in
+        [("onnx::Conv_12", "onnx::Conv_13", 3), ("b.weight", "b.weight_bias", 8), ("c.weight", "c.bias", 8)]
+    {
+        let (w, b) = (maker.weight(weight, &[8, inputs, 3, 3]), maker.weight(bias, &[8]));
+        let conv = maker.op("Conv", &[&x, &w, &b]);
+        x = maker.op("Relu", &[&conv]);
+    }
+    let bytes = maker.bytes(&[&x]);
+    let folded = understood(bytes.clone(), &Options::default());
+    assert_eq!(kinds(&folded), ["conv2d", "relu", "conv2d", "relu", "conv2d", "relu"]);
+    assert!(
+        folded.notes.iter().any(|n| n.starts_with("2 convolutions of the file hold a folded batch norm")),
+        "{:?}",
+        folded.notes
+    );
+    let apart = understood(bytes, &Options { unfold: true, ..Options::default() });
+    assert_eq!(kinds(&apart), ["conv2d", "batch_norm", "relu", "conv2d", "batch_norm", "relu", "conv2d", "relu"]);
+    let bias = |n: &Network| n.nodes.iter().filter(|n| matches!(&n.layer, Layer::Conv2d(c) if c.bias)).count();
+    assert_eq!((bias(&folded), bias(&apart)), (3, 1));
+    // A scale for each channel more than what folding left.
+    assert_eq!(totals(&apart).0, totals(&folded).0 + 16);
+}

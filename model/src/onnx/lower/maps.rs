@@ -1,6 +1,6 @@
 //! Layers over maps: convolution, pooling, normalization per channel, resizing.
 
-use super::{Issue, Lowering, Op, shape};
+use super::{Issue, Lowering, Op, label, shape};
 use crate::layer::{
     BatchNorm, Conv2d, Conv3d, ConvTranspose2d, Elementwise, GlobalPool2d, Groups, Interpolation, Layer,
     LocalResponseNorm, Pad, Pair, Pool2d, Pool3d, PoolOp, Resize, Triple,
@@ -122,7 +122,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let group = call.int("group").unwrap_or(1) as u64;
         let groups = if group > 1 && group == space.channels { Groups::Depthwise } else { Groups::Count(group) };
         let channels = self.tensor(weights).dims[0] as u64;
-        let bias = op.inputs.get(2).is_some_and(Option::is_some);
+        let folded = self.is_folded(op);
+        self.folded += usize::from(folded);
+        let apart = folded && self.unfold;
+        let bias = op.inputs.get(2).is_some_and(Option::is_some) && !apart;
         let point = spatial.iter().chain(&strides).all(|s| *s == 1);
         let layer = if space.depth.is_none() && (space.maps == 1 || point) {
             let (from, padding) = self.padded(op, &space.per_channel())?;
@@ -135,8 +138,26 @@ impl<'g, 'a> Lowering<'g, 'a> {
             let padding = triple(&padding, 0)?;
             (from, Layer::Conv3d(Conv3d { channels, kernel, stride, padding, dilation, groups, bias }))
         };
-        let place = self.emit(op, layer.1, vec![layer.0], &op.inputs[1..])?;
+        let learned = &op.inputs[1..if apart { 2 } else { op.inputs.len() }];
+        let mut place = self.emit(op, layer.1, vec![layer.0], learned)?;
+        if apart {
+            let name = format!("{}.batch_norm", label(op.node));
+            place =
+                self.push(&name, Layer::BatchNorm(BatchNorm { affine: true }), vec![place.source], &op.inputs[2..])?;
+        }
         self.made(op, place)
+    }
+
+    /// Whether an export folded a batch norm into it, by the names it gave: `onnx::Conv_*` is what TorchScript's export
+    /// calls folded weights, a bias called as the weight with `_bias` behind it what onnxscript's rewriter adds.
+    fn is_folded(&self, op: &Op<'a>) -> bool {
+        let name = |position: usize| op.inputs.get(position).copied().flatten().map(|id| self.graph.values[id].name);
+        match (name(1), name(2)) {
+            (Some(weight), Some(bias)) => {
+                weight.starts_with("onnx::Conv_") || bias.strip_prefix(weight).is_some_and(|rest| rest == "_bias")
+            }
+            _ => false,
+        }
     }
 
     pub(super) fn transposed(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {

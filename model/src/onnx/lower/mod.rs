@@ -13,10 +13,10 @@ mod movement;
 mod pointwise;
 mod products;
 
-use super::OnnxError;
 use super::graph::{Graph, Id, Kind, Op, label};
 use super::infer::{Call, Issue};
 use super::tensor::{Tensor, elements};
+use super::{OnnxError, Options};
 use crate::layer::{Flatten, Layer, LayerOp, Reshape};
 use crate::network::{Input, MAX_LAYERS, Network, Node, Published, Source};
 use crate::shape::Shape;
@@ -27,12 +27,12 @@ use std::collections::{HashMap, HashSet};
 ///
 /// # Errors
 /// Names the operator that no layer stands for, or whose result does not carry one sample after another.
-pub fn lower(graph: &Graph<'_>, name: &str, source: String) -> Result<Network, OnnxError> {
-    let mut lowering = Lowering::new(graph)?;
+pub fn lower(graph: &Graph<'_>, options: &Options<'_>, source: String) -> Result<Network, OnnxError> {
+    let mut lowering = Lowering::new(graph, options.unfold)?;
     for op in &graph.ops {
         lowering.operator(op).map_err(|issue| OnnxError::at(op.node, issue))?;
     }
-    lowering.network(name, source)
+    lowering.network(options.name, source)
 }
 
 /// A tensor in the network: where it is, and how its layer shapes it, which may be another view of it than the file's.
@@ -60,11 +60,14 @@ struct Lowering<'g, 'a> {
     kept: Vec<Source>,
     /// The node that learned an initializer.
     learners: HashMap<Id, usize>,
+    /// Whether folded batch norms become layers of their own again, and how many there are.
+    unfold: bool,
+    folded: usize,
     notes: Vec<String>,
 }
 
 impl<'g, 'a> Lowering<'g, 'a> {
-    fn new(graph: &'g Graph<'a>) -> Result<Self, OnnxError> {
+    fn new(graph: &'g Graph<'a>, unfold: bool) -> Result<Self, OnnxError> {
         let (mut readers, mut makers) = (HashMap::<Id, Vec<&Op<'_>>>::new(), HashMap::new());
         for op in &graph.ops {
             op.inputs.iter().flatten().for_each(|&id| readers.entry(id).or_default().push(op));
@@ -83,6 +86,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             names: Names::default(),
             kept: vec![],
             learners: HashMap::new(),
+            unfold,
+            folded: 0,
             notes: vec![],
         };
         for &id in &graph.inputs {
@@ -348,6 +353,16 @@ impl<'g, 'a> Lowering<'g, 'a> {
         outputs.sort_unstable();
         if let Some(note) = self.graph.selection_note() {
             self.notes.push(note);
+        }
+        if self.folded > 0 {
+            self.notes.push(match self.unfold {
+                true => format!("{} batch norms that were folded into convolutions are layers of their own", self.folded),
+                false => format!(
+                    "{} convolutions of the file hold a folded batch norm; where the framework runs it apart, as PyTorch \
+                     does, a step takes longer: --unfold-batch-norm",
+                    self.folded
+                ),
+            });
         }
         for (_, skipped) in &self.graph.skipped {
             self.notes.push(format!("left out: {skipped}"));
