@@ -87,7 +87,7 @@ def operation(trial, torch):
     kind, training = layer["kind"], trial["mode"] == "training"
     dtype = getattr(torch, PRECISIONS[trial["precision"]])
     # Three dimensions of a product or of attention's neighbours are no map.
-    channels_last = trial["layout"] == "nhwc" and kind != "matmul" and kind not in TRANSFORMERS and not layer.get("last")
+    channels_last = trial["layout"] == "nhwc" and kind != "matmul" and (kind not in TRANSFORMERS or kind == "resize") and not layer.get("last")
     gradient = trial["phase"] != "forward"
     shapes = [[batch] + shape for shape in trial["case"]["inputs"]]
 
@@ -274,7 +274,7 @@ def rotary(layer, shapes, dtype, training, torch):
 
 def recurrent(layer, shapes, dtype, training, torch):
     """Through cuDNN, samples first. The weights are the module's, so that only the gradient of the input is asked for."""
-    kind = torch.nn.LSTM if layer["cell"] == "lstm" else torch.nn.GRU
+    kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[layer["cell"]]
     module = kind(shapes[0][-1], layer["hidden"], layer["layers"], bias=layer["bias"], batch_first=True,
                   bidirectional=layer["bidirectional"], device="cuda", dtype=dtype)
     module.train(training)
@@ -323,11 +323,16 @@ def slice_(layer, shapes, dtype, training, torch):
     return [], lambda x: x[(slice(None),) * (layer["axis"] + 1) + (part,)].contiguous()
 
 
+def resize(layer, shapes, dtype, training, torch):
+    modes = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}
+    return [], lambda x: torch.nn.functional.interpolate(x, layer["output"], mode=modes[layer["interpolation"]])
+
+
 # Shapes of the parameters of a layer, and a function of its inputs and parameters.
 TRANSFORMERS = {"attention": attention, "embedding": embedding, "rms_norm": rms_norm, "rotary": rotary,
                 "recurrent": recurrent, "position_embedding": position_embedding,
                 "relative_position_bias": relative_position_bias, "class_token": class_token, "reshape": reshape,
-                "permute": permute, "slice": slice_}
+                "permute": permute, "slice": slice_, "resize": resize}
 
 
 def _product(numbers):

@@ -4,8 +4,8 @@
 use super::recipe::Ranges;
 use super::transformers;
 use joulecast_model::layer::{
-    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Function, GlobalPool2d, Groups, Layer,
-    LayerNorm, Linear, LocalResponseNorm, Matmul, Measured, Multiply, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
+    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Function, GlobalPool2d, Groups, Interpolation, Layer,
+    LayerNorm, Linear, LocalResponseNorm, Matmul, Measured, Multiply, Pad, Pair, Pool2d, PoolOp, Resize, Scale, Softmax,
 };
 use joulecast_model::measurement::LayerCase;
 use joulecast_model::precision::Phase;
@@ -160,6 +160,7 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
         "linear" => linear(point, ranges),
         "matmul" => matmul(point, ranges),
         "layer_norm" | "softmax" | "gelu" | "gelu_tanh" => rows(kind, point, ranges),
+        "resize" => resize(point, ranges),
         _ if Layer::measured(kind) != Measured::ByRunner => transformers::case(kind, phase, point, ranges),
         _ => map_layer(kind, point, ranges),
     }?;
@@ -321,6 +322,14 @@ fn map_layer(kind: &str, point: &mut Point<'_>, ranges: &Ranges) -> Option<Layer
     one(map, layer)
 }
 
+/// A map to a multiple of its side, or to that of an image whose classes are told element by element.
+fn resize(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    let (channels, side) = (point.channels(ranges.channels), point.side(ranges.side));
+    let output = if point.chance(0.2) { point.pick(&[224, 256, 512, 520]) } else { side * point.pick(&[2, 2, 2, 4, 8]) };
+    let interpolation = point.pick(&[Interpolation::Nearest, Interpolation::Linear, Interpolation::Linear]);
+    one(Shape::map(channels, side, side).ok()?, Layer::Resize(Resize { output: Pair::square(output), interpolation }))
+}
+
 /// Layers that read several maps.
 fn joined(kind: &str, point: &mut Point<'_>, channels: u64, side: u64) -> Option<LayerCase> {
     let map = Shape::map(channels, side, side).ok()?;
@@ -369,7 +378,7 @@ mod tests {
         };
         let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
         // Views have no kernel; the others stand for what no kind is apart for, and no plan draws them.
-        let undrawn = ["flatten", "elementwise", "reduce", "resize"];
+        let undrawn = ["flatten", "elementwise", "reduce"];
         for kind in Layer::KINDS.iter().filter(|k| !undrawn.contains(k)) {
             let made: Vec<LayerCase> = (0..300)
                 .filter_map(|_| case(kind, Phase::Forward, &mut Point::anywhere(&mut random), &ranges))

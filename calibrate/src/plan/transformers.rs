@@ -32,7 +32,7 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
             let (heads, dimension) = (point.pick(&HEADS), point.pick(&DIMENSIONS));
             one(Shape::new(&[tokens, heads * dimension]).ok()?, Layer::Rotary(Rotary { heads }))
         }
-        "lstm" | "gru" => {
+        "lstm" | "gru" | "rnn" => {
             let recurrent = Recurrent {
                 cell: Cell::from_name(kind)?,
                 hidden: point.pick(&[128, 256, 512, 512, 1024, 2048]),

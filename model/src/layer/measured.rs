@@ -19,10 +19,10 @@ impl Layer {
     /// What can measure a kind, which is one of [`Layer::KINDS`].
     pub fn measured(kind: &str) -> Measured {
         match kind {
-            "attention" | "embedding" | "rms_norm" | "lstm" | "gru" | "gelu_tanh" | "position_embedding"
+            "attention" | "embedding" | "rms_norm" | "lstm" | "gru" | "rnn" | "gelu_tanh" | "position_embedding"
             | "class_token" | "reshape" | "permute" | "slice" => Measured::ByAnyFramework,
-            "rotary" | "relative_position_bias" => Measured::ByItsFramework,
-            "elementwise" | "reduce" | "resize" | "rnn" | "conv3d" | "max_pool3d" | "avg_pool3d" => Measured::Nowhere,
+            "rotary" | "relative_position_bias" | "resize" => Measured::ByItsFramework,
+            "elementwise" | "reduce" | "conv3d" | "max_pool3d" | "avg_pool3d" => Measured::Nowhere,
             _ => Measured::ByRunner,
         }
     }
