@@ -2,6 +2,7 @@
 
 use crate::catalog;
 use crate::gpu::{Device, Gpu};
+use crate::input::{Input, InputFile};
 use crate::layer::{Layer, Optimizer};
 use crate::library::Rule;
 use crate::network::{Activations, InPlace, MemoryPolicy, ShapedNetwork};
@@ -47,6 +48,10 @@ pub struct Framework {
     pub parallel: Parallel,
     /// What it does with device memory.
     pub memory: MemoryPolicy,
+    /// Input pipelines whose rate is known; no step waits for one unless it is named.
+    pub inputs: Vec<Input>,
+    /// What a program takes before its first step, where that is known.
+    pub start: Option<Seconds>,
 }
 
 /// How a framework updates all parameters by few kernels.
@@ -192,6 +197,9 @@ struct File {
     fused_update: Option<FusedUpdateFile>,
     parallel: Option<ParallelFile>,
     memory: Option<MemoryFile>,
+    #[serde(default, rename = "input")]
+    inputs: Vec<InputFile>,
+    start: Option<Entry>,
 }
 
 #[derive(Deserialize)]
@@ -410,6 +418,8 @@ impl Framework {
             fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
             parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
             memory: file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default(),
+            inputs: file.inputs.into_iter().map(InputFile::read).collect::<Result<_, _>>()?,
+            start: file.start.map(|s| s.time("start")).transpose()?,
         })
     }
 
@@ -417,6 +427,18 @@ impl Framework {
     pub fn slower(&self, kernel: &KernelOf<'_>, batch: u64) -> (f64, Seconds) {
         let entry = self.slower.iter().find(|s| s.is_of(kernel));
         entry.map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra + s.extra_per_sample * batch as f64))
+    }
+
+    /// The input pipeline of a name.
+    ///
+    /// # Errors
+    /// When the profile has none of that name; the message lists them.
+    pub fn input(&self, name: &str) -> Result<&Input, String> {
+        self.inputs.iter().find(|i| i.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.inputs.iter().map(|i| i.name.as_str()).collect();
+            let known = if names.is_empty() { "none".into() } else { names.join(", ") };
+            format!("the {} profile has no input named \"{name}\"; it has {known}", self.name)
+        })
     }
 
     /// With convolutions by an algorithm.

@@ -21,6 +21,9 @@ pub fn predict(args: &PredictArgs, parts: &Parts, tokens: u64) -> Result<(), Fai
     if args.mode == Mode::Training {
         return Err(Failure::Usage(anyhow!("--generate is of inference")));
     }
+    if args.input.input_rate.is_some() {
+        return Err(Failure::Usage(anyhow!("--input-rate is of steps over samples, not of --generate")));
+    }
     let network = &parts.network;
     let prompt = network.inputs.first().map_or(1, |input| input.shape.dims()[0]);
     let setup = parts.setup(args);

@@ -246,6 +246,7 @@ impl<'a> Step<'a> {
             phases,
             devices: vec![alone],
             communication: None,
+            fed: None,
             layers,
             warnings,
         }
