@@ -4,10 +4,14 @@ use crate::cli::PredictArgs;
 use crate::commands::{Failure, Parts, refused};
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
+use joulecast_model::gpu::Gpu;
+use joulecast_model::input::fed;
 use joulecast_model::network::largest_batch;
-use joulecast_model::parallel::{Interconnect, Share, combine};
+use joulecast_model::parallel::{Fabric, Interconnect, Share, combine};
+use joulecast_model::power::waiting;
 use joulecast_model::predictor::{NetworkPrediction, Step};
 use joulecast_model::shape::MAX_DIMENSION;
+use joulecast_model::units::Watts;
 
 /// No machine park has more.
 const MOST_GPUS: u64 = 65_536;
@@ -132,11 +136,20 @@ fn part(args: &PredictArgs, kinds: &[(u64, Parts)]) -> Result<u64, Failure> {
     }
 }
 
-/// The step that a command line asks for, on one GPU or several; the first kind's parts besides.
+/// A step that a command line asks for.
+pub struct Asked {
+    pub prediction: NetworkPrediction,
+    /// Of the first kind of GPU.
+    pub parts: Parts,
+    /// What all GPUs together draw with nothing to do.
+    pub waiting: Watts,
+}
+
+/// The step that a command line asks for, on one GPU or several.
 ///
 /// # Errors
 /// When an argument is wrong, or nothing can be predicted.
-pub fn step(args: &PredictArgs) -> Result<(NetworkPrediction, Parts), Failure> {
+pub fn step(args: &PredictArgs) -> Result<Asked, Failure> {
     let net = args.network.name();
     let mut kinds: Vec<(u64, Parts)> = kinds(args)?
         .into_iter()
@@ -154,16 +167,21 @@ pub fn step(args: &PredictArgs) -> Result<(NetworkPrediction, Parts), Failure> {
     }
     let prediction = if gpus > 1 {
         let boards: Vec<_> = kinds.iter().map(|(_, parts)| &parts.gpu).collect();
-        let interconnect = match &args.parallel.interconnect {
-            Some(name) => Interconnect::named(name).map_err(|e| Failure::Usage(e.into()))?,
-            None => Interconnect::usual(&boards).map_err(|e| Failure::Usage(anyhow!(e)))?,
-        };
-        combine(shares, &network, &interconnect, &kinds[0].1.framework)
+        let asked = args.parallel.interconnect.as_deref().map(Interconnect::named).transpose();
+        let asked = asked.map_err(|e| Failure::Usage(e.into()))?;
+        let fabric = Fabric::of(&boards, gpus, asked).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        combine(shares, &network, &fabric, &kinds[0].1.framework)
     } else {
         shares.pop().map(|share| share.alone)
     };
     let prediction = prediction.ok_or_else(|| Failure::Usage(anyhow!("--gpus names no GPU")))?;
-    Ok((prediction, kinds.swap_remove(0).1))
+    let gpus: Vec<&Gpu> = kinds.iter().map(|(_, parts)| &parts.gpu).collect();
+    let prediction = match args.input.samples_per_second(&kinds[0].1.framework)? {
+        Some(rate) => fed(prediction, rate, &gpus),
+        None => prediction,
+    };
+    let waiting = kinds.iter().map(|(n, parts)| waiting(&parts.gpu) * *n as f64).sum();
+    Ok(Asked { prediction, parts: kinds.swap_remove(0).1, waiting })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::catalog;
 use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::network::ShapedNetwork;
-use crate::parallel::{Interconnect, Share, combine};
+use crate::parallel::{Fabric, Share, combine};
 use crate::precision::{Mode, Phase, Precision};
 use crate::predictor::{Estimate, NetworkPrediction, OperatingPoint, Setup, Step};
 use crate::units::{Hertz, Joules, Seconds, Watts};
@@ -49,7 +49,7 @@ pub(super) struct Subject {
     /// The device that is printed.
     gpu: String,
     members: Vec<Member>,
-    interconnect: Option<Interconnect>,
+    fabric: Option<Fabric>,
     framework: Framework,
     cudnn: Option<(String, f64)>,
     precision: Precision,
@@ -105,9 +105,9 @@ impl Subject {
         for (count, name) in paper.groups.get(&case.gpus).unwrap_or(&alike) {
             members.push(Member { count: *count, device: devices.get(name, sockets, options)? });
         }
-        let interconnect = match count {
+        let fabric = match count {
             1 => None,
-            _ => Some(Interconnect::usual(&members.iter().map(|m| &m.device.0).collect::<Vec<_>>())?),
+            _ => Some(Fabric::of(&members.iter().map(|m| &m.device.0).collect::<Vec<_>>(), count, None)?),
         };
         let on_data = format!("{} on {}", case.network, case.dataset);
         let Some(readings) = paper.networks.get(&on_data).or_else(|| paper.networks.get(&case.network)) else {
@@ -138,7 +138,7 @@ impl Subject {
             cudnn: cudnn.clone().filter(|_| !options.newest_library),
             gpu: name.clone(),
             members,
-            interconnect,
+            fabric,
             precision,
             batch,
             mode,
@@ -176,8 +176,8 @@ impl Subject {
                 let alone = step.at(self.point).map_err(|e| at(&e))?;
                 shares.push(Share { count: member.count, gpu: &member.device.0, alone });
             }
-            let prediction = match &self.interconnect {
-                Some(interconnect) => combine(shares, &shaped, interconnect, &self.framework),
+            let prediction = match &self.fabric {
+                Some(fabric) => combine(shares, &shaped, fabric, &self.framework),
                 None => shares.pop().map(|share| share.alone),
             };
             let fit = self.members.iter().find(|m| m.device.0.name == self.gpu).and_then(|m| m.device.1.as_ref());

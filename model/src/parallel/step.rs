@@ -1,6 +1,6 @@
 //! Data parallelism: the step waits for the slowest GPU and for the part of the all-reduce that backward cannot hide.
 
-use super::Interconnect;
+use super::Fabric;
 use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::network::ShapedNetwork;
@@ -97,13 +97,13 @@ impl Timeline {
     }
 
     /// Time of all all-reduces, and when the last ends after backward.
-    fn reduce(&self, gpus: u64, interconnect: &Interconnect, framework: &Framework) -> (Seconds, Seconds) {
+    fn reduce(&self, gpus: u64, fabric: &Fabric, framework: &Framework) -> (Seconds, Seconds) {
         let bucket = framework.parallel.bucket;
         let (mut total, mut pending) = (Seconds::ZERO, Bytes::ZERO);
         // Times run from the end of backward, those before it are negative.
         let mut free = Seconds::new(f64::NEG_INFINITY);
         let mut send = |bytes: Bytes, known: Seconds| {
-            let time = interconnect.all_reduce(gpus, bytes);
+            let time = fabric.all_reduce(gpus, bytes);
             let begin = if framework.parallel.overlaps { Seconds::ZERO - known } else { Seconds::ZERO };
             free = free.max(begin) + time;
             total += time;
@@ -126,7 +126,7 @@ impl Timeline {
 pub fn combine(
     shares: Vec<Share<'_>>,
     network: &ShapedNetwork,
-    interconnect: &Interconnect,
+    fabric: &Fabric,
     framework: &Framework,
 ) -> Option<NetworkPrediction> {
     let timelines: Vec<Timeline> = shares.iter().map(|s| Timeline::of(network, &s.alone)).collect();
@@ -135,13 +135,13 @@ pub fn combine(
         let time = |i: &usize| timelines[*i].until_update.get();
         time(a).total_cmp(&time(b))
     })?;
-    let (communication, exposed) = timelines[slowest].reduce(gpus, interconnect, framework);
+    let (communication, exposed) = timelines[slowest].reduce(gpus, fabric, framework);
     let most = |part: fn(&Timeline) -> Seconds| timelines.iter().map(part).fold(Seconds::ZERO, Seconds::max);
     let time = most(|t| t.until_update) + exposed + most(|t| t.update);
     let wait = |edge: fn(&Estimate<Seconds>) -> Seconds| {
         shares.iter().map(|s| edge(&s.alone.time)).fold(Seconds::ZERO, Seconds::max)
     };
-    let spread = interconnect.spread;
+    let spread = fabric.spread();
     let time = Estimate {
         value: time,
         p05: (wait(|t| t.p05) + exposed / spread).min(time),
@@ -163,7 +163,7 @@ pub fn combine(
     let total = |count: fn(&NetworkPrediction) -> u64| {
         shares.iter().fold(0u64, |sum, s| sum.saturating_add(count(&s.alone).saturating_mul(s.count)))
     };
-    let mut warnings: Vec<String> = Vec::new();
+    let mut warnings: Vec<String> = fabric.note.iter().cloned().collect();
     for share in &shares {
         let named = |w: &String| if shares.len() > 1 { format!("{}: {w}", share.gpu.name) } else { w.clone() };
         warnings.extend(share.alone.warnings.iter().map(named));
@@ -183,7 +183,7 @@ pub fn combine(
         written: Bytes::new(total(|p| p.written.get())),
         fits_in_memory: shares.iter().all(|s| s.alone.fits_in_memory),
         communication: Some(Communication {
-            interconnect: interconnect.name.clone(),
+            interconnect: fabric.name(gpus),
             bytes: timelines[slowest].gradients.iter().map(|g| g.1).sum(),
             time: communication,
             exposed,
@@ -221,6 +221,7 @@ fn device(share: &Share<'_>, step: Estimate<Seconds>) -> DevicePrediction {
 mod tests {
     use super::*;
     use crate::catalog;
+    use crate::parallel::Interconnect;
     use crate::precision::{Mode, Precision};
     use crate::predictor::{Setup, predict};
 
@@ -259,8 +260,8 @@ mod tests {
             for (gpu, &count) in self.gpus.iter().zip(counts) {
                 shares.push(Share { count, gpu, alone: self.alone(gpu, mode)? });
             }
-            let interconnect = Interconnect::named(over)?;
-            Ok(combine(shares, &self.network, &interconnect, &self.framework).ok_or("no GPU")?)
+            let fabric = Fabric::from(Interconnect::named(over)?);
+            Ok(combine(shares, &self.network, &fabric, &self.framework).ok_or("no GPU")?)
         }
     }
 
