@@ -1,6 +1,6 @@
 //! What a paper does not say and all rows of a network share: the batch, and how much slower everything was than foreseen
-//! (versions of libraries, input), on GPUs and on processors. Fitted to the rows of some frameworks; the rows of the others
-//! test.
+//! (versions of libraries, input), on GPUs and on processors. Fitted to the rates of some frameworks; the rows of the others
+//! test, and power, in which a slower GPU is one that waits.
 
 use super::compare::Options;
 use super::mapping::{Metric, Paper};
@@ -29,8 +29,9 @@ impl Nuisance {
     }
 }
 
-/// The batch with which the frameworks' rates differ least from what is foreseen but for one factor, and that factor, per
-/// network and dataset; none for papers that say their batches.
+/// The batch, of those that fit in the memory of every device that ran it, with which the frameworks' rates differ least
+/// from what is foreseen but for one factor, and that factor, per network and dataset; none for papers that say their
+/// batches.
 ///
 /// # Errors
 /// When a prediction fails.
@@ -51,13 +52,16 @@ pub(super) fn fit(
     let mut found = BTreeMap::new();
     for (network, cells) in networks {
         let mut best: Option<(f64, Nuisance)> = None;
-        for &batch in &unknown.batches {
+        'batches: for &batch in &unknown.batches {
             let (mut logs, mut processors) = (Vec::new(), Vec::new());
             for cell in &cells {
                 let Printed::Rate(rate) = cell.value else { continue };
                 let Ok(subject) = Subject::of(paper, &cell.case, Some(batch), devices, options)? else { continue };
                 let predicted = subject.predict(paper, &cell.case, roofline)?;
                 let Some(first) = predicted.first() else { continue };
+                if !first.fits_in_memory() {
+                    continue 'batches;
+                }
                 let list = if cell.case.gpus == 0 { &mut processors } else { &mut logs };
                 list.push((batch as f64 / rate / first.time().get()).ln());
             }
