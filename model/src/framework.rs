@@ -36,6 +36,8 @@ pub struct Framework {
     /// Kinds of layers that it folds into the kernel of the convolution before them, in inference; none where it runs a
     /// kernel for each.
     pub fusion: Option<Vec<String>>,
+    /// Whether it computes the groups of a convolution one after the other, each as a convolution of its own.
+    pub groups_apart: bool,
     /// What the host does in an eager step; without it the GPU never waits for the host.
     pub host: Option<Host>,
     /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
@@ -191,6 +193,7 @@ struct File {
     dispatch: Entry,
     activity: Option<FactorFile>,
     fusion: Option<FusionFile>,
+    groups: Option<GroupsFile>,
     host: Option<HostFile>,
     #[serde(default)]
     slower: Vec<SlowerFile>,
@@ -277,6 +280,14 @@ impl ParallelFile {
 #[serde(deny_unknown_fields)]
 struct FusionFile {
     into_convolution: Vec<String>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupsFile {
+    apart: bool,
     #[serde(rename = "source")]
     _source: String,
 }
@@ -412,6 +423,7 @@ impl Framework {
             dispatch: file.dispatch.time("dispatch")?,
             activity,
             fusion,
+            groups_apart: file.groups.is_some_and(|g| g.apart),
             host: host.transpose()?,
             slower,
             rules: catalog::library_rules()?,

@@ -299,6 +299,12 @@ impl Kernel<'_> {
         Self { time: Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra }, ..self }
     }
 
+    /// So many of it, one after the other.
+    fn repeated(self, times: f64) -> Self {
+        let (bound, memory, host) = (self.bound * times, self.memory * times, self.host * times);
+        Self { time: self.time.times(times), bound, memory, host, ..self }
+    }
+
     /// Whether another takes the same time, power and share at any clock.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
         let of = |k: &Self| (k.time, k.memory, k.drives, k.reference, k.tier);
@@ -360,6 +366,12 @@ fn predict_kernel<'a, 'm: 'a>(
         (_, Layer::Attention(attention), Precision::Tf32) if attention.fused => Precision::Fp32,
         (_, _, precision) => precision,
     };
+    if let Some((group, groups)) = layer.group().filter(|_| setup.framework.groups_apart && phase != Phase::Update)
+        && let Some(part) = network.cost(&group, phase, setup.mode)
+    {
+        let kernel = predict_kernel(network, name, &group, phase, part, setup, models)?;
+        return Ok(Kernel { cost, ..kernel.repeated(groups as f64) });
+    }
     let mut of = |precision| kernel_in(precision, network, (name, layer), phase, cost, setup, models);
     let kernel = of(precision)?;
     // What other chips reach in TF32 says little of one with another ratio of peaks: a library would take plain fp32.
