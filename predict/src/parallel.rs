@@ -4,11 +4,12 @@ use crate::cli::PredictArgs;
 use crate::commands::{Failure, Parts, refused};
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use joulecast_model::gpu::Gpu;
+use joulecast_model::gpu::{Device, Gpu};
 use joulecast_model::input::fed;
 use joulecast_model::network::largest_batch;
 use joulecast_model::parallel::{Fabric, Interconnect, Share, combine};
 use joulecast_model::power::waiting;
+use joulecast_model::precision::Mode;
 use joulecast_model::predictor::{NetworkPrediction, Step};
 use joulecast_model::shape::MAX_DIMENSION;
 use joulecast_model::units::Watts;
@@ -26,7 +27,7 @@ pub struct ParallelArgs {
     #[arg(long, value_name = "NAME", requires = "gpus")]
     pub interconnect: Option<String>,
     /// What --batch counts: strong: the whole step's samples, divided among the GPUs; weak: those of each GPU
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Scaling::Strong)]
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Scaling::Strong, requires = "gpus")]
     pub scaling: Scaling,
 }
 
@@ -155,8 +156,11 @@ pub fn step(args: &PredictArgs) -> Result<Asked, Failure> {
         .into_iter()
         .map(|(n, name)| Ok((n, Parts::read(args, &name, net)?)))
         .collect::<Result<_, Failure>>()?;
-    let batch = part(args, &kinds)?;
     let gpus: u64 = kinds.iter().map(|(n, _)| n).sum();
+    if let Some((_, cpu)) = kinds.iter().find(|(_, parts)| gpus > 1 && parts.gpu.device == Device::Cpu) {
+        return Err(Failure::Usage(anyhow!("{} is a processor: --gpus shares a step among GPUs", cpu.gpu.name)));
+    }
+    let batch = part(args, &kinds)?;
     let network = kinds[0].1.network(args, batch)?;
     let mut shares = Vec::new();
     for (count, parts) in &kinds {
@@ -169,7 +173,9 @@ pub fn step(args: &PredictArgs) -> Result<Asked, Failure> {
         let boards: Vec<_> = kinds.iter().map(|(_, parts)| &parts.gpu).collect();
         let asked = args.parallel.interconnect.as_deref().map(Interconnect::named).transpose();
         let asked = asked.map_err(|e| Failure::Usage(e.into()))?;
-        let fabric = Fabric::of(&boards, gpus, asked).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        // Inference sums nothing: no node is too small for it.
+        let across = if args.mode == Mode::Training { gpus } else { 1 };
+        let fabric = Fabric::of(&boards, across, asked).map_err(|e| Failure::Usage(anyhow!(e)))?;
         combine(shares, &network, &fabric, &kinds[0].1.framework)
     } else {
         shares.pop().map(|share| share.alone)

@@ -25,9 +25,13 @@ impl Fabric {
     /// What joins so many of these kinds of boards: what is asked for, else what such boards have in a node.
     ///
     /// # Errors
-    /// When that is not known, or they are more than a node has and no network is named.
+    /// When that is not known, joins other boards, or they are more than a node has and no network is named.
     pub fn of(kinds: &[&Gpu], gpus: u64, asked: Option<Interconnect>) -> Result<Self, String> {
         let usual = Interconnect::usual(kinds);
+        if let Some((asked, gpu)) = asked.as_ref().and_then(|i| Some((i, i.lacking(kinds)?))) {
+            let near = usual.map_or(String::new(), |i| format!(": {} does", i.name));
+            return Err(format!("{} does not join {} ({}){near}", asked.name, gpu.name, gpu.form_factor));
+        }
         match (asked, usual) {
             (None, Err(why)) => Err(why),
             (None, Ok(node)) => match node.node {

@@ -40,6 +40,12 @@ struct Boards {
     architecture: Option<String>,
 }
 
+impl Boards {
+    fn holds(&self, gpu: &Gpu) -> bool {
+        self.form_factor == gpu.form_factor && self.architecture.as_ref().is_none_or(|a| *a == gpu.architecture)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -116,9 +122,7 @@ impl Interconnect {
         let all = catalog::interconnects().map_err(|e| e.to_string())?;
         let alike = boards.windows(2).all(|pair| pair[0].chip == pair[1].chip);
         let joins = |i: &Self| match (alike, boards.first()) {
-            (true, Some(gpu)) => i.joins.iter().any(|b| {
-                b.form_factor == gpu.form_factor && b.architecture.as_ref().is_none_or(|a| *a == gpu.architecture)
-            }),
+            (true, Some(gpu)) => i.joins.iter().any(|b| b.holds(gpu)),
             _ => i.mixed,
         };
         let names = all.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -126,6 +130,12 @@ impl Interconnect {
             let names_of = boards.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", ");
             format!("what joins several {names_of} is not known; say it with --interconnect: {names}")
         })
+    }
+
+    /// A board that it cannot join: links of its own kind of board, as NVLink's, are on no other.
+    pub(super) fn lacking<'g>(&self, boards: &[&'g Gpu]) -> Option<&'g Gpu> {
+        let own = !self.joins.is_empty() && self.joins.iter().all(|b| b.architecture.is_some());
+        boards.iter().find(|gpu| own && !self.joins.iter().any(|b| b.holds(gpu))).copied()
     }
 
     /// Names of the shipped ones that join nodes.
