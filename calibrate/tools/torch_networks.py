@@ -14,7 +14,8 @@ below with caches that are there already, as inference engines keep them.
 
 Time is the mean of event-to-event times with work always queued; power is the difference of the energy counter
 between two of its ticks inside the window, divided by the time between them. A row is flushed as soon as it is
-measured; rows that the file holds already are skipped, so that a stopped run resumes.
+measured; rows that the file holds already are skipped, so that a stopped run resumes. Memory of graphs is that of all
+graphs of the process: `torch_memory.py` measures memory.
 """
 import argparse
 import csv
@@ -93,6 +94,62 @@ def language(name):
     return model, lambda ids: model(input_ids=ids, use_cache=False).logits
 
 
+def u_net():
+    """Ronneberger et al. 2015 with padding and batch norm: four steps down, four up by transposed convolutions."""
+    nn, widths = torch.nn, (64, 128, 256, 512)
+
+    def double(inputs, outputs):
+        return nn.Sequential(*[part for i, o in ((inputs, outputs), (outputs, outputs)) for part in
+                               (nn.Conv2d(i, o, 3, padding=1), nn.BatchNorm2d(o), nn.ReLU(inplace=True))])
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down = nn.ModuleList(double(i, o) for i, o in zip((3, *widths), widths))
+            self.middle = double(widths[-1], 2 * widths[-1])
+            self.up = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, 2) for w in reversed(widths))
+            self.merge = nn.ModuleList(double(2 * w, w) for w in reversed(widths))
+            self.head = nn.Conv2d(widths[0], 2, 1)
+
+        def forward(self, x):
+            kept = []
+            for down in self.down:
+                kept.append(down(x))
+                x = nn.functional.max_pool2d(kept[-1], 2)
+            x = self.middle(x)
+            for up, merge in zip(self.up, self.merge):
+                x = merge(torch.cat((kept.pop(), up(x)), 1))
+            return self.head(x)
+
+    return Net()
+
+
+def vision(name):
+    """A network of torchvision or, where it has none of that name, of timm, and the side of its images."""
+    import torchvision
+    if name == "unet":
+        return u_net(), 256
+    if hasattr(torchvision.models, name):
+        return getattr(torchvision.models, name)(weights=None), 299 if name == "inception_v3" else 224
+    if hasattr(torchvision.models.segmentation, name):
+        model = getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None)
+        return FirstOutput(model), 520
+    import timm
+    model = timm.create_model(name, pretrained=False)
+    return model, model.pretrained_cfg["input_size"][1]
+
+
+class FirstOutput(torch.nn.Module):
+    """Segmentation networks of torchvision return a dictionary."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(x)["out"]
+
+
 def decoding(name, precision, batch, cached):
     """A step of GPT-2 for one token a sample, written out: keys and values go into caches that have room for them."""
     functional = torch.nn.functional
@@ -144,10 +201,9 @@ def build(name, precision, mode, batch, sequence, cached):
         model = model.cuda()
         x = torch.randint(0, 30522, (batch, sequence), device="cuda")
     else:
-        import torchvision
-        model = getattr(torchvision.models, name)(weights=None).cuda()
+        model, size = vision(name)
+        model = model.cuda()
         call = model
-        size = 299 if name == "inception_v3" else 224
         x = torch.randn(batch, 3, size, size, device="cuda")
         if half:
             model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
@@ -274,11 +330,12 @@ def measure(step, nvml, window, settle):
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--networks", required=True, help="torchvision names, comma-separated")
+    arguments.add_argument("--networks", required=True, help="names of torchvision or timm, comma-separated")
     arguments.add_argument("--precisions", default="fp32,tf32,fp16")
     arguments.add_argument("--batches", default="16,64,1,256", help="inference")
     arguments.add_argument("--training-batches", default="32,128")
-    arguments.add_argument("--launches", default="eager,graph")
+    arguments.add_argument("--launches", default="eager,graph", help="of inference")
+    arguments.add_argument("--training-launches", default="eager", help="a scaled loss (fp16) cannot be captured")
     arguments.add_argument("--sequences", default="128,512", help="tokens, for BERT and GPT-2")
     arguments.add_argument("--cached", default="", help="steps of one token against so many cached ones, instead")
     arguments.add_argument("--window", type=float, default=1.5, help="seconds measured after those to settle")
@@ -305,8 +362,9 @@ def main():
 
     plan = [(n, "infer", p, b, l, *length) for b in args.batches.split(",") if b for l in args.launches.split(",")
             for p in precisions for n in names for length in lengths(n)]
-    plan += [(n, "train", p, b, "eager", *length) for b in args.training_batches.split(",") if b
-             for p in precisions for n in names for length in lengths(n) if not args.cached]
+    plan += [(n, "train", p, b, l, *length) for b in args.training_batches.split(",") if b
+             for l in args.training_launches.split(",") for p in precisions for n in names for length in lengths(n)
+             if not args.cached]
     with open(args.out, "a", newline="") as file:
         writer = csv.DictWriter(file, header)
         if not known:
@@ -320,6 +378,8 @@ def main():
                 continue
             row = step = None
             try:
+                # Modules refer to themselves in circles: without it the network of the row before is still there.
+                gc.collect()
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
                 step, layout = build(name, precision, mode, int(batch), int(sequence or 0), int(cached or 0))
