@@ -233,6 +233,8 @@ struct MemoryFile {
     narrow_gradients: bool,
     #[serde(default)]
     clipped_in_place: bool,
+    #[serde(default)]
+    modules_hold_input: bool,
     pooling_index: Option<u64>,
     library_workspace: Option<Entry>,
     context: Option<Entry>,
@@ -252,6 +254,7 @@ impl MemoryFile {
             in_place: self.in_place,
             narrow_gradients: self.narrow_gradients,
             clipped_in_place: self.clipped_in_place,
+            modules_hold_input: self.modules_hold_input,
             pooling_index: self.pooling_index,
             library_workspace: bytes("library_workspace", self.library_workspace)?,
             context: bytes("context", self.context)?,
