@@ -217,6 +217,12 @@ impl Predicted {
         self.prediction.fits_in_memory
     }
 
+    /// What a printed memory means, in bytes: the mean over boards of a node.
+    pub fn memory(&self, paper: &Paper) -> f64 {
+        let running: u64 = self.prediction.devices.iter().map(|d| d.count).sum();
+        self.prediction.memory.total().to_f64() * running as f64 / paper.boards.max(running) as f64
+    }
+
     /// What a printed power means: the mean over boards of a node. Where steps take longer than foreseen, the GPU waits.
     fn power(&self, boards: u64, running: u64, busy: f64, slower: f64) -> f64 {
         let share = 1.0 / slower.max(1.0);
@@ -272,8 +278,7 @@ impl Predicted {
                 (Quantity::Energy, of_step(energy.get())?, predicted)
             }
             Printed::Memory(bytes) => {
-                let running: u64 = p.devices.iter().map(|d| d.count).sum();
-                let total = p.memory.total().to_f64() * running as f64 / paper.boards.max(running) as f64;
+                let total = self.memory(paper);
                 (Quantity::Memory, bytes.to_f64(), Estimate { value: total, p05: total, p95: total })
             }
             Printed::Other => return Ok(None),
@@ -306,7 +311,8 @@ impl Predicted {
             p05: predicted.p05,
             p95: predicted.p95,
             fitted: paper.fitted.iter().any(|rule| rule.holds(cell))
-                || nuisance.is_some_and(|n| n.fitted_on.contains(&cell.case.framework)) && quantity == Quantity::Time,
+                || nuisance.is_some_and(|n| n.fitted_on.contains(&cell.case.framework))
+                    && [Quantity::Time, Quantity::Memory].contains(&quantity),
             distorted: rule.map(|rule| rule.why.clone()).or(contradiction),
         }))
     }
