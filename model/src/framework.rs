@@ -83,8 +83,12 @@ impl FusedUpdate {
 }
 
 /// How a framework sums gradients over several GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Parallel {
+    /// Passes over all gradients that copying them into buckets and back takes.
+    pub copy_passes: u64,
+    /// What that takes besides for each layer with parameters, however small.
+    pub copy_per_layer: Seconds,
     /// Whether gradients are summed while backward goes on.
     pub overlaps: bool,
     /// Gradients are summed once there are so many bytes of them; without it, all at once.
@@ -267,6 +271,16 @@ impl MemoryFile {
 struct ParallelFile {
     overlaps: bool,
     bucket: Option<String>,
+    copies: Option<CopiesFile>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CopiesFile {
+    passes: u64,
+    per_layer: String,
     #[serde(rename = "source")]
     _source: String,
 }
@@ -275,7 +289,14 @@ impl ParallelFile {
     fn read(self) -> Result<Parallel, String> {
         let bytes = |text: String| parse_with_unit(&text, Dimension::Memory).map(|b| Bytes::new(b as u64));
         let bucket = self.bucket.map(bytes).transpose().map_err(|e| format!("parallel bucket: {e}"))?;
-        Ok(Parallel { overlaps: self.overlaps, bucket })
+        let time = |text: &str| parse_with_unit(text, Dimension::Time).map(Seconds::new);
+        let per_layer = self.copies.as_ref().map(|c| time(&c.per_layer)).transpose();
+        Ok(Parallel {
+            copy_passes: self.copies.as_ref().map_or(0, |c| c.passes),
+            copy_per_layer: per_layer.map_err(|e| format!("parallel copies: {e}"))?.unwrap_or(Seconds::ZERO),
+            overlaps: self.overlaps,
+            bucket,
+        })
     }
 }
 

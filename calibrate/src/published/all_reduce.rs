@@ -2,7 +2,7 @@
 
 use crate::import::{read_capped, sheets};
 use crate::least_squares::non_negative;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use joulecast_model::accuracy::Accuracy;
 use joulecast_model::import::deepbench::{AllReduce, all_reduces};
 use joulecast_model::parallel::ring;
@@ -50,12 +50,36 @@ impl Ring {
     }
 }
 
-/// launch, hop, seconds per byte
+/// launch, hop, seconds per byte; where all rings have as many members, hops are part of the launch
 fn fit(rows: &[Ring]) -> [f64; 3] {
-    let column = |i: usize, j: usize| rows[i].terms()[j] * UNITS[j] / rows[i].seconds;
+    let alike = rows.windows(2).all(|pair| pair[0].members == pair[1].members);
+    let column = |i: usize, j: usize| match j {
+        1 if alike => 0.0,
+        _ => rows[i].terms()[j] * UNITS[j] / rows[i].seconds,
+    };
     let x = Array2::from_shape_fn((rows.len(), 3), |(i, j)| column(i, j));
     let c = non_negative(&x, &Array1::from_iter(rows.iter().map(|r| 1.0 - r.within / r.seconds)));
     [0, 1, 2].map(|j| c[j] * UNITS[j])
+}
+
+/// Rows of `calibrate/tools/torch_parallel.py`.
+fn measured(path: &Path) -> Result<Vec<Ring>> {
+    #[derive(serde::Deserialize)]
+    struct Row {
+        gpus: u64,
+        bytes: f64,
+        us: f64,
+    }
+    let shown = || path.display().to_string();
+    let rows: Vec<Row> = csv::Reader::from_path(path)
+        .with_context(shown)?
+        .deserialize()
+        .collect::<Result<_, _>>()
+        .with_context(shown)?;
+    if let Some(wrong) = rows.iter().find(|r| !(r.us.is_finite() && r.us > 0.0)) {
+        bail!("{}: {} us is no time", shown(), wrong.us);
+    }
+    Ok(rows.iter().map(|r| Ring { members: r.gpus, bytes: r.bytes, seconds: r.us * 1e-6, within: 0.0 }).collect())
 }
 
 fn node(two_processors: bool) -> &'static str {
@@ -81,6 +105,11 @@ pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let stem = Path::new(&name).file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let two = TWO_PROCESSORS.contains(&stem.as_str());
+        if path.extension().is_some_and(|e| e == "csv") {
+            let rows = measured(path)?;
+            groups.entry("one node, measured (csv)").or_default().extend(rows.into_iter().map(|r| (book, r)));
+            continue;
+        }
         for row in all_reduces(&name, &sheets(&read_capped(path)?)?)? {
             if row.nodes > 1 {
                 several.push((book, two, row));
@@ -120,7 +149,8 @@ pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
         let pairs = |law: &dyn Fn(usize) -> [f64; 3]| -> Vec<(f64, f64)> {
             rows.iter().map(|(book, r)| (r.seconds, r.predicted(&law(*book)))).collect()
         };
-        let held_out = pairs(&|book| without(Some(book)));
+        let several = rows.windows(2).any(|pair| pair[0].0 != pair[1].0);
+        let held_out = pairs(&|book| if several { without(Some(book)) } else { law });
         let error = |list: &[(f64, f64)]| Accuracy::of(list.iter().copied()).map_or(f64::NAN, |a| a.mape);
         let members = rows.iter().map(|(_, r)| r.members);
         table.row(vec![
@@ -131,7 +161,7 @@ pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
             format!("{:.2}", law[1] * 1e6),
             format!("{:.2}", 1e-9 / law[2]),
             format!("{:.1}", error(&pairs(&|_| law))),
-            format!("{:.1}", error(&held_out)),
+            if several { format!("{:.1}", error(&held_out)) } else { "-".into() },
             format!("{:.2}", spread(&held_out)),
         ]);
     }

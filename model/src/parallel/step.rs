@@ -1,7 +1,7 @@
 //! Data parallelism: the step waits for the slowest GPU and for the part of the all-reduce that backward cannot hide.
 
 use super::Fabric;
-use crate::framework::Framework;
+use crate::framework::{Framework, Parallel};
 use crate::gpu::Gpu;
 use crate::network::ShapedNetwork;
 use crate::power::waiting;
@@ -96,6 +96,13 @@ impl Timeline {
         Self { until_update: alone.time.value - update, update, gradients }
     }
 
+    /// What a GPU takes to copy gradients into buckets and back.
+    fn copies(&self, gpu: &Gpu, framework: &Framework) -> Seconds {
+        let Parallel { copy_passes, copy_per_layer, .. } = framework.parallel;
+        let bytes: Bytes = self.gradients.iter().map(|(_, bytes)| *bytes).sum();
+        bytes / gpu.bandwidth.value * copy_passes as f64 + copy_per_layer * self.gradients.len() as f64
+    }
+
     /// Time of all all-reduces, and when the last ends after backward.
     fn reduce(&self, gpus: u64, fabric: &Fabric, framework: &Framework) -> (Seconds, Seconds) {
         let bucket = framework.parallel.bucket;
@@ -129,8 +136,11 @@ pub fn combine(
     fabric: &Fabric,
     framework: &Framework,
 ) -> Option<NetworkPrediction> {
-    let timelines: Vec<Timeline> = shares.iter().map(|s| Timeline::of(network, &s.alone)).collect();
+    let mut timelines: Vec<Timeline> = shares.iter().map(|s| Timeline::of(network, &s.alone)).collect();
     let gpus: u64 = shares.iter().map(|s| s.count).sum();
+    for (timeline, share) in timelines.iter_mut().zip(&shares).filter(|_| gpus > 1) {
+        timeline.until_update += timeline.copies(share.gpu, framework);
+    }
     let slowest = (0..shares.len()).max_by(|a, b| {
         let time = |i: &usize| timelines[*i].until_update.get();
         time(a).total_cmp(&time(b))
@@ -300,6 +310,12 @@ mod tests {
         let hidden = exposed("pytorch", "nvlink2")?;
         assert_eq!(hidden.bytes.get(), 25_557_032 * 4);
         assert!(hidden.exposed < hidden.time * 0.7, "{hidden:?}");
+        let case = Case::new("resnet50", "pytorch", &["v100"])?;
+        let waits =
+            case.of(&[4], Mode::Training, "nvlink2")?.time.value - case.of(&[1], Mode::Training, "nvlink2")?.time.value;
+        let passes = Bytes::new(4 * 25_557_032 * 4) / case.gpus[0].bandwidth.value;
+        let copies = waits - hidden.exposed;
+        assert!(copies > passes && copies < passes + Seconds::from_us(8.0 * 120.0), "{copies:?}");
         let plain = exposed("caffe", "nvlink2")?;
         assert!((plain.exposed / plain.time - 1.0).abs() < 1e-9, "{plain:?}");
         let slow = exposed("pytorch", "pcie3-host")?;
