@@ -122,5 +122,5 @@ fn shapes_of_test_networks_are_left_out() {
     ok(import(&path, &format, None, &folder.path().join("dataset")));
     let rows = ok(prepare(&ok(dataset::read(&folder.path().join("dataset")))));
     assert_eq!(rows.len(), 2);
-    assert_eq!(ok(without_test_shapes(rows)).len(), 1);
+    assert_eq!(ok(without_test_shapes(rows, &[])).len(), 1);
 }

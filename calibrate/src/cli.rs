@@ -5,12 +5,14 @@ mod machine;
 mod names;
 mod published;
 mod report;
+mod rows;
 mod sweep;
 
-use crate::dataset::{self, NoRows};
+use self::rows::{Unseen, alike_rows, read_runs, read_unique, rows_for};
+use crate::dataset::NoRows;
 use crate::fit::Options;
 use crate::import::{Format, import};
-use crate::rows::{Row, prepare, prepare_alike};
+use crate::rows::Row;
 use crate::waiting::FitBar;
 use crate::{learning, leave_out, networks, power, recipe, spread, validate, whole};
 use anyhow::{Context, Result, bail};
@@ -19,7 +21,6 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use joulecast_model::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::gpu::Gpu;
 use joulecast_model::import::table::Mapping;
-use joulecast_model::measurement::Measurement;
 use joulecast_model::splits::Role;
 use joulecast_reports::{accuracy, transfer};
 use std::fs;
@@ -291,28 +292,6 @@ fn run_import(args: &Import) -> Result<()> {
     Ok(())
 }
 
-/// Rows of several datasets, each once.
-fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
-    let mut rows = Vec::new();
-    for folder in folders {
-        rows.extend(dataset::read(folder)?);
-    }
-    Ok(dataset::unique(rows))
-}
-
-/// Rows ready for fitting, and the measurements behind them.
-fn rows_for(datasets: &DatasetsArg, evaluation: bool) -> Result<(Vec<Row>, Vec<Measurement>)> {
-    let measurements = read_unique(&datasets.dataset)?;
-    let rows = prepare(&measurements)?;
-    Ok((if evaluation { recipe::without_test_shapes(rows)? } else { rows }, measurements))
-}
-
-/// The same rows as if nothing but its data sheet were known of each GPU.
-fn alike_rows(measurements: &[Measurement], evaluation: bool) -> Result<Vec<Row>> {
-    let rows = prepare_alike(measurements)?;
-    if evaluation { recipe::without_test_shapes(rows) } else { Ok(rows) }
-}
-
 /// The models of all chips: those shipped, or those of a file.
 fn read_base(name: &str) -> Result<Calibration> {
     match name {
@@ -325,21 +304,23 @@ fn read_base(name: &str) -> Result<Calibration> {
 }
 
 fn run_fit(args: &Fit) -> Result<()> {
-    let (rows, measurements) = rows_for(&args.dataset, args.evaluation)?;
+    let runs = read_runs(&args.networks)?;
+    let further = networks::layers_beside(&runs)?;
+    let unseen = Unseen::of(args.evaluation, &further);
+    let (rows, measurements) = rows_for(&args.dataset, unseen)?;
     let files: Vec<(String, String)> = match (args.model, &args.base) {
         (ModelForm::Neuralpower, Some(_)) => bail!("--base goes with --model lasso"),
         (ModelForm::Lasso, Some(base)) => {
-            let calibrations = recipe::few_shot(&alike_rows(&measurements, false)?, &read_base(base)?)?;
+            let calibrations = recipe::few_shot(&alike_rows(&measurements, Unseen::None)?, &read_base(base)?)?;
             let file = |c: &Calibration| Ok((c.chip.to_lowercase(), c.to_toml()?));
             calibrations.iter().map(file).collect::<Result<_>>()?
         }
         (ModelForm::Lasso, None) => {
             let bar = FitBar::new(args.quiet);
             let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
-            let alike = alike_rows(&measurements, args.evaluation)?;
+            let alike = alike_rows(&measurements, unseen)?;
             let mut calibrations = recipe::calibrations(&rows, &alike, &measurements, &options, args.evaluation)?;
-            let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?;
-            spread::add(&runs.concat(), &mut calibrations)?;
+            spread::add(&runs, &mut calibrations)?;
             if calibrations.iter().all(|c| c.models.is_empty()) {
                 let fewest = recipe::FEWEST_ROWS;
                 bail!("{} usable rows: no kind, phase and precision has the {fewest} that a model needs", rows.len());
@@ -393,7 +374,7 @@ fn run_validate(args: &Validate) -> Result<()> {
     if args.leave_one_chip_out {
         return validate_chips(args);
     }
-    let (all, measurements) = rows_for(&args.dataset, args.evaluation)?;
+    let (all, measurements) = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
     let rows = selected(args, &all)?;
     let bar = FitBar::new(args.quiet);
     let options = Options { bar: Some(&bar), ..Options::default() };
@@ -413,7 +394,7 @@ fn run_validate(args: &Validate) -> Result<()> {
         Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
     })?;
     for (chip, rows) in power::rows(&measurements, &rows)? {
-        if let Some((_, held_out)) = power::fit(&rows, &Options::default()) {
+        if let Some((_, held_out)) = power::fit(&rows, &Options::default())? {
             let table = power::table(&chip, &rows, &held_out);
             match args.format {
                 Output::Table => print(&format!("\n{}", table.to_text()))?,
@@ -426,7 +407,7 @@ fn run_validate(args: &Validate) -> Result<()> {
 }
 
 fn validate_chips(args: &Validate) -> Result<()> {
-    let rows = alike_rows(&read_unique(&args.dataset.dataset)?, args.evaluation)?;
+    let rows = alike_rows(&read_unique(&args.dataset.dataset)?, Unseen::of(args.evaluation, &[]))?;
     if args.trials {
         let table = leave_out::trials(&rows);
         return print(&match args.format {
@@ -443,14 +424,16 @@ fn validate_chips(args: &Validate) -> Result<()> {
 }
 
 /// Calibrations without the shapes of test networks: those of a folder, or fitted now.
-fn evaluation_calibrations(args: &Validate) -> Result<Vec<Calibration>> {
+fn evaluation_calibrations(args: &Validate, runs: &[networks::Run]) -> Result<Vec<Calibration>> {
     match &args.calibrations {
         Some(folder) => networks::read_calibrations(folder),
         None => {
-            let (rows, measurements) = rows_for(&args.dataset, true)?;
+            let further = networks::layers_beside(runs)?;
+            let unseen = Unseen::TestAnd(&further);
+            let (rows, measurements) = rows_for(&args.dataset, unseen)?;
             let bar = FitBar::new(args.quiet);
             let options = Options { bar: Some(&bar), ..Options::default() };
-            recipe::calibrations(&rows, &alike_rows(&measurements, true)?, &measurements, &options, true)
+            recipe::calibrations(&rows, &alike_rows(&measurements, unseen)?, &measurements, &options, true)
         }
     }
 }
@@ -462,8 +445,8 @@ fn networks_role(role: Option<Role>) -> String {
 }
 
 fn validate_networks(args: &Validate) -> Result<()> {
-    let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?.concat();
-    let calibrations = evaluation_calibrations(args)?;
+    let runs = read_runs(&args.networks)?;
+    let calibrations = evaluation_calibrations(args, &runs)?;
     let framework = args.framework.as_deref().unwrap_or("cudnn");
     let compared = networks::compare(&runs, &calibrations, framework, args.role)?;
     if compared.is_empty() {

@@ -1,12 +1,15 @@
 //! `calibrate validate --networks`: whole networks as measured against what a fit without their shapes predicts.
 
-use anyhow::{Context, Result, bail};
+use crate::plan::zoo::layers_of;
+use anyhow::{Context, Result, bail, ensure};
+use joulecast_kernels::fake::PRODUCT;
 use joulecast_model::accuracy::Accuracy;
 use joulecast_model::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::catalog;
 use joulecast_model::framework::{Framework, Launch};
 use joulecast_model::generation;
 use joulecast_model::gpu::Gpu;
+use joulecast_model::measurement::LayerCase;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{Estimate, Setup, Widths, predict};
@@ -15,8 +18,10 @@ use joulecast_model::units::{Joules, Seconds, Watts};
 use joulecast_reports::table::Table;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A measured run, as the scripts and `calibrate measure` write it; columns that are not needed are left out.
 #[derive(Clone, Debug, Deserialize)]
@@ -45,12 +50,18 @@ pub struct Run {
     /// Tokens before the one that the step is for, of a step of generation.
     #[serde(default)]
     cached: Option<u64>,
+    /// The network, where it lies beside the file: see [`read_runs`].
+    #[serde(skip)]
+    beside: Option<Arc<Network>>,
 }
 
 impl Run {
     /// The network that ran: over its sequence, or for one token.
     fn network(&self, name: &str) -> Result<Network> {
-        let mut network = catalog::network(name)?;
+        let mut network = match &self.beside {
+            Some(network) => Network::clone(network),
+            None => catalog::network(name)?,
+        };
         match (self.sequence, self.cached) {
             (_, Some(cached)) => Ok(generation::decode(&network, cached)?),
             (Some(tokens), None) => {
@@ -82,14 +93,15 @@ const OTHER_NAMES: [(&str, &str); 1] = [("googlenet", "googlenet_bn")];
 /// The GPU of files that do not name it.
 const DEFAULT_GPU: &str = "h200";
 
-/// Runs of a file.
+/// Runs of a file. Networks that the catalog does not have lie in a folder of the file's name without its extension, one
+/// file of the project's format each; they have the role `test`.
 ///
 /// # Errors
 /// When it cannot be read or a row lacks a column.
 pub fn read_runs(path: &Path) -> Result<Vec<Run>> {
     let name = || path.display().to_string();
     let mut reader = csv::Reader::from_path(path).with_context(name)?;
-    let runs: Vec<Run> = reader.deserialize().collect::<Result<_, _>>().with_context(name)?;
+    let mut runs: Vec<Run> = reader.deserialize().collect::<Result<_, _>>().with_context(name)?;
     for (i, run) in runs.iter().enumerate() {
         let positive = |v: f64| v.is_finite() && v > 0.0;
         if !positive(run.ms_per_iter) || run.watts.is_some_and(|w| !positive(w)) {
@@ -99,7 +111,38 @@ pub fn read_runs(path: &Path) -> Result<Vec<Run>> {
     if runs.is_empty() {
         bail!("{}: no runs", name());
     }
+    let networks = networks_beside(path)?;
+    for run in &mut runs {
+        run.beside = networks.get(&run.network).cloned();
+    }
     Ok(runs)
+}
+
+/// The networks in the folder of a file of runs, by the names of their files.
+fn networks_beside(path: &Path) -> Result<BTreeMap<String, Arc<Network>>> {
+    let folder = path.with_extension("");
+    let mut networks = BTreeMap::new();
+    if !folder.is_dir() {
+        return Ok(networks);
+    }
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let (Some(name), Some("toml")) = (path.file_stem(), path.extension().and_then(OsStr::to_str)) else { continue };
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let network = Network::from_toml(&text).with_context(|| path.display().to_string())?;
+        networks.insert(name.to_string_lossy().into_owned(), Arc::new(network));
+    }
+    Ok(networks)
+}
+
+/// The layers of the networks that lie beside the files of these runs: no fit that judges them may know their shapes.
+///
+/// # Errors
+/// When a network cannot be shaped.
+pub fn layers_beside(runs: &[Run]) -> Result<Vec<LayerCase>> {
+    let networks: BTreeMap<&str, &Network> =
+        runs.iter().filter_map(|r| Some((r.network.as_str(), &**r.beside.as_ref()?))).collect();
+    Ok(networks.into_values().map(layers_of).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// Calibrations of a folder, as `fit` writes them.
@@ -217,16 +260,17 @@ pub struct Case {
 }
 
 impl Case {
-    /// Of a run; `None` where it is flagged, the catalog has no such network, or that another role.
+    /// Of a run; `None` where it is flagged, its network is not known, or has another role.
     ///
     /// # Errors
     /// When a network or device is malformed, or a cell of the run.
     pub fn of(run: &Run, splits: &Splits, role: Option<Role>) -> Result<Option<Self>> {
         let other = OTHER_NAMES.iter().find(|(theirs, _)| *theirs == run.network);
         let name = other.map_or(run.network.as_str(), |(_, ours)| ours);
-        let Some(own_role) = splits.role(name) else { return Ok(None) };
+        let in_catalog = || splits.role(name).filter(|_| catalog::network_names().any(|n| n == name));
+        let Some(own_role) = run.beside.as_ref().map(|_| Role::Test).or_else(in_catalog) else { return Ok(None) };
         let flagged = !run.flags.as_deref().unwrap_or("").is_empty();
-        if flagged || !catalog::network_names().any(|n| n == name) || role.is_some_and(|r| r != own_role) {
+        if flagged || role.is_some_and(|r| r != own_role) {
             return Ok(None);
         }
         let Some(launch) = Launch::from_name(&run.launch) else { bail!("launch \"{}\"", run.launch) };
@@ -239,6 +283,7 @@ impl Case {
         let precision = Precision::from_name(&run.precision).or((run.precision == "amp").then_some(Precision::Fp16));
         let precision = precision.with_context(|| format!("precision \"{}\"", run.precision))?;
         let device = run.device.as_deref().filter(|d| !d.is_empty()).unwrap_or(DEFAULT_GPU);
+        ensure!(device != PRODUCT, "rows of {PRODUCT} are simulated: predictions are held against measured ones");
         let gpu = catalog::gpu(&device.to_lowercase().replace("nvidia ", ""))?;
         let shaped = ShapedNetwork::new(&run.network(name)?, run.batch, precision, &[])?;
         Ok(Some(Self { shaped, name: name.to_string(), role: own_role, gpu, mode, precision, launch }))
@@ -407,4 +452,36 @@ pub fn rows_table(rows: &[Compared]) -> Table {
         table.row(cells);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_beside_a_file_are_test_networks() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("runs.csv");
+        let header = "network,mode,precision,batch,launch,ms_per_iter,watts,sm_mhz_mean";
+        fs::write(
+            &file,
+            format!("{header}\nmine,infer,fp32,2,graph,1,100,1980\nvgg11,infer,fp32,2,graph,1,100,1980\n"),
+        )?;
+        let splits = catalog::splits().map_err(anyhow::Error::msg)?;
+        let alone = read_runs(&file)?;
+        assert!(Case::of(&alone[0], &splits, None)?.is_none(), "nothing says what mine is");
+        assert!(layers_beside(&alone)?.is_empty());
+        fs::create_dir(folder.path().join("runs"))?;
+        let text = "schema = \"network/1\"\nname = \"x\"\ntitle = \"x\"\nlayers = [\n  { name = \"fc\", kind = \"linear\", features = 7 },\n]\n\n[inputs]\nimage = { shape = [3] }\n";
+        fs::write(folder.path().join("runs/mine.toml"), text)?;
+        let runs = read_runs(&file)?;
+        let case = Case::of(&runs[0], &splits, Some(Role::Test))?.context("it is there")?;
+        assert_eq!((case.name.as_str(), case.role, case.shaped.layers().len()), ("mine", Role::Test, 1));
+        assert!(Case::of(&runs[0], &splits, Some(Role::Conformal))?.is_none());
+        assert_eq!(Case::of(&runs[1], &splits, None)?.map(|c| c.role), splits.role("vgg11"));
+        assert_eq!(layers_beside(&runs)?.len(), 1);
+        fs::write(folder.path().join("runs/mine.toml"), "schema = 3")?;
+        assert!(format!("{:#}", read_runs(&file).err().context("malformed")?).contains("mine.toml"));
+        Ok(())
+    }
 }

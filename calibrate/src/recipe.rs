@@ -228,12 +228,12 @@ pub fn fit_tasks<'a>(
         .collect()
 }
 
-/// Rows without those whose shape occurs in a network with the role `test`.
+/// Rows without those whose shape occurs in a network with the role `test`, or among further layers.
 ///
 /// # Errors
 /// When the zoo cannot be read.
-pub fn without_test_shapes(rows: Vec<Row>) -> Result<Vec<Row>> {
-    let keys: HashSet<String> = layers(Role::Test)?.iter().map(LayerCase::fold_key).collect();
+pub fn without_test_shapes(rows: Vec<Row>, further: &[LayerCase]) -> Result<Vec<Row>> {
+    let keys: HashSet<String> = layers(Role::Test)?.iter().chain(further).map(LayerCase::fold_key).collect();
     Ok(rows.into_iter().filter(|row| !keys.contains(&row.key)).collect())
 }
 
@@ -268,10 +268,10 @@ pub fn calibrations(
         .map(|(chip, models)| {
             let own: Vec<&Row> = rows.iter().filter(|r| r.chip == chip).collect();
             let tier = if own.iter().all(|r| r.own) { Tier::Measured } else { Tier::Imported };
-            let power = energy.get(chip).and_then(|rows| power::fit(rows, options)).map(|(law, _)| law);
-            Calibration { power, ..passport(chip, tier, &own, models, evaluation) }
+            let law = energy.get(chip).map(|rows| power::fit(rows, options)).transpose()?.flatten();
+            Ok(Calibration { power: law.map(|(law, _)| law), ..passport(chip, tier, &own, models, evaluation) })
         })
-        .collect();
+        .collect::<Result<_>>()?;
     // Where no energy was measured the law of the chip with most rows stands in, in shares of idle and limit.
     let law = list.iter().filter_map(|c| c.power.clone()).max_by_key(|p| p.rows);
     let all: Vec<&Row> = rows.iter().collect();

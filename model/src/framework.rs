@@ -1,15 +1,20 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
+mod host;
+
+pub use host::{Costs, Host, HostKind, Stages};
+
 use crate::catalog;
 use crate::gpu::{Device, Gpu};
 use crate::input::{Input, InputFile};
 use crate::layer::{Layer, Optimizer};
 use crate::library::Rule;
 use crate::network::{Activations, InPlace, MemoryPolicy, ShapedNetwork};
-use crate::precision::{Mode, Phase, Precision, named_enum};
+use crate::precision::{Phase, Precision, named_enum};
 use crate::text::{check_schema, nearest, toml_error};
 use crate::trial::{Algorithm, Layout};
 use crate::units::{Bytes, Dimension, Seconds, parse_with_unit};
+use host::HostFile;
 use serde::{Deserialize, Serialize};
 
 named_enum!(
@@ -93,51 +98,6 @@ pub struct Parallel {
     pub overlaps: bool,
     /// Gradients are summed once there are so many bytes of them; without it, all at once.
     pub bucket: Option<Bytes>,
-}
-
-/// What the host takes for an eager step, however short its kernels are.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Host {
-    /// Per layer whose kind is not listed.
-    pub other: HostKind,
-    /// Per layer of a kind.
-    pub kinds: Vec<HostKind>,
-    /// Per step.
-    pub step: Seconds,
-    /// 90 % of hosts' times lie within this factor.
-    pub spread: f64,
-}
-
-/// What launching a layer costs the host, with 32 and with 16 bits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct HostKind {
-    /// Layer kind or class of convolutions, with `_bias` where a bias is added apart; `update` for the optimizer.
-    pub kind: String,
-    /// Forward pass of inference.
-    pub inference: [Seconds; 2],
-    /// Forward and backward pass of training; with 16 bits in mixed precision, whose weights are converted anew.
-    pub training: [Seconds; 2],
-}
-
-impl Host {
-    /// What the host takes for a layer's operation in a phase. A layer's backward operation counts with its forward
-    /// one, whatever its gradients.
-    pub fn launching(&self, layer: &Layer, class: &str, phase: Phase, mode: Mode, precision: Precision) -> Seconds {
-        let listed = |kind: &str| self.kinds.iter().find(|k| k.kind == kind);
-        let biased = match layer {
-            Layer::Conv2d(conv) if conv.bias && phase != Phase::Update => {
-                listed(&format!("{class}_bias")).or_else(|| listed("conv2d_bias"))
-            }
-            _ => None,
-        };
-        let costs = biased.or_else(|| listed(class)).or_else(|| listed(layer.kind())).unwrap_or(&self.other);
-        let half = usize::from(precision.bytes() < Precision::Fp32.bytes());
-        match (mode, phase) {
-            (Mode::Inference, _) => costs.inference[half],
-            (Mode::Training, Phase::Forward | Phase::Update) => costs.training[half],
-            (Mode::Training, Phase::BackwardData | Phase::BackwardWeights) => Seconds::ZERO,
-        }
-    }
 }
 
 /// A kernel of the framework beside the library's.
@@ -318,33 +278,6 @@ struct GroupsFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct HostFile {
-    step: Entry,
-    spread: FactorFile,
-    other: HostCosts,
-    #[serde(default, rename = "kind")]
-    kinds: Vec<HostKindFile>,
-    #[serde(rename = "source")]
-    _source: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HostCosts {
-    inference: [String; 2],
-    training: [String; 2],
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct HostKindFile {
-    name: String,
-    inference: [String; 2],
-    training: [String; 2],
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct FactorFile {
     factor: f64,
     #[serde(rename = "source")]
@@ -379,15 +312,6 @@ impl Entry {
     }
 }
 
-fn host_kind(kind: String, inference: &[String; 2], training: &[String; 2]) -> Result<HostKind, String> {
-    let time = |text: &String| {
-        parse_with_unit(text, Dimension::Time).map(Seconds::new).map_err(|e| format!("host kind {kind}: {e}"))
-    };
-    let both = |texts: &[String; 2]| Ok::<_, String>([time(&texts[0])?, time(&texts[1])?]);
-    let (inference, training) = (both(inference)?, both(training)?);
-    Ok(HostKind { kind, inference, training })
-}
-
 impl Framework {
     /// Reads a profile.
     ///
@@ -396,19 +320,6 @@ impl Framework {
     pub fn from_toml(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
         check_schema(&file.schema, "framework/1")?;
-        let host = file.host.map(|h| {
-            let spread = h.spread.factor;
-            if !(spread.is_finite() && spread >= 1.0) {
-                return Err(format!("host spread: {spread} is not a factor of at least 1"));
-            }
-            let kinds = h.kinds.into_iter().map(|k| host_kind(k.name, &k.inference, &k.training));
-            Ok::<_, String>(Host {
-                other: host_kind("other".into(), &h.other.inference, &h.other.training)?,
-                kinds: kinds.collect::<Result<_, _>>()?,
-                step: h.step.time("host step")?,
-                spread,
-            })
-        });
         let activity = file.activity.map_or(1.0, |a| a.factor);
         if !(activity.is_finite() && activity > 0.0) {
             return Err(format!("activity: factor {activity} is not a positive number"));
@@ -448,7 +359,7 @@ impl Framework {
             activity,
             fusion,
             groups_apart: file.groups.is_some_and(|g| g.apart),
-            host: host.transpose()?,
+            host: file.host.map(HostFile::read).transpose()?,
             slower,
             rules: catalog::library_rules()?,
             fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,

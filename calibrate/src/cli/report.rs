@@ -1,6 +1,6 @@
 //! `calibrate validate --report`.
 
-use super::{Validate, evaluation_calibrations, misuse, networks_role, print, rows_for};
+use super::{Unseen, Validate, evaluation_calibrations, misuse, networks_role, print, read_runs, rows_for};
 use crate::dataset::NoRows;
 use crate::fit::Options;
 use crate::networks;
@@ -25,8 +25,8 @@ pub fn write(args: &Validate, folder: &Path) -> Result<()> {
     }
     let mut report = Report::new(folder.to_path_buf(), command_line("calibrate"))?;
     if !args.networks.is_empty() {
-        let runs = args.networks.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?.concat();
-        let calibrations = evaluation_calibrations(args)?;
+        let runs = read_runs(&args.networks)?;
+        let calibrations = evaluation_calibrations(args, &runs)?;
         if let Some(c) = calibrations.iter().find(|c| c.fit != EVALUATION) {
             bail!("calibration {} was fitted on all rows: a report takes those of fit --evaluation", c.id);
         }
@@ -48,7 +48,7 @@ pub fn write(args: &Validate, folder: &Path) -> Result<()> {
         add_networks(&mut report, &frames, &calibrations, Some(role))?;
     }
     if args.layers {
-        let (all, _) = rows_for(&args.dataset, args.evaluation)?;
+        let (all, _) = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
         let rows = super::selected(args, &all)?;
         let bar = FitBar::new(args.quiet);
         let options = Options { bar: Some(&bar), ..Options::default() };

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use joulecast_model::catalog;
 use joulecast_model::measurement::LayerCase;
-use joulecast_model::network::ShapedNetwork;
+use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::Precision;
 use joulecast_model::splits::Role;
 use std::collections::{BTreeMap, HashSet};
@@ -58,10 +58,17 @@ pub fn layers(role: Role) -> Result<Vec<LayerCase>> {
             }
         }
         for form in forms {
-            let shaped = ShapedNetwork::new(&form, 1, Precision::Fp32, &[])?;
-            let cases_of = shaped.layers().iter();
-            cases.extend(cases_of.map(|l| LayerCase { inputs: l.inputs.clone(), layer: l.layer.clone() }));
+            cases.extend(layers_of(&form)?);
         }
     }
     Ok(cases)
+}
+
+/// The layers of a network.
+///
+/// # Errors
+/// When it cannot be shaped.
+pub fn layers_of(network: &Network) -> Result<Vec<LayerCase>> {
+    let shaped = ShapedNetwork::new(network, 1, Precision::Fp32, &[])?;
+    Ok(shaped.layers().iter().map(|l| LayerCase { inputs: l.inputs.clone(), layer: l.layer.clone() }).collect())
 }

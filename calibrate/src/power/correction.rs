@@ -4,7 +4,7 @@
 use super::PowerRow;
 use crate::fit::{one_standard_error, refit, weighted_square};
 use crate::lasso::{Linear, Moments, penalties};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use joulecast_model::power::{Correction, FLAGS, PowerModel, TRAITS};
 use ndarray::{Array1, Array2, Axis};
 
@@ -72,8 +72,9 @@ impl<'a> Task<'a> {
         }
         let chosen = one_standard_error(&errors, 1.0);
         let correction = |train: &[usize], y: &Array1<f64>, path: &[Linear]| {
-            let selected = path.get(chosen).or(path.last()).context("an empty path")?;
-            Ok(self.artifact(&refit(&self.x, y, &self.weights, train, &selected.support())?, train))
+            // Where no column says anything the path is empty, and the correction a constant.
+            let support = path.get(chosen).or(path.last()).map_or_else(Vec::new, Linear::support);
+            Ok(self.artifact(&refit(&self.x, y, &self.weights, train, &support)?, train))
         };
         let everything: Vec<usize> = (0..self.rows.len()).collect();
         let (y, path) = self.path(law, &everything)?;

@@ -111,9 +111,12 @@ pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<Stri
 
 /// Fits a law; `None` with too few rows. Also returns what laws without a row's fold foresee for it, as a share of the
 /// range.
-pub fn fit(rows: &[PowerRow], options: &Options) -> Option<(PowerModel, Vec<f64>)> {
+///
+/// # Errors
+/// When the law's correction has no solution.
+pub fn fit(rows: &[PowerRow], options: &Options) -> Result<Option<(PowerModel, Vec<f64>)>> {
     if rows.len() < FEWEST {
-        return None;
+        return Ok(None);
     }
     let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
     let fold_of = grouped(&keys, options.folds, options.seed);
@@ -148,16 +151,18 @@ pub fn fit(rows: &[PowerRow], options: &Options) -> Option<(PowerModel, Vec<f64>
             best = Some((error, law(non_negative(&everything, exponent)), without));
         }
     }
-    let (_, law, without) = best?;
-    let (correction, held) = correction::Task::new(rows).fit(&law, &without, &fold_of).ok()?;
+    let Some((_, law, without)) = best else { return Ok(None) };
+    let (correction, held) = correction::Task::new(rows).fit(&law, &without, &fold_of)?;
     let corrected = |law: PowerModel, c| PowerModel { correction: Some(c), ..law };
     let model = corrected(law, correction);
     let without: Vec<PowerModel> = without.into_iter().zip(held).map(|(law, c)| corrected(law, c)).collect();
     let held_out: Vec<f64> = rows.iter().zip(&fold_of).map(|(row, &fold)| row.foreseen(&without[fold])).collect();
     let pairs = || rows.iter().zip(&held_out).map(|(r, p)| (r.measured(), *p));
     let residuals: Vec<f64> = pairs().map(|(m, p)| (m / p).ln()).collect();
-    let mape = Accuracy::of(pairs())?.mape;
-    Some((PowerModel { residuals: conformal(&residuals, 0.9)?, mape, ..model }, held_out))
+    let (Some(accuracy), Some(residuals)) = (Accuracy::of(pairs()), conformal(&residuals, 0.9)) else {
+        return Ok(None);
+    };
+    Ok(Some((PowerModel { residuals, mape: accuracy.mape, ..model }, held_out)))
 }
 
 /// Held-out power by kind and precision, foreseen without knowing the clock.
@@ -230,11 +235,11 @@ mod tests {
                 }
             })
             .collect();
-        let (model, held_out) = fit(&rows, &Options::default()).expect("enough rows");
+        let (model, held_out) = fit(&rows, &Options::default()).expect("a solution").expect("enough rows");
         assert_eq!((model.exponent, held_out.len()), (2.0, rows.len()));
         for (found, known) in model.coefficients.iter().zip(known) {
             assert!((found - known).abs() < 0.02, "{model:?}");
         }
-        assert!(fit(&rows[..10], &Options::default()).is_none());
+        assert!(fit(&rows[..10], &Options::default()).expect("no failure").is_none());
     }
 }

@@ -10,7 +10,7 @@ use crate::calibration::{Calibration, Tier};
 use crate::clock::{Clocks, VoltageCurve, slowdown};
 use crate::cost::LayerCost;
 use crate::features::{Family, Setting, UPDATE, Workload, model_kind};
-use crate::framework::{KernelOf, Launch};
+use crate::framework::{KernelOf, Launch, Stages};
 use crate::gpu::{Device, Gpu};
 use crate::layer::Layer;
 use crate::network::{ShapedLayer, ShapedNetwork, footprint};
@@ -169,7 +169,7 @@ impl<'a> Step<'a> {
             let prediction = kernel.at(Clocks { core, memory: limits.memory }, level, setup.gpu);
             clock += core * prediction.time.value.get();
             totals.add(&prediction, kernel);
-            totals.host += kernel.host;
+            totals.host = totals.host + Stages::of(kernel.phase, kernel.host);
             totals.moved += kernel.moved(core, limits.memory) * prediction.time.value.get();
             layers.push(prediction);
         }
@@ -184,7 +184,7 @@ impl<'a> Step<'a> {
                 phase.energy += layer.energy;
             }
         }
-        totals.wait(layers.len(), setup);
+        totals.wait(layers.len(), setup, network.precision());
         totals.idle(self.gap, setup.gpu);
         let (widths, (time, power, energy)) = self.intervals(&totals, point, limits.cap);
         let launch_bound = totals.for_host > Seconds::ZERO;
@@ -273,7 +273,7 @@ fn beyond_the_limit(layers: &[LayerPrediction], limits: &Limits) -> Option<Strin
 pub(super) struct Kernel<'a> {
     name: &'a str,
     kind: &'static str,
-    phase: Phase,
+    pub(super) phase: Phase,
     pub(super) cost: LayerCost,
     pub(super) time: Estimate<Seconds>,
     bound: Seconds,
@@ -305,9 +305,9 @@ impl Kernel<'_> {
         Self { time: self.time.times(times), bound, memory, host, ..self }
     }
 
-    /// Whether another takes the same time, power and share at any clock.
+    /// Whether another takes the same time, power and share at any clock, in the same phase.
     pub(super) fn is_alike(&self, other: &Self) -> bool {
-        let of = |k: &Self| (k.time, k.memory, k.drives, k.reference, k.tier);
+        let of = |k: &Self| (k.time, k.memory, k.drives, k.reference, k.tier, k.phase);
         of(self) == of(other)
     }
 
@@ -482,8 +482,10 @@ pub(super) struct Totals {
     pub(super) for_host: Seconds,
     /// How far the clocks are from those that times are of, weighted by time.
     pub(super) moved: f64,
-    /// What the host takes to launch them all.
-    pub(super) host: Seconds,
+    /// What kernels take, by stage.
+    pub(super) stages: Stages,
+    /// What the host takes to launch them.
+    pub(super) host: Stages,
     pub(super) cost: LayerCost,
     pub(super) by_tier: BTreeMap<Tier, f64>,
     pub(super) outside: f64,
@@ -502,6 +504,7 @@ impl Totals {
         self.time.value += time;
         self.time.p05 += layer.time.p05;
         self.time.p95 += layer.time.p95;
+        self.stages = self.stages + Stages::of(layer.phase, time);
         self.bound += layer.bound;
         self.energy += layer.energy;
         self.cost = self.cost + kernel.cost;
@@ -514,19 +517,22 @@ impl Totals {
     }
 
     /// Adds the time in which the GPU waits: between kernels, and for a host that is slower than they are.
-    pub(super) fn wait(&mut self, kernels: usize, setup: &Setup<'_>) {
-        let gaps = setup.framework.dispatch * kernels as f64;
-        let (host, spread) = match (&setup.framework.host, setup.launch) {
-            (Some(host), Launch::Eager) => (host.step + self.host, host.spread),
-            _ => (Seconds::ZERO, 1.0),
+    pub(super) fn wait(&mut self, kernels: usize, setup: &Setup<'_>, precision: Precision) {
+        let host = setup.framework.host.as_ref().filter(|_| setup.launch == Launch::Eager);
+        let gap = setup.framework.dispatch + host.map_or(Seconds::ZERO, |h| h.gap);
+        let gaps = gap * kernels as f64;
+        let busy = self.time.value;
+        let for_host = |time: Seconds, slower: f64| {
+            let stages = self.stages * ((time + gaps) / busy);
+            host.map_or(Seconds::ZERO, |h| h.waited_for(stages, self.host * slower, setup.mode, precision))
         };
-        let for_host = |busy: Seconds, host: Seconds| (host - busy - gaps).max(Seconds::ZERO);
-        let wait = |busy: Seconds, host: Seconds| gaps + for_host(busy, host);
-        self.for_host = for_host(self.time.value, host);
+        let spread = host.map_or(1.0, |h| h.spread);
+        self.for_host = for_host(busy, 1.0);
+        let (least, most) = (for_host(self.time.p05, 1.0 / spread), for_host(self.time.p95, spread));
         self.waiting = gaps + self.for_host;
         self.time.value += self.waiting;
-        self.time.p05 += wait(self.time.p05, host / spread);
-        self.time.p95 += wait(self.time.p95, host * spread);
+        self.time.p05 += gaps + least;
+        self.time.p95 += gaps + most;
         self.energy += waiting(setup.gpu) * self.waiting;
     }
 

@@ -6,6 +6,7 @@ use super::{Estimate, PredictError};
 use crate::calibration::Tier;
 use crate::clock::Clocks;
 use crate::cost::LayerCost;
+use crate::framework::Stages;
 use crate::network::{MemoryFootprint, footprint};
 use crate::power::power;
 use crate::units::{Hertz, Joules, Seconds, Watts};
@@ -33,7 +34,7 @@ pub struct Summary {
 pub struct Prepared<'s, 'a> {
     step: &'s Step<'a>,
     stretches: Vec<Vec<(&'s Kernel<'a>, f64)>>,
-    host: Seconds,
+    host: Stages,
     /// Operations and traffic of the step.
     pub cost: LayerCost,
     /// Device memory.
@@ -60,7 +61,7 @@ impl<'a> Step<'a> {
         Prepared {
             step: self,
             stretches,
-            host: self.kernels.iter().map(|k| k.host).sum(),
+            host: self.kernels.iter().fold(Stages::default(), |sum, k| sum + Stages::of(k.phase, k.host)),
             cost: self.kernels.iter().fold(LayerCost::default(), |sum, k| sum + k.cost),
             memory,
             fits_in_memory: memory.total() <= self.setup.gpu.memory.value,
@@ -89,13 +90,14 @@ impl Prepared<'_, '_> {
                 totals.energy += power(setup.gpu, kernel.drives, level, slowdown) * time.value;
                 let sum = &mut totals.time;
                 *sum = Estimate { value: sum.value + time.value, p05: sum.p05 + time.p05, p95: sum.p95 + time.p95 };
+                totals.stages = totals.stages + Stages::of(kernel.phase, time.value);
                 clock += core * time.value.get();
                 totals.moved += kernel.moved(core, limits.memory) * time.value.get();
                 *totals.by_tier.entry(kernel.tier).or_default() += time.value.get();
             }
         }
         clock /= totals.time.value.get();
-        totals.wait(step.kernels.len(), setup);
+        totals.wait(step.kernels.len(), setup, step.network.precision());
         totals.idle(step.gap, setup.gpu);
         let (_, (time, power, energy)) = step.intervals(&totals, point, limits.cap);
         Ok(Summary {

@@ -1,0 +1,55 @@
+//! What commands read: rows of datasets, without the shapes that a fit may not know, and measured runs of networks.
+
+use super::DatasetsArg;
+use crate::rows::{Row, prepare, prepare_alike};
+use crate::{dataset, networks, recipe};
+use anyhow::Result;
+use joulecast_model::measurement::{LayerCase, Measurement};
+use std::path::PathBuf;
+
+/// Rows of several datasets, each once.
+pub(super) fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
+    let mut rows = Vec::new();
+    for folder in folders {
+        rows.extend(dataset::read(folder)?);
+    }
+    Ok(dataset::unique(rows))
+}
+
+/// Rows ready for fitting, and the measurements behind them.
+pub(super) fn rows_for(datasets: &DatasetsArg, unseen: Unseen<'_>) -> Result<(Vec<Row>, Vec<Measurement>)> {
+    let measurements = read_unique(&datasets.dataset)?;
+    Ok((unseen.left(prepare(&measurements)?)?, measurements))
+}
+
+/// Shapes that a fit may not know.
+#[derive(Clone, Copy)]
+pub(super) enum Unseen<'a> {
+    /// It may know all.
+    None,
+    /// Those of test networks, and of further layers.
+    TestAnd(&'a [LayerCase]),
+}
+
+impl<'a> Unseen<'a> {
+    pub(super) fn of(evaluation: bool, further: &'a [LayerCase]) -> Self {
+        if evaluation { Self::TestAnd(further) } else { Self::None }
+    }
+
+    fn left(self, rows: Vec<Row>) -> Result<Vec<Row>> {
+        match self {
+            Self::None => Ok(rows),
+            Self::TestAnd(further) => recipe::without_test_shapes(rows, further),
+        }
+    }
+}
+
+/// The same rows as if nothing but its data sheet were known of each GPU.
+pub(super) fn alike_rows(measurements: &[Measurement], unseen: Unseen<'_>) -> Result<Vec<Row>> {
+    unseen.left(prepare_alike(measurements)?)
+}
+
+/// Measured runs of several files.
+pub(super) fn read_runs(files: &[PathBuf]) -> Result<Vec<networks::Run>> {
+    Ok(files.iter().map(|file| networks::read_runs(file)).collect::<Result<Vec<_>>>()?.concat())
+}
