@@ -111,7 +111,10 @@ mod tests {
         let rows = compare(paper, text, &Options::default()).expect("compares").rows;
         let alone = Paper { boards: 1, ..paper.clone() };
         let other = compare(&alone, text, &Options::default()).expect("compares").rows;
-        for (mean, own) in rows.iter().zip(&other) {
+        // Batches are told by memory, hence by boards.
+        let alike: Vec<_> = rows.iter().zip(&other).filter(|(mean, own)| mean.batch == own.batch).collect();
+        assert!(alike.len() > 50, "{}", alike.len());
+        for (mean, own) in alike {
             let on_gpu = mean.gpus == 1 && !mean.gpu.starts_with("xeon");
             match mean.quantity {
                 Quantity::Memory if on_gpu => assert!((own.predicted / mean.predicted - 2.0).abs() < 1e-9),
