@@ -27,6 +27,21 @@ fn parameters_and_macs_equal_the_published_figures() {
     }
 }
 
+/// An error is what its source's accuracy leaves of 100 %.
+#[test]
+fn published_errors_are_those_of_their_sources() {
+    let mut known = 0;
+    for name in catalog::network_names() {
+        let published = catalog::network(name).unwrap_or_else(|e| panic!("{e}")).published;
+        let Some(error) = published.top1_error else { continue };
+        let source = published.top1_error_source.unwrap_or_else(|| panic!("{name}: an error without a source"));
+        let accuracy = format!("acc@1 = {:.3} %", 100.0 * (1.0 - error));
+        assert!(source.contains(&accuracy), "{name}: {accuracy} is not in its source: {source}");
+        known += 1;
+    }
+    assert!(known >= 38, "{known} networks with a published error");
+}
+
 #[test]
 fn every_network_has_its_name_and_a_role() {
     let splits = catalog::splits().unwrap_or_else(|e| panic!("{e}"));

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# The worked capacity plan; seconds.
+# The worked capacity plan and its figures, reports/figures/capacity; seconds.
 # inputs: data/capacity/tagging.toml data/gpus data/frameworks data/nets data/calibrations
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-target/release/predict plan data/capacity/tagging.toml --format markdown
+# The page is two folders deep, the figures are linked from there.
+target/release/predict plan data/capacity/tagging.toml --format markdown --figures reports/figures/capacity \
+  | sed 's#](<reports/figures/#](<../figures/#'

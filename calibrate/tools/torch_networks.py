@@ -342,7 +342,9 @@ def main():
     arguments.add_argument("--settle", type=float, default=0.8, help="seconds")
     arguments.add_argument("--budget", type=float, default=500, help="seconds; no row is begun after them")
     arguments.add_argument("--out", required=True)
+    arguments.add_argument("--benchmark", action="store_true", help="cuDNN times its algorithms and takes the fastest")
     args = arguments.parse_args()
+    torch.backends.cudnn.benchmark = args.benchmark
     begin = time.perf_counter()
     properties = torch.cuda.get_device_properties(0)
     nvml = Nvml(f"GPU-{properties.uuid}")

@@ -29,6 +29,14 @@ fn resnet50(c: &mut Criterion) {
     };
     c.bench_function("predict resnet50 on v100", |b| b.iter(|| predict(black_box(&shaped), black_box(&setup))));
     c.bench_function("prepare resnet50 on v100", |b| b.iter(|| Step::new(black_box(&shaped), black_box(&setup))));
+    // What `predict sweep` does for every batch.
+    c.bench_function("resnet50 on v100 at another batch", |b| {
+        b.iter(|| {
+            let shaped = shaped.with_batch(black_box(48)).expect("fits");
+            let step = Step::new(&shaped, &setup).expect("a prediction");
+            step.prepare().at(OperatingPoint::default())
+        })
+    });
     let step = Step::new(&shaped, &setup).expect("a prediction");
     let capped = OperatingPoint { power_cap: Some(Watts::new(200.0)), ..OperatingPoint::default() };
     c.bench_function("resnet50 on v100 under a limit", |b| b.iter(|| step.at(black_box(capped))));

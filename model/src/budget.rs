@@ -50,23 +50,24 @@ impl Budget {
         self.latency.is_none() && self.energy_per_sample.is_none() && self.power.is_none()
     }
 
-    /// The first bound that a step does not keep.
-    pub fn broken(&self, p: &NetworkPrediction) -> Option<Bound> {
+    /// Whether a step keeps the bounds, of those that there are; memory is always one.
+    pub fn kept(&self, p: &NetworkPrediction) -> impl Iterator<Item = (Bound, bool)> {
         fn of<T: Copy>(estimate: &Estimate<T>, sure: bool) -> T {
             if sure { estimate.p95 } else { estimate.value }
         }
         let per_sample = of(&p.energy, self.sure) / p.batch as f64;
-        if !p.fits_in_memory {
-            Some(Bound::Memory)
-        } else if self.latency.is_some_and(|most| of(&p.time, self.sure) > most) {
-            Some(Bound::Latency)
-        } else if self.power.is_some_and(|most| of(&p.power, self.sure) > most) {
-            Some(Bound::Power)
-        } else if self.energy_per_sample.is_some_and(|most| per_sample > most) {
-            Some(Bound::Energy)
-        } else {
-            None
-        }
+        let all = [
+            (Bound::Memory, Some(p.fits_in_memory)),
+            (Bound::Latency, self.latency.map(|most| of(&p.time, self.sure) <= most)),
+            (Bound::Power, self.power.map(|most| of(&p.power, self.sure) <= most)),
+            (Bound::Energy, self.energy_per_sample.map(|most| per_sample <= most)),
+        ];
+        all.into_iter().filter_map(|(bound, kept)| Some((bound, kept?)))
+    }
+
+    /// The first bound that a step does not keep.
+    pub fn broken(&self, p: &NetworkPrediction) -> Option<Bound> {
+        self.kept(p).find(|(_, kept)| !kept).map(|(bound, _)| bound)
     }
 }
 

@@ -62,6 +62,7 @@ pub fn fed(step: NetworkPrediction, samples_per_second: f64, gpus: &[&Gpu]) -> N
     for (device, gpu) in devices.iter_mut().zip(gpus) {
         let (count, watts) = (device.count as f64, waiting(gpu));
         device.energy = later(device.energy, watts * waits);
+        device.waiting += watts * waits;
         let mean = |busy: Watts| busy * share + watts * (1.0 - share);
         let power = device.power;
         device.power = Estimate { value: mean(power.value), p05: mean(power.p05), p95: mean(power.p95) };

@@ -25,6 +25,7 @@ pub mod input;
 pub mod training;
 pub mod generation;
 pub mod budget;
+pub mod comparison;
 pub mod capacity;
 pub mod catalog;
 pub mod splits;

@@ -19,6 +19,24 @@ pub struct Plan {
     pub start: Seconds,
 }
 
+/// Samples that a step is charged for without having them are worth a note from this share of all on.
+const WORTH_A_NOTE: f64 = 0.01;
+
+impl Plan {
+    /// What to tell of the last step of an epoch, which takes what the others do however few samples are left for it.
+    pub fn leftover(&self, batch: u64) -> Option<String> {
+        let (steps, left) = (self.dataset_size.div_ceil(batch), self.dataset_size % batch);
+        let missing = 1.0 - self.dataset_size as f64 / (steps as f64 * batch as f64);
+        let which = if steps == 1 { "the only step" } else { "the last step" };
+        (left > 0 && missing >= WORTH_A_NOTE).then(|| {
+            let share = 100.0 * missing;
+            format!(
+                "{which} of an epoch has {left} samples and is charged as one of {batch}: {share:.0} % of the training"
+            )
+        })
+    }
+}
+
 /// Time and energy of a whole training: the program's start and the steps, without validation and checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Training {
@@ -73,6 +91,15 @@ mod tests {
     use crate::network::ShapedNetwork;
     use crate::precision::{Mode, Precision};
     use crate::predictor::{Setup, predict};
+
+    #[test]
+    fn a_step_that_is_charged_whole_is_told() {
+        let plan = |dataset_size| Plan { epochs: 1, dataset_size, price_per_kwh: None };
+        let note = plan(10).leftover(64).unwrap_or_default();
+        assert!(note.contains("the only step of an epoch has 10 samples") && note.contains("84 %"), "{note}");
+        assert!(plan(100).leftover(64).is_some_and(|n| n.starts_with("the last step")));
+        assert_eq!((plan(128).leftover(64), plan(1_281_167).leftover(256)), (None, None));
+    }
 
     #[test]
     fn a_training_is_its_steps() -> Result<(), Box<dyn std::error::Error>> {

@@ -16,6 +16,7 @@ use joulecast_model::predictor::OperatingPoint;
 use joulecast_model::shape::Shape;
 use joulecast_model::trial::Algorithm;
 use joulecast_model::units::{Hertz, Watts};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// How long will a network take on a GPU, at which power, with how much energy?
@@ -341,14 +342,20 @@ const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::WinogradNonfused,
 ];
 
-fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
+pub fn parse_algorithm(text: &str) -> Result<Algorithm, String> {
     let text = text.to_ascii_lowercase().replace('-', "_");
     let known = ALGORITHMS.into_iter().find(|a| a.name() == text);
     known.ok_or_else(|| one_of(ALGORITHMS.iter().map(|a| a.name())))
 }
 
+/// Major versions that there are.
+const CUDNN: RangeInclusive<u64> = 1..=9;
+
 pub fn parse_cudnn(text: &str) -> Result<f64, String> {
-    library_age(text).ok_or_else(|| "must be a version such as 7.6".to_string())
+    let (oldest, newest) = (CUDNN.start(), CUDNN.end());
+    let known = text.split('.').next().and_then(|major| major.parse().ok()).is_some_and(|major| CUDNN.contains(&major));
+    let age = library_age(text).filter(|_| known);
+    age.ok_or_else(|| format!("must be a version such as 7.6: cuDNN {oldest} to {newest} are known"))
 }
 
 pub fn one_of<'a>(names: impl Iterator<Item = &'a str>) -> String {

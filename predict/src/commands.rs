@@ -35,7 +35,7 @@ pub enum Failure {
 const MOST_BYTES: u64 = 16 << 20;
 
 /// Whether an argument means a file rather than a built-in name.
-fn is_file(argument: &str) -> bool {
+pub fn is_file(argument: &str) -> bool {
     argument.contains(['/', '\\']) || argument.ends_with(".toml")
 }
 
@@ -173,9 +173,10 @@ impl Parts {
     pub fn read(args: &PredictArgs, name: &str, net: &str) -> Result<Self, Failure> {
         let gpu = gpu(name)?;
         let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
-        let mut framework = framework.by(asked_algorithm(args)?);
-        if gpu.device == Device::Cpu && framework.algorithm().is_some() {
-            return Err(Failure::Usage(anyhow!("{} is a processor: --conv-algorithm is of cuDNN", gpu.name)));
+        let mut framework = framework.by(asked_algorithm(args.conv_algorithm, args.precision)?);
+        check_algorithm(&gpu, &framework)?;
+        if args.mode != Mode::Training && args.training.optimizer.is_some() {
+            return Err(Failure::Usage(anyhow!("--optimizer is of a training: --mode training")));
         }
         if args.mode == Mode::Training && args.precision == Precision::Int8 {
             return Err(Failure::Usage(anyhow!("no framework trains in int8: --precision fp16, bf16, tf32 or fp32")));
@@ -198,8 +199,11 @@ impl Parts {
     }
 
     pub fn network(&self, args: &PredictArgs, batch: u64) -> Result<ShapedNetwork, Failure> {
-        let network =
-            shape(&self.network, &args.network, batch, args.precision)?.with_optimizer(args.training.optimizer);
+        let network = shape(&self.network, &args.network, batch, args.precision)?;
+        let network = match args.training.optimizer {
+            Some(optimizer) => network.with_optimizer(optimizer),
+            None => network,
+        };
         Ok(self.framework.runs(network))
     }
 
@@ -233,15 +237,23 @@ impl Parts {
     }
 }
 
-fn asked_algorithm(args: &PredictArgs) -> Result<Option<Algorithm>, Failure> {
-    match args.conv_algorithm {
+/// What `--conv-algorithm` means for a precision.
+pub fn asked_algorithm(asked: Option<Algorithm>, precision: Precision) -> Result<Option<Algorithm>, Failure> {
+    match asked {
         None | Some(Algorithm::Heuristic) => Ok(None),
-        Some(_) if args.precision != Precision::Fp32 => Err(Failure::Usage(anyhow!(
-            "--conv-algorithm: algorithms were measured in fp32 alone, not in {}",
-            args.precision
-        ))),
+        Some(_) if precision != Precision::Fp32 => {
+            Err(Failure::Usage(anyhow!("--conv-algorithm: algorithms were measured in fp32 alone, not in {precision}")))
+        }
         asked => Ok(asked),
     }
+}
+
+/// Processors have no algorithms to choose from.
+pub fn check_algorithm(gpu: &Gpu, framework: &Framework) -> Result<(), Failure> {
+    if gpu.device == Device::Cpu && framework.algorithm().is_some() {
+        return Err(Failure::Usage(anyhow!("{} is a processor: --conv-algorithm is of cuDNN", gpu.name)));
+    }
+    Ok(())
 }
 
 /// With `--require-fit`, what does not fit is a failure.
@@ -281,7 +293,9 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
     if let Some(tokens) = args.generate {
         return generate::predict(args, &generate::parts(args)?, tokens);
     }
-    let parallel::Asked { prediction, parts, waiting } = parallel::step(args)?;
+    let parallel::Asked { mut prediction, parts, waiting } = parallel::step(args)?;
+    let plan = args.training.plan(&parts.framework);
+    prediction.warnings.extend(plan.and_then(|plan| plan.leftover(prediction.batch)));
     let typed = typed(args);
     check_fit(args, &prediction)?;
     let Parts { gpu, source, framework, .. } = &parts;
@@ -290,7 +304,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         source,
         framework: &framework.name,
         launch: args.launch.unwrap_or_else(|| framework.usual_launch_on(gpu)),
-        training: args.training.plan(framework).map(|plan| Training::of(&prediction, plan, waiting)),
+        training: plan.map(|plan| Training::of(&prediction, plan, waiting)),
     };
     let render = || -> Result<()> {
         let text = match args.format {

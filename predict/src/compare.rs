@@ -2,17 +2,18 @@
 
 use crate::cli::{Format, parse_batch, parse_mode, parse_positive, parse_precision};
 use crate::commands::{Failure, command_line, emit, refused};
-use crate::devices::{Device, FrameworkArgs, How};
+use crate::devices::{Device, FrameworkArgs, How, gpus, once};
+use crate::generate::answer;
 use crate::networks::network;
 use anyhow::anyhow;
 use clap::Args;
 use joulecast_model::budget::{Bound, Budget, largest_batch};
-use joulecast_model::metric::energy_precision_ratio;
+use joulecast_model::comparison::{Entry, Largest};
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{NetworkPrediction, OperatingPoint, Step};
 use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
-use joulecast_reports::compare::{Comparison, Entry, Largest, csv, figure, json, text};
+use joulecast_reports::compare::{Comparison, csv, figure, json, text};
 use joulecast_reports::figure::svg;
 use std::path::PathBuf;
 
@@ -38,6 +39,12 @@ pub struct CompareArgs {
     pub mode: Mode,
     #[command(flatten)]
     pub framework: FrameworkArgs,
+    /// Tokens per sample, for networks that read a sequence
+    #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
+    pub sequence: Option<u64>,
+    /// Language models: whole answers of so many tokens per sample to prompts of --sequence tokens, instead of steps
+    #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
+    pub generate: Option<u64>,
     /// Core clock of all GPUs
     #[arg(long, value_name = "MHZ", value_parser = parse_positive, allow_negative_numbers = true)]
     pub clock: Option<f64>,
@@ -94,6 +101,8 @@ impl CompareArgs {
             "give --batch, or a budget: --target-latency, --energy-budget or --max-power".to_string()
         } else if self.sure && budget.is_free() {
             "--sure is about budgets: give --target-latency, --energy-budget or --max-power".to_string()
+        } else if self.generate.is_some() && self.mode == Mode::Training {
+            "--generate is of inference".to_string()
         } else if let Some((unknown, _)) = self.price.iter().find(|(gpu, _)| !self.gpu.contains(gpu)) {
             format!("--price names {unknown}, which --gpu does not")
         } else {
@@ -111,17 +120,18 @@ impl CompareArgs {
     }
 
     fn entry(&self, gpu: &str, network: &Network, prediction: NetworkPrediction) -> Entry {
-        let error = network.published.top1_error;
         let price = self.price.iter().find(|(name, _)| name == gpu).map(|(_, price)| *price);
-        let per_sample = prediction.energy_per_sample();
-        Entry {
-            gpu: gpu.to_string(),
-            top1_error: error,
-            epr: error.map(|e| energy_precision_ratio(e, self.alpha, per_sample)),
-            price_per_hour: price,
-            price_per_million: price.map(|p| p / 3600.0 * 1e6 / prediction.samples_per_second()),
-            prediction,
-        }
+        Entry::new(gpu, prediction, network.published.top1_error, self.alpha, price)
+    }
+
+    fn title(&self, how: &How) -> String {
+        let mut title =
+            format!("{} {}, {} profile ({})", how.precision, how.mode, how.framework.name, how.launch().name());
+        let mut also = |text: Option<String>| title.extend(text.map(|t| format!(", {t}")));
+        also(how.framework.algorithm().map(|a| format!("convolutions by {}", a.name())));
+        also(self.sequence.map(|n| format!("{n} tokens")));
+        also(self.generate.map(|n| format!("answers of {n} tokens")));
+        title
     }
 }
 
@@ -136,10 +146,14 @@ struct Pair<'a> {
 
 impl Pair<'_> {
     fn at(&self, batch: u64) -> Result<NetworkPrediction, Failure> {
-        let shaped = ShapedNetwork::new(self.network, batch, self.how.precision, &[])
+        let (how, setup, point) = (self.how, self.device.setup(self.how), self.args.point());
+        if let Some(tokens) = self.args.generate {
+            return Ok(answer(self.network, tokens, (batch, how.precision), &setup, point)?.total);
+        }
+        let shaped = ShapedNetwork::new(self.network, batch, how.precision, &[])
             .map_err(|e| Failure::Failed(anyhow!("{}: {e}", self.network.name)))?;
-        let shaped = self.how.framework.runs(shaped);
-        Step::new(&shaped, &self.device.setup(self.how)).and_then(|s| s.at(self.args.point())).map_err(refused)
+        let shaped = how.framework.runs(shaped);
+        Step::new(&shaped, &setup).and_then(|s| s.at(point)).map_err(refused)
     }
 
     /// The largest batch within the budget, of those asked for or of all.
@@ -171,14 +185,19 @@ impl Pair<'_> {
 pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     args.check()?;
     let how = How::new(&args.framework, args.precision, args.mode)?;
-    let networks = args.net.iter().map(|n| Ok(network(n)?.0)).collect::<Result<Vec<Network>, Failure>>()?;
-    let devices = args.gpu.iter().map(|g| Device::read(g, &how)).collect::<Result<Vec<_>, _>>()?;
+    let nets = once(args.net.clone(), "--net", String::clone);
+    let networks = nets.iter().map(|n| network(n, args.sequence)).collect::<Result<Vec<Network>, Failure>>()?;
+    let devices = gpus(&args.gpu)?
+        .into_iter()
+        .map(|(typed, gpu)| Ok((typed, Device::of(gpu, &how)?)))
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let batches = once(args.batch.clone(), "--batch", u64::to_string);
     let budget = args.budget();
     let (mut entries, mut largest) = (Vec::new(), Vec::new());
     for network in &networks {
-        for (device, typed) in devices.iter().zip(&args.gpu) {
+        for (typed, device) in &devices {
             let pair = Pair { args, how: &how, device, typed, network };
-            for &batch in &args.batch {
+            for &batch in &batches {
                 entries.push(args.entry(typed, network, pair.at(batch)?));
             }
             if !budget.is_free() {
@@ -187,7 +206,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
         }
     }
     let comparison = Comparison {
-        title: format!("{} {}, {} profile ({})", how.precision, how.mode, how.framework.name, how.launch().name()),
+        title: args.title(&how),
         alpha: args.alpha,
         entries,
         budget: (!budget.is_free()).then_some(budget),

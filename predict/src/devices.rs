@@ -1,13 +1,15 @@
 //! What the commands over several networks and GPUs share: how a step is run, and a GPU with what is known of it.
 
-use crate::cli::{parse_cudnn, parse_launch};
-use crate::commands::{Calibrations, Failure, gpu};
+use crate::cli::{parse_algorithm, parse_cudnn, parse_launch};
+use crate::commands::{Calibrations, Failure, asked_algorithm, check_algorithm, gpu, is_file};
 use anyhow::anyhow;
 use clap::Args;
 use joulecast_model::framework::{Framework, Launch};
 use joulecast_model::gpu::Gpu;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::Setup;
+use joulecast_model::trial::Algorithm;
+use std::collections::HashMap;
 
 #[derive(Args)]
 pub struct FrameworkArgs {
@@ -20,6 +22,25 @@ pub struct FrameworkArgs {
     /// Version of the framework's cuDNN, such as 6.0, where the layer models know how old their libraries were
     #[arg(long, value_name = "VERSION", value_parser = parse_cudnn)]
     pub cudnn: Option<f64>,
+    /// What computes convolutions where it can: gemm, implicit_gemm, fft, fft_tiling or winograd_nonfused, in fp32
+    /// (default: the library's choice)
+    #[arg(long, value_name = "NAME", value_parser = parse_algorithm)]
+    pub conv_algorithm: Option<Algorithm>,
+}
+
+/// A list without repetitions, each told once on standard error. `name`: what two of the same share.
+pub fn once<T>(list: Vec<T>, option: &str, name: impl Fn(&T) -> String) -> Vec<T> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let first = |item: &T| {
+        let name = name(item);
+        let times = seen.entry(name.clone()).or_default();
+        *times += 1;
+        if *times == 2 {
+            eprintln!("note: {option} names {name} more than once: taken once");
+        }
+        *times == 1
+    };
+    list.into_iter().filter(first).collect()
 }
 
 /// How a step is run, whatever the network and GPU.
@@ -34,12 +55,18 @@ pub struct How {
 impl How {
     pub fn new(args: &FrameworkArgs, precision: Precision, mode: Mode) -> Result<Self, Failure> {
         let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let framework = framework.by(asked_algorithm(args.conv_algorithm, precision)?);
         Ok(Self { precision, mode, framework, asked: args.launch, library: args.cudnn })
     }
 
     /// As asked for; where nobody asked, as the profile usually does.
     pub fn launch(&self) -> Launch {
         self.asked.unwrap_or_else(|| self.framework.usual_launch())
+    }
+
+    /// As asked for; where nobody asked, as the profile usually does on a device.
+    pub fn launch_on(&self, gpu: &Gpu) -> Launch {
+        self.asked.unwrap_or_else(|| self.framework.usual_launch_on(gpu))
     }
 }
 
@@ -55,6 +82,7 @@ impl Device {
     }
 
     pub fn of(gpu: Gpu, how: &How) -> Result<Self, Failure> {
+        check_algorithm(&gpu, &how.framework)?;
         let calibrations = Calibrations::built_in(&gpu, how.precision, how.mode, &how.framework)?;
         Ok(Self { gpu, calibrations })
     }
@@ -65,10 +93,29 @@ impl Device {
             calibration: self.calibrations.chip.as_ref(),
             roofline: &self.calibrations.roofline,
             framework: &how.framework,
-            launch: how.asked.unwrap_or_else(|| how.framework.usual_launch_on(&self.gpu)),
+            launch: how.launch_on(&self.gpu),
             mode: how.mode,
             phases: how.mode.phases(),
             library: how.library,
         }
+    }
+}
+
+/// GPUs as typed, each once: by its own name where it is built in, by its path otherwise.
+pub fn gpus(typed: &[String]) -> Result<Vec<(String, Gpu)>, Failure> {
+    let read = typed.iter().map(|name| Ok((name.clone(), gpu(name)?))).collect::<Result<Vec<_>, Failure>>()?;
+    Ok(once(read, "--gpu", |(typed, gpu)| if is_file(typed) { typed.clone() } else { gpu.name.clone() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_twice_is_taken_once() {
+        assert_eq!(once(vec![3, 1, 3, 2, 1], "--batch", u64::to_string), [3, 1, 2]);
+        let typed = ["v100-sxm2", "t4", "v100"].map(String::from);
+        let read = gpus(&typed).ok().expect("known");
+        assert_eq!(read.iter().map(|(typed, _)| typed.as_str()).collect::<Vec<_>>(), ["v100-sxm2", "t4"]);
     }
 }

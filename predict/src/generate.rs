@@ -4,8 +4,10 @@ use crate::cli::{Format, PredictArgs};
 use crate::commands::{Failure, Parts, check_fit, emit, refused};
 use crate::parallel::Batch;
 use anyhow::{Result, anyhow};
-use joulecast_model::generation::{self, GenerationError};
-use joulecast_model::precision::Mode;
+use joulecast_model::generation::{self, Generation, GenerationError};
+use joulecast_model::network::Network;
+use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::predictor::{OperatingPoint, Setup};
 use joulecast_reports::generation as report;
 
 /// What a language model's answer is predicted from: one GPU.
@@ -16,6 +18,22 @@ pub fn parts(args: &PredictArgs) -> Result<Parts, Failure> {
     }
 }
 
+/// An answer of so many tokens per sample to a prompt of the network's sequence.
+pub fn answer(
+    network: &Network,
+    tokens: u64,
+    size: (u64, Precision),
+    setup: &Setup<'_>,
+    point: OperatingPoint,
+) -> Result<Generation, Failure> {
+    let prompt = network.inputs.first().map_or(1, |input| input.shape.dims()[0]);
+    generation::predict(network, (prompt, tokens), size, setup, point).map_err(|e| match e {
+        GenerationError::Predict(e) => refused(e),
+        GenerationError::Shape(_) => Failure::Failed(e.into()),
+        _ => Failure::Usage(e.into()),
+    })
+}
+
 /// Predicts and prints; the prompt has the tokens of the network's sequence.
 pub fn predict(args: &PredictArgs, parts: &Parts, tokens: u64) -> Result<(), Failure> {
     if args.mode == Mode::Training {
@@ -24,19 +42,11 @@ pub fn predict(args: &PredictArgs, parts: &Parts, tokens: u64) -> Result<(), Fai
     if args.input.input_rate.is_some() {
         return Err(Failure::Usage(anyhow!("--input-rate is of steps over samples, not of --generate")));
     }
-    let network = &parts.network;
-    let prompt = network.inputs.first().map_or(1, |input| input.shape.dims()[0]);
-    let setup = parts.setup(args);
     let Some(batch) = args.batch.unwrap_or(Batch::Samples(1)).samples() else {
         return Err(Failure::Usage(anyhow!("--generate needs a number as --batch")));
     };
-    let point = args.operating.point();
-    let found = generation::predict(network, (prompt, tokens), (batch, args.precision), &setup, point);
-    let mut found = found.map_err(|e| match e {
-        GenerationError::Predict(e) => refused(e),
-        GenerationError::Shape(_) => Failure::Failed(e.into()),
-        _ => Failure::Usage(e.into()),
-    })?;
+    let size = (batch, args.precision);
+    let mut found = answer(&parts.network, tokens, size, &parts.setup(args), args.operating.point())?;
     found.total.warnings.splice(..0, parts.note());
     check_fit(args, &found.total)?;
     let (gpu, asked) = (&parts.gpu, parts.asked(args));

@@ -49,12 +49,12 @@ impl Format {
     }
 }
 
-/// A network as it is, and where it is from.
+/// A network, with so many tokens per sample where that is said.
 ///
 /// # Errors
-/// When there is none, or its file cannot be used.
-pub fn network(name: &str) -> Result<(Network, &'static str), Failure> {
-    network_of(&NetworkArgs::default(), name)
+/// When there is none, its file cannot be used, or it reads no sequence.
+pub fn network(name: &str, sequence: Option<u64>) -> Result<Network, Failure> {
+    Ok(network_of(&NetworkArgs { sequence, ..NetworkArgs::default() }, name)?.0)
 }
 
 /// A network with what the arguments say of its inputs, and where it is from.

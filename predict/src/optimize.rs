@@ -122,16 +122,20 @@ const LEAST_CLOCK: f64 = 0.25;
 /// Largest batch that is tried.
 const LARGEST_BATCH: u64 = 1024;
 
+/// The lowest limit to try.
+pub fn least_cap(gpu: &Gpu) -> Watts {
+    gpu.power.limit_minimum.as_ref().map_or(gpu.power.limit.value * LEAST_CAP, |p| p.value)
+}
+
 /// Limits to try, the default one not among them.
 pub fn caps(gpu: &Gpu) -> Vec<Watts> {
-    let limit = gpu.power.limit.value;
-    let least = gpu.power.limit_minimum.as_ref().map_or(limit * LEAST_CAP, |p| p.value);
+    let (limit, least) = (gpu.power.limit.value, least_cap(gpu));
     let steps = ((limit - least) / CAP_STEP).ceil() as u64;
     (1..=steps).map(|i| (limit - CAP_STEP * i as f64).max(least)).collect()
 }
 
 /// Clocks to try, from high to low.
-fn clocks(gpu: &Gpu, most: usize) -> Vec<Hertz> {
+pub fn clocks(gpu: &Gpu, most: usize) -> Vec<Hertz> {
     let boost = gpu.core_clock.boost.value;
     let (low, high) = core_range(gpu);
     let low = low.max(boost * LEAST_CLOCK);

@@ -3,18 +3,19 @@
 use crate::commands::{Failure, command_line, emit, read, refused};
 use crate::devices::{Device, FrameworkArgs, How};
 use crate::networks::network;
-use crate::optimize::caps;
+use crate::optimize::{caps, clocks, least_cap};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use joulecast_model::capacity::{
-    Assumptions, Board, CandidateFile, PlanFile, Scenario, Service, best, plan_fleet, sensitivity,
+    Assumptions, Board, CHANGES, CandidateFile, PlanFile, Scenario, Service, Vary, best, plan_fleet, sensitivity,
 };
+use joulecast_model::gpu::{self, Gpu};
 use joulecast_model::network::{Network, ShapedNetwork, ShapingError};
 use joulecast_model::power::waiting;
 use joulecast_model::precision::Mode;
-use joulecast_model::predictor::{OperatingPoint, Step};
+use joulecast_model::predictor::{OperatingPoint, Step, core_range};
 use joulecast_model::units::Watts;
-use joulecast_reports::plan::{AtLimit, Candidate, Plan, csv, html, json, markdown, text};
+use joulecast_reports::plan::{AtSetting, Candidate, Plan, csv, figures, html, json, markdown, text};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -25,6 +26,9 @@ pub struct PlanArgs {
     /// How to print
     #[arg(long, value_enum, default_value_t = PlanFormat::Table)]
     pub format: PlanFormat,
+    /// Also write the figures there as SVG; Markdown links them
+    #[arg(long, value_name = "DIR")]
+    pub figures: Option<PathBuf>,
     /// Write there instead of to standard output (- is standard output)
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -40,12 +44,13 @@ pub enum PlanFormat {
     Html,
     /// The document capacity_plan/1
     Json,
-    /// A row per candidate and power limit
+    /// A row per candidate and power limit or clock
     Csv,
 }
 
-/// At most so many power limits are tried besides the default.
+/// At most so many power limits are tried besides the default, and so many clocks.
 const CAPS: usize = 8;
+const CLOCKS: usize = 12;
 
 /// Waiting in larger pools takes long to compute, and nobody builds one.
 const MOST_GPUS: f64 = 100_000.0;
@@ -64,24 +69,57 @@ fn some<T: Copy>(list: &[T], most: usize) -> Vec<T> {
     (0..most).map(|i| list[i * (list.len() - 1) / (most - 1)]).collect()
 }
 
-/// A candidate's boards, one per power limit that the predicted steps keep, and what its predictions rest on.
+/// Settings of a GPU worth a try: as it comes, under power limits, at clocks.
+fn settings(gpu: &Gpu, vary: &[Vary]) -> Vec<OperatingPoint> {
+    let mut list = vec![OperatingPoint::default()];
+    if vary.contains(&Vary::Cap) {
+        let at = |cap| OperatingPoint { power_cap: Some(cap), ..OperatingPoint::default() };
+        list.extend(some(&caps(gpu), CAPS).into_iter().map(at));
+    }
+    if vary.contains(&Vary::Clock) && gpu.device == gpu::Device::Gpu {
+        let at = |clock| OperatingPoint { core_clock: Some(clock), ..OperatingPoint::default() };
+        list.extend(clocks(gpu, CLOCKS).into_iter().map(at));
+    }
+    list
+}
+
+/// A setting a tenth lower and higher, as far as the board takes it.
+fn moved(gpu: &Gpu, board: &Board) -> [OperatingPoint; 2] {
+    CHANGES.map(|factor| match board.clock {
+        Some(clock) => {
+            let (low, high) = core_range(gpu);
+            OperatingPoint { core_clock: Some((clock * factor).max(low).min(high)), ..OperatingPoint::default() }
+        }
+        None => {
+            let most = gpu.power.limit_maximum.as_ref().map_or(gpu.power.limit.value, |p| p.value);
+            let cap = (board.cap * factor).max(least_cap(gpu)).min(most);
+            OperatingPoint { power_cap: Some(cap), ..OperatingPoint::default() }
+        }
+    })
+}
+
+/// A candidate's boards, one per setting; none where the predicted steps do not keep it. And what its predictions rest on.
 struct Predicted {
-    title: String,
-    boards: Vec<Board>,
+    boards: Vec<Option<Board>>,
     rests_on: Vec<String>,
     warnings: Vec<String>,
 }
 
-fn predict(file: &PlanFile, candidate: &CandidateFile, networks: &[Network], how: &How) -> Result<Predicted, Failure> {
-    let device = Device::read(&candidate.gpu, how)?;
+fn predict(
+    file: &PlanFile,
+    candidate: &CandidateFile,
+    networks: &[Network],
+    how: &How,
+    device: &Device,
+    settings: &[OperatingPoint],
+) -> Result<Predicted, Failure> {
     let gpu = &device.gpu;
-    let mut limits = vec![gpu.power.limit.value];
-    limits.extend(some(&caps(gpu), CAPS));
-    let mut boards: Vec<Option<Board>> = limits
+    let mut boards: Vec<Option<Board>> = settings
         .iter()
-        .map(|cap| {
+        .map(|point| {
             Some(Board {
-                cap: *cap,
+                cap: point.power_cap.unwrap_or(gpu.power.limit.value),
+                clock: point.core_clock,
                 waiting: waiting(gpu),
                 price: candidate.price,
                 embodied_kg: candidate.embodied_kg,
@@ -92,7 +130,7 @@ fn predict(file: &PlanFile, candidate: &CandidateFile, networks: &[Network], how
         .collect();
     let (mut rests_on, mut warnings) = (Vec::new(), Vec::new());
     for (entry, network) in file.networks.iter().zip(networks) {
-        let mut services: Vec<Vec<Service>> = vec![Vec::new(); limits.len()];
+        let mut services: Vec<Vec<Service>> = vec![Vec::new(); settings.len()];
         let mut more_fit = true;
         let shaping = |e: ShapingError| Failure::Failed(anyhow!("{}: {e}", network.name));
         let single = ShapedNetwork::new(network, 1, how.precision, &[]).map_err(shaping)?;
@@ -105,12 +143,10 @@ fn predict(file: &PlanFile, candidate: &CandidateFile, networks: &[Network], how
                 more_fit = false;
                 break;
             }
-            for ((cap, services), board) in limits.iter().zip(&mut services).zip(&mut boards) {
-                let power_cap = (*cap != gpu.power.limit.value).then_some(*cap);
-                let point = OperatingPoint { power_cap, ..OperatingPoint::default() };
-                let total = prepared.at(point).map_err(refused)?;
+            for ((point, services), board) in settings.iter().zip(&mut services).zip(&mut boards) {
+                let total = prepared.at(*point).map_err(refused)?;
                 // What the board cannot keep to is no choice.
-                if power_cap.is_some_and(|cap| total.power.value > cap) {
+                if point.power_cap.is_some_and(|cap| total.power.value > cap) {
                     *board = None;
                 }
                 services.push(Service { batch, time: total.time, energy: total.energy });
@@ -138,23 +174,33 @@ fn predict(file: &PlanFile, candidate: &CandidateFile, networks: &[Network], how
             }
         }
     }
-    let boards = boards.into_iter().flatten().collect();
-    Ok(Predicted { title: gpu.title.clone(), boards, rests_on, warnings })
+    Ok(Predicted { boards, rests_on, warnings })
 }
 
-/// The fleets of a candidate at all its limits, and the one it would be taken with.
+/// The fleets of a candidate at all its settings, and the one it would be taken with.
 fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Network], how: &How) -> Result<Candidate, Failure> {
-    let predicted = predict(file, c, networks, how)?;
+    let device = Device::read(&c.gpu, how)?;
+    let predicted = predict(file, c, networks, how, &device, &settings(&device.gpu, &c.vary))?;
+    let boards: Vec<Board> = predicted.boards.into_iter().flatten().collect();
     let load = assumptions(file, c);
-    let fleets: Vec<_> = predicted.boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value)).collect();
+    let fleets: Vec<_> = boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value)).collect();
     let chosen = best(&fleets, file.minimise, file.site.site);
     let free = best(&fleets, file.minimise, None);
-    let options: Vec<AtLimit> = predicted
-        .boards
+    let changes = match chosen {
+        Some(i) => {
+            let [less, more] = moved(&device.gpu, &boards[i])
+                .map(|point| predict(file, c, networks, how, &device, &[point]).map(|p| p.boards.into_iter().next()));
+            let (less, more) = (less?.flatten(), more?.flatten());
+            sensitivity(&boards[i], &load, [less.as_ref(), more.as_ref()])
+        }
+        None => Vec::new(),
+    };
+    let options: Vec<AtSetting> = boards
         .iter()
         .zip(fleets)
-        .map(|(board, value)| AtLimit {
+        .map(|(board, value)| AtSetting {
             cap: board.cap,
+            clock: board.clock,
             value,
             low: plan_fleet(board, &load, Scenario::Low),
             high: plan_fleet(board, &load, Scenario::High),
@@ -162,12 +208,12 @@ fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Network], how: &How
         .collect();
     Ok(Candidate {
         gpu: c.gpu.clone(),
-        title: predicted.title,
+        title: device.gpu.title.clone(),
         price: c.price,
         price_source: c.price_source.clone(),
         server: c.server,
         embodied_kg: c.embodied_kg,
-        sensitivity: chosen.map_or_else(Vec::new, |i| sensitivity(&predicted.boards[i], &load)),
+        sensitivity: changes,
         site_bound: chosen != free,
         options,
         chosen,
@@ -192,18 +238,26 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let name = args.file.display().to_string();
     let file = || -> anyhow::Result<PlanFile> { PlanFile::from_toml(&read(&name)?).with_context(|| name.clone()) };
     let file = file().map_err(Failure::Failed)?;
-    let framework = FrameworkArgs { framework: file.framework.clone(), launch: None, cudnn: None };
+    let framework =
+        FrameworkArgs { framework: file.framework.clone(), launch: None, cudnn: None, conv_algorithm: None };
     let how = How::new(&framework, file.precision, Mode::Inference)?;
-    let networks = file.networks.iter().map(|n| Ok(network(&n.net)?.0)).collect::<Result<Vec<Network>, Failure>>()?;
+    let networks = file.networks.iter().map(|n| network(&n.net, None)).collect::<Result<Vec<Network>, Failure>>()?;
     let candidates =
         file.candidates.iter().map(|c| candidate(&file, c, &networks, &how)).collect::<Result<Vec<_>, _>>()?;
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();
     let winner = best(&chosen, file.minimise, None::<Watts>);
     let plan = Plan { file, launch: how.launch(), candidates, winner, command: command_line() };
     let failed = |e: &dyn std::fmt::Display| Failure::Failed(anyhow!("{e}"));
+    if let Some(folder) = &args.figures {
+        let write = || -> anyhow::Result<()> {
+            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            figures(&plan)?.iter().try_for_each(|(name, svg)| emit(svg, Some(&folder.join(format!("{name}.svg")))))
+        };
+        write().map_err(Failure::Failed)?;
+    }
     let rendered = match args.format {
         PlanFormat::Table => text(&plan),
-        PlanFormat::Markdown => markdown(&plan),
+        PlanFormat::Markdown => markdown(&plan, args.figures.as_deref()),
         PlanFormat::Html => html(&plan).map_err(|e| failed(&e))?,
         PlanFormat::Json => json(&plan).map_err(|e| failed(&e))?,
         PlanFormat::Csv => csv(&plan).map_err(|e| failed(&e))?,

@@ -1,6 +1,6 @@
 //! `predict sweep`: many predictions, streamed as they are made.
 //!
-//! Rows come in a fixed order: GPU, precision, mode, network, batch, clock, power limit. What does not change along an axis is
+//! Rows come in a fixed order: GPU, precision, mode, network, sequence, batch, clock, power limit. What does not change along an axis is
 //! computed once: calibrations per GPU, precision and mode, a step per network and batch. A window of tasks is worked on by
 //! all cores and written before the next one begins, so that memory does not grow with the rows.
 
@@ -10,13 +10,14 @@ mod rows;
 mod writer;
 
 use crate::cli::{parse_batch, parse_mode, parse_positive, parse_precision};
-use crate::commands::{Failure, gpu};
-use crate::devices::{Device, FrameworkArgs, How};
+use crate::commands::{Failure, check_algorithm};
+use crate::devices::{Device, FrameworkArgs, How, gpus, once};
 use crate::networks::network;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use joulecast_model::catalog;
+use joulecast_model::generation::SEQUENCE;
 use joulecast_model::gpu::Gpu;
 use joulecast_model::network::{Network, ShapedNetwork, ShapingError};
 use joulecast_model::precision::{Mode, Precision};
@@ -46,6 +47,9 @@ pub struct SweepArgs {
     pub mode: Vec<Mode>,
     #[command(flatten)]
     pub framework: FrameworkArgs,
+    /// Tokens per sample, separated by commas, for networks that read a sequence (default: the network's own)
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_batch, allow_negative_numbers = true)]
+    pub sequence: Vec<u64>,
     /// Core clocks in MHz: a list (1200,1500), ranges with a step (600..1500:15), default for what the driver does
     #[arg(long, value_name = "MHZ", value_delimiter = ',', default_value = "default", value_parser = parse_axis)]
     pub clock: Vec<Axis>,
@@ -75,7 +79,7 @@ pub enum SweepFormat {
     Csv,
     /// One JSON object per line
     Jsonl,
-    /// Columns in groups of rows; needs the cargo feature parquet
+    /// Columns in groups of rows, written from FILE.rows.csv when all rows are there; needs the cargo feature parquet
     #[cfg(feature = "parquet")]
     Parquet,
 }
@@ -124,11 +128,26 @@ const TASKS_PER_THREAD: usize = 16;
 /// At most so many points of a step make a task.
 const POINTS: usize = 512;
 
+/// A network with its tokens per sample, where it reads a sequence.
+struct Entry {
+    network: Network,
+    sequence: Option<u64>,
+}
+
+impl Entry {
+    fn new(network: Network) -> Self {
+        let mut dims = network.inputs.iter().flat_map(|input| input.shape.dims().iter().zip(&input.symbols));
+        let sequence = dims.find(|(_, symbol)| symbol.as_deref() == Some(SEQUENCE)).map(|(size, _)| *size);
+        Self { sequence, network }
+    }
+}
+
 /// A sweep with everything read that does not depend on the GPU.
 struct Sweep<'a> {
     args: &'a SweepArgs,
-    networks: Vec<Network>,
+    networks: Vec<Entry>,
     gpus: Vec<(String, Gpu)>,
+    batches: Vec<u64>,
     points: Vec<OperatingPoint>,
 }
 
@@ -148,12 +167,22 @@ fn names(typed: &[String], all: impl Iterator<Item = &'static str>) -> Vec<Strin
     if typed == ["all"] { all.map(str::to_string).collect() } else { typed.to_vec() }
 }
 
+/// A network with each length that is asked for. Of all networks, those that read no sequence are taken as they are.
+fn lengths(args: &SweepArgs, name: &str) -> Result<Vec<Entry>, Failure> {
+    let plain = Entry::new(network(name, None)?);
+    if args.sequence.is_empty() || (args.net == ["all"] && plain.sequence.is_none()) {
+        return Ok(vec![plain]);
+    }
+    args.sequence.iter().map(|n| Ok(Entry::new(network(name, Some(*n))?))).collect()
+}
+
 impl<'a> Sweep<'a> {
     fn read(args: &'a SweepArgs) -> Result<Self, Failure> {
-        let nets = names(&args.net, catalog::network_names());
-        let networks = nets.iter().map(|n| Ok(network(n)?.0)).collect::<Result<_, Failure>>()?;
-        let gpus = names(&args.gpu, catalog::gpu_names());
-        let gpus = gpus.into_iter().map(|n| Ok((n.clone(), gpu(&n)?))).collect::<Result<_, Failure>>()?;
+        let nets = once(names(&args.net, catalog::network_names()), "--net", String::clone);
+        let networks: Vec<Vec<Entry>> = nets.iter().map(|n| lengths(args, n)).collect::<Result<_, _>>()?;
+        let networks = networks.into_iter().flatten().collect();
+        let gpus = gpus(&names(&args.gpu, catalog::gpu_names()))?;
+        let batches = once(args.batch.clone(), "--batch", u64::to_string);
         let mut points = Vec::new();
         for clock in settings(&args.clock) {
             for cap in settings(&args.power_cap) {
@@ -164,11 +193,11 @@ impl<'a> Sweep<'a> {
                 });
             }
         }
-        Ok(Self { args, networks, gpus, points })
+        Ok(Self { args, networks, gpus, batches, points })
     }
 
     fn rows_per_block(&self) -> u64 {
-        (self.networks.len() * self.args.batch.len() * self.points.len()) as u64
+        (self.networks.len() * self.batches.len() * self.points.len()) as u64
     }
 
     fn rows(&self) -> u64 {
@@ -178,7 +207,7 @@ impl<'a> Sweep<'a> {
     /// The tasks of a GPU, precision and mode, from a row on.
     fn tasks(&self, skip: u64) -> impl Iterator<Item = Task> + '_ {
         let points = self.points.len();
-        let all = (0..self.networks.len()).flat_map(|n| self.args.batch.iter().map(move |b| (n, *b)));
+        let all = (0..self.networks.len()).flat_map(|n| self.batches.iter().map(move |b| (n, *b)));
         let steps = all.flat_map(move |(network, batch)| {
             let starts = (0..points).step_by(POINTS);
             starts.map(move |from| Task { network, batch, from, to: (from + POINTS).min(points) })
@@ -192,16 +221,20 @@ impl<'a> Sweep<'a> {
     }
 
     /// Rows of a task, in order; what cannot be predicted has a row that says why.
-    fn run(&self, task: Task, shaped: &[Shaped], typed: &str, device: &Device, how: &How) -> Vec<Row> {
-        let network = &self.networks[task.network];
+    fn run<'s>(&'s self, task: Task, shaped: &[Shaped], typed: &'s str, device: &Device, how: &'s How) -> Vec<Row<'s>> {
+        let entry = &self.networks[task.network];
         let points = &self.points[task.from..task.to];
         let key = |point: &OperatingPoint| Key {
-            network: network.name.clone(),
-            gpu: typed.to_string(),
+            network: &entry.network.name,
+            gpu: typed,
             batch: task.batch,
             precision: how.precision,
             mode: how.mode,
             point: *point,
+            sequence: entry.sequence,
+            framework: &how.framework.name,
+            launch: how.launch_on(&device.gpu),
+            algorithm: how.framework.algorithm(),
         };
         let shaped = match shaped[task.network].as_ref().map_err(Clone::clone).and_then(|s| s.with_batch(task.batch)) {
             Ok(shaped) => shaped,
@@ -221,8 +254,8 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// The key of a row by its place.
-    fn key(&self, row: u64) -> Option<Key> {
+    /// The key of a row by its place. `usual`: how the sweep is run, whatever the precision and mode.
+    fn key<'s>(&'s self, row: u64, usual: &'s How) -> Option<Key<'s>> {
         let block = self.rows_per_block();
         let (block, mut row) = ((row / block) as usize, (row % block) as usize);
         let (modes, precisions) = (&self.args.mode, &self.args.precision);
@@ -230,14 +263,19 @@ impl<'a> Sweep<'a> {
         let (precision, gpu) = (precisions[block % precisions.len()], block / precisions.len());
         let point = self.points[row % self.points.len()];
         row /= self.points.len();
-        let batches = &self.args.batch;
+        let entry = self.networks.get(row / self.batches.len())?;
+        let (typed, gpu) = self.gpus.get(gpu)?;
         Some(Key {
-            network: self.networks.get(row / batches.len())?.name.clone(),
-            gpu: self.gpus.get(gpu)?.0.clone(),
-            batch: batches[row % batches.len()],
+            network: &entry.network.name,
+            gpu: typed,
+            batch: self.batches[row % self.batches.len()],
             precision,
             mode,
             point,
+            sequence: entry.sequence,
+            framework: &usual.framework.name,
+            launch: usual.launch_on(gpu),
+            algorithm: usual.framework.algorithm(),
         })
     }
 
@@ -252,7 +290,10 @@ impl<'a> Sweep<'a> {
                     }
                     let how = How::new(&args.framework, precision, mode)?;
                     let device = Device::of(gpu.clone(), &how)?;
-                    let shape = |n: &Network| Ok(how.framework.runs(ShapedNetwork::new(n, 1, precision, &[])?));
+                    // The largest batch first: smaller ones need no check of their own.
+                    let largest = self.batches.iter().copied().max().unwrap_or(1);
+                    let of = |e: &Entry, batch| ShapedNetwork::new(&e.network, batch, precision, &[]);
+                    let shape = |e: &Entry| Ok(how.framework.runs(of(e, largest).or_else(|_| of(e, 1))?));
                     let shaped: Vec<Shaped> = self.networks.iter().map(shape).collect();
                     let mut tasks = self.tasks(std::mem::take(&mut skip));
                     loop {
@@ -260,7 +301,7 @@ impl<'a> Sweep<'a> {
                         if window.is_empty() {
                             break;
                         }
-                        let made: Vec<(usize, writer::Chunk)> = window
+                        let made: Vec<(usize, String)> = window
                             .into_par_iter()
                             .map(|task| {
                                 let rows = self.run(task, &shaped, typed, &device, &how);
@@ -268,7 +309,7 @@ impl<'a> Sweep<'a> {
                             })
                             .collect();
                         for (rows, chunk) in made {
-                            writer.write(chunk).map_err(Failure::Failed)?;
+                            writer.write(&chunk).map_err(Failure::Failed)?;
                             bar.inc(rows as u64);
                         }
                     }
@@ -291,7 +332,13 @@ pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     if threads == 0 {
         return Err(Failure::Usage(anyhow!("--threads must be above 0")));
     }
-    let (mut writer, done) = Writer::open(args, |row| sweep.key(row))?;
+    // What is wrong for any precision or GPU is said before the first row is written.
+    for &precision in &args.precision {
+        How::new(&args.framework, precision, args.mode[0])?;
+    }
+    let usual = How::new(&args.framework, args.precision[0], args.mode[0])?;
+    sweep.gpus.iter().try_for_each(|(_, gpu)| check_algorithm(gpu, &usual.framework))?;
+    let (mut writer, done) = Writer::open(args, |row| sweep.key(row, &usual))?;
     if done > sweep.rows() {
         return Err(Failure::Usage(anyhow!("there are more rows already than this sweep has")));
     }

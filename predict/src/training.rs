@@ -12,9 +12,9 @@ const MOST: u64 = 1 << 48;
 
 #[derive(Args)]
 pub struct TrainingArgs {
-    /// What updates the parameters in training
-    #[arg(long, value_name = "NAME", default_value = "momentum", value_parser = parse_optimizer)]
-    pub optimizer: Optimizer,
+    /// What updates the parameters in training: sgd, momentum or adam (default: momentum)
+    #[arg(long, value_name = "NAME", value_parser = parse_optimizer)]
+    pub optimizer: Option<Optimizer>,
     /// Also the whole training: passes over the dataset
     #[arg(long, value_name = "N", requires = "dataset_size", value_parser = parse_count)]
     pub epochs: Option<u64>,

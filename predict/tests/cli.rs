@@ -375,6 +375,7 @@ fn a_wrong_paper_profile_or_library_exits_2() {
         (&["papers", "--paper", "castro2019"][..], "there are castro2018"),
         (&["papers", "--framework", "cafe"], "caffe"),
         (&["--net", "vgg16", "--gpu", "v100", "--batch", "1", "--cudnn", "new"], "a version such as 7.6"),
+        (&["--net", "vgg16", "--gpu", "v100", "--batch", "1", "--cudnn", "99"], "cuDNN 1 to 9 are known"),
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));

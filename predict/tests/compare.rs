@@ -71,6 +71,69 @@ fn the_cheapest_and_the_most_accurate_are_named() {
     assert!(none.contains("no batch of vgg16 on t4 does: latency"), "{none}");
 }
 
+/// CSV says of every row which bounds it keeps, and which one is the answer.
+#[test]
+fn csv_has_the_budget_and_its_answer() {
+    let base = ["--net", "resnet50", "--gpu", "t4,v100", "--target-latency", "30", "--max-power", "200"];
+    let rows = |extra: &[&str]| {
+        let text = stdout(&run(&[&base[..], extra, &["--format", "csv"]].concat()));
+        let mut lines = text.lines().map(|l| l.split(',').map(String::from).collect::<Vec<_>>());
+        let header = lines.next().expect("a header");
+        let rows: Vec<Vec<String>> = lines.collect();
+        move |row: usize, name: &str| {
+            let column = header.iter().position(|h| h == name).expect("a column");
+            rows.get(row).map(|r| r[column].clone())
+        }
+    };
+    let asked = rows(&["--batch", "1,2,64"]);
+    for row in 0..6 {
+        let number = |name| asked(row, name).and_then(|v| v.parse::<f64>().ok()).expect("a number");
+        let meets = |name| asked(row, name).expect("a cell") == "true";
+        assert_eq!(meets("meets_latency"), number("time_s") <= 0.03, "{row}");
+        assert_eq!(meets("meets_power"), number("power_w") <= 200.0, "{row}");
+        assert_eq!(asked(row, "meets_energy_per_sample").as_deref(), Some(""), "no such budget");
+    }
+    let answers = |gpu: &str| {
+        let of = |row: &usize| asked(*row, "gpu").as_deref() == Some(gpu);
+        let answer = |row: &usize| asked(*row, "largest_within_budget").as_deref() == Some("true");
+        (0..6).filter(of).filter(answer).map(|row| asked(row, "batch").expect("a batch")).collect::<Vec<_>>()
+    };
+    assert_eq!(answers("t4"), ["2"]);
+    let free = rows(&[]);
+    assert_eq!(free(0, "stopped_by").as_deref(), Some("latency"));
+    assert_eq!(free(0, "largest_within_budget").as_deref(), Some("true"));
+    let none = rows(&["--energy-budget", "0.000001"]);
+    assert_eq!((none(0, "network").as_deref(), none(0, "stopped_by").as_deref()), (Some("resnet50"), Some("latency")));
+    assert!(none(1, "gpu").as_deref() == Some("v100") && none(2, "gpu").is_none());
+}
+
+#[test]
+fn what_is_named_twice_is_compared_once() {
+    let output = run(&["--net", "lenet5,lenet5", "--gpu", "t4,t4", "--batch", "1,1", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("JSON");
+    assert_eq!(document["rows"].as_array().map(Vec::len), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(stderr.matches("more than once: taken once").count(), 3, "{stderr}");
+}
+
+/// Rows of the same network are those that `predict` prints with the same options.
+#[test]
+fn algorithms_lengths_and_answers_are_compared() {
+    for options in [
+        &["--net", "resnet18", "--conv-algorithm", "gemm"][..],
+        &["--net", "gpt2", "--sequence", "64"],
+        &["--net", "gpt2", "--sequence", "64", "--generate", "16"],
+    ] {
+        let row = &json(&[options, &["--gpu", "h200", "--batch", "2"]].concat())["rows"][0];
+        let single = Command::new(env!("CARGO_BIN_EXE_predict"))
+            .args([options, &["--gpu", "h200", "--batch", "2", "--format", "json"]].concat())
+            .output()
+            .expect("the program starts");
+        let single: serde_json::Value = serde_json::from_str(&stdout(&single)).expect("JSON");
+        assert_eq!((&row["time_s"], &row["energy_j_p95"]), (&single["time_s"], &single["energy_j_p95"]), "{options:?}");
+    }
+}
+
 #[test]
 fn a_figure_has_a_row_per_gpu() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -91,6 +154,8 @@ fn options_that_mean_nothing_exit_2() {
         (&["--net", "vgg16", "--gpu", "t4"][..], "give --batch"),
         (&["--net", "vgg16", "--gpu", "t4", "--batch", "1", "--sure"], "--target-latency"),
         (&["--net", "vgg16", "--gpu", "t4", "--batch", "1", "--price", "v100=1"], "v100"),
+        (&["--net", "vgg16", "--gpu", "t4", "--batch", "1", "--sequence", "8"], "sequence"),
+        (&["--net", "resnet18", "--gpu", "t4", "--batch", "1", "--generate", "8"], "does not generate"),
         (&["--net", "vgg61", "--gpu", "t4", "--batch", "1"], "vgg16"),
     ] {
         let output = run(arguments);

@@ -1,7 +1,7 @@
 //! `predict plan` as a user runs it.
 
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn run(arguments: &[&str]) -> Output {
@@ -30,11 +30,18 @@ fn close(a: f64, b: f64) {
     assert!((a / b - 1.0).abs() < 1e-6, "{a} is not {b}");
 }
 
+fn candidate<'a>(plan: &'a Value, gpu: &str) -> &'a Value {
+    plan["candidates"].as_array().expect("candidates").iter().find(|c| c["gpu"] == gpu).expect("the GPU")
+}
+
 /// The chosen option of a candidate.
 fn chosen<'a>(plan: &'a Value, gpu: &str) -> &'a Value {
-    let candidates = plan["candidates"].as_array().expect("candidates");
-    let candidate = candidates.iter().find(|c| c["gpu"] == gpu).expect("the GPU");
-    candidate["options"].as_array().expect("options").iter().find(|o| o["chosen"] == true).expect("a chosen one")
+    candidate(plan, gpu)["options"]
+        .as_array()
+        .expect("options")
+        .iter()
+        .find(|o| o["chosen"] == true)
+        .expect("a chosen one")
 }
 
 /// The worked plan's figures, put together again from the plan's own inputs.
@@ -67,6 +74,11 @@ fn the_worked_plan_adds_up() {
         let requests = 245_400.0 / 24.0 * 31_536_000.0;
         close(figure("carbon_g_per_million"), carbon / requests * 1e6);
         close(figure("energy_per_inference_j"), 3.6e6 * kwh / requests);
+        let day = candidate(&plan, gpu)["day"].as_array().expect("a day");
+        let mean = |name: &str| day.iter().map(|part| number(&part[name])).sum::<f64>() / 24.0;
+        close(mean("facility_w"), figure("facility_mean_w"));
+        close(8760.0 * mean("cost_per_h"), figure("cost_per_year"));
+        close(8760.0 * mean("carbon_g_per_h"), figure("carbon_g_per_year"));
         for pool in pools {
             assert!(number(&pool["latency_s"]) <= 0.1 && number(&pool["utilisation"]) < 1.0);
         }
@@ -85,12 +97,16 @@ fn the_worked_plan_adds_up() {
 #[test]
 fn pools_rest_on_predictions() {
     let plan = json(&planned(&worked(), "json"));
-    let option = chosen(&plan, "h200");
-    for (pool, rate) in option["pools"].as_array().expect("pools").iter().zip([14_000.0, 6000.0]) {
-        let batch = pool["batch"].to_string();
-        let cap = option["power_cap_w"].to_string();
+    let both = ["v100", "h200"].map(|gpu| (gpu, chosen(&plan, gpu)));
+    let pools = both.iter().flat_map(|(gpu, o)| o["pools"].as_array().expect("pools").iter().map(move |p| (gpu, o, p)));
+    for ((gpu, option, pool), rate) in pools.zip([14_000.0, 6000.0, 14_000.0, 6000.0]) {
+        let batch = number(&pool["batch"]).to_string();
         let net = pool["network"].as_str().expect("a name");
-        let step = ["--net", net, "--gpu", "h200", "--batch", &batch, "--power-cap", &cap, "--format", "json"];
+        let (name, setting) = match &option["clock_mhz"] {
+            Value::Null => ("--power-cap", option["power_cap_w"].to_string()),
+            clock => ("--clock", clock.to_string()),
+        };
+        let step = ["--net", net, "--gpu", gpu, "--batch", &batch, name, &setting, "--format", "json"];
         let step = json(&String::from_utf8_lossy(&run(&step).stdout));
         let busy = rate / number(&pool["batch"]) * number(&step["time_s"]) / number(&pool["gpus"]);
         assert!((number(&pool["utilisation"]) / busy - 1.0).abs() < 2e-3, "{net}: {busy}");
@@ -107,14 +123,75 @@ fn every_format_has_its_figures() {
     {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
-    assert!(planned(&worked(), "markdown").contains("| gpu | limit W |"));
+    assert!(planned(&worked(), "markdown").contains("| gpu | setting |"));
     let csv = planned(&worked(), "csv");
-    assert!(csv.starts_with("gpu,power_cap_w,chosen,racks,gpus,gpus_p05,gpus_p95"));
+    assert!(csv.starts_with("gpu,power_cap_w,clock_mhz,chosen,racks,racks_p05,racks_p95,gpus,gpus_p05,gpus_p95"));
     assert_eq!(csv.lines().filter(|l| l.contains(",true,")).count(), 3);
     let html = planned(&worked(), "html");
-    assert_eq!(html.matches("<svg ").count(), 2);
+    assert_eq!(html.matches("<svg ").count(), 3);
     for outside in ["src=", "<script", "url(", "@import", "href=\"http"] {
         assert!(!html.contains(outside), "{outside} asks for something");
+    }
+}
+
+/// Every number that has ends lies between them, wherever it is in the document.
+fn within_its_ends(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(within_its_ends).sum(),
+        Value::Object(map) => {
+            let (of, mut found) = (|name: &str| map.get(name).and_then(Value::as_f64), 0);
+            for name in map.keys() {
+                let (low, high) = if name == "value" {
+                    (of("p05"), of("p95"))
+                } else {
+                    (of(&format!("{name}_p05")), of(&format!("{name}_p95")))
+                };
+                if let (Some(low), Some(value), Some(high)) = (low, of(name), high) {
+                    assert!(low <= value && value <= high, "{name}: {low} {value} {high}");
+                    found += 1;
+                }
+            }
+            found + map.values().map(within_its_ends).sum::<usize>()
+        }
+        _ => 0,
+    }
+}
+
+#[test]
+fn every_figure_lies_in_its_interval() {
+    let plan = json(&planned(&worked(), "json"));
+    // 12 figures of an option, 5 of a pool and of a part of the day.
+    assert!(within_its_ends(&plan) > 12 * 20 + 3 * 24 * 5);
+}
+
+/// What may be set decides which settings are tried: limits, clocks, both or neither.
+#[test]
+fn clocks_and_limits_may_be_forbidden() {
+    let text = std::fs::read_to_string(worked()).expect("the worked plan");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("plan.toml");
+    for (vary, limits, clocks) in [("[]", false, false), ("[\"cap\"]", true, false), ("[\"clock\"]", false, true)] {
+        let line = "vary = [\"cap\", \"clock\"]";
+        assert!(text.contains(line));
+        std::fs::write(&path, text.replace(line, &format!("vary = {vary}"))).expect("written");
+        let plan = json(&planned(path.to_str().expect("a name"), "json"));
+        let options = candidate(&plan, "v100")["options"].as_array().expect("options");
+        assert_eq!(options.iter().any(|o| o["power_cap_w"] != 300.0), limits, "{vary}");
+        assert_eq!(options.iter().any(|o| !o["clock_mhz"].is_null()), clocks, "{vary}");
+    }
+}
+
+#[test]
+fn figures_are_written_beside_a_markdown_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let figures = folder.path().join("my figures");
+    let output = run(&["plan", &worked(), "--format", "markdown", "--figures", figures.to_str().expect("a name")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = String::from_utf8_lossy(&output.stdout).into_owned();
+    for name in ["fleets", "day", "sensitivity"] {
+        let path = figures.join(format!("{name}.svg"));
+        assert!(page.contains(&format!("](<{}>)", path.display())), "{page}");
+        assert!(std::fs::read_to_string(path).expect("written").starts_with("<svg "));
     }
 }
 
@@ -140,48 +217,7 @@ fn what_is_wrong_with_a_plan_is_said_in_one_line() {
     assert!(planned(path.to_str().expect("a name"), "table").contains("No candidate carries the load"));
 }
 
-fn browser() -> Option<PathBuf> {
-    let names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
-    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
-    names.iter().flat_map(|n| folders.iter().map(move |f| f.join(n))).find(|p| p.is_file())
-}
-
-/// Writes what a page's figures measure into the page; the page itself has no script.
-const PROBE: &str = "<script>\
-const sizes = [...document.querySelectorAll('figure svg')].map(s => { const b = s.getBoundingClientRect(); return Math.round(b.width) + 'x' + Math.round(b.height) });\
-const probe = document.createElement('pre'); probe.textContent = 'PROBE ' + innerWidth + ' ' + document.documentElement.scrollWidth + ' ' + sizes.join(' ') + ' END';\
-document.body.append(probe);</script>";
-
 #[test]
 fn a_browser_shows_every_figure_on_phones_and_desktops() {
-    let Some(browser) = browser() else {
-        println!("skipped: no Chromium on this machine");
-        return;
-    };
-    let folder = tempfile::tempdir().expect("a folder");
-    let page = folder.path().join("plan.html");
-    let html = planned(&worked(), "html").replace("</body>", &format!("{PROBE}</body>"));
-    std::fs::write(&page, html).expect("written");
-    for width in [390, 1280] {
-        let output = Command::new(&browser)
-            .args(["--no-sandbox", "--disable-gpu", "--headless", "--hide-scrollbars", "--enable-logging=stderr"])
-            .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
-            .arg(format!("--window-size={width},900"))
-            .args(["--dump-dom", &format!("file://{}", page.display())])
-            .output()
-            .expect("the browser starts");
-        let console = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!console.contains("CONSOLE"), "{console}");
-        let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-        // The second occurrence is the script's result, the first the script.
-        let probe = dom.split("PROBE ").nth(2).and_then(|p| p.split(" END").next());
-        let probe: Vec<&str> = probe.unwrap_or_else(|| panic!("no probe: {console}")).split(' ').collect();
-        let (inner, scroll) = (probe[0], probe[1]);
-        assert_eq!(inner, scroll, "the page is not wider than a screen of {width}");
-        assert_eq!(probe.len(), 4, "two figures at {width}: {probe:?}");
-        for size in &probe[2..] {
-            let (w, h) = size.split_once('x').expect("a size");
-            assert!(w.parse::<u32>().is_ok_and(|w| w > 300) && h.parse::<u32>().is_ok_and(|h| h > 150), "{size}");
-        }
-    }
+    joulecast_browser::check(&planned(&worked(), "html"), 3);
 }

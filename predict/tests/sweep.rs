@@ -39,7 +39,7 @@ fn rows_come_in_order_whatever_the_threads_and_agree_with_predictions() {
     let header: Vec<&str> = lines[0].split(',').collect();
     let column = |name: &str| header.iter().position(|h| *h == name).expect(name);
     let first: Vec<&str> = lines[1].split(',').collect();
-    assert_eq!(first[..7], ["resnet18", "v100", "1", "fp32", "inference", "", ""]);
+    assert_eq!(first[..11], ["resnet18", "v100", "1", "fp32", "inference", "", "", "", "cudnn", "graph", ""]);
     // What a board does not do or take has a row that says so.
     let wrong = lines.iter().filter(|l| l.contains("does not compute in tf32")).count();
     assert_eq!(wrong, 64);
@@ -84,12 +84,86 @@ fn a_sweep_goes_on_where_it_stopped_and_not_on_another_s_rows() {
     resumed("jsonl", without(2));
 }
 
+/// Whatever was there when it stopped, the Parquet file is the one that an unbroken sweep writes.
+#[cfg(feature = "parquet")]
+#[test]
+fn a_parquet_sweep_goes_on_where_it_stopped() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, rows) = (folder.path().join("rows.parquet"), folder.path().join("rows.parquet.rows.csv"));
+    let name = path.to_str().expect("a name");
+    let swept = |extra: &[&str]| swept(&[&["--format", "parquet", "--output", name, "--quiet"], extra].concat());
+    swept(&[]);
+    let whole = fs::read(&path).expect("a file");
+    assert!(!rows.exists());
+    let text = self::swept(&[]);
+    for share in [0.0, 0.31, 0.77, 1.0] {
+        fs::remove_file(&path).expect("removed");
+        fs::write(&rows, &text[..(text.len() as f64 * share) as usize]).expect("cut");
+        swept(&["--resume"]);
+        assert_eq!(fs::read(&path).expect("a file"), whole, "cut at {share}");
+        assert!(!rows.exists());
+    }
+    fs::write(&rows, text.replacen("resnet18", "resnet34", 1)).expect("written");
+    let other = run(&[&BASE[..], &["--format", "parquet", "--output", name, "--resume", "--quiet"]].concat());
+    assert!(String::from_utf8_lossy(&other.stderr).contains("row 1 is not of this sweep"));
+    assert_eq!(fs::read(&path).expect("a file"), whole, "nothing is overwritten");
+}
+
+#[test]
+fn rows_of_another_framework_or_algorithm_are_not_gone_on_with() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rows.csv");
+    let base = ["sweep", "--net", "resnet18", "--gpu", "h200", "--batch", "1,8", "--quiet", "--output"];
+    let run = |extra: &[&str]| run(&[&base[..], &[path.to_str().expect("a name")], extra].concat());
+    assert!(run(&["--conv-algorithm", "fft"]).status.success());
+    let text = fs::read_to_string(&path).expect("rows");
+    assert_eq!(text.lines().filter(|l| l.contains(",cudnn,graph,fft,")).count(), 2);
+    assert!(run(&["--conv-algorithm", "fft", "--resume"]).status.success());
+    assert_eq!(fs::read_to_string(&path).expect("rows"), text);
+    for other in [&["--conv-algorithm", "gemm"][..], &[], &["--framework", "pytorch"]] {
+        let output = run(&[other, &["--resume"]].concat());
+        assert!(String::from_utf8_lossy(&output.stderr).contains("row 1 is not of this sweep"), "{other:?}");
+    }
+    // Nothing is written over where a later GPU or precision cannot be.
+    for wrong in [&["--precision", "fp32,fp16"][..], &["--gpu", "i7-6700k"]] {
+        let refused = run(&[&["--conv-algorithm", "fft"], wrong].concat());
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
+        assert_eq!(fs::read_to_string(&path).expect("rows"), text, "{wrong:?}");
+    }
+}
+
+#[test]
+fn sequences_are_an_axis() {
+    let output = run(&["sweep", "--net", "gpt2,bert_base", "--gpu", "h200", "--batch", "1,4", "--sequence", "64,256"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let cells: Vec<Vec<&str>> = text.lines().skip(1).map(|l| l.split(',').collect()).collect();
+    let lengths: Vec<(&str, &str, &str)> = cells.iter().map(|c| (c[0], c[7], c[2])).collect();
+    let first = [("gpt2", "64", "1"), ("gpt2", "64", "4"), ("gpt2", "256", "1"), ("gpt2", "256", "4")];
+    assert_eq!((lengths.len(), &lengths[..4]), (8, &first[..]));
+    let time = |row: usize| cells[row][12].parse::<f64>().expect("a time");
+    assert!(time(3) > 2.0 * time(1), "four times the tokens");
+    let refused = run(&["sweep", "--net", "gpt2,resnet18", "--gpu", "h200", "--batch", "1", "--sequence", "64"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", String::from_utf8_lossy(&refused.stdout));
+}
+
+#[test]
+fn what_is_named_twice_is_swept_once() {
+    let output = run(&["sweep", "--net", "lenet5,lenet5", "--gpu", "v100,v100-sxm2", "--batch", "1,1"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    for part in
+        ["--net names lenet5 more than once", "--gpu names v100 more than once", "--batch names 1 more than once"]
+    {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+}
+
 #[test]
 fn every_json_line_has_every_column() {
     let text = swept(&["--format", "jsonl"]);
     for line in text.lines() {
         let object: serde_json::Value = serde_json::from_str(line).expect("JSON");
-        assert_eq!(object.as_object().map(serde_json::Map::len), Some(28), "{line}");
+        assert_eq!(object.as_object().map(serde_json::Map::len), Some(32), "{line}");
         assert_ne!(object["time_s"].is_null(), object["error"].is_null(), "{line}");
     }
 }

@@ -105,6 +105,7 @@ fn mixed_gpus_wait_for_the_slowest() {
 
 #[test]
 fn impossible_configurations_say_why() {
+    refused("--net vgg16 --gpu v100 --batch 1 --optimizer adam", "--optimizer is of a training");
     refused("--net resnet50 --gpu v100 --gpus 3 --batch 64", "63 or 66");
     refused("--net resnet50 --gpu v100 --gpus 2 --batch 64 --interconnect nvlnk2", "nearest: nvlink2");
     refused("--net resnet50 --gpu tegra-x1 --gpus 2 --batch 64", "--interconnect");
@@ -187,4 +188,42 @@ fn what_joins_gpus_and_which_profiles_there_are_is_listed() {
     for name in ["caffe", "cntk", "cudnn", "mxnet", "pytorch", "tensorflow"] {
         assert!(stdout("list frameworks").contains(name), "{name}");
     }
+}
+
+#[test]
+fn a_step_with_few_samples_is_charged_whole_and_says_so() {
+    let base = "--net lenet5 --gpu v100 --mode training --epochs 1 --batch 64 --dataset-size";
+    assert!(stdout(&format!("{base} 10")).contains("note: the only step of an epoch has 10 samples"));
+    assert!(json(&format!("{base} 100"))["warnings"].to_string().contains("the last step of an epoch has 36 samples"));
+    assert!(!stdout(&format!("{base} 60000")).contains("of an epoch has"), "a tenth of a percent");
+}
+
+#[test]
+fn what_each_gpu_takes_and_waits_is_told() {
+    let weak = "--net resnet18 --gpu v100 --gpus 4 --mode training --batch max --scaling weak";
+    let document = json(weak);
+    let (all, each) = (number(&document, "/batch"), number(&document, "/devices/0/batch"));
+    assert_eq!(all, 4.0 * each);
+    assert!(stdout(weak).contains(&format!("batch {all} ({each} on each GPU)")));
+    let mixed = "--net vgg16 --gpus 2xv100,2xt4 --batch 64 --mode training";
+    let document = json(mixed);
+    let part = |i: usize, name: &str| number(&document, &format!("/devices/{i}/{name}"));
+    // The faster one waits; either waits for gradients.
+    assert!(part(0, "waiting_energy_j") > part(1, "waiting_energy_j"));
+    for i in [0, 1] {
+        assert!(part(i, "waiting_energy_j") < part(i, "energy_j"));
+    }
+    assert!(stdout(mixed).contains("of it waiting"));
+}
+
+#[test]
+fn a_library_that_models_do_not_know_is_told() {
+    let base = "--net resnet50 --batch 16 --framework cudnn";
+    for (gpu, version, expected) in
+        [("h200", "4", "--cudnn changes nothing"), ("v100", "4.0", "cuDNN 4.0 is taken as the nearest")]
+    {
+        let text = stdout(&format!("{base} --gpu {gpu} --cudnn {version}"));
+        assert!(text.contains(expected), "{text}");
+    }
+    assert!(!stdout(&format!("{base} --gpu titan-x-maxwell --cudnn 5")).contains("cudnn changes nothing"));
 }

@@ -16,6 +16,13 @@ pub enum Block {
     List(Vec<String>),
     /// A figure as SVG; only HTML shows it.
     Figure(String),
+    /// A figure in a file of its own; only Markdown shows it.
+    Link {
+        /// What it shows.
+        title: String,
+        /// Where it is, seen from the page.
+        path: String,
+    },
 }
 
 /// A report.
@@ -39,7 +46,9 @@ th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;ve
 th{color:var(--faint);font-weight:600}td{white-space:nowrap}
 .number{text-align:right}tbody tr:nth-child(even){background:var(--band)}
 figure{margin:1.5rem 0;overflow-x:auto}figure svg{display:block;min-width:38rem}
-@media print{body{max-width:none}figure{break-inside:avoid;overflow:visible}figure svg{min-width:0}}
+@page{size:landscape;margin:12mm}
+@media print{body{max-width:none}figure{break-inside:avoid;overflow:visible}figure svg{min-width:0}
+.scroll{overflow:visible}table{font-size:7.5pt}th,td{padding:.1rem .3rem;white-space:normal;overflow-wrap:break-word}tr{break-inside:avoid}}
 ";
 
 impl Document {
@@ -50,7 +59,7 @@ impl Document {
             Block::Text(text) => Some(format!("{text}\n")),
             Block::Table(table) => Some(table.to_text()),
             Block::List(items) => Some(items.iter().map(|i| format!("note: {i}\n")).collect()),
-            Block::Figure(_) => None,
+            Block::Figure(_) | Block::Link { .. } => None,
         };
         let parts: Vec<String> = self.blocks.iter().filter_map(block).collect();
         format!("{}\n\n{}", self.title, parts.join("\n"))
@@ -64,6 +73,7 @@ impl Document {
             Block::Table(table) => Some(table.to_markdown()),
             Block::List(items) => Some(items.iter().map(|i| format!("* {i}\n")).collect()),
             Block::Figure(_) => None,
+            Block::Link { title, path } => Some(format!("![{title}](<{path}>)\n")),
         };
         let parts: Vec<String> = self.blocks.iter().filter_map(block).collect();
         format!("# {}\n\n{}", self.title, parts.join("\n"))
@@ -80,6 +90,7 @@ impl Document {
                 format!("<ul>\n{items}</ul>\n")
             }
             Block::Figure(svg) => format!("<figure>\n{svg}</figure>\n"),
+            Block::Link { .. } => String::new(),
         };
         let title = escape(&self.title);
         let body: String = self.blocks.iter().map(block).collect();
@@ -105,6 +116,7 @@ mod tests {
             Block::Table(table),
             Block::List(vec!["first".into()]),
             Block::Figure("<svg></svg>\n".into()),
+            Block::Link { title: "kW".into(), path: "my figures/kw.svg".into() },
         ];
         let document = Document { title: "A & B".into(), blocks };
         let html = document.to_html();
@@ -114,7 +126,9 @@ mod tests {
         for outside in ["http", "<script", "url(", "@import"] {
             assert!(!html.contains(outside), "{outside}");
         }
-        assert!(document.to_markdown().contains("## Fleet\n\na < b\n\n| gpu | kW |"));
+        let markdown = document.to_markdown();
+        assert!(markdown.contains("## Fleet\n\na < b\n\n| gpu | kW |"), "{markdown}");
+        assert!(markdown.ends_with("* first\n\n![kW](<my figures/kw.svg>)\n"), "{markdown}");
         assert_eq!(document.to_text(), "A & B\n\nFleet\n\na < b\n\ngpu    kW\n----  ---\n<t4>  1.5\n\nnote: first\n");
     }
 }

@@ -12,6 +12,7 @@ pub mod optimum;
 pub mod papers;
 pub mod plan;
 pub mod prediction;
+mod record;
 pub mod table;
 pub mod transfer;
 

@@ -1,6 +1,6 @@
 //! A prediction as table, JSON, CSV and Markdown: the contract `prediction/1`.
 
-use crate::csv_cell;
+use crate::record::{self, Figures};
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::calibration::Tier;
 use joulecast_model::framework::Launch;
@@ -44,21 +44,10 @@ struct Document<'a> {
     memory_clock_mhz: Option<f64>,
     power_cap_w: Option<f64>,
     calibration: CalibrationRef<'a>,
-    time_s: f64,
-    time_s_p05: f64,
-    time_s_p95: f64,
+    #[serde(flatten)]
+    figures: Figures,
     /// In which no kernel runs: layers and this add up to `time_s`.
     waiting_s: f64,
-    power_w: f64,
-    power_w_p05: f64,
-    power_w_p95: f64,
-    energy_j: f64,
-    energy_j_p05: f64,
-    energy_j_p95: f64,
-    edp_js: f64,
-    samples_per_s: f64,
-    energy_per_sample_j: f64,
-    samples_per_s_per_w: f64,
     gflops_per_w: f64,
     ops: u64,
     read_bytes: u64,
@@ -90,6 +79,8 @@ struct Device<'a> {
     busy_s: f64,
     power_w: f64,
     energy_j: f64,
+    /// What of that is drawn while it waits for the others or for gradients.
+    waiting_energy_j: f64,
 }
 
 impl<'a> Device<'a> {
@@ -102,6 +93,7 @@ impl<'a> Device<'a> {
             busy_s: d.time.get(),
             power_w: d.power.value.get(),
             energy_j: d.energy.value.get(),
+            waiting_energy_j: d.waiting.get(),
         }
     }
 }
@@ -244,20 +236,8 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
             time_tier: p.time_tier.name(),
             power_tier: p.power_tier.name(),
         },
-        time_s: p.time.value.get(),
-        time_s_p05: p.time.p05.get(),
-        time_s_p95: p.time.p95.get(),
+        figures: Figures::of(p),
         waiting_s: p.waiting * p.time.value.get(),
-        power_w: p.power.value.get(),
-        power_w_p05: p.power.p05.get(),
-        power_w_p95: p.power.p95.get(),
-        energy_j: p.energy.value.get(),
-        energy_j_p05: p.energy.p05.get(),
-        energy_j_p95: p.energy.p95.get(),
-        edp_js: p.edp().get(),
-        samples_per_s: p.samples_per_second(),
-        energy_per_sample_j: p.energy_per_sample().get(),
-        samples_per_s_per_w: p.samples_per_joule(),
         gflops_per_w: p.ops_per_joule() / 1e9,
         ops: p.ops.get(),
         read_bytes: p.read.get(),
@@ -320,30 +300,7 @@ pub(crate) fn csv_with(
     asked: &Asked<'_>,
     generation: Option<serde_json::Value>,
 ) -> Result<String, serde_json::Error> {
-    let serde_json::Value::Object(map) = serde_json::to_value(document(p, asked, generation))? else {
-        return Ok(String::new());
-    };
-    let mut cells = Vec::new();
-    for (key, value) in map.iter().filter(|(key, _)| *key != "layers" && *key != "devices") {
-        flatten(key, value, &mut cells);
-    }
-    let line = |items: Vec<String>| items.join(",") + "\n";
-    let (keys, values): (Vec<String>, Vec<String>) = cells.into_iter().unzip();
-    Ok(line(keys) + &line(values))
-}
-
-fn flatten(key: &str, value: &serde_json::Value, cells: &mut Vec<(String, String)>) {
-    use serde_json::Value;
-    match value {
-        Value::Object(map) => map.iter().for_each(|(k, v)| flatten(&format!("{key}.{k}"), v, cells)),
-        Value::Array(items) => {
-            let text = items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ");
-            cells.push((key.to_string(), csv_cell(&text)));
-        }
-        Value::Null => cells.push((key.to_string(), String::new())),
-        Value::String(text) => cells.push((key.to_string(), csv_cell(text))),
-        other => cells.push((key.to_string(), other.to_string())),
-    }
+    Ok(record::csv(&[serde_json::to_value(document(p, asked, generation))?], &["layers", "devices"]))
 }
 
 /// How many layers the short table shows.
@@ -431,7 +388,8 @@ fn gpus(p: &NetworkPrediction) -> u64 {
 /// What each kind of GPU does, and what they wait for; nothing of one GPU.
 fn sharing(p: &NetworkPrediction) -> Option<Table> {
     p.communication.as_ref()?;
-    let mut table = Table::new(&["GPUs", "samples each", "busy", "power each", "energy each", "MHz"], 1);
+    let mut table =
+        Table::new(&["GPUs", "samples each", "busy", "power each", "energy each", "of it waiting", "MHz"], 1);
     for d in &p.devices {
         table.row(vec![
             format!("{} x {}", d.count, d.gpu),
@@ -439,6 +397,7 @@ fn sharing(p: &NetworkPrediction) -> Option<Table> {
             format!("{:.0} %", 100.0 * (d.time / p.time.value)),
             with_unit(d.power.value.get(), "W"),
             with_unit(d.energy.value.get(), "J"),
+            with_unit(d.waiting.get(), "J"),
             format!("{:.0}", d.clock.to_mhz()),
         ]);
     }
@@ -503,11 +462,13 @@ pub(crate) fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> St
         1 => format!("{count} x {}", gpu.title),
         _ => format!("{count} GPUs"),
     };
+    let each = p.devices.first().filter(|_| count > 1).map(|d| format!(" ({} on each GPU)", d.batch));
     format!(
-        "{} on {} ({title}), batch {}, {} {}, {} profile ({}), {:.0} MHz{}",
+        "{} on {} ({title}), batch {}{}, {} {}, {} profile ({}), {:.0} MHz{}",
         p.network,
         asked.gpu,
         p.batch,
+        each.unwrap_or_default(),
         p.precision,
         p.mode,
         asked.framework,

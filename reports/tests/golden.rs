@@ -4,15 +4,16 @@
 use joulecast_model::budget::{Bound, Budget};
 use joulecast_model::calibration::Tier;
 use joulecast_model::capacity::{Assumptions, Board, PlanFile, Scenario, Service, best, plan_fleet, sensitivity};
+use joulecast_model::comparison::{Entry, Largest};
 use joulecast_model::framework::Launch;
-use joulecast_model::metric::{Metric, energy_precision_ratio};
+use joulecast_model::metric::Metric;
 use joulecast_model::network::MemoryFootprint;
 use joulecast_model::precision::{Mode, Phase, Precision};
 use joulecast_model::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
 use joulecast_model::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
-use joulecast_reports::compare::{self, Comparison, Entry, Largest};
+use joulecast_reports::compare::{self, Comparison};
 use joulecast_reports::optimum::{self, Candidate, Found};
-use joulecast_reports::plan::{self, AtLimit, Plan};
+use joulecast_reports::plan::{self, AtSetting, Plan};
 use std::path::Path;
 
 fn check(name: &str, actual: &str) {
@@ -40,6 +41,15 @@ fn rounded(text: &str) -> String {
     let mut value = serde_json::from_str(text).expect("JSON");
     walk(&mut value);
     serde_json::to_string_pretty(&value).expect("JSON") + "\n"
+}
+
+/// The same of the cells of a CSV document.
+fn rounded_cells(text: &str) -> String {
+    let cell = |cell: &str| match cell.parse::<f64>() {
+        Ok(value) if cell.contains('.') => format!("{value:.5e}"),
+        _ => cell.to_string(),
+    };
+    text.lines().map(|line| line.split(',').map(cell).collect::<Vec<_>>().join(",") + "\n").collect()
 }
 
 fn around<T>(value: f64, of: fn(f64) -> T) -> Estimate<T> {
@@ -92,24 +102,17 @@ fn prediction(network: &str, batch: u64, ms: f64, watts: f64) -> NetworkPredicti
 #[test]
 fn a_comparison() {
     let entry = |gpu: &str, network: &str, batch, ms, watts, price: Option<f64>| {
-        let prediction = prediction(network, batch, ms, watts);
         let error = (network == "resnet50").then_some(0.2387);
-        Entry {
-            gpu: gpu.into(),
-            top1_error: error,
-            epr: error.map(|e| energy_precision_ratio(e, 2.0, prediction.energy_per_sample())),
-            price_per_hour: price,
-            price_per_million: price.map(|p| p / 3600.0 * 1e6 / prediction.samples_per_second()),
-            prediction,
-        }
+        Entry::new(gpu, prediction(network, batch, ms, watts), error, 2.0, price)
     };
     let entries = vec![
         entry("v100", "resnet50", 1, 2.5, 115.0, Some(2.5)),
         entry("t4", "resnet50", 1, 5.0, 45.0, Some(0.4)),
         entry("h200", "resnet50", 1, 2.0, 200.0, None),
         entry("v100", "own", 1, 1.0, 100.0, Some(2.5)),
+        entry("t4", "resnet50", 6, 19.0, 62.0, Some(0.4)),
     ];
-    let kept = entry("t4", "resnet50", 6, 19.0, 62.0, Some(0.4));
+    let kept = entries[4].clone();
     let largest = |gpu: &str, entry, stopped| Largest { network: "resnet50".into(), gpu: gpu.into(), entry, stopped };
     let comparison = Comparison {
         title: "fp32 inference, cudnn profile (graph)".into(),
@@ -125,10 +128,7 @@ fn a_comparison() {
     check("compare.txt", &compare::text(&comparison, false));
     check("compare.md", &compare::text(&comparison, true));
     check("compare.json", &rounded(&compare::json(&comparison).expect("finite")));
-    check(
-        "compare.csv",
-        &compare::csv(&comparison).expect("finite").lines().next().unwrap_or_default().replace(',', "\n"),
-    );
+    check("compare.csv", &rounded_cells(&compare::csv(&comparison).expect("finite")));
 }
 
 #[test]
@@ -213,6 +213,7 @@ fn a_plan() {
         };
         let board = |(cap, slower): (f64, f64)| Board {
             cap: Watts::new(cap),
+            clock: (slower == 1.3).then_some(Hertz::from_mhz(900.0)),
             waiting: Watts::new(50.0),
             price: c.price,
             embodied_kg: c.embodied_kg,
@@ -221,11 +222,12 @@ fn a_plan() {
                 .to_vec(),
             more_fit: vec![true, true],
         };
-        let boards: Vec<Board> = [(300.0, 1.0), (200.0, 1.15)].map(board).to_vec();
+        let boards: Vec<Board> = [(300.0, 1.0), (200.0, 1.15), (150.0, 1.3)].map(board).to_vec();
         let fleets: Vec<_> = boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value)).collect();
         let chosen = best(&fleets, file.minimise, file.site.site);
-        let at_limit = |(b, value): (&Board, _)| AtLimit {
+        let at_setting = |(b, value): (&Board, _)| AtSetting {
             cap: b.cap,
+            clock: b.clock,
             value,
             low: plan_fleet(b, &load, Scenario::Low),
             high: plan_fleet(b, &load, Scenario::High),
@@ -238,8 +240,8 @@ fn a_plan() {
             server: c.server,
             embodied_kg: c.embodied_kg,
             site_bound: chosen != best(&fleets, file.minimise, None),
-            sensitivity: chosen.map_or_else(Vec::new, |i| sensitivity(&boards[i], &load)),
-            options: boards.iter().zip(fleets).map(at_limit).collect(),
+            sensitivity: chosen.map_or_else(Vec::new, |i| sensitivity(&boards[i], &load, [Some(&boards[1]), None])),
+            options: boards.iter().zip(fleets).map(at_setting).collect(),
             chosen,
             rests_on: vec!["a: times imported, power transferred".into()],
             warnings: vec!["a warning".into()],
@@ -249,11 +251,19 @@ fn a_plan() {
     let winner = best(&chosen, file.minimise, None);
     let plan = Plan { file, launch: Launch::Graph, candidates, winner, command: "predict plan toy.toml".into() };
     check("plan.txt", &plan::text(&plan));
-    check("plan.md", &plan::markdown(&plan));
+    check("plan.md", &plan::markdown(&plan, Some(Path::new("figures"))));
     check("plan.json", &rounded(&plan::json(&plan).expect("finite")));
+    check("plan.csv", &rounded_cells(&plan::csv(&plan).expect("written")));
     let html = plan::html(&plan).expect("drawn");
-    for part in ["<svg class=\"figure\"", "GPUs against facility power", "Change of the cost of a year, ", "A toy GPU"]
-    {
+    for part in [
+        "<svg class=\"figure\"",
+        "GPUs against facility power",
+        "Change of the cost of a year, ",
+        "A toy GPU",
+        "Through the day, ",
+    ] {
         assert!(html.contains(part), "no {part}");
     }
+    let figures = plan::figures(&plan).expect("drawn");
+    assert_eq!(figures.iter().map(|f| f.0).collect::<Vec<_>>(), ["fleets", "day", "sensitivity"]);
 }

@@ -115,6 +115,22 @@ fn coverage(frames: &[Framed], notes: Vec<String>) -> Coverage {
     Coverage { title, rows: groups.into_iter().map(row).collect(), notes }
 }
 
+/// What the intervals are made of, by framework, in sentences: of other networks' errors where the calibrations know such.
+fn made_of(frames: &[Framed], calibrations: &[Calibration]) -> String {
+    let names = frames.iter().filter(|f| !f.compared.is_empty()).map(|f| f.framework);
+    let known = |name: &&str| calibrations.iter().flat_map(|c| &c.networks).any(|n| n.framework == **name);
+    let (known, unknown): (Vec<&str>, Vec<&str>) = names.partition(known);
+    let mut text = Vec::new();
+    if !known.is_empty() {
+        text.push(format!("Through {} it is made of the errors of other networks.", known.join(" and ")));
+    }
+    if !unknown.is_empty() {
+        let through = unknown.join(" and ");
+        text.push(format!("Through {through} no network's errors are known: it is the sum of the layers' intervals."));
+    }
+    text.join(" ")
+}
+
 /// A network that is taken apart, with its prediction.
 struct Taken {
     case: Case,
@@ -302,10 +318,10 @@ pub fn add(report: &mut Report, frames: &[Framed], calibrations: &[Calibration],
         report.table(rows_table(&framed.compared));
     }
     report.heading("Whole networks: what the intervals hold");
-    report.text(
-        "The share of runs within their 90 % interval, which other networks made. Few runs leave the share itself uncertain: \
-         the bar is its 95 % interval.",
-    );
+    report.text(format!(
+        "The share of runs within their 90 % interval. {} Few runs leave the share itself uncertain: the bar is its 95 % interval.",
+        made_of(frames, calibrations)
+    ));
     report.figure("networks_coverage", &coverage(frames, notes.clone()))?;
     let taken = taken(frames, calibrations, role)?;
     if taken.is_empty() {

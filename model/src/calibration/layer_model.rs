@@ -163,7 +163,13 @@ const MOST_LEVERAGE: f64 = 3.0;
 impl Term {
     /// Value of the monomial before standardisation.
     pub fn monomial(&self, values: &[f64]) -> f64 {
-        self.factors.iter().map(|f| values[f.variable].powi(i32::from(f.power))).product()
+        let factor = |f: &Factor| match (values[f.variable], f.power) {
+            // Most are, and a call of powi costs more than they do.
+            (value, 1) => value,
+            (value, 2) => value * value,
+            (value, power) => value.powi(i32::from(power)),
+        };
+        self.factors.iter().map(factor).product()
     }
 
     /// Name such as `m^2*n`.
@@ -211,6 +217,15 @@ impl LayerModel {
             true => of(&self.kind, self.phase, self.precision),
             false => self.covers.iter().any(|c| of(&c.kind, c.phase, c.precision)),
         }
+    }
+
+    /// First and last age of the libraries that the rows had ([`crate::features::library_age`]); `None` where the model does
+    /// not depend on it.
+    pub fn library_ages(&self) -> Option<(f64, f64)> {
+        let age = self.family.variables().iter().position(|name| *name == "library")?;
+        let known = self.terms.iter().flat_map(|t| &t.factors).any(|f| f.variable == age);
+        let range = self.clamp.iter().find(|r| r.variable == age && r.low < r.high).filter(|_| known)?;
+        Some((range.low, range.high))
     }
 
     /// ln(t / t_ref) for these variables and this t_ref, clamped to the fitted ranges.

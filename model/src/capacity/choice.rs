@@ -54,13 +54,17 @@ pub enum Input {
     GpuPrice,
     /// Price of a server.
     ServerPrice,
+    /// Embodied emissions of boards and servers.
+    Embodied,
     /// Years of amortisation.
     Amortisation,
+    /// The power limit, or the clock where that is what is set, as far as the board takes it.
+    Setting,
 }
 
 impl Input {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Load,
         Self::Latency,
         Self::StepTime,
@@ -72,7 +76,9 @@ impl Input {
         Self::Carbon,
         Self::GpuPrice,
         Self::ServerPrice,
+        Self::Embodied,
         Self::Amortisation,
+        Self::Setting,
     ];
 }
 
@@ -90,7 +96,9 @@ impl fmt::Display for Input {
             Self::Carbon => "carbon intensity",
             Self::GpuPrice => "price of a GPU",
             Self::ServerPrice => "price of a server",
+            Self::Embodied => "embodied carbon",
             Self::Amortisation => "years of amortisation",
+            Self::Setting => "power limit or clock",
         })
     }
 }
@@ -110,7 +118,14 @@ fn times<T: Copy + Mul<f64, Output = T>>(e: Estimate<T>, factor: f64) -> Estimat
     Estimate { value: e.value * factor, p05: e.p05 * factor, p95: e.p95 * factor }
 }
 
-fn changed(board: &Board, load: &Assumptions, input: Input, factor: f64) -> (Board, Assumptions) {
+/// `moved`: the board with its setting changed, where it can be.
+fn changed(
+    board: &Board,
+    load: &Assumptions,
+    input: Input,
+    factor: f64,
+    moved: Option<&Board>,
+) -> Option<(Board, Assumptions)> {
     let (mut board, mut load) = (board.clone(), load.clone());
     let each = |board: &mut Board, change: &dyn Fn(&mut Service)| {
         board.services.iter_mut().flatten().for_each(change);
@@ -136,18 +151,44 @@ fn changed(board: &Board, load: &Assumptions, input: Input, factor: f64) -> (Boa
             }
         }
         Input::ServerPrice => load.server.price *= factor,
+        Input::Embodied => {
+            for kg in [&mut board.embodied_kg, &mut load.server.embodied_kg].into_iter().flatten() {
+                *kg *= factor;
+            }
+        }
         Input::Amortisation => load.site.amortisation_years *= factor,
+        Input::Setting => board = moved?.clone(),
     }
-    (board, load)
+    Some((board, load))
 }
 
-/// The fleet of a board with every input a tenth less and more; the power limit stays, batches and GPUs follow.
-pub fn sensitivity(board: &Board, load: &Assumptions) -> Vec<Change> {
-    let at = |input, factor| {
-        let (board, load) = changed(board, load, input, factor);
+/// How far an input is changed, down and up.
+pub const CHANGES: [f64; 2] = [0.9, 1.1];
+
+/// The fleet of a board with every input a tenth less and more; batches and GPUs follow. `moved`: the board as it is
+/// predicted with its power limit or clock changed by [`CHANGES`]; `None` where it does not keep to that.
+pub fn sensitivity(board: &Board, load: &Assumptions, moved: [Option<&Board>; 2]) -> Vec<Change> {
+    let at = |input, end: usize| {
+        let (board, load) = changed(board, load, input, CHANGES[end], moved[end])?;
         plan_fleet(&board, &load, Scenario::Value)
     };
-    Input::ALL.into_iter().map(|input| Change { input, less: at(input, 0.9), more: at(input, 1.1) }).collect()
+    Input::ALL.into_iter().map(|input| Change { input, less: at(input, 0), more: at(input, 1) }).collect()
+}
+
+/// Those of some fleets, as GPUs and facility power at peak, that no other beats in both; by rising power.
+pub fn front(fleets: &[(f64, Watts)]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..fleets.len()).collect();
+    order.sort_by(|&a, &b| {
+        let (a, b) = (&fleets[a], &fleets[b]);
+        a.1.get().total_cmp(&b.1.get()).then(a.0.total_cmp(&b.0))
+    });
+    let mut front: Vec<usize> = Vec::new();
+    for i in order {
+        if front.last().is_none_or(|&j| fleets[i].0 < fleets[j].0) {
+            front.push(i);
+        }
+    }
+    front
 }
 
 #[cfg(test)]
@@ -161,7 +202,12 @@ mod tests {
         let load = Assumptions { peak_per_s: 10_000.0, profile_per_s: vec![2000.0, 6000.0], ..load() };
         let base = plan_fleet(&board(), &load, Scenario::Value).expect("a fleet");
         let of = |f: &Option<Fleet>| f.clone().expect("a fleet");
-        for change in sensitivity(&board(), &load) {
+        let [slower, faster] = [1.2, 0.9].map(|factor| {
+            let mut moved = board();
+            moved.services.iter_mut().flatten().for_each(|s| s.time = times(s.time, factor));
+            moved
+        });
+        for change in sensitivity(&board(), &load, [Some(&slower), Some(&faster)]) {
             let (less, more) = (of(&change.less), of(&change.more));
             let rises = |value: fn(&Fleet) -> f64| value(&less) < value(&base) && value(&base) < value(&more);
             match change.input {
@@ -174,9 +220,29 @@ mod tests {
                     assert!(rises(|f| f.cost_per_year) && base.energy_per_year == more.energy_per_year);
                 }
                 Input::Carbon => assert!(rises(Fleet::carbon_g_per_year) && base.cost_per_year == more.cost_per_year),
+                Input::Embodied => {
+                    assert!(rises(Fleet::carbon_g_per_year) && base.energy_per_year == more.energy_per_year);
+                }
                 Input::Amortisation => assert!(less.cost_per_year > more.cost_per_year),
+                Input::Setting => assert!(less.gpus > base.gpus && base.gpus > more.gpus),
             }
         }
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_kept_has_no_fleet() {
+        let changes = sensitivity(&board(), &load(), [Some(&board()), None]);
+        let of = |input| changes.iter().find(|c| c.input == input).expect("every input");
+        assert!(of(Input::Setting).less.is_some() && of(Input::Setting).more.is_none());
+        assert!(of(Input::Load).more.is_some());
+    }
+
+    #[test]
+    fn the_front_is_what_no_other_fleet_beats() {
+        let fleets = [(10.0, 5.0), (8.0, 6.0), (9.0, 6.5), (12.0, 5.0), (8.0, 7.0), (4.0, 9.0)];
+        let fleets = fleets.map(|(gpus, kw)| (gpus, Watts::new(1e3 * kw)));
+        assert_eq!(front(&fleets), [0, 1, 5]);
+        assert!(front(&[]).is_empty());
     }
 
     #[test]

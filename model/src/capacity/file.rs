@@ -39,6 +39,16 @@ impl Minimise {
     }
 }
 
+/// What of a board may be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vary {
+    /// The power limit.
+    Cap,
+    /// The core clock.
+    Clock,
+}
+
 /// A network of the load.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -62,6 +72,8 @@ pub struct CandidateFile {
     pub embodied_kg: Option<f64>,
     /// The machine for it.
     pub server: Server,
+    /// What may be set on it.
+    pub vary: Vec<Vary>,
 }
 
 /// A plan file.
@@ -109,6 +121,8 @@ struct File {
     framework: String,
     #[serde(default = "largest_batch")]
     largest_batch: u64,
+    #[serde(default = "vary")]
+    vary: Vec<Vary>,
     load: LoadFile,
     latency: LatencyFile,
     #[serde(rename = "network")]
@@ -128,6 +142,10 @@ fn framework() -> String {
 
 fn largest_batch() -> u64 {
     256
+}
+
+fn vary() -> Vec<Vary> {
+    vec![Vary::Cap, Vary::Clock]
 }
 
 #[derive(Deserialize)]
@@ -158,6 +176,7 @@ struct Candidate {
     #[serde(default)]
     server_price: f64,
     server_embodied_kg: Option<f64>,
+    vary: Option<Vec<Vary>>,
 }
 
 #[derive(Deserialize)]
@@ -241,7 +260,7 @@ impl PlanFile {
             profile_per_s,
             target: Target { quantile: percentile / 100.0, latency },
             networks: file.networks,
-            candidates: file.candidates.into_iter().map(candidate).collect::<Result<_, _>>()?,
+            candidates: file.candidates.into_iter().map(|c| candidate(c, &file.vary)).collect::<Result<_, _>>()?,
             site,
             carbon_source: file.site.carbon_source,
         })
@@ -273,7 +292,8 @@ fn load(load: &LoadFile) -> Result<(f64, Vec<f64>), PlanError> {
     Ok((peak, profile))
 }
 
-fn candidate(c: Candidate) -> Result<CandidateFile, PlanError> {
+/// `vary`: what may be set where the candidate does not say.
+fn candidate(c: Candidate, vary: &[Vary]) -> Result<CandidateFile, PlanError> {
     let field = |name: &str| format!("{name} of {}", c.gpu);
     let price = match (c.price, c.price_per_hour) {
         (Some(price), None) => Price::Buy(number(&field("price"), price, true)?),
@@ -294,7 +314,8 @@ fn candidate(c: Candidate) -> Result<CandidateFile, PlanError> {
         embodied_kg: kg("server_embodied_kg", c.server_embodied_kg)?,
     };
     let embodied_kg = kg("embodied_kg", c.embodied_kg)?;
-    Ok(CandidateFile { price, price_source: c.price_source, embodied_kg, server, gpu: c.gpu })
+    let vary = c.vary.unwrap_or_else(|| vary.to_vec());
+    Ok(CandidateFile { price, price_source: c.price_source, embodied_kg, server, vary, gpu: c.gpu })
 }
 
 #[cfg(test)]
@@ -334,6 +355,18 @@ amortisation_years = 4.0
         assert_eq!((plan.peak_per_s, plan.profile_per_s.as_slice()), (300.0, &[100.0][..]));
         assert_eq!(plan.candidates[0].price, Price::Buy(1000.0));
         assert_eq!(plan.minimise, Minimise::Cost);
+        assert_eq!(plan.candidates[0].vary, [Vary::Cap, Vary::Clock]);
+    }
+
+    #[test]
+    fn what_may_be_set_is_said_for_all_or_for_one() {
+        let of = |from: &str, to: &str| {
+            let plan = PlanFile::from_toml(&TEXT.replace(from, to)).expect("a valid plan");
+            plan.candidates[0].vary.clone()
+        };
+        let all = "currency = \"EUR\"\nvary = [\"cap\"]";
+        assert_eq!(of("currency = \"EUR\"", all), [Vary::Cap]);
+        assert!(of("gpus_per_server = 4", "gpus_per_server = 4\nvary = []").is_empty());
     }
 
     #[test]
@@ -350,6 +383,7 @@ amortisation_years = 4.0
             ("price = 1000.0", "price = 1000.0\nprice_per_hour = 1.0", "either price"),
             ("percentile = 95.0", "percentile = 0.95", "percentile"),
             ("target_ms = 50.0", "target_ms = nan", "target_ms"),
+            ("currency = \"EUR\"", "currency = \"EUR\"\nvary = [\"fan\"]", "fan"),
             ("capacity/1", "capacity/2", "capacity/2"),
             ("title = \"toy\"", "titel = \"toy\"", "titel"),
         ] {

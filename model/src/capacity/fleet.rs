@@ -6,7 +6,7 @@
 
 use super::pool::{Gathered, Limit, Pool, Service, Target, gathered, size};
 use crate::predictor::Estimate;
-use crate::units::{Joules, Seconds, Watts};
+use crate::units::{Hertz, Joules, Seconds, Watts};
 
 /// Hours of a year of 365 days.
 pub const HOURS_PER_YEAR: f64 = 8760.0;
@@ -48,11 +48,13 @@ pub struct Server {
     pub embodied_kg: Option<f64>,
 }
 
-/// A candidate board at a power limit.
+/// A candidate board at a power limit or clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Board {
     /// What it is limited to.
     pub cap: Watts,
+    /// The clock it is locked to; `None`: as high as the limit allows.
+    pub clock: Option<Hertz>,
     /// Power of a board that waits with a context.
     pub waiting: Watts,
     /// What it costs.
@@ -99,6 +101,23 @@ pub struct Assumptions {
     pub site: Site,
 }
 
+/// A fleet in a part of the day.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// Requests per second, over all networks.
+    pub rate_per_s: f64,
+    /// Batch of every pool; `None` where nothing comes.
+    pub batches: Vec<Option<u64>>,
+    /// GPUs that are busy, on average.
+    pub busy: f64,
+    /// The facility.
+    pub facility: Watts,
+    /// Hardware, rent and energy, per hour.
+    pub cost_per_h: f64,
+    /// Operational and embodied carbon, grams of CO2 equivalent per hour.
+    pub carbon_g_per_h: f64,
+}
+
 /// A fleet that carries the load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
@@ -128,6 +147,8 @@ pub struct Fleet {
     pub embodied_g_per_year: Option<f64>,
     /// Requests of a year.
     pub requests_per_year: f64,
+    /// The parts of the day, in their order.
+    pub day: Vec<Part>,
 }
 
 impl Fleet {
@@ -172,24 +193,30 @@ fn in_scenario(service: &Service, scenario: Scenario) -> Service {
 pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Option<Fleet> {
     let mut pools = Vec::new();
     let parts = load.profile_per_s.len() as f64;
-    let (mut peak, mut mean) = (Watts::ZERO, Watts::ZERO);
+    let mut peak = Watts::ZERO;
+    // Pools and power of the boards in every part of the day.
+    let mut parts_of_day = vec![(Vec::new(), Watts::ZERO); load.profile_per_s.len()];
     for ((services, &share), &more_fit) in board.services.iter().zip(&load.shares).zip(&board.more_fit) {
         let services: Vec<Service> = services.iter().map(|s| in_scenario(s, scenario)).collect();
         let services = gathered(&services, load.target.quantile);
         let (smallest, limit) = size(&services, load.peak_per_s * share, &load.target, board.waiting, more_fit)?;
         // Quieter times fill batches more slowly: a pool must keep the target then, too, if need be with smaller ones.
         let keeping = (smallest.gpus..=2 * smallest.gpus + MORE_GPUS).find_map(|gpus| {
-            let power = |rate: f64| best_at(&services, rate * share, gpus, &load.target, board.waiting);
-            let mean: Watts = load.profile_per_s.iter().map(|&rate| power(rate).map(|p| p.1)).sum::<Option<Watts>>()?;
-            let pool = if gpus == smallest.gpus { smallest } else { power(load.peak_per_s)?.0? };
-            Some((pool, mean / parts))
+            let at = |rate: f64| best_at(&services, rate * share, gpus, &load.target, board.waiting);
+            let day = load.profile_per_s.iter().map(|&rate| at(rate)).collect::<Option<Vec<_>>>()?;
+            let pool = if gpus == smallest.gpus { smallest } else { at(load.peak_per_s)?.0? };
+            Some((pool, day))
         });
-        let (pool, pool_mean) = keeping?;
+        let (pool, day) = keeping?;
         peak += pool.power;
-        mean += pool_mean;
+        for ((pools, power), (pool, more)) in parts_of_day.iter_mut().zip(day) {
+            pools.push(pool);
+            *power += more;
+        }
         let limit = if pool.gpus > smallest.gpus { Limit::Latency } else { limit };
         pools.push((pool, limit));
     }
+    let mean = parts_of_day.iter().map(|(_, power)| *power).sum::<Watts>() / parts;
     let gpus: u64 = pools.iter().map(|(p, _)| p.gpus).sum();
     let server = &load.server;
     let servers = gpus.div_ceil(server.gpus);
@@ -207,18 +234,33 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Opti
     let facility_mean = it_mean * site.pue;
     let energy_per_year = facility_mean * Seconds::new(SECONDS_PER_YEAR);
     let kwh = energy_per_year.get() / JOULES_PER_KWH;
-    let (hardware, energy_cost) = match board.price {
+    // Rented GPUs include their energy.
+    let (hardware, price_per_kwh) = match board.price {
         Price::Buy(price) => {
             let bought = price * gpus as f64 + server.price * servers as f64;
-            (bought / site.amortisation_years, kwh * site.price_per_kwh)
+            (bought / site.amortisation_years, site.price_per_kwh)
         }
         Price::PerHour(price) => (price * gpus as f64 * HOURS_PER_YEAR, 0.0),
     };
+    let energy_cost = kwh * price_per_kwh;
     let embodied = board.embodied_kg.map(|kg| {
         let all = kg * gpus as f64 + server.embodied_kg.unwrap_or(0.0) * servers as f64;
         1000.0 * all / site.amortisation_years
     });
+    let day = load.profile_per_s.iter().zip(parts_of_day).map(|(&rate_per_s, (pools, boards))| {
+        let facility = (boards + overhead) * site.pue;
+        let kw = facility.get() / 1e3;
+        Part {
+            rate_per_s,
+            batches: pools.iter().map(|p| p.map(|p| p.batch)).collect(),
+            busy: pools.iter().flatten().map(|p| p.gpus as f64 * p.utilisation).sum(),
+            facility,
+            cost_per_h: hardware / HOURS_PER_YEAR + kw * price_per_kwh,
+            carbon_g_per_h: kw * site.carbon_g_per_kwh + embodied.unwrap_or(0.0) / HOURS_PER_YEAR,
+        }
+    });
     Some(Fleet {
+        day: day.collect(),
         pools,
         gpus,
         servers,
@@ -277,6 +319,7 @@ pub(super) mod testing {
     pub fn board() -> Board {
         Board {
             cap: Watts::new(300.0),
+            clock: None,
             waiting: Watts::new(50.0),
             price: Price::Buy(5000.0),
             embodied_kg: Some(150.0),
@@ -335,6 +378,23 @@ mod tests {
         close(fleet.carbon_g_per_year(), 350.0 * kwh + embodied);
         close(fleet.requests_per_year, 400.0 * 31_536_000.0);
         close(fleet.energy_per_request().get(), mean / 400.0);
+    }
+
+    #[test]
+    fn the_parts_of_a_day_add_up_to_the_year() {
+        let quiet = Assumptions { profile_per_s: vec![0.0, 200.0, 600.0, 1000.0], ..load() };
+        for price in [Price::Buy(5000.0), Price::PerHour(1.5)] {
+            let fleet = plan_fleet(&Board { price, ..board() }, &quiet, Scenario::Value).expect("a fleet");
+            let mean = |of: fn(&Part) -> f64| fleet.day.iter().map(of).sum::<f64>() / fleet.day.len() as f64;
+            let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} is not {b}");
+            close(mean(|p| p.facility.get()), fleet.facility_mean.get());
+            close(mean(|p| p.cost_per_h) * HOURS_PER_YEAR, fleet.cost_per_year);
+            close(mean(|p| p.carbon_g_per_h) * HOURS_PER_YEAR, fleet.carbon_g_per_year());
+            assert_eq!((fleet.day[0].busy, &fleet.day[0].batches), (0.0, &vec![None, None]));
+            // 7.5 and 5 erlangs at the peak, as the steps last however many they serve.
+            close(fleet.day[1].busy, 0.2 * 12.5);
+            assert!(fleet.day.windows(2).all(|w| w[0].busy < w[1].busy && w[0].facility < w[1].facility));
+        }
     }
 
     #[test]

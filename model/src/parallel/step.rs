@@ -41,6 +41,8 @@ pub struct DevicePrediction {
     pub power: Estimate<Watts>,
     /// Energy of each over the whole step.
     pub energy: Estimate<Joules>,
+    /// What of that it draws while it waits for the others or for gradients.
+    pub waiting: Joules,
 }
 
 /// The sum of gradients over all GPUs.
@@ -224,6 +226,7 @@ fn device(share: &Share<'_>, step: Estimate<Seconds>) -> DevicePrediction {
         time: alone.time.value,
         power: Estimate { value: power, p05: narrow(alone.power.p05), p95: narrow(alone.power.p95) },
         energy,
+        waiting: idle,
     }
 }
 
@@ -296,6 +299,8 @@ mod tests {
         let fast = case.alone(&case.gpus[0], Mode::Inference)?;
         assert!(both.devices[0].energy.value > fast.energy.value);
         assert!(both.devices[0].power.value < fast.power.value);
+        let idle = both.devices.iter().map(|d| d.waiting.get()).fold(0.0, f64::max);
+        assert!(idle > 0.0 && both.devices.iter().all(|d| d.waiting < d.energy.value));
         let sum: f64 = both.devices.iter().map(|d| d.energy.value.get() * d.count as f64).sum();
         assert!((sum / both.energy.value.get() - 1.0).abs() < 1e-9);
         Ok(())

@@ -19,7 +19,7 @@ use crate::power::{ClockLaw, Drives, Level, PowerModel, activities, power, trait
 use crate::precision::{Mode, Phase, Precision};
 use crate::trial::Algorithm;
 use crate::units::{Joules, Seconds, Watts};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
 /// interval's edges move out by this factor.
@@ -76,8 +76,8 @@ impl<'a> Step<'a> {
         let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, tier(c))));
         let (law, power_tier) =
             own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
-        let mut kernels = Vec::with_capacity(network.layers().len());
-        let mut models = Models { law, found: HashMap::new() };
+        let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(network.layers().len());
+        let mut models = Models { law, found: Vec::new() };
         let mut first = vec![None; network.layers().len()];
         for &phase in setup.phases {
             first.fill(None);
@@ -85,18 +85,21 @@ impl<'a> Step<'a> {
             let mut updates = 0;
             let fused = setup.framework.fused_update.as_ref().filter(|_| phase == Phase::Update);
             for (layer, &alike) in network.layers().iter().zip(network.alike()) {
-                let Some(cost) = network.cost(layer, phase, setup.mode) else { continue };
+                let same = first[alike].map(|same: usize| &kernels[same]);
+                // Whether a gradient is wanted depends on what a layer reads, nothing else does.
+                let known = same.filter(|_| phase != Phase::BackwardData).map(|same| same.cost);
+                let Some(cost) = known.or_else(|| network.cost(layer, phase, setup.mode)) else { continue };
                 if fused.is_some() {
                     hosts += host(setup, &layer.layer, UPDATE, phase, setup.mode, network.precision());
                     updates += 1;
                     continue;
                 }
-                let kernel = match first[alike] {
-                    Some(same) => Kernel { name: &layer.name, ..Kernel::clone(&kernels[same]) },
+                let kernel = match same {
+                    Some(same) => Kernel { name: &layer.name, ..same.clone() },
                     None => predict_kernel(network, &layer.name, layer, phase, cost, setup, &mut models)?,
                 };
-                first[alike] = first[alike].or(Some(kernels.len()));
-                kernels.push(kernel);
+                let repeats = *first[alike].get_or_insert(kernels.len());
+                kernels.push(Kernel { repeats: Some(repeats), ..kernel });
             }
             if let Some((fused, all)) = fused.and_then(|f| Some((f, fused_update(network, f)?))) {
                 let kernel = predict_kernel(network, all.name, &all.layer, phase, all.cost, setup, &mut models)?;
@@ -200,6 +203,7 @@ impl<'a> Step<'a> {
             let (by, all) = convolutions.fold((0, 0), |(by, all), l| (by + u32::from(l.algorithm.is_some()), all + 1));
             warnings.push(format!("{by} of {all} kernels of convolutions run by {algorithm}, the others as usual"));
         }
+        warnings.extend(self.library_warning());
         warnings.extend(totals.warnings(setup, power_tier));
         if !fits_in_memory {
             warnings.push(format!(
@@ -218,6 +222,7 @@ impl<'a> Step<'a> {
             time: time.value,
             power,
             energy,
+            waiting: Joules::ZERO,
         };
         NetworkPrediction {
             network: network.name().to_string(),
@@ -285,11 +290,15 @@ pub(super) struct Kernel<'a> {
     in_range: bool,
     substitute: Option<Substitute>,
     /// The rule of its library's version that makes its time.
-    jump: Option<&'a str>,
+    pub(super) jump: Option<&'a str>,
     /// What the host takes for its operation.
     pub(super) host: Seconds,
     /// Relative core clock that its time is of.
     pub(super) reference: f64,
+    /// Ages of libraries that its model knows, where it depends on them and one is asked for.
+    pub(super) ages: Option<(f64, f64)>,
+    /// The first kernel of the step that is alike in everything but its name, where that is known: itself, or an earlier one.
+    pub(super) repeats: Option<usize>,
 }
 
 impl Kernel<'_> {
@@ -303,12 +312,6 @@ impl Kernel<'_> {
     fn repeated(self, times: f64) -> Self {
         let (bound, memory, host) = (self.bound * times, self.memory * times, self.host * times);
         Self { time: self.time.times(times), bound, memory, host, ..self }
-    }
-
-    /// Whether another takes the same time, power and share at any clock, in the same phase.
-    pub(super) fn is_alike(&self, other: &Self) -> bool {
-        let of = |k: &Self| (k.time, k.memory, k.drives, k.reference, k.tier, k.phase);
-        of(self) == of(other)
     }
 
     /// How far its clocks are from those that its time is of: the sum of the logarithms' distances.
@@ -347,7 +350,21 @@ impl Kernel<'_> {
 /// The law of power, and models by class, phase and precision: the same few are wanted again and again.
 struct Models<'m> {
     law: &'m PowerModel,
-    found: HashMap<(&'static str, Phase, Precision), Option<Found<'m>>>,
+    found: Vec<(ModelKey, Option<Found<'m>>)>,
+}
+
+type ModelKey = (&'static str, Phase, Precision);
+
+impl<'m> Models<'m> {
+    /// What was found before, or is found now.
+    fn find(&mut self, key: ModelKey, find: impl Fn() -> Option<Found<'m>>) -> Option<Found<'m>> {
+        if let Some((_, found)) = self.found.iter().find(|(other, _)| *other == key) {
+            return *found;
+        }
+        let found = find();
+        self.found.push((key, found));
+        found
+    }
 }
 
 fn predict_kernel<'a, 'm: 'a>(
@@ -406,7 +423,7 @@ fn kernel_in<'a, 'm: 'a>(
     };
     let found = match by_algorithm {
         Some((_, found)) => found,
-        None => models.found.entry((class, phase, precision)).or_insert_with(look_up).ok_or_else(no_model)?,
+        None => models.find((class, phase, precision), look_up).ok_or_else(no_model)?,
     };
     let setting = Setting::usual(network.precision(), setup.mode);
     let (batch, gpu) = (network.batch(), setup.gpu);
@@ -452,6 +469,8 @@ fn kernel_in<'a, 'm: 'a>(
         jump: jump.map(|(name, _)| name),
         host: host(setup, &layer.layer, class, phase, setup.mode, network.precision()),
         reference: 1.0,
+        ages: setup.library.and_then(|_| model.library_ages()),
+        repeats: None,
     })
 }
 

@@ -34,7 +34,14 @@ impl Step<'_> {
         let cap = gpu.power.limit.value * self.held;
         let lowest = lowest(gpu);
         let (law, clock_law) = (self.law, self.clock_law);
-        for kernel in &mut self.kernels {
+        for i in 0..self.kernels.len() {
+            if let Some(first) = self.kernels[i].repeats.filter(|first| *first < i) {
+                let Kernel { reference, drives, .. } = self.kernels[first];
+                let repeated = &mut self.kernels[i];
+                (repeated.reference, repeated.drives) = (reference, drives);
+                continue;
+            }
+            let kernel = &mut self.kernels[i];
             let power = |core: f64| power(gpu, kernel.drives, law.level(clock_law, core), 1.0);
             kernel.reference = highest(lowest, 1.0, |core| power(core) <= cap).unwrap_or(lowest);
             let idle = waiting(gpu);

@@ -47,13 +47,17 @@ impl<'a> Step<'a> {
     /// Ready to be asked for its totals at many points.
     pub fn prepare(&self) -> Prepared<'_, 'a> {
         let mut stretches = Vec::new();
-        for range in self.stretches() {
+        // The group of every kernel's first in the stretch, and the stretch.
+        let mut group = vec![(0, 0); self.kernels.len()];
+        for (i, range) in self.stretches().into_iter().enumerate() {
             let mut groups: Vec<(&Kernel<'a>, f64)> = Vec::new();
-            for kernel in &self.kernels[range] {
-                match groups.iter_mut().find(|(other, _)| other.is_alike(kernel)) {
-                    Some((_, count)) => *count += 1.0,
-                    None => groups.push((kernel, 1.0)),
+            for at in range {
+                let first = &mut group[self.kernels[at].repeats.unwrap_or(at)];
+                if first.0 != i + 1 {
+                    *first = (i + 1, groups.len());
+                    groups.push((&self.kernels[at], 0.0));
                 }
+                groups[first.1].1 += 1.0;
             }
             stretches.push(groups);
         }

@@ -1,6 +1,6 @@
-//! Rows as Parquet, a row group per chunk of rows.
+//! Rows as Parquet. A Parquet file is whole or nothing, so rows gather as CSV first, which can be gone on with.
 
-use super::rows::{COLUMNS, Cell, Row};
+use super::rows::COLUMNS;
 use anyhow::{Context, Result};
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
@@ -8,14 +8,25 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Columns of text, whole numbers and truth values; all others are numbers.
-const TEXT: [&str; 7] = ["network", "gpu", "precision", "mode", "time_tier", "power_tier", "error"];
-const WHOLE: [&str; 3] = ["batch", "ops", "memory_bytes"];
+const TEXT: [&str; 10] = [
+    "network",
+    "gpu",
+    "precision",
+    "mode",
+    "framework",
+    "launch",
+    "conv_algorithm",
+    "time_tier",
+    "power_tier",
+    "error",
+];
+const WHOLE: [&str; 4] = ["batch", "sequence", "ops", "memory_bytes"];
 const TRUTH: [&str; 2] = ["fits_in_memory", "launch_bound"];
-/// Rows of a group: small ones are gathered.
+/// Rows of a group.
 const GROUP: usize = 1 << 16;
 
 /// Values of a column that are there, and for every row whether one is.
@@ -41,53 +52,42 @@ fn empty(name: &str) -> Column {
     }
 }
 
-impl Column {
-    fn push(&mut self, cell: &Cell<'_>) {
-        let there = match (&mut *self, cell) {
-            (Self::Text(values, _), Cell::Text(text)) => {
-                values.push(ByteArray::from(*text));
-                1
-            }
-            (Self::Whole(values, _), Cell::Whole(value)) => {
-                values.push(i64::try_from(*value).unwrap_or(i64::MAX));
-                1
-            }
-            (Self::Number(values, _), Cell::Number(value)) => {
-                values.push(*value);
-                1
-            }
-            (Self::Truth(values, _), Cell::Truth(value)) => {
-                values.push(*value);
-                1
-            }
-            _ => 0,
-        };
-        match self {
-            Self::Text(_, defined) | Self::Whole(_, defined) | Self::Number(_, defined) | Self::Truth(_, defined) => {
-                defined.push(there);
-            }
-        }
+/// Appends the value of a cell; an empty one is null.
+fn append<T, E>(
+    (values, defined): (&mut Vec<T>, &mut Vec<i16>),
+    cell: &str,
+    read: impl Fn(&str) -> Result<T, E>,
+) -> Result<(), E> {
+    if !cell.is_empty() {
+        values.push(read(cell)?);
     }
+    defined.push(i16::from(!cell.is_empty()));
+    Ok(())
+}
 
-    fn extend(&mut self, other: &Self) {
-        match (self, other) {
-            (Self::Text(a, x), Self::Text(b, y)) => (a.extend_from_slice(b), x.extend_from_slice(y)),
-            (Self::Whole(a, x), Self::Whole(b, y)) => (a.extend_from_slice(b), x.extend_from_slice(y)),
-            (Self::Number(a, x), Self::Number(b, y)) => (a.extend_from_slice(b), x.extend_from_slice(y)),
-            (Self::Truth(a, x), Self::Truth(b, y)) => (a.extend_from_slice(b), x.extend_from_slice(y)),
-            _ => ((), ()),
-        };
+impl Column {
+    fn push(&mut self, cell: &str) -> Result<()> {
+        match self {
+            Self::Text(values, defined) => append((values, defined), cell, |c| Ok(ByteArray::from(c))),
+            Self::Whole(values, defined) => Ok(append((values, defined), cell, str::parse)?),
+            Self::Number(values, defined) => Ok(append((values, defined), cell, str::parse)?),
+            Self::Truth(values, defined) => Ok(append((values, defined), cell, str::parse)?),
+        }
     }
 }
 
 impl Columns {
-    /// Rows turned into columns.
-    pub fn of(rows: &[Row]) -> Self {
-        let mut columns: Vec<Column> = COLUMNS.iter().map(|name| empty(name)).collect();
-        for row in rows {
-            columns.iter_mut().zip(row.cells()).for_each(|(column, cell)| column.push(&cell));
+    fn empty() -> Self {
+        Self(COLUMNS.iter().map(|name| empty(name)).collect(), 0)
+    }
+
+    /// Appends a row of text cells in the order of the columns; empty ones are null.
+    fn push(&mut self, cells: &csv::StringRecord) -> Result<()> {
+        for (column, cell) in self.0.iter_mut().zip(cells) {
+            column.push(cell).with_context(|| format!("\"{cell}\""))?;
         }
-        Self(columns, rows.len())
+        self.1 += 1;
+        Ok(())
     }
 
     fn write(&self, mut group: SerializedRowGroupWriter<'_, File>) -> Result<()> {
@@ -107,81 +107,69 @@ impl Columns {
     }
 }
 
-/// A file that rows are written to.
-pub struct Rows {
-    file: SerializedFileWriter<File>,
-    waiting: Columns,
-}
-
-impl Rows {
-    /// Creates the file.
-    pub fn create(path: &Path) -> Result<Self> {
-        let kind = |name: &str| match empty(name) {
-            Column::Text(..) => format!("OPTIONAL BYTE_ARRAY {name} (UTF8);"),
-            Column::Whole(..) => format!("OPTIONAL INT64 {name};"),
-            Column::Number(..) => format!("OPTIONAL DOUBLE {name};"),
-            Column::Truth(..) => format!("OPTIONAL BOOLEAN {name};"),
-        };
-        let fields: String = COLUMNS.iter().map(|name| kind(name)).collect();
-        let schema = Arc::new(parse_message_type(&format!("message sweep {{ {fields} }}"))?);
-        let properties = Arc::new(WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).build());
-        let file = File::create(path).with_context(|| path.display().to_string())?;
-        Ok(Self { file: SerializedFileWriter::new(file, schema, properties)?, waiting: Columns::of(&[]) })
-    }
-
-    /// Appends rows.
-    pub fn write(&mut self, columns: &Columns) -> Result<()> {
-        self.waiting.0.iter_mut().zip(&columns.0).for_each(|(column, more)| column.extend(more));
-        self.waiting.1 += columns.1;
-        if self.waiting.1 >= GROUP { self.flush() } else { Ok(()) }
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        let columns = std::mem::replace(&mut self.waiting, Columns::of(&[]));
-        if columns.1 > 0 {
-            columns.write(self.file.next_row_group()?)?;
+/// Writes rows that are in a CSV file as Parquet: under another name first, so that a file is whole or not there.
+pub fn write(rows: &Path, output: &Path) -> Result<()> {
+    let kind = |name: &str| match empty(name) {
+        Column::Text(..) => format!("OPTIONAL BYTE_ARRAY {name} (UTF8);"),
+        Column::Whole(..) => format!("OPTIONAL INT64 {name};"),
+        Column::Number(..) => format!("OPTIONAL DOUBLE {name};"),
+        Column::Truth(..) => format!("OPTIONAL BOOLEAN {name};"),
+    };
+    let fields: String = COLUMNS.iter().map(|name| kind(name)).collect();
+    let schema = Arc::new(parse_message_type(&format!("message sweep {{ {fields} }}"))?);
+    let properties = Arc::new(WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).build());
+    let mut part = output.as_os_str().to_os_string();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    let write = || -> Result<()> {
+        let mut file = SerializedFileWriter::new(File::create(&part)?, schema, properties)?;
+        let mut reader = csv::Reader::from_path(rows)?;
+        let mut columns = Columns::empty();
+        for (i, record) in reader.records().enumerate() {
+            columns.push(&record?).with_context(|| format!("row {}", i + 1))?;
+            if columns.1 == GROUP {
+                std::mem::replace(&mut columns, Columns::empty()).write(file.next_row_group()?)?;
+            }
         }
-        Ok(())
-    }
-
-    /// Writes what is left and the footer.
-    pub fn finish(mut self) -> Result<()> {
-        self.flush()?;
-        self.file.close()?;
-        Ok(())
-    }
+        if columns.1 > 0 {
+            columns.write(file.next_row_group()?)?;
+        }
+        file.close()?;
+        Ok(std::fs::rename(&part, output)?)
+    };
+    write().with_context(|| output.display().to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sweep::rows::Key;
-    use joulecast_model::precision::{Mode, Precision};
-    use joulecast_model::predictor::OperatingPoint;
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
     #[test]
     fn rows_are_read_back() {
-        let key = |batch| Key {
-            network: "a".into(),
-            gpu: "b".into(),
-            batch,
-            precision: Precision::Fp32,
-            mode: Mode::Inference,
-            point: OperatingPoint::default(),
-        };
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("rows.parquet");
-        let mut rows = Rows::create(&path).expect("created");
-        for batch in 1..4 {
-            rows.write(&Columns::of(&[Row::failed(key(batch), "why".into())])).expect("written");
-        }
-        rows.finish().expect("closed");
+        let (rows, path) = (folder.path().join("rows.csv"), folder.path().join("rows.parquet"));
+        let line = |batch: u64| {
+            let cell = |name: &&str| match *name {
+                "network" => "\"a,b\"".to_string(),
+                "batch" => batch.to_string(),
+                "power_w" => "0.1".into(),
+                "fits_in_memory" => "true".into(),
+                _ => String::new(),
+            };
+            COLUMNS.iter().map(cell).collect::<Vec<_>>().join(",")
+        };
+        let text: Vec<String> = [COLUMNS.join(",")].into_iter().chain((1..4).map(line)).collect();
+        std::fs::write(&rows, text.join("\n")).expect("written");
+        write(&rows, &path).expect("written");
         let reader = SerializedFileReader::new(File::open(&path).expect("there")).expect("a Parquet file");
         let read: Vec<String> =
             reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row").to_string()).collect();
         assert_eq!(read.len(), 3);
-        assert!(read[2].contains("batch: 3") && read[2].contains("time_s: null"), "{}", read[2]);
-        assert!(read[2].contains("error: \"why\""), "{}", read[2]);
+        for part in ["network: \"a,b\"", "batch: 3", "power_w: 0.1", "time_s: null", "fits_in_memory: true"] {
+            assert!(read[2].contains(part), "{part}: {}", read[2]);
+        }
+        std::fs::write(&rows, format!("{}\n{}", COLUMNS.join(","), line(1).replace("0.1", "much"))).expect("written");
+        assert!(format!("{:#}", write(&rows, &path).expect_err("no number")).contains("row 1: \"much\""));
     }
 }

@@ -1,22 +1,29 @@
 //! Rows of a sweep: the keys of `prediction/1`, without layers and warnings.
 
+use joulecast_model::framework::Launch;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{Estimate, OperatingPoint, Prepared, Summary};
+use joulecast_model::trial::Algorithm;
 
 /// What a row is of.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Key {
-    pub network: String,
-    pub gpu: String,
+pub struct Key<'a> {
+    pub network: &'a str,
+    pub gpu: &'a str,
     pub batch: u64,
     pub precision: Precision,
     pub mode: Mode,
     pub point: OperatingPoint,
+    /// Tokens per sample, where a sequence is read.
+    pub sequence: Option<u64>,
+    pub framework: &'a str,
+    pub launch: Launch,
+    pub algorithm: Option<Algorithm>,
 }
 
 /// A prediction, or why there is none.
-pub struct Row {
-    key: Key,
+pub struct Row<'a> {
+    key: Key<'a>,
     result: Result<Values, String>,
 }
 
@@ -37,7 +44,7 @@ pub enum Cell<'a> {
 }
 
 /// Names of the columns; the first [`KEYS`] say what a row is of.
-pub const COLUMNS: [&str; 28] = [
+pub const COLUMNS: [&str; 32] = [
     "network",
     "gpu",
     "batch",
@@ -45,6 +52,10 @@ pub const COLUMNS: [&str; 28] = [
     "mode",
     "clock_mhz",
     "power_cap_w",
+    "sequence",
+    "framework",
+    "launch",
+    "conv_algorithm",
     "core_clock_mhz",
     "time_s",
     "time_s_p05",
@@ -68,23 +79,27 @@ pub const COLUMNS: [&str; 28] = [
     "error",
 ];
 /// How many columns say what a row is of.
-pub const KEYS: usize = 7;
+pub const KEYS: usize = 11;
 
 fn or_nothing(value: Option<f64>) -> Cell<'static> {
     value.map_or(Cell::Nothing, Cell::Number)
 }
 
-impl Key {
+impl Key<'_> {
     /// Cells of the first [`KEYS`] columns.
     pub fn cells(&self) -> [Cell<'_>; KEYS] {
         [
-            Cell::Text(&self.network),
-            Cell::Text(&self.gpu),
+            Cell::Text(self.network),
+            Cell::Text(self.gpu),
             Cell::Whole(self.batch),
             Cell::Text(self.precision.name()),
             Cell::Text(self.mode.name()),
             or_nothing(self.point.core_clock.map(|f| f.to_mhz())),
             or_nothing(self.point.power_cap.map(|w| w.get())),
+            self.sequence.map_or(Cell::Nothing, Cell::Whole),
+            Cell::Text(self.framework),
+            Cell::Text(self.launch.name()),
+            self.algorithm.map_or(Cell::Nothing, |a| Cell::Text(a.name())),
         ]
     }
 }
@@ -93,8 +108,8 @@ fn three<T: Copy>(estimate: &Estimate<T>, number: fn(T) -> f64) -> [Cell<'static
     [estimate.value, estimate.p05, estimate.p95].map(|v| Cell::Number(number(v)))
 }
 
-impl Row {
-    pub fn of(key: Key, summary: &Summary, prepared: &Prepared<'_, '_>) -> Self {
+impl<'a> Row<'a> {
+    pub fn of(key: Key<'a>, summary: &Summary, prepared: &Prepared<'_, '_>) -> Self {
         let values = Values {
             summary: *summary,
             ops: prepared.cost.ops.get(),
@@ -104,7 +119,7 @@ impl Row {
         Self { key, result: Ok(values) }
     }
 
-    pub fn failed(key: Key, why: String) -> Self {
+    pub fn failed(key: Key<'a>, why: String) -> Self {
         Self { key, result: Err(why) }
     }
 

@@ -8,25 +8,15 @@ use joulecast_reports::csv_cell;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
-use std::path::Path;
-
-/// Rows as they are written.
-pub enum Chunk {
-    Text(String),
-    #[cfg(feature = "parquet")]
-    Columns(super::parquet::Columns),
-}
+use std::path::{Path, PathBuf};
 
 /// An output that rows are appended to.
 pub struct Writer {
     format: SweepFormat,
-    sink: Sink,
-}
-
-enum Sink {
-    Text(Box<dyn Write + Send + Sync>),
+    sink: Box<dyn Write + Send + Sync>,
+    /// What becomes of the rows once they are all there: from where, to where.
     #[cfg(feature = "parquet")]
-    Parquet(super::parquet::Rows),
+    rewritten: Option<(PathBuf, PathBuf)>,
 }
 
 fn csv_line<'a>(text: &mut String, cells: impl Iterator<Item = Cell<'a>>) {
@@ -59,8 +49,19 @@ fn json_line<'a>(text: &mut String, cells: impl Iterator<Item = Cell<'a>>) {
     text.push('}');
 }
 
+/// Where the rows of a sweep gather: beside a Parquet file, which is written from them when they are whole.
+fn gathered(args: &SweepArgs) -> Option<PathBuf> {
+    #[cfg(feature = "parquet")]
+    if args.format == SweepFormat::Parquet {
+        let mut name = args.output.clone()?.into_os_string();
+        name.push(".rows.csv");
+        return Some(name.into());
+    }
+    args.output.clone()
+}
+
 /// How a line of a key begins, its end left out: what comes next tells them apart.
-fn beginning(format: SweepFormat, key: &Key) -> String {
+fn beginning(format: SweepFormat, key: &Key<'_>) -> String {
     let mut text = String::new();
     match format {
         SweepFormat::Jsonl => {
@@ -74,55 +75,53 @@ fn beginning(format: SweepFormat, key: &Key) -> String {
 
 impl Writer {
     /// Opens the output; with --resume also says how many rows it has. `key`: what the row at a place is of.
-    pub fn open(args: &SweepArgs, key: impl Fn(u64) -> Option<Key>) -> Result<(Self, u64), Failure> {
-        let format = args.format;
-        #[cfg(feature = "parquet")]
-        if format == SweepFormat::Parquet {
-            let path = args.output.as_deref().ok_or_else(|| Failure::Usage(anyhow!("Parquet needs --output")))?;
-            if args.resume {
-                return Err(Failure::Usage(anyhow!(
-                    "a Parquet file is whole or nothing: only CSV and JSON Lines resume"
-                )));
-            }
-            let rows = super::parquet::Rows::create(path).map_err(Failure::Failed)?;
-            return Ok((Self { format, sink: Sink::Parquet(rows) }, 0));
-        }
-        let Some(path) = &args.output else {
-            let sink = Sink::Text(Box::new(BufWriter::new(std::io::stdout())));
-            return Ok((Self { format, sink }.headed().map_err(Failure::Failed)?, 0));
+    pub fn open<'a>(args: &SweepArgs, key: impl Fn(u64) -> Option<Key<'a>>) -> Result<(Self, u64), Failure> {
+        let writer = |sink: Box<dyn Write + Send + Sync>| Self {
+            format: args.format,
+            sink,
+            #[cfg(feature = "parquet")]
+            rewritten: None,
         };
-        let shown = || path.display().to_string();
-        if args.resume && path.exists() {
-            let (rows, end) = existing(path, format, key).map_err(Failure::Failed)?;
-            let open = || -> Result<File> {
-                let mut file = OpenOptions::new().write(true).open(path)?;
+        let Some(path) = gathered(args) else {
+            #[cfg(feature = "parquet")]
+            if args.format == SweepFormat::Parquet {
+                return Err(Failure::Usage(anyhow!("Parquet needs --output")));
+            }
+            let sink = Box::new(BufWriter::new(std::io::stdout()));
+            return Ok((writer(sink).headed().map_err(Failure::Failed)?, 0));
+        };
+        let open = || -> Result<(Self, u64)> {
+            let (file, rows, end) = if args.resume && path.exists() {
+                let (rows, end) = existing(&path, args.format, key)?;
+                let mut file = OpenOptions::new().write(true).open(&path)?;
                 // A line that was cut off is written anew.
                 file.set_len(end)?;
                 file.seek(SeekFrom::End(0))?;
-                Ok(file)
+                (file, rows, end)
+            } else {
+                (File::create(&path)?, 0, 0)
             };
-            let file = open().with_context(shown).map_err(Failure::Failed)?;
-            let writer = Self { format, sink: Sink::Text(Box::new(BufWriter::new(file))) };
-            return Ok((if end == 0 { writer.headed().map_err(Failure::Failed)? } else { writer }, rows));
+            let writer = writer(Box::new(BufWriter::new(file)));
+            Ok((if end == 0 { writer.headed()? } else { writer }, rows))
+        };
+        #[cfg_attr(not(feature = "parquet"), allow(unused_mut))]
+        let (mut writer, rows) = open().with_context(|| path.display().to_string()).map_err(Failure::Failed)?;
+        #[cfg(feature = "parquet")]
+        if let (SweepFormat::Parquet, Some(output)) = (args.format, &args.output) {
+            writer.rewritten = Some((path, output.clone()));
         }
-        let file = File::create(path).with_context(shown).map_err(Failure::Failed)?;
-        let writer = Self { format, sink: Sink::Text(Box::new(BufWriter::new(file))) };
-        Ok((writer.headed().map_err(Failure::Failed)?, 0))
+        Ok((writer, rows))
     }
 
     fn headed(mut self) -> Result<Self> {
-        if self.format == SweepFormat::Csv {
-            self.write(Chunk::Text(COLUMNS.join(",") + "\n"))?;
+        if self.format != SweepFormat::Jsonl {
+            self.write(&(COLUMNS.join(",") + "\n"))?;
         }
         Ok(self)
     }
 
-    /// Rows as text or columns; on any thread.
-    pub fn render(&self, rows: &[Row]) -> Chunk {
-        #[cfg(feature = "parquet")]
-        if self.format == SweepFormat::Parquet {
-            return Chunk::Columns(super::parquet::Columns::of(rows));
-        }
+    /// Rows as text; on any thread.
+    pub fn render(&self, rows: &[Row<'_>]) -> String {
         let mut text = String::with_capacity(rows.len() * 420);
         for row in rows {
             let cells = row.cells().into_iter();
@@ -133,25 +132,19 @@ impl Writer {
             }
             text.push('\n');
         }
-        Chunk::Text(text)
+        text
     }
 
-    pub fn write(&mut self, chunk: Chunk) -> Result<()> {
-        match (&mut self.sink, chunk) {
-            (Sink::Text(sink), Chunk::Text(text)) => sink.write_all(text.as_bytes())?,
-            #[cfg(feature = "parquet")]
-            (Sink::Parquet(rows), Chunk::Columns(columns)) => rows.write(&columns)?,
-            #[cfg(feature = "parquet")]
-            _ => return Err(anyhow!("rows and their file are of different formats")),
-        }
-        Ok(())
+    pub fn write(&mut self, text: &str) -> Result<()> {
+        Ok(self.sink.write_all(text.as_bytes())?)
     }
 
-    pub fn finish(self) -> Result<()> {
-        match self.sink {
-            Sink::Text(mut sink) => sink.flush()?,
-            #[cfg(feature = "parquet")]
-            Sink::Parquet(rows) => rows.finish()?,
+    pub fn finish(mut self) -> Result<()> {
+        self.sink.flush()?;
+        #[cfg(feature = "parquet")]
+        if let Some((rows, output)) = self.rewritten {
+            super::parquet::write(&rows, &output)?;
+            std::fs::remove_file(&rows).with_context(|| rows.display().to_string())?;
         }
         Ok(())
     }
@@ -159,26 +152,25 @@ impl Writer {
 
 /// Whole rows of an output that is resumed, and where they end in bytes. Every one must be the one that this sweep has at
 /// its place.
-fn existing(path: &Path, format: SweepFormat, key: impl Fn(u64) -> Option<Key>) -> Result<(u64, u64)> {
-    let shown = || path.display().to_string();
-    let mut file = BufReader::new(File::open(path).with_context(shown)?);
+fn existing<'a>(path: &Path, format: SweepFormat, key: impl Fn(u64) -> Option<Key<'a>>) -> Result<(u64, u64)> {
+    let mut file = BufReader::new(File::open(path)?);
     let (mut rows, mut end, mut line) = (0, 0u64, String::new());
     loop {
         line.clear();
-        let read = file.read_line(&mut line).with_context(shown)?;
+        let read = file.read_line(&mut line)?;
         if read == 0 || !line.ends_with('\n') {
             return Ok((rows, end));
         }
         let text = line.trim_end();
-        if end == 0 && format == SweepFormat::Csv {
+        if end == 0 && format != SweepFormat::Jsonl {
             if text != COLUMNS.join(",") {
-                return Err(anyhow!("{} has other columns than this sweep: write to another file", shown()));
+                return Err(anyhow!("other columns than this sweep has: write to another file"));
             }
         } else {
             let same = key(rows).is_some_and(|k| text.starts_with(&beginning(format, &k)));
             if !same {
                 let row = rows + 1;
-                return Err(anyhow!("{}: row {row} is not of this sweep: write to another file", shown()));
+                return Err(anyhow!("row {row} is not of this sweep: write to another file"));
             }
             rows += 1;
         }

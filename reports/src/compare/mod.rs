@@ -4,40 +4,11 @@ mod page;
 
 pub use page::{figure, text};
 
+use crate::record::{self, Figures};
 use joulecast_model::budget::{Bound, Budget};
-use joulecast_model::predictor::{Estimate, NetworkPrediction};
+use joulecast_model::comparison::{Best, Entry, Largest, best, cheapest, most_accurate};
 use joulecast_model::units::Joules;
 use serde::Serialize;
-
-/// A network on a GPU at a batch.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    /// The GPU as typed.
-    pub gpu: String,
-    /// The prediction.
-    pub prediction: NetworkPrediction,
-    /// Published top-1 error of trained weights.
-    pub top1_error: Option<f64>,
-    /// Energy-precision ratio.
-    pub epr: Option<Joules>,
-    /// Price of the GPU, where given.
-    pub price_per_hour: Option<f64>,
-    /// Price of a million samples.
-    pub price_per_million: Option<f64>,
-}
-
-/// The largest batch within a budget.
-#[derive(Clone, Debug)]
-pub struct Largest {
-    /// The network.
-    pub network: String,
-    /// The GPU as typed.
-    pub gpu: String,
-    /// With that batch; `None` where no batch keeps the budget.
-    pub entry: Option<Entry>,
-    /// What a larger batch would break, or what every batch does.
-    pub stopped: Bound,
-}
 
 /// What was compared.
 #[derive(Clone, Debug)]
@@ -64,24 +35,21 @@ struct Row<'a> {
     time_tier: &'a str,
     power_tier: &'a str,
     core_clock_mhz: f64,
-    time_s: f64,
-    time_s_p05: f64,
-    time_s_p95: f64,
-    power_w: f64,
-    power_w_p05: f64,
-    power_w_p95: f64,
-    energy_j: f64,
-    energy_j_p05: f64,
-    energy_j_p95: f64,
-    edp_js: f64,
-    samples_per_s: f64,
-    energy_per_sample_j: f64,
-    samples_per_s_per_w: f64,
+    #[serde(flatten)]
+    figures: Figures,
     fits_in_memory: bool,
     top1_error: Option<f64>,
     epr_j: Option<f64>,
     price_per_hour: Option<f64>,
     price_per_million: Option<f64>,
+    /// Whether each bound of the budget is kept; null without it.
+    meets_latency: Option<bool>,
+    meets_energy_per_sample: Option<bool>,
+    meets_power: Option<bool>,
+    /// Whether it is the answer for its network and GPU; null without a budget.
+    largest_within_budget: Option<bool>,
+    /// What a larger batch would break, of the answer.
+    stopped_by: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -130,8 +98,10 @@ struct Choice<'a> {
     batch: u64,
 }
 
-fn row(e: &Entry) -> Row<'_> {
+fn row<'a>(c: &Comparison, e: &'a Entry) -> Row<'a> {
     let p = &e.prediction;
+    let meets = |bound| c.budget.as_ref()?.kept(p).find(|(b, _)| *b == bound).map(|(_, kept)| kept);
+    let answer = c.answer(e);
     Row {
         network: &p.network,
         gpu: &e.gpu,
@@ -141,132 +111,50 @@ fn row(e: &Entry) -> Row<'_> {
         time_tier: p.time_tier.name(),
         power_tier: p.power_tier.name(),
         core_clock_mhz: p.clock.to_mhz(),
-        time_s: p.time.value.get(),
-        time_s_p05: p.time.p05.get(),
-        time_s_p95: p.time.p95.get(),
-        power_w: p.power.value.get(),
-        power_w_p05: p.power.p05.get(),
-        power_w_p95: p.power.p95.get(),
-        energy_j: p.energy.value.get(),
-        energy_j_p05: p.energy.p05.get(),
-        energy_j_p95: p.energy.p95.get(),
-        edp_js: p.edp().get(),
-        samples_per_s: p.samples_per_second(),
-        energy_per_sample_j: p.energy_per_sample().get(),
-        samples_per_s_per_w: p.samples_per_joule(),
+        figures: Figures::of(p),
         fits_in_memory: p.fits_in_memory,
         top1_error: e.top1_error,
         epr_j: e.epr.map(Joules::get),
         price_per_hour: e.price_per_hour,
         price_per_million: e.price_per_million,
+        meets_latency: meets(Bound::Latency),
+        meets_energy_per_sample: meets(Bound::Energy),
+        meets_power: meets(Bound::Power),
+        largest_within_budget: c.budget.map(|_| answer.is_some()),
+        stopped_by: answer.map(|l| l.stopped.to_string()),
     }
 }
 
-/// A metric with its interval's share; less is better.
-struct Measure {
-    name: &'static str,
-    unit: &'static str,
-    of: fn(&Entry) -> Option<Estimate<f64>>,
-}
+impl Comparison {
+    /// The entries, or with a budget and no batches the largest within it.
+    fn shown(&self) -> Vec<&Entry> {
+        let answers = || self.largest.iter().filter_map(|l| l.entry.as_ref()).collect();
+        if self.entries.is_empty() { answers() } else { self.entries.iter().collect() }
+    }
 
-fn scaled(estimate: (f64, f64, f64), by: f64) -> Option<Estimate<f64>> {
-    let (value, p05, p95) = estimate;
-    Some(Estimate { value: value * by, p05: p05 * by, p95: p95 * by })
-}
-
-fn time(e: &Entry) -> (f64, f64, f64) {
-    let t = &e.prediction.time;
-    (t.value.get(), t.p05.get(), t.p95.get())
-}
-
-fn energy(e: &Entry) -> (f64, f64, f64) {
-    let j = &e.prediction.energy;
-    (j.value.get(), j.p05.get(), j.p95.get())
-}
-
-/// What GPUs are compared by. Products of time and energy have the widths of energy, whose interval is the wider one.
-const MEASURES: [Measure; 5] = [
-    Measure { name: "time", unit: "s", of: |e| scaled(time(e), 1.0) },
-    Measure { name: "energy per sample", unit: "J", of: |e| scaled(energy(e), 1.0 / e.prediction.batch as f64) },
-    Measure { name: "EDP", unit: "J s", of: |e| scaled(energy(e), e.prediction.time.value.get()) },
-    Measure {
-        name: "power",
-        unit: "W",
-        of: |e| {
-            let p = &e.prediction.power;
-            scaled((p.value.get(), p.p05.get(), p.p95.get()), 1.0)
-        },
-    },
-    Measure { name: "price per million", unit: "", of: |e| scaled(time(e), e.price_per_million? / time(e).0) },
-];
-
-/// The best of some entries by a measure, and those whose interval its value lies in.
-fn best<'a>(entries: &[&'a Entry], measure: &Measure) -> Option<(&'a Entry, Estimate<f64>, Vec<&'a str>)> {
-    let values: Vec<(&Entry, Estimate<f64>)> = entries.iter().filter_map(|e| Some((*e, (measure.of)(e)?))).collect();
-    let (entry, least) = *values.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
-    let near =
-        values.iter().filter(|(e, v)| !std::ptr::eq(*e, entry) && v.p05 <= least.p95).map(|(e, _)| e.gpu.as_str());
-    Some((entry, least, near.collect()))
-}
-
-/// Entries of one network and batch, over GPUs, in the order they came; those that do not fit left out.
-fn groups(c: &Comparison) -> Vec<(&str, u64, Vec<&Entry>)> {
-    let mut list: Vec<(&str, u64, Vec<&Entry>)> = Vec::new();
-    for e in c.entries.iter().filter(|e| e.prediction.fits_in_memory) {
-        let p = &e.prediction;
-        match list.iter_mut().find(|(net, batch, _)| (*net, *batch) == (p.network.as_str(), p.batch)) {
-            Some((_, _, group)) => group.push(e),
-            None => list.push((&p.network, p.batch, vec![e])),
+    /// What an entry is the answer to: the largest batch within the budget of its network and GPU.
+    fn answer(&self, e: &Entry) -> Option<&Largest> {
+        fn key(e: &Entry) -> (&str, &str, u64) {
+            (&e.prediction.network, &e.gpu, e.prediction.batch)
         }
+        self.largest.iter().find(|l| l.entry.as_ref().is_some_and(|a| key(a) == key(e)))
     }
-    list
-}
-
-fn winners(c: &Comparison) -> Vec<Winner<'_>> {
-    let mut list = Vec::new();
-    for (network, batch, entries) in groups(c) {
-        for measure in &MEASURES {
-            if let Some((entry, value, near)) = best(&entries, measure) {
-                let (metric, value) = (measure.name, value.value);
-                list.push(Winner { network, batch, metric, gpu: &entry.gpu, value, within_its_interval: near });
-            }
-        }
-    }
-    list
-}
-
-fn within(c: &Comparison) -> impl Iterator<Item = &Entry> {
-    c.largest.iter().filter_map(|l| l.entry.as_ref())
-}
-
-/// The network with the least error that keeps the budget somewhere, where it takes the least energy per sample.
-fn most_accurate(c: &Comparison) -> Option<&Entry> {
-    let order = |e: &&Entry| (e.top1_error.unwrap_or(f64::INFINITY), e.prediction.energy_per_sample().get());
-    within(c).filter(|e| e.top1_error.is_some()).min_by(|a, b| {
-        let (a, b) = (order(a), order(b));
-        a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))
-    })
-}
-
-/// For every network the GPU with the least price per million samples that keeps the budget.
-fn cheapest(c: &Comparison) -> Vec<&Entry> {
-    let mut list: Vec<&Entry> = Vec::new();
-    for e in within(c).filter(|e| e.price_per_million.is_some()) {
-        let price = |e: &Entry| e.price_per_million.unwrap_or(f64::INFINITY);
-        match list.iter_mut().find(|other| other.prediction.network == e.prediction.network) {
-            Some(other) => {
-                if price(e) < price(other) {
-                    *other = e;
-                }
-            }
-            None => list.push(e),
-        }
-    }
-    list
 }
 
 fn choice(e: &Entry) -> Choice<'_> {
     Choice { network: &e.prediction.network, gpu: &e.gpu, batch: e.prediction.batch }
+}
+
+fn winner<'a>(b: &Best<'a>) -> Winner<'a> {
+    let p = &b.entry.prediction;
+    Winner {
+        network: &p.network,
+        batch: p.batch,
+        metric: b.measure.name(),
+        gpu: &b.entry.gpu,
+        value: b.value,
+        within_its_interval: b.near.iter().map(|e| e.gpu.as_str()).collect(),
+    }
 }
 
 /// The JSON document.
@@ -285,33 +173,41 @@ pub fn json(c: &Comparison) -> Result<String, serde_json::Error> {
             network: &l.network,
             gpu: &l.gpu,
             stopped_by: l.stopped.to_string(),
-            largest: l.entry.as_ref().map(row),
+            largest: l.entry.as_ref().map(|e| row(c, e)),
         })
     };
     let document = Document {
         schema: "comparison/1",
         title: &c.title,
         alpha: c.alpha,
-        rows: c.entries.iter().map(row).collect(),
-        best: winners(c),
+        rows: c.entries.iter().map(|e| row(c, e)).collect(),
+        best: best(&c.entries).iter().map(winner).collect(),
         budget,
         within_budget: c.largest.iter().map(budget_row).collect::<Result<_, _>>()?,
-        most_accurate: most_accurate(c).map(choice),
-        cheapest: cheapest(c).into_iter().map(choice).collect(),
+        most_accurate: most_accurate(&c.largest).map(choice),
+        cheapest: cheapest(&c.largest).into_iter().map(choice).collect(),
     };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-/// Every prediction as CSV, with the JSON's keys; with a budget and no batches, the largest within it.
+/// Every prediction as CSV, with the JSON's keys; with a budget and no batches, the largest within it, and an empty row
+/// with what stops it for a network and GPU where no batch keeps it.
 ///
 /// # Errors
 /// Only if a number is not finite.
-pub fn csv(c: &Comparison) -> Result<String, csv::Error> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let all: Vec<&Entry> = if c.entries.is_empty() { within(c).collect() } else { c.entries.iter().collect() };
-    for entry in all {
-        writer.serialize(row(entry))?;
-    }
-    let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+pub fn csv(c: &Comparison) -> Result<String, serde_json::Error> {
+    let mut rows: Vec<_> = c.shown().into_iter().map(|e| serde_json::to_value(row(c, e))).collect::<Result<_, _>>()?;
+    let first: Option<&serde_json::Map<_, _>> = rows.first().and_then(serde_json::Value::as_object);
+    let few = || ["network", "gpu", "stopped_by"].map(String::from).to_vec();
+    let keys: Vec<String> = first.map_or_else(few, |row| row.keys().cloned().collect());
+    rows.extend(c.largest.iter().filter(|l| l.entry.is_none()).map(|l| {
+        let value = |key: &String| match key.as_str() {
+            "network" => l.network.as_str().into(),
+            "gpu" => l.gpu.as_str().into(),
+            "stopped_by" => l.stopped.to_string().into(),
+            _ => serde_json::Value::Null,
+        };
+        keys.iter().map(|key| (key.clone(), value(key))).collect::<serde_json::Map<_, _>>().into()
+    }));
+    Ok(record::csv(&rows, &[]))
 }

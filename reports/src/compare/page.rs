@@ -1,10 +1,11 @@
 //! A comparison as tables and as a figure.
 
-use super::{Comparison, Entry, Largest, MEASURES, cheapest, most_accurate, winners, within};
+use super::Comparison;
 use crate::figure::FigureError;
 use crate::figure::comparison::{Dot, DotPlot, Row as DotRow};
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::budget::{Bound, Budget};
+use joulecast_model::comparison::{Entry, Largest, Measure, best, cheapest, most_accurate};
 use joulecast_model::predictor::Estimate;
 use std::fmt::Write as _;
 
@@ -22,10 +23,14 @@ fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table
         header.push("price/million");
     }
     header.push("times rest on");
+    let judged = c.budget.as_ref().filter(|_| stopped.is_none());
+    if judged.is_some() {
+        header.push("breaks");
+    }
     if stopped.is_some() {
         header.push("larger breaks");
     }
-    let mut table = Table::new(&header, 2).with_trailing_text(1 + usize::from(stopped.is_some()));
+    let mut table = Table::new(&header, 2).with_trailing_text(1 + usize::from(c.budget.is_some()));
     for (i, e) in entries.iter().enumerate() {
         let p = &e.prediction;
         let batch = if p.fits_in_memory { p.batch.to_string() } else { format!("{} (does not fit)", p.batch) };
@@ -49,6 +54,10 @@ fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table
             cells.push(e.price_per_million.map_or("?".into(), |v| significant(v, 3)));
         }
         cells.push(p.time_tier.to_string());
+        cells.extend(judged.map(|budget| {
+            let broken = budget.kept(p).filter(|(_, kept)| !kept).map(|(bound, _)| bound.to_string());
+            broken.collect::<Vec<_>>().join(", ")
+        }));
         cells.extend(stopped.and_then(|s| s.get(i)).map(Bound::to_string));
         table.row(cells);
     }
@@ -72,19 +81,18 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         let all: Vec<&Entry> = c.entries.iter().collect();
         let _ = write!(text, "\n{}", print(&table(c, &all, None)));
     }
-    let winners = winners(c);
     if c.entries.iter().any(|e| e.gpu != c.entries[0].gpu) {
         let mut table = Table::new(&["network", "batch", "least", "gpu", "value", "not surely better than"], 1)
             .with_trailing_text(1);
-        for w in &winners {
-            let unit = MEASURES.iter().find(|m| m.name == w.metric).map_or("", |m| m.unit);
+        for b in best(&c.entries) {
+            let unit = b.measure.unit();
             table.row(vec![
-                w.network.into(),
-                w.batch.to_string(),
-                w.metric.into(),
-                w.gpu.into(),
-                if unit.is_empty() { significant(w.value, 3) } else { with_unit(w.value, unit) },
-                w.within_its_interval.join(", "),
+                b.entry.prediction.network.clone(),
+                b.entry.prediction.batch.to_string(),
+                b.measure.name().into(),
+                b.entry.gpu.clone(),
+                if unit.is_empty() { significant(b.value, 3) } else { with_unit(b.value, unit) },
+                b.near.iter().map(|e| e.gpu.as_str()).collect::<Vec<_>>().join(", "),
             ]);
         }
         let _ =
@@ -102,7 +110,7 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         for l in c.largest.iter().filter(|l| l.entry.is_none()) {
             let _ = writeln!(text, "no batch of {} on {} does: {}", l.network, l.gpu, l.stopped);
         }
-        if let Some(e) = most_accurate(c) {
+        if let Some(e) = most_accurate(&c.largest) {
             let error = 100.0 * e.top1_error.unwrap_or(f64::NAN);
             let (net, gpu, batch) = (&e.prediction.network, &e.gpu, e.prediction.batch);
             let _ = write!(
@@ -110,12 +118,12 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
                 "\nmost accurate network that does: {net}, top-1 error {error:.1} %, on {gpu} at batch {batch}\n"
             );
         }
-        for e in cheapest(c) {
+        for e in cheapest(&c.largest) {
             let price = e.price_per_million.unwrap_or(f64::NAN);
             let (net, gpu) = (&e.prediction.network, &e.gpu);
             let _ = writeln!(text, "cheapest GPU for {net}: {gpu}, {} per million samples", significant(price, 3));
         }
-        if within(c).all(|e| e.price_per_hour.is_none()) && within(c).next().is_some() {
+        if !entries.is_empty() && entries.iter().all(|e| e.price_per_hour.is_none()) {
             let _ = writeln!(text, "no GPU is called cheapest without prices: --price GPU=PRICE per hour");
         }
     }
@@ -127,16 +135,16 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
 /// # Errors
 /// Where there is nothing to draw.
 pub fn figure(c: &Comparison, command: String) -> Result<DotPlot, FigureError> {
-    let all: Vec<&Entry> = if c.entries.is_empty() { within(c).collect() } else { c.entries.iter().collect() };
+    let all = c.shown();
     let mut batches: Vec<u64> = all.iter().map(|e| e.prediction.batch).collect();
     batches.sort_unstable();
     batches.dedup();
     // Largest batches within a budget differ everywhere: one series, the batch in the row's name.
     let one = c.entries.is_empty();
     let dots = |e: &Entry| -> Vec<Dot> {
-        let measures = [(&MEASURES[0], 1e3), (&MEASURES[3], 1.0), (&MEASURES[1], 1e3)];
+        let measures = [(Measure::Time, 1e3), (Measure::Power, 1.0), (Measure::EnergyPerSample, 1e3)];
         let dot = |v: Estimate<f64>, by: f64| Dot { low: v.p05 * by, value: v.value * by, high: v.p95 * by };
-        measures.into_iter().filter_map(|(m, by)| Some(dot((m.of)(e)?, by))).collect()
+        measures.into_iter().filter_map(|(m, by)| Some(dot(m.of(e)?, by))).collect()
     };
     let mut rows: Vec<DotRow> = Vec::new();
     for e in &all {

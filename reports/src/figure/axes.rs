@@ -1,6 +1,6 @@
 //! Axes: where a value goes, which values are worth a label, and how a panel shows them.
 
-use super::{Area, FAINT, FigureError, GRID, INK, SMALL, drawing, write};
+use super::{Area, FAINT, FigureError, GRID, INK, SMALL, drawing, width_of, write};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -113,7 +113,9 @@ impl Axes<'_> {
         let style = ("sans-serif", SMALL).into_font().transform(FontTransform::Rotate270).color(&INK);
         let style = style.pos(Pos::new(HPos::Center, VPos::Center));
         area.draw_text(self.y.0, &style, (12, (top + bottom) / 2)).map_err(drawing)?;
-        write(area, self.title, (left, 14), 15, &INK, HPos::Left)?;
+        // A title that is wider than its panel begins further left.
+        let from = left.min(width - 4 - width_of(self.title, 15)).max(4);
+        write(area, self.title, (from, 14), 15, &INK, HPos::Left)?;
         Ok((x, y))
     }
 }

@@ -1,4 +1,4 @@
-//! GPUs against facility power, a curve per candidate with the power limit as the free variable.
+//! GPUs against facility power, two curves per candidate: the power limit and the clock as the free variable.
 
 use super::{
     Area, Axes, Figure, FigureError, INK, SMALL, Sample, colour, drawing, frame, frame_height, legend, line, mark,
@@ -7,17 +7,33 @@ use super::{
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-/// A fleet at a power limit.
+/// Lowest and highest of a value.
+pub type Ends = (f64, f64);
+
+/// A fleet at a power limit or clock.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// Facility power, kW.
     pub kw: f64,
     /// GPUs.
     pub gpus: f64,
-    /// The setting in a word or two, shown at the chosen one.
-    pub setting: String,
+    /// Intervals of both, where they are shown.
+    pub ends: Option<(Ends, Ends)>,
+    /// What stands beside it.
+    pub name: Option<String>,
     /// Whether the plan takes it.
-    pub chosen: bool,
+    pub taken: bool,
+    /// Whether no other fleet has fewer GPUs and less power.
+    pub front: bool,
+}
+
+/// A candidate's fleets over its power limits, or over its clocks.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    /// Whether over its clocks.
+    pub clock: bool,
+    /// In the order of the settings.
+    pub points: Vec<Point>,
 }
 
 /// A candidate GPU.
@@ -25,13 +41,13 @@ pub struct Point {
 pub struct Series {
     /// Its name.
     pub name: String,
-    /// Over its power limits.
-    pub points: Vec<Point>,
+    /// Over power limits and over clocks.
+    pub curves: [Curve; 2],
 }
 
 /// The figure.
 #[derive(Clone, Debug)]
-pub struct Fleet {
+pub struct Fleets {
     /// What it shows.
     pub title: String,
     /// One per candidate.
@@ -42,16 +58,27 @@ pub struct Fleet {
     pub notes: Vec<String>,
 }
 
-impl Fleet {
+impl Fleets {
+    fn points(&self) -> impl Iterator<Item = &Point> {
+        self.series.iter().flat_map(|s| &s.curves).flat_map(|c| &c.points)
+    }
+
     fn all_notes(&self) -> Vec<String> {
-        let count: usize = self.series.iter().map(|s| s.points.len()).sum();
-        let mut list = vec![format!("{count} fleets; along a curve the power limit of the GPUs changes; ring: chosen")];
+        let count = |clock: bool| -> usize {
+            let curves = self.series.iter().flat_map(|s| &s.curves).filter(|c| c.clock == clock);
+            curves.map(|c| c.points.len()).sum()
+        };
+        let (caps, clocks) = (count(false), count(true));
+        let mut list = vec![
+            format!("{} fleets: {caps} over power limits (lines), {clocks} over clocks (small marks, faint lines)", caps + clocks),
+            "rings: the Pareto front, fewer GPUs only with more power; crosses: 90 % intervals of each candidate's choice; large ring: taken".into(),
+        ];
         list.extend(self.notes.iter().cloned());
         list
     }
 }
 
-impl Figure for Fleet {
+impl Figure for Fleets {
     fn title(&self) -> &str {
         &self.title
     }
@@ -62,9 +89,12 @@ impl Figure for Fleet {
 
     fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), FigureError> {
         let nothing = || FigureError::Nothing("no fleets to draw".into());
-        let points = || self.series.iter().flat_map(|s| &s.points);
-        let (left, right) = range(points().map(|p| p.kw).chain(self.limit_kw), true).ok_or_else(nothing)?;
-        let (low, high) = range(points().map(|p| p.gpus), true).ok_or_else(nothing)?;
+        let ends = |value: fn(&Point) -> f64, of: fn(&(Ends, Ends)) -> Ends| {
+            let both = move |p: &Point| p.ends.as_ref().map(of).map_or([value(p); 2], |(low, high)| [low, high]);
+            self.points().flat_map(move |p| both(p).into_iter().chain([value(p)]))
+        };
+        let (left, right) = range(ends(|p| p.kw, |e| e.0).chain(self.limit_kw), true).ok_or_else(nothing)?;
+        let (low, high) = range(ends(|p| p.gpus, |e| e.1), true).ok_or_else(nothing)?;
         let inner = frame(area, &self.title, &self.all_notes())?;
         let (names, sheet) = inner.split_vertically(30);
         let entries: Vec<(usize, Sample, &str)> =
@@ -81,14 +111,42 @@ impl Figure for Fleet {
             write(&sheet, "site limit", (at - 4, y.at(high) + 8), SMALL, &INK, HPos::Right)?;
         }
         for (index, series) in self.series.iter().enumerate() {
-            let pixels: Vec<(i32, i32)> = series.points.iter().map(|p| (x.at(p.kw), y.at(p.gpus))).collect();
-            line(&sheet, &pixels, index, 1)?;
-            for (point, &at) in series.points.iter().zip(&pixels) {
-                mark(&sheet, at, index, 3)?;
-                if point.chosen {
-                    sheet.draw(&Circle::new(at, 8, colour(index).stroke_width(2))).map_err(drawing)?;
-                    write(&sheet, &point.setting, (at.0 - 8, at.1 - 18), SMALL, &INK, HPos::Left)?;
+            for curve in &series.curves {
+                let at = |p: &Point| (x.at(p.kw), y.at(p.gpus));
+                let pixels: Vec<(i32, i32)> = curve.points.iter().map(at).collect();
+                if curve.clock {
+                    let faint = colour(index).mix(0.4).stroke_width(1);
+                    sheet.draw(&PathElement::new(pixels.clone(), faint)).map_err(drawing)?;
+                } else {
+                    line(&sheet, &pixels, index, 1)?;
                 }
+                for point in &curve.points {
+                    mark(&sheet, at(point), index, if curve.clock { 2 } else { 3 })?;
+                    if point.front {
+                        sheet.draw(&Circle::new(at(point), 6, INK.stroke_width(1))).map_err(drawing)?;
+                    }
+                }
+            }
+        }
+        // Last, so that nothing covers them.
+        for (index, point) in self
+            .series
+            .iter()
+            .enumerate()
+            .flat_map(|(i, s)| s.curves.iter().flat_map(|c| &c.points).map(move |p| (i, p)))
+        {
+            let at = (x.at(point.kw), y.at(point.gpus));
+            if let Some((kw, gpus)) = point.ends {
+                let cross = [[(x.at(kw.0), at.1), (x.at(kw.1), at.1)], [(at.0, y.at(gpus.0)), (at.0, y.at(gpus.1))]];
+                for end in cross {
+                    sheet.draw(&PathElement::new(end.to_vec(), colour(index).stroke_width(1))).map_err(drawing)?;
+                }
+            }
+            if point.taken {
+                sheet.draw(&Circle::new(at, 10, colour(index).stroke_width(2))).map_err(drawing)?;
+            }
+            if let Some(name) = &point.name {
+                write(&sheet, name, (at.0 + 12, at.1 - 14), SMALL, &INK, HPos::Left)?;
             }
         }
         Ok(())
@@ -101,19 +159,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_chosen_fleet_is_ringed_and_named() {
-        let point = |kw, gpus, chosen| Point { kw, gpus, setting: "210 W".into(), chosen };
-        let series = Series { name: "v100".into(), points: vec![point(10.0, 40.0, false), point(8.0, 44.0, true)] };
-        let fleet = Fleet {
+    fn the_front_is_ringed_and_what_is_chosen_is_named() {
+        let point = |kw, gpus| Point { kw, gpus, ends: None, name: None, taken: false, front: false };
+        let ends = Some(((6.0, 11.0), (40.0, 50.0)));
+        let taken = Point { ends, name: Some("v100 at 210 W".into()), taken: true, front: true, ..point(8.0, 44.0) };
+        let curve = |clock, points| Curve { clock, points };
+        let curves = [curve(false, vec![point(10.0, 40.0), taken]), curve(true, vec![point(7.0, 60.0)])];
+        let fleets = Fleets {
             title: "Fleets".into(),
-            series: vec![series],
+            series: vec![Series { name: "v100".into(), curves }],
             limit_kw: Some(12.0),
             notes: vec!["predict plan".into()],
         };
-        let text = svg(&fleet).expect("drawn");
-        assert_eq!(text.matches("210 W").count(), 1);
-        assert_eq!(text.matches("r=\"8\"").count(), 1);
-        for expected in ["v100", "site limit", "facility power at peak, kW", "2 fleets", "predict plan"] {
+        let text = svg(&fleets).expect("drawn");
+        assert_eq!(text.matches("v100 at 210 W").count(), 1);
+        assert_eq!((text.matches("r=\"6\"").count(), text.matches("r=\"10\"").count()), (1, 1));
+        for expected in ["site limit", "facility power at peak, kW", "3 fleets: 2 over power limits", "predict plan"] {
             assert!(text.contains(expected), "{expected}");
         }
     }

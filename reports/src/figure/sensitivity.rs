@@ -1,8 +1,8 @@
 //! What changes when an input is 10 % less or more: bars around the plan's own value, the widest first.
 
 use super::{
-    Area, FAINT, Figure, FigureError, GRID, INK, SMALL, Sample, Scale, colour, drawing, frame, frame_height, legend,
-    range, ticks, width_of, write,
+    Area, FAINT, Figure, FigureError, GRID, INK, SMALL, Sample, Scale, colour, drawing, frame, frame_height, label,
+    legend, range, ticks, width_of, write,
 };
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -55,7 +55,8 @@ impl Figure for Sensitivity {
         for value in ticks(low, high, 8) {
             let at = x.at(value);
             sheet.draw(&PathElement::new(vec![(at, 0), (at, bottom)], GRID.stroke_width(1))).map_err(drawing)?;
-            write(&sheet, &format!("{value:+.0} %"), (at, bottom + 12), SMALL, &INK, HPos::Center)?;
+            let sign = if value > 0.0 { "+" } else { "" };
+            write(&sheet, &format!("{sign}{} %", label(value)), (at, bottom + 12), SMALL, &INK, HPos::Center)?;
         }
         let zero = x.at(0.0);
         sheet.draw(&PathElement::new(vec![(zero, 0), (zero, bottom)], FAINT.stroke_width(1))).map_err(drawing)?;
@@ -90,12 +91,14 @@ mod tests {
         let bar = |name: &str, less, more| Bar { name: name.into(), less, more };
         let figure = Sensitivity {
             title: "Cost".into(),
-            bars: vec![bar("PUE", Some(-2.0), Some(2.0)), bar("load", Some(-10.0), None)],
+            bars: vec![bar("PUE", Some(-2.0), Some(3.0)), bar("load", Some(-14.0), None)],
             notes: vec!["predict plan".into()],
         };
         let text = svg(&figure).expect("drawn");
         let place = |name: &str| text.find(name).unwrap_or_else(|| panic!("{name}"));
         assert!(place("load") < place("PUE"));
         assert_eq!(text.matches("no plan").count(), 1);
+        // -14 to 3 % in steps of 2.5: none is rounded to a whole percent.
+        assert!(text.contains("-2.5 %") && text.contains("+2.5 %"), "{text}");
     }
 }

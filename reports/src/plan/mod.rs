@@ -1,19 +1,24 @@
 //! What `predict plan` found: `capacity_plan/1`.
 
+mod hours;
 mod page;
+mod pictures;
 
-pub use page::{fleets, html, markdown, text};
+pub use page::{html, markdown, text};
+pub use pictures::figures;
 
-use joulecast_model::capacity::{Change, Fleet, Limit, PlanFile, Price, Server};
+use joulecast_model::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, Server};
 use joulecast_model::framework::Launch;
-use joulecast_model::units::Watts;
+use joulecast_model::units::{Hertz, Watts};
 use serde::Serialize;
 
-/// A candidate's fleet at a power limit; the ends are where time and energy of every step are at theirs.
+/// A candidate's fleet at a power limit or clock; the ends are where time and energy of every step are at theirs.
 #[derive(Clone, Debug)]
-pub struct AtLimit {
+pub struct AtSetting {
     /// Power limit of every board.
     pub cap: Watts,
+    /// Clock of every board, where one is set.
+    pub clock: Option<Hertz>,
     /// The fleet; `None` where none keeps the latency target.
     pub value: Option<Fleet>,
     /// With the 5 % quantiles.
@@ -37,8 +42,8 @@ pub struct Candidate {
     pub server: Server,
     /// Embodied emissions of a board, kg.
     pub embodied_kg: Option<f64>,
-    /// At every power limit, the default one first.
-    pub options: Vec<AtLimit>,
+    /// At every power limit and clock, the default first.
+    pub options: Vec<AtSetting>,
     /// The one it would be taken with.
     pub chosen: Option<usize>,
     /// Whether the site's power forbids a better one.
@@ -85,25 +90,104 @@ const FIGURES: [(&str, Value); 12] = [
     ("energy_per_inference_j", |f| f.energy_per_request().get()),
 ];
 
-#[derive(Serialize)]
+/// What is told of a pool.
+type OfPool = fn(&Pool) -> f64;
+
+/// Key of the JSON document, and what it is of a pool.
+const OF_POOLS: [(&str, OfPool); 5] = [
+    ("batch", |p| p.batch as f64),
+    ("gpus", |p| p.gpus as f64),
+    ("utilisation", |p| p.utilisation),
+    ("latency_s", |p| p.latency.get()),
+    ("board_power_w", |p| p.power.get()),
+];
+
+/// A value at the predicted steps, and the lowest and highest of it there and at both ends of their intervals: a fleet
+/// that is sized anew for slower steps may be less busy. An end is `None` where there is no fleet.
+#[derive(Clone, Copy, Serialize)]
 struct Figure {
-    value: f64,
+    value: Option<f64>,
     p05: Option<f64>,
     p95: Option<f64>,
 }
 
-impl AtLimit {
+impl AtSetting {
+    /// What something is of the fleet and of those at both ends.
+    fn figure(&self, of: impl Fn(&Fleet) -> Option<f64>) -> Figure {
+        let at = |fleet: &Option<Fleet>| fleet.as_ref().and_then(&of);
+        let (value, low, high) = (at(&self.value), at(&self.low), at(&self.high));
+        match (value, low, high) {
+            (Some(v), Some(a), Some(b)) => Figure { value, p05: Some(a.min(b).min(v)), p95: Some(a.max(b).max(v)) },
+            _ => Figure { value, p05: low, p95: high },
+        }
+    }
+
+    /// What something is of a pool.
+    fn pool(&self, index: usize, of: impl Fn(&Pool) -> f64) -> Figure {
+        self.figure(|f| f.pools.get(index).map(|(pool, _)| of(pool)))
+    }
+
+    /// What something is of a part of the day.
+    fn part(&self, index: usize, of: impl Fn(&Fleet, &Part) -> f64) -> Figure {
+        self.figure(|f| f.day.get(index).map(|part| of(f, part)))
+    }
+
+    fn racks(&self) -> Figure {
+        self.figure(|f| f.racks.map(|r| r as f64))
+    }
+
+    /// The power limit, or the clock where that is set.
+    fn setting(&self) -> String {
+        match self.clock {
+            Some(clock) => format!("{:.0} MHz", clock.to_mhz()),
+            None => format!("{:.0} W", self.cap.get()),
+        }
+    }
+
     fn figures(&self) -> serde_json::Map<String, serde_json::Value> {
-        let Some(fleet) = &self.value else { return serde_json::Map::new() };
-        let one =
-            |of: Value| Figure { value: of(fleet), p05: self.low.as_ref().map(of), p95: self.high.as_ref().map(of) };
-        let json = |of| serde_json::to_value(one(of)).unwrap_or_default();
+        if self.value.is_none() {
+            return serde_json::Map::new();
+        }
+        let json = |of: Value| serde_json::to_value(self.figure(|f| Some(of(f)))).unwrap_or_default();
         FIGURES.iter().map(|(name, of)| (name.to_string(), json(*of))).collect()
+    }
+
+    /// A value under its name, its ends beside it.
+    fn insert(map: &mut serde_json::Map<String, serde_json::Value>, name: &str, figure: Figure) {
+        for (suffix, value) in [("", figure.value), ("_p05", figure.p05), ("_p95", figure.p95)] {
+            map.insert(format!("{name}{suffix}"), value.into());
+        }
+    }
+
+    fn pools(&self, plan: &Plan) -> Option<Vec<serde_json::Value>> {
+        let fleet = self.value.as_ref()?;
+        let each = fleet.pools.iter().zip(&plan.file.networks).enumerate().map(|(i, ((_, limit), network))| {
+            let mut map = serde_json::Map::new();
+            map.insert("network".into(), network.net.as_str().into());
+            map.insert("share".into(), network.share.into());
+            OF_POOLS.iter().for_each(|(name, of)| Self::insert(&mut map, name, self.pool(i, of)));
+            map.insert("binding".into(), limit.to_string().into());
+            map.into()
+        });
+        Some(each.collect())
+    }
+
+    fn day(&self) -> Option<Vec<serde_json::Value>> {
+        let fleet = self.value.as_ref()?;
+        let each = fleet.day.iter().enumerate().map(|(i, part)| {
+            let mut map = serde_json::Map::new();
+            map.insert("from_h".into(), hours::begin(i, fleet.day.len()).into());
+            map.insert("requests_per_s".into(), part.rate_per_s.into());
+            map.insert("batches".into(), part.batches.clone().into());
+            hours::FIGURES.iter().for_each(|(name, of)| Self::insert(&mut map, name, self.part(i, of)));
+            map.into()
+        });
+        Some(each.collect())
     }
 }
 
 impl Candidate {
-    fn taken(&self) -> Option<&AtLimit> {
+    fn taken(&self) -> Option<&AtSetting> {
         self.options.get(self.chosen?)
     }
 
@@ -129,23 +213,14 @@ impl Candidate {
 /// # Errors
 /// Only if a number is not finite.
 pub fn json(plan: &Plan) -> Result<String, serde_json::Error> {
-    let pools = |fleet: &Fleet| -> Vec<serde_json::Value> {
-        let each = fleet.pools.iter().zip(&plan.file.networks).map(|((pool, limit), network)| {
-            serde_json::json!({
-                "network": network.net, "share": network.share, "batch": pool.batch, "gpus": pool.gpus,
-                "utilisation": pool.utilisation, "latency_s": pool.latency.get(), "board_power_w": pool.power.get(),
-                "binding": limit.to_string(),
-            })
-        });
-        each.collect()
-    };
-    let option = |c: &Candidate, o: &AtLimit, taken: bool| {
+    let option = |c: &Candidate, o: &AtSetting, taken: bool| {
         let fleet = o.value.as_ref();
         serde_json::json!({
-            "power_cap_w": o.cap.get(), "chosen": taken, "figures": o.figures(), "racks": fleet.and_then(|f| f.racks),
+            "power_cap_w": o.cap.get(), "clock_mhz": o.clock.map(Hertz::to_mhz), "chosen": taken, "figures": o.figures(),
+            "racks": fleet.and_then(|f| f.racks), "racks_p05": o.racks().p05, "racks_p95": o.racks().p95,
             "within_site": fleet.map(|f| plan.file.site.site.is_none_or(|s| f.facility_peak <= s)),
             "embodied_included": fleet.map(|f| f.embodied_g_per_year.is_some()),
-            "binding": fleet.map(|f| c.binding(plan, f)), "pools": fleet.map(pools),
+            "binding": fleet.map(|f| c.binding(plan, f)), "pools": o.pools(plan),
         })
     };
     let change = |base: &Fleet, change: &Change| {
@@ -168,6 +243,7 @@ pub fn json(plan: &Plan) -> Result<String, serde_json::Error> {
         serde_json::json!({
             "gpu": c.gpu, "rests_on": c.rests_on, "warnings": c.warnings,
             "options": c.options.iter().enumerate().map(|(i, o)| option(c, o, c.chosen == Some(i))).collect::<Vec<_>>(),
+            "day": c.taken().and_then(AtSetting::day),
             "sensitivity": base.map(|b| c.sensitivity.iter().map(|s| change(b, s)).collect::<Vec<_>>()),
         })
     };
@@ -182,25 +258,24 @@ pub fn json(plan: &Plan) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
-/// A row per candidate and power limit.
+/// A row per candidate and power limit or clock.
 ///
 /// # Errors
 /// Only if the writer refuses.
 pub fn csv(plan: &Plan) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    let mut header = vec!["gpu".to_string(), "power_cap_w".into(), "chosen".into(), "racks".into()];
-    for (name, _) in FIGURES {
-        header.extend([name.to_string(), format!("{name}_p05"), format!("{name}_p95")]);
+    let mut header = ["gpu", "power_cap_w", "clock_mhz", "chosen"].map(String::from).to_vec();
+    for name in ["racks"].into_iter().chain(FIGURES.map(|(name, _)| name)) {
+        header.extend(["", "_p05", "_p95"].map(|suffix| format!("{name}{suffix}")));
     }
     writer.write_record(&header)?;
     for c in &plan.candidates {
         for (i, o) in c.options.iter().enumerate() {
             let number = |v: Option<f64>| v.map_or(String::new(), |v| v.to_string());
-            let racks = o.value.as_ref().and_then(|f| f.racks).map(|r| r as f64);
-            let mut row =
-                vec![c.gpu.clone(), o.cap.get().to_string(), (c.chosen == Some(i)).to_string(), number(racks)];
-            for (_, of) in FIGURES {
-                row.extend([&o.value, &o.low, &o.high].map(|f| number(f.as_ref().map(of))));
+            let clock = number(o.clock.map(Hertz::to_mhz));
+            let mut row = vec![c.gpu.clone(), o.cap.get().to_string(), clock, (c.chosen == Some(i)).to_string()];
+            for figure in [o.racks()].into_iter().chain(FIGURES.map(|(_, of)| o.figure(|f| Some(of(f))))) {
+                row.extend([figure.value, figure.p05, figure.p95].map(number));
             }
             writer.write_record(&row)?;
         }

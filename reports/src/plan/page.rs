@@ -1,23 +1,22 @@
 //! A plan as a page: paragraphs, tables and figures.
 
-use super::{AtLimit, Candidate, Plan, Value};
+use super::{AtSetting, Candidate, Figure, Plan, Value, hours, pictures};
 use crate::document::{Block, Document};
-use crate::figure::fleet::{Fleet as FleetFigure, Point, Series};
-use crate::figure::sensitivity::{Bar, Sensitivity};
-use crate::figure::{FigureError, svg};
+use crate::figure::FigureError;
 use crate::table::{Table, percent_more, significant, with_unit};
-use joulecast_model::capacity::{Change, Fleet, Minimise, Price};
+use joulecast_model::capacity::{Fleet, Minimise, Price};
 use joulecast_model::units::Watts;
+use std::path::Path;
 
 /// A figure with its interval.
-fn span(o: &AtLimit, of: Value, by: f64) -> String {
-    let number = |f: &Option<Fleet>| {
-        f.as_ref().map_or("none".into(), |f| {
-            let value = of(f) / by;
+pub(super) fn span(figure: Figure, by: f64) -> String {
+    let number = |v: Option<f64>| {
+        v.map_or("none".into(), |v| {
+            let value = v / by;
             if value >= 100.0 { format!("{value:.0}") } else { significant(value, 3) }
         })
     };
-    spanned(number(&o.value), number(&o.low), number(&o.high))
+    spanned(number(figure.value), number(figure.p05), number(figure.p95))
 }
 
 /// An interval that has no width is not worth showing.
@@ -29,17 +28,22 @@ fn plural(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn whole(o: &AtLimit, of: fn(&Fleet) -> u64) -> String {
-    let number = |f: &Option<Fleet>| f.as_ref().map_or("none".into(), |f| of(f).to_string());
-    spanned(number(&o.value), number(&o.low), number(&o.high))
+/// A count with its interval.
+fn whole(figure: Figure) -> String {
+    let number = |v: Option<f64>| v.map_or("none".into(), |v| format!("{v:.0}"));
+    spanned(number(figure.value), number(figure.p05), number(figure.p95))
+}
+
+fn of(o: &AtSetting, value: Value, by: f64) -> String {
+    span(o.figure(|f| Some(value(f))), by)
 }
 
 fn candidates(plan: &Plan) -> Table {
     let money = &plan.file.currency;
     let cost = [format!("{money}/year"), format!("{money}/million")];
-    let mut header = vec!["gpu", "limit W", "GPUs", "servers", "racks", "facility kW at peak", "MWh/year"];
+    let mut header = vec!["gpu", "setting", "GPUs", "servers", "racks", "facility kW at peak", "MWh/year"];
     header.extend([cost[0].as_str(), cost[1].as_str(), "g CO2e/million", "J/inference", "binding"]);
-    let mut table = Table::new(&header, 1).with_trailing_text(1);
+    let mut table = Table::new(&header, 2).with_trailing_text(1);
     for c in &plan.candidates {
         let Some((o, fleet)) = c.taken().and_then(|o| Some((o, o.value.as_ref()?))) else {
             let why =
@@ -52,35 +56,36 @@ fn candidates(plan: &Plan) -> Table {
         };
         table.row(vec![
             c.gpu.clone(),
-            format!("{:.0}", o.cap.get()),
-            whole(o, |f| f.gpus),
-            fleet.servers.to_string(),
-            fleet.racks.map_or("-".into(), |r| r.to_string()),
-            span(o, |f| f.facility_peak.get(), 1e3),
-            span(o, Fleet::kwh_per_year, 1e3),
-            span(o, |f| f.cost_per_year, 1.0),
-            span(o, Fleet::cost_per_million, 1.0),
-            span(o, Fleet::carbon_g_per_million, 1.0),
-            span(o, |f| f.energy_per_request().get(), 1.0),
+            o.setting(),
+            whole(o.figure(|f| Some(f.gpus as f64))),
+            whole(o.figure(|f| Some(f.servers as f64))),
+            if fleet.racks.is_some() { whole(o.racks()) } else { "-".into() },
+            of(o, |f| f.facility_peak.get(), 1e3),
+            of(o, Fleet::kwh_per_year, 1e3),
+            of(o, |f| f.cost_per_year, 1.0),
+            of(o, Fleet::cost_per_million, 1.0),
+            of(o, Fleet::carbon_g_per_million, 1.0),
+            of(o, |f| f.energy_per_request().get(), 1.0),
             c.binding(plan, fleet),
         ]);
     }
     table
 }
 
-fn pools(plan: &Plan, fleet: &Fleet) -> Table {
-    let quantile = format!("p{} latency", 100.0 * plan.file.target.quantile);
-    let header = ["network", "requests/s at peak", "batch", "GPUs", "busy at peak", &quantile, "boards", "binding"];
+fn pools(plan: &Plan, o: &AtSetting, fleet: &Fleet) -> Table {
+    let latency = format!("p{} latency, ms", 100.0 * plan.file.target.quantile);
+    let header =
+        ["network", "requests/s at peak", "batch", "GPUs", "busy % at peak", &latency, "kW of boards", "binding"];
     let mut table = Table::new(&header, 1).with_trailing_text(1);
-    for ((pool, limit), network) in fleet.pools.iter().zip(&plan.file.networks) {
+    for (i, ((_, limit), network)) in fleet.pools.iter().zip(&plan.file.networks).enumerate() {
         table.row(vec![
             network.net.clone(),
             significant(network.share * plan.file.peak_per_s, 4),
-            pool.batch.to_string(),
-            pool.gpus.to_string(),
-            format!("{:.0} %", 100.0 * pool.utilisation),
-            with_unit(pool.latency.get(), "s"),
-            with_unit(pool.power.get(), "W"),
+            whole(o.pool(i, |p| p.batch as f64)),
+            whole(o.pool(i, |p| p.gpus as f64)),
+            whole(o.pool(i, |p| 100.0 * p.utilisation)),
+            span(o.pool(i, |p| p.latency.to_ms()), 1.0),
+            span(o.pool(i, |p| p.power.get()), 1e3),
             limit.to_string(),
         ]);
     }
@@ -88,7 +93,7 @@ fn pools(plan: &Plan, fleet: &Fleet) -> Table {
 }
 
 /// What a plan makes small, of a fleet, and what that is called.
-fn objective(minimise: Minimise) -> (Value, &'static str) {
+pub(super) fn objective(minimise: Minimise) -> (Value, &'static str) {
     match minimise {
         Minimise::Cost => (|f| f.cost_per_year, "cost of a year"),
         Minimise::Energy => (|f| f.energy_per_year.get(), "energy of a year"),
@@ -116,19 +121,18 @@ fn sensitivity_table(c: &Candidate, base: &Fleet) -> Table {
     table
 }
 
-fn limits_table(plan: &Plan, c: &Candidate) -> Table {
+fn settings_table(plan: &Plan, c: &Candidate) -> Table {
     let cost = format!("{}/year", plan.file.currency);
-    let header = ["limit W", "GPUs", "facility kW at peak", "MWh/year", &cost, "kg CO2e/year", ""];
-    let mut table = Table::new(&header, 0).with_trailing_text(1);
-    for (i, o) in c.options.iter().enumerate() {
-        let Some(fleet) = &o.value else { continue };
+    let header = ["setting", "GPUs", "facility kW at peak", "MWh/year", &cost, "t CO2e/year", ""];
+    let mut table = Table::new(&header, 1).with_trailing_text(1);
+    for (i, o) in c.options.iter().enumerate().filter(|(_, o)| o.value.is_some()) {
         table.row(vec![
-            format!("{:.0}", o.cap.get()),
-            whole(o, |f| f.gpus),
-            span(o, |f| f.facility_peak.get(), 1e3),
-            significant(fleet.kwh_per_year() / 1e3, 4),
-            format!("{:.0}", fleet.cost_per_year),
-            format!("{:.0}", fleet.carbon_g_per_year() / 1e3),
+            o.setting(),
+            whole(o.figure(|f| Some(f.gpus as f64))),
+            of(o, |f| f.facility_peak.get(), 1e3),
+            of(o, Fleet::kwh_per_year, 1e3),
+            of(o, |f| f.cost_per_year, 1.0),
+            of(o, Fleet::carbon_g_per_year, 1e6),
             if c.chosen == Some(i) { "taken".into() } else { String::new() },
         ]);
     }
@@ -181,34 +185,47 @@ fn assumptions(plan: &Plan) -> Table {
 fn conventions(plan: &Plan) -> Vec<String> {
     vec![
         "Board power is not wall power: predictions are of GPU boards; servers draw what the plan says besides, power supplies and cooling are in the PUE, which is applied once.".into(),
-        "In brackets: every step's time and energy at its 5 % and at its 95 % quantile together, the fleet sized anew. That is wider than 90 % where errors of networks are independent. \"none\": no fleet keeps the target then.".into(),
+        "In brackets: lowest and highest with every step's time and energy as predicted, at its 5 % and at its 95 % quantile together, the fleet sized anew. That is wider than 90 % where errors of networks are independent. \"none\": no fleet keeps the target then.".into(),
         "Each network has a pool of its own. Requests arrive at random (Poisson) and gather into batches of a fixed size; a batch waits for a GPU and takes its predicted time: E_b/D/c, Erlang C with Cosmetatos's correction for fixed service times over the batch (exact and simulated waits are within the tests of model/src/capacity/queueing.rs). Latency is from arrival to result on the GPU: network transfer and preprocessing are not in it. Steps are taken to last exactly as predicted: a pool that is busy more than nine tenths of the time has little slack for what varies.".into(),
-        "All GPUs stay on; each part of the day takes the batch with the least power that keeps the target. Power limits hold all day.".into(),
+        "All GPUs stay on; each part of the day takes the batch with the least power that keeps the target. Power limits and clocks hold all day; hardware is paid by the hour of its years.".into(),
+        "Sensitivity is of the values: GPUs come whole, so that a tenth of an input may change nothing or a whole GPU.".into(),
         format!("Carbon: SCI (ISO/IEC 21031), (E I + M) / R, R = 1 million inferences, location-based; M {}.", if plan.candidates.iter().any(|c| c.embodied_kg.is_none()) { "only where the plan gives embodied emissions" } else { "straight line over the years of amortisation" }),
         "Racks hold as many servers as their power allows with every board at its limit. No spares: add what your availability needs.".into(),
     ]
 }
 
-/// The report's parts; figures only where they are drawn.
-fn document(plan: &Plan, figures: bool) -> Result<Document, FigureError> {
+/// How figures are shown.
+#[derive(Clone, Copy)]
+enum Show<'a> {
+    /// Not at all.
+    Nothing,
+    /// Where they are.
+    Within,
+    /// As files of this folder.
+    Beside(&'a Path),
+}
+
+/// The report's parts.
+fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
     let mut blocks = Vec::new();
     let winner = plan.winner.map(|i| &plan.candidates[i]);
     let taken = winner.and_then(|c| Some((c, c.taken()?, c.taken()?.value.as_ref()?)));
     match taken {
         Some((c, o, fleet)) => {
             let racks = fleet.racks.map_or(String::new(), |r| format!(" in {}", plural(r, "rack")));
+            let how = if o.clock.is_some() { "locked to" } else { "limited to" };
             blocks.push(Block::Text(format!(
-                "Least {}: {} {} limited to {:.0} W, {}{racks}. The facility draws {} kW at peak and {} MWh a year; a year costs {} {} and emits {} t CO2e. Binding: {}.",
+                "Least {}: {} {} {how} {}, {}{racks}. The facility draws {} kW at peak and {} MWh a year; a year costs {} {} and emits {} t CO2e. Binding: {}.",
                 plan.file.minimise.name(),
-                whole(o, |f| f.gpus),
+                whole(o.figure(|f| Some(f.gpus as f64))),
                 c.title,
-                o.cap.get(),
+                o.setting(),
                 plural(fleet.servers, "server"),
-                span(o, |f| f.facility_peak.get(), 1e3),
-                span(o, Fleet::kwh_per_year, 1e3),
-                span(o, |f| f.cost_per_year, 1.0),
+                of(o, |f| f.facility_peak.get(), 1e3),
+                of(o, Fleet::kwh_per_year, 1e3),
+                of(o, |f| f.cost_per_year, 1.0),
                 plan.file.currency,
-                span(o, Fleet::carbon_g_per_year, 1e6),
+                of(o, Fleet::carbon_g_per_year, 1e6),
                 c.binding(plan, fleet)
             )));
         }
@@ -221,29 +238,34 @@ fn document(plan: &Plan, figures: bool) -> Result<Document, FigureError> {
                 .into(),
         ));
     }
+    let figure = |name: &str, blocks: &mut Vec<Block>| -> Result<(), FigureError> {
+        match show {
+            Show::Nothing => {}
+            Show::Within => blocks.extend(pictures::svg_of(plan, name)?.map(Block::Figure)),
+            Show::Beside(folder) => {
+                let path = folder.join(format!("{name}.svg")).display().to_string();
+                let title = pictures::title_of(plan, name);
+                blocks.extend(title.map(|title| Block::Link { title, path }));
+            }
+        }
+        Ok(())
+    };
     blocks.push(Block::Heading("Candidates".into()));
     blocks.push(Block::Table(candidates(plan)));
-    if figures && plan.candidates.iter().any(|c| c.options.iter().any(|o| o.value.is_some())) {
-        blocks.push(Block::Figure(svg(&fleets(plan))?));
-    }
-    if let Some((c, _, fleet)) = taken {
+    figure(pictures::FLEETS, &mut blocks)?;
+    if let Some((c, o, fleet)) = taken {
         blocks.push(Block::Heading(format!("Pools of {}", c.gpu)));
-        blocks.push(Block::Table(pools(plan, fleet)));
-        blocks.push(Block::Heading(format!("Power limits of {}", c.gpu)));
-        blocks.push(Block::Table(limits_table(plan, c)));
+        blocks.push(Block::Table(pools(plan, o, fleet)));
+        if fleet.day.len() > 1 {
+            blocks.push(Block::Heading(format!("Through the day, {} at {}", c.gpu, o.setting())));
+            blocks.push(Block::Table(hours::table(o, fleet, &plan.file.currency)));
+            figure(pictures::DAY, &mut blocks)?;
+        }
+        blocks.push(Block::Heading(format!("Power limits and clocks of {}", c.gpu)));
+        blocks.push(Block::Table(settings_table(plan, c)));
         blocks.push(Block::Heading("Sensitivity".into()));
         blocks.push(Block::Table(sensitivity_table(c, fleet)));
-        if figures {
-            let (of, name) = objective(plan.file.minimise);
-            let end = |f: &Option<Fleet>| f.as_ref().map(|f| 100.0 * (of(f) / of(fleet) - 1.0));
-            let bar = |s: &Change| Bar { name: s.input.to_string(), less: end(&s.less), more: end(&s.more) };
-            let figure = Sensitivity {
-                title: format!("Change of the {name}, {}", c.gpu),
-                bars: c.sensitivity.iter().map(bar).collect(),
-                notes: vec![plan.command.clone()],
-            };
-            blocks.push(Block::Figure(svg(&figure)?));
-        }
+        figure(pictures::SENSITIVITY, &mut blocks)?;
     }
     blocks.push(Block::Heading("Assumptions".into()));
     blocks.push(Block::Table(assumptions(plan)));
@@ -258,41 +280,15 @@ fn document(plan: &Plan, figures: bool) -> Result<Document, FigureError> {
     Ok(Document { title: plan.file.title.clone(), blocks })
 }
 
-/// GPUs against facility power over the power limits of all candidates.
-pub fn fleets(plan: &Plan) -> FleetFigure {
-    let series = |(i, c): (usize, &Candidate)| Series {
-        name: c.gpu.clone(),
-        points: c
-            .options
-            .iter()
-            .enumerate()
-            .filter_map(|(j, o)| {
-                let fleet = o.value.as_ref()?;
-                Some(Point {
-                    kw: fleet.facility_peak.get() / 1e3,
-                    gpus: fleet.gpus as f64,
-                    setting: format!("{} at {:.0} W", c.gpu, o.cap.get()),
-                    chosen: plan.winner == Some(i) && c.chosen == Some(j),
-                })
-            })
-            .collect(),
-    };
-    FleetFigure {
-        title: "GPUs against facility power".into(),
-        series: plan.candidates.iter().enumerate().map(series).collect(),
-        limit_kw: plan.file.site.site.map(|w| w.get() / 1e3),
-        notes: vec![plan.command.clone()],
-    }
-}
-
 /// Aligned text.
 pub fn text(plan: &Plan) -> String {
-    document(plan, false).map(|d| d.to_text()).unwrap_or_default()
+    document(plan, Show::Nothing).map(|d| d.to_text()).unwrap_or_default()
 }
 
-/// Markdown.
-pub fn markdown(plan: &Plan) -> String {
-    document(plan, false).map(|d| d.to_markdown()).unwrap_or_default()
+/// Markdown; with links to [`super::figures`] where they were written to a folder.
+pub fn markdown(plan: &Plan, figures: Option<&Path>) -> String {
+    let show = figures.map_or(Show::Nothing, Show::Beside);
+    document(plan, show).map(|d| d.to_markdown()).unwrap_or_default()
 }
 
 /// One HTML file with its figures.
@@ -300,5 +296,5 @@ pub fn markdown(plan: &Plan) -> String {
 /// # Errors
 /// Where a figure cannot be drawn.
 pub fn html(plan: &Plan) -> Result<String, FigureError> {
-    Ok(document(plan, true)?.to_html())
+    Ok(document(plan, Show::Within)?.to_html())
 }

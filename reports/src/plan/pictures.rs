@@ -1,0 +1,127 @@
+//! The figures of a plan.
+
+use super::page::objective;
+use super::{AtSetting, Candidate, Figure, Plan, Value, hours};
+use crate::figure::day::{Day, Panel};
+use crate::figure::fleet::{Curve, Fleets, Point, Series};
+use crate::figure::sensitivity::{Bar, Sensitivity};
+use crate::figure::{Figure as _, FigureError, svg};
+use joulecast_model::capacity::{Change, Fleet, front};
+
+pub(super) const FLEETS: &str = "fleets";
+pub(super) const DAY: &str = "day";
+pub(super) const SENSITIVITY: &str = "sensitivity";
+
+/// Names and SVG documents of all figures of a plan.
+///
+/// # Errors
+/// Where a figure cannot be drawn.
+pub fn figures(plan: &Plan) -> Result<Vec<(&'static str, String)>, FigureError> {
+    let all = [FLEETS, DAY, SENSITIVITY].map(|name| Ok(svg_of(plan, name)?.map(|svg| (name, svg))));
+    all.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// A figure as SVG; `None` where the plan has nothing to draw in it.
+pub(super) fn svg_of(plan: &Plan, name: &str) -> Result<Option<String>, FigureError> {
+    match name {
+        FLEETS => fleets(plan).as_ref().map(svg).transpose(),
+        DAY => day(plan).as_ref().map(svg).transpose(),
+        _ => sensitivity(plan).as_ref().map(svg).transpose(),
+    }
+}
+
+/// A figure's title; `None` where the plan has nothing to draw in it.
+pub(super) fn title_of(plan: &Plan, name: &str) -> Option<String> {
+    match name {
+        FLEETS => fleets(plan).map(|f| f.title().to_string()),
+        DAY => day(plan).map(|f| f.title().to_string()),
+        _ => sensitivity(plan).map(|f| f.title().to_string()),
+    }
+}
+
+fn taken(plan: &Plan) -> Option<(&Candidate, &AtSetting, &Fleet)> {
+    let c = &plan.candidates[plan.winner?];
+    let o = c.taken()?;
+    Some((c, o, o.value.as_ref()?))
+}
+
+/// GPUs against facility power over the settings of all candidates.
+fn fleets(plan: &Plan) -> Option<Fleets> {
+    let all: Vec<&Fleet> = plan.candidates.iter().flat_map(|c| &c.options).filter_map(|o| o.value.as_ref()).collect();
+    let places: Vec<_> = all.iter().map(|f| (f.gpus as f64, f.facility_peak)).collect();
+    let best: Vec<&Fleet> = front(&places).into_iter().map(|i| all[i]).collect();
+    let point = |i: usize, c: &Candidate, j: usize, o: &AtSetting| {
+        let fleet = o.value.as_ref()?;
+        let ends = |figure: Figure, by: f64| Some((figure.p05? / by, figure.p95? / by));
+        let chosen = c.chosen == Some(j);
+        let value = |of: Value| o.figure(|f| Some(of(f)));
+        Some(Point {
+            kw: fleet.facility_peak.get() / 1e3,
+            gpus: fleet.gpus as f64,
+            ends: ends(value(|f| f.facility_peak.get()), 1e3)
+                .zip(ends(value(|f| f.gpus as f64), 1.0))
+                .filter(|_| chosen),
+            name: chosen.then(|| format!("{} at {}", c.gpu, o.setting())),
+            taken: chosen && plan.winner == Some(i),
+            front: best.iter().any(|f| std::ptr::eq(*f, fleet)),
+        })
+    };
+    let series = |(i, c): (usize, &Candidate)| {
+        let points = |clock: bool| {
+            let options = c.options.iter().enumerate().filter(|(_, o)| o.clock.is_some() == clock);
+            Curve { clock, points: options.filter_map(|(j, o)| point(i, c, j, o)).collect() }
+        };
+        Series { name: c.gpu.clone(), curves: [points(false), points(true)] }
+    };
+    (!all.is_empty()).then(|| Fleets {
+        title: "GPUs against facility power".into(),
+        series: plan.candidates.iter().enumerate().map(series).collect(),
+        limit_kw: plan.file.site.site.map(|w| w.get() / 1e3),
+        notes: vec![plan.command.clone()],
+    })
+}
+
+/// The day of the fleet that is taken; `None` where the load has no profile.
+fn day(plan: &Plan) -> Option<Day> {
+    let (c, o, fleet) = taken(plan).filter(|(_, _, fleet)| fleet.day.len() > 1)?;
+    let panel = |index: usize, name: String, by: f64, limit: Option<(f64, &str)>| {
+        let (_, of) = hours::FIGURES[index];
+        let part = |i: usize| {
+            let figure = o.part(i, of);
+            let value = figure.value.unwrap_or(f64::NAN);
+            (figure.p05.map_or(f64::NAN, |v| v / by), value / by, figure.p95.map_or(f64::NAN, |v| v / by))
+        };
+        Panel {
+            name,
+            parts: (0..fleet.day.len()).map(part).collect(),
+            limit: limit.map(|(value, name)| (value, name.to_string())),
+        }
+    };
+    let site = plan.file.site.site.map(|w| (w.get() / 1e3, "site limit"));
+    Some(Day {
+        title: format!("Through the day, {} {} at {}", fleet.gpus, c.gpu, o.setting()),
+        panels: vec![
+            panel(0, "GPUs busy".into(), 1.0, Some((fleet.gpus as f64, "all GPUs"))),
+            panel(1, "busy, %".into(), 0.01, None),
+            panel(2, "facility, kW".into(), 1e3, site),
+            panel(3, format!("cost, {}/h", plan.file.currency), 1.0, None),
+            panel(4, "kg CO2e/h".into(), 1e3, None),
+        ],
+        notes: vec![plan.command.clone()],
+    })
+}
+
+fn sensitivity(plan: &Plan) -> Option<Sensitivity> {
+    let (c, _, fleet) = taken(plan)?;
+    let (of, name) = objective(plan.file.minimise);
+    let end = |f: &Option<Fleet>| f.as_ref().map(|f| 100.0 * (of(f) / of(fleet) - 1.0));
+    let bar = |s: &Change| Bar { name: s.input.to_string(), less: end(&s.less), more: end(&s.more) };
+    Some(Sensitivity {
+        title: format!("Change of the {name}, {}", c.gpu),
+        bars: c.sensitivity.iter().map(bar).collect(),
+        notes: vec![
+            format!("{} inputs, each 10 % less and 10 % more, % of the {name}", c.sensitivity.len()),
+            plan.command.clone(),
+        ],
+    })
+}

@@ -1,0 +1,89 @@
+//! Rows of JSON objects as CSV, and what every prediction says of its whole step.
+
+use crate::csv_cell;
+use joulecast_model::predictor::NetworkPrediction;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Totals of a step as they stand in every document; flattened into its objects.
+#[derive(Serialize)]
+pub(crate) struct Figures {
+    time_s: f64,
+    time_s_p05: f64,
+    time_s_p95: f64,
+    power_w: f64,
+    power_w_p05: f64,
+    power_w_p95: f64,
+    energy_j: f64,
+    energy_j_p05: f64,
+    energy_j_p95: f64,
+    edp_js: f64,
+    samples_per_s: f64,
+    energy_per_sample_j: f64,
+    samples_per_s_per_w: f64,
+}
+
+impl Figures {
+    pub(crate) fn of(p: &NetworkPrediction) -> Self {
+        Self {
+            time_s: p.time.value.get(),
+            time_s_p05: p.time.p05.get(),
+            time_s_p95: p.time.p95.get(),
+            power_w: p.power.value.get(),
+            power_w_p05: p.power.p05.get(),
+            power_w_p95: p.power.p95.get(),
+            energy_j: p.energy.value.get(),
+            energy_j_p05: p.energy.p05.get(),
+            energy_j_p95: p.energy.p95.get(),
+            edp_js: p.edp().get(),
+            samples_per_s: p.samples_per_second(),
+            energy_per_sample_j: p.energy_per_sample().get(),
+            samples_per_s_per_w: p.samples_per_joule(),
+        }
+    }
+}
+
+/// A header and a line per object, which all have the first one's keys; nested keys are joined by dots, lists of texts by
+/// semicolons, null is empty. Keys of the first level in `without` are left out.
+pub(crate) fn csv(objects: &[Value], without: &[&str]) -> String {
+    let mut text = String::new();
+    for (i, object) in objects.iter().enumerate() {
+        let mut cells = Vec::new();
+        let map = object.as_object().into_iter().flatten();
+        map.filter(|(key, _)| !without.contains(&key.as_str())).for_each(|(k, v)| flatten(k, v, &mut cells));
+        let (keys, values): (Vec<String>, Vec<String>) = cells.into_iter().unzip();
+        if i == 0 {
+            text += &(keys.join(",") + "\n");
+        }
+        text += &(values.join(",") + "\n");
+    }
+    text
+}
+
+fn flatten(key: &str, value: &Value, cells: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(k, v)| flatten(&format!("{key}.{k}"), v, cells)),
+        Value::Array(items) => {
+            let text = items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ");
+            cells.push((key.to_string(), csv_cell(&text)));
+        }
+        Value::Null => cells.push((key.to_string(), String::new())),
+        Value::String(text) => cells.push((key.to_string(), csv_cell(text))),
+        other => cells.push((key.to_string(), other.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_keys_and_lists_become_columns() {
+        let rows = [
+            serde_json::json!({"a": "x,y", "b": {"c": 1.5, "d": null}, "e": ["p", "q"], "f": [1]}),
+            serde_json::json!({"a": "=z", "b": {"c": 2, "d": true}, "e": [], "f": []}),
+        ];
+        assert_eq!(csv(&rows, &["f"]), "a,b.c,b.d,e\n\"x,y\",1.5,,p; q\n'=z,2,true,\n");
+        assert_eq!(csv(&[], &[]), "");
+    }
+}

@@ -1,0 +1,116 @@
+//! How a browser shows a page, for tests of reports. Nothing is downloaded: without Chromium there is nothing to tell.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// A page on a screen, in pixels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// Width of the screen.
+    pub screen: u32,
+    /// Width of the page: more than the screen's where it has to be moved sideways.
+    pub page: u32,
+    /// Width and height of every figure.
+    pub figures: Vec<(u32, u32)>,
+    /// Colour of the page behind everything, as in `rgb(255, 255, 255)`.
+    pub paper: String,
+}
+
+/// Light or dark, as a reader's screen may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// Dark on light.
+    Light,
+    /// Light on dark.
+    Dark,
+}
+
+fn browser() -> Option<PathBuf> {
+    let names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
+    let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
+    names.iter().flat_map(|n| folders.iter().map(move |f| f.join(n))).find(|p| p.is_file())
+}
+
+/// Writes what the page measures into the page; the page itself has no script.
+const PROBE: &str = "<script>\
+const sizes = [...document.querySelectorAll('figure svg')].map(s => { const b = s.getBoundingClientRect(); return Math.round(b.width) + 'x' + Math.round(b.height) });\
+const probe = document.createElement('pre'); const paper = getComputedStyle(document.body).backgroundColor;\
+probe.textContent = 'PROBE ' + [innerWidth, document.documentElement.scrollWidth, paper, sizes.join(' ')].join('|') + ' END';\
+document.body.append(probe);</script>";
+
+/// How a page is shown on a screen so wide; `None` where there is no browser.
+///
+/// # Panics
+/// When the browser does not start, or the page makes it complain.
+pub fn shown(html: &str, width: u32, scheme: Scheme) -> Option<Shown> {
+    let browser = browser()?;
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("page.html");
+    std::fs::write(&page, html.replace("</body>", &format!("{PROBE}</body>"))).expect("written");
+    let dark = u8::from(scheme == Scheme::Light);
+    let output = Command::new(browser)
+        .args(["--no-sandbox", "--disable-gpu", "--headless", "--hide-scrollbars", "--enable-logging=stderr"])
+        .arg(format!("--blink-settings=preferredColorScheme={dark}"))
+        .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
+        .arg(format!("--window-size={width},900"))
+        .args(["--dump-dom", &format!("file://{}", page.display())])
+        .output()
+        .expect("the browser starts");
+    let console = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!console.contains("CONSOLE"), "{console}");
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    // The second occurrence is the script's result, the first the script.
+    let probe = dom.split("PROBE ").nth(2).and_then(|p| p.split(" END").next());
+    let parts: Vec<&str> = probe.unwrap_or_else(|| panic!("no probe: {console}")).split('|').collect();
+    let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text} is no number"));
+    let size = |text: &str| text.split_once('x').map(|(w, h)| (number(w), number(h)));
+    Some(Shown {
+        screen: number(parts[0]),
+        page: number(parts[1]),
+        paper: parts[2].to_string(),
+        figures: parts[3].split_whitespace().filter_map(size).collect(),
+    })
+}
+
+/// Checks that a page fits phones and desktops and that so many figures are seen there, on light and on dark paper.
+///
+/// # Panics
+/// Where it does not, and where [`shown`] does.
+pub fn check(html: &str, figures: usize) {
+    let mut papers = Vec::new();
+    for (width, scheme) in [(390, Scheme::Light), (390, Scheme::Dark), (1280, Scheme::Light), (1280, Scheme::Dark)] {
+        let Some(shown) = shown(html, width, scheme) else {
+            println!("skipped: no Chromium on this machine");
+            return;
+        };
+        assert_eq!((shown.screen, shown.page), (width, width), "the page is as wide as the screen");
+        let seen = shown.figures.iter().filter(|(w, h)| *w > 300 && *h > 80).count();
+        assert_eq!((seen, shown.figures.len()), (figures, figures), "figures on {width} pixels: {:?}", shown.figures);
+        papers.push(shown.paper);
+    }
+    assert_ne!(papers[0], papers[1], "a dark screen has dark paper");
+    assert_eq!(papers[..2], papers[2..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "<!doctype html><html><head><link rel=\"icon\" href=\"data:,\"><style>body{margin:0;background:#fff}\
+        @media (prefers-color-scheme:dark){body{background:#000}}</style></head>\
+        <body><figure style=\"margin:0\"><svg width=\"320\" height=\"100\"></svg></figure></body></html>";
+
+    #[test]
+    fn what_is_seen_is_measured() {
+        let Some(shown) = shown(PAGE, 400, Scheme::Light) else { return };
+        let white = "rgb(255, 255, 255)".to_string();
+        assert_eq!(shown, Shown { screen: 400, page: 400, figures: vec![(320, 100)], paper: white });
+        check(PAGE, 1);
+    }
+
+    #[test]
+    fn a_page_that_is_too_wide_is_seen_to_be() {
+        let Some(shown) = shown(&PAGE.replace("\"320\"", "\"2000\""), 390, Scheme::Dark) else { return };
+        assert_eq!((shown.page, shown.paper.as_str()), (2000, "rgb(0, 0, 0)"));
+    }
+}
