@@ -6,6 +6,7 @@ pub use host::{Costs, Host, HostKind, Stages};
 
 use crate::catalog;
 use crate::gpu::{Device, Gpu};
+use crate::input::{Input, InputFile};
 use crate::layer::{Layer, Optimizer};
 use crate::library::Rule;
 use crate::network::{Activations, InPlace, MemoryPolicy, ShapedNetwork};
@@ -40,6 +41,8 @@ pub struct Framework {
     /// Kinds of layers that it folds into the kernel of the convolution before them, in inference; none where it runs a
     /// kernel for each.
     pub fusion: Option<Vec<String>>,
+    /// Whether it computes the groups of a convolution one after the other, each as a convolution of its own.
+    pub groups_apart: bool,
     /// What the host does in an eager step; without it the GPU never waits for the host.
     pub host: Option<Host>,
     /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
@@ -52,6 +55,10 @@ pub struct Framework {
     pub parallel: Parallel,
     /// What it does with device memory.
     pub memory: MemoryPolicy,
+    /// Input pipelines whose rate is known; no step waits for one unless it is named.
+    pub inputs: Vec<Input>,
+    /// What a program takes before its first step, where that is known.
+    pub start: Option<Seconds>,
 }
 
 /// How a framework updates all parameters by few kernels.
@@ -81,8 +88,12 @@ impl FusedUpdate {
 }
 
 /// How a framework sums gradients over several GPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Parallel {
+    /// Passes over all gradients that copying them into buckets and back takes.
+    pub copy_passes: u64,
+    /// What that takes besides for each layer with parameters, however small.
+    pub copy_per_layer: Seconds,
     /// Whether gradients are summed while backward goes on.
     pub overlaps: bool,
     /// Gradients are summed once there are so many bytes of them; without it, all at once.
@@ -146,12 +157,16 @@ struct File {
     dispatch: Entry,
     activity: Option<FactorFile>,
     fusion: Option<FusionFile>,
+    groups: Option<GroupsFile>,
     host: Option<HostFile>,
     #[serde(default)]
     slower: Vec<SlowerFile>,
     fused_update: Option<FusedUpdateFile>,
     parallel: Option<ParallelFile>,
     memory: Option<MemoryFile>,
+    #[serde(default, rename = "input")]
+    inputs: Vec<InputFile>,
+    start: Option<Entry>,
 }
 
 #[derive(Deserialize)]
@@ -182,6 +197,8 @@ struct MemoryFile {
     narrow_gradients: bool,
     #[serde(default)]
     clipped_in_place: bool,
+    #[serde(default)]
+    modules_hold_input: bool,
     pooling_index: Option<u64>,
     library_workspace: Option<Entry>,
     context: Option<Entry>,
@@ -201,6 +218,7 @@ impl MemoryFile {
             in_place: self.in_place,
             narrow_gradients: self.narrow_gradients,
             clipped_in_place: self.clipped_in_place,
+            modules_hold_input: self.modules_hold_input,
             pooling_index: self.pooling_index,
             library_workspace: bytes("library_workspace", self.library_workspace)?,
             context: bytes("context", self.context)?,
@@ -213,6 +231,16 @@ impl MemoryFile {
 struct ParallelFile {
     overlaps: bool,
     bucket: Option<String>,
+    copies: Option<CopiesFile>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CopiesFile {
+    passes: u64,
+    per_layer: String,
     #[serde(rename = "source")]
     _source: String,
 }
@@ -221,7 +249,14 @@ impl ParallelFile {
     fn read(self) -> Result<Parallel, String> {
         let bytes = |text: String| parse_with_unit(&text, Dimension::Memory).map(|b| Bytes::new(b as u64));
         let bucket = self.bucket.map(bytes).transpose().map_err(|e| format!("parallel bucket: {e}"))?;
-        Ok(Parallel { overlaps: self.overlaps, bucket })
+        let time = |text: &str| parse_with_unit(text, Dimension::Time).map(Seconds::new);
+        let per_layer = self.copies.as_ref().map(|c| time(&c.per_layer)).transpose();
+        Ok(Parallel {
+            copy_passes: self.copies.as_ref().map_or(0, |c| c.passes),
+            copy_per_layer: per_layer.map_err(|e| format!("parallel copies: {e}"))?.unwrap_or(Seconds::ZERO),
+            overlaps: self.overlaps,
+            bucket,
+        })
     }
 }
 
@@ -229,6 +264,14 @@ impl ParallelFile {
 #[serde(deny_unknown_fields)]
 struct FusionFile {
     into_convolution: Vec<String>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupsFile {
+    apart: bool,
     #[serde(rename = "source")]
     _source: String,
 }
@@ -315,12 +358,15 @@ impl Framework {
             dispatch: file.dispatch.time("dispatch")?,
             activity,
             fusion,
+            groups_apart: file.groups.is_some_and(|g| g.apart),
             host: file.host.map(HostFile::read).transpose()?,
             slower,
             rules: catalog::library_rules()?,
             fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
             parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
             memory: file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default(),
+            inputs: file.inputs.into_iter().map(InputFile::read).collect::<Result<_, _>>()?,
+            start: file.start.map(|s| s.time("start")).transpose()?,
         })
     }
 
@@ -328,6 +374,18 @@ impl Framework {
     pub fn slower(&self, kernel: &KernelOf<'_>, batch: u64) -> (f64, Seconds) {
         let entry = self.slower.iter().find(|s| s.is_of(kernel));
         entry.map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra + s.extra_per_sample * batch as f64))
+    }
+
+    /// The input pipeline of a name.
+    ///
+    /// # Errors
+    /// When the profile has none of that name; the message lists them.
+    pub fn input(&self, name: &str) -> Result<&Input, String> {
+        self.inputs.iter().find(|i| i.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.inputs.iter().map(|i| i.name.as_str()).collect();
+            let known = if names.is_empty() { "none".into() } else { names.join(", ") };
+            format!("the {} profile has no input named \"{name}\"; it has {known}", self.name)
+        })
     }
 
     /// With convolutions by an algorithm.

@@ -21,6 +21,7 @@ pub mod curve;
 pub mod framework;
 pub mod predictor;
 pub mod parallel;
+pub mod input;
 pub mod training;
 pub mod generation;
 pub mod budget;

@@ -1,7 +1,7 @@
 //! A whole training: many steps.
 
 use crate::predictor::{Estimate, NetworkPrediction};
-use crate::units::{JouleSeconds, Joules, Seconds};
+use crate::units::{JouleSeconds, Joules, Seconds, Watts};
 
 /// Joules in a kilowatt-hour.
 const KWH: f64 = 3.6e6;
@@ -15,6 +15,8 @@ pub struct Plan {
     pub dataset_size: u64,
     /// Price of a kilowatt-hour, in any currency.
     pub price_per_kwh: Option<f64>,
+    /// What the program takes before the first step.
+    pub start: Seconds,
 }
 
 /// Samples that a step is charged for without having them are worth a note from this share of all on.
@@ -35,7 +37,7 @@ impl Plan {
     }
 }
 
-/// Time and energy of a whole training: the steps alone, without validation, checkpoints and loading of data.
+/// Time and energy of a whole training: the program's start and the steps, without validation and checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Training {
     /// What is trained.
@@ -51,16 +53,21 @@ pub struct Training {
 }
 
 impl Training {
-    /// A training whose steps are all like this one.
-    pub fn of(step: &NetworkPrediction, plan: Plan) -> Self {
+    /// A training whose steps are all like this one. While the program starts, its GPUs draw `waiting` together.
+    pub fn of(step: &NetworkPrediction, plan: Plan, waiting: Watts) -> Self {
         let iterations = plan.dataset_size.div_ceil(step.batch.max(1)).saturating_mul(plan.epochs);
         let n = iterations as f64;
-        let energy = step.energy.value * n;
+        let (start, idle) = (plan.start, waiting * plan.start);
+        let energy = step.energy.value * n + idle;
         Self {
             plan,
             iterations,
-            time: Estimate { value: step.time.value * n, p05: step.time.p05 * n, p95: step.time.p95 * n },
-            energy: Estimate { value: energy, p05: step.energy.p05 * n, p95: step.energy.p95 * n },
+            time: Estimate {
+                value: step.time.value * n + start,
+                p05: step.time.p05 * n + start,
+                p95: step.time.p95 * n + start,
+            },
+            energy: Estimate { value: energy, p05: step.energy.p05 * n + idle, p95: step.energy.p95 * n + idle },
             cost: plan.price_per_kwh.map(|price| energy.get() / KWH * price),
         }
     }
@@ -111,13 +118,16 @@ mod tests {
             library: None,
         };
         let step = predict(&network, &setup)?;
-        let plan = Plan { epochs: 3, dataset_size: 60_000, price_per_kwh: Some(0.25) };
-        let whole = Training::of(&step, plan);
+        let plan = Plan { epochs: 3, dataset_size: 60_000, price_per_kwh: Some(0.25), start: Seconds::ZERO };
+        let whole = Training::of(&step, plan, Watts::new(50.0));
         assert_eq!(whole.iterations, 3 * 938);
         assert!((whole.time.value / step.time.value - 2814.0).abs() < 1e-6);
         assert!((whole.energy.value / step.energy.value - 2814.0).abs() < 1e-6);
         assert_eq!(whole.cost, Some(whole.kilowatt_hours() * 0.25));
         assert!((whole.edp().get() / (step.edp().get() * 2814.0 * 2814.0) - 1.0).abs() < 1e-9);
+        let started = Training::of(&step, Plan { start: Seconds::new(20.0), ..plan }, Watts::new(50.0));
+        assert!(((started.time.value - whole.time.value).get() - 20.0).abs() < 1e-9);
+        assert!(((started.energy.value - whole.energy.value).get() - 1000.0).abs() < 1e-6);
         Ok(())
     }
 }

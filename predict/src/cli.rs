@@ -1,6 +1,7 @@
 //! The command line of `predict`.
 
 use crate::compare::{self, CompareArgs};
+use crate::input::InputArgs;
 use crate::optimize::{self, OptimizeArgs};
 use crate::parallel::{Batch, ParallelArgs};
 use crate::plan::{self, PlanArgs};
@@ -52,7 +53,7 @@ const EXAMPLES: &str = "Examples:
   predict --net model.onnx --gpu t4 --batch 8             also Caffe's .prototxt; --input ids=1x128 binds open sizes
   predict convert model.onnx --output my_net.toml        into a network file, to be edited
   predict papers --paper castro2018                      what a paper printed, beside predictions
-  predict list nets                                      what --net knows; also: gpus, interconnects, frameworks, calibrations
+  predict list nets                                      what --net knows; also: gpus, interconnects, frameworks, inputs, calibrations
   predict completions bash                               a completion script";
 
 #[derive(Subcommand)]
@@ -148,6 +149,8 @@ pub struct PredictArgs {
     pub parallel: ParallelArgs,
     #[command(flatten)]
     pub training: TrainingArgs,
+    #[command(flatten)]
+    pub input: InputArgs,
     /// A calibration file of the GPU's chip instead of the built-in one, or a roofline.toml: as if no layer of the GPU
     /// had been measured
     #[arg(long, value_name = "FILE")]
@@ -249,7 +252,7 @@ pub enum PapersFormat {
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// nets, gpus, interconnects, frameworks or calibrations
+    /// nets, gpus, interconnects, frameworks, inputs or calibrations
     pub what: Listing,
 }
 
@@ -263,6 +266,8 @@ pub enum Listing {
     Interconnects,
     /// Framework profiles
     Frameworks,
+    /// Input pipelines whose rate the profiles know
+    Inputs,
     /// Fitted models that are built in
     Calibrations,
 }

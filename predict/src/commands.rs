@@ -287,14 +287,14 @@ fn typed(args: &PredictArgs) -> String {
 
 /// `predict --net … --gpu … --batch …`
 pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
-    let plan = args.training.plan();
-    if plan.is_some() && args.mode != Mode::Training {
+    if args.training.epochs.is_some() && args.mode != Mode::Training {
         return Err(Failure::Usage(anyhow!("--epochs is of a training: --mode training")));
     }
     if let Some(tokens) = args.generate {
         return generate::predict(args, &generate::parts(args)?, tokens);
     }
-    let (mut prediction, parts) = parallel::step(args)?;
+    let parallel::Asked { mut prediction, parts, waiting } = parallel::step(args)?;
+    let plan = args.training.plan(&parts.framework);
     prediction.warnings.extend(plan.and_then(|plan| plan.leftover(prediction.batch)));
     let typed = typed(args);
     check_fit(args, &prediction)?;
@@ -304,7 +304,7 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         source,
         framework: &framework.name,
         launch: args.launch.unwrap_or_else(|| framework.usual_launch_on(gpu)),
-        training: plan.map(|plan| Training::of(&prediction, plan)),
+        training: plan.map(|plan| Training::of(&prediction, plan, waiting)),
     };
     let render = || -> Result<()> {
         let text = match args.format {
@@ -340,6 +340,7 @@ pub fn list(what: Listing) -> Result<(), Failure> {
         Listing::Gpus => gpus(),
         Listing::Interconnects => interconnects(),
         Listing::Frameworks => frameworks(),
+        Listing::Inputs => inputs(),
         Listing::Calibrations => calibrations(),
     };
     table.and_then(|t| emit(&t.to_text(), None)).map_err(Failure::Failed)
@@ -408,6 +409,17 @@ fn frameworks() -> Result<Table> {
     for (_, text) in catalog::frameworks() {
         let f = Framework::from_toml(text).map_err(|e| anyhow!(e))?;
         table.row(vec![f.name.clone(), f.usual_launch().to_string(), f.title]);
+    }
+    Ok(table)
+}
+
+fn inputs() -> Result<Table> {
+    let mut table = Table::new(&["framework", "name", "samples/s", "title"], 2).with_trailing_text(1);
+    for (_, text) in catalog::frameworks() {
+        let f = Framework::from_toml(text).map_err(|e| anyhow!(e))?;
+        for i in f.inputs {
+            table.row(vec![f.name.clone(), i.name, table::significant(i.samples_per_second, 3), i.title]);
+        }
     }
     Ok(table)
 }

@@ -39,6 +39,9 @@ pub fn predict(args: &PredictArgs, parts: &Parts, tokens: u64) -> Result<(), Fai
     if args.mode == Mode::Training {
         return Err(Failure::Usage(anyhow!("--generate is of inference")));
     }
+    if args.input.input_rate.is_some() {
+        return Err(Failure::Usage(anyhow!("--input-rate is of steps over samples, not of --generate")));
+    }
     let Some(batch) = args.batch.unwrap_or(Batch::Samples(1)).samples() else {
         return Err(Failure::Usage(anyhow!("--generate needs a number as --batch")));
     };

@@ -6,6 +6,7 @@ mod compare;
 mod convert;
 mod devices;
 mod generate;
+mod input;
 mod networks;
 mod optimize;
 mod papers;

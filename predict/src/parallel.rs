@@ -4,10 +4,15 @@ use crate::cli::PredictArgs;
 use crate::commands::{Failure, Parts, refused};
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
+use joulecast_model::gpu::{Device, Gpu};
+use joulecast_model::input::fed;
 use joulecast_model::network::largest_batch;
-use joulecast_model::parallel::{Interconnect, Share, combine};
+use joulecast_model::parallel::{Fabric, Interconnect, Share, combine};
+use joulecast_model::power::waiting;
+use joulecast_model::precision::Mode;
 use joulecast_model::predictor::{NetworkPrediction, Step};
 use joulecast_model::shape::MAX_DIMENSION;
+use joulecast_model::units::Watts;
 
 /// No machine park has more.
 const MOST_GPUS: u64 = 65_536;
@@ -22,7 +27,7 @@ pub struct ParallelArgs {
     #[arg(long, value_name = "NAME", requires = "gpus")]
     pub interconnect: Option<String>,
     /// What --batch counts: strong: the whole step's samples, divided among the GPUs; weak: those of each GPU
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Scaling::Strong)]
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Scaling::Strong, requires = "gpus")]
     pub scaling: Scaling,
 }
 
@@ -132,18 +137,30 @@ fn part(args: &PredictArgs, kinds: &[(u64, Parts)]) -> Result<u64, Failure> {
     }
 }
 
-/// The step that a command line asks for, on one GPU or several; the first kind's parts besides.
+/// A step that a command line asks for.
+pub struct Asked {
+    pub prediction: NetworkPrediction,
+    /// Of the first kind of GPU.
+    pub parts: Parts,
+    /// What all GPUs together draw with nothing to do.
+    pub waiting: Watts,
+}
+
+/// The step that a command line asks for, on one GPU or several.
 ///
 /// # Errors
 /// When an argument is wrong, or nothing can be predicted.
-pub fn step(args: &PredictArgs) -> Result<(NetworkPrediction, Parts), Failure> {
+pub fn step(args: &PredictArgs) -> Result<Asked, Failure> {
     let net = args.network.name();
     let mut kinds: Vec<(u64, Parts)> = kinds(args)?
         .into_iter()
         .map(|(n, name)| Ok((n, Parts::read(args, &name, net)?)))
         .collect::<Result<_, Failure>>()?;
-    let batch = part(args, &kinds)?;
     let gpus: u64 = kinds.iter().map(|(n, _)| n).sum();
+    if let Some((_, cpu)) = kinds.iter().find(|(_, parts)| gpus > 1 && parts.gpu.device == Device::Cpu) {
+        return Err(Failure::Usage(anyhow!("{} is a processor: --gpus shares a step among GPUs", cpu.gpu.name)));
+    }
+    let batch = part(args, &kinds)?;
     let network = kinds[0].1.network(args, batch)?;
     let mut shares = Vec::new();
     for (count, parts) in &kinds {
@@ -154,16 +171,23 @@ pub fn step(args: &PredictArgs) -> Result<(NetworkPrediction, Parts), Failure> {
     }
     let prediction = if gpus > 1 {
         let boards: Vec<_> = kinds.iter().map(|(_, parts)| &parts.gpu).collect();
-        let interconnect = match &args.parallel.interconnect {
-            Some(name) => Interconnect::named(name).map_err(|e| Failure::Usage(e.into()))?,
-            None => Interconnect::usual(&boards).map_err(|e| Failure::Usage(anyhow!(e)))?,
-        };
-        combine(shares, &network, &interconnect, &kinds[0].1.framework)
+        let asked = args.parallel.interconnect.as_deref().map(Interconnect::named).transpose();
+        let asked = asked.map_err(|e| Failure::Usage(e.into()))?;
+        // Inference sums nothing: no node is too small for it.
+        let across = if args.mode == Mode::Training { gpus } else { 1 };
+        let fabric = Fabric::of(&boards, across, asked).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        combine(shares, &network, &fabric, &kinds[0].1.framework)
     } else {
         shares.pop().map(|share| share.alone)
     };
     let prediction = prediction.ok_or_else(|| Failure::Usage(anyhow!("--gpus names no GPU")))?;
-    Ok((prediction, kinds.swap_remove(0).1))
+    let gpus: Vec<&Gpu> = kinds.iter().map(|(_, parts)| &parts.gpu).collect();
+    let prediction = match args.input.samples_per_second(&kinds[0].1.framework)? {
+        Some(rate) => fed(prediction, rate, &gpus),
+        None => prediction,
+    };
+    let waiting = kinds.iter().map(|(n, parts)| waiting(&parts.gpu) * *n as f64).sum();
+    Ok(Asked { prediction, parts: kinds.swap_remove(0).1, waiting })
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Whole trainings: `--optimizer`, `--epochs`, `--dataset-size`, `--price-kwh`.
 
-use crate::cli::{one_of, parse_positive};
+use crate::cli::{one_of, parse_latency, parse_positive};
 use clap::Args;
+use joulecast_model::framework::Framework;
 use joulecast_model::layer::Optimizer;
 use joulecast_model::training::Plan;
+use joulecast_model::units::Seconds;
 
 /// No dataset has more samples, no training more epochs.
 const MOST: u64 = 1 << 48;
@@ -22,13 +24,18 @@ pub struct TrainingArgs {
     /// Price of a kilowatt-hour, for the cost of the whole training
     #[arg(long, value_name = "PRICE", requires = "epochs", value_parser = parse_positive, allow_negative_numbers = true)]
     pub price_kwh: Option<f64>,
+    /// What the program takes before the first step of the whole training, in seconds (default: what the framework
+    /// profile knows, else nothing)
+    #[arg(long, value_name = "S", requires = "epochs", value_parser = parse_latency, allow_negative_numbers = true)]
+    pub program_start: Option<f64>,
 }
 
 impl TrainingArgs {
     /// What is trained, where that is said.
-    pub fn plan(&self) -> Option<Plan> {
+    pub fn plan(&self, framework: &Framework) -> Option<Plan> {
         let (epochs, dataset_size) = (self.epochs?, self.dataset_size?);
-        Some(Plan { epochs, dataset_size, price_per_kwh: self.price_kwh })
+        let start = self.program_start.map(Seconds::new).or(framework.start).unwrap_or(Seconds::ZERO);
+        Some(Plan { epochs, dataset_size, price_per_kwh: self.price_kwh, start })
     }
 }
 

@@ -48,6 +48,52 @@ fn several_gpus_split_a_batch_or_multiply_it() {
 }
 
 #[test]
+fn a_step_waits_for_its_samples() {
+    let base = "--net alexnet --gpu v100 --batch 128";
+    let free = json(base);
+    assert!(free["input"].is_null());
+    let half = number(&free, "/samples_per_s") / 2.0;
+    let fed = json(&format!("{base} --input-rate {half}"));
+    assert!((number(&fed, "/samples_per_s") / half - 1.0).abs() < 1e-9);
+    assert!((number(&fed, "/input/waits_s") / number(&free, "/time_s") - 1.0).abs() < 1e-9);
+    assert!(number(&fed, "/waiting_s") >= number(&fed, "/input/waits_s"));
+    assert!(number(&fed, "/power_w") < number(&free, "/power_w"));
+    assert!(number(&fed, "/energy_j") > number(&free, "/energy_j"));
+    let several = "--net alexnet --gpu v100 --batch 1024 --gpus 4 --mode training --framework mxnet";
+    let named = json(&format!("{several} --input-rate image-iter-20-cores"));
+    assert!((number(&named, "/time_s") - 1024.0 / 1600.0).abs() < 1e-9);
+    let each = number(&named, "/devices/0/energy_j");
+    assert!((number(&named, "/energy_j") / (4.0 * each) - 1.0).abs() < 1e-9);
+    assert!(stdout(&format!("{several} --input-rate 100")).contains("waits for input"));
+    assert!(stdout("list inputs").contains("image-iter-20-cores"));
+    refused(&format!("{base} --input-rate fast"), "no input named \"fast\"");
+    refused(&format!("{base} --input-rate 0"), "above 0");
+    refused("--net gpt2 --gpu h200 --batch 1 --generate 4 --input-rate 10", "not of --generate");
+}
+
+#[test]
+fn nodes_have_a_size() {
+    let base = "--net resnet50 --gpu v100 --gpus 16 --batch 512 --mode training";
+    refused(base, "more than the 8 that nvlink2 joins in a node");
+    let two = json(&format!("{base} --interconnect infiniband-fdr"));
+    let name = "nvlink2 in nodes of 8, infiniband-fdr between 2";
+    assert_eq!(two.pointer("/communication/interconnect"), Some(&name.into()));
+    let one = json(&format!("{base} --interconnect nvlink2"));
+    assert!(number(&one, "/communication/time_s") < number(&two, "/communication/time_s"));
+    assert!(one["warnings"].to_string().contains("as if they were in one node"));
+}
+
+#[test]
+fn a_program_starts_before_its_first_step() {
+    let base = "--net alexnet --gpu v100 --batch 64 --mode training --epochs 1 --dataset-size 64000";
+    let (without, with) = (json(base), json(&format!("{base} --program-start 60")));
+    assert_eq!(number(&without, "/training/start_s"), 0.0);
+    assert!((number(&with, "/training/time_s") - number(&without, "/training/time_s") - 60.0).abs() < 1e-9);
+    assert!(number(&with, "/training/energy_j") > number(&without, "/training/energy_j"));
+    assert!(number(&json(&format!("{base} --framework tensorflow")), "/training/start_s") > 0.0);
+}
+
+#[test]
 fn mixed_gpus_wait_for_the_slowest() {
     let mixed =
         json("--net caffenet --gpus 2xtitan-x-pascal,2xtitan-x-maxwell --batch 64 --mode training --framework caffe");
@@ -65,6 +111,15 @@ fn impossible_configurations_say_why() {
     refused("--net resnet50 --gpu tegra-x1 --gpus 2 --batch 64", "--interconnect");
     refused("--net resnet50 --gpu v100 --gpus 2xv100 --batch 64", "leave --gpu out");
     refused("--net resnet50 --gpus 2 --batch 64", "which GPU");
+    refused("--net resnet50 --gpu i7-6700k --batch 8 --gpus 2", "is a processor");
+    refused("--net resnet50 --gpus 2xv100,2xi7-6700k --batch 8 --mode training", "is a processor");
+    refused("--net resnet50 --gpus 2xv100,2xk20m --batch 8 --interconnect nvlink2", "pcie3-host does");
+    refused("--net resnet50 --gpu p100-sxm2 --gpus 2 --batch 8 --interconnect nvlink2", "nvlink1 does");
+    refused("--net resnet50 --gpu k20m --batch 8 --precision fp16", "does not compute in fp16");
+    refused("--net resnet50 --gpus 1xv100,1xtitan-x-maxwell --batch 8 --precision fp16", "does not compute in fp16");
+    refused("--net resnet50 --gpu v100 --batch 8 --scaling weak", "--gpus");
+    refused("--net resnet50 --gpu v100 --batch 8 --mode training --framework tensorrt", "inference only");
+    assert!(run("--net resnet50 --gpu v100 --batch 64 --gpus 32").status.success(), "inference sums nothing");
     refused("--net resnet50 --gpu i7-6700k --batch 8 --launch graph", "no CUDA graphs");
     refused("--net resnet50 --gpu v100 --batch 8 --epochs 2 --dataset-size 100", "--mode training");
     refused("optimize --net resnet50 --gpu v100 --gpus 2 --batch 8", "one GPU");

@@ -59,6 +59,7 @@ struct Document<'a> {
     fits_in_memory: bool,
     bound_s: f64,
     communication: Option<CommunicationOf<'a>>,
+    input: Option<InputOf>,
     training: Option<TrainingOf>,
     phases: serde_json::Map<String, serde_json::Value>,
     layers: Vec<Layer<'a>>,
@@ -117,11 +118,19 @@ struct CommunicationOf<'a> {
     exposed_s: f64,
 }
 
+/// What the step waits for its samples; a part of `waiting_s`.
+#[derive(Serialize)]
+struct InputOf {
+    samples_per_s: f64,
+    waits_s: f64,
+}
+
 #[derive(Serialize)]
 struct TrainingOf {
     epochs: u64,
     dataset_size: u64,
     iterations: u64,
+    start_s: f64,
     time_s: f64,
     time_s_p05: f64,
     time_s_p95: f64,
@@ -140,6 +149,7 @@ impl TrainingOf {
             epochs: t.plan.epochs,
             dataset_size: t.plan.dataset_size,
             iterations: t.iterations,
+            start_s: t.plan.start.get(),
             time_s: t.time.value.get(),
             time_s_p05: t.time.p05.get(),
             time_s_p95: t.time.p95.get(),
@@ -252,6 +262,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
             time_s: c.time.get(),
             exposed_s: c.exposed.get(),
         }),
+        input: p.fed.map(|f| InputOf { samples_per_s: f.samples_per_second, waits_s: f.waits.get() }),
         training: asked.training.as_ref().map(TrainingOf::of),
         phases: p.phases.iter().map(phase).collect(),
         layers: p.layers.iter().map(layer).collect(),
@@ -305,6 +316,10 @@ fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
     row("energy", with_unit(p.energy.value.get(), "J"), range(p.energy.p05.get(), p.energy.p95.get(), "J"));
     row("EDP", with_unit(p.edp().get(), "J s"), String::new());
     row("throughput", format!("{} samples/s", significant(p.samples_per_second(), 3)), String::new());
+    if let Some(fed) = p.fed {
+        let rate = format!("{} samples/s are fed", significant(fed.samples_per_second, 3));
+        row("waits for input", with_unit(fed.waits.get(), "s"), rate);
+    }
     row("per sample", with_unit(p.energy_per_sample().get(), "J"), String::new());
     let efficiency = format!("{} samples/s/W", significant(p.samples_per_joule(), 3));
     row("efficiency", efficiency, format!("{} GFLOPS/W", significant(p.ops_per_joule() / 1e9, 3)));
@@ -409,6 +424,9 @@ fn whole(t: &Training) -> Table {
     let kwh = |j: f64| format!("{} kWh", significant(j / 3.6e6, 3));
     let mut row = |label: &str, value: String, interval: String| table.row(vec![label.into(), value, interval]);
     row("iterations", t.iterations.to_string(), String::new());
+    if t.plan.start.get() > 0.0 {
+        row("program start", with_unit(t.plan.start.get(), "s"), String::new());
+    }
     let (low, high) = (t.time.p05.get(), t.time.p95.get());
     row("time", hours(t.time.value.get()), format!("{} to {}", hours(low), hours(high)));
     let (low, high) = (t.energy.p05.get(), t.energy.p95.get());

@@ -90,6 +90,7 @@ fn prediction(network: &str, batch: u64, ms: f64, watts: f64) -> NetworkPredicti
         },
         devices: Vec::new(),
         communication: None,
+        fed: None,
         fits_in_memory: true,
         bound: time,
         phases: vec![PhaseTotal { phase: Phase::Forward, time, energy: Watts::new(watts) * time }],

@@ -29,7 +29,7 @@ pub struct PublishedArgs {
     what: What,
     /// The tables or rows: krzywaniak2022.csv for caps, tang2019.csv for savings, castro2018.csv and nvidia2015.csv for
     /// power (data/published/papers); for traces and sweeps a CSV, for allreduce DeepBench's workbooks
-    /// (DeepBench_NV_*.xlsx), of your own clone of their sources
+    /// (DeepBench_NV_*.xlsx), of your own clone of their sources, or a CSV of calibrate/tools/torch_parallel.py
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print Markdown

@@ -2,7 +2,7 @@
 
 use crate::import::{read_capped, sheets};
 use crate::least_squares::non_negative;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use joulecast_model::accuracy::Accuracy;
 use joulecast_model::import::deepbench::{AllReduce, all_reduces};
 use joulecast_model::parallel::ring;
@@ -18,21 +18,72 @@ const TWO_PROCESSORS: [&str; 3] = ["DeepBench_NV_P100", "DeepBench_NV_M40", "Dee
 const UNITS: [f64; 3] = [1e-6, 1e-6, 1e-9];
 const COVERAGE: f64 = 0.9;
 
-/// launch, hop, seconds per byte
-fn fit(rows: &[AllReduce]) -> [f64; 3] {
-    let column = |i: usize, j: usize| terms(&rows[i])[j] * UNITS[j] / rows[i].time.get();
+/// An all-reduce as a ring: over the GPUs of a node, or over nodes after sums inside of each.
+#[derive(Clone, Copy)]
+struct Ring {
+    /// Members of the ring.
+    members: u64,
+    bytes: f64,
+    seconds: f64,
+    /// The part of that inside of nodes, where the ring is over nodes.
+    within: f64,
+}
+
+impl Ring {
+    fn over_gpus(row: &AllReduce) -> Self {
+        let per_node = row.gpus / row.nodes.max(1);
+        Self { members: per_node, bytes: row.bytes.to_f64(), seconds: row.time.get(), within: 0.0 }
+    }
+
+    fn over_nodes(row: &AllReduce, node: &[f64; 3]) -> Self {
+        let inside = Self::over_gpus(row);
+        Self { members: row.nodes, within: inside.predicted(node), ..inside }
+    }
+
+    fn terms(&self) -> [f64; 3] {
+        let [launch, hops, share] = ring(self.members);
+        [launch, hops, share * self.bytes]
+    }
+
+    fn predicted(&self, law: &[f64; 3]) -> f64 {
+        self.within + law.iter().zip(self.terms()).map(|(c, term)| c * term).sum::<f64>()
+    }
+}
+
+/// launch, hop, seconds per byte; where all rings have as many members, hops are part of the launch
+fn fit(rows: &[Ring]) -> [f64; 3] {
+    let alike = rows.windows(2).all(|pair| pair[0].members == pair[1].members);
+    let column = |i: usize, j: usize| match j {
+        1 if alike => 0.0,
+        _ => rows[i].terms()[j] * UNITS[j] / rows[i].seconds,
+    };
     let x = Array2::from_shape_fn((rows.len(), 3), |(i, j)| column(i, j));
-    let c = non_negative(&x, &Array1::ones(rows.len()));
+    let c = non_negative(&x, &Array1::from_iter(rows.iter().map(|r| 1.0 - r.within / r.seconds)));
     [0, 1, 2].map(|j| c[j] * UNITS[j])
 }
 
-fn terms(row: &AllReduce) -> [f64; 3] {
-    let [launch, hops, share] = ring(row.gpus);
-    [launch, hops, share * row.bytes.to_f64()]
+/// Rows of `calibrate/tools/torch_parallel.py`.
+fn measured(path: &Path) -> Result<Vec<Ring>> {
+    #[derive(serde::Deserialize)]
+    struct Row {
+        gpus: u64,
+        bytes: f64,
+        us: f64,
+    }
+    let shown = || path.display().to_string();
+    let rows: Vec<Row> = csv::Reader::from_path(path)
+        .with_context(shown)?
+        .deserialize()
+        .collect::<Result<_, _>>()
+        .with_context(shown)?;
+    if let Some(wrong) = rows.iter().find(|r| !(r.us.is_finite() && r.us > 0.0)) {
+        bail!("{}: {} us is no time", shown(), wrong.us);
+    }
+    Ok(rows.iter().map(|r| Ring { members: r.gpus, bytes: r.bytes, seconds: r.us * 1e-6, within: 0.0 }).collect())
 }
 
-fn predicted(law: &[f64; 3], row: &AllReduce) -> f64 {
-    law.iter().zip(terms(row)).map(|(c, term)| c * term).sum()
+fn node(two_processors: bool) -> &'static str {
+    if two_processors { "one node, two processors" } else { "one node, one processor" }
 }
 
 /// The factor within which so many of the ratios lie, in either direction.
@@ -48,18 +99,30 @@ fn spread(pairs: &[(f64, f64)]) -> f64 {
 /// # Errors
 /// When a workbook cannot be read, or none has all-reduces.
 pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
-    let mut groups: BTreeMap<&str, Vec<(usize, AllReduce)>> = BTreeMap::new();
+    let mut several: Vec<(usize, bool, AllReduce)> = Vec::new();
+    let mut groups: BTreeMap<&str, Vec<(usize, Ring)>> = BTreeMap::new();
     for (book, path) in files.iter().enumerate() {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let stem = Path::new(&name).file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let two = TWO_PROCESSORS.contains(&stem.as_str());
+        if path.extension().is_some_and(|e| e == "csv") {
+            let rows = measured(path)?;
+            groups.entry("one node, measured (csv)").or_default().extend(rows.into_iter().map(|r| (book, r)));
+            continue;
+        }
         for row in all_reduces(&name, &sheets(&read_capped(path)?)?)? {
-            let group = match (row.nodes > 1, two) {
-                (true, _) => "several nodes, InfiniBand FDR",
-                (false, true) => "one node, two processors",
-                (false, false) => "one node, one processor",
-            };
-            groups.entry(group).or_default().push((book, row));
+            if row.nodes > 1 {
+                several.push((book, two, row));
+            } else {
+                groups.entry(node(two)).or_default().push((book, Ring::over_gpus(&row)));
+            }
+        }
+    }
+    let law = |rows: &Vec<(usize, Ring)>| fit(&rows.iter().map(|(_, r)| *r).collect::<Vec<_>>());
+    let nodes: BTreeMap<&str, [f64; 3]> = groups.iter().map(|(name, rows)| (*name, law(rows))).collect();
+    for (book, two, row) in several {
+        if let Some(law) = nodes.get(node(two)) {
+            groups.entry("nodes, InfiniBand FDR").or_default().push((book, Ring::over_nodes(&row, law)));
         }
     }
     if groups.is_empty() {
@@ -68,7 +131,7 @@ pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
     let header = [
         "ring all-reduce",
         "rows",
-        "GPUs",
+        "in the ring",
         "launch us",
         "hop us",
         "GB/s",
@@ -84,20 +147,21 @@ pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
         };
         let law = without(None);
         let pairs = |law: &dyn Fn(usize) -> [f64; 3]| -> Vec<(f64, f64)> {
-            rows.iter().map(|(book, r)| (r.time.get(), predicted(&law(*book), r))).collect()
+            rows.iter().map(|(book, r)| (r.seconds, r.predicted(&law(*book)))).collect()
         };
-        let held_out = pairs(&|book| without(Some(book)));
+        let several = rows.windows(2).any(|pair| pair[0].0 != pair[1].0);
+        let held_out = pairs(&|book| if several { without(Some(book)) } else { law });
         let error = |list: &[(f64, f64)]| Accuracy::of(list.iter().copied()).map_or(f64::NAN, |a| a.mape);
-        let gpus = rows.iter().map(|(_, r)| r.gpus);
+        let members = rows.iter().map(|(_, r)| r.members);
         table.row(vec![
             name.to_string(),
             rows.len().to_string(),
-            format!("{} to {}", gpus.clone().min().unwrap_or(0), gpus.max().unwrap_or(0)),
+            format!("{} to {}", members.clone().min().unwrap_or(0), members.max().unwrap_or(0)),
             format!("{:.1}", law[0] * 1e6),
             format!("{:.2}", law[1] * 1e6),
             format!("{:.2}", 1e-9 / law[2]),
             format!("{:.1}", error(&pairs(&|_| law))),
-            format!("{:.1}", error(&held_out)),
+            if several { format!("{:.1}", error(&held_out)) } else { "-".into() },
             format!("{:.2}", spread(&held_out)),
         ]);
     }
@@ -110,18 +174,25 @@ mod tests {
     use joulecast_model::units::{Bytes, Seconds};
 
     #[test]
-    fn a_known_ring_is_found() {
-        let law = [30e-6, 8e-6, 1.0 / 11e9];
-        let mut rows = Vec::new();
-        for gpus in [2, 4, 8] {
-            for bytes in [400_000, 12_000_000, 250_000_000] {
-                let mut row = AllReduce { gpus, nodes: 1, bytes: Bytes::new(bytes), time: Seconds::ZERO };
-                row.time = Seconds::new(predicted(&law, &row));
-                rows.push(row);
+    fn a_known_ring_is_found_and_one_over_nodes_of_known_rings() {
+        let (node, network) = ([30e-6, 8e-6, 1.0 / 11e9], [60e-6, 50e-6, 1.0 / 6e9]);
+        let (mut inside, mut between) = (Vec::new(), Vec::new());
+        for bytes in [400_000, 12_000_000, 250_000_000] {
+            let row = |gpus, nodes| AllReduce { gpus, nodes, bytes: Bytes::new(bytes), time: Seconds::ZERO };
+            for gpus in [2, 4, 8] {
+                let ring = Ring::over_gpus(&row(gpus, 1));
+                inside.push(Ring { seconds: ring.predicted(&node), ..ring });
+            }
+            for nodes in [2, 4] {
+                let ring = Ring::over_nodes(&row(8 * nodes, nodes), &node);
+                assert!(ring.within > inside.last().expect("rings").seconds * 0.999);
+                between.push(Ring { seconds: ring.predicted(&network), ..ring });
             }
         }
-        for (found, known) in fit(&rows).iter().zip(law) {
-            assert!((found / known - 1.0).abs() < 1e-4, "{found} {known}");
+        for (rows, known) in [(inside, node), (between, network)] {
+            for (found, known) in fit(&rows).iter().zip(known) {
+                assert!((found / known - 1.0).abs() < 1e-4, "{found} {known}");
+            }
         }
     }
 }

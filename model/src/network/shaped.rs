@@ -2,7 +2,7 @@
 
 use super::{Network, Source};
 use crate::cost::{LayerCost, Site};
-use crate::layer::{Layer, LayerOp, Optimizer, ShapeError, update_cost};
+use crate::layer::{Conv2d, Groups, Layer, LayerOp, Optimizer, ShapeError, update_cost};
 use crate::precision::{Mode, Phase, Precision};
 use crate::shape::Shape;
 use std::collections::HashMap;
@@ -44,6 +44,25 @@ pub struct ShapedLayer {
     pub absorbed: Vec<ShapedLayer>,
     /// Whether its kernel adds a bias that would otherwise be added after it.
     pub bias: bool,
+}
+
+impl ShapedLayer {
+    /// One of the groups of a convolution as a convolution of its own, and how many there are; `None` of one without.
+    pub fn group(&self) -> Option<(Self, u64)> {
+        let (Layer::Conv2d(conv), [input]) = (&self.layer, self.inputs.as_slice()) else { return None };
+        let groups = conv.groups(input.axis());
+        let part = |shape: &Shape| {
+            let mut dims = shape.dims().to_vec();
+            *dims.first_mut()? /= groups;
+            Shape::new(&dims).ok()
+        };
+        if groups < 2 {
+            return None;
+        }
+        let conv = Conv2d { channels: conv.channels / groups, groups: Groups::default(), ..conv.clone() };
+        let (inputs, output) = (vec![part(input)?], part(&self.output)?);
+        Some((Self { layer: Layer::Conv2d(conv), inputs, output, ..self.clone() }, groups))
+    }
 }
 
 /// Why a network cannot be given shapes.

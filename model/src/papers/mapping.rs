@@ -1,6 +1,6 @@
 //! What printed names mean here: `data/published/papers/papers.toml`, `papers/1`.
 
-use super::printed::{COLUMNS, Cell};
+use super::printed::{COLUMNS, Case, Cell};
 use crate::catalog;
 use crate::features::library_age;
 use crate::precision::{Precision, named_enum};
@@ -67,9 +67,13 @@ pub struct Paper {
     pub(super) groups: BTreeMap<u64, Vec<(u64, String)>>,
     /// Per printed device how many sockets it has, where more than one.
     pub(super) sockets: BTreeMap<String, u64>,
+    /// Over how many boards of a node the printed power and memory are means, those that do not run among them.
+    pub(super) boards: u64,
     /// What is not printed and fitted instead.
     pub(super) unknown: Option<Unknown>,
-    pub(super) distorted: Vec<Distorted>,
+    /// Rows to which a number of a profile was fitted.
+    pub(super) fitted: Vec<Rule>,
+    pub(super) distorted: Vec<Rule>,
 }
 
 /// Batches that a paper may have run, and the frameworks to whose rows each network's is fitted.
@@ -82,9 +86,15 @@ pub(super) struct Unknown {
 
 impl Paper {
     /// The rule by which a printed value is distorted, of its quantities.
-    pub(super) fn rule_of(&self, cell: &Cell) -> Option<&Distorted> {
-        let holds = |rule: &&Distorted| rule.only.iter().all(|(name, text)| cell.case.column(name) == *text);
-        self.distorted.iter().find(|rule| holds(rule) && rule.quantities.contains(&cell.metric.quantity()))
+    pub(super) fn rule_of(&self, cell: &Cell) -> Option<&Rule> {
+        self.distorted.iter().find(|rule| rule.holds(cell))
+    }
+
+    /// The networks that a case stands for, by reading: of its framework, of its dataset, or of its name alone.
+    pub(super) fn readings(&self, case: &Case) -> Option<&Vec<(String, String)>> {
+        let on_data = format!("{} on {}", case.network, case.dataset);
+        let in_framework = format!("{on_data} in {}", case.framework);
+        [in_framework, on_data, case.network.clone()].iter().find_map(|name| self.networks.get(name))
     }
 }
 
@@ -108,14 +118,21 @@ pub(super) struct ProfileOf {
     pub cudnn: Option<(String, f64)>,
 }
 
-/// Rows whose values contradict others of their paper.
+/// Rows that are no test, and why: their values contradict others of the paper, or something was fitted to them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Distorted {
+pub(super) struct Rule {
     #[serde(rename = "where")]
     pub only: BTreeMap<String, String>,
     pub quantities: Vec<Quantity>,
     pub why: String,
+}
+
+impl Rule {
+    pub(super) fn holds(&self, cell: &Cell) -> bool {
+        let of = |(name, text): (&String, &String)| cell.case.column(name) == *text;
+        self.only.iter().all(of) && self.quantities.contains(&cell.metric.quantity())
+    }
 }
 
 #[derive(Deserialize)]
@@ -143,9 +160,17 @@ struct PaperFile {
     groups: BTreeMap<String, BTreeMap<String, u64>>,
     #[serde(default)]
     sockets: BTreeMap<String, u64>,
+    #[serde(default = "one")]
+    boards: u64,
     unknown: Option<Unknown>,
     #[serde(default)]
-    distorted: Vec<Spanned<Distorted>>,
+    fitted: Vec<Spanned<Rule>>,
+    #[serde(default)]
+    distorted: Vec<Spanned<Rule>>,
+}
+
+fn one() -> u64 {
+    1
 }
 
 #[derive(Deserialize)]
@@ -205,7 +230,10 @@ impl Text<'_> {
     }
 
     fn paper(&self, file: PaperFile) -> Result<Paper, String> {
-        for rule in &file.distorted {
+        if file.boards == 0 {
+            return Err("boards: a mean is over one board at least".into());
+        }
+        for rule in file.distorted.iter().chain(&file.fitted) {
             if let Some(column) = rule.get_ref().only.keys().find(|c| !COLUMNS.contains(&c.as_str())) {
                 let near = closest(column, COLUMNS.into_iter());
                 return Err(self.wrong(rule, format!("no column named \"{column}\"{near}")));
@@ -237,7 +265,9 @@ impl Text<'_> {
             networks: collect(file.networks, |value| self.readings(&value))?,
             samples: file.samples,
             sockets: file.sockets,
+            boards: file.boards,
             unknown: file.unknown,
+            fitted: file.fitted.into_iter().map(Spanned::into_inner).collect(),
             distorted: file.distorted.into_iter().map(Spanned::into_inner).collect(),
         })
     }
@@ -297,6 +327,12 @@ mod tests {
             let error = from_toml(&mapping(line)).expect_err("a wrong name");
             assert!(error.contains(expected), "{error} for {line}");
         }
+    }
+
+    #[test]
+    fn a_mean_over_no_board_is_an_error() {
+        let error = from_toml(&mapping("gpus = {}\nnetworks = {}\nframeworks = {}\nboards = 0")).expect_err("none");
+        assert!(error.contains("boards"), "{error}");
     }
 
     #[test]

@@ -102,6 +102,55 @@ mod tests {
         assert_eq!(fastest.map(|w| w.printed.as_str()), Some("1xtitan-x-pascal"));
     }
 
+    /// thesis2018 prints means over two boards; a network may be another one in a framework, and a batch that is not printed
+    /// fits in the smallest memory.
+    #[test]
+    fn a_paper_means_what_its_mapping_says() {
+        let papers = shipped().expect("readable");
+        let (paper, text) = papers.iter().find(|(p, _)| p.key == "thesis2018").expect("shipped");
+        let rows = compare(paper, text, &Options::default()).expect("compares").rows;
+        let alone = Paper { boards: 1, ..paper.clone() };
+        let other = compare(&alone, text, &Options::default()).expect("compares").rows;
+        // Batches are told by memory, hence by boards.
+        let alike: Vec<_> = rows.iter().zip(&other).filter(|(mean, own)| mean.batch == own.batch).collect();
+        assert!(alike.len() > 50, "{}", alike.len());
+        for (mean, own) in alike {
+            let on_gpu = mean.gpus == 1 && !mean.gpu.starts_with("xeon");
+            match mean.quantity {
+                Quantity::Memory if on_gpu => assert!((own.predicted / mean.predicted - 2.0).abs() < 1e-9),
+                Quantity::Power if on_gpu => assert!(mean.predicted < own.predicted, "{mean:?}"),
+                Quantity::Time => assert_eq!(mean.predicted, own.predicted),
+                _ if mean.gpus == 2 => assert_eq!(mean.predicted, own.predicted),
+                _ => {}
+            }
+        }
+        let alexnet: std::collections::BTreeSet<(&str, &str)> = rows
+            .iter()
+            .filter(|r| r.network == "AlexNet" && r.net != "alexnet_cifar10")
+            .map(|r| (r.framework.as_str(), r.net.as_str()))
+            .collect();
+        assert!(alexnet.contains(&("caffe", "alexnet_bvlc")) && alexnet.contains(&("pytorch", "alexnet")));
+        assert!(rows.iter().filter(|r| r.net == "vgg16").all(|r| r.batch <= 32));
+    }
+
+    /// The start of a program is in the time of a run, and what it was fitted to is no test.
+    #[test]
+    fn runs_start() {
+        let papers = shipped().expect("readable");
+        let (paper, text) = papers.iter().find(|(p, _)| p.key == "krzywaniak2022").expect("shipped");
+        let of = |framework| {
+            let options = Options { framework, ..Options::default() };
+            compare(paper, text, &options).expect("compares").rows
+        };
+        let (with, without) = (of(None), of(Some("cudnn")));
+        assert!(with.iter().all(|r| r.fitted == (r.network == "Alexnet")));
+        let spread = |rows: &[Compared]| {
+            let row = rows.iter().find(|r| r.net == "alexnet" && r.gpu == "v100" && r.quantity == Quantity::Time);
+            row.expect("printed").predicted
+        };
+        assert!(spread(&with) - spread(&without) > 0.9 * 17.0 * 128.0 / 100_000.0);
+    }
+
     /// Rates become times of a step: nvidia2015 prints 3216 images per second at batch 128.
     #[test]
     fn rates_become_times() {

@@ -9,7 +9,8 @@ use crate::catalog;
 use crate::framework::Framework;
 use crate::gpu::Gpu;
 use crate::network::ShapedNetwork;
-use crate::parallel::{Interconnect, Share, combine};
+use crate::parallel::{Fabric, Share, combine};
+use crate::power::waiting;
 use crate::precision::{Mode, Phase, Precision};
 use crate::predictor::{Estimate, NetworkPrediction, OperatingPoint, Setup, Step};
 use crate::units::{Hertz, Joules, Seconds, Watts};
@@ -49,7 +50,7 @@ pub(super) struct Subject {
     /// The device that is printed.
     gpu: String,
     members: Vec<Member>,
-    interconnect: Option<Interconnect>,
+    fabric: Option<Fabric>,
     framework: Framework,
     cudnn: Option<(String, f64)>,
     precision: Precision,
@@ -70,6 +71,11 @@ pub(super) struct Predicted {
     fit: String,
     cudnn: Option<String>,
     prediction: NetworkPrediction,
+    /// What the program takes before the first step.
+    start: Seconds,
+    /// Power of a board of the printed kind with nothing to do: with a context, and without.
+    waiting: Watts,
+    idle: Watts,
 }
 
 /// What a printed phase runs. Forward and backward passes were timed in training; the update is apart.
@@ -105,12 +111,11 @@ impl Subject {
         for (count, name) in paper.groups.get(&case.gpus).unwrap_or(&alike) {
             members.push(Member { count: *count, device: devices.get(name, sockets, options)? });
         }
-        let interconnect = match count {
+        let fabric = match count {
             1 => None,
-            _ => Some(Interconnect::usual(&members.iter().map(|m| &m.device.0).collect::<Vec<_>>())?),
+            _ => Some(Fabric::of(&members.iter().map(|m| &m.device.0).collect::<Vec<_>>(), count, None)?),
         };
-        let on_data = format!("{} on {}", case.network, case.dataset);
-        let Some(readings) = paper.networks.get(&on_data).or_else(|| paper.networks.get(&case.network)) else {
+        let Some(readings) = paper.readings(case) else {
             return Ok(Err(format!("no network file of {}", case.network)));
         };
         let Some(&precision) = paper.precisions.get(&case.precision) else {
@@ -138,7 +143,7 @@ impl Subject {
             cudnn: cudnn.clone().filter(|_| !options.newest_library),
             gpu: name.clone(),
             members,
-            interconnect,
+            fabric,
             precision,
             batch,
             mode,
@@ -176,12 +181,18 @@ impl Subject {
                 let alone = step.at(self.point).map_err(|e| at(&e))?;
                 shares.push(Share { count: member.count, gpu: &member.device.0, alone });
             }
-            let prediction = match &self.interconnect {
-                Some(interconnect) => combine(shares, &shaped, interconnect, &self.framework),
+            let prediction = match &self.fabric {
+                Some(fabric) => combine(shares, &shaped, fabric, &self.framework),
                 None => shares.pop().map(|share| share.alone),
             };
-            let fit = self.members.iter().find(|m| m.device.0.name == self.gpu).and_then(|m| m.device.1.as_ref());
+            let own = self.members.iter().find(|m| m.device.0.name == self.gpu).or(self.members.first());
+            let own = &own.ok_or_else(|| at(&"no device"))?.device;
+            let fit = own.1.as_ref();
+            let waiting = waiting(&own.0);
             Ok(Predicted {
+                start: self.framework.start.unwrap_or(Seconds::ZERO),
+                waiting,
+                idle: own.0.power.idle.as_ref().map_or(waiting, |idle| idle.value),
                 reading: reading.clone(),
                 gpu: self.gpu.clone(),
                 framework: self.framework.name.clone(),
@@ -201,6 +212,25 @@ impl Predicted {
         self.prediction.time.value
     }
 
+    /// Whether it could run.
+    pub fn fits_in_memory(&self) -> bool {
+        self.prediction.fits_in_memory
+    }
+
+    /// What a printed memory means, in bytes: the mean over boards of a node.
+    pub fn memory(&self, paper: &Paper) -> f64 {
+        let running: u64 = self.prediction.devices.iter().map(|d| d.count).sum();
+        self.prediction.memory.total().to_f64() * running as f64 / paper.boards.max(running) as f64
+    }
+
+    /// What a printed power means: the mean over boards of a node. Where steps take longer than foreseen, the GPU waits.
+    fn power(&self, boards: u64, running: u64, busy: f64, slower: f64) -> f64 {
+        let share = 1.0 / slower.max(1.0);
+        let runs = busy * share + self.waiting.get() * (1.0 - share);
+        let others = boards.saturating_sub(running) as f64;
+        (runs * running as f64 + self.idle.get() * others) / (running as f64 + others)
+    }
+
     /// The row of a printed value; `None` for a value that nothing is predicted of.
     pub fn beside(
         &self,
@@ -212,25 +242,43 @@ impl Predicted {
         let p = &self.prediction;
         let slower = nuisance.map_or(1.0, |n| n.factor(cell.case.gpus));
         let scaled = |e: Estimate<f64>| Estimate { value: e.value * slower, p05: e.p05 * slower, p95: e.p95 * slower };
-        let steps = || {
-            let samples = paper.samples.get(&cell.case.dataset);
-            let samples = samples.ok_or_else(|| format!("{}: no samples of \"{}\"", paper.key, cell.case.dataset))?;
-            Ok::<_, String>(*samples as f64 / p.batch as f64)
-        };
-        let of_step = |value: f64| match cell.metric {
-            Metric::RunTime | Metric::RunEnergy => steps().map(|steps| value / steps),
+        // Of a run: how many steps it has. Its start is spread over them.
+        let steps = paper.samples.get(&cell.case.dataset).map(|samples| *samples as f64 / p.batch as f64);
+        let of_step = |value: f64| match (cell.metric, steps) {
+            (Metric::RunTime | Metric::RunEnergy, Some(steps)) => Ok(value / steps),
+            (Metric::RunTime | Metric::RunEnergy, None) => {
+                Err(format!("{}: no samples of \"{}\"", paper.key, cell.case.dataset))
+            }
             _ => Ok(value),
         };
+        let start = steps.map_or(Seconds::ZERO, |steps| self.start / steps);
+        let and_start =
+            |e: Estimate<f64>, start: f64| Estimate { value: e.value + start, p05: e.p05 + start, p95: e.p95 + start };
         let own = p.devices.iter().find(|d| d.gpu == self.gpu).unwrap_or(&p.devices[0]);
         let (quantity, printed, predicted) = match cell.value {
-            Printed::Time(time) => (Quantity::Time, of_step(time.get())?, scaled(numbers(p.time, Seconds::get))),
+            Printed::Time(time) => {
+                let predicted = and_start(scaled(numbers(p.time, Seconds::get)), start.get());
+                (Quantity::Time, of_step(time.get())?, predicted)
+            }
             Printed::Rate(rate) => (Quantity::Time, p.batch as f64 / rate, scaled(numbers(p.time, Seconds::get))),
-            Printed::Power(power) => (Quantity::Power, power.get(), numbers(own.power, Watts::get)),
+            Printed::Power(power) => {
+                let busy = p.time.value / (p.time.value + start);
+                let running = p.devices.iter().map(|d| d.count).sum();
+                let mean = |watts: Watts| {
+                    let mean = (watts * busy + self.waiting * (1.0 - busy)).get();
+                    self.power(paper.boards, running, mean, slower)
+                };
+                let of = own.power;
+                let predicted = Estimate { value: mean(of.value), p05: mean(of.p05), p95: mean(of.p95) };
+                (Quantity::Power, power.get(), predicted)
+            }
             Printed::Energy(energy) => {
-                (Quantity::Energy, of_step(energy.get())?, scaled(numbers(own.energy, Joules::get)))
+                let predicted = scaled(numbers(own.energy, Joules::get));
+                let predicted = and_start(predicted, (self.waiting * start).get());
+                (Quantity::Energy, of_step(energy.get())?, predicted)
             }
             Printed::Memory(bytes) => {
-                let total = p.memory.total().to_f64();
+                let total = self.memory(paper);
                 (Quantity::Memory, bytes.to_f64(), Estimate { value: total, p05: total, p95: total })
             }
             Printed::Other => return Ok(None),
@@ -262,7 +310,9 @@ impl Predicted {
             predicted: predicted.value,
             p05: predicted.p05,
             p95: predicted.p95,
-            fitted: nuisance.is_some_and(|n| n.fitted_on.contains(&cell.case.framework)) && quantity == Quantity::Time,
+            fitted: paper.fitted.iter().any(|rule| rule.holds(cell))
+                || nuisance.is_some_and(|n| n.fitted_on.contains(&cell.case.framework))
+                    && [Quantity::Time, Quantity::Memory].contains(&quantity),
             distorted: rule.map(|rule| rule.why.clone()).or(contradiction),
         }))
     }

@@ -1,6 +1,6 @@
 //! What a paper does not say and all rows of a network share: the batch, and how much slower everything was than foreseen
-//! (versions of libraries, input), on GPUs and on processors. Fitted to the rows of some frameworks; the rows of the others
-//! test.
+//! (versions of libraries, input), on GPUs and on processors. Fitted to the rates of some frameworks; the rows of the others
+//! test, and power, in which a slower GPU is one that waits.
 
 use super::compare::Options;
 use super::mapping::{Metric, Paper};
@@ -29,8 +29,9 @@ impl Nuisance {
     }
 }
 
-/// The batch with which the frameworks' rates differ least from what is foreseen but for one factor, and that factor, per
-/// network and dataset; none for papers that say their batches.
+/// The batch, of those that fit in the memory of every device that ran it, with which the frameworks' processes take what
+/// is foreseen (where memory is printed) or their rates differ least from it but for one factor; and that factor, per
+/// network and dataset. None for papers that say their batches.
 ///
 /// # Errors
 /// When a prediction fails.
@@ -43,7 +44,7 @@ pub(super) fn fit(
 ) -> Result<BTreeMap<(String, String), Nuisance>, String> {
     let Some(unknown) = &paper.unknown else { return Ok(BTreeMap::new()) };
     let mut networks: BTreeMap<(String, String), Vec<&Cell>> = BTreeMap::new();
-    for cell in cells.iter().filter(|c| c.metric == Metric::Rate) {
+    for cell in cells.iter().filter(|c| [Metric::Rate, Metric::Memory].contains(&c.metric)) {
         if unknown.fitted_on.contains(&cell.case.framework) && paper.rule_of(cell).is_none() {
             networks.entry(cell.case.subject()).or_default().push(cell);
         }
@@ -51,17 +52,26 @@ pub(super) fn fit(
     let mut found = BTreeMap::new();
     for (network, cells) in networks {
         let mut best: Option<(f64, Nuisance)> = None;
-        for &batch in &unknown.batches {
-            let (mut logs, mut processors) = (Vec::new(), Vec::new());
+        'batches: for &batch in &unknown.batches {
+            let (mut logs, mut processors, mut memory) = (Vec::new(), Vec::new(), Vec::new());
             for cell in &cells {
-                let Printed::Rate(rate) = cell.value else { continue };
                 let Ok(subject) = Subject::of(paper, &cell.case, Some(batch), devices, options)? else { continue };
                 let predicted = subject.predict(paper, &cell.case, roofline)?;
                 let Some(first) = predicted.first() else { continue };
-                let list = if cell.case.gpus == 0 { &mut processors } else { &mut logs };
-                list.push((batch as f64 / rate / first.time().get()).ln());
+                if !first.fits_in_memory() {
+                    continue 'batches;
+                }
+                match cell.value {
+                    Printed::Rate(rate) => {
+                        let list = if cell.case.gpus == 0 { &mut processors } else { &mut logs };
+                        list.push((batch as f64 / rate / first.time().get()).ln());
+                    }
+                    Printed::Memory(bytes) => memory.push((first.memory(paper) / bytes.to_f64()).ln().abs()),
+                    _ => {}
+                }
             }
-            let Some((middle, distance)) = median(&mut logs) else { continue };
+            let Some((middle, scatter)) = median(&mut logs) else { continue };
+            let distance = median(&mut memory).map_or(scatter, |(middle, _)| middle);
             if best.as_ref().is_none_or(|(least, _)| distance < *least) {
                 let fitted_on = unknown.fitted_on.clone();
                 let factor = middle.exp();

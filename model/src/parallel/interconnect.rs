@@ -20,6 +20,8 @@ pub struct Interconnect {
     joins: Vec<Boards>,
     /// Whether it joins boards of different chips, which cannot reach each other's memory.
     mixed: bool,
+    /// How many GPUs it joins in a node; `None` of a network, which joins nodes.
+    pub node: Option<u64>,
     /// What an all-reduce takes however small and few.
     pub launch: Seconds,
     /// What each of its 2 (n - 1) steps around the ring takes besides the transfer.
@@ -38,6 +40,12 @@ struct Boards {
     architecture: Option<String>,
 }
 
+impl Boards {
+    fn holds(&self, gpu: &Gpu) -> bool {
+        self.form_factor == gpu.form_factor && self.architecture.as_ref().is_none_or(|a| *a == gpu.architecture)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -50,6 +58,7 @@ struct File {
     joins: Vec<Boards>,
     #[serde(default)]
     mixed: bool,
+    node: Option<Entry<u64>>,
     launch: Entry<String>,
     hop: Entry<String>,
     bandwidth: Entry<String>,
@@ -81,6 +90,12 @@ impl Interconnect {
             parse_with_unit(&entry.value, dimension).map_err(|e| format!("{what}: {e}"))
         };
         known("spread", &file.spread.source)?;
+        if let Some(node) = &file.node {
+            known("node", &node.source)?;
+            if node.value < 2 {
+                return Err(format!("node: {} is not a number of GPUs to join", node.value));
+            }
+        }
         let spread = file.spread.value;
         if !(spread.is_finite() && spread >= 1.0) {
             return Err(format!("spread: {spread} is not a factor of at least 1"));
@@ -95,6 +110,7 @@ impl Interconnect {
             aliases: file.aliases,
             joins: file.joins,
             mixed: file.mixed,
+            node: file.node.map(|node| node.value),
         })
     }
 
@@ -106,9 +122,7 @@ impl Interconnect {
         let all = catalog::interconnects().map_err(|e| e.to_string())?;
         let alike = boards.windows(2).all(|pair| pair[0].chip == pair[1].chip);
         let joins = |i: &Self| match (alike, boards.first()) {
-            (true, Some(gpu)) => i.joins.iter().any(|b| {
-                b.form_factor == gpu.form_factor && b.architecture.as_ref().is_none_or(|a| *a == gpu.architecture)
-            }),
+            (true, Some(gpu)) => i.joins.iter().any(|b| b.holds(gpu)),
             _ => i.mixed,
         };
         let names = all.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -116,6 +130,21 @@ impl Interconnect {
             let names_of = boards.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", ");
             format!("what joins several {names_of} is not known; say it with --interconnect: {names}")
         })
+    }
+
+    /// A board that it cannot join: links of its own kind of board, as NVLink's, are on no other.
+    pub(super) fn lacking<'g>(&self, boards: &[&'g Gpu]) -> Option<&'g Gpu> {
+        let own = !self.joins.is_empty() && self.joins.iter().all(|b| b.architecture.is_some());
+        boards.iter().find(|gpu| own && !self.joins.iter().any(|b| b.holds(gpu))).copied()
+    }
+
+    /// Names of the shipped ones that join nodes.
+    ///
+    /// # Errors
+    /// For a defect of the build.
+    pub(super) fn networks() -> Result<Vec<String>, String> {
+        let all = catalog::interconnects().map_err(|e| e.to_string())?;
+        Ok(all.into_iter().filter(|i| i.node.is_none()).map(|i| i.name).collect())
     }
 
     /// A shipped one.
@@ -152,6 +181,7 @@ schema = "interconnect/1"
 name = "wire"
 title = "a wire"
 joins = [{ form_factor = "pcie" }]
+mixed = false
 launch = { value = "10 us", source = "a" }
 hop = { value = "5 us", source = "a" }
 bandwidth = { value = "10 GB/s", source = "a" }
@@ -189,6 +219,7 @@ sources.a = "a test"
         for (from, to, expected) in [
             ("\"10 GB/s\"", "\"10 GB\"", "bandwidth"),
             ("1.2", "0.9", "spread: 0.9"),
+            ("mixed = false", "node = { value = 1, source = \"a\" }", "node: 1 is not"),
             ("source = \"a\" }\nhop", "source = \"b\" }\nhop", "launch: no source \"b\""),
         ] {
             let error = Interconnect::from_toml(&TEXT.replacen(from, to, 1)).expect_err("wrong");

@@ -1,7 +1,7 @@
 //! Data parallelism: the step waits for the slowest GPU and for the part of the all-reduce that backward cannot hide.
 
-use super::Interconnect;
-use crate::framework::Framework;
+use super::Fabric;
+use crate::framework::{Framework, Parallel};
 use crate::gpu::Gpu;
 use crate::network::ShapedNetwork;
 use crate::power::waiting;
@@ -98,14 +98,21 @@ impl Timeline {
         Self { until_update: alone.time.value - update, update, gradients }
     }
 
+    /// What a GPU takes to copy gradients into buckets and back.
+    fn copies(&self, gpu: &Gpu, framework: &Framework) -> Seconds {
+        let Parallel { copy_passes, copy_per_layer, .. } = framework.parallel;
+        let bytes: Bytes = self.gradients.iter().map(|(_, bytes)| *bytes).sum();
+        bytes / gpu.bandwidth.value * copy_passes as f64 + copy_per_layer * self.gradients.len() as f64
+    }
+
     /// Time of all all-reduces, and when the last ends after backward.
-    fn reduce(&self, gpus: u64, interconnect: &Interconnect, framework: &Framework) -> (Seconds, Seconds) {
+    fn reduce(&self, gpus: u64, fabric: &Fabric, framework: &Framework) -> (Seconds, Seconds) {
         let bucket = framework.parallel.bucket;
         let (mut total, mut pending) = (Seconds::ZERO, Bytes::ZERO);
         // Times run from the end of backward, those before it are negative.
         let mut free = Seconds::new(f64::NEG_INFINITY);
         let mut send = |bytes: Bytes, known: Seconds| {
-            let time = interconnect.all_reduce(gpus, bytes);
+            let time = fabric.all_reduce(gpus, bytes);
             let begin = if framework.parallel.overlaps { Seconds::ZERO - known } else { Seconds::ZERO };
             free = free.max(begin) + time;
             total += time;
@@ -128,22 +135,25 @@ impl Timeline {
 pub fn combine(
     shares: Vec<Share<'_>>,
     network: &ShapedNetwork,
-    interconnect: &Interconnect,
+    fabric: &Fabric,
     framework: &Framework,
 ) -> Option<NetworkPrediction> {
-    let timelines: Vec<Timeline> = shares.iter().map(|s| Timeline::of(network, &s.alone)).collect();
+    let mut timelines: Vec<Timeline> = shares.iter().map(|s| Timeline::of(network, &s.alone)).collect();
     let gpus: u64 = shares.iter().map(|s| s.count).sum();
+    for (timeline, share) in timelines.iter_mut().zip(&shares).filter(|_| gpus > 1) {
+        timeline.until_update += timeline.copies(share.gpu, framework);
+    }
     let slowest = (0..shares.len()).max_by(|a, b| {
         let time = |i: &usize| timelines[*i].until_update.get();
         time(a).total_cmp(&time(b))
     })?;
-    let (communication, exposed) = timelines[slowest].reduce(gpus, interconnect, framework);
+    let (communication, exposed) = timelines[slowest].reduce(gpus, fabric, framework);
     let most = |part: fn(&Timeline) -> Seconds| timelines.iter().map(part).fold(Seconds::ZERO, Seconds::max);
     let time = most(|t| t.until_update) + exposed + most(|t| t.update);
     let wait = |edge: fn(&Estimate<Seconds>) -> Seconds| {
         shares.iter().map(|s| edge(&s.alone.time)).fold(Seconds::ZERO, Seconds::max)
     };
-    let spread = interconnect.spread;
+    let spread = fabric.spread();
     let time = Estimate {
         value: time,
         p05: (wait(|t| t.p05) + exposed / spread).min(time),
@@ -165,7 +175,7 @@ pub fn combine(
     let total = |count: fn(&NetworkPrediction) -> u64| {
         shares.iter().fold(0u64, |sum, s| sum.saturating_add(count(&s.alone).saturating_mul(s.count)))
     };
-    let mut warnings: Vec<String> = Vec::new();
+    let mut warnings: Vec<String> = fabric.note.iter().cloned().collect();
     for share in &shares {
         let named = |w: &String| if shares.len() > 1 { format!("{}: {w}", share.gpu.name) } else { w.clone() };
         warnings.extend(share.alone.warnings.iter().map(named));
@@ -185,7 +195,7 @@ pub fn combine(
         written: Bytes::new(total(|p| p.written.get())),
         fits_in_memory: shares.iter().all(|s| s.alone.fits_in_memory),
         communication: Some(Communication {
-            interconnect: interconnect.name.clone(),
+            interconnect: fabric.name(gpus),
             bytes: timelines[slowest].gradients.iter().map(|g| g.1).sum(),
             time: communication,
             exposed,
@@ -224,6 +234,7 @@ fn device(share: &Share<'_>, step: Estimate<Seconds>) -> DevicePrediction {
 mod tests {
     use super::*;
     use crate::catalog;
+    use crate::parallel::Interconnect;
     use crate::precision::{Mode, Precision};
     use crate::predictor::{Setup, predict};
 
@@ -262,8 +273,8 @@ mod tests {
             for (gpu, &count) in self.gpus.iter().zip(counts) {
                 shares.push(Share { count, gpu, alone: self.alone(gpu, mode)? });
             }
-            let interconnect = Interconnect::named(over)?;
-            Ok(combine(shares, &self.network, &interconnect, &self.framework).ok_or("no GPU")?)
+            let fabric = Fabric::from(Interconnect::named(over)?);
+            Ok(combine(shares, &self.network, &fabric, &self.framework).ok_or("no GPU")?)
         }
     }
 
@@ -304,6 +315,12 @@ mod tests {
         let hidden = exposed("pytorch", "nvlink2")?;
         assert_eq!(hidden.bytes.get(), 25_557_032 * 4);
         assert!(hidden.exposed < hidden.time * 0.7, "{hidden:?}");
+        let case = Case::new("resnet50", "pytorch", &["v100"])?;
+        let waits =
+            case.of(&[4], Mode::Training, "nvlink2")?.time.value - case.of(&[1], Mode::Training, "nvlink2")?.time.value;
+        let passes = Bytes::new(4 * 25_557_032 * 4) / case.gpus[0].bandwidth.value;
+        let copies = waits - hidden.exposed;
+        assert!(copies > passes && copies < passes + Seconds::from_us(8.0 * 120.0), "{copies:?}");
         let plain = exposed("caffe", "nvlink2")?;
         assert!((plain.exposed / plain.time - 1.0).abs() < 1e-9, "{plain:?}");
         let slow = exposed("pytorch", "pcie3-host")?;

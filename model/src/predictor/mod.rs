@@ -17,6 +17,7 @@ pub use summary::{Prepared, Summary};
 use crate::calibration::{Calibration, Tier};
 use crate::framework::{Framework, Launch};
 use crate::gpu::Gpu;
+use crate::input::Fed;
 use crate::network::MemoryFootprint;
 use crate::parallel::{Communication, DevicePrediction};
 use crate::precision::{Mode, Phase, Precision};
@@ -161,6 +162,8 @@ pub struct NetworkPrediction {
     pub devices: Vec<DevicePrediction>,
     /// The sum of gradients over several GPUs; the layers are then those of the slowest.
     pub communication: Option<Communication>,
+    /// The rate at which samples come, where one is given, and what the step waits for them.
+    pub fed: Option<Fed>,
     /// Every kernel, in order.
     pub layers: Vec<LayerPrediction>,
     /// What the user should know.

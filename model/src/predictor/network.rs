@@ -251,6 +251,7 @@ impl<'a> Step<'a> {
             phases,
             devices: vec![alone],
             communication: None,
+            fed: None,
             layers,
             warnings,
         }
@@ -305,6 +306,12 @@ impl Kernel<'_> {
     fn longer_by(self, extra: Seconds) -> Self {
         let Estimate { value, p05, p95 } = self.time;
         Self { time: Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra }, ..self }
+    }
+
+    /// So many of it, one after the other.
+    fn repeated(self, times: f64) -> Self {
+        let (bound, memory, host) = (self.bound * times, self.memory * times, self.host * times);
+        Self { time: self.time.times(times), bound, memory, host, ..self }
     }
 
     /// How far its clocks are from those that its time is of: the sum of the logarithms' distances.
@@ -376,6 +383,12 @@ fn predict_kernel<'a, 'm: 'a>(
         (_, Layer::Attention(attention), Precision::Tf32) if attention.fused => Precision::Fp32,
         (_, _, precision) => precision,
     };
+    if let Some((group, groups)) = layer.group().filter(|_| setup.framework.groups_apart && phase != Phase::Update)
+        && let Some(part) = network.cost(&group, phase, setup.mode)
+    {
+        let kernel = predict_kernel(network, name, &group, phase, part, setup, models)?;
+        return Ok(Kernel { cost, ..kernel.repeated(groups as f64) });
+    }
     let mut of = |precision| kernel_in(precision, network, (name, layer), phase, cost, setup, models);
     let mut kernel = of(precision)?;
     if let Some(bias) = bias_beside(&layer.layer, layer.output, network.batch(), phase, precision.bytes()) {

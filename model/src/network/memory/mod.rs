@@ -5,9 +5,11 @@ mod arena;
 use super::{ShapedLayer, ShapedNetwork, Source};
 use crate::layer::{Function, Layer, PoolOp};
 use crate::precision::{Mode, Precision};
+use crate::shape::Shape;
 use crate::trial::Algorithm;
 use crate::units::Bytes;
 use serde::Deserialize;
+use std::collections::HashMap;
 
 /// How a framework treats memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +22,11 @@ pub struct MemoryPolicy {
     pub narrow_gradients: bool,
     /// Whether rectifiers that are clipped at 6 are among them.
     pub clipped_in_place: bool,
-    /// Bytes of the place of a maximum that max pooling keeps for each result; without it, it keeps input and result.
+    /// Whether a module's input stays until all of the module has run, as its caller's variable holds it. Modules are what
+    /// dots in the names of layers say.
+    pub modules_hold_input: bool,
+    /// Bytes of the place of a maximum that max pooling finds for each result, and keeps in training; without it, it keeps
+    /// input and result.
     pub pooling_index: Option<u64>,
     /// What convolutions are computed by, if asked for: its scratch memory is workspace.
     pub algorithm: Option<Algorithm>,
@@ -88,6 +94,8 @@ impl MemoryFootprint {
 
 /// Width of gradients and optimizer state.
 const FP32: u64 = 4;
+/// Channels that tensor cores take at once in TF32.
+const TENSOR_CHANNELS: u64 = 4;
 /// Width of an element of dropout's mask.
 const MASK: u64 = 1;
 
@@ -171,6 +179,19 @@ struct Buffer {
     holders: usize,
 }
 
+/// Results that modules hold.
+struct Held {
+    /// Per layer: whether its result is held.
+    holds: Vec<bool>,
+    /// Per layer: whose results are let go once it has run.
+    until: Vec<Vec<usize>>,
+}
+
+/// The modules that a layer is in, from the outermost, by the dots in its name.
+fn modules(name: &str) -> impl Iterator<Item = &str> {
+    name.match_indices('.').map(|(at, _)| &name[..at])
+}
+
 struct Walk<'a> {
     network: &'a ShapedNetwork,
     training: bool,
@@ -239,6 +260,7 @@ impl<'a> Walk<'a> {
 
     fn forward(&mut self) {
         let layers = self.network.layers();
+        let mut held = self.held_by_modules();
         let mut readers = vec![0usize; layers.len()];
         for source in layers.iter().flat_map(|l| &l.from) {
             if let Source::Node(k) = source {
@@ -255,6 +277,7 @@ impl<'a> Walk<'a> {
             if self.training && saves_output(&layer.layer, self.policy) {
                 holders += 1;
             }
+            holders += usize::from(held.holds[i]);
             match first {
                 Some((k, b)) if self.reuses(layer, &layers[k].layer, readers[k]) => {
                     self.buffers[b].holders += holders;
@@ -266,10 +289,12 @@ impl<'a> Walk<'a> {
                     self.lies_in.push(Some(buffer));
                 }
             }
-            if self.training {
-                self.now.activations = self.now.activations.saturating_add(self.beside(layer));
-            }
+            let beside = self.beside(layer);
+            self.now.activations = self.now.activations.saturating_add(beside);
             self.note(transforms(self.network, layer));
+            if !self.training {
+                self.now.activations = self.now.activations.saturating_sub(beside);
+            }
             for k in nodes(layer) {
                 if let Some(b) = self.lies_in[k] {
                     // Kept for backward by one more holder.
@@ -278,7 +303,40 @@ impl<'a> Walk<'a> {
                     }
                 }
             }
+            for k in std::mem::take(&mut held.until[i]) {
+                if let Some(b) = self.lies_in[k] {
+                    self.release(b);
+                }
+            }
         }
+    }
+
+    /// Which results modules hold, and after which layer they let go.
+    fn held_by_modules(&self) -> Held {
+        let layers = self.network.layers();
+        let mut held = Held { holds: vec![false; layers.len()], until: vec![Vec::new(); layers.len()] };
+        if !self.policy.modules_hold_input {
+            return held;
+        }
+        let mut last: HashMap<&str, usize> = HashMap::new();
+        for (i, layer) in layers.iter().enumerate() {
+            last.extend(modules(&layer.name).map(|module| (module, i)));
+        }
+        let mut until: Vec<Option<usize>> = vec![None; layers.len()];
+        for layer in layers {
+            for k in nodes(layer) {
+                let outside = |module: &&str| !modules(&layers[k].name).any(|other| other == *module);
+                let end = modules(&layer.name).filter(outside).filter_map(|module| last.get(module)).max();
+                until[k] = until[k].max(end.copied());
+            }
+        }
+        for (k, end) in until.into_iter().enumerate() {
+            if let Some(end) = end {
+                held.holds[k] = true;
+                held.until[end].push(k);
+            }
+        }
+        held
     }
 
     /// Whether a layer's result lies where its input did.
@@ -291,6 +349,8 @@ impl<'a> Walk<'a> {
             return true;
         }
         let overwrites = match (&layer.layer, self.policy.in_place) {
+            // No framework has one that overwrites.
+            (Layer::Activation(a), _) if a.function == Function::Gelu => false,
             (Layer::Activation(a), _) => !self.training || by_its_result(a.function, self.policy),
             (Layer::Dropout(_) | Layer::BatchNorm(_) | Layer::Scale(_), InPlace::Elementwise) => true,
             _ => false,
@@ -298,11 +358,11 @@ impl<'a> Walk<'a> {
         overwrites && readers == 1 && !(self.training && saves_output(maker, self.policy))
     }
 
-    /// What a layer keeps for backward beside whole activations.
+    /// What a layer makes beside its result, and keeps for backward.
     fn beside(&self, layer: &ShapedLayer) -> u64 {
         let elements = |n: u64, width: u64| n.saturating_mul(self.network.batch()).saturating_mul(width);
         match (&layer.layer, self.policy.pooling_index) {
-            (Layer::Dropout(_), _) => elements(layer.output.elements(), MASK),
+            (Layer::Dropout(_), _) if self.training => elements(layer.output.elements(), MASK),
             (Layer::Pool2d(p), Some(width)) if p.op == PoolOp::Max => elements(layer.output.elements(), width),
             _ => 0,
         }
@@ -393,9 +453,12 @@ fn scratch(network: &ShapedNetwork, policy: &MemoryPolicy) -> Bytes {
 
 /// Workspace of a convolution whose kernels want channels last where its tensors have them first: both tensors in the
 /// other order. Tensor cores do, as measured (data/measurements/h200: vgg16 in tf32); without them nothing is foreseen.
+/// Groups do not run there, nor do 3x3 windows over the three channels of an image (mobilenet_v2, squeezenet1_1 in tf32).
 fn transforms(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
     let Layer::Conv2d(conv) = &layer.layer else { return 0 };
-    if network.precision() != Precision::Tf32 || conv.kernel.area() == 1 {
+    let channels = layer.inputs.first().map_or(1, Shape::axis);
+    let small = conv.kernel.area() == 1 || conv.kernel.area() <= 9 && channels < TENSOR_CHANNELS;
+    if network.precision() != Precision::Tf32 || small || conv.groups(channels) > 1 {
         return 0;
     }
     let inputs: u64 = layer.inputs.iter().map(|s| s.elements()).sum();
@@ -475,6 +538,42 @@ inputs.x.shape = [1, 2, 2]
         // At c: the input (4), relu's buffer (16), b (16) and c (16).
         let inference = of(Mode::Inference, Activations::Saved);
         assert_eq!((inference.activations.get(), inference.gradients.get()), (4 * (4 + 48), 0));
+    }
+
+    #[test]
+    fn a_module_holds_its_input() {
+        // At block.c: x (4), a for its caller, b and c: without the caller, a is gone.
+        let text = RESIDUAL
+            .replace("\"relu\", kind", "\"block.relu\", kind")
+            .replace("\"b\", kind", "\"block.b\", kind")
+            .replace("\"c\", kind", "\"block.c\", kind")
+            .replace("  { name = \"sum\", kind = \"add\", from = [\"c\", \"relu\"] },\n", "");
+        let of = |modules_hold_input| {
+            let policy = MemoryPolicy { modules_hold_input, ..MemoryPolicy::default() };
+            footprint(&shaped(&text, 1), Mode::Inference, &policy).activations.get()
+        };
+        assert_eq!((of(false), of(true)), (4 * (4 + 2 * 16), 4 * (4 + 3 * 16)));
+    }
+
+    #[test]
+    fn max_pooling_makes_indices_and_a_smooth_activation_another_buffer() {
+        let layer = |line: &str| {
+            format!(
+                "schema = \"network/1\"\nname = \"n\"\ntitle = \"n\"\nlayers = [{line}]\ninputs.x.shape = [1, 2, 2]\n"
+            )
+        };
+        let of =
+            |text: &str, policy: &MemoryPolicy| footprint(&shaped(text, 1), Mode::Inference, policy).activations.get();
+        let pooled = layer("{ name = \"a\", kind = \"max_pool2d\", kernel = 2 }");
+        let indices = MemoryPolicy { pooling_index: Some(8), ..MemoryPolicy::default() };
+        assert_eq!(of(&pooled, &indices) - of(&pooled, &MemoryPolicy::default()), 8);
+        let chain = |kind: &str| {
+            layer(&format!(
+                "{{ name = \"a\", kind = \"conv2d\", channels = 4, kernel = 1 }}, {{ name = \"b\", kind = \"{kind}\" }}"
+            ))
+        };
+        let policy = MemoryPolicy::default();
+        assert_eq!(of(&chain("gelu"), &policy) - of(&chain("relu"), &policy), 4 * 16);
     }
 
     #[test]
