@@ -7,6 +7,7 @@ use joulecast_model::layer::{Layer, LayerOp};
 use joulecast_model::precision::{Mode, Phase, Precision};
 use joulecast_model::shape::Shape;
 use joulecast_model::training::{Plan, Training};
+use joulecast_model::units::{Seconds, Watts};
 use joulecast_reports::describe;
 use joulecast_reports::prediction::{Asked, json};
 use joulecast_tests::{ok, predicted, root, shaped};
@@ -93,7 +94,11 @@ fn keys_of_the_json_document() {
             source: "zoo",
             framework: "cudnn",
             launch: Launch::Graph,
-            training: Some(Training::of(&p, Plan { epochs: 2, dataset_size: 60_000, price_per_kwh: Some(0.3) })),
+            training: Some(Training::of(
+                &p,
+                Plan { epochs: 2, dataset_size: 60_000, price_per_kwh: Some(0.3), start: Seconds::from_ms(17_000.0) },
+                Watts::new(40.0),
+            )),
         },
     ))));
     let mut text = String::new();

@@ -422,8 +422,8 @@ fn what_is_left_out_is_a_warning() {
     let base = ["--net", &file, "--gpu", "v100", "--batch", "1"];
     let refused = run(&base);
     assert_eq!(refused.status.code(), Some(1));
-    assert!(stderr(&refused).contains("sampler (GridSample)"), "{}", stderr(&refused));
-    assert!(json(&[&base[..], &["--skip-unknown"]].concat()).contains("left out: sampler (GridSample)"));
+    assert!(stderr(&refused).contains("sampler (HoloSample)"), "{}", stderr(&refused));
+    assert!(json(&[&base[..], &["--skip-unknown"]].concat()).contains("left out: sampler (HoloSample)"));
     let open = run(&["describe", "--net", &onnx_file("odd/open_size")]);
     assert_eq!(open.status.code(), Some(2), "what is missing is for the user to say");
     assert!(stderr(&open).contains("--input x=1x3x128x128"), "{}", stderr(&open));
@@ -455,4 +455,14 @@ fn a_network_can_be_converted_edited_and_converted_back() {
     let predicted = json(&["--net", &path(&prototxt), "--gpu", "titan-x-maxwell", "--batch", "4"]);
     assert!(predicted.contains("\"source\": \"prototxt\""), "{predicted}");
     std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
+fn a_detector_without_a_batch_is_predicted_for_as_many_boxes_as_are_asked_for() {
+    let file = onnx_file("exports/det_fasterrcnn_mobilenet_v3_large_fpn_script");
+    let with = |boxes: &str| json(&["--net", &file, "--gpu", "v100", "--batch", "1", "--selected", boxes]);
+    let (few, many) = (with("50"), with("2000"));
+    assert!(number(&few, "time_s") < number(&many, "time_s"));
+    assert!(few.contains("NonMaxSuppression, NonZero select: taken are 50 elements"), "{few}");
+    assert!(few.contains("no dimension of the file is the batch"), "{few}");
 }

@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn an_unknown_name_comes_with_the_nearest_or_with_all() {
         let error = |result: Result<String, String>| result.expect_err("unknown");
-        assert_eq!(error(kind("con2d")), "no layer kind named \"con2d\"; nearest: conv2d, concat");
+        assert_eq!(error(kind("con2d")), "no layer kind named \"con2d\"; nearest: conv2d, conv3d, concat");
         assert!(error(kind("zzz")).contains("there is: ") && error(kind("zzz")).contains("softmax"));
         assert!(error(gpu_or_file("v10")).contains("v100"));
         assert!(error(network_or_file("vgg61")).contains("vgg16"));

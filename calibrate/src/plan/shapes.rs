@@ -4,8 +4,9 @@
 use super::recipe::Ranges;
 use super::transformers;
 use joulecast_model::layer::{
-    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Function, GlobalPool2d, Groups, Interpolation, Layer,
-    LayerNorm, Linear, LocalResponseNorm, Matmul, Measured, Multiply, Pad, Pair, Pool2d, PoolOp, Resize, Scale, Softmax,
+    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, ConvTranspose2d, Dropout, Function, GlobalPool2d,
+    Groups, Interpolation, Layer, LayerNorm, LayerOp as _, Linear, LocalResponseNorm, Matmul, Measured, Multiply, Pad,
+    Pair, Pool2d, PoolOp, Resize, Scale, Softmax,
 };
 use joulecast_model::measurement::LayerCase;
 use joulecast_model::precision::Phase;
@@ -157,6 +158,7 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
     let case = match kind {
         _ if phase == Phase::Update => parameters(point, ranges),
         "conv2d" => conv2d(point, ranges),
+        "conv_transpose2d" => back(&conv2d(point, ranges)?),
         "linear" => linear(point, ranges),
         "matmul" => matmul(point, ranges),
         "layer_norm" | "softmax" | "gelu" | "gelu_tanh" => rows(kind, point, ranges),
@@ -165,6 +167,25 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
         _ => map_layer(kind, point, ranges),
     }?;
     case.output().is_ok().then_some(case)
+}
+
+/// The transposed convolution that leads from a convolution's output back to its input.
+fn back(case: &LayerCase) -> Option<LayerCase> {
+    let Layer::Conv2d(conv) = &case.layer else { return None };
+    let ((channels, height, width), output) = (case.inputs.first()?.as_map()?, case.output().ok()?);
+    let mut layer = ConvTranspose2d {
+        channels,
+        kernel: conv.kernel,
+        stride: conv.stride,
+        padding: conv.padding,
+        output_padding: Pair::square(0),
+        dilation: conv.dilation,
+        groups: Groups::Count(conv.groups(channels)),
+        bias: conv.bias,
+    };
+    let (_, h, w) = layer.output(&[output]).ok()?.as_map()?;
+    layer.output_padding = Pair { h: height.checked_sub(h)?, w: width.checked_sub(w)? };
+    one(output, Layer::ConvTranspose2d(layer))
 }
 
 /// Whether it is a convolution in one group whose window is larger than 1x1.
@@ -325,7 +346,8 @@ fn map_layer(kind: &str, point: &mut Point<'_>, ranges: &Ranges) -> Option<Layer
 /// A map to a multiple of its side, or to that of an image whose classes are told element by element.
 fn resize(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
     let (channels, side) = (point.channels(ranges.channels), point.side(ranges.side));
-    let output = if point.chance(0.2) { point.pick(&[224, 256, 512, 520]) } else { side * point.pick(&[2, 2, 2, 4, 8]) };
+    let output =
+        if point.chance(0.2) { point.pick(&[224, 256, 512, 520]) } else { side * point.pick(&[2, 2, 2, 4, 8]) };
     let interpolation = point.pick(&[Interpolation::Nearest, Interpolation::Linear, Interpolation::Linear]);
     one(Shape::map(channels, side, side).ok()?, Layer::Resize(Resize { output: Pair::square(output), interpolation }))
 }
@@ -377,9 +399,9 @@ mod tests {
             parameters: [1000, 100_000_000],
         };
         let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
-        // Views have no kernel; the others stand for what no kind is apart for, and no plan draws them.
-        let undrawn = ["flatten", "elementwise", "reduce"];
-        for kind in Layer::KINDS.iter().filter(|k| !undrawn.contains(k)) {
+        // Views have no kernel, and no plan draws what nothing measures.
+        let drawn = |kind: &&&str| **kind != "flatten" && Layer::measured(kind) != Measured::Nowhere;
+        for kind in Layer::KINDS.iter().filter(drawn) {
             let made: Vec<LayerCase> = (0..300)
                 .filter_map(|_| case(kind, Phase::Forward, &mut Point::anywhere(&mut random), &ranges))
                 .collect();
