@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_step_that_is_charged_whole_is_told() {
-        let plan = |dataset_size| Plan { epochs: 1, dataset_size, price_per_kwh: None };
+        let plan = |dataset_size| Plan { epochs: 1, dataset_size, price_per_kwh: None, start: Seconds::ZERO };
         let note = plan(10).leftover(64).unwrap_or_default();
         assert!(note.contains("the only step of an epoch has 10 samples") && note.contains("84 %"), "{note}");
         assert!(plan(100).leftover(64).is_some_and(|n| n.starts_with("the last step")));
