@@ -3,6 +3,7 @@
 # inputs: data/splits.toml data/gpus/h200.toml data/frameworks data/calibrations/gh100.toml data/measurements/h200/layers
 # inputs: data/measurements/h200/torch_ops data/measurements/h200/algorithms data/measurements/h200/networks.csv data/measurements/h200/torch_networks.csv data/measurements/h200/torch_runs.csv
 # inputs: data/measurements/h200/torch_transformer_networks.csv data/measurements/h200/torch_transformer_networks_2.csv
+# inputs: data/measurements/h200/torch_training.csv data/measurements/h200/torch_imported.csv data/measurements/h200/torch_imported
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 calibrate=target/release/calibrate
@@ -11,7 +12,7 @@ fits=$(mktemp -d)
 trap 'rm -r "$fits"' EXIT
 transformers=(--networks "$data/torch_transformer_networks.csv" --networks "$data/torch_transformer_networks_2.csv")
 "$calibrate" fit --dataset "$data/layers" --dataset "$data/torch_ops" --dataset "$data/algorithms" --networks "$data/networks.csv" \
-  --networks "$data/torch_networks.csv" "${transformers[@]}" --evaluation --out "$fits" > /dev/null
+  --networks "$data/torch_networks.csv" "${transformers[@]}" --networks "$data/torch_imported.csv" --evaluation --out "$fits" > /dev/null
 
 show() {
   printf '`calibrate validate %s`\n\n' "$*"
@@ -22,8 +23,8 @@ show() {
 cat <<'TEXT'
 # Accuracy on what no fit saw (H200)
 
-Everything here is predicted by the evaluation fit: `H=data/measurements/h200; calibrate fit --dataset $H/layers --dataset $H/torch_ops --dataset $H/algorithms --networks $H/networks.csv --networks $H/torch_networks.csv --networks $H/torch_transformer_networks.csv --networks $H/torch_transformer_networks_2.csv --evaluation --out FITS`, which leaves out every layer whose shape (without batch) occurs in a network with the
-role `test` (`data/splits.toml`); no network measured whole enters a layer fit. Commands below also take `--calibrations FITS`. This page: `calibrate/tools/publish.sh accuracy`.
+Everything here is predicted by the evaluation fit: `H=data/measurements/h200; calibrate fit --dataset $H/layers --dataset $H/torch_ops --dataset $H/algorithms --networks $H/networks.csv --networks $H/torch_networks.csv --networks $H/torch_transformer_networks.csv --networks $H/torch_transformer_networks_2.csv --networks $H/torch_imported.csv --evaluation --out FITS`, which leaves out every layer whose shape (without batch) occurs in a network with the
+role `test` (`data/splits.toml`) or in one that lies beside a file of runs (`torch_imported/`); no network measured whole enters a layer fit. Commands below also take `--calibrations FITS`. This page: `calibrate/tools/publish.sh accuracy`.
 
 Columns: mean absolute error in percent of time, power and energy, their bias and largest error, how many of the 90 % intervals hold the measurement, and the plain roofline's error. "launch-bound": the host is predicted to be
 slower than the GPU. Power and clock are foreseen, nothing of the run is used.
@@ -34,11 +35,13 @@ slower than the GPU. Power and clock are foreseen, nothing of the run is used.
   through engine 1, depthwise windows other than 3x3 and 5x5) make most of the mean error; medians are a third to a half lower. Knowing engine and knobs would buy 1 to 5 points (trees on the same variables: fp32 17.6 to 13.7 %, fp16 32 to 27 %);
   more rows near networks' shapes bought more (fp16 above 20 us: 36 to 23 % with three times the rows). ResNet-50's and GoogLeNet's 3x3 in fp32 run as Fourier transforms at twice the predicted speed.
 * *A stage repeats its shapes*: ResNet-101 in fp32 has the same three convolutions 23 times, and their common error (18 %) does not cancel.
-* *Launch-bound steps*: the host's time per operation differs by machine and hour (two visits differ by up to 1.5; resnet101 at batch 1 took 5.4, 7.2 and 11.3 ms in three precisions of one visit). The table of host times is the mean of two machines.
-  Steps with as much work for the host as for the GPU take longer than either (ResNet-50 in fp16 at batch 64: 7.2 ms, 4.8 and 3.9 predicted).
+* *Launch-bound steps*: the host's time for the same step differs by machine and by the minute (`data/measurements/h200/torch_steps.csv`: densenet169 at batch 1 took 12.6, 19.0 and 20.9 ms of host within seconds, mnasnet0_5 4.7 and 2.7 ms for the same launches).
+  The table of host times is the mean of two machines. Where the host is steady a step takes what the slower of host and GPU takes, and 1.6 us more for each layer than a graph.
 * *Small grids of fp32 convolutions*: power is 12 % off where few multiprocessors work. The law of power got a sparse correction (layers 7.1 to 6.6 %, energy of PyTorch's graphs 8.2 to 7.7 %); our own runner's networks, of short kernels, got worse by it (power 5.5 to 6.9 %).
-* *Training through PyTorch*: copies in mixed precision are not all costed, so that times are short and power is high; sums of gradients where branches join are (our own runner's steps, which were long already, got longer by them: 8.3 to 10.3 %).
-* *Language models*: steps that the host bounds are up to half too short, since transformers' code is slower than torchvision's.
+* *Training through PyTorch*: copies in mixed precision are not all costed (bf16 5 % too short), convolutions' gradients in TF32 are 7 % too long; sums of gradients where branches join are costed (our own runner's steps, which were long already, got longer by them: 8.3 to 10.4 %).
+* *Language models*: steps that the host bounds are up to half too short: transformers' models cost the host 0.4 ms (encoders) to 1.2 ms (causal models, which wait for a mask's check) a step more than their layers, and 1.2 to 1.5 times as much per block (`torch_host_steps.csv`). No profile has that yet.
+* *Networks that are not in the zoo*: kernels that nothing like them was measured of: interpolation in channels-last fp16 (lraspp), group norm (poolformer), depthwise 9x9 (convmixer), and constants that an export folds but PyTorch computes anew in each step (Swin v2's position bias).
+* *cuDNN's own trials* (`torch.backends.cudnn.benchmark`, `torch_benchmark.csv`) make fp32 networks up to 1.7 times as fast as its heuristics, by which everything here ran; `--conv-algorithm winograd_nonfused` is within 20 % of them (VGG-16 b64: 51.3 ms by heuristics, 40.1 by trials, 31.5 predicted).
 * *Gradients in 16 bits*: batch norm and convolution gradients of our own runner are predicted up to 10 % too long.
 * Depthwise windows in NCHW and SiLU networks (EfficientNet) at small batches are up to 50 % too long.
 
@@ -51,6 +54,8 @@ slower than the GPU. Power and clock are foreseen, nothing of the run is used.
 | power of a network's own values, 8 % less than that of random operands (profile networks) | 7.0 / 6.3 / 8.7 | 8.0 / 5.2 / 8.3 |
 | gaps of 0.4 us between kernels of a graph (profile networks) | 6.5 / 6.3 / 8.0 | 7.9 / 5.1 / 8.3 |
 
+Training (eager, GPU-bound, ten runs): 13.7 % in time and 7.7 in energy, until bias gradients were those of large maps too, kernels of an eager step 1.6 us further apart, and the host waited for a scaled loss and took 0.75 to 0.9 ms for a step besides its layers: 9.9 and 6.5. As a graph (36 runs, measured after that): below.
+
 Launch-bound eager steps went from 22 to 16 % in time with the host's cost by layer kind. Intervals of networks come from the twelve networks with the role `conformal`, one left out at a time (`fit --networks`).
 
 Layer times on other GPUs: [layers.md](layers.md); on GPUs left out of every fit, and with 20 to 100 rows of theirs: [transfer.md](transfer.md); papers' tables: [papers.md](papers.md).
@@ -61,6 +66,11 @@ TEXT
 show --networks "$data/networks.csv"
 printf '## PyTorch, eager and as a CUDA graph\n\nThe profile is tuned on the two networks with the role `profile` alone.\n\n'
 show --framework pytorch --networks "$data/torch_networks.csv" --networks "$data/torch_runs.csv"
+printf '## Training steps of the GPU alone\n\nAs CUDA graphs, which wait for no host: AlexNet, VGG-16 and -19, ResNet-50 and -152, ViT at batch 32 and 128.\n\n'
+show --framework pytorch --networks "$data/torch_training.csv"
+printf '## Networks that are not in the zoo\n\nOf torchvision and timm, as CUDA graphs, predicted from their ONNX exports (`predict convert --unfold-batch-norm`). Read with the batch norms folded, as the exports have them, mean errors of the time were 23.5 %% instead of 14.5.\n\n'
+show --framework pytorch --networks "$data/torch_imported.csv"
+show --framework pytorch --role test --rows --networks "$data/torch_imported.csv"
 printf '## Every run of the test networks through PyTorch\n\n'
 show --framework pytorch --role test --rows --networks "$data/torch_runs.csv"
 printf '## Transformers through PyTorch\n\nTorchvision'"'"'s ViT, Swin and ConvNeXt; BERT and GPT-2 of transformers; GPT-2 token by token against a cache.\n\n'
