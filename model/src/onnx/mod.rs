@@ -1,8 +1,8 @@
-//! Networks from ONNX files, operator sets 9 to 23, and back.
+//! Networks from ONNX files, operator sets 7 to 23, and back.
 //!
-//! Reading goes through five steps, a file each: [`skim`] takes the structure out of the file and leaves the weights,
-//! [`graph`] orders the operators, [`infer`] finds every shape and computes what follows from shapes alone,
-//! [`patterns`] finds what a framework runs as one kernel, and [`lower`] turns operators into layers. No file that
+//! Reading goes through these steps, a file each: [`skim`] takes the structure out of the file and leaves the weights,
+//! [`batch`] finds the batch, [`graph`] goes through the operators in an [`order`], [`infer`] finds every shape and computes
+//! what follows from shapes alone, [`control`] follows branches and loops where that is enough, [`patterns`] finds what a framework runs as one kernel, and [`lower`] turns operators into layers. No file that
 //! an ONNX file names is opened, no weight is read.
 
 mod batch;

@@ -2,8 +2,8 @@
 //!
 //! Each line of [`PATTERNS`] names an operator and the expression that means it. In an expression, `x` is any tensor
 //! (the same one wherever the name occurs), `$w` a constant tensor, `_` a constant of one element, a number a constant
-//! of about that value, `a | b` either. Operands of `Add` and `Mul` match in both orders; dropout, and what only guards against rows without numbers, is looked
-//! through.
+//! of about that value, `a | b` either. Operands of `Add` and `Mul` match in both orders; dropout, and what only guards
+//! against rows without numbers, is looked through.
 //! Lines are tried from the first to the last, so larger expressions come before their parts.
 
 use super::graph::{Graph, Id, Kind, Op};
