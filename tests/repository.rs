@@ -4,7 +4,7 @@
 use joulecast_model::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
 use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
-use joulecast_model::network::ShapedNetwork;
+use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::Mode;
 use joulecast_model::predictor::{Setup, predict};
 use joulecast_tests::{ok, root};
@@ -150,7 +150,10 @@ fn an_imaginary_board_of_a_known_chip_has_no_calibration() {
 
 #[test]
 fn a_part_of_a_calibration_predicts_as_all_of_it() {
-    let network = |precision| ok(ShapedNetwork::new(&ok(catalog::network("mobilenet_v2")), 4, precision, &[]));
+    // A transposed convolution runs another phase's kernels.
+    let transposed = "schema = \"network/1\"\nname = \"up\"\ntitle = \"up\"\nlayers = [\n  { name = \"up\", kind = \"conv_transpose2d\", \
+                      channels = 64, kernel = 2, stride = 2 },\n]\n\n[inputs]\nimage = { shape = [128, 28, 28] }\n";
+    let networks = [ok(catalog::network("mobilenet_v2")), ok(Network::from_toml(transposed))];
     for name in ["h200", "v100", "t4", "l4", "titan-x-maxwell"] {
         let gpu = ok(catalog::gpu(name));
         let (own, roofline) = (ok(catalog::calibration_for(&gpu)), ok(catalog::roofline()));
@@ -173,7 +176,7 @@ fn a_part_of_a_calibration_predicts_as_all_of_it() {
                         phases: mode.phases(),
                         library: None,
                     };
-                    predict(&network(precision), &setup)
+                    networks.each_ref().map(|n| predict(&ok(ShapedNetwork::new(n, 4, precision, &[])), &setup))
                 };
                 let (own_part, part) = ok(catalog::calibrations_for(
                     &gpu,

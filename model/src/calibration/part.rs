@@ -45,7 +45,9 @@ impl Wanted<'_> {
         let names = |name: &str| head.contains(&format!("\"{name}\""));
         let half = self.precision.bytes() < Precision::Fp32.bytes();
         let precision = names(self.precision.name()) || names("fp32") || half && names("fp16");
-        let phase = self.mode == Mode::Training || names("forward");
+        // A transposed convolution runs a convolution's gradient forward.
+        let transposed = names("backward_data") && head.contains("kind = \"conv2d");
+        let phase = self.mode == Mode::Training || names("forward") || transposed;
         let framework = !head.contains("\nframework = ") || names(self.framework);
         let by = Algorithm::ALL.iter().filter(|a| a.model_kind().is_some_and(names));
         let algorithm = by.copied().all(|a| self.algorithm == Some(a));
