@@ -54,7 +54,7 @@ slower than the GPU. Power and clock are foreseen, nothing of the run is used.
 | power of a network's own values, 8 % less than that of random operands (profile networks) | 7.0 / 6.3 / 8.7 | 8.0 / 5.2 / 8.3 |
 | gaps of 0.4 us between kernels of a graph (profile networks) | 6.5 / 6.3 / 8.0 | 7.9 / 5.1 / 8.3 |
 
-Training (eager, GPU-bound, ten runs): 13.7 % in time and 7.7 in energy, until bias gradients were those of large maps too, kernels of an eager step 1.6 us further apart, and the host waited for a scaled loss and took 0.75 to 0.9 ms for a step besides its layers: 9.9 and 6.5. As a graph (36 runs, measured after that): below.
+Training (eager, the ten runs that were GPU-bound then): 13.7 % in time and 7.7 in energy, until bias gradients were those of large maps too, kernels of an eager step 1.6 us further apart, and the host waited for a scaled loss and took 0.75 to 0.9 ms for a step besides its layers: 9.9 and 6.5 by the fits of then. As a graph (36 runs, measured after that): below.
 
 Launch-bound eager steps went from 22 to 16 % in time with the host's cost by layer kind. Intervals of networks come from the twelve networks with the role `conformal`, one left out at a time (`fit --networks`).
 

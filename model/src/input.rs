@@ -57,16 +57,28 @@ pub fn fed(step: NetworkPrediction, samples_per_second: f64, gpus: &[&Gpu]) -> N
     let time = Estimate { value: longer(busy), p05: longer(step.time.p05), p95: longer(step.time.p95) };
     let waits = time.value - busy;
     let share = busy / time.value;
+    // A step that is busy for longer waits for less: ends go with ends.
+    let later = |energy: Estimate<Joules>, watts: Watts| Estimate {
+        value: energy.value + watts * waits,
+        p05: energy.p05 + watts * (time.p05 - step.time.p05),
+        p95: energy.p95 + watts * (time.p95 - step.time.p95),
+    };
+    let diluted = |power: Estimate<Watts>, watts: Watts| {
+        let mean = |power: Watts, busy: Seconds, time: Seconds| watts + (power - watts) * (busy / time);
+        Estimate {
+            value: mean(power.value, busy, time.value),
+            p05: mean(power.p05, step.time.p05, time.p05),
+            p95: mean(power.p95, step.time.p95, time.p95),
+        }
+    };
     let mut devices = step.devices;
-    let (mut idle, mut low, mut high) = (Joules::ZERO, Watts::ZERO, Watts::ZERO);
+    let (mut idle, mut low, mut high) = (Watts::ZERO, Watts::ZERO, Watts::ZERO);
     for (device, gpu) in devices.iter_mut().zip(gpus) {
         let (count, watts) = (device.count as f64, waiting(gpu));
-        device.energy = later(device.energy, watts * waits);
+        device.energy = later(device.energy, watts);
         device.waiting += watts * waits;
-        let mean = |busy: Watts| busy * share + watts * (1.0 - share);
-        let power = device.power;
-        device.power = Estimate { value: mean(power.value), p05: mean(power.p05), p95: mean(power.p95) };
-        idle += watts * waits * count;
+        device.power = diluted(device.power, watts);
+        idle += watts * count;
         low += device.power.p05 * count;
         high += device.power.p95 * count;
     }
@@ -80,10 +92,6 @@ pub fn fed(step: NetworkPrediction, samples_per_second: f64, gpus: &[&Gpu]) -> N
         devices,
         ..step
     }
-}
-
-fn later(energy: Estimate<Joules>, idle: Joules) -> Estimate<Joules> {
-    Estimate { value: energy.value + idle, p05: energy.p05 + idle, p95: energy.p95 + idle }
 }
 
 #[cfg(test)]
@@ -125,6 +133,10 @@ mod tests {
         assert!((half.energy.value / (power * half.time.value) - 1.0).abs() < 1e-9);
         assert!(half.time.p05 <= half.time.value && half.time.value <= half.time.p95);
         assert!(half.power.p05 <= half.power.value && half.power.value <= half.power.p95);
+        // No end of one figure contradicts the others.
+        let slack = 1.0 + 1e-9;
+        assert!(half.energy.p95 <= half.power.p95 * half.time.p95 * slack, "{:?} {:?}", half.energy, half.power);
+        assert!(half.energy.p05 * slack >= half.power.p05 * half.time.p05, "{:?} {:?}", half.energy, half.power);
         Ok(())
     }
 }

@@ -358,8 +358,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             self.notes.push(match self.unfold {
                 true => format!("{} batch norms that were folded into convolutions are layers of their own", self.folded),
                 false => format!(
-                    "{} convolutions of the file hold a folded batch norm; where the framework runs it apart, as PyTorch \
-                     does, a step takes longer: --unfold-batch-norm",
+                    "{} convolutions of the file hold a folded batch norm, which the model itself runs as a kernel of its own: \
+                     --unfold-batch-norm",
                     self.folded
                 ),
             });
