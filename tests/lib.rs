@@ -28,16 +28,7 @@ pub fn predicted(network: &ShapedNetwork, gpu: &str, mode: Mode) -> NetworkPredi
     });
     let gpu = ok(catalog::gpu(gpu));
     let framework = ok(Framework::named("cudnn"));
-    let setup = Setup {
-        gpu: &gpu,
-        calibration: CHIPS.iter().find(|c| c.chip == gpu.chip),
-        roofline: &ROOFLINE,
-        framework: &framework,
-        launch: framework.usual_launch(),
-        mode,
-        phases: mode.phases(),
-        library: None,
-    };
+    let setup = Setup::usual(&gpu, (CHIPS.iter().find(|c| c.chip == gpu.chip), &ROOFLINE), &framework, mode);
     ok(predict(network, &setup))
 }
 

@@ -83,16 +83,7 @@ fn a_known_law_is_recovered() {
     ));
     let shaped = ok(ShapedNetwork::new(&network, 300, Precision::Fp32, &[]));
     let (gpu, roofline, framework) = (ok(catalog::gpu("t4")), ok(catalog::roofline()), ok(Framework::named("cudnn")));
-    let setup = Setup {
-        gpu: &gpu,
-        calibration: Some(&calibration),
-        roofline: &roofline,
-        framework: &framework,
-        launch: framework.usual_launch(),
-        mode: Mode::Inference,
-        phases: Mode::Inference.phases(),
-        library: None,
-    };
+    let setup = Setup::usual(&gpu, (Some(&calibration), &roofline), &framework, Mode::Inference);
     let p = ok(predict(&shaped, &setup));
     let expected = law_ms(300, 500, 700) * 1e-3;
     assert!((p.time.value.get() / expected - 1.0).abs() < 0.05, "{:?} against {expected}", p.time);

@@ -166,16 +166,7 @@ fn a_part_of_a_calibration_predicts_as_all_of_it() {
             ] {
                 let framework = ok(Framework::named(profile));
                 let predicted = |own: Option<&Calibration>, roofline: &Calibration| {
-                    let setup = Setup {
-                        gpu: &gpu,
-                        calibration: own,
-                        roofline,
-                        framework: &framework,
-                        launch: framework.usual_launch(),
-                        mode,
-                        phases: mode.phases(),
-                        library: None,
-                    };
+                    let setup = Setup::usual(&gpu, (own, roofline), &framework, mode);
                     networks.each_ref().map(|n| predict(&ok(ShapedNetwork::new(n, 4, precision, &[])), &setup))
                 };
                 let (own_part, part) = ok(catalog::calibrations_for(

@@ -17,16 +17,7 @@ fn resnet50(c: &mut Criterion) {
     let framework = Framework::named("cudnn").expect("a shipped profile");
     let network = catalog::network("resnet50").expect("a shipped network");
     let shaped = ShapedNetwork::new(&network, 64, Precision::Fp32, &[]).expect("fits");
-    let setup = Setup {
-        gpu: &gpu,
-        calibration: calibration.as_ref(),
-        roofline: &roofline,
-        framework: &framework,
-        launch: framework.usual_launch(),
-        mode: Mode::Inference,
-        phases: Mode::Inference.phases(),
-        library: None,
-    };
+    let setup = Setup::usual(&gpu, (calibration.as_ref(), &roofline), &framework, Mode::Inference);
     c.bench_function("predict resnet50 on v100", |b| b.iter(|| predict(black_box(&shaped), black_box(&setup))));
     c.bench_function("prepare resnet50 on v100", |b| b.iter(|| Step::new(black_box(&shaped), black_box(&setup))));
     // What `predict sweep` does for every batch.

@@ -194,16 +194,7 @@ mod tests {
         let wanted = Wanted { precision: Precision::Fp32, mode: Mode::Inference, framework: "cudnn", algorithm: None };
         let (own, roofline) = catalog::calibrations_for(&board, &wanted).expect("readable");
         let lenet = ShapedNetwork::new(&catalog::network("lenet5").expect("known"), 4, Precision::Fp32, &[]);
-        let setup = Setup {
-            gpu: &board,
-            calibration: own.as_ref(),
-            roofline: &roofline,
-            framework: &framework,
-            launch: framework.usual_launch(),
-            mode: Mode::Inference,
-            phases: Mode::Inference.phases(),
-            library: None,
-        };
+        let setup = Setup::usual(&board, (own.as_ref(), &roofline), &framework, Mode::Inference);
         let lenet = lenet.expect("fits");
         let step = Step::new(&lenet, &setup).expect("runs");
         let mut p = step.at(OperatingPoint::default()).expect("taken");

@@ -109,16 +109,7 @@ mod tests {
         let (calibration, roofline) = (catalog::calibration_for(&gpu)?, catalog::roofline()?);
         let network = ShapedNetwork::new(&catalog::network("alexnet")?, 64, Precision::Fp32, &[])?;
         let mode = Mode::Inference;
-        let setup = Setup {
-            gpu: &gpu,
-            calibration: calibration.as_ref(),
-            roofline: &roofline,
-            framework: &framework,
-            launch: framework.usual_launch(),
-            mode,
-            phases: mode.phases(),
-            library: None,
-        };
+        let setup = Setup::usual(&gpu, (calibration.as_ref(), &roofline), &framework, mode);
         let alone = predict(&network, &setup)?;
         let rate = alone.samples_per_second();
         let enough = fed(alone.clone(), 2.0 * rate, &[&gpu]);

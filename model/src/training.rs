@@ -107,16 +107,7 @@ mod tests {
         let (calibration, roofline) = (catalog::calibration_for(&gpu)?, catalog::roofline()?);
         let network = ShapedNetwork::new(&catalog::network("lenet5")?, 64, Precision::Fp32, &[])?;
         let mode = Mode::Training;
-        let setup = Setup {
-            gpu: &gpu,
-            calibration: calibration.as_ref(),
-            roofline: &roofline,
-            framework: &framework,
-            launch: framework.usual_launch(),
-            mode,
-            phases: mode.phases(),
-            library: None,
-        };
+        let setup = Setup::usual(&gpu, (calibration.as_ref(), &roofline), &framework, mode);
         let step = predict(&network, &setup)?;
         let plan = Plan { epochs: 3, dataset_size: 60_000, price_per_kwh: Some(0.25), start: Seconds::ZERO };
         let whole = Training::of(&step, plan, Watts::new(50.0));

@@ -33,16 +33,7 @@ fn two_h200s() -> Result<(), Box<dyn Error>> {
     let (gpu, framework) = (catalog::gpu("h200")?, Framework::named("pytorch")?);
     let (calibration, roofline) = (catalog::calibration_for(&gpu)?, catalog::roofline()?);
     let mode = Mode::Training;
-    let setup = Setup {
-        gpu: &gpu,
-        calibration: calibration.as_ref(),
-        roofline: &roofline,
-        framework: &framework,
-        launch: framework.usual_launch(),
-        mode,
-        phases: mode.phases(),
-        library: None,
-    };
+    let setup = Setup::usual(&gpu, (calibration.as_ref(), &roofline), &framework, mode);
     let mut groups: BTreeMap<&str, Errors> = BTreeMap::new();
     for two in runs.iter().filter(|r| r["gpus"] == "2") {
         let same = |r: &&Run| r["gpus"] == "1" && ["network", "precision", "batch"].iter().all(|c| r[*c] == two[*c]);

@@ -255,16 +255,7 @@ mod tests {
 
         fn alone(&self, gpu: &Gpu, mode: Mode) -> Result<NetworkPrediction, Box<dyn std::error::Error>> {
             let (calibration, roofline) = (catalog::calibration_for(gpu)?, catalog::roofline()?);
-            let setup = Setup {
-                gpu,
-                calibration: calibration.as_ref(),
-                roofline: &roofline,
-                framework: &self.framework,
-                launch: self.framework.usual_launch(),
-                mode,
-                phases: mode.phases(),
-                library: None,
-            };
+            let setup = Setup::usual(gpu, (calibration.as_ref(), &roofline), &self.framework, mode);
             Ok(predict(&self.network, &setup)?)
         }
 

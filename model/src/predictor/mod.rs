@@ -45,6 +45,19 @@ pub struct Setup<'a> {
     pub library: Option<f64>,
 }
 
+impl<'a> Setup<'a> {
+    /// With the framework's usual launch, all phases of the mode and the libraries that each model saw.
+    pub fn usual(
+        gpu: &'a Gpu,
+        (calibration, roofline): (Option<&'a Calibration>, &'a Calibration),
+        framework: &'a Framework,
+        mode: Mode,
+    ) -> Self {
+        let (launch, phases) = (framework.usual_launch(), mode.phases());
+        Self { gpu, calibration, roofline, framework, launch, mode, phases, library: None }
+    }
+}
+
 /// A value with its 90 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate<T> {

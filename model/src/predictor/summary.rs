@@ -140,16 +140,7 @@ mod tests {
             let (own, roofline) = catalog::calibrations_for(&gpu, &wanted).expect("readable");
             let network = catalog::network(net).expect("known");
             let network = ShapedNetwork::new(&network, batch, Precision::Fp32, &[]).expect("fits");
-            let setup = Setup {
-                gpu: &gpu,
-                calibration: own.as_ref(),
-                roofline: &roofline,
-                framework: &framework,
-                launch: framework.usual_launch(),
-                mode,
-                phases: mode.phases(),
-                library: None,
-            };
+            let setup = Setup::usual(&gpu, (own.as_ref(), &roofline), &framework, mode);
             let step = Step::new(&network, &setup).expect("runs");
             let prepared = step.prepare();
             let boost = gpu.core_clock.boost.value;

@@ -354,16 +354,15 @@ impl<'g, 'a> Lowering<'g, 'a> {
         if let Some(note) = self.graph.selection_note() {
             self.notes.push(note);
         }
-        if self.folded > 0 {
-            self.notes.push(match self.unfold {
-                true => format!("{} batch norms that were folded into convolutions are layers of their own", self.folded),
-                false => format!(
-                    "{} convolutions of the file hold a folded batch norm, which the model itself runs as a kernel of its own: \
-                     --unfold-batch-norm",
-                    self.folded
-                ),
-            });
-        }
+        self.notes.extend(match (self.folded, self.unfold) {
+            (0, false) => None,
+            (0, true) => Some("no convolution of the file is known to hold a folded batch norm: none is unfolded".into()),
+            (n, true) => Some(format!("{n} batch norms that were folded into convolutions are layers of their own")),
+            (n, false) => Some(format!(
+                "{n} convolutions of the file hold a folded batch norm, which the model itself runs as a kernel of its own: \
+                 --unfold-batch-norm"
+            )),
+        });
         for (_, skipped) in &self.graph.skipped {
             self.notes.push(format!("left out: {skipped}"));
         }
