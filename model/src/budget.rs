@@ -73,7 +73,7 @@ impl Budget {
 
 /// The largest batch from 1 to `most` that keeps a budget, what stops the next one, and both as they were found by
 /// `broken`, which says what a batch does not keep. Batches that do are taken to be consecutive: time and power grow with
-/// the batch, energy per sample falls. Where none does, what stops the last power of two that was tried.
+/// the batch, energy per sample falls. Where none does, what stops a batch of 1.
 ///
 /// # Errors
 /// Those of `broken`.
@@ -87,7 +87,9 @@ pub fn largest_batch<E>(
         match broken(batch)? {
             None => (best, stopped) = (Some(batch), Bound::Tried),
             Some(bound) => {
-                stopped = bound;
+                if stopped == Bound::Tried {
+                    stopped = bound;
+                }
                 // Less of a batch would not help against these, more of it neither.
                 if best.is_some() || bound != Bound::Energy {
                     break;
@@ -132,5 +134,7 @@ mod tests {
             if b < 5 { Some(Bound::Energy) } else { (b > 20).then_some(Bound::Power) }
         };
         assert_eq!(found(1024, broken), (Some(20), Bound::Power));
+        let never = |b: u64| Some(if b < 512 { Bound::Energy } else { Bound::Memory });
+        assert_eq!(found(1024, never), (None, Bound::Energy), "memory is what larger batches lack");
     }
 }

@@ -153,6 +153,19 @@ pub fn best(entries: &[Entry]) -> Vec<Best<'_>> {
     list
 }
 
+/// Networks, batches and GPUs that [`best`] leaves out since they do not fit, GPUs by network and batch.
+pub fn no_choice(entries: &[Entry]) -> Vec<(&str, u64, Vec<&str>)> {
+    let mut list: Vec<(&str, u64, Vec<&str>)> = Vec::new();
+    for e in entries.iter().filter(|e| !e.prediction.fits_in_memory) {
+        let (network, batch) = (e.prediction.network.as_str(), e.prediction.batch);
+        match list.iter_mut().find(|(n, b, _)| (*n, *b) == (network, batch)) {
+            Some((_, _, gpus)) => gpus.push(&e.gpu),
+            None => list.push((network, batch, vec![&e.gpu])),
+        }
+    }
+    list
+}
+
 fn within(largest: &[Largest]) -> impl Iterator<Item = &Entry> {
     largest.iter().filter_map(|l| l.entry.as_ref())
 }
@@ -235,6 +248,10 @@ mod tests {
         let mut entries = [entry("small", "a", 1.0, 10.0, None), entry("large", "a", 9.0, 90.0, None)];
         entries[0].prediction.fits_in_memory = false;
         assert!(best(&entries).iter().all(|b| b.entry.gpu == "large" && b.near.is_empty()));
+        assert_eq!(no_choice(&entries), [("a", 4, vec!["small"])]);
+        entries[1].prediction.fits_in_memory = false;
+        assert!(best(&entries).is_empty());
+        assert_eq!(no_choice(&entries), [("a", 4, vec!["small", "large"])]);
     }
 
     #[test]

@@ -276,9 +276,9 @@ pub enum Listing {
 pub enum Format {
     /// Aligned text
     Table,
-    /// The stable document prediction/1
+    /// The stable document: prediction/1, of optimize optimum/1, of compare comparison/1
     Json,
-    /// A header and one row
+    /// A header and a row, of optimize and compare a row per point
     Csv,
     /// For a report
     Markdown,

@@ -2,12 +2,13 @@
 
 use crate::cli::{Format, parse_batch, parse_mode, parse_positive, parse_precision};
 use crate::commands::{Failure, command_line, emit, refused};
-use crate::devices::{Device, FrameworkArgs, How, gpus, once};
+use crate::devices::{Device, FrameworkArgs, How, gpus, names, once};
 use crate::generate::answer;
 use crate::networks::network;
 use anyhow::anyhow;
 use clap::Args;
 use joulecast_model::budget::{Bound, Budget, largest_batch};
+use joulecast_model::catalog;
 use joulecast_model::comparison::{Entry, Largest};
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Precision};
@@ -22,10 +23,10 @@ const LARGEST_BATCH: u64 = 4096;
 
 #[derive(Args)]
 pub struct CompareArgs {
-    /// Networks or network files, separated by commas
+    /// Networks or network files, separated by commas, or all
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
     pub net: Vec<String>,
-    /// GPUs or device files, separated by commas
+    /// GPUs or device files, separated by commas, or all
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
     pub gpu: Vec<String>,
     /// Samples per step, separated by commas; with a budget: only these are tried (default there: any)
@@ -95,6 +96,10 @@ impl CompareArgs {
         }
     }
 
+    fn gpus(&self) -> Vec<String> {
+        names(&self.gpu, catalog::gpu_names())
+    }
+
     fn check(&self) -> Result<(), Failure> {
         let budget = self.budget();
         let why = if self.batch.is_empty() && budget.is_free() {
@@ -103,7 +108,7 @@ impl CompareArgs {
             "--sure is about budgets: give --target-latency, --energy-budget or --max-power".to_string()
         } else if self.generate.is_some() && self.mode == Mode::Training {
             "--generate is of inference".to_string()
-        } else if let Some((unknown, _)) = self.price.iter().find(|(gpu, _)| !self.gpu.contains(gpu)) {
+        } else if let Some((unknown, _)) = self.price.iter().find(|(gpu, _)| !self.gpus().contains(gpu)) {
             format!("--price names {unknown}, which --gpu does not")
         } else {
             return Ok(());
@@ -168,7 +173,8 @@ impl Pair<'_> {
             for batch in asked {
                 match broken(batch)? {
                     None => (best, stopped) = (Some(batch), Bound::Tried),
-                    Some(bound) => stopped = bound,
+                    Some(bound) if stopped == Bound::Tried => stopped = bound,
+                    Some(_) => {}
                 }
             }
             (best, stopped)
@@ -185,9 +191,9 @@ impl Pair<'_> {
 pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     args.check()?;
     let how = How::new(&args.framework, args.precision, args.mode)?;
-    let nets = once(args.net.clone(), "--net", String::clone);
+    let nets = once(names(&args.net, catalog::network_names()), "--net", String::clone);
     let networks = nets.iter().map(|n| network(n, args.sequence)).collect::<Result<Vec<Network>, Failure>>()?;
-    let devices = gpus(&args.gpu)?
+    let devices = gpus(&args.gpus())?
         .into_iter()
         .map(|(typed, gpu)| Ok((typed, Device::of(gpu, &how)?)))
         .collect::<Result<Vec<_>, Failure>>()?;

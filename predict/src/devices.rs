@@ -28,6 +28,11 @@ pub struct FrameworkArgs {
     pub conv_algorithm: Option<Algorithm>,
 }
 
+/// What was typed, where it is `all` every name that is built in.
+pub fn names(typed: &[String], all: impl Iterator<Item = &'static str>) -> Vec<String> {
+    if typed == ["all"] { all.map(str::to_string).collect() } else { typed.to_vec() }
+}
+
 /// A list without repetitions, each told once on standard error. `name`: what two of the same share.
 pub fn once<T>(list: Vec<T>, option: &str, name: impl Fn(&T) -> String) -> Vec<T> {
     let mut seen: HashMap<String, usize> = HashMap::new();

@@ -11,7 +11,7 @@ mod writer;
 
 use crate::cli::{parse_batch, parse_mode, parse_positive, parse_precision};
 use crate::commands::{Failure, check_algorithm};
-use crate::devices::{Device, FrameworkArgs, How, gpus, once};
+use crate::devices::{Device, FrameworkArgs, How, gpus, names, once};
 use crate::networks::network;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
@@ -65,6 +65,9 @@ pub struct SweepArgs {
     /// Go on where the rows of --output end; they must be of the same sweep
     #[arg(long, requires = "output")]
     pub resume: bool,
+    /// Write over what --output has
+    #[arg(long, requires = "output", conflicts_with = "resume")]
+    pub force: bool,
     /// Threads (default: all cores)
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -162,10 +165,6 @@ struct Task {
 
 /// A network with its shapes, or why it has none.
 type Shaped = Result<ShapedNetwork, ShapingError>;
-
-fn names(typed: &[String], all: impl Iterator<Item = &'static str>) -> Vec<String> {
-    if typed == ["all"] { all.map(str::to_string).collect() } else { typed.to_vec() }
-}
 
 /// A network with each length that is asked for. Of all networks, those that read no sequence are taken as they are.
 fn lengths(args: &SweepArgs, name: &str) -> Result<Vec<Entry>, Failure> {
@@ -279,8 +278,10 @@ impl<'a> Sweep<'a> {
         })
     }
 
-    fn write(&self, writer: &mut Writer, mut skip: u64, threads: usize, bar: &ProgressBar) -> Result<(), Failure> {
+    /// Writes rows from one on; gives what is in error among them.
+    fn write(&self, writer: &mut Writer, mut skip: u64, threads: usize, bar: &ProgressBar) -> Result<Errors, Failure> {
         let args = self.args;
+        let mut errors = Errors::default();
         for (typed, gpu) in &self.gpus {
             for &precision in &args.precision {
                 for &mode in &args.mode {
@@ -301,14 +302,15 @@ impl<'a> Sweep<'a> {
                         if window.is_empty() {
                             break;
                         }
-                        let made: Vec<(usize, String)> = window
+                        let made: Vec<(usize, Errors, String)> = window
                             .into_par_iter()
                             .map(|task| {
                                 let rows = self.run(task, &shaped, typed, &device, &how);
-                                (rows.len(), writer.render(&rows))
+                                (rows.len(), Errors::of(&rows), writer.render(&rows))
                             })
                             .collect();
-                        for (rows, chunk) in made {
+                        for (rows, wrong, chunk) in made {
+                            errors.add(wrong);
                             writer.write(&chunk).map_err(Failure::Failed)?;
                             bar.inc(rows as u64);
                         }
@@ -316,6 +318,37 @@ impl<'a> Sweep<'a> {
                 }
             }
         }
+        Ok(errors)
+    }
+}
+
+/// Rows without a prediction.
+#[derive(Default)]
+struct Errors {
+    count: u64,
+    /// Why the first of them has none.
+    first: Option<String>,
+}
+
+impl Errors {
+    fn of(rows: &[Row<'_>]) -> Self {
+        let mut why = rows.iter().filter_map(Row::error);
+        let first = why.next().map(str::to_string);
+        Self { count: u64::from(first.is_some()) + why.count() as u64, first }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.first = self.first.take().or(other.first);
+    }
+
+    /// Said on standard error; where nothing was predicted, a failure. `done`: rows that were there before; `made`: those that came.
+    fn tell(self, done: u64, made: u64) -> Result<(), Failure> {
+        let Some(first) = self.first else { return Ok(()) };
+        if done == 0 && self.count == made {
+            return Err(Failure::Failed(anyhow!("no row has a prediction; the first: {first}")));
+        }
+        eprintln!("note: {} of {made} rows have an error instead of a prediction; the first: {first}", self.count);
         Ok(())
     }
 }
@@ -352,19 +385,19 @@ pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("no threads");
     let pool = pool.map_err(Failure::Failed)?;
     let written = pool.install(|| sweep.write(&mut writer, done, threads, &bar));
-    let written = written.and_then(|()| writer.finish().map_err(Failure::Failed));
-    match written {
+    let written = written.and_then(|errors| writer.finish().map(|()| errors).map_err(Failure::Failed));
+    let errors = match written {
         // Whoever reads has seen enough.
         Err(Failure::Failed(e)) if broken_pipe(&e) => return Ok(()),
         other => other?,
-    }
+    };
     bar.finish_and_clear();
+    let made = sweep.rows() - done;
     if !args.quiet && args.output.is_some() {
         let seconds = bar.elapsed().as_secs_f64();
-        let made = sweep.rows() - done;
         eprintln!("{made} predictions in {seconds:.1} s, {:.0} per second", made as f64 / seconds);
     }
-    Ok(())
+    errors.tell(done, made)
 }
 
 #[cfg(test)]

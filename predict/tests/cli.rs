@@ -145,6 +145,25 @@ fn optimize_keeps_what_it_is_asked_to_keep() {
     assert!(stdout(&plan).contains("10.0 ms for each of"), "{}", stdout(&plan));
 }
 
+/// Where batches differ, the columns are those by which they are compared: the best row has the least.
+#[test]
+fn batches_are_compared_by_what_a_sample_takes() {
+    let base = ["optimize", "--net", "resnet18", "--gpu", "v100", "--batch", "8", "--metric", "edp", "--over", "batch"];
+    let csv = stdout(&run(&[&base[..], &["--format", "csv"]].concat()));
+    let mut lines = csv.lines().map(|l| l.split(',').collect::<Vec<_>>());
+    let header = lines.next().expect("a header");
+    let column = |name: &str| header.iter().position(|h| *h == name).expect("a column");
+    let (value, best) = (column("edp_per_sample_js"), column("best"));
+    let rows: Vec<(f64, bool)> = lines.map(|l| (l[value].parse().expect("a number"), l[best] == "true")).collect();
+    let least = rows.iter().min_by(|a, b| a.0.total_cmp(&b.0)).expect("rows");
+    assert!(rows.len() > 5 && least.1, "{rows:?}");
+    let text = stdout(&run(&base));
+    assert!(text.contains("EDP per sample") && text.contains("energy per step"), "{text}");
+    assert!(text.contains("tied with it: edp per sample within 2 % of the best one's"), "{text}");
+    let one = stdout(&run(&["optimize", "--net", "resnet18", "--gpu", "v100", "--batch", "8", "--over", "clock"]));
+    assert!(!one.contains("EDP per sample"), "{one}");
+}
+
 #[test]
 fn options_of_optimize_that_would_do_nothing_exit_2_and_say_what_to_do() {
     let base = ["optimize", "--net", "resnet18", "--gpu", "v100", "--batch", "8"];

@@ -103,7 +103,10 @@ fn csv_has_the_budget_and_its_answer() {
     assert_eq!(free(0, "stopped_by").as_deref(), Some("latency"));
     assert_eq!(free(0, "largest_within_budget").as_deref(), Some("true"));
     let none = rows(&["--energy-budget", "0.000001"]);
-    assert_eq!((none(0, "network").as_deref(), none(0, "stopped_by").as_deref()), (Some("resnet50"), Some("latency")));
+    assert_eq!(
+        (none(0, "network").as_deref(), none(0, "stopped_by").as_deref()),
+        (Some("resnet50"), Some("energy per sample"))
+    );
     assert!(none(1, "gpu").as_deref() == Some("v100") && none(2, "gpu").is_none());
 }
 
@@ -132,6 +135,33 @@ fn algorithms_lengths_and_answers_are_compared() {
         let single: serde_json::Value = serde_json::from_str(&stdout(&single)).expect("JSON");
         assert_eq!((&row["time_s"], &row["energy_j_p95"]), (&single["time_s"], &single["energy_j_p95"]), "{options:?}");
     }
+}
+
+/// What stops every batch is what stops the smallest, whether all batches are tried or some.
+#[test]
+fn a_budget_that_no_batch_keeps_is_the_one_that_is_named() {
+    let base = ["--net", "resnet50", "--gpu", "v100", "--energy-budget", "0.0001"];
+    for batches in [&[][..], &["--batch", "1,4096"]] {
+        let document = json(&[&base[..], batches].concat());
+        assert_eq!(document["within_budget"][0]["stopped_by"], "energy per sample", "{batches:?}");
+    }
+}
+
+#[test]
+fn all_gpus_are_compared() {
+    let rows = json(&["--net", "lenet5", "--gpu", "all", "--batch", "1", "--price", "t4=0.4"]);
+    let listed =
+        Command::new(env!("CARGO_BIN_EXE_predict")).args(["list", "gpus"]).output().expect("the program starts");
+    let listed = stdout(&listed);
+    let rows = rows["rows"].as_array().expect("rows");
+    assert!(rows.len() > 10 && rows.iter().all(|r| listed.contains(r["gpu"].as_str().expect("a name"))));
+}
+
+#[test]
+fn a_network_that_fits_nowhere_is_said_to_be_left_out() {
+    let text = stdout(&run(&["--net", "llama3_8b,resnet18", "--gpu", "t4,v100", "--batch", "1"]));
+    assert!(text.contains("no choice: llama3_8b at batch 1 on t4, v100 (does not fit in memory)"), "{text}");
+    assert!(!text.contains("no choice: resnet18"), "{text}");
 }
 
 #[test]

@@ -169,6 +169,50 @@ fn every_json_line_has_every_column() {
 }
 
 #[test]
+fn rows_in_error_are_counted_and_a_sweep_of_nothing_else_fails() {
+    let base = ["sweep", "--net", "resnet18", "--gpu", "v100", "--batch", "1", "--quiet", "--clock"];
+    let none = run(&[&base[..], &["5000,6000"]].concat());
+    assert_eq!(none.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&none.stdout).lines().count(), 3, "rows are written all the same");
+    let stderr = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(stderr.contains("no row has a prediction") && stderr.contains("5000 MHz"), "{stderr}");
+    let some = run(&[&base[..], &["default,5000"]].concat());
+    assert!(some.status.success());
+    let stderr = String::from_utf8_lossy(&some.stderr).into_owned();
+    assert!(stderr.contains("1 of 2 rows have an error") && stderr.lines().count() == 1, "{stderr}");
+    let all = run(&[&base[..], &["default"]].concat());
+    assert!(all.status.success() && all.stderr.is_empty());
+}
+
+#[test]
+fn an_output_is_of_its_name_s_format_and_loses_no_rows_unasked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let base = ["sweep", "--net", "lenet5", "--gpu", "v100", "--quiet", "--output"];
+    let to = |name: &str, extra: &[&str]| {
+        let path = folder.path().join(name);
+        run(&[&base[..], &[path.to_str().expect("a name")], extra].concat())
+    };
+    for (name, format, expected) in [
+        ("rows.parquet", "csv", "parquet"),
+        ("rows.jsonl", "csv", "--format jsonl"),
+        ("rows.json", "csv", "--format jsonl"),
+        ("rows.csv", "jsonl", "--format csv"),
+    ] {
+        let output = to(name, &["--batch", "1", "--format", format]);
+        assert_eq!(output.status.code(), Some(2), "{name}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{name}");
+        assert!(!folder.path().join(name).exists());
+    }
+    assert!(to("rows.csv", &["--batch", "1,2"]).status.success());
+    let rows = || fs::read_to_string(folder.path().join("rows.csv")).expect("rows").lines().count();
+    let refused = to("rows.csv", &["--batch", "1"]);
+    assert_eq!((refused.status.code(), rows()), (Some(1), 3));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--resume goes on"));
+    assert!(to("rows.csv", &["--batch", "1", "--force"]).status.success());
+    assert_eq!(rows(), 2);
+}
+
+#[test]
 fn wrong_axes_exit_2() {
     for axis in ["600..700", "700..600:5", "abc"] {
         let output = run(&["sweep", "--net", "lenet5", "--gpu", "t4", "--batch", "1", "--clock", axis]);

@@ -2,7 +2,7 @@
 
 use crate::table::{Table, percent_more, significant, with_unit};
 use joulecast_model::metric::Metric;
-use joulecast_model::optimum::Plan;
+use joulecast_model::optimum::{Plan, TIED};
 use joulecast_model::predictor::{NetworkPrediction, OperatingPoint};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -54,6 +54,14 @@ pub struct Found {
     pub warnings: Vec<String>,
 }
 
+impl Found {
+    /// Whether a candidate is the default.
+    fn is_default(&self, candidate: usize) -> bool {
+        let key = |c: &Candidate| (c.point, c.prediction.batch);
+        key(&self.candidates[candidate]) == key(&self.default)
+    }
+}
+
 #[derive(Serialize)]
 struct Row<'a> {
     network: &'a str,
@@ -66,6 +74,7 @@ struct Row<'a> {
     energy_j: f64,
     edp_js: f64,
     energy_per_sample_j: f64,
+    edp_per_sample_js: f64,
     samples_per_s: f64,
     samples_per_s_per_w: f64,
     gflops_per_w: f64,
@@ -117,6 +126,7 @@ fn row(c: &Candidate, best: bool, tied: bool, pareto: bool) -> Row<'_> {
         energy_j: p.energy.value.get(),
         edp_js: p.edp().get(),
         energy_per_sample_j: p.energy_per_sample().get(),
+        edp_per_sample_js: edp_per_sample(p),
         samples_per_s: p.samples_per_second(),
         samples_per_s_per_w: p.samples_per_joule(),
         gflops_per_w: p.ops_per_joule() / 1e9,
@@ -125,6 +135,11 @@ fn row(c: &Candidate, best: bool, tied: bool, pareto: bool) -> Row<'_> {
         tied,
         pareto,
     }
+}
+
+/// Energy per sample times time per sample, in J s: what is compared where batches differ.
+fn edp_per_sample(p: &NetworkPrediction) -> f64 {
+    p.edp().get() / (p.batch as f64).powi(2)
 }
 
 fn rows(found: &Found) -> Vec<Row<'_>> {
@@ -195,15 +210,18 @@ fn setting(candidate: &Candidate) -> String {
 }
 
 fn table(found: &Found, chosen: &[usize]) -> Table {
+    // Batches are compared by what a sample takes.
+    let batches = found.candidates.iter().any(|c| c.prediction.batch != found.default.prediction.batch);
+    let (energy, edp) = if batches { ("energy per step", "EDP per sample") } else { ("energy", "EDP") };
     let header = [
         "setting",
         "batch",
         "MHz",
         "time",
         "power",
-        "energy",
-        "EDP",
-        "per sample",
+        energy,
+        edp,
+        "energy per sample",
         "samples/s",
         "samples/s/W",
         "GFLOPS/W",
@@ -213,8 +231,7 @@ fn table(found: &Found, chosen: &[usize]) -> Table {
     let mut table = Table::new(&header, 1);
     let default = &found.default.prediction;
     let (time, energy) = (1.0 / default.samples_per_second(), default.energy_per_sample());
-    let others = chosen.iter().map(|&i| &found.candidates[i]);
-    let others = others.filter(|c| (c.point, c.prediction.batch) != (found.default.point, default.batch));
+    let others = chosen.iter().filter(|&&i| !found.is_default(i)).map(|&i| &found.candidates[i]);
     for c in std::iter::once(&found.default).chain(others) {
         let p = &c.prediction;
         table.row(vec![
@@ -224,7 +241,7 @@ fn table(found: &Found, chosen: &[usize]) -> Table {
             with_unit(p.time.value.get(), "s"),
             with_unit(p.power.value.get(), "W"),
             with_unit(p.energy.value.get(), "J"),
-            with_unit(p.edp().get(), "J s"),
+            with_unit(if batches { edp_per_sample(p) } else { p.edp().get() }, "J s"),
             with_unit(p.energy_per_sample().get(), "J"),
             significant(p.samples_per_second(), 3),
             significant(p.samples_per_joule(), 3),
@@ -250,16 +267,22 @@ fn thinned(list: &[usize]) -> Vec<usize> {
 /// The readable report, or the same in Markdown.
 pub fn text(found: &Found, markdown: bool) -> String {
     let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
-    let mut text = format!("{}\nleast {}; time and energy per sample against the default\n", found.title, found.metric);
+    let metric = found.metric;
+    let mut text =
+        format!("{}\nleast {metric} per sample; time and energy per sample against the default\n", found.title);
+    let tied =
+        format!("tied with it: {metric} per sample within {:.0} % of the best one's, fastest first", 100.0 * TIED);
     for (label, chosen) in [
         ("best", vec![found.best]),
-        ("tied with it, fastest first", found.tied.clone()),
+        (&tied, found.tied.clone()),
         ("Pareto front of time and energy, fastest first", found.front.clone()),
     ] {
         let shown = thinned(&chosen);
         let some =
             if shown.len() < chosen.len() { format!(", {} of {}", shown.len(), chosen.len()) } else { String::new() };
-        let _ = write!(text, "\n{label}{some}\n\n{}", print(&table(found, &shown)));
+        let also =
+            if chosen.iter().any(|&i| found.is_default(i)) { "" } else { "; the first row, the default, is not" };
+        let _ = write!(text, "\n{label}{some}{also}\n\n{}", print(&table(found, &shown)));
     }
     if let Some(plan) = &found.plan {
         let cost = plan.plan.cost;

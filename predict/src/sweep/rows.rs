@@ -123,6 +123,11 @@ impl<'a> Row<'a> {
         Self { key, result: Err(why) }
     }
 
+    /// Why there is no prediction.
+    pub fn error(&self) -> Option<&str> {
+        self.result.as_ref().err().map(String::as_str)
+    }
+
     /// A cell per column.
     pub fn cells(&self) -> Vec<Cell<'_>> {
         let mut cells = Vec::with_capacity(COLUMNS.len());

@@ -4,6 +4,7 @@ use super::rows::{COLUMNS, Cell, KEYS, Key, Row};
 use super::{SweepArgs, SweepFormat};
 use crate::commands::Failure;
 use anyhow::{Context, Result, anyhow};
+use clap::ValueEnum;
 use joulecast_reports::csv_cell;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -60,6 +61,39 @@ fn gathered(args: &SweepArgs) -> Option<PathBuf> {
     args.output.clone()
 }
 
+/// An output whose name is of another format, and one that would lose rows.
+fn check(args: &SweepArgs) -> Result<(), Failure> {
+    let Some(output) = &args.output else { return Ok(()) };
+    let shown = output.display();
+    let format = args.format.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
+    let ending = output.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let meant = match ending.as_str() {
+        "csv" | "jsonl" | "parquet" => ending.as_str(),
+        "json" | "ndjson" => "jsonl",
+        _ => &format,
+    };
+    if meant != format {
+        let known = SweepFormat::value_variants().iter().filter_map(ValueEnum::to_possible_value);
+        let what = if known.into_iter().any(|v| v.get_name() == meant) {
+            format!("--format {meant} writes what the name says")
+        } else {
+            format!("{meant} needs the cargo feature {meant}, without it take csv or jsonl")
+        };
+        return Err(Failure::Usage(anyhow!("{shown} would be written as {format}: {what}")));
+    }
+    if args.resume || args.force {
+        return Ok(());
+    }
+    let written = |path: &Path| path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0);
+    match gathered(args).into_iter().chain([output.clone()]).find(|path| written(path)) {
+        Some(path) => Err(Failure::Failed(anyhow!(
+            "{} is there already: --resume goes on where its rows end, --force writes over it",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// How a line of a key begins, its end left out: what comes next tells them apart.
 fn beginning(format: SweepFormat, key: &Key<'_>) -> String {
     let mut text = String::new();
@@ -76,6 +110,7 @@ fn beginning(format: SweepFormat, key: &Key<'_>) -> String {
 impl Writer {
     /// Opens the output; with --resume also says how many rows it has. `key`: what the row at a place is of.
     pub fn open<'a>(args: &SweepArgs, key: impl Fn(u64) -> Option<Key<'a>>) -> Result<(Self, u64), Failure> {
+        check(args)?;
         let writer = |sink: Box<dyn Write + Send + Sync>| Self {
             format: args.format,
             sink,

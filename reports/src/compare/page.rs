@@ -5,7 +5,7 @@ use crate::figure::FigureError;
 use crate::figure::comparison::{Dot, DotPlot, Row as DotRow};
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::budget::{Bound, Budget};
-use joulecast_model::comparison::{Entry, Largest, Measure, best, cheapest, most_accurate};
+use joulecast_model::comparison::{Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
 use joulecast_model::predictor::Estimate;
 use std::fmt::Write as _;
 
@@ -98,6 +98,10 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         let _ =
             write!(text, "\nbest GPU for each; the last column: GPUs whose 90 % interval reaches the best one's\n\n");
         text += &print(&table);
+        for (network, batch, gpus) in no_choice(&c.entries) {
+            let gpus = gpus.join(", ");
+            let _ = write!(text, "\nno choice: {network} at batch {batch} on {gpus} (does not fit in memory)\n");
+        }
     }
     if let Some(budget) = &c.budget {
         let _ = write!(text, "\nlargest batch for {}\n\n", budget_words(budget));
