@@ -7,14 +7,16 @@ use crate::optimize::{caps, clocks, least_cap};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use joulecast_model::capacity::{
-    Assumptions, Board, CHANGES, CandidateFile, PlanFile, Scenario, Service, Vary, best, plan_fleet, sensitivity,
+    Assumptions, Board, CHANGES, CandidateFile, Fleet, Misfit, PlanFile, Scenario, Service, Vary, best, plan_fleet,
+    sensitivity,
 };
 use joulecast_model::gpu::{self, Gpu};
 use joulecast_model::network::{Network, ShapedNetwork, ShapingError};
-use joulecast_model::power::waiting;
+use joulecast_model::power::{waiting, waiting_source};
 use joulecast_model::precision::Mode;
 use joulecast_model::predictor::{OperatingPoint, Step, core_range};
 use joulecast_model::units::Watts;
+use joulecast_reports::error_line;
 use joulecast_reports::plan::{AtSetting, Candidate, Plan, csv, figures, html, json, markdown, text};
 use std::path::PathBuf;
 
@@ -141,6 +143,10 @@ fn predict(
             let prepared = step.prepare();
             if !prepared.fits_in_memory {
                 more_fit = false;
+                if batch == 1 {
+                    let (needs, has) = (prepared.memory.total().to_gib(), gpu.memory.value.to_gib());
+                    warnings.push(format!("{} takes {needs:.1} GiB at batch 1, of {has:.1} GiB", network.name));
+                }
                 break;
             }
             for ((point, services), board) in settings.iter().zip(&mut services).zip(&mut boards) {
@@ -177,20 +183,39 @@ fn predict(
     Ok(Predicted { boards, rests_on, warnings })
 }
 
+/// Why none of a candidate's fleets is taken: of those that carry the load none is within the site's power.
+fn reason(fleets: &[Result<Fleet, Misfit>]) -> String {
+    if fleets.iter().any(Result::is_ok) {
+        return "site power".into();
+    }
+    let mut words: Vec<String> = fleets.iter().filter_map(|f| f.as_ref().err()).map(Misfit::to_string).collect();
+    words.sort();
+    words.dedup();
+    words.join(", ")
+}
+
 /// The fleets of a candidate at all its settings, and the one it would be taken with.
 fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Network], how: &How) -> Result<Candidate, Failure> {
     let device = Device::read(&c.gpu, how)?;
-    let predicted = predict(file, c, networks, how, &device, &settings(&device.gpu, &c.vary))?;
+    // What a GPU cannot do is no reason to leave out the others.
+    let (predicted, refused) = match predict(file, c, networks, how, &device, &settings(&device.gpu, &c.vary)) {
+        Ok(predicted) => (predicted, None),
+        Err(Failure::Usage(e) | Failure::Failed(e)) => {
+            let nothing = Predicted { boards: Vec::new(), rests_on: Vec::new(), warnings: Vec::new() };
+            (nothing, Some(error_line(e.chain().map(ToString::to_string))))
+        }
+    };
     let boards: Vec<Board> = predicted.boards.into_iter().flatten().collect();
     let load = assumptions(file, c);
     let fleets: Vec<_> = boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value)).collect();
+    let why = refused.unwrap_or_else(|| reason(&fleets));
+    let fleets: Vec<_> = fleets.into_iter().map(Result::ok).collect();
     let chosen = best(&fleets, file.minimise, file.site.site);
     let free = best(&fleets, file.minimise, None);
     let changes = match chosen {
         Some(i) => {
             let [less, more] = moved(&device.gpu, &boards[i])
-                .map(|point| predict(file, c, networks, how, &device, &[point]).map(|p| p.boards.into_iter().next()));
-            let (less, more) = (less?.flatten(), more?.flatten());
+                .map(|point| predict(file, c, networks, how, &device, &[point]).ok()?.boards.into_iter().next()?);
             sensitivity(&boards[i], &load, [less.as_ref(), more.as_ref()])
         }
         None => Vec::new(),
@@ -202,11 +227,12 @@ fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Network], how: &How
             cap: board.cap,
             clock: board.clock,
             value,
-            low: plan_fleet(board, &load, Scenario::Low),
-            high: plan_fleet(board, &load, Scenario::High),
+            low: plan_fleet(board, &load, Scenario::Low).ok(),
+            high: plan_fleet(board, &load, Scenario::High).ok(),
         })
         .collect();
     Ok(Candidate {
+        name: c.name.clone(),
         gpu: c.gpu.clone(),
         title: device.gpu.title.clone(),
         price: c.price,
@@ -214,6 +240,8 @@ fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Network], how: &How
         server: c.server,
         embodied_kg: c.embodied_kg,
         sensitivity: changes,
+        waiting: (waiting(&device.gpu), waiting_source(&device.gpu)),
+        reason: chosen.is_none().then_some(why),
         site_bound: chosen != free,
         options,
         chosen,
@@ -262,5 +290,10 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         PlanFormat::Json => json(&plan).map_err(|e| failed(&e))?,
         PlanFormat::Csv => csv(&plan).map_err(|e| failed(&e))?,
     };
-    emit(&rendered, args.output.as_deref()).map_err(Failure::Failed)
+    emit(&rendered, args.output.as_deref()).map_err(Failure::Failed)?;
+    if plan.winner.is_some() {
+        return Ok(());
+    }
+    let each = plan.candidates.iter().map(|c| format!("{}: {}", c.name, c.reason.as_deref().unwrap_or_default()));
+    Err(Failure::Failed(anyhow!("no candidate carries the load: {}", each.collect::<Vec<_>>().join("; "))))
 }

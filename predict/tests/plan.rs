@@ -203,7 +203,7 @@ fn what_is_wrong_with_a_plan_is_said_in_one_line() {
         ("carbon_g_per_kwh = 300\n", "", 1, "carbon_g_per_kwh"),
         ("gpu = \"t4\"", "gpu = \"t5\"", 2, "no gpu named \"t5\""),
         ("net = \"resnet50\"", "net = \"resnot50\"", 2, "resnet50"),
-        ("share = 0.7", "share = 0.6", 1, "add up to 0.8999"),
+        ("share = 0.7", "share = 0.6", 1, "add up to 0.9,"),
     ] {
         let path = folder.path().join("plan.toml");
         std::fs::write(&path, text.replacen(from, to, 1)).expect("written");
@@ -214,7 +214,90 @@ fn what_is_wrong_with_a_plan_is_said_in_one_line() {
     }
     let path = folder.path().join("tight.toml");
     std::fs::write(&path, text.replace("target_ms = 100", "target_ms = 0.1")).expect("written");
-    assert!(planned(path.to_str().expect("a name"), "table").contains("No candidate carries the load"));
+    let output = run(&["plan", path.to_str().expect("a name")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("No candidate carries the load"));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains("t4: latency; v100: latency") && stderr.lines().count() == 1, "{stderr}");
+}
+
+/// A plan of some networks on T4 and V100, bought or rented, and what follows.
+fn small(precision: &str, net: &str, peak: f64, candidates: &[(&str, &str)], site: &str) -> Output {
+    let mut text = format!(
+        "schema = \"capacity/1\"\ntitle = \"small\"\ncurrency = \"EUR\"\nminimise = \"carbon\"\nprecision = \"{precision}\"\n\
+         largest_batch = 8\nvary = []\n[load]\nprofile_per_s = [{peak:.1}]\n[latency]\npercentile = 95\ntarget_ms = 500\n\
+         [[network]]\nnet = \"{net}\"\nshare = 1\n"
+    );
+    for (gpu, more) in candidates {
+        text += &format!(
+            "[[candidate]]\ngpu = \"{gpu}\"\n{more}\nprice_source = \"a\"\ngpus_per_server = 4\nserver_overhead_w = 200\n"
+        );
+    }
+    text += &format!(
+        "[site]\n{site}\npue = 1.2\nprice_per_kwh = 0.2\ncarbon_g_per_kwh = 300\ncarbon_source = \"b\"\namortisation_years = 4\n"
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("plan.toml");
+    std::fs::write(&path, text).expect("written");
+    let name = path.to_str().expect("a name");
+    // The table is for people, the document for the reasons.
+    let mut output = run(&["plan", name, "--format", "json"]);
+    let table = run(&["plan", name]);
+    assert_eq!(output.status, table.status);
+    output.stderr.extend(table.stdout);
+    output
+}
+
+/// The document, and the table after what went wrong.
+fn read(output: &Output) -> (Value, String) {
+    (json(&String::from_utf8_lossy(&output.stdout)), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn what_carries_no_load_has_its_reason() {
+    let one = [("t4", "price = 1"), ("v100", "price = 1")];
+    for (net, site, expected) in [("llama3_8b", "", "memory"), ("resnet50", "rack_kw = 0.3", "rack power")] {
+        let output = small("fp32", net, 10.0, &one, site);
+        assert_eq!(output.status.code(), Some(1), "{net}");
+        let (plan, table) = read(&output);
+        assert_eq!(candidate(&plan, "t4")["reason"], expected);
+        assert!(table.contains(&format!("t4: {expected}; v100: {expected}")), "{table}");
+        assert!(table.contains(&format!("{expected}: no fleet")) && !table.contains("rests on: ."), "{table}");
+    }
+    let (_, table) = read(&small("fp32", "llama3_8b", 10.0, &one, ""));
+    assert!(table.contains("t4: llama3_8b takes ") && table.contains("GiB at batch 1, of 16.0 GiB"), "{table}");
+}
+
+#[test]
+fn an_unsuitable_candidate_leaves_the_others() {
+    let both = [("v100", "price = 1"), ("h200", "price = 1")];
+    let output = small("bf16", "resnet50", 10.0, &both, "");
+    assert!(output.status.success());
+    let (plan, table) = read(&output);
+    assert_eq!(plan["chosen_gpu"], "h200");
+    assert!(candidate(&plan, "h200")["reason"].is_null());
+    let reason = candidate(&plan, "v100")["reason"].as_str().expect("a reason");
+    assert!(reason.contains("bf16") && table.contains(reason), "{reason}");
+    assert!(table.contains("Binding: one GPU."), "{table}");
+    let output = small("bf16", "resnet50", 1e9, &both, "");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(read(&output).1.contains("no plan is made for more than"));
+}
+
+#[test]
+fn candidates_of_one_gpu_are_told_apart_and_what_carbon_lacks_is_said() {
+    let both = [("v100", "price = 1\nembodied_kg = 100"), ("v100", "price_per_hour = 1")];
+    let (plan, table) = read(&small("fp32", "resnet50", 10.0, &both, ""));
+    assert_eq!(plan["chosen_candidate"], "v100 (per hour)");
+    for expected in [
+        "(v100 (per hour)) limited to",
+        "\nv100 (to buy) ",
+        "embodied carbon of v100 (per hour) is not",
+        "not all embodied",
+        "power of a waiting board of v100 (to buy)",
+    ] {
+        assert!(table.contains(expected), "{expected} in {table}");
+    }
 }
 
 #[test]

@@ -223,17 +223,20 @@ fn a_plan() {
             more_fit: vec![true, true],
         };
         let boards: Vec<Board> = [(300.0, 1.0), (200.0, 1.15), (150.0, 1.3)].map(board).to_vec();
-        let fleets: Vec<_> = boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value)).collect();
+        let fleets: Vec<_> = boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value).ok()).collect();
         let chosen = best(&fleets, file.minimise, file.site.site);
         let at_setting = |(b, value): (&Board, _)| AtSetting {
             cap: b.cap,
             clock: b.clock,
             value,
-            low: plan_fleet(b, &load, Scenario::Low),
-            high: plan_fleet(b, &load, Scenario::High),
+            low: plan_fleet(b, &load, Scenario::Low).ok(),
+            high: plan_fleet(b, &load, Scenario::High).ok(),
         };
         candidates.push(plan::Candidate {
+            name: c.name.clone(),
             gpu: c.gpu.clone(),
+            waiting: (Watts::new(50.0), "nobody".into()),
+            reason: chosen.is_none().then(|| "site power".into()),
             title: format!("A {} GPU", c.gpu),
             price: c.price,
             price_source: c.price_source.clone(),

@@ -170,7 +170,7 @@ pub const CHANGES: [f64; 2] = [0.9, 1.1];
 pub fn sensitivity(board: &Board, load: &Assumptions, moved: [Option<&Board>; 2]) -> Vec<Change> {
     let at = |input, end: usize| {
         let (board, load) = changed(board, load, input, CHANGES[end], moved[end])?;
-        plan_fleet(&board, &load, Scenario::Value)
+        plan_fleet(&board, &load, Scenario::Value).ok()
     };
     Input::ALL.into_iter().map(|input| Change { input, less: at(input, 0), more: at(input, 1) }).collect()
 }

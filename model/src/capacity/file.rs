@@ -6,6 +6,7 @@ use crate::precision::Precision;
 use crate::text::{check_schema, toml_error};
 use crate::units::{Seconds, Watts};
 use serde::Deserialize;
+use std::iter;
 
 /// A plan file that cannot be used, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +63,8 @@ pub struct PlannedNetwork {
 /// A GPU that the fleet may be made of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CandidateFile {
+    /// What it is called in the plan; no two are called the same.
+    pub name: String,
     /// Its name or device file.
     pub gpu: String,
     /// What it costs.
@@ -166,6 +169,7 @@ struct LatencyFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Candidate {
+    name: Option<String>,
     gpu: String,
     price: Option<f64>,
     price_per_hour: Option<f64>,
@@ -241,7 +245,10 @@ impl PlanFile {
             shares += number(&format!("share of {}", n.net), n.share, false)?;
         }
         if (shares - 1.0).abs() > SHARES {
-            return wrong(format!("the networks' shares add up to {shares}, not to 1"));
+            return wrong(format!(
+                "the networks' shares add up to {}, not to 1",
+                (shares / SHARES).round() / SHARES.recip()
+            ));
         }
         if file.candidates.is_empty() {
             return wrong("there is no [[candidate]]");
@@ -249,6 +256,8 @@ impl PlanFile {
         if file.largest_batch == 0 {
             return wrong("largest_batch must be above 0");
         }
+        let names = names(&file.candidates)?;
+        let candidates = file.candidates.into_iter().zip(names).map(|(c, name)| candidate(c, name, &file.vary));
         Ok(Self {
             title: file.title,
             currency: file.currency,
@@ -260,7 +269,7 @@ impl PlanFile {
             profile_per_s,
             target: Target { quantile: percentile / 100.0, latency },
             networks: file.networks,
-            candidates: file.candidates.into_iter().map(|c| candidate(c, &file.vary)).collect::<Result<_, _>>()?,
+            candidates: candidates.collect::<Result<_, _>>()?,
             site,
             carbon_source: file.site.carbon_source,
         })
@@ -292,8 +301,31 @@ fn load(load: &LoadFile) -> Result<(f64, Vec<f64>), PlanError> {
     Ok((peak, profile))
 }
 
+/// What the candidates are called: as they say, else by their GPU, with how it is paid for or a number where that is not enough.
+fn names(candidates: &[Candidate]) -> Result<Vec<String>, PlanError> {
+    let given: Vec<&str> = candidates.iter().filter_map(|c| c.name.as_deref()).collect();
+    if let Some(name) = given.iter().enumerate().find_map(|(i, name)| given[..i].contains(name).then_some(name)) {
+        return wrong(format!("two candidates have the name {name:?}"));
+    }
+    let paid = |c: &Candidate| if c.price_per_hour.is_some() { "per hour" } else { "to buy" };
+    let alike = |c: &Candidate| candidates.iter().filter(|o| o.gpu == c.gpu && o.name.is_none()).count() > 1;
+    let mut names: Vec<String> = Vec::new();
+    for c in candidates {
+        let name = match &c.name {
+            Some(name) => name.clone(),
+            None if alike(c) => format!("{} ({})", c.gpu, paid(c)),
+            None => c.gpu.clone(),
+        };
+        let numbered = (2..).map(|n| format!("{name} {n}"));
+        let taken = |n: &String| names.contains(n) || c.name.is_none() && given.contains(&n.as_str());
+        let free = iter::once(name.clone()).chain(numbered).find(|n| !taken(n));
+        names.extend(free);
+    }
+    Ok(names)
+}
+
 /// `vary`: what may be set where the candidate does not say.
-fn candidate(c: Candidate, vary: &[Vary]) -> Result<CandidateFile, PlanError> {
+fn candidate(c: Candidate, name: String, vary: &[Vary]) -> Result<CandidateFile, PlanError> {
     let field = |name: &str| format!("{name} of {}", c.gpu);
     let price = match (c.price, c.price_per_hour) {
         (Some(price), None) => Price::Buy(number(&field("price"), price, true)?),
@@ -315,7 +347,7 @@ fn candidate(c: Candidate, vary: &[Vary]) -> Result<CandidateFile, PlanError> {
     };
     let embodied_kg = kg("embodied_kg", c.embodied_kg)?;
     let vary = c.vary.unwrap_or_else(|| vary.to_vec());
-    Ok(CandidateFile { price, price_source: c.price_source, embodied_kg, server, vary, gpu: c.gpu })
+    Ok(CandidateFile { name, price, price_source: c.price_source, embodied_kg, server, vary, gpu: c.gpu })
 }
 
 #[cfg(test)]
@@ -370,6 +402,24 @@ amortisation_years = 4.0
     }
 
     #[test]
+    fn candidates_of_one_gpu_are_told_apart() {
+        let bought = "[[candidate]]\ngpu = \"t4\"\nprice = 1.0\nprice_source = \"a\"\ngpus_per_server = 4\nserver_overhead_w = 1.0\n";
+        let rented = bought.replace("price = ", "price_per_hour = ");
+        let named = rented.replace("gpu =", "name = \"cloud\"\ngpu =");
+        let names = |more: &str| -> Vec<String> {
+            let plan = PlanFile::from_toml(&format!("{TEXT}{more}")).expect("a valid plan");
+            plan.candidates.into_iter().map(|c| c.name).collect()
+        };
+        assert_eq!(names(""), ["t4"]);
+        assert_eq!(names(&rented), ["t4 (to buy)", "t4 (per hour)"]);
+        assert_eq!(names(&named), ["t4", "cloud"]);
+        assert_eq!(names(&format!("{bought}{rented}")), ["t4 (to buy)", "t4 (to buy) 2", "t4 (per hour)"]);
+        assert_eq!(names(&named.replace("cloud", "t4")), ["t4 2", "t4"]);
+        let error = PlanFile::from_toml(&format!("{TEXT}{named}{named}")).expect_err("one name twice");
+        assert_eq!(error.to_string(), "two candidates have the name \"cloud\"");
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (from, to, expected) in [
             ("carbon_g_per_kwh = 300.0", "", "carbon_g_per_kwh"),
@@ -377,6 +427,7 @@ amortisation_years = 4.0
             ("server_overhead_w = 300.0", "", "server_overhead_w"),
             ("pue = 1.3", "pue = 0.9", "site.pue"),
             ("share = 1.0", "share = 0.9", "add up to 0.9"),
+            ("share = 1.0", "share = 0.8999999999999999", "add up to 0.9,"),
             ("peak_per_s = 300.0", "peak_per_s = 30.0", "below"),
             ("peak_per_s = 300.0", "", "peak_per_s"),
             ("mean_per_s = 100.0", "mean_per_s = -1.0", "load"),

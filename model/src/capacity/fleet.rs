@@ -7,6 +7,7 @@
 use super::pool::{Gathered, Limit, Pool, Service, Target, gathered, size};
 use crate::predictor::Estimate;
 use crate::units::{Hertz, Joules, Seconds, Watts};
+use std::fmt;
 
 /// Hours of a year of 365 days.
 pub const HOURS_PER_YEAR: f64 = 8760.0;
@@ -118,6 +119,27 @@ pub struct Part {
     pub carbon_g_per_h: f64,
 }
 
+/// Why there is no fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// A network does not fit in a board's memory, not even at the smallest batch.
+    Memory,
+    /// No number of GPUs keeps the latency target.
+    Latency,
+    /// A rack's power does not carry one server.
+    Rack,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "memory",
+            Self::Latency => "latency",
+            Self::Rack => "rack power",
+        })
+    }
+}
+
 /// A fleet that carries the load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
@@ -189,8 +211,14 @@ fn in_scenario(service: &Service, scenario: Scenario) -> Service {
 
 /// The fleet of a board for a load. Every network has a pool of its own, as small as the target allows at the peak and in
 /// every part of the day; its GPUs stay on, and each part of the day takes the batch with the least power among those that
-/// keep the target. `None` where no number of GPUs keeps the target, or a rack does not hold one server.
-pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Option<Fleet> {
+/// keep the target.
+///
+/// # Errors
+/// Where memory, the latency target or a rack's power allows no fleet; memory first.
+pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Result<Fleet, Misfit> {
+    if board.services.iter().any(Vec::is_empty) {
+        return Err(Misfit::Memory);
+    }
     let mut pools = Vec::new();
     let parts = load.profile_per_s.len() as f64;
     let mut peak = Watts::ZERO;
@@ -199,7 +227,8 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Opti
     for ((services, &share), &more_fit) in board.services.iter().zip(&load.shares).zip(&board.more_fit) {
         let services: Vec<Service> = services.iter().map(|s| in_scenario(s, scenario)).collect();
         let services = gathered(&services, load.target.quantile);
-        let (smallest, limit) = size(&services, load.peak_per_s * share, &load.target, board.waiting, more_fit)?;
+        let rate = load.peak_per_s * share;
+        let (smallest, limit) = size(&services, rate, &load.target, board.waiting, more_fit).ok_or(Misfit::Latency)?;
         // Quieter times fill batches more slowly: a pool must keep the target then, too, if need be with smaller ones.
         let keeping = (smallest.gpus..=2 * smallest.gpus + MORE_GPUS).find_map(|gpus| {
             let at = |rate: f64| best_at(&services, rate * share, gpus, &load.target, board.waiting);
@@ -207,7 +236,7 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Opti
             let pool = if gpus == smallest.gpus { smallest } else { at(load.peak_per_s)?.0? };
             Some((pool, day))
         });
-        let (pool, day) = keeping?;
+        let (pool, day) = keeping.ok_or(Misfit::Latency)?;
         peak += pool.power;
         for ((pools, power), (pool, more)) in parts_of_day.iter_mut().zip(day) {
             pools.push(pool);
@@ -225,7 +254,7 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Opti
     let racks = match load.site.rack {
         Some(rack) => {
             let each = (rack / full + 1e-9).floor() as u64;
-            Some(servers.div_ceil((each > 0).then_some(each)?))
+            Some(servers.div_ceil((each > 0).then_some(each).ok_or(Misfit::Rack)?))
         }
         None => None,
     };
@@ -259,7 +288,7 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Opti
             carbon_g_per_h: kw * site.carbon_g_per_kwh + embodied.unwrap_or(0.0) / HOURS_PER_YEAR,
         }
     });
-    Some(Fleet {
+    Ok(Fleet {
         day: day.collect(),
         pools,
         gpus,
@@ -409,9 +438,15 @@ mod tests {
     #[test]
     fn what_cannot_be_has_no_fleet() {
         let tight = Target { quantile: 0.95, latency: Seconds::from_ms(15.0) };
-        assert_eq!(plan_fleet(&board(), &Assumptions { target: tight, ..load() }, Scenario::Value), None);
+        assert_eq!(
+            plan_fleet(&board(), &Assumptions { target: tight, ..load() }, Scenario::Value),
+            Err(Misfit::Latency)
+        );
         let site = Site { rack: Some(Watts::new(1500.0)), ..load().site };
-        assert_eq!(plan_fleet(&board(), &Assumptions { site, ..load() }, Scenario::Value), None);
+        assert_eq!(plan_fleet(&board(), &Assumptions { site, ..load() }, Scenario::Value), Err(Misfit::Rack));
+        let mut large = board();
+        large.services[1].clear();
+        assert_eq!(plan_fleet(&large, &load(), Scenario::Value), Err(Misfit::Memory));
     }
 
     #[test]

@@ -12,5 +12,5 @@ pub mod queueing;
 
 pub use choice::{CHANGES, Change, Input, best, front, objective, sensitivity};
 pub use file::{CandidateFile, Minimise, PlanError, PlanFile, PlannedNetwork, Vary};
-pub use fleet::{Assumptions, Board, Fleet, HOURS_PER_YEAR, Part, Price, Scenario, Server, Site, plan_fleet};
+pub use fleet::{Assumptions, Board, Fleet, HOURS_PER_YEAR, Misfit, Part, Price, Scenario, Server, Site, plan_fleet};
 pub use pool::{Limit, Pool, Service, Target, size_pool};

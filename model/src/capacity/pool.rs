@@ -34,6 +34,13 @@ pub enum Limit {
     Latency,
     /// Larger batches would allow fewer GPUs, but do not fit in memory.
     Memory,
+    /// There is no less than one GPU.
+    OneGpu,
+}
+
+impl Limit {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Latency, Self::Throughput, Self::Memory, Self::OneGpu];
 }
 
 impl fmt::Display for Limit {
@@ -42,6 +49,7 @@ impl fmt::Display for Limit {
             Self::Throughput => "throughput",
             Self::Latency => "latency",
             Self::Memory => "memory",
+            Self::OneGpu => "one GPU",
         })
     }
 }
@@ -155,7 +163,9 @@ pub(super) fn size(
     let erlangs = services.iter().map(|s| rate / s.service.batch as f64 * s.service.time.value.get());
     let busy = erlangs.fold(f64::INFINITY, f64::min);
     let idle = pool.gpus as f64 > 1.1 * busy.ceil();
-    let limit = if idle || relaxed.is_some_and(|p| p.gpus < pool.gpus) {
+    let limit = if pool.gpus == 1 {
+        Limit::OneGpu
+    } else if idle || relaxed.is_some_and(|p| p.gpus < pool.gpus) {
         Limit::Latency
     } else if largest && !more_fit {
         Limit::Memory
@@ -208,6 +218,16 @@ mod tests {
         assert!(many > some && some > few, "{many} {some} {few}");
         assert_eq!(limit, Limit::Memory);
         assert_eq!(at(1000.0, true).expect("a pool").2, Limit::Throughput);
+    }
+
+    #[test]
+    fn one_gpu_is_the_least() {
+        let services = [service(1, 10.0, 2.0), service(8, 30.0, 6.0)];
+        let target = Target { quantile: 0.99, latency: Seconds::new(1.0) };
+        let at = |rate, more_fit| size_pool(&services, rate, &target, IDLE, more_fit).map(|(p, l)| (p.gpus, l));
+        assert_eq!(at(5.0, true), Some((1, Limit::OneGpu)));
+        assert_eq!(at(5.0, false), Some((1, Limit::OneGpu)));
+        assert_eq!(at(1000.0, true).map(|(gpus, l)| (gpus > 1, l)), Some((true, Limit::Throughput)));
     }
 
     #[test]

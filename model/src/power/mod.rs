@@ -153,6 +153,15 @@ pub fn waiting(gpu: &Gpu) -> Watts {
     (idle * CONTEXT).min(limit)
 }
 
+/// What [`waiting`] rests on, in words.
+pub fn waiting_source(gpu: &Gpu) -> String {
+    match (&gpu.power.waiting, &gpu.power.idle) {
+        (Some(waiting), _) => waiting.source.clone(),
+        (None, Some(idle)) => format!("{CONTEXT} times idle; {}", idle.source),
+        (None, None) => format!("not known: {CONTEXT} times {:.0} % of the limit", 100.0 * UNKNOWN_IDLE),
+    }
+}
+
 impl PowerModel {
     /// What a kernel takes above waiting at full clock.
     pub fn drives(&self, activities: &Activities, traits: &Traits) -> Drives {

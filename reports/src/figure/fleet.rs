@@ -1,11 +1,17 @@
 //! GPUs against facility power, two curves per candidate: the power limit and the clock as the free variable.
 
 use super::{
-    Area, Axes, Figure, FigureError, INK, SMALL, Sample, colour, drawing, frame, frame_height, legend, line, mark,
-    range, write,
+    Area, Axes, Figure, FigureError, INK, SMALL, Sample, colour, drawing, frame, frame_height, legend, legend_height,
+    line, mark, range, write,
 };
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
+
+const WIDTH: u32 = 760;
+/// Pixels that a frame leaves at its sides.
+const MARGINS: u32 = 16;
+/// Names of so many candidates' choices stand beside them.
+const NAMED: usize = 4;
 
 /// Lowest and highest of a value.
 pub type Ends = (f64, f64);
@@ -63,6 +69,21 @@ impl Fleets {
         self.series.iter().flat_map(|s| &s.curves).flat_map(|c| &c.points)
     }
 
+    /// Names of the candidates; of more than [`NAMED`] with what each would be taken with, which then does not stand in
+    /// the plot.
+    fn names<'a>(&'a self) -> Vec<&'a str> {
+        let crowded = self.series.len() > NAMED;
+        let name = |s: &'a Series| {
+            let chosen = s.curves.iter().flat_map(|c| &c.points).find_map(|p| p.name.as_deref());
+            chosen.filter(|_| crowded).unwrap_or(&s.name)
+        };
+        self.series.iter().map(name).collect()
+    }
+
+    fn entries(&self) -> Vec<(usize, Sample, &str)> {
+        self.names().into_iter().enumerate().map(|(i, name)| (i, Sample::Mark, name)).collect()
+    }
+
     fn all_notes(&self) -> Vec<String> {
         let count = |clock: bool| -> usize {
             let curves = self.series.iter().flat_map(|s| &s.curves).filter(|c| c.clock == clock);
@@ -84,7 +105,7 @@ impl Figure for Fleets {
     }
 
     fn size(&self) -> (u32, u32) {
-        (760, frame_height(&self.all_notes(), 760) + 30 + 380)
+        (WIDTH, frame_height(&self.all_notes(), WIDTH) + legend_height(&self.entries(), WIDTH - MARGINS) + 380)
     }
 
     fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), FigureError> {
@@ -96,9 +117,8 @@ impl Figure for Fleets {
         let (left, right) = range(ends(|p| p.kw, |e| e.0).chain(self.limit_kw), true).ok_or_else(nothing)?;
         let (low, high) = range(ends(|p| p.gpus, |e| e.1), true).ok_or_else(nothing)?;
         let inner = frame(area, &self.title, &self.all_notes())?;
-        let (names, sheet) = inner.split_vertically(30);
-        let entries: Vec<(usize, Sample, &str)> =
-            self.series.iter().enumerate().map(|(i, s)| (i, Sample::Mark, s.name.as_str())).collect();
+        let entries = self.entries();
+        let (names, sheet) = inner.split_vertically(legend_height(&entries, WIDTH - MARGINS));
         legend(&names, &entries)?;
         let axes =
             Axes { title: "", x: ("facility power at peak, kW", left, right, true), y: ("GPUs", low, high, true) };
@@ -145,7 +165,7 @@ impl Figure for Fleets {
             if point.taken {
                 sheet.draw(&Circle::new(at, 10, colour(index).stroke_width(2))).map_err(drawing)?;
             }
-            if let Some(name) = &point.name {
+            if let Some(name) = point.name.as_ref().filter(|_| self.series.len() <= NAMED) {
                 write(&sheet, name, (at.0 + 12, at.1 - 14), SMALL, &INK, HPos::Left)?;
             }
         }
@@ -171,6 +191,15 @@ mod tests {
             limit_kw: Some(12.0),
             notes: vec!["predict plan".into()],
         };
+        let many = Fleets {
+            series: (0..9)
+                .map(|i| Series { name: format!("gpu {i}"), curves: fleets.series[0].curves.clone() })
+                .collect(),
+            ..fleets.clone()
+        };
+        let crowded = svg(&many).expect("drawn");
+        assert_eq!(crowded.matches("v100 at 210 W").count(), 9, "in the legend alone");
+        assert!(many.size().1 > fleets.size().1, "the legend takes lines of its own");
         let text = svg(&fleets).expect("drawn");
         assert_eq!(text.matches("v100 at 210 W").count(), 1);
         assert_eq!((text.matches("r=\"6\"").count(), text.matches("r=\"10\"").count()), (1, 1));

@@ -1,6 +1,6 @@
 //! Lines and marks that are told apart without their colour, and the legend that names them.
 
-use super::{Area, FigureError, INK, SMALL, colour, drawing, width_of, write};
+use super::{Area, FigureError, INK, PALETTE, SMALL, colour, drawing, width_of, write};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
@@ -15,7 +15,8 @@ pub(crate) fn line<B: DrawingBackend>(
     width: u32,
 ) -> Result<(), FigureError> {
     let style = colour(index).stroke_width(width);
-    let (on, off) = DASHES[index % DASHES.len()];
+    // As many dashes as colours: shifted by one when both begin anew.
+    let (on, off) = DASHES[(index + index / PALETTE.len()) % DASHES.len()];
     if off == 0 {
         return area.draw(&PathElement::new(points.to_vec(), style)).map_err(drawing);
     }

@@ -30,6 +30,8 @@ pub struct AtSetting {
 /// A candidate.
 #[derive(Clone, Debug)]
 pub struct Candidate {
+    /// What it is called in the plan.
+    pub name: String,
     /// The GPU as typed.
     pub gpu: String,
     /// Its name.
@@ -42,10 +44,14 @@ pub struct Candidate {
     pub server: Server,
     /// Embodied emissions of a board, kg.
     pub embodied_kg: Option<f64>,
+    /// Power of a board that waits with a context, and who says so.
+    pub waiting: (Watts, String),
     /// At every power limit and clock, the default first.
     pub options: Vec<AtSetting>,
     /// The one it would be taken with.
     pub chosen: Option<usize>,
+    /// Why there is no fleet, where there is none.
+    pub reason: Option<String>,
     /// Whether the site's power forbids a better one.
     pub site_bound: bool,
     /// The chosen fleet with every input changed.
@@ -187,6 +193,11 @@ impl AtSetting {
 }
 
 impl Candidate {
+    /// Whether embodied emissions of its boards and of its servers are known.
+    fn embodied_known(&self) -> [bool; 2] {
+        [self.embodied_kg, self.server.embodied_kg].map(|kg| kg.is_some())
+    }
+
     fn taken(&self) -> Option<&AtSetting> {
         self.options.get(self.chosen?)
     }
@@ -194,7 +205,7 @@ impl Candidate {
     /// What keeps the fleet from being smaller, pool by pool.
     fn binding(&self, plan: &Plan, fleet: &Fleet) -> String {
         let mut words: Vec<String> = Vec::new();
-        for limit in [Limit::Latency, Limit::Throughput, Limit::Memory] {
+        for limit in Limit::ALL {
             let pools = fleet.pools.iter().zip(&plan.file.networks).filter(|((_, l), _)| *l == limit);
             let nets: Vec<&str> = pools.map(|(_, n)| n.net.as_str()).collect();
             match nets.len() {
@@ -205,6 +216,15 @@ impl Candidate {
         }
         words.extend(self.site_bound.then(|| "site power".to_string()));
         words.join(", ")
+    }
+}
+
+impl Plan {
+    /// Candidates whose carbon lacks embodied emissions that others' has.
+    fn lacking_embodied(&self) -> Vec<&Candidate> {
+        let some = |part: usize| self.candidates.iter().any(|c| c.embodied_known()[part]);
+        let lacks = |c: &&Candidate| (0..2).any(|part| some(part) && !c.embodied_known()[part]);
+        self.candidates.iter().filter(lacks).collect()
     }
 }
 
@@ -241,7 +261,7 @@ pub fn json(plan: &Plan) -> Result<String, serde_json::Error> {
     let candidate = |c: &Candidate| {
         let base = c.taken().and_then(|o| o.value.as_ref());
         serde_json::json!({
-            "gpu": c.gpu, "rests_on": c.rests_on, "warnings": c.warnings,
+            "name": c.name, "gpu": c.gpu, "reason": c.reason, "waiting_w": c.waiting.0.get(), "rests_on": c.rests_on, "warnings": c.warnings,
             "options": c.options.iter().enumerate().map(|(i, o)| option(c, o, c.chosen == Some(i))).collect::<Vec<_>>(),
             "day": c.taken().and_then(AtSetting::day),
             "sensitivity": base.map(|b| c.sensitivity.iter().map(|s| change(b, s)).collect::<Vec<_>>()),
@@ -253,6 +273,7 @@ pub fn json(plan: &Plan) -> Result<String, serde_json::Error> {
         "peak_per_s": plan.file.peak_per_s,
         "percentile": 100.0 * plan.file.target.quantile, "latency_target_s": plan.file.target.latency.get(),
         "chosen_gpu": plan.winner.map(|i| plan.candidates[i].gpu.clone()),
+        "chosen_candidate": plan.winner.map(|i| plan.candidates[i].name.clone()),
         "candidates": plan.candidates.iter().map(candidate).collect::<Vec<_>>(), "command": plan.command,
     });
     Ok(serde_json::to_string_pretty(&document)? + "\n")
@@ -268,6 +289,7 @@ pub fn csv(plan: &Plan) -> Result<String, csv::Error> {
     for name in ["racks"].into_iter().chain(FIGURES.map(|(name, _)| name)) {
         header.extend(["", "_p05", "_p95"].map(|suffix| format!("{name}{suffix}")));
     }
+    header.push("candidate".into());
     writer.write_record(&header)?;
     for c in &plan.candidates {
         for (i, o) in c.options.iter().enumerate() {
@@ -277,6 +299,7 @@ pub fn csv(plan: &Plan) -> Result<String, csv::Error> {
             for figure in [o.racks()].into_iter().chain(FIGURES.map(|(_, of)| o.figure(|f| Some(of(f))))) {
                 row.extend([figure.value, figure.p05, figure.p95].map(number));
             }
+            row.push(c.name.clone());
             writer.write_record(&row)?;
         }
     }

@@ -13,7 +13,12 @@ pub(super) fn span(figure: Figure, by: f64) -> String {
     let number = |v: Option<f64>| {
         v.map_or("none".into(), |v| {
             let value = v / by;
-            if value >= 100.0 { format!("{value:.0}") } else { significant(value, 3) }
+            // Three digits also of what is large: more would be believed.
+            if value < 1000.0 {
+                return significant(value, 3);
+            }
+            let scale = 10f64.powi(value.log10().floor() as i32 - 2);
+            format!("{:.0}", (value / scale).round() * scale)
         })
     };
     spanned(number(figure.value), number(figure.p05), number(figure.p95))
@@ -44,18 +49,19 @@ fn candidates(plan: &Plan) -> Table {
     let mut header = vec!["gpu", "setting", "GPUs", "servers", "racks", "facility kW at peak", "MWh/year"];
     header.extend([cost[0].as_str(), cost[1].as_str(), "g CO2e/million", "J/inference", "binding"]);
     let mut table = Table::new(&header, 2).with_trailing_text(1);
+    let lacking: Vec<&str> = plan.lacking_embodied().iter().map(|c| c.name.as_str()).collect();
     for c in &plan.candidates {
         let Some((o, fleet)) = c.taken().and_then(|o| Some((o, o.value.as_ref()?))) else {
-            let why =
-                if c.options.iter().all(|o| o.value.is_none()) { "latency: no fleet" } else { "site power: no fleet" };
-            let mut row = vec![c.gpu.clone()];
+            let mut row = vec![c.name.clone()];
             row.resize(header.len() - 1, String::new());
-            row.push(why.into());
+            row.push(format!("{}: no fleet", c.reason.as_deref().unwrap_or_default()));
             table.row(row);
             continue;
         };
+        let carbon = of(o, Fleet::carbon_g_per_million, 1.0);
+        let carbon = if lacking.contains(&c.name.as_str()) { format!("{carbon}, not all embodied") } else { carbon };
         table.row(vec![
-            c.gpu.clone(),
+            c.name.clone(),
             o.setting(),
             whole(o.figure(|f| Some(f.gpus as f64))),
             whole(o.figure(|f| Some(f.servers as f64))),
@@ -64,7 +70,7 @@ fn candidates(plan: &Plan) -> Table {
             of(o, Fleet::kwh_per_year, 1e3),
             of(o, |f| f.cost_per_year, 1.0),
             of(o, Fleet::cost_per_million, 1.0),
-            of(o, Fleet::carbon_g_per_million, 1.0),
+            carbon,
             of(o, |f| f.energy_per_request().get(), 1.0),
             c.binding(plan, fleet),
         ]);
@@ -169,7 +175,7 @@ fn assumptions(plan: &Plan) -> Table {
             Price::Buy(p) => format!("{p} {} to buy", file.currency),
             Price::PerHour(p) => format!("{p} {} per hour, energy included", file.currency),
         };
-        row(&format!("{} ({})", c.gpu, c.title), price, &c.price_source);
+        row(&format!("{} ({})", c.name, c.title), price, &c.price_source);
         let s = &c.server;
         let embodied = match (c.embodied_kg, s.embodied_kg) {
             (Some(gpu), Some(server)) => format!("; embodied {gpu} kg CO2e a GPU, {server} kg a server"),
@@ -177,7 +183,9 @@ fn assumptions(plan: &Plan) -> Table {
             _ => "; embodied carbon unknown: left out".into(),
         };
         let server = format!("{} GPUs, {} besides{embodied}", s.gpus, with_unit(s.overhead.get(), "W"));
-        row(&format!("server for {}", c.gpu), server, "plan");
+        row(&format!("server for {}", c.name), server, "plan");
+        let (power, source) = &c.waiting;
+        row(&format!("power of a waiting board of {}", c.name), with_unit(power.get(), "W"), source);
     }
     table
 }
@@ -213,9 +221,10 @@ fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
     match taken {
         Some((c, o, fleet)) => {
             let racks = fleet.racks.map_or(String::new(), |r| format!(" in {}", plural(r, "rack")));
+            let named = if c.name == c.gpu { String::new() } else { format!(" ({})", c.name) };
             let how = if o.clock.is_some() { "locked to" } else { "limited to" };
             blocks.push(Block::Text(format!(
-                "Least {}: {} {} {how} {}, {}{racks}. The facility draws {} kW at peak and {} MWh a year; a year costs {} {} and emits {} t CO2e. Binding: {}.",
+                "Least {}: {} {}{named} {how} {}, {}{racks}. The facility draws {} kW at peak and {} MWh a year; a year costs {} {} and emits {} t CO2e. Binding: {}.",
                 plan.file.minimise.name(),
                 whole(o.figure(|f| Some(f.gpus as f64))),
                 c.title,
@@ -230,6 +239,14 @@ fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
             )));
         }
         None => blocks.push(Block::Text("No candidate carries the load within its limits.".into())),
+    }
+    let lacking = plan.lacking_embodied();
+    if plan.file.minimise == Minimise::Carbon && !lacking.is_empty() {
+        let names: Vec<&str> = lacking.iter().map(|c| c.name.as_str()).collect();
+        blocks.push(Block::Text(format!(
+            "The comparison is not a fair one: embodied carbon of {} is not or not wholly known and left out, that of other candidates is in.",
+            names.join(", ")
+        )));
     }
     let over = |f: &Fleet| plan.file.site.site.is_some_and(|limit| f.facility_peak > limit);
     if taken.is_some_and(|(_, o, _)| o.high.as_ref().is_none_or(over)) {
@@ -254,14 +271,14 @@ fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
     blocks.push(Block::Table(candidates(plan)));
     figure(pictures::FLEETS, &mut blocks)?;
     if let Some((c, o, fleet)) = taken {
-        blocks.push(Block::Heading(format!("Pools of {}", c.gpu)));
+        blocks.push(Block::Heading(format!("Pools of {}", c.name)));
         blocks.push(Block::Table(pools(plan, o, fleet)));
         if fleet.day.len() > 1 {
-            blocks.push(Block::Heading(format!("Through the day, {} at {}", c.gpu, o.setting())));
+            blocks.push(Block::Heading(format!("Through the day, {} at {}", c.name, o.setting())));
             blocks.push(Block::Table(hours::table(o, fleet, &plan.file.currency)));
             figure(pictures::DAY, &mut blocks)?;
         }
-        blocks.push(Block::Heading(format!("Power limits and clocks of {}", c.gpu)));
+        blocks.push(Block::Heading(format!("Power limits and clocks of {}", c.name)));
         blocks.push(Block::Table(settings_table(plan, c)));
         blocks.push(Block::Heading("Sensitivity".into()));
         blocks.push(Block::Table(sensitivity_table(c, fleet)));
@@ -272,8 +289,10 @@ fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
     blocks.push(Block::Heading("How to read this".into()));
     let mut notes = conventions(plan);
     for c in &plan.candidates {
-        notes.push(format!("{} rests on: {}.", c.gpu, c.rests_on.join("; ")));
-        notes.extend(c.warnings.iter().map(|w| format!("{}: {w}", c.gpu)));
+        if !c.rests_on.is_empty() {
+            notes.push(format!("{} rests on: {}.", c.name, c.rests_on.join("; ")));
+        }
+        notes.extend(c.warnings.iter().map(|w| format!("{}: {w}", c.name)));
     }
     notes.push(format!("Made by: {}", plan.command));
     blocks.push(Block::List(notes));
@@ -297,4 +316,18 @@ pub fn markdown(plan: &Plan, figures: Option<&Path>) -> String {
 /// Where a figure cannot be drawn.
 pub fn html(plan: &Plan) -> Result<String, FigureError> {
     Ok(document(plan, Show::Within)?.to_html())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits() {
+        let of = |value, low, high| span(Figure { value: Some(value), p05: Some(low), p95: Some(high) }, 1.0);
+        assert_eq!(of(524_000_012.0, 523_999_000.0, 524_000_044.0), "524000000");
+        assert_eq!(of(45_678.0, 9_996.0, 123_456.0), "45700 (10000 to 123000)");
+        assert_eq!(of(5.274, 0.424_9, 531.2), "5.27 (0.425 to 531)");
+        assert_eq!(span(Figure { value: Some(0.0), p05: Some(0.0), p95: None }, 1.0), "0 (0 to none)");
+    }
 }

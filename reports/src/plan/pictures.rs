@@ -61,7 +61,7 @@ fn fleets(plan: &Plan) -> Option<Fleets> {
             ends: ends(value(|f| f.facility_peak.get()), 1e3)
                 .zip(ends(value(|f| f.gpus as f64), 1.0))
                 .filter(|_| chosen),
-            name: chosen.then(|| format!("{} at {}", c.gpu, o.setting())),
+            name: chosen.then(|| format!("{} at {}", c.name, o.setting())),
             taken: chosen && plan.winner == Some(i),
             front: best.iter().any(|f| std::ptr::eq(*f, fleet)),
         })
@@ -71,7 +71,7 @@ fn fleets(plan: &Plan) -> Option<Fleets> {
             let options = c.options.iter().enumerate().filter(|(_, o)| o.clock.is_some() == clock);
             Curve { clock, points: options.filter_map(|(j, o)| point(i, c, j, o)).collect() }
         };
-        Series { name: c.gpu.clone(), curves: [points(false), points(true)] }
+        Series { name: c.name.clone(), curves: [points(false), points(true)] }
     };
     (!all.is_empty()).then(|| Fleets {
         title: "GPUs against facility power".into(),
@@ -99,7 +99,7 @@ fn day(plan: &Plan) -> Option<Day> {
     };
     let site = plan.file.site.site.map(|w| (w.get() / 1e3, "site limit"));
     Some(Day {
-        title: format!("Through the day, {} {} at {}", fleet.gpus, c.gpu, o.setting()),
+        title: format!("Through the day, {} {} at {}", fleet.gpus, c.name, o.setting()),
         panels: vec![
             panel(0, "GPUs busy".into(), 1.0, Some((fleet.gpus as f64, "all GPUs"))),
             panel(1, "busy, %".into(), 0.01, None),
@@ -117,7 +117,7 @@ fn sensitivity(plan: &Plan) -> Option<Sensitivity> {
     let end = |f: &Option<Fleet>| f.as_ref().map(|f| 100.0 * (of(f) / of(fleet) - 1.0));
     let bar = |s: &Change| Bar { name: s.input.to_string(), less: end(&s.less), more: end(&s.more) };
     Some(Sensitivity {
-        title: format!("Change of the {name}, {}", c.gpu),
+        title: format!("Change of the {name}, {}", c.name),
         bars: c.sensitivity.iter().map(bar).collect(),
         notes: vec![
             format!("{} inputs, each 10 % less and 10 % more, % of the {name}", c.sensitivity.len()),
