@@ -59,7 +59,7 @@ pub struct SweepArgs {
     /// How to write rows
     #[arg(long, value_enum, default_value_t = SweepFormat::Csv)]
     pub format: SweepFormat,
-    /// Write there instead of to standard output
+    /// Write there instead of to standard output (- is standard output)
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Go on where the rows of --output end; they must be of the same sweep
@@ -74,6 +74,13 @@ pub struct SweepArgs {
     /// No progress on standard error
     #[arg(long)]
     pub quiet: bool,
+}
+
+impl SweepArgs {
+    /// The file that rows go to; none for standard output.
+    pub fn file(&self) -> Option<&PathBuf> {
+        self.output.as_ref().filter(|path| path.as_os_str() != "-")
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -393,7 +400,7 @@ pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     };
     bar.finish_and_clear();
     let made = sweep.rows() - done;
-    if !args.quiet && args.output.is_some() {
+    if !args.quiet && args.file().is_some() {
         let seconds = bar.elapsed().as_secs_f64();
         eprintln!("{made} predictions in {seconds:.1} s, {:.0} per second", made as f64 / seconds);
     }

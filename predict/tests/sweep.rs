@@ -185,6 +185,16 @@ fn rows_in_error_are_counted_and_a_sweep_of_nothing_else_fails() {
 }
 
 #[test]
+fn a_dash_is_standard_output() {
+    let base = ["sweep", "--net", "lenet5", "--gpu", "v100", "--batch", "1,2", "--quiet"];
+    let (plain, dash) = (run(&base), run(&[&base[..], &["--output", "-"]].concat()));
+    assert!(dash.status.success() && !plain.stdout.is_empty());
+    assert_eq!(plain.stdout, dash.stdout);
+    let resumed = run(&[&base[..], &["--output", "-", "--resume"]].concat());
+    assert_eq!(resumed.status.code(), Some(2));
+}
+
+#[test]
 fn an_output_is_of_its_name_s_format_and_loses_no_rows_unasked() {
     let folder = tempfile::tempdir().expect("a folder");
     let base = ["sweep", "--net", "lenet5", "--gpu", "v100", "--quiet", "--output"];

@@ -54,16 +54,21 @@ fn json_line<'a>(text: &mut String, cells: impl Iterator<Item = Cell<'a>>) {
 fn gathered(args: &SweepArgs) -> Option<PathBuf> {
     #[cfg(feature = "parquet")]
     if args.format == SweepFormat::Parquet {
-        let mut name = args.output.clone()?.into_os_string();
+        let mut name = args.file()?.clone().into_os_string();
         name.push(".rows.csv");
         return Some(name.into());
     }
-    args.output.clone()
+    args.file().cloned()
 }
 
 /// An output whose name is of another format, and one that would lose rows.
 fn check(args: &SweepArgs) -> Result<(), Failure> {
-    let Some(output) = &args.output else { return Ok(()) };
+    let Some(output) = args.file() else {
+        return match args.resume {
+            true => Err(Failure::Usage(anyhow!("--resume goes on in a file: --output FILE"))),
+            false => Ok(()),
+        };
+    };
     let shown = output.display();
     let format = args.format.to_possible_value().map_or(String::new(), |v| v.get_name().to_string());
     let ending = output.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
@@ -142,7 +147,7 @@ impl Writer {
         #[cfg_attr(not(feature = "parquet"), allow(unused_mut))]
         let (mut writer, rows) = open().with_context(|| path.display().to_string()).map_err(Failure::Failed)?;
         #[cfg(feature = "parquet")]
-        if let (SweepFormat::Parquet, Some(output)) = (args.format, &args.output) {
+        if let (SweepFormat::Parquet, Some(output)) = (args.format, args.file()) {
             writer.rewritten = Some((path, output.clone()));
         }
         Ok((writer, rows))
