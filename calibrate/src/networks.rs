@@ -18,9 +18,8 @@ use joulecast_model::units::{Joules, Seconds, Watts};
 use joulecast_reports::table::Table;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A measured run, as the scripts and `calibrate measure` write it; columns that are not needed are left out.
@@ -121,18 +120,29 @@ pub fn read_runs(path: &Path) -> Result<Vec<Run>> {
 /// The networks in the folder of a file of runs, by the names of their files.
 fn networks_beside(path: &Path) -> Result<BTreeMap<String, Arc<Network>>> {
     let folder = path.with_extension("");
-    let mut networks = BTreeMap::new();
     if !folder.is_dir() {
-        return Ok(networks);
+        return Ok(BTreeMap::new());
     }
-    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let path = entry?.path();
-        let (Some(name), Some("toml")) = (path.file_stem(), path.extension().and_then(OsStr::to_str)) else { continue };
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let read = |(path, text): (PathBuf, String)| {
         let network = Network::from_toml(&text).with_context(|| path.display().to_string())?;
-        networks.insert(name.to_string_lossy().into_owned(), Arc::new(network));
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok((name, Arc::new(network)))
+    };
+    toml_files(&folder)?.into_iter().map(read).collect()
+}
+
+/// The TOML files of a folder and their texts.
+fn toml_files(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let name = || folder.display().to_string();
+    let mut list = Vec::new();
+    for entry in fs::read_dir(folder).with_context(name)? {
+        let path = entry.with_context(name)?.path();
+        if path.extension().is_some_and(|e| e == "toml") {
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            list.push((path, text));
+        }
     }
-    Ok(networks)
+    Ok(list)
 }
 
 /// The layers of the networks that lie beside the files of these runs: no fit that judges them may know their shapes.
@@ -150,16 +160,9 @@ pub fn layers_beside(runs: &[Run]) -> Result<Vec<LayerCase>> {
 /// # Errors
 /// When a file cannot be read.
 pub fn read_calibrations(folder: &Path) -> Result<Vec<Calibration>> {
-    let name = || folder.display().to_string();
-    let mut list = Vec::new();
-    for entry in fs::read_dir(folder).with_context(name)? {
-        let path = entry.with_context(name)?.path();
-        if path.extension().is_some_and(|e| e == "toml") {
-            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            list.push(Calibration::from_toml(&text).with_context(|| path.display().to_string())?);
-        }
-    }
-    Ok(list)
+    let read =
+        |(path, text): (PathBuf, String)| Calibration::from_toml(&text).with_context(|| path.display().to_string());
+    toml_files(folder)?.into_iter().map(read).collect()
 }
 
 /// A value measured and predicted, with its interval.

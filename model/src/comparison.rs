@@ -109,7 +109,7 @@ impl Measure {
             Self::Power => ([p.power.value, p.power.p05, p.power.p95].map(|v| v.get()), 1.0),
             Self::PricePerMillion => (time, e.price_per_million? / time[0]),
         };
-        Some(Estimate { value: value * by, p05: p05 * by, p95: p95 * by })
+        Some(Estimate { value, p05, p95 }.times(by))
     }
 }
 

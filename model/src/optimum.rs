@@ -36,18 +36,21 @@ pub fn choose(costs: &[Cost], metric: Metric, reference: &Reference, limit: Opti
     let fastest = |list: &mut Vec<usize>| list.sort_by(|&a, &b| costs[a].time.get().total_cmp(&costs[b].time.get()));
     let mut tied: Vec<usize> = candidates.iter().copied().filter(|&i| value(i) <= value(best) * (1.0 + TIED)).collect();
     fastest(&mut tied);
-    let mut order: Vec<usize> = (0..costs.len()).collect();
-    order.sort_by(|&a, &b| {
-        let (a, b) = (&costs[a], &costs[b]);
-        a.time.get().total_cmp(&b.time.get()).then(a.energy.get().total_cmp(&b.energy.get()))
-    });
+    let points: Vec<(f64, f64)> = costs.iter().map(|c| (c.time.get(), c.energy.get())).collect();
+    Some(Optimum { best, tied, front: front(&points) })
+}
+
+/// Points that no other is below in both of their figures, by rising first.
+pub fn front(points: &[(f64, f64)]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..points.len()).collect();
+    order.sort_by(|&a, &b| points[a].0.total_cmp(&points[b].0).then(points[a].1.total_cmp(&points[b].1)));
     let mut front: Vec<usize> = Vec::new();
     for i in order {
-        if front.last().is_none_or(|&j| costs[i].energy < costs[j].energy) {
+        if front.last().is_none_or(|&j| points[i].1 < points[j].1) {
             front.push(i);
         }
     }
-    Some(Optimum { best, tied, front })
+    front
 }
 
 /// A choice per layer.
@@ -191,6 +194,14 @@ mod tests {
         let quick = choose(&costs, Metric::Energy, &REFERENCE, Some(Seconds::new(1.3))).expect("a choice");
         assert_eq!(quick.best, 1);
         assert_eq!(choose(&costs, Metric::Energy, &REFERENCE, Some(Seconds::new(0.5))), None);
+    }
+
+    #[test]
+    fn the_front_is_what_no_other_point_beats() {
+        let fleets = [(10.0, 5.0), (8.0, 6.0), (9.0, 6.5), (12.0, 5.0), (8.0, 7.0), (4.0, 9.0)];
+        let fleets = fleets.map(|(gpus, kw)| (1e3 * kw, gpus));
+        assert_eq!(front(&fleets), [0, 1, 5]);
+        assert!(front(&[]).is_empty());
     }
 
     /// Two clocks; the middle layer saves energy at the slow one, the others lose.

@@ -214,9 +214,10 @@ fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Network], how: &How
     let free = best(&fleets, file.minimise, None);
     let changes = match chosen {
         Some(i) => {
-            let [less, more] = moved(&device.gpu, &boards[i])
-                .map(|point| predict(file, c, networks, how, &device, &[point]).ok()?.boards.into_iter().next()?);
-            sensitivity(&boards[i], &load, [less.as_ref(), more.as_ref()])
+            let ends = moved(&device.gpu, &boards[i]);
+            let boards_there = predict(file, c, networks, how, &device, &ends).map(|p| p.boards).unwrap_or_default();
+            let at = |end: usize| boards_there.get(end)?.as_ref();
+            sensitivity(&boards[i], &load, [at(0), at(1)])
         }
         None => Vec::new(),
     };

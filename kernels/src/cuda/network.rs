@@ -12,9 +12,9 @@ use crate::launch::{Address, Operands};
 use crate::operands::{Sizes, parameter_bytes, scratch, sizes};
 use crate::runner::NetworkTrial;
 use crate::{DeviceError, streaming};
-use joulecast_model::layer::{Add, Function, Layer, LayerOp, Optimizer};
+use joulecast_model::layer::{Add, Layer, LayerOp, Optimizer};
 use joulecast_model::measurement::LayerCase;
-use joulecast_model::network::{ShapedLayer, Source};
+use joulecast_model::network::{ShapedLayer, Source, overwrites};
 use joulecast_model::precision::{Mode, Phase, Precision};
 use joulecast_model::shape::Shape;
 use joulecast_model::trial::{Algorithm, Cache, Trial};
@@ -128,26 +128,6 @@ fn is_view(layer: &Layer, mode: Mode) -> bool {
     matches!(layer, Layer::Flatten(_)) || (matches!(layer, Layer::Dropout(_)) && mode == Mode::Inference)
 }
 
-/// Whether an activation may overwrite its input: its own backward must not need the input, and the backward of the
-/// layer that made the input must not need that layer's output.
-fn in_place(layer: &Layer, maker: Option<&Layer>, mode: Mode) -> bool {
-    let Layer::Activation(activation) = layer else { return false };
-    let keeps_no_input =
-        matches!(activation.function, Function::Relu | Function::Relu6 | Function::Sigmoid | Function::Tanh);
-    let maker_keeps_no_output = matches!(
-        maker,
-        Some(
-            Layer::Conv2d(_)
-                | Layer::ConvTranspose2d(_)
-                | Layer::Linear(_)
-                | Layer::BatchNorm(_)
-                | Layer::Add(_)
-                | Layer::Scale(_)
-        )
-    );
-    mode == Mode::Inference || (keeps_no_input && maker_keeps_no_output)
-}
-
 impl<'a> Builder<'a, '_> {
     fn bytes(&self, shape: Shape) -> u64 {
         self.trial.batch * shape.elements() * self.trial.precision.bytes()
@@ -207,7 +187,7 @@ impl<'a> Builder<'a, '_> {
             let view = is_view(&layer.layer, self.trial.mode);
             let maker = first.map(|(k, _)| &layers[k].layer);
             let alone = first.is_some_and(|(_, b)| buffers[b].readers == 1);
-            if view || (alone && in_place(&layer.layer, maker, self.trial.mode)) {
+            if view || (alone && overwrites(&layer.layer, maker, self.trial.mode)) {
                 operands.output = read.first().copied().unwrap_or(0);
                 if let Some((_, b)) = first {
                     buffers[b].readers += readers[i];

@@ -3,10 +3,8 @@
 use super::file::Minimise;
 use super::fleet::{Assumptions, Board, Fleet, Price, Scenario, plan_fleet};
 use super::pool::Service;
-use crate::predictor::Estimate;
 use crate::units::Watts;
 use std::fmt;
-use std::ops::Mul;
 
 /// What a plan makes small, of a fleet.
 pub fn objective(fleet: &Fleet, minimise: Minimise) -> f64 {
@@ -114,10 +112,6 @@ pub struct Change {
     pub more: Option<Fleet>,
 }
 
-fn times<T: Copy + Mul<f64, Output = T>>(e: Estimate<T>, factor: f64) -> Estimate<T> {
-    Estimate { value: e.value * factor, p05: e.p05 * factor, p95: e.p95 * factor }
-}
-
 /// `moved`: the board with its setting changed, where it can be.
 fn changed(
     board: &Board,
@@ -137,8 +131,8 @@ fn changed(
         }
         Input::Latency => load.target.latency = load.target.latency * factor,
         // The power of a step stays: what takes longer takes more energy.
-        Input::StepTime => each(&mut board, &|s| (s.time, s.energy) = (times(s.time, factor), times(s.energy, factor))),
-        Input::StepEnergy => each(&mut board, &|s| s.energy = times(s.energy, factor)),
+        Input::StepTime => each(&mut board, &|s| (s.time, s.energy) = (s.time.times(factor), s.energy.times(factor))),
+        Input::StepEnergy => each(&mut board, &|s| s.energy = s.energy.times(factor)),
         Input::WaitingPower => board.waiting = board.waiting * factor,
         Input::ServerPower => load.server.overhead = load.server.overhead * factor,
         Input::Overhead => load.site.pue = 1.0 + (load.site.pue - 1.0) * factor,
@@ -175,22 +169,6 @@ pub fn sensitivity(board: &Board, load: &Assumptions, moved: [Option<&Board>; 2]
     Input::ALL.into_iter().map(|input| Change { input, less: at(input, 0), more: at(input, 1) }).collect()
 }
 
-/// Those of some fleets, as GPUs and facility power at peak, that no other beats in both; by rising power.
-pub fn front(fleets: &[(f64, Watts)]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..fleets.len()).collect();
-    order.sort_by(|&a, &b| {
-        let (a, b) = (&fleets[a], &fleets[b]);
-        a.1.get().total_cmp(&b.1.get()).then(a.0.total_cmp(&b.0))
-    });
-    let mut front: Vec<usize> = Vec::new();
-    for i in order {
-        if front.last().is_none_or(|&j| fleets[i].0 < fleets[j].0) {
-            front.push(i);
-        }
-    }
-    front
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fleet::testing::{board, load};
@@ -204,7 +182,7 @@ mod tests {
         let of = |f: &Option<Fleet>| f.clone().expect("a fleet");
         let [slower, faster] = [1.2, 0.9].map(|factor| {
             let mut moved = board();
-            moved.services.iter_mut().flatten().for_each(|s| s.time = times(s.time, factor));
+            moved.services.iter_mut().flatten().for_each(|s| s.time = s.time.times(factor));
             moved
         });
         for change in sensitivity(&board(), &load, [Some(&slower), Some(&faster)]) {
@@ -235,14 +213,6 @@ mod tests {
         let of = |input| changes.iter().find(|c| c.input == input).expect("every input");
         assert!(of(Input::Setting).less.is_some() && of(Input::Setting).more.is_none());
         assert!(of(Input::Load).more.is_some());
-    }
-
-    #[test]
-    fn the_front_is_what_no_other_fleet_beats() {
-        let fleets = [(10.0, 5.0), (8.0, 6.0), (9.0, 6.5), (12.0, 5.0), (8.0, 7.0), (4.0, 9.0)];
-        let fleets = fleets.map(|(gpus, kw)| (gpus, Watts::new(1e3 * kw)));
-        assert_eq!(front(&fleets), [0, 1, 5]);
-        assert!(front(&[]).is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod fleet;
 mod pool;
 pub mod queueing;
 
-pub use choice::{CHANGES, Change, Input, best, front, objective, sensitivity};
+pub use choice::{CHANGES, Change, Input, best, objective, sensitivity};
 pub use file::{CandidateFile, Minimise, PlanError, PlanFile, PlannedNetwork, Vary};
 pub use fleet::{Assumptions, Board, Fleet, HOURS_PER_YEAR, Misfit, Part, Price, Scenario, Server, Site, plan_fleet};
 pub use pool::{Limit, Pool, Service, Target, size_pool};

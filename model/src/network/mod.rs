@@ -9,7 +9,7 @@ mod write;
 
 pub use file::MAX_LAYERS;
 pub use format::Format;
-pub use memory::{Activations, InPlace, MemoryFootprint, MemoryPolicy, footprint, largest_batch};
+pub use memory::{Activations, InPlace, MemoryFootprint, MemoryPolicy, footprint, largest_batch, overwrites};
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 
 use crate::layer::Layer;

@@ -241,7 +241,7 @@ impl Predicted {
     ) -> Result<Option<Compared>, String> {
         let p = &self.prediction;
         let slower = nuisance.map_or(1.0, |n| n.factor(cell.case.gpus));
-        let scaled = |e: Estimate<f64>| Estimate { value: e.value * slower, p05: e.p05 * slower, p95: e.p95 * slower };
+        let scaled = |e: Estimate<f64>| e.times(slower);
         // Of a run: how many steps it has. Its start is spread over them.
         let steps = paper.samples.get(&cell.case.dataset).map(|samples| *samples as f64 / p.batch as f64);
         let of_step = |value: f64| match (cell.metric, steps) {

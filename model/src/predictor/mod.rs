@@ -2,11 +2,13 @@
 
 mod beside;
 mod intervals;
+mod kernel;
 mod lookup;
 mod network;
 mod operating_point;
 mod settle;
 mod summary;
+mod totals;
 
 pub use intervals::{Width, Widths};
 pub use lookup::{BY_PRODUCT, Found, Stated, Substitute, find};
@@ -23,6 +25,7 @@ use crate::parallel::{Communication, DevicePrediction};
 use crate::precision::{Mode, Phase, Precision};
 use crate::trial::Algorithm;
 use crate::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
+use std::ops::Mul;
 
 /// What a prediction is made with.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +72,8 @@ pub struct Estimate<T> {
     pub p95: T,
 }
 
-impl Estimate<Seconds> {
-    /// So many times as long.
+impl<T: Copy + Mul<f64, Output = T>> Estimate<T> {
+    /// So many times as much.
     pub(crate) fn times(self, factor: f64) -> Self {
         Self { value: self.value * factor, p05: self.p05 * factor, p95: self.p95 * factor }
     }

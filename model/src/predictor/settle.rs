@@ -1,6 +1,7 @@
 //! Which clocks a step's kernels run at: those that their times are of, and those that a limit leaves.
 
-use super::network::{Kernel, Step, WORTH_A_WARNING};
+use super::kernel::Kernel;
+use super::network::{Step, WORTH_A_WARNING};
 use super::operating_point::{Limits, OperatingPoint, highest, lowest};
 use super::{LayerPrediction, PredictError};
 use crate::clock::Clocks;

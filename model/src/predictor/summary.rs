@@ -1,7 +1,9 @@
 //! A step at many clocks and limits: its totals alone, kernels that are alike settled once.
 
-use super::network::{Kernel, Step, Totals};
+use super::kernel::Kernel;
+use super::network::Step;
 use super::operating_point::{OperatingPoint, highest};
+use super::totals::Totals;
 use super::{Estimate, PredictError};
 use crate::calibration::Tier;
 use crate::clock::Clocks;

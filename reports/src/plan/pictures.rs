@@ -6,7 +6,8 @@ use crate::figure::day::{Day, Panel};
 use crate::figure::fleet::{Curve, Fleets, Point, Series};
 use crate::figure::sensitivity::{Bar, Sensitivity};
 use crate::figure::{Figure as _, FigureError, svg};
-use joulecast_model::capacity::{Change, Fleet, front};
+use joulecast_model::capacity::{Change, Fleet};
+use joulecast_model::optimum::front;
 
 pub(super) const FLEETS: &str = "fleets";
 pub(super) const DAY: &str = "day";
@@ -48,7 +49,7 @@ fn taken(plan: &Plan) -> Option<(&Candidate, &AtSetting, &Fleet)> {
 /// GPUs against facility power over the settings of all candidates.
 fn fleets(plan: &Plan) -> Option<Fleets> {
     let all: Vec<&Fleet> = plan.candidates.iter().flat_map(|c| &c.options).filter_map(|o| o.value.as_ref()).collect();
-    let places: Vec<_> = all.iter().map(|f| (f.gpus as f64, f.facility_peak)).collect();
+    let places: Vec<_> = all.iter().map(|f| (f.facility_peak.get(), f.gpus as f64)).collect();
     let best: Vec<&Fleet> = front(&places).into_iter().map(|i| all[i]).collect();
     let point = |i: usize, c: &Candidate, j: usize, o: &AtSetting| {
         let fleet = o.value.as_ref()?;

@@ -76,18 +76,22 @@ fn is_view(layer: &Layer, mode: Mode) -> bool {
     layer.is_view() || (matches!(layer, Layer::Dropout(_)) && mode == Mode::Inference)
 }
 
-fn in_place(layer: &Layer, maker: &Layer, mode: Mode) -> bool {
+/// Whether our runner lets an activation overwrite its input: its own backward must not need the input, and the backward
+/// of the layer that made the input must not need that layer's output. `maker`: that layer; none made the network's inputs.
+pub fn overwrites(layer: &Layer, maker: Option<&Layer>, mode: Mode) -> bool {
     let Layer::Activation(activation) = layer else { return false };
-    let function = activation.function;
-    let keeps_no_input = matches!(function, Function::Relu | Function::Relu6 | Function::Sigmoid | Function::Tanh);
+    let keeps_no_input =
+        matches!(activation.function, Function::Relu | Function::Relu6 | Function::Sigmoid | Function::Tanh);
     let maker_keeps_no_output = matches!(
         maker,
-        Layer::Conv2d(_)
-            | Layer::ConvTranspose2d(_)
-            | Layer::Linear(_)
-            | Layer::BatchNorm(_)
-            | Layer::Add(_)
-            | Layer::Scale(_)
+        Some(
+            Layer::Conv2d(_)
+                | Layer::ConvTranspose2d(_)
+                | Layer::Linear(_)
+                | Layer::BatchNorm(_)
+                | Layer::Add(_)
+                | Layer::Scale(_)
+        )
     );
     mode == Mode::Inference || (keeps_no_input && maker_keeps_no_output)
 }
@@ -116,8 +120,9 @@ impl Walk<'_> {
                 _ => None,
             };
             let reuses = first.filter(|(k, b)| {
-                let overwrites = in_place(&layer.layer, &layers[*k].layer, self.mode) && buffers[*b].readers == 1;
-                is_view(&layer.layer, self.mode) || overwrites
+                let alone = buffers[*b].readers == 1;
+                is_view(&layer.layer, self.mode)
+                    || (alone && overwrites(&layer.layer, Some(&layers[*k].layer), self.mode))
             });
             match reuses {
                 Some((_, b)) => {

@@ -2,6 +2,8 @@
 
 mod arena;
 
+pub use arena::overwrites;
+
 use super::{ShapedLayer, ShapedNetwork, Source};
 use crate::layer::{Function, Layer, PoolOp};
 use crate::precision::{Mode, Precision};

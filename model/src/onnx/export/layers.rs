@@ -1,6 +1,6 @@
 //! Every layer kind as operators.
 
-use super::{Int, Ints, Real, Word, Writer};
+use super::{Int, Ints, Real, Value, Word, Writer};
 use crate::layer::{
     Activation, Attention, Conv2d, Conv3d, ConvTranspose2d, Function, Interpolation, Layer, Pair, PoolOp, Recurrent,
     Triple, Window,
@@ -178,12 +178,24 @@ impl Writer<'_> {
         if site.tied { name } else { self.weight(&name, dims) }
     }
 
+    /// An operator that reads weights and, where it has one, a bias of so many values.
+    fn weighted(
+        &mut self,
+        op: &str,
+        site: &Site<'_>,
+        dims: &[u64],
+        bias: Option<u64>,
+        attributes: &[(&str, Value<'_>)],
+    ) {
+        let weight = self.weight_of(site, dims);
+        let bias = bias.map(|values| self.vector_of(site, "bias", &[values]));
+        let inputs: Vec<&str> = [site.x(), &weight].into_iter().chain(bias.as_deref()).collect();
+        self.node(op, &inputs, site.name, attributes);
+    }
+
     fn convolution(&mut self, conv: &Conv2d, site: &Site<'_>) {
         let channels = site.dims()[0];
         let groups = conv.groups(channels);
-        let weight = self.weight_of(site, &[conv.channels, channels / groups, conv.kernel.h, conv.kernel.w]);
-        let bias = conv.bias.then(|| self.vector_of(site, "bias", &[conv.channels]));
-        let inputs: Vec<&str> = [site.x(), &weight].into_iter().chain(bias.as_deref()).collect();
         let attributes = [
             ("kernel_shape", Ints(&both(conv.kernel))),
             ("strides", Ints(&both(conv.stride))),
@@ -191,15 +203,13 @@ impl Writer<'_> {
             ("dilations", Ints(&both(conv.dilation))),
             ("group", Int(groups as i64)),
         ];
-        self.node("Conv", &inputs, site.name, &attributes);
+        let dims = [conv.channels, channels / groups, conv.kernel.h, conv.kernel.w];
+        self.weighted("Conv", site, &dims, conv.bias.then_some(conv.channels), &attributes);
     }
 
     fn transposed(&mut self, conv: &ConvTranspose2d, site: &Site<'_>) {
         let channels = site.dims()[0];
         let groups = conv.groups(channels);
-        let weight = self.weight_of(site, &[channels, conv.channels / groups, conv.kernel.h, conv.kernel.w]);
-        let bias = conv.bias.then(|| self.vector_of(site, "bias", &[conv.channels]));
-        let inputs: Vec<&str> = [site.x(), &weight].into_iter().chain(bias.as_deref()).collect();
         let attributes = [
             ("kernel_shape", Ints(&both(conv.kernel))),
             ("strides", Ints(&both(conv.stride))),
@@ -208,24 +218,22 @@ impl Writer<'_> {
             ("dilations", Ints(&both(conv.dilation))),
             ("group", Int(groups as i64)),
         ];
-        self.node("ConvTranspose", &inputs, site.name, &attributes);
+        let dims = [channels, conv.channels / groups, conv.kernel.h, conv.kernel.w];
+        self.weighted("ConvTranspose", site, &dims, conv.bias.then_some(conv.channels), &attributes);
     }
 
     fn convolution_of_volumes(&mut self, conv: &Conv3d, site: &Site<'_>) {
         let channels = site.dims()[0];
         let groups = conv.groups(channels);
-        let kernel = conv.kernel;
-        let weight = self.weight_of(site, &[conv.channels, channels / groups, kernel.d, kernel.h, kernel.w]);
-        let bias = conv.bias.then(|| self.vector_of(site, "bias", &[conv.channels]));
-        let inputs: Vec<&str> = [site.x(), &weight].into_iter().chain(bias.as_deref()).collect();
         let attributes = [
-            ("kernel_shape", Ints(&all(kernel))),
+            ("kernel_shape", Ints(&all(conv.kernel))),
             ("strides", Ints(&all(conv.stride))),
             ("pads", Ints(&[all(conv.padding), all(conv.padding)].concat())),
             ("dilations", Ints(&all(conv.dilation))),
             ("group", Int(groups as i64)),
         ];
-        self.node("Conv", &inputs, site.name, &attributes);
+        let dims = [conv.channels, channels / groups, conv.kernel.d, conv.kernel.h, conv.kernel.w];
+        self.weighted("Conv", site, &dims, conv.bias.then_some(conv.channels), &attributes);
     }
 
     fn pool(&mut self, op: PoolOp, window: Window, site: &Site<'_>) {
