@@ -3,6 +3,7 @@
 use joulecast_model::calibration::Calibration;
 use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
+use joulecast_model::gpu::Gpu;
 use joulecast_model::network::ShapedNetwork;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{NetworkPrediction, Setup, predict};
@@ -19,17 +20,21 @@ pub fn shaped(name: &str, batch: u64, precision: Precision) -> ShapedNetwork {
     ok(ShapedNetwork::new(&ok(catalog::network(name)), batch, precision, &[]))
 }
 
-/// A prediction with what is built in.
-pub fn predicted(network: &ShapedNetwork, gpu: &str, mode: Mode) -> NetworkPrediction {
+/// The built-in calibration of a GPU's chip, and the models over all chips.
+pub fn calibrations(gpu: &Gpu) -> (Option<&'static Calibration>, &'static Calibration) {
     static ROOFLINE: LazyLock<Calibration> = LazyLock::new(|| ok(catalog::roofline()));
     static CHIPS: LazyLock<Vec<Calibration>> = LazyLock::new(|| {
         let of = |(name, _): &(&str, &str)| ok(catalog::calibration(name));
         catalog::calibrations().iter().filter_map(of).collect()
     });
+    (CHIPS.iter().find(|c| c.chip == gpu.chip), &ROOFLINE)
+}
+
+/// A prediction with what is built in.
+pub fn predicted(network: &ShapedNetwork, gpu: &str, mode: Mode) -> NetworkPrediction {
     let gpu = ok(catalog::gpu(gpu));
     let framework = ok(Framework::named("cudnn"));
-    let setup = Setup::usual(&gpu, (CHIPS.iter().find(|c| c.chip == gpu.chip), &ROOFLINE), &framework, mode);
-    ok(predict(network, &setup))
+    ok(predict(network, &Setup::usual(&gpu, calibrations(&gpu), &framework, mode)))
 }
 
 /// The repository's root.

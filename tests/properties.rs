@@ -2,9 +2,12 @@
 
 use joulecast_model::calibration::Tier;
 use joulecast_model::catalog;
+use joulecast_model::framework::Framework;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_tests::{ok, predicted, shaped};
+use joulecast_model::predictor::{OperatingPoint, Prepared, Setup, Step, core_range};
+use joulecast_model::units::Hertz;
+use joulecast_tests::{calibrations, ok, predicted, shaped};
 use proptest::prelude::*;
 
 /// Every network on every device, in inference and training: finite, positive, consistent.
@@ -111,6 +114,72 @@ fn time_does_not_fall_much_as_the_batch_grows() {
                 assert!(pair[1] > 0.85 * pair[0], "{name} on {gpu}: {times:?}");
             }
         }
+    }
+}
+
+/// Times of a step along settings, each of which allows more than the one before.
+fn along(prepared: &Prepared<'_, '_>, points: impl Iterator<Item = OperatingPoint>, label: &str) {
+    let times: Vec<f64> = points.map(|point| ok(prepared.at(point)).time.value.get()).collect();
+    for pair in times.windows(2) {
+        // Clocks are solved for to a part in 10^9.
+        assert!(pair[1] <= pair[0] * (1.0 + 1e-7), "{label}: {times:?}");
+    }
+}
+
+/// A higher clock or power limit never makes a step longer, whatever the other allows: there is one solution of the limit.
+#[test]
+fn more_clock_or_power_never_takes_longer() {
+    let framework = ok(Framework::named("cudnn"));
+    let networks: Vec<Vec<ShapedNetwork>> =
+        [1, 8, 128].map(|batch| catalog::network_names().map(|n| shaped(n, batch, Precision::Fp32)).collect()).into();
+    for (i, name) in catalog::gpu_names().enumerate() {
+        let gpu = ok(catalog::gpu(name));
+        let setup = Setup::usual(&gpu, calibrations(&gpu), &framework, Mode::Inference);
+        let ((slow, fast), limit) = (core_range(&gpu), gpu.power.limit.value);
+        let least = gpu.power.limit_minimum.as_ref().map_or(limit * 0.3, |p| p.value);
+        let most = gpu.power.limit_maximum.as_ref().map_or(limit, |p| p.value);
+        let clock = |share: f64| Some(slow + (fast - slow) * share);
+        let cap = |share: f64| Some(least + (most - least) * share);
+        // Every network on every GPU, each GPU at another batch.
+        for network in &networks[i % networks.len()] {
+            let step = ok(Step::new(network, &setup));
+            let prepared = step.prepare();
+            let shares = || (0..=8).map(|i| f64::from(i) / 8.0);
+            for other in [0.4, 1.0] {
+                let label = format!("{} on {name}, {other}", network.name());
+                let clocks = shares().map(|s| OperatingPoint {
+                    core_clock: clock(s),
+                    power_cap: cap(other),
+                    ..OperatingPoint::default()
+                });
+                along(&prepared, clocks, &label);
+                let caps = shares().map(|s| OperatingPoint {
+                    core_clock: clock(other),
+                    power_cap: cap(s),
+                    ..OperatingPoint::default()
+                });
+                along(&prepared, caps, &label);
+            }
+        }
+    }
+}
+
+/// Where a limit jumped between two solutions: the highest clock that was asked for decided which was found.
+#[test]
+fn a_ceiling_that_does_not_bind_changes_nothing() {
+    let gpu = ok(catalog::gpu("titan-x-pascal"));
+    let (network, framework) = (shaped("resnet18", 8, Precision::Fp32), ok(Framework::named("cudnn")));
+    let setup = Setup::usual(&gpu, calibrations(&gpu), &framework, Mode::Inference);
+    let step = ok(Step::new(&network, &setup));
+    let at = |mhz: f64| {
+        let point = OperatingPoint { core_clock: Some(Hertz::from_mhz(mhz)), ..OperatingPoint::default() };
+        ok(step.at(point))
+    };
+    let first = at(1600.0);
+    assert!(first.clock < Hertz::from_mhz(1590.0) && first.power.value <= gpu.power.limit.value, "{:?}", first.clock);
+    for mhz in (1600..=1911).step_by(7) {
+        let other = at(f64::from(mhz));
+        assert!((other.time.value / first.time.value - 1.0).abs() < 1e-7, "{mhz} MHz: {:?}", other.time);
     }
 }
 

@@ -8,7 +8,9 @@ const LOWEST_CLOCK: f64 = 0.2;
 /// Clocks are quoted in whole megahertz: so much off the grid is not worth a warning.
 const WHOLE: Hertz = Hertz::from_mhz(1.0);
 /// Clocks are solved for to this share of the boost clock.
-const RESOLUTION: f64 = 1.0 / 4096.0;
+const RESOLUTION: f64 = 1e-9;
+/// Steps along secants before halving, which always ends.
+const SECANTS: usize = 12;
 
 /// What is set on the device; what is left out stays as the driver has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -138,21 +140,41 @@ fn within<T: PartialOrd + Copy>(
     Err(error(gpu, what, format!("{:.0} {unit}", number(asked)), range))
 }
 
-/// The highest clock from `low` to `high` that `keeps` a limit, which higher clocks do not; `None` where not even the
-/// lowest does.
-pub fn highest(low: f64, high: f64, keeps: impl Fn(f64) -> bool) -> Option<f64> {
-    if keeps(high) {
+/// The highest clock from `low` to `high` at which `excess`, which rises with the clock, is not above zero; `None` where it is
+/// above zero even at the lowest. Found to [`RESOLUTION`] whatever the bracket, and never above zero.
+///
+/// Regula falsi with the Illinois correction (Dowell and Jarratt, BIT 11, 1971), kept off the ends so that both close in.
+pub fn highest(low: f64, high: f64, excess: impl Fn(f64) -> f64) -> Option<f64> {
+    let mut above = (high, excess(high));
+    if above.1 <= 0.0 {
         return Some(high);
     }
-    if !keeps(low) {
+    let mut below = (low, excess(low));
+    if below.1 > 0.0 {
         return None;
     }
-    let (mut low, mut high) = (low, high);
-    while high - low > RESOLUTION {
-        let middle = (low + high) / 2.0;
-        if keeps(middle) { low = middle } else { high = middle }
+    let mut last = None;
+    for step in 0.. {
+        let width = above.0 - below.0;
+        if width <= RESOLUTION {
+            break;
+        }
+        let secant = below.0 + width * below.1 / (below.1 - above.1);
+        let middle = below.0 + width / 2.0;
+        let least = (RESOLUTION / 2.0).min(width / 4.0);
+        let clock = if step < SECANTS { secant.clamp(below.0 + least, above.0 - least) } else { middle };
+        let value = excess(clock);
+        let keeps = value <= 0.0;
+        if keeps {
+            below = (clock, value);
+            above.1 *= if last == Some(true) { 0.5 } else { 1.0 };
+        } else {
+            above = (clock, value);
+            below.1 *= if last == Some(false) { 0.5 } else { 1.0 };
+        }
+        last = Some(keeps);
     }
-    Some(low)
+    Some(below.0)
 }
 
 #[cfg(test)]
@@ -204,10 +226,30 @@ limit_minimum = { value = "150 W", kind = "vendor", source = "a" }"#;
 
     #[test]
     fn the_highest_clock_that_keeps_a_limit() {
-        let keeps = |limit: f64| move |clock: f64| clock <= limit;
-        assert_eq!(highest(0.2, 1.0, keeps(2.0)), Some(1.0));
-        assert_eq!(highest(0.2, 1.0, keeps(0.1)), None);
-        let found = highest(0.2, 1.0, keeps(0.7)).expect("within");
-        assert!(found <= 0.7 && found > 0.7 - 2.0 * RESOLUTION);
+        let over = |limit: f64| move |clock: f64| clock.powi(3) - limit.powi(3);
+        assert_eq!(highest(0.2, 1.0, over(2.0)), Some(1.0));
+        assert_eq!(highest(0.2, 1.0, over(0.1)), None);
+        for high in [0.701, 0.8, 1.0, 1.3] {
+            let found = highest(0.2, high, over(0.7)).expect("within");
+            assert!(found <= 0.7 && found > 0.7 - 2.0 * RESOLUTION, "{high}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_limit_is_found_in_few_steps_and_across_a_jump() {
+        let count = std::cell::Cell::new(0);
+        let counted = |excess: fn(f64) -> f64| {
+            count.set(0);
+            let found = highest(0.2, 1.0, |clock| {
+                count.set(count.get() + 1);
+                excess(clock)
+            });
+            (found.expect("within"), count.get())
+        };
+        // As power is: below the knee of the voltage a line, above it a cubic.
+        let (found, steps) = counted(|clock| 0.3 + 0.5 * clock * (1.0 + (clock - 0.75).max(0.0)).powi(2) - 0.72);
+        assert!((0.3 + 0.5 * found * (1.0 + (found - 0.75)).powi(2) - 0.72).abs() < 1e-8 && steps <= 14, "{steps}");
+        let (found, steps) = counted(|clock| if clock <= 0.6 { -1.0 } else { 5.0 });
+        assert!(found <= 0.6 && found > 0.6 - 2.0 * RESOLUTION && steps < 60, "{found} {steps}");
     }
 }

@@ -15,6 +15,8 @@ pub(super) const REACTION: Seconds = Seconds::from_ms(30.0);
 /// Kernels of a measured step are taken to draw at most so many times what is predicted; what is missing then, the limit
 /// must have let pass.
 const MOST_DRAW: f64 = 1.3;
+/// Times of others are of a board that kept the default limit: rounding must not undo that.
+const ROUNDING: f64 = 1e-9;
 /// Steps of halving in the search for such a factor.
 const HALVINGS: usize = 12;
 
@@ -44,7 +46,7 @@ impl Step<'_> {
             }
             let kernel = &mut self.kernels[i];
             let power = |core: f64| power(gpu, kernel.drives, law.level(clock_law, core), 1.0);
-            kernel.reference = highest(lowest, 1.0, |core| power(core) <= cap).unwrap_or(lowest);
+            kernel.reference = highest(lowest, 1.0, |core| power(core) / cap - 1.0).unwrap_or(lowest);
             let idle = waiting(gpu);
             let (drawn, allowed) = (power(kernel.reference) - idle, cap - idle);
             if drawn > allowed {
@@ -98,47 +100,39 @@ impl Step<'_> {
         }
     }
 
-    /// Relative core clock of every kernel: what it ran at in the measurements, cut by what is asked for and by what keeps
-    /// the limit. Power is averaged over stretches of the step as long as the limit takes to act.
+    /// Relative core clock of every kernel. The board sets one clock for a stretch as long as its limit takes to act: the
+    /// highest, up to what is asked for, at which the stretch's mean power keeps the limit. Kernels that alone were held
+    /// below it run faster beside lighter ones. Mean power rises with the clock (time falls, and what is above waiting
+    /// rises), so that there is one such clock, and neither a higher clock nor a higher limit ever makes a step longer.
     pub(super) fn clocks_under(&self, limits: &Limits) -> Vec<f64> {
-        let mut clocks: Vec<f64> = self.kernels.iter().map(|k| self.cut(k, limits.ceiling)).collect();
+        let mut clocks = Vec::with_capacity(self.kernels.len());
         for range in self.stretches() {
-            let kernels = &self.kernels[range.clone()];
-            let core = highest(limits.lowest, limits.ceiling, |core| {
-                self.keeps(kernels.iter().map(|k| (k, 1.0)), core, limits)
-            });
-            let core = core.unwrap_or(limits.lowest);
-            for (clock, kernel) in clocks[range].iter_mut().zip(kernels) {
-                *clock = self.cut(kernel, core);
-            }
+            let kernels = &self.kernels[range];
+            let core = self.settled(kernels.iter().map(|k| (k, 1.0)), limits);
+            clocks.extend(kernels.iter().map(|_| core));
         }
         clocks
     }
 
-    /// A kernel's clock under a ceiling. Beyond the boost clock everything goes as far as asked for.
-    pub(super) fn cut(&self, kernel: &Kernel<'_>, ceiling: f64) -> f64 {
-        if ceiling > 1.0 { ceiling } else { ceiling.min(kernel.reference) }
-    }
-
-    /// Whether kernels, so many of each, keep the limit on average.
-    pub(super) fn keeps<'k>(
+    /// The relative core clock of a stretch of kernels, so many of each.
+    pub(super) fn settled<'k>(
         &self,
-        kernels: impl Iterator<Item = (&'k Kernel<'k>, f64)>,
-        core: f64,
+        kernels: impl Iterator<Item = (&'k Kernel<'k>, f64)> + Clone,
         limits: &Limits,
-    ) -> bool {
-        let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
-        let level = self.law.level(self.clock_law, core);
-        for (kernel, count) in kernels {
-            let cut = self.cut(kernel, core);
-            let level = if cut == core { level } else { self.law.level(self.clock_law, cut) };
-            let slowdown = kernel.slowdown(Clocks { core: cut, memory: limits.memory });
-            let t = kernel.time.value * (slowdown * count);
-            time += t;
-            energy += power(self.setup.gpu, kernel.drives, level, slowdown) * t;
-        }
-        // Times of others are of a board that kept the default limit: rounding must not undo that.
-        energy / time <= limits.cap * self.held * (1.0 + 1e-9)
+    ) -> f64 {
+        let allowed = limits.cap * self.held;
+        let excess = |core: f64| {
+            let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
+            let level = self.law.level(self.clock_law, core);
+            for (kernel, count) in kernels.clone() {
+                let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
+                let t = kernel.time.value * (slowdown * count);
+                time += t;
+                energy += power(self.setup.gpu, kernel.drives, level, slowdown) * t;
+            }
+            energy / time / allowed - 1.0 - ROUNDING
+        };
+        highest(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
     }
 
     /// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.

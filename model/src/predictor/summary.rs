@@ -2,7 +2,7 @@
 
 use super::kernel::Kernel;
 use super::network::Step;
-use super::operating_point::{OperatingPoint, highest};
+use super::operating_point::OperatingPoint;
 use super::totals::Totals;
 use super::{Estimate, PredictError};
 use crate::calibration::Tier;
@@ -86,13 +86,11 @@ impl Prepared<'_, '_> {
         let mut totals = Totals { host: self.host, ..Totals::default() };
         let mut clock = 0.0;
         for groups in &self.stretches {
-            let keeps = |core| step.keeps(groups.iter().copied(), core, &limits);
-            let core = highest(limits.lowest, limits.ceiling, keeps).unwrap_or(limits.lowest);
+            let core = step.settled(groups.iter().copied(), &limits);
+            let level = step.law.level(step.clock_law, core);
             for &(kernel, count) in groups {
-                let core = step.cut(kernel, core);
                 let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
                 let time = kernel.time.times(slowdown * count);
-                let level = step.law.level(step.clock_law, core);
                 totals.energy += power(setup.gpu, kernel.drives, level, slowdown) * time.value;
                 let sum = &mut totals.time;
                 *sum = Estimate { value: sum.value + time.value, p05: sum.p05 + time.p05, p95: sum.p95 + time.p95 };
