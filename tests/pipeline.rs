@@ -4,7 +4,7 @@
 use joulecast_calibrate::dataset;
 use joulecast_calibrate::fit::Options;
 use joulecast_calibrate::import::{Format, import};
-use joulecast_calibrate::recipe::{calibrations, without_test_shapes};
+use joulecast_calibrate::recipe::{calibrations, without_held_out_shapes};
 use joulecast_calibrate::rows::{Row, prepare};
 use joulecast_calibrate::validate;
 use joulecast_calibrate::waiting::FitBar;
@@ -113,5 +113,5 @@ fn shapes_of_test_networks_are_left_out() {
     ok(import(&path, &format, None, &folder.path().join("dataset")));
     let rows = ok(prepare(&ok(dataset::read(&folder.path().join("dataset")))));
     assert_eq!(rows.len(), 2);
-    assert_eq!(ok(without_test_shapes(rows, &[])).len(), 1);
+    assert_eq!(ok(without_held_out_shapes(rows, &[])).len(), 1);
 }

@@ -140,7 +140,7 @@ struct Fit {
     /// Which models
     #[arg(long, value_enum, default_value_t = ModelForm::Lasso)]
     model: ModelForm,
-    /// Leave out every shape that occurs in a network with the role `test`
+    /// Leave out every shape that occurs in a network with the role `development` or `test`
     #[arg(long)]
     evaluation: bool,
     /// Runs of whole networks: those with the role `conformal` make the intervals of networks; may be repeated
@@ -179,11 +179,11 @@ struct Validate {
     #[arg(long, requires = "leave_one_chip_out")]
     trials: bool,
     /// Whole networks measured in these files (columns as `calibrate measure` writes them), predicted by a fit without
-    /// the shapes of test networks; with --layers in a report only
+    /// the shapes of networks that are held out; with --layers in a report only
     #[arg(long, value_name = "FILE")]
     networks: Vec<PathBuf>,
     /// Write a report into this folder instead of printing tables: report.html, and its figures as SVG and PNG; of networks
-    /// those with the role test, where --role names no other
+    /// those with the role development, where --role names no other
     #[arg(long, value_name = "DIR", conflicts_with_all = ["leave_one_chip_out", "levels", "format", "rows"])]
     report: Option<PathBuf>,
     /// Calibrations to predict networks with (as `fit --evaluation` writes them) instead of fitting them now
@@ -192,7 +192,7 @@ struct Validate {
     /// Framework profile of the networks' runs (default: cudnn; in a report the one that ran each)
     #[arg(long, value_name = "NAME", value_parser = names::framework)]
     framework: Option<String>,
-    /// Only networks with this role (test, conformal, profile)
+    /// Only networks with this role (development, conformal, profile, test)
     #[arg(long, value_name = "ROLE", value_parser = names::role)]
     role: Option<Role>,
     /// Every run, not only their means
@@ -209,7 +209,7 @@ struct Validate {
     /// Number of fold seeds, or of draws of own rows; with several, mean and standard deviation are shown
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// Leave out every shape that occurs in a network with the role `test`
+    /// Leave out every shape that occurs in a network with the role `development` or `test`
     #[arg(long)]
     evaluation: bool,
     /// Error of each kind of layer when only the trials of quick, standard or reference are learned from
@@ -321,6 +321,10 @@ fn run_fit(args: &Fit) -> Result<()> {
             let alike = alike_rows(&measurements, unseen)?;
             let mut calibrations = recipe::calibrations(&rows, &alike, &measurements, &options, args.evaluation)?;
             spread::add(&runs, &mut calibrations)?;
+            if args.evaluation {
+                let hash = recipe::held_out_hash(&further)?;
+                calibrations.iter_mut().for_each(|c| c.held_out_hash = Some(hash.clone()));
+            }
             if calibrations.iter().all(|c| c.models.is_empty()) {
                 let fewest = recipe::FEWEST_ROWS;
                 bail!("{} usable rows: no kind, phase and precision has the {fewest} that a model needs", rows.len());
@@ -423,13 +427,13 @@ fn validate_chips(args: &Validate) -> Result<()> {
     })
 }
 
-/// Calibrations without the shapes of test networks: those of a folder, or fitted now.
+/// Calibrations without the shapes of networks that are held out: those of a folder, or fitted now.
 fn evaluation_calibrations(args: &Validate, runs: &[networks::Run]) -> Result<Vec<Calibration>> {
     match &args.calibrations {
         Some(folder) => networks::read_calibrations(folder),
         None => {
             let further = networks::layers_beside(runs)?;
-            let unseen = Unseen::TestAnd(&further);
+            let unseen = Unseen::HeldOutAnd(&further);
             let (rows, measurements) = rows_for(&args.dataset, unseen)?;
             let bar = FitBar::new(args.quiet);
             let options = Options { bar: Some(&bar), ..Options::default() };

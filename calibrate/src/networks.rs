@@ -93,7 +93,7 @@ const OTHER_NAMES: [(&str, &str); 1] = [("googlenet", "googlenet_bn")];
 const DEFAULT_GPU: &str = "h200";
 
 /// Runs of a file. Networks that the catalog does not have lie in a folder of the file's name without its extension, one
-/// file of the project's format each; they have the role `test`.
+/// file of the project's format each; they have the role `development`.
 ///
 /// # Errors
 /// When it cannot be read or a row lacks a column.
@@ -271,7 +271,9 @@ impl Case {
         let other = OTHER_NAMES.iter().find(|(theirs, _)| *theirs == run.network);
         let name = other.map_or(run.network.as_str(), |(_, ours)| ours);
         let in_catalog = || splits.role(name).filter(|_| catalog::network_names().any(|n| n == name));
-        let Some(own_role) = run.beside.as_ref().map(|_| Role::Test).or_else(in_catalog) else { return Ok(None) };
+        let Some(own_role) = run.beside.as_ref().map(|_| Role::Development).or_else(in_catalog) else {
+            return Ok(None);
+        };
         let flagged = !run.flags.as_deref().unwrap_or("").is_empty();
         if flagged || role.is_some_and(|r| r != own_role) {
             return Ok(None);
@@ -478,8 +480,8 @@ mod tests {
         let text = "schema = \"network/1\"\nname = \"x\"\ntitle = \"x\"\nlayers = [\n  { name = \"fc\", kind = \"linear\", features = 7 },\n]\n\n[inputs]\nimage = { shape = [3] }\n";
         fs::write(folder.path().join("runs/mine.toml"), text)?;
         let runs = read_runs(&file)?;
-        let case = Case::of(&runs[0], &splits, Some(Role::Test))?.context("it is there")?;
-        assert_eq!((case.name.as_str(), case.role, case.shaped.layers().len()), ("mine", Role::Test, 1));
+        let case = Case::of(&runs[0], &splits, Some(Role::Development))?.context("it is there")?;
+        assert_eq!((case.name.as_str(), case.role, case.shaped.layers().len()), ("mine", Role::Development, 1));
         assert!(Case::of(&runs[0], &splits, Some(Role::Conformal))?.is_none());
         assert_eq!(Case::of(&runs[1], &splits, None)?.map(|c| c.role), splits.role("vgg11"));
         assert_eq!(layers_beside(&runs)?.len(), 1);

@@ -6,7 +6,7 @@ use crate::few_shot;
 use crate::fit::{Fitted, Options, Residual, buckets, fit};
 use crate::import::sha256_hex;
 use crate::others;
-use crate::plan::zoo::layers;
+use crate::plan::zoo::held_out_layers;
 use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
 use crate::transfer::{World, with_universal};
@@ -16,13 +16,11 @@ use joulecast_model::accuracy::Accuracy;
 use joulecast_model::calibration::{
     ANY_CHIP, Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier,
 };
-use joulecast_model::catalog;
 use joulecast_model::features::{Family, general_kind};
 use joulecast_model::measurement::{LayerCase, Measurement};
 use joulecast_model::power::PowerModel;
 use joulecast_model::precision::{Phase, Precision};
 use joulecast_model::predictor::BY_PRODUCT;
-use joulecast_model::splits::Role;
 use joulecast_model::trial::Algorithm;
 use joulecast_model::units::Seconds;
 use rayon::prelude::*;
@@ -228,13 +226,18 @@ pub fn fit_tasks<'a>(
         .collect()
 }
 
-/// Rows without those whose shape occurs in a network with the role `test`, or among further layers.
+/// Rows without those whose shape occurs in a network that is held out, or among further layers.
 ///
 /// # Errors
 /// When the zoo cannot be read.
-pub fn without_test_shapes(rows: Vec<Row>, further: &[LayerCase]) -> Result<Vec<Row>> {
-    let keys: HashSet<String> = layers(Role::Test)?.iter().chain(further).map(LayerCase::fold_key).collect();
+pub fn without_held_out_shapes(rows: Vec<Row>, further: &[LayerCase]) -> Result<Vec<Row>> {
+    let keys = held_out_keys(further)?;
     Ok(rows.into_iter().filter(|row| !keys.contains(&row.key)).collect())
+}
+
+/// Fold keys of the layers of networks that are held out, and of further layers.
+fn held_out_keys(further: &[LayerCase]) -> Result<HashSet<String>> {
+    Ok(held_out_layers()?.iter().chain(further).map(LayerCase::fold_key).collect())
 }
 
 /// Calibrations of all chips among the rows, and the models of all chips for devices without any; the latter from the
@@ -356,13 +359,23 @@ pub(crate) fn passport(
         fit: if evaluation { "evaluation" } else { "shipped" }.to_string(),
         tool: concat!("joulecast ", env!("CARGO_PKG_VERSION")).to_string(),
         dataset_hash: dataset_hash(rows),
-        splits_hash: sha256_hex(catalog::splits_text().as_bytes()),
+        held_out_hash: None,
         fold_key: "kind and shape without batch".to_string(),
         power: None,
         networks: Vec::new(),
         transfer: None,
         models,
     }
+}
+
+/// SHA-256 of the shapes that an evaluation fit may not know: those of networks that are held out, and further layers'.
+///
+/// # Errors
+/// When the zoo cannot be read.
+pub fn held_out_hash(further: &[LayerCase]) -> Result<String> {
+    let mut keys: Vec<String> = held_out_keys(further)?.into_iter().collect();
+    keys.sort();
+    Ok(sha256_hex(keys.iter().map(|key| format!("{key}\n")).collect::<String>().as_bytes()))
 }
 
 /// SHA-256 over row ids and times, whatever their order.

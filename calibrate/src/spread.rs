@@ -75,6 +75,7 @@ fn spreads(framework: &str, runs: &[Compared]) -> Vec<NetworkSpread> {
                 power,
                 energy,
                 networks: networks.len(),
+                names: networks.iter().map(|n| n.to_string()).collect(),
                 runs: runs.len(),
                 held: (time_held, power_held, energy_held),
             })

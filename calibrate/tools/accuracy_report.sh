@@ -24,7 +24,7 @@ cat <<'TEXT'
 # Accuracy on what no fit saw (H200)
 
 Everything here is predicted by the evaluation fit: `H=data/measurements/h200; calibrate fit --dataset $H/layers --dataset $H/torch_ops --dataset $H/algorithms --networks $H/networks.csv --networks $H/torch_networks.csv --networks $H/torch_transformer_networks.csv --networks $H/torch_transformer_networks_2.csv --networks $H/torch_imported.csv --evaluation --out FITS`, which leaves out every layer whose shape (without batch) occurs in a network with the
-role `test` (`data/splits.toml`) or in one that lies beside a file of runs (`torch_imported/`); no network measured whole enters a layer fit. Commands below also take `--calibrations FITS`. This page: `calibrate/tools/publish.sh accuracy`.
+role `development` (`data/splits.toml`) or in one that lies beside a file of runs (`torch_imported/`); no network measured whole enters a layer fit. Commands below also take `--calibrations FITS`. This page: `calibrate/tools/publish.sh accuracy`.
 
 Columns: mean absolute error in percent of time, power and energy, their bias and largest error, how many of the 90 % intervals hold the measurement, and the plain roofline's error. "launch-bound": the host is predicted to be
 slower than the GPU. Power and clock are foreseen, nothing of the run is used.
@@ -70,9 +70,9 @@ printf '## Training steps of the GPU alone\n\nAs CUDA graphs, which wait for no 
 show --framework pytorch --networks "$data/torch_training.csv"
 printf '## Networks that are not in the zoo\n\nOf torchvision and timm, as CUDA graphs, predicted from their ONNX exports (`predict convert --unfold-batch-norm`). Read with the batch norms folded, as the exports have them, mean errors of the time were 23.5 %% instead of 14.5.\n\n'
 show --framework pytorch --networks "$data/torch_imported.csv"
-show --framework pytorch --role test --rows --networks "$data/torch_imported.csv"
+show --framework pytorch --role development --rows --networks "$data/torch_imported.csv"
 printf '## Every run of the test networks through PyTorch\n\n'
-show --framework pytorch --role test --rows --networks "$data/torch_runs.csv"
+show --framework pytorch --role development --rows --networks "$data/torch_runs.csv"
 printf '## Transformers through PyTorch\n\nTorchvision'"'"'s ViT, Swin and ConvNeXt; BERT and GPT-2 of transformers; GPT-2 token by token against a cache.\n\n'
 show --framework pytorch "${transformers[@]}"
 printf '## Layers\n\n`calibrate validate --layers --evaluation --dataset %s/layers --dataset %s/algorithms --format markdown`\n\n' "$data" "$data"

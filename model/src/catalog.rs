@@ -137,11 +137,6 @@ pub fn splits() -> Result<Splits, String> {
     Splits::from_toml(SPLITS)
 }
 
-/// The text of `data/splits.toml`, for its hash.
-pub fn splits_text() -> &'static str {
-    SPLITS
-}
-
 /// An entry by its file name, or else the one among whose aliases the name is. Only texts that mention the
 /// name are parsed, so that a look-up stays fast.
 fn find<T>(

@@ -14,10 +14,20 @@ named_enum!(
         Profile = "profile",
         /// Its whole runs calibrate network-level intervals.
         Conformal = "conformal",
-        /// Judges only.
+        /// Judged on, and left out of every evaluation fit; but features, constants and rules were chosen while errors on it
+        /// were in view.
+        Development = "development",
+        /// Predicted, committed and only then measured.
         Test = "test",
     }
 );
+
+impl Role {
+    /// Whether no evaluation fit sees shapes of such networks.
+    pub fn is_held_out(self) -> bool {
+        matches!(self, Self::Development | Self::Test)
+    }
+}
 
 /// The role of every network.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -41,6 +51,11 @@ impl Splits {
     /// Role of a network; `None` for one that is not listed.
     pub fn role(&self, network: &str) -> Option<Role> {
         self.roles.get(network).copied()
+    }
+
+    /// Names of the networks whose shapes enter no evaluation fit: development and test.
+    pub fn held_out(&self) -> impl Iterator<Item = &str> {
+        self.roles.iter().filter(|(_, r)| r.is_held_out()).map(|(name, _)| name.as_str())
     }
 
     /// Names of the networks with a role.

@@ -121,7 +121,7 @@ pub fn table(lines: &[Line]) -> Table {
 /// The lines as a Markdown page that says how it was made.
 pub fn page(lines: &[Line], seeds: u64, evaluation: bool) -> String {
     let rows = if evaluation {
-        "the imported rows without the shapes of networks with the role `test`"
+        "the imported rows without the shapes of networks that are held out (`data/splits.toml`)"
     } else {
         "all imported rows"
     };

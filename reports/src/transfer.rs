@@ -164,7 +164,7 @@ backward rows of one are not helped by forward rows of the other.
 /// The page of all of it, which says how it was made.
 pub fn page(lines: &[Line], trials: &Table, seeds: u64, evaluation: bool) -> String {
     let rows = if evaluation {
-        "Rows of the shapes of networks with the role `test` are left out everywhere."
+        "Rows of the shapes of networks that are held out (`data/splits.toml`) are left out everywhere."
     } else {
         "All rows."
     };

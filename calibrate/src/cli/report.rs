@@ -13,9 +13,9 @@ use joulecast_reports::command_line;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Whole networks of the report: those that were kept for testing, where nothing else is asked for.
-const ROLE: Role = Role::Test;
-/// What calibrations say that saw no shape of a test network.
+/// Whole networks of the report: those that no evaluation fit saw, where nothing else is asked for.
+const ROLE: Role = Role::Development;
+/// What calibrations say that saw no shape of a network that is held out.
 const EVALUATION: &str = "evaluation";
 
 /// Writes the report of what is asked for, layers, networks or both.

@@ -27,19 +27,19 @@ pub(super) fn rows_for(datasets: &DatasetsArg, unseen: Unseen<'_>) -> Result<(Ve
 pub(super) enum Unseen<'a> {
     /// It may know all.
     None,
-    /// Those of test networks, and of further layers.
-    TestAnd(&'a [LayerCase]),
+    /// Those of networks that are held out, and of further layers.
+    HeldOutAnd(&'a [LayerCase]),
 }
 
 impl<'a> Unseen<'a> {
     pub(super) fn of(evaluation: bool, further: &'a [LayerCase]) -> Self {
-        if evaluation { Self::TestAnd(further) } else { Self::None }
+        if evaluation { Self::HeldOutAnd(further) } else { Self::None }
     }
 
     fn left(self, rows: Vec<Row>) -> Result<Vec<Row>> {
         match self {
             Self::None => Ok(rows),
-            Self::TestAnd(further) => recipe::without_test_shapes(rows, further),
+            Self::HeldOutAnd(further) => recipe::without_held_out_shapes(rows, further),
         }
     }
 }

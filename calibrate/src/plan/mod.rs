@@ -190,7 +190,7 @@ impl Expansion<'_> {
             }
             None => shapes::case(&stratum.kind, stratum.phase, point, &self.recipe.ranges),
         };
-        let Some(case) = case.filter(|c| !self.zoo.test.contains(&c.fold_key())) else { return Ok(None) };
+        let Some(case) = case.filter(|c| !self.zoo.held_out.contains(&c.fold_key())) else { return Ok(None) };
         if !stratum.algorithm.supports(&case.layer, &case.inputs) || stratum.windows && !shapes::has_window(&case) {
             return Ok(None);
         }

@@ -41,11 +41,11 @@ fn expansion_is_deterministic_in_the_seed() {
 #[test]
 fn no_trial_has_the_shape_of_a_test_network_or_breaks_a_limit() {
     let zoo = Zoo::read().expect("zoo");
-    assert!(zoo.test.len() > 100 && zoo.cases.values().map(Vec::len).sum::<usize>() > 20);
+    assert!(zoo.held_out.len() > 100 && zoo.cases.values().map(Vec::len).sum::<usize>() > 20);
     let gpu = catalog::gpu("h200").expect("h200");
     for item in plan(Level::Reference).items {
         let trial = &item.trial;
-        assert!(!zoo.test.contains(&trial.case.fold_key()), "{item:?}");
+        assert!(!zoo.held_out.contains(&trial.case.fold_key()), "{item:?}");
         assert!(trial.footprint().expect("fits") <= Bytes::new(6 << 30), "{item:?}");
         let time = bound(trial, &gpu).expect("fits").expect("runs");
         assert!(time <= Seconds::from_ms(60.0), "{item:?}");

@@ -35,7 +35,7 @@ impl Report {
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let blocks = vec![Block::Text(
             "Every prediction here was made by a fit that had not seen what it predicts: layers by fits without their fold, \
-             whole networks by fits without any layer of a shape that occurs in a test network."
+             whole networks by fits without any layer of a shape that occurs in one of them."
                 .into(),
         )];
         Ok(Self { folder, command, document: Document { title: "Validation".into(), blocks }, files: Vec::new() })

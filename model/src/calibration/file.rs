@@ -27,7 +27,10 @@ struct File {
     fit: String,
     tool: String,
     dataset_hash: String,
-    splits_hash: String,
+    held_out_hash: Option<String>,
+    /// Of files of earlier versions: the hash of all roles, of which most enter no fit.
+    #[serde(rename = "splits_hash")]
+    _splits_hash: Option<String>,
     fold_key: String,
     /// How many models follow: a file cut between two of them is damaged.
     model_count: usize,
@@ -89,7 +92,8 @@ struct Header<'a> {
     fit: &'a str,
     tool: &'a str,
     dataset_hash: &'a str,
-    splits_hash: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_out_hash: Option<&'a str>,
     fold_key: &'a str,
     model_count: usize,
 }
@@ -121,7 +125,7 @@ impl Calibration {
             fit: file.fit,
             tool: file.tool,
             dataset_hash: file.dataset_hash,
-            splits_hash: file.splits_hash,
+            held_out_hash: file.held_out_hash,
             fold_key: file.fold_key,
             power: file.power.map(read_power).transpose()?,
             networks: file.networks,
@@ -146,7 +150,7 @@ impl Calibration {
             fit: &self.fit,
             tool: &self.tool,
             dataset_hash: &self.dataset_hash,
-            splits_hash: &self.splits_hash,
+            held_out_hash: self.held_out_hash.as_deref(),
             fold_key: &self.fold_key,
             model_count: self.models.len(),
         };
@@ -183,7 +187,7 @@ fn write_network(text: &mut String, network: &NetworkSpread) {
     let _ = write!(
         text,
         "\n[[network]]\nframework = {:?}\nmode = \"{}\"\nlaunch_bound = {}\ntime = {}\npower = {}\nenergy = {}\n\
-         networks = {}\nruns = {}\nheld = [{}, {}, {}]\n",
+         networks = {}\nnames = {:?}\nruns = {}\nheld = [{}, {}, {}]\n",
         network.framework,
         network.mode,
         network.launch_bound,
@@ -191,6 +195,7 @@ fn write_network(text: &mut String, network: &NetworkSpread) {
         pair(network.power),
         pair(network.energy),
         network.networks,
+        network.names,
         network.runs,
         number(time),
         number(power),
@@ -378,7 +383,7 @@ pub(crate) mod testing {
             fit: "shipped".into(),
             tool: "joulecast 0.1.0".into(),
             dataset_hash: "00".into(),
-            splits_hash: "00".into(),
+            held_out_hash: Some("00".into()),
             fold_key: "kind + shape without batch".into(),
             power: Some(PowerModel {
                 coefficients: [0.5, 0.0, 0.125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25],
@@ -401,7 +406,8 @@ pub(crate) mod testing {
                 time: (0.5, 0.25),
                 power: (1.0, 1.5),
                 energy: (0.5, 0.5),
-                networks: 12,
+                networks: 2,
+                names: vec!["a".into(), "b".into()],
                 runs: 100,
                 held: (0.875, 0.9375, 1.0),
             }],

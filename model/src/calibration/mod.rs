@@ -48,14 +48,14 @@ pub struct Calibration {
     pub software: String,
     /// Sources of the rows (keys of `data/published/sources.toml`, or `own`).
     pub sources: Vec<String>,
-    /// `shipped`: fitted on all rows; `evaluation`: without the shapes of test networks.
+    /// `shipped`: fitted on all rows; `evaluation`: without the shapes of networks that are held out.
     pub fit: String,
     /// The program that fitted it.
     pub tool: String,
     /// SHA-256 over the row ids and values fitted.
     pub dataset_hash: String,
-    /// SHA-256 of `data/splits.toml`.
-    pub splits_hash: String,
+    /// SHA-256 of the shapes that it may not know (fold keys, one a line); `None` of a fit that may know all.
+    pub held_out_hash: Option<String>,
     /// What cross-validation kept together.
     pub fold_key: String,
     /// The law of power, where energy was measured.

@@ -26,6 +26,9 @@ pub struct NetworkSpread {
     pub energy: Factors,
     /// Networks behind them.
     pub networks: usize,
+    /// Their names in the catalog.
+    #[serde(default)]
+    pub names: Vec<String>,
     /// Runs of these.
     pub runs: usize,
     /// Share of the runs of a network that intervals from the other networks hold: time, power, energy.

@@ -45,7 +45,7 @@ pub struct Compared {
     pub framework: String,
     /// The calibration.
     pub calibration: String,
-    /// `shipped`, or `evaluation`: without the shapes of test networks.
+    /// `shipped`, or `evaluation`: without the shapes of networks that are held out.
     pub fit: String,
     /// Version of cuDNN whose age was predicted with; without one the newest that the layer models saw.
     pub cudnn: Option<String>,

@@ -96,6 +96,7 @@ mod tests {
             power: (1.0, 2.0),
             energy: (0.0, 0.0),
             networks: 12,
+            names: Vec::new(),
             runs: 50,
             held: (0.9, 0.9, 0.9),
         };
