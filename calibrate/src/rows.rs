@@ -1,5 +1,6 @@
 //! Measured rows made ready for fitting: roofline times, variables, and what the measurement itself added.
 
+use crate::neuralpower::RawParameters;
 use crate::run::row::asked_for;
 use anyhow::{Context, Result, bail};
 use joulecast_model::catalog;
@@ -59,8 +60,8 @@ pub struct Row {
     pub precision: Precision,
     /// Family of variables.
     pub family: Family,
-    /// Raw sizes for the comparator: batch, input dims, window, stride, padding, output dims.
-    pub raw: Vec<f64>,
+    /// Raw sizes for the comparator.
+    pub raw: RawParameters,
     /// Operations and traffic.
     pub cost: LayerCost,
     /// Measured time, as published.
@@ -219,7 +220,7 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
         phase,
         precision: m.precision,
         family: Family::of(run, phase),
-        raw: crate::neuralpower::raw_parameters(layer, &m.case.inputs, output, m.batch),
+        raw: RawParameters::of(layer, &m.case.inputs, output, m.batch),
         cost,
         time,
         overhead,
@@ -269,7 +270,7 @@ pub(crate) mod testing {
             phase,
             precision,
             family: Family::Gemm,
-            raw: Vec::new(),
+            raw: RawParameters::default(),
             cost,
             time,
             overhead: Seconds::ZERO,

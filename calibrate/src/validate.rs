@@ -2,7 +2,7 @@
 
 use crate::fit::{Options, held};
 use crate::folds::grouped;
-use crate::neuralpower;
+use crate::neuralpower::{self, Form};
 use crate::recipe::{STREAM, fit_tasks, tasks};
 use crate::rows::Row;
 use anyhow::Result;
@@ -86,10 +86,11 @@ pub fn lines(rows: &[Row], held_out: &HeldOut, options: &Options) -> Vec<Line> {
         .map(|(group, rows)| {
             let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
             let folds = grouped(&keys, options.folds, options.seed);
-            let comparator = neuralpower::held_out(rows, &folds, options.folds);
+            let comparators =
+                [Form::Relative, Form::Paper].map(|f| neuralpower::held_out(rows, &folds, options.folds, f));
             subsets(group, rows)
                 .into_iter()
-                .filter_map(|(label, members)| line(group, label, &members, rows, predicted, within, &comparator))
+                .filter_map(|(label, members)| line(group, label, &members, rows, predicted, within, &comparators))
                 .collect()
         })
         .collect();
@@ -120,10 +121,10 @@ fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
     list
 }
 
-/// Whether a convolution's channels in (second raw parameter) and out (last) divide by eight.
+/// Whether a convolution's channels in (second raw size) and out (last) divide by eight.
 fn aligned(row: &Row) -> bool {
     let divides = |value: Option<&f64>| value.is_some_and(|v| v % 8.0 == 0.0);
-    divides(row.raw.get(1)) && divides(row.raw.last())
+    divides(row.raw.sizes.get(1)) && divides(row.raw.sizes.last())
 }
 
 /// A kind, with the framework whose kernels ran where they were not the library's.
@@ -138,7 +139,7 @@ fn line(
     rows: &[&Row],
     predicted: &[HashMap<&str, f64>],
     within: &HashSet<&str>,
-    comparator: &[f64],
+    comparators: &[Vec<f64>; 2],
 ) -> Option<Line> {
     let measured = |i: usize| rows[i].time.get();
     let per_seed: Vec<Accuracy> = predicted
@@ -149,7 +150,8 @@ fn line(
         })
         .collect();
     let first = per_seed.first()?;
-    let neuralpower = Accuracy::of(members.iter().map(|&i| (measured(i), comparator[i])))?;
+    let of = |comparator: &Vec<f64>| Accuracy::of(members.iter().map(|&i| (measured(i), comparator[i])));
+    let (relative, paper) = (of(&comparators[0])?, of(&comparators[1])?);
     let roofline = Accuracy::of(members.iter().map(|&i| (measured(i), rows[i].roofline.bound().get())))?;
     let shapes: HashSet<&str> = members.iter().map(|&i| rows[i].key.as_str()).collect();
     let held =
@@ -171,8 +173,9 @@ fn line(
         held: 100.0 * held,
         held_low: 100.0 * low,
         held_high: 100.0 * high,
-        neuralpower_mape: neuralpower.mape,
-        neuralpower_rmspe: neuralpower.rmspe,
+        neuralpower_mape: relative.mape,
+        neuralpower_rmspe: relative.rmspe,
+        neuralpower_paper_mape: paper.mape,
         roofline_mape: roofline.mape,
     })
 }
