@@ -122,6 +122,58 @@ fn names_and_aliases_are_unique() {
     }
 }
 
+/// A source is something that a reader can find: what is in the repository, or named outside of it. What cannot be found any
+/// more is called unsourced.
+#[test]
+fn sources_can_be_found() {
+    for folder in ["data/gpus", "data/frameworks", "data/interconnects", "data/libraries", "data/nets", "data/capacity"] {
+        for entry in ok(fs::read_dir(root().join(folder))).map(ok) {
+            let text = ok(fs::read_to_string(entry.path()));
+            let name = entry.path().display().to_string();
+            assert!(!text.contains("stored text"), "{name} cites a search that nobody can repeat");
+            // Files of this repository that are cited are there.
+            let words = text.split(|c: char| c.is_whitespace() || "()\"`,;".contains(c));
+            for path in words.filter(|w| ["data/published", "data/measurements", "data/papers", "papers/", "h200/"].iter().any(|p| w.starts_with(p)) && w.contains('.')) {
+                let path = path.trim_end_matches(['.', ':']);
+                let there = root().join(path).exists() || path.contains('*');
+                assert!(there, "{name} cites {path}, which is not in the repository");
+            }
+            assert!(!text.contains("MEASURING.md"), "{name} cites what is not in the repository");
+        }
+    }
+}
+
+/// What boards' files say of limits and voltage is what the command named beside it finds, as `power.md` shows it.
+#[test]
+fn constants_of_boards_are_those_of_their_command() {
+    let page = ok(fs::read_to_string(root().join("reports/published/power.md")));
+    let value = |gpu: &str, key: &str| -> f64 {
+        let table = manifest(&format!("data/gpus/{gpu}.toml"));
+        let section = if key == "rise" { "voltage" } else { "power" };
+        let value = table.get(section).and_then(|t| t.get(key)).and_then(|v| v.get("value"));
+        value.and_then(Value::as_float).unwrap_or_else(|| panic!("{gpu} has no {section}.{key}"))
+    };
+    let mut found = 0;
+    for line in page.lines().filter(|l| l.contains("| none |")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).filter(|c| !c.is_empty()).collect();
+        let [gpu, "none", rise, held, draw] = cells[..] else { panic!("{line}") };
+        for (key, printed) in [("rise", rise), ("held", held), ("draw", draw)] {
+            assert_eq!(value(gpu, key), ok(printed.parse::<f64>()), "{gpu} {key}: the command finds {printed}");
+        }
+        found += 1;
+    }
+    assert_eq!(found, 2, "boards with runs under limits");
+    // Boards without runs of their own have none of those, but for those of the same chip or architecture.
+    for name in catalog::gpu_names() {
+        let gpu = ok(catalog::gpu(name));
+        for (key, constant) in [("held", &gpu.power.held), ("draw", &gpu.power.draw)] {
+            let Some(constant) = constant else { continue };
+            let from = constant.source.contains("calibrate published caps") || constant.source.contains("typically under 10 W");
+            assert!(from, "{name} {key}: {}", constant.source);
+        }
+    }
+}
+
 /// The first TOML block of a README.
 fn example(path: &str) -> String {
     let text = ok(fs::read_to_string(root().join(path)));

@@ -14,7 +14,7 @@ use crate::fit::Options;
 use crate::import::{Format, import};
 use crate::rows::Row;
 use crate::waiting::FitBar;
-use crate::{learning, leave_out, networks, power, recipe, spread, validate, whole};
+use crate::{learning, leave_out, networks, power, recipe, siblings, spread, validate, whole};
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -170,8 +170,11 @@ enum Output {
 #[derive(Args)]
 struct Validate {
     /// Layer times (and power, where measured), grouped 5-fold over all rows
-    #[arg(long, required_unless_present_any = ["networks", "leave_one_chip_out"])]
+    #[arg(long, required_unless_present_any = ["networks", "leave_one_chip_out", "siblings"])]
     layers: bool,
+    /// Each board's layer times by the rows of the other boards of its chip
+    #[arg(long, conflicts_with_all = ["layers", "networks", "leave_one_chip_out", "gpu", "kind", "levels", "report"])]
+    siblings: bool,
     /// Each chip's layer times from the other chips' rows alone, and with 20, 50 and 100 own rows
     #[arg(long, conflicts_with_all = ["layers", "networks", "gpu", "kind", "levels"])]
     leave_one_chip_out: bool,
@@ -378,6 +381,9 @@ fn run_validate(args: &Validate) -> Result<()> {
     if args.leave_one_chip_out {
         return validate_chips(args);
     }
+    if args.siblings {
+        return validate_siblings(args);
+    }
     let (all, measurements) = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
     let rows = selected(args, &all)?;
     let bar = FitBar::new(args.quiet);
@@ -408,6 +414,23 @@ fn run_validate(args: &Validate) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn validate_siblings(args: &Validate) -> Result<()> {
+    let (rows, _) = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
+    let tasks = recipe::tasks(&rows);
+    let boards = siblings::left_out(&tasks, &Options::default())?;
+    let table = siblings::table(&boards);
+    print(&match args.format {
+        Output::Markdown => table.to_markdown(),
+        Output::Table | Output::Json => table.to_text(),
+    })?;
+    let Some(all) = siblings::quantiles(&boards) else {
+        return Err(NoRows::Selection("chip with rows of several boards in these datasets".to_string()).into());
+    };
+    let percent = |log: f64| 100.0 * (log.exp() - 1.0);
+    let (low, high) = (percent(all.low), percent(all.high));
+    print(&format!("\n90 % of {} rows of {} boards: {low:+.0} to {high:+.0} % of the prediction\n", all.rows, all.boards))
 }
 
 fn validate_chips(args: &Validate) -> Result<()> {

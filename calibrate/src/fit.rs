@@ -262,6 +262,7 @@ impl<'a> Task<'a> {
             phase: first.phase,
             precision: first.precision,
             framework: None,
+            boards: Vec::new(),
             covers: Vec::new(),
             family,
             exponent: self.exponent,

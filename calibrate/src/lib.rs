@@ -31,6 +31,7 @@ pub mod search;
 pub mod spread;
 pub mod status;
 pub mod sweep;
+pub mod siblings;
 pub mod transfer;
 pub mod universal;
 pub mod validate;

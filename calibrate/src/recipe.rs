@@ -9,12 +9,13 @@ use crate::others;
 use crate::plan::zoo::held_out_layers;
 use crate::power;
 use crate::rows::{KERNEL_FLOOR, Row};
+use crate::siblings;
 use crate::transfer::{World, with_universal};
 use crate::universal::{Excluded, Settings, median};
 use anyhow::{Context, Result, bail};
 use joulecast_model::accuracy::Accuracy;
 use joulecast_model::calibration::{
-    ANY_CHIP, Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier,
+    ANY_CHIP, Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier, Transfer,
 };
 use joulecast_model::features::{Family, general_kind};
 use joulecast_model::measurement::{LayerCase, Measurement};
@@ -218,6 +219,7 @@ pub fn fit_tasks<'a>(
                 fitted.model.covers = covers.into_iter().collect();
             }
             fitted.model.framework = task.framework.map(str::to_string);
+            fitted.model.boards = rows.iter().map(|r| r.board.clone()).collect::<BTreeSet<_>>().into_iter().collect();
             if let Some(bar) = options.bar {
                 bar.fitted(task);
             }
@@ -280,7 +282,10 @@ pub fn calibrations(
     let all: Vec<&Row> = rows.iter().collect();
     let any = passport(ANY_CHIP, Tier::Roofline, &all, efficiencies(&tasks, &fitted), evaluation);
     let any = match World::new(alike, Settings::default()).shipped(&Excluded::new())? {
-        Some((universal, transfer)) => Calibration { transfer: Some(transfer), ..with_universal(any, universal) },
+        Some((universal, transfer)) => {
+            let siblings = siblings::quantiles(&siblings::left_out(&tasks, options)?);
+            Calibration { transfer: Some(Transfer { siblings, ..transfer }), ..with_universal(any, universal) }
+        }
         None => any,
     };
     // Algorithms were asked for on one chip alone: its models, over the roofline of another, stand for all.
@@ -348,11 +353,14 @@ pub(crate) fn passport(
         rows.iter().map(|r| value(r).clone()).collect::<BTreeSet<_>>().into_iter().collect()
     };
     let simulated = rows.iter().any(|r| r.source == SIMULATED);
+    let boards = unique(|r| &r.board);
+    let some = |m: &LayerModel| if m.boards == boards { Vec::new() } else { m.boards.clone() };
+    let models = models.into_iter().map(|m| LayerModel { boards: some(&m), ..m }).collect();
     Calibration {
         // Rows of the simulated device are told apart wherever the calibration is named.
         id: format!("{}-{}-1", chip.to_lowercase(), if simulated { "simulated" } else { tier.name() }),
         chip: chip.to_string(),
-        boards: unique(|r| &r.board),
+        boards,
         tier,
         software: unique(|r| &r.software).join(", "),
         sources: unique(|r| &r.source),
@@ -445,6 +453,7 @@ pub(crate) fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, 
                 precision,
                 family,
                 framework: None,
+                boards: Vec::new(),
                 covers: Vec::new(),
                 exponent: EFFICIENCY_EXPONENT,
                 floor: KERNEL_FLOOR,

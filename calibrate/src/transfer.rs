@@ -82,7 +82,7 @@ impl<'a> World<'a> {
     /// What would be shipped for unseen chips without the excluded ones, but for what few rows would bring.
     fn base(&self, excluded: &Excluded<'_>) -> Calibration {
         let constants = self.constants(excluded);
-        let transfer = Transfer { slopes: self.slopes(excluded), residuals: Vec::new() };
+        let transfer = Transfer { slopes: self.slopes(excluded), ..Transfer::default() };
         Calibration { transfer: Some(transfer), ..with_universal(constants, self.universal.models(excluded)) }
     }
 
@@ -117,7 +117,7 @@ impl<'a> World<'a> {
                 Some(FewShot { share, arithmetic, rows, low, high })
             })
             .collect();
-        Ok(Some((self.universal.models(excluded), Transfer { slopes: self.slopes(excluded), residuals })))
+        Ok(Some((self.universal.models(excluded), Transfer { siblings: None, slopes: self.slopes(excluded), residuals })))
     }
 
     /// Log residuals of a chip that is left out, by number of its rows that are known.

@@ -246,6 +246,7 @@ impl<'a> Universal<'a> {
             phase: pool.phase,
             precision,
             framework: None,
+            boards: Vec::new(),
             covers: Vec::new(),
             family: pool.candidates.family,
             exponent: self.settings.exponent,

@@ -25,7 +25,7 @@ const AHEAD: u64 = 2;
 const MOST_AHEAD: u64 = 16;
 /// Share of the window that must be covered by blocks.
 const BUSY: f64 = 0.95;
-/// What `t f` may exceed its value at full clock by (MEASURING.md, "Reject").
+/// What `t f` may exceed its value at full clock by.
 const CLOCK_TOLERANCE: f64 = 1.05;
 
 /// When to stop.
@@ -347,7 +347,7 @@ fn has_gaps(blocks: &[Finished], from: Seconds, to: Seconds) -> bool {
 }
 
 /// Flags a sustained run whose clock cannot have been what was read: at a lower clock a layer takes at most the
-/// burst's time times the ratio of the clocks (MEASURING.md, "Reject").
+/// burst's time times the ratio of the clocks.
 pub fn check_clock(burst: &Burst, sustained: &mut Sustained) {
     let burst_clock = burst.sample.and_then(|s| s.core);
     let clock = sustained.reading.as_ref().and_then(|r| r.core_mean);

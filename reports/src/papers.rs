@@ -296,9 +296,10 @@ pub fn page(papers: &[&Paper], comparison: &Comparison, command: &str) -> String
     let mut text = format!(
         "# Papers' tables beside predictions\n\n\
          Written by `{command}`. What the papers printed is in `data/published/papers`, what its names mean in \
-         `papers.toml` there. Nothing was fitted to these values, but two things: what a paper does not say and all rows \
-         of a network share (batch, one factor) to the rows of some frameworks, marked `fitted to`; and a rule of \
-         cuDNN's version to rows marked `distorted`. Neither enter a mean. A fit called `evaluation` knows no layer whose shape \
+         `papers.toml` there. Nothing was fitted to these values, but three things: what a paper does not say and all rows \
+         of a network share (batch, one factor) to the rows of some frameworks, and what is particular to a board to its runs under \
+         power limits, both marked `fitted to`; and a rule of cuDNN's version to rows marked `distorted`. None of them enter a mean. \
+         All of it is development: features, constants and rules were chosen with these errors in view. A fit called `evaluation` knows no layer whose shape \
          occurs in one of these networks, a `shipped` one may. Errors are of the prediction in percent of the printed \
          value: positive where it is too long or too high. Forward and backward \
          passes are those of training; rates are compared as times of a step. Clocks are the printed ones where they are below the boost clock, else the \

@@ -52,6 +52,8 @@ struct ModelFile {
     /// kind, phase, precision, of a model of several.
     #[serde(default)]
     covers: Vec<(String, Phase, Precision)>,
+    #[serde(default)]
+    boards: Vec<String>,
     family: Family,
     exponent: u32,
     floor_us: f64,
@@ -231,6 +233,9 @@ fn write_model(text: &mut String, model: &LayerModel) {
     if let Some(framework) = &model.framework {
         let _ = writeln!(text, "framework = {framework:?}");
     }
+    if !model.boards.is_empty() {
+        let _ = writeln!(text, "boards = {:?}", model.boards);
+    }
     if !model.covers.is_empty() {
         text.push_str("covers = [\n");
         for c in &model.covers {
@@ -343,6 +348,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         precision: file.precision,
         framework: file.framework,
         covers: file.covers.into_iter().map(|(kind, phase, precision)| Cover { kind, phase, precision }).collect(),
+        boards: file.boards,
         family: file.family,
         exponent: file.exponent,
         floor: Seconds::from_us(file.floor_us),
@@ -365,7 +371,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
-    use crate::calibration::{Arithmetic, Factor, FewShot, Share, Slope};
+    use crate::calibration::{Arithmetic, Factor, FewShot, Share, Siblings, Slope};
     use crate::power::{Correction, PowerModel, TRAITS};
     use crate::precision::Mode;
     use crate::units::Hertz;
@@ -412,6 +418,7 @@ pub(crate) mod testing {
                 held: (0.875, 0.9375, 1.0),
             }],
             transfer: Some(Transfer {
+                siblings: Some(Siblings { low: -0.25, high: 0.5, boards: 4, rows: 120 }),
                 slopes: vec![Slope {
                     share: Share::Linear,
                     factors: vec![Factor { variable: 0, power: 1 }],

@@ -19,6 +19,8 @@ pub struct LayerModel {
     pub framework: Option<String>,
     /// What a model of several kinds, phases and precisions was fitted to; empty for one of a single kind.
     pub covers: Vec<Cover>,
+    /// Boards whose rows it was fitted to, where these are not all of the calibration's; else empty.
+    pub boards: Vec<String>,
     /// Which variables it uses.
     pub family: Family,
     /// p of the smooth roofline.

@@ -10,7 +10,7 @@ mod transfer;
 pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};
 pub use network_spread::{Factors, NetworkSpread};
 pub use part::Wanted;
-pub use transfer::{Arithmetic, FewShot, Share, Slope, Transfer};
+pub use transfer::{Arithmetic, FewShot, Share, Siblings, Slope, Transfer};
 
 use crate::power::PowerModel;
 use crate::precision::{Mode, Phase, Precision, named_enum};
@@ -23,6 +23,8 @@ named_enum!(
         Measured = "measured",
         /// Published per-layer measurements of that GPU.
         Imported = "imported",
+        /// Measurements, our own or published, of another board of that chip.
+        Sibling = "sibling",
         /// Models of other GPUs, or of another kind of layer on that GPU, with this one's sizes.
         Transferred = "transferred",
         /// No fit of that layer on that GPU: a roofline with a typical efficiency.
@@ -84,6 +86,12 @@ impl Calibration {
     /// The model of a kind, phase and precision as the vendor's library runs it.
     pub fn model(&self, kind: &str, phase: Phase, precision: Precision) -> Option<&LayerModel> {
         self.models.iter().find(|m| m.is_for(kind, phase, precision, None))
+    }
+
+    /// Whether rows of a board (its name in `data/gpus`) are among those that a model of this calibration was fitted to.
+    pub fn knows(&self, model: &LayerModel, board: &str) -> bool {
+        let boards = if model.boards.is_empty() { &self.boards } else { &model.boards };
+        boards.iter().any(|b| b == board)
     }
 
     /// What is known of whole networks through a framework.

@@ -82,9 +82,31 @@ pub struct FewShot {
     pub high: f64,
 }
 
+/// Log residuals ln(measured / predicted) of boards whose rows were left out, by models of other boards of their chips.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Siblings {
+    /// 5 % quantile.
+    pub low: f64,
+    /// 95 % quantile.
+    pub high: f64,
+    /// How often a board was left out: once per kind, phase and precision.
+    pub boards: usize,
+    /// Rows behind them.
+    pub rows: usize,
+}
+
+impl Siblings {
+    /// An interval of a model, as log quantiles, on a board that it does not know.
+    pub fn widened(&self, (low, high): (f64, f64)) -> (f64, f64) {
+        (low.min(self.low), high.max(self.high))
+    }
+}
+
 /// Everything about transfer to a chip of which few rows are known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transfer {
+    /// Residuals on other boards of a measured chip; `None` where no chip has rows of several.
+    pub siblings: Option<Siblings>,
     /// Slopes that a correction may have.
     pub slopes: Vec<Slope>,
     /// Residuals by number of known rows.
@@ -99,7 +121,11 @@ impl Transfer {
     }
 
     pub(super) fn write(&self, text: &mut String, number: impl Fn(f64) -> String) {
-        text.push_str("\n[transfer]\nslopes = [\n");
+        text.push_str("\n[transfer]\n");
+        if let Some(s) = &self.siblings {
+            let _ = writeln!(text, "siblings = [{}, {}, {}, {}]", number(s.low), number(s.high), s.boards, s.rows);
+        }
+        text.push_str("slopes = [\n");
         for s in &self.slopes {
             let name = term_name(&s.factors, s.share.family());
             let _ = writeln!(text, "  [\"{}\", \"{name}\", {}],", s.share, number(s.deviation));
@@ -135,13 +161,19 @@ impl Transfer {
                 Ok(FewShot { share, arithmetic, rows, low, high })
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { slopes, residuals })
+        let siblings = file.siblings.map(|(low, high, boards, rows)| Siblings { low, high, boards, rows });
+        if siblings.is_some_and(|s| !(s.low.is_finite() && s.high.is_finite() && s.low <= s.high)) {
+            return Err(fail("the residuals of siblings are not an interval".into()));
+        }
+        Ok(Self { siblings, slopes, residuals })
     }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TransferFile {
+    /// Lower and upper log quantile, boards left out, rows.
+    siblings: Option<(f64, f64, usize, usize)>,
     /// share, term, deviation.
     slopes: Vec<(Share, String, f64)>,
     /// share, arithmetic, known rows, lower and upper log quantile.
@@ -156,7 +188,7 @@ mod tests {
     fn residuals_are_those_of_no_more_rows_than_are_known() {
         let of =
             |rows, high: f64| FewShot { share: Share::Linear, arithmetic: Arithmetic::Full, rows, low: -high, high };
-        let transfer = Transfer { slopes: Vec::new(), residuals: vec![of(20, 0.5), of(100, 0.3)] };
+        let transfer = Transfer { siblings: None, slopes: Vec::new(), residuals: vec![of(20, 0.5), of(100, 0.3)] };
         let high = |rows| transfer.residuals(Share::Linear, Arithmetic::Full, rows).map(|f| f.high);
         assert_eq!((high(19), high(20), high(99), high(5000)), (None, Some(0.5), Some(0.5), Some(0.3)));
         assert!(transfer.residuals(Share::Linear, Arithmetic::Reduced, 100).is_none());

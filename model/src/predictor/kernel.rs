@@ -182,6 +182,7 @@ fn kernel_in<'a, 'm: 'a>(
     };
     let setting = Setting::usual(network.precision(), setup.mode);
     let gpu = setup.gpu;
+    let found = found.on_board(setup.calibration, &gpu.name);
     let work = Workload::new(run, inputs, output, batch, phase, precision, setting, cost, gpu).ok_or_else(no_model)?;
     let bound = work.roofline.bound();
     let work = by_algorithm.map_or(work, |(algorithm, _)| work.by(algorithm));
@@ -204,6 +205,8 @@ fn kernel_in<'a, 'm: 'a>(
         (None, Some(bucket)) => (bucket.low, bucket.high),
         (None, None) => return Err(no_model()),
     };
+    let siblings = setup.roofline.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
+    let (low, high) = siblings.map_or((low, high), |s| s.widened((low, high)));
     let widen = if found.trusted(ratio.in_domain) { 1.0 } else { WIDER };
     let memory = work.roofline.memory + work.roofline.second;
     let activities = activities(&work, model.floor, value);

@@ -136,7 +136,7 @@ pub struct NetworkPrediction {
     pub mode: Mode,
     /// Id of the calibration.
     pub calibration: String,
-    /// Tier of the largest share of the time.
+    /// Tier that most of the uncertainty of the time rests on.
     pub time_tier: Tier,
     /// Tier of the power.
     pub power_tier: Tier,

@@ -69,7 +69,7 @@ impl<'a> Step<'a> {
             return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
         }
         // Another board of a measured chip keeps the law, not the claim that its power was measured.
-        let tier = |c: &Calibration| if c.boards.contains(&setup.gpu.name) { c.tier } else { Tier::Transferred };
+        let tier = |c: &Calibration| if c.boards.contains(&setup.gpu.name) { c.tier } else { Tier::Sibling };
         let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, tier(c))));
         let (law, power_tier) =
             own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
@@ -149,10 +149,12 @@ impl<'a> Step<'a> {
     /// Half-widths, and time, power and energy of a step with their intervals.
     pub(super) fn intervals(&self, totals: &Totals, point: OperatingPoint, cap: Watts) -> (Widths, Intervals) {
         let (setup, law) = (&self.setup, self.law);
-        let spread = if self.power_tier == Tier::Transferred { OTHER_DEVICE } else { 1.0 };
+        let spread = if self.power_tier >= Tier::Sibling { OTHER_DEVICE } else { 1.0 };
         let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
         let launch_bound = totals.for_host > Seconds::ZERO;
-        let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
+        // Whole networks were measured on boards of the calibration alone.
+        let own = setup.calibration.filter(|c| c.boards.contains(&setup.gpu.name));
+        let spread = own.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
         let widths = Widths::new(&totals.time, residuals);
         let asked = point != OperatingPoint::default();
         let carried = if asked { CARRIED * totals.moved / totals.time.value.get() } else { 0.0 };

@@ -16,7 +16,7 @@ use crate::units::{Hertz, Joules, Seconds, Watts};
 /// What a [`super::NetworkPrediction`] says of the whole step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// Tier of the largest share of the time.
+    /// Tier that most of the uncertainty of the time rests on.
     pub time_tier: Tier,
     /// Tier of the power.
     pub power_tier: Tier,
@@ -97,7 +97,7 @@ impl Prepared<'_, '_> {
                 totals.stages = totals.stages + Stages::of(kernel.phase, time.value);
                 clock += core * time.value.get();
                 totals.moved += kernel.moved(core, limits.memory) * time.value.get();
-                *totals.by_tier.entry(kernel.tier).or_default() += time.value.get();
+                *totals.by_tier.entry(kernel.tier).or_default() += (time.p95 - time.p05).get();
             }
         }
         clock /= totals.time.value.get();

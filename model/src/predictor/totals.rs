@@ -30,6 +30,7 @@ pub(super) struct Totals {
     /// What the host takes to launch them.
     pub(super) host: Stages,
     pub(super) cost: LayerCost,
+    /// Widths of the kernels' intervals.
     pub(super) by_tier: BTreeMap<Tier, f64>,
     pub(super) outside: f64,
     pub(super) substituted: BTreeMap<Substitute, BTreeMap<&'static str, f64>>,
@@ -51,7 +52,7 @@ impl Totals {
         self.bound += layer.bound;
         self.energy += layer.energy;
         self.cost = self.cost + kernel.cost;
-        *self.by_tier.entry(layer.tier).or_default() += time.get();
+        *self.by_tier.entry(layer.tier).or_default() += (layer.time.p95 - layer.time.p05).get();
         if let Some(substitute) = kernel.substitute {
             *self.substituted.entry(substitute).or_default().entry(layer.kind).or_default() += time.get();
         } else if !kernel.in_range {
@@ -87,6 +88,7 @@ impl Totals {
         self.energy += waiting(gpu) * time;
     }
 
+    /// The tier that most of the uncertainty rests on.
     pub(super) fn tier(&self) -> Tier {
         let largest = self.by_tier.iter().max_by(|a, b| a.1.total_cmp(b.1));
         largest.map_or(Tier::Roofline, |(tier, _)| *tier)
@@ -137,11 +139,14 @@ impl Totals {
         if setup.launch == Launch::Eager && setup.framework.host.is_none() {
             list.push(format!("the {} profile has no host: eager is predicted as a graph is", setup.framework.name));
         }
-        if power_tier == Tier::Transferred {
+        let whose = match power_tier {
+            Tier::Sibling => Some("the law of another board of its chip"),
+            Tier::Transferred => Some("another GPU's law"),
+            _ => None,
+        };
+        if let Some(whose) = whose {
             let idle = if gpu.power.idle.is_none() { "; idle power taken as 10 % of the limit" } else { "" };
-            list.push(format!(
-                "power was not measured on this GPU: another GPU's law with this one's idle and limit{idle}"
-            ));
+            list.push(format!("power was not measured on this GPU: {whose} with this one's idle and limit{idle}"));
         }
         list
     }
