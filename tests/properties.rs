@@ -5,10 +5,11 @@ use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::predictor::{OperatingPoint, Prepared, Setup, Step, core_range};
-use joulecast_model::units::Hertz;
+use joulecast_model::predictor::{Estimate, OperatingPoint, Prepared, Setup, Step, core_range};
+use joulecast_model::units::{Hertz, Seconds};
 use joulecast_tests::{calibrations, ok, predicted, shaped};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// Every network on every device, in inference and training: finite, positive, consistent.
 #[test]
@@ -180,6 +181,48 @@ fn a_ceiling_that_does_not_bind_changes_nothing() {
     for mhz in (1600..=1911).step_by(7) {
         let other = at(f64::from(mhz));
         assert!((other.time.value / first.time.value - 1.0).abs() < 1e-7, "{mhz} MHz: {:?}", other.time);
+    }
+}
+
+/// Rows of one board say less of another: a tier of its own, wider intervals, and nothing that whole networks showed.
+#[test]
+fn another_board_of_a_measured_chip_is_a_sibling() {
+    let network = shaped("resnet50", 16, Precision::Fp32);
+    let (measured, sibling) =
+        (predicted(&network, "h200", Mode::Inference), predicted(&network, "h100", Mode::Inference));
+    assert_eq!((measured.time_tier, measured.power_tier), (Tier::Measured, Tier::Measured));
+    assert_eq!((sibling.time_tier, sibling.power_tier), (Tier::Sibling, Tier::Sibling));
+    assert!(sibling.warnings.iter().any(|w| w.contains("measured on h200, not on h100")), "{:?}", sibling.warnings);
+    assert!(sibling.warnings.iter().any(|w| w.contains("the law of another board of its chip")));
+    let width = |e: Estimate<Seconds>| (e.p95 / e.p05).ln();
+    for (own, other) in measured.layers.iter().zip(&sibling.layers).filter(|(own, _)| own.tier == Tier::Measured) {
+        assert_eq!(other.tier, Tier::Sibling, "{}", own.name);
+        assert!(width(other.time) > width(own.time).max(0.4), "{}: {:?} {:?}", own.name, own.time, other.time);
+    }
+    assert!(width(sibling.time) > 2.0 * width(measured.time));
+    // Boards of a chip were measured with different kinds: convolutions on one A100, products on another.
+    let network = shaped("alexnet", 16, Precision::Fp32);
+    let tier = |gpu: &str, kind: &str| {
+        let p = predicted(&network, gpu, Mode::Inference);
+        p.layers.iter().find(|l| l.kind == kind).unwrap_or_else(|| panic!("a {kind}")).tier
+    };
+    assert_eq!((tier("a100-pcie-80gb", "conv2d"), tier("a100-pcie-80gb", "linear")), (Tier::Imported, Tier::Sibling));
+    assert_eq!((tier("a100-pcie-40gb", "conv2d"), tier("a100-pcie-40gb", "linear")), (Tier::Sibling, Tier::Imported));
+}
+
+/// The headline's tier is what most of the uncertainty rests on, not what most of the time does.
+#[test]
+fn the_tier_is_that_of_the_uncertainty() {
+    for name in ["v100", "t4", "h200", "a100-pcie-40gb"] {
+        for net in ["vgg16", "mobilenet_v2", "vit_b_16"] {
+            let p = predicted(&shaped(net, 16, Precision::Fp32), name, Mode::Inference);
+            let mut widths: BTreeMap<Tier, f64> = BTreeMap::new();
+            for l in &p.layers {
+                *widths.entry(l.tier).or_default() += (l.time.p95 - l.time.p05).get();
+            }
+            let widest = widths.iter().max_by(|a, b| a.1.total_cmp(b.1)).map(|(tier, _)| *tier);
+            assert_eq!(Some(p.time_tier), widest, "{net} on {name}: {widths:?}");
+        }
     }
 }
 

@@ -126,14 +126,20 @@ fn names_and_aliases_are_unique() {
 /// more is called unsourced.
 #[test]
 fn sources_can_be_found() {
-    for folder in ["data/gpus", "data/frameworks", "data/interconnects", "data/libraries", "data/nets", "data/capacity"] {
+    for folder in ["data/gpus", "data/frameworks", "data/interconnects", "data/libraries", "data/nets", "data/capacity"]
+    {
         for entry in ok(fs::read_dir(root().join(folder))).map(ok) {
             let text = ok(fs::read_to_string(entry.path()));
             let name = entry.path().display().to_string();
             assert!(!text.contains("stored text"), "{name} cites a search that nobody can repeat");
             // Files of this repository that are cited are there.
             let words = text.split(|c: char| c.is_whitespace() || "()\"`,;".contains(c));
-            for path in words.filter(|w| ["data/published", "data/measurements", "data/papers", "papers/", "h200/"].iter().any(|p| w.starts_with(p)) && w.contains('.')) {
+            for path in words.filter(|w| {
+                ["data/published", "data/measurements", "data/papers", "papers/", "h200/"]
+                    .iter()
+                    .any(|p| w.starts_with(p))
+                    && w.contains('.')
+            }) {
                 let path = path.trim_end_matches(['.', ':']);
                 let there = root().join(path).exists() || path.contains('*');
                 assert!(there, "{name} cites {path}, which is not in the repository");
@@ -168,7 +174,8 @@ fn constants_of_boards_are_those_of_their_command() {
         let gpu = ok(catalog::gpu(name));
         for (key, constant) in [("held", &gpu.power.held), ("draw", &gpu.power.draw)] {
             let Some(constant) = constant else { continue };
-            let from = constant.source.contains("calibrate published caps") || constant.source.contains("typically under 10 W");
+            let from = constant.source.contains("calibrate published caps")
+                || constant.source.contains("typically under 10 W");
             assert!(from, "{name} {key}: {}", constant.source);
         }
     }

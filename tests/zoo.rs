@@ -27,6 +27,19 @@ fn parameters_and_macs_equal_the_published_figures() {
     }
 }
 
+/// README says of how many networks a count is published that ours equals; of the others it was counted from layer lists.
+#[test]
+fn readme_says_how_many_counts_are_published() {
+    let counted = |source: &str| source.starts_with("none published") || source.starts_with("Castro et al. 2018");
+    let published = catalog::network_names()
+        .filter_map(|name| catalog::network(name).unwrap_or_else(|e| panic!("{e}")).published.parameters_source)
+        .filter(|source| !counted(source))
+        .count();
+    let readme = include_str!("../README.md");
+    let said = format!("{published} of the {}", catalog::network_names().count());
+    assert!(readme.contains(&said), "README does not say \"{said}\"");
+}
+
 /// An error is what its source's accuracy leaves of 100 %.
 #[test]
 fn published_errors_are_those_of_their_sources() {

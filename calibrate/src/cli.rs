@@ -430,7 +430,10 @@ fn validate_siblings(args: &Validate) -> Result<()> {
     };
     let percent = |log: f64| 100.0 * (log.exp() - 1.0);
     let (low, high) = (percent(all.low), percent(all.high));
-    print(&format!("\n90 % of {} rows of {} boards: {low:+.0} to {high:+.0} % of the prediction\n", all.rows, all.boards))
+    print(&format!(
+        "\n90 % of {} rows of {} boards: {low:+.0} to {high:+.0} % of the prediction\n",
+        all.rows, all.boards
+    ))
 }
 
 fn validate_chips(args: &Validate) -> Result<()> {

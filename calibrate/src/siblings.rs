@@ -97,7 +97,17 @@ fn of(boards: &[&LeftOut<'_>]) -> Option<Siblings> {
 /// the other chips ask for.
 pub fn table(boards: &[LeftOut<'_>]) -> Table {
     let header = [
-        "chip", "board", "predicted by", "model", "phase", "precision", "rows", "MAPE %", "bias", "own interval holds %", "widened holds %",
+        "chip",
+        "board",
+        "predicted by",
+        "model",
+        "phase",
+        "precision",
+        "rows",
+        "MAPE %",
+        "bias",
+        "own interval holds %",
+        "widened holds %",
     ];
     let mut table = Table::new(&header, 6);
     for board in boards {
@@ -127,4 +137,42 @@ pub fn table(boards: &[LeftOut<'_>]) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recipe::tasks;
+    use crate::rows::testing;
+
+    fn rows(chip: &str, board: &str, slower: f64) -> Vec<Row> {
+        let of = |batch: u64| {
+            let row = testing::row(chip, batch, slower.ln() + 0.02 * (batch % 3) as f64);
+            Row { row_id: format!("{board} {batch}"), board: board.into(), ..row }
+        };
+        (1..=60).map(of).collect()
+    }
+
+    #[test]
+    fn a_board_that_is_left_out_says_how_wide_its_sibling_must_be() -> Result<()> {
+        let all = [rows("T", "fast", 1.0), rows("T", "slow", 1.5), rows("U", "alone", 1.0)].concat();
+        let tasks = tasks(&all);
+        let boards = left_out(&tasks, &Options::default())?;
+        let found: Vec<(&str, Vec<&str>)> =
+            boards.iter().map(|b| (b.board, b.others.iter().copied().collect())).collect();
+        assert_eq!(found, [("fast", vec!["slow"]), ("slow", vec!["fast"])], "chips of one board judge nothing");
+        let median = |board: &LeftOut<'_>| {
+            let mut logs: Vec<f64> = board.rows.iter().map(Judged::log).collect();
+            logs.sort_by(f64::total_cmp);
+            logs[logs.len() / 2]
+        };
+        assert!((median(&boards[0]) + 1.5f64.ln()).abs() < 0.05 && (median(&boards[1]) - 1.5f64.ln()).abs() < 0.05);
+        let siblings = quantiles(&boards).context("two boards")?;
+        assert!(siblings.low < -0.35 && siblings.high > 0.35 && siblings.boards == 2, "{siblings:?}");
+        // The model's own interval is narrow; widened it holds both.
+        let own = boards[0].rows[0].interval;
+        assert!(own.1 - own.0 < 0.2 && siblings.widened(own) == (siblings.low, siblings.high), "{own:?}");
+        assert_eq!(siblings.widened((-2.0, 3.0)), (-2.0, 3.0), "a wide interval stays");
+        Ok(())
+    }
 }

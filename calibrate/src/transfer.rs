@@ -117,7 +117,10 @@ impl<'a> World<'a> {
                 Some(FewShot { share, arithmetic, rows, low, high })
             })
             .collect();
-        Ok(Some((self.universal.models(excluded), Transfer { siblings: None, slopes: self.slopes(excluded), residuals })))
+        Ok(Some((
+            self.universal.models(excluded),
+            Transfer { siblings: None, slopes: self.slopes(excluded), residuals },
+        )))
     }
 
     /// Log residuals of a chip that is left out, by number of its rows that are known.
