@@ -382,7 +382,7 @@ pub fn run(cli: Cli) -> Result<(), commands::Failure> {
         None => commands::predict(&cli.predict),
         Some(Command::Optimize(args)) => optimize::optimize(&args),
         Some(Command::Compare(args)) => compare::compare(&args),
-        Some(Command::Sweep(args)) => sweep::sweep(&args),
+        Some(Command::Sweep(args)) => sweep::sweep(*args),
         Some(Command::Plan(args)) => plan::plan(&args),
         Some(Command::Describe(args)) => commands::describe(&args),
         Some(Command::Convert(args)) => convert::convert(args),
