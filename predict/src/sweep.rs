@@ -65,7 +65,8 @@ pub struct SweepArgs {
     /// Write there instead of to standard output (- is standard output)
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Go on where the rows of --output end; they must be of the same sweep
+    /// Go on where the rows of --output end; they must be of the same sweep, made from the same networks, GPUs and program,
+    /// as FILE.sweep.json beside them says
     #[arg(long, requires = "output")]
     pub resume: bool,
     /// Write over what --output has
