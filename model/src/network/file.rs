@@ -423,10 +423,9 @@ sequence = 16
         let text = |block: &str, layer: &str| {
             format!(
                 "layers = [{{ name = \"{block}\", block = \"b\" }}, {{ name = \"{layer}\", kind = \"relu\" }}]\n\
-                 [inputs]\nx.y = {{ shape = [3, 8, 8] }}\n[[block]]\nname = \"b\"\n\
+                 [inputs]\n\"x.y\" = {{ shape = [3, 8, 8] }}\n[[block]]\nname = \"b\"\n\
                  layers = [{{ name = \"conv.0\", kind = \"relu\" }}]\n"
             )
-            .replace("x.y =", "\"x.y\" =")
         };
         assert!(read(&text("features.3", "features.3.conv.1")).is_ok());
         for (block, layer) in [("features.3", "features.3.conv.0"), ("a", "a.conv.0")] {

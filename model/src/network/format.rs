@@ -63,6 +63,7 @@ impl Network {
         Ok(network)
     }
 
+    /// As [`Network::from_file`], without the rules that hold for every format.
     fn unchecked(format: Format, file: impl Read + Seek, options: &Options<'_>) -> Result<Self, OnnxError> {
         if format == Format::Onnx {
             return onnx::read(file, options);
