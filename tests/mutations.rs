@@ -55,7 +55,8 @@ fn change() -> impl Strategy<Value = Change> {
             .prop_map(|(p, text)| Change::Insert(p, text.as_bytes().to_vec())),
         (place.clone(), 1usize..80).prop_map(|(p, n)| Change::Remove(p, n)),
         (place.clone(), 1usize..200).prop_map(|(p, n)| Change::Repeat(p, n)),
-        (place, prop_oneof![Just('x'), Just('\u{1b}'), Just('<'), Just('\u{e9}')]).prop_map(|(p, c)| Change::Swell(p, c)),
+        (place, prop_oneof![Just('x'), Just('\u{1b}'), Just('<'), Just('\u{e9}')])
+            .prop_map(|(p, c)| Change::Swell(p, c)),
     ]
 }
 
