@@ -26,6 +26,8 @@ enum Change {
     Insert(f64, Vec<u8>),
     Remove(f64, usize),
     Repeat(f64, usize),
+    /// Far more than a name or message should hold.
+    Swell(f64, char),
 }
 
 fn change() -> impl Strategy<Value = Change> {
@@ -52,7 +54,9 @@ fn change() -> impl Strategy<Value = Change> {
         )
             .prop_map(|(p, text)| Change::Insert(p, text.as_bytes().to_vec())),
         (place.clone(), 1usize..80).prop_map(|(p, n)| Change::Remove(p, n)),
-        (place, 1usize..200).prop_map(|(p, n)| Change::Repeat(p, n)),
+        (place.clone(), 1usize..200).prop_map(|(p, n)| Change::Repeat(p, n)),
+        (place, prop_oneof![Just('x'), Just('\u{1b}'), Just('<'), Just('\u{e9}')])
+            .prop_map(|(p, c)| Change::Swell(p, c)),
     ]
 }
 
@@ -76,6 +80,10 @@ fn apply(bytes: &[u8], changes: &[Change]) -> Vec<u8> {
                 let start = at(p, length);
                 bytes.drain(start..(start + n).min(length));
             }
+            Change::Swell(p, c) => {
+                let place = at(p, length);
+                bytes.splice(place..place, c.to_string().repeat(20_000).into_bytes());
+            }
             Change::Repeat(p, n) => {
                 let start = at(p, length);
                 let again = bytes[start..(start + n).min(length)].to_vec();
@@ -93,8 +101,18 @@ fn one_line<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
             let text = format!("{error:#}");
             assert!(!text.trim().is_empty() && !text.contains('\n'), "one line: {text:?}");
             assert!(text.len() < 2000, "a short line: {} bytes", text.len());
+            let line = joulecast_reports::error_line(std::iter::once(text));
+            assert!(line.chars().count() <= 300 && !line.contains(char::is_control), "{line:?}");
             None
         }
+    }
+}
+
+/// Whatever a file calls itself, no output holds more than a name.
+fn only_names<const N: usize>(names: [&String; N]) {
+    for name in names {
+        let wrong = |c: char| c.is_control() || "<>[]|*`".contains(c);
+        assert!(name.len() < 700 && !name.contains(wrong), "{name:?}");
     }
 }
 
@@ -110,6 +128,8 @@ proptest! {
         let text = file(["data/nets/resnet18.toml", "data/nets/googlenet_bn.toml", "data/nets/lenet5.toml"][which]);
         let damaged = String::from_utf8_lossy(&apply(text.as_bytes(), &changes)).into_owned();
         if let Some(network) = one_line(Network::from_toml(&damaged)) {
+            only_names([&network.name, &network.title]);
+            prop_assert!(Network::from_toml(&network.to_toml()).is_ok_and(|again| again == network));
             let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));
         }
     }
@@ -121,6 +141,7 @@ proptest! {
         let options = onnx::Options { name, skip_unknown: which == 2, ..onnx::Options::default() };
         if let Some(network) = one_line(onnx::read(Cursor::new(damaged), &options)) {
             let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));
+            only_names([&network.name, &network.title]);
             prop_assert!(Network::from_toml(&network.to_toml()).is_ok());
         }
     }
@@ -141,6 +162,7 @@ proptest! {
         let damaged = String::from_utf8_lossy(&apply(PROTOTXT.as_bytes(), &changes)).into_owned();
         if let Some(network) = one_line(caffe::read(&damaged, "damaged", &[])) {
             let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));
+            only_names([&network.name, &network.title]);
             prop_assert!(Network::from_toml(&network.to_toml()).is_ok());
         }
     }
@@ -148,13 +170,17 @@ proptest! {
     #[test]
     fn device_files(changes in proptest::collection::vec(change(), 1..4)) {
         let damaged = apply(file("data/gpus/v100.toml").as_bytes(), &changes);
-        let _ = one_line(Gpu::from_toml(&String::from_utf8_lossy(&damaged)));
+        if let Some(gpu) = one_line(Gpu::from_toml(&String::from_utf8_lossy(&damaged))) {
+            only_names([&gpu.name, &gpu.title, &gpu.chip, &gpu.architecture, &gpu.form_factor]);
+        }
     }
 
     #[test]
     fn calibration_files(changes in proptest::collection::vec(change(), 1..4)) {
         let damaged = apply(file("data/calibrations/gp102.toml").as_bytes(), &changes);
-        let _ = one_line(Calibration::from_toml(&String::from_utf8_lossy(&damaged)));
+        if let Some(calibration) = one_line(Calibration::from_toml(&String::from_utf8_lossy(&damaged))) {
+            only_names([&calibration.id, &calibration.chip]);
+        }
     }
 
     #[test]

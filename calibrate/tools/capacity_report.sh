@@ -4,5 +4,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # The page is two folders deep, the figures are linked from there.
-target/release/predict plan data/capacity/tagging.toml --format markdown --figures reports/figures/capacity \
+target/release/predict plan data/capacity/tagging.toml --format markdown --figures reports/figures/capacity --force \
   | sed 's#](<reports/figures/#](<../figures/#'

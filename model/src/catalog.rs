@@ -6,7 +6,7 @@ use crate::library::Rule;
 use crate::network::{Network, NetworkError};
 use crate::parallel::Interconnect;
 use crate::splits::Splits;
-use crate::text::nearest;
+use crate::text::{nearest, shown};
 
 include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
 
@@ -24,12 +24,14 @@ pub struct Unknown {
 impl Unknown {
     fn new<'a>(what: &'static str, name: &str, names: impl Iterator<Item = &'a str>) -> Self {
         let near = nearest(name, names);
-        let suggestion = if near.is_empty() {
-            format!("; `predict list {what}s` shows all, a file is given by its path")
-        } else {
-            format!("; nearest: {}", near.join(", "))
+        let suggestion = match (near.is_empty(), what) {
+            (true, "interconnect") => {
+                "; `predict list interconnects` shows all, and files of one's own are not read".into()
+            }
+            (true, _) => format!("; `predict list {what}s` shows all, a file is given by its path"),
+            (false, _) => format!("; nearest: {}", near.join(", ")),
         };
-        Self { what, name: name.chars().take(80).collect(), suggestion }
+        Self { what, name: shown(name), suggestion }
     }
 }
 
@@ -217,4 +219,21 @@ fn holds_for(calibration: &Calibration, gpu: &Gpu) -> bool {
 /// Only if the build baked in a malformed file, or none.
 pub fn roofline() -> Result<Calibration, CalibrationError> {
     calibration("roofline")?.ok_or_else(CalibrationError::missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_said_with_what_can_be_done() {
+        let error = |result: Result<(), CatalogError>| result.expect_err("unknown").to_string();
+        let interconnect = error(interconnect("./x.toml").map(drop));
+        assert!(
+            interconnect.contains("predict list interconnects") && !interconnect.contains("path"),
+            "{interconnect}"
+        );
+        assert!(error(gpu("zzz").map(drop)).contains("a file is given by its path"));
+        assert!(error(gpu("v10").map(drop)).contains("nearest: v100"));
+    }
 }

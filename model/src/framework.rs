@@ -11,11 +11,12 @@ use crate::layer::{Layer, Optimizer};
 use crate::library::Rule;
 use crate::network::{Activations, InPlace, MemoryPolicy, ShapedNetwork};
 use crate::precision::{Phase, Precision, named_enum};
-use crate::text::{check_schema, nearest, toml_error};
+use crate::text::{check_schema, names, nearest, shown, toml_error, within};
 use crate::trial::{Algorithm, Layout};
 use crate::units::{Bytes, Dimension, Seconds, parse_with_unit};
 use host::HostFile;
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 named_enum!(
     /// How a step is launched.
@@ -26,6 +27,11 @@ named_enum!(
         Graph = "graph",
     }
 );
+
+/// How many times as much as ours a framework's kernels can take or draw.
+const FACTORS: RangeInclusive<f64> = 0.001..=1000.0;
+/// Passes over all parameters of one update or copy.
+const PASSES: RangeInclusive<f64> = 0.0..=1000.0;
 
 /// A framework profile.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,7 +158,9 @@ impl Slower {
 #[serde(deny_unknown_fields)]
 struct File {
     schema: String,
+    #[serde(deserialize_with = "names")]
     name: String,
+    #[serde(deserialize_with = "names")]
     title: String,
     dispatch: Entry,
     activity: Option<FactorFile>,
@@ -184,6 +192,9 @@ struct FusedUpdateFile {
 impl FusedUpdateFile {
     fn read(self) -> Result<FusedUpdate, String> {
         let Self { sgd, momentum, adam, scaled, .. } = self;
+        for (optimizer, passes) in [("sgd", sgd), ("momentum", momentum), ("adam", adam), ("scaled", scaled)] {
+            within(&format!("fused_update {optimizer}"), passes as f64, PASSES)?;
+        }
         Ok(FusedUpdate { sgd, momentum, adam, scaled, per_layer: self.per_layer.time("fused_update per_layer")? })
     }
 }
@@ -251,6 +262,7 @@ impl ParallelFile {
         let bucket = self.bucket.map(bytes).transpose().map_err(|e| format!("parallel bucket: {e}"))?;
         let time = |text: &str| parse_with_unit(text, Dimension::Time).map(Seconds::new);
         let per_layer = self.copies.as_ref().map(|c| time(&c.per_layer)).transpose();
+        within("parallel copies: passes", self.copies.as_ref().map_or(0, |c| c.passes) as f64, PASSES)?;
         Ok(Parallel {
             copy_passes: self.copies.as_ref().map_or(0, |c| c.passes),
             copy_per_layer: per_layer.map_err(|e| format!("parallel copies: {e}"))?.unwrap_or(Seconds::ZERO),
@@ -320,13 +332,10 @@ impl Framework {
     pub fn from_toml(text: &str) -> Result<Self, String> {
         let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
         check_schema(&file.schema, "framework/1")?;
-        let activity = file.activity.map_or(1.0, |a| a.factor);
-        if !(activity.is_finite() && activity > 0.0) {
-            return Err(format!("activity: factor {activity} is not a positive number"));
-        }
+        let activity = within("factor of activity", file.activity.map_or(1.0, |a| a.factor), FACTORS)?;
         let fusion = file.fusion.map(|f| f.into_convolution);
         if let Some(kind) = fusion.iter().flatten().find(|k| !Layer::KINDS.contains(&k.as_str())) {
-            return Err(format!("fusion: {kind} is no layer kind"));
+            return Err(format!("fusion: {} is no layer kind", shown(kind)));
         }
         let slower: Vec<Slower> = file
             .slower
@@ -349,8 +358,8 @@ impl Framework {
                 })
             })
             .collect::<Result<_, String>>()?;
-        if let Some(wrong) = slower.iter().find(|s| !(s.factor.is_finite() && s.factor > 0.0)) {
-            return Err(format!("slower {}: factor {} is not a positive number", wrong.kind, wrong.factor));
+        for entry in &slower {
+            within(&format!("slower {}: factor", shown(&entry.kind)), entry.factor, FACTORS)?;
         }
         Ok(Self {
             name: file.name,
@@ -483,7 +492,19 @@ mod tests {
             )
         };
         for (entry, expected) in [
-            ("kind = \"add\"\nfactor = 0", "slower add: factor 0"),
+            ("kind = \"add\"\nfactor = 0", "slower add: factor is 0"),
+            ("kind = \"add\"\nfactor = 1e308", "slower add: factor is 1e308"),
+            ("kind = \"add\"\nfactor = 1e-320", "slower add: factor is 1e-320"),
+            ("kind = \"add\"\nfactor = inf", "slower add: factor is inf"),
+            ("kind = \"add\"\nfactor = 1\n[activity]\nfactor = 6e99\nsource = \"x\"", "factor of activity is 6e99"),
+            (
+                "kind = \"add\"\nfactor = 1\n[fused_update]\nsgd = 1\nmomentum = 1\nadam = 99999\nscaled = 1\nsource = \"x\"\nper_layer = { value = \"1 us\", source = \"x\" }",
+                "fused_update adam is 99999",
+            ),
+            (
+                "kind = \"add\"\nfactor = 1\n[[input]]\nname = \"i\"\ntitle = \"i\"\nsamples_per_s = 1e-320\nsource = \"x\"",
+                "input i: samples_per_s is 1e-320",
+            ),
             ("kind = \"add\"\nfactor = 1\nextra_per_sample = \"4 W\"", "slower add"),
             ("kind = \"add\"\nfactor = 1\nphases = [\"sideways\"]", "sideways"),
         ] {

@@ -1,7 +1,7 @@
 //! Devices: what their data sheets and measurements say. The file format is documented in `data/gpus/README.md`.
 
 use crate::precision::Precision;
-use crate::text::{check_schema, toml_error};
+use crate::text::{check_schema, names, prose, shown, toml_error, within};
 use crate::units::{Bytes, BytesPerSecond, Dimension, Hertz, OpsPerSecond, Watts, parse_with_unit};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -130,18 +130,24 @@ pub struct GpuError(String);
 #[serde(deny_unknown_fields)]
 struct File {
     schema: String,
+    #[serde(deserialize_with = "names")]
     name: String,
+    #[serde(deserialize_with = "names")]
     title: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "names")]
     aliases: Vec<String>,
     device: Device,
+    #[serde(deserialize_with = "names")]
     chip: String,
+    #[serde(deserialize_with = "names")]
     architecture: String,
+    #[serde(deserialize_with = "names")]
     form_factor: String,
     #[serde(default, rename = "compute_capability")]
     _compute_capability: Option<String>,
     sms: Entry<u64>,
     cores_per_sm: Entry<u64>,
+    #[serde(deserialize_with = "prose")]
     sources: HashMap<String, String>,
     peak: HashMap<String, Entry<String>>,
     memory: MemoryFile,
@@ -213,8 +219,8 @@ impl Gpu {
         let reader = Reader { sources: &file.sources };
         let mut peaks = BTreeMap::new();
         for (name, entry) in file.peak {
-            let precision =
-                Precision::from_name(&name).ok_or_else(|| GpuError(format!("peak.{name}: unknown precision")))?;
+            let precision = Precision::from_name(&name)
+                .ok_or_else(|| GpuError(format!("peak.{}: unknown precision", shown(&name))))?;
             let field = format!("peak.{name}");
             peaks.insert(precision, reader.quantity(&field, entry, Dimension::Throughput)?.map(OpsPerSecond::new));
         }
@@ -350,14 +356,19 @@ impl<T> Sourced<T> {
     }
 }
 
+/// No share or factor of a board is smaller.
+const LEAST_RATIO: f64 = 0.001;
+
 struct Reader<'a> {
     sources: &'a HashMap<String, String>,
 }
 
 impl Reader<'_> {
     fn sourced<T>(&self, field: &str, kind: Provenance, key: &str, value: T) -> Result<Sourced<T>, GpuError> {
-        let source =
-            self.sources.get(key).ok_or_else(|| GpuError(format!("{field}: source \"{key}\" is not in [sources]")))?;
+        let source = self
+            .sources
+            .get(key)
+            .ok_or_else(|| GpuError(format!("{field}: source \"{}\" is not in [sources]", shown(key))))?;
         Ok(Sourced { value, provenance: kind, source: source.clone() })
     }
 
@@ -370,9 +381,7 @@ impl Reader<'_> {
     }
 
     fn ratio(&self, field: &str, entry: Entry<f64>, most: f64) -> Result<Sourced<f64>, GpuError> {
-        if !(entry.value > 0.0 && entry.value <= most) {
-            return Err(GpuError(format!("{field} must be above 0 and at most {most}")));
-        }
+        within(field, entry.value, LEAST_RATIO..=most).map_err(GpuError)?;
         self.sourced(field, entry.kind, &entry.source, entry.value)
     }
 
@@ -434,6 +443,21 @@ mod tests {
     }
 
     #[test]
+    fn names_and_titles_carry_nothing_but_themselves() -> Result<(), GpuError> {
+        let text = TEXT
+            .replace("\"Toy GPU\"", "\"\\u001b[31mToy|<b>GPU</b>\\r\\nforged\"")
+            .replace("\"nowhere\"", "\"2 * 80 \\u001b]0;x\\u0007\"");
+        let gpu = Gpu::from_toml(&text)?;
+        assert_eq!((&gpu.title[..], &gpu.bandwidth.source[..]), ("31mToy b GPU /b forged", "2 * 80  ]0;x "));
+        let long = TEXT.replace("16 GiB", &"x".repeat(100_000)).replace("T1", &"T".repeat(100_000));
+        assert!(Gpu::from_toml(&long).is_err_and(|e| e.to_string().len() < 300));
+        let long = TEXT.replace("{ value = 80,", &format!("{{ value = \"{}\",", "x".repeat(100_000)));
+        let error = Gpu::from_toml(&long).expect_err("no number").to_string();
+        assert!(error.len() < 300 && error.ends_with("expected u64"), "{error}");
+        Ok(())
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (from, to, expected) in [
             ("\"900 GB/s\"", "\"900\"", "memory.bandwidth"),
@@ -441,6 +465,16 @@ mod tests {
             ("source = \"a\" }\nboost", "source = \"b\" }\nboost", "\"b\""),
             ("fp16 =", "fp12 =", "fp12"),
             ("fp32 =", "tf32 =", "fp32"),
+            (
+                "[power]\n",
+                "[power]\nheld = { value = 1e-320, kind = \"measured\", source = \"a\" }\n",
+                "power.held is 1e-320",
+            ),
+            (
+                "[power]\n",
+                "[power]\ndraw = { value = 6e99, kind = \"measured\", source = \"a\" }\n",
+                "power.draw is 6e99",
+            ),
             ("kind = \"vendor\"", "kind = \"rumour\"", "rumour"),
             ("gpu/1", "gpu/9", "gpu/9"),
             ("chip = \"T1\"", "", "chip"),

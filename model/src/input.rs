@@ -3,6 +3,7 @@
 use crate::gpu::Gpu;
 use crate::power::waiting;
 use crate::predictor::{Estimate, NetworkPrediction};
+use crate::text::{shown, within};
 use crate::units::{Joules, Seconds, Watts};
 use serde::Deserialize;
 
@@ -31,9 +32,7 @@ pub(crate) struct InputFile {
 impl InputFile {
     pub(crate) fn read(self) -> Result<Input, String> {
         let Self { name, title, samples_per_s: rate, .. } = self;
-        if !(rate.is_finite() && rate > 0.0) {
-            return Err(format!("input {name}: {rate} is not a number of samples per second above 0"));
-        }
+        within(&format!("input {}: samples_per_s", shown(&name)), rate, 1e-6..=1e12)?;
         Ok(Input { name, title, samples_per_second: rate })
     }
 }

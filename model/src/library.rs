@@ -5,7 +5,7 @@ use crate::gpu::Gpu;
 use crate::layer::Layer;
 use crate::network::ShapedLayer;
 use crate::precision::Phase;
-use crate::text::{check_schema, toml_error};
+use crate::text::{check_schema, shown, toml_error, within};
 use crate::units::{Dimension, Seconds, parse_with_unit};
 use serde::Deserialize;
 
@@ -67,13 +67,12 @@ pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
     let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
     check_schema(&file.schema, "library/1")?;
     let read = |rule: RuleFile| {
-        let at = |what: String| format!("rule {}: {what}", rule.name);
-        let age = |version: &str| library_age(version).ok_or_else(|| at(format!("\"{version}\" is not a version")));
+        let at = |what: String| format!("rule {}: {what}", shown(&rule.name));
+        let age =
+            |version: &str| library_age(version).ok_or_else(|| at(format!("\"{}\" is not a version", shown(version))));
         let at_least = rule.at_least.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
         let factor = rule.factor.unwrap_or(1.0);
-        if !(factor.is_finite() && factor > 0.0) {
-            return Err(at(format!("factor {factor} is not a positive number")));
-        }
+        within("factor", factor, 0.001..=1000.0).map_err(at)?;
         Ok(Rule {
             ages: (age(&rule.from)?, age(&rule.until)?),
             factor,
@@ -164,7 +163,11 @@ mod tests {
                  source = \"\"\n{line}\n"
             )
         };
-        for (line, expected) in [("factor = -1", "rule x: factor -1"), ("at_least = \"4 W\"", "rule x:")] {
+        for (line, expected) in [
+            ("factor = -1", "rule x: factor is -1"),
+            ("factor = 6e99", "rule x: factor is 6e99"),
+            ("at_least = \"4 W\"", "rule x:"),
+        ] {
             let error = rules(&text(line)).expect_err("wrong");
             assert!(error.contains(expected), "{error}");
         }

@@ -1,4 +1,8 @@
-//! Small helpers for messages.
+//! Small helpers for messages, and what may stand in texts that come from files.
+
+use serde::{Deserialize, Deserializer};
+use std::collections::HashMap;
+use std::fmt;
 
 /// `, did you mean "x"?` for the nearest of the names, or nothing when none is near.
 pub fn closest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
@@ -27,9 +31,9 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'
     scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// A TOML error in one line: where, and what is wrong.
+/// A TOML error in one line: where, and what is wrong. What it quotes of the file is cut.
 pub fn toml_error(error: &toml::de::Error, text: &str) -> String {
-    let message = error.message().replace('\n', ", ");
+    let message = shortened(&printable(&error.message().replace('\n', ", ")), LONGEST_MESSAGE);
     match error.span() {
         Some(span) => {
             let line = text.get(..span.start.min(text.len())).map_or(1, |head| head.matches('\n').count() + 1);
@@ -44,16 +48,134 @@ pub fn toml_error(error: &toml::de::Error, text: &str) -> String {
 /// # Errors
 /// Names both.
 pub fn check_schema(found: &str, expected: &str) -> Result<(), String> {
-    if found == expected { Ok(()) } else { Err(format!("schema is \"{found}\", expected \"{expected}\"")) }
+    if found == expected { Ok(()) } else { Err(format!("schema is \"{}\", expected \"{expected}\"", shown(found))) }
 }
 
-/// A name from a file as it may stand in a message: short, without control characters.
+/// Characters of a name or title; a longer one is cut.
+const LONGEST_NAME: usize = 160;
+/// Characters of a message about a file.
+const LONGEST_MESSAGE: usize = 200;
+
+/// Characters that are not seen but change what is: of control, of direction, of no width.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+        || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// Text in one line that changes nothing but itself wherever it is printed: without control characters, hence without a
+/// terminal's escape sequences, and without invisible ones. A space stands in their place.
+pub fn printable(text: &str) -> String {
+    if text.contains(is_hidden) { text.replace(is_hidden, " ") } else { text.to_string() }
+}
+
+/// A name or title from a file as it may stand anywhere: in a table, a page, a message. One line without control
+/// characters and without the characters that mark up Markdown and HTML, short. The same again when it is read again.
 pub fn shown(name: &str) -> String {
-    let mut text: String = name.chars().take(80).flat_map(char::escape_debug).collect();
-    if name.chars().nth(80).is_some() {
-        text.push_str("...");
+    let marks = |c: char| is_hidden(c) || "<>[]|*`\\".contains(c);
+    let words = name.split(|c: char| marks(c) || c.is_whitespace()).filter(|word| !word.is_empty());
+    let text = words.collect::<Vec<_>>().join(" ");
+    if text.is_empty() && !name.is_empty() {
+        return "?".into();
     }
-    text
+    match text.char_indices().nth(LONGEST_NAME) {
+        Some(_) if text.chars().count() == LONGEST_NAME + CUT.len() && text.ends_with(CUT) => text,
+        Some((end, _)) => format!("{}{CUT}", &text[..end]),
+        None => text,
+    }
+}
+
+/// Stands for what was cut.
+const CUT: &str = "...";
+
+/// A text of at most so many characters: of a longer one its middle is left out, since a message begins with where and
+/// ends with what to do.
+pub fn shortened(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.to_string();
+    }
+    let kept = most.saturating_sub(CUT.len());
+    let tail = kept * 2 / 5;
+    let head: String = text.chars().take(kept - tail).collect();
+    let tail: String = text.chars().skip(count - tail).collect();
+    format!("{head}{CUT}{tail}")
+}
+
+/// Texts of a file that go into outputs.
+pub(crate) trait Texts {
+    /// Each as `change` gives it.
+    fn changed(self, change: fn(&str) -> String) -> Self;
+}
+
+impl Texts for String {
+    fn changed(self, change: fn(&str) -> String) -> Self {
+        change(&self)
+    }
+}
+
+impl<T: Texts> Texts for Option<T> {
+    fn changed(self, change: fn(&str) -> String) -> Self {
+        self.map(|text| text.changed(change))
+    }
+}
+
+impl<T: Texts> Texts for Vec<T> {
+    fn changed(self, change: fn(&str) -> String) -> Self {
+        self.into_iter().map(|text| text.changed(change)).collect()
+    }
+}
+
+impl<T: Texts> Texts for HashMap<String, T> {
+    fn changed(self, change: fn(&str) -> String) -> Self {
+        self.into_iter().map(|(key, text)| (key, text.changed(change))).collect()
+    }
+}
+
+/// Names and titles, where serde reads them: as [`shown`].
+pub(crate) fn names<'de, D: Deserializer<'de>, T: Deserialize<'de> + Texts>(from: D) -> Result<T, D::Error> {
+    Ok(T::deserialize(from)?.changed(shown))
+}
+
+/// Sentences, such as sources, where serde reads them: as [`printable`].
+pub(crate) fn prose<'de, D: Deserializer<'de>, T: Deserialize<'de> + Texts>(from: D) -> Result<T, D::Error> {
+    Ok(T::deserialize(from)?.changed(printable))
+}
+
+/// A number of a file that lies within what any such number can be.
+///
+/// # Errors
+/// Names the field, the number and the range; a number that is none lies in no range.
+pub(crate) fn within(field: &str, value: f64, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
+    if range.contains(&value) {
+        return Ok(value);
+    }
+    let (low, high) = range.into_inner();
+    Err(format!("{field} is {value:?}, which is not a number from {low} to {high}"))
+}
+
+/// A fingerprint of text by which changes are noticed: 128 bits by Fowler, Noll and Vo (FNV-1a). Not against forgers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(u128);
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl fmt::Write for Fingerprint {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        const PRIME: u128 = (1 << 88) + 0x13b;
+        self.0 = text.bytes().fold(self.0, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+        Ok(())
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
 }
 
 /// Names of a network that is read from another format.
@@ -97,7 +219,58 @@ mod tests {
         let mut names = Names::default();
         let given = ["/a b", "a_b", "a_b", "a_b_2", "", "\n"].map(|n| names.unique(n));
         assert_eq!(given, ["a_b", "a_b_2", "a_b_3", "a_b_2_2", "layer", "_"]);
-        assert_eq!(shown("a\nb"), "a\\nb");
-        assert_eq!(shown(&"x".repeat(200)).len(), 83);
+    }
+
+    #[test]
+    fn what_is_shown_carries_nothing_but_itself() {
+        for (name, expected) in [
+            ("ResNet-50 v1.5 (torchvision), 224 x 224", "ResNet-50 v1.5 (torchvision), 224 x 224"),
+            ("x\u{1b}]0;pwn\u{7}\r\n", "x 0;pwn"),
+            ("a\nb", "a b"),
+            ("<script>alert(1)</script>", "script alert(1) /script"),
+            ("![x](javascript:y) **b** `c` | d\\", "! x (javascript:y) b c d"),
+            ("\u{202e}gpj.exe\u{200b}\u{9b}2J", "gpj.exe 2J"),
+            ("<>", "?"),
+            ("", ""),
+        ] {
+            assert_eq!(shown(name), expected, "{name:?}");
+            assert_eq!(shown(&shown(name)), shown(name), "{name:?}");
+        }
+        let long = shown(&"x".repeat(100_000));
+        assert_eq!((long.len(), shown(&long)), (LONGEST_NAME + 3, long.clone()));
+        assert_eq!(printable("a < b * [c]\u{1b}[31m\n"), "a < b * [c] [31m ");
+    }
+
+    #[test]
+    fn of_a_long_message_both_ends_stay() {
+        let text = format!("g.toml: line 4: {}, expected u64", "\u{e9}".repeat(100_000));
+        let short = shortened(&text, 300);
+        assert_eq!(short.chars().count(), 300);
+        assert!(short.starts_with("g.toml: line 4: \u{e9}") && short.ends_with("\u{e9}, expected u64"), "{short}");
+        assert_eq!(shortened("short", 300), "short");
+    }
+
+    #[test]
+    fn fingerprints_are_those_of_the_authors() {
+        use std::fmt::Write as _;
+        let of = |parts: &[&str]| {
+            let mut fingerprint = Fingerprint::default();
+            parts.iter().for_each(|part| fingerprint.write_str(part).expect("never fails"));
+            fingerprint.to_string()
+        };
+        // Test vectors of draft-eastlake-fnv.
+        assert_eq!(of(&[]), "6c62272e07bb014262b821756295c58d");
+        assert_eq!(of(&["a"]), "d228cb696f1a8caf78912b704e4a8964");
+        assert_eq!(of(&["foobar"]), "343e1662793c64bf6f0d3597ba446f18");
+        assert_eq!(of(&["foo", "bar"]), of(&["foobar"]));
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_within_nothing() {
+        assert_eq!(within("x", -0.0, 0.0..=1.0), Ok(-0.0));
+        for value in [f64::NAN, f64::INFINITY, 6e99, -1e-320] {
+            let error = within("x", value, 0.0..=1.0).expect_err("outside");
+            assert!(error.starts_with("x is ") && error.ends_with("from 0 to 1"), "{error}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! Raw units are SI (seconds, watts, joules, hertz, bytes, operations); named constructors and
 //! getters say the prefix. NaN is never turned into a number: callers check with `is_finite`.
 
+use crate::text::shown;
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign, Div, Mul, Sub};
@@ -262,12 +263,15 @@ impl Div<Bytes> for Ops {
 /// Decimal (`GB`) and binary (`GiB`) prefixes are distinct. A missing or unknown unit, a negative or
 /// non-finite number is an error that names the text.
 pub fn parse_with_unit(text: &str, dimension: Dimension) -> Result<f64, UnitError> {
-    let fail =
-        |why: &'static str| UnitError { text: text.chars().take(60).collect(), why, expected: dimension.example() };
+    let fail = |why: &'static str| UnitError {
+        text: shown(&text.chars().take(60).collect::<String>()),
+        why,
+        expected: dimension.example(),
+    };
     let trimmed = text.trim();
     let (number, unit) = trimmed.split_once(' ').ok_or_else(|| fail("no unit after the number"))?;
     let value: f64 = number.trim().parse().map_err(|_| fail("the number is malformed"))?;
-    if !value.is_finite() || value < 0.0 {
+    if !value.is_finite() || value.is_sign_negative() {
         return Err(fail("the number must be finite and not negative"));
     }
     let unit = unit.trim();
@@ -383,9 +387,19 @@ mod tests {
 
     #[test]
     fn a_missing_or_foreign_unit_is_an_error() {
-        for bad in
-            ["900", "900 W", "900GB/s", "-1 GB/s", "NaN GB/s", "x GB/s", "900 XB/s", "1e-300 GB/s", "1e300 GB/s", ""]
-        {
+        for bad in [
+            "900",
+            "900 W",
+            "900GB/s",
+            "-1 GB/s",
+            "-0 GB/s",
+            "NaN GB/s",
+            "x GB/s",
+            "900 XB/s",
+            "1e-300 GB/s",
+            "1e300 GB/s",
+            "",
+        ] {
             assert!(parse_with_unit(bad, Dimension::Bandwidth).is_err(), "{bad}");
         }
     }

@@ -3,6 +3,7 @@
 use crate::compare::{self, CompareArgs};
 use crate::input::InputArgs;
 use crate::optimize::{self, OptimizeArgs};
+use crate::output::OutputArgs;
 use crate::parallel::{Batch, ParallelArgs};
 use crate::plan::{self, PlanArgs};
 use crate::sweep::{self, SweepArgs};
@@ -161,9 +162,8 @@ pub struct PredictArgs {
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Write there instead of to standard output (- is standard output)
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
     /// Fail (exit 1) where the step does not fit in memory
     #[arg(long)]
     pub require_fit: bool,
@@ -235,9 +235,8 @@ pub struct PapersArgs {
     /// How to print
     #[arg(long, value_enum, default_value_t = PapersFormat::Table)]
     pub format: PapersFormat,
-    /// Write there instead of to standard output (- is standard output)
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -383,7 +382,7 @@ pub fn run(cli: Cli) -> Result<(), commands::Failure> {
         None => commands::predict(&cli.predict),
         Some(Command::Optimize(args)) => optimize::optimize(&args),
         Some(Command::Compare(args)) => compare::compare(&args),
-        Some(Command::Sweep(args)) => sweep::sweep(&args),
+        Some(Command::Sweep(args)) => sweep::sweep(*args),
         Some(Command::Plan(args)) => plan::plan(&args),
         Some(Command::Describe(args)) => commands::describe(&args),
         Some(Command::Convert(args)) => convert::convert(args),

@@ -3,8 +3,8 @@
 use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
 use crate::generate;
 use crate::networks::{bindings, network_of};
+use crate::output::OutputArgs;
 use crate::parallel::{self, Gpus};
-use crate::terminal;
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
 use joulecast_model::calibration::{ANY_CHIP, Calibration, Wanted};
@@ -20,7 +20,7 @@ use joulecast_reports::prediction::{self, Asked};
 use joulecast_reports::table::Table;
 use joulecast_reports::{describe as describe_report, table};
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::Path;
 
 /// Why a command ended without its result.
@@ -104,54 +104,6 @@ fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision
     ShapedNetwork::new(network, batch, precision, bindings(args))
         .with_context(|| network.name.clone())
         .map_err(if args.input.is_empty() && args.sequence.is_none() { Failure::Failed } else { Failure::Usage })
-}
-
-/// Prints, or writes a file whole: under another name beside it first, so that nothing half-written is left. A
-/// link is followed, permissions stay; a device or pipe is written to as it is.
-pub fn emit(text: &str, output: Option<&Path>) -> Result<()> {
-    let painted = output.is_none_or(|path| path == Path::new("-")) && terminal::has_colours();
-    match painted {
-        true => emit_bytes(terminal::paint(text).as_bytes(), output),
-        false => emit_bytes(text.as_bytes(), output),
-    }
-}
-
-/// As [`emit`], for what is no text.
-pub fn emit_bytes(bytes: &[u8], output: Option<&Path>) -> Result<()> {
-    let path = match output {
-        Some(path) if path != Path::new("-") => path,
-        _ => {
-            return match std::io::stdout().write_all(bytes) {
-                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-                other => Ok(other?),
-            };
-        }
-    };
-    let shown = || path.display().to_string();
-    let existing = fs::metadata(path).ok();
-    if existing.as_ref().is_some_and(|m| !m.is_file()) {
-        let mut file = fs::OpenOptions::new().write(true).open(path).with_context(shown)?;
-        return file.write_all(bytes).with_context(shown);
-    }
-    if existing.as_ref().is_some_and(|m| m.permissions().readonly()) {
-        return Err(anyhow!("{} is read-only", path.display()));
-    }
-    let target = if existing.is_some() { path.canonicalize().with_context(shown)? } else { path.to_path_buf() };
-    let mut name = target.file_name().with_context(|| format!("{} is not a file name", path.display()))?.to_os_string();
-    name.push(format!(".{}.part", std::process::id()));
-    let temporary = target.with_file_name(name);
-    let write = || {
-        fs::write(&temporary, bytes)?;
-        if let Some(existing) = existing {
-            fs::set_permissions(&temporary, existing.permissions())?;
-        }
-        fs::rename(&temporary, &target)
-    };
-    let result = write();
-    if result.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    result.with_context(shown)
 }
 
 /// The command line as it was typed, for what it made; a word that a shell would take apart is quoted.
@@ -287,6 +239,7 @@ fn typed(args: &PredictArgs) -> String {
 
 /// `predict --net … --gpu … --batch …`
 pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
+    args.output.check([])?;
     if args.training.epochs.is_some() && args.mode != Mode::Training {
         return Err(Failure::Usage(anyhow!("--epochs is of a training: --mode training")));
     }
@@ -306,16 +259,15 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         launch: args.launch.unwrap_or_else(|| framework.usual_launch_on(gpu)),
         training: plan.map(|plan| Training::of(&prediction, plan, waiting)),
     };
-    let render = || -> Result<()> {
-        let text = match args.format {
+    let render = || -> Result<String> {
+        Ok(match args.format {
             Format::Table => prediction::text(&prediction, gpu, &asked, args.layers),
             Format::Markdown => prediction::markdown(&prediction, gpu, &asked, args.layers),
             Format::Json => prediction::json(&prediction, &asked)?,
             Format::Csv => prediction::csv(&prediction, &asked)?,
-        };
-        emit(&text, args.output.as_deref())
+        })
     };
-    render().map_err(Failure::Failed)
+    args.output.emit(&render().map_err(Failure::Failed)?)
 }
 
 /// `predict describe`
@@ -330,7 +282,7 @@ pub fn describe(args: &DescribeArgs) -> Result<(), Failure> {
         DescribeFormat::Table => table.to_text(),
         DescribeFormat::Markdown => table.to_markdown(),
     };
-    emit(&text, None).map_err(Failure::Failed)
+    OutputArgs::default().emit(&text)
 }
 
 /// `predict list`
@@ -343,7 +295,7 @@ pub fn list(what: Listing) -> Result<(), Failure> {
         Listing::Inputs => inputs(),
         Listing::Calibrations => calibrations(),
     };
-    table.and_then(|t| emit(&t.to_text(), None)).map_err(Failure::Failed)
+    OutputArgs::default().emit(&table.map_err(Failure::Failed)?.to_text())
 }
 
 fn nets() -> Result<Table> {
@@ -444,5 +396,5 @@ fn calibrations() -> Result<Table> {
 pub fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "predict", &mut script);
-    emit_bytes(&script, None).map_err(Failure::Failed)
+    OutputArgs::default().emit_bytes(&script)
 }

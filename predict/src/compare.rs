@@ -1,10 +1,11 @@
 //! `predict compare`: networks on GPUs side by side, which GPU is best for what, and budgets turned round.
 
 use crate::cli::{Format, parse_batch, parse_mode, parse_positive, parse_precision};
-use crate::commands::{Failure, command_line, emit, refused};
-use crate::devices::{Device, FrameworkArgs, How, gpus, names, once};
+use crate::commands::{Failure, command_line, refused};
+use crate::devices::{Device, FrameworkArgs, How, gpus, identity, names, once};
 use crate::generate::answer;
-use crate::networks::network;
+use crate::networks::{network, networks};
+use crate::output::OutputArgs;
 use anyhow::anyhow;
 use clap::Args;
 use joulecast_model::budget::{Bound, Budget, largest_batch};
@@ -76,9 +77,8 @@ pub struct CompareArgs {
     /// How to print
     #[arg(long, value_enum, default_value_t = Format::Table)]
     pub format: Format,
-    /// Write there instead of to standard output (- is standard output)
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 fn parse_price(text: &str) -> Result<(String, f64), String> {
@@ -108,12 +108,46 @@ impl CompareArgs {
             "--sure is about budgets: give --target-latency, --energy-budget or --max-power".to_string()
         } else if self.generate.is_some() && self.mode == Mode::Training {
             "--generate is of inference".to_string()
-        } else if let Some((unknown, _)) = self.price.iter().find(|(gpu, _)| !self.gpus().contains(gpu)) {
-            format!("--price names {unknown}, which --gpu does not")
+        } else if let Some(why) = self.wrong_price()? {
+            why
         } else {
             return Ok(());
         };
         Err(Failure::Usage(anyhow!(why)))
+    }
+
+    /// What is wrong with the prices: of a GPU that is not compared, or two of one.
+    fn wrong_price(&self) -> Result<Option<String>, Failure> {
+        if self.price.is_empty() {
+            return Ok(None);
+        }
+        let compared = self.gpus().iter().map(|gpu| identity(gpu)).collect::<Result<Vec<_>, _>>()?;
+        let mut priced = Vec::new();
+        for (typed, _) in &self.price {
+            let gpu = identity(typed)?;
+            if !compared.contains(&gpu) {
+                return Ok(Some(format!("--price names {typed}, which --gpu does not")));
+            }
+            if priced.contains(&gpu) {
+                return Ok(Some(format!("--price names {typed} more than once, however it is written")));
+            }
+            priced.push(gpu);
+        }
+        Ok(None)
+    }
+
+    /// What a GPU costs per hour, whatever it is called there.
+    fn price_of(&self, gpu: &str) -> Result<Option<f64>, Failure> {
+        if self.price.is_empty() {
+            return Ok(None);
+        }
+        let wanted = identity(gpu)?;
+        for (name, price) in &self.price {
+            if identity(name)? == wanted {
+                return Ok(Some(*price));
+            }
+        }
+        Ok(None)
     }
 
     fn point(&self) -> OperatingPoint {
@@ -122,11 +156,6 @@ impl CompareArgs {
             memory_clock: None,
             power_cap: self.power_cap.map(Watts::new),
         }
-    }
-
-    fn entry(&self, gpu: &str, network: &Network, prediction: NetworkPrediction) -> Entry {
-        let price = self.price.iter().find(|(name, _)| name == gpu).map(|(_, price)| *price);
-        Entry::new(gpu, prediction, network.published.top1_error, self.alpha, price)
     }
 
     fn title(&self, how: &How) -> String {
@@ -147,6 +176,7 @@ struct Pair<'a> {
     device: &'a Device,
     typed: &'a str,
     network: &'a Network,
+    price: Option<f64>,
 }
 
 impl Pair<'_> {
@@ -159,6 +189,10 @@ impl Pair<'_> {
             .map_err(|e| Failure::Failed(anyhow!("{}: {e}", self.network.name)))?;
         let shaped = how.framework.runs(shaped);
         Step::new(&shaped, &setup).and_then(|s| s.at(point)).map_err(refused)
+    }
+
+    fn entry(&self, prediction: NetworkPrediction) -> Entry {
+        Entry::new(self.typed, prediction, self.network.published.top1_error, self.args.alpha, self.price)
     }
 
     /// The largest batch within the budget, of those asked for or of all.
@@ -180,7 +214,7 @@ impl Pair<'_> {
             (best, stopped)
         };
         let entry = match batch {
-            Some(batch) => Some(self.args.entry(self.typed, self.network, self.at(batch)?)),
+            Some(batch) => Some(self.entry(self.at(batch)?)),
             None => None,
         };
         Ok(Largest { network: self.network.name.clone(), gpu: self.typed.to_string(), entry, stopped })
@@ -190,21 +224,22 @@ impl Pair<'_> {
 /// `predict compare`
 pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     args.check()?;
+    args.output.check(args.figure.clone())?;
     let how = How::new(&args.framework, args.precision, args.mode)?;
-    let nets = once(names(&args.net, catalog::network_names()), "--net", String::clone);
-    let networks = nets.iter().map(|n| network(n, args.sequence)).collect::<Result<Vec<Network>, Failure>>()?;
+    let networks = networks(&args.net, |n| network(n, args.sequence))?;
+    let networks: Vec<Network> = networks.into_iter().map(|(_, network)| network).collect();
     let devices = gpus(&args.gpus())?
         .into_iter()
-        .map(|(typed, gpu)| Ok((typed, Device::of(gpu, &how)?)))
+        .map(|(typed, gpu)| Ok((args.price_of(&typed)?, typed, Device::of(gpu, &how)?)))
         .collect::<Result<Vec<_>, Failure>>()?;
     let batches = once(args.batch.clone(), "--batch", u64::to_string);
     let budget = args.budget();
     let (mut entries, mut largest) = (Vec::new(), Vec::new());
     for network in &networks {
-        for (typed, device) in &devices {
-            let pair = Pair { args, how: &how, device, typed, network };
+        for (price, typed, device) in &devices {
+            let pair = Pair { args, how: &how, device, typed, network, price: *price };
             for &batch in &batches {
-                entries.push(args.entry(typed, network, pair.at(batch)?));
+                entries.push(pair.entry(pair.at(batch)?));
             }
             if !budget.is_free() {
                 largest.push(pair.largest(&budget)?);
@@ -220,7 +255,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     };
     if let Some(path) = &args.figure {
         let svg = figure(&comparison, command_line()).and_then(|f| svg(&f)).map_err(|e| Failure::Failed(e.into()))?;
-        emit(&svg, Some(path)).map_err(Failure::Failed)?;
+        args.output.write(path, &svg)?;
     }
     let rendered = match args.format {
         Format::Table => text(&comparison, false),
@@ -228,5 +263,5 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
         Format::Json => json(&comparison).map_err(|e| Failure::Failed(e.into()))?,
         Format::Csv => csv(&comparison).map_err(|e| Failure::Failed(e.into()))?,
     };
-    emit(&rendered, args.output.as_deref()).map_err(Failure::Failed)
+    args.output.emit(&rendered)
 }

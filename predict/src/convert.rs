@@ -1,8 +1,9 @@
 //! `predict convert`: a network in another format.
 
 use crate::cli::{NetworkArgs, parse_batch, parse_input};
-use crate::commands::{Failure, emit_bytes};
+use crate::commands::Failure;
 use crate::networks::{bindings, network_of};
+use crate::output::OutputArgs;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use joulecast_model::network::ShapedNetwork;
@@ -10,7 +11,6 @@ use joulecast_model::onnx;
 use joulecast_model::precision::Precision;
 use joulecast_model::shape::Shape;
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
 
 /// What to convert, and into what.
 #[derive(Args)]
@@ -36,9 +36,8 @@ pub struct ConvertArgs {
     /// ONNX: the most that operators select whose values decide how much (boxes, non-zero elements) [default: 1000]
     #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub selected: Option<u64>,
-    /// Write there instead of to standard output (- is standard output)
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// A format that can be written.
@@ -53,6 +52,7 @@ pub enum Target {
 /// Reads a network and writes it.
 pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
     let ConvertArgs { net, to, input, sequence, skip_unknown, unfold_batch_norm, selected, output } = args;
+    output.check([])?;
     let named = NetworkArgs { net: Some(net), input, skip_unknown, unfold_batch_norm, selected, sequence };
     let (mut network, _) = network_of(&named, named.name())?;
     let given = bindings(&named);
@@ -63,7 +63,7 @@ pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
             (input.shape, input.symbols) = (*shape, vec![None; shape.dims().len()]);
         }
     }
-    let terminal = output.as_deref().is_none_or(|o| o == Path::new("-")) && std::io::stdout().is_terminal();
+    let terminal = output.file().is_none() && std::io::stdout().is_terminal();
     let bytes = match to {
         Target::Toml => network.to_toml().into_bytes(),
         Target::Onnx if terminal => {
@@ -73,5 +73,5 @@ pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
         }
         Target::Onnx => onnx::write(&network).with_context(|| network.name.clone()).map_err(Failure::Failed)?,
     };
-    emit_bytes(&bytes, output.as_deref()).map_err(Failure::Failed)
+    output.emit_bytes(&bytes)
 }

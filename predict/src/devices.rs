@@ -9,6 +9,7 @@ use joulecast_model::gpu::Gpu;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::Setup;
 use joulecast_model::trial::Algorithm;
+use joulecast_reports::say;
 use std::collections::HashMap;
 
 #[derive(Args)]
@@ -41,7 +42,7 @@ pub fn once<T>(list: Vec<T>, option: &str, name: impl Fn(&T) -> String) -> Vec<T
         let times = seen.entry(name.clone()).or_default();
         *times += 1;
         if *times == 2 {
-            eprintln!("note: {option} names {name} more than once: taken once");
+            say(format_args!("note: {option} names {name} more than once: taken once"));
         }
         *times == 1
     };
@@ -106,10 +107,23 @@ impl Device {
     }
 }
 
-/// GPUs as typed, each once: by its own name where it is built in, by its path otherwise.
+/// Where a path leads, however it is written; as it is written where it leads nowhere.
+pub fn place(path: &str) -> String {
+    std::fs::canonicalize(path).map_or_else(|_| path.to_string(), |p| p.display().to_string())
+}
+
+/// What a typed GPU is, however it is written: a built-in one by its own name, a file by where it is.
+///
+/// # Errors
+/// When no such GPU is built in.
+pub fn identity(typed: &str) -> Result<String, Failure> {
+    if is_file(typed) { Ok(place(typed)) } else { Ok(gpu(typed)?.name) }
+}
+
+/// GPUs as typed, each once: by its own name where it is built in, by its file otherwise.
 pub fn gpus(typed: &[String]) -> Result<Vec<(String, Gpu)>, Failure> {
     let read = typed.iter().map(|name| Ok((name.clone(), gpu(name)?))).collect::<Result<Vec<_>, Failure>>()?;
-    Ok(once(read, "--gpu", |(typed, gpu)| if is_file(typed) { typed.clone() } else { gpu.name.clone() }))
+    Ok(once(read, "--gpu", |(typed, gpu)| if is_file(typed) { place(typed) } else { gpu.name.clone() }))
 }
 
 #[cfg(test)]
@@ -122,5 +136,8 @@ mod tests {
         let typed = ["v100-sxm2", "t4", "v100"].map(String::from);
         let read = gpus(&typed).ok().expect("known");
         assert_eq!(read.iter().map(|(typed, _)| typed.as_str()).collect::<Vec<_>>(), ["v100-sxm2", "t4"]);
+        let same = |a: &str, b: &str| identity(a).ok().expect("known") == identity(b).ok().expect("known");
+        assert!(same("v100-sxm2", "V100") && !same("v100", "t4"));
+        assert!(same("./Cargo.toml", "src/../Cargo.toml") && !same("./Cargo.toml", "./none.toml"));
     }
 }

@@ -1,7 +1,7 @@
 //! `predict --generate`: a language model's answer, the prompt's step and those of every token.
 
 use crate::cli::{Format, PredictArgs};
-use crate::commands::{Failure, Parts, check_fit, emit, refused};
+use crate::commands::{Failure, Parts, check_fit, refused};
 use crate::parallel::Batch;
 use anyhow::{Result, anyhow};
 use joulecast_model::generation::{self, Generation, GenerationError};
@@ -50,14 +50,13 @@ pub fn predict(args: &PredictArgs, parts: &Parts, tokens: u64) -> Result<(), Fai
     found.total.warnings.splice(..0, parts.note());
     check_fit(args, &found.total)?;
     let (gpu, asked) = (&parts.gpu, parts.asked(args));
-    let render = || -> Result<()> {
-        let text = match args.format {
+    let render = || -> Result<String> {
+        Ok(match args.format {
             Format::Table => report::text(&found, gpu, &asked, args.layers),
             Format::Markdown => report::markdown(&found, gpu, &asked, args.layers),
             Format::Json => report::json(&found, &asked)?,
             Format::Csv => report::csv(&found, &asked)?,
-        };
-        emit(&text, args.output.as_deref())
+        })
     };
-    render().map_err(Failure::Failed)
+    args.output.emit(&render().map_err(Failure::Failed)?)
 }

@@ -1,5 +1,8 @@
 //! Thin shell: parse, run, report. Exit statuses: `joulecast_reports::exit`.
 
+// These panic where nobody reads; `joulecast_reports::{say, print}` do not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod cli;
 mod commands;
 mod compare;
@@ -9,6 +12,7 @@ mod generate;
 mod input;
 mod networks;
 mod optimize;
+mod output;
 mod papers;
 mod parallel;
 mod plan;
@@ -18,7 +22,7 @@ mod training;
 
 use clap::Parser;
 use commands::Failure;
-use joulecast_reports::{error_line, exit};
+use joulecast_reports::{error_line, exit, say};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -27,6 +31,6 @@ fn main() -> ExitCode {
         Err(Failure::Usage(error)) => (exit::USAGE, error),
         Err(Failure::Failed(error)) => (exit::FAILED, error),
     };
-    eprintln!("error: {}", error_line(error.chain().map(ToString::to_string)));
+    say(format_args!("error: {}", error_line(error.chain().map(ToString::to_string))));
     ExitCode::from(code)
 }

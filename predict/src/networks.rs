@@ -2,12 +2,14 @@
 
 use crate::cli::NetworkArgs;
 use crate::commands::Failure;
+use crate::devices::{names, once, place};
 use anyhow::{Result, anyhow};
 use joulecast_model::catalog;
 use joulecast_model::generation;
 use joulecast_model::network::{Format, Network};
 use joulecast_model::onnx::{self, OnnxError};
 use joulecast_model::shape::Shape;
+use std::collections::HashMap;
 use std::fs;
 
 /// A network, with so many tokens per sample where that is said.
@@ -16,6 +18,34 @@ use std::fs;
 /// When there is none, its file cannot be used, or it reads no sequence.
 pub fn network(name: &str, sequence: Option<u64>) -> Result<Network, Failure> {
     Ok(network_of(&NetworkArgs { sequence, ..NetworkArgs::default() }, name)?.0)
+}
+
+/// What a typed network is, however it is written: a built-in one by its own name, a file by where it is.
+fn identity(typed: &str, name: &str) -> String {
+    if Format::of(typed) == Format::Zoo { name.to_string() } else { place(typed) }
+}
+
+/// Networks as typed, each once, whatever it is called there, read by `read`: with what was typed.
+///
+/// # Errors
+/// Those of `read`; when two files hold networks of one name, whose results could not be told apart.
+pub fn networks(
+    typed: &[String],
+    read: impl Fn(&str) -> Result<Network, Failure>,
+) -> Result<Vec<(String, Network)>, Failure> {
+    let all = names(typed, catalog::network_names());
+    let all = all.into_iter().map(|name| Ok((read(&name)?, name))).collect::<Result<Vec<_>, Failure>>()?;
+    let all = once(all, "--net", |(network, typed)| identity(typed, &network.name));
+    let mut called: HashMap<&str, &str> = HashMap::new();
+    for (network, typed) in &all {
+        if let Some(other) = called.insert(&network.name, typed) {
+            let name = &network.name;
+            let why =
+                anyhow!("--net: {other} and {typed} are both called {name}, so their rows would be alike: rename one");
+            return Err(Failure::Usage(why));
+        }
+    }
+    Ok(all.into_iter().map(|(network, typed)| (typed, network)).collect())
 }
 
 /// A network with what the arguments say of its inputs, and where it is from.

@@ -1,7 +1,8 @@
 //! `predict optimize`: the clock, power limit and batch with the least energy, time or product of them.
 
 use crate::cli::{Format, PredictArgs, parse_latency, parse_percent, parse_positive};
-use crate::commands::{Failure, Parts, command_line, emit, refused};
+use crate::commands::{Failure, Parts, command_line, refused};
+use crate::networks::{network_of, networks};
 use crate::parallel::{Batch, kinds};
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
@@ -341,10 +342,12 @@ fn figure(args: &OptimizeArgs, found: &[Found]) -> Result<String, Failure> {
 /// `predict optimize`
 pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     args.check()?;
-    let nets = args.predict.network.name();
-    let found: Vec<Found> = nets.split(',').map(|net| find(args, net)).collect::<Result<_, _>>()?;
+    args.predict.output.check(args.figure.clone())?;
+    let nets: Vec<String> = args.predict.network.name().split(',').map(str::to_string).collect();
+    let nets = networks(&nets, |net| Ok(network_of(&args.predict.network, net)?.0))?;
+    let found: Vec<Found> = nets.iter().map(|(net, _)| find(args, net)).collect::<Result<_, _>>()?;
     if let Some(path) = &args.figure {
-        emit(&figure(args, &found)?, Some(path)).map_err(Failure::Failed)?;
+        args.predict.output.write(path, figure(args, &found)?)?;
     }
     let several = |markdown| found.iter().map(|f| text(f, markdown)).collect::<Vec<_>>().join("\n");
     let rendered = match args.predict.format {
@@ -353,5 +356,5 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
         Format::Json => json(&found).map_err(|e| Failure::Failed(e.into()))?,
         Format::Csv => csv(&found).map_err(|e| Failure::Failed(e.into()))?,
     };
-    emit(&rendered, args.predict.output.as_deref()).map_err(Failure::Failed)
+    args.predict.output.emit(&rendered)
 }

@@ -1,7 +1,7 @@
 //! `predict papers`: what papers printed beside what is predicted.
 
 use crate::cli::{PapersArgs, PapersFormat};
-use crate::commands::{Failure, emit, read};
+use crate::commands::{Failure, read};
 use anyhow::{Context, Result, anyhow};
 use joulecast_model::calibration::Calibration;
 use joulecast_model::framework::Framework;
@@ -12,6 +12,7 @@ use std::path::Path;
 
 /// Predicts every printed value that can be predicted.
 pub fn compare(args: &PapersArgs) -> Result<(), Failure> {
+    args.output.check([])?;
     if let Some(name) = &args.framework {
         Framework::named(name).map_err(|e| Failure::Usage(anyhow!(e)))?;
     }
@@ -41,7 +42,7 @@ pub fn compare(args: &PapersArgs) -> Result<(), Failure> {
         PapersFormat::Markdown => report::page(&compared, &comparison, &command(args)),
         PapersFormat::Json => report::json(&comparison).map_err(|e| Failure::Failed(e.into()))?,
     };
-    emit(&text, args.output.as_deref()).map_err(Failure::Failed)
+    args.output.emit(&text)
 }
 
 /// The calibrations of a folder, as `calibrate fit` writes them.

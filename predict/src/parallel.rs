@@ -2,17 +2,19 @@
 
 use crate::cli::PredictArgs;
 use crate::commands::{Failure, Parts, refused};
+use crate::devices::identity;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
 use joulecast_model::gpu::{Device, Gpu};
 use joulecast_model::input::fed;
-use joulecast_model::network::largest_batch;
+use joulecast_model::network::{MOST_UNITS, largest_batch};
 use joulecast_model::parallel::{Fabric, Interconnect, Share, combine};
 use joulecast_model::power::waiting;
 use joulecast_model::precision::Mode;
 use joulecast_model::predictor::{NetworkPrediction, Step};
 use joulecast_model::shape::MAX_DIMENSION;
 use joulecast_model::units::Watts;
+use std::collections::HashMap;
 
 /// No machine park has more.
 const MOST_GPUS: u64 = 65_536;
@@ -103,7 +105,16 @@ pub fn kinds(args: &PredictArgs) -> Result<Vec<(u64, String)>, Failure> {
     match (&args.parallel.gpus, &args.gpu) {
         (None, Some(gpu)) => Ok(vec![(1, gpu.clone())]),
         (Some(Gpus::Count(n)), Some(gpu)) => Ok(vec![(*n, gpu.clone())]),
-        (Some(Gpus::Kinds(kinds)), None) => Ok(kinds.clone()),
+        (Some(Gpus::Kinds(kinds)), None) => {
+            let mut seen = HashMap::new();
+            for (count, name) in kinds {
+                if let Some((before, other)) = seen.insert(identity(name)?, (count, name)) {
+                    let sum = before + count;
+                    return usage(&format!("--gpus: {other} and {name} are one kind of GPU: write {sum}x{name}"));
+                }
+            }
+            Ok(kinds.clone())
+        }
         (Some(Gpus::Kinds(_)), Some(_)) => usage("--gpus already names the GPUs: leave --gpu out"),
         (_, None) => usage("which GPU? --gpu NAME, or --gpus 2xNAME,2xOTHER"),
     }
@@ -180,7 +191,12 @@ pub fn step(args: &PredictArgs) -> Result<Asked, Failure> {
     } else {
         shares.pop().map(|share| share.alone)
     };
-    let prediction = prediction.ok_or_else(|| Failure::Usage(anyhow!("--gpus names no GPU")))?;
+    let mut prediction = prediction.ok_or_else(|| Failure::Usage(anyhow!("--gpus names no GPU")))?;
+    if args.batch == Some(Batch::Max) && batch == MOST_UNITS {
+        prediction
+            .warnings
+            .push(format!("--batch max looks no further than {MOST_UNITS} samples on each GPU: more may fit"));
+    }
     let gpus: Vec<&Gpu> = kinds.iter().map(|(_, parts)| &parts.gpu).collect();
     let prediction = match args.input.samples_per_second(&kinds[0].1.framework)? {
         Some(rate) => fed(prediction, rate, &gpus),

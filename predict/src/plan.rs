@@ -1,9 +1,10 @@
 //! `predict plan`: fleets of GPUs for a load.
 
-use crate::commands::{Failure, command_line, emit, read, refused};
+use crate::commands::{Failure, command_line, read, refused};
 use crate::devices::{Device, FrameworkArgs, How};
 use crate::networks::network;
 use crate::optimize::{caps, clocks, least_cap};
+use crate::output::OutputArgs;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use joulecast_model::capacity::{
@@ -17,8 +18,8 @@ use joulecast_model::precision::Mode;
 use joulecast_model::predictor::{OperatingPoint, Step, core_range};
 use joulecast_model::units::Watts;
 use joulecast_reports::error_line;
-use joulecast_reports::plan::{AtSetting, Candidate, Plan, csv, figures, html, json, markdown, text};
-use std::path::PathBuf;
+use joulecast_reports::plan::{AtSetting, Candidate, FIGURE_NAMES, Plan, csv, figures, html, json, markdown, text};
+use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub struct PlanArgs {
@@ -31,9 +32,8 @@ pub struct PlanArgs {
     /// Also write the figures there as SVG; Markdown links them
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
-    /// Write there instead of to standard output (- is standard output)
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -262,8 +262,15 @@ fn assumptions(file: &PlanFile, c: &CandidateFile) -> Assumptions {
     }
 }
 
+/// Where a figure of a name goes.
+fn file_of(folder: &Path, figure: &str) -> PathBuf {
+    folder.join(format!("{figure}.svg"))
+}
+
 /// `predict plan`
 pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
+    let figures_there = args.figures.iter().flat_map(|folder| FIGURE_NAMES.map(|name| file_of(folder, name)));
+    args.output.check(figures_there)?;
     let name = args.file.display().to_string();
     let file = || -> anyhow::Result<PlanFile> { PlanFile::from_toml(&read(&name)?).with_context(|| name.clone()) };
     let file = file().map_err(Failure::Failed)?;
@@ -278,11 +285,10 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let plan = Plan { file, launch: how.launch(), candidates, winner, command: command_line() };
     let failed = |e: &dyn std::fmt::Display| Failure::Failed(anyhow!("{e}"));
     if let Some(folder) = &args.figures {
-        let write = || -> anyhow::Result<()> {
-            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-            figures(&plan)?.iter().try_for_each(|(name, svg)| emit(svg, Some(&folder.join(format!("{name}.svg")))))
-        };
-        write().map_err(Failure::Failed)?;
+        let made = std::fs::create_dir_all(folder).with_context(|| folder.display().to_string());
+        made.map_err(Failure::Failed)?;
+        let figures = figures(&plan).map_err(|e| failed(&e))?;
+        figures.iter().try_for_each(|(name, svg)| args.output.write(&file_of(folder, name), svg))?;
     }
     let rendered = match args.format {
         PlanFormat::Table => text(&plan),
@@ -291,7 +297,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         PlanFormat::Json => json(&plan).map_err(|e| failed(&e))?,
         PlanFormat::Csv => csv(&plan).map_err(|e| failed(&e))?,
     };
-    emit(&rendered, args.output.as_deref()).map_err(Failure::Failed)?;
+    args.output.emit(&rendered)?;
     if plan.winner.is_some() {
         return Ok(());
     }

@@ -4,6 +4,7 @@
 //! computed once: calibrations per GPU, precision and mode, a step per network and batch. A window of tasks is worked on by
 //! all cores and written before the next one begins, so that memory does not grow with the rows.
 
+mod identity;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod rows;
@@ -12,9 +13,10 @@ mod writer;
 use crate::cli::{parse_batch, parse_mode, parse_positive, parse_precision};
 use crate::commands::{Failure, check_algorithm};
 use crate::devices::{Device, FrameworkArgs, How, gpus, names, once};
-use crate::networks::network;
+use crate::networks::{network, networks};
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
+use identity::Identity;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use joulecast_model::catalog;
 use joulecast_model::generation::SEQUENCE;
@@ -23,6 +25,7 @@ use joulecast_model::network::{Network, ShapedNetwork, ShapingError};
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::{OperatingPoint, Step};
 use joulecast_model::units::{Hertz, Watts};
+use joulecast_reports::say;
 use rayon::prelude::*;
 use rows::{Key, Row};
 use std::path::PathBuf;
@@ -62,7 +65,8 @@ pub struct SweepArgs {
     /// Write there instead of to standard output (- is standard output)
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Go on where the rows of --output end; they must be of the same sweep
+    /// Go on where the rows of --output end; they must be of the same sweep, made from the same networks, GPUs and program,
+    /// as FILE.sweep.json beside them says
     #[arg(long, requires = "output")]
     pub resume: bool,
     /// Write over what --output has
@@ -174,8 +178,8 @@ struct Task {
 type Shaped = Result<ShapedNetwork, ShapingError>;
 
 /// A network with each length that is asked for. Of all networks, those that read no sequence are taken as they are.
-fn lengths(args: &SweepArgs, name: &str) -> Result<Vec<Entry>, Failure> {
-    let plain = Entry::new(network(name, None)?);
+fn lengths(args: &SweepArgs, name: &str, plain: Network) -> Result<Vec<Entry>, Failure> {
+    let plain = Entry::new(plain);
     if args.sequence.is_empty() || (args.net == ["all"] && plain.sequence.is_none()) {
         return Ok(vec![plain]);
     }
@@ -184,9 +188,9 @@ fn lengths(args: &SweepArgs, name: &str) -> Result<Vec<Entry>, Failure> {
 
 impl<'a> Sweep<'a> {
     fn read(args: &'a SweepArgs) -> Result<Self, Failure> {
-        let nets = once(names(&args.net, catalog::network_names()), "--net", String::clone);
-        let networks: Vec<Vec<Entry>> = nets.iter().map(|n| lengths(args, n)).collect::<Result<_, _>>()?;
-        let networks = networks.into_iter().flatten().collect();
+        let nets = networks(&args.net, |name| network(name, None))?;
+        let networks = nets.into_iter().map(|(typed, plain)| lengths(args, &typed, plain));
+        let networks = networks.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let gpus = gpus(&names(&args.gpu, catalog::gpu_names()))?;
         let batches = once(args.batch.clone(), "--batch", u64::to_string);
         let mut points = Vec::new();
@@ -200,6 +204,14 @@ impl<'a> Sweep<'a> {
             }
         }
         Ok(Self { args, networks, gpus, batches, points })
+    }
+
+    /// What its rows rest on besides what they say.
+    fn identity(&self, how: &How) -> Identity {
+        let mut identity = Identity::new(how);
+        self.networks.iter().for_each(|e| identity.network(&e.network.name, e.sequence, &e.network));
+        self.gpus.iter().for_each(|(typed, gpu)| identity.gpu(typed, gpu));
+        identity
     }
 
     fn rows_per_block(&self) -> u64 {
@@ -355,7 +367,8 @@ impl Errors {
         if done == 0 && self.count == made {
             return Err(Failure::Failed(anyhow!("no row has a prediction; the first: {first}")));
         }
-        eprintln!("note: {} of {made} rows have an error instead of a prediction; the first: {first}", self.count);
+        let count = self.count;
+        say(format_args!("note: {count} of {made} rows have an error instead of a prediction; the first: {first}"));
         Ok(())
     }
 }
@@ -366,7 +379,11 @@ fn broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// `predict sweep`
-pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
+pub fn sweep(mut args: SweepArgs) -> Result<(), Failure> {
+    args.precision = once(args.precision, "--precision", Precision::to_string);
+    args.mode = once(args.mode, "--mode", Mode::to_string);
+    args.sequence = once(args.sequence, "--sequence", u64::to_string);
+    let args = &args;
     let sweep = Sweep::read(args)?;
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     if threads == 0 {
@@ -378,7 +395,7 @@ pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     }
     let usual = How::new(&args.framework, args.precision[0], args.mode[0])?;
     sweep.gpus.iter().try_for_each(|(_, gpu)| check_algorithm(gpu, &usual.framework))?;
-    let (mut writer, done) = Writer::open(args, |row| sweep.key(row, &usual))?;
+    let (mut writer, done) = Writer::open(args, sweep.identity(&usual), |row| sweep.key(row, &usual))?;
     if done > sweep.rows() {
         return Err(Failure::Usage(anyhow!("there are more rows already than this sweep has")));
     }
@@ -402,7 +419,7 @@ pub fn sweep(args: &SweepArgs) -> Result<(), Failure> {
     let made = sweep.rows() - done;
     if !args.quiet && args.file().is_some() {
         let seconds = bar.elapsed().as_secs_f64();
-        eprintln!("{made} predictions in {seconds:.1} s, {:.0} per second", made as f64 / seconds);
+        say(format_args!("{made} predictions in {seconds:.1} s, {:.0} per second", made as f64 / seconds));
     }
     errors.tell(done, made)
 }

@@ -337,13 +337,15 @@ fn output_respects_what_is_there() {
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("permissions");
     symlink(&file, &link).expect("linked");
     let arguments = ["--net", "lenet5", "--gpu", "t4", "--batch", "1", "--format", "json", "--output"];
-    let output = run(&[&arguments[..], &[link.to_str().expect("utf-8")]].concat());
+    let output = run(&[&arguments[..], &[link.to_str().expect("utf-8"), "--force"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(std::fs::symlink_metadata(&link).expect("there").is_symlink());
     assert!(std::fs::read_to_string(&file).expect("there").contains("prediction/1"));
     assert_eq!(std::fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o400)).expect("permissions");
-    assert_eq!(run(&[&arguments[..], &[file.to_str().expect("utf-8")]].concat()).status.code(), Some(1));
+    let read_only = run(&[&arguments[..], &[file.to_str().expect("utf-8"), "--force"]].concat());
+    assert_eq!(read_only.status.code(), Some(1));
+    assert!(stderr(&read_only).contains("is read-only"), "{}", stderr(&read_only));
     let (plain, new) = (folder.join("plain"), folder.join("new.json"));
     std::fs::write(&plain, "x").expect("written");
     assert!(run(&[&arguments[..], &[new.to_str().expect("utf-8")]].concat()).status.success());

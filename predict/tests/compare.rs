@@ -178,12 +178,35 @@ fn a_figure_has_a_row_per_gpu() {
     }
 }
 
+/// A GPU is the same by whatever name, in --gpu and in --price.
+#[test]
+fn prices_are_of_gpus_however_they_are_called() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("g.toml");
+    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../data/gpus/t4.toml"), &file).expect("copied");
+    let (file, other) = (file.display().to_string(), folder.path().join("../").join(folder.path()).join("./g.toml"));
+    let other = other.display().to_string();
+    for (gpu, name) in
+        [("a100", "a100-sxm4-40gb"), ("a100-sxm4-40gb", "a100"), ("V100", "v100-sxm2"), (&file[..], &other[..])]
+    {
+        let rows =
+            json(&["--net", "lenet5", "--gpu", &format!("{gpu},p4"), "--batch", "1", "--price", &format!("{name}=3")]);
+        assert_eq!(rows["rows"][0]["price_per_hour"], 3.0, "{gpu} and {name}: {rows}");
+        assert!(rows["rows"][1]["price_per_hour"].is_null());
+    }
+}
+
 #[test]
 fn options_that_mean_nothing_exit_2() {
     for (arguments, expected) in [
         (&["--net", "vgg16", "--gpu", "t4"][..], "give --batch"),
         (&["--net", "vgg16", "--gpu", "t4", "--batch", "1", "--sure"], "--target-latency"),
         (&["--net", "vgg16", "--gpu", "t4", "--batch", "1", "--price", "v100=1"], "v100"),
+        (
+            &["--net", "vgg16", "--gpu", "v100", "--batch", "1", "--price", "v100=1,v100-sxm2=2"],
+            "v100-sxm2 more than once",
+        ),
+        (&["--net", "vgg16", "--gpu", "t4", "--batch", "1", "--price", "t5=1"], "no gpu named"),
         (&["--net", "vgg16", "--gpu", "t4", "--batch", "1", "--sequence", "8"], "sequence"),
         (&["--net", "resnet18", "--gpu", "t4", "--batch", "1", "--generate", "8"], "does not generate"),
         (&["--net", "vgg61", "--gpu", "t4", "--batch", "1"], "vgg16"),

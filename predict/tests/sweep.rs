@@ -95,13 +95,16 @@ fn a_parquet_sweep_goes_on_where_it_stopped() {
     swept(&[]);
     let whole = fs::read(&path).expect("a file");
     assert!(!rows.exists());
-    let text = self::swept(&[]);
+    self::swept(&["--output", rows.to_str().expect("a name"), "--quiet"]);
+    let beside = folder.path().join("rows.parquet.rows.csv.sweep.json");
+    let (text, made_from) = (fs::read_to_string(&rows).expect("rows"), fs::read(&beside).expect("what they are of"));
     for share in [0.0, 0.31, 0.77, 1.0] {
         fs::remove_file(&path).expect("removed");
         fs::write(&rows, &text[..(text.len() as f64 * share) as usize]).expect("cut");
+        fs::write(&beside, &made_from).expect("written");
         swept(&["--resume"]);
         assert_eq!(fs::read(&path).expect("a file"), whole, "cut at {share}");
-        assert!(!rows.exists());
+        assert!(!rows.exists() && !beside.exists());
     }
     fs::write(&rows, text.replacen("resnet18", "resnet34", 1)).expect("written");
     let other = run(&[&BASE[..], &["--format", "parquet", "--output", name, "--resume", "--quiet"]].concat());
@@ -132,6 +135,139 @@ fn rows_of_another_framework_or_algorithm_are_not_gone_on_with() {
     }
 }
 
+/// Rows say networks and GPUs by name; what these rest on is compared by what it is.
+#[test]
+fn rows_that_were_made_from_something_else_are_not_gone_on_with() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data");
+    let at = |name: &str| folder.path().join(name);
+    for (from, to) in [("nets/lenet5.toml", "net.toml"), ("gpus/t4.toml", "gpu.toml")] {
+        fs::copy(data.join(from), at(to)).expect("copied");
+    }
+    let sweep = |batch: &str, extra: &[&str]| {
+        let base = ["sweep", "--net", "net.toml,vgg16", "--gpu", "gpu.toml,v100", "--quiet", "--output", "rows.csv"];
+        let arguments = [&base[..], &["--batch", batch], extra].concat();
+        Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments).current_dir(folder.path()).output().expect("starts")
+    };
+    let read = |name: &str| fs::read_to_string(at(name)).expect("there");
+    assert!(sweep("1,2", &[]).status.success());
+    let (rows, made_from) = (read("rows.csv"), read("rows.csv.sweep.json"));
+    // The rows are what they always were, for whoever reads them.
+    assert!(rows.starts_with("network,gpu,batch,") && rows.lines().all(|l| l.split(',').count() == 32));
+    let refused = |what: &str| {
+        for (batch, cut) in [("1,2", rows.len()), ("1,2", rows.len() / 2)] {
+            fs::write(at("rows.csv"), &rows[..cut]).expect("written");
+            let output = sweep(batch, &["--resume"]);
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(1), "{what}: {error}");
+            assert!(error.contains(what) && error.contains("--force") && error.lines().count() == 1, "{what}: {error}");
+            assert_eq!(read("rows.csv"), &rows[..cut], "{what}: nothing is written");
+        }
+    };
+    for (file, from, to, what) in [
+        ("net.toml", "channels = 20", "channels = 200", "network lenet5 is not the one"),
+        ("gpu.toml", "\"70 W\"", "\"69 W\"", "GPU gpu.toml is not the one"),
+    ] {
+        let text = read(file);
+        assert!(text.contains(from), "{file} has {from}");
+        fs::write(at(file), text.replacen(from, to, 1)).expect("changed");
+        refused(what);
+        // Remarks are no content.
+        fs::write(at(file), format!("# a remark\n{text}")).expect("changed");
+        let output = sweep("1,2", &["--resume"]);
+        assert!(output.status.success(), "{file}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(read("rows.csv"), rows);
+        fs::write(at(file), text).expect("back");
+    }
+    // What is built in changes with the program: as if another build had written these.
+    let keys = [
+        "program",
+        "calibration tu104",
+        "calibration gv100",
+        "calibration roofline",
+        "framework profile cudnn",
+        "network vgg16",
+        "GPU v100",
+    ];
+    let document: serde_json::Value = serde_json::from_str(&made_from).expect("JSON");
+    for what in keys {
+        let mut other = document.clone();
+        assert!(other["made_from"][what].is_string(), "{what}: {made_from}");
+        other["made_from"][what] = "0.0.9 0123456789abcdef".into();
+        fs::write(at("rows.csv.sweep.json"), other.to_string()).expect("written");
+        refused(&format!("{what} is not the one"));
+    }
+    for damaged in ["", "{}", "{\"schema\":\"sweep/9\",\"made_from\":{}}"] {
+        fs::write(at("rows.csv.sweep.json"), damaged).expect("written");
+        fs::write(at("rows.csv"), &rows).expect("written");
+        assert_eq!(sweep("1,2", &["--resume"]).status.code(), Some(1), "{damaged}");
+        assert_eq!(read("rows.csv"), rows);
+    }
+    // Rows of before, which do not say what they were made from.
+    fs::remove_file(at("rows.csv.sweep.json")).expect("removed");
+    refused("rows.csv.sweep.json does not say what the rows were made from");
+    assert!(!at("rows.csv.sweep.json").exists());
+    assert!(sweep("1,2", &["--force"]).status.success());
+    assert_eq!((read("rows.csv"), read("rows.csv.sweep.json")), (rows.clone(), made_from.clone()));
+    // More of the same goes on, and what came is remembered with what was there.
+    let more = ["sweep", "--net", "net.toml,vgg16", "--gpu", "gpu.toml,v100,p4", "--quiet", "--output", "rows.csv"];
+    let more = [&more[..], &["--batch", "1,2", "--resume"]].concat();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_predict")).args(more).current_dir(folder.path()).output().expect("starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(read("rows.csv").starts_with(&rows) && read("rows.csv").lines().count() == 13);
+    assert!(read("rows.csv.sweep.json").contains("GPU p4"));
+}
+
+#[cfg(unix)]
+#[test]
+fn devices_have_nothing_beside_them_and_links_have_it_where_they_lead() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sweep = |to: &str| {
+        let base = ["sweep", "--net", "lenet5", "--gpu", "v100", "--batch", "1", "--quiet", "--output", to];
+        Command::new(env!("CARGO_BIN_EXE_predict")).args(base).current_dir(folder.path()).output().expect("starts")
+    };
+    for device in ["/dev/null", "/dev/stdout"] {
+        let output = sweep(device);
+        assert!(output.status.success(), "{device}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    fs::create_dir(folder.path().join("other")).expect("a folder");
+    std::os::unix::fs::symlink("other/rows.csv", folder.path().join("link.csv")).expect("linked");
+    assert!(sweep("link.csv").status.success());
+    assert!(folder.path().join("other/rows.csv.sweep.json").exists());
+    assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 2);
+}
+
+#[test]
+fn networks_of_one_name_are_told_apart_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let net = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/nets/lenet5.toml");
+    for name in ["a.toml", "b.toml"] {
+        fs::copy(&net, folder.path().join(name)).expect("copied");
+    }
+    for (nets, rows) in
+        [("a.toml,./a.toml", Some(2)), ("vgg16,VGG-16", Some(2)), ("a.toml,b.toml", None), ("a.toml,lenet5", None)]
+    {
+        let arguments = ["sweep", "--net", nets, "--gpu", "v100", "--batch", "1", "--quiet"];
+        let output = Command::new(env!("CARGO_BIN_EXE_predict"))
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .expect("starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        match rows {
+            Some(rows) => {
+                assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), rows, "{nets}");
+                assert!(error.contains("more than once"), "{nets}: {error}");
+            }
+            None => {
+                assert_eq!(output.status.code(), Some(2), "{nets}");
+                assert!(error.contains("are both called lenet5"), "{nets}: {error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn sequences_are_an_axis() {
     let output = run(&["sweep", "--net", "gpt2,bert_base", "--gpu", "h200", "--batch", "1,4", "--sequence", "64,256"]);
@@ -148,12 +284,17 @@ fn sequences_are_an_axis() {
 
 #[test]
 fn what_is_named_twice_is_swept_once() {
-    let output = run(&["sweep", "--net", "lenet5,lenet5", "--gpu", "v100,v100-sxm2", "--batch", "1,1"]);
+    let base = ["sweep", "--net", "lenet5,LeNet-5", "--gpu", "v100,v100-sxm2", "--batch", "1,1"];
+    let output = run(&[&base[..], &["--precision", "fp32,FP32", "--mode", "inference,inference"]].concat());
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    for part in
-        ["--net names lenet5 more than once", "--gpu names v100 more than once", "--batch names 1 more than once"]
-    {
+    for part in [
+        "--net names lenet5 more than once",
+        "--gpu names v100 more than once",
+        "--batch names 1 more than once",
+        "--precision names fp32 more than once",
+        "--mode names inference more than once",
+    ] {
         assert!(stderr.contains(part), "{stderr}");
     }
 }
@@ -216,7 +357,7 @@ fn an_output_is_of_its_name_s_format_and_loses_no_rows_unasked() {
     assert!(to("rows.csv", &["--batch", "1,2"]).status.success());
     let rows = || fs::read_to_string(folder.path().join("rows.csv")).expect("rows").lines().count();
     let refused = to("rows.csv", &["--batch", "1"]);
-    assert_eq!((refused.status.code(), rows()), (Some(1), 3));
+    assert_eq!((refused.status.code(), rows()), (Some(2), 3));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--resume goes on"));
     assert!(to("rows.csv", &["--batch", "1", "--force"]).status.success());
     assert_eq!(rows(), 2);

@@ -28,6 +28,16 @@ fn refused(arguments: &str, why: &str) {
     assert!(error.contains(why), "{arguments}: {error}");
 }
 
+/// One kind of GPU by two names is one kind.
+#[test]
+fn kinds_of_gpus_are_told_apart_by_what_they_are() {
+    let arguments = ["--net", "lenet5", "--gpus", "2xv100,2xV100-SXM2", "--batch", "8", "--mode", "training"];
+    let output = Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("v100 and V100-SXM2 are one kind of GPU: write 4xV100-SXM2"), "{error}");
+}
+
 #[test]
 fn several_gpus_split_a_batch_or_multiply_it() {
     let base = "--net resnet50 --gpu v100 --mode training";

@@ -1,6 +1,7 @@
 //! A report of paragraphs, tables and figures, as text, Markdown and one HTML file that asks nothing of the network.
 
 use crate::figure::escape;
+use crate::markdown_text;
 use crate::table::Table;
 
 /// A part of a report.
@@ -68,15 +69,15 @@ impl Document {
     /// Markdown.
     pub fn to_markdown(&self) -> String {
         let block = |b: &Block| match b {
-            Block::Heading(text) => Some(format!("## {text}\n")),
-            Block::Text(text) => Some(format!("{text}\n")),
+            Block::Heading(text) => Some(format!("## {}\n", markdown_text(text))),
+            Block::Text(text) => Some(format!("{}\n", markdown_text(text))),
             Block::Table(table) => Some(table.to_markdown()),
-            Block::List(items) => Some(items.iter().map(|i| format!("* {i}\n")).collect()),
+            Block::List(items) => Some(items.iter().map(|i| format!("* {}\n", markdown_text(i))).collect()),
             Block::Figure(_) => None,
-            Block::Link { title, path } => Some(format!("![{title}](<{path}>)\n")),
+            Block::Link { title, path } => Some(format!("![{}](<{path}>)\n", markdown_text(title))),
         };
         let parts: Vec<String> = self.blocks.iter().filter_map(block).collect();
-        format!("# {}\n\n{}", self.title, parts.join("\n"))
+        format!("# {}\n\n{}", markdown_text(&self.title), parts.join("\n"))
     }
 
     /// One HTML file: styles and figures are within, nothing is loaded, no script runs.

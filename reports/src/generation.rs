@@ -1,6 +1,7 @@
 //! A language model's answer as table, JSON, CSV and Markdown: the contract `prediction/1` of the whole answer, with the
 //! key `generation`.
 
+use crate::markdown_text;
 use crate::prediction::{
     Asked, csv_with, heading, json_with, layers_and_notes, layers_and_notes_in_markdown, provenance,
 };
@@ -106,5 +107,6 @@ pub fn text(g: &Generation, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> S
 /// The report in Markdown.
 pub fn markdown(g: &Generation, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
     let head = format!("## {}\n\n{}\n\n{}", title(g, gpu, asked), provenance(&g.total), parts(g).to_markdown());
-    format!("{head}\n{}\n\n{}", memory(g, gpu), layers_and_notes_in_markdown(&g.total, all_layers))
+    let text = format!("{head}\n{}\n\n{}", memory(g, gpu), layers_and_notes_in_markdown(&g.total, all_layers));
+    markdown_text(&text)
 }

@@ -1,5 +1,6 @@
 //! What `predict optimize` found: `optimum/1`.
 
+use crate::markdown_text;
 use crate::table::{Table, percent_more, significant, with_unit};
 use joulecast_model::metric::Metric;
 use joulecast_model::optimum::{Plan, TIED};
@@ -314,5 +315,5 @@ pub fn text(found: &Found, markdown: bool) -> String {
     if !found.warnings.is_empty() {
         text.push('\n');
     }
-    text
+    if markdown { markdown_text(&text) } else { text }
 }

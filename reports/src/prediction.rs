@@ -1,5 +1,6 @@
 //! A prediction as table, JSON, CSV and Markdown: the contract `prediction/1`.
 
+use crate::markdown_text;
 use crate::record::{self, Figures};
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::calibration::Tier;
@@ -555,7 +556,7 @@ pub fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers:
         let _ = write!(text, "\n{}", whole(training).to_markdown());
     }
     text.push('\n');
-    text + &layers_and_notes_in_markdown(p, all_layers)
+    markdown_text(&(text + &layers_and_notes_in_markdown(p, all_layers)))
 }
 
 /// The lower part of the report in Markdown.

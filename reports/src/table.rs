@@ -1,6 +1,7 @@
 //! Aligned text tables and their Markdown and CSV forms.
 
 use crate::figure::escape;
+use crate::markdown_text;
 
 /// A table of text cells.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +82,8 @@ impl Table {
     /// A Markdown table.
     pub fn to_markdown(&self) -> String {
         let line = |cells: &[String]| {
-            let cells = (0..self.header.len()).map(|i| cells.get(i).map_or(String::new(), |c| c.replace('|', "\\|")));
+            let cells = (0..self.header.len())
+                .map(|i| cells.get(i).map_or(String::new(), |c| markdown_text(c).replace('|', "\\|")));
             format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
         };
         let rule: Vec<String> =

@@ -9,22 +9,30 @@ use super::{
 };
 use crate::features::Family;
 use crate::precision::{Phase, Precision};
-use crate::text::{check_schema, toml_error};
+use crate::text::{check_schema, names, prose, shown, toml_error, within};
 use crate::units::Seconds;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     schema: String,
+    #[serde(deserialize_with = "names")]
     id: String,
+    #[serde(deserialize_with = "names")]
     chip: String,
+    #[serde(deserialize_with = "names")]
     boards: Vec<String>,
     tier: Tier,
+    #[serde(deserialize_with = "prose")]
     software: String,
+    #[serde(deserialize_with = "prose")]
     sources: Vec<String>,
+    #[serde(deserialize_with = "names")]
     fit: String,
+    #[serde(deserialize_with = "names")]
     tool: String,
     dataset_hash: String,
     held_out_hash: Option<String>,
@@ -112,9 +120,9 @@ impl Calibration {
             let (found, expected) = (file.models.len(), file.model_count);
             return Err(CalibrationError(format!("has {found} models instead of {expected}: the file was cut")));
         }
-        if let Some(wrong) = file.networks.iter().find(|n| !n.is_sound()) {
-            let (framework, mode) = (&wrong.framework, wrong.mode);
-            return Err(CalibrationError(format!("network {framework} {mode}: factors are not positive numbers")));
+        for n in &file.networks {
+            let fail = |why| CalibrationError(format!("network {} {}: {why}", shown(&n.framework), n.mode));
+            n.check().map_err(fail)?;
         }
         let models = file.models.into_iter().map(read_model).collect::<Result<_, _>>()?;
         Ok(Self {
@@ -273,30 +281,58 @@ fn write_model(text: &mut String, model: &LayerModel) {
     text.push_str("]\n");
 }
 
+/// What the numbers of a fit can be, generously: those that are shipped stay well within, and nothing within makes a time or
+/// interval that is none.
+const MOST_US: f64 = 1e6;
+const MOST_PERCENT: f64 = 1e9;
+/// A factor of half a billion.
+const MOST_LOG_RATIO: f64 = 20.0;
+/// A factor of 20,000.
+pub(super) const MOST_RESIDUAL: f64 = 10.0;
+pub(super) const MOST_COEFFICIENT: f64 = 1e4;
+/// Variables are logarithms, shares and counts of few.
+pub(super) const MOST_VARIABLE: f64 = 1e3;
+/// Means and deviations of products of variables.
+const MOST_COLUMN: f64 = 1e9;
+const LEAST_SCALE: f64 = 1e-9;
+const MOST_INVERSE: f64 = 1e9;
+
+/// From so much below zero to as much above.
+pub(super) fn either_side(most: f64) -> RangeInclusive<f64> {
+    -most..=most
+}
+
 fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
-    let label = format!("model {} {} {}", file.kind, file.phase, file.precision);
+    let label = format!("model {} {} {}", shown(&file.kind), file.phase, file.precision);
     let fail = |why: &str| CalibrationError(format!("{label}: {why}"));
+    let bounded = |field: &str, value: f64, range| within(field, value, range).map(drop).map_err(|why| fail(&why));
     if !matches!(file.exponent, 1 | 2 | 4) {
         return Err(fail("exponent must be 1, 2 or 4"));
     }
-    let scalars =
-        [file.floor_us, file.shortest_us, file.library, file.intercept, file.mape_percent, file.rmspe_percent];
-    if scalars.iter().chain([&file.median_percent]).any(|v| !v.is_finite()) || file.floor_us < 0.0 {
-        return Err(fail("a number is not finite, or the floor is negative"));
+    for (field, value, range) in [
+        ("floor_us", file.floor_us, 0.0..=MOST_US),
+        ("shortest_us", file.shortest_us, 0.0..=MOST_US),
+        ("library", file.library, either_side(MOST_VARIABLE)),
+        ("intercept", file.intercept, either_side(MOST_COEFFICIENT)),
+        ("mape_percent", file.mape_percent, 0.0..=MOST_PERCENT),
+        ("rmspe_percent", file.rmspe_percent, 0.0..=MOST_PERCENT),
+        ("median_percent", file.median_percent, 0.0..=MOST_PERCENT),
+    ] {
+        bounded(field, value, range)?;
     }
-    for (low, high) in [file.ratio_range, file.ordinary_range] {
-        if !(low.is_finite() && high.is_finite() && low <= high) {
-            return Err(fail("ratio_range or ordinary_range is not a range"));
-        }
-    }
+    let interval = |field: &str, (low, high): (f64, f64), most: f64| {
+        bounded(field, low, either_side(most))?;
+        bounded(field, high, either_side(most))?;
+        if low <= high { Ok(()) } else { Err(fail(&format!("{field} is not a range"))) }
+    };
+    interval("ratio_range", file.ratio_range, MOST_LOG_RATIO)?;
+    interval("ordinary_range", file.ordinary_range, MOST_LOG_RATIO)?;
     let ranges = |list: Vec<(String, f64, f64)>| -> Result<Vec<Range>, CalibrationError> {
         list.into_iter()
             .map(|(name, low, high)| {
                 let factor = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
                 let [factor] = factor[..] else { return Err(fail("a range is of one variable")) };
-                if !(low.is_finite() && high.is_finite() && low <= high) {
-                    return Err(fail(&format!("the range of {name} is not a range")));
-                }
+                interval(&format!("the range of {name}"), (low, high), MOST_VARIABLE)?;
                 Ok(Range { variable: factor.variable, low, high })
             })
             .collect()
@@ -305,10 +341,10 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         .terms
         .into_iter()
         .map(|(name, coefficient, mean, scale)| {
-            if !(coefficient.is_finite() && mean.is_finite() && scale.is_finite() && scale > 0.0) {
-                return Err(fail(&format!("the numbers of term {name} are not finite, or its scale is not positive")));
-            }
             let factors = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
+            bounded(&format!("the coefficient of {name}"), coefficient, either_side(MOST_COEFFICIENT))?;
+            bounded(&format!("the mean of {name}"), mean, either_side(MOST_COLUMN))?;
+            bounded(&format!("the scale of {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
             Ok(Term { factors, coefficient, mean, scale })
         })
         .collect::<Result<Vec<_>, _>>()?;
@@ -316,8 +352,9 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         .residuals
         .into_iter()
         .map(|(up_to_us, low, high, rows)| {
-            if !(low.is_finite() && high.is_finite() && low <= high && up_to_us > 0.0) {
-                return Err(fail("residual quantiles are not an interval"));
+            interval("residuals", (low, high), MOST_RESIDUAL)?;
+            if up_to_us.is_nan() || up_to_us <= 0.0 {
+                return Err(fail(&format!("residuals up to {up_to_us:?} us are of no time")));
             }
             Ok(Bucket { up_to: Seconds::from_us(up_to_us), low, high, rows })
         })
@@ -327,9 +364,13 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
     for (name, mean, scale, row) in file.sizes {
         let factor = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
         let [factor] = factor[..] else { return Err(fail("a size is one variable")) };
-        let finite = mean.is_finite() && scale.is_finite() && scale > 0.0 && row.iter().all(|v| v.is_finite());
-        if !finite || row.len() != dimensions {
-            return Err(fail(&format!("the row of size {name} is not finite or not as long as there are sizes")));
+        bounded(&format!("the mean of size {name}"), mean, either_side(MOST_COLUMN))?;
+        bounded(&format!("the deviation of size {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
+        for value in &row {
+            bounded(&format!("the row of size {name}"), *value, either_side(MOST_INVERSE))?;
+        }
+        if row.len() != dimensions {
+            return Err(fail(&format!("the row of size {name} is not as long as there are sizes")));
         }
         sizes.variables.push(factor.variable);
         sizes.mean.push(mean);
@@ -481,15 +522,33 @@ mod tests {
         for (from, to, expected) in [
             ("calibration/1", "calibration/7", "calibration/7"),
             ("\"m*n\"", "\"m*z\"", "\"z\""),
-            ("intercept = 0.25", "intercept = nan", "finite"),
+            ("intercept = 0.25", "intercept = nan", "intercept is NaN"),
             ("model_count = 1", "model_count = 2", "cut"),
             ("exponent = 2", "exponent = 3", "exponent"),
+            ("[inf, -0.2, 0.2, 100]", "[inf, -0.2, 6.4e99, 100]", "residuals is 6.4e99"),
+            ("[inf, -0.2, 0.2, 100]", "[0, -0.2, 0.2, 100]", "residuals up to 0"),
+            ("floor_us = 4.0", "floor_us = 1e308", "floor_us is 1e308"),
+            ("floor_us = 4.0", "floor_us = -1e-320", "floor_us is -1e-320"),
+            ("ratio_range = [-0.5, 1.5]", "ratio_range = [-1e308, 1.5]", "ratio_range is -1e308"),
+            ("ordinary_range = [-0.25, 1.0]", "ordinary_range = [1.0, -0.25]", "ordinary_range is not a range"),
+            ("\"m*n\", 0.125, 1.0, 2.0", "\"m*n\", 1e300, 1.0, 2.0", "coefficient of m*n is 1e300"),
+            ("\"m*n\", 0.125, 1.0, 2.0", "\"m*n\", 0.125, 1.0, 1e-320", "scale of m*n is 1e-320"),
+            ("\"m*n\", 0.125, 1.0, 2.0", "\"m*n*m*n*m*n*m*n*m\", 0.125, 1.0, 2.0", "more than 8 variables"),
+            ("[\"m\", 0.5, 1.5, [1.0]]", "[\"m\", 0.5, 1.5, [inf]]", "row of size m is inf"),
+            (
+                "[\"bandwidth\", \"full\", 20, -0.5, 0.25]",
+                "[\"bandwidth\", \"full\", 20, -0.5, 6e99]",
+                "residuals of bandwidth",
+            ),
+            ("residuals = [-0.125, 0.125]", "residuals = [-0.125, 6e99]", "power: residuals is 6e99"),
+            ("[\"busy\", 0.5]", "[\"busy\", 1e308]", "busy is 1e308"),
+            ("time = [0.5, 0.25]", "time = [0.5, 6e99]", "network pytorch training: time is 6e99"),
             ("[\"m\", -2.0, 2.0]", "[\"m\", 2.0, -2.0]", "range"),
             ("kind = \"linear\"", "", "kind"),
             ("[\"busy\", 0.5]", "[\"bizzy\", 0.5]", "bizzy"),
-            ("[\"busy\", 0.5]", "[\"busy\", -0.5]", "negative"),
+            ("[\"busy\", 0.5]", "[\"busy\", -0.5]", "busy is -0.5"),
             ("headroom = 0.96875", "headroom = 1.5", "headroom"),
-            ("time = [0.5, 0.25]", "time = [0.5, -0.25]", "factors"),
+            ("time = [0.5, 0.25]", "time = [0.5, -0.25]", "time is -0.25"),
             ("[\"m\", 0.5, 1.5, [1.0]]", "[\"m\", 0.5, 1.5, [1.0, 2.0]]", "sizes"),
         ] {
             let error = Calibration::from_toml(&text.replace(from, to)).expect_err(to).to_string();

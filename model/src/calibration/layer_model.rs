@@ -3,6 +3,7 @@
 use super::CalibrationError;
 use crate::features::{Family, Variables};
 use crate::precision::{Phase, Precision};
+use crate::text::shown;
 use crate::units::Seconds;
 
 /// ln(t / t_ref) as a sum of standardised monomials of the family's variables, with
@@ -191,20 +192,25 @@ pub(crate) fn term_name(factors: &[Factor], family: Family) -> String {
 }
 
 /// A monomial from its name.
+/// Variables that a product of them has at most.
+const MOST_FACTORS: usize = 8;
+
 pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, CalibrationError> {
     let variable = |text: &str| {
-        family
-            .variables()
-            .iter()
-            .position(|v| *v == text)
-            .ok_or_else(|| CalibrationError(format!("term {name}: the {family} family has no variable \"{text}\"")))
+        family.variables().iter().position(|v| *v == text).ok_or_else(|| {
+            CalibrationError(format!("term {}: the {family} family has no variable \"{}\"", shown(name), shown(text)))
+        })
     };
+    if name.split('*').count() > MOST_FACTORS {
+        return Err(CalibrationError(format!("term {}: more than {MOST_FACTORS} variables", shown(name))));
+    }
     name.split('*')
         .map(|part| match part.split_once('^') {
             None => Ok(Factor { variable: variable(part)?, power: 1 }),
             Some((base, power)) => {
                 let power = power.parse::<u8>().ok().filter(|p| (1..=4).contains(p));
-                let power = power.ok_or_else(|| CalibrationError(format!("term {name}: exponents are 1 to 4")))?;
+                let power =
+                    power.ok_or_else(|| CalibrationError(format!("term {}: exponents are 1 to 4", shown(name))))?;
                 Ok(Factor { variable: variable(base)?, power })
             }
         })

@@ -1,10 +1,14 @@
 //! How far whole networks were from their predictions.
 
 use crate::precision::Mode;
+use crate::text::within;
 use serde::{Deserialize, Serialize};
 
 /// What the half-widths of an interval below and above its value are multiplied by, on a logarithmic scale.
 pub type Factors = (f64, f64);
+
+/// No interval is so many times as wide as the sum of its layers'.
+const MOST: f64 = 100.0;
 
 /// The intervals of networks, from networks that were measured whole. The layers' intervals add up as if all layers
 /// erred alike; these factors say how much of that sum is needed. They are of runs of a framework and mode in which the
@@ -36,8 +40,16 @@ pub struct NetworkSpread {
 }
 
 impl NetworkSpread {
-    /// Whether its numbers can be used: finite, not negative.
-    pub fn is_sound(&self) -> bool {
-        [self.time, self.power, self.energy].iter().all(|(l, h)| [l, h].iter().all(|v| v.is_finite() && **v >= 0.0))
+    /// Whether its numbers can be used.
+    ///
+    /// # Errors
+    /// Names the factor that is none.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for (field, (low, high)) in [("time", self.time), ("power", self.power), ("energy", self.energy)] {
+            within(field, low, 0.0..=MOST)?;
+            within(field, high, 0.0..=MOST)?;
+        }
+        let (time, power, energy) = self.held;
+        [time, power, energy].into_iter().try_for_each(|share| within("held", share, 0.0..=1.0).map(drop))
     }
 }

@@ -1,8 +1,9 @@
 //! The section `[power]` of a calibration.
 
 use super::CalibrationError;
-use super::file::number;
+use super::file::{MOST_COEFFICIENT, MOST_RESIDUAL, MOST_VARIABLE, either_side, number};
 use crate::power::{ACTIVITIES, COUNT, Correction, PowerModel, TRAITS};
+use crate::text::{shown, within};
 use crate::units::Hertz;
 use serde::Deserialize;
 use std::fmt::Write;
@@ -68,17 +69,21 @@ pub(super) fn write_power(text: &mut String, power: &PowerModel) {
 fn read_correction(file: CorrectionFile) -> Result<Correction, CalibrationError> {
     let fail = |why: &str| CalibrationError(format!("power.correction: {why}"));
     let terms = file.terms.into_iter().map(|(name, c)| {
-        let at = TRAITS.iter().position(|t| *t == name).ok_or_else(|| fail(&format!("no variable \"{name}\"")))?;
-        if c.is_finite() { Ok((at, c)) } else { Err(fail(&format!("the coefficient of {name} is not finite"))) }
+        let at =
+            TRAITS.iter().position(|t| *t == name).ok_or_else(|| fail(&format!("no variable \"{}\"", shown(&name))))?;
+        within(&format!("the coefficient of {name}"), c, either_side(MOST_COEFFICIENT)).map_err(|e| fail(&e))?;
+        Ok((at, c))
     });
     let terms = terms.collect::<Result<_, _>>()?;
     let clamp = TRAITS.iter().zip(&file.clamp).map(|(name, (of, low, high))| {
-        let valid = name == of && low.is_finite() && low <= high && high.is_finite();
-        valid.then_some((*low, *high)).ok_or_else(|| fail(&format!("clamp of {of}: not the range of {name}")))
+        let sound = [low, high].iter().all(|v| either_side(MOST_VARIABLE).contains(*v)) && low <= high;
+        let valid = name == of && sound;
+        valid.then_some((*low, *high)).ok_or_else(|| fail(&format!("clamp of {}: not the range of {name}", shown(of))))
     });
     let clamp: Vec<(f64, f64)> = clamp.collect::<Result<_, _>>()?;
-    if !file.intercept.is_finite() || clamp.len() != TRAITS.len() || file.clamp.len() != TRAITS.len() {
-        return Err(fail("needs a finite intercept and a range of every variable"));
+    within("intercept", file.intercept, either_side(MOST_RESIDUAL)).map_err(|e| fail(&e))?;
+    if clamp.len() != TRAITS.len() || file.clamp.len() != TRAITS.len() {
+        return Err(fail("needs a range of every variable"));
     }
     Ok(Correction { intercept: file.intercept, terms, clamp })
 }
@@ -86,22 +91,28 @@ fn read_correction(file: CorrectionFile) -> Result<Correction, CalibrationError>
 pub(super) fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError> {
     let fail = |why: &str| CalibrationError(format!("power: {why}"));
     let (low, high) = file.residuals;
-    let finite = [file.exponent, file.mape_percent, low, high].iter().all(|v| v.is_finite());
-    if !finite || low > high || !(0.0..=4.0).contains(&file.exponent) {
-        return Err(fail("a number is not finite or out of range"));
+    for (field, value, range) in [
+        ("exponent", file.exponent, 0.0..=4.0),
+        ("headroom", file.headroom, 0.01..=1.0),
+        ("mape_percent", file.mape_percent, 0.0..=1e9),
+        ("residuals", low, either_side(MOST_RESIDUAL)),
+        ("residuals", high, either_side(MOST_RESIDUAL)),
+    ] {
+        within(field, value, range).map_err(|e| fail(&e))?;
     }
-    if !(file.headroom > 0.0 && file.headroom <= 1.0) {
-        return Err(fail("headroom is not a share of the limit"));
+    if low > high {
+        return Err(fail("residuals are not an interval"));
     }
-    if file.clocks_mhz.is_some_and(|(low, high)| !(low > 0.0 && low <= high && high.is_finite())) {
+    if file.clocks_mhz.is_some_and(|(low, high)| !(low >= 1.0 && low <= high && high <= 1e6)) {
         return Err(fail("clocks_mhz is not a range of clocks"));
     }
     let mut coefficients = [0.0; COUNT];
     for (name, value) in file.terms {
-        let at = ACTIVITIES.iter().position(|a| *a == name).ok_or_else(|| fail(&format!("no activity \"{name}\"")))?;
-        if !(value.is_finite() && value >= 0.0) {
-            return Err(fail(&format!("the coefficient of {name} is negative or not finite")));
-        }
+        let at = ACTIVITIES
+            .iter()
+            .position(|a| *a == name)
+            .ok_or_else(|| fail(&format!("no activity \"{}\"", shown(&name))))?;
+        within(&format!("the coefficient of {name}"), value, 0.0..=MOST_COEFFICIENT).map_err(|e| fail(&e))?;
         coefficients[at] = value;
     }
     Ok(PowerModel {

@@ -1,10 +1,12 @@
 //! What the models of all chips know about a chip that was not among them: how far its slopes may lie from theirs, and
 //! how far times lie from predictions once few of its rows are known.
 
+use super::file::{MOST_RESIDUAL, MOST_VARIABLE, either_side};
 use super::layer_model::{parse_term, term_name};
 use super::{CalibrationError, Factor};
 use crate::features::Family;
 use crate::precision::{Precision, named_enum};
+use crate::text::within;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -144,10 +146,8 @@ impl Transfer {
             .slopes
             .into_iter()
             .map(|(share, name, deviation)| {
-                if !(deviation.is_finite() && deviation >= 0.0) {
-                    return Err(fail(format!("the deviation of {name} is negative or not finite")));
-                }
                 let factors = parse_term(&name, share.family()).map_err(|e| fail(e.0))?;
+                within(&format!("the deviation of {name}"), deviation, 0.0..=MOST_VARIABLE).map_err(fail)?;
                 Ok(Slope { share, factors, deviation })
             })
             .collect::<Result<_, _>>()?;
@@ -155,9 +155,9 @@ impl Transfer {
             .residuals
             .into_iter()
             .map(|(share, arithmetic, rows, low, high)| {
-                if !(low.is_finite() && high.is_finite() && low <= high) {
-                    return Err(fail(format!("the residuals of {share} are not an interval")));
-                }
+                let field = format!("residuals of {share}");
+                within(&field, low, either_side(MOST_RESIDUAL)).map_err(fail)?;
+                within(&field, high, low..=MOST_RESIDUAL).map_err(fail)?;
                 Ok(FewShot { share, arithmetic, rows, low, high })
             })
             .collect::<Result<_, _>>()?;

@@ -3,10 +3,10 @@
 use super::fleet::{Price, Server, Site};
 use super::pool::Target;
 use crate::precision::Precision;
-use crate::text::{check_schema, toml_error};
+use crate::text::{check_schema, names as shown_names, printable, prose, shown, toml_error};
 use crate::units::{Seconds, Watts};
 use serde::Deserialize;
-use std::iter;
+use std::collections::{HashMap, HashSet};
 
 /// A plan file that cannot be used, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,7 +114,9 @@ pub struct PlanFile {
 #[serde(deny_unknown_fields)]
 struct File {
     schema: String,
+    #[serde(deserialize_with = "shown_names")]
     title: String,
+    #[serde(deserialize_with = "shown_names")]
     currency: String,
     #[serde(default)]
     minimise: Minimise,
@@ -169,10 +171,12 @@ struct LatencyFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Candidate {
+    #[serde(default, deserialize_with = "shown_names")]
     name: Option<String>,
     gpu: String,
     price: Option<f64>,
     price_per_hour: Option<f64>,
+    #[serde(deserialize_with = "prose")]
     price_source: String,
     embodied_kg: Option<f64>,
     gpus_per_server: u64,
@@ -191,6 +195,7 @@ struct SiteFile {
     pue: f64,
     price_per_kwh: f64,
     carbon_g_per_kwh: f64,
+    #[serde(deserialize_with = "prose")]
     carbon_source: String,
     amortisation_years: f64,
 }
@@ -208,6 +213,20 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, PlanError> {
     Err(PlanError(why.into()))
 }
 
+/// What a plan may list at most: every network on every candidate takes tens of milliseconds, and nobody reads more rows.
+const MOST_CANDIDATES: usize = 200;
+const MOST_NETWORKS: usize = 50;
+const MOST_STEPS: usize = 1000;
+const MOST_PARTS: usize = 1440;
+
+/// Refuses more of something than a plan is made for.
+fn few(what: &str, count: usize, most: usize) -> Result<(), PlanError> {
+    match count <= most {
+        true => Ok(()),
+        false => wrong(format!("{count} {what}: a plan is made for at most {most}; divide the file")),
+    }
+}
+
 /// Shares may be off by so much from adding up to one.
 const SHARES: f64 = 1e-6;
 
@@ -219,6 +238,13 @@ impl PlanFile {
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
         let file: File = toml::from_str(text).map_err(|e| PlanError(toml_error(&e, text)))?;
         check_schema(&file.schema, "capacity/1").map_err(PlanError)?;
+        few("[[candidate]]", file.candidates.len(), MOST_CANDIDATES)?;
+        few("[[network]]", file.networks.len(), MOST_NETWORKS)?;
+        few("pairs of a network and a candidate", file.networks.len() * file.candidates.len(), MOST_STEPS)?;
+        few("numbers in load.profile_per_s", file.load.profile_per_s.as_ref().map_or(0, Vec::len), MOST_PARTS)?;
+        place("framework", &file.framework)?;
+        file.networks.iter().try_for_each(|n| place("net", &n.net))?;
+        file.candidates.iter().try_for_each(|c| place("gpu", &c.gpu))?;
         let (peak_per_s, profile_per_s) = load(&file.load)?;
         let percentile = file.latency.percentile;
         if !(50.0..=99.99).contains(&percentile) {
@@ -242,7 +268,7 @@ impl PlanFile {
         };
         let mut shares = 0.0;
         for n in &file.networks {
-            shares += number(&format!("share of {}", n.net), n.share, false)?;
+            shares += number(&format!("share of {}", shown(&n.net)), n.share, false)?;
         }
         if (shares - 1.0).abs() > SHARES {
             return wrong(format!(
@@ -303,40 +329,58 @@ fn load(load: &LoadFile) -> Result<(f64, Vec<f64>), PlanError> {
 
 /// What the candidates are called: as they say, else by their GPU, with how it is paid for or a number where that is not enough.
 fn names(candidates: &[Candidate]) -> Result<Vec<String>, PlanError> {
-    let given: Vec<&str> = candidates.iter().filter_map(|c| c.name.as_deref()).collect();
-    if let Some(name) = given.iter().enumerate().find_map(|(i, name)| given[..i].contains(name).then_some(name)) {
-        return wrong(format!("two candidates have the name {name:?}"));
+    let mut taken: HashSet<String> = HashSet::new();
+    for name in candidates.iter().filter_map(|c| c.name.as_ref()) {
+        if !taken.insert(name.clone()) {
+            return wrong(format!("two candidates have the name {name:?}"));
+        }
+    }
+    let mut nameless: HashMap<&str, usize> = HashMap::new();
+    for c in candidates.iter().filter(|c| c.name.is_none()) {
+        *nameless.entry(&c.gpu).or_default() += 1;
     }
     let paid = |c: &Candidate| if c.price_per_hour.is_some() { "per hour" } else { "to buy" };
-    let alike = |c: &Candidate| candidates.iter().filter(|o| o.gpu == c.gpu && o.name.is_none()).count() > 1;
-    let mut names: Vec<String> = Vec::new();
-    for c in candidates {
-        let name = match &c.name {
-            Some(name) => name.clone(),
-            None if alike(c) => format!("{} ({})", c.gpu, paid(c)),
-            None => c.gpu.clone(),
-        };
-        let numbered = (2..).map(|n| format!("{name} {n}"));
-        let taken = |n: &String| names.contains(n) || c.name.is_none() && given.contains(&n.as_str());
-        let free = iter::once(name.clone()).chain(numbered).find(|n| !taken(n));
-        names.extend(free);
+    // The number to try next, by name: those before it are taken.
+    let mut next: HashMap<String, usize> = HashMap::new();
+    let mut name = |c: &Candidate| {
+        if let Some(name) = &c.name {
+            return name.clone();
+        }
+        let gpu = shown(&c.gpu);
+        let plain = if nameless.get(&c.gpu[..]) > Some(&1) { format!("{gpu} ({})", paid(c)) } else { gpu };
+        let number = next.entry(plain.clone()).or_insert(1);
+        loop {
+            let name = if *number == 1 { plain.clone() } else { format!("{plain} {number}") };
+            *number += 1;
+            if taken.insert(name.clone()) {
+                return name;
+            }
+        }
+    };
+    Ok(candidates.iter().map(&mut name).collect())
+}
+
+/// A name or path of a plan, which is printed wherever the plan is.
+fn place(field: &str, text: &str) -> Result<(), PlanError> {
+    match printable(text) == *text {
+        true => Ok(()),
+        false => wrong(format!("{field} {:?} holds control characters", shown(text))),
     }
-    Ok(names)
 }
 
 /// `vary`: what may be set where the candidate does not say.
 fn candidate(c: Candidate, name: String, vary: &[Vary]) -> Result<CandidateFile, PlanError> {
-    let field = |name: &str| format!("{name} of {}", c.gpu);
+    let field = |name: &str| format!("{name} of {}", shown(&c.gpu));
     let price = match (c.price, c.price_per_hour) {
         (Some(price), None) => Price::Buy(number(&field("price"), price, true)?),
         (None, Some(price)) => Price::PerHour(number(&field("price_per_hour"), price, true)?),
-        _ => return wrong(format!("{} has either price or price_per_hour", c.gpu)),
+        _ => return wrong(format!("{} has either price or price_per_hour", shown(&c.gpu))),
     };
     if c.gpus_per_server == 0 {
         return wrong(format!("{} must be above 0", field("gpus_per_server")));
     }
     if matches!(price, Price::PerHour(_)) && c.server_price > 0.0 {
-        return wrong(format!("{} is rented: its hour includes the server, leave out server_price", c.gpu));
+        return wrong(format!("{} is rented: its hour includes the server, leave out server_price", shown(&c.gpu)));
     }
     let kg = |name: &str, value: Option<f64>| value.map(|v| number(&field(name), v, true)).transpose();
     let server = Server {
@@ -417,6 +461,41 @@ amortisation_years = 4.0
         assert_eq!(names(&named.replace("cloud", "t4")), ["t4 2", "t4"]);
         let error = PlanFile::from_toml(&format!("{TEXT}{named}{named}")).expect_err("one name twice");
         assert_eq!(error.to_string(), "two candidates have the name \"cloud\"");
+    }
+
+    #[test]
+    fn a_plan_is_of_few_candidates() {
+        let one = "[[candidate]]\ngpu = \"t4\"\nprice = 1.0\nprice_source = \"a\"\ngpus_per_server = 4\nserver_overhead_w = 1.0\n";
+        let plan = |more: usize| PlanFile::from_toml(&format!("{TEXT}{}", one.repeat(more)));
+        let names = plan(MOST_CANDIDATES - 1).expect("a plan").candidates;
+        assert_eq!(names[MOST_CANDIDATES - 1].name, format!("t4 (to buy) {MOST_CANDIDATES}"));
+        let error = plan(9000).expect_err("too many").to_string();
+        assert_eq!(error, "9001 [[candidate]]: a plan is made for at most 200; divide the file");
+        let network = "[[network]]\nnet = \"vgg16\"\nshare = 0.1\n";
+        let networks = |n: usize| PlanFile::from_toml(&format!("{TEXT}{}", network.repeat(n))).expect_err("too many");
+        assert!(networks(60).to_string().starts_with("61 [[network]]"));
+        let pairs = format!("{TEXT}{}{}", network.repeat(20), one.repeat(60));
+        assert!(PlanFile::from_toml(&pairs).is_err_and(|e| e.to_string().starts_with("1281 pairs")));
+        let parts = format!("profile_per_s = {:?}", vec![1.0; MOST_PARTS + 1]);
+        let parts = TEXT.replace("mean_per_s = 100.0", &parts);
+        assert!(PlanFile::from_toml(&parts).is_err_and(|e| e.to_string().starts_with("1441 numbers in load.profile")));
+    }
+
+    #[test]
+    fn names_and_titles_carry_nothing_but_themselves() {
+        let text = TEXT
+            .replace("\"toy\"", "\"\\u001b[2JA | <script>\"")
+            .replace("gpu = \"t4\"", "gpu = \"./<b>.toml\"")
+            .replace("price_source = \"a\"", "price_source = \"a\\r\\nb\"");
+        let plan = PlanFile::from_toml(&text).expect("a valid plan");
+        assert_eq!(plan.title, "2JA script");
+        let candidate = &plan.candidates[0];
+        assert_eq!((&candidate.name[..], &candidate.gpu[..]), ("./ b .toml", "./<b>.toml"));
+        assert_eq!(candidate.price_source, "a  b");
+        for (from, to) in [("gpu = \"t4\"", "gpu = \"t\\u001b4\""), ("\"resnet50\"", "\"a\\nb\"")] {
+            let error = PlanFile::from_toml(&TEXT.replace(from, to)).expect_err(to).to_string();
+            assert!(error.contains("holds control characters") && !error.contains('\u{1b}'), "{error}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Entry, FactorFile};
 use crate::layer::Layer;
 use crate::precision::{Mode, Phase, Precision};
+use crate::text::within;
 use crate::units::{Dimension, Seconds, parse_with_unit};
 use serde::Deserialize;
 use std::ops::{Add, Mul};
@@ -200,10 +201,7 @@ fn kind(kind: String, inference: &[String; 2], training: &[String; 2]) -> Result
 
 impl HostFile {
     pub(super) fn read(self) -> Result<Host, String> {
-        let spread = self.spread.factor;
-        if !(spread.is_finite() && spread >= 1.0) {
-            return Err(format!("host spread: {spread} is not a factor of at least 1"));
-        }
+        let spread = within("host spread", self.spread.factor, 1.0..=100.0)?;
         let scaled_loss = self.scaled_loss.map(|s| s.forward);
         if let Some(share) = scaled_loss.filter(|s| !(0.0..=1.0).contains(s)) {
             return Err(format!("host scaled_loss: forward = {share} is no share"));

@@ -3,7 +3,7 @@
 use super::{Input, Network, NetworkError, Node, Published, Source};
 use crate::layer::Layer;
 use crate::shape::Shape;
-use crate::text::{check_schema, closest, toml_error};
+use crate::text::{check_schema, closest, names, prose, shown, toml_error};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use toml::{Table, Value};
@@ -15,11 +15,13 @@ pub const MAX_LAYERS: usize = 20_000;
 #[serde(deny_unknown_fields)]
 struct File {
     schema: String,
+    #[serde(deserialize_with = "names")]
     name: String,
+    #[serde(deserialize_with = "names")]
     title: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "prose")]
     source: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "names")]
     aliases: Vec<String>,
     #[serde(default)]
     published: Published,
@@ -81,6 +83,7 @@ impl Network {
         let scope = Scope { prefix: String::new(), names, arguments: &Table::new(), visible_blocks: file.blocks.len() };
         expander.expand(&file.layers, scope, Source::Input(0))?;
         let nodes = expander.nodes;
+        check_names(&inputs, &nodes)?;
         check_integers(&inputs, &nodes)?;
         let outputs = file
             .outputs
@@ -113,7 +116,7 @@ fn read_inputs(
     let inputs = table
         .iter()
         .map(|(name, value)| {
-            let fail = |why: String| NetworkError::Format(format!("input {name}: {why}"));
+            let fail = |why: String| NetworkError::Format(format!("input {}: {why}", shown(name)));
             let input: InputFile =
                 value.clone().try_into().map_err(|e: toml::de::Error| fail(e.message().to_string()))?;
             let dims = input
@@ -122,7 +125,8 @@ fn read_inputs(
                 .map(|d| match d {
                     Dimension::Size(n) => Ok(*n),
                     Dimension::Name(n) => {
-                        dimensions.get(n).copied().ok_or_else(|| fail(format!("dimension {n} is not in [dimensions]")))
+                        let missing = || fail(format!("dimension {} is not in [dimensions]", shown(n)));
+                        dimensions.get(n).copied().ok_or_else(missing)
                     }
                 })
                 .collect::<Result<Vec<_>, _>>()?;
@@ -203,13 +207,13 @@ impl Expander<'_> {
                 self.nodes
                     .iter()
                     .position(|n| n.name == name)
-                    .ok_or_else(|| at(full, &format!("tied names \"{name}\", which is not before it")))?,
+                    .ok_or_else(|| at(full, &format!("tied names \"{}\", which is not before it", shown(&name))))?,
             ),
             Some(_) => return Err(at(full, "tied must be a layer's full name")),
         };
         let layer = Layer::from_table(kind, fields)
             .ok_or_else(|| {
-                at(full, &format!("unknown kind \"{kind}\"{}", closest(kind, Layer::KINDS.iter().copied())))
+                at(full, &format!("unknown kind \"{}\"{}", shown(kind), closest(kind, Layer::KINDS.iter().copied())))
             })?
             .map_err(|e| at(full, e.message()))?;
         if self.nodes.len() >= MAX_LAYERS {
@@ -232,7 +236,7 @@ impl Expander<'_> {
             .iter()
             .enumerate()
             .find(|(_, b)| b.name == name)
-            .ok_or_else(|| at(full, &format!("block \"{name}\" is not defined before it")))?;
+            .ok_or_else(|| at(full, &format!("block \"{}\" is not defined before it", shown(name))))?;
         let [mut input] = from[..] else {
             return Err(at(full, "a block reads one tensor"));
         };
@@ -243,11 +247,13 @@ impl Expander<'_> {
         };
         for parameter in &block.parameters {
             if !fields.contains_key(parameter) {
-                return Err(at(full, &format!("block \"{name}\" needs {parameter}")));
+                let (block, parameter) = (shown(name), shown(parameter));
+                return Err(at(full, &format!("block \"{block}\" needs {parameter}")));
             }
         }
         if let Some(extra) = fields.keys().find(|k| !block.parameters.contains(k)) {
-            return Err(at(full, &format!("block \"{name}\" has no parameter {extra}")));
+            let (block, extra) = (shown(name), shown(extra));
+            return Err(at(full, &format!("block \"{block}\" has no parameter {extra}")));
         }
         for copy in 0..repeat.unwrap_or(1) {
             let prefix = match repeat {
@@ -263,7 +269,7 @@ impl Expander<'_> {
 }
 
 fn at(name: &str, why: &str) -> NetworkError {
-    NetworkError::Layer { name: name.to_string(), why: why.to_string() }
+    NetworkError::Layer { name: shown(name), why: why.to_string() }
 }
 
 fn check_name(name: &str) -> Result<(), &'static str> {
@@ -280,7 +286,10 @@ fn substitute(fields: &mut Table, arguments: &Table) -> Result<(), String> {
         match value {
             Value::String(text) => {
                 if let Some(name) = text.strip_prefix('$') {
-                    *value = arguments.get(name).cloned().ok_or_else(|| format!("${name} is not a parameter here"))?;
+                    *value = arguments
+                        .get(name)
+                        .cloned()
+                        .ok_or_else(|| format!("${} is not a parameter here", shown(name)))?;
                 }
                 Ok(())
             }
@@ -295,7 +304,8 @@ fn resolve(from: &Value, names: &HashMap<String, Source>) -> Result<Vec<Source>,
     let find = |value: &Value| {
         let name = value.as_str().ok_or("from must be a name or a list of names")?;
         names.get(name).copied().ok_or_else(|| {
-            format!("from names \"{name}\", which is not before it{}", closest(name, names.keys().map(String::as_str)))
+            let near = closest(name, names.keys().map(String::as_str));
+            format!("from names \"{}\", which is not before it{near}", shown(name))
         })
     };
     match from {
@@ -318,6 +328,19 @@ fn check_all_used(nodes: &[Node], outputs: &[usize]) -> Result<(), NetworkError>
         Some(i) => Err(at(&nodes[i].name, "its result is never used")),
         None => Ok(()),
     }
+}
+
+/// Full names are keys wherever a prediction tells layers apart, and a file with blocks written out has nothing else: no two
+/// are one, and each may stand in a file.
+pub(super) fn check_names(inputs: &[Input], nodes: &[Node]) -> Result<(), NetworkError> {
+    let mut taken = HashSet::new();
+    for name in inputs.iter().map(|i| &i.name).chain(nodes.iter().map(|n| &n.name)) {
+        check_name(name).map_err(|why| at(name, why))?;
+        if !taken.insert(name) {
+            return Err(at(name, "the full name is used twice, as by a layer and one within a block: rename one"));
+        }
+    }
+    Ok(())
 }
 
 /// Embeddings read integers, and nothing else does.
@@ -392,6 +415,64 @@ sequence = 16
         assert!(net.bind("height", 128).is_err_and(|e| e.to_string().contains("it has sequence")));
         assert!(net.bind("sequence", 0).is_err());
         Ok(())
+    }
+
+    /// A layer within a block and one beside it may have one full name.
+    #[test]
+    fn two_layers_of_one_full_name_are_refused() {
+        let text = |block: &str, layer: &str| {
+            format!(
+                "layers = [{{ name = \"{block}\", block = \"b\" }}, {{ name = \"{layer}\", kind = \"relu\" }}]\n\
+                 [inputs]\n\"x.y\" = {{ shape = [3, 8, 8] }}\n[[block]]\nname = \"b\"\n\
+                 layers = [{{ name = \"conv.0\", kind = \"relu\" }}]\n"
+            )
+        };
+        assert!(read(&text("features.3", "features.3.conv.1")).is_ok());
+        for (block, layer) in [("features.3", "features.3.conv.0"), ("a", "a.conv.0")] {
+            let error = read(&text(block, layer)).expect_err("one name twice").to_string();
+            assert!(error.starts_with(&format!("layer {layer}: the full name is used twice")), "{error}");
+        }
+        let input = text("x", "last").replace("conv.0", "y");
+        assert!(read(&input).is_err_and(|e| e.to_string().starts_with("layer x.y: the full name")));
+        // What blocks make of long names has to stand in a file, too.
+        let long = text(&"a".repeat(98), "last");
+        assert!(read(&long).is_err_and(|e| e.to_string().contains("up to 100 letters")));
+    }
+
+    #[test]
+    fn names_and_titles_carry_nothing_but_themselves() -> Result<(), NetworkError> {
+        let body = "layers = [{ name = \"a\", kind = \"relu\" }]\ninputs.x.shape = [3, 8, 8]";
+        let head = "schema = \"network/1\"\nname = \"x\\u001b]0;pwn\\u0007\\r\\n\"\n\
+                    title = \"<script>![a](javascript:b)\\nforged line\"\nsource = \"a < b\\u009b2J\"\naliases = [\"`x`\"]\n";
+        let network = Network::from_toml(&format!("{head}{body}"))?;
+        assert_eq!((&network.name[..], &network.title[..]), ("x 0;pwn", "script ! a (javascript:b) forged line"));
+        assert_eq!((&network.source[..], &network.aliases[..]), ("a < b 2J", &["x".to_string()][..]));
+        assert_eq!(Network::from_toml(&network.to_toml())?, network, "what was cleaned stays as it is");
+        for input in ["\"x\\u001b\"", "\"<b>\"", "\"\""] {
+            assert!(read(&body.replace("inputs.x", &format!("inputs.{input}"))).is_err(), "{input}");
+        }
+        Ok(())
+    }
+
+    /// What a file has at length is quoted at length nowhere.
+    #[test]
+    fn long_texts_make_short_messages() {
+        let long = "x".repeat(100_000);
+        for body in [
+            format!("layers = [{{ name = \"a\", kind = \"relu\", from = \"{long}\" }}]\ninputs.x.shape = [3]"),
+            format!("layers = [{{ name = \"a\", kind = \"{long}\" }}]\ninputs.x.shape = [3]"),
+            format!("layers = [{{ name = \"a\", block = \"{long}\" }}]\ninputs.x.shape = [3]"),
+            format!("layers = [{{ name = \"{long}\", kind = \"relu\" }}]\ninputs.x.shape = [3]"),
+            format!("layers = [{{ name = \"a\", kind = \"relu\", tied = \"{long}\" }}]\ninputs.x.shape = [3]"),
+            format!("layers = [{{ name = \"a\", kind = \"relu\" }}]\ninputs.x.shape = [\"{long}\"]"),
+            format!("layers = [{{ name = \"a\", kind = \"relu\" }}]\ninputs.{long}.shape = [3]"),
+            format!("layers = [{{ name = \"a\", kind = \"relu\", of = \"${long}\" }}]\ninputs.x.shape = [3]"),
+            format!("layers = \"{long}\"\ninputs.x.shape = [3]"),
+            format!("{long} = 1\nlayers = []\ninputs.x.shape = [3]"),
+        ] {
+            let error = read(&body).expect_err("wrong").to_string();
+            assert!(error.len() < 400, "{} bytes: {}", error.len(), &error[..200]);
+        }
     }
 
     #[test]

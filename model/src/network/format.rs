@@ -1,5 +1,6 @@
 //! The formats that networks come in.
 
+use super::file::check_names;
 use super::{Network, NetworkError};
 use crate::caffe;
 use crate::onnx::{self, OnnxError, Options};
@@ -57,6 +58,13 @@ impl Network {
     /// # Errors
     /// One line that says what is damaged, missing or not known, and where.
     pub fn from_file(format: Format, file: impl Read + Seek, options: &Options<'_>) -> Result<Self, OnnxError> {
+        let network = Self::unchecked(format, file, options)?;
+        check_names(&network.inputs, &network.nodes)?;
+        Ok(network)
+    }
+
+    /// As [`Network::from_file`], without the rules that hold for every format.
+    fn unchecked(format: Format, file: impl Read + Seek, options: &Options<'_>) -> Result<Self, OnnxError> {
         if format == Format::Onnx {
             return onnx::read(file, options);
         }

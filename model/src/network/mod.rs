@@ -9,11 +9,14 @@ mod write;
 
 pub use file::MAX_LAYERS;
 pub use format::Format;
-pub use memory::{Activations, InPlace, MemoryFootprint, MemoryPolicy, footprint, largest_batch, overwrites};
+pub use memory::{
+    Activations, InPlace, MOST_UNITS, MemoryFootprint, MemoryPolicy, footprint, largest_batch, overwrites,
+};
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 
 use crate::layer::Layer;
 use crate::shape::Shape;
+use crate::text::prose;
 
 /// A network's structure, without batch or precision.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,14 +119,17 @@ pub struct Published {
     /// Learned parameters, exact.
     pub parameters: Option<u64>,
     /// Who counted them.
+    #[serde(default, deserialize_with = "prose")]
     pub parameters_source: Option<String>,
     /// Convolution and linear multiply-accumulates per sample.
     pub macs: Option<f64>,
     /// Who counted them.
+    #[serde(default, deserialize_with = "prose")]
     pub macs_source: Option<String>,
     /// Share of ImageNet's validation images whose class is not the most likely one, of trained weights.
     pub top1_error: Option<f64>,
     /// Whose weights.
+    #[serde(default, deserialize_with = "prose")]
     pub top1_error_source: Option<String>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::catalog::{self, CatalogError};
 use crate::gpu::Gpu;
-use crate::text::{check_schema, toml_error};
+use crate::text::{check_schema, names, shown, toml_error, within};
 use crate::units::{Bytes, BytesPerSecond, Dimension, Seconds, parse_with_unit};
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -50,9 +50,11 @@ impl Boards {
 #[serde(deny_unknown_fields)]
 struct File {
     schema: String,
+    #[serde(deserialize_with = "names")]
     name: String,
+    #[serde(deserialize_with = "names")]
     title: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "names")]
     aliases: Vec<String>,
     #[serde(default)]
     joins: Vec<Boards>,
@@ -65,6 +67,9 @@ struct File {
     spread: Entry<f64>,
     sources: HashMap<String, String>,
 }
+
+/// Nobody would say that all-reduces take so many times as long as foreseen.
+const MOST_SPREAD: f64 = 100.0;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,23 +88,24 @@ impl Interconnect {
         check_schema(&file.schema, "interconnect/1")?;
         let known = |what: &str, source: &str| match file.sources.contains_key(source) {
             true => Ok(()),
-            false => Err(format!("{what}: no source \"{source}\" under [sources]")),
+            false => Err(format!("{what}: no source \"{}\" under [sources]", shown(source))),
         };
         let number = |what: &str, entry: &Entry<String>, dimension| {
             known(what, &entry.source)?;
-            parse_with_unit(&entry.value, dimension).map_err(|e| format!("{what}: {e}"))
+            let value = parse_with_unit(&entry.value, dimension).map_err(|e| format!("{what}: {e}"))?;
+            match dimension == Dimension::Bandwidth && value == 0.0 {
+                true => Err(format!("{what} is 0: nothing would ever arrive")),
+                false => Ok(value),
+            }
         };
         known("spread", &file.spread.source)?;
         if let Some(node) = &file.node {
             known("node", &node.source)?;
-            if node.value < 2 {
+            if !(2..=1 << 16).contains(&node.value) {
                 return Err(format!("node: {} is not a number of GPUs to join", node.value));
             }
         }
-        let spread = file.spread.value;
-        if !(spread.is_finite() && spread >= 1.0) {
-            return Err(format!("spread: {spread} is not a factor of at least 1"));
-        }
+        let spread = within("spread", file.spread.value, 1.0..=MOST_SPREAD)?;
         Ok(Self {
             launch: Seconds::new(number("launch", &file.launch, Dimension::Time)?),
             hop: Seconds::new(number("hop", &file.hop, Dimension::Time)?),
@@ -218,7 +224,12 @@ sources.a = "a test"
     fn a_wrong_number_names_its_field() {
         for (from, to, expected) in [
             ("\"10 GB/s\"", "\"10 GB\"", "bandwidth"),
-            ("1.2", "0.9", "spread: 0.9"),
+            ("1.2", "0.9", "spread is 0.9"),
+            ("1.2", "inf", "spread is inf"),
+            ("1.2", "1e308", "spread is 1e308"),
+            ("\"10 GB/s\"", "\"0 GB/s\"", "bandwidth is 0"),
+            ("\"10 GB/s\"", "\"-0 GB/s\"", "bandwidth"),
+            ("\"5 us\"", "\"6e99 us\"", "hop"),
             ("mixed = false", "node = { value = 1, source = \"a\" }", "node: 1 is not"),
             ("source = \"a\" }\nhop", "source = \"b\" }\nhop", "launch: no source \"b\""),
         ] {

@@ -2,13 +2,15 @@
 
 use super::rows::COLUMNS;
 use anyhow::{Context, Result};
+use joulecast_reports::whole;
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Columns of text, whole numbers and truth values; all others are numbers.
@@ -107,8 +109,12 @@ impl Columns {
     }
 }
 
-/// Writes rows that are in a CSV file as Parquet: under another name first, so that a file is whole or not there.
-pub fn write(rows: &Path, output: &Path) -> Result<()> {
+/// The key under which a file says what its rows were made from.
+const IDENTITY: &str = "joulecast.sweep";
+
+/// Writes rows that are in a CSV file as Parquet, with what they were made from in its metadata: under another name first,
+/// so that a file is whole or not there.
+pub fn write(rows: &Path, output: &Path, identity: &str) -> Result<()> {
     let kind = |name: &str| match empty(name) {
         Column::Text(..) => format!("OPTIONAL BYTE_ARRAY {name} (UTF8);"),
         Column::Whole(..) => format!("OPTIONAL INT64 {name};"),
@@ -117,12 +123,12 @@ pub fn write(rows: &Path, output: &Path) -> Result<()> {
     };
     let fields: String = COLUMNS.iter().map(|name| kind(name)).collect();
     let schema = Arc::new(parse_message_type(&format!("message sweep {{ {fields} }}"))?);
-    let properties = Arc::new(WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).build());
-    let mut part = output.as_os_str().to_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
+    let said = KeyValue::new(IDENTITY.to_string(), identity.to_string());
+    let properties = WriterProperties::builder().set_compression(Compression::UNCOMPRESSED);
+    let properties = Arc::new(properties.set_key_value_metadata(Some(vec![said])).build());
+    let unnamed = whole::begin(output)?;
     let write = || -> Result<()> {
-        let mut file = SerializedFileWriter::new(File::create(&part)?, schema, properties)?;
+        let mut file = SerializedFileWriter::new(unnamed.as_file().try_clone()?, schema, properties)?;
         let mut reader = csv::Reader::from_path(rows)?;
         let mut columns = Columns::empty();
         for (i, record) in reader.records().enumerate() {
@@ -135,9 +141,10 @@ pub fn write(rows: &Path, output: &Path) -> Result<()> {
             columns.write(file.next_row_group()?)?;
         }
         file.close()?;
-        Ok(std::fs::rename(&part, output)?)
+        Ok(unnamed.as_file().sync_all()?)
     };
-    write().with_context(|| output.display().to_string())
+    write().with_context(|| output.display().to_string())?;
+    Ok(whole::persist(unnamed, output)?)
 }
 
 #[cfg(test)]
@@ -161,8 +168,10 @@ mod tests {
         };
         let text: Vec<String> = [COLUMNS.join(",")].into_iter().chain((1..4).map(line)).collect();
         std::fs::write(&rows, text.join("\n")).expect("written");
-        write(&rows, &path).expect("written");
+        write(&rows, &path, "what").expect("written");
         let reader = SerializedFileReader::new(File::open(&path).expect("there")).expect("a Parquet file");
+        let said = reader.metadata().file_metadata().key_value_metadata().expect("metadata");
+        assert!(said.iter().any(|s| s.key == IDENTITY && s.value.as_deref() == Some("what")));
         let read: Vec<String> =
             reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row").to_string()).collect();
         assert_eq!(read.len(), 3);
@@ -170,6 +179,6 @@ mod tests {
             assert!(read[2].contains(part), "{part}: {}", read[2]);
         }
         std::fs::write(&rows, format!("{}\n{}", COLUMNS.join(","), line(1).replace("0.1", "much"))).expect("written");
-        assert!(format!("{:#}", write(&rows, &path).expect_err("no number")).contains("row 1: \"much\""));
+        assert!(format!("{:#}", write(&rows, &path, "").expect_err("no number")).contains("row 1: \"much\""));
     }
 }

@@ -1,8 +1,10 @@
 //! Where rows go, and where they left off.
 
+use super::identity::Identity;
 use super::rows::{COLUMNS, Cell, KEYS, Key, Row};
 use super::{SweepArgs, SweepFormat};
 use crate::commands::Failure;
+use crate::output::keep;
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use joulecast_reports::csv_cell;
@@ -15,9 +17,9 @@ use std::path::{Path, PathBuf};
 pub struct Writer {
     format: SweepFormat,
     sink: Box<dyn Write + Send + Sync>,
-    /// What becomes of the rows once they are all there: from where, to where.
+    /// What becomes of the rows once they are all there: from where, to where, made from what.
     #[cfg(feature = "parquet")]
-    rewritten: Option<(PathBuf, PathBuf)>,
+    rewritten: Option<(PathBuf, PathBuf, Identity)>,
 }
 
 fn csv_line<'a>(text: &mut String, cells: impl Iterator<Item = Cell<'a>>) {
@@ -89,14 +91,8 @@ fn check(args: &SweepArgs) -> Result<(), Failure> {
     if args.resume || args.force {
         return Ok(());
     }
-    let written = |path: &Path| path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0);
-    match gathered(args).into_iter().chain([output.clone()]).find(|path| written(path)) {
-        Some(path) => Err(Failure::Failed(anyhow!(
-            "{} is there already: --resume goes on where its rows end, --force writes over it",
-            path.display()
-        ))),
-        None => Ok(()),
-    }
+    let files = gathered(args).into_iter().chain([output.clone()]);
+    files.into_iter().try_for_each(|path| keep(&path, "--resume goes on where its rows end, --force writes over it"))
 }
 
 /// How a line of a key begins, its end left out: what comes next tells them apart.
@@ -114,7 +110,12 @@ fn beginning(format: SweepFormat, key: &Key<'_>) -> String {
 
 impl Writer {
     /// Opens the output; with --resume also says how many rows it has. `key`: what the row at a place is of.
-    pub fn open<'a>(args: &SweepArgs, key: impl Fn(u64) -> Option<Key<'a>>) -> Result<(Self, u64), Failure> {
+    /// `identity`: what its rows rest on.
+    pub fn open<'a>(
+        args: &SweepArgs,
+        identity: Identity,
+        key: impl Fn(u64) -> Option<Key<'a>>,
+    ) -> Result<(Self, u64), Failure> {
         check(args)?;
         let writer = |sink: Box<dyn Write + Send + Sync>| Self {
             format: args.format,
@@ -130,9 +131,13 @@ impl Writer {
             let sink = Box::new(BufWriter::new(std::io::stdout()));
             return Ok((writer(sink).headed().map_err(Failure::Failed)?, 0));
         };
-        let open = || -> Result<(Self, u64)> {
+        let open = || -> Result<(Self, u64, Identity)> {
+            let mut identity = identity;
             let (file, rows, end) = if args.resume && path.exists() {
                 let (rows, end) = existing(&path, args.format, key)?;
+                if rows > 0 {
+                    identity = identity.joined(&path)?;
+                }
                 let mut file = OpenOptions::new().write(true).open(&path)?;
                 // A line that was cut off is written anew.
                 file.set_len(end)?;
@@ -141,14 +146,17 @@ impl Writer {
             } else {
                 (File::create(&path)?, 0, 0)
             };
+            // Before any row: whoever finds rows finds what they were made from.
+            identity.write(&path)?;
             let writer = writer(Box::new(BufWriter::new(file)));
-            Ok((if end == 0 { writer.headed()? } else { writer }, rows))
+            Ok((if end == 0 { writer.headed()? } else { writer }, rows, identity))
         };
-        #[cfg_attr(not(feature = "parquet"), allow(unused_mut))]
-        let (mut writer, rows) = open().with_context(|| path.display().to_string()).map_err(Failure::Failed)?;
+        #[cfg_attr(not(feature = "parquet"), allow(unused_mut, unused_variables))]
+        let (mut writer, rows, identity) =
+            open().with_context(|| path.display().to_string()).map_err(Failure::Failed)?;
         #[cfg(feature = "parquet")]
         if let (SweepFormat::Parquet, Some(output)) = (args.format, args.file()) {
-            writer.rewritten = Some((path, output.clone()));
+            writer.rewritten = Some((path, output.clone(), identity));
         }
         Ok((writer, rows))
     }
@@ -182,9 +190,12 @@ impl Writer {
     pub fn finish(mut self) -> Result<()> {
         self.sink.flush()?;
         #[cfg(feature = "parquet")]
-        if let Some((rows, output)) = self.rewritten {
-            super::parquet::write(&rows, &output)?;
-            std::fs::remove_file(&rows).with_context(|| rows.display().to_string())?;
+        if let Some((rows, output, identity)) = self.rewritten {
+            super::parquet::write(&rows, &output, &identity.text())?;
+            let beside = Identity::path(&rows);
+            for path in [rows, beside] {
+                std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
+            }
         }
         Ok(())
     }

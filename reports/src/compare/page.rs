@@ -3,6 +3,7 @@
 use super::Comparison;
 use crate::figure::FigureError;
 use crate::figure::comparison::{Dot, DotPlot, Row as DotRow};
+use crate::markdown_text;
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::budget::{Bound, Budget};
 use joulecast_model::comparison::{Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
@@ -131,7 +132,7 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
             let _ = writeln!(text, "no GPU is called cheapest without prices: --price GPU=PRICE per hour");
         }
     }
-    text
+    if markdown { markdown_text(&text) } else { text }
 }
 
 /// Time, power and energy per sample of every prediction, with intervals.

@@ -5,7 +5,7 @@ mod page;
 mod pictures;
 
 pub use page::{html, markdown, text};
-pub use pictures::figures;
+pub use pictures::{FIGURE_NAMES, figures};
 
 use joulecast_model::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, Server};
 use joulecast_model::framework::Launch;

@@ -13,12 +13,15 @@ pub(super) const FLEETS: &str = "fleets";
 pub(super) const DAY: &str = "day";
 pub(super) const SENSITIVITY: &str = "sensitivity";
 
+/// Names of all figures that a plan may have.
+pub const FIGURE_NAMES: [&str; 3] = [FLEETS, DAY, SENSITIVITY];
+
 /// Names and SVG documents of all figures of a plan.
 ///
 /// # Errors
 /// Where a figure cannot be drawn.
 pub fn figures(plan: &Plan) -> Result<Vec<(&'static str, String)>, FigureError> {
-    let all = [FLEETS, DAY, SENSITIVITY].map(|name| Ok(svg_of(plan, name)?.map(|svg| (name, svg))));
+    let all = FIGURE_NAMES.map(|name| Ok(svg_of(plan, name)?.map(|svg| (name, svg))));
     all.into_iter().filter_map(Result::transpose).collect()
 }
 

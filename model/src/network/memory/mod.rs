@@ -130,7 +130,7 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
     }
 }
 
-/// The largest batch, a multiple of `multiple`, whose step fits in memory; `None` where not even the smallest does.
+/// The largest batch, a multiple of `multiple` and at most [`MOST_UNITS`] times it, whose step fits in memory; `None` where not even the smallest does.
 /// `shaped` gives the network for a batch.
 ///
 /// # Errors
@@ -147,9 +147,10 @@ pub fn largest_batch<E>(
         return Ok(None);
     }
     let (mut low, mut high) = (1, 2);
-    while high < MOST_UNITS && fits(high)? {
+    while high <= MOST_UNITS && fits(high)? {
         (low, high) = (high, high * 2);
     }
+    high = high.min(MOST_UNITS + 1);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         if fits(middle)? { low = middle } else { high = middle }
@@ -157,8 +158,8 @@ pub fn largest_batch<E>(
     Ok(Some(low * multiple))
 }
 
-/// No step has more samples.
-const MOST_UNITS: u64 = 1 << 24;
+/// No larger multiple is looked for by [`largest_batch`]: more may fit.
+pub const MOST_UNITS: u64 = (1 << 24) - 1;
 
 /// Bytes in use.
 #[derive(Clone, Copy, Default)]

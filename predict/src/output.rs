@@ -1,0 +1,72 @@
+//! Where results go: standard output, or files that are written whole and not over others unasked.
+
+use crate::commands::Failure;
+use crate::terminal;
+use anyhow::{Result, anyhow};
+use clap::Args;
+use joulecast_reports::{print, whole};
+use std::path::{Path, PathBuf};
+
+#[derive(Args, Default)]
+pub struct OutputArgs {
+    /// Write there instead of to standard output (- is standard output)
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write over files that are there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Says that a file would be lost.
+///
+/// # Errors
+/// Where there is one with something in it.
+pub fn keep(path: &Path, otherwise: &str) -> Result<(), Failure> {
+    match whole::holds(path) {
+        true => Err(Failure::Usage(anyhow!("{} is there already: {otherwise}", path.display()))),
+        false => Ok(()),
+    }
+}
+
+impl OutputArgs {
+    /// The file that is written; none for standard output.
+    pub fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+
+    /// Before anything is computed: whether --output and these files may be written.
+    ///
+    /// # Errors
+    /// Where one is there and --force is not.
+    pub fn check(&self, others: impl IntoIterator<Item = PathBuf>) -> Result<(), Failure> {
+        if self.force {
+            return Ok(());
+        }
+        let files = self.file().map(Path::to_path_buf).into_iter().chain(others);
+        files.into_iter().try_for_each(|path| keep(&path, "--force writes over it"))
+    }
+
+    /// Prints, in colours on a terminal that has them, or writes a file.
+    pub fn emit(&self, text: &str) -> Result<(), Failure> {
+        match self.file().is_none() && terminal::has_colours() {
+            true => self.emit_bytes(terminal::paint(text).as_bytes()),
+            false => self.emit_bytes(text.as_bytes()),
+        }
+    }
+
+    /// As [`OutputArgs::emit`], for what is no text.
+    pub fn emit_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        match self.file() {
+            Some(path) => self.write(path, bytes),
+            None => print(bytes).map_err(|e| Failure::Failed(e.into())),
+        }
+    }
+
+    /// Writes a file of the command besides its output: a figure.
+    pub fn write(&self, path: &Path, content: impl AsRef<[u8]>) -> Result<(), Failure> {
+        if !self.force {
+            keep(path, "--force writes over it")?;
+        }
+        whole::write(path, content).map_err(|e| Failure::Failed(e.into()))
+    }
+}

@@ -1,0 +1,117 @@
+//! What the rows of a sweep were made from, in a file beside them, so that no other sweep goes on with them.
+//!
+//! Rows say networks and GPUs by name, and a file may change under its name. `ROWS.sweep.json` (`sweep/1`) has a
+//! fingerprint of everything that a row rests on, each under its name. The rows themselves stay as they are for those who
+//! read them.
+
+use crate::devices::How;
+use anyhow::{Context, Result, anyhow};
+use joulecast_model::catalog;
+use joulecast_model::gpu::Gpu;
+use joulecast_model::text::Fingerprint;
+use joulecast_reports::whole;
+use serde_json::{Map, Value, json};
+use std::fmt::{Debug, Write as _};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const SCHEMA: &str = "sweep/1";
+
+/// Everything that rows rest on besides the settings that they say themselves, each with its fingerprint.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Identity(Map<String, Value>);
+
+/// Of a value as it was read: what its file says otherwise, such as remarks, changes nothing.
+fn of(value: &impl Debug) -> Value {
+    let mut fingerprint = Fingerprint::default();
+    let _ = write!(fingerprint, "{value:?}");
+    Value::from(fingerprint.to_string())
+}
+
+fn of_text(text: &str) -> Value {
+    let mut fingerprint = Fingerprint::default();
+    let _ = fingerprint.write_str(text);
+    Value::from(fingerprint.to_string())
+}
+
+impl Identity {
+    /// Of this program and of how the sweep is run.
+    pub fn new(how: &How) -> Self {
+        let mut map = Map::new();
+        let program = format!("{} {}", env!("CARGO_PKG_VERSION"), catalog::SOURCES);
+        map.insert("program".into(), program.into());
+        // A profile holds the rules of its libraries.
+        map.insert(format!("framework profile {}", how.framework.name), of(&(&how.framework, how.library)));
+        Self(map)
+    }
+
+    /// With a network of a name, with so many tokens where it reads a sequence.
+    pub fn network(&mut self, name: &str, sequence: Option<u64>, network: &impl Debug) {
+        let tokens = sequence.map_or(String::new(), |n| format!(" with {n} tokens"));
+        self.0.insert(format!("network {name}{tokens}"), of(network));
+    }
+
+    /// With a GPU and what is known of it: the calibration of its chip, and that of all chips.
+    pub fn gpu(&mut self, typed: &str, gpu: &Gpu) {
+        self.0.insert(format!("GPU {typed}"), of(gpu));
+        for chip in [&gpu.chip.to_ascii_lowercase()[..], "roofline"] {
+            if let Some((_, text)) = catalog::calibrations().iter().find(|(name, _)| *name == chip) {
+                self.0.insert(format!("calibration {chip}"), of_text(text));
+            }
+        }
+    }
+
+    /// Where that of a file of rows is.
+    pub fn path(rows: &Path) -> PathBuf {
+        // Beside the file that a link leads to: the two belong together.
+        let rows = rows.canonicalize().unwrap_or_else(|_| rows.to_path_buf());
+        let mut name = rows.into_os_string();
+        name.push(".sweep.json");
+        name.into()
+    }
+
+    /// The text of its file, which is also what a Parquet file holds of it.
+    pub fn text(&self) -> String {
+        format!("{:#}\n", json!({"schema": SCHEMA, "made_from": &self.0}))
+    }
+
+    /// Writes it beside its rows; a device or pipe has none.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, rows: &Path) -> Result<()> {
+        match rows.metadata().is_ok_and(|m| m.is_file()) {
+            true => Ok(whole::write(&Self::path(rows), self.text())?),
+            false => Ok(()),
+        }
+    }
+
+    /// What it becomes where rows are there that were made from the same: with what these were made from besides.
+    ///
+    /// # Errors
+    /// When the rows do not say what they were made from, or were made from something else; the message says what to do.
+    pub fn joined(mut self, rows: &Path) -> Result<Self> {
+        let path = Self::path(rows);
+        let shown = path.display();
+        let text = fs::read_to_string(&path).map_err(|e| {
+            anyhow!("{shown} does not say what the rows were made from ({e}): --force makes them anew, or write to another file")
+        })?;
+        let file: Value = serde_json::from_str(&text).with_context(|| shown.to_string())?;
+        let before = match (file["schema"].as_str(), &file["made_from"]) {
+            (Some(SCHEMA), Value::Object(map)) => map.clone(),
+            _ => return Err(anyhow!("{shown} is not of the schema {SCHEMA}: --force makes the rows anew")),
+        };
+        for (what, fingerprint) in before {
+            match self.0.get(&what) {
+                Some(now) if *now != fingerprint => {
+                    return Err(anyhow!(
+                        "the {what} is not the one that the rows there were made from: --force makes them anew, or write \
+                         to another file"
+                    ));
+                }
+                _ => self.0.insert(what, fingerprint),
+            };
+        }
+        Ok(self)
+    }
+}

@@ -1,0 +1,177 @@
+//! Files written whole: under another name in the same folder, on disk, then renamed, so that nothing half-written is
+//! ever seen under the file's own name. Both programs write their files here.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Links that are followed from a name that leads to no file yet.
+const MOST_LINKS: usize = 40;
+
+/// With the name of the file in front.
+fn of(path: &Path) -> impl Fn(io::Error) -> io::Error {
+    let path = path.display().to_string();
+    move |e| io::Error::new(e.kind(), format!("{path}: {e}"))
+}
+
+/// A file of that content without its name yet, made anew: no file or link that was there is written through. Its
+/// permissions are those of any new file (what the umask leaves of reading and writing), not the private ones of
+/// temporary files.
+///
+/// # Errors
+/// When the folder cannot be written; the message names it.
+pub fn nameless(folder: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let write = || {
+        let mut file = builder.tempfile_in(folder)?;
+        file.write_all(bytes)?;
+        file.as_file().sync_all()?;
+        Ok(file)
+    };
+    write().map_err(of(folder))
+}
+
+/// Whether a file is there that has something in it: what must not be lost unasked. Devices and pipes have nothing.
+pub fn holds(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() > 0)
+}
+
+/// Where a name leads that has no file yet: a link's end.
+fn end_of_links(path: &Path) -> io::Result<PathBuf> {
+    let mut at = path.to_path_buf();
+    for _ in 0..MOST_LINKS {
+        match fs::read_link(&at) {
+            Ok(next) => at = at.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => return Ok(at),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{}: too many links", path.display())))
+}
+
+/// The file that a name means: a link's end.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    if path.exists() { path.canonicalize().map_err(of(path)) } else { end_of_links(path) }
+}
+
+fn folder(file: &Path) -> &Path {
+    file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Writes a file, or replaces one and keeps its permissions. A link is followed, also one to a file that is yet to be; a
+/// device or pipe is written to as it is.
+///
+/// # Errors
+/// When it cannot be written; the message names it or its folder.
+pub fn write(path: &Path, content: impl AsRef<[u8]>) -> io::Result<()> {
+    let existing = fs::metadata(path).ok();
+    if existing.as_ref().is_some_and(|m| !m.is_file()) {
+        let write = || OpenOptions::new().write(true).open(path)?.write_all(content.as_ref());
+        return write().map_err(of(path));
+    }
+    if existing.as_ref().is_some_and(|m| m.permissions().readonly()) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{} is read-only", path.display())));
+    }
+    let target = target(path)?;
+    persist(nameless(folder(&target), content.as_ref())?, &target)
+}
+
+/// An empty file without its name yet, in the folder of the file that it is to become by [`persist`].
+///
+/// # Errors
+/// When the folder cannot be written; the message names it.
+pub fn begin(path: &Path) -> io::Result<NamedTempFile> {
+    nameless(folder(&target(path)?), &[])
+}
+
+/// Gives a file its name, with the permissions of the file that has it now.
+///
+/// # Errors
+/// When that cannot be; the message names it.
+pub fn persist(file: NamedTempFile, path: &Path) -> io::Result<()> {
+    let target = target(path)?;
+    if let Ok(existing) = fs::metadata(&target) {
+        file.as_file().set_permissions(existing.permissions()).map_err(of(path))?;
+    }
+    file.persist(&target).map_err(|e| of(path)(e.error))?;
+    Ok(())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn mode(path: &Path) -> io::Result<u32> {
+        Ok(fs::metadata(path)?.permissions().mode() & 0o777)
+    }
+
+    #[test]
+    fn a_file_has_the_permissions_of_any_other() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let (plain, ours) = (folder.path().join("plain"), folder.path().join("ours"));
+        fs::write(&plain, "x")?;
+        write(&ours, "x")?;
+        assert_eq!(mode(&ours)?, mode(&plain)?);
+        fs::set_permissions(&ours, fs::Permissions::from_mode(0o640))?;
+        write(&ours, "y")?;
+        assert_eq!((mode(&ours)?, fs::read_to_string(&ours)?.as_str()), (0o640, "y"), "what was chosen stays");
+        fs::set_permissions(&ours, fs::Permissions::from_mode(0o440))?;
+        assert!(write(&ours, "z").is_err_and(|e| e.to_string().contains("ours is read-only")));
+        assert_eq!(fs::read_dir(folder.path())?.count(), 2, "nothing else is left");
+        Ok(())
+    }
+
+    #[test]
+    fn links_are_followed_to_files_that_are_and_that_are_not() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("other"))?;
+        fs::write(at("other/there"), "old")?;
+        symlink("other/there", at("link"))?;
+        symlink("second", at("first"))?;
+        symlink("other/new", at("second"))?;
+        symlink("nowhere/new", at("lost"))?;
+        symlink("loop", at("loop"))?;
+        for (link, file) in [("link", "other/there"), ("first", "other/new")] {
+            write(&at(link), "new")?;
+            assert!(fs::symlink_metadata(at(link))?.is_symlink(), "{link} stays a link");
+            assert_eq!(fs::read_to_string(at(file))?, "new");
+        }
+        assert!(write(&at("lost"), "x").is_err_and(|e| e.to_string().contains("nowhere")));
+        assert!(write(&at("loop"), "x").is_err());
+        assert_eq!(fs::read_dir(at("other"))?.count(), 2, "nothing else is left");
+        Ok(())
+    }
+
+    /// The name that a file has until it is whole cannot be foreseen, and what has that name is never opened.
+    #[test]
+    fn no_planted_link_is_written_through() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let (victim, ours) = (folder.path().join("victim"), folder.path().join("ours"));
+        fs::write(&victim, "precious")?;
+        for name in [format!("ours.{}.part", std::process::id()), format!(".ours.{}.part", std::process::id())] {
+            symlink(&victim, folder.path().join(name))?;
+        }
+        write(&ours, "x")?;
+        assert_eq!(fs::read_to_string(&victim)?, "precious");
+        assert_ne!(nameless(folder.path(), b"")?.path(), nameless(folder.path(), b"")?.path());
+        Ok(())
+    }
+
+    #[test]
+    fn devices_are_written_to_and_hold_nothing() -> io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let (empty, full) = (folder.path().join("empty"), folder.path().join("full"));
+        fs::write(&empty, "")?;
+        fs::write(&full, "x")?;
+        assert_eq!(["/dev/null", "nowhere"].map(|p| holds(Path::new(p))), [false; 2]);
+        assert_eq!([&empty, &full].map(|p| holds(p)), [false, true]);
+        write(Path::new("/dev/null"), "x")?;
+        assert!(!fs::metadata("/dev/null")?.is_file());
+        assert!(write(folder.path(), "x").is_err(), "a folder is no file");
+        Ok(())
+    }
+}
