@@ -1,5 +1,8 @@
 //! Calibration: published files into datasets, datasets into fitted models, models against held-out rows.
 
+// They end the program where nobody reads: `notes::note` and `cli::print` do not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod check;
 pub mod cli;
 pub mod dataset;
@@ -18,6 +21,7 @@ pub mod leave_out;
 pub mod measure;
 pub mod neuralpower;
 pub mod networks;
+pub mod notes;
 pub mod others;
 pub mod plan;
 pub mod power;

@@ -1,7 +1,9 @@
 //! Thin shell over the library: parse, run, report. Exit statuses: `joulecast_reports::exit`.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use clap::Parser;
-use joulecast_calibrate::{cli, dataset::NoRows, sweep::ObservedOnly};
+use joulecast_calibrate::{cli, dataset::NoRows, notes::note, sweep::ObservedOnly};
 use joulecast_reports::{error_line, exit};
 use std::process::ExitCode;
 
@@ -13,7 +15,7 @@ fn main() -> ExitCode {
     if let Some(usage) = error.downcast_ref::<clap::Error>() {
         usage.exit();
     }
-    eprintln!("error: {}", error_line(error.chain().map(ToString::to_string)));
+    note(format!("error: {}", error_line(error.chain().map(ToString::to_string))));
     ExitCode::from(if error.is::<NoRows>() {
         exit::NO_ROWS
     } else if error.is::<ObservedOnly>() {

@@ -2,6 +2,7 @@
 
 use super::{DatasetArg, Output, misuse, names, print};
 use crate::device::{Device, Kind as DeviceKind, SIMULATED};
+use crate::notes::note;
 use crate::plan::{Level, Measure, Plan};
 use crate::run::progress::OnStderr;
 use crate::run::{AsFound, Which};
@@ -102,7 +103,7 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
 pub fn status(args: &StatusArgs) -> Result<()> {
     let folder = args.folder.as_ref().unwrap_or(&args.dataset.dataset);
     let (summary, said) = status::of_folder(folder)?;
-    said.iter().for_each(|line| eprintln!("{line}"));
+    said.iter().for_each(note);
     print(&match args.format {
         Output::Table => status::text(&summary),
         Output::Markdown => status::markdown(&summary),
@@ -154,7 +155,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         retry_skipped: args.retry_skipped,
         rules: Rules::default(),
     };
-    device.notes.iter().for_each(|note| eprintln!("{note}"));
+    device.notes.iter().for_each(note);
     let points = sweep::points(&args.clocks, &args.power_caps);
     if args.dry_run {
         if points.is_empty() {
@@ -165,7 +166,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     run::interrupt::listen();
     let progress = &mut OnStderr::new();
     if points.is_empty() {
-        eprintln!("clocks and power limits are observed, not set");
+        note("clocks and power limits are observed, not set");
         // One point that asks for nothing.
         let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, &options, progress)?;
         return print(&outcome.text());
@@ -177,7 +178,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
             print(&result?.text())
         }
         Permission::Refused(why) => {
-            eprintln!("{why}: nothing was set; observing only, as found");
+            note(format!("{why}: nothing was set; observing only, as found"));
             let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, &options, progress)?;
             print(&outcome.text())?;
             Err(ObservedOnly.into())

@@ -4,6 +4,7 @@ use super::{names, print};
 use crate::device::{Device, Kind as DeviceKind, open_cuda};
 use crate::measure::layers::{self, LayerRun};
 use crate::measure::record::{NetworkRun, Table};
+use crate::notes::note;
 use crate::{check, detect, measure, restore};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -123,10 +124,10 @@ pub(super) fn network(name: &str) -> Result<Network> {
 pub fn measure(args: &MeasureArgs) -> Result<()> {
     let networks = args.net.iter().map(|name| network(name)).collect::<Result<Vec<_>>>()?;
     let Device { mut runner, mut meter, notes, .. } = Device::open(args.device, args.gpu.as_deref(), &[])?;
-    notes.iter().for_each(|note| eprintln!("{note}"));
+    notes.iter().for_each(note);
     let meter = meter.as_mut().map(|m| &mut **m as &mut dyn joulecast_kernels::PowerMeter);
     let budget = args.budget.map(Seconds::new);
-    let mut progress = |what: &str| eprintln!("{what}");
+    let mut progress = |what: &str| note(what);
     if args.layers {
         let mut table = Table::open(&args.out, LayerRun::key)?;
         let request = layers::Request {
@@ -152,7 +153,7 @@ pub fn measure(args: &MeasureArgs) -> Result<()> {
     };
     let summary = measure::run(runner.as_mut(), meter, &request, &mut table, &mut progress)?;
     for (what, why) in &summary.skipped {
-        eprintln!("skipped {what}: {why}");
+        note(format!("skipped {what}: {why}"));
     }
     let (added, known, left) = (summary.measured, summary.known, summary.left);
     print(&format!("{}: {added} rows added, {known} were there, {left} left for another run\n", args.out.display()))

@@ -3,6 +3,7 @@
 use super::{machine, misuse, names, print};
 use crate::device::{Device, Kind as DeviceKind};
 use crate::measure::curve::{self, CurveRow, Measured, Request};
+use crate::notes::note;
 use crate::published::{Tools, mean_absolute, percent};
 use crate::run::{ApplyPoint, interrupt};
 use crate::sweep::{self, ObservedOnly, Offered, Permission, Settings};
@@ -168,7 +169,7 @@ fn predict(device: &Device, network: &ShapedNetwork, mode: Mode, request: &Reque
 pub fn sweep(args: &SweepArgs) -> Result<()> {
     let network = ShapedNetwork::new(&machine::network(&args.net)?, args.batch, args.precision, &[])?;
     let mut device = Device::open(args.device, args.gpu.as_deref(), &args.fault)?;
-    device.notes.iter().for_each(|note| eprintln!("{note}"));
+    device.notes.iter().for_each(note);
     if device.meter.is_none() && args.metric != Metric::Time {
         bail!("energy cannot be measured on this device: only --metric time can be swept");
     }
@@ -186,13 +187,13 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
     let every: Vec<_> = (1..=request.settings.len()).map(|p| request.point(p)).collect();
     let calls = sweep::rehearse(&device, &every)?;
     if args.dry_run {
-        eprintln!("at most; a sweep leaves out what the search for the least {} does not need", args.metric);
+        note(format!("at most; a sweep leaves out what the search for the least {} does not need", args.metric));
         return print(&calls);
     }
     let predicted = match predict(&device, &network, args.mode, &request) {
         Ok(predicted) => Some(predicted),
         Err(why) => {
-            eprintln!("without a prediction: {why}");
+            note(format!("without a prediction: {why}"));
             None
         }
     };
@@ -222,7 +223,7 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
             report(args, &device, &request, &measured, predicted.as_ref())
         }
         Permission::Refused(why) => {
-            eprintln!("{why}: nothing was set; observing only, as found");
+            note(format!("{why}: nothing was set; observing only, as found"));
             let measured = measure(&mut device, None)?;
             report(args, &device, &request, &measured, predicted.as_ref())?;
             Err(ObservedOnly.into())

@@ -4,6 +4,7 @@
 use super::one;
 use super::record::{NetworkRun, Table};
 use crate::device::Device;
+use crate::notes::note;
 use crate::run::{ApplyPoint, interrupt};
 use crate::search::{Known, Search};
 use anyhow::{Context, Result, bail};
@@ -265,7 +266,7 @@ fn at(
             let why = row.flags.as_deref().unwrap_or("this device has no meter");
             bail!("no energy was read at the default: {why}");
         }
-        eprintln!("{}", line(&row, position, request));
+        note(line(&row, position, request));
         table.append(row.key(), &row)?;
         measured.written += 1;
         rows.push(row);
