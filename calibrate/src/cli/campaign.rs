@@ -39,6 +39,9 @@ pub struct PlanArgs {
     /// File to write the trials to, one JSON line each, in the order to run them
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Write over another file that is there
+    #[arg(long, requires = "out")]
+    force: bool,
 }
 
 #[derive(Args)]
@@ -130,8 +133,8 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
         plan.estimate().get() / 60.0
     ))?;
     if let Some(path) = &args.out {
-        whole::write(path, &plan::file::to_text(&plan)?)?;
-        print(&format!("{}: written\n", path.display()))?;
+        let done = whole::write_new(path, &plan::file::to_text(&plan)?, args.force)?;
+        print(&format!("{}: {done}\n", path.display()))?;
     }
     Ok(())
 }

@@ -89,6 +89,9 @@ pub struct SweepArgs {
     /// Draw measured points over the predicted curve as SVG
     #[arg(long, value_name = "FILE")]
     figure: Option<PathBuf>,
+    /// Write the figure over a file that is there
+    #[arg(long, requires = "figure")]
+    force: bool,
     /// For the fake device: what goes wrong
     #[arg(long, value_name = "FAULT", hide = true, value_parser = names::fault)]
     fault: Vec<String>,
@@ -168,6 +171,9 @@ fn predict(device: &Device, network: &ShapedNetwork, mode: Mode, request: &Reque
 /// Measures along a setting.
 pub fn sweep(args: &SweepArgs) -> Result<()> {
     let network = ShapedNetwork::new(&machine::network(&args.net)?, args.batch, args.precision, &[])?;
+    if let (Some(path), false) = (&args.figure, args.dry_run) {
+        whole::check_free(path, args.force)?;
+    }
     let mut device = Device::open(args.device, args.gpu.as_deref(), &args.fault)?;
     device.notes.iter().for_each(note);
     if device.meter.is_none() && args.metric != Metric::Time {
