@@ -1,6 +1,7 @@
 //! `calibrate import`: published files into a dataset.
 
-use crate::dataset;
+use crate::dataset::{self, Writer};
+use crate::memory;
 use crate::workbook::sheets;
 use anyhow::{Context, Result, bail};
 use joulecast_model::catalog;
@@ -43,11 +44,13 @@ pub struct Report {
 /// Imports a file into the dataset.
 ///
 /// # Errors
-/// One line naming the file and what is wrong with it; nothing is written then.
+/// One line naming the file and what is wrong with it, or the dataset where another process writes to it; nothing is
+/// written then.
 pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -> Result<Report> {
     let bytes = read_capped(path)?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let imported = read(&bytes, &name, format, gpu).with_context(|| path.display().to_string())?;
+    let imported =
+        memory::reading(path, || read(&bytes, &name, format, gpu)).with_context(|| path.display().to_string())?;
     if imported.rows.is_empty() {
         bail!("{}: no rows of layer times found", path.display());
     }
@@ -59,9 +62,11 @@ pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -
     };
     let digest = sha256_hex(&bytes);
     let segment = format!("{label}-{}-{}", gpu.unwrap_or("any"), &digest[..16]);
+    // What is there is looked at by who alone may add to it.
+    let writer = Writer::open(dataset)?;
     let known = dataset::segment(dataset, &segment).exists();
     if !known {
-        dataset::append(dataset, &segment, &imported.rows)?;
+        dataset::append(&writer, &segment, &imported.rows)?;
     }
     Ok(Report {
         rows: imported.rows.len(),

@@ -3,9 +3,12 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use clap::Parser;
-use joulecast_calibrate::{cli, dataset::NoRows, notes::note, sweep::ObservedOnly};
+use joulecast_calibrate::{cli, dataset::NoRows, memory, notes::note, sweep::ObservedOnly};
 use joulecast_reports::{error_line, exit};
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: memory::OrEnd = memory::OrEnd;
 
 fn main() -> ExitCode {
     let error = match cli::run(cli::Cli::parse()) {

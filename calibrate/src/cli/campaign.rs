@@ -1,6 +1,7 @@
 //! `calibrate plan`, `run` and `status`.
 
 use super::{DatasetArg, Output, misuse, names, print};
+use crate::dataset::Writer;
 use crate::device::{Device, Kind as DeviceKind, SIMULATED};
 use crate::notes::note;
 use crate::plan::{Level, Measure, Plan};
@@ -142,10 +143,11 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
 /// Runs a plan.
 pub fn run(args: &RunArgs) -> Result<()> {
     let plan = Plan::named(&args.plan)?;
+    // Before the device is opened, whose use would disturb what another process measures.
+    let writer = if args.dry_run { None } else { Some(Writer::open(&args.dataset)?) };
     let mut device = Device::open(args.device, args.gpu.as_deref(), &args.fault)?;
     let default = if device.source == SIMULATED { SIMULATED } else { device.gpu.name.as_str() };
     let options = run::Options {
-        dataset: args.dataset.clone(),
         campaign: args.campaign.clone().unwrap_or_else(|| default.to_string()),
         budget: args.budget.map(Seconds::new),
         repeats: args.repeat,
@@ -160,29 +162,30 @@ pub fn run(args: &RunArgs) -> Result<()> {
     };
     device.notes.iter().for_each(note);
     let points = sweep::points(&args.clocks, &args.power_caps);
-    if args.dry_run {
+    let Some(writer) = writer else {
         if points.is_empty() {
             return Err(misuse("--dry-run goes with --clocks or --power-caps"));
         }
         return print(&sweep::rehearse(&device, &points)?);
-    }
+    };
+    let into = (&options, &writer);
     run::interrupt::listen();
     let progress = &mut OnStderr::new();
     if points.is_empty() {
         note("clocks and power limits are observed, not set");
         // One point that asks for nothing.
-        let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, &options, progress)?;
+        let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, into, progress)?;
         return print(&outcome.text());
     }
     match sweep::Settings::begin(&device, args.journals.as_deref(), points.first().copied())? {
         Permission::Given(mut settings) => {
-            let result = run::run(&plan, &mut device, &points, settings.as_mut(), &options, progress);
+            let result = run::run(&plan, &mut device, &points, settings.as_mut(), into, progress);
             settings.finish()?;
             print(&result?.text())
         }
         Permission::Refused(why) => {
             note(format!("{why}: nothing was set; observing only, as found"));
-            let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, &options, progress)?;
+            let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, into, progress)?;
             print(&outcome.text())?;
             Err(ObservedOnly.into())
         }
