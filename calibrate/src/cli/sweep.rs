@@ -171,6 +171,8 @@ fn predict(device: &Device, network: &ShapedNetwork, mode: Mode, request: &Reque
 /// Measures along a setting.
 pub fn sweep(args: &SweepArgs) -> Result<()> {
     let network = ShapedNetwork::new(&machine::network(&args.net)?, args.batch, args.precision, &[])?;
+    // The files before the device, whose use would disturb what another process measures.
+    let opened = if args.dry_run { None } else { Some(curve::open(&args.out)?) };
     if let (Some(path), false) = (&args.figure, args.dry_run) {
         whole::check_free(path, args.force)?;
     }
@@ -192,10 +194,10 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
     // All settings are looked at before the first is made.
     let every: Vec<_> = (1..=request.settings.len()).map(|p| request.point(p)).collect();
     let calls = sweep::rehearse(&device, &every)?;
-    if args.dry_run {
+    let Some((mut table, known)) = opened else {
         note(format!("at most; a sweep leaves out what the search for the least {} does not need", args.metric));
         return print(&calls);
-    }
+    };
     let predicted = match predict(&device, &network, args.mode, &request) {
         Ok(predicted) => Some(predicted),
         Err(why) => {
@@ -211,7 +213,6 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
         layout: Layout::usual(args.precision),
         launch: Launch::Graph,
     };
-    let (mut table, known) = curve::open(&args.out)?;
     interrupt::listen();
     let also = predicted.as_ref().map(|p| p.best);
     let mut measure = |device: &mut Device, settings: Option<&mut dyn ApplyPoint>| {

@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::notes::note;
 use crate::run::{ApplyPoint, interrupt};
 use crate::search::{Known, Search};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use joulecast_kernels::runner::NetworkTrial;
 use joulecast_kernels::settings::Point;
 use joulecast_model::curve::Run;
@@ -108,13 +108,7 @@ impl CurveRow {
 /// # Errors
 /// As [`Table::open`].
 pub fn open(path: &Path) -> Result<(Table<CurveRow>, Vec<CurveRow>)> {
-    let table = Table::open(path, CurveRow::key)?;
-    if !path.exists() {
-        return Ok((table, Vec::new()));
-    }
-    let mut reader = csv::Reader::from_path(path).with_context(|| path.display().to_string())?;
-    let rows = reader.deserialize().collect::<Result<_, _>>().with_context(|| path.display().to_string())?;
-    Ok((table, rows))
+    Table::open(path, CurveRow::key)
 }
 
 /// What to look for.
