@@ -14,6 +14,7 @@ use crate::fit::Options;
 use crate::import::{Format, import};
 use crate::rows::Row;
 use crate::waiting::FitBar;
+use crate::whole::Done;
 use crate::{learning, leave_out, networks, power, recipe, siblings, spread, validate, whole};
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
@@ -150,8 +151,8 @@ struct Fit {
     #[arg(long, value_name = "universal|FILE", conflicts_with = "evaluation")]
     base: Option<String>,
     /// Replace calibrations that are there and differ
-    #[arg(long)]
-    replace: bool,
+    #[arg(long, visible_alias = "replace")]
+    force: bool,
     /// Seed of the folds
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -189,6 +190,9 @@ struct Validate {
     /// those with the role development, where --role names no other
     #[arg(long, value_name = "DIR", conflicts_with_all = ["leave_one_chip_out", "levels", "format", "rows"])]
     report: Option<PathBuf>,
+    /// With --report: write over a report that is there
+    #[arg(long, requires = "report")]
+    force: bool,
     /// Calibrations to predict networks with (as `fit --evaluation` writes them) instead of fitting them now
     #[arg(long, value_name = "DIR")]
     calibrations: Option<PathBuf>,
@@ -343,15 +347,17 @@ fn run_fit(args: &Fit) -> Result<()> {
         (ModelForm::Neuralpower, None) => crate::neuralpower::files(&rows)?,
     };
     fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
-    for (name, text) in files {
-        let path = args.out.join(format!("{name}.toml"));
-        match fs::read_to_string(&path) {
-            Ok(old) if old == text => print(&format!("{}: unchanged\n", path.display()))?,
-            Ok(_) if !args.replace => bail!("{} exists and differs; --replace puts the new fit there", path.display()),
-            _ => {
-                whole::write(&path, &text)?;
-                print(&format!("{}: written, {} bytes\n", path.display(), text.len()))?;
-            }
+    let files: Vec<(PathBuf, String)> =
+        files.into_iter().map(|(name, text)| (args.out.join(format!("{name}.toml")), text)).collect();
+    // All are looked at before the first is written: a folder holds one fit, or none of it.
+    let differs = |(path, text): &&(PathBuf, String)| fs::read(path).is_ok_and(|old| old != text.as_bytes());
+    if let (Some((path, _)), false) = (files.iter().find(differs), args.force) {
+        bail!("{} exists and differs; --force puts the new fit there", path.display());
+    }
+    for (path, text) in files {
+        match whole::write_new(&path, &text, args.force)? {
+            Done::Unchanged => print(&format!("{}: unchanged\n", path.display()))?,
+            Done::Written => print(&format!("{}: written, {} bytes\n", path.display(), text.len()))?,
         }
     }
     Ok(())

@@ -15,6 +15,8 @@ use std::time::Instant;
 const FAKE_GPU: &str = "h200";
 /// Source of rows that the fake gave.
 pub use joulecast_model::predictor::SIMULATED;
+/// Among the fake's faults: its settings are made through the NVML library that the environment names.
+pub const THROUGH_NVML: &str = "nvml";
 /// Seed of the fake's noise.
 const FAKE_SEED: u64 = 1;
 
@@ -39,7 +41,7 @@ pub struct Device {
     pub source: &'static str,
     /// Things to tell the user.
     pub notes: Vec<String>,
-    /// The fake, where it is one: its settings are changed through it.
+    /// The fake, where its settings are changed through it.
     pub fake: Option<FakeGpu>,
     clock: Box<dyn Fn() -> Seconds>,
 }
@@ -64,8 +66,11 @@ impl Device {
 
     fn fake(gpu: Option<&str>, faults: &[String]) -> Result<Self> {
         let gpu = described(gpu.unwrap_or(FAKE_GPU))?;
-        let faults = Faults::from_words(faults.iter().map(String::as_str)).map_err(anyhow::Error::msg)?;
-        Ok(Self::of_fake(&FakeGpu::new(&gpu, FAKE_SEED, faults), gpu))
+        let (through_nvml, faults): (Vec<&str>, Vec<&str>) =
+            faults.iter().map(String::as_str).partition(|fault| *fault == THROUGH_NVML);
+        let faults = Faults::from_words(faults).map_err(anyhow::Error::msg)?;
+        let device = Self::of_fake(&FakeGpu::new(&gpu, FAKE_SEED, faults), gpu);
+        Ok(if through_nvml.is_empty() { device } else { Self { fake: None, ..device } })
     }
 
     /// A fake as a device that counts as `gpu`; the caller keeps a handle to change its settings through.

@@ -1,22 +1,19 @@
 //! `calibrate import`: published files into a dataset.
 
-use crate::dataset;
+use crate::dataset::{self, Writer};
+use crate::memory;
+use crate::workbook::sheets;
 use anyhow::{Context, Result, bail};
-use calamine::{Data, Reader, Xlsx};
 use joulecast_model::catalog;
-use joulecast_model::import::sheet::{Cell, Sheet};
 use joulecast_model::import::table::Mapping;
 use joulecast_model::import::{Imported, deepbench, neusight, table, torch};
 use joulecast_model::precision::Precision;
 use sha2::{Digest, Sha256};
 use std::fs;
-use std::io::Cursor;
 use std::path::Path;
 
 /// No published file is larger; more is refused before it is read.
 const MOST_BYTES: u64 = 256 << 20;
-/// A workbook that unpacks to more cells than this is refused.
-const MOST_CELLS: usize = 20_000_000;
 
 /// Which format a file has.
 #[derive(Clone, Debug)]
@@ -47,11 +44,13 @@ pub struct Report {
 /// Imports a file into the dataset.
 ///
 /// # Errors
-/// One line naming the file and what is wrong with it; nothing is written then.
+/// One line naming the file and what is wrong with it, or the dataset where another process writes to it; nothing is
+/// written then.
 pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -> Result<Report> {
     let bytes = read_capped(path)?;
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    let imported = read(&bytes, &name, format, gpu).with_context(|| path.display().to_string())?;
+    let imported =
+        memory::reading(path, || read(&bytes, &name, format, gpu)).with_context(|| path.display().to_string())?;
     if imported.rows.is_empty() {
         bail!("{}: no rows of layer times found", path.display());
     }
@@ -63,9 +62,11 @@ pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -
     };
     let digest = sha256_hex(&bytes);
     let segment = format!("{label}-{}-{}", gpu.unwrap_or("any"), &digest[..16]);
+    // What is there is looked at by who alone may add to it.
+    let writer = Writer::open(dataset)?;
     let known = dataset::segment(dataset, &segment).exists();
     if !known {
-        dataset::append(dataset, &segment, &imported.rows)?;
+        dataset::append(&writer, &segment, &imported.rows)?;
     }
     Ok(Report {
         rows: imported.rows.len(),
@@ -110,39 +111,5 @@ fn read(bytes: &[u8], name: &str, format: &Format, gpu: Option<&str>) -> Result<
             let gpu = gpu.context("the file does not say which GPU: --gpu NAME")?;
             Ok(torch::import(name, text()?, gpu)?)
         }
-    }
-}
-
-/// The sheets of a workbook, first row 1, first column A.
-///
-/// # Errors
-/// When it is not one, or unpacks to more cells than any published one.
-pub fn sheets(bytes: &[u8]) -> Result<Vec<Sheet>> {
-    let mut workbook: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).context("not a readable workbook")?;
-    let mut sheets = Vec::new();
-    for name in workbook.sheet_names() {
-        let range = workbook.worksheet_range(&name).with_context(|| format!("sheet {name}"))?;
-        let (top, left) = range.start().unwrap_or((0, 0));
-        let (width, height) = (range.width() + left as usize, range.height() + top as usize);
-        if width.saturating_mul(height) > MOST_CELLS {
-            bail!("sheet {name} has {width} x {height} cells, more than any published workbook");
-        }
-        let mut rows = vec![Vec::new(); top as usize];
-        for cells in range.rows() {
-            let mut row = vec![Cell::Empty; left as usize];
-            row.extend(cells.iter().map(cell));
-            rows.push(row);
-        }
-        sheets.push(Sheet { name, rows });
-    }
-    Ok(sheets)
-}
-
-fn cell(data: &Data) -> Cell {
-    match data {
-        Data::Int(i) => Cell::Number(*i as f64),
-        Data::Float(f) => Cell::Number(*f),
-        Data::String(s) => Cell::Text(s.clone()),
-        _ => Cell::Empty,
     }
 }

@@ -2,9 +2,9 @@
 //! the next trial begins. When the run ends it becomes the Parquet segment of the same name.
 //!
 //! A line is the first 16 hexadecimal digits of the SHA-256 of the JSON, a space, and the row's JSON. Whoever writes
-//! holds a lock on the file, so that a reader does not convert what is still growing.
+//! holds a lock on the file, too, so that what is still growing is not converted.
 
-use crate::dataset;
+use crate::dataset::{self, Writer};
 use crate::import::sha256_hex;
 use anyhow::{Context, Result, bail};
 use joulecast_model::measurement::Measurement;
@@ -29,8 +29,8 @@ impl Journal {
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn begin(folder: &Path, campaign: &str) -> Result<Self> {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    pub fn begin(writer: &Writer, campaign: &str) -> Result<Self> {
+        let folder = writer.folder();
         for number in 1..MOST_SEGMENTS {
             let name = format!("{campaign}-{number:03}");
             let path = folder.join(format!("{name}.{EXTENSION}"));
@@ -64,8 +64,8 @@ impl Journal {
     ///
     /// # Errors
     /// When the segment cannot be written; the journal then stays.
-    pub fn finish(self) -> Result<Option<PathBuf>> {
-        let converted = convert(&self.path)?;
+    pub fn finish(self, writer: &Writer) -> Result<Option<PathBuf>> {
+        let converted = convert(writer, &self.path)?;
         Ok((converted.rows > 0).then(|| self.path.with_extension("parquet")))
     }
 }
@@ -124,31 +124,47 @@ pub fn pending(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Makes segments of the journals that killed runs left behind; says what it did. One that is being written stays.
-///
-/// # Errors
-/// When a segment cannot be written.
-pub fn recover(folder: &Path) -> Result<Vec<String>> {
-    let mut said = Vec::new();
-    if !folder.exists() {
-        return Ok(said);
-    }
+/// All journals of a folder, in the order of their names.
+fn all(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut paths: Vec<PathBuf> = entries.collect::<std::io::Result<Vec<_>>>()?.iter().map(|e| e.path()).collect();
     paths.retain(|p| p.extension().is_some_and(|e| e == EXTENSION));
     paths.sort();
-    for path in paths {
+    Ok(paths)
+}
+
+/// Makes segments of the journals that killed runs left behind; says what it did.
+///
+/// # Errors
+/// When a segment cannot be written.
+pub fn recover(writer: &Writer) -> Result<Vec<String>> {
+    let mut said = Vec::new();
+    for path in all(writer.folder())? {
         let file = File::open(&path).with_context(|| path.display().to_string())?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => continue,
             Err(TryLockError::Error(e)) => return Err(e).with_context(|| path.display().to_string()),
         }
-        let converted = convert(&path)?;
+        let converted = convert(writer, &path)?;
         said.extend(converted.damaged);
         said.push(format!("{}: {} rows of an unfinished run recovered", path.display(), converted.rows));
     }
     Ok(said)
+}
+
+/// The same for who only reads: nothing is done where there is no journal, another process writes, or this one may not.
+///
+/// # Errors
+/// When the folder cannot be read, or a segment not be written.
+pub fn recover_if_free(folder: &Path) -> Result<Vec<String>> {
+    if !folder.exists() || all(folder)?.is_empty() {
+        return Ok(Vec::new());
+    }
+    match Writer::try_open(folder) {
+        Ok(Some(writer)) => recover(&writer),
+        Ok(None) | Err(_) => Ok(Vec::new()),
+    }
 }
 
 struct Converted {
@@ -157,9 +173,9 @@ struct Converted {
 }
 
 /// Writes the segment, then removes the journal; one with damaged lines is kept as `NAME.rows.damaged`.
-fn convert(path: &Path) -> Result<Converted> {
+fn convert(writer: &Writer, path: &Path) -> Result<Converted> {
     let contents = read(path)?;
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let folder = writer.folder();
     let name = path.file_stem().context("a journal has a name")?.to_string_lossy();
     let segment = dataset::segment(folder, &name);
     if segment.exists() {
@@ -169,7 +185,7 @@ fn convert(path: &Path) -> Result<Converted> {
             bail!("{} has {there} rows, {} has {}", segment.display(), path.display(), contents.rows.len());
         }
     } else if !contents.rows.is_empty() {
-        dataset::append(folder, &name, &contents.rows)?;
+        dataset::append(writer, &name, &contents.rows)?;
     }
     if contents.damaged.is_empty() {
         fs::remove_file(path)
@@ -199,8 +215,8 @@ mod tests {
             .collect()
     }
 
-    fn written(folder: &Path) -> Result<PathBuf> {
-        let mut journal = Journal::begin(folder, "c")?;
+    fn written(writer: &Writer) -> Result<PathBuf> {
+        let mut journal = Journal::begin(writer, "c")?;
         for row in rows() {
             journal.append(std::slice::from_ref(&row))?;
         }
@@ -210,24 +226,28 @@ mod tests {
     #[test]
     fn a_finished_journal_becomes_a_segment() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        let mut journal = Journal::begin(folder.path(), "c")?;
+        let writer = Writer::open(folder.path())?;
+        let mut journal = Journal::begin(&writer, "c")?;
         journal.append(&rows())?;
         assert_eq!(dataset::read(folder.path())?, rows(), "readable while it grows");
-        assert_eq!(recover(folder.path())?, Vec::<String>::new(), "not touched while it grows");
-        let segment = journal.finish()?.expect("rows");
+        for said in [recover(&writer)?, recover_if_free(folder.path())?] {
+            assert_eq!(said, Vec::<String>::new(), "not touched while it grows");
+        }
+        let segment = journal.finish(&writer)?.expect("rows");
         assert!(segment.ends_with("c-001.parquet"));
         assert_eq!(dataset::read(folder.path())?, rows());
         assert!(pending(folder.path())?.is_empty());
-        let empty = Journal::begin(folder.path(), "c")?;
+        let empty = Journal::begin(&writer, "c")?;
         assert!(empty.path.ends_with("c-002.rows"));
-        assert_eq!(empty.finish()?, None);
+        assert_eq!(empty.finish(&writer)?, None);
         Ok(())
     }
 
     #[test]
     fn a_cut_journal_keeps_its_whole_rows_wherever_it_is_cut() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        let path = written(folder.path())?;
+        let writer = Writer::open(folder.path())?;
+        let path = written(&writer)?;
         let bytes = fs::read(&path)?;
         for cut in (1..bytes.len()).step_by(97) {
             fs::write(&path, &bytes[..cut])?;
@@ -242,26 +262,31 @@ mod tests {
     #[test]
     fn damage_in_the_middle_is_said_and_the_journal_kept() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        let path = written(folder.path())?;
+        let writer = Writer::open(folder.path())?;
+        let path = written(&writer)?;
         let mut bytes = fs::read(&path)?;
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
         fs::write(&path, &bytes)?;
-        let said = recover(folder.path())?.join("\n");
+        assert_eq!(recover_if_free(folder.path())?, Vec::<String>::new(), "left to who writes");
+        drop(writer);
+        let said = recover_if_free(folder.path())?.join("\n");
         assert!(said.contains("c-001.rows: line 3 is damaged") && said.contains("4 rows"), "{said}");
         assert_eq!(dataset::read(folder.path())?.len(), 4);
         assert!(folder.path().join("c-001.rows.damaged").exists());
-        assert!(Journal::begin(folder.path(), "c")?.path.ends_with("c-002.rows"));
+        let writer = Writer::open(folder.path())?;
+        assert!(Journal::begin(&writer, "c")?.path.ends_with("c-002.rows"));
         Ok(())
     }
 
     #[test]
     fn an_interrupted_conversion_is_completed() -> Result<()> {
         let folder = tempfile::tempdir()?;
-        let path = written(folder.path())?;
-        dataset::append(folder.path(), "c-001", &rows())?;
+        let writer = Writer::open(folder.path())?;
+        let path = written(&writer)?;
+        dataset::append(&writer, "c-001", &rows())?;
         assert_eq!(dataset::read(folder.path())?.len(), 5, "not twice");
-        recover(folder.path())?;
+        recover(&writer)?;
         assert!(!path.exists());
         assert_eq!(dataset::read(folder.path())?.len(), 5);
         Ok(())

@@ -1,9 +1,14 @@
 //! Thin shell over the library: parse, run, report. Exit statuses: `joulecast_reports::exit`.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 use clap::Parser;
-use joulecast_calibrate::{cli, dataset::NoRows, sweep::ObservedOnly};
+use joulecast_calibrate::{cli, dataset::NoRows, memory, notes::note, sweep::ObservedOnly};
 use joulecast_reports::{error_line, exit};
 use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: memory::OrEnd = memory::OrEnd;
 
 fn main() -> ExitCode {
     let error = match cli::run(cli::Cli::parse()) {
@@ -13,7 +18,7 @@ fn main() -> ExitCode {
     if let Some(usage) = error.downcast_ref::<clap::Error>() {
         usage.exit();
     }
-    eprintln!("error: {}", error_line(error.chain().map(ToString::to_string)));
+    note(format!("error: {}", error_line(error.chain().map(ToString::to_string))));
     ExitCode::from(if error.is::<NoRows>() {
         exit::NO_ROWS
     } else if error.is::<ObservedOnly>() {

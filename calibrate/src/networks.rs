@@ -1,5 +1,6 @@
 //! `calibrate validate --networks`: whole networks as measured against what a fit without their shapes predicts.
 
+use crate::measure::checksum;
 use crate::plan::zoo::layers_of;
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_kernels::fake::PRODUCT;
@@ -96,17 +97,17 @@ const DEFAULT_GPU: &str = "h200";
 /// file of the project's format each; they have the role `development`.
 ///
 /// # Errors
-/// When it cannot be read or a row lacks a column.
+/// When it cannot be read, a row lacks a column, or is not the one that its checksum was made of.
 pub fn read_runs(path: &Path) -> Result<Vec<Run>> {
     let name = || path.display().to_string();
-    let mut reader = csv::Reader::from_path(path).with_context(name)?;
-    let mut runs: Vec<Run> = reader.deserialize().collect::<Result<_, _>>().with_context(name)?;
-    for (i, run) in runs.iter().enumerate() {
+    let read = checksum::read::<Run>(&fs::read(path).with_context(name)?, path)?;
+    for (line, run) in &read.rows {
         let positive = |v: f64| v.is_finite() && v > 0.0;
         if !positive(run.ms_per_iter) || run.watts.is_some_and(|w| !positive(w)) {
-            bail!("{}: row {}: ms_per_iter and watts must be above 0", name(), i + 2);
+            bail!("{}, line {line}: ms_per_iter and watts must be above 0", name());
         }
     }
+    let mut runs: Vec<Run> = read.rows.into_iter().map(|(_, run)| run).collect();
     if runs.is_empty() {
         bail!("{}: no runs", name());
     }

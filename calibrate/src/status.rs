@@ -335,12 +335,13 @@ fn skipped(folder: &Path) -> Result<BTreeMap<&'static str, usize>> {
     Ok(counts)
 }
 
-/// Makes segments of what killed runs left, and summarises the dataset; also says what was recovered.
+/// Makes segments of what killed runs left, unless another process writes to the dataset, and summarises it; also says
+/// what was recovered.
 ///
 /// # Errors
 /// When there is no dataset, or a segment of it is damaged.
 pub fn of_folder(folder: &Path) -> Result<(Status, Vec<String>)> {
-    let said = journal::recover(folder)?;
+    let said = journal::recover_if_free(folder)?;
     let rows = crate::dataset::read(folder)?;
     Ok((status(folder, &rows)?, said))
 }

@@ -1,7 +1,7 @@
 //! Clocks and power limits that a run sets, one point after the other: asked for by name, journaled, guarded, and
 //! restored. Without the right to set them the device is measured as it is found, and the program says so.
 
-use crate::device::Device;
+use crate::device::{Device, SIMULATED};
 use crate::run::ApplyPoint;
 use anyhow::{Context, Result, bail};
 use joulecast_kernels::clocks::Settings as Found;
@@ -59,7 +59,8 @@ pub enum Settings {
 }
 
 fn board_control(device: &Device) -> Result<NvmlControl> {
-    let uuid = device.runner.identity().uuid.clone();
+    // The fake is no board of the library.
+    let uuid = device.runner.identity().uuid.clone().filter(|_| device.source != SIMULATED);
     let library = nvml::open(None)?;
     let board = library.board(&uuid.map_or(BoardChoice::Index(0), BoardChoice::Uuid))?;
     Ok(NvmlControl::new(board))

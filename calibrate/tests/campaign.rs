@@ -1,5 +1,6 @@
 //! A measuring campaign from the plan to the fit, on the fake device.
 
+use joulecast_calibrate::dataset::Writer;
 use joulecast_calibrate::device::Device;
 use joulecast_calibrate::journal::Journal;
 use joulecast_calibrate::plan::{self, Level, Measure, Plan};
@@ -243,11 +244,12 @@ fn a_journal_that_was_cut_off_is_recovered_and_its_trial_measured_again() {
     run_well(&folder, &file, &[]);
     let rows = folder.rows();
     fs::remove_dir_all(folder.path("rows")).expect("removed");
-    let mut journal = Journal::begin(&folder.path("rows"), "fake").expect("begins");
+    let writer = Writer::open(&folder.path("rows")).expect("nobody else writes");
+    let mut journal = Journal::begin(&writer, "fake").expect("begins");
     for row in &rows[..5] {
         journal.append(std::slice::from_ref(row)).expect("written");
     }
-    drop(journal);
+    drop((journal, writer));
     let path = folder.path("rows/fake-001.rows");
     let bytes = fs::read(&path).expect("a journal");
     fs::write(&path, &bytes[..bytes.len() - 20]).expect("cut");
@@ -433,7 +435,6 @@ fn every_operating_point_has_its_rows() {
     let gpu = device::described("h200").expect("in the catalog");
     let fake = FakeGpu::new(&gpu, 3, Faults::default());
     let options = run::Options {
-        dataset: folder.path("rows"),
         campaign: "clocks".into(),
         budget: None,
         repeats: 1,
@@ -446,7 +447,8 @@ fn every_operating_point_has_its_rows() {
     let points = [Point::default(), Point { core: Some(slow), power_limit: None }];
     let measure = |points: &[Point], settings: &mut dyn ApplyPoint| {
         let mut device = Device::of_fake(&fake, gpu.clone());
-        run::run(&plan, &mut device, points, settings, &options, &mut Silent)
+        let writer = Writer::open(&folder.path("rows")).expect("nobody else writes");
+        run::run(&plan, &mut device, points, settings, (&options, &writer), &mut Silent)
     };
     let outcome = measure(&points, &mut Locks(fake.clone())).expect("runs");
     assert_eq!((outcome.rows, outcome.flagged), (12, 0));

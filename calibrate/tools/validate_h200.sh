@@ -8,7 +8,7 @@ calibrate=target/release/calibrate
 data=data/measurements/h200
 fits=target/evaluation
 "$calibrate" fit --dataset "$data/layers" --dataset "$data/torch_ops" --networks "$data/networks.csv" \
-  --networks "$data/torch_networks.csv" --evaluation --replace --out "$fits"
-"$calibrate" validate --report target/validation --layers --dataset "$data/layers" --calibrations "$fits" \
+  --networks "$data/torch_networks.csv" --evaluation --force --out "$fits"
+"$calibrate" validate --report target/validation --force --layers --dataset "$data/layers" --calibrations "$fits" \
   --networks "$data/networks.csv" --networks "$data/torch_runs.csv" --networks "$data/torch_networks.csv" \
   --networks "$data/torch_transformer_networks.csv" --networks "$data/torch_transformer_networks_2.csv"

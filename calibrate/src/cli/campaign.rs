@@ -1,7 +1,9 @@
 //! `calibrate plan`, `run` and `status`.
 
 use super::{DatasetArg, Output, misuse, names, print};
+use crate::dataset::Writer;
 use crate::device::{Device, Kind as DeviceKind, SIMULATED};
+use crate::notes::note;
 use crate::plan::{Level, Measure, Plan};
 use crate::run::progress::OnStderr;
 use crate::run::{AsFound, Which};
@@ -38,6 +40,9 @@ pub struct PlanArgs {
     /// File to write the trials to, one JSON line each, in the order to run them
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Write over another file that is there
+    #[arg(long, requires = "out")]
+    force: bool,
 }
 
 #[derive(Args)]
@@ -102,7 +107,7 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
 pub fn status(args: &StatusArgs) -> Result<()> {
     let folder = args.folder.as_ref().unwrap_or(&args.dataset.dataset);
     let (summary, said) = status::of_folder(folder)?;
-    said.iter().for_each(|line| eprintln!("{line}"));
+    said.iter().for_each(note);
     print(&match args.format {
         Output::Table => status::text(&summary),
         Output::Markdown => status::markdown(&summary),
@@ -129,8 +134,8 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
         plan.estimate().get() / 60.0
     ))?;
     if let Some(path) = &args.out {
-        whole::write(path, &plan::file::to_text(&plan)?)?;
-        print(&format!("{}: written\n", path.display()))?;
+        let done = whole::write_new(path, &plan::file::to_text(&plan)?, args.force)?;
+        print(&format!("{}: {done}\n", path.display()))?;
     }
     Ok(())
 }
@@ -138,10 +143,11 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
 /// Runs a plan.
 pub fn run(args: &RunArgs) -> Result<()> {
     let plan = Plan::named(&args.plan)?;
+    // Before the device is opened, whose use would disturb what another process measures.
+    let writer = if args.dry_run { None } else { Some(Writer::open(&args.dataset)?) };
     let mut device = Device::open(args.device, args.gpu.as_deref(), &args.fault)?;
     let default = if device.source == SIMULATED { SIMULATED } else { device.gpu.name.as_str() };
     let options = run::Options {
-        dataset: args.dataset.clone(),
         campaign: args.campaign.clone().unwrap_or_else(|| default.to_string()),
         budget: args.budget.map(Seconds::new),
         repeats: args.repeat,
@@ -154,31 +160,32 @@ pub fn run(args: &RunArgs) -> Result<()> {
         retry_skipped: args.retry_skipped,
         rules: Rules::default(),
     };
-    device.notes.iter().for_each(|note| eprintln!("{note}"));
+    device.notes.iter().for_each(note);
     let points = sweep::points(&args.clocks, &args.power_caps);
-    if args.dry_run {
+    let Some(writer) = writer else {
         if points.is_empty() {
             return Err(misuse("--dry-run goes with --clocks or --power-caps"));
         }
         return print(&sweep::rehearse(&device, &points)?);
-    }
+    };
+    let into = (&options, &writer);
     run::interrupt::listen();
     let progress = &mut OnStderr::new();
     if points.is_empty() {
-        eprintln!("clocks and power limits are observed, not set");
+        note("clocks and power limits are observed, not set");
         // One point that asks for nothing.
-        let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, &options, progress)?;
+        let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, into, progress)?;
         return print(&outcome.text());
     }
     match sweep::Settings::begin(&device, args.journals.as_deref(), points.first().copied())? {
         Permission::Given(mut settings) => {
-            let result = run::run(&plan, &mut device, &points, settings.as_mut(), &options, progress);
+            let result = run::run(&plan, &mut device, &points, settings.as_mut(), into, progress);
             settings.finish()?;
             print(&result?.text())
         }
         Permission::Refused(why) => {
-            eprintln!("{why}: nothing was set; observing only, as found");
-            let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, &options, progress)?;
+            note(format!("{why}: nothing was set; observing only, as found"));
+            let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, into, progress)?;
             print(&outcome.text())?;
             Err(ObservedOnly.into())
         }

@@ -4,11 +4,12 @@ use super::{names, print};
 use crate::device::{Device, Kind as DeviceKind, open_cuda};
 use crate::measure::layers::{self, LayerRun};
 use crate::measure::record::{NetworkRun, Table};
+use crate::notes::note;
 use crate::{check, detect, measure, restore};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use joulecast_kernels::runner::Launch;
-use joulecast_kernels::settings;
+use joulecast_kernels::{LayerRunner, PowerMeter, settings};
 use joulecast_model::catalog;
 use joulecast_model::network::{Format, Network};
 use joulecast_model::onnx::Options;
@@ -122,13 +123,12 @@ pub(super) fn network(name: &str) -> Result<Network> {
 /// Measures whole networks, or their layers one by one.
 pub fn measure(args: &MeasureArgs) -> Result<()> {
     let networks = args.net.iter().map(|name| network(name)).collect::<Result<Vec<_>>>()?;
-    let Device { mut runner, mut meter, notes, .. } = Device::open(args.device, args.gpu.as_deref(), &[])?;
-    notes.iter().for_each(|note| eprintln!("{note}"));
-    let meter = meter.as_mut().map(|m| &mut **m as &mut dyn joulecast_kernels::PowerMeter);
     let budget = args.budget.map(Seconds::new);
-    let mut progress = |what: &str| eprintln!("{what}");
+    let mut progress = |what: &str| note(what);
+    // The file before the device, whose use would disturb what another process measures.
     if args.layers {
-        let mut table = Table::open(&args.out, LayerRun::key)?;
+        let (mut table, _) = Table::open(&args.out, LayerRun::key)?;
+        let (mut runner, mut meter) = opened(args)?;
         let request = layers::Request {
             networks,
             batches: args.batch.clone(),
@@ -138,10 +138,12 @@ pub fn measure(args: &MeasureArgs) -> Result<()> {
             window: Seconds::new(args.window),
             budget,
         };
+        let meter = meter.as_mut().map(|m| &mut **m as &mut dyn PowerMeter);
         let written = layers::run(runner.as_mut(), meter, &request, &mut table, &mut progress)?;
         return print(&format!("{}: {written} rows added\n", args.out.display()));
     }
-    let mut table = Table::open(&args.out, NetworkRun::key)?;
+    let (mut table, _) = Table::open(&args.out, NetworkRun::key)?;
+    let (mut runner, mut meter) = opened(args)?;
     let request = measure::Request {
         networks,
         batches: args.batch.clone(),
@@ -150,12 +152,22 @@ pub fn measure(args: &MeasureArgs) -> Result<()> {
         launches: args.launch.clone(),
         budget,
     };
+    let meter = meter.as_mut().map(|m| &mut **m as &mut dyn PowerMeter);
     let summary = measure::run(runner.as_mut(), meter, &request, &mut table, &mut progress)?;
     for (what, why) in &summary.skipped {
-        eprintln!("skipped {what}: {why}");
+        note(format!("skipped {what}: {why}"));
     }
     let (added, known, left) = (summary.measured, summary.known, summary.left);
     print(&format!("{}: {added} rows added, {known} were there, {left} left for another run\n", args.out.display()))
+}
+
+/// What runs networks and what reads their power.
+type Opened = (Box<dyn LayerRunner>, Option<Box<dyn PowerMeter>>);
+
+fn opened(args: &MeasureArgs) -> Result<Opened> {
+    let Device { runner, meter, notes, .. } = Device::open(args.device, args.gpu.as_deref(), &[])?;
+    notes.iter().for_each(note);
+    Ok((runner, meter))
 }
 
 /// Names the GPU and what is known of it.

@@ -4,9 +4,10 @@ use super::{Unseen, Validate, evaluation_calibrations, misuse, networks_role, pr
 use crate::dataset::NoRows;
 use crate::fit::Options;
 use crate::networks;
-use crate::report::{Framed, Report, add_layers, add_networks};
+use crate::report::{Framed, PAGE, Report, add_layers, add_networks};
 use crate::validate;
 use crate::waiting::FitBar;
+use crate::whole;
 use anyhow::{Result, bail};
 use joulecast_model::splits::Role;
 use joulecast_reports::command_line;
@@ -23,6 +24,8 @@ pub fn write(args: &Validate, folder: &Path) -> Result<()> {
     if !args.layers && args.networks.is_empty() {
         return Err(misuse("--report is of --layers, --networks FILE or both"));
     }
+    // Minutes before it is written.
+    whole::check_free(&folder.join(PAGE), args.force)?;
     let mut report = Report::new(folder.to_path_buf(), command_line("calibrate"))?;
     if !args.networks.is_empty() {
         let runs = read_runs(&args.networks)?;

@@ -3,6 +3,7 @@
 use super::{machine, misuse, names, print};
 use crate::device::{Device, Kind as DeviceKind};
 use crate::measure::curve::{self, CurveRow, Measured, Request};
+use crate::notes::note;
 use crate::published::{Tools, mean_absolute, percent};
 use crate::run::{ApplyPoint, interrupt};
 use crate::sweep::{self, ObservedOnly, Offered, Permission, Settings};
@@ -88,6 +89,9 @@ pub struct SweepArgs {
     /// Draw measured points over the predicted curve as SVG
     #[arg(long, value_name = "FILE")]
     figure: Option<PathBuf>,
+    /// Write the figure over a file that is there
+    #[arg(long, requires = "figure")]
+    force: bool,
     /// For the fake device: what goes wrong
     #[arg(long, value_name = "FAULT", hide = true, value_parser = names::fault)]
     fault: Vec<String>,
@@ -167,8 +171,13 @@ fn predict(device: &Device, network: &ShapedNetwork, mode: Mode, request: &Reque
 /// Measures along a setting.
 pub fn sweep(args: &SweepArgs) -> Result<()> {
     let network = ShapedNetwork::new(&machine::network(&args.net)?, args.batch, args.precision, &[])?;
+    // The files before the device, whose use would disturb what another process measures.
+    let opened = if args.dry_run { None } else { Some(curve::open(&args.out)?) };
+    if let (Some(path), false) = (&args.figure, args.dry_run) {
+        whole::check_free(path, args.force)?;
+    }
     let mut device = Device::open(args.device, args.gpu.as_deref(), &args.fault)?;
-    device.notes.iter().for_each(|note| eprintln!("{note}"));
+    device.notes.iter().for_each(note);
     if device.meter.is_none() && args.metric != Metric::Time {
         bail!("energy cannot be measured on this device: only --metric time can be swept");
     }
@@ -185,14 +194,14 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
     // All settings are looked at before the first is made.
     let every: Vec<_> = (1..=request.settings.len()).map(|p| request.point(p)).collect();
     let calls = sweep::rehearse(&device, &every)?;
-    if args.dry_run {
-        eprintln!("at most; a sweep leaves out what the search for the least {} does not need", args.metric);
+    let Some((mut table, known)) = opened else {
+        note(format!("at most; a sweep leaves out what the search for the least {} does not need", args.metric));
         return print(&calls);
-    }
+    };
     let predicted = match predict(&device, &network, args.mode, &request) {
         Ok(predicted) => Some(predicted),
         Err(why) => {
-            eprintln!("without a prediction: {why}");
+            note(format!("without a prediction: {why}"));
             None
         }
     };
@@ -204,7 +213,6 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
         layout: Layout::usual(args.precision),
         launch: Launch::Graph,
     };
-    let (mut table, known) = curve::open(&args.out)?;
     interrupt::listen();
     let also = predicted.as_ref().map(|p| p.best);
     let mut measure = |device: &mut Device, settings: Option<&mut dyn ApplyPoint>| {
@@ -222,7 +230,7 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
             report(args, &device, &request, &measured, predicted.as_ref())
         }
         Permission::Refused(why) => {
-            eprintln!("{why}: nothing was set; observing only, as found");
+            note(format!("{why}: nothing was set; observing only, as found"));
             let measured = measure(&mut device, None)?;
             report(args, &device, &request, &measured, predicted.as_ref())?;
             Err(ObservedOnly.into())

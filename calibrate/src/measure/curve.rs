@@ -4,9 +4,10 @@
 use super::one;
 use super::record::{NetworkRun, Table};
 use crate::device::Device;
+use crate::notes::note;
 use crate::run::{ApplyPoint, interrupt};
 use crate::search::{Known, Search};
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use joulecast_kernels::runner::NetworkTrial;
 use joulecast_kernels::settings::Point;
 use joulecast_model::curve::Run;
@@ -107,13 +108,7 @@ impl CurveRow {
 /// # Errors
 /// As [`Table::open`].
 pub fn open(path: &Path) -> Result<(Table<CurveRow>, Vec<CurveRow>)> {
-    let table = Table::open(path, CurveRow::key)?;
-    if !path.exists() {
-        return Ok((table, Vec::new()));
-    }
-    let mut reader = csv::Reader::from_path(path).with_context(|| path.display().to_string())?;
-    let rows = reader.deserialize().collect::<Result<_, _>>().with_context(|| path.display().to_string())?;
-    Ok((table, rows))
+    Table::open(path, CurveRow::key)
 }
 
 /// What to look for.
@@ -265,7 +260,7 @@ fn at(
             let why = row.flags.as_deref().unwrap_or("this device has no meter");
             bail!("no energy was read at the default: {why}");
         }
-        eprintln!("{}", line(&row, position, request));
+        note(line(&row, position, request));
         table.append(row.key(), &row)?;
         measured.written += 1;
         rows.push(row);

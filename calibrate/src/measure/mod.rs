@@ -1,6 +1,7 @@
 //! Whole networks on a device: a step with real buffers and data flow, its time, power, clocks and memory; and the
 //! same step as the sum of its layers, each measured alone.
 
+pub mod checksum;
 pub mod curve;
 pub mod layers;
 pub mod record;

@@ -1,14 +1,16 @@
 //! Rows of whole-network runs as CSV: the columns of `calibrate/tools/torch_networks.py`, and more after them.
 
+use super::checksum;
+use crate::lock::Lock;
 use anyhow::{Context, Result, bail};
+use csv::StringRecord;
 use joulecast_kernels::measure::{Burst, Sustained};
 use joulecast_kernels::runner::{Identity, Loaded, NetworkTrial};
 use joulecast_model::precision::Mode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// One run of a network. Times are of one step over the batch.
@@ -143,37 +145,55 @@ impl NetworkRun {
     }
 }
 
-/// A CSV file that only grows: a row is on disk before the next is measured, and is never measured twice.
+/// A CSV file that only grows and that this process alone writes: a row is on disk before the next is measured, and is
+/// never measured twice. Each row ends with its checksum, but in files that were begun without.
 pub struct Table<R> {
     path: PathBuf,
+    lock: Lock,
+    empty: bool,
+    sealed: bool,
     keys: HashSet<String>,
     row: std::marker::PhantomData<R>,
 }
 
-impl<R: Serialize + DeserializeOwned> Table<R> {
-    /// Opens or begins a table; `key` names a row.
+impl<R: Serialize + DeserializeOwned + Default> Table<R> {
+    /// Opens or begins a table, and gives the rows that it holds; `key` names a row.
     ///
     /// # Errors
-    /// When the file cannot be read or holds something else. A last line without its end is what a stopped run
-    /// left: it is cut off.
-    pub fn open(path: &Path, key: impl Fn(&R) -> String) -> Result<Self> {
+    /// When another process writes to the file, it cannot be read, holds something else, or a row is damaged. A last
+    /// line without its end is what a stopped run left: it is cut off.
+    pub fn open(path: &Path, key: impl Fn(&R) -> String) -> Result<(Self, Vec<R>)> {
+        let name = || path.display().to_string();
+        let mut lock = Lock::take(path)?;
+        // Read after the lock is taken: whoever held it may have added rows until then.
+        let mut bytes = Vec::new();
+        lock.file().read_to_end(&mut bytes).with_context(name)?;
+        let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |end| end + 1);
+        if whole < bytes.len() {
+            lock.file().set_len(whole as u64).with_context(name)?;
+            bytes.truncate(whole);
+        }
+        let read = checksum::read::<R>(&bytes, path)?;
+        let (ours, _) = cells(&R::default())?;
+        if !bytes.is_empty() && read.columns.iter().filter(|c| *c != checksum::COLUMN).ne(ours.iter()) {
+            bail!("{} has other columns than are measured here; name another file", path.display());
+        }
         let mut keys = HashSet::new();
-        if path.exists() {
-            let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            let whole = text.rfind('\n').map_or(0, |end| end + 1);
-            if whole < text.len() {
-                let file = OpenOptions::new().write(true).open(path).with_context(|| path.display().to_string())?;
-                file.set_len(whole as u64).with_context(|| path.display().to_string())?;
-            }
-            let mut reader = csv::Reader::from_reader(text.as_bytes().get(..whole).unwrap_or_default());
-            for (i, row) in reader.deserialize().enumerate() {
-                let row: R = row.with_context(|| format!("{}, row {}", path.display(), i + 1))?;
-                if !keys.insert(key(&row)) {
-                    bail!("{}, row {}: measured twice", path.display(), i + 1);
-                }
+        for (line, row) in &read.rows {
+            if !keys.insert(key(row)) {
+                bail!("{}, line {line}: measured twice; delete one of the lines", path.display());
             }
         }
-        Ok(Self { path: path.to_path_buf(), keys, row: std::marker::PhantomData })
+        let sealed = bytes.is_empty() || read.columns.iter().next_back() == Some(checksum::COLUMN);
+        let table = Self {
+            path: path.to_path_buf(),
+            lock,
+            empty: bytes.is_empty(),
+            sealed,
+            keys,
+            row: std::marker::PhantomData,
+        };
+        Ok((table, read.rows.into_iter().map(|(_, row)| row).collect()))
     }
 
     /// Whether a row is there.
@@ -184,22 +204,41 @@ impl<R: Serialize + DeserializeOwned> Table<R> {
     /// Writes a row and waits until it is on disk.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When the file cannot be written, or was removed or replaced meanwhile.
     pub fn append(&mut self, key: String, row: &R) -> Result<()> {
-        let new = !self.path.exists() || std::fs::metadata(&self.path)?.len() == 0;
-        let mut writer = csv::WriterBuilder::new().has_headers(new).from_writer(Vec::new());
-        writer.serialize(row)?;
+        let name = self.path.display().to_string();
+        if !self.lock.is_there() {
+            bail!("{name} was removed or replaced while it was measured");
+        }
+        let (mut columns, mut cells) = cells(row)?;
+        if self.sealed {
+            let sum = checksum::of(&columns, &cells);
+            columns.push_field(checksum::COLUMN);
+            cells.push_field(&sum);
+        }
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        if self.empty {
+            writer.write_record(&columns)?;
+        }
+        writer.write_record(&cells)?;
         let bytes = writer.into_inner().context("a row cannot be written")?;
-        let mut file: File = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&self.path)
-            .with_context(|| self.path.display().to_string())?;
-        file.write_all(&bytes)?;
-        file.sync_data()?;
+        let file = self.lock.file();
+        file.write_all(&bytes).and_then(|()| file.sync_data()).with_context(|| name)?;
+        self.empty = false;
         self.keys.insert(key);
         Ok(())
     }
+}
+
+/// The columns of a row and its cells, as they stand in a file.
+fn cells(row: &impl Serialize) -> Result<(StringRecord, StringRecord)> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.serialize(row)?;
+    let bytes = writer.into_inner().context("a row cannot be written")?;
+    let mut reader = csv::Reader::from_reader(bytes.as_slice());
+    let columns = reader.headers()?.clone();
+    let cells = reader.records().next().context("a row has no cells")??;
+    Ok((columns, cells))
 }
 
 impl NetworkRun {
@@ -218,20 +257,95 @@ mod tests {
         NetworkRun { network: network.into(), batch: 4, ms_per_iter: 1.5, ..NetworkRun::default() }
     }
 
+    /// A file of two rows.
+    fn written(path: &Path) -> Result<Vec<u8>> {
+        let (mut table, _) = Table::open(path, NetworkRun::key)?;
+        for name in ["a", "b"] {
+            table.append(row(name).key(), &row(name))?;
+        }
+        Ok(std::fs::read(path)?)
+    }
+
+    fn refused(path: &Path) -> String {
+        let error = Table::open(path, NetworkRun::key).map(|_| ()).expect_err("refused");
+        let error = format!("{error:#}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    }
+
     #[test]
     fn a_table_resumes_after_a_row_that_was_cut() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("runs.csv");
-        let mut table = Table::open(&path, NetworkRun::key)?;
-        for name in ["a", "b"] {
-            table.append(row(name).key(), &row(name))?;
-        }
-        let bytes = std::fs::read(&path)?;
+        let bytes = written(&path)?;
         std::fs::write(&path, &bytes[..bytes.len() - 3])?;
-        let mut table = Table::open(&path, NetworkRun::key)?;
+        let (mut table, rows) = Table::open(&path, NetworkRun::key)?;
+        assert_eq!(rows, [row("a")]);
         assert!(table.holds(&row("a").key()) && !table.holds(&row("b").key()));
         table.append(row("b").key(), &row("b"))?;
         assert_eq!(std::fs::read(&path)?, bytes);
+        Ok(())
+    }
+
+    #[test]
+    fn a_table_is_one_writers_until_it_is_closed() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("runs.csv");
+        let (mut table, _) = Table::open(&path, NetworkRun::key)?;
+        assert!(refused(&path).contains("runs.csv: another process is writing"), "{}", refused(&path));
+        table.append(row("a").key(), &row("a"))?;
+        std::fs::rename(&path, folder.path().join("moved.csv"))?;
+        let lost = table.append(row("b").key(), &row("b")).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(lost.contains("removed or replaced"), "{lost}");
+        drop(table);
+        drop(Table::open(&path, NetworkRun::key)?);
+        assert!(!path.exists(), "no empty file stays");
+        Ok(())
+    }
+
+    #[test]
+    fn every_changed_bit_is_noticed() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("runs.csv");
+        let bytes = written(&path)?;
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut changed = bytes.clone();
+                changed[at] ^= 1 << bit;
+                std::fs::write(&path, &changed)?;
+                // The end of the last line: what was cut off is measured again. Ends of lines may be written as \r.
+                match Table::open(&path, NetworkRun::key) {
+                    Ok((_, rows)) if at + 1 == bytes.len() => assert_eq!(rows, [row("a")]),
+                    Ok((_, rows)) => panic!("byte {at}, bit {bit}: {rows:?}"),
+                    Err(error) => {
+                        let error = format!("{error:#}");
+                        assert!(error.contains("runs.csv") && error.lines().count() == 1, "{error}");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_from_before_checksums_goes_on_without_them() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("runs.csv");
+        let old = |names: &[&str]| -> Result<Vec<u8>> {
+            let mut writer = csv::Writer::from_writer(Vec::new());
+            names.iter().try_for_each(|name| writer.serialize(row(name)))?;
+            Ok(writer.into_inner().expect("bytes"))
+        };
+        std::fs::write(&path, old(&["a"])?)?;
+        let (mut table, rows) = Table::open(&path, NetworkRun::key)?;
+        assert_eq!(rows, [row("a")]);
+        table.append(row("b").key(), &row("b"))?;
+        drop(table);
+        assert_eq!(std::fs::read(&path)?, old(&["a", "b"])?);
+        std::fs::write(&path, old(&["a", "a"])?)?;
+        assert!(refused(&path).contains("line 3: measured twice"), "{}", refused(&path));
+        std::fs::write(&path, "network,batch\na,1\n")?;
+        assert!(refused(&path).contains("runs.csv"), "{}", refused(&path));
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! Latency and bandwidth of interconnects from DeepBench's all-reduce tables: what `data/interconnects` rests on.
 
-use crate::import::{read_capped, sheets};
+use crate::import::read_capped;
 use crate::least_squares::non_negative;
+use crate::workbook::sheets;
 use anyhow::{Context, Result, bail};
 use joulecast_model::accuracy::Accuracy;
 use joulecast_model::import::deepbench::{AllReduce, all_reduces};

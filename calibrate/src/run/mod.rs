@@ -9,7 +9,7 @@ pub mod progress;
 pub mod row;
 pub mod skipped;
 
-use crate::dataset;
+use crate::dataset::{self, Writer};
 use crate::device::Device;
 use crate::journal::{self, Journal};
 use crate::plan::{Item, Measure, Plan};
@@ -49,8 +49,6 @@ pub enum Which {
 /// What to run, and where to.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Folder of the dataset.
-    pub dataset: PathBuf,
     /// Name of the campaign: of the dataset's segments and in every row.
     pub campaign: String,
     /// Time after which no further trial begins.
@@ -99,7 +97,8 @@ struct Task<'a> {
     regimes: Vec<Regime>,
 }
 
-/// Runs a plan at each of the operating points; the device as found is one default point.
+/// Runs a plan at each of the operating points, into a dataset that this process alone writes; the device as found is one
+/// default point.
 ///
 /// # Errors
 /// When the dataset cannot be written, a point cannot be applied, or the device is lost; rows measured until then are
@@ -109,27 +108,28 @@ pub fn run(
     device: &mut Device,
     points: &[Point],
     settings: &mut dyn ApplyPoint,
-    options: &Options,
+    (options, writer): (&Options, &Writer),
     progress: &mut dyn Progress,
 ) -> Result<Outcome> {
     campaign_name(&options.campaign).map_err(anyhow::Error::msg)?;
-    for line in journal::recover(&options.dataset)? {
+    let folder = writer.folder();
+    for line in journal::recover(writer)? {
         progress.say(&line);
     }
-    let log = SkippedLog::new(&options.dataset, &options.campaign);
+    let log = SkippedLog::new(folder, &options.campaign);
     let before = if options.retry_skipped { Vec::new() } else { log.read()? };
-    let known = known_rows(&options.dataset, device)?;
+    let known = known_rows(folder, device)?;
     let mut outcome =
         Outcome { end: End::Finished, rows: 0, flagged: 0, known: 0, skipped: BTreeMap::new(), left: 0, segment: None };
     let tasks = tasks(plan, points, options, &known, &before, &mut outcome);
-    let journal = Journal::begin(&options.dataset, &options.campaign)?;
+    let journal = Journal::begin(writer, &options.campaign)?;
     let mut campaign = Campaign { plan, device, settings, options, progress, journal, log, outcome, trials: 0 };
     let begun = campaign.device.now();
     let result = campaign.all(&tasks);
     let seconds = (campaign.device.now() - begun).get();
     let Campaign { device, journal, progress, mut outcome, trials, .. } = campaign;
     progress.finish();
-    outcome.segment = journal.finish()?;
+    outcome.segment = journal.finish(writer)?;
     let record = RunRecord {
         plan_id: plan.id.clone(),
         tool: concat!("joulecast ", env!("CARGO_PKG_VERSION")).to_string(),
@@ -139,7 +139,7 @@ pub fn run(
         trials,
         rows: outcome.rows,
     };
-    append_line(&runs_path(&options.dataset, &options.campaign), &record)?;
+    append_line(&runs_path(folder, &options.campaign), &record)?;
     result.with_context(|| format!("the run ended early; its {} rows are kept", outcome.rows))?;
     Ok(outcome)
 }

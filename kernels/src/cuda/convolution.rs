@@ -200,9 +200,6 @@ impl ConvolutionPlan {
             )?;
             for configuration in configurations {
                 let (engine, notes) = describe(&configuration)?;
-                if std::env::var_os("DEBUG_ENGINES").is_some() {
-                    eprintln!("{mode:?} {engine} {notes:?}");
-                }
                 if precision == Precision::Fp32 && notes.iter().any(|n| lowers_precision(*n)) {
                     continue;
                 }
