@@ -1,6 +1,6 @@
 //! `predict compare`: networks on GPUs side by side, which GPU is best for what, and budgets turned round.
 
-use crate::cli::{Format, parse_batch, parse_mode, parse_positive, parse_precision};
+use crate::cli::{FoldingArgs, Format, parse_batch, parse_mode, parse_positive, parse_precision};
 use crate::commands::{Failure, command_line, emit, refused};
 use crate::devices::{Device, FrameworkArgs, How, gpus, names, once};
 use crate::generate::answer;
@@ -40,6 +40,8 @@ pub struct CompareArgs {
     pub mode: Mode,
     #[command(flatten)]
     pub framework: FrameworkArgs,
+    #[command(flatten)]
+    pub folding: FoldingArgs,
     /// Tokens per sample, for networks that read a sequence
     #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub sequence: Option<u64>,
@@ -192,7 +194,8 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     args.check()?;
     let how = How::new(&args.framework, args.precision, args.mode)?;
     let nets = once(names(&args.net, catalog::network_names()), "--net", String::clone);
-    let networks = nets.iter().map(|n| network(n, args.sequence)).collect::<Result<Vec<Network>, Failure>>()?;
+    let networks =
+        nets.iter().map(|n| network(n, args.sequence, args.folding)).collect::<Result<Vec<Network>, Failure>>()?;
     let devices = gpus(&args.gpus())?
         .into_iter()
         .map(|(typed, gpu)| Ok((typed, Device::of(gpu, &how)?)))

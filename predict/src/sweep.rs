@@ -9,7 +9,7 @@ mod parquet;
 mod rows;
 mod writer;
 
-use crate::cli::{parse_batch, parse_mode, parse_positive, parse_precision};
+use crate::cli::{FoldingArgs, parse_batch, parse_mode, parse_positive, parse_precision};
 use crate::commands::{Failure, check_algorithm};
 use crate::devices::{Device, FrameworkArgs, How, gpus, names, once};
 use crate::networks::network;
@@ -47,6 +47,8 @@ pub struct SweepArgs {
     pub mode: Vec<Mode>,
     #[command(flatten)]
     pub framework: FrameworkArgs,
+    #[command(flatten)]
+    pub folding: FoldingArgs,
     /// Tokens per sample, separated by commas, for networks that read a sequence (default: the network's own)
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_batch, allow_negative_numbers = true)]
     pub sequence: Vec<u64>,
@@ -175,11 +177,11 @@ type Shaped = Result<ShapedNetwork, ShapingError>;
 
 /// A network with each length that is asked for. Of all networks, those that read no sequence are taken as they are.
 fn lengths(args: &SweepArgs, name: &str) -> Result<Vec<Entry>, Failure> {
-    let plain = Entry::new(network(name, None)?);
+    let plain = Entry::new(network(name, None, args.folding)?);
     if args.sequence.is_empty() || (args.net == ["all"] && plain.sequence.is_none()) {
         return Ok(vec![plain]);
     }
-    args.sequence.iter().map(|n| Ok(Entry::new(network(name, Some(*n))?))).collect()
+    args.sequence.iter().map(|n| Ok(Entry::new(network(name, Some(*n), args.folding)?))).collect()
 }
 
 impl<'a> Sweep<'a> {
