@@ -49,8 +49,7 @@ LANGUAGE = {"bert_base": (768, 12, 12), "bert_large": (1024, 24, 16), "gpt2": (7
 SEQUENCE = 128
 
 # Of node metadata: what says which module and which rewriting rule a node comes from.
-KEPT_METADATA = ("pkg.onnxscript.rewriter.rule_name", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.name_scopes",
-                 "namespace")
+KEPT_METADATA = ("pkg.onnxscript.rewriter.rule_name", "pkg.torch.onnx.class_hierarchy", "pkg.torch.onnx.name_scopes")
 MOST_REALS, MOST_WHOLES = 64, 4096
 ABSENT = "weights.bin"
 

@@ -47,6 +47,9 @@ pub struct Framework {
     /// Kinds of layers that it folds into the kernel of the convolution before them, in inference; none where it runs a
     /// kernel for each.
     pub fusion: Option<Vec<String>>,
+    /// Whether it runs a model's modules one after the other as they are written, so that a batch norm that an export
+    /// folded is a kernel all the same.
+    pub runs_modules: bool,
     /// Whether it computes the groups of a convolution one after the other, each as a convolution of its own.
     pub groups_apart: bool,
     /// What the host does in an eager step; without it the GPU never waits for the host.
@@ -165,6 +168,7 @@ struct File {
     dispatch: Entry,
     activity: Option<FactorFile>,
     fusion: Option<FusionFile>,
+    modules: Option<ModulesFile>,
     groups: Option<GroupsFile>,
     host: Option<HostFile>,
     #[serde(default)]
@@ -282,6 +286,14 @@ struct FusionFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct ModulesFile {
+    as_written: bool,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct GroupsFile {
     apart: bool,
     #[serde(rename = "source")]
@@ -367,6 +379,7 @@ impl Framework {
             dispatch: file.dispatch.time("dispatch")?,
             activity,
             fusion,
+            runs_modules: file.modules.is_some_and(|m| m.as_written),
             groups_apart: file.groups.is_some_and(|g| g.apart),
             host: file.host.map(HostFile::read).transpose()?,
             slower,
@@ -409,10 +422,12 @@ impl Framework {
         self.memory.algorithm
     }
 
-    /// A network as it runs through the profile: with what follows convolutions folded into them, where it does that.
+    /// A network as it runs through the profile: with what follows convolutions folded into them where it does that, with
+    /// batch norms that an export folded as kernels of their own where it runs modules as they are written.
     pub fn runs(&self, network: ShapedNetwork) -> ShapedNetwork {
         match &self.fusion {
             Some(absorbed) => network.fused(absorbed),
+            None if self.runs_modules => network.unfolded(),
             None => network,
         }
     }

@@ -86,7 +86,7 @@ fn with_cache(network: &Network, new: u64, cached: u64) -> Result<Network, Gener
     {
         let last = Slice { axis: 0, start: new - 1, size: 1, step: 1, copy: false };
         let name = format!("{}.last", head.name);
-        network.nodes.push(Node { name, layer: Layer::Slice(last), from: head.from, tied: None });
+        network.nodes.push(Node { name, layer: Layer::Slice(last), from: head.from, tied: None, folded: false });
         let from = vec![Source::Node(network.nodes.len() - 1)];
         network.nodes.push(Node { from, ..head });
     }

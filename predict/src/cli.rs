@@ -12,6 +12,7 @@ use crate::{commands, convert, papers, parallel};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use joulecast_model::features::library_age;
 use joulecast_model::framework::Launch;
+use joulecast_model::network::folding::Folding;
 use joulecast_model::precision::{Mode, Precision};
 use joulecast_model::predictor::OperatingPoint;
 use joulecast_model::shape::Shape;
@@ -93,15 +94,37 @@ pub struct NetworkArgs {
     /// ONNX: leave out operators that are not known instead of failing; the notes list them
     #[arg(long)]
     pub skip_unknown: bool,
-    /// ONNX: batch norms that the export folded into convolutions become layers of their own again
-    #[arg(long)]
-    pub unfold_batch_norm: bool,
+    #[command(flatten)]
+    pub folding: FoldingArgs,
     /// ONNX: the most that operators select whose values decide how much (boxes, non-zero elements) [default: 1000]
     #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub selected: Option<u64>,
     /// Tokens per sample, for networks that read a sequence
     #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub sequence: Option<u64>,
+}
+
+/// What becomes of batch norms that an export folded into convolutions.
+#[derive(Args, Clone, Copy, Default)]
+pub struct FoldingArgs {
+    /// ONNX: batch norms that the export folded into convolutions are layers of their own, as profiles that run modules
+    /// as written (pytorch) have them without asking
+    #[arg(long, conflicts_with = "keep_folded")]
+    pub unfold_batch_norm: bool,
+    /// ONNX: the file's graph runs as it is, with its batch norms folded, whatever the profile
+    #[arg(long)]
+    pub keep_folded: bool,
+}
+
+impl FoldingArgs {
+    /// As the importer takes it.
+    pub fn folding(self) -> Folding {
+        match (self.unfold_batch_norm, self.keep_folded) {
+            (true, _) => Folding::Unfold,
+            (_, true) => Folding::Keep,
+            _ => Folding::Open,
+        }
+    }
 }
 
 impl NetworkArgs {

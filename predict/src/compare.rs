@@ -1,6 +1,6 @@
 //! `predict compare`: networks on GPUs side by side, which GPU is best for what, and budgets turned round.
 
-use crate::cli::{Format, parse_batch, parse_mode, parse_positive, parse_precision};
+use crate::cli::{FoldingArgs, Format, parse_batch, parse_mode, parse_positive, parse_precision};
 use crate::commands::{Failure, command_line, refused};
 use crate::devices::{Device, FrameworkArgs, How, gpus, identity, names, once};
 use crate::generate::answer;
@@ -41,6 +41,8 @@ pub struct CompareArgs {
     pub mode: Mode,
     #[command(flatten)]
     pub framework: FrameworkArgs,
+    #[command(flatten)]
+    pub folding: FoldingArgs,
     /// Tokens per sample, for networks that read a sequence
     #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub sequence: Option<u64>,
@@ -226,7 +228,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
     args.check()?;
     args.output.check(args.figure.clone())?;
     let how = How::new(&args.framework, args.precision, args.mode)?;
-    let networks = networks(&args.net, |n| network(n, args.sequence))?;
+    let networks = networks(&args.net, |n| network(n, args.sequence, args.folding))?;
     let networks: Vec<Network> = networks.into_iter().map(|(_, network)| network).collect();
     let devices = gpus(&args.gpus())?
         .into_iter()

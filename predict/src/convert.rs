@@ -1,6 +1,6 @@
 //! `predict convert`: a network in another format.
 
-use crate::cli::{NetworkArgs, parse_batch, parse_input};
+use crate::cli::{FoldingArgs, NetworkArgs, parse_batch, parse_input};
 use crate::commands::Failure;
 use crate::networks::{bindings, network_of};
 use crate::output::OutputArgs;
@@ -30,9 +30,8 @@ pub struct ConvertArgs {
     /// ONNX: leave out operators that are not known instead of failing; the file lists them
     #[arg(long)]
     pub skip_unknown: bool,
-    /// ONNX: batch norms that the export folded into convolutions become layers of their own again
-    #[arg(long)]
-    pub unfold_batch_norm: bool,
+    #[command(flatten)]
+    pub folding: FoldingArgs,
     /// ONNX: the most that operators select whose values decide how much (boxes, non-zero elements) [default: 1000]
     #[arg(long, value_name = "N", value_parser = parse_batch, allow_negative_numbers = true)]
     pub selected: Option<u64>,
@@ -51,9 +50,9 @@ pub enum Target {
 
 /// Reads a network and writes it.
 pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
-    let ConvertArgs { net, to, input, sequence, skip_unknown, unfold_batch_norm, selected, output } = args;
+    let ConvertArgs { net, to, input, sequence, skip_unknown, folding, selected, output } = args;
     output.check([])?;
-    let named = NetworkArgs { net: Some(net), input, skip_unknown, unfold_batch_norm, selected, sequence };
+    let named = NetworkArgs { net: Some(net), input, skip_unknown, folding, selected, sequence };
     let (mut network, _) = network_of(&named, named.name())?;
     let given = bindings(&named);
     let unfit = |e| Failure::Usage(anyhow::Error::from(e).context(network.name.clone()));

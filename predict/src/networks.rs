@@ -1,6 +1,6 @@
 //! Networks as users name them: of the zoo, or from a file of one of three formats.
 
-use crate::cli::NetworkArgs;
+use crate::cli::{FoldingArgs, NetworkArgs};
 use crate::commands::Failure;
 use crate::devices::{names, once, place};
 use anyhow::{Result, anyhow};
@@ -12,12 +12,12 @@ use joulecast_model::shape::Shape;
 use std::collections::HashMap;
 use std::fs;
 
-/// A network, with so many tokens per sample where that is said.
+/// A network, with so many tokens per sample where that is said; `folding` as in [`NetworkArgs`].
 ///
 /// # Errors
 /// When there is none, its file cannot be used, or it reads no sequence.
-pub fn network(name: &str, sequence: Option<u64>) -> Result<Network, Failure> {
-    Ok(network_of(&NetworkArgs { sequence, ..NetworkArgs::default() }, name)?.0)
+pub fn network(name: &str, sequence: Option<u64>, folding: FoldingArgs) -> Result<Network, Failure> {
+    Ok(network_of(&NetworkArgs { sequence, folding, ..NetworkArgs::default() }, name)?.0)
 }
 
 /// What a typed network is, however it is written: a built-in one by its own name, a file by where it is.
@@ -61,7 +61,7 @@ pub fn network_of(args: &NetworkArgs, name: &str) -> Result<(Network, &'static s
     if let (Some(tokens), Format::Zoo | Format::Toml) = (args.sequence, format) {
         network.bind(generation::SEQUENCE, tokens).map_err(|e| Failure::Usage(e.into()))?;
     }
-    Ok((network, format.source()))
+    Ok((network.with_folding(args.folding.folding()), format.source()))
 }
 
 /// Shapes of inputs that are yet to be bound: those of an imported file already are, since other shapes follow from
@@ -86,7 +86,6 @@ fn from_file(path: &str, format: Format, args: &NetworkArgs) -> Result<Network, 
         inputs: &args.input,
         sequence: args.sequence,
         skip_unknown: args.skip_unknown,
-        unfold: args.unfold_batch_norm,
         selected: args.selected,
     };
     Network::from_file(format, open().map_err(failed)?, &options).map_err(|error| match error {

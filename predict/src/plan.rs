@@ -1,5 +1,6 @@
 //! `predict plan`: fleets of GPUs for a load.
 
+use crate::cli::FoldingArgs;
 use crate::commands::{Failure, command_line, read, refused};
 use crate::devices::{Device, FrameworkArgs, How};
 use crate::networks::network;
@@ -277,7 +278,11 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let framework =
         FrameworkArgs { framework: file.framework.clone(), launch: None, cudnn: None, conv_algorithm: None };
     let how = How::new(&framework, file.precision, Mode::Inference)?;
-    let networks = file.networks.iter().map(|n| network(&n.net, None)).collect::<Result<Vec<Network>, Failure>>()?;
+    let networks = file
+        .networks
+        .iter()
+        .map(|n| network(&n.net, None, FoldingArgs::default()))
+        .collect::<Result<Vec<Network>, Failure>>()?;
     let candidates =
         file.candidates.iter().map(|c| candidate(&file, c, &networks, &how)).collect::<Result<Vec<_>, _>>()?;
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();

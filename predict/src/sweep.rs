@@ -10,7 +10,7 @@ mod parquet;
 mod rows;
 mod writer;
 
-use crate::cli::{parse_batch, parse_mode, parse_positive, parse_precision};
+use crate::cli::{FoldingArgs, parse_batch, parse_mode, parse_positive, parse_precision};
 use crate::commands::{Failure, check_algorithm};
 use crate::devices::{Device, FrameworkArgs, How, gpus, names, once};
 use crate::networks::{network, networks};
@@ -50,6 +50,8 @@ pub struct SweepArgs {
     pub mode: Vec<Mode>,
     #[command(flatten)]
     pub framework: FrameworkArgs,
+    #[command(flatten)]
+    pub folding: FoldingArgs,
     /// Tokens per sample, separated by commas, for networks that read a sequence (default: the network's own)
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_batch, allow_negative_numbers = true)]
     pub sequence: Vec<u64>,
@@ -183,12 +185,12 @@ fn lengths(args: &SweepArgs, name: &str, plain: Network) -> Result<Vec<Entry>, F
     if args.sequence.is_empty() || (args.net == ["all"] && plain.sequence.is_none()) {
         return Ok(vec![plain]);
     }
-    args.sequence.iter().map(|n| Ok(Entry::new(network(name, Some(*n))?))).collect()
+    args.sequence.iter().map(|n| Ok(Entry::new(network(name, Some(*n), args.folding)?))).collect()
 }
 
 impl<'a> Sweep<'a> {
     fn read(args: &'a SweepArgs) -> Result<Self, Failure> {
-        let nets = networks(&args.net, |name| network(name, None))?;
+        let nets = networks(&args.net, |name| network(name, None, args.folding))?;
         let networks = nets.into_iter().map(|(typed, plain)| lengths(args, &typed, plain));
         let networks = networks.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
         let gpus = gpus(&names(&args.gpu, catalog::gpu_names()))?;

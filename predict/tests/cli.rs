@@ -437,6 +437,60 @@ fn an_onnx_file_is_predicted_like_the_network_it_was_exported_from() {
     }
 }
 
+/// What the export of a model that was not trained dropped is back where PyTorch runs it, whatever reads the file.
+#[test]
+fn folded_batch_norms_run_under_a_profile_that_runs_modules() {
+    let file = onnx_file("zoo/resnet50.dynamo.plain");
+    let time = |more: &[&str]| {
+        let fixed = ["--gpu", "h200", "--batch", "32", "--precision", "fp16"];
+        let found = json(&[&fixed[..], more].concat());
+        (number(&found, "time_s"), found)
+    };
+    let (zoo, _) = time(&["--net", "resnet50", "--framework", "pytorch"]);
+    let (pytorch, said) = time(&["--net", &file, "--framework", "pytorch"]);
+    assert!((pytorch / zoo - 1.0).abs() < 0.03, "{pytorch} and {zoo}");
+    assert!(said.contains("53 batch norms that the file's export folded into other layers run"), "{said}");
+    let (kept, said) = time(&["--net", &file, "--framework", "pytorch", "--keep-folded"]);
+    assert!(kept < 0.9 * pytorch, "{kept} and {pytorch}");
+    assert!(said.contains("as --keep-folded asks for"), "{said}");
+    let (graph, said) = time(&["--net", &file]);
+    assert!(said.contains("53 layers of the file hold a folded batch norm: --unfold-batch-norm"), "{said}");
+    let (unfolded, _) = time(&["--net", &file, "--unfold-batch-norm"]);
+    assert!(graph < 0.9 * unfolded, "{graph} and {unfolded}");
+    let both = run(&["--net", &file, "--gpu", "h200", "--batch", "1", "--keep-folded", "--unfold-batch-norm"]);
+    assert_eq!(both.status.code(), Some(2));
+    // Through a network file, and in the commands that take several networks.
+    let folder = scratch("folded");
+    let own = folder.join("own.toml");
+    let own = own.to_str().expect("a path");
+    assert!(run(&["convert", &file, "--output", own]).status.success());
+    assert_eq!(time(&["--net", own, "--framework", "pytorch"]).0, pytorch);
+    assert_eq!(time(&["--net", own]).0, graph);
+    let sweep = |more: &[&str]| {
+        let fixed = ["sweep", "--net", &file, "--gpu", "h200", "--batch", "32", "--precision", "fp16"];
+        stdout(&run(&[&fixed[..], more].concat())).lines().last().expect("a row").to_string()
+    };
+    let pytorch_row = sweep(&["--framework", "pytorch"]);
+    assert_ne!(pytorch_row, sweep(&["--framework", "pytorch", "--keep-folded"]));
+    assert_eq!(pytorch_row, sweep(&["--framework", "pytorch", "--unfold-batch-norm"]));
+    let compare = |more: &[&str]| {
+        let fixed = ["compare", "--net", &file, "--gpu", "h200,t4", "--batch", "32", "--framework", "pytorch"];
+        stdout(&run(&[&fixed[..], more].concat()))
+    };
+    assert_ne!(compare(&[]), compare(&["--keep-folded"]));
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[test]
+fn the_largest_batch_of_an_export_is_that_of_the_zoo() {
+    let of = |net: &str| {
+        let found = json(&["--net", net, "--gpu", "t4", "--batch", "max", "--framework", "pytorch"]);
+        number(&found, "batch")
+    };
+    let (file, zoo) = (of(&onnx_file("zoo/resnet152.script.plain")), of("resnet152"));
+    assert!((file / zoo - 1.0).abs() < 0.03, "{file} and {zoo}");
+}
+
 #[test]
 fn what_is_left_out_is_a_warning() {
     let file = onnx_file("odd/unknown_operator");

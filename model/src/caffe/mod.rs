@@ -215,7 +215,7 @@ impl Builder<'_> {
         let read: Vec<Shape> = from.iter().map(|s| self.shape(*s)).collect();
         self.shapes.push(layer.output(&read).map_err(|e| e.to_string())?);
         let name = self.names.unique(name);
-        self.nodes.push(Node { name, layer, from, tied: None });
+        self.nodes.push(Node { name, layer, from, tied: None, folded: false });
         Ok(Source::Node(self.nodes.len() - 1))
     }
 

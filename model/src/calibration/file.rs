@@ -478,6 +478,7 @@ pub(crate) mod testing {
                 phase: Phase::Forward,
                 precision: Precision::Fp32,
                 framework: Some("pytorch".into()),
+                boards: vec!["toy".into()],
                 covers: Vec::new(),
                 family: Family::Gemm,
                 exponent: 2,

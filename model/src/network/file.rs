@@ -1,5 +1,6 @@
 //! The network file format, documented in `data/nets/README.md`.
 
+use super::folding::{self, may_hold};
 use super::{Input, Network, NetworkError, Node, Published, Source};
 use crate::layer::Layer;
 use crate::shape::Shape;
@@ -95,6 +96,7 @@ impl Network {
         if file.published.top1_error.is_some_and(|e| !(e > 0.0 && e < 1.0)) {
             return Err(NetworkError::Format("published.top1_error is a share: above 0 and below 1".into()));
         }
+        let folded = nodes.iter().filter(|n| n.folded).count();
         Ok(Self {
             name: file.name,
             title: file.title,
@@ -104,7 +106,7 @@ impl Network {
             inputs,
             nodes,
             outputs,
-            notes: vec![],
+            notes: (folded > 0).then(|| folding::open(folded)).into_iter().collect(),
         })
     }
 }
@@ -211,6 +213,7 @@ impl Expander<'_> {
             ),
             Some(_) => return Err(at(full, "tied must be a layer's full name")),
         };
+        let folded = fields.remove("folded");
         let layer = Layer::from_table(kind, fields)
             .ok_or_else(|| {
                 at(full, &format!("unknown kind \"{}\"{}", shown(kind), closest(kind, Layer::KINDS.iter().copied())))
@@ -219,7 +222,12 @@ impl Expander<'_> {
         if self.nodes.len() >= MAX_LAYERS {
             return Err(NetworkError::Format(format!("expands to more than {MAX_LAYERS} layers")));
         }
-        self.nodes.push(Node { name: full.to_string(), layer, from, tied });
+        let folded = match folded {
+            None | Some(Value::Boolean(false)) => false,
+            Some(Value::Boolean(true)) if may_hold(&layer) => true,
+            Some(_) => return Err(at(full, "folded is true of a convolution or linear layer, or false")),
+        };
+        self.nodes.push(Node { name: full.to_string(), layer, from, tied, folded });
         Ok(Source::Node(self.nodes.len() - 1))
     }
 

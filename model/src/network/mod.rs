@@ -1,6 +1,7 @@
 //! Networks: a directed graph of layers, read from a file, then given shapes for a batch.
 
 mod file;
+pub mod folding;
 mod format;
 mod fusion;
 mod memory;
@@ -65,6 +66,9 @@ pub struct Node {
     pub from: Vec<Source>,
     /// The earlier node whose parameters it uses instead of ones of its own.
     pub tied: Option<usize>,
+    /// Whether its weights hold the batch norm that ran after it: an export folded it in, and what runs the modules as
+    /// they are written runs it as a kernel of its own.
+    pub folded: bool,
 }
 
 impl Network {

@@ -44,6 +44,8 @@ pub struct ShapedLayer {
     pub absorbed: Vec<ShapedLayer>,
     /// Whether its kernel adds a bias that would otherwise be added after it.
     pub bias: bool,
+    /// Whether its weights hold the batch norm that ran after it: see [`ShapedNetwork::unfolded`].
+    pub folded: bool,
 }
 
 impl ShapedLayer {
@@ -147,6 +149,7 @@ impl ShapedNetwork {
                 tied: node.tied.is_some(),
                 absorbed: Vec::new(),
                 bias: false,
+                folded: node.folded,
             });
             if let Some(other) = node.tied {
                 let count = |layer: &ShapedLayer| layer.layer.parameters(&layer.inputs);
@@ -283,7 +286,7 @@ impl ShapedLayer {
     /// A layer of no network, without a name.
     pub(crate) fn alone(layer: Layer, inputs: Vec<Shape>, output: Shape) -> Self {
         let (name, from, absorbed) = (String::new(), Vec::new(), Vec::new());
-        Self { name, layer, inputs, output, from, tied: false, absorbed, bias: false }
+        Self { name, layer, inputs, output, from, tied: false, absorbed, bias: false, folded: false }
     }
 
     /// Learned parameters of its own; none where they are another layer's.

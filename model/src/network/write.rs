@@ -67,6 +67,9 @@ impl Network {
         if let Some(other) = node.tied {
             line.insert("tied".into(), Value::from(&self.nodes[other].name[..]));
         }
+        if node.folded {
+            line.insert("folded".into(), Value::from(true));
+        }
         Value::Table(line)
     }
 }

@@ -203,7 +203,9 @@ impl<'a> Graph<'a> {
             let kind = self.kind_of(node, &ids);
             let mut learned: Vec<Id> = match kind {
                 Kind::Activation => vec![],
-                _ if matches!(&node.op[..], "Shape" | "Size") => vec![],
+                // Values written into places, and comparisons, make masks.
+                _ if matches!(&node.op[..], "Shape" | "Size" | "ScatterND" | "ScatterElements") => vec![],
+                _ if matches!(&node.op[..], "Equal" | "Less" | "Greater" | "LessOrEqual" | "GreaterOrEqual") => vec![],
                 _ => read().flat_map(|v| v.learned.iter().copied()).take(64).collect(),
             };
             // Exporters share initializers of equal values and name the parameters by identities. What has no name of a

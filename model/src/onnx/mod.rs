@@ -42,8 +42,6 @@ pub struct Options<'a> {
     pub selected: Option<u64>,
     /// Leave out operators that are not known, and take their result to have their first input's shape.
     pub skip_unknown: bool,
-    /// Take convolutions apart into which an export folded the batch norm behind them.
-    pub unfold: bool,
 }
 
 /// Why a file cannot be read as a network, in one line.

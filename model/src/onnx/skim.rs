@@ -4,7 +4,7 @@
 //! are seeked over: a file of gigabytes is read in milliseconds. Everything is bounded: how many fields are looked at,
 //! how many are kept, how many bytes they have.
 
-use super::wire::Model;
+use super::wire::{Entry, Model, metadata};
 use prost::Message as _;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
@@ -24,16 +24,20 @@ enum Field {
     Keep,
     /// Kept where it is short.
     Payload,
+    /// An entry of a node's metadata, kept where its key is one that is read: stack traces are longer than all the rest.
+    Metadata,
     Enter(&'static [(u64, Field)]),
 }
-use Field::{Enter, Keep, Payload};
+use Field::{Enter, Keep, Metadata, Payload};
 
 static MODEL: [(u64, Field); 4] = [(1, Keep), (2, Keep), (7, Enter(&GRAPH)), (8, Enter(OPSET))];
 const OPSET: &[(u64, Field)] = &[(1, Keep), (2, Keep)];
 // Branches are graphs in attributes of nodes of graphs: items that refer to each other can only be static.
 static GRAPH: [(u64, Field); 5] =
     [(1, Enter(&NODE)), (2, Keep), (5, Enter(TENSOR)), (11, Enter(VALUE_INFO)), (12, Enter(VALUE_INFO))];
-static NODE: [(u64, Field); 6] = [(1, Keep), (2, Keep), (3, Keep), (4, Keep), (5, Enter(&ATTRIBUTE)), (7, Keep)];
+static NODE: [(u64, Field); 7] =
+    [(1, Keep), (2, Keep), (3, Keep), (4, Keep), (5, Enter(&ATTRIBUTE)), (7, Keep), (9, Metadata)];
+const ENTRY: &[(u64, Field)] = &[(1, Payload), (2, Payload)];
 static ATTRIBUTE: [(u64, Field); 9] = [
     (1, Keep),
     (2, Keep),
@@ -140,6 +144,18 @@ impl<R: Read + Seek> Skimmer<R> {
                 out.append(&mut message);
                 Ok(())
             }
+            Some(Metadata) => {
+                let (mut message, kept) = (Vec::new(), self.kept);
+                self.message(ENTRY, self.at + length, &mut message, level + 1)?;
+                if Entry::decode(&message[..]).is_ok_and(|e| metadata::KEPT.contains(&&e.key[..])) {
+                    put_varint(out, key);
+                    put_varint(out, message.len() as u64);
+                    out.append(&mut message);
+                } else {
+                    self.kept = kept;
+                }
+                Ok(())
+            }
             Some(Keep) if length > MOST_FIELD => {
                 Err(format!("a name or list of {length} bytes at byte {}, which no network has", self.at))
             }
@@ -211,7 +227,7 @@ fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::{Graph, Tensor};
+    use super::super::wire::{Graph, Node, Tensor};
     use super::*;
     use std::io::Cursor;
 
@@ -229,6 +245,25 @@ mod tests {
         let large = weight(vec![1; 1 << 20]);
         assert!(large.raw.is_empty());
         assert_eq!((large.name.as_str(), &large.dims[..]), ("w", &[4, 5][..]));
+    }
+
+    #[test]
+    fn of_metadata_only_what_is_read_is_kept() {
+        let entry = |key: &str, value: &str| Entry { key: key.into(), value: value.into() };
+        let trace = "File \"resnet.py\", line 93, in forward\n".repeat(5_000);
+        let node = |value: &str| Node {
+            op: "Conv".into(),
+            metadata: vec![entry("pkg.torch.onnx.stack_trace", value), entry(metadata::SCOPES, "['', 'conv1']")],
+            ..Node::default()
+        };
+        // Traces of every node together are longer than the structure of any network.
+        let nodes = (0..200).map(|i| node(&trace[i..])).collect();
+        let graph = Graph { nodes, ..Graph::default() };
+        let file = Model { graph: Some(graph), ..Model::default() }.encode_to_vec();
+        assert!(file.len() > MOST_KEPT);
+        let read = read(Cursor::new(file)).expect("a model").graph.expect("a graph");
+        assert_eq!(read.nodes.len(), 200);
+        assert!(read.nodes.iter().all(|n| n.metadata == [entry(metadata::SCOPES, "['', 'conv1']")]));
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! What exporters write for language models, layer for layer, built by hand after their output.
 
 use super::wire::{
-    Attribute, Dimension, Graph, Model, Node, Opset, Tensor, TensorShape, TensorType, ValueInfo, ValueType, element,
+    Attribute, Dimension, Entry, Graph, Model, Node, Opset, Tensor, TensorShape, TensorType, ValueInfo, ValueType,
+    element, metadata,
 };
 use super::{OnnxError, Options, read};
+use crate::framework::Framework;
 use crate::layer::Layer;
+use crate::network::folding::{self, Folding};
 use crate::network::{Network, ShapedNetwork};
 use crate::precision::Precision;
 use crate::shape::Shape;
@@ -86,7 +89,7 @@ impl Maker {
             inputs: inputs.iter().map(|s| s.to_string()).collect(),
             outputs: made.clone(),
             attributes,
-            domain: String::new(),
+            ..Node::default()
         });
         self.made += 1;
         made
@@ -463,31 +466,56 @@ fn a_batch_in_constants_is_found() {
 
 #[test]
 fn folded_batch_norms_are_found_and_unfolded() {
-    // As TorchScript's export folds, as onnxscript's rewriter does, and a bias that the model has itself.
+    // As TorchScript's export folds, as onnxscript's rewriter does, and a bias that the model has itself; and both exports
+    // of a model that was not trained, whose bias is zero and left out.
     let mut maker = Maker::new(17);
     maker.input("x", element::FLOAT, &["batch", "3", "32", "32"]);
     let mut x = "x".to_string();
-    for (weight, bias, inputs) in
-        [("onnx::Conv_12", "onnx::Conv_13", 3), ("b.weight", "b.weight_bias", 8), ("c.weight", "c.bias", 8)]
-    {
-        let (w, b) = (maker.weight(weight, &[8, inputs, 3, 3]), maker.weight(bias, &[8]));
-        let conv = maker.op("Conv", &[&x, &w, &b]);
+    for (weight, bias, inputs, rule) in [
+        ("onnx::Conv_12", Some("onnx::Conv_13"), 3, None),
+        ("b.weight", Some("b.weight_bias"), 8, None),
+        ("c.weight", Some("c.bias"), 8, None),
+        ("onnx::Conv_14", None, 8, None),
+        ("d.weight", None, 8, Some((metadata::RULE, "FuseBatchNormIntoConv"))),
+        (
+            "e.weight",
+            None,
+            8,
+            Some((metadata::CLASSES, "['my.Net', 'torch.nn.modules.batchnorm.BatchNorm2d', 'aten']")),
+        ),
+        ("f.weight", None, 8, Some((metadata::CLASSES, "['my.Net', 'torch.nn.modules.conv.Conv2d', 'aten']"))),
+    ] {
+        let w = maker.weight(weight, &[8, inputs, 3, 3]);
+        let b = bias.map(|bias| maker.weight(bias, &[8]));
+        let read: Vec<&str> = [Some(&x), Some(&w), b.as_ref()].into_iter().flatten().map(String::as_str).collect();
+        let conv = maker.op("Conv", &read);
+        if let (Some((key, value)), Some(node)) = (rule, maker.graph.nodes.last_mut()) {
+            node.metadata.push(Entry { key: key.into(), value: value.into() });
+        }
         x = maker.op("Relu", &[&conv]);
     }
     let bytes = maker.bytes(&[&x]);
-    let folded = understood(bytes.clone(), &Options::default());
-    assert_eq!(kinds(&folded), ["conv2d", "relu", "conv2d", "relu", "conv2d", "relu"]);
-    assert!(
-        folded.notes.iter().any(|n| n.starts_with("2 convolutions of the file hold a folded batch norm")),
-        "{:?}",
-        folded.notes
-    );
-    let apart = understood(bytes, &Options { unfold: true, ..Options::default() });
-    assert_eq!(kinds(&apart), ["conv2d", "batch_norm", "relu", "conv2d", "batch_norm", "relu", "conv2d", "relu"]);
+    let folded = understood(bytes, &Options::default());
+    assert_eq!(kinds(&folded), ["conv2d", "relu"].repeat(7));
+    assert_eq!(folded.notes, [folding::open(5)]);
+    let kept = folded.clone().with_folding(Folding::Keep);
+    assert_eq!((kinds(&kept), &kept.notes[..]), (kinds(&folded), &[folding::kept(5)][..]));
+    assert!(kept.nodes.iter().all(|n| !n.folded));
+    let apart = folded.clone().with_folding(Folding::Unfold);
+    let (with, without) = (["conv2d", "batch_norm", "relu"], ["conv2d", "relu"]);
+    let expected = [&with[..], &with, &without, &with, &with, &with, &without].concat();
+    assert_eq!(kinds(&apart), expected);
+    assert_eq!(apart.notes, [folding::unfolded(5)]);
     let bias = |n: &Network| n.nodes.iter().filter(|n| matches!(&n.layer, Layer::Conv2d(c) if c.bias)).count();
     assert_eq!((bias(&folded), bias(&apart)), (3, 1));
-    let none = understood(bert(), &Options { unfold: true, sequence: Some(16), ..Options::default() });
-    assert!(none.notes.iter().any(|n| n.contains("none is unfolded")), "{:?}", none.notes);
-    // A scale for each channel more than what folding left.
-    assert_eq!(totals(&apart).0, totals(&folded).0 + 16);
+    let none = understood(bert(), &Options { sequence: Some(16), ..Options::default() }).with_folding(Folding::Unfold);
+    assert!(none.notes.contains(&folding::none()), "{:?}", none.notes);
+    // A scale for each channel more than what folding left of two of them, both of the others.
+    assert_eq!(totals(&apart).0, totals(&folded).0 + 2 * 8 + 3 * 16);
+    // A profile that runs modules as written makes the same of it as asking does.
+    let shape = |n: &Network| ShapedNetwork::new(n, 2, Precision::Fp32, &[]).expect("fits");
+    let (asked, through) = (shape(&apart), Framework::named("pytorch").expect("shipped").runs(shape(&folded)));
+    let seen = |n: &ShapedNetwork| n.layers().iter().map(|l| (l.name.clone(), l.layer.clone())).collect::<Vec<_>>();
+    assert_eq!(seen(&asked), seen(&through));
+    assert_eq!(asked.notes(), through.notes());
 }

@@ -53,6 +53,16 @@ pub struct Node {
     pub attributes: Vec<Attribute>,
     #[prost(string, tag = "7")]
     pub domain: String,
+    /// Of what exporters say of a node, [`metadata`].
+    #[prost(message, repeated, tag = "9")]
+    pub metadata: Vec<Entry>,
+}
+
+impl Node {
+    /// What an exporter says of it under a key of [`metadata`].
+    pub fn said(&self, key: &str) -> Option<&str> {
+        self.metadata.iter().find(|entry| entry.key == key).map(|entry| &entry.value[..])
+    }
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -146,6 +156,18 @@ pub struct Dimension {
     pub size: Option<i64>,
     #[prost(string, optional, tag = "2")]
     pub name: Option<String>,
+}
+
+/// Keys of what PyTorch's exporter says of nodes, as far as it is read.
+pub mod metadata {
+    /// The rule of onnxscript's rewriter that made the node.
+    pub const RULE: &str = "pkg.onnxscript.rewriter.rule_name";
+    /// Classes of the modules that it is in, from the outermost, and its operation: a Python list of strings.
+    pub const CLASSES: &str = "pkg.torch.onnx.class_hierarchy";
+    /// Names of the same modules, each with those around it (`layer1.0`), and of the operation.
+    pub const SCOPES: &str = "pkg.torch.onnx.name_scopes";
+    /// All that are kept.
+    pub const KEPT: [&str; 3] = [RULE, CLASSES, SCOPES];
 }
 
 /// Element types as `onnx.proto` numbers them, those that need to be told apart.

@@ -195,6 +195,41 @@ fn modules(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('.').map(|(at, _)| &name[..at])
 }
 
+/// Calls of modules: layers of a module one after the other, first and last. A module may be called again later, as a
+/// rectifier that a block has one of is; views, which run nothing, end no call.
+struct Calls {
+    spans: Vec<(usize, usize)>,
+    /// Per layer the calls that it is part of.
+    of_layer: Vec<Vec<usize>>,
+}
+
+impl Calls {
+    fn of(layers: &[ShapedLayer]) -> Self {
+        let mut calls = Self { spans: Vec::new(), of_layer: Vec::with_capacity(layers.len()) };
+        let mut open: HashMap<&str, usize> = HashMap::new();
+        for (i, layer) in layers.iter().enumerate() {
+            if layer.layer.is_view() {
+                calls.of_layer.push(modules(&layer.name).filter_map(|m| open.get(m).copied()).collect());
+            } else {
+                let mut now = HashMap::new();
+                for module in modules(&layer.name) {
+                    let call = open.get(module).copied().unwrap_or_else(|| {
+                        calls.spans.push((i, i));
+                        calls.spans.len() - 1
+                    });
+                    now.insert(module, call);
+                }
+                calls.of_layer.push(now.values().copied().collect());
+                open = now;
+            }
+            for &call in &calls.of_layer[i] {
+                calls.spans[call].1 = i;
+            }
+        }
+        calls
+    }
+}
+
 struct Walk<'a> {
     network: &'a ShapedNetwork,
     training: bool,
@@ -321,16 +356,12 @@ impl<'a> Walk<'a> {
         if !self.policy.modules_hold_input {
             return held;
         }
-        let mut last: HashMap<&str, usize> = HashMap::new();
-        for (i, layer) in layers.iter().enumerate() {
-            last.extend(modules(&layer.name).map(|module| (module, i)));
-        }
+        let calls = Calls::of(layers);
         let mut until: Vec<Option<usize>> = vec![None; layers.len()];
-        for layer in layers {
+        for (i, layer) in layers.iter().enumerate() {
             for k in nodes(layer) {
-                let outside = |module: &&str| !modules(&layers[k].name).any(|other| other == *module);
-                let end = modules(&layer.name).filter(outside).filter_map(|module| last.get(module)).max();
-                until[k] = until[k].max(end.copied());
+                let end = calls.of_layer[i].iter().map(|&c| calls.spans[c]).filter(|(start, _)| k < *start);
+                until[k] = until[k].max(end.map(|(_, end)| end).max());
             }
         }
         for (k, end) in until.into_iter().enumerate() {
@@ -556,6 +587,23 @@ inputs.x.shape = [1, 2, 2]
             footprint(&shaped(&text, 1), Mode::Inference, &policy).activations.get()
         };
         assert_eq!((of(false), of(true)), (4 * (4 + 2 * 16), 4 * (4 + 3 * 16)));
+    }
+
+    #[test]
+    fn a_module_that_is_called_again_lets_go_in_between() {
+        // One rectifier of the module, called twice, does not hold what it read first: as with a rectifier for each.
+        let text = |second: &str| {
+            RESIDUAL
+                .replace("  { name = \"sum\", kind = \"add\", from = [\"c\", \"relu\"] },\n", "")
+                .replace("\"relu\", kind = \"relu\"", "\"act.x\", kind = \"gelu\"")
+                .replace("{ name = \"c\"", &format!("{{ name = \"{second}\", kind = \"gelu\" }}, {{ name = \"c\""))
+        };
+        let of = |text: &str| {
+            let policy = MemoryPolicy { modules_hold_input: true, ..MemoryPolicy::default() };
+            footprint(&shaped(text, 1), Mode::Inference, &policy).activations.get()
+        };
+        assert_eq!(of(&text("act.y")), of(&text("other.y")));
+        assert_eq!(of(&text("act.y")), 4 * (4 + 2 * 16));
     }
 
     #[test]

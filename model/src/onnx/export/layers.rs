@@ -162,6 +162,10 @@ impl Writer<'_> {
                 let op = if pool.op == PoolOp::Max { "MaxPool" } else { "AveragePool" };
                 self.node(op, &[&x], name, &attributes);
             }
+            // Which operation it is, is not part of a network here.
+            Layer::Elementwise(e) if e.ops == 1 && e.parameters == 0 && e.output.is_none() && site.read.len() == 1 => {
+                self.node("Neg", &[&x], name, &[]);
+            }
             other => return Err(format!("no ONNX operator stands for {}", other.kind())),
         }
         Ok(())

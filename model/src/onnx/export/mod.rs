@@ -124,7 +124,7 @@ impl Writer<'_> {
             inputs: inputs.iter().map(|s| s.to_string()).collect(),
             outputs: outputs.iter().map(|s| s.to_string()).collect(),
             attributes: attributes.collect(),
-            domain: String::new(),
+            ..Node::default()
         });
     }
 

@@ -1,9 +1,9 @@
 //! Layers over maps: convolution, pooling, normalization per channel, resizing.
 
-use super::{Issue, Lowering, Op, label, shape};
+use super::{Issue, Lowering, Op, shape};
 use crate::layer::{
-    BatchNorm, Conv2d, Conv3d, ConvTranspose2d, Elementwise, GlobalPool2d, Groups, Interpolation, Layer,
-    LocalResponseNorm, Pad, Pair, Pool2d, Pool3d, PoolOp, Resize, Triple,
+    AdaptivePool2d, BatchNorm, Conv2d, Conv3d, ConvTranspose2d, Elementwise, GlobalPool2d, Groups, Interpolation,
+    Layer, LocalResponseNorm, Pad, Pair, Pool2d, Pool3d, PoolOp, Resize, Triple,
 };
 use crate::network::Source;
 use crate::onnx::graph::Id;
@@ -95,7 +95,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             return Ok((source, pads.into_iter().map(|(before, _)| before).collect()));
         }
         let none = vec![0; pads.len()];
-        let name = format!("{}.pad", super::label(op.node));
+        let name = format!("{}.pad", super::scope::path(op.node));
         let layer = match (dims, &pads[..]) {
             (&[_, _, _], &[(top, bottom), (left, right)]) => {
                 Layer::Pad(Pad { padding: [top, bottom, left, right].map(|p| p as u64) })
@@ -122,10 +122,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let group = call.int("group").unwrap_or(1) as u64;
         let groups = if group > 1 && group == space.channels { Groups::Depthwise } else { Groups::Count(group) };
         let channels = self.tensor(weights).dims[0] as u64;
-        let folded = self.is_folded(op);
-        self.folded += usize::from(folded);
-        let apart = folded && self.unfold;
-        let bias = op.inputs.get(2).is_some_and(Option::is_some) && !apart;
+        let bias = op.inputs.get(2).is_some_and(Option::is_some) || self.is_bias_of_zeros(op);
         let point = spatial.iter().chain(&strides).all(|s| *s == 1);
         let layer = if space.depth.is_none() && (space.maps == 1 || point) {
             let (from, padding) = self.padded(op, &space.per_channel())?;
@@ -138,26 +135,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             let padding = triple(&padding, 0)?;
             (from, Layer::Conv3d(Conv3d { channels, kernel, stride, padding, dilation, groups, bias }))
         };
-        let learned = &op.inputs[1..if apart { 2 } else { op.inputs.len() }];
-        let mut place = self.emit(op, layer.1, vec![layer.0], learned)?;
-        if apart {
-            let name = format!("{}.batch_norm", label(op.node));
-            place =
-                self.push(&name, Layer::BatchNorm(BatchNorm { affine: true }), vec![place.source], &op.inputs[2..])?;
-        }
+        let place = self.emit_weighted(op, layer.1, vec![layer.0], &op.inputs[1..])?;
         self.made(op, place)
-    }
-
-    /// Whether an export folded a batch norm into it, by the names it gave: `onnx::Conv_*` is what TorchScript's export
-    /// calls folded weights, a bias called as the weight with `_bias` behind it what onnxscript's rewriter adds.
-    fn is_folded(&self, op: &Op<'a>) -> bool {
-        let name = |position: usize| op.inputs.get(position).copied().flatten().map(|id| self.graph.values[id].name);
-        match (name(1), name(2)) {
-            (Some(weight), Some(bias)) => {
-                weight.starts_with("onnx::Conv_") || bias.strip_prefix(weight).is_some_and(|rest| rest == "_bias")
-            }
-            _ => false,
-        }
     }
 
     pub(super) fn transposed(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
@@ -200,11 +179,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
             bias: bias && frames == 1,
         };
         let from = self.seen(input, &space.per_channel())?;
-        let mut place = self.emit(op, Layer::ConvTranspose2d(layer), vec![from], &op.inputs[1..])?;
+        let mut place = self.emit_weighted(op, Layer::ConvTranspose2d(layer), vec![from], &op.inputs[1..])?;
         if bias && frames > 1 {
             let layer = Elementwise { ops: 1, parameters: biases, output: None };
             place = self.push(
-                &format!("{}.bias", super::label(op.node)),
+                &format!("{}.bias", super::scope::path(op.node)),
                 Layer::Elementwise(layer),
                 vec![place.source],
                 &[],
@@ -234,7 +213,13 @@ impl<'g, 'a> Lowering<'g, 'a> {
             let flat = kernel.len().saturating_sub(2);
             let (kernel, stride) = (pair(&kernel[flat..], 1)?, Some(pair(&strides[flat..], 1)?));
             let padding = pair(&padding[flat..], 0)?;
-            (from, Layer::Pool2d(Pool2d { op: pool, kernel, stride, padding, ceil }))
+            // A window of one element is what is left of a pooling to the size that the map has.
+            let adaptive = kernel == Pair::square(1) && stride == Some(kernel) && pads.iter().all(|p| *p == (0, 0));
+            let output = Pair { h: space.height, w: space.width };
+            match adaptive {
+                true => (from, Layer::AdaptivePool2d(AdaptivePool2d { op: pool, output })),
+                false => (from, Layer::Pool2d(Pool2d { op: pool, kernel, stride, padding, ceil })),
+            }
         };
         let place = self.emit(op, layer, vec![from], &[])?;
         self.made(op, place)
@@ -316,7 +301,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
     pub(super) fn pad(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let pads = infer::pads(&self.call(op))?;
         if pads.iter().all(|p| *p == (0, 0)) {
-            return self.alias(op);
+            // PyTorch copies what it pads by nothing.
+            return self.rearranged(op);
         }
         match (self.map_of(self.activation(op, 0)?), &pads[..]) {
             (Ok(map), &[(0, 0), (0, 0), (top, bottom), (left, right)])

@@ -8,17 +8,19 @@
 //! * constants, masks and positions that no learned table was read by are taken to be there: they are small beside what
 //!   they are applied to.
 
+mod folded;
 mod maps;
 mod movement;
 mod pointwise;
 mod products;
+mod scope;
 
-use super::graph::{Graph, Id, Kind, Op, label};
+use super::graph::{Graph, Id, Kind, Op};
 use super::infer::{Call, Issue};
 use super::tensor::{Tensor, elements};
 use super::{OnnxError, Options};
 use crate::layer::{Flatten, Layer, LayerOp, Reshape};
-use crate::network::{Input, MAX_LAYERS, Network, Node, Published, Source};
+use crate::network::{Input, MAX_LAYERS, Network, Node, Published, Source, folding};
 use crate::shape::Shape;
 use crate::text::{Names, shown};
 use std::collections::{HashMap, HashSet};
@@ -28,7 +30,7 @@ use std::collections::{HashMap, HashSet};
 /// # Errors
 /// Names the operator that no layer stands for, or whose result does not carry one sample after another.
 pub fn lower(graph: &Graph<'_>, options: &Options<'_>, source: String) -> Result<Network, OnnxError> {
-    let mut lowering = Lowering::new(graph, options.unfold)?;
+    let mut lowering = Lowering::new(graph)?;
     for op in &graph.ops {
         lowering.operator(op).map_err(|issue| OnnxError::at(op.node, issue))?;
     }
@@ -60,14 +62,17 @@ struct Lowering<'g, 'a> {
     kept: Vec<Source>,
     /// The node that learned an initializer.
     learners: HashMap<Id, usize>,
-    /// Whether folded batch norms become layers of their own again, and how many there are.
-    unfold: bool,
-    folded: usize,
+    /// Biases of zeros that the export left out.
+    zeros: usize,
+    /// The module of each node, where an exporter says it.
+    modules: HashMap<usize, String>,
+    /// Tensors whose parts are copied where they are taken: the whole was only seen in another order.
+    scattered: HashSet<Id>,
     notes: Vec<String>,
 }
 
 impl<'g, 'a> Lowering<'g, 'a> {
-    fn new(graph: &'g Graph<'a>, unfold: bool) -> Result<Self, OnnxError> {
+    fn new(graph: &'g Graph<'a>) -> Result<Self, OnnxError> {
         let (mut readers, mut makers) = (HashMap::<Id, Vec<&Op<'_>>>::new(), HashMap::new());
         for op in &graph.ops {
             op.inputs.iter().flatten().for_each(|&id| readers.entry(id).or_default().push(op));
@@ -86,8 +91,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
             names: Names::default(),
             kept: vec![],
             learners: HashMap::new(),
-            unfold,
-            folded: 0,
+            zeros: 0,
+            modules: HashMap::new(),
+            scattered: HashSet::new(),
             notes: vec![],
         };
         for &id in &graph.inputs {
@@ -255,10 +261,26 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let stem = weights.iter().flatten().find_map(|&id| {
             let learned = self.graph.values[id].learned.first().filter(|id| !self.learners.contains_key(id))?;
             let name = self.graph.values[*learned].name;
-            name.strip_suffix(".weight").or_else(|| name.strip_suffix("_weight"))
+            match name.strip_suffix(".weight").or_else(|| name.strip_suffix("_weight")) {
+                Some(stem) => Some(stem.to_string()),
+                // A name that TorchScript's exporter made up.
+                None if name.starts_with("onnx::") => scope::module(op.node),
+                None => None,
+            }
         });
-        let name = stem.map_or_else(|| label(op.node), str::to_string);
-        self.push(&name, layer, from, weights)
+        let name = stem.unwrap_or_else(|| scope::path(op.node));
+        let place = self.push(&name, layer, from, weights)?;
+        if let (Source::Node(made), Some(module)) = (place.source, scope::said_module(op.node)) {
+            // One vector of many modules, which share what is equal, is one of each of them.
+            let vector = |id: &Id| self.tensor(*id).dims.iter().filter(|d| **d != 1).count() < 2;
+            let vectors = weights.iter().flatten().flat_map(|&w| &self.graph.values[w].learned).all(vector);
+            let owner = self.nodes[made].tied.and_then(|owner| self.modules.get(&owner));
+            if vectors && owner.is_some_and(|owner| *owner != module) {
+                self.nodes[made].tied = None;
+            }
+            self.modules.insert(made, module);
+        }
+        Ok(place)
     }
 
     fn push(&mut self, name: &str, layer: Layer, from: Vec<Source>, weights: &[Option<Id>]) -> Result<Place, Issue> {
@@ -286,7 +308,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             self.learners.entry(id).or_insert(index);
         }
         let name = self.names.unique(name);
-        self.nodes.push(Node { name, layer, from, tied });
+        self.nodes.push(Node { name, layer, from, tied, folded: false });
         self.shapes.push(output);
         Ok(Place { source: Source::Node(index), shape: output })
     }
@@ -354,15 +376,14 @@ impl<'g, 'a> Lowering<'g, 'a> {
         if let Some(note) = self.graph.selection_note() {
             self.notes.push(note);
         }
-        self.notes.extend(match (self.folded, self.unfold) {
-            (0, false) => None,
-            (0, true) => Some("no convolution of the file is known to hold a folded batch norm: none is unfolded".into()),
-            (n, true) => Some(format!("{n} batch norms that were folded into convolutions are layers of their own")),
-            (n, false) => Some(format!(
-                "{n} convolutions of the file hold a folded batch norm, which the model itself runs as a kernel of its own: \
-                 --unfold-batch-norm"
-            )),
-        });
+        let folded = self.nodes.iter().filter(|n| n.folded).count();
+        self.notes.extend((folded > 0).then(|| folding::open(folded)));
+        if self.zeros > 0 {
+            self.notes.push(format!(
+                "{} biases that the export left out because they are zero are taken to be there",
+                self.zeros
+            ));
+        }
         for (_, skipped) in &self.graph.skipped {
             self.notes.push(format!("left out: {skipped}"));
         }

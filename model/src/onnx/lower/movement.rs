@@ -1,7 +1,7 @@
 //! Views and copies.
 
 use super::{Issue, Lowering, Op, Place, shape};
-use crate::layer::{ClassToken, Concat, Layer, Permute, Reshape, Slice};
+use crate::layer::{ClassToken, Concat, Layer, Reshape, Slice};
 use crate::onnx::graph::{Id, Kind};
 use crate::onnx::infer;
 use crate::shape::product;
@@ -56,17 +56,32 @@ impl<'g, 'a> Lowering<'g, 'a> {
     }
 
     fn leads_to_any_order(&self, op: &Op<'_>) -> bool {
-        let mut op = op;
-        for _ in 0..8 {
-            if matches!(&op.op[..], "Attention" | "RotaryEmbedding" | "Concat" | "Expand" | "Tile") {
-                return true;
-            }
-            match op.outputs.first().and_then(|id| self.readers.get(id)).map(|r| &r[..]) {
-                Some(&[next]) if self.keeps_order(op) => op = next,
-                _ => return false,
-            }
+        self.leads_within(op, 8)
+    }
+
+    /// Within so many operators, on every way: queries, keys and values are parts of one tensor.
+    fn leads_within(&self, op: &Op<'_>, steps: usize) -> bool {
+        if matches!(&op.op[..], "Attention" | "RotaryEmbedding" | "Concat" | "Expand" | "Tile") {
+            return true;
         }
-        false
+        let readers = || op.outputs.iter().flat_map(|id| self.readers.get(id).into_iter().flatten());
+        let passes = self.keeps_order(op) || self.part_of(op).is_some();
+        steps > 0 && passes && readers().next().is_some() && readers().all(|next| self.leads_within(next, steps - 1))
+    }
+
+    /// The tensor that an operator takes one part of, and along which dimension.
+    pub(super) fn part_of(&self, op: &Op<'_>) -> Option<(Id, usize)> {
+        let whole = op.inputs.first().copied().flatten()?;
+        let one = |id: Id| self.tensor(id).ints().is_some_and(|i| i.len() == 1);
+        let taken = match &op.op[..] {
+            "Split" => true,
+            "Gather" => op.inputs.get(1).copied().flatten().is_some_and(one),
+            "Slice" => return self.cut(op).filter(|_| self.is_activation(whole)).map(|(axis, _)| (whole, axis)),
+            _ => false,
+        };
+        let call = self.graph.call(op);
+        let axis = call.axis(call.int("axis").unwrap_or(0), self.tensor(whole).rank()).ok()?;
+        (taken && self.is_activation(whole)).then_some((whole, axis))
     }
 
     fn is_of_attention(&self, op: &Op<'_>) -> bool {
@@ -91,25 +106,47 @@ impl<'g, 'a> Lowering<'g, 'a> {
         if moving.is_sorted() || self.order_does_not_matter(op, &order) {
             return self.alias(op);
         }
-        if inner.len() != sizes.len() || sizes.len() > 4 {
-            return self.rearranged(op);
+        let readers = op.outputs.first().and_then(|id| self.readers.get(id)).map_or(&[][..], |r| &r[..]);
+        if readers.len() > 1 && readers.iter().all(|next| next.op != "Slice" && self.part_of(next).is_some()) {
+            // Its parts are copied by what reads them.
+            self.scattered.extend(op.outputs.first());
+            return self.alias(op);
         }
-        let from = self.seen(input, &sizes)?;
-        let place = self.emit(op, Layer::Permute(Permute { order: inner, copy: true }), vec![from], &[])?;
-        self.made(op, place)
+        // Channels of a map that become the last dimension are its rows; else rows stay together.
+        let rows = if order.last() == Some(&(order.len() - 1)) { None } else { Some(sizes) };
+        self.copy_of(op, input, rows)
     }
 
     /// A copy of every element to another place.
     pub(super) fn rearranged(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let input = self.activation(op, 0)?;
+        self.copy_of(op, input, None)
+    }
+
+    /// A copy of a tensor, seen as rows of its last dimension or in the dimensions that are given.
+    fn copy_of(&mut self, op: &'g Op<'a>, input: Id, seen: Option<Vec<u64>>) -> Result<(), Issue> {
+        let dims = self.dims(input)?;
+        let rows = |dims: Vec<u64>| match dims[..] {
+            [ref outer @ .., last] if outer.len() > 1 => vec![product(outer), last],
+            _ => dims,
+        };
+        let from = self.seen(input, &seen.unwrap_or_else(|| rows(dims)))?;
         let output = shape(&self.dims(op.outputs[0])?)?;
-        let from = self.seen(input, &self.dims(input)?)?;
         let layer = Reshape { shape: output.dims().iter().map(|&d| d as i64).collect(), copy: true };
         let place = self.emit(op, Layer::Reshape(layer), vec![from], &[])?;
         self.made(op, place)
     }
 
     pub(super) fn concat(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
+        if let (Some(whole), Some(&result)) = (self.rolled(op), op.outputs.first()) {
+            let dims = self.dims(whole)?;
+            let from = self.seen(whole, &dims)?;
+            if self.is_rolled_further(result) {
+                let place = Place { source: from, shape: shape(&dims)? };
+                return self.made(op, place);
+            }
+            return self.copy_of(op, whole, None);
+        }
         let parts = self.activations(op);
         let out = &self.result(op)?.dims;
         let axis = self.call(op).axis(self.call(op).int("axis").unwrap_or(1), out.len())?;
@@ -165,8 +202,31 @@ impl<'g, 'a> Lowering<'g, 'a> {
         self.made(op, place.ok_or("it joins nothing")?)
     }
 
-    /// One dimension's part, a view.
-    fn part(&mut self, op: &'g Op<'a>, input: Id, axis: usize, [start, size, step]: [u64; 3]) -> Result<Place, Issue> {
+    /// One dimension's part: a view, and a copy of it where the whole lies in another order.
+    fn part(&mut self, op: &'g Op<'a>, input: Id, axis: usize, which: [u64; 3], made: Id) -> Result<Place, Issue> {
+        let place = self.view_of_part(op, input, axis, which)?;
+        if !self.scattered.contains(&input) {
+            return Ok(place);
+        }
+        let dims = self.dims(made)?;
+        // The heads of a token lie side by side.
+        let wide = match dims[..] {
+            [.., heads, _, features] => product(&[heads, features]),
+            _ => dims.last().copied().unwrap_or(1),
+        };
+        let view = Reshape { shape: vec![-1, wide as i64], copy: false };
+        let rows = self.emit(op, Layer::Reshape(view), vec![place.source], &[])?;
+        let shape = shape(&dims)?.dims().iter().map(|&d| d as i64).collect();
+        self.emit(op, Layer::Reshape(Reshape { shape, copy: true }), vec![rows.source], &[])
+    }
+
+    fn view_of_part(
+        &mut self,
+        op: &'g Op<'a>,
+        input: Id,
+        axis: usize,
+        [start, size, step]: [u64; 3],
+    ) -> Result<Place, Issue> {
         let dims = &self.tensor(input).dims;
         let Some(mut axis) = self.sample_axis(dims, axis) else {
             return if self.graph.marker == 1 {
@@ -187,24 +247,63 @@ impl<'g, 'a> Lowering<'g, 'a> {
 
     pub(super) fn slice(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let input = self.activation(op, 0)?;
-        let (before, after) = (&self.tensor(input).dims, &self.result(op)?.dims);
-        let changed: Vec<usize> = (0..before.len()).filter(|&i| before[i] != after[i]).collect();
-        let call = self.call(op);
-        let steps = call.list(4, "steps")?.unwrap_or_default();
-        if steps.iter().any(|s| *s < 1) {
-            return self.copied(op);
+        if self.tensor(input).dims == self.result(op)?.dims && self.steps(op)?.iter().all(|s| *s > 0) {
+            return self.alias(op);
         }
-        let [axis] = changed[..] else {
-            return if changed.is_empty() { self.alias(op) } else { self.copied(op) };
-        };
-        let starts = call.list(1, "starts")?.unwrap_or_default();
-        let axes = call.list(3, "axes")?.unwrap_or_else(|| (0..starts.len() as i64).collect());
-        let place = axes.iter().position(|&a| call.axis(a, before.len()) == Ok(axis)).unwrap_or(0);
+        match self.cut(op) {
+            Some((axis, which)) => {
+                let place = self.part(op, input, axis, which, op.outputs[0])?;
+                self.made(op, place)
+            }
+            None => self.copied(op),
+        }
+    }
+
+    fn steps(&self, op: &Op<'_>) -> Result<Vec<i64>, Issue> {
+        Ok(self.graph.call(op).list(4, "steps")?.unwrap_or_default())
+    }
+
+    /// The one dimension of which a slice takes a part, and its start, size and step there.
+    pub(super) fn cut(&self, op: &Op<'_>) -> Option<(usize, [u64; 3])> {
+        let before = &self.tensor(op.inputs.first().copied().flatten()?).dims;
+        let after = &self.tensor(*op.outputs.first()?).dims;
+        let changed: Vec<usize> = (0..before.len()).filter(|&i| before[i] != *after.get(i).unwrap_or(&0)).collect();
+        let steps = self.steps(op).ok()?;
+        let ([axis], true) = (&changed[..], steps.iter().all(|s| *s > 0)) else { return None };
+        let call = self.graph.call(op);
+        let starts = call.list(1, "starts").ok()?.unwrap_or_default();
+        let axes = call.list(3, "axes").ok()?.unwrap_or_else(|| (0..starts.len() as i64).collect());
+        let place = axes.iter().position(|&a| call.axis(a, before.len()) == Ok(*axis)).unwrap_or(0);
         let start = starts.get(place).copied().unwrap_or(0);
-        let start = if start < 0 { start.saturating_add(before[axis]).max(0) } else { start };
+        let start = if start < 0 { start.saturating_add(before[*axis]).max(0) } else { start };
         let step = steps.get(place).copied().unwrap_or(1);
-        let place = self.part(op, input, axis, [start as u64, after[axis] as u64, step as u64])?;
-        self.made(op, place)
+        Some((*axis, [start as u64, after[*axis] as u64, step as u64]))
+    }
+
+    /// The tensor that is moved round by one dimension where two parts of it are joined the other way round, which PyTorch
+    /// does with all dimensions in one kernel.
+    fn rolled(&self, op: &Op<'_>) -> Option<Id> {
+        let ("Concat", [Some(last), Some(first)]) = (&op.op[..], &op.inputs[..]) else { return None };
+        let cut = |id: &Id| {
+            let maker = self.makers.get(id).filter(|maker| maker.op == "Slice")?;
+            Some((maker.inputs.first().copied().flatten()?, self.cut(maker)?))
+        };
+        let ((whole, (axis, [start, ..])), (of, (along, [0, size, 1]))) = (cut(last)?, cut(first)?) else {
+            return None;
+        };
+        let dims = &self.tensor(whole).dims;
+        (whole == of && axis == along && start == size && *dims == self.tensor(*op.outputs.first()?).dims)
+            .then_some(whole)
+    }
+
+    /// Whether all that reads a tensor rolls it further.
+    fn is_rolled_further(&self, id: Id) -> bool {
+        let readers = |id: &Id| self.readers.get(id).map_or(&[][..], |r| &r[..]);
+        let joined = |slice: &&Op<'_>| {
+            let next = slice.outputs.first().map_or(&[][..], readers);
+            slice.op == "Slice" && !next.is_empty() && next.iter().all(|join| self.rolled(join) == Some(id))
+        };
+        !self.graph.outputs.contains(&id) && !readers(&id).is_empty() && readers(&id).iter().all(joined)
     }
 
     pub(super) fn split(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
@@ -214,7 +313,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let mut start = 0;
         for position in 0..op.outputs.len() {
             let size = self.tensor(op.outputs[position]).dims[axis] as u64;
-            let place = self.part(op, input, axis, [start, size, 1])?;
+            let place = self.part(op, input, axis, [start, size, 1], op.outputs[position])?;
             start += size;
             self.made_at(op, position, place)?;
         }
@@ -239,7 +338,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             Some(&[index]) => {
                 let size = self.tensor(table).dims[axis];
                 let start = if index < 0 { index + size } else { index };
-                let place = self.part(op, table, axis, [start as u64, 1, 1])?;
+                let place = self.part(op, table, axis, [start as u64, 1, 1], op.outputs[0])?;
                 self.made(op, place)
             }
             _ => self.copied(op),

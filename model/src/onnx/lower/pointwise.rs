@@ -10,12 +10,13 @@ use crate::onnx::graph::Id;
 use crate::onnx::infer;
 use crate::shape::product;
 
-/// Side of a window of so many tokens and number of heads, where that many values are one per head and distance.
+/// Side of a window of so many tokens and number of heads, where that many values are one per head and distance, or one per
+/// head and pair of tokens: exporters look the table up.
 fn window_heads(tokens: u64, learned: u64) -> Option<(u64, u64)> {
     let window = tokens.isqrt();
     let distances = (2 * window).checked_sub(1)?.pow(2);
-    (window * window == tokens && window > 1 && learned.is_multiple_of(distances))
-        .then(|| (window, learned / distances))
+    let each = [distances, tokens * tokens].into_iter().find(|each| learned.is_multiple_of(*each))?;
+    (window * window == tokens && window > 1).then(|| (window, learned / each))
 }
 
 impl<'g, 'a> Lowering<'g, 'a> {
@@ -164,8 +165,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let learned = self.unlearned(&constants);
         let each = self.activations(op);
         match (&output[..], &each[..]) {
-            // A value per head and distance of tokens in a window.
-            (&[.., rows, columns], &[x])
+            // A value per head and distance of tokens in a window. Without heads it is a table of as many positions as features.
+            (&[_, .., rows, columns], &[x])
                 if rows == columns
                     && learned > 0
                     && self.dims(x)? == output

@@ -74,8 +74,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
             return self.stacked(op, x, weight, [stack, contracted, features]);
         }
         let bias = weights.get(1).copied().flatten().is_some_and(|b| self.tensor(b).elements() > 1);
+        let bias = bias || self.is_bias_of_zeros(op);
         let from = self.seen(x, &if rows == 1 { vec![length] } else { vec![rows, length] })?;
-        let place = self.emit(op, Layer::Linear(Linear { features, bias }), vec![from], weights)?;
+        let place = self.emit_weighted(op, Layer::Linear(Linear { features, bias }), vec![from], weights)?;
         self.made(op, place)
     }
 
@@ -103,7 +104,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             return self.made(op, place);
         }
         let shape = super::shape(&[stack, k, n])?;
-        let name = self.names.unique(&format!("{}.constant", super::label(op.node)));
+        let name = self.names.unique(&format!("{}.constant", super::scope::path(op.node)));
         self.notes.push(format!("input {name} is a constant of the file"));
         let constant = Source::Input(self.inputs.len());
         self.inputs.push(Input { name, shape, symbols: vec![None; 3], integer: false });
@@ -215,18 +216,44 @@ impl<'g, 'a> Lowering<'g, 'a> {
             let mut id = id;
             for _ in 0..8 {
                 let maker = self.makers.get(&id)?;
-                if maker.op == "Split" {
-                    return Some((maker, id));
+                if let Some((whole, axis)) = self.part_of(maker) {
+                    return Some((whole, axis, self.number_of_part(maker, id)?));
                 }
                 id = self.keeps_order(maker).then(|| maker.inputs.first().copied().flatten())??;
             }
             None
         };
-        let [(split, q), (of_k, k), (of_v, v)] = [origin(qkv[0])?, origin(qkv[1])?, origin(qkv[2])?];
-        let input = split.inputs.first().copied().flatten()?;
-        let last = self.call(split).axis(self.call(split).int("axis")?, self.tensor(input).rank()).ok()?;
-        let same = std::ptr::eq(*split, *of_k) && std::ptr::eq(*split, *of_v);
-        (same && split.outputs == [q, k, v] && last + 1 == self.tensor(input).rank()).then_some(input)
+        let [(whole, axis, 0), (of_k, _, 1), (of_v, _, 2)] = [origin(qkv[0])?, origin(qkv[1])?, origin(qkv[2])?] else {
+            return None;
+        };
+        let dims = &self.tensor(whole).dims;
+        if whole != of_k || whole != of_v {
+            return None;
+        }
+        if axis + 1 == dims.len() {
+            return Some(whole);
+        }
+        // A dimension of three that was brought to the front.
+        let mut id = whole;
+        for _ in 0..8 {
+            match self.makers.get(&id) {
+                Some(maker) if self.keeps_order(maker) => id = maker.inputs.first().copied().flatten()?,
+                _ => break,
+            }
+        }
+        (dims[axis] == 3).then_some(id)
+    }
+
+    /// Which part of its input a result is: the first one 0.
+    fn number_of_part(&self, op: &Op<'_>, result: Id) -> Option<usize> {
+        match &op.op[..] {
+            "Split" => op.outputs.iter().position(|id| *id == result),
+            "Slice" => {
+                let (_, [start, size, _]) = self.cut(op)?;
+                start.is_multiple_of(size).then(|| start.checked_div(size).map(|n| n as usize))?
+            }
+            _ => usize::try_from(*self.tensor(op.inputs.get(1).copied().flatten()?).ints()?.first()?).ok(),
+        }
     }
 
     fn attention_in_steps(&mut self, op: &'g Op<'a>, sizes: [u64; 5]) -> Result<(), Issue> {
