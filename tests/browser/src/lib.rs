@@ -25,18 +25,31 @@ pub enum Scheme {
     Dark,
 }
 
+/// Wider than the narrowest window of any browser.
+const LEAST_WINDOW: u32 = 800;
+
 fn browser() -> Option<PathBuf> {
     let names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
     let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     names.iter().flat_map(|n| folders.iter().map(move |f| f.join(n))).find(|p| p.is_file())
 }
 
-/// Writes what the page measures into the page; the page itself has no script.
+/// Sends what the page measures to the page around it; the page itself has no script.
 const PROBE: &str = "<script>\
 const sizes = [...document.querySelectorAll('figure svg')].map(s => { const b = s.getBoundingClientRect(); return Math.round(b.width) + 'x' + Math.round(b.height) });\
-const probe = document.createElement('pre'); const paper = getComputedStyle(document.body).backgroundColor;\
-probe.textContent = 'PROBE ' + [innerWidth, document.documentElement.scrollWidth, paper, sizes.join(' ')].join('|') + ' END';\
-document.body.append(probe);</script>";
+const paper = getComputedStyle(document.body).backgroundColor;\
+parent.postMessage([innerWidth, document.documentElement.scrollWidth, paper, sizes.join(' ')].join('|'), '*');</script>";
+
+/// The page in a frame as wide as the screen is meant to be: windows of current browsers are 500 pixels wide at least. Of
+/// several sizes that a page may send, the first counts.
+fn frame(width: u32) -> String {
+    format!(
+        "<!doctype html><html><head><link rel=\"icon\" href=\"data:,\"><meta name=\"color-scheme\" content=\"light dark\"></head>\
+         <body><pre id=\"found\"></pre><script>onmessage = m => {{ const found = document.getElementById('found'); \
+         if (!found.textContent) found.textContent = 'PRO' + 'BE ' + m.data + ' END' }}</script>\
+         <iframe src=\"page.html\" style=\"width:{width}px;height:900px;border:0\"></iframe></body></html>"
+    )
+}
 
 /// How a page is shown on a screen so wide; `None` where there is no browser.
 ///
@@ -47,20 +60,23 @@ pub fn shown(html: &str, width: u32, scheme: Scheme) -> Option<Shown> {
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("page.html");
     std::fs::write(&page, html.replace("</body>", &format!("{PROBE}</body>"))).expect("written");
+    let outside = folder.path().join("frame.html");
+    std::fs::write(&outside, frame(width)).expect("written");
     let dark = u8::from(scheme == Scheme::Light);
     let output = Command::new(browser)
         .args(["--no-sandbox", "--disable-gpu", "--headless", "--hide-scrollbars", "--enable-logging=stderr"])
         .arg(format!("--blink-settings=preferredColorScheme={dark}"))
         .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
-        .arg(format!("--window-size={width},900"))
-        .args(["--dump-dom", &format!("file://{}", page.display())])
+        .arg(format!("--window-size={},1000", width.max(LEAST_WINDOW)))
+        // Until the frame has sent what it measured, in the page's time.
+        .arg("--virtual-time-budget=10000")
+        .args(["--dump-dom", &format!("file://{}", outside.display())])
         .output()
         .expect("the browser starts");
     let console = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!console.contains("CONSOLE"), "{console}");
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The second occurrence is the script's result, the first the script.
-    let probe = dom.split("PROBE ").nth(2).and_then(|p| p.split(" END").next());
+    let probe = dom.split("PROBE ").nth(1).and_then(|p| p.split(" END").next());
     let parts: Vec<&str> = probe.unwrap_or_else(|| panic!("no probe: {console}")).split('|').collect();
     let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text} is no number"));
     let size = |text: &str| text.split_once('x').map(|(w, h)| (number(w), number(h)));
