@@ -1,5 +1,6 @@
 //! How a browser shows a page, for tests of reports. Nothing is downloaded: without Chromium there is nothing to tell.
 
+use joulecast_skipped::skipped;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -88,16 +89,20 @@ pub fn shown(html: &str, width: u32, scheme: Scheme) -> Option<Shown> {
     })
 }
 
-/// Checks that a page fits phones and desktops and that so many figures are seen there, on light and on dark paper.
+/// Why a test that looks at a page is skipped.
+const NONE: &str = "no Chromium on this machine";
+
+/// Checks, for the test `name`, that a page fits phones and desktops and that so many figures are seen there, on light and on dark paper.
+///
+/// Without a browser the test is skipped.
 ///
 /// # Panics
 /// Where it does not, and where [`shown`] does.
-pub fn check(html: &str, figures: usize) {
+pub fn check(name: &str, html: &str, figures: usize) {
     let mut papers = Vec::new();
     for (width, scheme) in [(390, Scheme::Light), (390, Scheme::Dark), (1280, Scheme::Light), (1280, Scheme::Dark)] {
         let Some(shown) = shown(html, width, scheme) else {
-            println!("skipped: no Chromium on this machine");
-            return;
+            return skipped(name, NONE);
         };
         assert_eq!((shown.screen, shown.page), (width, width), "the page is as wide as the screen");
         let seen = shown.figures.iter().filter(|(w, h)| *w > 300 && *h > 80).count();
@@ -118,15 +123,20 @@ mod tests {
 
     #[test]
     fn what_is_seen_is_measured() {
-        let Some(shown) = shown(PAGE, 400, Scheme::Light) else { return };
+        let Some(shown) = shown(PAGE, 400, Scheme::Light) else {
+            return skipped("browser::what_is_seen_is_measured", NONE);
+        };
         let white = "rgb(255, 255, 255)".to_string();
         assert_eq!(shown, Shown { screen: 400, page: 400, figures: vec![(320, 100)], paper: white });
-        check(PAGE, 1);
+        check("browser::what_is_seen_is_measured", PAGE, 1);
     }
 
     #[test]
     fn a_page_that_is_too_wide_is_seen_to_be() {
-        let Some(shown) = shown(&PAGE.replace("\"320\"", "\"2000\""), 390, Scheme::Dark) else { return };
+        let wide = PAGE.replace("\"320\"", "\"2000\"");
+        let Some(shown) = shown(&wide, 390, Scheme::Dark) else {
+            return skipped("browser::a_page_that_is_too_wide_is_seen_to_be", NONE);
+        };
         assert_eq!((shown.page, shown.paper.as_str()), (2000, "rgb(0, 0, 0)"));
     }
 }

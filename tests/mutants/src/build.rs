@@ -95,7 +95,11 @@ pub fn all(copy_to: &Path, package: &str, tests: &[String], mut mutants: Vec<Mut
     let text = fs::read_to_string(Path::new(&folder).join("src/lib.rs"))?;
     fs::write(&library, format!("{text}\n#[doc(hidden)]\npub mod mutant;\n"))?;
 
-    // One build names some errors; others show once these are gone.
+    // One build names some errors; others show once these are gone. A later run knows them all.
+    let known = copy_to.join("not_built.txt");
+    let mut broken: BTreeSet<String> =
+        fs::read_to_string(&known).unwrap_or_default().lines().map(str::to_string).collect();
+    mutants.retain(|m| !broken.contains(&m.key()));
     loop {
         let without = write(&tree, &mutants, &files)?;
         if !without.is_empty() {
@@ -111,6 +115,8 @@ pub fn all(copy_to: &Path, package: &str, tests: &[String], mut mutants: Vec<Mut
             bail!("it does not build:\n{}", String::from_utf8_lossy(&checked.stderr));
         }
         println!("{} do not compile", guilty.len());
+        broken.extend(mutants.iter().filter(|m| guilty.contains(&m.id)).map(Mutant::key));
+        fs::write(&known, broken.iter().map(|key| format!("{key}\n")).collect::<String>())?;
         mutants.retain(|m| !guilty.contains(&m.id));
     }
     let mut test = cargo(&tree, &["test", "--no-run", "--lib"], package)?;

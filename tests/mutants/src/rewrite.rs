@@ -27,6 +27,13 @@ pub struct Mutant {
     pub what: String,
 }
 
+impl Mutant {
+    /// What tells it from others, as the results begin with.
+    pub fn key(&self) -> String {
+        format!("{},{},{},\"{}\"", self.file, self.place.0, self.place.1, self.what.replace('"', "'"))
+    }
+}
+
 /// The mutants of a package in the JSON list of cargo-mutants.
 pub fn listed(text: &str, package: &str) -> Result<Vec<Mutant>> {
     let list: Vec<Value> =

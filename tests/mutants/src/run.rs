@@ -26,7 +26,8 @@ struct Program<'a> {
     path: &'a Path,
     quick: Vec<String>,
     slow: Vec<String>,
-    seconds: f64,
+    /// What the quick ones take, and the slow ones.
+    seconds: [f64; 2],
 }
 
 /// The first test that fails, or what else ended the run; `None` where all pass.
@@ -74,7 +75,7 @@ impl<'a> Program<'a> {
     fn timed(path: &'a Path, slow: f64) -> Result<Self> {
         let list = Command::new(path).args(["--list", "--format", "terse"]).output()?;
         let list = String::from_utf8_lossy(&list.stdout).into_owned();
-        let mut program = Self { path, quick: Vec::new(), slow: Vec::new(), seconds: 0.0 };
+        let mut program = Self { path, quick: Vec::new(), slow: Vec::new(), seconds: [0.0; 2] };
         for test in list.lines().filter_map(|l| l.strip_suffix(": test")) {
             let start = Instant::now();
             if let Some(why) = failing(path, &[test.to_string()], 0, Duration::from_secs(600))? {
@@ -86,7 +87,7 @@ impl<'a> Program<'a> {
             } else {
                 program.quick.push(test.to_string());
             }
-            program.seconds += seconds;
+            program.seconds[usize::from(seconds > slow)] += seconds;
         }
         println!(
             "{}: {} quick tests, {} slow: {}",
@@ -99,14 +100,10 @@ impl<'a> Program<'a> {
     }
 }
 
-fn key(mutant: &Mutant) -> String {
-    format!("{},{},{},\"{}\"", mutant.file, mutant.place.0, mutant.place.1, mutant.what.replace('"', "'"))
-}
-
 /// Runs the tests with each mutant that the results do not have yet.
 pub fn all(binaries: &[PathBuf], mutants: &[Mutant], how: &How<'_>) -> Result<()> {
     let done = fs::read_to_string(how.results).unwrap_or_default();
-    let line = |m: &Mutant| done.lines().find(|l| l.starts_with(&format!("{},", key(m)))).map(str::to_string);
+    let line = |m: &Mutant| done.lines().find(|l| l.starts_with(&format!("{},", m.key()))).map(str::to_string);
     let programs = binaries.iter().map(|b| Program::timed(b, how.slow)).collect::<Result<Vec<_>>>()?;
     let mut table = OpenOptions::new().create(true).append(true).open(how.results)?;
     if done.is_empty() {
@@ -125,7 +122,7 @@ pub fn all(binaries: &[PathBuf], mutants: &[Mutant], how: &How<'_>) -> Result<()
         let mut found = None;
         for slow in [false, true].into_iter().take(1 + usize::from(how.all)) {
             for program in &programs {
-                let limit = Duration::from_secs_f64(20.0 + 5.0 * program.seconds);
+                let limit = Duration::from_secs_f64(15.0 + 4.0 * program.seconds[usize::from(slow)]);
                 let tests = if slow { &program.slow } else { &program.quick };
                 if found.is_none() {
                     found = failing(program.path, tests, mutant.id, limit)?;
@@ -134,7 +131,7 @@ pub fn all(binaries: &[PathBuf], mutants: &[Mutant], how: &How<'_>) -> Result<()
         }
         let result = if found.is_some() { "caught" } else { "missed" };
         *counts.entry(result).or_default() += 1;
-        writeln!(table, "{},{result},{}", key(mutant), found.unwrap_or_default())?;
+        writeln!(table, "{},{result},{}", mutant.key(), found.unwrap_or_default())?;
     }
     let count = |what| counts.get(what).copied().unwrap_or(0);
     let (caught, missed) = (count("caught"), count("missed"));
