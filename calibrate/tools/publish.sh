@@ -8,7 +8,7 @@
 # of that script list what it is made from, files or folders of the repository. Their SHA-256 (of a folder: of its
 # files' sums as sha256sum prints them in the order of their names, README.md left out) make the stamp: a comment at the
 # end of a page, a key "made_from" of an object. Lines `# code:` list folders of the code that makes it; every file *.rs in
-# them and their folders counts up to its tests (the first line "#[cfg(test)]"), but for tests.rs and oracles.rs.
+# them and their folders counts up to its tests (the line "mod tests {"), but for tests.rs and oracles.rs.
 # `cargo test -p joulecast-tests --test published` fails where any of it has changed since. Rows that others published are
 # not in the repository: the calibrations fitted to them stand for them.
 set -euo pipefail
@@ -33,7 +33,7 @@ sums() {
   done
   for input in $(sed -n 's/^# code: *//p' "calibrate/tools/$1_report.sh"); do
     sum=$(cd "$input" && find . -name '*.rs' -type f ! -name tests.rs ! -name oracles.rs | sort | while IFS= read -r file; do
-      sum=$(sed '/^#\[cfg(test)\]$/,$d' "$file" | sha256sum)
+      sum=$(sed '/^mod tests {$/,$d' "$file" | sha256sum)
       echo "${sum%% *}  $file"
     done | sha256sum)
     echo "${sum%% *}  $input/**"

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! cargo install cargo-mutants --locked
-//! cargo mutants --list --json -f 'model/src/features/*.rs' > list.json      which files: CONTRIBUTING.md
-//! cargo run -p joulecast-mutants -- --list list.json --package joulecast-model --seed 16 --count 300 --results results.csv
+//! tests/mutants/list.sh > target/list.json
+//! cargo run -p joulecast-mutants -- --list target/list.json --package joulecast-model --test values --slow 5 --results target/mutants.csv
 //! ```
 //!
 //! A build per mutant takes a minute, a run of the quick tests a second. So all drawn mutants are built at once, each
