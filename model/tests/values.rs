@@ -100,7 +100,7 @@ layers = [
   { name = "map", kind = "reshape", shape = [16, 9, 9] },
   { name = "up", kind = "conv_transpose2d", channels = 8, kernel = 4, stride = 2, padding = 1 },
   { name = "depthwise", kind = "conv_transpose2d", channels = 8, kernel = 2, stride = 2, groups = "depthwise" },
-  { name = "clipped", kind = "max_pool2d", kernel = 2, stride = 5, ceil = true },
+  { name = "clipped", kind = "max_pool2d", kernel = 2, stride = 3, ceil = true },
   { name = "averaged", kind = "avg_pool2d", kernel = 3, stride = 2, padding = 1, ceil = true },
   { name = "grouped", kind = "conv2d", channels = 12, kernel = 3, groups = 2, dilation = 2, padding = 2 },
   { name = "normed", kind = "local_response_norm" },
