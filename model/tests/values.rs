@@ -4,7 +4,7 @@
 //! `UPDATE_GOLDEN=1 cargo test -p joulecast-model --test values` writes that file anew; read the difference before it is
 //! committed.
 
-use joulecast_model::calibration::{Calibration, Wanted};
+use joulecast_model::calibration::Calibration;
 use joulecast_model::capacity::{
     Assumptions, Board, Fleet, Minimise, Price, Scenario, Server, Service, Site, Target, best, plan_fleet, sensitivity,
 };
@@ -24,6 +24,7 @@ use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
+use std::rc::Rc;
 
 /// Network, GPUs, batch of each, precision, mode, profile; then what is asked besides.
 const SETUPS: &[&str] = &[
@@ -165,7 +166,13 @@ impl<'a> Asked<'a> {
 struct On {
     count: u64,
     gpu: Gpu,
-    calibrations: (Option<Calibration>, Calibration),
+    own: Option<Rc<Calibration>>,
+}
+
+/// Calibrations that were read: most setups share theirs.
+#[derive(Default)]
+struct Read {
+    own: BTreeMap<String, Option<Rc<Calibration>>>,
 }
 
 /// A prediction's numbers, line by line.
@@ -241,7 +248,7 @@ fn print(text: &mut String, p: &NetworkPrediction, layers: bool) {
     }
 }
 
-fn setup(line: &str, text: &mut String) {
+fn setup(line: &str, (read, all): (&mut Read, &Calibration), text: &mut String) {
     let words: Vec<&str> = line.split(' ').collect();
     let &[net, gpus, batch, precision, mode, profile, ref more @ ..] = &words[..] else { panic!("{line}") };
     let words = more.iter().map(|w| w.split_once('=').unwrap_or((w, ""))).collect();
@@ -250,14 +257,13 @@ fn setup(line: &str, text: &mut String) {
     let mode = Mode::from_name(mode).unwrap_or_else(|| panic!("{line}"));
     let algorithm = asked.words.get("algorithm").map(|a| Algorithm::from_name(a).unwrap_or_else(|| panic!("{line}")));
     let framework = ok(Framework::named(profile)).by(algorithm);
-    let on = |text: &str| {
+    let mut on = |text: &str| {
         let (count, name) = text.split_once('x').filter(|(n, _)| n.parse::<u64>().is_ok()).unwrap_or(("1", text));
         let gpu = ok(catalog::gpu(name));
-        let calibrations =
-            ok(catalog::calibrations_for(&gpu, &Wanted { precision, mode, framework: profile, algorithm }));
-        On { count: ok(count.parse()), gpu, calibrations }
+        let own = read.own.entry(name.to_string()).or_insert_with(|| ok(catalog::calibration_for(&gpu)).map(Rc::new));
+        On { count: ok(count.parse()), own: own.clone(), gpu }
     };
-    let on: Vec<On> = gpus.split(',').map(on).collect();
+    let on: Vec<On> = gpus.split(',').map(&mut on).collect();
     let mut network = if net == "odd" { ok(Network::from_toml(ODD)) } else { ok(catalog::network(net)) };
     if let Some(tokens) = asked.number("sequence") {
         ok(network.bind("sequence", tokens as u64));
@@ -268,8 +274,8 @@ fn setup(line: &str, text: &mut String) {
         .iter()
         .map(|on| Setup {
             gpu: &on.gpu,
-            calibration: on.calibrations.0.as_ref(),
-            roofline: &on.calibrations.1,
+            calibration: on.own.as_deref(),
+            roofline: all,
             framework: &framework,
             launch: launch.unwrap_or_else(|| framework.usual_launch_on(&on.gpu)),
             mode,
@@ -460,9 +466,10 @@ fn fleets(text: &mut String) {
 #[test]
 fn values_are_those_that_were_looked_at() {
     let mut text = String::new();
+    let (mut read, all) = (Read::default(), ok(catalog::roofline()));
     for line in SETUPS {
         let _ = writeln!(text, "{line}");
-        setup(line, &mut text);
+        setup(line, (&mut read, &all), &mut text);
     }
     fleets(&mut text);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/values.txt");

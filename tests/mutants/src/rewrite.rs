@@ -252,7 +252,7 @@ fn switch(source: &str, node: &Node, text: &mut String) {
             let mut before = String::new();
             for m in &node.mutants {
                 let made = marked(m.id, &format!("return {};", m.replacement));
-                let _ = write!(before, "if crate::mutant::on({}) {{ {made} }}\n", m.id);
+                let _ = writeln!(before, "if crate::mutant::on({}) {{ {made} }}", m.id);
             }
             before + &plain
         }
