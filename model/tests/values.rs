@@ -344,7 +344,7 @@ fn rounded(text: &str) -> String {
     for c in text.chars().chain(['\n']) {
         let more =
             c.is_ascii_digit() || c == '.' || (number.ends_with('e') && c == '-') || (c == 'e' && !number.is_empty());
-        if more && !(number.is_empty() && !c.is_ascii_digit()) {
+        if more && (!number.is_empty() || c.is_ascii_digit()) {
             number.push(c);
             continue;
         }

@@ -211,7 +211,7 @@ const FORWARD: (Phase, Precision, Layout, Cache, Mode) =
     (Phase::Forward, Precision::Fp32, Layout::Nchw, Cache::Hot, Mode::Inference);
 
 fn case(
-    (kind, fields, inputs): (&'static str, &'static str, &'static [&'static [u64]]),
+    (kind, fields, inputs): Named,
     batch: u64,
     (phase, precision, layout, cache, mode): (Phase, Precision, Layout, Cache, Mode),
 ) -> Case {
@@ -363,6 +363,9 @@ fn variables_of_products() {
     case(cell, 7, FORWARD).check(&|name, work| gemm(name, work, (2.0, 7.0, 128.0, 56.0), 7.0, None));
 }
 
+/// A kind, its fields, its inputs' dimensions.
+type Named = (&'static str, &'static str, &'static [&'static [u64]]);
+
 /// Elements, features of a row, window, its overlap.
 type Streamed = (f64, f64, f64, f64);
 
@@ -400,34 +403,32 @@ fn stream(name: &str, work: &Workload<'_>, (elements, row, window, overlap): Str
 
 #[test]
 fn variables_of_what_streams() {
-    let list: [(&'static str, &'static str, &'static [&'static [u64]], u64, Streamed); 9] = [
-        ("relu", "", &[&[64, 28, 28]], 16, (16.0 * 64.0 * 784.0, 64.0, 1.0, 1.0)),
-        ("relu", "", &[&[512, 112, 112]], 64, (64.0 * 512.0 * 12544.0, 512.0, 1.0, 1.0)),
-        ("add", "", &[&[30, 7, 7], &[30, 7, 7]], 2, (2.0 * 30.0 * 49.0, 30.0, 1.0, 1.0)),
-        ("gelu", "", &[&[50, 768]], 4, (4.0 * 50.0 * 768.0, 768.0, 1.0, 1.0)),
+    let list: [(Named, u64, Streamed); 9] = [
+        (("relu", "", &[&[64, 28, 28]]), 16, (16.0 * 64.0 * 784.0, 64.0, 1.0, 1.0)),
+        (("relu", "", &[&[512, 112, 112]]), 64, (64.0 * 512.0 * 12544.0, 512.0, 1.0, 1.0)),
+        (("add", "", &[&[30, 7, 7], &[30, 7, 7]]), 2, (2.0 * 30.0 * 49.0, 30.0, 1.0, 1.0)),
+        (("gelu", "", &[&[50, 768]]), 4, (4.0 * 50.0 * 768.0, 768.0, 1.0, 1.0)),
         (
-            "max_pool2d",
-            "kernel = 3\nstride = 2\npadding = 1",
-            &[&[64, 56, 56]],
+            ("max_pool2d", "kernel = 3\nstride = 2\npadding = 1", &[&[64, 56, 56]]),
             8,
             (8.0 * 64.0 * 784.0, 64.0, 9.0, 9.0 / 4.0),
         ),
-        ("avg_pool2d", "kernel = 2", &[&[10, 8, 8]], 8, (8.0 * 10.0 * 16.0, 10.0, 4.0, 1.0)),
-        ("avg_pool2d", "kernel = 2\nstride = 3", &[&[10, 8, 8]], 8, (8.0 * 10.0 * 9.0, 10.0, 4.0, 1.0)),
-        ("local_response_norm", "", &[&[96, 27, 27]], 3, (3.0 * 96.0 * 729.0, 96.0, 5.0, 1.0)),
-        ("embedding", "vocabulary = 100\nfeatures = 48", &[&[20]], 6, (6.0 * 20.0 * 48.0, 48.0, 1.0, 1.0)),
+        (("avg_pool2d", "kernel = 2", &[&[10, 8, 8]]), 8, (8.0 * 10.0 * 16.0, 10.0, 4.0, 1.0)),
+        (("avg_pool2d", "kernel = 2\nstride = 3", &[&[10, 8, 8]]), 8, (8.0 * 10.0 * 9.0, 10.0, 4.0, 1.0)),
+        (("local_response_norm", "", &[&[96, 27, 27]]), 3, (3.0 * 96.0 * 729.0, 96.0, 5.0, 1.0)),
+        (("embedding", "vocabulary = 100\nfeatures = 48", &[&[20]]), 6, (6.0 * 20.0 * 48.0, 48.0, 1.0, 1.0)),
     ];
-    for (kind, fields, inputs, batch, streamed) in list {
+    for (named, batch, streamed) in list {
         for how in [
             FORWARD,
             (Phase::Forward, Precision::Fp16, Layout::Nhwc, Cache::Cold, Mode::Training),
             (Phase::BackwardData, Precision::Fp32, Layout::Nchw, Cache::Cold, Mode::Training),
         ] {
             // An addition hands its gradient on; a table of embeddings reads none.
-            if matches!(kind, "embedding" | "add") && how.0 != Phase::Forward {
+            if matches!(named.0, "embedding" | "add") && how.0 != Phase::Forward {
                 continue;
             }
-            case((kind, fields, inputs), batch, how).check(&|name, work| stream(name, work, streamed));
+            case(named, batch, how).check(&|name, work| stream(name, work, streamed));
         }
     }
 }
