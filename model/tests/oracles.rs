@@ -131,6 +131,24 @@ fn outside_of_what_was_measured_intervals_are_wider() {
     assert!(narrowest > 1.5 * widest, "{narrowest} outside, {widest} inside");
 }
 
+/// A step as somebody measured it takes that time and draws that power: less by waiting, more by kernels that draw more.
+#[test]
+fn a_measured_step_is_given_back() {
+    let (gpu, framework) = (ok(catalog::gpu("v100")), ok(Framework::named("cudnn")));
+    let (own, all) = (ok(catalog::calibration_for(&gpu)), ok(catalog::roofline()));
+    let setup = Setup::usual(&gpu, (own.as_ref(), &all), &framework, Mode::Inference);
+    let network = ok(ShapedNetwork::new(&ok(catalog::network("resnet18")), 32, Precision::Fp32, &[]));
+    let step = ok(Step::new(&network, &setup));
+    let plain = ok(step.at(OperatingPoint::default()));
+    for (slower, stronger) in [(1.0, 0.7), (1.4, 0.9), (1.2, 1.02), (0.8, 1.06)] {
+        let (time, power) = (plain.time.value * slower, plain.power.value * stronger);
+        let anchored = ok(ok(step.clone().anchored(time, power)).at(OperatingPoint::default()));
+        let error = |a: f64, b: f64| (a / b - 1.0).abs();
+        let (t, w) = (anchored.time.value.get(), anchored.power.value.get());
+        assert!(error(t, time.get()) < 0.02 && error(w, power.get()) < 0.02, "{slower} {stronger}: {t} {w}");
+    }
+}
+
 /// GPUs that share a step: as many samples, operations and bytes as all of them, the energy of all, and who is faster waits.
 #[test]
 fn gpus_that_share_a_step_add_up() {

@@ -57,11 +57,16 @@ const SETUPS: &[&str] = &[
     "resnet50 h200 16 fp16 training pytorch",
     "resnet50 h200 16 fp32 training pytorch launch=graph optimizer=adam",
     "resnet50 v100 4 fp32 training pytorch",
+    "efficientnet_b0 h200 4 fp32 training pytorch",
+    "mobilenet_v2 v100 4 fp32 training mxnet",
     "caffenet titan-x-maxwell 128 fp32 training caffe",
     "googlenet titan-x-maxwell 128 fp32 inference caffe cudnn=4",
     "resnet50 titan-x-pascal 64 fp32 training caffe cudnn=6.0",
     "resnet50 v100 64 fp32 inference cudnn cap=200",
     "resnet50 v100 64 fp32 inference cudnn clock=1200",
+    "resnet18 v100 4 fp32 inference cudnn clock=1530",
+    "resnet18 h200 4 fp32 inference cudnn clock=1500 cudnn=7.5",
+    "alexnet titan-x-maxwell 4 fp32 inference cudnn cudnn=7.5",
     "resnet50 t4 16 fp32 inference cudnn clock=900 cap=60",
     "vgg16 h200 64 fp16 inference cudnn cap=400",
     "vgg16 h200 16 fp32 inference cudnn clock=1200",
@@ -94,7 +99,7 @@ schema = "network/1"
 name = "odd"
 title = "odd"
 layers = [
-  { name = "volume", kind = "conv3d", channels = 18, kernel = 3, padding = 1 },
+  { name = "volume", kind = "conv3d", channels = 18, kernel = 3, padding = 1, groups = 3 },
   { name = "frames", kind = "conv3d", channels = 16, kernel = [1, 3, 3], padding = [0, 1, 1], bias = false },
   { name = "pooled", kind = "max_pool3d", kernel = 2 },
   { name = "mean", kind = "avg_pool3d", kernel = [2, 1, 1] },
@@ -184,6 +189,8 @@ fn print(text: &mut String, p: &NetworkPrediction, layers: bool) {
     let w = &p.widths;
     let widths = [w.time.0, w.time.1, w.power.0, w.power.1, w.energy.0, w.energy.1].map(six).join(" ");
     let _ = writeln!(text, "  widths     {widths}");
+    let rates = [p.edp().get(), p.samples_per_second(), p.samples_per_joule(), p.ops_per_joule()].map(six).join(" ");
+    let _ = writeln!(text, "  rates      {rates} {}", six(p.energy_per_sample().get()));
     let mhz = p.memory_clock.map_or(String::new(), |c| format!(", memory {}", six(c.to_mhz())));
     let bound = if p.launch_bound { ", launch-bound" } else { "" };
     let _ = writeln!(text, "  clock MHz  {}{mhz}, waiting {}{bound}", six(p.clock.to_mhz()), six(p.waiting));
