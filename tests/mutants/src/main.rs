@@ -4,7 +4,7 @@
 //! ```text
 //! cargo install cargo-mutants --locked
 //! tests/mutants/list.sh > target/list.json
-//! cargo run -p joulecast-mutants -- --list target/list.json --package joulecast-model --test values --slow 5 --results target/mutants.csv
+//! cargo run -p joulecast-mutants -- --list target/list.json --package joulecast-model --test values --test oracles --slow 1.5 --results target/mutants.csv
 //! ```
 //!
 //! A build per mutant takes a minute, a run of the quick tests a second. So all drawn mutants are built at once, each
