@@ -9,8 +9,11 @@ use joulecast_model::precision::Mode;
 use joulecast_model::predictor::{Setup, predict};
 use joulecast_model::splits::Role;
 use joulecast_tests::{ok, root};
+use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 use toml::{Table, Value};
 
 fn manifest(path: &str) -> Table {
@@ -246,4 +249,217 @@ fn a_part_of_a_calibration_predicts_as_all_of_it() {
             }
         }
     }
+}
+
+fn text<'a>(value: &'a Json, key: &str) -> &'a str {
+    value.get(key).and_then(Json::as_str).unwrap_or_default()
+}
+
+fn list<'a>(value: &'a Json, pointer: &str) -> &'a [Json] {
+    value.pointer(pointer).and_then(Json::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// All packages of this machine's builds, as cargo knows them from the lock file.
+fn packages() -> Json {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let host = ok(Command::new("rustc").arg("-vV").output()).stdout;
+    let host = String::from_utf8_lossy(&host).lines().find_map(|l| l.strip_prefix("host: ").map(str::to_string));
+    let output = ok(Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform"])
+        .arg(host.unwrap_or_default())
+        .current_dir(root())
+        .output());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    ok(serde_json::from_slice(&output.stdout))
+}
+
+/// As numbers that compare; a package that declares none takes any.
+fn version(package: &Json) -> Vec<u64> {
+    text(package, "rust_version").split('.').map_while(|part| part.parse().ok()).chain([0, 0, 0]).take(3).collect()
+}
+
+/// No package that a member builds or tests with wants a newer Rust than the member declares.
+#[test]
+fn the_declared_rust_is_new_enough_for_every_dependency() {
+    let all = packages();
+    let by_id: BTreeMap<&str, &Json> = list(&all, "/packages").iter().map(|p| (text(p, "id"), p)).collect();
+    let needs: BTreeMap<&str, Vec<&str>> = list(&all, "/resolve/nodes")
+        .iter()
+        .map(|node| (text(node, "id"), list(node, "/deps").iter().map(|d| text(d, "pkg")).collect()))
+        .collect();
+    let members: Vec<&str> = list(&all, "/workspace_members").iter().filter_map(Json::as_str).collect();
+    assert!(members.len() >= 8 && by_id.len() > 100, "cargo metadata was understood");
+    let mut wrong = Vec::new();
+    for member in members {
+        let (mut reached, mut open) = (BTreeSet::new(), vec![member]);
+        while let Some(id) = open.pop() {
+            if reached.insert(id) {
+                open.extend(needs.get(id).into_iter().flatten());
+            }
+        }
+        let declared = version(by_id[member]);
+        assert!(declared > vec![1, 0, 0], "{member} declares no Rust version");
+        let newer = reached.iter().map(|id| by_id[id]).filter(|p| version(p) > declared);
+        wrong.extend(newer.map(|p| format!("{member}: {} wants {}", text(p, "name"), text(p, "rust_version"))));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // The toolchain of the checks is one of them.
+    let toolchain: Vec<u64> =
+        ok(fs::read_to_string(root().join(".ci/toolchain"))).trim().split('.').map(|p| ok(p.parse())).collect();
+    let newest = by_id.values().map(|p| version(p)).max();
+    assert!(Some(toolchain) >= newest, "{newest:?}");
+}
+
+/// Licences under which a dependency may come.
+const LICENCES: [&str; 13] = [
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "MIT-0",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// Whether a licence expression leaves a choice that is allowed; `/` is an old way to write `OR`.
+fn allowed(expression: &str) -> bool {
+    /// Parts between a word that stands outside of parentheses.
+    fn parts<'a>(text: &'a str, word: &str) -> Vec<&'a str> {
+        let (mut depth, mut from, mut found) = (0, 0, Vec::new());
+        for (i, c) in text.char_indices() {
+            match c {
+                '(' => depth += 1,
+                ')' => depth -= 1,
+                _ if depth == 0 && i >= from && text[i..].starts_with(word) => {
+                    found.push(&text[from..i]);
+                    from = i + word.len();
+                }
+                _ => {}
+            }
+        }
+        found.push(&text[from..]);
+        found
+    }
+    let expression = expression.trim();
+    let (either, both) = (parts(expression, " OR "), parts(expression, " AND "));
+    if either.len() > 1 {
+        return either.into_iter().any(allowed);
+    }
+    if both.len() > 1 {
+        return both.into_iter().all(allowed);
+    }
+    if let Some(inside) = expression.strip_prefix('(').and_then(|e| e.strip_suffix(')')) {
+        return allowed(inside);
+    }
+    LICENCES.contains(&expression) || (expression.contains('/') && expression.split('/').any(allowed))
+}
+
+#[test]
+fn every_dependency_has_a_licence_that_is_allowed() {
+    for (expression, expected) in [
+        ("MIT OR Apache-2.0", true),
+        ("GPL-3.0-only OR MIT", true),
+        ("GPL-3.0-only", false),
+        ("MIT AND GPL-3.0-only", false),
+        ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+        ("(MIT OR Apache-2.0) AND MPL-2.0", false),
+        ("Unlicense/MIT", true),
+        ("Apache-2.0 WITH LLVM-exception", true),
+        ("GPL-3.0/LGPL-3.0", false),
+        ("", false),
+    ] {
+        assert_eq!(allowed(expression), expected, "{expression:?}");
+    }
+    let all = packages();
+    let wrong = list(&all, "/packages").iter().filter(|p| !allowed(text(p, "license")));
+    let wrong: Vec<String> = wrong.map(|p| format!("{}: {:?}", text(p, "name"), text(p, "license"))).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// `.ci/run` with a cargo that says what a real one would; its output and whether it succeeded.
+fn checks(tests: &str, works: bool) -> (String, bool) {
+    let folder = ok(tempfile::tempdir());
+    let path = |part: &str| folder.path().join(part);
+    for part in [".ci", "bin", "home"] {
+        ok(fs::create_dir(path(part)));
+    }
+    for part in [".ci/run", ".ci/toolchain"] {
+        ok(fs::copy(root().join(part), path(part)));
+    }
+    ok(fs::write(path("README.md"), "```\ncargo test --workspace\n```\n"));
+    ok(fs::write(path("tests.txt"), tests));
+    let script = |name: &str, text: &str| {
+        ok(fs::write(path("bin").join(name), format!("#!/bin/sh\n{text}\n")));
+        ok(Command::new("chmod").arg("+x").arg(path("bin").join(name)).status());
+    };
+    let status = i32::from(!works);
+    script(
+        "cargo",
+        &format!(
+            "case \"$*\" in audit*) exit 1;; test*) echo \"ran: $*\"; cat tests.txt; exit {status};; *--version) exit 0;; \
+             fmt*|clippy*) exit 0;; esac; exit 3"
+        ),
+    );
+    script("rustc", "echo 'rustc 1.0.0 (old)'");
+    script("rustup", "case \"$1 $2\" in 'toolchain list') echo stable-x;; *) echo 'would download' >&2; exit 9;; esac");
+    let paths = format!("{}:{}", path("bin").display(), std::env::var("PATH").unwrap_or_default());
+    let mut command = Command::new("bash");
+    command.arg(path(".ci/run")).env("PATH", paths).env("HOME", path("home")).env_remove("CARGO_HOME");
+    let output = ok(command.output());
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (text, output.status.success())
+}
+
+#[test]
+fn the_checks_end_with_what_passed_failed_and_was_skipped() {
+    let result = |passed, failed| {
+        format!(
+            "test result: ok. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n"
+        )
+    };
+    let absent = "\nskipped: a::b: no Chromium\n\nskipped: c: no rows\n\nskipped: c: no table\n";
+    let (text, works) = checks(&format!("test a::b ... ok\n{absent}{}{}", result(5, 0), result(3, 0)), true);
+    assert!(text.contains("ran: test --workspace --locked --no-fail-fast\n"), "{text}");
+    assert!(text.contains("rustc 1.0.0, not 1.95.0") && !text.contains("would download"), "{text}");
+    let end: Vec<&str> = text.lines().rev().take(4).collect();
+    let expected = [
+        "8 passed, 0 failed, 3 skipped",
+        "skipped: c: no rows",
+        "skipped: a::b: no Chromium",
+        "skipped: advisories: cargo-audit is not installed",
+    ];
+    assert_eq!((end.as_slice(), works), (expected.as_slice(), true), "{text}");
+
+    let (text, works) = checks(&format!("test d ... FAILED\n{}{}", result(5, 1), result(3, 0)), false);
+    assert!(text.ends_with("failed: d\n10 passed, 1 failed, 1 skipped\n") && !works, "{text}");
+    let (text, works) = checks("error: could not compile\n", false);
+    assert!(text.ends_with("2 passed, 1 failed, 1 skipped\n") && !works, "{text}");
+}
+
+/// What tests skip is said in the one way that `.ci/run` counts.
+#[test]
+fn tests_do_not_skip_in_silence() {
+    fn sources(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+        for entry in ok(fs::read_dir(folder)).map(ok).map(|e| e.path()) {
+            if entry.is_dir() {
+                sources(&entry, found);
+            } else if entry.extension().is_some_and(|e| e == "rs") {
+                found.push(entry);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    for folder in ["model", "kernels", "reports", "calibrate", "predict", "tests"] {
+        sources(&root().join(folder), &mut files);
+    }
+    assert!(files.len() > 300);
+    let printed = concat!("println!(\"", "skipped: ");
+    let silent: Vec<_> = files.iter().filter(|f| ok(fs::read_to_string(f)).contains(printed)).collect();
+    assert!(silent.is_empty(), "use joulecast_skipped: {silent:?}");
 }

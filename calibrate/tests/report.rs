@@ -142,5 +142,9 @@ fn what_a_report_is_of_is_said() {
 fn a_browser_shows_every_figure_on_phones_and_desktops() {
     let folder = tempfile::tempdir().expect("a folder");
     let (page, _) = report(folder.path());
-    joulecast_browser::check(&page, page.matches("<svg ").count());
+    joulecast_browser::check(
+        "calibrate/report::a_browser_shows_every_figure_on_phones_and_desktops",
+        &page,
+        page.matches("<svg ").count(),
+    );
 }

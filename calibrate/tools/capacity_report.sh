@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The worked capacity plan and its figures, reports/figures/capacity; seconds.
 # inputs: data/capacity/tagging.toml data/gpus data/frameworks data/nets data/calibrations
+# code: model/src reports/src predict/src
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # The page is two folders deep, the figures are linked from there.

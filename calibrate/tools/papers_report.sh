@@ -2,6 +2,7 @@
 # Papers' tables beside predictions by evaluation fits, which know no layer of these networks' shapes. Needs the imported
 # rows (README.md, Calibrations); three minutes on two cores, a second with EVALUATION_FITS=DIR from an earlier run of the fit.
 # inputs: data/splits.toml data/gpus data/frameworks data/interconnects data/libraries data/nets data/calibrations data/published/papers
+# code: model/src reports/src
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 fits=${EVALUATION_FITS:-}

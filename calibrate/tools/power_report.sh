@@ -2,6 +2,7 @@
 # The page about clocks, power limits and power that others published; a minute. Without the rows of Zeus and of the
 # sweeps, which are not in this repository (ZEUS_ROWS, SWEEP_ROWS: tidy CSV files of them), these say so.
 # inputs: data/gpus data/nets data/calibrations data/frameworks data/published/papers data/published/papers/more
+# code: model/src reports/src calibrate/src
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 calibrate=target/release/calibrate

@@ -302,5 +302,9 @@ fn candidates_of_one_gpu_are_told_apart_and_what_carbon_lacks_is_said() {
 
 #[test]
 fn a_browser_shows_every_figure_on_phones_and_desktops() {
-    joulecast_browser::check(&planned(&worked(), "html"), 3);
+    joulecast_browser::check(
+        "predict/plan::a_browser_shows_every_figure_on_phones_and_desktops",
+        &planned(&worked(), "html"),
+        3,
+    );
 }

@@ -142,8 +142,10 @@ mod tests {
     fn the_source_compiles_where_the_compiler_is_there() {
         // SAFETY: only looks the library up.
         if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
-            println!("skipped: the run-time compiler (libnvrtc) is not on this machine");
-            return;
+            return joulecast_skipped::skipped(
+                "streaming::source::the_source_compiles_where_the_compiler_is_there",
+                "the run-time compiler (libnvrtc) is not on this machine",
+            );
         }
         let declared: BTreeSet<String> = functions().into_iter().collect();
         for arch in ["compute_75", "compute_90"] {

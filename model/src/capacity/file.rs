@@ -432,6 +432,7 @@ amortisation_years = 4.0
         assert_eq!(plan.candidates[0].price, Price::Buy(1000.0));
         assert_eq!(plan.minimise, Minimise::Cost);
         assert_eq!(plan.candidates[0].vary, [Vary::Cap, Vary::Clock]);
+        assert_eq!((plan.precision, plan.framework.as_str(), plan.largest_batch), (Precision::Fp32, "cudnn", 256));
     }
 
     #[test]

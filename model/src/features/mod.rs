@@ -424,3 +424,6 @@ mod tests {
         assert!(library_age("unknown").is_none());
     }
 }
+
+#[cfg(test)]
+mod oracles;

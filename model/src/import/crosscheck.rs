@@ -1,16 +1,18 @@
 //! Imports of the published files against tidy tables that were extracted from them independently. Neither is in
-//! the repository: where they are absent, the tests say so and pass.
+//! the repository: where they are absent, these tests are skipped.
 
 use super::table::Mapping;
 use super::{Imported, neusight, table};
 use crate::measurement::Measurement;
+use joulecast_skipped::skipped;
 use std::path::PathBuf;
 
-fn published(name: &str) -> Option<String> {
+/// A published file, for a test that is skipped without it.
+fn published(test: &str, name: &str) -> Option<String> {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "..", "shared", "data", "public", name].iter().collect();
     let text = std::fs::read_to_string(&path).ok();
     if text.is_none() {
-        println!("skipped: {name} is not on this machine");
+        skipped(&format!("import::crosscheck::{test}"), &format!("{name} is not on this machine"));
     }
     text
 }
@@ -21,8 +23,8 @@ fn mapping(name: &str) -> Mapping {
     Mapping::from_toml(&std::fs::read_to_string(path).expect("a mapping file")).expect("a mapping")
 }
 
-fn tidy(name: &str) -> Option<Imported> {
-    Some(table::import(&published(&format!("{name}.csv"))?, &mapping(name)).expect("a table"))
+fn tidy(test: &str, name: &str) -> Option<Imported> {
+    Some(table::import(&published(test, &format!("{name}.csv"))?, &mapping(name)).expect("a table"))
 }
 
 fn differs(ours: &Measurement, theirs: &Measurement) -> Option<String> {
@@ -39,9 +41,9 @@ fn differs(ours: &Measurement, theirs: &Measurement) -> Option<String> {
 }
 
 /// The raw files of one GPU against that GPU's first rows in the tidy table, which are its training split.
-fn compare(op: &str) {
+fn compare(test: &str, op: &str) {
     let raw = format!("raw/neusight/{op}-Tesla V100-PCIE-32GB.csv");
-    let (Some(raw), Some(tidy)) = (published(&raw), tidy(&format!("neusight_{op}"))) else { return };
+    let (Some(raw), Some(tidy)) = (published(test, &raw), tidy(test, &format!("neusight_{op}"))) else { return };
     let ours = neusight::import("raw.csv", &raw, None, &|_| Some(14.1e12)).expect("a table");
     assert!(ours.skipped.is_empty(), "{:?}", ours.skipped);
     let theirs: Vec<_> = tidy.rows.iter().filter(|m| m.gpu == "v100-pcie").take(ours.rows.len()).collect();
@@ -55,17 +57,17 @@ fn compare(op: &str) {
 
 #[test]
 fn neusight_convolutions() {
-    compare("conv");
+    compare("neusight_convolutions", "conv");
 }
 
 #[test]
 fn neusight_linear_layers() {
-    compare("linear");
+    compare("neusight_linear_layers", "linear");
 }
 
 #[test]
 fn neusight_matrix_products() {
-    compare("bmm");
+    compare("neusight_matrix_products", "bmm");
 }
 
 #[test]
@@ -82,7 +84,7 @@ fn tidy_tables_are_read_whole() {
         ("convnet_benchmarks_layers", 165 + 22 + 67, 57),
     ];
     for (name, rows, skipped) in expected {
-        let Some(text) = published(&format!("{name}.csv")) else { return };
+        let Some(text) = published("tidy_tables_are_read_whole", &format!("{name}.csv")) else { return };
         let imported = table::import(&text, &mapping(name.trim_end_matches("_layers"))).expect("a table");
         assert_eq!((imported.rows.len(), imported.skipped.values().sum::<usize>()), (rows, skipped), "{name}");
     }

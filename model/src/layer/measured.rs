@@ -27,3 +27,24 @@ impl Layer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_measured_somewhere_or_known_not_to_be() {
+        for (kind, by) in [
+            ("attention", Measured::ByAnyFramework),
+            ("slice", Measured::ByAnyFramework),
+            ("rotary", Measured::ByItsFramework),
+            ("resize", Measured::ByItsFramework),
+            ("elementwise", Measured::Nowhere),
+            ("conv3d", Measured::Nowhere),
+            ("conv2d", Measured::ByRunner),
+            ("softmax", Measured::ByRunner),
+        ] {
+            assert_eq!(Layer::measured(kind), by, "{kind}");
+        }
+    }
+}

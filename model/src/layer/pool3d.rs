@@ -62,6 +62,19 @@ mod tests {
     use super::*;
     use crate::precision::Mode;
 
+    #[test]
+    fn padding_is_at_most_half_the_window_in_every_direction() {
+        let pool = |padding: &str| {
+            let fields = format!("kernel = 4\nstride = 2\npadding = {padding}");
+            let layer = crate::layer::Layer::from_table("max_pool3d", fields.parse().expect("fields"));
+            layer.expect("a kind").expect("a layer").output(&[shape(&[2, 8, 10, 12])])
+        };
+        assert_eq!(pool("[2, 2, 2]"), Ok(shape(&[2, 5, 6, 7])));
+        for padding in ["[3, 2, 2]", "[2, 3, 2]", "[2, 2, 3]"] {
+            assert!(pool(padding).is_err(), "{padding}");
+        }
+    }
+
     /// torchvision's s3d: MaxPool3d((3, 3, 3), (2, 2, 2), (1, 1, 1)) over 8 frames of 28x28.
     #[test]
     fn a_window_reads_several_frames() {

@@ -394,6 +394,23 @@ layers = [
 "#;
 
     #[test]
+    fn names_have_few_characters_and_are_short() {
+        for (name, legal) in [
+            ("a.B_1/c-2", true),
+            (&"n".repeat(100) as &str, true),
+            (&"n".repeat(101), false),
+            ("", false),
+            ("a b", false),
+            ("a\\u001b[31m", false),
+            ("a+b", false),
+        ] {
+            let body =
+                format!("layers = [{{ name = \"{name}\", kind = \"relu\" }}]\n[inputs]\nx = {{ shape = [3, 8, 8] }}\n");
+            assert_eq!(read(&body).is_ok(), legal, "{name:?}");
+        }
+    }
+
+    #[test]
     fn repeated_blocks_are_chained() -> Result<(), NetworkError> {
         let net = read(RESIDUAL)?;
         let names: Vec<_> = net.nodes.iter().map(|n| n.name.as_str()).collect();

@@ -80,3 +80,23 @@ impl Network {
         Ok(network?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_is_told_by_the_name() {
+        for (name, format) in [
+            ("resnet50", Format::Zoo),
+            ("net.toml", Format::Toml),
+            ("NET.TOML", Format::Toml),
+            ("folder/net", Format::Toml),
+            ("a.onnx", Format::Onnx),
+            ("folder/deploy.prototxt", Format::Prototxt),
+            ("v1.1", Format::Zoo),
+        ] {
+            assert_eq!(Format::of(name), format, "{name}");
+        }
+    }
+}

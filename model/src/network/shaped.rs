@@ -336,6 +336,20 @@ inputs.image.shape = [1, 6, 6]
     }
 
     #[test]
+    fn another_batch_is_counted_again_and_refused_where_that_overflows() {
+        let network = crate::catalog::network("vgg16").expect("shipped");
+        let one = ShapedNetwork::new(&network, 1, Precision::Fp32, &[]).expect("fits");
+        let eight = one.with_batch(8).expect("fits");
+        assert_eq!((eight.batch(), eight.macs()), (8, 8 * one.macs()));
+        let most = crate::shape::MAX_DIMENSION;
+        for batch in [0, most + 1] {
+            assert_eq!(one.with_batch(batch).err(), Some(ShapingError::Batch(batch)));
+        }
+        let huge = |batch| ShapedNetwork::new(&network, batch, Precision::Fp32, &[]).is_err();
+        assert_eq!((one.with_batch(most).is_err(), huge(most)), (true, true));
+    }
+
+    #[test]
     fn totals_of_a_tiny_network() -> Result<(), ShapingError> {
         let net = ShapedNetwork::new(&tiny(), 2, Precision::Fp32, &[])?;
         assert_eq!(net.parameters(), 4 * 9 + 4 + 64 * 10 + 10);

@@ -1,5 +1,6 @@
 //! How a browser shows a page, for tests of reports. Nothing is downloaded: without Chromium there is nothing to tell.
 
+use joulecast_skipped::skipped;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -25,18 +26,31 @@ pub enum Scheme {
     Dark,
 }
 
+/// Wider than the narrowest window of any browser.
+const LEAST_WINDOW: u32 = 800;
+
 fn browser() -> Option<PathBuf> {
     let names = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
     let folders: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("PATH")?).collect();
     names.iter().flat_map(|n| folders.iter().map(move |f| f.join(n))).find(|p| p.is_file())
 }
 
-/// Writes what the page measures into the page; the page itself has no script.
+/// Sends what the page measures to the page around it; the page itself has no script.
 const PROBE: &str = "<script>\
 const sizes = [...document.querySelectorAll('figure svg')].map(s => { const b = s.getBoundingClientRect(); return Math.round(b.width) + 'x' + Math.round(b.height) });\
-const probe = document.createElement('pre'); const paper = getComputedStyle(document.body).backgroundColor;\
-probe.textContent = 'PROBE ' + [innerWidth, document.documentElement.scrollWidth, paper, sizes.join(' ')].join('|') + ' END';\
-document.body.append(probe);</script>";
+const paper = getComputedStyle(document.body).backgroundColor;\
+parent.postMessage([innerWidth, document.documentElement.scrollWidth, paper, sizes.join(' ')].join('|'), '*');</script>";
+
+/// The page in a frame as wide as the screen is meant to be: windows of current browsers are 500 pixels wide at least. Of
+/// several sizes that a page may send, the first counts.
+fn frame(width: u32) -> String {
+    format!(
+        "<!doctype html><html><head><link rel=\"icon\" href=\"data:,\"><meta name=\"color-scheme\" content=\"light dark\"></head>\
+         <body><pre id=\"found\"></pre><script>onmessage = m => {{ const found = document.getElementById('found'); \
+         if (!found.textContent) found.textContent = 'PRO' + 'BE ' + m.data + ' END' }}</script>\
+         <iframe src=\"page.html\" style=\"width:{width}px;height:900px;border:0\"></iframe></body></html>"
+    )
+}
 
 /// How a page is shown on a screen so wide; `None` where there is no browser.
 ///
@@ -47,20 +61,23 @@ pub fn shown(html: &str, width: u32, scheme: Scheme) -> Option<Shown> {
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("page.html");
     std::fs::write(&page, html.replace("</body>", &format!("{PROBE}</body>"))).expect("written");
+    let outside = folder.path().join("frame.html");
+    std::fs::write(&outside, frame(width)).expect("written");
     let dark = u8::from(scheme == Scheme::Light);
     let output = Command::new(browser)
         .args(["--no-sandbox", "--disable-gpu", "--headless", "--hide-scrollbars", "--enable-logging=stderr"])
         .arg(format!("--blink-settings=preferredColorScheme={dark}"))
         .arg(format!("--user-data-dir={}", folder.path().join("profile").display()))
-        .arg(format!("--window-size={width},900"))
-        .args(["--dump-dom", &format!("file://{}", page.display())])
+        .arg(format!("--window-size={},1000", width.max(LEAST_WINDOW)))
+        // Until the frame has sent what it measured, in the page's time.
+        .arg("--virtual-time-budget=10000")
+        .args(["--dump-dom", &format!("file://{}", outside.display())])
         .output()
         .expect("the browser starts");
     let console = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!console.contains("CONSOLE"), "{console}");
     let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The second occurrence is the script's result, the first the script.
-    let probe = dom.split("PROBE ").nth(2).and_then(|p| p.split(" END").next());
+    let probe = dom.split("PROBE ").nth(1).and_then(|p| p.split(" END").next());
     let parts: Vec<&str> = probe.unwrap_or_else(|| panic!("no probe: {console}")).split('|').collect();
     let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text} is no number"));
     let size = |text: &str| text.split_once('x').map(|(w, h)| (number(w), number(h)));
@@ -72,16 +89,20 @@ pub fn shown(html: &str, width: u32, scheme: Scheme) -> Option<Shown> {
     })
 }
 
-/// Checks that a page fits phones and desktops and that so many figures are seen there, on light and on dark paper.
+/// Why a test that looks at a page is skipped.
+const NONE: &str = "no Chromium on this machine";
+
+/// Checks, for the test `name`, that a page fits phones and desktops and that so many figures are seen there, on light and on dark paper.
+///
+/// Without a browser the test is skipped.
 ///
 /// # Panics
 /// Where it does not, and where [`shown`] does.
-pub fn check(html: &str, figures: usize) {
+pub fn check(name: &str, html: &str, figures: usize) {
     let mut papers = Vec::new();
     for (width, scheme) in [(390, Scheme::Light), (390, Scheme::Dark), (1280, Scheme::Light), (1280, Scheme::Dark)] {
         let Some(shown) = shown(html, width, scheme) else {
-            println!("skipped: no Chromium on this machine");
-            return;
+            return skipped(name, NONE);
         };
         assert_eq!((shown.screen, shown.page), (width, width), "the page is as wide as the screen");
         let seen = shown.figures.iter().filter(|(w, h)| *w > 300 && *h > 80).count();
@@ -102,15 +123,20 @@ mod tests {
 
     #[test]
     fn what_is_seen_is_measured() {
-        let Some(shown) = shown(PAGE, 400, Scheme::Light) else { return };
+        let Some(shown) = shown(PAGE, 400, Scheme::Light) else {
+            return skipped("browser::what_is_seen_is_measured", NONE);
+        };
         let white = "rgb(255, 255, 255)".to_string();
         assert_eq!(shown, Shown { screen: 400, page: 400, figures: vec![(320, 100)], paper: white });
-        check(PAGE, 1);
+        check("browser::what_is_seen_is_measured", PAGE, 1);
     }
 
     #[test]
     fn a_page_that_is_too_wide_is_seen_to_be() {
-        let Some(shown) = shown(&PAGE.replace("\"320\"", "\"2000\""), 390, Scheme::Dark) else { return };
+        let wide = PAGE.replace("\"320\"", "\"2000\"");
+        let Some(shown) = shown(&wide, 390, Scheme::Dark) else {
+            return skipped("browser::a_page_that_is_too_wide_is_seen_to_be", NONE);
+        };
         assert_eq!((shown.page, shown.paper.as_str()), (2000, "rgb(0, 0, 0)"));
     }
 }

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# The mutants of what decides predictions and fits, as `cargo mutants --list --json` prints them.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+files=()
+for part in features predictor power parallel capacity layer network; do
+  files+=(-f "model/src/$part.rs" -f "model/src/$part/*.rs" -f "model/src/$part/**/*.rs")
+done
+for part in design few_shot fit folds lasso least_squares networks neuralpower others recipe rows spread transfer universal; do
+  files+=(-f "calibrate/src/$part.rs")
+done
+cargo mutants --workspace --list --json "${files[@]}" -f 'calibrate/src/power/*.rs'
