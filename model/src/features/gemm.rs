@@ -192,7 +192,7 @@ fn sizes(work: &Workload<'_>) -> Sizes {
         _ => {
             let heads = if out.len() == 3 { out[0] } else { 1 };
             let [m, n] = out.last_chunk::<2>().copied().unwrap_or([1, 1]);
-            (batch * heads, m, n, work.inputs.first().map_or(1, |s| s.axis()))
+            (batch * heads, m, n, work.inputs.first().map_or(1, |s| s.last()))
         }
     };
     // The backward products contract over the forward's columns, or over its rows.

@@ -358,6 +358,9 @@ fn variables_of_products() {
     case(linear, 12, backward(Phase::BackwardWeights)).check(&|name, work| gemm(name, work, product, 600.0, None));
     let plain = ("matmul", "", &[&[40u64, 64] as &[u64], &[64, 72]] as &[&[u64]]);
     case(plain, 5, FORWARD).check(&|name, work| gemm(name, work, (5.0, 40.0, 72.0, 64.0), 5.0, None));
+    // Six heads: so many products, each over its own rows' length.
+    let heads = ("matmul", "", &[&[6u64, 40, 64] as &[u64], &[6, 64, 72]] as &[&[u64]]);
+    case(heads, 5, FORWARD).check(&|name, work| gemm(name, work, (30.0, 40.0, 72.0, 64.0), 5.0, None));
     // Four gates, which read what comes and what was: 24 + 32.
     let cell = ("lstm", "hidden = 32\nbidirectional = true", &[&[10u64, 24] as &[u64]] as &[&[u64]]);
     case(cell, 7, FORWARD).check(&|name, work| gemm(name, work, (2.0, 7.0, 128.0, 56.0), 7.0, None));
