@@ -57,6 +57,14 @@ fn code(folder: &Path) -> Option<String> {
 
 /// SHA-256 of a file, or of the list of a folder's files' sums; `None` where it is gone.
 fn sum(path: &Path) -> Option<String> {
+    // Of FILE#A|B the lines that end with = "A" or = "B".
+    if let Some((file, roles)) = path.to_str().and_then(|p| p.split_once('#')) {
+        let text = fs::read_to_string(file).ok()?;
+        let of = |line: &&str| roles.split('|').any(|role| line.ends_with(&format!("= \"{role}\"")));
+        let mut lines: Vec<&str> = text.lines().filter(of).collect();
+        lines.sort_unstable();
+        return Some(sha256_hex(lines.iter().map(|line| format!("{line}\n")).collect::<String>().as_bytes()));
+    }
     if path.ends_with("**") {
         return code(path.parent()?);
     }
@@ -121,7 +129,9 @@ fn published_pages_are_of_today() {
 }
 
 fn script(output: &str) -> String {
-    format!("#!/bin/sh\n# inputs: data/splits.toml\n# inputs: data/rows\n# code: src\ncat <<'END'\n{output}\nEND\n")
+    format!(
+        "#!/bin/sh\n# inputs: data/splits.toml data/roles.toml#test|other\n# inputs: data/rows\n# code: src\ncat <<'END'\n{output}\nEND\n"
+    )
 }
 
 const CODE: &str = "fn a() {}\n\n#[cfg(test)]\nmod tests {\n    // One\n}\n";
@@ -137,9 +147,14 @@ fn toy(output: &str) -> tempfile::TempDir {
     let name = path("calibrate/tools/toy_report.sh");
     ok(fs::write(&name, script(output)));
     ok(Command::new("chmod").arg("+x").arg(&name).status());
-    for (part, text) in [("data/splits.toml", "x"), ("data/rows/b.csv", "1"), ("data/rows/C.csv", "2")]
-        .into_iter()
-        .chain([("src/a.rs", CODE), ("src/deep/b.rs", "fn b() {}"), ("src/deep/tests.rs", "t")])
+    for (part, text) in [
+        ("data/splits.toml", "x"),
+        ("data/roles.toml", "b = \"test\"\na = \"layer\"\n"),
+        ("data/rows/b.csv", "1"),
+        ("data/rows/C.csv", "2"),
+    ]
+    .into_iter()
+    .chain([("src/a.rs", CODE), ("src/deep/b.rs", "fn b() {}"), ("src/deep/tests.rs", "t")])
     {
         ok(fs::write(path(part), text));
     }
@@ -167,9 +182,15 @@ fn a_page_is_stale_when_anything_it_was_made_from_changes() {
         assert_eq!(stale(root), [""; 0], "{}", text());
         if file == "toy.json" {
             let value: serde_json::Value = ok(serde_json::from_str(&text()));
-            assert_eq!((&value["a"], value["made_from"].as_array().map(Vec::len)), (&1.into(), Some(4)));
+            assert_eq!((&value["a"], value["made_from"].as_array().map(Vec::len)), (&1.into(), Some(5)));
         }
         let first = text();
+        // A network with a role that the page does not use.
+        ok(fs::write(root.join("data/roles.toml"), "b = \"test\"\nnew = \"layer\"\n"));
+        assert_eq!(stale(root), [""; 0]);
+        ok(fs::write(root.join("data/roles.toml"), "b = \"test\"\nnew = \"other\"\n"));
+        assert!(stale(root).len() == 1 && stale(root)[0].contains("data/roles.toml#test|other"), "{:?}", stale(root));
+        publish(root, &["--stamp", "toy"]);
         for change in ["data/rows/C.csv", "data/rows/new.csv", "data/splits.toml", "src/deep/b.rs", "src/deep/new.rs"] {
             ok(fs::write(root.join(change), "y"));
             let list = stale(root);

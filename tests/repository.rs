@@ -184,6 +184,29 @@ fn constants_of_boards_are_those_of_their_command() {
     }
 }
 
+/// A network can be added: no published page and no calibration depends on the folder of networks as a whole. Pages name
+/// the networks that they show.
+#[test]
+fn a_new_network_makes_nothing_stale() {
+    for entry in ok(fs::read_dir(root().join("calibrate/tools"))).map(ok) {
+        let Ok(script) = fs::read_to_string(entry.path()) else { continue };
+        let inputs = script.lines().filter_map(|l| l.strip_prefix("# inputs:")).flat_map(str::split_whitespace);
+        for input in inputs {
+            assert_ne!(input.trim_end_matches('/'), "data/nets", "{}", entry.path().display());
+        }
+    }
+    let named = ok(fs::read_to_string(root().join("calibrate/tools/papers_report.sh")));
+    for word in ok(fs::read_to_string(root().join("data/published/papers/papers.toml"))).split('"').skip(1).step_by(2) {
+        if catalog::network_names().any(|name| name == word) {
+            assert!(
+                named.contains(&format!("data/nets/{word}.toml "))
+                    || named.contains(&format!("data/nets/{word}.toml\n")),
+                "papers_report.sh does not name {word}"
+            );
+        }
+    }
+}
+
 /// The first TOML block of a README.
 fn example(path: &str) -> String {
     let text = ok(fs::read_to_string(root().join(path)));

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The page about accuracy on networks and layers that no fit saw; five minutes on two cores.
-# inputs: data/splits.toml data/gpus/h200.toml data/frameworks data/calibrations/gh100.toml data/measurements/h200/layers
+# inputs: data/splits.toml#development|test|conformal|profile data/gpus/h200.toml data/frameworks data/calibrations/gh100.toml data/measurements/h200/layers
 # inputs: data/measurements/h200/torch_ops data/measurements/h200/algorithms data/measurements/h200/networks.csv data/measurements/h200/torch_networks.csv data/measurements/h200/torch_runs.csv
 # inputs: data/measurements/h200/torch_transformer_networks.csv data/measurements/h200/torch_transformer_networks_2.csv
 # inputs: data/measurements/h200/torch_training.csv data/measurements/h200/torch_imported.csv data/measurements/h200/torch_imported

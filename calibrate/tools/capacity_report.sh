@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The worked capacity plan and its figures, reports/figures/capacity; seconds.
-# inputs: data/capacity/tagging.toml data/gpus data/frameworks data/nets data/calibrations
+# inputs: data/capacity/tagging.toml data/gpus data/frameworks data/calibrations
+# inputs: data/nets/mobilenet_v2.toml data/nets/resnet50.toml
 # code: model/src reports/src predict/src
 set -euo pipefail
 cd "$(dirname "$0")/../.."

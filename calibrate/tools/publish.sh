@@ -7,7 +7,8 @@
 # A page is what calibrate/tools/NAME_report.sh prints: NAME.md, or NAME.json where that is an object. Lines `# inputs:`
 # of that script list what it is made from, files or folders of the repository. Their SHA-256 (of a folder: of its
 # files' sums as sha256sum prints them in the order of their names, README.md left out) make the stamp: a comment at the
-# end of a page, a key "made_from" of an object. Lines `# code:` list folders of the code that makes it; every file *.rs in
+# end of a page, a key "made_from" of an object. Of FILE#A|B only the lines that end with = "A" or = "B" count: roles of
+# networks, so that a line for another network changes nothing. Lines `# code:` list folders of the code that makes it; every file *.rs in
 # them and their folders counts up to its tests (the line "mod tests {"), but for tests.rs and oracles.rs.
 # `cargo test -p joulecast-tests --test published` fails where any of it has changed since. Rows that others published are
 # not in the repository: the calibrations fitted to them stand for them.
@@ -24,7 +25,9 @@ inputs_of() {
 sums() {
   local input sum
   for input in $(inputs_of "$1"); do
-    if [ -d "$input" ]; then
+    if [ "${input#*#}" != "$input" ]; then
+      sum=$(grep -E "= \"(${input#*#})\"\$" "${input%%#*}" | sort | sha256sum)
+    elif [ -d "$input" ]; then
       sum=$(cd "$input" && sha256sum -- $(ls -p | grep -v -e / -e '^README.md$') | sha256sum)
     else
       sum=$(sha256sum < "$input")
