@@ -7,7 +7,7 @@ use crate::output::OutputArgs;
 use crate::parallel::{self, Gpus};
 use anyhow::{Context, Result, anyhow};
 use clap::CommandFactory;
-use joulecast_model::calibration::{ANY_CHIP, Calibration, Wanted};
+use joulecast_model::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
 use joulecast_model::catalog;
 use joulecast_model::framework::{Framework, Launch};
 use joulecast_model::gpu::{Device, Gpu};
@@ -324,7 +324,8 @@ fn gpus() -> Result<Table> {
     let mut table = Table::new(&header, 3).with_trailing_text(1);
     for name in catalog::gpu_names() {
         let gpu = catalog::gpu(name)?;
-        let tier = catalog::calibration(&gpu.chip)?.map_or("roofline", |c| c.tier.name());
+        let known = |c: &Calibration| if c.boards.contains(&gpu.name) { c.tier } else { Tier::Sibling };
+        let tier = catalog::calibration_for(&gpu)?.as_ref().map_or(Tier::Roofline, known);
         table.row(vec![
             name.to_string(),
             gpu.chip.clone(),

@@ -10,6 +10,7 @@ use joulecast_model::network::ShapedNetwork;
 use joulecast_model::onnx;
 use joulecast_model::precision::Precision;
 use joulecast_model::shape::Shape;
+use joulecast_reports::say;
 use std::io::IsTerminal as _;
 
 /// What to convert, and into what.
@@ -72,5 +73,13 @@ pub fn convert(args: ConvertArgs) -> Result<(), Failure> {
         }
         Target::Onnx => onnx::write(&network).with_context(|| network.name.clone()).map_err(Failure::Failed)?,
     };
+    // Where folding was undone, there is none left.
+    if to == Target::Onnx && network.folded() > 0 && !folding.unfold_batch_norm {
+        let count = network.folded();
+        say(format_args!(
+            "note: {count} layers hold a folded batch norm, which an ONNX file cannot say: --unfold-batch-norm writes it as an \
+             operator of its own"
+        ));
+    }
     output.emit_bytes(&bytes)
 }

@@ -541,3 +541,18 @@ fn a_detector_without_a_batch_is_predicted_for_as_many_boxes_as_are_asked_for() 
     assert!(few.contains("NonMaxSuppression, NonZero select: taken are 50 elements"), "{few}");
     assert!(few.contains("no dimension of the file is the batch"), "{few}");
 }
+
+/// An ONNX file cannot mark a batch norm as folded: that is said, and how to keep it.
+#[test]
+fn onnx_files_that_lose_folded_batch_norms_are_told_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let net = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/onnx/zoo/mobilenet_v2.script.open.onnx");
+    for (more, told) in [(&[][..], true), (&["--unfold-batch-norm"], false)] {
+        let output = folder.path().join(if told { "folded.onnx" } else { "apart.onnx" }).display().to_string();
+        let arguments = [&["convert", net, "--to", "onnx", "--output", &output][..], more].concat();
+        let run = Command::new(env!("CARGO_BIN_EXE_predict")).args(&arguments).output().expect("it starts");
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(run.status.success(), "{said}");
+        assert_eq!(said.contains("which an ONNX file cannot say"), told, "{said}");
+    }
+}

@@ -46,6 +46,15 @@ fn prepare(folder: &Path) {
     }
 }
 
+/// What the README shows of its first command is what that prints.
+#[test]
+fn the_first_answer_is_the_program_s() {
+    let text = fs::read_to_string(root().join("README.md")).expect("a README");
+    let shown = text.split("```\n").find(|block| block.starts_with("vgg16 on v100")).expect("an answer");
+    let output = predict(&root(), "predict --net vgg16 --gpu v100 --batch 64");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), shown);
+}
+
 #[test]
 fn every_command_works_as_written() {
     let folder = tempfile::tempdir().expect("a folder");

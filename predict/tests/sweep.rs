@@ -370,3 +370,35 @@ fn wrong_axes_exit_2() {
         assert_eq!(output.status.code(), Some(2), "{axis}");
     }
 }
+
+/// Two sweeps would mix their rows in one file.
+#[test]
+fn one_sweep_at_a_time_writes_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rows.csv");
+    let other = fs::OpenOptions::new().create_new(true).write(true).open(&path).expect("made");
+    other.lock().expect("locked");
+    let shown = path.display().to_string();
+    let lenet = ["sweep", "--net", "lenet5", "--gpu", "t4", "--batch", "1", "--output", &shown];
+    for more in [&[][..], &["--force"], &["--resume"]] {
+        let output = run(&[&lenet[..], more].concat());
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains("another process is writing there"), "{told}");
+        assert_eq!(fs::metadata(&path).expect("there").len(), 0, "untouched");
+    }
+    drop(other);
+    assert!(run(&lenet).status.success());
+}
+
+/// Boards of a measured chip are told from those that were measured, as in a prediction's headline.
+#[test]
+fn lists_say_what_predictions_say() {
+    let list = String::from_utf8_lossy(&run(&["list", "gpus"]).stdout).into_owned();
+    for (gpu, tier) in
+        [("h200", "measured"), ("h100-sxm", "sibling"), ("t4", "imported"), ("titan-v", "sibling"), ("l4", "roofline")]
+    {
+        let line = list.lines().find(|l| l.split_whitespace().next() == Some(gpu)).expect(gpu);
+        assert_eq!(line.split_whitespace().nth(2), Some(tier), "{line}");
+    }
+}

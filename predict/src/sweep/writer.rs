@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
 use joulecast_reports::csv_cell;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -133,19 +133,25 @@ impl Writer {
         };
         let open = || -> Result<(Self, u64, Identity)> {
             let mut identity = identity;
-            let (file, rows, end) = if args.resume && path.exists() {
+            let mut file = alone(&path)?;
+            let (rows, end) = if args.resume {
                 let (rows, end) = existing(&path, args.format, key)?;
                 if rows > 0 {
                     identity = identity.joined(&path)?;
                 }
-                let mut file = OpenOptions::new().write(true).open(&path)?;
+                (rows, end)
+            } else {
+                // Whoever held it meanwhile may have written it.
+                if !args.force && file.metadata()?.len() > 0 {
+                    return Err(anyhow!("another sweep has written it meanwhile: --force writes over it"));
+                }
+                (0, 0)
+            };
+            if file.metadata()?.is_file() {
                 // A line that was cut off is written anew.
                 file.set_len(end)?;
                 file.seek(SeekFrom::End(0))?;
-                (file, rows, end)
-            } else {
-                (File::create(&path)?, 0, 0)
-            };
+            }
             // Before any row: whoever finds rows finds what they were made from.
             identity.write(&path)?;
             let writer = writer(Box::new(BufWriter::new(file)));
@@ -199,6 +205,22 @@ impl Writer {
         }
         Ok(())
     }
+}
+
+/// A file for this process alone, made where it is not there: two sweeps would mix their rows. The kernel gives the lock
+/// back when the process ends in any way.
+fn alone(path: &Path) -> Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    if file.metadata()?.is_file() {
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(anyhow!("another process is writing there; wait until it ends, or name another file"));
+            }
+            Err(TryLockError::Error(e)) => return Err(e).context("cannot be locked"),
+        }
+    }
+    Ok(file)
 }
 
 /// Whole rows of an output that is resumed, and where they end in bytes. Every one must be the one that this sweep has at
