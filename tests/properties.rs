@@ -204,7 +204,7 @@ fn another_board_of_a_measured_chip_is_a_sibling() {
     assert!(wider > measured.layers.len() / 2, "{wider} of {}", measured.layers.len());
     assert!(width(sibling.time) > 2.0 * width(measured.time));
     // Boards of a chip were measured with different kinds: convolutions on one A100, products on another.
-    let network = shaped("alexnet", 16, Precision::Fp32);
+    let network = shaped("vgg11", 16, Precision::Fp32);
     let tier = |gpu: &str, kind: &str| {
         let p = predicted(&network, gpu, Mode::Inference);
         p.layers.iter().find(|l| l.kind == kind).unwrap_or_else(|| panic!("a {kind}")).tier
