@@ -18,8 +18,6 @@ use std::path::{Path, PathBuf};
 /// Numbers may differ by so much: processors add in other orders.
 const NEAR: f64 = 2e-3;
 const KINDS: [&str; 6] = ["linear", "batch_norm", "conv2d", "relu", "add", "multiply"];
-/// Kinds with few rows, all of which are taken: with fewer there is no model of bandwidth.
-const FEW: [&str; 3] = ["relu", "add", "multiply"];
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/measurements/h200")
@@ -32,7 +30,7 @@ fn measurements() -> Result<Vec<Measurement>> {
     let sustained = all.iter().filter(|m| m.regime == Regime::Sustained).map(|m| m.trial_id.as_str());
     let with_energy: HashSet<&str> = sustained.collect();
     let kept =
-        |(i, m): (usize, &Measurement)| (i % 9 == 0 || with_energy.contains(m.trial_id.as_str())).then(|| m.clone());
+        |(i, m): (usize, &Measurement)| (i % 16 == 0 || with_energy.contains(m.trial_id.as_str())).then(|| m.clone());
     let mut rows: Vec<Measurement> = all.iter().filter(of_kind).enumerate().filter_map(kept).collect();
     let forward: Vec<Measurement> = rows
         .iter()
