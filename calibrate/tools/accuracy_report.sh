@@ -69,7 +69,7 @@ printf '## PyTorch, eager and as a CUDA graph\n\nThe profile is tuned on the two
 show --framework pytorch --networks "$data/torch_networks.csv" --networks "$data/torch_runs.csv"
 printf '## Training steps of the GPU alone\n\nAs CUDA graphs, which wait for no host: AlexNet, VGG-16 and -19, ResNet-50 and -152, ViT at batch 32 and 128.\n\n'
 show --framework pytorch --networks "$data/torch_training.csv"
-printf '## Networks that are not in the zoo\n\nOf torchvision and timm, as CUDA graphs, predicted from their ONNX exports (`predict convert --unfold-batch-norm`). Read with the batch norms folded, as the exports have them, mean errors of the time were 23.5 %% instead of 14.5.\n\n'
+printf '## Networks that are not in the zoo\n\nOf torchvision and timm, as CUDA graphs, predicted from their ONNX exports (`predict convert --unfold-batch-norm`). With the batch norms folded, as the exports have them, mean errors of the time were 23.5 %% when these runs were measured.\n\n'
 show --framework pytorch --networks "$data/torch_imported.csv"
 show --framework pytorch --role development --rows --networks "$data/torch_imported.csv"
 printf '## Every run of the test networks through PyTorch\n\n'
