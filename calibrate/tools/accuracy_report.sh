@@ -24,6 +24,8 @@ show() {
 cat <<'TEXT'
 # Accuracy on what no fit saw (H200)
 
+**Development**: no fit saw these layers, but features, constants and rules were chosen while these errors were in view. What was predicted, committed and only then measured is in the README, as *test*.
+
 Everything here is predicted by the evaluation fit: `H=data/measurements/h200; calibrate fit --dataset $H/layers --dataset $H/torch_ops --dataset $H/algorithms --networks $H/networks.csv --networks $H/torch_networks.csv --networks $H/torch_transformer_networks.csv --networks $H/torch_transformer_networks_2.csv --networks $H/torch_imported.csv --evaluation --out FITS`, which leaves out every layer whose shape (without batch) occurs in a network with the
 role `development` (`data/splits.toml`) or in one that lies beside a file of runs (`torch_imported/`); no network measured whole enters a layer fit. Commands below also take `--calibrations FITS`. This page: `calibrate/tools/publish.sh accuracy`.
 
