@@ -4,12 +4,12 @@
 use joulecast_model::calibration::Wanted;
 use joulecast_model::catalog;
 use joulecast_model::framework::Framework;
-use joulecast_model::network::ShapedNetwork;
+use joulecast_model::network::{ShapedNetwork, footprint, largest_batch};
 use joulecast_model::parallel::{Fabric, Share, combine};
 use joulecast_model::power::waiting;
 use joulecast_model::precision::{Mode, Phase, Precision};
 use joulecast_model::predictor::{NetworkPrediction, OperatingPoint, Setup, Step};
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::units::{Bytes, Hertz, Watts};
 
 fn ok<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|e| panic!("{e:#}"))
@@ -177,4 +177,20 @@ fn gpus_that_share_a_step_add_up() {
         close(device.energy.value.get(), own.energy.value.get() + wait, "its own step, then it waits");
         close(device.waiting.get(), wait, "waiting");
     }
+}
+
+/// The largest batch fits, and one multiple more does not, whatever the memory.
+#[test]
+fn the_largest_batch_is_the_largest() {
+    let framework = ok(Framework::named("pytorch"));
+    let shaped = |batch: u64| ShapedNetwork::new(&ok(catalog::network("lenet5")), batch, Precision::Fp32, &[]);
+    let needed = |batch: u64| footprint(&ok(shaped(batch)), Mode::Training, &framework.memory).total();
+    for (batch, multiple) in [(1, 1), (2, 1), (3, 1), (37, 1), (100, 1), (129, 1), (36, 4), (96, 32)] {
+        let memory = needed(batch);
+        let found = ok(largest_batch(memory, Mode::Training, &framework.memory, multiple, shaped));
+        let found = found.unwrap_or_else(|| panic!("{batch} fits"));
+        assert!(needed(found) <= memory && needed(found + multiple) > memory, "{batch}: {found}");
+        assert!(found >= batch && found % multiple == 0, "{batch}: {found}");
+    }
+    assert_eq!(ok(largest_batch(Bytes::new(1), Mode::Training, &framework.memory, 1, shaped)), None);
 }

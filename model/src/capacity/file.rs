@@ -523,4 +523,21 @@ amortisation_years = 4.0
             assert!(!error.contains('\n'), "{error:?} is one line");
         }
     }
+
+    #[test]
+    fn numbers_units_and_peaks_are_as_the_file_says() {
+        let told = |text: &str| PlanFile::from_toml(text).err().map(|e| e.to_string()).unwrap_or_default();
+        for value in [f64::NAN, f64::INFINITY, -1.0] {
+            assert!(number("x", value, true).is_err() && number("x", value, false).is_err(), "{value}");
+        }
+        assert!(number("x", 0.0, true).is_ok() && number("x", 0.0, false).is_err());
+        let limits = TEXT.replace("pue = 1.3", "pue = 1.3\nrack_kw = 12.5\nsite_kw = 40.0");
+        let plan = PlanFile::from_toml(&limits).expect("valid");
+        assert_eq!((plan.site.rack, plan.site.site), (Some(Watts::new(12_500.0)), Some(Watts::new(40_000.0))));
+        // A load that is as high as its peak is one; above it is not.
+        let flat = |mean: &str| TEXT.replace("mean_per_s = 100.0", &format!("mean_per_s = {mean}"));
+        assert_eq!(told(&flat("300.0")), "");
+        assert!(told(&flat("301.0")).contains("below the load"), "{}", told(&flat("301.0")));
+        assert!(told(&TEXT.replace("peak_per_s = 300.0\n", "")).contains("needs load.peak_per_s"));
+    }
 }

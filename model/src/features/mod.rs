@@ -423,6 +423,19 @@ mod tests {
         assert_eq!(library_age("7.5"), Some(-1.5));
         assert!(library_age("unknown").is_none());
     }
+
+    #[test]
+    fn flags_are_told_from_sizes() {
+        for (family, flags, sizes) in [
+            (Family::Gemm, gemm::FLAGS, ["m", "n", "k"].as_slice()),
+            (Family::Stream, stream::FLAGS, ["bytes", "rows", "row"].as_slice()),
+        ] {
+            let of = |name: &str| family.variables().iter().position(|n| *n == name).expect(name);
+            assert!(!flags.is_empty() && flags.iter().all(|name| family.is_flag(of(name))), "{family}");
+            assert!(sizes.iter().all(|name| !family.is_flag(of(name))), "{family}");
+        }
+        assert!(Family::Stream.is_flag(stream::KINDS) && !Family::Gemm.is_flag(usize::MAX));
+    }
 }
 
 #[cfg(test)]

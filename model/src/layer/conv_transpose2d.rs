@@ -172,4 +172,12 @@ mod tests {
             assert_eq!(a, cost(&mirrored, &[output], 3, other, Mode::Training), "{own}");
         }
     }
+
+    #[test]
+    fn no_window_stride_or_dilation_is_zero() {
+        for (k, s, d) in [(0, 2, 1), (3, 0, 1), (3, 2, 0)] {
+            assert!(extent(8, k, s, 1, 0, d).is_err(), "{k} {s} {d}");
+        }
+        assert_eq!(extent(8, 3, 2, 1, 1, 1).ok(), Some(16));
+    }
 }

@@ -252,4 +252,21 @@ inputs.x.shape = [3, 5, 5]
         let error = Network::from_toml(&wrong).expect_err("a sum has no weights").to_string();
         assert!(error.contains("layer sum: folded"), "{error}");
     }
+
+    /// Whatever held a batch norm gives its bias up: the batch norm shifts instead.
+    #[test]
+    fn every_kind_that_can_hold_one_loses_its_bias() {
+        let maps = "channels = 8\nkernel = 3";
+        let linear = "features = 8";
+        for (kind, fields) in [("conv2d", maps), ("conv3d", maps), ("conv_transpose2d", maps), ("linear", linear)] {
+            let of = |bias: bool| {
+                let table = format!("{fields}\nbias = {bias}").parse().expect("a table");
+                crate::layer::Layer::from_table(kind, table).expect("known").expect("valid")
+            };
+            let mut layer = of(true);
+            assert!(super::may_hold(&layer), "{kind}");
+            super::without_bias(&mut layer);
+            assert_eq!(layer, of(false), "{kind}");
+        }
+    }
 }

@@ -109,4 +109,37 @@ mod tests {
         assert_eq!(correction.factor(&traits), edge);
         assert_eq!(Correction::default().factor(&traits), 1.0);
     }
+
+    #[test]
+    fn traits_are_logarithms_of_what_a_kernel_does() {
+        use crate::features::Setting;
+        use crate::layer::{Layer, Linear};
+        use crate::measurement::LayerCase;
+        use crate::precision::{Mode, Phase};
+        use crate::shape::Shape;
+        let gpu = crate::gpu::testing::toy();
+        let layer = Layer::Linear(Linear { features: 320, bias: true });
+        let case = LayerCase { inputs: vec![Shape::new(&[200]).expect("a shape")], layer };
+        let cost = case.cost(Phase::Forward, 12, Precision::Fp32, Mode::Inference).expect("fits").expect("runs");
+        let output = case.output().expect("fits");
+        let setting = Setting::usual(Precision::Fp32, Mode::Inference);
+        let (phase, precision) = (Phase::Forward, Precision::Fp32);
+        let work = Workload::new(&case.layer, &case.inputs, output, 12, phase, precision, setting, cost, &gpu);
+        let work = work.expect("a peak");
+        let time = Seconds::from_us(40.0);
+        let mut activities = [0.0; crate::power::COUNT];
+        activities[0] = 0.25;
+        let found = traits(&work, &activities, time);
+        let bytes = (cost.read + cost.written).to_f64();
+        let near =
+            |i: usize, expected: f64| assert!((found[i] - expected).abs() < 1e-12, "{i}: {} {expected}", found[i]);
+        near(0, 40e-6f64.ln());
+        near(1, 0.25f64.ln());
+        near(2, (work.roofline.compute / time).ln());
+        near(3, (work.roofline.memory / time).ln());
+        near(4, (cost.ops.to_f64() / bytes).ln());
+        near(5, bytes.ln());
+        near(6, 12f64.ln());
+        assert_eq!(found[7..10], [1.0, 0.0, 0.0]);
+    }
 }

@@ -252,4 +252,15 @@ limit_minimum = { value = "150 W", kind = "vendor", source = "a" }"#;
         let (found, steps) = counted(|clock| if clock <= 0.6 { -1.0 } else { 5.0 });
         assert!(found <= 0.6 && found > 0.6 - 2.0 * RESOLUTION && steps < 60, "{found} {steps}");
     }
+
+    /// Ranges are quoted in whole units: half of one beyond an end is that end.
+    #[test]
+    fn just_beyond_a_range_is_its_end() {
+        let cap = |watts| OperatingPoint { power_cap: Some(Watts::new(watts)), ..OperatingPoint::default() };
+        let taken = |watts| cap(watts).on(&gpu()).map(|l| l.cap);
+        assert_eq!(taken(300.4), Ok(Watts::new(300.0)));
+        assert_eq!(taken(149.6), Ok(Watts::new(150.0)));
+        assert_eq!(taken(222.2), Ok(Watts::new(222.2)));
+        assert!(taken(300.6).is_err() && taken(149.4).is_err());
+    }
 }
