@@ -33,7 +33,7 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'
 
 /// A TOML error in one line: where, and what is wrong. What it quotes of the file is cut.
 pub fn toml_error(error: &toml::de::Error, text: &str) -> String {
-    let message = shortened(&printable(&error.message().replace('\n', ", ")), LONGEST_MESSAGE);
+    let message = toml_message(error);
     match error.span() {
         Some(span) => {
             let line = text.get(..span.start.min(text.len())).map_or(1, |head| head.matches('\n').count() + 1);
@@ -41,6 +41,11 @@ pub fn toml_error(error: &toml::de::Error, text: &str) -> String {
         }
         None => message,
     }
+}
+
+/// What is wrong, without where: one short line, however long the words of the file are.
+pub(crate) fn toml_message(error: &toml::de::Error) -> String {
+    shortened(&printable(&error.message().replace('\n', ", ")), LONGEST_MESSAGE)
 }
 
 /// Whether a file is of the schema that its reader knows.

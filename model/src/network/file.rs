@@ -4,7 +4,7 @@ use super::folding::{self, may_hold};
 use super::{Input, Network, NetworkError, Node, Published, Source};
 use crate::layer::Layer;
 use crate::shape::Shape;
-use crate::text::{check_schema, closest, names, prose, shown, toml_error};
+use crate::text::{check_schema, closest, names, prose, shown, toml_error, toml_message};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use toml::{Table, Value};
@@ -119,8 +119,7 @@ fn read_inputs(
         .iter()
         .map(|(name, value)| {
             let fail = |why: String| NetworkError::Format(format!("input {}: {why}", shown(name)));
-            let input: InputFile =
-                value.clone().try_into().map_err(|e: toml::de::Error| fail(e.message().to_string()))?;
+            let input: InputFile = value.clone().try_into().map_err(|e: toml::de::Error| fail(toml_message(&e)))?;
             let dims = input
                 .shape
                 .iter()
@@ -218,7 +217,7 @@ impl Expander<'_> {
             .ok_or_else(|| {
                 at(full, &format!("unknown kind \"{}\"{}", shown(kind), closest(kind, Layer::KINDS.iter().copied())))
             })?
-            .map_err(|e| at(full, e.message()))?;
+            .map_err(|e| at(full, &toml_message(&e)))?;
         if self.nodes.len() >= MAX_LAYERS {
             return Err(NetworkError::Format(format!("expands to more than {MAX_LAYERS} layers")));
         }
@@ -524,6 +523,21 @@ sequence = 16
             let error = read(&body).expect_err(&body).to_string();
             assert!(error.contains(expected), "{error:?} should name {expected:?}");
             assert!(!error.contains('\n'), "{error:?} is one line");
+        }
+    }
+
+    /// Words of a file that are no field make no message as long as they are.
+    #[test]
+    fn long_fields_make_short_messages() {
+        let long = "x".repeat(20_000);
+        for layer in
+            [format!("kind = \"conv2d\", channels = 8, kernel = 3, {long} = 1"), format!("kind = \"relu\", {long} = 2")]
+        {
+            let text = format!(
+                "schema = \"network/1\"\nname = \"n\"\ntitle = \"n\"\nlayers = [\n  {{ name = \"a\", {layer} }},\n]\ninputs.x.shape = [3, 9, 9]\n"
+            );
+            let told = Network::from_toml(&text).expect_err("no such field").to_string();
+            assert!(told.contains("layer a: unknown field") && told.len() < 400, "{} bytes", told.len());
         }
     }
 }

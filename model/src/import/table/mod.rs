@@ -161,7 +161,7 @@ impl BoundLayer<'_> {
         }
         let layer = match Layer::from_table(kind, fields) {
             Some(Ok(layer)) => layer,
-            Some(Err(e)) => return Err(Outcome::Skip(format!("{kind}: {}", e.message().replace('\n', ", ")))),
+            Some(Err(e)) => return Err(Outcome::Skip(format!("{kind}: {}", crate::text::toml_message(&e)))),
             None => return Err(Outcome::Fail(format!("no layer kind {}", shown(kind)))),
         };
         let case = LayerCase { inputs, layer };
