@@ -25,7 +25,8 @@ struct Case {
 type Product = (f64, f64, f64, f64);
 
 impl Case {
-    fn check(&self, expected: &dyn Fn(&str, &Workload<'_>) -> f64) {
+    /// What a test does with the work of this case on a V100.
+    fn with<T>(&self, test: impl FnOnce(&Workload<'_>) -> T) -> T {
         let gpu = catalog::gpu("v100").expect("shipped");
         let table = self.fields.parse().expect("fields");
         let layer = Layer::from_table(self.kind, table).expect("a kind").expect("a layer");
@@ -37,12 +38,18 @@ impl Case {
         let (batch, phase, precision) = (self.batch, self.phase, self.precision);
         let work =
             Workload::new(&layer, &inputs, output, batch, phase, precision, setting, cost, &gpu).expect("a peak");
-        let values = work.variables(Seconds::new(FLOOR), LIBRARY).values;
-        for (name, value) in Family::of(&layer, self.phase).variables().iter().zip(values) {
-            let expected = expected(name, &work);
-            let close = (value - expected).abs() <= 1e-9 * expected.abs().max(1.0);
-            assert!(close, "{} {} {}: {name} is {value}, not {expected}", self.kind, self.fields, self.phase);
-        }
+        test(&work)
+    }
+
+    fn check(&self, expected: &dyn Fn(&str, &Workload<'_>) -> f64) {
+        self.with(|work| {
+            let values = work.variables(Seconds::new(FLOOR), LIBRARY).values;
+            for (name, value) in Family::of(work.layer, self.phase).variables().iter().zip(values) {
+                let expected = expected(name, work);
+                let close = (value - expected).abs() <= 1e-9 * expected.abs().max(1.0);
+                assert!(close, "{} {} {}: {name} is {value}, not {expected}", self.kind, self.fields, self.phase);
+            }
+        });
     }
 }
 
@@ -484,23 +491,14 @@ fn occupancy_counts_thread_blocks() {
 
 impl Case {
     fn check_occupancy(&self, blocks: f64) {
-        let gpu = catalog::gpu("v100").expect("shipped");
-        let layer =
-            Layer::from_table(self.kind, self.fields.parse().expect("fields")).expect("a kind").expect("a layer");
-        let inputs: Vec<Shape> = self.inputs.iter().map(|d| Shape::new(d).expect("a shape")).collect();
-        let output = layer.output(&inputs).expect("fits");
-        let site = Site { batch: self.batch, inputs: &inputs, output, precision: self.precision, mode: self.mode };
-        let cost = layer.cost(self.phase, &site).expect("runs");
-        let setting = Setting { layout: self.layout, cache: self.cache, mode: self.mode };
-        let (batch, phase, precision) = (self.batch, self.phase, self.precision);
-        let work =
-            Workload::new(&layer, &inputs, output, batch, phase, precision, setting, cost, &gpu).expect("a peak");
-        assert!(
-            (work.occupancy() - blocks / SMS).abs() < 1e-12,
-            "{} {}: {}",
-            self.kind,
-            self.fields,
-            work.occupancy() * SMS
-        );
+        self.with(|work| {
+            assert!(
+                (work.occupancy() - blocks / SMS).abs() < 1e-12,
+                "{} {}: {}",
+                self.kind,
+                self.fields,
+                work.occupancy() * SMS
+            );
+        });
     }
 }
