@@ -10,9 +10,10 @@ use joulecast_model::gpu::Gpu;
 use joulecast_model::import::table::Mapping;
 use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::onnx;
+use joulecast_model::parallel::Interconnect;
 use joulecast_model::precision::Precision;
 use joulecast_model::splits::Splits;
-use joulecast_tests::{ok, root};
+use joulecast_tests::{ok, root, seeded};
 use proptest::prelude::*;
 use std::fs;
 use std::io::Cursor;
@@ -121,7 +122,7 @@ fn file(path: &str) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 250, ..seeded() })]
 
     #[test]
     fn network_files(changes in proptest::collection::vec(change(), 1..4), which in 0usize..3) {
@@ -235,7 +236,7 @@ fn segments(dataset: &std::path::Path) -> usize {
 const PROTOTXT: &str = "name: 'n' input: 'x' input_dim: 1 input_dim: 8 input_dim: 9 input_dim: 9
 layer { name: 'c' type: 'Convolution' bottom: 'x' top: 'c' convolution_param { num_output: 8 kernel_size: 3 pad: 1 group: 2 } }
 layer { name: 'r' type: 'ReLU' bottom: 'c' top: 'c' } # in place
-layers { name: 's' type: ELTWISE bottom: 'c' bottom: 'x' top: 's' }
+layer { name: 's' type: 'Eltwise' bottom: 'c' bottom: 'x' top: 's' }
 layer { name: 'p' type: 'Pooling' bottom: 's' top: 'p' pooling_param { pool: AVE kernel_size: 3 stride: 2 } }
 layer { name: 'cut' type: 'Slice' bottom: 'p' top: 'a' top: 'b' slice_param { slice_point: [3] } }
 layer { name: 'ip' type: 'InnerProduct' bottom: 'b' top: 'ip' inner_product_param { num_output: 4 } }
@@ -250,6 +251,31 @@ linear,0.35,Tesla V100-PCIE-32GB,p2.1.0,8902,volta_sgemm_32x128_tn,1,580,1300,14
 /// A minimal workbook in DeepBench's layout with invented numbers, uncompressed so that changes reach its text.
 fn workbook() -> Vec<u8> {
     ok(fs::read(root().join("tests/golden/tiny_workbook.xlsx")))
+}
+
+/// What a file says may be as long as it likes wherever it stands: a message about it is short.
+#[test]
+fn words_as_long_as_pages_make_short_messages() {
+    type Read = fn(&str) -> bool;
+    let files: [(String, Read); 8] = [
+        (file("data/nets/lenet5.toml"), |text| one_line(Network::from_toml(text)).is_some()),
+        (file("data/gpus/v100.toml"), |text| one_line(Gpu::from_toml(text)).is_some()),
+        (file("data/calibrations/gp102.toml"), |text| one_line(Calibration::from_toml(text)).is_some()),
+        (file("data/frameworks/cudnn.toml"), |text| one_line(Framework::from_toml(text)).is_some()),
+        (file("data/interconnects/pcie3.toml"), |text| one_line(Interconnect::from_toml(text)).is_some()),
+        (file("data/splits.toml"), |text| one_line(Splits::from_toml(text)).is_some()),
+        (file("data/published/mappings/neusight_conv.toml"), |text| one_line(Mapping::from_toml(text)).is_some()),
+        (PROTOTXT.into(), |text| one_line(caffe::read(text, "damaged", &[])).is_some()),
+    ];
+    for (text, read) in files {
+        assert!(read(&text), "{}", &text[..40]);
+        let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        for at in places.iter().step_by(places.len() / 400 + 1) {
+            for swollen in ["x".repeat(5000), "9".repeat(5000), "\u{e9}".repeat(2500)] {
+                let _ = read(&format!("{}{swollen}{}", &text[..*at], &text[*at..]));
+            }
+        }
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use joulecast_model::network::{Network, ShapedNetwork};
 use joulecast_model::precision::{Mode, Phase, Precision};
 use joulecast_model::predictor::{Estimate, OperatingPoint, Prepared, Setup, Step, core_range};
 use joulecast_model::units::{Hertz, Seconds};
-use joulecast_tests::{calibrations, ok, predicted, shaped};
+use joulecast_tests::{calibrations, ok, predicted, seeded, shaped};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -253,7 +253,7 @@ fn chain() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, ..seeded() })]
 
     /// Either a clear error or a prediction whose parts agree.
     #[test]

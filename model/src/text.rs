@@ -45,7 +45,12 @@ pub fn toml_error(error: &toml::de::Error, text: &str) -> String {
 
 /// What is wrong, without where: one short line, however long the words of the file are.
 pub(crate) fn toml_message(error: &toml::de::Error) -> String {
-    shortened(&printable(&error.message().replace('\n', ", ")), LONGEST_MESSAGE)
+    in_short(&error.message().replace('\n', ", "))
+}
+
+/// A message that quotes a file, in one short line.
+pub(crate) fn in_short(message: &str) -> String {
+    shortened(&printable(message), LONGEST_MESSAGE)
 }
 
 /// Whether a file is of the schema that its reader knows.

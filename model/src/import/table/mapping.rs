@@ -3,7 +3,7 @@
 use super::value::Value;
 use crate::layer::Layer;
 use crate::precision::Phase;
-use crate::text::{closest, toml_error};
+use crate::text::{closest, in_short, toml_error};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -110,7 +110,7 @@ impl Mapping {
     /// When it is not TOML, a key is unknown or missing, or a value is not one of those allowed.
     pub fn from_toml(text: &str) -> Result<Self, MappingError> {
         let file: File = toml::from_str(text).map_err(|e| MappingError(toml_error(&e, text)))?;
-        Self::from_file(file).map_err(MappingError)
+        Self::from_file(file).map_err(|message| MappingError(in_short(&message)))
     }
 
     /// Name of the mapping.
