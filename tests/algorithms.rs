@@ -1,9 +1,9 @@
 //! Scratch memory of convolutions by named algorithms, against what cuDNN asked for on an H200.
 
 use joulecast_calibrate::dataset;
-use joulecast_model::layer::Layer;
-use joulecast_model::precision::Phase;
-use joulecast_model::trial::Algorithm;
+use joulecast_model::base::precision::Phase;
+use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::net::layer::Layer;
 use joulecast_tests::{ok, root};
 
 /// Shares of the rows whose scratch memory is within 1 and within 25 % of what is computed.

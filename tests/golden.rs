@@ -1,13 +1,13 @@
 //! Outputs that must not change unnoticed. `UPDATE_GOLDEN=1 cargo test -p joulecast-tests --test golden` rewrites
 //! them; look at the difference before committing it.
 
-use joulecast_model::cost::Site;
-use joulecast_model::framework::Launch;
-use joulecast_model::layer::{Layer, LayerOp};
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::shape::Shape;
-use joulecast_model::training::{Plan, Training};
-use joulecast_model::units::{Seconds, Watts};
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::shape::Shape;
+use joulecast_model::base::units::{Seconds, Watts};
+use joulecast_model::net::cost::Site;
+use joulecast_model::net::layer::{Layer, LayerOp};
+use joulecast_model::step::framework::Launch;
+use joulecast_model::step::training::{Plan, Training};
 use joulecast_reports::describe;
 use joulecast_reports::prediction::{Asked, json};
 use joulecast_tests::{ok, predicted, root, shaped};

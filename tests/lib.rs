@@ -1,12 +1,12 @@
 //! What the tests across crates share.
 
-use joulecast_model::calibration::Calibration;
+use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::network::ShapedNetwork;
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{NetworkPrediction, Setup, predict};
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::law::calibration::Calibration;
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::predictor::{NetworkPrediction, Setup, predict};
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use std::path::PathBuf;
 use std::sync::LazyLock;

@@ -2,17 +2,17 @@
 //! half-written.
 
 use joulecast_calibrate::import::{Format, import};
-use joulecast_model::caffe;
-use joulecast_model::calibration::Calibration;
+use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::import::table::Mapping;
-use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::onnx;
-use joulecast_model::parallel::Interconnect;
-use joulecast_model::precision::Precision;
-use joulecast_model::splits::Splits;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::device::interconnect::Interconnect;
+use joulecast_model::law::calibration::Calibration;
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::read::caffe;
+use joulecast_model::read::onnx;
+use joulecast_model::rows::import::table::Mapping;
+use joulecast_model::rows::splits::Splits;
+use joulecast_model::step::framework::Framework;
 use joulecast_tests::{ok, root, seeded};
 use proptest::prelude::*;
 use std::fs;

@@ -1,12 +1,12 @@
 //! Properties of predictions, over the whole zoo and all devices.
 
-use joulecast_model::calibration::Tier;
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::units::{Hertz, Seconds};
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::predictor::{Estimate, OperatingPoint, Prepared, Setup, Step, core_range};
-use joulecast_model::units::{Hertz, Seconds};
+use joulecast_model::law::calibration::Tier;
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::predictor::{Estimate, OperatingPoint, Prepared, Setup, Step, core_range};
 use joulecast_tests::{calibrations, ok, predicted, seeded, shaped};
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -1,13 +1,13 @@
 //! Rules of the repository: which crate may depend on which, what the shipped files must say, what must not be
 //! committed.
 
-use joulecast_model::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
+use joulecast_model::base::precision::Mode;
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::precision::Mode;
-use joulecast_model::predictor::{Setup, predict};
-use joulecast_model::splits::Role;
+use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::rows::splits::Role;
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::predictor::{Setup, predict};
 use joulecast_tests::{ok, root};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -217,11 +217,15 @@ fn example(path: &str) -> String {
 /// What the documentation shows can be copied and used.
 #[test]
 fn documented_examples_are_valid() {
-    let gpu = ok(joulecast_model::gpu::Gpu::from_toml(&example("data/gpus/README.md")));
+    let gpu = ok(joulecast_model::device::gpu::Gpu::from_toml(&example("data/gpus/README.md")));
     assert_eq!(gpu.name, "v100");
-    let network = ok(joulecast_model::network::Network::from_toml(&example("data/nets/README.md")));
-    let shaped =
-        joulecast_model::network::ShapedNetwork::new(&network, 1, joulecast_model::precision::Precision::Fp32, &[]);
+    let network = ok(joulecast_model::net::network::Network::from_toml(&example("data/nets/README.md")));
+    let shaped = joulecast_model::net::network::ShapedNetwork::new(
+        &network,
+        1,
+        joulecast_model::base::precision::Precision::Fp32,
+        &[],
+    );
     assert!(ok(shaped).parameters() > 0);
 }
 
@@ -229,11 +233,11 @@ fn documented_examples_are_valid() {
 #[test]
 fn an_imaginary_board_of_a_known_chip_has_no_calibration() {
     let text = ok(fs::read_to_string(root().join("data/gpus/v100.toml")));
-    let real = ok(joulecast_model::gpu::Gpu::from_toml(&text));
+    let real = ok(joulecast_model::device::gpu::Gpu::from_toml(&text));
     assert!(ok(catalog::calibration_for(&real)).is_some());
-    let imaginary = joulecast_model::gpu::Gpu {
-        bandwidth: joulecast_model::gpu::Sourced {
-            value: joulecast_model::units::BytesPerSecond::new(9e12),
+    let imaginary = joulecast_model::device::gpu::Gpu {
+        bandwidth: joulecast_model::device::gpu::Sourced {
+            value: joulecast_model::base::units::BytesPerSecond::new(9e12),
             ..real.bandwidth.clone()
         },
         ..real

@@ -1,9 +1,9 @@
 //! Every network of the zoo against what others counted, and castro2018's Table 1.
 
+use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
-use joulecast_model::counting::castro_total;
-use joulecast_model::network::ShapedNetwork;
-use joulecast_model::precision::Precision;
+use joulecast_model::net::counting::castro_total;
+use joulecast_model::net::network::ShapedNetwork;
 
 fn shaped(name: &str) -> ShapedNetwork {
     let network = catalog::network(name).unwrap_or_else(|e| panic!("{e}"));

@@ -3,15 +3,15 @@
 use anyhow::Result;
 use joulecast_kernels::cuda::{CudaRunner, ceilings, check};
 use joulecast_kernels::{DeviceError, LayerRunner};
-use joulecast_model::layer::{
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::shape::{InvalidShape, Shape};
+use joulecast_model::base::units::Bytes;
+use joulecast_model::kernel::trial::{Cache, Layout, Trial};
+use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Dropout, Function, GlobalPool2d, Layer, LayerNorm, Linear,
     LocalResponseNorm, Multiply, Optimizer, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
 };
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::shape::{InvalidShape, Shape};
-use joulecast_model::trial::{Cache, Layout, Trial};
-use joulecast_model::units::Bytes;
+use joulecast_model::rows::measurement::LayerCase;
 use joulecast_reports::table::Table;
 use std::time::{Duration, Instant};
 

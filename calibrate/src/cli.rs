@@ -19,10 +19,10 @@ use crate::{learning, leave_out, networks, power, recipe, siblings, spread, vali
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use joulecast_model::calibration::{ANY_CHIP, Calibration};
-use joulecast_model::gpu::Gpu;
-use joulecast_model::import::table::Mapping;
-use joulecast_model::splits::Role;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::law::calibration::{ANY_CHIP, Calibration};
+use joulecast_model::rows::import::table::Mapping;
+use joulecast_model::rows::splits::Role;
 use joulecast_reports::{accuracy, transfer};
 use std::fs;
 use std::io::Write as _;

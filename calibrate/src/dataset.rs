@@ -9,8 +9,8 @@ use crate::lock::{Lock, held};
 use crate::quiet::quietly;
 use crate::{journal, memory, whole};
 use anyhow::{Context, Result, bail};
-use joulecast_model::measurement::{LayerCase, Measurement, Regime};
-use joulecast_model::precision::{Phase, Precision};
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::rows::measurement::{LayerCase, Measurement, Regime};
 use polars::prelude::{Column, DataFrame, ParquetReader, ParquetWriter, SerReader, StringChunked};
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -346,8 +346,8 @@ fn leading_digits(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use joulecast_model::layer::{Layer, Linear};
-    use joulecast_model::shape::Shape;
+    use joulecast_model::base::shape::Shape;
+    use joulecast_model::net::layer::{Layer, Linear};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn rows() -> Vec<Measurement> {

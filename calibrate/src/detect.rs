@@ -7,7 +7,7 @@ use clap::ValueEnum as _;
 use joulecast_kernels::cuda::library;
 use joulecast_kernels::nvml::{self, BoardChoice, Description};
 use joulecast_model::catalog;
-use joulecast_model::gpu::Gpu;
+use joulecast_model::device::gpu::Gpu;
 use joulecast_reports::table::Table;
 use std::fmt::Write as _;
 use std::path::Path;

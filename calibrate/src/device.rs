@@ -5,16 +5,16 @@ use joulecast_kernels::cuda::{CudaRunner, library};
 use joulecast_kernels::fake::{FakeGpu, Faults, PRODUCT};
 use joulecast_kernels::nvml::{self, BoardChoice, NvmlMeter};
 use joulecast_kernels::{LayerRunner, PowerMeter};
+use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::units::Seconds;
+use joulecast_model::device::gpu::Gpu;
 use std::path::Path;
 use std::time::Instant;
 
 /// The GPU that the fake pretends to be unless told otherwise.
 const FAKE_GPU: &str = "h200";
 /// Source of rows that the fake gave.
-pub use joulecast_model::predictor::SIMULATED;
+pub use joulecast_model::step::predictor::SIMULATED;
 /// Among the fake's faults: its settings are made through the NVML library that the environment names.
 pub const THROUGH_NVML: &str = "nvml";
 /// Seed of the fake's noise.

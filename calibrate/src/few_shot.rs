@@ -10,13 +10,13 @@
 use crate::recipe::{COPIES, POINTWISE, STREAM};
 use crate::rows::Row;
 use anyhow::{Context, Result, bail};
-use joulecast_model::calibration::{
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::base::units::Seconds;
+use joulecast_model::kernel::features::Family;
+use joulecast_model::law::calibration::{
     Arithmetic, Bucket, Calibration, Factor, LayerModel, Range, Share, Slope, Term, Transfer,
 };
-use joulecast_model::features::Family;
-use joulecast_model::precision::{Phase, Precision};
-use joulecast_model::predictor::{BY_PRODUCT, WIDER, find};
-use joulecast_model::units::Seconds;
+use joulecast_model::step::predictor::{BY_PRODUCT, WIDER, find};
 use linfa_linalg::cholesky::InverseC;
 use ndarray::{Array1, Array2, Axis};
 use std::collections::{BTreeMap, BTreeSet};

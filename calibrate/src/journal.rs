@@ -7,7 +7,7 @@
 use crate::dataset::{self, Writer};
 use crate::import::sha256_hex;
 use anyhow::{Context, Result, bail};
-use joulecast_model::measurement::Measurement;
+use joulecast_model::rows::measurement::Measurement;
 use std::fs::{self, File, TryLockError};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -200,10 +200,10 @@ fn convert(writer: &Writer, path: &Path) -> Result<Converted> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use joulecast_model::layer::{Layer, Linear};
-    use joulecast_model::measurement::LayerCase;
-    use joulecast_model::precision::Phase;
-    use joulecast_model::shape::Shape;
+    use joulecast_model::base::precision::Phase;
+    use joulecast_model::base::shape::Shape;
+    use joulecast_model::net::layer::{Layer, Linear};
+    use joulecast_model::rows::measurement::LayerCase;
 
     fn rows() -> Vec<Measurement> {
         let case = |features| LayerCase {

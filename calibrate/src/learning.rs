@@ -6,7 +6,7 @@ use crate::plan::{self, Level};
 use crate::recipe::{options_for, tasks};
 use crate::rows::Row;
 use anyhow::Result;
-use joulecast_model::accuracy::Accuracy;
+use joulecast_model::base::accuracy::Accuracy;
 use joulecast_reports::table::Table;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashSet};

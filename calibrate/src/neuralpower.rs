@@ -12,9 +12,9 @@
 use crate::lasso::{Linear, Moments, penalties};
 use crate::rows::Row;
 use anyhow::Result;
-use joulecast_model::layer::Layer;
-use joulecast_model::precision::{Phase, Precision};
-use joulecast_model::shape::Shape;
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::base::shape::Shape;
+use joulecast_model::net::layer::Layer;
 use ndarray::{Array1, Array2, Axis};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -244,8 +244,8 @@ mod tests {
     use super::*;
     use crate::folds::grouped;
     use crate::rows::testing;
-    use joulecast_model::accuracy::Accuracy;
-    use joulecast_model::units::Seconds;
+    use joulecast_model::base::accuracy::Accuracy;
+    use joulecast_model::base::units::Seconds;
 
     /// Over four decades of times that fall with the number of groups, which only the relative form knows.
     #[test]

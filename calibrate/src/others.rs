@@ -5,8 +5,8 @@ use crate::folds::grouped;
 use crate::rows::{KERNEL_FLOOR, Row};
 use crate::universal::{Excluded, Settings, Universal};
 use anyhow::Result;
-use joulecast_model::calibration::LayerModel;
-use joulecast_model::features::Family;
+use joulecast_model::kernel::features::Family;
+use joulecast_model::law::calibration::LayerModel;
 use std::collections::BTreeSet;
 
 /// Fewer own rows than this are worth a look at other chips'. With thousands the others' only disturb.

@@ -13,17 +13,17 @@ use crate::siblings;
 use crate::transfer::{World, with_universal};
 use crate::universal::{Excluded, Settings, median};
 use anyhow::{Context, Result, bail};
-use joulecast_model::accuracy::Accuracy;
-use joulecast_model::calibration::{
+use joulecast_model::base::accuracy::Accuracy;
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::base::units::Seconds;
+use joulecast_model::kernel::features::{Family, general_kind};
+use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::law::calibration::{
     ANY_CHIP, Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier, Transfer,
 };
-use joulecast_model::features::{Family, general_kind};
-use joulecast_model::measurement::{LayerCase, Measurement};
-use joulecast_model::power::PowerModel;
-use joulecast_model::precision::{Phase, Precision};
-use joulecast_model::predictor::BY_PRODUCT;
-use joulecast_model::trial::Algorithm;
-use joulecast_model::units::Seconds;
+use joulecast_model::law::power::PowerModel;
+use joulecast_model::rows::measurement::{LayerCase, Measurement};
+use joulecast_model::step::predictor::BY_PRODUCT;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 

@@ -3,17 +3,17 @@
 use crate::neuralpower::RawParameters;
 use crate::run::row::asked_for;
 use anyhow::{Context, Result, bail};
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
-use joulecast_model::cost::LayerCost;
-use joulecast_model::features::{Family, Roofline, Twin, Variables, Workload, library_age, model_kind};
-use joulecast_model::gpu::Gpu;
-use joulecast_model::import::torch;
-use joulecast_model::layer::{Layer, Measured};
-use joulecast_model::measurement::{Measurement, Regime};
-use joulecast_model::power::{Activities, Traits, activities, traits};
-use joulecast_model::precision::{Phase, Precision};
-use joulecast_model::trial::Algorithm;
-use joulecast_model::units::Seconds;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::kernel::features::{Family, Roofline, Twin, Variables, Workload, library_age, model_kind};
+use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::law::power::{Activities, Traits, activities, traits};
+use joulecast_model::net::cost::LayerCost;
+use joulecast_model::net::layer::{Layer, Measured};
+use joulecast_model::rows::import::torch;
+use joulecast_model::rows::measurement::{Measurement, Regime};
 use std::collections::{BTreeMap, HashMap};
 
 /// Launch floor of a kernel where rows do not show it, since something else was measured with it: 3 to 5 us for small
@@ -235,11 +235,11 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
-    use joulecast_model::features::Setting;
-    use joulecast_model::layer::{Layer, Linear};
-    use joulecast_model::measurement::LayerCase;
-    use joulecast_model::precision::Mode;
-    use joulecast_model::shape::Shape;
+    use joulecast_model::base::precision::Mode;
+    use joulecast_model::base::shape::Shape;
+    use joulecast_model::kernel::features::Setting;
+    use joulecast_model::net::layer::{Layer, Linear};
+    use joulecast_model::rows::measurement::LayerCase;
 
     /// A linear layer of `batch` x 256 by 256 x `batch` + 64 on a T4 whose chip is called otherwise; its kernel takes
     /// exp(`log`) times the reference with exponent 2.

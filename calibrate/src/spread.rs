@@ -2,11 +2,11 @@
 
 use crate::networks::{Compared, Pair, Run, compare};
 use anyhow::Result;
-use joulecast_model::calibration::{Calibration, Factors, NetworkSpread};
+use joulecast_model::base::precision::Mode;
 use joulecast_model::catalog;
-use joulecast_model::precision::Mode;
-use joulecast_model::predictor::Width;
-use joulecast_model::splits::Role;
+use joulecast_model::law::calibration::{Calibration, Factors, NetworkSpread};
+use joulecast_model::rows::splits::Role;
+use joulecast_model::step::predictor::Width;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Fewer networks say nothing about the next one.

@@ -9,7 +9,7 @@ use joulecast_kernels::fake::FakeGpu;
 use joulecast_kernels::nvml::{self, BoardChoice, NvmlControl};
 use joulecast_kernels::settings::{self, DryRun, GuardianCommand, Point, Session};
 use joulecast_kernels::{ClockControl, DeviceError};
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Watts};
 use std::path::Path;
 
 /// The hidden subcommand that a session starts as its guardian.

@@ -9,11 +9,11 @@ use crate::recipe::{Task, efficiencies, passport, tasks};
 use crate::rows::Row;
 use crate::universal::{Excluded, Settings, Universal};
 use anyhow::Result;
-use joulecast_model::accuracy::conformal;
-use joulecast_model::calibration::{Arithmetic, Calibration, FewShot, LayerModel, Share, Tier, Transfer};
-use joulecast_model::features::Family;
-use joulecast_model::precision::{Phase, Precision};
-use joulecast_model::predictor::{WIDER, find};
+use joulecast_model::base::accuracy::conformal;
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::kernel::features::Family;
+use joulecast_model::law::calibration::{Arithmetic, Calibration, FewShot, LayerModel, Share, Tier, Transfer};
+use joulecast_model::step::predictor::{WIDER, find};
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256Plus;
 use rayon::prelude::*;
@@ -86,7 +86,7 @@ impl<'a> World<'a> {
         Calibration { transfer: Some(transfer), ..with_universal(constants, self.universal.models(excluded)) }
     }
 
-    fn slopes(&self, excluded: &Excluded<'_>) -> Vec<joulecast_model::calibration::Slope> {
+    fn slopes(&self, excluded: &Excluded<'_>) -> Vec<joulecast_model::law::calibration::Slope> {
         let held_out = self.universal.all_held_out(excluded);
         let pairs: Vec<(&Row, f64)> = held_out.iter().map(|h| (h.row, h.residual)).collect();
         slopes(&pairs)

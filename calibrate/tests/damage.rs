@@ -2,10 +2,10 @@
 
 use joulecast_calibrate::dataset::{self, Writer};
 use joulecast_calibrate::import::sha256_hex;
-use joulecast_model::layer::{Layer, Linear};
-use joulecast_model::measurement::{LayerCase, Measurement};
-use joulecast_model::precision::Phase;
-use joulecast_model::shape::Shape;
+use joulecast_model::base::precision::Phase;
+use joulecast_model::base::shape::Shape;
+use joulecast_model::net::layer::{Layer, Linear};
+use joulecast_model::rows::measurement::{LayerCase, Measurement};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,7 +1,7 @@
 //! Setting clocks and power limits: a separate, explicit act, never a side effect of measuring.
 
 use crate::DeviceError;
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Watts};
 
 /// Settings that can be changed, as they are now.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -6,7 +6,7 @@
 
 use crate::meter::{Sample, ThrottleTimes};
 use crate::nvml::reasons;
-use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
+use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 
 /// Usual length of the window of [`steady`].
 pub const STEADY_WINDOW: Seconds = Seconds::new(1.5);

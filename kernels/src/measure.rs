@@ -8,7 +8,7 @@ use crate::energy::{self, Reading, Rejection};
 use crate::meter::{PowerMeter, Sample};
 use crate::nvml::reasons;
 use crate::runner::{Block, LayerRunner};
-use joulecast_model::units::{Joules, Seconds};
+use joulecast_model::base::units::{Joules, Seconds};
 
 /// The times of blocks scatter more than the rules allow.
 pub const SPREAD: &str = "spread";

@@ -1,7 +1,7 @@
 //! Reading power, energy and clocks while something runs.
 
 use crate::DeviceError;
-use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
+use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 
 /// Accumulated time a board was held back, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

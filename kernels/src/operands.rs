@@ -2,9 +2,9 @@
 
 use crate::DeviceError;
 use crate::streaming::{self, parameters_in_fp32};
-use joulecast_model::layer::{Layer, LayerOp, ShapeError};
-use joulecast_model::precision::{Phase, Precision};
-use joulecast_model::trial::Trial;
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::kernel::trial::Trial;
+use joulecast_model::net::layer::{Layer, LayerOp, ShapeError};
 
 /// Where a bias begins behind the weights: the next multiple of this many bytes.
 const BIAS_ALIGNMENT: u64 = 16;
@@ -142,10 +142,10 @@ pub fn scratch(trial: &Trial) -> Result<u64, DeviceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use joulecast_model::layer::{BatchNorm, Linear};
-    use joulecast_model::measurement::LayerCase;
-    use joulecast_model::precision::Mode;
-    use joulecast_model::shape::Shape;
+    use joulecast_model::base::precision::Mode;
+    use joulecast_model::base::shape::Shape;
+    use joulecast_model::net::layer::{BatchNorm, Linear};
+    use joulecast_model::rows::measurement::LayerCase;
 
     fn trial(layer: Layer, dims: &[u64], phase: Phase, precision: Precision) -> Trial {
         let inputs = vec![Shape::new(dims).expect("shape")];

@@ -1,10 +1,10 @@
 //! Running layers and networks: load once, then queue blocks of executions and collect their times.
 
 use crate::DeviceError;
-use joulecast_model::network::ShapedNetwork;
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::trial::{Cache, Layout, Trial};
-use joulecast_model::units::{Bytes, Seconds};
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::units::{Bytes, Seconds};
+use joulecast_model::kernel::trial::{Cache, Layout, Trial};
+use joulecast_model::net::network::ShapedNetwork;
 
 /// What ran where: written beside every row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

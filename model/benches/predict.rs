@@ -2,12 +2,12 @@
 #![allow(missing_docs)] // the macros of criterion generate an undocumented function
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::units::Watts;
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::network::ShapedNetwork;
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{OperatingPoint, Setup, Step, predict};
-use joulecast_model::units::Watts;
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::predictor::{OperatingPoint, Setup, Step, predict};
 use std::hint::black_box;
 
 fn resnet50(c: &mut Criterion) {

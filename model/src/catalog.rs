@@ -1,12 +1,12 @@
 //! The networks, devices, calibrations and framework profiles that are baked into the program.
 
-use crate::calibration::{Calibration, CalibrationError, Wanted};
-use crate::gpu::{Gpu, GpuError};
-use crate::library::Rule;
-use crate::network::{Network, NetworkError};
-use crate::parallel::Interconnect;
-use crate::splits::Splits;
-use crate::text::{nearest, shown};
+use crate::base::text::{nearest, shown};
+use crate::device::gpu::{Gpu, GpuError};
+use crate::device::interconnect::Interconnect;
+use crate::kernel::library::Rule;
+use crate::law::calibration::{Calibration, CalibrationError, Wanted};
+use crate::net::network::{Network, NetworkError};
+use crate::rows::splits::Splits;
 
 include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
 
@@ -128,7 +128,7 @@ pub fn interconnect(name: &str) -> Result<Interconnect, CatalogError> {
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn library_rules() -> Result<Vec<Rule>, String> {
-    crate::library::rules(CUDNN).map_err(|e| format!("data/libraries/cudnn.toml: {e}"))
+    crate::kernel::library::rules(CUDNN).map_err(|e| format!("data/libraries/cudnn.toml: {e}"))
 }
 
 /// The role of every network.

@@ -1,10 +1,10 @@
 //! Caffe's text files against the zoo's definitions of the same networks.
 
-use joulecast_model::caffe;
+use joulecast_model::base::precision::Precision;
+use joulecast_model::base::shape::Shape;
 use joulecast_model::catalog;
-use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::precision::Precision;
-use joulecast_model::shape::Shape;
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::read::caffe;
 use std::fmt::Write as _;
 
 fn read(text: &str) -> Network {

@@ -7,10 +7,10 @@
 //! exported, as its library and a counter of its products say; empty where unknown). Every file must be read, and no
 //! products may be missing.
 
-use joulecast_model::layer::Layer;
-use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::onnx::{self, OnnxError, Options};
-use joulecast_model::precision::Precision;
+use joulecast_model::base::precision::Precision;
+use joulecast_model::net::layer::Layer;
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::read::onnx::{self, OnnxError, Options};
 use joulecast_skipped::skipped;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

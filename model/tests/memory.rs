@@ -1,10 +1,11 @@
 //! Peaks of device memory as measured on an H200 and an H100, beside what the walk over a step's buffers foresees:
 //! `cargo test -p joulecast-model --test memory -- --nocapture` prints every run.
 
+use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::network::{MemoryFootprint, ShapedNetwork, footprint};
-use joulecast_model::precision::{Mode, Precision};
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::memory::{MemoryFootprint, footprint};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

@@ -1,11 +1,11 @@
 //! ONNX files: those that PyTorch wrote against the zoo, and every network of the zoo there and back.
 
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::shape::Shape;
 use joulecast_model::catalog;
-use joulecast_model::cost::LayerCost;
-use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::onnx::{self, Options};
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::shape::Shape;
+use joulecast_model::net::cost::LayerCost;
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::read::onnx::{self, Options};
 use std::fs::File;
 use std::io::Cursor;
 

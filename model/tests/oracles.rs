@@ -1,15 +1,16 @@
 //! Totals of a step, computed anew from its layers and from what the device and profile say, without the code that adds
 //! them up.
 
-use joulecast_model::calibration::Wanted;
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::units::{Bytes, Hertz, Watts};
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::network::{ShapedNetwork, footprint, largest_batch};
-use joulecast_model::parallel::{Fabric, Share, combine};
-use joulecast_model::power::waiting;
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::predictor::{NetworkPrediction, OperatingPoint, Setup, Step};
-use joulecast_model::units::{Bytes, Hertz, Watts};
+use joulecast_model::law::calibration::Wanted;
+use joulecast_model::law::power::waiting;
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::memory::{footprint, largest_batch};
+use joulecast_model::step::parallel::{Fabric, Share, combine};
+use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Setup, Step};
 
 fn ok<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|e| panic!("{e:#}"))
@@ -44,8 +45,9 @@ fn a_step_is_its_kernels_and_the_gaps_between_them() {
         let p = usual(net, gpu, 4, Precision::Fp32, mode);
         let idle = waiting(&ok(catalog::gpu(gpu))).get();
         let gaps = gap * p.layers.len() as f64;
-        let sum =
-            |of: &dyn Fn(&joulecast_model::predictor::LayerPrediction) -> f64| p.layers.iter().map(of).sum::<f64>();
+        let sum = |of: &dyn Fn(&joulecast_model::step::predictor::LayerPrediction) -> f64| {
+            p.layers.iter().map(of).sum::<f64>()
+        };
         close(p.time.value.get(), sum(&|l| l.time.value.get()) + gaps, "time");
         close(p.waiting * p.time.value.get(), gaps, "gaps");
         close(p.energy.value.get(), sum(&|l| l.power.get() * l.time.value.get()) + idle * gaps, "energy");
@@ -55,7 +57,7 @@ fn a_step_is_its_kernels_and_the_gaps_between_them() {
         close(p.written.get() as f64, sum(&|l| l.written.get() as f64), "bytes written");
         close(p.bound.get(), sum(&|l| l.bound.get()), "bound");
         for phase in &p.phases {
-            let of = |value: &dyn Fn(&joulecast_model::predictor::LayerPrediction) -> f64| {
+            let of = |value: &dyn Fn(&joulecast_model::step::predictor::LayerPrediction) -> f64| {
                 p.layers.iter().filter(|l| l.phase == phase.phase).map(value).sum::<f64>()
             };
             close(phase.time.get(), of(&|l| l.time.value.get()), "a phase's time");

@@ -1,12 +1,12 @@
 //! Steps that two H200s share through PyTorch's DistributedDataParallel, beside what is predicted:
 //! `cargo test -p joulecast-model --test parallel -- --nocapture` prints every run. Nothing was fitted to them.
 
+use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::network::ShapedNetwork;
-use joulecast_model::parallel::{Fabric, Share, combine};
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{Setup, predict};
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::parallel::{Fabric, Share, combine};
+use joulecast_model::step::predictor::{Setup, predict};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;

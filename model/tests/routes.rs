@@ -1,14 +1,15 @@
 //! Two routes to one network: the zoo's definition and what PyTorch's exporters write of the model that it was written after.
 //! Both must say the same of it.
 
-use joulecast_model::calibration::Wanted;
+use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::network::folding::Folding;
-use joulecast_model::network::{Network, ShapedNetwork, footprint};
-use joulecast_model::onnx::{self, Options};
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{OperatingPoint, Setup, Step};
+use joulecast_model::law::calibration::Wanted;
+use joulecast_model::net::network::folding::Folding;
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::read::onnx::{self, Options};
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::memory::footprint;
+use joulecast_model::step::predictor::{OperatingPoint, Setup, Step};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 

@@ -4,23 +4,24 @@
 //! `UPDATE_GOLDEN=1 cargo test -p joulecast-model --test values` writes that file anew; read the difference before it is
 //! committed.
 
-use joulecast_model::calibration::Calibration;
-use joulecast_model::capacity::{
+use joulecast_model::ask::capacity::{
     Assumptions, Board, Fleet, Minimise, Price, Scenario, Server, Service, Site, Target, best, plan_fleet, sensitivity,
 };
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 use joulecast_model::catalog;
-use joulecast_model::features::library_age;
-use joulecast_model::framework::{Framework, Launch};
-use joulecast_model::generation;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::input::fed;
-use joulecast_model::layer::Optimizer;
-use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::parallel::{Fabric, Interconnect, Share, combine};
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{Estimate, NetworkPrediction, OperatingPoint, Setup, Step};
-use joulecast_model::trial::Algorithm;
-use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::device::interconnect::Interconnect;
+use joulecast_model::kernel::features::library_age;
+use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::law::calibration::Calibration;
+use joulecast_model::net::layer::Optimizer;
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::step::framework::{Framework, Launch};
+use joulecast_model::step::generation;
+use joulecast_model::step::input::fed;
+use joulecast_model::step::parallel::{Fabric, Share, combine};
+use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, Setup, Step};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;

@@ -10,14 +10,14 @@ use crate::sweep::{self, SweepArgs};
 use crate::training::TrainingArgs;
 use crate::{commands, convert, papers, parallel};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use joulecast_model::features::library_age;
-use joulecast_model::framework::Launch;
-use joulecast_model::network::folding::Folding;
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::OperatingPoint;
-use joulecast_model::shape::Shape;
-use joulecast_model::trial::Algorithm;
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::shape::Shape;
+use joulecast_model::base::units::{Hertz, Watts};
+use joulecast_model::kernel::features::library_age;
+use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::net::network::folding::Folding;
+use joulecast_model::step::framework::Launch;
+use joulecast_model::step::predictor::OperatingPoint;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -324,8 +324,8 @@ pub enum Counting {
 
 pub fn parse_batch(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
-        Ok(n) if (1..=joulecast_model::shape::MAX_DIMENSION).contains(&n) => Ok(n),
-        _ => Err(format!("must be a whole number from 1 to {}", joulecast_model::shape::MAX_DIMENSION)),
+        Ok(n) if (1..=joulecast_model::base::shape::MAX_DIMENSION).contains(&n) => Ok(n),
+        _ => Err(format!("must be a whole number from 1 to {}", joulecast_model::base::shape::MAX_DIMENSION)),
     }
 }
 

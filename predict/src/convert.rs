@@ -6,10 +6,10 @@ use crate::networks::{bindings, network_of};
 use crate::output::OutputArgs;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use joulecast_model::network::ShapedNetwork;
-use joulecast_model::onnx;
-use joulecast_model::precision::Precision;
-use joulecast_model::shape::Shape;
+use joulecast_model::base::precision::Precision;
+use joulecast_model::base::shape::Shape;
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::read::onnx;
 use joulecast_reports::say;
 use std::io::IsTerminal as _;
 

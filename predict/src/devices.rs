@@ -4,11 +4,11 @@ use crate::cli::{parse_algorithm, parse_cudnn, parse_launch};
 use crate::commands::{Calibrations, Failure, asked_algorithm, check_algorithm, gpu, is_file};
 use anyhow::anyhow;
 use clap::Args;
-use joulecast_model::framework::{Framework, Launch};
-use joulecast_model::gpu::Gpu;
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::Setup;
-use joulecast_model::trial::Algorithm;
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::step::framework::{Framework, Launch};
+use joulecast_model::step::predictor::Setup;
 use joulecast_reports::say;
 use std::collections::HashMap;
 

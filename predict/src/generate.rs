@@ -4,10 +4,10 @@ use crate::cli::{Format, PredictArgs};
 use crate::commands::{Failure, Parts, check_fit, refused};
 use crate::parallel::Batch;
 use anyhow::{Result, anyhow};
-use joulecast_model::generation::{self, Generation, GenerationError};
-use joulecast_model::network::Network;
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{OperatingPoint, Setup};
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::net::network::Network;
+use joulecast_model::step::generation::{self, Generation, GenerationError};
+use joulecast_model::step::predictor::{OperatingPoint, Setup};
 use joulecast_reports::generation as report;
 
 /// What a language model's answer is predicted from: one GPU.

@@ -3,7 +3,7 @@
 use crate::commands::Failure;
 use anyhow::anyhow;
 use clap::Args;
-use joulecast_model::framework::Framework;
+use joulecast_model::step::framework::Framework;
 
 #[derive(Args)]
 pub struct InputArgs {

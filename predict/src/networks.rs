@@ -4,11 +4,12 @@ use crate::cli::{FoldingArgs, NetworkArgs};
 use crate::commands::Failure;
 use crate::devices::{names, once, place};
 use anyhow::{Result, anyhow};
+use joulecast_model::base::shape::Shape;
 use joulecast_model::catalog;
-use joulecast_model::generation;
-use joulecast_model::network::{Format, Network};
-use joulecast_model::onnx::{self, OnnxError};
-use joulecast_model::shape::Shape;
+use joulecast_model::net::network::Network;
+use joulecast_model::read::Format;
+use joulecast_model::read::onnx::{self, OnnxError};
+use joulecast_model::step::generation;
 use std::collections::HashMap;
 use std::fs;
 

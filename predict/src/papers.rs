@@ -3,9 +3,9 @@
 use crate::cli::{PapersArgs, PapersFormat};
 use crate::commands::{Failure, read};
 use anyhow::{Context, Result, anyhow};
-use joulecast_model::calibration::Calibration;
-use joulecast_model::framework::Framework;
-use joulecast_model::papers::{self, Comparison, Options, Paper};
+use joulecast_model::law::calibration::Calibration;
+use joulecast_model::rows::papers::{self, Comparison, Options, Paper};
+use joulecast_model::step::framework::Framework;
 use joulecast_reports::papers as report;
 use std::fs;
 use std::path::Path;

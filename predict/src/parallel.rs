@@ -5,15 +5,16 @@ use crate::commands::{Failure, Parts, refused};
 use crate::devices::identity;
 use anyhow::anyhow;
 use clap::{Args, ValueEnum};
-use joulecast_model::gpu::{Device, Gpu};
-use joulecast_model::input::fed;
-use joulecast_model::network::{MOST_UNITS, largest_batch};
-use joulecast_model::parallel::{Fabric, Interconnect, Share, combine};
-use joulecast_model::power::waiting;
-use joulecast_model::precision::Mode;
-use joulecast_model::predictor::{NetworkPrediction, Step};
-use joulecast_model::shape::MAX_DIMENSION;
-use joulecast_model::units::Watts;
+use joulecast_model::base::precision::Mode;
+use joulecast_model::base::shape::MAX_DIMENSION;
+use joulecast_model::base::units::Watts;
+use joulecast_model::device::gpu::{Device, Gpu};
+use joulecast_model::device::interconnect::Interconnect;
+use joulecast_model::law::power::waiting;
+use joulecast_model::step::input::fed;
+use joulecast_model::step::memory::{MOST_UNITS, largest_batch};
+use joulecast_model::step::parallel::{Fabric, Share, combine};
+use joulecast_model::step::predictor::{NetworkPrediction, Step};
 use std::collections::HashMap;
 
 /// No machine park has more.

@@ -8,16 +8,16 @@ use crate::optimize::{caps, clocks, least_cap};
 use crate::output::OutputArgs;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
-use joulecast_model::capacity::{
+use joulecast_model::ask::capacity::{
     Assumptions, Board, CHANGES, CandidateFile, Fleet, Misfit, PlanFile, Scenario, Service, Vary, best, plan_fleet,
     sensitivity,
 };
-use joulecast_model::gpu::{self, Gpu};
-use joulecast_model::network::{Network, ShapedNetwork, ShapingError};
-use joulecast_model::power::{waiting, waiting_source};
-use joulecast_model::precision::Mode;
-use joulecast_model::predictor::{OperatingPoint, Step, core_range};
-use joulecast_model::units::Watts;
+use joulecast_model::base::precision::Mode;
+use joulecast_model::base::units::Watts;
+use joulecast_model::device::gpu::{self, Gpu};
+use joulecast_model::law::power::{waiting, waiting_source};
+use joulecast_model::net::network::{Network, ShapedNetwork, ShapingError};
+use joulecast_model::step::predictor::{OperatingPoint, Step, core_range};
 use joulecast_reports::error_line;
 use joulecast_reports::plan::{AtSetting, Candidate, FIGURE_NAMES, Plan, csv, figures, html, json, markdown, text};
 use std::path::{Path, PathBuf};

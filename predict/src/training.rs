@@ -2,10 +2,10 @@
 
 use crate::cli::{one_of, parse_latency, parse_positive};
 use clap::Args;
-use joulecast_model::framework::Framework;
-use joulecast_model::layer::Optimizer;
-use joulecast_model::training::Plan;
-use joulecast_model::units::Seconds;
+use joulecast_model::base::units::Seconds;
+use joulecast_model::net::layer::Optimizer;
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::training::Plan;
 
 /// No dataset has more samples, no training more epochs.
 const MOST: u64 = 1 << 48;

@@ -1,7 +1,7 @@
 //! `calibrate show`: a calibration in words.
 
 use crate::table::{Table, significant};
-use joulecast_model::calibration::{Calibration, LayerModel};
+use joulecast_model::law::calibration::{Calibration, LayerModel};
 use std::fmt::Write as _;
 
 /// Everything a calibration holds, model by model, strongest term first.

@@ -1,10 +1,10 @@
 //! `predict describe`: a network's layers and what they cost.
 
 use crate::table::{Table, significant};
-use joulecast_model::cost::LayerCost;
-use joulecast_model::counting::{castro, castro_total};
-use joulecast_model::network::ShapedNetwork;
-use joulecast_model::precision::{Mode, Phase};
+use joulecast_model::base::precision::{Mode, Phase};
+use joulecast_model::net::cost::LayerCost;
+use joulecast_model::net::counting::{castro, castro_total};
+use joulecast_model::net::network::ShapedNetwork;
 
 /// Layers with shapes, operations, traffic, CTC and parameters; totals in the last row.
 pub fn table(network: &ShapedNetwork) -> Table {

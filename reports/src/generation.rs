@@ -6,10 +6,10 @@ use crate::prediction::{
     Asked, csv_with, heading, json_with, layers_and_notes, layers_and_notes_in_markdown, provenance,
 };
 use crate::table::{Table, significant, with_unit};
-use joulecast_model::generation::Generation;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::predictor::NetworkPrediction;
-use joulecast_model::units::Seconds;
+use joulecast_model::base::units::Seconds;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::step::generation::Generation;
+use joulecast_model::step::predictor::NetworkPrediction;
 use serde_json::{Value, json as value};
 
 /// A part of the answer.

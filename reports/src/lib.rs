@@ -20,7 +20,7 @@ pub mod whole;
 
 pub use standard::{print, say};
 
-use joulecast_model::text::{printable, shortened};
+use joulecast_model::base::text::{printable, shortened};
 
 /// Characters of an error's line: what files hold at length is not repeated at length.
 const LONGEST_ERROR: usize = 300;

@@ -2,9 +2,9 @@
 
 use crate::markdown_text;
 use crate::table::{Table, percent_more, significant, with_unit};
-use joulecast_model::metric::Metric;
-use joulecast_model::optimum::{Plan, TIED};
-use joulecast_model::predictor::{NetworkPrediction, OperatingPoint};
+use joulecast_model::ask::metric::Metric;
+use joulecast_model::ask::optimum::{Plan, TIED};
+use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint};
 use serde::Serialize;
 use std::fmt::Write as _;
 

@@ -1,8 +1,8 @@
 //! The tables and the page of `predict papers`: what papers printed beside what is predicted.
 
 use crate::table::{Table, significant};
-use joulecast_model::accuracy::Accuracy;
-use joulecast_model::papers::{Compared, Comparison, METRICS, Paper, Quantity, Winner, totals, winners};
+use joulecast_model::base::accuracy::Accuracy;
+use joulecast_model::rows::papers::{Compared, Comparison, METRICS, Paper, Quantity, Winner, totals, winners};
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -333,7 +333,7 @@ pub fn json(comparison: &Comparison) -> Result<String, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use joulecast_model::papers::NotPredicted;
+    use joulecast_model::rows::papers::NotPredicted;
 
     fn value(reading: &str, printed: f64, distorted: Option<&str>) -> Compared {
         Compared {

@@ -3,12 +3,12 @@
 use crate::markdown_text;
 use crate::record::{self, Figures};
 use crate::table::{Table, significant, with_unit};
-use joulecast_model::calibration::Tier;
-use joulecast_model::framework::Launch;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::parallel::DevicePrediction;
-use joulecast_model::predictor::{LayerPrediction, NetworkPrediction};
-use joulecast_model::training::Training;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::law::calibration::Tier;
+use joulecast_model::step::framework::Launch;
+use joulecast_model::step::parallel::DevicePrediction;
+use joulecast_model::step::predictor::{LayerPrediction, NetworkPrediction};
+use joulecast_model::step::training::Training;
 use serde::Serialize;
 use std::fmt::Write as _;
 
@@ -196,7 +196,7 @@ struct Layer<'a> {
 fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<serde_json::Value>) -> Document<'a> {
     let clock = p.clock.to_mhz();
     let bytes = (p.read + p.written).to_f64();
-    let phase = |t: &joulecast_model::predictor::PhaseTotal| {
+    let phase = |t: &joulecast_model::step::predictor::PhaseTotal| {
         (t.phase.to_string(), serde_json::json!({"time_s": t.time.get(), "energy_j": t.energy.get()}))
     };
     let layer = |l: &'a LayerPrediction| Layer {
@@ -452,7 +452,7 @@ fn memory(p: &NetworkPrediction) -> String {
         ("context", m.context),
     ];
     let shown = parts.iter().filter(|(_, bytes)| bytes.get() > 0);
-    let mib = |bytes: &joulecast_model::units::Bytes| significant(bytes.to_f64() / 1_048_576.0, 3);
+    let mib = |bytes: &joulecast_model::base::units::Bytes| significant(bytes.to_f64() / 1_048_576.0, 3);
     shown.map(|(name, bytes)| format!("{name} {}", mib(bytes))).collect::<Vec<_>>().join(", ") + " MiB"
 }
 

@@ -1,16 +1,16 @@
 //! Tables and documents of made-up values, which must not change unnoticed. `UPDATE_GOLDEN=1 cargo test -p joulecast-reports
 //! --test golden` rewrites them; look at the difference before committing it.
 
-use joulecast_model::budget::{Bound, Budget};
-use joulecast_model::calibration::Tier;
-use joulecast_model::capacity::{Assumptions, Board, PlanFile, Scenario, Service, best, plan_fleet, sensitivity};
-use joulecast_model::comparison::{Entry, Largest};
-use joulecast_model::framework::Launch;
-use joulecast_model::metric::Metric;
-use joulecast_model::network::MemoryFootprint;
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
-use joulecast_model::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
+use joulecast_model::ask::budget::{Bound, Budget};
+use joulecast_model::ask::capacity::{Assumptions, Board, PlanFile, Scenario, Service, best, plan_fleet, sensitivity};
+use joulecast_model::ask::comparison::{Entry, Largest};
+use joulecast_model::ask::metric::Metric;
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
+use joulecast_model::law::calibration::Tier;
+use joulecast_model::step::framework::Launch;
+use joulecast_model::step::memory::MemoryFootprint;
+use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
 use joulecast_reports::compare::{self, Comparison};
 use joulecast_reports::optimum::{self, Candidate, Found};
 use joulecast_reports::plan::{self, AtSetting, Plan};

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 files=()
-for part in features predictor power parallel capacity layer network; do
+for part in kernel/features step/predictor law/power step/parallel ask/capacity net/layer net/network step/memory; do
   files+=(-f "model/src/$part.rs" -f "model/src/$part/*.rs" -f "model/src/$part/**/*.rs")
 done
 for part in design few_shot fit folds lasso least_squares networks neuralpower others recipe rows spread transfer universal; do

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use joulecast_kernels::measure::Rules;
 use joulecast_kernels::settings::Point;
-use joulecast_model::units::Seconds;
+use joulecast_model::base::units::Seconds;
 use std::fs;
 use std::path::PathBuf;
 

@@ -10,11 +10,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use joulecast_kernels::runner::Launch;
 use joulecast_kernels::{LayerRunner, PowerMeter, settings};
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
-use joulecast_model::network::{Format, Network};
-use joulecast_model::onnx::Options;
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::units::Seconds;
+use joulecast_model::net::network::Network;
+use joulecast_model::read::Format;
+use joulecast_model::read::onnx::Options;
 use std::path::PathBuf;
 
 #[derive(Args)]

@@ -5,14 +5,14 @@ use crate::device::THROUGH_NVML;
 use crate::plan::Level;
 use clap::ValueEnum as _;
 use joulecast_kernels::fake::Faults;
-use joulecast_model::calibration::Calibration;
+use joulecast_model::base::text::nearest;
 use joulecast_model::catalog;
-use joulecast_model::framework::Framework;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::layer::Layer;
-use joulecast_model::network::Format;
-use joulecast_model::splits::Role;
-use joulecast_model::text::nearest;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::law::calibration::Calibration;
+use joulecast_model::net::layer::Layer;
+use joulecast_model::read::Format;
+use joulecast_model::rows::splits::Role;
+use joulecast_model::step::framework::Framework;
 use std::path::Path;
 
 /// What is wrong with a name, and the nearest that there are, or all of them where none is near.

@@ -9,7 +9,7 @@ use crate::validate;
 use crate::waiting::FitBar;
 use crate::whole;
 use anyhow::{Result, bail};
-use joulecast_model::splits::Role;
+use joulecast_model::rows::splits::Role;
 use joulecast_reports::command_line;
 use std::collections::BTreeMap;
 use std::path::Path;

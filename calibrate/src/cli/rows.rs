@@ -4,7 +4,7 @@ use super::DatasetsArg;
 use crate::rows::{Row, prepare, prepare_alike};
 use crate::{dataset, networks, recipe};
 use anyhow::Result;
-use joulecast_model::measurement::{LayerCase, Measurement};
+use joulecast_model::rows::measurement::{LayerCase, Measurement};
 use std::path::PathBuf;
 
 /// Rows of several datasets, each once.

@@ -11,10 +11,10 @@ use anyhow::{Context, Result};
 use joulecast_kernels::measure::{self, Rules};
 use joulecast_kernels::runner::{Launch, NetworkTrial};
 use joulecast_kernels::{DeviceError, LayerRunner, PowerMeter};
-use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::trial::Layout;
-use joulecast_model::units::Seconds;
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::units::Seconds;
+use joulecast_model::kernel::trial::Layout;
+use joulecast_model::net::network::{Network, ShapedNetwork};
 use std::time::Instant;
 
 /// What to measure: every combination.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use csv::StringRecord;
 use joulecast_kernels::measure::{Burst, Sustained};
 use joulecast_kernels::runner::{Identity, Loaded, NetworkTrial};
-use joulecast_model::precision::Mode;
+use joulecast_model::base::precision::Mode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
@@ -83,7 +83,7 @@ pub fn key(trial: &NetworkTrial<'_>) -> String {
     format!("{name},{mode},{},{},{},{launch}", trial.precision, trial.layout, trial.batch)
 }
 
-fn mib(bytes: joulecast_model::units::Bytes) -> f64 {
+fn mib(bytes: joulecast_model::base::units::Bytes) -> f64 {
     bytes.get() as f64 / f64::from(1 << 20)
 }
 

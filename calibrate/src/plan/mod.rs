@@ -12,12 +12,12 @@ pub mod zoo;
 
 use crate::import::sha256_hex;
 use anyhow::{Context, Result};
+use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
-use joulecast_model::features::{Setting, Workload};
-use joulecast_model::gpu::Gpu;
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::trial::{Cache, Trial};
-use joulecast_model::units::Seconds;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::kernel::features::{Setting, Workload};
+use joulecast_model::kernel::trial::{Cache, Trial};
+use joulecast_model::rows::measurement::LayerCase;
 use joulecast_reports::table::Table;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};

@@ -3,9 +3,9 @@
 //! networks for that reason; Zhang et al., MobiSys 2021).
 
 use super::shapes::Point;
-use joulecast_model::layer::{Groups, Layer};
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::shape::Shape;
+use joulecast_model::base::shape::Shape;
+use joulecast_model::net::layer::{Groups, Layer};
+use joulecast_model::rows::measurement::LayerCase;
 
 /// Channels and features change by up to this factor, up or down.
 const SIZE: f64 = 1.6;

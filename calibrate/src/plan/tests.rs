@@ -1,8 +1,8 @@
 use super::*;
-use joulecast_model::layer::Layer;
-use joulecast_model::precision::Phase;
-use joulecast_model::splits::Role;
-use joulecast_model::units::Bytes;
+use joulecast_model::base::precision::Phase;
+use joulecast_model::base::units::Bytes;
+use joulecast_model::net::layer::Layer;
+use joulecast_model::rows::splits::Role;
 
 fn plan(level: Level) -> Plan {
     expand(REFERENCE, level).expect("the recipe expands")
@@ -73,10 +73,14 @@ fn shapes_come_from_networks_of_the_role_layer_only() {
     let mut alone: HashSet<String> = HashSet::new();
     for name in splits.with_role(Role::Conformal).chain(splits.with_role(Role::Profile)) {
         let Ok(network) = catalog::network(name) else { continue };
-        for node in
-            joulecast_model::network::ShapedNetwork::new(&network, 1, joulecast_model::precision::Precision::Fp32, &[])
-                .expect("shapes")
-                .layers()
+        for node in joulecast_model::net::network::ShapedNetwork::new(
+            &network,
+            1,
+            joulecast_model::base::precision::Precision::Fp32,
+            &[],
+        )
+        .expect("shapes")
+        .layers()
         {
             let key = LayerCase { inputs: node.inputs.clone(), layer: node.layer.clone() }.fold_key();
             if matches!(node.layer, Layer::Conv2d(_)) && !known.contains(&key) {

@@ -1,11 +1,11 @@
 //! Shapes of the zoo's networks: those that plans may use, and those that no plan may contain.
 
 use anyhow::Result;
+use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::network::{Network, ShapedNetwork};
-use joulecast_model::precision::Precision;
-use joulecast_model::splits::Role;
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::rows::measurement::LayerCase;
+use joulecast_model::rows::splits::Role;
 use std::collections::{BTreeMap, HashSet};
 
 /// Layers of networks by kind, and the shapes of those that are held out.

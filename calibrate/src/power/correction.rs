@@ -5,7 +5,7 @@ use super::PowerRow;
 use crate::fit::{one_standard_error, refit, weighted_square};
 use crate::lasso::{Linear, Moments, penalties};
 use anyhow::Result;
-use joulecast_model::power::{Correction, FLAGS, PowerModel, TRAITS};
+use joulecast_model::law::power::{Correction, FLAGS, PowerModel, TRAITS};
 use ndarray::{Array1, Array2, Axis};
 
 /// Penalties on the path, and how far it goes down.

@@ -8,14 +8,14 @@ use crate::folds::grouped;
 use crate::least_squares;
 use crate::rows::Row;
 use anyhow::Result;
-use joulecast_model::accuracy::{Accuracy, conformal};
+use joulecast_model::base::accuracy::{Accuracy, conformal};
+use joulecast_model::base::precision::Precision;
+use joulecast_model::base::units::Hertz;
 use joulecast_model::catalog;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::measurement::{Measurement, Regime};
-use joulecast_model::power::{Activities, COUNT, PowerModel, Traits, waiting};
-use joulecast_model::precision::Precision;
-use joulecast_model::trial::Algorithm;
-use joulecast_model::units::Hertz;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::law::power::{Activities, COUNT, PowerModel, Traits, waiting};
+use joulecast_model::rows::measurement::{Measurement, Regime};
 use joulecast_reports::table::Table;
 use ndarray::{Array1, Array2};
 use std::collections::hash_map::Entry;
@@ -209,7 +209,7 @@ fn non_negative(rows: &[&PowerRow], exponent: f64) -> Activities {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use joulecast_model::power::TRAITS;
+    use joulecast_model::law::power::TRAITS;
 
     #[test]
     fn a_known_law_is_found() {

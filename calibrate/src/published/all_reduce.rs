@@ -4,9 +4,9 @@ use crate::import::read_capped;
 use crate::least_squares::non_negative;
 use crate::workbook::sheets;
 use anyhow::{Context, Result, bail};
-use joulecast_model::accuracy::Accuracy;
-use joulecast_model::import::deepbench::{AllReduce, all_reduces};
-use joulecast_model::parallel::ring;
+use joulecast_model::base::accuracy::Accuracy;
+use joulecast_model::device::interconnect::ring;
+use joulecast_model::rows::import::deepbench::{AllReduce, all_reduces};
 use joulecast_reports::table::Table;
 use ndarray::{Array1, Array2};
 use std::collections::BTreeMap;
@@ -172,7 +172,7 @@ pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use joulecast_model::units::{Bytes, Seconds};
+    use joulecast_model::base::units::{Bytes, Seconds};
 
     #[test]
     fn a_known_ring_is_found_and_one_over_nodes_of_known_rings() {

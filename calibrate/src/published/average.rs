@@ -3,10 +3,10 @@
 
 use super::{Cell, Tools, mean_absolute, percent, shaped, zoo};
 use anyhow::Result;
+use joulecast_model::base::precision::{Mode, Phase};
+use joulecast_model::base::units::{Joules, Seconds};
 use joulecast_model::catalog;
-use joulecast_model::precision::{Mode, Phase};
-use joulecast_model::predictor::{OperatingPoint, PredictError};
-use joulecast_model::units::{Joules, Seconds};
+use joulecast_model::step::predictor::{OperatingPoint, PredictError};
 use joulecast_reports::table::Table;
 
 /// Boards of the papers, and ours.

@@ -2,12 +2,12 @@
 
 use super::{Tools, percent};
 use anyhow::Result;
-use joulecast_model::calibration::Calibration;
-use joulecast_model::gpu::{Gpu, Provenance, Sourced, Voltage};
-use joulecast_model::network::ShapedNetwork;
-use joulecast_model::precision::Mode;
-use joulecast_model::predictor::{NetworkPrediction, OperatingPoint, PredictError, Step};
-use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
+use joulecast_model::base::precision::Mode;
+use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
+use joulecast_model::device::gpu::{Gpu, Provenance, Sourced, Voltage};
+use joulecast_model::law::calibration::Calibration;
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, PredictError, Step};
 
 /// Fields of a device file (data/gpus/README.md).
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,11 +3,11 @@
 use super::board::{Board, Curve, Point, Relative, fit};
 use super::{Cell, Tools, mean_absolute, percent, shaped, zoo};
 use anyhow::{Context, Result, bail};
+use joulecast_model::ask::metric::{Metric, Reference};
+use joulecast_model::base::precision::Mode;
+use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::metric::{Metric, Reference};
-use joulecast_model::precision::Mode;
-use joulecast_model::units::{Joules, Seconds, Watts};
+use joulecast_model::device::gpu::Gpu;
 use joulecast_reports::table::Table;
 use rayon::prelude::*;
 use std::collections::BTreeMap;

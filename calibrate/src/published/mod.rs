@@ -9,14 +9,14 @@ pub mod sweeps;
 pub mod traces;
 
 use anyhow::{Context, Result, bail};
-use joulecast_model::calibration::Calibration;
+use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
-use joulecast_model::framework::{Framework, Launch};
-use joulecast_model::gpu::Gpu;
-use joulecast_model::network::ShapedNetwork;
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{PredictError, Setup, Step};
-use joulecast_model::trial::Algorithm;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::law::calibration::Calibration;
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::framework::{Framework, Launch};
+use joulecast_model::step::predictor::{PredictError, Setup, Step};
 use serde::Deserialize;
 use std::path::Path;
 

@@ -2,12 +2,12 @@
 
 use super::{Cell, Tools, mean_absolute, shaped, zoo};
 use anyhow::{Context, Result, bail};
+use joulecast_model::base::precision::Mode;
+use joulecast_model::base::units::{Hertz, Joules, Seconds};
 use joulecast_model::catalog;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::precision::Mode;
-use joulecast_model::predictor::OperatingPoint;
-use joulecast_model::trial::Algorithm;
-use joulecast_model::units::{Hertz, Joules, Seconds};
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::table::Table;
 use rayon::prelude::*;
 use std::collections::BTreeMap;

@@ -3,9 +3,9 @@
 
 use super::{mean_absolute, percent};
 use anyhow::{Context, Result, bail};
+use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
-use joulecast_model::clock::{Pace, VoltageCurve};
-use joulecast_model::units::Seconds;
+use joulecast_model::device::clock::{Pace, VoltageCurve};
 use joulecast_reports::table::Table;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -4,9 +4,9 @@
 use super::board::{Curve, Point};
 use super::{Tools, mean_absolute, percent, shaped};
 use anyhow::{Context, Result, bail};
+use joulecast_model::base::precision::Mode;
+use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;
-use joulecast_model::precision::Mode;
-use joulecast_model::units::{Joules, Seconds, Watts};
 use joulecast_reports::table::Table;
 use serde::Deserialize;
 use std::collections::BTreeMap;

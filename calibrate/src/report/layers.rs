@@ -4,7 +4,7 @@ use super::Report;
 use crate::rows::Row;
 use crate::validate::{HeldOut, kind_label};
 use anyhow::Result;
-use joulecast_model::accuracy::Accuracy;
+use joulecast_model::base::accuracy::Accuracy;
 use joulecast_reports::accuracy::{self, Line};
 use joulecast_reports::figure::coverage::{Coverage, Row as Held};
 use joulecast_reports::figure::histogram::{self, Histograms};

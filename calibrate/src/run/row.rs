@@ -5,12 +5,12 @@ use joulecast_kernels::measure::{Burst, Sustained, Timing};
 use joulecast_kernels::nvml::reasons;
 use joulecast_kernels::runner::{Identity, Loaded};
 use joulecast_kernels::settings::Point;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::layer::Layer;
-use joulecast_model::measurement::{Measurement, Regime};
-use joulecast_model::precision::{Mode, Phase};
-use joulecast_model::trial::{Algorithm, Trial};
-use joulecast_model::units::{Bytes, Hertz, Joules, Seconds, Watts};
+use joulecast_model::base::precision::{Mode, Phase};
+use joulecast_model::base::units::{Bytes, Hertz, Joules, Seconds, Watts};
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::kernel::trial::{Algorithm, Trial};
+use joulecast_model::net::layer::Layer;
+use joulecast_model::rows::measurement::{Measurement, Regime};
 
 /// Everything about a row but its numbers.
 pub struct Context<'a> {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use joulecast_kernels::DeviceError;
-use joulecast_model::precision::{Phase, Precision};
+use joulecast_model::base::precision::{Phase, Precision};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};

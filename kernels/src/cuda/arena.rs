@@ -4,7 +4,7 @@ use super::failure;
 use crate::DeviceError;
 use crate::launch::Address;
 use cudarc::driver::{result, sys};
-use joulecast_model::units::Bytes;
+use joulecast_model::base::units::Bytes;
 
 /// Alignment of every piece, as frameworks' allocators give.
 const ALIGNMENT: u64 = 512;

@@ -6,12 +6,12 @@ use super::runner::CudaRunner;
 use super::{fill, layer};
 use crate::runner::{Launch, LayerRunner};
 use crate::{DeviceError, streaming};
-use joulecast_model::layer::{Layer, Linear};
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::shape::Shape;
-use joulecast_model::trial::Trial;
-use joulecast_model::units::{Bytes, Seconds};
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::shape::Shape;
+use joulecast_model::base::units::{Bytes, Seconds};
+use joulecast_model::kernel::trial::Trial;
+use joulecast_model::net::layer::{Layer, Linear};
+use joulecast_model::rows::measurement::LayerCase;
 
 /// Iterations of the multiply-add kernel: milliseconds on any GPU.
 const ITERATIONS: u32 = 20_000;
@@ -55,7 +55,7 @@ pub fn load_multiply_add(runner: &mut CudaRunner) -> Result<u64, DeviceError> {
 ///
 /// # Errors
 /// Never for the size written here.
-pub fn square_product(precision: Precision) -> Result<Trial, joulecast_model::shape::InvalidShape> {
+pub fn square_product(precision: Precision) -> Result<Trial, joulecast_model::base::shape::InvalidShape> {
     let layer = Layer::Linear(Linear { features: SIDE, bias: false });
     let case = LayerCase { inputs: vec![Shape::new(&[SIDE])?], layer };
     Ok(Trial::usual(case, Phase::Forward, SIDE, precision, Mode::Inference))

@@ -8,9 +8,9 @@ use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t as Mode,
     cudnnBackendNumericalNote_t as Note, cudnnDataType_t as DataType,
 };
-use joulecast_model::layer::Conv2d;
-use joulecast_model::precision::{Phase, Precision};
-use joulecast_model::trial::Layout;
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::kernel::trial::Layout;
+use joulecast_model::net::layer::Conv2d;
 
 /// Unique ids of the three tensors in a variant pack.
 const IDS: [i64; 3] = [1, 2, 3];

@@ -12,7 +12,7 @@ use crate::streaming::Limits;
 use cudarc::cudnn::sys as cudnn;
 use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, result, sys};
 use cudarc::nvrtc;
-use joulecast_model::units::Bytes;
+use joulecast_model::base::units::Bytes;
 use std::ffi::c_void;
 use std::sync::Arc;
 

@@ -6,9 +6,9 @@ use crate::DeviceError;
 use crate::launch::{Address, Operands};
 use crate::operands::{Sizes, parameter_width};
 use crate::streaming;
-use joulecast_model::layer::Layer;
-use joulecast_model::precision::Precision;
-use joulecast_model::trial::Trial;
+use joulecast_model::base::precision::Precision;
+use joulecast_model::kernel::trial::Trial;
+use joulecast_model::net::layer::Layer;
 
 /// Standard deviation of the weights: sqrt(2 / inputs of one output), which keeps the size of activations through
 /// rectified layers (He et al. 2015).

@@ -10,10 +10,10 @@ use crate::DeviceError;
 use crate::launch::{KernelLaunch, Operands};
 use crate::operands::bias_offset;
 use crate::streaming;
-use joulecast_model::layer::{Layer, ShapeError};
-use joulecast_model::precision::Phase;
-use joulecast_model::shape::Shape;
-use joulecast_model::trial::{Algorithm, Trial};
+use joulecast_model::base::precision::Phase;
+use joulecast_model::base::shape::Shape;
+use joulecast_model::kernel::trial::{Algorithm, Trial};
+use joulecast_model::net::layer::{Layer, ShapeError};
 use std::collections::HashMap;
 use std::rc::Rc;
 

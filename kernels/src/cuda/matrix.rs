@@ -12,7 +12,7 @@ use cudarc::cublaslt::sys::{
     cublasLtMatmulPreferenceAttributes_t as Preference, cublasLtMatrixLayoutAttribute_t as LayoutAttribute,
     cudaDataType as DataType,
 };
-use joulecast_model::precision::Precision;
+use joulecast_model::base::precision::Precision;
 use std::ffi::c_void;
 
 /// Scratch memory offered to the heuristics, as PyTorch does on Hopper.

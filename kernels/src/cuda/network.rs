@@ -12,13 +12,14 @@ use crate::launch::{Address, Operands};
 use crate::operands::{Sizes, parameter_bytes, scratch, sizes};
 use crate::runner::NetworkTrial;
 use crate::{DeviceError, streaming};
-use joulecast_model::layer::{Add, Layer, LayerOp, Optimizer};
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::network::{ShapedLayer, Source, overwrites};
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::shape::Shape;
-use joulecast_model::trial::{Algorithm, Cache, Trial};
-use joulecast_model::units::Bytes;
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::shape::Shape;
+use joulecast_model::base::units::Bytes;
+use joulecast_model::kernel::trial::{Algorithm, Cache, Trial};
+use joulecast_model::net::layer::{Add, Layer, LayerOp, Optimizer};
+use joulecast_model::net::network::{ShapedLayer, Source};
+use joulecast_model::rows::measurement::LayerCase;
+use joulecast_model::step::memory::overwrites;
 
 /// The launches of one step of a network.
 pub struct Built {

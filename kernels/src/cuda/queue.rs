@@ -6,7 +6,7 @@ use super::step::Step;
 use crate::DeviceError;
 use crate::runner::{Block, Launch};
 use cudarc::driver::{CudaEvent, CudaGraph, sys};
-use joulecast_model::units::Seconds;
+use joulecast_model::base::units::Seconds;
 use std::collections::VecDeque;
 use std::time::Instant;
 

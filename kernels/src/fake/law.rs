@@ -1,17 +1,17 @@
 //! The laws the fake obeys: what a fit to its rows should find.
 //!
 //! Time of one execution at core clock f: `((t_comp fmax/f)^4 + t_mem^4 + t0^4)^(1/4) * exp(e)`, with the roofline
-//! times of `joulecast_model::features` and e a polynomial in a few of its variables. Where operands lie (hot or
+//! times of `joulecast_model::kernel::features` and e a polynomial in a few of its variables. Where operands lie (hot or
 //! cold) makes no difference. Power while busy: `P0 + a u (f/fmax) V(f)^2`, u the utilisation, V flat up to a knee.
 
-use joulecast_model::cost::LayerCost;
-use joulecast_model::features::{Family, Setting, Workload};
-use joulecast_model::gpu::Gpu;
-use joulecast_model::layer::Layer;
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::trial::{Algorithm, Trial};
-use joulecast_model::units::{Hertz, Seconds, Watts};
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::units::{Hertz, Seconds, Watts};
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::kernel::features::{Family, Setting, Workload};
+use joulecast_model::kernel::trial::{Algorithm, Trial};
+use joulecast_model::net::cost::LayerCost;
+use joulecast_model::net::layer::Layer;
+use joulecast_model::rows::measurement::LayerCase;
 
 /// Time of the shortest kernel back to back.
 pub const FLOOR: Seconds = Seconds::from_us(4.0);

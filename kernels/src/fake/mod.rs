@@ -10,11 +10,11 @@ use crate::DeviceError;
 use crate::clocks::{ClockControl, Settings};
 use crate::meter::{PowerMeter, Sample};
 use crate::runner::{Block, Identity, LayerRunner, Loaded, NetworkTrial};
-use joulecast_model::gpu::Gpu;
-use joulecast_model::layer::{Conv2d, Layer};
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::trial::{Algorithm, Cache, Trial};
-use joulecast_model::units::{Bytes, Hertz, Seconds, Watts};
+use joulecast_model::base::units::{Bytes, Hertz, Seconds, Watts};
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::kernel::trial::{Algorithm, Cache, Trial};
+use joulecast_model::net::layer::{Conv2d, Layer};
+use joulecast_model::rows::measurement::LayerCase;
 use law::Work;
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
@@ -242,7 +242,7 @@ impl ClockControl for FakeGpu {
 
     fn power_limits(&self) -> Result<(Watts, Watts), DeviceError> {
         let world = self.call()?;
-        let bound = |limit: &Option<joulecast_model::gpu::Sourced<Watts>>| limit.as_ref().map(|l| l.value);
+        let bound = |limit: &Option<joulecast_model::device::gpu::Sourced<Watts>>| limit.as_ref().map(|l| l.value);
         let power = &self.gpu.power;
         Ok((
             bound(&power.limit_minimum).unwrap_or(world.limit),
@@ -265,12 +265,12 @@ impl ClockControl for FakeGpu {
 mod tests {
     use super::*;
     use crate::runner::Launch;
+    use joulecast_model::base::precision::{Mode, Phase, Precision};
+    use joulecast_model::base::shape::Shape;
     use joulecast_model::catalog;
-    use joulecast_model::layer::{Activation, Function};
-    use joulecast_model::network::ShapedNetwork;
-    use joulecast_model::precision::{Mode, Phase, Precision};
-    use joulecast_model::shape::Shape;
-    use joulecast_model::trial::Layout;
+    use joulecast_model::kernel::trial::Layout;
+    use joulecast_model::net::layer::{Activation, Function};
+    use joulecast_model::net::network::ShapedNetwork;
 
     fn gpu() -> Gpu {
         catalog::gpu("h200").expect("in the catalog")

@@ -5,8 +5,8 @@ use super::law::{ACTIVE_IDLE, Work};
 use crate::DeviceError;
 use crate::meter::{Sample, ThrottleTimes};
 use crate::runner::Block;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
+use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
+use joulecast_model::device::gpu::Gpu;
 use std::collections::VecDeque;
 
 /// Power and energy readings change this often.

@@ -1,14 +1,14 @@
 use super::*;
 use crate::fake::law::Work;
 use crate::fake::{FakeGpu, Faults};
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::shape::Shape;
+use joulecast_model::base::units::Bytes;
 use joulecast_model::catalog;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::layer::{Activation, Function, Layer, Linear};
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::shape::Shape;
-use joulecast_model::trial::Trial;
-use joulecast_model::units::Bytes;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::kernel::trial::Trial;
+use joulecast_model::net::layer::{Activation, Function, Layer, Linear};
+use joulecast_model::rows::measurement::LayerCase;
 
 fn gpu() -> Gpu {
     catalog::gpu("h200").expect("in the catalog")

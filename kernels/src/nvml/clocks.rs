@@ -3,7 +3,7 @@
 use super::{Board, error};
 use crate::DeviceError;
 use crate::clocks::{ClockControl, Settings};
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Watts};
 use nvml_wrapper::enums::device::GpuLockedClocksSetting;
 use nvml_wrapper::error::NvmlError;
 

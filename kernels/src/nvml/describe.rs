@@ -2,7 +2,7 @@
 
 use super::{Board, sensor};
 use crate::DeviceError;
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Watts};
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::enums::device::DeviceArchitecture;

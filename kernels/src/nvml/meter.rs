@@ -3,7 +3,7 @@
 use super::{Board, describe, sensor};
 use crate::DeviceError;
 use crate::meter::{PowerMeter, Sample, ThrottleTimes};
-use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
+use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::structs::device::FieldId;

@@ -11,10 +11,10 @@ mod products;
 mod update;
 
 use crate::DeviceError;
-use joulecast_model::layer::{Layer, LayerOp};
-use joulecast_model::precision::{Phase, Precision};
-use joulecast_model::shape::Shape;
-use joulecast_model::trial::Trial;
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::base::shape::Shape;
+use joulecast_model::kernel::trial::Trial;
+use joulecast_model::net::layer::{Layer, LayerOp};
 
 /// Values of a layer's tensors, as [`crate::launch::Operands`] holds their addresses; empty where there is none.
 /// Weights of a convolution are `[channels out, channels in per group, height, width]`, of a linear layer

@@ -1,8 +1,8 @@
 //! Concatenation and padding.
 
 use super::Tensors;
-use joulecast_model::precision::Phase;
-use joulecast_model::shape::Shape;
+use joulecast_model::base::precision::Phase;
+use joulecast_model::base::shape::Shape;
 
 /// Joins maps along the channels, else along the last dimension.
 pub(super) fn concat(phase: Phase, batch: u64, shapes: &[Shape], output: &Shape, given: &Tensors) -> Tensors {

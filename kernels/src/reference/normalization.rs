@@ -2,7 +2,7 @@
 
 use super::{Axes, Tensors};
 use crate::streaming::{ALPHA, BETA, EPSILON, MOMENTUM};
-use joulecast_model::precision::{Mode, Phase};
+use joulecast_model::base::precision::{Mode, Phase};
 
 /// Values with scale 1 and shift 0 where nothing is learned.
 fn affine(given: &Tensors, channels: usize, c: usize) -> (f64, f64) {

@@ -1,9 +1,9 @@
 //! Pooling over windows.
 
 use super::Tensors;
-use joulecast_model::layer::{PoolOp, Window};
-use joulecast_model::precision::Phase;
-use joulecast_model::shape::Shape;
+use joulecast_model::base::precision::Phase;
+use joulecast_model::base::shape::Shape;
+use joulecast_model::net::layer::{PoolOp, Window};
 use std::ops::Range;
 
 /// The positions of a window along one direction, and how many a mean counts.

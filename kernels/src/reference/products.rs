@@ -1,9 +1,9 @@
 //! Convolution, linear layer, matrix product, by their definitions.
 
 use super::{Axes, Tensors};
-use joulecast_model::layer::{Conv2d, ConvTranspose2d, Linear};
-use joulecast_model::precision::Phase;
-use joulecast_model::shape::Shape;
+use joulecast_model::base::precision::Phase;
+use joulecast_model::base::shape::Shape;
+use joulecast_model::net::layer::{Conv2d, ConvTranspose2d, Linear};
 
 fn narrow(values: Vec<f64>) -> Vec<f32> {
     values.into_iter().map(|v| v as f32).collect()

@@ -1,10 +1,10 @@
 use super::*;
 use crate::streaming::tests::{cases, trials};
-use joulecast_model::layer::{
+use joulecast_model::base::precision::Mode;
+use joulecast_model::net::layer::{
     Conv2d, ConvTranspose2d, Groups, Linear, LocalResponseNorm, Matmul, Measured, Pair, PoolOp, Softmax,
 };
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::precision::Mode;
+use joulecast_model::rows::measurement::LayerCase;
 
 fn shape(dims: &[u64]) -> Shape {
     Shape::new(dims).expect("a test shape")
@@ -114,7 +114,7 @@ fn softmax_and_pooling_by_hand() {
 
     // 3x3 windows at stride 2 on a 4x4 map with padding 1, rounded up: windows begin at -1, 1, 3, and the last one
     // reaches the end of the padding at 5, so it counts 2 positions along each direction.
-    let avg = Layer::Pool2d(joulecast_model::layer::Pool2d {
+    let avg = Layer::Pool2d(joulecast_model::net::layer::Pool2d {
         op: PoolOp::Avg,
         kernel: Pair::square(3),
         stride: Some(Pair::square(2)),
@@ -130,7 +130,7 @@ fn softmax_and_pooling_by_hand() {
 
 #[test]
 fn equal_maxima_give_the_gradient_to_the_first() {
-    let max = Layer::Pool2d(joulecast_model::layer::Pool2d {
+    let max = Layer::Pool2d(joulecast_model::net::layer::Pool2d {
         op: PoolOp::Max,
         kernel: Pair::square(2),
         stride: None,
@@ -221,7 +221,7 @@ fn gradients_agree_with_finite_differences() {
     for case in all.iter().filter(|case| case.inputs[0].elements() < 1100) {
         let backward = trials(case, 2).into_iter().filter(|t| {
             t.precision == Precision::Fp32
-                && t.layout == joulecast_model::trial::Layout::Nchw
+                && t.layout == joulecast_model::kernel::trial::Layout::Nchw
                 && t.mode == Mode::Training
                 && t.optimizer.is_none()
                 && t.phase != Phase::Forward
@@ -253,7 +253,7 @@ fn gradients_agree_with_finite_differences() {
 
 #[test]
 fn batch_norm_normalizes_and_moves_the_running_statistics() {
-    let layer = Layer::BatchNorm(joulecast_model::layer::BatchNorm { affine: false });
+    let layer = Layer::BatchNorm(joulecast_model::net::layer::BatchNorm { affine: false });
     let given = Tensors { inputs: vec![vec![1.0, 3.0, 5.0, 7.0]], running: vec![0.0, 1.0], ..Tensors::default() };
     let found = forward(&[shape(&[1, 2, 2])], layer, 1, given);
     assert_eq!(found.saved[0], 4.0);
@@ -269,7 +269,7 @@ fn batch_norm_normalizes_and_moves_the_running_statistics() {
 fn adam_begins_with_a_step_of_the_learning_rate() {
     let layer = Layer::Linear(Linear { features: 1, bias: false });
     let mut trial = trial(&[shape(&[3])], layer, Phase::Update, 1);
-    trial.optimizer = Some(joulecast_model::layer::Optimizer::Adam);
+    trial.optimizer = Some(joulecast_model::net::layer::Optimizer::Adam);
     let given = Tensors {
         master: vec![1.0; 3],
         grad_parameters: vec![0.5, -2.0, 0.0],
@@ -293,7 +293,7 @@ fn wrong_lengths_are_errors() {
 
 #[test]
 fn a_dropout_drops_its_share() {
-    let layer = Layer::Dropout(joulecast_model::layer::Dropout { probability: 0.25 });
+    let layer = Layer::Dropout(joulecast_model::net::layer::Dropout { probability: 0.25 });
     let given = Tensors { inputs: vec![vec![3.0; 100_000]], ..Tensors::default() };
     let found = forward(&[shape(&[100_000])], layer, 1, given);
     let kept = found.saved.iter().sum::<f32>() / 1e5;

@@ -2,7 +2,7 @@
 
 use super::Tensors;
 use crate::streaming::{ADAM_EPSILON, BETA1, BETA2, OPTIMIZER_MOMENTUM, RATE};
-use joulecast_model::layer::Optimizer;
+use joulecast_model::net::layer::Optimizer;
 
 /// New master weights and state; `parameters` are the new weights too.
 pub(super) fn update(optimizer: Optimizer, given: &Tensors) -> Tensors {

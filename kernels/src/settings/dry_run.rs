@@ -2,7 +2,7 @@
 
 use crate::DeviceError;
 use crate::clocks::{ClockControl, Settings};
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Watts};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Calls listed so far; clones share the list.

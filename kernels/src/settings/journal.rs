@@ -4,7 +4,7 @@ use super::failed;
 use super::folder::Folder;
 use crate::DeviceError;
 use crate::clocks::{ClockControl, Settings};
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Watts};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

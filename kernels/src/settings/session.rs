@@ -8,7 +8,7 @@ use super::{dry_run::DryRun, failed, restore};
 use crate::DeviceError;
 use crate::clocks::{ClockControl, Settings};
 use crate::nvml::normal_uuid;
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Watts};
 use std::path::Path;
 
 /// Settings to measure at. `None` is the setting as the session found it.

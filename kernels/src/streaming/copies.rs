@@ -5,10 +5,10 @@ use super::plan::{Limits, Plan, View, flag, flat_grid, int, long, offset, pointe
 use super::pooling::{Maps, row_grid};
 use crate::DeviceError;
 use crate::launch::{Address, Argument, KernelLaunch};
-use joulecast_model::layer::Pair;
-use joulecast_model::precision::Precision;
-use joulecast_model::shape::{Shape, product};
-use joulecast_model::trial::Layout;
+use joulecast_model::base::precision::Precision;
+use joulecast_model::base::shape::{Shape, product};
+use joulecast_model::kernel::trial::Layout;
+use joulecast_model::net::layer::Pair;
 
 /// Joins `parts` into `whole`, or (`gather` false) splits it into them. A part's view gives its channels.
 pub(super) fn concat(

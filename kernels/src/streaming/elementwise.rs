@@ -5,8 +5,8 @@ use super::plan::{Plan, View, long, pointer, unsupported};
 use super::reductions::{self, Reduction};
 use crate::DeviceError;
 use crate::launch::{Address, Argument, Operands};
-use joulecast_model::layer::Function;
-use joulecast_model::precision::Phase;
+use joulecast_model::base::precision::Phase;
+use joulecast_model::net::layer::Function;
 
 /// Seed of a dropout's mask.
 pub const DROPOUT_SEED: u32 = 0x5eed;

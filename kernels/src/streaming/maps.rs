@@ -4,7 +4,7 @@ use super::plan::{Limits, Plan, THREADS, int, long};
 use super::pooling::{Maps, form};
 use crate::DeviceError;
 use crate::launch::Argument;
-use joulecast_model::layer::Window;
+use joulecast_model::net::layer::Window;
 
 /// Shared memory of a block that lets seven of them share a multiprocessor of 228 KiB.
 const USUAL: u64 = 31 << 10;

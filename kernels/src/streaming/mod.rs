@@ -25,11 +25,11 @@ pub use source::{Module, functions, module, source};
 
 use crate::DeviceError;
 use crate::launch::{KernelLaunch, Operands};
-use joulecast_model::layer::{Layer, LayerOp, ShapeError};
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::shape::Shape;
-use joulecast_model::trial::Trial;
-use joulecast_model::units::Bytes;
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::shape::Shape;
+use joulecast_model::base::units::Bytes;
+use joulecast_model::kernel::trial::Trial;
+use joulecast_model::net::layer::{Layer, LayerOp, ShapeError};
 use plan::{Format, Plan, View, unsupported};
 use pooling::Pooling;
 

@@ -6,8 +6,8 @@ use super::plan::{Limits, Plan, THREADS, View, divider, flag, int, long, offset,
 use super::reductions::{self, Reduction};
 use crate::DeviceError;
 use crate::launch::{Address, Argument, Operands};
-use joulecast_model::precision::{Mode, Phase};
-use joulecast_model::shape::product;
+use joulecast_model::base::precision::{Mode, Phase};
+use joulecast_model::base::shape::product;
 
 /// Added to every variance, as frameworks do by default.
 pub const EPSILON: f32 = 1e-5;

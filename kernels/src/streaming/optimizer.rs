@@ -3,8 +3,8 @@
 use super::plan::{Format, Limits, Plan, flag, flat_grid, long, offset, pointer};
 use crate::DeviceError;
 use crate::launch::{Argument, KernelLaunch, Operands};
-use joulecast_model::layer::Optimizer;
-use joulecast_model::precision::Precision;
+use joulecast_model::base::precision::Precision;
+use joulecast_model::net::layer::Optimizer;
 
 /// Learning rate.
 pub const RATE: f32 = 1e-3;

@@ -7,9 +7,9 @@ use super::plan::{Plan, THREADS, View, divider, flag, flat_grid, int, long, poin
 use super::reductions::{self, Reduction};
 use crate::DeviceError;
 use crate::launch::{Argument, Operands};
-use joulecast_model::layer::{Pair, PoolOp, Window};
-use joulecast_model::precision::Phase;
-use joulecast_model::shape::{Shape, product};
+use joulecast_model::base::precision::Phase;
+use joulecast_model::base::shape::{Shape, product};
+use joulecast_model::net::layer::{Pair, PoolOp, Window};
 
 /// A pooling over maps of one batch.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,11 @@
 use super::*;
 use crate::launch::Argument;
-use joulecast_model::layer::{
+use joulecast_model::kernel::trial::{Algorithm, Cache, Layout};
+use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Flatten, Function, GlobalPool2d, Groups,
     LayerNorm, Linear, LocalResponseNorm, Multiply, Optimizer, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
 };
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::trial::{Algorithm, Cache, Layout};
+use joulecast_model::rows::measurement::LayerCase;
 use std::collections::BTreeSet;
 
 fn shape(dims: &[u64]) -> Shape {

@@ -6,9 +6,9 @@
 
 use crate::devices::How;
 use anyhow::{Context, Result, anyhow};
+use joulecast_model::base::text::Fingerprint;
 use joulecast_model::catalog;
-use joulecast_model::gpu::Gpu;
-use joulecast_model::text::Fingerprint;
+use joulecast_model::device::gpu::Gpu;
 use joulecast_reports::whole;
 use serde_json::{Map, Value, json};
 use std::fmt::{Debug, Write as _};

@@ -1,9 +1,9 @@
 //! Rows of a sweep: the keys of `prediction/1`, without layers and warnings.
 
-use joulecast_model::framework::Launch;
-use joulecast_model::precision::{Mode, Precision};
-use joulecast_model::predictor::{Estimate, OperatingPoint, Prepared, Summary};
-use joulecast_model::trial::Algorithm;
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::step::framework::Launch;
+use joulecast_model::step::predictor::{Estimate, OperatingPoint, Prepared, Summary};
 
 /// What a row is of.
 #[derive(Clone, Debug, PartialEq)]

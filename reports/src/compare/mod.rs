@@ -5,9 +5,9 @@ mod page;
 pub use page::{figure, text};
 
 use crate::record::{self, Figures};
-use joulecast_model::budget::{Bound, Budget};
-use joulecast_model::comparison::{Best, Entry, Largest, best, cheapest, most_accurate};
-use joulecast_model::units::Joules;
+use joulecast_model::ask::budget::{Bound, Budget};
+use joulecast_model::ask::comparison::{Best, Entry, Largest, best, cheapest, most_accurate};
+use joulecast_model::base::units::Joules;
 use serde::Serialize;
 
 /// What was compared.

@@ -5,9 +5,9 @@ use crate::figure::FigureError;
 use crate::figure::comparison::{Dot, DotPlot, Row as DotRow};
 use crate::markdown_text;
 use crate::table::{Table, significant, with_unit};
-use joulecast_model::budget::{Bound, Budget};
-use joulecast_model::comparison::{Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
-use joulecast_model::predictor::Estimate;
+use joulecast_model::ask::budget::{Bound, Budget};
+use joulecast_model::ask::comparison::{Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
+use joulecast_model::step::predictor::Estimate;
 use std::fmt::Write as _;
 
 fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table {

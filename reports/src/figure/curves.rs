@@ -4,7 +4,7 @@
 use super::{
     Area, Axes, FAINT, Figure, FigureError, Sample, Scale, drawing, frame, frame_height, legend, line, mark, range,
 };
-use joulecast_model::curve::Relative;
+use joulecast_model::ask::curve::Relative;
 use plotters::prelude::*;
 
 /// What is varied.
@@ -169,9 +169,9 @@ fn one<B: DrawingBackend>(cell: &Area<B>, panel: &Panel, x: Scale, y: Scale) -> 
 mod tests {
     use super::super::svg;
     use super::*;
-    use joulecast_model::curve::{Run, relative};
-    use joulecast_model::metric::Reference;
-    use joulecast_model::units::{Joules, Seconds, Watts};
+    use joulecast_model::ask::curve::{Run, relative};
+    use joulecast_model::ask::metric::Reference;
+    use joulecast_model::base::units::{Joules, Seconds, Watts};
 
     fn points() -> Vec<Relative> {
         let default = Reference { time: Seconds::new(1.0), energy: Joules::new(300.0) };

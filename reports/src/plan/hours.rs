@@ -3,7 +3,7 @@
 use super::AtSetting;
 use crate::plan::page::span;
 use crate::table::{Table, significant};
-use joulecast_model::capacity::{Fleet, Part};
+use joulecast_model::ask::capacity::{Fleet, Part};
 
 /// What is told of a part of the day.
 type Value = fn(&Fleet, &Part) -> f64;

@@ -7,9 +7,9 @@ mod pictures;
 pub use page::{html, markdown, text};
 pub use pictures::{FIGURE_NAMES, figures};
 
-use joulecast_model::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, Server};
-use joulecast_model::framework::Launch;
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::ask::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, Server};
+use joulecast_model::base::units::{Hertz, Watts};
+use joulecast_model::step::framework::Launch;
 use serde::Serialize;
 
 /// A candidate's fleet at a power limit or clock; the ends are where time and energy of every step are at theirs.

@@ -4,8 +4,8 @@ use super::{AtSetting, Candidate, Figure, Plan, Value, hours, pictures};
 use crate::document::{Block, Document};
 use crate::figure::FigureError;
 use crate::table::{Table, percent_more, significant, with_unit};
-use joulecast_model::capacity::{Fleet, Minimise, Price};
-use joulecast_model::units::Watts;
+use joulecast_model::ask::capacity::{Fleet, Minimise, Price};
+use joulecast_model::base::units::Watts;
 use std::path::Path;
 
 /// A figure with its interval.

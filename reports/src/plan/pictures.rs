@@ -6,8 +6,8 @@ use crate::figure::day::{Day, Panel};
 use crate::figure::fleet::{Curve, Fleets, Point, Series};
 use crate::figure::sensitivity::{Bar, Sensitivity};
 use crate::figure::{Figure as _, FigureError, svg};
-use joulecast_model::capacity::{Change, Fleet};
-use joulecast_model::optimum::front;
+use joulecast_model::ask::capacity::{Change, Fleet};
+use joulecast_model::ask::optimum::front;
 
 pub(super) const FLEETS: &str = "fleets";
 pub(super) const DAY: &str = "day";

@@ -74,7 +74,7 @@ impl FakeGpu {
 
     /// Its sensors, all of them read each time.
     pub fn meter(&self) -> NvmlMeter {
-        ok(NvmlMeter::new(self.board())).slow_every(joulecast_model::units::Seconds::ZERO)
+        ok(NvmlMeter::new(self.board())).slow_every(joulecast_model::base::units::Seconds::ZERO)
     }
 
     /// Its settings.

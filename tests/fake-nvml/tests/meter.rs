@@ -7,7 +7,7 @@ use joulecast_kernels::energy::{self, Method, Rejection, Warning};
 use joulecast_kernels::meter::Sample;
 use joulecast_kernels::nvml::{self, BoardChoice, NvmlMeter, PowerMethod};
 use joulecast_kernels::{DeviceError, PowerMeter};
-use joulecast_model::units::{Hertz, Joules, Seconds, Watts};
+use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 
 /// Samples over `seconds` at uneven steps of about 4 ms; `at` lets things happen on the way.
 fn run(gpu: &FakeGpu, meter: &mut NvmlMeter, seconds: f64, mut at: impl FnMut(f64, &mut State)) -> Vec<Sample> {

@@ -5,7 +5,7 @@ use joulecast_kernels::nvml::LIBRARY_VARIABLE;
 use joulecast_kernels::settings::restore::{Outcome, restore_all};
 use joulecast_kernels::settings::{DryRun, GuardianCommand, Point, Session};
 use joulecast_kernels::{ClockControl, DeviceError};
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Watts};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -12,10 +12,10 @@ use crate::launch::Operands;
 use crate::operands::bias_offset;
 use crate::reference::{self, Tensors};
 use crate::streaming::parameters_in_fp32;
-use joulecast_model::layer::{Layer, LayerOp};
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::shape::Shape;
-use joulecast_model::trial::{Algorithm, Trial};
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::shape::Shape;
+use joulecast_model::kernel::trial::{Algorithm, Trial};
+use joulecast_model::net::layer::{Layer, LayerOp};
 use storage::{Storage, order, permuted, restored};
 
 /// How a result compares.

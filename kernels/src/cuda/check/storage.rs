@@ -1,8 +1,8 @@
 //! How tensors lie on the device: number formats, and the order of a map's values.
 
 use half::{bf16, f16};
-use joulecast_model::precision::Precision;
-use joulecast_model::trial::Layout;
+use joulecast_model::base::precision::Precision;
+use joulecast_model::kernel::trial::Layout;
 
 /// Storage of one tensor on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

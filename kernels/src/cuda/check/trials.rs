@@ -1,14 +1,14 @@
 //! What is checked: every kind, phase, precision and layout.
 
-use joulecast_model::layer::{
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::shape::{InvalidShape, Shape};
+use joulecast_model::kernel::trial::{Algorithm, Layout, Trial};
+use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, ConvTranspose2d, Dropout, Function, GlobalPool2d,
     Groups, Layer, LayerNorm, LayerOp, Linear, LocalResponseNorm, Matmul, Multiply, Optimizer, Pad, Pair, Pool2d,
     PoolOp, Scale, Softmax,
 };
-use joulecast_model::measurement::LayerCase;
-use joulecast_model::precision::{Mode, Phase, Precision};
-use joulecast_model::shape::{InvalidShape, Shape};
-use joulecast_model::trial::{Algorithm, Layout, Trial};
+use joulecast_model::rows::measurement::LayerCase;
 
 /// Trials that touch every kind, phase, precision and layout, at sizes that divide by nothing and at usual ones.
 ///

@@ -5,7 +5,7 @@
 use joulecast_kernels::DeviceError;
 use joulecast_kernels::nvml::{self, BoardChoice, NvmlControl};
 use joulecast_kernels::settings::{GuardianCommand, Point, Session, guardian};
-use joulecast_model::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Watts};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;

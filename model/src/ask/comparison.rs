@@ -1,0 +1,277 @@
+//! Networks on GPUs side by side: which GPU is best for what, and which of those that keep a budget to take.
+
+use crate::ask::budget::Bound;
+use crate::ask::metric::energy_precision_ratio;
+use crate::base::units::Joules;
+use crate::step::predictor::{Estimate, NetworkPrediction};
+
+/// A network on a GPU at a batch.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The GPU as typed.
+    pub gpu: String,
+    /// The prediction.
+    pub prediction: NetworkPrediction,
+    /// Published top-1 error of trained weights.
+    pub top1_error: Option<f64>,
+    /// Energy-precision ratio.
+    pub epr: Option<Joules>,
+    /// Price of the GPU, where given.
+    pub price_per_hour: Option<f64>,
+    /// Price of a million samples.
+    pub price_per_million: Option<f64>,
+}
+
+impl Entry {
+    /// `alpha`: weight of the error in the energy-precision ratio.
+    pub fn new(
+        gpu: &str,
+        prediction: NetworkPrediction,
+        top1_error: Option<f64>,
+        alpha: f64,
+        price_per_hour: Option<f64>,
+    ) -> Self {
+        Self {
+            gpu: gpu.to_string(),
+            top1_error,
+            epr: top1_error.map(|e| energy_precision_ratio(e, alpha, prediction.energy_per_sample())),
+            price_per_hour,
+            price_per_million: price_per_hour.map(|p| p / 3600.0 * 1e6 / prediction.samples_per_second()),
+            prediction,
+        }
+    }
+}
+
+/// The largest batch within a budget.
+#[derive(Clone, Debug)]
+pub struct Largest {
+    /// The network.
+    pub network: String,
+    /// The GPU as typed.
+    pub gpu: String,
+    /// With that batch; `None` where no batch keeps the budget.
+    pub entry: Option<Entry>,
+    /// What a larger batch would break, or what every batch does.
+    pub stopped: Bound,
+}
+
+/// What GPUs are compared by; less is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Time of a step.
+    Time,
+    /// Energy per sample.
+    EnergyPerSample,
+    /// Energy-delay product of a step.
+    Edp,
+    /// Mean power.
+    Power,
+    /// Price of a million samples.
+    PricePerMillion,
+}
+
+impl Measure {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Time, Self::EnergyPerSample, Self::Edp, Self::Power, Self::PricePerMillion];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::EnergyPerSample => "energy per sample",
+            Self::Edp => "EDP",
+            Self::Power => "power",
+            Self::PricePerMillion => "price per million",
+        }
+    }
+
+    /// Its unit; empty for a price, whose currency is the user's.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Time => "s",
+            Self::EnergyPerSample => "J",
+            Self::Edp => "J s",
+            Self::Power => "W",
+            Self::PricePerMillion => "",
+        }
+    }
+
+    /// Of an entry, in the unit; `None` without a price. A product of time and energy has the width of energy, whose
+    /// interval is the wider one.
+    pub fn of(self, e: &Entry) -> Option<Estimate<f64>> {
+        let p = &e.prediction;
+        let time = [p.time.value, p.time.p05, p.time.p95].map(|v| v.get());
+        let energy = [p.energy.value, p.energy.p05, p.energy.p95].map(|v| v.get());
+        let ([value, p05, p95], by) = match self {
+            Self::Time => (time, 1.0),
+            Self::EnergyPerSample => (energy, 1.0 / p.batch as f64),
+            Self::Edp => (energy, time[0]),
+            Self::Power => ([p.power.value, p.power.p05, p.power.p95].map(|v| v.get()), 1.0),
+            Self::PricePerMillion => (time, e.price_per_million? / time[0]),
+        };
+        Some(Estimate { value, p05, p95 }.times(by))
+    }
+}
+
+/// The best GPU for a network and batch.
+#[derive(Clone, Debug)]
+pub struct Best<'a> {
+    /// By what.
+    pub measure: Measure,
+    /// The least of its network and batch.
+    pub entry: &'a Entry,
+    /// Its value, in the measure's unit.
+    pub value: f64,
+    /// Others whose 90 % interval reaches the best one's: it is not surely better than those.
+    pub near: Vec<&'a Entry>,
+}
+
+/// The best of some entries by a measure; `None` where none has it.
+fn best_of<'a>(entries: &[&'a Entry], measure: Measure) -> Option<Best<'a>> {
+    let values: Vec<(&Entry, Estimate<f64>)> = entries.iter().filter_map(|e| Some((*e, measure.of(e)?))).collect();
+    let (entry, least) = *values.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+    let near = values.iter().filter(|(e, v)| !std::ptr::eq(*e, entry) && v.p05 <= least.p95).map(|(e, _)| *e);
+    Some(Best { measure, entry, value: least.value, near: near.collect() })
+}
+
+/// The best GPU by every measure, for every network and batch in the order they came; what does not fit is no choice.
+pub fn best(entries: &[Entry]) -> Vec<Best<'_>> {
+    let mut groups: Vec<Vec<&Entry>> = Vec::new();
+    for e in entries.iter().filter(|e| e.prediction.fits_in_memory) {
+        let key = |e: &Entry| (e.prediction.network.clone(), e.prediction.batch);
+        match groups.iter_mut().find(|group| key(group[0]) == key(e)) {
+            Some(group) => group.push(e),
+            None => groups.push(vec![e]),
+        }
+    }
+    let mut list = Vec::new();
+    for group in &groups {
+        for measure in Measure::ALL {
+            list.extend(best_of(group, measure));
+        }
+    }
+    list
+}
+
+/// Networks, batches and GPUs that [`best`] leaves out since they do not fit, GPUs by network and batch.
+pub fn no_choice(entries: &[Entry]) -> Vec<(&str, u64, Vec<&str>)> {
+    let mut list: Vec<(&str, u64, Vec<&str>)> = Vec::new();
+    for e in entries.iter().filter(|e| !e.prediction.fits_in_memory) {
+        let (network, batch) = (e.prediction.network.as_str(), e.prediction.batch);
+        match list.iter_mut().find(|(n, b, _)| (*n, *b) == (network, batch)) {
+            Some((_, _, gpus)) => gpus.push(&e.gpu),
+            None => list.push((network, batch, vec![&e.gpu])),
+        }
+    }
+    list
+}
+
+fn within(largest: &[Largest]) -> impl Iterator<Item = &Entry> {
+    largest.iter().filter_map(|l| l.entry.as_ref())
+}
+
+/// The network with the least error that keeps the budget somewhere, where it takes the least energy per sample.
+pub fn most_accurate(largest: &[Largest]) -> Option<&Entry> {
+    let order = |e: &Entry| Some((e.top1_error?, e.prediction.energy_per_sample().get()));
+    let known = within(largest).filter_map(|e| Some((e, order(e)?)));
+    known.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1))).map(|(e, _)| e)
+}
+
+/// For every network the GPU with the least price per million samples that keeps the budget.
+pub fn cheapest(largest: &[Largest]) -> Vec<&Entry> {
+    let mut list: Vec<(&Entry, f64)> = Vec::new();
+    for (e, price) in within(largest).filter_map(|e| Some((e, e.price_per_million?))) {
+        match list.iter_mut().find(|(other, _)| other.prediction.network == e.prediction.network) {
+            Some(other) if price < other.1 => *other = (e, price),
+            Some(_) => {}
+            None => list.push((e, price)),
+        }
+    }
+    list.into_iter().map(|(e, _)| e).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::{Mode, Precision};
+    use crate::base::units::{Seconds, Watts};
+    use crate::catalog;
+    use crate::law::calibration::Wanted;
+    use crate::net::network::ShapedNetwork;
+    use crate::step::framework::Framework;
+    use crate::step::predictor::{OperatingPoint, Setup, Step};
+
+    fn entry(gpu: &str, network: &str, ms: f64, watts: f64, price: Option<f64>) -> Entry {
+        let board = catalog::gpu("v100").expect("known");
+        let framework = Framework::named("cudnn").expect("known");
+        let wanted = Wanted { precision: Precision::Fp32, mode: Mode::Inference, framework: "cudnn", algorithm: None };
+        let (own, roofline) = catalog::calibrations_for(&board, &wanted).expect("readable");
+        let lenet = ShapedNetwork::new(&catalog::network("lenet5").expect("known"), 4, Precision::Fp32, &[]);
+        let setup = Setup::usual(&board, (own.as_ref(), &roofline), &framework, Mode::Inference);
+        let lenet = lenet.expect("fits");
+        let step = Step::new(&lenet, &setup).expect("runs");
+        let mut p = step.at(OperatingPoint::default()).expect("taken");
+        let around = |v: f64| (v, 0.9 * v, 1.1 * v);
+        p.network = network.into();
+        let (value, p05, p95) = around(1e-3 * ms);
+        p.time = Estimate { value: Seconds::new(value), p05: Seconds::new(p05), p95: Seconds::new(p95) };
+        let (value, p05, p95) = around(watts);
+        p.power = Estimate { value: Watts::new(value), p05: Watts::new(p05), p95: Watts::new(p95) };
+        let (value, p05, p95) = around(1e-3 * ms * watts);
+        p.energy = Estimate { value: Joules::new(value), p05: Joules::new(p05), p95: Joules::new(p95) };
+        Entry::new(gpu, p, (network == "known").then_some(0.25), 1.0, price)
+    }
+
+    #[test]
+    fn the_least_wins_and_what_its_interval_reaches_is_named() {
+        let entries = [
+            entry("fast", "a", 10.0, 200.0, None),
+            entry("near", "a", 11.0, 100.0, None),
+            entry("slow", "a", 30.0, 50.0, Some(1.0)),
+            entry("other", "b", 1.0, 10.0, None),
+        ];
+        let found = best(&entries);
+        let of = |network: &str, measure| {
+            let found = found.iter().find(|b| b.entry.prediction.network == network && b.measure == measure);
+            found.map(|b| (b.entry.gpu.as_str(), b.near.iter().map(|e| e.gpu.as_str()).collect::<Vec<_>>()))
+        };
+        assert_eq!(of("a", Measure::Time), Some(("fast", vec!["near"])));
+        assert_eq!(of("a", Measure::Power), Some(("slow", vec![])));
+        assert_eq!(of("a", Measure::EnergyPerSample).map(|f| f.0), Some("near"));
+        assert_eq!(of("a", Measure::PricePerMillion), Some(("slow", vec![])), "the others have no price");
+        assert_eq!(of("b", Measure::Time), Some(("other", vec![])));
+        assert_eq!(of("b", Measure::PricePerMillion), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_never_best() {
+        let mut entries = [entry("small", "a", 1.0, 10.0, None), entry("large", "a", 9.0, 90.0, None)];
+        entries[0].prediction.fits_in_memory = false;
+        assert!(best(&entries).iter().all(|b| b.entry.gpu == "large" && b.near.is_empty()));
+        assert_eq!(no_choice(&entries), [("a", 4, vec!["small"])]);
+        entries[1].prediction.fits_in_memory = false;
+        assert!(best(&entries).is_empty());
+        assert_eq!(no_choice(&entries), [("a", 4, vec!["small", "large"])]);
+    }
+
+    #[test]
+    fn accuracy_and_price_choose_among_what_keeps_the_budget() {
+        let largest = |entry: Option<Entry>| Largest {
+            network: entry.as_ref().map_or("c".into(), |e| e.prediction.network.clone()),
+            gpu: entry.as_ref().map_or("v100".into(), |e| e.gpu.clone()),
+            entry,
+            stopped: Bound::Latency,
+        };
+        let list = [
+            largest(Some(entry("dear", "known", 10.0, 100.0, Some(9.0)))),
+            largest(Some(entry("cheap", "known", 20.0, 40.0, Some(1.0)))),
+            largest(Some(entry("free", "unknown", 1.0, 1.0, None))),
+            largest(None),
+        ];
+        assert_eq!(most_accurate(&list).map(|e| e.gpu.as_str()), Some("cheap"), "less energy at the same error");
+        assert_eq!(cheapest(&list).iter().map(|e| e.gpu.as_str()).collect::<Vec<_>>(), ["cheap"]);
+        assert!(most_accurate(&list[2..]).is_none() && cheapest(&list[2..]).is_empty());
+        let (epr, energy) = (list[0].entry.as_ref().and_then(|e| e.epr), 0.25 * 1e-3 * 10.0 * 100.0 / 4.0);
+        assert!(epr.is_some_and(|epr| (epr.get() / energy - 1.0).abs() < 1e-9));
+    }
+}

@@ -1,0 +1,7 @@
+//! Quantities, shapes, precisions and texts: what every other room speaks in.
+
+pub mod text;
+pub mod units;
+pub mod precision;
+pub mod shape;
+pub mod accuracy;

@@ -1,0 +1,487 @@
+//! Devices: what their data sheets and measurements say. The file format is documented in `data/gpus/README.md`.
+
+use crate::base::precision::Precision;
+use crate::base::text::{check_schema, names, prose, shown, toml_error, within};
+use crate::base::units::{Bytes, BytesPerSecond, Dimension, Hertz, OpsPerSecond, Watts, parse_with_unit};
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// Whether a vendor states a number or somebody measured it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Provenance {
+    /// A data sheet, white paper or specification.
+    Vendor,
+    /// A measurement.
+    Measured,
+}
+
+/// A number with where it comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sourced<T> {
+    /// The number.
+    pub value: T,
+    /// Vendor or measured.
+    pub provenance: Provenance,
+    /// The document or measurement, in words.
+    pub source: String,
+}
+
+/// A GPU, or a CPU described in the same terms.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gpu {
+    /// Name on the command line.
+    pub name: String,
+    /// Human-readable name.
+    pub title: String,
+    /// Further names.
+    pub aliases: Vec<String>,
+    /// GPU or CPU.
+    pub device: Device,
+    /// The silicon: boards of one chip share calibrations and are left out together.
+    pub chip: String,
+    /// Microarchitecture.
+    pub architecture: String,
+    /// pcie, sxm2 ...
+    pub form_factor: String,
+    /// Streaming multiprocessors, or cores.
+    pub sms: Sourced<u64>,
+    /// fp32 lanes per multiprocessor.
+    pub cores_per_sm: Sourced<u64>,
+    /// Peak throughput per precision at the boost clock; tensor cores where the file says so.
+    pub peaks: BTreeMap<Precision, Sourced<OpsPerSecond>>,
+    /// Memory size.
+    pub memory: Sourced<Bytes>,
+    /// Peak memory bandwidth.
+    pub bandwidth: Sourced<BytesPerSecond>,
+    /// Second-level cache.
+    pub l2: Option<Sourced<Bytes>>,
+    /// Memory clock as the driver reports it.
+    pub memory_clock: Option<Sourced<Hertz>>,
+    /// Range of memory clocks, where there is more than the one above.
+    pub memory_clock_range: Option<(Sourced<Hertz>, Sourced<Hertz>)>,
+    /// Core clocks.
+    pub core_clock: CoreClock,
+    /// Core voltage over the core clock, where known.
+    pub voltage: Option<Voltage>,
+    /// Power limits and idle power.
+    pub power: Power,
+}
+
+/// What kind of device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Device {
+    /// A graphics processor.
+    Gpu,
+    /// A processor.
+    Cpu,
+}
+
+/// Core clocks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CoreClock {
+    /// Guaranteed clock.
+    pub base: Sourced<Hertz>,
+    /// The clock that the peaks refer to.
+    pub boost: Sourced<Hertz>,
+    /// Lowest settable clock.
+    pub minimum: Option<Sourced<Hertz>>,
+    /// Highest settable clock.
+    pub maximum: Option<Sourced<Hertz>>,
+    /// Distance of settable clocks.
+    pub step: Option<Sourced<Hertz>>,
+}
+
+/// Core voltage over the core clock: constant up to a knee, then a straight line.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Voltage {
+    /// Up to this clock the voltage is constant; below the boost clock.
+    pub knee: Sourced<Hertz>,
+    /// What it gains from there to the boost clock, as a share of the constant voltage.
+    pub rise: Sourced<f64>,
+}
+
+/// Board power.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Power {
+    /// Default enforced limit.
+    pub limit: Sourced<Watts>,
+    /// Lowest settable limit.
+    pub limit_minimum: Option<Sourced<Watts>>,
+    /// Highest settable limit.
+    pub limit_maximum: Option<Sourced<Watts>>,
+    /// Idle, where known.
+    pub idle: Option<Sourced<Watts>>,
+    /// While a context waits at the usual memory clock, where known.
+    pub waiting: Option<Sourced<Watts>>,
+    /// Share of its limit that the board draws while that holds it back, where known.
+    pub held: Option<Sourced<f64>>,
+    /// What kernels draw above waiting, over what the law of power of another chip foretells, where known.
+    pub draw: Option<Sourced<f64>>,
+}
+
+/// A device file that cannot be used, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct GpuError(String);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: String,
+    #[serde(deserialize_with = "names")]
+    name: String,
+    #[serde(deserialize_with = "names")]
+    title: String,
+    #[serde(default, deserialize_with = "names")]
+    aliases: Vec<String>,
+    device: Device,
+    #[serde(deserialize_with = "names")]
+    chip: String,
+    #[serde(deserialize_with = "names")]
+    architecture: String,
+    #[serde(deserialize_with = "names")]
+    form_factor: String,
+    #[serde(default, rename = "compute_capability")]
+    _compute_capability: Option<String>,
+    sms: Entry<u64>,
+    cores_per_sm: Entry<u64>,
+    #[serde(deserialize_with = "prose")]
+    sources: HashMap<String, String>,
+    peak: HashMap<String, Entry<String>>,
+    memory: MemoryFile,
+    core_clock: ClockFile,
+    voltage: Option<VoltageFile>,
+    power: PowerFile,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryFile {
+    size: Entry<String>,
+    bandwidth: Entry<String>,
+    l2: Option<Entry<String>>,
+    clock: Option<Entry<String>>,
+    clock_minimum: Option<Entry<String>>,
+    clock_maximum: Option<Entry<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ClockFile {
+    base: Entry<String>,
+    boost: Entry<String>,
+    minimum: Option<Entry<String>>,
+    maximum: Option<Entry<String>>,
+    step: Option<Entry<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VoltageFile {
+    knee: Entry<String>,
+    rise: Entry<f64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PowerFile {
+    limit: Entry<String>,
+    limit_minimum: Option<Entry<String>>,
+    limit_maximum: Option<Entry<String>>,
+    idle: Option<Entry<String>>,
+    waiting: Option<Entry<String>>,
+    held: Option<Entry<f64>>,
+    draw: Option<Entry<f64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry<T> {
+    value: T,
+    kind: Provenance,
+    source: String,
+    /// "tensor" or "vector": which unit reaches a peak; for the reader of the file.
+    #[serde(default, rename = "unit")]
+    _unit: Option<String>,
+}
+
+impl Gpu {
+    /// Reads a device file.
+    ///
+    /// # Errors
+    /// One line that names the field: a missing or unknown field, a missing unit, an unknown source key, a
+    /// zero where a positive number is needed.
+    pub fn from_toml(text: &str) -> Result<Self, GpuError> {
+        let file: File = toml::from_str(text).map_err(|e| GpuError(toml_error(&e, text)))?;
+        check_schema(&file.schema, "gpu/1").map_err(GpuError)?;
+        let reader = Reader { sources: &file.sources };
+        let mut peaks = BTreeMap::new();
+        for (name, entry) in file.peak {
+            let precision = Precision::from_name(&name)
+                .ok_or_else(|| GpuError(format!("peak.{}: unknown precision", shown(&name))))?;
+            let field = format!("peak.{name}");
+            peaks.insert(precision, reader.quantity(&field, entry, Dimension::Throughput)?.map(OpsPerSecond::new));
+        }
+        if !peaks.contains_key(&Precision::Fp32) {
+            return Err(GpuError("peak.fp32 is missing".into()));
+        }
+        let clock = |field: &str, entry: Entry<String>| -> Result<Sourced<Hertz>, GpuError> {
+            Ok(reader.quantity(field, entry, Dimension::Frequency)?.map(Hertz::new))
+        };
+        let watts = |field: &str, entry: Entry<String>| -> Result<Sourced<Watts>, GpuError> {
+            Ok(reader.quantity(field, entry, Dimension::Power)?.map(Watts::new))
+        };
+        let size = |field: &str, entry: Entry<String>| -> Result<Sourced<Bytes>, GpuError> {
+            Ok(reader.quantity(field, entry, Dimension::Memory)?.map(|b| Bytes::new(b as u64)))
+        };
+        let gpu = Self {
+            sms: reader.count("sms", file.sms)?,
+            cores_per_sm: reader.count("cores_per_sm", file.cores_per_sm)?,
+            peaks,
+            memory: size("memory.size", file.memory.size)?,
+            bandwidth: reader
+                .quantity("memory.bandwidth", file.memory.bandwidth, Dimension::Bandwidth)?
+                .map(BytesPerSecond::new),
+            l2: file.memory.l2.map(|e| size("memory.l2", e)).transpose()?,
+            memory_clock: file.memory.clock.map(|e| clock("memory.clock", e)).transpose()?,
+            memory_clock_range: match (file.memory.clock_minimum, file.memory.clock_maximum) {
+                (Some(low), Some(high)) => {
+                    Some((clock("memory.clock_minimum", low)?, clock("memory.clock_maximum", high)?))
+                }
+                (None, None) => None,
+                _ => return Err(GpuError("memory.clock_minimum and memory.clock_maximum go together".into())),
+            },
+            core_clock: CoreClock {
+                base: clock("core_clock.base", file.core_clock.base)?,
+                boost: clock("core_clock.boost", file.core_clock.boost)?,
+                minimum: file.core_clock.minimum.map(|e| clock("core_clock.minimum", e)).transpose()?,
+                maximum: file.core_clock.maximum.map(|e| clock("core_clock.maximum", e)).transpose()?,
+                step: file.core_clock.step.map(|e| clock("core_clock.step", e)).transpose()?,
+            },
+            voltage: match file.voltage {
+                Some(v) => Some(Voltage {
+                    knee: clock("voltage.knee", v.knee)?,
+                    rise: reader.ratio("voltage.rise", v.rise, 1.0)?,
+                }),
+                None => None,
+            },
+            power: Power {
+                limit: watts("power.limit", file.power.limit)?,
+                limit_minimum: file.power.limit_minimum.map(|e| watts("power.limit_minimum", e)).transpose()?,
+                limit_maximum: file.power.limit_maximum.map(|e| watts("power.limit_maximum", e)).transpose()?,
+                idle: file.power.idle.map(|e| watts("power.idle", e)).transpose()?,
+                waiting: file.power.waiting.map(|e| watts("power.waiting", e)).transpose()?,
+                held: file.power.held.map(|e| reader.ratio("power.held", e, 1.0)).transpose()?,
+                draw: file.power.draw.map(|e| reader.ratio("power.draw", e, 4.0)).transpose()?,
+            },
+            name: file.name,
+            title: file.title,
+            aliases: file.aliases,
+            device: file.device,
+            chip: file.chip,
+            architecture: file.architecture,
+            form_factor: file.form_factor,
+        };
+        gpu.check()?;
+        Ok(gpu)
+    }
+
+    /// Numbers that contradict each other.
+    fn check(&self) -> Result<(), GpuError> {
+        let (clock, power) = (&self.core_clock, &self.power);
+        let above =
+            |low: Option<f64>, high: Option<f64>| matches!((low, high), (Some(l), Some(h)) if l > h * (1.0 + 1e-9));
+        let mhz = |v: &Option<Sourced<Hertz>>| v.as_ref().map(|s| s.value.get());
+        let watts = |v: &Option<Sourced<Watts>>| v.as_ref().map(|s| s.value.get());
+        let (base, boost) = (Some(clock.base.value.get()), Some(clock.boost.value.get()));
+        let limit = Some(power.limit.value.get());
+        for (low, high, why) in [
+            (base, boost, "core_clock.base is above core_clock.boost"),
+            (mhz(&clock.minimum), mhz(&clock.maximum), "core_clock.minimum is above core_clock.maximum"),
+            (watts(&power.idle), watts(&power.waiting), "power.idle is above power.waiting"),
+            (watts(&power.waiting), limit, "power.waiting is above power.limit"),
+            (watts(&power.idle), limit, "power.idle is above power.limit"),
+            (watts(&power.limit_minimum), limit, "power.limit_minimum is above power.limit"),
+            (limit, watts(&power.limit_maximum), "power.limit is above power.limit_maximum"),
+        ] {
+            if above(low, high) {
+                return Err(GpuError(why.into()));
+            }
+        }
+        if let Some((low, high)) = &self.memory_clock_range {
+            let usual = self.memory_clock.as_ref().map_or(high.value, |c| c.value);
+            if !(low.value <= usual && usual <= high.value) {
+                return Err(GpuError(
+                    "memory.clock is not within memory.clock_minimum and memory.clock_maximum".into(),
+                ));
+            }
+        }
+        if self.voltage.as_ref().is_some_and(|v| v.knee.value >= clock.boost.value) {
+            return Err(GpuError("voltage.knee is not below core_clock.boost".into()));
+        }
+        Ok(())
+    }
+
+    /// Peak throughput at a precision; `None` where the hardware has no such mode.
+    pub fn peak(&self, precision: Precision) -> Option<OpsPerSecond> {
+        self.peaks.get(&precision).map(|p| p.value)
+    }
+
+    /// So many of it as one device: processors of several sockets.
+    pub fn with_sockets(mut self, sockets: u64) -> Self {
+        let times = sockets as f64;
+        self.sms.value *= sockets;
+        self.peaks.values_mut().for_each(|p| p.value = p.value * times);
+        self.bandwidth.value = self.bandwidth.value * times;
+        self.memory.value = Bytes::new(self.memory.value.get().saturating_mul(sockets));
+        let power = &mut self.power;
+        power.limit.value = power.limit.value * times;
+        for watts in [&mut power.limit_minimum, &mut power.limit_maximum, &mut power.idle, &mut power.waiting] {
+            watts.iter_mut().for_each(|w| w.value = w.value * times);
+        }
+        self
+    }
+
+    /// Peak of element-wise arithmetic, which no tensor core does: the fp32 lanes'.
+    pub fn vector_peak(&self) -> OpsPerSecond {
+        self.peaks.get(&Precision::Fp32).map_or(OpsPerSecond::ZERO, |p| p.value)
+    }
+}
+
+impl<T> Sourced<T> {
+    fn map<U>(self, f: impl FnOnce(T) -> U) -> Sourced<U> {
+        Sourced { value: f(self.value), provenance: self.provenance, source: self.source }
+    }
+}
+
+/// No share or factor of a board is smaller.
+const LEAST_RATIO: f64 = 0.001;
+
+struct Reader<'a> {
+    sources: &'a HashMap<String, String>,
+}
+
+impl Reader<'_> {
+    fn sourced<T>(&self, field: &str, kind: Provenance, key: &str, value: T) -> Result<Sourced<T>, GpuError> {
+        let source = self
+            .sources
+            .get(key)
+            .ok_or_else(|| GpuError(format!("{field}: source \"{}\" is not in [sources]", shown(key))))?;
+        Ok(Sourced { value, provenance: kind, source: source.clone() })
+    }
+
+    fn quantity(&self, field: &str, entry: Entry<String>, dimension: Dimension) -> Result<Sourced<f64>, GpuError> {
+        let value = parse_with_unit(&entry.value, dimension).map_err(|e| GpuError(format!("{field}: {e}")))?;
+        if value <= 0.0 {
+            return Err(GpuError(format!("{field} must be above zero; leave out what is unknown")));
+        }
+        self.sourced(field, entry.kind, &entry.source, value)
+    }
+
+    fn ratio(&self, field: &str, entry: Entry<f64>, most: f64) -> Result<Sourced<f64>, GpuError> {
+        within(field, entry.value, LEAST_RATIO..=most).map_err(GpuError)?;
+        self.sourced(field, entry.kind, &entry.source, entry.value)
+    }
+
+    fn count(&self, field: &str, entry: Entry<u64>) -> Result<Sourced<u64>, GpuError> {
+        if entry.value == 0 || entry.value > 1 << 20 {
+            return Err(GpuError(format!("{field} must be between 1 and 1048576")));
+        }
+        self.sourced(field, entry.kind, &entry.source, entry.value)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    pub const TEXT: &str = r#"
+schema = "gpu/1"
+name = "toy"
+title = "Toy GPU"
+device = "gpu"
+chip = "T1"
+architecture = "toy"
+form_factor = "pcie"
+sms = { value = 80, kind = "vendor", source = "a" }
+cores_per_sm = { value = 64, kind = "vendor", source = "a" }
+[sources]
+a = "nowhere"
+[peak]
+fp32 = { value = "15 TFLOP/s", kind = "vendor", source = "a" }
+fp16 = { value = "120 TFLOP/s", kind = "vendor", source = "a", unit = "tensor" }
+[memory]
+size = { value = "16 GiB", kind = "vendor", source = "a" }
+bandwidth = { value = "900 GB/s", kind = "vendor", source = "a" }
+[core_clock]
+base = { value = "1300 MHz", kind = "vendor", source = "a" }
+boost = { value = "1500 MHz", kind = "vendor", source = "a" }
+[power]
+limit = { value = "300 W", kind = "vendor", source = "a" }
+"#;
+
+    pub fn toy() -> Gpu {
+        Gpu::from_toml(TEXT).expect("a valid device")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::TEXT;
+    use super::*;
+
+    #[test]
+    fn numbers_carry_their_source() -> Result<(), GpuError> {
+        let gpu = Gpu::from_toml(TEXT)?;
+        assert_eq!(gpu.peak(Precision::Fp16), Some(OpsPerSecond::new(120e12)));
+        assert_eq!(gpu.peak(Precision::Bf16), None);
+        assert_eq!(gpu.bandwidth.source, "nowhere");
+        assert_eq!(gpu.power.idle, None);
+        Ok(())
+    }
+
+    #[test]
+    fn names_and_titles_carry_nothing_but_themselves() -> Result<(), GpuError> {
+        let text = TEXT
+            .replace("\"Toy GPU\"", "\"\\u001b[31mToy|<b>GPU</b>\\r\\nforged\"")
+            .replace("\"nowhere\"", "\"2 * 80 \\u001b]0;x\\u0007\"");
+        let gpu = Gpu::from_toml(&text)?;
+        assert_eq!((&gpu.title[..], &gpu.bandwidth.source[..]), ("31mToy b GPU /b forged", "2 * 80  ]0;x "));
+        let long = TEXT.replace("16 GiB", &"x".repeat(100_000)).replace("T1", &"T".repeat(100_000));
+        assert!(Gpu::from_toml(&long).is_err_and(|e| e.to_string().len() < 300));
+        let long = TEXT.replace("{ value = 80,", &format!("{{ value = \"{}\",", "x".repeat(100_000)));
+        let error = Gpu::from_toml(&long).expect_err("no number").to_string();
+        assert!(error.len() < 300 && error.ends_with("expected u64"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (from, to, expected) in [
+            ("\"900 GB/s\"", "\"900\"", "memory.bandwidth"),
+            ("\"900 GB/s\"", "\"0 GB/s\"", "memory.bandwidth"),
+            ("source = \"a\" }\nboost", "source = \"b\" }\nboost", "\"b\""),
+            ("fp16 =", "fp12 =", "fp12"),
+            ("fp32 =", "tf32 =", "fp32"),
+            (
+                "[power]\n",
+                "[power]\nheld = { value = 1e-320, kind = \"measured\", source = \"a\" }\n",
+                "power.held is 1e-320",
+            ),
+            (
+                "[power]\n",
+                "[power]\ndraw = { value = 6e99, kind = \"measured\", source = \"a\" }\n",
+                "power.draw is 6e99",
+            ),
+            ("kind = \"vendor\"", "kind = \"rumour\"", "rumour"),
+            ("gpu/1", "gpu/9", "gpu/9"),
+            ("chip = \"T1\"", "", "chip"),
+        ] {
+            let error = Gpu::from_toml(&TEXT.replace(from, to)).expect_err(to).to_string();
+            assert!(error.contains(expected), "{error:?} should name {expected:?}");
+            assert!(!error.contains('\n'), "{error:?} is one line");
+        }
+    }
+}

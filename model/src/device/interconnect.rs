@@ -1,0 +1,240 @@
+//! What joins GPUs, and how long a sum over them takes on it. `data/interconnects/*.toml`, `interconnect/1`.
+
+use crate::base::text::{check_schema, names, shown, toml_error, within};
+use crate::base::units::{Bytes, BytesPerSecond, Dimension, Seconds, parse_with_unit};
+use crate::catalog::{self, CatalogError};
+use crate::device::gpu::Gpu;
+use serde::Deserialize;
+use std::collections::HashMap;
+
+/// What joins GPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interconnect {
+    /// Name on the command line.
+    pub name: String,
+    /// In words.
+    pub title: String,
+    /// Further names.
+    pub aliases: Vec<String>,
+    /// Boards that it joins unless somebody says otherwise.
+    joins: Vec<Boards>,
+    /// Whether it joins boards of different chips, which cannot reach each other's memory.
+    mixed: bool,
+    /// How many GPUs it joins in a node; `None` of a network, which joins nodes.
+    pub node: Option<u64>,
+    /// What an all-reduce takes however small and few.
+    pub launch: Seconds,
+    /// What each of its 2 (n - 1) steps around the ring takes besides the transfer.
+    pub hop: Seconds,
+    /// Bytes that every link of the ring carries per second.
+    pub bandwidth: BytesPerSecond,
+    /// 90 % of measured all-reduces lie within this factor.
+    pub spread: f64,
+}
+
+/// Boards by what their files say.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Boards {
+    form_factor: String,
+    architecture: Option<String>,
+}
+
+impl Boards {
+    fn holds(&self, gpu: &Gpu) -> bool {
+        self.form_factor == gpu.form_factor && self.architecture.as_ref().is_none_or(|a| *a == gpu.architecture)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: String,
+    #[serde(deserialize_with = "names")]
+    name: String,
+    #[serde(deserialize_with = "names")]
+    title: String,
+    #[serde(default, deserialize_with = "names")]
+    aliases: Vec<String>,
+    #[serde(default)]
+    joins: Vec<Boards>,
+    #[serde(default)]
+    mixed: bool,
+    node: Option<Entry<u64>>,
+    launch: Entry<String>,
+    hop: Entry<String>,
+    bandwidth: Entry<String>,
+    spread: Entry<f64>,
+    sources: HashMap<String, String>,
+}
+
+/// Nobody would say that all-reduces take so many times as long as foreseen.
+const MOST_SPREAD: f64 = 100.0;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry<T> {
+    value: T,
+    source: String,
+}
+
+impl Interconnect {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// One line that says where it is malformed.
+    pub fn from_toml(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
+        check_schema(&file.schema, "interconnect/1")?;
+        let known = |what: &str, source: &str| match file.sources.contains_key(source) {
+            true => Ok(()),
+            false => Err(format!("{what}: no source \"{}\" under [sources]", shown(source))),
+        };
+        let number = |what: &str, entry: &Entry<String>, dimension| {
+            known(what, &entry.source)?;
+            let value = parse_with_unit(&entry.value, dimension).map_err(|e| format!("{what}: {e}"))?;
+            match dimension == Dimension::Bandwidth && value == 0.0 {
+                true => Err(format!("{what} is 0: nothing would ever arrive")),
+                false => Ok(value),
+            }
+        };
+        known("spread", &file.spread.source)?;
+        if let Some(node) = &file.node {
+            known("node", &node.source)?;
+            if !(2..=1 << 16).contains(&node.value) {
+                return Err(format!("node: {} is not a number of GPUs to join", node.value));
+            }
+        }
+        let spread = within("spread", file.spread.value, 1.0..=MOST_SPREAD)?;
+        Ok(Self {
+            launch: Seconds::new(number("launch", &file.launch, Dimension::Time)?),
+            hop: Seconds::new(number("hop", &file.hop, Dimension::Time)?),
+            bandwidth: BytesPerSecond::new(number("bandwidth", &file.bandwidth, Dimension::Bandwidth)?),
+            spread,
+            name: file.name,
+            title: file.title,
+            aliases: file.aliases,
+            joins: file.joins,
+            mixed: file.mixed,
+            node: file.node.map(|node| node.value),
+        })
+    }
+
+    /// The one that joins these boards unless somebody says otherwise.
+    ///
+    /// # Errors
+    /// When none is known, in one line that says how to name one.
+    pub fn usual(boards: &[&Gpu]) -> Result<Self, String> {
+        let all = catalog::interconnects().map_err(|e| e.to_string())?;
+        let alike = boards.windows(2).all(|pair| pair[0].chip == pair[1].chip);
+        let joins = |i: &Self| match (alike, boards.first()) {
+            (true, Some(gpu)) => i.joins.iter().any(|b| b.holds(gpu)),
+            _ => i.mixed,
+        };
+        let names = all.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ");
+        all.iter().find(|i| joins(i)).cloned().ok_or_else(|| {
+            let names_of = boards.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", ");
+            format!("what joins several {names_of} is not known; say it with --interconnect: {names}")
+        })
+    }
+
+    /// A board that it cannot join: links of its own kind of board, as NVLink's, are on no other.
+    pub(crate) fn lacking<'g>(&self, boards: &[&'g Gpu]) -> Option<&'g Gpu> {
+        let own = !self.joins.is_empty() && self.joins.iter().all(|b| b.architecture.is_some());
+        boards.iter().find(|gpu| own && !self.joins.iter().any(|b| b.holds(gpu))).copied()
+    }
+
+    /// Names of the shipped ones that join nodes.
+    ///
+    /// # Errors
+    /// For a defect of the build.
+    pub(crate) fn networks() -> Result<Vec<String>, String> {
+        let all = catalog::interconnects().map_err(|e| e.to_string())?;
+        Ok(all.into_iter().filter(|i| i.node.is_none()).map(|i| i.name).collect())
+    }
+
+    /// A shipped one.
+    ///
+    /// # Errors
+    /// When there is none of that name, with the nearest names.
+    pub fn named(name: &str) -> Result<Self, CatalogError> {
+        catalog::interconnect(name)
+    }
+
+    /// Time of an all-reduce over a ring of `gpus` GPUs: launch + 2 (n - 1) hop + 2 (n - 1) / n bytes / bandwidth (Patarasuk
+    /// and Yuan, J. Parallel Distrib. Comput. 69, 2009). Nothing for one GPU, or for no bytes.
+    pub fn all_reduce(&self, gpus: u64, bytes: Bytes) -> Seconds {
+        if gpus < 2 || bytes == Bytes::ZERO {
+            return Seconds::ZERO;
+        }
+        let [launch, hops, share] = ring(gpus);
+        self.launch * launch + self.hop * hops + bytes / self.bandwidth * share
+    }
+}
+
+/// How often a ring all-reduce takes the launch, the hop, and the transfer of all its bytes.
+pub fn ring(gpus: u64) -> [f64; 3] {
+    let others = gpus.saturating_sub(1) as f64;
+    [1.0, 2.0 * others, 2.0 * others / gpus.max(1) as f64]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub const TEXT: &str = r#"
+schema = "interconnect/1"
+name = "wire"
+title = "a wire"
+joins = [{ form_factor = "pcie" }]
+mixed = false
+launch = { value = "10 us", source = "a" }
+hop = { value = "5 us", source = "a" }
+bandwidth = { value = "10 GB/s", source = "a" }
+spread = { value = 1.2, source = "a" }
+sources.a = "a test"
+"#;
+
+    #[test]
+    fn a_ring_carries_all_but_one_share_twice() {
+        let wire = Interconnect::from_toml(TEXT).expect("valid");
+        let bytes = Bytes::new(1_000_000_000);
+        assert_eq!(wire.all_reduce(1, bytes), Seconds::ZERO);
+        assert_eq!(wire.all_reduce(4, Bytes::ZERO), Seconds::ZERO);
+        assert!((wire.all_reduce(2, bytes).get() - (20e-6 + 0.1)).abs() < 1e-12);
+        assert!((wire.all_reduce(4, bytes).get() - (40e-6 + 0.15)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn boards_are_joined_by_what_they_are() -> Result<(), Box<dyn std::error::Error>> {
+        let gpu = |name: &str| catalog::gpu(name);
+        let usual = |names: [&str; 2]| {
+            let boards = [gpu(names[0]).map_err(|e| e.to_string())?, gpu(names[1]).map_err(|e| e.to_string())?];
+            Interconnect::usual(&[&boards[0], &boards[1]]).map(|i| i.name)
+        };
+        assert_eq!(usual(["v100", "v100"])?, "nvlink2");
+        assert_eq!(usual(["titan-x-pascal", "titan-x-pascal"])?, "pcie3");
+        assert_eq!(usual(["titan-x-pascal", "titan-x-maxwell"])?, "pcie3-host");
+        let error = usual(["tegra-x1", "tegra-x1"]).expect_err("none");
+        assert!(error.contains("--interconnect"), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_wrong_number_names_its_field() {
+        for (from, to, expected) in [
+            ("\"10 GB/s\"", "\"10 GB\"", "bandwidth"),
+            ("1.2", "0.9", "spread is 0.9"),
+            ("1.2", "inf", "spread is inf"),
+            ("1.2", "1e308", "spread is 1e308"),
+            ("\"10 GB/s\"", "\"0 GB/s\"", "bandwidth is 0"),
+            ("\"10 GB/s\"", "\"-0 GB/s\"", "bandwidth"),
+            ("\"5 us\"", "\"6e99 us\"", "hop"),
+            ("mixed = false", "node = { value = 1, source = \"a\" }", "node: 1 is not"),
+            ("source = \"a\" }\nhop", "source = \"b\" }\nhop", "launch: no source \"b\""),
+        ] {
+            let error = Interconnect::from_toml(&TEXT.replacen(from, to, 1)).expect_err("wrong");
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! GPUs, their clocks and the links between them.
+
+pub mod gpu;
+pub mod clock;
+pub mod interconnect;

@@ -1,0 +1,565 @@
+//! Text form of a calibration.
+
+use super::layer_model::parse_term;
+use super::power_file::{PowerFile, read_power, write_power};
+use super::transfer::{Transfer, TransferFile};
+use super::{
+    Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, LayerModel, NetworkSpread, Range, Term,
+    Tier,
+};
+use crate::base::precision::{Phase, Precision};
+use crate::base::text::{check_schema, names, prose, shown, toml_error, within};
+use crate::base::units::Seconds;
+use crate::kernel::features::Family;
+use serde::{Deserialize, Serialize};
+use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: String,
+    #[serde(deserialize_with = "names")]
+    id: String,
+    #[serde(deserialize_with = "names")]
+    chip: String,
+    #[serde(deserialize_with = "names")]
+    boards: Vec<String>,
+    tier: Tier,
+    #[serde(deserialize_with = "prose")]
+    software: String,
+    #[serde(deserialize_with = "prose")]
+    sources: Vec<String>,
+    #[serde(deserialize_with = "names")]
+    fit: String,
+    #[serde(deserialize_with = "names")]
+    tool: String,
+    dataset_hash: String,
+    held_out_hash: Option<String>,
+    /// Of files of earlier versions: the hash of all roles, of which most enter no fit.
+    #[serde(rename = "splits_hash")]
+    _splits_hash: Option<String>,
+    fold_key: String,
+    /// How many models follow: a file cut between two of them is damaged.
+    model_count: usize,
+    power: Option<PowerFile>,
+    #[serde(default, rename = "network")]
+    networks: Vec<NetworkSpread>,
+    transfer: Option<TransferFile>,
+    #[serde(default, rename = "model")]
+    models: Vec<ModelFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModelFile {
+    kind: String,
+    phase: Phase,
+    precision: Precision,
+    framework: Option<String>,
+    /// kind, phase, precision, of a model of several.
+    #[serde(default)]
+    covers: Vec<(String, Phase, Precision)>,
+    #[serde(default)]
+    boards: Vec<String>,
+    family: Family,
+    exponent: u32,
+    floor_us: f64,
+    library: f64,
+    intercept: f64,
+    ratio_range: (f64, f64),
+    ordinary_range: (f64, f64),
+    shortest_us: f64,
+    rows: usize,
+    mape_percent: f64,
+    rmspe_percent: f64,
+    median_percent: f64,
+    /// up to (microseconds; inf), lower and upper log quantile, rows.
+    residuals: Vec<(f64, f64, f64, usize)>,
+    /// name, coefficient, mean, scale.
+    #[serde(default)]
+    terms: Vec<(String, f64, f64, f64)>,
+    /// name, low, high.
+    #[serde(default)]
+    clamp: Vec<(String, f64, f64)>,
+    #[serde(default)]
+    domain: Vec<(String, f64, f64)>,
+    /// name, mean, deviation, and a row of the inverse correlation matrix.
+    #[serde(default)]
+    sizes: Vec<(String, f64, f64, Vec<f64>)>,
+}
+
+/// The first and last keys of the file, in the order in which they are written.
+#[derive(Serialize)]
+struct Header<'a> {
+    schema: &'a str,
+    id: &'a str,
+    chip: &'a str,
+    boards: &'a [String],
+    tier: Tier,
+    software: &'a str,
+    sources: &'a [String],
+    fit: &'a str,
+    tool: &'a str,
+    dataset_hash: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_out_hash: Option<&'a str>,
+    fold_key: &'a str,
+    model_count: usize,
+}
+
+impl Calibration {
+    /// Reads a calibration file.
+    ///
+    /// # Errors
+    /// One line: malformed text, a wrong schema, an unknown variable, a number that is not finite.
+    pub fn from_toml(text: &str) -> Result<Self, CalibrationError> {
+        let file: File = toml::from_str(text).map_err(|e| CalibrationError(toml_error(&e, text)))?;
+        check_schema(&file.schema, "calibration/1").map_err(CalibrationError)?;
+        if file.models.len() != file.model_count {
+            let (found, expected) = (file.models.len(), file.model_count);
+            return Err(CalibrationError(format!("has {found} models instead of {expected}: the file was cut")));
+        }
+        for n in &file.networks {
+            let fail = |why| CalibrationError(format!("network {} {}: {why}", shown(&n.framework), n.mode));
+            n.check().map_err(fail)?;
+        }
+        let models = file.models.into_iter().map(read_model).collect::<Result<_, _>>()?;
+        Ok(Self {
+            id: file.id,
+            chip: file.chip,
+            boards: file.boards,
+            tier: file.tier,
+            software: file.software,
+            sources: file.sources,
+            fit: file.fit,
+            tool: file.tool,
+            dataset_hash: file.dataset_hash,
+            held_out_hash: file.held_out_hash,
+            fold_key: file.fold_key,
+            power: file.power.map(read_power).transpose()?,
+            networks: file.networks,
+            transfer: file.transfer.map(Transfer::read).transpose()?,
+            models,
+        })
+    }
+
+    /// The text of the file, deterministic, one term a line.
+    ///
+    /// # Errors
+    /// When a string cannot be written as TOML.
+    pub fn to_toml(&self) -> Result<String, CalibrationError> {
+        let header = Header {
+            schema: "calibration/1",
+            id: &self.id,
+            chip: &self.chip,
+            boards: &self.boards,
+            tier: self.tier,
+            software: &self.software,
+            sources: &self.sources,
+            fit: &self.fit,
+            tool: &self.tool,
+            dataset_hash: &self.dataset_hash,
+            held_out_hash: self.held_out_hash.as_deref(),
+            fold_key: &self.fold_key,
+            model_count: self.models.len(),
+        };
+        let mut text = String::from("# Written by `calibrate fit`; regenerated and compared, never edited by hand.\n");
+        text += &toml::to_string(&header).map_err(|e| CalibrationError(e.to_string()))?;
+        if let Some(power) = &self.power {
+            write_power(&mut text, power);
+        }
+        for network in &self.networks {
+            write_network(&mut text, network);
+        }
+        if let Some(transfer) = &self.transfer {
+            transfer.write(&mut text, number);
+        }
+        for model in &self.models {
+            write_model(&mut text, model);
+        }
+        Ok(text)
+    }
+}
+
+/// Six significant digits, as TOML wants floats.
+pub(super) fn number(value: f64) -> String {
+    if value.is_infinite() {
+        return "inf".into();
+    }
+    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
+    format!("{rounded:?}")
+}
+
+fn write_network(text: &mut String, network: &NetworkSpread) {
+    let pair = |(low, high): (f64, f64)| format!("[{}, {}]", number(low), number(high));
+    let (time, power, energy) = network.held;
+    let _ = write!(
+        text,
+        "\n[[network]]\nframework = {:?}\nmode = \"{}\"\nlaunch_bound = {}\ntime = {}\npower = {}\nenergy = {}\n\
+         networks = {}\nnames = {:?}\nruns = {}\nheld = [{}, {}, {}]\n",
+        network.framework,
+        network.mode,
+        network.launch_bound,
+        pair(network.time),
+        pair(network.power),
+        pair(network.energy),
+        network.networks,
+        network.names,
+        network.runs,
+        number(time),
+        number(power),
+        number(energy),
+    );
+}
+
+fn write_model(text: &mut String, model: &LayerModel) {
+    let names = model.family.variables();
+    let _ = write!(
+        text,
+        "\n[[model]]\nkind = \"{}\"\nphase = \"{}\"\nprecision = \"{}\"\nfamily = \"{}\"\nexponent = {}\n\
+         floor_us = {}\nlibrary = {}\nintercept = {}\nratio_range = [{}, {}]\nordinary_range = [{}, {}]\nshortest_us = {}\nrows = {}\n\
+         mape_percent = {}\nrmspe_percent = {}\nmedian_percent = {}\n",
+        model.kind,
+        model.phase,
+        model.precision,
+        model.family,
+        model.exponent,
+        number(model.floor.to_us()),
+        number(model.library),
+        number(model.intercept),
+        number(model.ratio_range.0),
+        number(model.ratio_range.1),
+        number(model.ordinary_range.0),
+        number(model.ordinary_range.1),
+        number(model.shortest.to_us()),
+        model.rows,
+        number(model.cross_validation.mape),
+        number(model.cross_validation.rmspe),
+        number(model.cross_validation.median),
+    );
+    if let Some(framework) = &model.framework {
+        let _ = writeln!(text, "framework = {framework:?}");
+    }
+    if !model.boards.is_empty() {
+        let _ = writeln!(text, "boards = {:?}", model.boards);
+    }
+    if !model.covers.is_empty() {
+        text.push_str("covers = [\n");
+        for c in &model.covers {
+            let _ = writeln!(text, "  [\"{}\", \"{}\", \"{}\"],", c.kind, c.phase, c.precision);
+        }
+        text.push_str("]\n");
+    }
+    text.push_str("residuals = [\n");
+    for b in &model.residuals {
+        let up_to = number(b.up_to.to_us());
+        let _ = writeln!(text, "  [{up_to}, {}, {}, {}],", number(b.low), number(b.high), b.rows);
+    }
+    text.push_str("]\nterms = [\n");
+    for t in &model.terms {
+        let name = t.name(model.family);
+        let _ = writeln!(text, "  [\"{name}\", {}, {}, {}],", number(t.coefficient), number(t.mean), number(t.scale));
+    }
+    text.push_str("]\n");
+    for (key, ranges) in [("clamp", &model.clamp), ("domain", &model.domain)] {
+        let _ = write!(text, "{key} = [");
+        for (i, r) in ranges.iter().enumerate() {
+            let separator = if i % 4 == 0 { "\n  " } else { " " };
+            let _ = write!(text, "{separator}[\"{}\", {}, {}],", names[r.variable], number(r.low), number(r.high));
+        }
+        text.push_str("\n]\n");
+    }
+    text.push_str("sizes = [\n");
+    let sizes = &model.sizes;
+    let d = sizes.variables.len();
+    for (i, &variable) in sizes.variables.iter().enumerate() {
+        let row: Vec<String> = sizes.inverse[i * d..(i + 1) * d].iter().map(|v| number(*v)).collect();
+        let (mean, scale) = (number(sizes.mean[i]), number(sizes.scale[i]));
+        let _ = writeln!(text, "  [\"{}\", {mean}, {scale}, [{}]],", names[variable], row.join(", "));
+    }
+    text.push_str("]\n");
+}
+
+/// What the numbers of a fit can be, generously: those that are shipped stay well within, and nothing within makes a time or
+/// interval that is none.
+const MOST_US: f64 = 1e6;
+const MOST_PERCENT: f64 = 1e9;
+/// A factor of half a billion.
+const MOST_LOG_RATIO: f64 = 20.0;
+/// A factor of 20,000.
+pub(super) const MOST_RESIDUAL: f64 = 10.0;
+pub(super) const MOST_COEFFICIENT: f64 = 1e4;
+/// Variables are logarithms, shares and counts of few.
+pub(super) const MOST_VARIABLE: f64 = 1e3;
+/// Means and deviations of products of variables.
+const MOST_COLUMN: f64 = 1e9;
+const LEAST_SCALE: f64 = 1e-9;
+const MOST_INVERSE: f64 = 1e9;
+
+/// From so much below zero to as much above.
+pub(super) fn either_side(most: f64) -> RangeInclusive<f64> {
+    -most..=most
+}
+
+fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
+    let label = format!("model {} {} {}", shown(&file.kind), file.phase, file.precision);
+    let fail = |why: &str| CalibrationError(format!("{label}: {why}"));
+    let bounded = |field: &str, value: f64, range| within(field, value, range).map(drop).map_err(|why| fail(&why));
+    if !matches!(file.exponent, 1 | 2 | 4) {
+        return Err(fail("exponent must be 1, 2 or 4"));
+    }
+    for (field, value, range) in [
+        ("floor_us", file.floor_us, 0.0..=MOST_US),
+        ("shortest_us", file.shortest_us, 0.0..=MOST_US),
+        ("library", file.library, either_side(MOST_VARIABLE)),
+        ("intercept", file.intercept, either_side(MOST_COEFFICIENT)),
+        ("mape_percent", file.mape_percent, 0.0..=MOST_PERCENT),
+        ("rmspe_percent", file.rmspe_percent, 0.0..=MOST_PERCENT),
+        ("median_percent", file.median_percent, 0.0..=MOST_PERCENT),
+    ] {
+        bounded(field, value, range)?;
+    }
+    let interval = |field: &str, (low, high): (f64, f64), most: f64| {
+        bounded(field, low, either_side(most))?;
+        bounded(field, high, either_side(most))?;
+        if low <= high { Ok(()) } else { Err(fail(&format!("{field} is not a range"))) }
+    };
+    interval("ratio_range", file.ratio_range, MOST_LOG_RATIO)?;
+    interval("ordinary_range", file.ordinary_range, MOST_LOG_RATIO)?;
+    let ranges = |list: Vec<(String, f64, f64)>| -> Result<Vec<Range>, CalibrationError> {
+        list.into_iter()
+            .map(|(name, low, high)| {
+                let factor = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
+                let [factor] = factor[..] else { return Err(fail("a range is of one variable")) };
+                interval(&format!("the range of {name}"), (low, high), MOST_VARIABLE)?;
+                Ok(Range { variable: factor.variable, low, high })
+            })
+            .collect()
+    };
+    let terms = file
+        .terms
+        .into_iter()
+        .map(|(name, coefficient, mean, scale)| {
+            let factors = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
+            bounded(&format!("the coefficient of {name}"), coefficient, either_side(MOST_COEFFICIENT))?;
+            bounded(&format!("the mean of {name}"), mean, either_side(MOST_COLUMN))?;
+            bounded(&format!("the scale of {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
+            Ok(Term { factors, coefficient, mean, scale })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let residuals = file
+        .residuals
+        .into_iter()
+        .map(|(up_to_us, low, high, rows)| {
+            interval("residuals", (low, high), MOST_RESIDUAL)?;
+            if up_to_us.is_nan() || up_to_us <= 0.0 {
+                return Err(fail(&format!("residuals up to {up_to_us:?} us are of no time")));
+            }
+            Ok(Bucket { up_to: Seconds::from_us(up_to_us), low, high, rows })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut sizes = Ellipsoid::default();
+    let dimensions = file.sizes.len();
+    for (name, mean, scale, row) in file.sizes {
+        let factor = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
+        let [factor] = factor[..] else { return Err(fail("a size is one variable")) };
+        bounded(&format!("the mean of size {name}"), mean, either_side(MOST_COLUMN))?;
+        bounded(&format!("the deviation of size {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
+        for value in &row {
+            bounded(&format!("the row of size {name}"), *value, either_side(MOST_INVERSE))?;
+        }
+        if row.len() != dimensions {
+            return Err(fail(&format!("the row of size {name} is not as long as there are sizes")));
+        }
+        sizes.variables.push(factor.variable);
+        sizes.mean.push(mean);
+        sizes.scale.push(scale);
+        sizes.inverse.extend(row);
+    }
+    if residuals.is_empty() {
+        return Err(fail("no residual quantiles"));
+    }
+    Ok(LayerModel {
+        clamp: ranges(file.clamp)?,
+        domain: ranges(file.domain)?,
+        sizes,
+        kind: file.kind,
+        phase: file.phase,
+        precision: file.precision,
+        framework: file.framework,
+        covers: file.covers.into_iter().map(|(kind, phase, precision)| Cover { kind, phase, precision }).collect(),
+        boards: file.boards,
+        family: file.family,
+        exponent: file.exponent,
+        floor: Seconds::from_us(file.floor_us),
+        library: file.library,
+        intercept: file.intercept,
+        ratio_range: file.ratio_range,
+        ordinary_range: file.ordinary_range,
+        shortest: Seconds::from_us(file.shortest_us),
+        terms,
+        rows: file.rows,
+        cross_validation: CrossValidation {
+            mape: file.mape_percent,
+            rmspe: file.rmspe_percent,
+            median: file.median_percent,
+        },
+        residuals,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use crate::base::precision::Mode;
+    use crate::base::units::Hertz;
+    use crate::law::calibration::{Arithmetic, Factor, FewShot, Share, Siblings, Slope};
+    use crate::law::power::{Correction, PowerModel, TRAITS};
+
+    /// A calibration with one linear model, as `calibrate fit` would write it.
+    pub fn sample() -> Calibration {
+        let range = |variable, low, high| Range { variable, low, high };
+        Calibration {
+            id: "t1-imported-1".into(),
+            chip: "T1".into(),
+            boards: vec!["toy".into()],
+            tier: Tier::Imported,
+            software: "cuDNN 8.9".into(),
+            sources: vec!["somewhere".into()],
+            fit: "shipped".into(),
+            tool: "joulecast 0.1.0".into(),
+            dataset_hash: "00".into(),
+            held_out_hash: Some("00".into()),
+            fold_key: "kind + shape without batch".into(),
+            power: Some(PowerModel {
+                coefficients: [0.5, 0.0, 0.125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25],
+                correction: Some(Correction {
+                    intercept: 0.25,
+                    terms: vec![(0, -0.5), (8, 0.125)],
+                    clamp: vec![(-1.0, 2.0); TRAITS.len()],
+                }),
+                exponent: 2.0,
+                headroom: 0.96875,
+                residuals: (-0.125, 0.125),
+                mape: 6.5,
+                rows: 500,
+                clocks: Some((Hertz::from_mhz(1000.0), Hertz::from_mhz(1980.0))),
+            }),
+            networks: vec![NetworkSpread {
+                framework: "pytorch".into(),
+                mode: Mode::Training,
+                launch_bound: true,
+                time: (0.5, 0.25),
+                power: (1.0, 1.5),
+                energy: (0.5, 0.5),
+                networks: 2,
+                names: vec!["a".into(), "b".into()],
+                runs: 100,
+                held: (0.875, 0.9375, 1.0),
+            }],
+            transfer: Some(Transfer {
+                siblings: Some(Siblings { low: -0.25, high: 0.5, boards: 4, rows: 120 }),
+                slopes: vec![Slope {
+                    share: Share::Linear,
+                    factors: vec![Factor { variable: 0, power: 1 }],
+                    deviation: 0.25,
+                }],
+                residuals: vec![FewShot {
+                    share: Share::Bandwidth,
+                    arithmetic: Arithmetic::Full,
+                    rows: 20,
+                    low: -0.5,
+                    high: 0.25,
+                }],
+            }),
+            models: vec![LayerModel {
+                kind: "linear".into(),
+                phase: Phase::Forward,
+                precision: Precision::Fp32,
+                framework: Some("pytorch".into()),
+                boards: vec!["toy".into()],
+                covers: Vec::new(),
+                family: Family::Gemm,
+                exponent: 2,
+                floor: Seconds::from_us(4.0),
+                library: -0.1,
+                intercept: 0.25,
+                ratio_range: (-0.5, 1.5),
+                ordinary_range: (-0.25, 1.0),
+                shortest: Seconds::from_us(20.0),
+                terms: vec![Term {
+                    factors: parse_term("m*n", Family::Gemm).expect("variables"),
+                    coefficient: 0.125,
+                    mean: 1.0,
+                    scale: 2.0,
+                }],
+                clamp: vec![range(0, -4.0, 4.0), range(1, -4.0, 4.0)],
+                domain: vec![range(0, -2.0, 2.0)],
+                sizes: Ellipsoid { variables: vec![0], mean: vec![0.5], scale: vec![1.5], inverse: vec![1.0] },
+                rows: 100,
+                cross_validation: CrossValidation { mape: 8.0, rmspe: 11.0, median: 6.0 },
+                residuals: vec![Bucket { up_to: Seconds::new(f64::INFINITY), low: -0.2, high: 0.2, rows: 100 }],
+            }],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::sample;
+    use super::*;
+
+    #[test]
+    fn a_calibration_reads_back_what_was_written() -> Result<(), CalibrationError> {
+        let text = sample().to_toml()?;
+        assert_eq!(Calibration::from_toml(&text)?, sample());
+        Ok(())
+    }
+
+    #[test]
+    fn damage_is_named() -> Result<(), CalibrationError> {
+        let text = sample().to_toml()?;
+        for (from, to, expected) in [
+            ("calibration/1", "calibration/7", "calibration/7"),
+            ("\"m*n\"", "\"m*z\"", "\"z\""),
+            ("intercept = 0.25", "intercept = nan", "intercept is NaN"),
+            ("model_count = 1", "model_count = 2", "cut"),
+            ("exponent = 2", "exponent = 3", "exponent"),
+            ("[inf, -0.2, 0.2, 100]", "[inf, -0.2, 6.4e99, 100]", "residuals is 6.4e99"),
+            ("[inf, -0.2, 0.2, 100]", "[0, -0.2, 0.2, 100]", "residuals up to 0"),
+            ("floor_us = 4.0", "floor_us = 1e308", "floor_us is 1e308"),
+            ("floor_us = 4.0", "floor_us = -1e-320", "floor_us is -1e-320"),
+            ("ratio_range = [-0.5, 1.5]", "ratio_range = [-1e308, 1.5]", "ratio_range is -1e308"),
+            ("ordinary_range = [-0.25, 1.0]", "ordinary_range = [1.0, -0.25]", "ordinary_range is not a range"),
+            ("\"m*n\", 0.125, 1.0, 2.0", "\"m*n\", 1e300, 1.0, 2.0", "coefficient of m*n is 1e300"),
+            ("\"m*n\", 0.125, 1.0, 2.0", "\"m*n\", 0.125, 1.0, 1e-320", "scale of m*n is 1e-320"),
+            ("\"m*n\", 0.125, 1.0, 2.0", "\"m*n*m*n*m*n*m*n*m\", 0.125, 1.0, 2.0", "more than 8 variables"),
+            ("[\"m\", 0.5, 1.5, [1.0]]", "[\"m\", 0.5, 1.5, [inf]]", "row of size m is inf"),
+            (
+                "[\"bandwidth\", \"full\", 20, -0.5, 0.25]",
+                "[\"bandwidth\", \"full\", 20, -0.5, 6e99]",
+                "residuals of bandwidth",
+            ),
+            ("residuals = [-0.125, 0.125]", "residuals = [-0.125, 6e99]", "power: residuals is 6e99"),
+            ("[\"busy\", 0.5]", "[\"busy\", 1e308]", "busy is 1e308"),
+            ("time = [0.5, 0.25]", "time = [0.5, 6e99]", "network pytorch training: time is 6e99"),
+            ("[\"m\", -2.0, 2.0]", "[\"m\", 2.0, -2.0]", "range"),
+            ("kind = \"linear\"", "", "kind"),
+            ("[\"busy\", 0.5]", "[\"bizzy\", 0.5]", "bizzy"),
+            ("[\"busy\", 0.5]", "[\"busy\", -0.5]", "busy is -0.5"),
+            ("headroom = 0.96875", "headroom = 1.5", "headroom"),
+            ("time = [0.5, 0.25]", "time = [0.5, -0.25]", "time is -0.25"),
+            ("[\"m\", 0.5, 1.5, [1.0]]", "[\"m\", 0.5, 1.5, [1.0, 2.0]]", "sizes"),
+        ] {
+            let error = Calibration::from_toml(&text.replace(from, to)).expect_err(to).to_string();
+            assert!(error.contains(expected), "{error:?} should name {expected:?}");
+        }
+        for end in 0..text.len() {
+            if let Some(head) = text.get(..end) {
+                let _ = Calibration::from_toml(head);
+            }
+        }
+        Ok(())
+    }
+}

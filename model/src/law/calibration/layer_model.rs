@@ -1,0 +1,291 @@
+//! A sparse polynomial model of one layer kind's time in one phase and precision.
+
+use super::CalibrationError;
+use crate::base::precision::{Phase, Precision};
+use crate::base::text::shown;
+use crate::base::units::Seconds;
+use crate::kernel::features::{Family, Variables};
+
+/// ln(t / t_ref) as a sum of standardised monomials of the family's variables, with
+/// t_ref = (t_comp^p + t_mem^p + t0^p)^(1/p).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerModel {
+    /// Layer kind; `stream` for the bandwidth model of kinds without rows of their own.
+    pub kind: String,
+    /// Phase.
+    pub phase: Phase,
+    /// Precision.
+    pub precision: Precision,
+    /// The framework whose own kernels it is of; `None` for those of the vendor's library.
+    pub framework: Option<String>,
+    /// What a model of several kinds, phases and precisions was fitted to; empty for one of a single kind.
+    pub covers: Vec<Cover>,
+    /// Boards whose rows it was fitted to, where these are not all of the calibration's; else empty.
+    pub boards: Vec<String>,
+    /// Which variables it uses.
+    pub family: Family,
+    /// p of the smooth roofline.
+    pub exponent: u32,
+    /// t0, the launch floor of a kernel.
+    pub floor: Seconds,
+    /// Value of the library covariate to predict with: the newest library measured.
+    pub library: f64,
+    /// Constant.
+    pub intercept: f64,
+    /// ln(t / t_ref) stays between these, the smallest of the fitted rows and their 99 % quantile: a polynomial knows
+    /// no bounds.
+    pub ratio_range: (f64, f64),
+    /// Outside of what was measured it stays between these, the smallest and the 95 % quantile.
+    pub ordinary_range: (f64, f64),
+    /// Layers whose t_ref is shorter are outside: only the slow ones among them stood out of the measurement's own
+    /// overhead, so that the fit knows nothing of the others.
+    pub shortest: Seconds,
+    /// Selected monomials.
+    pub terms: Vec<Term>,
+    /// Variables are clamped to what the fitted rows had.
+    pub clamp: Vec<Range>,
+    /// In-domain means within what the fitted rows had.
+    pub domain: Vec<Range>,
+    /// Where the fitted rows' sizes lie within that box.
+    pub sizes: Ellipsoid,
+    /// Rows fitted.
+    pub rows: usize,
+    /// Accuracy on held-out folds.
+    pub cross_validation: CrossValidation,
+    /// Quantiles of held-out log residuals by predicted time, shortest first.
+    pub residuals: Vec<Bucket>,
+}
+
+/// A kind, phase and precision whose rows are in a model of several.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cover {
+    /// Layer kind.
+    pub kind: String,
+    /// Phase.
+    pub phase: Phase,
+    /// Precision.
+    pub precision: Precision,
+}
+
+/// A monomial with its coefficient on the standardised column (value - mean) / scale.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Term {
+    /// Variables and exponents.
+    pub factors: Vec<Factor>,
+    /// Coefficient.
+    pub coefficient: f64,
+    /// Mean of the column in the fit.
+    pub mean: f64,
+    /// Standard deviation of the column in the fit.
+    pub scale: f64,
+}
+
+/// A variable to a small power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Factor {
+    /// Position in [`Family::variables`].
+    pub variable: usize,
+    /// Exponent, at least 1.
+    pub power: u8,
+}
+
+/// Range of a variable.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Range {
+    /// Position in [`Family::variables`].
+    pub variable: usize,
+    /// Smallest value.
+    pub low: f64,
+    /// Largest value.
+    pub high: f64,
+}
+
+/// Centre and extent of the fitted rows' sizes: leverage of a new row without the rows themselves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ellipsoid {
+    /// Positions of the variables that vary.
+    pub variables: Vec<usize>,
+    /// Their means.
+    pub mean: Vec<f64>,
+    /// Their standard deviations.
+    pub scale: Vec<f64>,
+    /// Inverse of their correlation matrix, row by row.
+    pub inverse: Vec<f64>,
+}
+
+impl Ellipsoid {
+    /// A row's leverage over the mean leverage of the fitted rows: (1 + D^2) / (1 + d), D the Mahalanobis distance
+    /// in d variables.
+    pub fn relative_leverage(&self, values: &[f64]) -> f64 {
+        let d = self.variables.len();
+        let z: Vec<f64> = (0..d).map(|i| (values[self.variables[i]] - self.mean[i]) / self.scale[i]).collect();
+        let distance: f64 = (0..d).map(|i| z[i] * (0..d).map(|j| self.inverse[i * d + j] * z[j]).sum::<f64>()).sum();
+        (1.0 + distance) / (1.0 + d as f64)
+    }
+}
+
+/// Accuracy on held-out folds of this chip's rows, in percent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CrossValidation {
+    /// Mean absolute percentage error.
+    pub mape: f64,
+    /// Root mean square percentage error.
+    pub rmspe: f64,
+    /// Median absolute percentage error.
+    pub median: f64,
+}
+
+/// Held-out log residuals ln(measured / predicted) of rows predicted to take at most `up_to`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bucket {
+    /// Longest predicted time; infinite for the last.
+    pub up_to: Seconds,
+    /// Lower quantile of the split-conformal 90 % interval.
+    pub low: f64,
+    /// Upper quantile.
+    pub high: f64,
+    /// Residuals behind it.
+    pub rows: usize,
+}
+
+/// A predicted logarithm with whether it is inside what was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ratio {
+    /// ln(t / t_ref).
+    pub log: f64,
+    /// Whether every variable lies within the fitted rows.
+    pub in_domain: bool,
+}
+
+/// Slack on the edges of a range, whose ends are rounded to six digits: a tenth of a percent of a size.
+const EDGE: f64 = 1e-3;
+
+/// More leverage than this many times the mean is outside of what was measured.
+const MOST_LEVERAGE: f64 = 3.0;
+
+impl Term {
+    /// Value of the monomial before standardisation.
+    pub fn monomial(&self, values: &[f64]) -> f64 {
+        let factor = |f: &Factor| match (values[f.variable], f.power) {
+            // Most are, and a call of powi costs more than they do.
+            (value, 1) => value,
+            (value, 2) => value * value,
+            (value, power) => value.powi(i32::from(power)),
+        };
+        self.factors.iter().map(factor).product()
+    }
+
+    /// Name such as `m^2*n`.
+    pub fn name(&self, family: Family) -> String {
+        term_name(&self.factors, family)
+    }
+}
+
+/// Name of a monomial such as `m^2*n`.
+pub(crate) fn term_name(factors: &[Factor], family: Family) -> String {
+    let names = family.variables();
+    let name = |f: &Factor| match f.power {
+        1 => names[f.variable].to_string(),
+        p => format!("{}^{p}", names[f.variable]),
+    };
+    factors.iter().map(name).collect::<Vec<_>>().join("*")
+}
+
+/// A monomial from its name.
+/// Variables that a product of them has at most.
+const MOST_FACTORS: usize = 8;
+
+pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, CalibrationError> {
+    let variable = |text: &str| {
+        family.variables().iter().position(|v| *v == text).ok_or_else(|| {
+            CalibrationError(format!("term {}: the {family} family has no variable \"{}\"", shown(name), shown(text)))
+        })
+    };
+    if name.split('*').count() > MOST_FACTORS {
+        return Err(CalibrationError(format!("term {}: more than {MOST_FACTORS} variables", shown(name))));
+    }
+    name.split('*')
+        .map(|part| match part.split_once('^') {
+            None => Ok(Factor { variable: variable(part)?, power: 1 }),
+            Some((base, power)) => {
+                let power = power.parse::<u8>().ok().filter(|p| (1..=4).contains(p));
+                let power =
+                    power.ok_or_else(|| CalibrationError(format!("term {}: exponents are 1 to 4", shown(name))))?;
+                Ok(Factor { variable: variable(base)?, power })
+            }
+        })
+        .collect()
+}
+
+impl LayerModel {
+    /// Whether it predicts a kind in a phase and precision, through a framework's own kernels or the library's.
+    pub fn is_for(&self, kind: &str, phase: Phase, precision: Precision, framework: Option<&str>) -> bool {
+        let of = |k: &str, p, q| k == kind && p == phase && q == precision && self.framework.as_deref() == framework;
+        match self.covers.is_empty() {
+            true => of(&self.kind, self.phase, self.precision),
+            false => self.covers.iter().any(|c| of(&c.kind, c.phase, c.precision)),
+        }
+    }
+
+    /// First and last age of the libraries that the rows had ([`crate::kernel::features::library_age`]); `None` where the model does
+    /// not depend on it.
+    pub fn library_ages(&self) -> Option<(f64, f64)> {
+        let age = self.family.variables().iter().position(|name| *name == "library")?;
+        let known = self.terms.iter().flat_map(|t| &t.factors).any(|f| f.variable == age);
+        let range = self.clamp.iter().find(|r| r.variable == age && r.low < r.high).filter(|_| known)?;
+        Some((range.low, range.high))
+    }
+
+    /// ln(t / t_ref) for these variables and this t_ref, clamped to the fitted ranges.
+    pub fn ratio(&self, variables: &Variables, reference: Seconds) -> Ratio {
+        let mut values = variables.values;
+        let in_domain = reference >= self.shortest
+            && self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE)
+            && self.sizes.relative_leverage(&values) <= MOST_LEVERAGE;
+        for range in &self.clamp {
+            values[range.variable] = values[range.variable].clamp(range.low, range.high);
+        }
+        let (low, high) = if in_domain { self.ratio_range } else { self.ordinary_range };
+        Ratio { log: self.polynomial(&values).clamp(low, high), in_domain }
+    }
+
+    /// The sum of intercept and terms as it is, wherever the values lie.
+    pub fn polynomial(&self, values: &[f64]) -> f64 {
+        let term = |t: &Term| t.coefficient * (t.monomial(values) - t.mean) / t.scale;
+        self.intercept + self.terms.iter().map(term).sum::<f64>()
+    }
+
+    /// The conformal quantiles for a predicted time.
+    pub fn bucket(&self, time: Seconds) -> Option<&Bucket> {
+        self.residuals.iter().find(|b| time <= b.up_to).or(self.residuals.last())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leverage_grows_with_the_distance_from_the_rows() {
+        let sizes = Ellipsoid {
+            variables: vec![0, 2],
+            mean: vec![1.0, 2.0],
+            scale: vec![2.0, 1.0],
+            inverse: vec![1.0, 0.0, 0.0, 1.0],
+        };
+        assert!((sizes.relative_leverage(&[1.0, 9.0, 2.0]) - 1.0 / 3.0).abs() < 1e-12);
+        assert!((sizes.relative_leverage(&[5.0, 9.0, 0.0]) - 3.0).abs() < 1e-12);
+        assert_eq!(Ellipsoid::default().relative_leverage(&[]), 1.0);
+    }
+
+    #[test]
+    fn names_of_terms_read_back() -> Result<(), CalibrationError> {
+        for name in ["m", "m^2*n", "m*n*k", "c1x1*wave_64x64"] {
+            assert_eq!(term_name(&parse_term(name, Family::Gemm)?, Family::Gemm), name);
+        }
+        assert!(parse_term("m^9", Family::Gemm).is_err());
+        assert!(parse_term("bytes", Family::Gemm).is_err());
+        assert!(parse_term("", Family::Gemm).is_err());
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Fitted models of a device and their passport: `calibration/1`, plain text.
+
+mod file;
+mod layer_model;
+mod network_spread;
+mod part;
+mod power_file;
+mod transfer;
+
+pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};
+pub use network_spread::{Factors, NetworkSpread};
+pub use part::Wanted;
+pub use transfer::{Arithmetic, FewShot, Share, Siblings, Slope, Transfer};
+
+use crate::base::precision::{Mode, Phase, Precision, named_enum};
+use crate::law::power::PowerModel;
+use serde::{Deserialize, Serialize};
+
+named_enum!(
+    /// What a prediction rests on, best first.
+    Tier {
+        /// Microbenchmarks of our own on that GPU.
+        Measured = "measured",
+        /// Published per-layer measurements of that GPU.
+        Imported = "imported",
+        /// Measurements, our own or published, of another board of that chip.
+        Sibling = "sibling",
+        /// Models of other GPUs, or of another kind of layer on that GPU, with this one's sizes.
+        Transferred = "transferred",
+        /// No fit of that layer on that GPU: a roofline with a typical efficiency.
+        Roofline = "roofline",
+    }
+);
+
+/// In place of a chip, in the calibration that holds efficiencies over all measured chips.
+pub const ANY_CHIP: &str = "any";
+
+/// Fitted models of one chip.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Calibration {
+    /// Unique name: chip, tier and version.
+    pub id: String,
+    /// The chip; boards of one chip share the models.
+    pub chip: String,
+    /// Boards (names in `data/gpus`) whose rows were fitted.
+    pub boards: Vec<String>,
+    /// What its models rest on.
+    pub tier: Tier,
+    /// Libraries behind the rows, in words.
+    pub software: String,
+    /// Sources of the rows (keys of `data/published/sources.toml`, or `own`).
+    pub sources: Vec<String>,
+    /// `shipped`: fitted on all rows; `evaluation`: without the shapes of networks that are held out.
+    pub fit: String,
+    /// The program that fitted it.
+    pub tool: String,
+    /// SHA-256 over the row ids and values fitted.
+    pub dataset_hash: String,
+    /// SHA-256 of the shapes that it may not know (fold keys, one a line); `None` of a fit that may know all.
+    pub held_out_hash: Option<String>,
+    /// What cross-validation kept together.
+    pub fold_key: String,
+    /// The law of power, where energy was measured.
+    pub power: Option<PowerModel>,
+    /// How far whole networks were from their predictions, where any were measured.
+    pub networks: Vec<NetworkSpread>,
+    /// What is known of chips that were not among the rows; in the models of all chips.
+    pub transfer: Option<Transfer>,
+    /// The models.
+    pub models: Vec<LayerModel>,
+}
+
+/// A calibration file that cannot be used, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CalibrationError(pub(crate) String);
+
+impl CalibrationError {
+    /// The efficiencies over all chips are not among the shipped files.
+    pub(crate) fn missing() -> Self {
+        Self("data/calibrations/roofline.toml is missing".into())
+    }
+}
+
+impl Calibration {
+    /// The model of a kind, phase and precision as the vendor's library runs it.
+    pub fn model(&self, kind: &str, phase: Phase, precision: Precision) -> Option<&LayerModel> {
+        self.models.iter().find(|m| m.is_for(kind, phase, precision, None))
+    }
+
+    /// Whether rows of a board (its name in `data/gpus`) are among those that a model of this calibration was fitted to.
+    pub fn knows(&self, model: &LayerModel, board: &str) -> bool {
+        let boards = if model.boards.is_empty() { &self.boards } else { &model.boards };
+        boards.iter().any(|b| b == board)
+    }
+
+    /// What is known of whole networks through a framework.
+    pub fn network_spread(&self, framework: &str, mode: Mode, launch_bound: bool) -> Option<&NetworkSpread> {
+        self.networks.iter().find(|n| n.framework == framework && n.mode == mode && n.launch_bound == launch_bound)
+    }
+
+    /// The model of a framework's own kernels.
+    pub fn framework_model(
+        &self,
+        framework: &str,
+        kind: &str,
+        phase: Phase,
+        precision: Precision,
+    ) -> Option<&LayerModel> {
+        self.models.iter().find(|m| m.is_for(kind, phase, precision, Some(framework)))
+    }
+}

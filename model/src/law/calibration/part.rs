@@ -1,0 +1,56 @@
+//! The part of a calibration's text that one prediction can need: reading all of a large one takes longer than predicting.
+
+use crate::base::precision::{Mode, Precision};
+use crate::kernel::trial::Algorithm;
+
+/// What is to be predicted.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Precision.
+    pub precision: Precision,
+    /// Mode.
+    pub mode: Mode,
+    /// Framework profile.
+    pub framework: &'a str,
+    /// What convolutions are to be computed by, if asked for.
+    pub algorithm: Option<Algorithm>,
+}
+
+const MODEL: &str = "\n[[model]]\n";
+
+impl Wanted<'_> {
+    /// A calibration's text without the models of other precisions, phases and frameworks. Substitutes stay: fp32 for
+    /// every precision, fp16 for those of 16 bits and fewer, forward for every phase.
+    pub fn part_of(&self, text: &str) -> String {
+        let (head, models) = text.split_once(MODEL).unwrap_or((text, ""));
+        let kept: Vec<&str> = models.split(MODEL).filter(|m| self.needs(m)).collect();
+        let mut part = String::with_capacity(text.len());
+        for line in head.lines() {
+            match line.starts_with("model_count = ") {
+                true => part.push_str(&format!("model_count = {}", kept.len())),
+                false => part.push_str(line),
+            }
+            part.push('\n');
+        }
+        for model in kept {
+            part.push_str(MODEL);
+            part.push_str(model);
+        }
+        part
+    }
+
+    fn needs(&self, model: &str) -> bool {
+        // What it is for stands before its numbers.
+        let head = model.split_once("residuals = [").map_or(model, |(head, _)| head);
+        let names = |name: &str| head.contains(&format!("\"{name}\""));
+        let half = self.precision.bytes() < Precision::Fp32.bytes();
+        let precision = names(self.precision.name()) || names("fp32") || half && names("fp16");
+        // A transposed convolution runs a convolution's gradient forward.
+        let transposed = names("backward_data") && head.contains("kind = \"conv2d");
+        let phase = self.mode == Mode::Training || names("forward") || transposed;
+        let framework = !head.contains("\nframework = ") || names(self.framework);
+        let by = Algorithm::ALL.iter().filter(|a| a.model_kind().is_some_and(names));
+        let algorithm = by.copied().all(|a| self.algorithm == Some(a));
+        !model.is_empty() && precision && phase && framework && algorithm
+    }
+}

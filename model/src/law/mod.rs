@@ -1,0 +1,4 @@
+//! What was fitted: models of time per kind of kernel, laws of power, and the files that hold them.
+
+pub mod calibration;
+pub mod power;

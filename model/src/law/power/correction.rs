@@ -1,0 +1,145 @@
+//! What the law of power leaves of kernels' power: a sparse sum over logarithms of how a kernel uses the device, and classes.
+
+use super::Activities;
+use crate::base::precision::{Phase, Precision};
+use crate::base::units::Seconds;
+use crate::kernel::features::Workload;
+use crate::net::layer::{Function, Layer};
+
+/// Names of the variables, in order: first logarithms, then from [`FLAGS`] on classes. They are part of the calibration
+/// format.
+pub const TRAITS: [&str; 19] = [
+    "time",
+    "occupied",
+    "arithmetic",
+    "traffic",
+    "intensity",
+    "bytes",
+    "batch",
+    "fp32",
+    "tf32",
+    "fp16",
+    "bf16",
+    "conv2d",
+    "linear",
+    "batch_norm",
+    "add",
+    "relu",
+    "pooling",
+    "backward_data",
+    "backward_weights",
+];
+/// Where the classes begin.
+pub const FLAGS: usize = 7;
+/// Smaller shares count as this: one in ten thousand says nothing more about power.
+const LEAST: f64 = 1e-4;
+
+/// Values of the [`TRAITS`] of a kernel.
+pub type Traits = [f64; TRAITS.len()];
+
+/// ln of a kernel's power above waiting over what the law says. Products of traits predicted layers as well, and networks of
+/// short kernels, which no energy row is of, 6 points worse.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Correction {
+    /// Constant.
+    pub intercept: f64,
+    /// Positions of the variables with their coefficient.
+    pub terms: Vec<(usize, f64)>,
+    /// Lowest and highest value of each variable in the fitted rows; values beyond count as these.
+    pub clamp: Vec<(f64, f64)>,
+}
+
+impl Correction {
+    /// By which factor a kernel draws more above waiting than the law says.
+    pub fn factor(&self, traits: &Traits) -> f64 {
+        let mut inside = *traits;
+        for (value, (low, high)) in inside.iter_mut().zip(&self.clamp) {
+            *value = value.clamp(*low, *high);
+        }
+        (self.intercept + self.terms.iter().map(|(at, c)| c * inside[*at]).sum::<f64>()).exp()
+    }
+}
+
+/// The traits of a kernel that takes `time`.
+pub fn traits(work: &Workload<'_>, activities: &Activities, time: Seconds) -> Traits {
+    let log = |share: f64| share.max(LEAST).ln();
+    let bytes = (work.cost.read + work.cost.written).to_f64();
+    let precision = |p: Precision| f64::from(u8::from(work.precision == p));
+    let is = |yes: bool| f64::from(u8::from(yes));
+    let layer = work.layer;
+    [
+        time.get().ln(),
+        log(activities[0]),
+        log(work.roofline.compute / time),
+        log(work.roofline.memory / time),
+        (work.cost.ops.to_f64().max(1.0) / bytes.max(1.0)).ln(),
+        bytes.max(1.0).ln(),
+        (work.batch as f64).ln(),
+        precision(Precision::Fp32),
+        precision(Precision::Tf32),
+        precision(Precision::Fp16),
+        precision(Precision::Bf16),
+        is(matches!(layer, Layer::Conv2d(_))),
+        is(matches!(layer, Layer::Linear(_))),
+        is(matches!(layer, Layer::BatchNorm(_))),
+        is(matches!(layer, Layer::Add(_))),
+        is(matches!(layer, Layer::Activation(a) if matches!(a.function, Function::Relu | Function::Relu6))),
+        is(matches!(layer, Layer::Pool2d(_))),
+        is(work.phase == Phase::BackwardData),
+        is(work.phase == Phase::BackwardWeights),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_beyond_the_fitted_rows_count_as_their_edge() {
+        let mut clamp = vec![(-1.0, 1.0); TRAITS.len()];
+        clamp[0] = (-10.0, -5.0);
+        let terms = vec![(0, 0.1), (1, 0.5)];
+        let correction = Correction { intercept: 0.2, terms, clamp };
+        let mut traits = [0.0; TRAITS.len()];
+        (traits[0], traits[1]) = (-7.0, 0.5);
+        assert!((correction.factor(&traits).ln() - (0.2 - 0.7 + 0.25)).abs() < 1e-12);
+        traits[0] = -20.0;
+        let edge = correction.factor(&traits);
+        traits[0] = -10.0;
+        assert_eq!(correction.factor(&traits), edge);
+        assert_eq!(Correction::default().factor(&traits), 1.0);
+    }
+
+    #[test]
+    fn traits_are_logarithms_of_what_a_kernel_does() {
+        use crate::base::precision::{Mode, Phase};
+        use crate::base::shape::Shape;
+        use crate::kernel::features::Setting;
+        use crate::net::layer::{Layer, Linear};
+        use crate::rows::measurement::LayerCase;
+        let gpu = crate::device::gpu::testing::toy();
+        let layer = Layer::Linear(Linear { features: 320, bias: true });
+        let case = LayerCase { inputs: vec![Shape::new(&[200]).expect("a shape")], layer };
+        let cost = case.cost(Phase::Forward, 12, Precision::Fp32, Mode::Inference).expect("fits").expect("runs");
+        let output = case.output().expect("fits");
+        let setting = Setting::usual(Precision::Fp32, Mode::Inference);
+        let (phase, precision) = (Phase::Forward, Precision::Fp32);
+        let work = Workload::new(&case.layer, &case.inputs, output, 12, phase, precision, setting, cost, &gpu);
+        let work = work.expect("a peak");
+        let time = Seconds::from_us(40.0);
+        let mut activities = [0.0; crate::law::power::COUNT];
+        activities[0] = 0.25;
+        let found = traits(&work, &activities, time);
+        let bytes = (cost.read + cost.written).to_f64();
+        let near =
+            |i: usize, expected: f64| assert!((found[i] - expected).abs() < 1e-12, "{i}: {} {expected}", found[i]);
+        near(0, 40e-6f64.ln());
+        near(1, 0.25f64.ln());
+        near(2, (work.roofline.compute / time).ln());
+        near(3, (work.roofline.memory / time).ln());
+        near(4, (cost.ops.to_f64() / bytes).ln());
+        near(5, bytes.ln());
+        near(6, 12f64.ln());
+        assert_eq!(found[7..10], [1.0, 0.0, 0.0]);
+    }
+}

@@ -1,0 +1,264 @@
+//! Power of kernels: a non-negative law of activity, the clock, and what the power limit does to both.
+//!
+//! `P(f) = P0 + (L - P0) (f / f_max)^g sum_j c_j a_j`, P0 the power of a device that waits with a context, L its default
+//! limit, a_j activities of the kernel at full clock (shares of peak arithmetic and bandwidth that its predicted time
+//! implies, and how much of that time is not launch), c_j >= 0. The form is that of Guerreiro et al. (HPCA 2018) with
+//! predicted utilisations in place of counters (as in EnergAIzer) and V^2 f written as a power of the clock.
+//! Coefficients are shares of the range between waiting and limit, so that one law serves devices that have no energy
+//! rows of their own. There the exponent, which is the measured chip's, gives way to the device's own voltage: what
+//! occupied multiprocessors take goes with V^2 f, arithmetic with V^2 per operation, traffic with its rate.
+
+mod correction;
+
+pub use correction::{Correction, FLAGS, TRAITS, Traits, traits};
+
+use crate::base::precision::Precision;
+use crate::base::units::{Hertz, Seconds, Watts};
+use crate::device::clock::VoltageCurve;
+use crate::device::gpu::Gpu;
+use crate::kernel::features::{Family, Workload};
+
+/// Names of the activities, in order. They are part of the calibration format.
+pub const ACTIVITIES: [&str; 9] = [
+    "busy",
+    "memory",
+    "memory_root",
+    "vector",
+    "vector_root",
+    "tensor32",
+    "tensor32_root",
+    "tensor16",
+    "tensor16_root",
+];
+/// How many there are.
+pub const COUNT: usize = ACTIVITIES.len();
+
+/// Power while waiting with a context over idle power (H200: 130 W over 80 W).
+const CONTEXT: f64 = 1.6;
+/// Share of the limit that idle is taken as where it is not known.
+const UNKNOWN_IDLE: f64 = 0.1;
+/// More than the peak bandwidth: traffic that the cache served.
+const MOST_MEMORY: f64 = 1.2;
+
+/// Activities of a kernel.
+pub type Activities = [f64; COUNT];
+
+/// A fitted law, without a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PowerModel {
+    /// One coefficient per activity, as shares of the range between waiting and limit.
+    pub coefficients: Activities,
+    /// What these leave, where the rows showed something.
+    pub correction: Option<Correction>,
+    /// Exponent of the relative clock.
+    pub exponent: f64,
+    /// The clock falls where power would exceed this share of the limit.
+    pub headroom: f64,
+    /// Held-out log residuals of power: 5 % and 95 % quantiles.
+    pub residuals: (f64, f64),
+    /// Mean absolute percentage error on held-out shapes.
+    pub mape: f64,
+    /// Rows behind it.
+    pub rows: usize,
+    /// Lowest and highest core clock of those rows, where known.
+    pub clocks: Option<(Hertz, Hertz)>,
+}
+
+/// What a kernel does to power, given its launch floor and how long it takes at full clock.
+pub fn activities(work: &Workload<'_>, floor: Seconds, time: Seconds) -> Activities {
+    let share = |part: Seconds, most: f64| if time > Seconds::ZERO { (part / time).clamp(0.0, most) } else { 0.0 };
+    let roofline = &work.roofline;
+    let busy = 1.0 - share(floor, 1.0);
+    // What a kernel takes beyond its traffic and arithmetic is spent on the multiprocessors that it fills.
+    let occupied = busy * work.occupancy();
+    let (compute, memory) = (share(roofline.compute, 1.0), share(roofline.memory + roofline.second, MOST_MEMORY));
+    let mut list = [0.0; COUNT];
+    list[..3].copy_from_slice(&[occupied, busy * memory, occupied * memory.sqrt()]);
+    let at = match work.precision {
+        _ if Family::of(work.layer, work.phase) == Family::Stream => 3,
+        Precision::Fp32 => 3,
+        Precision::Tf32 => 5,
+        Precision::Fp16 | Precision::Bf16 | Precision::Int8 => 7,
+    };
+    list[at] = busy * compute;
+    list[at + 1] = occupied * compute.sqrt();
+    list
+}
+
+/// What drives an activity's power.
+#[derive(Clone, Copy)]
+enum Drive {
+    /// Multiprocessors that are occupied, whatever they do: V^2 f.
+    Clock,
+    /// Operations: V^2 each.
+    Arithmetic,
+    /// Bytes: the memory keeps its voltage.
+    Traffic,
+}
+
+/// What drives each of the [`ACTIVITIES`].
+const DRIVES: [Drive; COUNT] = [
+    Drive::Clock,
+    Drive::Traffic,
+    Drive::Clock,
+    Drive::Arithmetic,
+    Drive::Clock,
+    Drive::Arithmetic,
+    Drive::Clock,
+    Drive::Arithmetic,
+    Drive::Clock,
+];
+
+/// What a kernel takes above waiting, by what drives it, as shares of the range from there to the limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drives([f64; 3]);
+
+impl Drives {
+    /// So many times as much.
+    pub fn times(self, factor: f64) -> Self {
+        Self(self.0.map(|d| d * factor))
+    }
+
+    /// All of it.
+    pub fn total(self) -> f64 {
+        self.0.iter().sum()
+    }
+}
+
+/// How power follows the clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ClockLaw {
+    /// By the exponent that was fitted to rows of the chip at several clocks.
+    Fitted,
+    /// By the device's voltage.
+    Voltage(VoltageCurve),
+}
+
+/// A core clock as a law sees it; the same for all kernels that run at it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Level {
+    /// Everything is scaled alike.
+    Fitted(f64),
+    /// The relative clock and the square of the relative voltage.
+    Voltage(f64, f64),
+}
+
+/// Power of a device that waits with a context.
+pub fn waiting(gpu: &Gpu) -> Watts {
+    let limit = gpu.power.limit.value;
+    if let Some(waiting) = &gpu.power.waiting {
+        return waiting.value;
+    }
+    let idle = gpu.power.idle.as_ref().map_or(limit * UNKNOWN_IDLE, |p| p.value);
+    (idle * CONTEXT).min(limit)
+}
+
+/// What [`waiting`] rests on, in words.
+pub fn waiting_source(gpu: &Gpu) -> String {
+    match (&gpu.power.waiting, &gpu.power.idle) {
+        (Some(waiting), _) => waiting.source.clone(),
+        (None, Some(idle)) => format!("{CONTEXT} times idle; {}", idle.source),
+        (None, None) => format!("not known: {CONTEXT} times {:.0} % of the limit", 100.0 * UNKNOWN_IDLE),
+    }
+}
+
+impl PowerModel {
+    /// What a kernel takes above waiting at full clock.
+    pub fn drives(&self, activities: &Activities, traits: &Traits) -> Drives {
+        self.uncorrected(activities).times(self.correction.as_ref().map_or(1.0, |c| c.factor(traits)))
+    }
+
+    /// The same without the correction.
+    pub fn uncorrected(&self, activities: &Activities) -> Drives {
+        let mut drives = [0.0; 3];
+        for ((c, a), drive) in self.coefficients.iter().zip(activities).zip(DRIVES) {
+            drives[drive as usize] += c * a;
+        }
+        Drives(drives)
+    }
+
+    /// A relative core clock as a law sees it.
+    pub fn level(&self, clock_law: ClockLaw, core: f64) -> Level {
+        match clock_law {
+            ClockLaw::Fitted => Level::Fitted(core.powf(self.exponent)),
+            ClockLaw::Voltage(curve) => Level::Voltage(core, curve.relative(core).powi(2)),
+        }
+    }
+}
+
+/// Power of a kernel on a device, whatever the limit, at a core clock at which it takes `slowdown` times as long as at the
+/// one that its drives are of.
+pub fn power(gpu: &Gpu, drives: Drives, level: Level, slowdown: f64) -> Watts {
+    let Drives([clock, arithmetic, traffic]) = drives;
+    let share = match level {
+        Level::Fitted(scale) => drives.total() * scale,
+        Level::Voltage(core, squared) => squared * (clock * core + arithmetic / slowdown) + traffic / slowdown,
+    };
+    let waiting = waiting(gpu);
+    waiting + (gpu.power.limit.value - waiting) * share
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::testing::toy;
+
+    fn model() -> PowerModel {
+        let mut coefficients = [0.0; COUNT];
+        (coefficients[0], coefficients[1], coefficients[3]) = (0.3, 0.3, 0.9);
+        PowerModel {
+            coefficients,
+            correction: None,
+            exponent: 2.0,
+            headroom: 0.98,
+            residuals: (-0.1, 0.1),
+            mape: 7.0,
+            rows: 500,
+            clocks: None,
+        }
+    }
+
+    fn drawn(activities: &Activities, law: ClockLaw, core: f64, slowdown: f64) -> Watts {
+        let model = model();
+        power(&toy(), model.uncorrected(activities), model.level(law, core), slowdown)
+    }
+
+    fn voltage() -> ClockLaw {
+        ClockLaw::Voltage(VoltageCurve::new(0.75, 0.2).expect("a valid curve"))
+    }
+
+    #[test]
+    fn work_takes_power_and_a_lower_clock_less_of_it() {
+        let gpu = toy();
+        let mut busy = [0.0; COUNT];
+        for law in [ClockLaw::Fitted, voltage()] {
+            assert_eq!(drawn(&busy, law, 1.0, 1.0), waiting(&gpu));
+        }
+        (busy[0], busy[1], busy[3]) = (1.0, 1.0, 1.0);
+        for law in [ClockLaw::Fitted, voltage()] {
+            let full = drawn(&busy, law, 1.0, 1.0);
+            assert!(full > gpu.power.limit.value);
+            assert!(drawn(&busy, law, 0.5, 2.0) < full);
+        }
+    }
+
+    #[test]
+    fn what_follows_the_voltage_falls_faster_than_the_clock() {
+        let waiting = waiting(&toy());
+        let dynamic = |activities: &Activities, (core, slowdown)| {
+            let power = drawn(activities, voltage(), core, slowdown) - waiting;
+            power / (drawn(activities, voltage(), 1.0, 1.0) - waiting)
+        };
+        let only = |index: usize| {
+            let mut activities = [0.0; COUNT];
+            activities[index] = 1.0;
+            activities
+        };
+        let (clock, traffic, arithmetic) = (only(0), only(1), only(3));
+        let squared = (1.1f64 / 1.2).powi(2);
+        assert!((dynamic(&clock, (0.875, 1.0 / 0.875)) - 0.875 * squared).abs() < 1e-12);
+        assert!((dynamic(&arithmetic, (0.875, 1.0 / 0.875)) - 0.875 * squared).abs() < 1e-12);
+        assert!((dynamic(&arithmetic, (0.875, 1.0)) - squared).abs() < 1e-12);
+        assert_eq!(dynamic(&traffic, (0.875, 1.0)), 1.0);
+    }
+}

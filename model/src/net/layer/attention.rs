@@ -1,0 +1,221 @@
+//! Scaled dot-product attention.
+
+use super::{LayerOp, ShapeError};
+use crate::base::precision::Phase;
+use crate::base::shape::{Shape, product};
+use crate::base::units::Ops;
+use crate::net::cost::{LayerCost, Site};
+use serde::{Deserialize, Serialize};
+
+/// softmax(Q K^T / sqrt(d)) V per head. Reads one tensor `[tokens, (heads + 2 kv_heads) d]`, queries, keys and values
+/// side by side, or three: `[tokens, heads d]`, `[keys, kv_heads d]`, `[keys, kv_heads d]`. Writes `[tokens, heads d]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attention {
+    /// Heads of the queries.
+    pub heads: u64,
+    /// Heads of keys and values, each shared by `heads / kv_heads` of the queries' (grouped-query attention, Ainslie
+    /// et al. 2023); as many as `heads` without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_heads: Option<u64>,
+    /// A token attends to itself and those before it.
+    #[serde(default)]
+    pub causal: bool,
+    /// Tokens whose keys and values already lie in a cache: all queries attend to them, too, and the new keys and
+    /// values are written to the cache. Without it there is no cache.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached: Option<u64>,
+    /// One kernel that keeps the scores on chip (Dao et al. 2022); otherwise two products and a softmax, with the scores
+    /// of all pairs in memory.
+    #[serde(default = "super::linear::yes")]
+    pub fused: bool,
+}
+
+/// Sizes of one sample's attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    /// Queries' heads.
+    pub heads: u64,
+    /// Heads of keys and values.
+    pub kv_heads: u64,
+    /// Queries.
+    pub tokens: u64,
+    /// Keys that are computed now.
+    pub new_keys: u64,
+    /// All keys, cached ones included.
+    pub keys: u64,
+    /// Features of a head.
+    pub dimension: u64,
+}
+
+impl Attention {
+    /// Sizes for these inputs.
+    ///
+    /// # Errors
+    /// When the inputs do not fit each other or the heads.
+    pub fn sizes(&self, inputs: &[Shape]) -> Result<Heads, ShapeError> {
+        let (heads, kv_heads) = (self.heads, self.kv_heads.unwrap_or(self.heads));
+        if heads == 0 || kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+            return Err(ShapeError::Field("heads must be a multiple of kv_heads, both at least 1"));
+        }
+        let row = |shape: &Shape| match *shape.dims() {
+            [tokens, features] => Ok((tokens, features)),
+            _ => Err(ShapeError::Rank { needs: "[tokens, features]", found: *shape }),
+        };
+        let (tokens, new_keys, dimension) = match inputs {
+            [packed] => {
+                let (tokens, features) = row(packed)?;
+                let shares = heads.saturating_add(kv_heads.saturating_mul(2));
+                if !features.is_multiple_of(shares) {
+                    return Err(ShapeError::Field("features do not divide into heads of queries, keys and values"));
+                }
+                (tokens, tokens, features / shares)
+            }
+            [q, k, v] => {
+                let ((tokens, wide), (new_keys, narrow)) = (row(q)?, row(k)?);
+                if k != v {
+                    return Err(ShapeError::Mismatch { first: *k, other: *v });
+                }
+                if !wide.is_multiple_of(heads) || wide / heads * kv_heads != narrow {
+                    return Err(ShapeError::Mismatch { first: *q, other: *k });
+                }
+                (tokens, new_keys, wide / heads)
+            }
+            _ => return Err(ShapeError::Arity { expected: "one or three", found: inputs.len() }),
+        };
+        if self.causal && new_keys != tokens {
+            return Err(ShapeError::Field("causal attention has as many new keys as queries"));
+        }
+        let keys = new_keys.saturating_add(self.cached.unwrap_or(0));
+        Ok(Heads { heads, kv_heads, tokens, new_keys, keys, dimension })
+    }
+
+    /// Whether it is a step of generation: one token, or a few, against a cache that is not empty.
+    pub fn decodes(&self) -> bool {
+        self.cached.is_some_and(|n| n > 0)
+    }
+
+    /// Pairs of a query and a key per head that matter.
+    fn pairs(&self, s: &Heads) -> u64 {
+        let all = s.tokens.saturating_mul(s.keys);
+        // Unfused kernels compute all and mask.
+        if self.causal && self.fused { all - s.tokens * (s.tokens - 1) / 2 } else { all }
+    }
+
+    /// Elements per sample that keys and values take in a cache once this has run; zero without one.
+    pub fn cache_elements(&self, inputs: &[Shape]) -> u64 {
+        match (self.cached, self.sizes(inputs)) {
+            (Some(_), Ok(s)) => product(&[2, s.keys, s.kv_heads, s.dimension]),
+            _ => 0,
+        }
+    }
+}
+
+impl LayerOp for Attention {
+    fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
+        let s = self.sizes(inputs)?;
+        if s.tokens > crate::base::shape::MAX_DIMENSION || s.keys > crate::base::shape::MAX_DIMENSION {
+            return Err(ShapeError::Field("too many keys"));
+        }
+        Ok(Shape::new(&[s.tokens, s.heads.saturating_mul(s.dimension)])?)
+    }
+
+    fn parameters(&self, _inputs: &[Shape]) -> u64 {
+        0
+    }
+
+    /// Two products over the pairs, and four operations per pair (scale, exponential, sum, division). Backward: five
+    /// products, one of which computes the scores again; unfused four, from the stored scores.
+    fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
+        let s = self.sizes(site.inputs).ok()?;
+        let times = |factors: &[u64]| product(factors).saturating_mul(site.batch);
+        let pairs = times(&[s.heads, self.pairs(&s)]);
+        let scores = if self.fused { 0 } else { pairs };
+        let queries = times(&[s.heads, s.tokens, s.dimension]);
+        let (new, all) =
+            (times(&[2, s.kv_heads, s.new_keys, s.dimension]), times(&[2, s.kv_heads, s.keys, s.dimension]));
+        let (products, per_pair, read, written) = match phase {
+            Phase::Forward => {
+                let kept = if self.cached.is_some() { new } else { 0 };
+                let read = queries.saturating_add(all).saturating_add(scores.saturating_mul(2));
+                (2, 4, read, queries.saturating_add(kept).saturating_add(scores.saturating_mul(2)))
+            }
+            Phase::BackwardData => {
+                let (products, passes) = if self.fused { (5, 0) } else { (4, 1) };
+                let read = queries.saturating_mul(3).saturating_add(all).saturating_add(scores.saturating_mul(5));
+                (products, 8, read, queries.saturating_add(new).saturating_add(scores.saturating_mul(2 * passes)))
+            }
+            Phase::BackwardWeights | Phase::Update => return None,
+        };
+        let mut cost = site.dense(&[products, pairs, s.dimension], read, written, 0);
+        cost.ops += Ops::new(pairs.saturating_mul(per_pair));
+        Some(cost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{cost, shape};
+    use super::*;
+    use crate::base::precision::Mode;
+
+    fn attention(heads: u64, kv_heads: u64, causal: bool) -> Attention {
+        Attention { heads, kv_heads: Some(kv_heads), causal, cached: None, fused: true }
+    }
+
+    /// Multiply-accumulates by counting pairs one by one.
+    fn counted(layer: &Attention, tokens: u64, dimension: u64) -> u64 {
+        let past = layer.cached.unwrap_or(0);
+        let allowed =
+            |q: u64| (0..past + tokens).filter(|&k| !(layer.causal && layer.fused) || k <= past + q).count() as u64;
+        (0..layer.heads).map(|_| (0..tokens).map(|q| 2 * allowed(q) * dimension).sum::<u64>()).sum()
+    }
+
+    #[test]
+    fn pairs_are_those_that_the_mask_leaves() {
+        for causal in [false, true] {
+            for cached in [None, Some(0), Some(5)] {
+                for fused in [false, true] {
+                    let layer = Attention { cached, fused, ..attention(4, 2, causal) };
+                    let c = cost(&layer, &[shape(&[7, 8 * 3])], 1, Phase::Forward, Mode::Inference).expect("runs");
+                    assert_eq!(c.macs, counted(&layer, 7, 3), "{layer:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_packed_input_is_three_side_by_side() {
+        let layer = attention(8, 2, true);
+        let packed = [shape(&[5, (8 + 4) * 16])];
+        let apart = [shape(&[5, 128]), shape(&[5, 32]), shape(&[5, 32])];
+        let of = |inputs: &[Shape]| cost(&layer, inputs, 3, Phase::Forward, Mode::Inference).expect("runs");
+        assert_eq!(layer.output(&packed), layer.output(&apart));
+        assert_eq!(of(&packed), of(&apart));
+        assert_eq!(of(&packed).read.get(), 4 * 3 * 5 * (128 + 64));
+        assert!(layer.output(&[apart[0], apart[0], apart[0]]).is_err());
+        assert!(attention(6, 4, true).output(&packed).is_err());
+    }
+
+    #[test]
+    fn a_token_reads_the_whole_cache_and_adds_to_it() {
+        let layer = Attention { cached: Some(99), ..attention(8, 2, true) };
+        let c = cost(&layer, &[shape(&[1, 12 * 16])], 1, Phase::Forward, Mode::Inference).expect("runs");
+        assert_eq!(c.read.get(), 4 * (8 * 16 + 2 * 100 * 2 * 16));
+        assert_eq!(c.written.get(), 4 * (8 * 16 + 2 * 2 * 16));
+        assert_eq!(layer.cache_elements(&[shape(&[1, 12 * 16])]), 2 * 100 * 2 * 16);
+        assert_eq!(attention(8, 2, true).cache_elements(&[shape(&[1, 12 * 16])]), 0);
+    }
+
+    #[test]
+    fn unfused_scores_go_through_memory() {
+        let fused = attention(4, 4, false);
+        let plain = Attention { fused: false, ..fused.clone() };
+        let input = [shape(&[100, 3 * 4 * 16])];
+        let of = |layer: &Attention, phase| cost(layer, &input, 1, phase, Mode::Training).expect("runs");
+        let scores = 4 * 4 * 100 * 100;
+        let more = of(&plain, Phase::Forward).bytes().get() - of(&fused, Phase::Forward).bytes().get();
+        assert_eq!(more, 4 * scores);
+        assert_eq!(of(&plain, Phase::BackwardData).macs * 5, of(&fused, Phase::BackwardData).macs * 4);
+    }
+}

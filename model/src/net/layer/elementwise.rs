@@ -1,0 +1,92 @@
+//! Whatever computes, or only fetches, element by element and has no kind of its own.
+
+use super::{LayerOp, ShapeError};
+use crate::base::precision::Phase;
+use crate::base::shape::Shape;
+use crate::net::cost::{LayerCost, Site};
+use serde::{Deserialize, Serialize};
+
+/// One kernel that reads its inputs, spread over the result's shape, and writes every element of the result.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Elementwise {
+    /// Operations per element of the result, a transcendental function counted as one; 0 for a copy, such as a gather.
+    #[serde(default = "one_operation")]
+    pub ops: u64,
+    /// Learned values that it reads besides.
+    #[serde(default)]
+    pub parameters: u64,
+    /// Shape of the result; the first input's without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Shape>,
+}
+
+fn one_operation() -> u64 {
+    1
+}
+
+impl Elementwise {
+    /// Elements of all inputs over the batch, of each at most as many as there are results.
+    fn read(site: &Site<'_>) -> u64 {
+        let results = site.output.elements();
+        let each = site.inputs.iter().map(|s| s.elements().min(results));
+        each.fold(0u64, |a, n| a.saturating_add(site.batch.saturating_mul(n)))
+    }
+}
+
+impl LayerOp for Elementwise {
+    fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
+        match inputs {
+            [] => Err(ShapeError::Arity { expected: "one or more", found: 0 }),
+            [first, ..] => Ok(self.output.unwrap_or(*first)),
+        }
+    }
+
+    fn parameters(&self, _inputs: &[Shape]) -> u64 {
+        self.parameters
+    }
+
+    /// Backward reads the gradient and the inputs and writes a gradient per input, with about twice the operations; the
+    /// gradient of learned values is a reduction.
+    fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
+        let (x, y) = (Self::read(site), site.out_elements());
+        let ops = y.saturating_mul(self.ops);
+        match phase {
+            Phase::Forward => Some(site.streaming(ops, x, y, self.parameters)),
+            Phase::BackwardData => {
+                let kept = if self.ops == 0 { 0 } else { x };
+                let read = y.saturating_add(kept);
+                Some(site.streaming(ops.saturating_mul(2), read, site.all_in_elements(), self.parameters))
+            }
+            Phase::BackwardWeights if self.parameters > 0 => {
+                Some(site.streaming(y.saturating_mul(2), x.saturating_add(y), self.parameters, 0))
+            }
+            Phase::BackwardWeights | Phase::Update => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{cost, shape};
+    use super::*;
+    use crate::base::precision::Mode;
+
+    #[test]
+    fn a_small_operand_is_read_once_and_a_large_one_in_part() {
+        let plain = Elementwise { ops: 1, parameters: 0, output: None };
+        let c = cost(&plain, &[shape(&[4, 5]), shape(&[4, 1])], 2, Phase::Forward, Mode::Inference).expect("runs");
+        assert_eq!((c.ops.get(), c.read.get(), c.written.get()), (40, 4 * 48, 4 * 40));
+        let gather = Elementwise { ops: 0, parameters: 0, output: Some(shape(&[2, 5])) };
+        let c = cost(&gather, &[shape(&[4, 5])], 1, Phase::Forward, Mode::Inference).expect("runs");
+        assert_eq!((c.ops.get(), c.read.get(), c.written.get()), (0, 40, 40));
+    }
+
+    #[test]
+    fn learned_values_have_a_gradient() {
+        let slope = Elementwise { ops: 2, parameters: 5, output: None };
+        let run = |layer: &Elementwise| cost(layer, &[shape(&[4, 5])], 1, Phase::BackwardWeights, Mode::Training);
+        assert_eq!(run(&slope).expect("runs").written.get(), 20);
+        assert!(run(&Elementwise { parameters: 0, ..slope }).is_none());
+    }
+}

@@ -1,0 +1,51 @@
+//! Zero padding that a convolution cannot express.
+
+use super::{LayerOp, ShapeError, one_map};
+use crate::base::precision::Phase;
+use crate::base::shape::Shape;
+use crate::net::cost::{LayerCost, Site};
+use serde::{Deserialize, Serialize};
+
+/// Adds zeros around a map: `[top, bottom, left, right]`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pad {
+    /// Rows above and below, columns left and right.
+    pub padding: [u64; 4],
+}
+
+impl LayerOp for Pad {
+    fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
+        let (c, h, w) = one_map(inputs)?;
+        let [top, bottom, left, right] = self.padding;
+        let grow = |size: u64, a: u64, b: u64| size.saturating_add(a).saturating_add(b);
+        Ok(Shape::map(c, grow(h, top, bottom), grow(w, left, right))?)
+    }
+
+    fn parameters(&self, _inputs: &[Shape]) -> u64 {
+        0
+    }
+
+    /// A copy; backward copies the inner part of the gradient.
+    fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
+        let (x, y) = (site.in_elements(), site.out_elements());
+        match phase {
+            Phase::Forward => Some(site.streaming(0, x, y, 0)),
+            Phase::BackwardData => Some(site.streaming(0, x, x, 0)),
+            Phase::BackwardWeights | Phase::Update => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::shape;
+    use super::*;
+
+    #[test]
+    fn sides_grow_separately() {
+        let pad = Pad { padding: [0, 1, 2, 3] };
+        assert_eq!(pad.output(&[shape(&[3, 10, 10])]), Ok(shape(&[3, 11, 15])));
+        assert!(Pad { padding: [u64::MAX; 4] }.output(&[shape(&[3, 10, 10])]).is_err());
+    }
+}

@@ -1,0 +1,151 @@
+//! Recurrent layers: LSTM and GRU.
+
+use super::{LayerOp, ShapeError, one};
+use crate::base::precision::{Mode, Phase, named_enum};
+use crate::base::shape::{Shape, product};
+use crate::net::cost::{LayerCost, Site};
+use serde::{Deserialize, Serialize};
+
+named_enum!(
+    /// A recurrent cell.
+    Cell {
+        /// Long short-term memory: four gates.
+        Lstm = "lstm",
+        /// Gated recurrent unit: three gates.
+        Gru = "gru",
+        /// A sum and its hyperbolic tangent or rectifier: no gates.
+        Rnn = "rnn",
+    }
+);
+
+impl Cell {
+    /// Products of the hidden size per step.
+    pub fn gates(self) -> u64 {
+        match self {
+            Self::Lstm => 4,
+            Self::Gru => 3,
+            Self::Rnn => 1,
+        }
+    }
+}
+
+/// Stacked layers over `[tokens, features]`, token after token: the hidden states of the last one, `[tokens, hidden]`,
+/// twice as wide in both directions. Two biases per gate, as cuDNN and PyTorch keep them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recurrent {
+    /// Which cell.
+    pub cell: Cell,
+    /// Size of the hidden state.
+    pub hidden: u64,
+    /// Layers on top of each other.
+    #[serde(default = "single")]
+    pub layers: u64,
+    /// A second set of weights reads from the end.
+    #[serde(default)]
+    pub bidirectional: bool,
+    /// Whether there are biases.
+    #[serde(default = "super::linear::yes")]
+    pub bias: bool,
+}
+
+fn single() -> u64 {
+    1
+}
+
+impl Recurrent {
+    /// Directions that it reads in.
+    pub fn directions(&self) -> u64 {
+        1 + u64::from(self.bidirectional)
+    }
+
+    /// Steps that can only run one after the other.
+    pub fn steps(&self, inputs: &[Shape]) -> u64 {
+        inputs.first().map_or(1, |s| s.dims()[0]).saturating_mul(self.layers)
+    }
+
+    /// Weights of the gates of all layers and directions.
+    fn weights(&self, inputs: &[Shape]) -> u64 {
+        let first = inputs.first().map_or(0, Shape::last);
+        let next = self.hidden.saturating_mul(self.directions());
+        let read = first
+            .saturating_add(next.saturating_mul(self.layers.saturating_sub(1)))
+            .saturating_add(self.hidden.saturating_mul(self.layers));
+        product(&[self.cell.gates(), self.hidden, self.directions(), read])
+    }
+}
+
+impl LayerOp for Recurrent {
+    fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
+        let input = one(inputs)?;
+        if self.layers == 0 {
+            return Err(ShapeError::Field("layers must be at least 1"));
+        }
+        match *input.dims() {
+            [tokens, _] => Ok(Shape::new(&[tokens, self.hidden.saturating_mul(self.directions())])?),
+            _ => Err(ShapeError::Rank { needs: "[tokens, features]", found: input }),
+        }
+    }
+
+    fn parameters(&self, inputs: &[Shape]) -> u64 {
+        let biases = if self.bias { 2 } else { 0 };
+        let each = product(&[biases, self.cell.gates(), self.hidden, self.directions(), self.layers]);
+        self.weights(inputs).saturating_add(each)
+    }
+
+    /// Every weight once per token, and about three operations per gate and hidden feature for nonlinearities and the
+    /// cell. Weights are counted as read once; layers hand their states on through memory; training keeps the gates.
+    fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
+        let tokens = site.batch.saturating_mul(site.input().dims()[0]);
+        let learned = self.parameters(site.inputs);
+        let x = site.in_elements();
+        let states = product(&[tokens, self.hidden, self.directions(), self.layers]);
+        let gates = states.saturating_mul(self.cell.gates());
+        let between = states.saturating_sub(site.out_elements());
+        let sum = |parts: &[u64]| parts.iter().fold(0u64, |a, &b| a.saturating_add(b));
+        let (read, written, weights) = match phase {
+            Phase::Forward => {
+                let kept = if site.mode == Mode::Training { gates } else { 0 };
+                (sum(&[x, between]), sum(&[states, kept]), learned)
+            }
+            Phase::BackwardData => (sum(&[states, gates]), sum(&[x, between, gates]), learned),
+            Phase::BackwardWeights => (sum(&[x, states, gates]), learned, 0),
+            Phase::Update => return None,
+        };
+        let mut cost = site.dense(&[tokens, self.weights(site.inputs)], read, written, weights);
+        if phase != Phase::BackwardWeights {
+            cost.ops += crate::base::units::Ops::new(gates.saturating_mul(3));
+        }
+        Some(cost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{cost, shape};
+    use super::*;
+
+    fn lstm(layers: u64, bidirectional: bool) -> Recurrent {
+        Recurrent { cell: Cell::Lstm, hidden: 20, layers, bidirectional, bias: true }
+    }
+
+    /// PyTorch: sum(p.numel() for p in torch.nn.LSTM(10, 20, layers, bidirectional=...).parameters()).
+    #[test]
+    fn parameters_are_those_of_pytorch() {
+        let input = [shape(&[5, 10])];
+        assert_eq!(lstm(1, false).parameters(&input), 4 * 20 * (10 + 20 + 2));
+        assert_eq!(lstm(2, false).parameters(&input), 4 * 20 * (10 + 20 + 2) + 4 * 20 * (20 + 20 + 2));
+        assert_eq!(lstm(2, true).parameters(&input), 2 * (4 * 20 * (10 + 20 + 2) + 4 * 20 * (40 + 20 + 2)));
+        let gru = Recurrent { cell: Cell::Gru, ..lstm(1, false) };
+        assert_eq!(gru.parameters(&input), 3 * 20 * (10 + 20 + 2));
+    }
+
+    #[test]
+    fn every_weight_works_once_per_token() {
+        let input = [shape(&[5, 10])];
+        let c = cost(&lstm(2, true), &input, 3, Phase::Forward, Mode::Inference).expect("runs");
+        assert_eq!(c.macs, 15 * 2 * (4 * 20 * (10 + 20) + 4 * 20 * (40 + 20)));
+        assert_eq!(lstm(2, true).output(&input), Ok(shape(&[5, 40])));
+        assert_eq!(lstm(2, true).steps(&input), 10);
+    }
+}

@@ -1,0 +1,6 @@
+//! Networks: layers with their operations and traffic, and graphs of them with shapes.
+
+pub mod cost;
+pub mod layer;
+pub mod network;
+pub mod counting;

@@ -1,0 +1,160 @@
+//! Layers that an inference engine runs as one kernel: what follows a convolution, in the kernel's epilogue.
+
+use super::shaped::alike;
+use super::{ShapedLayer, ShapedNetwork, Source};
+use crate::net::layer::Layer;
+
+impl ShapedNetwork {
+    /// The network as it runs where layers of the kinds `absorbed` are folded into the convolution before them, as long
+    /// as nobody else reads what lies between: batch norm and scale into its weights, at most one sum, whose other
+    /// operands the kernel reads besides, and at most one activation, the last. A bias is added in the kernel.
+    pub fn fused(&self, absorbed: &[String]) -> Self {
+        let readers = self.readers();
+        let mut groups: Vec<Option<Vec<usize>>> = vec![None; self.layers.len()];
+        let mut taken = vec![false; self.layers.len()];
+        // Of two convolutions that one sum reads, the later one's kernel does it: the other's result is there by then.
+        for first in (0..self.layers.len()).rev() {
+            if matches!(self.layers[first].layer, Layer::Conv2d(_)) && !taken[first] {
+                let group = self.chain(first, &readers, absorbed, &taken);
+                group.iter().for_each(|&i| taken[i] = true);
+                if let Some(&last) = group.last() {
+                    groups[last] = Some(group);
+                }
+            }
+        }
+        let mut place: Vec<usize> = vec![0; self.layers.len()];
+        let mut layers: Vec<ShapedLayer> = Vec::new();
+        for (i, layer) in self.layers.iter().enumerate() {
+            let made = match &groups[i] {
+                Some(group) => self.folded(group),
+                None if taken[i] => continue,
+                None => layer.clone(),
+            };
+            place[i] = layers.len();
+            layers.push(made);
+        }
+        for layer in &mut layers {
+            for source in &mut layer.from {
+                if let Source::Node(j) = source {
+                    *j = place[*j];
+                }
+            }
+        }
+        let mut network = self.clone();
+        network.alike = alike(&layers).into();
+        network.layers = layers.into();
+        network
+    }
+
+    /// Who reads each layer's result.
+    fn readers(&self) -> Vec<Vec<usize>> {
+        let mut readers = vec![Vec::new(); self.layers.len()];
+        for (i, layer) in self.layers.iter().enumerate() {
+            for source in &layer.from {
+                if let Source::Node(j) = source {
+                    readers[*j].push(i);
+                }
+            }
+        }
+        readers
+    }
+
+    /// The convolution and what its kernel does besides, in order.
+    fn chain(&self, first: usize, readers: &[Vec<usize>], absorbed: &[String], taken: &[bool]) -> Vec<usize> {
+        let mut group = vec![first];
+        let mut summed = false;
+        let mut last = first;
+        while let [next] = readers[last][..] {
+            let layer = &self.layers[next].layer;
+            if taken[next] || !absorbed.iter().any(|kind| kind == layer.kind()) {
+                break;
+            }
+            match layer {
+                Layer::BatchNorm(_) | Layer::Scale(_) if !summed => {}
+                Layer::Add(_) if !summed && self.layers[next].inputs.iter().all(|s| *s == self.layers[next].output) => {
+                    summed = true;
+                }
+                Layer::Activation(_) => {
+                    group.push(next);
+                    break;
+                }
+                _ => break,
+            }
+            group.push(next);
+            last = next;
+        }
+        group
+    }
+
+    fn folded(&self, group: &[usize]) -> ShapedLayer {
+        let members: Vec<&ShapedLayer> = group.iter().map(|&i| &self.layers[i]).collect();
+        let mut made = members[0].clone();
+        made.name = members.iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join("+");
+        if let Layer::Conv2d(conv) = &mut made.layer {
+            // In the epilogue, not in a kernel of its own.
+            made.bias = conv.bias;
+            conv.bias = false;
+        }
+        let inside = |source: &Source| matches!(source, Source::Node(j) if group.contains(j));
+        for member in &members[1..] {
+            made.from.extend(member.from.iter().filter(|s| !inside(s)));
+            made.absorbed.push((*member).clone());
+        }
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::base::precision::{Mode, Phase, Precision};
+    use crate::net::network::{Network, ShapedNetwork, Source};
+
+    const RESIDUAL: &str = r#"
+schema = "network/1"
+name = "r"
+title = "r"
+layers = [
+  { name = "stem", kind = "conv2d", channels = 4, kernel = 1 },
+  { name = "stem.relu", kind = "relu" },
+  { name = "conv", kind = "conv2d", channels = 8, kernel = 1, bias = false },
+  { name = "bn", kind = "batch_norm" },
+  { name = "down", kind = "conv2d", channels = 8, kernel = 1, bias = false, from = "stem.relu" },
+  { name = "down.bn", kind = "batch_norm" },
+  { name = "sum", kind = "add", from = ["bn", "down.bn"] },
+  { name = "relu", kind = "relu" },
+  { name = "pool", kind = "global_avg_pool2d" },
+]
+inputs.x.shape = [3, 5, 5]
+"#;
+
+    fn both(kinds: &[&str]) -> (ShapedNetwork, ShapedNetwork) {
+        let network = Network::from_toml(RESIDUAL).expect("valid");
+        let shaped = ShapedNetwork::new(&network, 2, Precision::Fp16, &[]).expect("fits");
+        let fused = shaped.fused(&kinds.iter().map(|k| k.to_string()).collect::<Vec<_>>());
+        (shaped, fused)
+    }
+
+    #[test]
+    fn a_kernel_takes_the_sum_and_the_activation() {
+        let (plain, fused) = both(&["batch_norm", "add", "relu"]);
+        let names: Vec<&str> = fused.layers().iter().map(|l| l.name.as_str()).collect();
+        assert_eq!(names, ["stem+stem.relu", "conv+bn", "down+down.bn+sum+relu", "pool"]);
+        assert_eq!(fused.layers()[2].from, [Source::Node(0), Source::Node(1)]);
+        assert_eq!(fused.layers()[3].from, [Source::Node(2)]);
+        assert_eq!(fused.parameters(), plain.parameters());
+        assert_eq!(fused.macs(), plain.macs());
+        let read = |net: &ShapedNetwork, i: usize| {
+            net.cost(&net.layers()[i], Phase::Forward, Mode::Inference).expect("runs").read.get()
+        };
+        // The operand of the sum that another kernel made: 8 channels of 5x5, two samples, two bytes.
+        assert_eq!(read(&fused, 2) - read(&plain, 4), 8 * 25 * 2 * 2);
+    }
+
+    #[test]
+    fn only_what_the_rules_name_is_absorbed() {
+        let (plain, fused) = both(&[]);
+        assert_eq!(fused.layers().len(), plain.layers().len());
+        let (_, fused) = both(&["batch_norm"]);
+        assert_eq!(fused.layers().len(), plain.layers().len() - 2);
+    }
+}

@@ -1,0 +1,145 @@
+//! Networks: a directed graph of layers, read from a file, then given shapes for a batch.
+
+pub mod folding;
+mod fusion;
+mod shaped;
+
+pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
+
+use crate::base::shape::Shape;
+use crate::base::text::prose;
+use crate::net::layer::Layer;
+
+/// A network's structure, without batch or precision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Network {
+    /// Name on the command line.
+    pub name: String,
+    /// Human-readable name.
+    pub title: String,
+    /// Where the structure comes from.
+    pub source: String,
+    /// Further names.
+    pub aliases: Vec<String>,
+    /// What others counted.
+    pub published: Published,
+    /// Named inputs with their default shapes.
+    pub inputs: Vec<Input>,
+    /// Layers in an order in which each reads only inputs and earlier layers; the last is the output.
+    pub nodes: Vec<Node>,
+    /// Nodes before the last one whose results are outputs, too.
+    pub outputs: Vec<usize>,
+    /// What to tell with whatever is said of it: what a file holds that the network does not.
+    pub notes: Vec<String>,
+}
+
+/// A network input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Name for `from` and for rebinding.
+    pub name: String,
+    /// Shape without the batch.
+    pub shape: Shape,
+    /// Which of its dimensions have names, such as `sequence`: see [`Network::bind`].
+    pub symbols: Vec<Option<String>>,
+    /// Whether it holds indices, which only an embedding reads.
+    pub integer: bool,
+}
+
+/// A layer in the graph.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Unique name.
+    pub name: String,
+    /// What it computes.
+    pub layer: Layer,
+    /// What it reads.
+    pub from: Vec<Source>,
+    /// The earlier node whose parameters it uses instead of ones of its own.
+    pub tied: Option<usize>,
+    /// Whether its weights hold the batch norm that ran after it: an export folded it in, and what runs the modules as
+    /// they are written runs it as a kernel of its own.
+    pub folded: bool,
+}
+
+impl Network {
+    /// Names of dimensions of inputs, in order of appearance.
+    pub fn dimensions(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        for name in self.inputs.iter().flat_map(|i| &i.symbols).flatten() {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Gives a named dimension of the inputs another size.
+    ///
+    /// # Errors
+    /// When no input has a dimension of that name, or the size is none.
+    pub fn bind(&mut self, dimension: &str, size: u64) -> Result<(), NetworkError> {
+        let known = self.dimensions().contains(&dimension);
+        if !known {
+            let names = self.dimensions();
+            let has = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+            return Err(NetworkError::Format(format!(
+                "{} has no dimension named \"{dimension}\"; it has {has}",
+                self.name
+            )));
+        }
+        for input in &mut self.inputs {
+            let named = |symbol: &Option<String>| symbol.as_deref() == Some(dimension);
+            let dims = input.shape.dims().iter().zip(&input.symbols);
+            let dims: Vec<u64> = dims.map(|(d, symbol)| if named(symbol) { size } else { *d }).collect();
+            input.shape = Shape::new(&dims).map_err(|e| NetworkError::Format(format!("{dimension}: {e}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a tensor comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// A network input, by position.
+    Input(usize),
+    /// An earlier node, by position.
+    Node(usize),
+}
+
+/// Totals that somebody else counted, with where.
+#[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Published {
+    /// Learned parameters, exact.
+    pub parameters: Option<u64>,
+    /// Who counted them.
+    #[serde(default, deserialize_with = "prose")]
+    pub parameters_source: Option<String>,
+    /// Convolution and linear multiply-accumulates per sample.
+    pub macs: Option<f64>,
+    /// Who counted them.
+    #[serde(default, deserialize_with = "prose")]
+    pub macs_source: Option<String>,
+    /// Share of ImageNet's validation images whose class is not the most likely one, of trained weights.
+    pub top1_error: Option<f64>,
+    /// Whose weights.
+    #[serde(default, deserialize_with = "prose")]
+    pub top1_error_source: Option<String>,
+}
+
+/// A network file that cannot be used, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NetworkError {
+    /// Not the format.
+    #[error("{0}")]
+    Format(String),
+    /// A layer of it is wrong.
+    #[error("layer {name}: {why}")]
+    Layer {
+        /// Its full name.
+        name: String,
+        /// In words.
+        why: String,
+    },
+}

@@ -1,0 +1,412 @@
+//! A network with shapes for a batch.
+
+use super::{Network, Source};
+use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::shape::Shape;
+use crate::net::cost::{LayerCost, Site};
+use crate::net::layer::{Conv2d, Groups, Layer, LayerOp, Optimizer, ShapeError, update_cost};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Counts beyond this are refused: no step of a real network comes near, and sums below it cannot overflow.
+const MAX_COUNT: u64 = 1 << 60;
+
+/// A network for a batch and a precision, every shape known. Can only be built valid.
+#[derive(Clone, Debug)]
+pub struct ShapedNetwork {
+    name: String,
+    batch: u64,
+    precision: Precision,
+    optimizer: Optimizer,
+    inputs: Vec<Shape>,
+    pub(super) layers: Arc<[ShapedLayer]>,
+    /// For each layer the first that computes the same on the same shapes.
+    pub(super) alike: Arc<[usize]>,
+    pub(super) notes: Vec<String>,
+}
+
+/// A layer with its shapes, without the batch.
+#[derive(Clone, Debug)]
+pub struct ShapedLayer {
+    /// Unique name.
+    pub name: String,
+    /// What it computes.
+    pub layer: Layer,
+    /// Input shapes.
+    pub inputs: Vec<Shape>,
+    /// Output shape.
+    pub output: Shape,
+    /// What it reads.
+    pub from: Vec<Source>,
+    /// Whether its parameters are an earlier layer's.
+    pub tied: bool,
+    /// Layers that its kernel does besides, in order: see [`ShapedNetwork::fused`].
+    pub absorbed: Vec<ShapedLayer>,
+    /// Whether its kernel adds a bias that would otherwise be added after it.
+    pub bias: bool,
+    /// Whether its weights hold the batch norm that ran after it: see [`ShapedNetwork::unfolded`].
+    pub folded: bool,
+}
+
+impl ShapedLayer {
+    /// One of the groups of a convolution as a convolution of its own, and how many there are; `None` of one without.
+    pub fn group(&self) -> Option<(Self, u64)> {
+        let (Layer::Conv2d(conv), [input]) = (&self.layer, self.inputs.as_slice()) else { return None };
+        let groups = conv.groups(input.axis());
+        let part = |shape: &Shape| {
+            let mut dims = shape.dims().to_vec();
+            *dims.first_mut()? /= groups;
+            Shape::new(&dims).ok()
+        };
+        if groups < 2 {
+            return None;
+        }
+        let conv = Conv2d { channels: conv.channels / groups, groups: Groups::default(), ..conv.clone() };
+        let (inputs, output) = (vec![part(input)?], part(&self.output)?);
+        Some((Self { layer: Layer::Conv2d(conv), inputs, output, ..self.clone() }, groups))
+    }
+}
+
+/// Why a network cannot be given shapes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShapingError {
+    /// The batch is zero or absurd.
+    #[error("batch {0} is not between 1 and 2147483648")]
+    Batch(u64),
+    /// No such input.
+    #[error("no input named \"{name}\"; this network has {inputs}")]
+    UnknownInput {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        inputs: String,
+    },
+    /// A layer does not fit.
+    #[error("layer {name}: {why}")]
+    Layer {
+        /// Its name.
+        name: String,
+        /// Why.
+        why: ShapeError,
+    },
+    /// An input is bound twice.
+    #[error("input \"{0}\" is given twice")]
+    BoundTwice(String),
+    /// Operations or bytes beyond counting.
+    #[error("layer {name}: the step is too large to count")]
+    TooLarge {
+        /// The layer where the sum exceeds 2^60.
+        name: String,
+    },
+}
+
+impl ShapedNetwork {
+    /// Infers every shape. `bindings` replace the shapes of named inputs.
+    ///
+    /// # Errors
+    /// On batch 0, an unknown input, a layer that does not fit, or a step too large to count.
+    pub fn new(
+        network: &Network,
+        batch: u64,
+        precision: Precision,
+        bindings: &[(String, Shape)],
+    ) -> Result<Self, ShapingError> {
+        if batch == 0 || batch > crate::base::shape::MAX_DIMENSION {
+            return Err(ShapingError::Batch(batch));
+        }
+        if let Some((name, _)) = bindings.iter().find(|(name, _)| network.inputs.iter().all(|i| i.name != *name)) {
+            let inputs =
+                network.inputs.iter().map(|i| format!("{} ({})", i.name, i.shape)).collect::<Vec<_>>().join(", ");
+            return Err(ShapingError::UnknownInput { name: name.clone(), inputs });
+        }
+        let twice = |(i, (name, _)): &(usize, &(String, Shape))| bindings[..*i].iter().any(|(other, _)| other == name);
+        if let Some((_, (name, _))) = bindings.iter().enumerate().find(twice) {
+            return Err(ShapingError::BoundTwice(name.clone()));
+        }
+        let inputs: Vec<Shape> = network
+            .inputs
+            .iter()
+            .map(|i| bindings.iter().find(|(name, _)| *name == i.name).map_or(i.shape, |(_, shape)| *shape))
+            .collect();
+        let mut layers: Vec<ShapedLayer> = Vec::with_capacity(network.nodes.len());
+        for node in &network.nodes {
+            let read: Vec<Shape> = node
+                .from
+                .iter()
+                .map(|source| match *source {
+                    Source::Input(i) => inputs[i],
+                    Source::Node(i) => layers[i].output,
+                })
+                .collect();
+            let output =
+                node.layer.output(&read).map_err(|why| ShapingError::Layer { name: node.name.clone(), why })?;
+            layers.push(ShapedLayer {
+                name: node.name.clone(),
+                layer: node.layer.clone(),
+                inputs: read,
+                output,
+                from: node.from.clone(),
+                tied: node.tied.is_some(),
+                absorbed: Vec::new(),
+                bias: false,
+                folded: node.folded,
+            });
+            if let Some(other) = node.tied {
+                let count = |layer: &ShapedLayer| layer.layer.parameters(&layer.inputs);
+                if layers.last().map(count) != layers.get(other).map(count) {
+                    let why = ShapeError::Field("its parameters are not as many as those of the layer it is tied to");
+                    return Err(ShapingError::Layer { name: node.name.clone(), why });
+                }
+            }
+        }
+        let alike = alike(&layers).into();
+        let (notes, optimizer) = (network.notes.clone(), Optimizer::Momentum);
+        let (name, layers) = (network.name.clone(), layers.into());
+        let shaped = Self { name, batch, precision, optimizer, inputs, layers, alike, notes };
+        shaped.check_countable()?;
+        Ok(shaped)
+    }
+
+    /// The same network with another batch; shapes, which know no batch, are shared.
+    ///
+    /// # Errors
+    /// On batch 0, or a step too large to count.
+    pub fn with_batch(&self, batch: u64) -> Result<Self, ShapingError> {
+        if batch == 0 || batch > crate::base::shape::MAX_DIMENSION {
+            return Err(ShapingError::Batch(batch));
+        }
+        let shaped = Self { batch, ..self.clone() };
+        // Fewer samples have less to count.
+        if batch > self.batch {
+            shaped.check_countable()?;
+        }
+        Ok(shaped)
+    }
+
+    fn check_countable(&self) -> Result<(), ShapingError> {
+        let mut total = LayerCost::default();
+        let mut costs: Vec<LayerCost> = Vec::with_capacity(self.layers.len());
+        for (layer, &alike) in self.layers.iter().zip(self.alike.iter()) {
+            let cost = costs.get(alike).copied().unwrap_or_else(|| {
+                [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights]
+                    .into_iter()
+                    .filter_map(|phase| layer.cost_at(phase, self.batch, self.precision, Mode::Training))
+                    .fold(LayerCost::default(), |sum, cost| sum + cost)
+            });
+            total = total + cost;
+            costs.push(cost);
+            if total.ops.get() > MAX_COUNT || total.bytes().get() > MAX_COUNT {
+                return Err(ShapingError::TooLarge { name: layer.name.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Name of the network.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+    /// Samples per step.
+    pub fn batch(&self) -> u64 {
+        self.batch
+    }
+    /// Storage and arithmetic.
+    pub fn precision(&self) -> Precision {
+        self.precision
+    }
+    /// What updates the parameters in training: momentum unless somebody says otherwise.
+    pub fn optimizer(&self) -> Optimizer {
+        self.optimizer
+    }
+    /// The same with another optimizer.
+    pub fn with_optimizer(self, optimizer: Optimizer) -> Self {
+        Self { optimizer, ..self }
+    }
+    /// Shapes of the network's inputs.
+    pub fn inputs(&self) -> &[Shape] {
+        &self.inputs
+    }
+    /// What to tell with whatever is said of it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+    /// The layers, in order.
+    pub fn layers(&self) -> &[ShapedLayer] {
+        &self.layers
+    }
+
+    /// For each layer the first that computes the same on the same shapes: itself, unless it repeats one.
+    pub fn alike(&self) -> &[usize] {
+        &self.alike
+    }
+
+    /// Learned parameters.
+    pub fn parameters(&self) -> u64 {
+        self.layers.iter().map(ShapedLayer::parameters).sum()
+    }
+
+    /// Multiply-accumulates of convolution and matrix products in one forward pass over the batch.
+    pub fn macs(&self) -> u64 {
+        self.layers.iter().filter_map(|l| self.cost(l, Phase::Forward, Mode::Inference)).map(|c| c.macs).sum()
+    }
+
+    /// Cost of a phase of one of this network's layers; `None` where no kernel runs. The gradient with
+    /// respect to the network's own input is not needed.
+    pub fn cost(&self, layer: &ShapedLayer, phase: Phase, mode: Mode) -> Option<LayerCost> {
+        let reads_only_inputs = layer.from.iter().all(|s| matches!(s, Source::Input(_)));
+        if phase == Phase::BackwardData && reads_only_inputs {
+            return None;
+        }
+        if phase == Phase::Update {
+            return update_cost(layer.parameters(), self.optimizer);
+        }
+        layer.cost_at(phase, self.batch, self.precision, mode)
+    }
+}
+
+pub(super) fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
+    let mut firsts: HashMap<(&str, Shape, Option<&Shape>), Vec<usize>> = HashMap::new();
+    let mut alike = Vec::with_capacity(layers.len());
+    for (i, layer) in layers.iter().enumerate() {
+        let list = firsts.entry((layer.layer.kind(), layer.output, layer.inputs.first())).or_default();
+        let same = |&&j: &&usize| {
+            let other = &layers[j];
+            let own = other.layer == layer.layer && other.inputs == layer.inputs && other.bias == layer.bias;
+            own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
+        };
+        alike.push(list.iter().find(same).copied().unwrap_or_else(|| {
+            list.push(i);
+            i
+        }));
+    }
+    alike
+}
+
+impl ShapedLayer {
+    /// A layer of no network, without a name.
+    pub(crate) fn alone(layer: Layer, inputs: Vec<Shape>, output: Shape) -> Self {
+        let (name, from, absorbed) = (String::new(), Vec::new(), Vec::new());
+        Self { name, layer, inputs, output, from, tied: false, absorbed, bias: false, folded: false }
+    }
+
+    /// Learned parameters of its own; none where they are another layer's.
+    pub fn parameters(&self) -> u64 {
+        if self.tied {
+            return 0;
+        }
+        let bias = if self.bias { self.output.axis() } else { 0 };
+        let absorbed: u64 = self.absorbed.iter().map(Self::parameters).sum();
+        self.layer.parameters(&self.inputs).saturating_add(bias).saturating_add(absorbed)
+    }
+
+    fn cost_at(&self, phase: Phase, batch: u64, precision: Precision, mode: Mode) -> Option<LayerCost> {
+        let site = Site { batch, inputs: &self.inputs, output: self.output, precision, mode };
+        let mut cost = self.layer.cost(phase, &site)?;
+        for layer in &self.absorbed {
+            let site = Site { inputs: &layer.inputs, output: layer.output, ..site };
+            if let Some(more) = layer.layer.cost(phase, &site) {
+                cost.ops += more.ops;
+                // What it writes it has at hand; other operands it reads.
+                cost.read += site.bytes(site.all_in_elements() - site.in_elements());
+            }
+        }
+        Some(cost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiny() -> Network {
+        Network::from_toml(
+            r#"
+schema = "network/1"
+name = "tiny"
+title = "tiny"
+layers = [
+  { name = "conv", kind = "conv2d", channels = 4, kernel = 3 },
+  { name = "flat", kind = "flatten" },
+  { name = "fc", kind = "linear", features = 10 },
+]
+inputs.image.shape = [1, 6, 6]
+"#,
+        )
+        .expect("a valid network")
+    }
+
+    #[test]
+    fn another_batch_is_counted_again_and_refused_where_that_overflows() {
+        let network = crate::catalog::network("vgg16").expect("shipped");
+        let one = ShapedNetwork::new(&network, 1, Precision::Fp32, &[]).expect("fits");
+        let eight = one.with_batch(8).expect("fits");
+        assert_eq!((eight.batch(), eight.macs()), (8, 8 * one.macs()));
+        let most = crate::base::shape::MAX_DIMENSION;
+        for batch in [0, most + 1] {
+            assert_eq!(one.with_batch(batch).err(), Some(ShapingError::Batch(batch)));
+        }
+        let huge = |batch| ShapedNetwork::new(&network, batch, Precision::Fp32, &[]).is_err();
+        assert_eq!((one.with_batch(most).is_err(), huge(most)), (true, true));
+    }
+
+    #[test]
+    fn totals_of_a_tiny_network() -> Result<(), ShapingError> {
+        let net = ShapedNetwork::new(&tiny(), 2, Precision::Fp32, &[])?;
+        assert_eq!(net.parameters(), 4 * 9 + 4 + 64 * 10 + 10);
+        assert_eq!(net.macs(), 2 * (64 * 9 + 640));
+        let first = &net.layers()[0];
+        assert!(net.cost(first, Phase::BackwardData, Mode::Training).is_none());
+        assert!(net.cost(first, Phase::BackwardWeights, Mode::Training).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn another_batch_is_another_network_of_the_same_shapes() -> Result<(), ShapingError> {
+        let one = ShapedNetwork::new(&tiny(), 1, Precision::Fp32, &[])?;
+        let two = one.with_batch(2)?;
+        assert_eq!((two.macs(), two.batch()), (2 * one.macs(), 2));
+        assert_eq!(one.with_batch(0).err(), Some(ShapingError::Batch(0)));
+        Ok(())
+    }
+
+    #[test]
+    fn inputs_can_be_rebound() -> Result<(), Box<dyn std::error::Error>> {
+        let bindings = [("image".to_string(), Shape::map(1, 8, 8)?)];
+        let net = ShapedNetwork::new(&tiny(), 1, Precision::Fp32, &bindings)?;
+        assert_eq!(net.layers()[0].output, Shape::map(4, 6, 6)?);
+        let unknown = [("img".to_string(), Shape::map(1, 8, 8)?)];
+        assert!(ShapedNetwork::new(&tiny(), 1, Precision::Fp32, &unknown).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn tied_weights_are_counted_and_updated_once() {
+        let text = |features: u64, tied: &str| {
+            format!(
+                "schema = \"network/1\"\nname = \"n\"\ntitle = \"n\"\nlayers = [\n\
+                 {{ name = \"wte\", kind = \"embedding\", vocabulary = 100, features = 8 }},\n\
+                 {{ name = \"head\", kind = \"linear\", features = {features}, bias = false{tied} }},\n]\n\
+                 inputs.tokens = {{ shape = [16], dtype = \"int\" }}\n"
+            )
+        };
+        let shaped = |features, tied| {
+            let network = Network::from_toml(&text(features, tied)).expect("valid");
+            ShapedNetwork::new(&network, 2, Precision::Fp32, &[])
+        };
+        let (apart, tied) = (shaped(100, "").expect("fits"), shaped(100, ", tied = \"wte\"").expect("fits"));
+        assert_eq!((apart.parameters(), tied.parameters()), (1600, 800));
+        let cost = |net: &ShapedNetwork, phase| net.cost(&net.layers()[1], phase, Mode::Training);
+        assert_eq!(cost(&apart, Phase::Forward), cost(&tied, Phase::Forward));
+        assert!(cost(&tied, Phase::Update).is_none() && cost(&apart, Phase::Update).is_some());
+        assert!(shaped(99, ", tied = \"wte\"").is_err());
+    }
+
+    #[test]
+    fn absurd_batches_are_refused() {
+        for batch in [0, u64::MAX] {
+            assert!(ShapedNetwork::new(&tiny(), batch, Precision::Fp32, &[]).is_err());
+        }
+        let huge = [("image".to_string(), Shape::map(1 << 31, 1 << 31, 1 << 31).expect("legal dimensions"))];
+        assert!(ShapedNetwork::new(&tiny(), 1 << 31, Precision::Fp32, &huge).is_err());
+    }
+}

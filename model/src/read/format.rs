@@ -1,0 +1,102 @@
+//! The formats that networks come in.
+
+use super::own::check_names;
+use crate::net::network::{Network, NetworkError};
+use crate::read::caffe;
+use crate::read::onnx::{self, OnnxError, Options};
+use std::io::{Read, Seek};
+use std::path::Path;
+
+/// No text file of a network is larger.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// What a name on the command line means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// One of the networks that are built in.
+    Zoo,
+    /// The project's own format.
+    Toml,
+    /// ONNX.
+    Onnx,
+    /// Caffe's.
+    Prototxt,
+}
+
+impl Format {
+    /// By the extension; any other path is read as the project's own format.
+    pub fn of(name: &str) -> Self {
+        let extension = Path::new(name).extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+        match &extension[..] {
+            "onnx" => Self::Onnx,
+            "prototxt" => Self::Prototxt,
+            "toml" => Self::Toml,
+            _ if name.contains(['/', '\\']) => Self::Toml,
+            _ => Self::Zoo,
+        }
+    }
+
+    /// As the key `source` of a prediction says it.
+    pub fn source(self) -> &'static str {
+        match self {
+            Self::Zoo => "zoo",
+            Self::Toml => "file",
+            Self::Onnx => "onnx",
+            Self::Prototxt => "prototxt",
+        }
+    }
+
+    /// What a network of a file is called.
+    pub fn stem(path: &str) -> &str {
+        Path::new(path).file_stem().and_then(|s| s.to_str()).unwrap_or("network")
+    }
+}
+
+impl Network {
+    /// Reads an opened file of a format; a text file where that is [`Format::Zoo`].
+    ///
+    /// # Errors
+    /// One line that says what is damaged, missing or not known, and where.
+    pub fn from_file(format: Format, file: impl Read + Seek, options: &Options<'_>) -> Result<Self, OnnxError> {
+        let network = Self::unchecked(format, file, options)?;
+        check_names(&network.inputs, &network.nodes)?;
+        Ok(network)
+    }
+
+    /// As [`Network::from_file`], without the rules that hold for every format.
+    fn unchecked(format: Format, file: impl Read + Seek, options: &Options<'_>) -> Result<Self, OnnxError> {
+        if format == Format::Onnx {
+            return onnx::read(file, options);
+        }
+        let mut text = String::new();
+        let read = file.take(MOST_BYTES + 1).read_to_string(&mut text).map_err(|e| OnnxError::Format(e.to_string()))?;
+        if read as u64 > MOST_BYTES {
+            return Err(OnnxError::Format(format!("more than {MOST_BYTES} bytes, which no such file has")));
+        }
+        let network: Result<Self, NetworkError> = match format {
+            Format::Prototxt => caffe::read(&text, options.name, options.inputs),
+            _ => Self::from_toml(&text),
+        };
+        Ok(network?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_format_is_told_by_the_name() {
+        for (name, format) in [
+            ("resnet50", Format::Zoo),
+            ("net.toml", Format::Toml),
+            ("NET.TOML", Format::Toml),
+            ("folder/net", Format::Toml),
+            ("a.onnx", Format::Onnx),
+            ("folder/deploy.prototxt", Format::Prototxt),
+            ("v1.1", Format::Zoo),
+        ] {
+            assert_eq!(Format::of(name), format, "{name}");
+        }
+    }
+}

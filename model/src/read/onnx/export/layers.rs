@@ -1,0 +1,524 @@
+//! Every layer kind as operators.
+
+use super::{Int, Ints, Real, Value, Word, Writer};
+use crate::base::shape::Shape;
+use crate::net::layer::{
+    Activation, Attention, Conv2d, Conv3d, ConvTranspose2d, Function, Interpolation, Layer, Pair, PoolOp, Recurrent,
+    Triple, Window,
+};
+
+/// Where a layer stands.
+pub struct Site<'s> {
+    /// Its name, which its result has, too.
+    pub name: &'s str,
+    /// The layer whose weights it uses.
+    pub weights: &'s str,
+    /// Whether that is another one.
+    pub tied: bool,
+    /// Names of what it reads.
+    pub from: Vec<String>,
+    /// Their shapes.
+    pub read: Vec<Shape>,
+    /// Shape of its result.
+    pub output: Shape,
+}
+
+impl Site<'_> {
+    fn x(&self) -> &str {
+        &self.from[0]
+    }
+    fn dims(&self) -> &[u64] {
+        self.read[0].dims()
+    }
+    fn named(&self, part: &str) -> String {
+        format!("{}.{part}", self.name)
+    }
+    fn owned(&self, part: &str) -> String {
+        format!("{}.{part}", self.weights)
+    }
+}
+
+fn both(pair: Pair) -> [i64; 2] {
+    [pair.h as i64, pair.w as i64]
+}
+
+fn around(pair: Pair) -> [i64; 4] {
+    let [h, w] = both(pair);
+    [h, w, h, w]
+}
+
+fn all(triple: Triple) -> [i64; 3] {
+    [triple.d, triple.h, triple.w].map(|v| v as i64)
+}
+
+impl Writer<'_> {
+    /// Appends the operators of a layer.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub fn translate(&mut self, layer: &Layer, site: &Site<'_>) -> Result<(), String> {
+        let (x, name, rank) = (site.x().to_string(), site.name, site.dims().len() as i64);
+        match layer {
+            Layer::Conv2d(conv) => self.convolution(conv, site),
+            Layer::Linear(linear) => self.linear(linear.features, linear.bias, site),
+            Layer::Matmul(_) => self.node("MatMul", &[&x, &site.from[1]], name, &[]),
+            Layer::Pool2d(pool) => self.pool(pool.op, pool.window(), site),
+            Layer::AdaptivePool2d(pool) if pool.output.is(1) => self.global_pool(pool.op, site),
+            Layer::AdaptivePool2d(pool) => {
+                let [_, h, w] = site.dims() else { return Err("its input is no map".into()) };
+                let (oh, ow) = (pool.output.h, pool.output.w);
+                if !h.is_multiple_of(oh) || !w.is_multiple_of(ow) {
+                    return Err(format!("no ONNX operator pools {h}x{w} to {oh}x{ow}"));
+                }
+                let kernel = Pair { h: h / oh, w: w / ow };
+                let (padding, dilation) = (Pair::square(0), Pair::square(1));
+                self.pool(pool.op, Window { kernel, stride: kernel, padding, dilation, ceil: false }, site);
+            }
+            Layer::GlobalPool2d(pool) => self.global_pool(pool.op, site),
+            Layer::Activation(activation) => self.activation(activation, site),
+            Layer::BatchNorm(norm) => self.batch_norm(norm.affine, site),
+            Layer::Scale(scale) => self.scale(scale.bias, site),
+            Layer::LocalResponseNorm(norm) => self.node("LRN", &[&x], name, &[("size", Int(norm.size as i64))]),
+            Layer::LayerNorm(norm) => self.layer_norm(norm.affine, site),
+            Layer::RmsNorm(_) => {
+                self.modern = true;
+                let weight = self.weight_of(site, &[site.read[0].last()]);
+                self.node("RMSNormalization", &[&x, &weight], name, &[("axis", Int(-1))]);
+            }
+            Layer::Softmax(softmax) => {
+                let channels = rank == 3 && !softmax.last;
+                self.node("Softmax", &[&x], name, &[("axis", Int(if channels { 1 } else { -1 }))]);
+            }
+            Layer::Dropout(dropout) => {
+                let ratio = self.number(&site.named("ratio"), dropout.probability as f32);
+                self.node("Dropout", &[&x, &ratio], name, &[]);
+            }
+            Layer::Concat(concat) => {
+                let usual = if rank == 3 { 0 } else { site.dims().len() - 1 };
+                let axis = concat.axis.unwrap_or(usual) as i64 + 1;
+                let from: Vec<&str> = site.from.iter().map(String::as_str).collect();
+                self.node("Concat", &from, name, &[("axis", Int(axis))]);
+            }
+            Layer::Add(_) => {
+                let from = self.aligned(site);
+                let from: Vec<&str> = from.iter().map(String::as_str).collect();
+                self.node(if from.len() == 2 { "Add" } else { "Sum" }, &from, name, &[]);
+            }
+            Layer::Multiply(_) => {
+                let from = self.aligned(site);
+                self.node("Mul", &[&from[0], &from[1]], name, &[]);
+            }
+            Layer::Flatten(_) => self.node("Flatten", &[&x], name, &[("axis", Int(1))]),
+            Layer::Pad(pad) => {
+                let [top, bottom, left, right] = pad.padding.map(|p| p as i64);
+                let pads = self.integers(&site.named("pads"), &[0, 0, top, left, 0, 0, bottom, right]);
+                self.node("Pad", &[&x, &pads], name, &[]);
+            }
+            Layer::Attention(attention) => return self.attention(attention, site),
+            Layer::Embedding(embedding) => {
+                let table = self.weight_of(site, &[embedding.vocabulary, embedding.features]);
+                self.node("Gather", &[&table, &x], name, &[("axis", Int(0))]);
+            }
+            Layer::Rotary(rotary) => self.rotary(rotary.heads, site),
+            Layer::Recurrent(recurrent) => self.recurrent(recurrent, site),
+            Layer::PositionEmbedding(embedding) => {
+                let &[tokens, features] = site.dims() else { return Err("its input is no list of tokens".into()) };
+                let positions = embedding.positions.unwrap_or(tokens);
+                let mut table = self.weight_of(site, &[1, positions, features]);
+                if positions > tokens {
+                    let part = site.named("positions");
+                    self.cut(&table, 1, [0, tokens, 1], &part);
+                    table = part;
+                }
+                self.node("Add", &[&x, &table], name, &[]);
+            }
+            Layer::RelativePositionBias(bias) => self.relative_position_bias(bias.heads, bias.window, site),
+            Layer::ClassToken(_) => self.class_token(site),
+            Layer::Reshape(reshape) if reshape.copy => self.moved(site),
+            Layer::Reshape(_) => self.reshape(&x, site.output.dims(), name),
+            Layer::Permute(permute) => {
+                let order: Vec<i64> = std::iter::once(0).chain(permute.order.iter().map(|&i| i as i64 + 1)).collect();
+                self.node("Transpose", &[&x], name, &[("perm", Ints(&order))]);
+            }
+            Layer::Slice(slice) if !slice.copy => {
+                let end = slice.start + (slice.size - 1) * slice.step + 1;
+                self.cut(&x, slice.axis as i64 + 1, [slice.start, end, slice.step], name);
+            }
+            Layer::Reduce(_) if rank > 1 => {
+                let axes = self.integers(&site.named("axes"), &[-1]);
+                self.node("ReduceMean", &[&x, &axes], name, &[("keepdims", Int(0))]);
+            }
+            Layer::Resize(resize) => self.resize(resize.interpolation, site),
+            Layer::ConvTranspose2d(conv) => self.transposed(conv, site),
+            Layer::Conv3d(conv) => self.convolution_of_volumes(conv, site),
+            Layer::Pool3d(pool) => {
+                let stride = pool.stride.unwrap_or(pool.kernel);
+                let attributes = [
+                    ("kernel_shape", Ints(&all(pool.kernel))),
+                    ("strides", Ints(&all(stride))),
+                    ("pads", Ints(&[all(pool.padding), all(pool.padding)].concat())),
+                    ("ceil_mode", Int(pool.ceil.into())),
+                ];
+                let op = if pool.op == PoolOp::Max { "MaxPool" } else { "AveragePool" };
+                self.node(op, &[&x], name, &attributes);
+            }
+            // Which operation it is, is not part of a network here.
+            Layer::Elementwise(e) if e.ops == 1 && e.parameters == 0 && e.output.is_none() && site.read.len() == 1 => {
+                self.node("Neg", &[&x], name, &[]);
+            }
+            other => return Err(format!("no ONNX operator stands for {}", other.kind())),
+        }
+        Ok(())
+    }
+
+    /// The weights of a layer, written unless they are another one's.
+    fn weight_of(&mut self, site: &Site<'_>, dims: &[u64]) -> String {
+        let name = site.owned("weight");
+        if site.tied { name } else { self.weight(&name, dims) }
+    }
+
+    fn vector_of(&mut self, site: &Site<'_>, part: &str, dims: &[u64]) -> String {
+        let name = site.owned(part);
+        if site.tied { name } else { self.weight(&name, dims) }
+    }
+
+    /// An operator that reads weights and, where it has one, a bias of so many values.
+    fn weighted(
+        &mut self,
+        op: &str,
+        site: &Site<'_>,
+        dims: &[u64],
+        bias: Option<u64>,
+        attributes: &[(&str, Value<'_>)],
+    ) {
+        let weight = self.weight_of(site, dims);
+        let bias = bias.map(|values| self.vector_of(site, "bias", &[values]));
+        let inputs: Vec<&str> = [site.x(), &weight].into_iter().chain(bias.as_deref()).collect();
+        self.node(op, &inputs, site.name, attributes);
+    }
+
+    fn convolution(&mut self, conv: &Conv2d, site: &Site<'_>) {
+        let channels = site.dims()[0];
+        let groups = conv.groups(channels);
+        let attributes = [
+            ("kernel_shape", Ints(&both(conv.kernel))),
+            ("strides", Ints(&both(conv.stride))),
+            ("pads", Ints(&around(conv.padding))),
+            ("dilations", Ints(&both(conv.dilation))),
+            ("group", Int(groups as i64)),
+        ];
+        let dims = [conv.channels, channels / groups, conv.kernel.h, conv.kernel.w];
+        self.weighted("Conv", site, &dims, conv.bias.then_some(conv.channels), &attributes);
+    }
+
+    fn transposed(&mut self, conv: &ConvTranspose2d, site: &Site<'_>) {
+        let channels = site.dims()[0];
+        let groups = conv.groups(channels);
+        let attributes = [
+            ("kernel_shape", Ints(&both(conv.kernel))),
+            ("strides", Ints(&both(conv.stride))),
+            ("pads", Ints(&around(conv.padding))),
+            ("output_padding", Ints(&both(conv.output_padding))),
+            ("dilations", Ints(&both(conv.dilation))),
+            ("group", Int(groups as i64)),
+        ];
+        let dims = [channels, conv.channels / groups, conv.kernel.h, conv.kernel.w];
+        self.weighted("ConvTranspose", site, &dims, conv.bias.then_some(conv.channels), &attributes);
+    }
+
+    fn convolution_of_volumes(&mut self, conv: &Conv3d, site: &Site<'_>) {
+        let channels = site.dims()[0];
+        let groups = conv.groups(channels);
+        let attributes = [
+            ("kernel_shape", Ints(&all(conv.kernel))),
+            ("strides", Ints(&all(conv.stride))),
+            ("pads", Ints(&[all(conv.padding), all(conv.padding)].concat())),
+            ("dilations", Ints(&all(conv.dilation))),
+            ("group", Int(groups as i64)),
+        ];
+        let dims = [conv.channels, channels / groups, conv.kernel.d, conv.kernel.h, conv.kernel.w];
+        self.weighted("Conv", site, &dims, conv.bias.then_some(conv.channels), &attributes);
+    }
+
+    fn pool(&mut self, op: PoolOp, window: Window, site: &Site<'_>) {
+        let attributes = [
+            ("kernel_shape", Ints(&both(window.kernel))),
+            ("strides", Ints(&both(window.stride))),
+            ("pads", Ints(&around(window.padding))),
+            ("ceil_mode", Int(window.ceil.into())),
+        ];
+        let op = if op == PoolOp::Max { "MaxPool" } else { "AveragePool" };
+        self.node(op, &[site.x()], site.name, &attributes);
+    }
+
+    fn global_pool(&mut self, op: PoolOp, site: &Site<'_>) {
+        let op = if op == PoolOp::Max { "GlobalMaxPool" } else { "GlobalAveragePool" };
+        self.node(op, &[site.x()], site.name, &[]);
+    }
+
+    fn linear(&mut self, features: u64, bias: bool, site: &Site<'_>) {
+        let length = site.read[0].last();
+        // As frameworks keep it, so that a table of words can be used once more.
+        let weight = self.weight_of(site, &[features, length]);
+        let bias = bias.then(|| self.vector_of(site, "bias", &[features]));
+        if site.dims().len() == 1 {
+            let inputs: Vec<&str> = [site.x(), &weight].into_iter().chain(bias.as_deref()).collect();
+            return self.node("Gemm", &inputs, site.name, &[("transB", Int(1))]);
+        }
+        let columns = site.named("columns");
+        self.node("Transpose", &[&weight], &columns, &[("perm", Ints(&[1, 0]))]);
+        match bias {
+            None => self.node("MatMul", &[site.x(), &columns], site.name, &[]),
+            Some(bias) => {
+                let product = site.named("product");
+                self.node("MatMul", &[site.x(), &columns], &product, &[]);
+                self.node("Add", &[&product, &bias], site.name, &[]);
+            }
+        }
+    }
+
+    fn activation(&mut self, activation: &Activation, site: &Site<'_>) {
+        let (x, name) = (site.x(), site.name);
+        match activation.function {
+            Function::Relu => self.node("Relu", &[x], name, &[]),
+            Function::Relu6 => {
+                let limits = [("min", 0.0), ("max", 6.0)].map(|(part, v)| self.number(&site.named(part), v));
+                self.node("Clip", &[x, &limits[0], &limits[1]], name, &[]);
+            }
+            Function::Sigmoid => self.node("Sigmoid", &[x], name, &[]),
+            Function::Tanh => self.node("Tanh", &[x], name, &[]),
+            Function::Silu => {
+                let gate = site.named("sigmoid");
+                self.node("Sigmoid", &[x], &gate, &[]);
+                self.node("Mul", &[x, &gate], name, &[]);
+            }
+            Function::Hardswish => self.node("HardSwish", &[x], name, &[]),
+            Function::Gelu => self.node("Gelu", &[x], name, &[("approximate", Word("none"))]),
+            Function::GeluTanh => self.node("Gelu", &[x], name, &[("approximate", Word("tanh"))]),
+        }
+    }
+
+    fn batch_norm(&mut self, affine: bool, site: &Site<'_>) {
+        let channels = [site.read[0].axis()];
+        let (weight, bias) = if affine {
+            (self.weight_of(site, &channels), self.vector_of(site, "bias", &channels))
+        } else {
+            // Not learned: ones and zeros that are spread over the channels.
+            let dims = self.integers(&site.named("channels"), &[channels[0] as i64]);
+            let spread = |writer: &mut Self, part: &str, value: f32| {
+                let one = writer.number(&site.named(&format!("{part}.each")), value);
+                let all = site.named(part);
+                writer.node("Expand", &[&one, &dims], &all, &[]);
+                all
+            };
+            (spread(self, "ones", 1.0), spread(self, "zeros", 0.0))
+        };
+        let mean = self.weight(&site.named("running_mean"), &channels);
+        let variance = self.weight(&site.named("running_var"), &channels);
+        self.node("BatchNormalization", &[site.x(), &weight, &bias, &mean, &variance], site.name, &[]);
+    }
+
+    /// Dimensions of one value per channel of a map, or per feature of a row, as they spread over a batch.
+    fn per_channel(site: &Site<'_>) -> Vec<u64> {
+        match site.dims() {
+            [channels, _, _] => vec![*channels, 1, 1],
+            _ => vec![site.read[0].axis()],
+        }
+    }
+
+    fn scale(&mut self, bias: bool, site: &Site<'_>) {
+        let dims = Self::per_channel(site);
+        let weight = self.weight_of(site, &dims);
+        if !bias {
+            return self.node("Mul", &[site.x(), &weight], site.name, &[]);
+        }
+        let bias = self.vector_of(site, "bias", &dims);
+        let scaled = site.named("scaled");
+        self.node("Mul", &[site.x(), &weight], &scaled, &[]);
+        self.node("Add", &[&scaled, &bias], site.name, &[]);
+    }
+
+    /// Over rows there is an operator; over the channels of a map it takes several.
+    fn layer_norm(&mut self, affine: bool, site: &Site<'_>) {
+        let over_channels = site.dims().len() == 3;
+        if affine && !over_channels {
+            let dims = [site.read[0].last()];
+            let (weight, bias) = (self.weight_of(site, &dims), self.vector_of(site, "bias", &dims));
+            let inputs = [site.x(), &weight, &bias];
+            return self.node("LayerNormalization", &inputs, site.name, &[("axis", Int(-1))]);
+        }
+        let axes = self.integers(&site.named("axes"), &[if over_channels { 1 } else { -1 }]);
+        let (two, small) = (self.number(&site.named("two"), 2.0), self.number(&site.named("epsilon"), 1e-6));
+        let part = |name: &str| site.named(name);
+        let normal = if affine { part("normal") } else { site.name.to_string() };
+        self.node("ReduceMean", &[site.x(), &axes], &part("mean"), &[]);
+        self.node("Sub", &[site.x(), &part("mean")], &part("centred"), &[]);
+        self.node("Pow", &[&part("centred"), &two], &part("square"), &[]);
+        self.node("ReduceMean", &[&part("square"), &axes], &part("variance"), &[]);
+        self.node("Add", &[&part("variance"), &small], &part("shifted"), &[]);
+        self.node("Sqrt", &[&part("shifted")], &part("deviation"), &[]);
+        self.node("Div", &[&part("centred"), &part("deviation")], &normal, &[]);
+        if affine {
+            let dims = Self::per_channel(site);
+            let (weight, bias) = (self.weight_of(site, &dims), self.vector_of(site, "bias", &dims));
+            self.node("Mul", &[&normal, &weight], &part("scaled"), &[]);
+            self.node("Add", &[&part("scaled"), &bias], site.name, &[]);
+        }
+    }
+
+    /// The inputs with as many dimensions as the first one, which the batch would keep from spreading otherwise.
+    fn aligned(&mut self, site: &Site<'_>) -> Vec<String> {
+        let rank = site.dims().len();
+        let mut names = Vec::new();
+        for (i, (name, shape)) in site.from.iter().zip(&site.read).enumerate() {
+            let short = rank - shape.dims().len().min(rank);
+            if short == 0 {
+                names.push(name.clone());
+                continue;
+            }
+            let spread = site.named(&format!("input_{i}"));
+            let dims: Vec<u64> = std::iter::repeat_n(1, short).chain(shape.dims().iter().copied()).collect();
+            self.reshape(name, &dims, &spread);
+            names.push(spread);
+        }
+        names
+    }
+
+    fn attention(&mut self, attention: &Attention, site: &Site<'_>) -> Result<(), String> {
+        if attention.cached.is_some() {
+            return Err("a step with a cache of keys and values is not written".into());
+        }
+        self.modern = true;
+        let sizes = attention.sizes(&site.read).map_err(|e| e.to_string())?;
+        let mut from = site.from.clone();
+        if let [packed] = &from[..] {
+            let packed = packed.clone();
+            let parts = ["q", "k", "v"].map(|part| site.named(part));
+            let wide = [sizes.heads, sizes.kv_heads, sizes.kv_heads].map(|h| (h * sizes.dimension) as i64);
+            let split = self.integers(&site.named("split"), &wide);
+            let names = [&parts[0][..], &parts[1], &parts[2]];
+            self.node_of_many("Split", &[&packed, &split], &names, &[("axis", Int(2))]);
+            from = parts.to_vec();
+        }
+        let attributes = [
+            ("q_num_heads", Int(sizes.heads as i64)),
+            ("kv_num_heads", Int(sizes.kv_heads as i64)),
+            ("is_causal", Int(attention.causal.into())),
+        ];
+        self.node("Attention", &[&from[0], &from[1], &from[2]], site.name, &attributes);
+        Ok(())
+    }
+
+    fn rotary(&mut self, heads: u64, site: &Site<'_>) {
+        self.modern = true;
+        let (tokens, half) = (site.dims()[0], site.read[0].last() / heads / 2);
+        let tables = ["cos", "sin"].map(|part| self.weight(&site.named(part), &[tokens, half]));
+        let positions: Vec<i64> = (0..tokens as i64).collect();
+        let positions = self.integers(&site.named("positions"), &positions);
+        let every = site.named("positions_of_all");
+        self.spread_over_batch(&positions, &[tokens], site, &every);
+        let inputs = [site.x(), &tables[0], &tables[1], &every];
+        self.node("RotaryEmbedding", &inputs, site.name, &[("num_heads", Int(heads as i64))]);
+    }
+
+    /// Copies a constant for every sample of what the layer reads.
+    fn spread_over_batch(&mut self, constant: &str, dims: &[u64], site: &Site<'_>, output: &str) {
+        let part = |name: &str| format!("{output}.{name}");
+        self.node("Shape", &[site.x()], &part("batch"), &[("start", Int(0)), ("end", Int(1))]);
+        let sizes: Vec<i64> = dims.iter().map(|&d| d as i64).collect();
+        let sizes = self.integers(&part("sizes"), &sizes);
+        self.node("Concat", &[&part("batch"), &sizes], &part("shape"), &[("axis", Int(0))]);
+        self.node("Expand", &[constant, &part("shape")], output, &[]);
+    }
+
+    fn class_token(&mut self, site: &Site<'_>) {
+        let features = site.read[0].last();
+        let token = self.weight_of(site, &[1, 1, features]);
+        let tokens = site.named("tokens");
+        self.spread_over_batch(&token, &[1, features], site, &tokens);
+        self.node("Concat", &[&tokens, site.x()], site.name, &[("axis", Int(1))]);
+    }
+
+    fn relative_position_bias(&mut self, heads: u64, window: u64, site: &Site<'_>) {
+        let (tokens, distances) = (window * window, 2 * window - 1);
+        let table = self.weight_of(site, &[distances * distances, heads]);
+        let distance = |from: u64, to: u64| {
+            let (down, across) = (from / window + window - 1 - to / window, from % window + window - 1 - to % window);
+            (down * distances + across) as i64
+        };
+        let pairs: Vec<i64> = (0..tokens).flat_map(|from| (0..tokens).map(move |to| distance(from, to))).collect();
+        let pairs = self.integers(&site.named("relative_position_index"), &pairs);
+        let part = |name: &str| site.named(name);
+        self.node("Gather", &[&table, &pairs], &part("of_pairs"), &[("axis", Int(0))]);
+        let square = self.integers(&part("square"), &[tokens as i64, tokens as i64, heads as i64]);
+        self.node("Reshape", &[&part("of_pairs"), &square], &part("of_tokens"), &[]);
+        self.node("Transpose", &[&part("of_tokens")], &part("of_heads"), &[("perm", Ints(&[2, 0, 1]))]);
+        self.reshape(site.x(), &[heads, tokens, tokens], &part("windows"));
+        self.node("Add", &[&part("windows"), &part("of_heads")], &part("biased"), &[]);
+        self.reshape(&part("biased"), site.output.dims(), site.name);
+    }
+
+    fn recurrent(&mut self, recurrent: &Recurrent, site: &Site<'_>) {
+        let (directions, hidden, gates) = (recurrent.directions(), recurrent.hidden, recurrent.cell.gates());
+        let op = recurrent.cell.name().to_uppercase();
+        let (mut input, mut length) = (site.named("steps"), site.read[0].last());
+        self.node("Transpose", &[site.x()], &input, &[("perm", Ints(&[1, 0, 2]))]);
+        let direction = if recurrent.bidirectional { "bidirectional" } else { "forward" };
+        for layer in 0..recurrent.layers {
+            let part = |name: &str| site.named(&format!("{layer}.{name}"));
+            let mut inputs = vec![
+                input,
+                self.vector_of(site, &format!("{layer}.W"), &[directions, gates * hidden, length]),
+                self.vector_of(site, &format!("{layer}.R"), &[directions, gates * hidden, hidden]),
+            ];
+            if recurrent.bias {
+                inputs.push(self.vector_of(site, &format!("{layer}.B"), &[directions, 2 * gates * hidden]));
+            }
+            let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+            let attributes = [("hidden_size", Int(hidden as i64)), ("direction", Word(direction))];
+            self.node(&op, &inputs, &part("states"), &attributes);
+            // [steps, directions, batch, hidden] to [steps, batch, directions hidden].
+            self.node("Transpose", &[&part("states")], &part("rows"), &[("perm", Ints(&[0, 2, 1, 3]))]);
+            length = directions * hidden;
+            input = part("output");
+            let target = self.integers(&part("shape"), &[0, 0, length as i64]);
+            self.node("Reshape", &[&part("rows"), &target], &input, &[]);
+        }
+        self.node("Transpose", &[&input], site.name, &[("perm", Ints(&[1, 0, 2]))]);
+    }
+
+    /// A copy: a transposition of as many elements.
+    fn moved(&mut self, site: &Site<'_>) {
+        let elements = site.read[0].elements();
+        let rows = (2..=4096).find(|n| elements.is_multiple_of(*n)).unwrap_or(elements);
+        let part = |name: &str| site.named(name);
+        self.reshape(site.x(), &[1, rows, elements / rows], &part("rows"));
+        self.node("Transpose", &[&part("rows")], &part("columns"), &[("perm", Ints(&[0, 1, 3, 2]))]);
+        self.reshape(&part("columns"), site.output.dims(), site.name);
+    }
+
+    fn cut(&mut self, input: &str, axis: i64, [start, end, step]: [u64; 3], output: &str) {
+        let mut list = |part: &str, value: i64| self.integers(&format!("{output}.{part}"), &[value]);
+        let inputs = [
+            input.to_string(),
+            list("start", start as i64),
+            list("end", end as i64),
+            list("axis", axis),
+            list("step", step as i64),
+        ];
+        self.node("Slice", &inputs.each_ref().map(String::as_str), output, &[]);
+    }
+
+    fn resize(&mut self, interpolation: Interpolation, site: &Site<'_>) {
+        let axes = [2, 3];
+        let sizes: Vec<i64> = site.output.dims()[1..].iter().map(|&d| d as i64).collect();
+        let sizes = self.integers(&site.named("sizes"), &sizes);
+        let mode = match interpolation {
+            Interpolation::Nearest => "nearest",
+            Interpolation::Linear => "linear",
+            Interpolation::Cubic => "cubic",
+        };
+        let attributes = [("axes", Ints(&axes)), ("mode", Word(mode)), ("cubic_coeff_a", Real(-0.75))];
+        self.node("Resize", &[site.x(), "", "", &sizes], site.name, &attributes);
+    }
+}

@@ -1,0 +1,521 @@
+//! What exporters write for language models, layer for layer, built by hand after their output.
+
+use super::wire::{
+    Attribute, Dimension, Entry, Graph, Model, Node, Opset, Tensor, TensorShape, TensorType, ValueInfo, ValueType,
+    element, metadata,
+};
+use super::{OnnxError, Options, read};
+use crate::base::precision::Precision;
+use crate::base::shape::Shape;
+use crate::net::layer::Layer;
+use crate::net::network::folding::{self, Folding};
+use crate::net::network::{Network, ShapedNetwork};
+use crate::step::framework::Framework;
+use prost::Message as _;
+use std::io::Cursor;
+
+/// A model in the making.
+struct Maker {
+    graph: Graph,
+    opset: i64,
+    made: usize,
+}
+
+impl Maker {
+    fn new(opset: i64) -> Self {
+        Self { graph: Graph::default(), opset, made: 0 }
+    }
+
+    /// An input; names of open dimensions, or numbers.
+    fn input(&mut self, name: &str, element: i32, dims: &[&str]) {
+        let dim = |d: &&str| match d.parse() {
+            Ok(size) => Dimension { size: Some(size), name: None },
+            Err(_) => Dimension { size: None, name: Some(d.to_string()) },
+        };
+        let shape = Some(TensorShape { dims: dims.iter().map(dim).collect() });
+        let kind = Some(ValueType { tensor: Some(TensorType { element, shape }) });
+        self.graph.inputs.push(ValueInfo { name: name.into(), kind });
+    }
+
+    fn weight(&mut self, name: &str, dims: &[i64]) -> String {
+        let tensor = Tensor { name: name.into(), data_type: element::FLOAT, dims: dims.to_vec(), ..Tensor::default() };
+        self.graph.initializers.push(tensor);
+        name.to_string()
+    }
+
+    fn ints(&mut self, values: &[i64]) -> String {
+        self.constant(Tensor {
+            data_type: element::INT64,
+            dims: vec![values.len() as i64],
+            raw: values.iter().flat_map(|v| v.to_le_bytes()).collect(),
+            ..Tensor::default()
+        })
+    }
+
+    fn index(&mut self, value: i64) -> String {
+        let raw = value.to_le_bytes().to_vec();
+        self.constant(Tensor { data_type: element::INT64, raw, ..Tensor::default() })
+    }
+
+    fn number(&mut self, value: f32) -> String {
+        let raw = value.to_le_bytes().to_vec();
+        self.constant(Tensor { data_type: element::FLOAT, raw, ..Tensor::default() })
+    }
+
+    fn constant(&mut self, tensor: Tensor) -> String {
+        let value = Attribute { name: "value".into(), t: Some(Box::new(tensor)), kind: 4, ..Attribute::default() };
+        self.add("Constant", &[], 1, vec![value]).remove(0)
+    }
+
+    fn op(&mut self, op: &str, inputs: &[&str]) -> String {
+        self.add(op, inputs, 1, vec![]).remove(0)
+    }
+
+    fn op_with(&mut self, op: &str, inputs: &[&str], name: &str, ints: &[i64]) -> String {
+        let attribute = match ints {
+            [i] if name != "perm" && name != "axes" => {
+                Attribute { name: name.into(), i: *i, kind: 2, ..Attribute::default() }
+            }
+            _ => Attribute { name: name.into(), ints: ints.to_vec(), kind: 7, ..Attribute::default() },
+        };
+        self.add(op, inputs, 1, vec![attribute]).remove(0)
+    }
+
+    fn add(&mut self, op: &str, inputs: &[&str], outputs: usize, attributes: Vec<Attribute>) -> Vec<String> {
+        let made: Vec<String> = (0..outputs).map(|i| format!("t{}_{i}", self.made)).collect();
+        self.graph.nodes.push(Node {
+            name: format!("/{op}_{}", self.made),
+            op: op.into(),
+            inputs: inputs.iter().map(|s| s.to_string()).collect(),
+            outputs: made.clone(),
+            attributes,
+            ..Node::default()
+        });
+        self.made += 1;
+        made
+    }
+
+    /// `x.size(axis)` as traced: Shape, Gather, Unsqueeze.
+    fn size(&mut self, x: &str, axis: i64) -> String {
+        let (shape, at) = (self.op("Shape", &[x]), self.index(axis));
+        let size = self.op_with("Gather", &[&shape, &at], "axis", &[0]);
+        let zero = self.ints(&[0]);
+        self.op("Unsqueeze", &[&size, &zero])
+    }
+
+    /// `x.view(batch, tokens, rest)` as traced.
+    fn view(&mut self, x: &str, rest: &[i64]) -> String {
+        let (batch, tokens) = (self.size(x, 0), self.size(x, 1));
+        let rest: Vec<String> = rest.iter().map(|&d| self.ints(&[d])).collect();
+        let parts: Vec<&str> = [&batch[..], &tokens].into_iter().chain(rest.iter().map(String::as_str)).collect();
+        let shape = self.op_with("Concat", &parts, "axis", &[0]);
+        self.op("Reshape", &[x, &shape])
+    }
+
+    fn linear(&mut self, x: &str, name: &str, dims: [i64; 2]) -> String {
+        let weight = self.weight(&format!("onnx::MatMul_{}", self.made), &dims);
+        let bias = self.weight(&format!("{name}.bias"), &dims[1..]);
+        let product = self.op("MatMul", &[x, &weight]);
+        self.op("Add", &[&bias, &product])
+    }
+
+    /// Layer norm before operator set 17.
+    fn layer_norm(&mut self, x: &str, name: &str, features: i64) -> String {
+        let mean = self.op_with("ReduceMean", &[x], "axes", &[-1]);
+        let centred = self.op("Sub", &[x, &mean]);
+        let two = self.number(2.0);
+        let square = self.op("Pow", &[&centred, &two]);
+        let variance = self.op_with("ReduceMean", &[&square], "axes", &[-1]);
+        let epsilon = self.number(1e-12);
+        let shifted = self.op("Add", &[&variance, &epsilon]);
+        let deviation = self.op("Sqrt", &[&shifted]);
+        let normal = self.op("Div", &[&centred, &deviation]);
+        let (weight, bias) =
+            (self.weight(&format!("{name}.weight"), &[features]), self.weight(&format!("{name}.bias"), &[features]));
+        let scaled = self.op("Mul", &[&normal, &weight]);
+        self.op("Add", &[&scaled, &bias])
+    }
+
+    fn bytes(mut self, outputs: &[&str]) -> Vec<u8> {
+        let output = |name: &&str| ValueInfo { name: name.to_string(), kind: None };
+        self.graph.outputs = outputs.iter().map(output).collect();
+        let opsets = vec![Opset { domain: String::new(), version: self.opset }];
+        Model { graph: Some(self.graph), opsets, ..Model::default() }.encode_to_vec()
+    }
+}
+
+fn understood(bytes: Vec<u8>, options: &Options<'_>) -> Network {
+    read(Cursor::new(bytes), options).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Kinds of the layers that run something.
+fn kinds(network: &Network) -> Vec<&'static str> {
+    let view = |layer: &Layer| match layer {
+        Layer::Reshape(r) => !r.copy,
+        Layer::Permute(p) => !p.copy,
+        Layer::Slice(s) => !s.copy,
+        layer => matches!(layer, Layer::Flatten(_)),
+    };
+    network.nodes.iter().filter(|n| !view(&n.layer)).map(|n| n.layer.kind()).collect()
+}
+
+fn totals(network: &Network) -> (u64, u64) {
+    let shaped = ShapedNetwork::new(network, 1, Precision::Fp32, &[]).expect("fits");
+    (shaped.parameters(), shaped.macs())
+}
+
+/// One layer of BERT as the tracing exporter writes it, operator set 14: 64 features, 4 heads.
+fn bert() -> Vec<u8> {
+    let mut m = Maker::new(14);
+    for name in ["input_ids", "attention_mask", "token_type_ids"] {
+        m.input(name, element::INT64, &["batch_size", "sequence_length"]);
+    }
+    // The mask: (1 - mask) times a large negative number, [batch, 1, 1, tokens].
+    let (one, two) = (m.ints(&[1]), m.ints(&[2]));
+    let mask = m.op("Unsqueeze", &["attention_mask", &one]);
+    let mask = m.op("Unsqueeze", &[&mask, &two]);
+    let mask = m.op_with("Cast", &[&mask], "to", &[1]);
+    let (unit, low) = (m.number(1.0), m.number(-3.4e38));
+    let mask = m.op("Sub", &[&unit, &mask]);
+    let mask = m.op("Mul", &[&mask, &low]);
+    // Positions: the first ones of a buffer of 512.
+    let buffer: Vec<i64> = (0..512).collect();
+    let buffer = m.ints(&buffer);
+    let (zero, tokens) = (m.ints(&[0]), m.size("input_ids", 1));
+    let positions = m.op("Slice", &[&buffer, &zero, &tokens, &zero, &one]);
+    let words = m.weight("embeddings.word.weight", &[100, 64]);
+    let table = m.weight("embeddings.position.weight", &[512, 64]);
+    let types = m.weight("embeddings.type.weight", &[2, 64]);
+    let x = m.op("Gather", &[&words, "input_ids"]);
+    let t = m.op("Gather", &[&types, "token_type_ids"]);
+    let p = m.op("Gather", &[&table, &positions]);
+    let x = m.op("Add", &[&x, &t]);
+    let x = m.op("Add", &[&x, &p]);
+    let x = m.layer_norm(&x, "embeddings.LayerNorm", 64);
+    let parts = ["query", "key", "value"].map(|name| {
+        let part = m.linear(&x, name, [64, 64]);
+        m.view(&part, &[4, 16])
+    });
+    let q = m.op_with("Transpose", &[&parts[0]], "perm", &[0, 2, 1, 3]);
+    let k = m.op_with("Transpose", &[&parts[1]], "perm", &[0, 2, 3, 1]);
+    let v = m.op_with("Transpose", &[&parts[2]], "perm", &[0, 2, 1, 3]);
+    let scores = m.op("MatMul", &[&q, &k]);
+    let four = m.number(4.0);
+    let scores = m.op("Div", &[&scores, &four]);
+    let scores = m.op("Add", &[&scores, &mask]);
+    let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
+    let context = m.op("MatMul", &[&weights, &v]);
+    let context = m.op_with("Transpose", &[&context], "perm", &[0, 2, 1, 3]);
+    let context = m.view(&context, &[64]);
+    let y = m.linear(&context, "output", [64, 64]);
+    let y = m.op("Add", &[&y, &x]);
+    let y = m.layer_norm(&y, "output.LayerNorm", 64);
+    let h = m.linear(&y, "intermediate", [64, 256]);
+    let root = m.number(std::f32::consts::SQRT_2);
+    let e = m.op("Div", &[&h, &root]);
+    let e = m.op("Erf", &[&e]);
+    let e = m.op("Add", &[&e, &unit]);
+    let e = m.op("Mul", &[&h, &e]);
+    let half = m.number(0.5);
+    let h = m.op("Mul", &[&e, &half]);
+    let h = m.linear(&h, "dense", [256, 64]);
+    let h = m.op("Add", &[&h, &y]);
+    let h = m.layer_norm(&h, "LayerNorm", 64);
+    // The first token, for a classifier.
+    let first = m.index(0);
+    let class = m.op_with("Gather", &[&h, &first], "axis", &[1]);
+    let weight = m.weight("pooler.weight", &[64, 64]);
+    let bias = m.weight("pooler.bias", &[64]);
+    let class = m.op_with("Gemm", &[&class, &weight, &bias], "transB", &[1]);
+    let class = m.op("Tanh", &[&class]);
+    m.bytes(&[&h, &class])
+}
+
+#[test]
+fn a_layer_of_bert() {
+    let open = read(Cursor::new(bert()), &Options::default()).expect_err("the sequence is open");
+    assert!(
+        matches!(&open, OnnxError::Usage(why) if why.contains("sequence_length of input input_ids is open")),
+        "{open}"
+    );
+    let network = understood(bert(), &Options { sequence: Some(32), ..Options::default() });
+    assert_eq!(
+        kinds(&network),
+        [
+            "embedding",
+            "embedding",
+            "add",
+            "position_embedding",
+            "layer_norm",
+            "linear",
+            "linear",
+            "linear",
+            "attention",
+            "linear",
+            "add",
+            "layer_norm",
+            "linear",
+            "gelu",
+            "linear",
+            "add",
+            "layer_norm",
+            "linear",
+            "tanh"
+        ]
+    );
+    let norms = 3 * 128;
+    let products = 4 * (64 * 64 + 64) + 2 * 64 * 256 + 256 + 64 + 64 * 64 + 64;
+    let macs = 32 * (4 * 64 * 64 + 2 * 64 * 256) + 2 * 32 * 32 * 64 + 64 * 64;
+    assert_eq!(totals(&network), (100 * 64 + 512 * 64 + 2 * 64 + norms + products, macs));
+    assert_eq!(network.outputs.len(), 1, "the tokens are an output, too");
+    assert!(network.notes.iter().any(|n| n.contains("attention_mask")), "{:?}", network.notes);
+    let again = Network::from_toml(&network.to_toml()).expect("readable");
+    assert_eq!(totals(&again), totals(&network));
+    // A size per input, with the batch.
+    let given = ["input_ids", "attention_mask", "token_type_ids"]
+        .map(|n| (n.to_string(), Shape::new(&[1, 32]).expect("a shape")));
+    assert_eq!(understood(bert(), &Options { inputs: &given, ..Options::default() }).nodes, network.nodes);
+}
+
+/// One layer of GPT-2 as the tracing exporter writes it, operator set 13: 64 features, 4 heads, tied tables.
+fn gpt2() -> Vec<u8> {
+    let mut m = Maker::new(13);
+    m.input("input_ids", element::INT64, &["batch", "sequence"]);
+    let wte = m.weight("transformer.wte.weight", &[100, 64]);
+    let wpe = m.weight("transformer.wpe.weight", &[128, 64]);
+    let (zero, one) = (m.index(0), m.index(1));
+    let shape = m.op("Shape", &["input_ids"]);
+    let tokens = m.op_with("Gather", &[&shape, &one], "axis", &[0]);
+    let positions = m.op("Range", &[&zero, &tokens, &one]);
+    let axis = m.ints(&[0]);
+    let positions = m.op("Unsqueeze", &[&positions, &axis]);
+    let x = m.op("Gather", &[&wte, "input_ids"]);
+    let p = m.op("Gather", &[&wpe, &positions]);
+    let x = m.op("Add", &[&x, &p]);
+    let n = m.layer_norm(&x, "transformer.h.0.ln_1", 64);
+    // Conv1D: rows of all samples times weights, then back.
+    let rows = |m: &mut Maker, x: &str, name: &str, dims: [i64; 2]| {
+        let flat = m.ints(&[-1, dims[0]]);
+        let flat = m.op("Reshape", &[x, &flat]);
+        let weight = m.weight(&format!("{name}.weight"), &dims);
+        let bias = m.weight(&format!("{name}.bias"), &dims[1..]);
+        let product = m.op("Gemm", &[&flat, &weight, &bias]);
+        let (batch, tokens) = (m.size(x, 0), m.size(x, 1));
+        let features = m.ints(&[dims[1]]);
+        let shape = m.op_with("Concat", &[&batch, &tokens, &features], "axis", &[0]);
+        m.op("Reshape", &[&product, &shape])
+    };
+    let qkv = rows(&mut m, &n, "transformer.h.0.attn.c_attn", [64, 192]);
+    let split = m.ints(&[64, 64, 64]);
+    let axis = Attribute { name: "axis".into(), i: 2, kind: 2, ..Attribute::default() };
+    let parts = m.add("Split", &[&qkv, &split], 3, vec![axis]);
+    let heads = |m: &mut Maker, x: &str, perm: &[i64]| {
+        let view = m.view(x, &[4, 16]);
+        m.op_with("Transpose", &[&view], "perm", perm)
+    };
+    let q = heads(&mut m, &parts[0], &[0, 2, 1, 3]);
+    let k = heads(&mut m, &parts[1], &[0, 2, 3, 1]);
+    let v = heads(&mut m, &parts[2], &[0, 2, 1, 3]);
+    let scores = m.op("MatMul", &[&q, &k]);
+    let four = m.number(4.0);
+    let scores = m.op("Div", &[&scores, &four]);
+    // The causal mask: a corner of a buffer.
+    let buffer = Tensor { data_type: element::BOOL, dims: vec![1, 1, 128, 128], ..Tensor::default() };
+    let buffer = m.constant(buffer);
+    let (from, to, of) = (m.ints(&[0, 0]), m.size("input_ids", 1), m.ints(&[2, 3]));
+    let to = m.op_with("Concat", &[&to, &to], "axis", &[0]);
+    let mask = m.op("Slice", &[&buffer, &from, &to, &of]);
+    let low = m.number(-3.4e38);
+    let scores = m.op("Where", &[&mask, &scores, &low]);
+    let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
+    let context = m.op("MatMul", &[&weights, &v]);
+    let context = m.op_with("Transpose", &[&context], "perm", &[0, 2, 1, 3]);
+    let context = m.view(&context, &[64]);
+    let y = rows(&mut m, &context, "transformer.h.0.attn.c_proj", [64, 64]);
+    let y = m.op("Add", &[&y, &x]);
+    let n = m.layer_norm(&y, "transformer.h.0.ln_2", 64);
+    let h = rows(&mut m, &n, "transformer.h.0.mlp.c_fc", [64, 256]);
+    let [half, cube, root, small, unit] = [0.5, 3.0, 0.797_884_6, 0.044_715, 1.0].map(|v| m.number(v));
+    let a = m.op("Mul", &[&h, &half]);
+    let b = m.op("Pow", &[&h, &cube]);
+    let b = m.op("Mul", &[&b, &small]);
+    let b = m.op("Add", &[&h, &b]);
+    let b = m.op("Mul", &[&b, &root]);
+    let b = m.op("Tanh", &[&b]);
+    let b = m.op("Add", &[&b, &unit]);
+    let h = m.op("Mul", &[&a, &b]);
+    let h = rows(&mut m, &h, "transformer.h.0.mlp.c_proj", [256, 64]);
+    let h = m.op("Add", &[&y, &h]);
+    let columns = m.op_with("Transpose", &[&wte], "perm", &[1, 0]);
+    let logits = m.op("MatMul", &[&h, &columns]);
+    m.bytes(&[&logits])
+}
+
+#[test]
+fn a_layer_of_gpt_2() {
+    let network = understood(gpt2(), &Options { sequence: Some(32), ..Options::default() });
+    assert_eq!(
+        kinds(&network),
+        [
+            "embedding",
+            "position_embedding",
+            "layer_norm",
+            "linear",
+            "attention",
+            "linear",
+            "add",
+            "layer_norm",
+            "linear",
+            "gelu_tanh",
+            "linear",
+            "add",
+            "linear"
+        ]
+    );
+    let last = network.nodes.last().expect("layers");
+    assert_eq!(last.tied, Some(0), "the table of words is used twice");
+    let attention = network.nodes.iter().find(|n| matches!(n.layer, Layer::Attention(_))).expect("attention");
+    assert_eq!(attention.from.len(), 1, "queries, keys and values lie side by side");
+    let parameters = 100 * 64 + 128 * 64 + 2 * 128 + 64 * 192 + 192 + 64 * 64 + 64 + 2 * 64 * 256 + 256 + 64;
+    let macs = 32 * (4 * 64 * 64 + 2 * 64 * 256 + 100 * 64) + 2 * 32 * 32 * 64;
+    assert_eq!(totals(&network), (parameters, macs));
+    assert_eq!(network.nodes[0].name, "transformer.wte");
+}
+
+/// Attention of a Llama with rotated positions and half as many heads of keys and values.
+#[test]
+fn a_layer_of_llama() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "32", "64"]);
+    let two = m.number(2.0);
+    let square = m.op("Pow", &["x", &two]);
+    let mean = m.op_with("ReduceMean", &[&square], "axes", &[-1]);
+    let epsilon = m.number(1e-5);
+    let shifted = m.op("Add", &[&mean, &epsilon]);
+    let root = m.op("Sqrt", &[&shifted]);
+    let unit = m.number(1.0);
+    let inverse = m.op("Div", &[&unit, &root]);
+    let normal = m.op("Mul", &["x", &inverse]);
+    let weight = m.weight("input_layernorm.weight", &[64]);
+    let x = m.op("Mul", &[&weight, &normal]);
+    let (cos, sin) = (m.weight("cos", &[1, 1, 32, 16]), m.weight("sin", &[1, 1, 32, 16]));
+    let part = |m: &mut Maker, name: &str, heads: i64, rotated: bool| {
+        let weight = m.weight(&format!("onnx::MatMul_{name}"), &[64, heads * 16]);
+        let y = m.op("MatMul", &[&x, &weight]);
+        let y = m.view(&y, &[heads, 16]);
+        let y = m.op_with("Transpose", &[&y], "perm", &[0, 2, 1, 3]);
+        if !rotated {
+            return y;
+        }
+        let straight = m.op("Mul", &[&y, &cos]);
+        let [zero, eight, all, axis] = [0, 8, i64::MAX, 3].map(|v| m.ints(&[v]));
+        let first = m.op("Slice", &[&y, &zero, &eight, &axis]);
+        let second = m.op("Slice", &[&y, &eight, &all, &axis]);
+        let negative = m.op("Neg", &[&second]);
+        let turned = m.op_with("Concat", &[&negative, &first], "axis", &[-1]);
+        let turned = m.op("Mul", &[&turned, &sin]);
+        m.op("Add", &[&straight, &turned])
+    };
+    let q = part(&mut m, "q", 4, true);
+    let [k, v] = [("k", true), ("v", false)].map(|(name, rotated)| {
+        let part = part(&mut m, name, 2, rotated);
+        // Every head twice: unsqueeze, expand, reshape.
+        let two = m.ints(&[2]);
+        let wide = m.op("Unsqueeze", &[&part, &two]);
+        let (batch, rest) = (m.size(&part, 0), m.ints(&[2, 2, 32, 16]));
+        let shape = m.op_with("Concat", &[&batch, &rest], "axis", &[0]);
+        let wide = m.op("Expand", &[&wide, &shape]);
+        let heads = m.ints(&[4, 32, 16]);
+        let shape = m.op_with("Concat", &[&batch, &heads], "axis", &[0]);
+        m.op("Reshape", &[&wide, &shape])
+    });
+    let k = m.op_with("Transpose", &[&k], "perm", &[0, 1, 3, 2]);
+    let scores = m.op("MatMul", &[&q, &k]);
+    let quarter = m.number(0.25);
+    let scores = m.op("Mul", &[&scores, &quarter]);
+    let mask = m.ints(&[0]);
+    let mask = m.op_with("Cast", &[&mask], "to", &[1]);
+    let scores = m.op("Add", &[&scores, &mask]);
+    let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
+    let y = m.op("MatMul", &[&weights, &v]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    let expected = ["rms_norm", "linear", "rotary", "linear", "rotary", "linear", "attention"];
+    let kinds: Vec<&str> = kinds(&network).into_iter().filter(|k| *k != "elementwise").collect();
+    assert_eq!(kinds, expected);
+    assert_eq!(totals(&network), (64 + 2 * 64 * 64, 32 * 2 * 64 * 64 + 2 * 32 * 32 * 64));
+}
+
+/// A file that was made for one sample, with that batch in its constants.
+#[test]
+fn a_batch_in_constants_is_found() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["1", "16", "4", "4"]);
+    let shape = m.ints(&[1, 16, 16]);
+    let rows = m.op("Reshape", &["x", &shape]);
+    let tokens = m.op_with("Transpose", &[&rows], "perm", &[0, 2, 1]);
+    let token = m.weight("cls.weight", &[1, 1, 16]);
+    let all = m.op_with("Concat", &[&token, &tokens], "axis", &[1]);
+    let y = m.linear(&all, "fc", [16, 8]);
+    let flat = m.ints(&[1, -1]);
+    let y = m.op("Reshape", &[&y, &flat]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    assert_eq!(network.inputs[0].shape.dims(), [16, 4, 4]);
+    assert_eq!(kinds(&network), ["class_token", "linear"]);
+    assert_eq!(totals(&network), (16 + 16 * 8 + 8, 17 * 16 * 8));
+}
+
+#[test]
+fn folded_batch_norms_are_found_and_unfolded() {
+    // As TorchScript's export folds, as onnxscript's rewriter does, and a bias that the model has itself; and both exports
+    // of a model that was not trained, whose bias is zero and left out.
+    let mut maker = Maker::new(17);
+    maker.input("x", element::FLOAT, &["batch", "3", "32", "32"]);
+    let mut x = "x".to_string();
+    for (weight, bias, inputs, rule) in [
+        ("onnx::Conv_12", Some("onnx::Conv_13"), 3, None),
+        ("b.weight", Some("b.weight_bias"), 8, None),
+        ("c.weight", Some("c.bias"), 8, None),
+        ("onnx::Conv_14", None, 8, None),
+        ("d.weight", None, 8, Some((metadata::RULE, "FuseBatchNormIntoConv"))),
+        (
+            "e.weight",
+            None,
+            8,
+            Some((metadata::CLASSES, "['my.Net', 'torch.nn.modules.batchnorm.BatchNorm2d', 'aten']")),
+        ),
+        ("f.weight", None, 8, Some((metadata::CLASSES, "['my.Net', 'torch.nn.modules.conv.Conv2d', 'aten']"))),
+    ] {
+        let w = maker.weight(weight, &[8, inputs, 3, 3]);
+        let b = bias.map(|bias| maker.weight(bias, &[8]));
+        let read: Vec<&str> = [Some(&x), Some(&w), b.as_ref()].into_iter().flatten().map(String::as_str).collect();
+        let conv = maker.op("Conv", &read);
+        if let (Some((key, value)), Some(node)) = (rule, maker.graph.nodes.last_mut()) {
+            node.metadata.push(Entry { key: key.into(), value: value.into() });
+        }
+        x = maker.op("Relu", &[&conv]);
+    }
+    let bytes = maker.bytes(&[&x]);
+    let folded = understood(bytes, &Options::default());
+    assert_eq!(kinds(&folded), ["conv2d", "relu"].repeat(7));
+    assert_eq!(folded.notes, [folding::open(5)]);
+    let kept = folded.clone().with_folding(Folding::Keep);
+    assert_eq!((kinds(&kept), &kept.notes[..]), (kinds(&folded), &[folding::kept(5)][..]));
+    assert!(kept.nodes.iter().all(|n| !n.folded));
+    let apart = folded.clone().with_folding(Folding::Unfold);
+    let (with, without) = (["conv2d", "batch_norm", "relu"], ["conv2d", "relu"]);
+    let expected = [&with[..], &with, &without, &with, &with, &with, &without].concat();
+    assert_eq!(kinds(&apart), expected);
+    assert_eq!(apart.notes, [folding::unfolded(5)]);
+    let bias = |n: &Network| n.nodes.iter().filter(|n| matches!(&n.layer, Layer::Conv2d(c) if c.bias)).count();
+    assert_eq!((bias(&folded), bias(&apart)), (3, 1));
+    let none = understood(bert(), &Options { sequence: Some(16), ..Options::default() }).with_folding(Folding::Unfold);
+    assert!(none.notes.contains(&folding::none()), "{:?}", none.notes);
+    // A scale for each channel more than what folding left of two of them, both of the others.
+    assert_eq!(totals(&apart).0, totals(&folded).0 + 2 * 8 + 3 * 16);
+    // A profile that runs modules as written makes the same of it as asking does.
+    let shape = |n: &Network| ShapedNetwork::new(n, 2, Precision::Fp32, &[]).expect("fits");
+    let (asked, through) = (shape(&apart), Framework::named("pytorch").expect("shipped").runs(shape(&folded)));
+    let seen = |n: &ShapedNetwork| n.layers().iter().map(|l| (l.name.clone(), l.layer.clone())).collect::<Vec<_>>();
+    assert_eq!(seen(&asked), seen(&through));
+    assert_eq!(asked.notes(), through.notes());
+}

@@ -1,0 +1,308 @@
+//! Measured layers: the rows that calibrations are fitted to, whoever measured them.
+
+use crate::base::precision::{Mode, Phase, Precision, named_enum};
+use crate::base::shape::Shape;
+use crate::kernel::features::Setting;
+use crate::kernel::trial::{Cache, Layout};
+use crate::net::cost::{LayerCost, Site};
+use crate::net::layer::{Layer, LayerOp, Optimizer, ShapeError, update_cost};
+use serde::{Deserialize, Serialize};
+
+/// A layer standing alone: its fields and its input shapes, without the batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerCase {
+    /// Input shapes.
+    pub inputs: Vec<Shape>,
+    /// The layer.
+    pub layer: Layer,
+}
+
+impl LayerCase {
+    /// Canonical JSON: the column `params_json`.
+    ///
+    /// # Errors
+    /// Only if a number cannot be written as JSON (a non-finite probability).
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+
+    /// From canonical JSON.
+    ///
+    /// # Errors
+    /// When the text is not a layer case.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Kind and shape without the batch, the unit that cross-validation keeps together: shared across
+    /// GPUs, precisions and phases. A bias does not make another shape.
+    pub fn fold_key(&self) -> String {
+        let mut bare = self.clone();
+        match &mut bare.layer {
+            Layer::Conv2d(conv) => conv.bias = false,
+            Layer::Linear(linear) => linear.bias = false,
+            _ => {}
+        }
+        format!("{}{:?}{:?}", bare.layer.kind(), bare.inputs, bare.layer)
+    }
+
+    /// Output shape.
+    ///
+    /// # Errors
+    /// When the layer does not take these inputs.
+    pub fn output(&self) -> Result<Shape, ShapeError> {
+        self.layer.output(&self.inputs)
+    }
+
+    /// Cost of a phase; `Ok(None)` where no kernel runs in it.
+    ///
+    /// # Errors
+    /// When the layer does not take these inputs.
+    pub fn cost(
+        &self,
+        phase: Phase,
+        batch: u64,
+        precision: Precision,
+        mode: Mode,
+    ) -> Result<Option<LayerCost>, ShapeError> {
+        let output = self.output()?;
+        Ok(self.layer.cost(phase, &Site { batch, inputs: &self.inputs, output, precision, mode }))
+    }
+}
+
+named_enum!(
+    /// Under which regime a row was measured.
+    Regime {
+        /// The first tens of milliseconds, at full clock.
+        Burst = "burst",
+        /// After clock and power are steady.
+        Sustained = "sustained",
+        /// As somebody else published it.
+        Import = "import",
+    }
+);
+
+/// One row of a dataset, `measurement/1`. Text that is unknown is `None`, never empty; numbers that
+/// were not measured are `None`, never zero. Units stand in the names.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measurement {
+    /// Unique: source and position in it.
+    pub row_id: String,
+    /// The plan the trial belongs to.
+    pub plan_id: Option<String>,
+    /// What was tried: equal for repeats.
+    pub trial_id: String,
+    /// Repeat number, from 0.
+    pub repeat: u32,
+    /// Name of the measuring campaign, or of the import.
+    pub campaign: String,
+    /// Which board, where known.
+    pub board_uuid: Option<String>,
+    /// Name in `data/gpus`.
+    pub gpu: String,
+    /// pcie, sxm2 ...
+    pub form_factor: Option<String>,
+    /// Driver version.
+    pub driver: Option<String>,
+    /// CUDA version.
+    pub cuda: Option<String>,
+    /// cuDNN version, as `8.9.2`.
+    pub cudnn: Option<String>,
+    /// cuBLAS version.
+    pub cublas: Option<String>,
+    /// Key in `data/published/sources.toml`, or `own`.
+    pub source: String,
+    /// Licence of the source.
+    pub licence: Option<String>,
+    /// Layer and input shapes.
+    pub case: LayerCase,
+    /// Phase.
+    pub phase: Phase,
+    /// Samples.
+    pub batch: u64,
+    /// Precision.
+    pub precision: Precision,
+    /// inference or training where the forward phase differs (batch norm, dropout).
+    pub mode: Option<String>,
+    /// Math mode where it differs from the precision's usual one.
+    pub math: Option<String>,
+    /// Memory layout (nchw, nhwc; for matrix products nn, tn, nt).
+    pub layout: Option<String>,
+    /// Algorithm or engine, where recorded.
+    pub algo: Option<String>,
+    /// Scratch memory.
+    pub workspace_bytes: Option<u64>,
+    /// hot or cold.
+    pub cache: Option<String>,
+    /// Regime.
+    pub regime: Regime,
+    /// How the time was taken: `event_single` (one call between events, host synchronized), `loop`
+    /// (many calls back to back), `graph`.
+    pub method: String,
+    /// Number of timings behind the value.
+    pub n: Option<u64>,
+    /// Time of one execution.
+    pub time_s: f64,
+    /// 10 % quantile.
+    pub time_p10_s: Option<f64>,
+    /// 90 % quantile.
+    pub time_p90_s: Option<f64>,
+    /// Mean power.
+    pub power_w: Option<f64>,
+    /// Energy of one execution.
+    pub energy_j: Option<f64>,
+    /// Length of the energy window.
+    pub window_s: Option<f64>,
+    /// How the energy was read: `counter_ticks` or `power_integral`.
+    pub energy_method: Option<String>,
+    /// Mean of the instantaneous power over the same window: the cross-check.
+    pub power_integral_w: Option<f64>,
+    /// Enforced power limit.
+    pub power_limit_w: Option<f64>,
+    /// Core clock that was asked for, where one was.
+    pub core_mhz_requested: Option<f64>,
+    /// Mean core clock.
+    pub core_mhz_mean: Option<f64>,
+    /// Lowest core clock seen.
+    pub core_mhz_min: Option<f64>,
+    /// Memory clock.
+    pub mem_mhz: Option<f64>,
+    /// Temperature at the start.
+    pub temp_start_c: Option<f64>,
+    /// Temperature at the end.
+    pub temp_end_c: Option<f64>,
+    /// Clock throttle reasons seen.
+    pub reasons: Option<String>,
+    /// Time throttled.
+    pub throttle_s: Option<f64>,
+    /// Host time of one call.
+    pub host_s: Option<f64>,
+    /// Reasons to leave the row out of fits; none: usable.
+    pub flags: Vec<String>,
+}
+
+impl Measurement {
+    /// A row as an importer begins it: everything optional unknown, no flags.
+    pub fn imported(
+        source: &str,
+        row: &str,
+        gpu: &str,
+        case: LayerCase,
+        phase: Phase,
+        batch: u64,
+        time_s: f64,
+    ) -> Self {
+        Self {
+            row_id: format!("{source}:{row}"),
+            plan_id: None,
+            trial_id: format!("{source}:{row}"),
+            repeat: 0,
+            campaign: format!("import-{source}"),
+            board_uuid: None,
+            gpu: gpu.to_string(),
+            form_factor: None,
+            driver: None,
+            cuda: None,
+            cudnn: None,
+            cublas: None,
+            source: source.to_string(),
+            licence: None,
+            case,
+            phase,
+            batch,
+            precision: Precision::Fp32,
+            mode: None,
+            math: None,
+            layout: None,
+            algo: None,
+            workspace_bytes: None,
+            cache: None,
+            regime: Regime::Import,
+            method: "event_single".to_string(),
+            n: None,
+            time_s,
+            time_p10_s: None,
+            time_p90_s: None,
+            power_w: None,
+            energy_j: None,
+            window_s: None,
+            energy_method: None,
+            power_integral_w: None,
+            power_limit_w: None,
+            core_mhz_requested: None,
+            core_mhz_mean: None,
+            core_mhz_min: None,
+            mem_mhz: None,
+            temp_start_c: None,
+            temp_end_c: None,
+            reasons: None,
+            throttle_s: None,
+            host_s: None,
+            flags: Vec::new(),
+        }
+    }
+
+    /// Inference or training: a forward row that does not say is inference.
+    pub fn mode(&self) -> Mode {
+        let stated = self.mode.as_deref().and_then(Mode::from_name);
+        stated.unwrap_or(if self.phase == Phase::Forward { Mode::Inference } else { Mode::Training })
+    }
+
+    /// How it ran. Others measured one buffer over and over, in the order of dimensions that frameworks use.
+    pub fn setting(&self) -> Setting {
+        let usual = Setting::usual(self.precision, self.mode());
+        Setting {
+            layout: self.layout.as_deref().and_then(Layout::from_name).unwrap_or(usual.layout),
+            cache: self.cache.as_deref().and_then(Cache::from_name).unwrap_or(Cache::Hot),
+            mode: usual.mode,
+        }
+    }
+
+    /// Operations and traffic of what ran; `Ok(None)` where no kernel runs. The algorithm of an update is its
+    /// optimizer.
+    ///
+    /// # Errors
+    /// When the layer does not take these inputs.
+    pub fn cost(&self) -> Result<Option<LayerCost>, ShapeError> {
+        match (self.phase, self.algo.as_deref().and_then(Optimizer::from_name)) {
+            (Phase::Update, Some(optimizer)) => {
+                Ok(update_cost(self.case.layer.parameters(&self.case.inputs), optimizer))
+            }
+            _ => self.case.cost(self.phase, self.batch, self.precision, self.mode()),
+        }
+    }
+
+    /// Whether fits may use it.
+    pub fn usable(&self) -> bool {
+        self.flags.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::layer::Linear;
+
+    #[test]
+    fn canonical_json_reads_back() -> Result<(), Box<dyn std::error::Error>> {
+        let case = LayerCase {
+            inputs: vec![Shape::new(&[4096])?],
+            layer: Layer::Linear(Linear { features: 1000, bias: true }),
+        };
+        let json = case.to_json()?;
+        assert_eq!(json, r#"{"inputs":[[4096]],"layer":{"kind":"linear","features":1000,"bias":true}}"#);
+        assert_eq!(LayerCase::from_json(&json)?, case);
+        Ok(())
+    }
+
+    #[test]
+    fn a_bias_is_not_another_shape() -> Result<(), Box<dyn std::error::Error>> {
+        let case = |bias| -> Result<_, Box<dyn std::error::Error>> {
+            Ok(LayerCase { inputs: vec![Shape::new(&[8])?], layer: Layer::Linear(Linear { features: 4, bias }) })
+        };
+        assert_eq!(case(true)?.fold_key(), case(false)?.fold_key());
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! What papers printed beside what is predicted.
+
+use super::mapping::{Metric, Paper, Quantity};
+use super::printed::{Case, Cell, Printed, from_csv};
+use super::subject::{Devices, Predicted, Subject};
+use super::unknown;
+use crate::base::units::{Joules, Seconds, Watts};
+use crate::catalog;
+use crate::device::gpu::Gpu;
+use crate::law::calibration::Calibration;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Chip of the calibration that holds efficiencies over all chips.
+const ANY: &str = "any";
+/// Printed time, power and energy of a step that differ by more from energy = power * time contradict each other.
+const CONSISTENT_WITHIN: f64 = 0.1;
+
+/// A printed value beside its prediction, in SI units; times and energies of a step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// The paper's key.
+    pub paper: String,
+    /// The table it is printed in.
+    pub table: String,
+    /// Device, as in the catalog; what is printed is of one of them.
+    pub gpu: String,
+    /// All devices of the step.
+    pub gpus: u64,
+    /// Which they are, as in 2xv100; several kinds separated by commas.
+    pub setup: String,
+    /// How many of them are of the printed kind.
+    pub count: u64,
+    /// Network, as printed.
+    pub network: String,
+    /// Which reading of the paper's description; empty where there is only one.
+    pub reading: String,
+    /// Network of the catalog that was predicted.
+    pub net: String,
+    /// forward, backward, train or inference, as printed.
+    pub phase: String,
+    /// Samples per step.
+    pub batch: u64,
+    /// Framework profile.
+    pub framework: String,
+    /// The calibration.
+    pub calibration: String,
+    /// `shipped`, or `evaluation`: without the shapes of networks that are held out.
+    pub fit: String,
+    /// Version of cuDNN whose age was predicted with; without one the newest that the layer models saw.
+    pub cudnn: Option<String>,
+    /// What is compared.
+    pub quantity: Quantity,
+    /// Printed.
+    pub printed: f64,
+    /// Predicted.
+    pub predicted: f64,
+    /// 5 % quantile.
+    pub p05: f64,
+    /// 95 % quantile.
+    pub p95: f64,
+    /// Whether it was among those that the paper's unknowns were fitted to.
+    pub fitted: bool,
+    /// Why the printed value enters no mean.
+    pub distorted: Option<String>,
+}
+
+impl Compared {
+    /// Signed error in percent of the printed value.
+    pub fn error(&self) -> f64 {
+        100.0 * (self.predicted / self.printed - 1.0)
+    }
+
+    /// Whether the 90 % interval holds the printed value.
+    pub fn holds(&self) -> bool {
+        (self.p05..=self.p95).contains(&self.printed)
+    }
+}
+
+/// Values that are not predicted, for one reason.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct NotPredicted {
+    /// The paper's key.
+    pub paper: String,
+    /// The table.
+    pub table: String,
+    /// The reason.
+    pub why: String,
+    /// How many.
+    pub values: usize,
+}
+
+/// A paper's tables beside predictions.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Comparison {
+    /// Values that are predicted, in the order of the paper's file; once per reading.
+    pub rows: Vec<Compared>,
+    /// The others.
+    pub not_predicted: Vec<NotPredicted>,
+}
+
+/// Which predictor stands beside the papers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// This framework profile, instead of the one that the mapping gives.
+    pub framework: Option<&'a str>,
+    /// The newest libraries that the layer models saw, whatever the paper ran.
+    pub newest_library: bool,
+    /// These calibrations, one of them that of all chips, instead of the shipped ones.
+    pub calibrations: Option<&'a [Calibration]>,
+}
+
+impl Options<'_> {
+    /// The calibration of a device; `None` where no layer of it was ever measured.
+    pub(super) fn calibration(&self, gpu: &Gpu) -> Result<Option<Calibration>, String> {
+        match self.calibrations {
+            Some(list) => Ok(list.iter().find(|c| c.chip == gpu.chip).cloned()),
+            None => catalog::calibration_for(gpu).map_err(|e| e.to_string()),
+        }
+    }
+
+    fn roofline(&self) -> Result<Calibration, String> {
+        match self.calibrations {
+            Some(list) => {
+                let any = list.iter().find(|c| c.chip == ANY).cloned();
+                any.ok_or_else(|| format!("no calibration with chip \"{ANY}\", the efficiencies over all chips"))
+            }
+            None => catalog::roofline().map_err(|e| e.to_string()),
+        }
+    }
+}
+
+/// Compares one paper's values.
+///
+/// # Errors
+/// When its file is malformed or a prediction fails, in one line that says where.
+pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Comparison, String> {
+    let name = format!("{}.csv", paper.key);
+    let cells = from_csv(paper, text).map_err(|e| format!("{name}: {e}"))?;
+    let mut doubts: BTreeMap<Case, Doubt> = BTreeMap::new();
+    for cell in &cells {
+        doubts.entry(cell.case.clone()).or_default().add(cell);
+    }
+    let roofline = options.roofline()?;
+    let mut comparison = Comparison::default();
+    let mut missing: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut predicted: BTreeMap<Case, Result<Vec<Predicted>, String>> = BTreeMap::new();
+    let mut devices = Devices::default();
+    let nuisances = unknown::fit(paper, &cells, options, &roofline, &mut devices)?;
+    for cell in &cells {
+        let nuisance = nuisances.get(&cell.case.subject());
+        let found = match cell.metric {
+            Metric::Other => Err("not a time, power, energy or memory".to_string()),
+            _ => match predicted.get(&cell.case) {
+                Some(found) => found.clone(),
+                None => {
+                    let found = match Subject::of(paper, &cell.case, nuisance.map(|n| n.batch), &mut devices, options)?
+                    {
+                        Ok(subject) => Ok(subject.predict(paper, &cell.case, &roofline)?),
+                        Err(why) => Err(why),
+                    };
+                    predicted.insert(cell.case.clone(), found.clone());
+                    found
+                }
+            },
+        };
+        match found {
+            Ok(readings) => {
+                let doubt = doubts.get(&cell.case);
+                for reading in readings {
+                    comparison.rows.extend(reading.beside(paper, cell, doubt, nuisance)?);
+                }
+            }
+            Err(why) => *missing.entry((cell.table.clone(), why)).or_default() += 1,
+        }
+    }
+    let not = |((table, why), values)| NotPredicted { paper: paper.key.clone(), table, why, values };
+    comparison.not_predicted = missing.into_iter().map(not).collect();
+    Ok(comparison)
+}
+
+/// The three printed values of a case.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Doubt {
+    time: Option<Seconds>,
+    power: Option<Watts>,
+    energy: Option<Joules>,
+}
+
+impl Doubt {
+    fn add(&mut self, cell: &Cell) {
+        match cell.value {
+            Printed::Time(time) => self.time = Some(time),
+            Printed::Power(power) => self.power = Some(power),
+            Printed::Energy(energy) => self.energy = Some(energy),
+            Printed::Rate(_) | Printed::Memory(_) | Printed::Other => {}
+        }
+    }
+
+    pub fn contradiction(&self) -> Option<String> {
+        let (time, power, energy) = (self.time?, self.power?, self.energy?);
+        let mean = energy / time;
+        let apart = (power / mean - 1.0).abs() > CONSISTENT_WITHIN;
+        apart.then(|| format!("energy over time is {:.0} W, printed power {:.0} W", mean.get(), power.get()))
+    }
+}

@@ -1,0 +1,323 @@
+//! A case that a paper printed, as it is predicted here.
+
+use super::compare::{Compared, Doubt, Options};
+use super::mapping::{Metric, Paper, ProfileOf, Quantity};
+use super::printed::{Case, Cell, Printed};
+use super::unknown::Nuisance;
+use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::units::{Hertz, Joules, Seconds, Watts};
+use crate::catalog;
+use crate::device::gpu::Gpu;
+use crate::law::calibration::Calibration;
+use crate::law::power::waiting;
+use crate::net::network::ShapedNetwork;
+use crate::step::framework::Framework;
+use crate::step::parallel::{Fabric, Share, combine};
+use crate::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, Setup, Step};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A device, and the calibration of its chip where there is one.
+type Known = Rc<(Gpu, Option<Calibration>)>;
+
+/// Devices by name and number of sockets, each read once.
+#[derive(Default)]
+pub(super) struct Devices(BTreeMap<(String, u64), Known>);
+
+impl Devices {
+    /// A device of so many sockets, or a GPU with one.
+    fn get(&mut self, name: &str, sockets: u64, options: &Options<'_>) -> Result<Known, String> {
+        let key = (name.to_string(), sockets);
+        if let Some(known) = self.0.get(&key) {
+            return Ok(known.clone());
+        }
+        let gpu = catalog::gpu(name).map_err(|e| e.to_string())?;
+        let calibration = options.calibration(&gpu)?;
+        let device = Rc::new((gpu.with_sockets(sockets), calibration));
+        self.0.insert(key, device.clone());
+        Ok(device)
+    }
+}
+
+/// Devices of one kind.
+struct Member {
+    count: u64,
+    device: Known,
+}
+
+/// What a case is here, where it can be predicted.
+pub(super) struct Subject {
+    /// The device that is printed.
+    gpu: String,
+    members: Vec<Member>,
+    fabric: Option<Fabric>,
+    framework: Framework,
+    cudnn: Option<(String, f64)>,
+    precision: Precision,
+    batch: u64,
+    point: OperatingPoint,
+    mode: Mode,
+    phases: &'static [Phase],
+    readings: Vec<(String, String)>,
+}
+
+/// A prediction of a case under one reading.
+#[derive(Clone)]
+pub(super) struct Predicted {
+    reading: String,
+    gpu: String,
+    framework: String,
+    calibration: String,
+    fit: String,
+    cudnn: Option<String>,
+    prediction: NetworkPrediction,
+    /// What the program takes before the first step.
+    start: Seconds,
+    /// Power of a board of the printed kind with nothing to do: with a context, and without.
+    waiting: Watts,
+    idle: Watts,
+}
+
+/// What a printed phase runs. Forward and backward passes were timed in training; the update is apart.
+fn phases(printed: &str) -> Option<(Mode, &'static [Phase])> {
+    match printed {
+        "inference" => Some((Mode::Inference, Mode::Inference.phases())),
+        "train" => Some((Mode::Training, Mode::Training.phases())),
+        "forward" => Some((Mode::Training, &[Phase::Forward])),
+        "backward" => Some((Mode::Training, &[Phase::BackwardData, Phase::BackwardWeights])),
+        _ => None,
+    }
+}
+
+impl Subject {
+    /// The inner error is the reason why the case cannot be predicted; the outer one a defect of the data.
+    pub fn of(
+        paper: &Paper,
+        case: &Case,
+        batch: Option<u64>,
+        devices: &mut Devices,
+        options: &Options<'_>,
+    ) -> Result<Result<Self, String>, String> {
+        let Some(name) = paper.gpus.get(&case.gpu) else { return Ok(Err(format!("no device file of {}", case.gpu))) };
+        let sockets = paper.sockets.get(&case.gpu).copied().unwrap_or(1);
+        let gpu = &devices.get(name, sockets, options)?.0.clone();
+        let Some(ProfileOf { profile, cudnn }) = paper.frameworks.get(&case.framework) else {
+            return Ok(Err(format!("no profile of {}", case.framework)));
+        };
+        // A run on the CPU has no GPU.
+        let count = case.gpus.max(1);
+        let alike = vec![(count, name.clone())];
+        let mut members = Vec::new();
+        for (count, name) in paper.groups.get(&case.gpus).unwrap_or(&alike) {
+            members.push(Member { count: *count, device: devices.get(name, sockets, options)? });
+        }
+        let fabric = match count {
+            1 => None,
+            _ => Some(Fabric::of(&members.iter().map(|m| &m.device.0).collect::<Vec<_>>(), count, None)?),
+        };
+        let Some(readings) = paper.readings(case) else {
+            return Ok(Err(format!("no network file of {}", case.network)));
+        };
+        let Some(&precision) = paper.precisions.get(&case.precision) else {
+            return Ok(Err(format!("precision {}", case.precision)));
+        };
+        if gpu.peak(precision).is_none() {
+            return Ok(Err(format!("{name} has no peak in {precision}")));
+        }
+        let Some(batch) = case.batch.parse::<u64>().ok().or(batch) else {
+            return Ok(Err("no batch is printed".into()));
+        };
+        if !batch.is_multiple_of(count) {
+            return Ok(Err(format!("a batch of {batch} on {count} GPUs")));
+        }
+        let Some((mode, phases)) = phases(&case.phase) else { return Ok(Err(format!("phase {}", case.phase))) };
+        if case.power_cap_w.parse::<f64>().is_ok_and(|cap| (cap / gpu.power.limit.value.get() - 1.0).abs() > 1e-3) {
+            return Ok(Err("a power limit that is not the default one".into()));
+        }
+        // Boards whose clock was raised had been measured at what they raise it to by themselves.
+        let boost = gpu.core_clock.boost.value;
+        let clock = case.core_mhz.parse::<f64>().ok().map(Hertz::from_mhz).filter(|clock| *clock < boost);
+        Ok(Ok(Self {
+            point: OperatingPoint { core_clock: clock, ..OperatingPoint::default() },
+            framework: Framework::named(options.framework.unwrap_or(profile))?,
+            cudnn: cudnn.clone().filter(|_| !options.newest_library),
+            gpu: name.clone(),
+            members,
+            fabric,
+            precision,
+            batch,
+            mode,
+            phases,
+            readings: readings.clone(),
+        }))
+    }
+
+    fn setup<'a>(&'a self, member: &'a Member, roofline: &'a Calibration) -> Setup<'a> {
+        Setup {
+            gpu: &member.device.0,
+            calibration: member.device.1.as_ref(),
+            roofline,
+            framework: &self.framework,
+            launch: self.framework.usual_launch_on(&member.device.0),
+            mode: self.mode,
+            phases: self.phases,
+            library: self.cudnn.as_ref().map(|(_, age)| *age),
+        }
+    }
+
+    /// The step under each reading.
+    ///
+    /// # Errors
+    /// When a prediction fails, in one line that says which.
+    pub fn predict(&self, paper: &Paper, case: &Case, roofline: &Calibration) -> Result<Vec<Predicted>, String> {
+        let gpus: u64 = self.members.iter().map(|m| m.count).sum();
+        let one = |(reading, net): &(String, String)| {
+            let at = |e: &dyn std::fmt::Display| format!("{}: {} as {net}: {e}", paper.key, case.network);
+            let network = catalog::network(net).map_err(|e| at(&e))?;
+            let shaped = ShapedNetwork::new(&network, self.batch / gpus, self.precision, &[]).map_err(|e| at(&e))?;
+            let mut shares = Vec::new();
+            for member in &self.members {
+                let step = Step::new(&shaped, &self.setup(member, roofline)).map_err(|e| at(&e))?;
+                let alone = step.at(self.point).map_err(|e| at(&e))?;
+                shares.push(Share { count: member.count, gpu: &member.device.0, alone });
+            }
+            let prediction = match &self.fabric {
+                Some(fabric) => combine(shares, &shaped, fabric, &self.framework),
+                None => shares.pop().map(|share| share.alone),
+            };
+            let own = self.members.iter().find(|m| m.device.0.name == self.gpu).or(self.members.first());
+            let own = &own.ok_or_else(|| at(&"no device"))?.device;
+            let fit = own.1.as_ref();
+            let waiting = waiting(&own.0);
+            Ok(Predicted {
+                start: self.framework.start.unwrap_or(Seconds::ZERO),
+                waiting,
+                idle: own.0.power.idle.as_ref().map_or(waiting, |idle| idle.value),
+                reading: reading.clone(),
+                gpu: self.gpu.clone(),
+                framework: self.framework.name.clone(),
+                calibration: fit.unwrap_or(roofline).id.clone(),
+                fit: fit.unwrap_or(roofline).fit.clone(),
+                cudnn: self.cudnn.as_ref().map(|(version, _)| version.clone()),
+                prediction: prediction.ok_or_else(|| at(&"no device"))?,
+            })
+        };
+        self.readings.iter().map(one).collect()
+    }
+}
+
+impl Predicted {
+    /// Time of a step under the first of the readings.
+    pub fn time(&self) -> Seconds {
+        self.prediction.time.value
+    }
+
+    /// Whether it could run.
+    pub fn fits_in_memory(&self) -> bool {
+        self.prediction.fits_in_memory
+    }
+
+    /// What a printed memory means, in bytes: the mean over boards of a node.
+    pub fn memory(&self, paper: &Paper) -> f64 {
+        let running: u64 = self.prediction.devices.iter().map(|d| d.count).sum();
+        self.prediction.memory.total().to_f64() * running as f64 / paper.boards.max(running) as f64
+    }
+
+    /// What a printed power means: the mean over boards of a node. Where steps take longer than foreseen, the GPU waits.
+    fn power(&self, boards: u64, running: u64, busy: f64, slower: f64) -> f64 {
+        let share = 1.0 / slower.max(1.0);
+        let runs = busy * share + self.waiting.get() * (1.0 - share);
+        let others = boards.saturating_sub(running) as f64;
+        (runs * running as f64 + self.idle.get() * others) / (running as f64 + others)
+    }
+
+    /// The row of a printed value; `None` for a value that nothing is predicted of.
+    pub fn beside(
+        &self,
+        paper: &Paper,
+        cell: &Cell,
+        doubt: Option<&Doubt>,
+        nuisance: Option<&Nuisance>,
+    ) -> Result<Option<Compared>, String> {
+        let p = &self.prediction;
+        let slower = nuisance.map_or(1.0, |n| n.factor(cell.case.gpus));
+        let scaled = |e: Estimate<f64>| e.times(slower);
+        // Of a run: how many steps it has. Its start is spread over them.
+        let steps = paper.samples.get(&cell.case.dataset).map(|samples| *samples as f64 / p.batch as f64);
+        let of_step = |value: f64| match (cell.metric, steps) {
+            (Metric::RunTime | Metric::RunEnergy, Some(steps)) => Ok(value / steps),
+            (Metric::RunTime | Metric::RunEnergy, None) => {
+                Err(format!("{}: no samples of \"{}\"", paper.key, cell.case.dataset))
+            }
+            _ => Ok(value),
+        };
+        let start = steps.map_or(Seconds::ZERO, |steps| self.start / steps);
+        let and_start =
+            |e: Estimate<f64>, start: f64| Estimate { value: e.value + start, p05: e.p05 + start, p95: e.p95 + start };
+        let own = p.devices.iter().find(|d| d.gpu == self.gpu).unwrap_or(&p.devices[0]);
+        let (quantity, printed, predicted) = match cell.value {
+            Printed::Time(time) => {
+                let predicted = and_start(scaled(numbers(p.time, Seconds::get)), start.get());
+                (Quantity::Time, of_step(time.get())?, predicted)
+            }
+            Printed::Rate(rate) => (Quantity::Time, p.batch as f64 / rate, scaled(numbers(p.time, Seconds::get))),
+            Printed::Power(power) => {
+                let busy = p.time.value / (p.time.value + start);
+                let running = p.devices.iter().map(|d| d.count).sum();
+                let mean = |watts: Watts| {
+                    let mean = (watts * busy + self.waiting * (1.0 - busy)).get();
+                    self.power(paper.boards, running, mean, slower)
+                };
+                let of = own.power;
+                let predicted = Estimate { value: mean(of.value), p05: mean(of.p05), p95: mean(of.p95) };
+                (Quantity::Power, power.get(), predicted)
+            }
+            Printed::Energy(energy) => {
+                let predicted = scaled(numbers(own.energy, Joules::get));
+                let predicted = and_start(predicted, (self.waiting * start).get());
+                (Quantity::Energy, of_step(energy.get())?, predicted)
+            }
+            Printed::Memory(bytes) => {
+                let total = self.memory(paper);
+                (Quantity::Memory, bytes.to_f64(), Estimate { value: total, p05: total, p95: total })
+            }
+            Printed::Other => return Ok(None),
+        };
+        let rule = paper.rule_of(cell);
+        let contradiction = if [Quantity::Time, Quantity::Memory].contains(&quantity) {
+            None
+        } else {
+            doubt.and_then(Doubt::contradiction)
+        };
+        Ok(Some(Compared {
+            paper: paper.key.clone(),
+            table: cell.table.clone(),
+            gpu: self.gpu.clone(),
+            gpus: p.devices.iter().map(|d| d.count).sum(),
+            setup: p.devices.iter().map(|d| format!("{}x{}", d.count, d.gpu)).collect::<Vec<_>>().join(","),
+            count: own.count,
+            network: cell.case.network.clone(),
+            reading: self.reading.clone(),
+            net: p.network.clone(),
+            phase: cell.case.phase.clone(),
+            batch: p.batch,
+            framework: self.framework.clone(),
+            calibration: self.calibration.clone(),
+            fit: self.fit.clone(),
+            cudnn: self.cudnn.clone(),
+            quantity,
+            printed,
+            predicted: predicted.value,
+            p05: predicted.p05,
+            p95: predicted.p95,
+            fitted: paper.fitted.iter().any(|rule| rule.holds(cell))
+                || nuisance.is_some_and(|n| n.fitted_on.contains(&cell.case.framework))
+                    && [Quantity::Time, Quantity::Memory].contains(&quantity),
+            distorted: rule.map(|rule| rule.why.clone()).or(contradiction),
+        }))
+    }
+}
+
+fn numbers<T>(estimate: Estimate<T>, number: fn(T) -> f64) -> Estimate<f64> {
+    Estimate { value: number(estimate.value), p05: number(estimate.p05), p95: number(estimate.p95) }
+}

@@ -1,0 +1,531 @@
+//! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
+
+mod host;
+
+pub use host::{Costs, Host, HostKind, Stages};
+
+use crate::base::precision::{Phase, Precision, named_enum};
+use crate::base::text::{check_schema, names, nearest, shown, toml_error, within};
+use crate::base::units::{Bytes, Dimension, Seconds, parse_with_unit};
+use crate::catalog;
+use crate::device::gpu::{Device, Gpu};
+use crate::kernel::library::Rule;
+use crate::kernel::trial::{Algorithm, Layout};
+use crate::net::layer::{Layer, Optimizer};
+use crate::net::network::ShapedNetwork;
+use crate::step::input::{Input, InputFile};
+use crate::step::memory::{Activations, InPlace, MemoryPolicy};
+use host::HostFile;
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+
+named_enum!(
+    /// How a step is launched.
+    Launch {
+        /// Operation by operation, from the host.
+        Eager = "eager",
+        /// As one CUDA graph.
+        Graph = "graph",
+    }
+);
+
+/// How many times as much as ours a framework's kernels can take or draw.
+const FACTORS: RangeInclusive<f64> = 0.001..=1000.0;
+/// Passes over all parameters of one update or copy.
+const PASSES: RangeInclusive<f64> = 0.0..=1000.0;
+
+/// A framework profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Framework {
+    /// Name on the command line.
+    pub name: String,
+    /// In words.
+    pub title: String,
+    /// Gap after every kernel.
+    pub dispatch: Seconds,
+    /// Power of its kernels above waiting, relative to kernels of random operands.
+    pub activity: f64,
+    /// Kinds of layers that it folds into the kernel of the convolution before them, in inference; none where it runs a
+    /// kernel for each.
+    pub fusion: Option<Vec<String>>,
+    /// Whether it runs a model's modules one after the other as they are written, so that a batch norm that an export
+    /// folded is a kernel all the same.
+    pub runs_modules: bool,
+    /// Whether it computes the groups of a convolution one after the other, each as a convolution of its own.
+    pub groups_apart: bool,
+    /// What the host does in an eager step; without it the GPU never waits for the host.
+    pub host: Option<Host>,
+    /// Kernels of its own that take longer than the library's, for GPUs on which they were not measured.
+    pub slower: Vec<Slower>,
+    /// Jumps of its libraries' times by version.
+    pub rules: Vec<Rule>,
+    /// How it updates all parameters at once; without it, layer by layer.
+    pub fused_update: Option<FusedUpdate>,
+    /// How it sums gradients over several GPUs.
+    pub parallel: Parallel,
+    /// What it does with device memory.
+    pub memory: MemoryPolicy,
+    /// Input pipelines whose rate is known; no step waits for one unless it is named.
+    pub inputs: Vec<Input>,
+    /// What a program takes before its first step, where that is known.
+    pub start: Option<Seconds>,
+}
+
+/// How a framework updates all parameters by few kernels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FusedUpdate {
+    /// Passes over the parameters or tensors of their size, per optimizer.
+    sgd: u64,
+    momentum: u64,
+    adam: u64,
+    /// Further passes in mixed precision, whose loss is scaled.
+    scaled: u64,
+    /// What each layer with parameters takes besides.
+    pub per_layer: Seconds,
+}
+
+impl FusedUpdate {
+    /// Passes over tensors of the parameters' size.
+    pub fn passes(&self, optimizer: Optimizer, precision: Precision) -> u64 {
+        let scaled = if precision == Precision::Fp16 { self.scaled } else { 0 };
+        scaled
+            + match optimizer {
+                Optimizer::Sgd => self.sgd,
+                Optimizer::Momentum => self.momentum,
+                Optimizer::Adam => self.adam,
+            }
+    }
+}
+
+/// How a framework sums gradients over several GPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Parallel {
+    /// Passes over all gradients that copying them into buckets and back takes.
+    pub copy_passes: u64,
+    /// What that takes besides for each layer with parameters, however small.
+    pub copy_per_layer: Seconds,
+    /// Whether gradients are summed while backward goes on.
+    pub overlaps: bool,
+    /// Gradients are summed once there are so many bytes of them; without it, all at once.
+    pub bucket: Option<Bytes>,
+}
+
+/// A kernel of the framework beside the library's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slower {
+    /// Layer kind, or `bias` for the kernel that adds a convolution's bias.
+    pub kind: String,
+    /// In this order of dimensions; in both without it.
+    pub layout: Option<Layout>,
+    /// In these phases; in all without it.
+    pub phases: Option<Vec<Phase>>,
+    /// Pooling with this window and step, both directions alike; with any without it.
+    pub window: Option<[u64; 2]>,
+    /// How many times as long it takes.
+    pub factor: f64,
+    /// What it takes on top, however small the layer: launches of further kernels.
+    pub extra: Seconds,
+    /// The same per sample of the batch: kernels launched once per sample.
+    pub extra_per_sample: Seconds,
+}
+
+/// A kernel, as far as a profile tells kernels apart.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelOf<'a> {
+    /// Layer kind, or `bias`, or that of the update.
+    pub kind: &'a str,
+    /// The layer.
+    pub layer: &'a Layer,
+    /// Its phase.
+    pub phase: Phase,
+    /// Order of dimensions.
+    pub layout: Layout,
+}
+
+impl Slower {
+    fn is_of(&self, kernel: &KernelOf<'_>) -> bool {
+        let window = match kernel.layer {
+            Layer::Pool2d(pool) => {
+                let stride = pool.stride.unwrap_or(pool.kernel);
+                Some((pool.kernel, stride))
+            }
+            _ => None,
+        };
+        self.kind == kernel.kind
+            && self.layout.is_none_or(|l| l == kernel.layout)
+            && self.phases.as_ref().is_none_or(|p| p.contains(&kernel.phase))
+            && self.window.is_none_or(|[k, s]| window.is_some_and(|(kernel, step)| kernel.is(k) && step.is(s)))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: String,
+    #[serde(deserialize_with = "names")]
+    name: String,
+    #[serde(deserialize_with = "names")]
+    title: String,
+    dispatch: Entry,
+    activity: Option<FactorFile>,
+    fusion: Option<FusionFile>,
+    modules: Option<ModulesFile>,
+    groups: Option<GroupsFile>,
+    host: Option<HostFile>,
+    #[serde(default)]
+    slower: Vec<SlowerFile>,
+    fused_update: Option<FusedUpdateFile>,
+    parallel: Option<ParallelFile>,
+    memory: Option<MemoryFile>,
+    #[serde(default, rename = "input")]
+    inputs: Vec<InputFile>,
+    start: Option<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FusedUpdateFile {
+    sgd: u64,
+    momentum: u64,
+    adam: u64,
+    scaled: u64,
+    per_layer: Entry,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl FusedUpdateFile {
+    fn read(self) -> Result<FusedUpdate, String> {
+        let Self { sgd, momentum, adam, scaled, .. } = self;
+        for (optimizer, passes) in [("sgd", sgd), ("momentum", momentum), ("adam", adam), ("scaled", scaled)] {
+            within(&format!("fused_update {optimizer}"), passes as f64, PASSES)?;
+        }
+        Ok(FusedUpdate { sgd, momentum, adam, scaled, per_layer: self.per_layer.time("fused_update per_layer")? })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MemoryFile {
+    activations: Activations,
+    in_place: InPlace,
+    #[serde(default)]
+    narrow_gradients: bool,
+    #[serde(default)]
+    clipped_in_place: bool,
+    #[serde(default)]
+    modules_hold_input: bool,
+    pooling_index: Option<u64>,
+    library_workspace: Option<Entry>,
+    context: Option<Entry>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl MemoryFile {
+    fn read(self) -> Result<MemoryPolicy, String> {
+        let bytes = |what: &str, entry: Option<Entry>| {
+            let bytes = entry.map(|e| parse_with_unit(&e.value, Dimension::Memory)).transpose();
+            Ok::<_, String>(Bytes::new(bytes.map_err(|e| format!("memory {what}: {e}"))?.unwrap_or(0.0) as u64))
+        };
+        Ok(MemoryPolicy {
+            algorithm: None,
+            activations: self.activations,
+            in_place: self.in_place,
+            narrow_gradients: self.narrow_gradients,
+            clipped_in_place: self.clipped_in_place,
+            modules_hold_input: self.modules_hold_input,
+            pooling_index: self.pooling_index,
+            library_workspace: bytes("library_workspace", self.library_workspace)?,
+            context: bytes("context", self.context)?,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParallelFile {
+    overlaps: bool,
+    bucket: Option<String>,
+    copies: Option<CopiesFile>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CopiesFile {
+    passes: u64,
+    per_layer: String,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl ParallelFile {
+    fn read(self) -> Result<Parallel, String> {
+        let bytes = |text: String| parse_with_unit(&text, Dimension::Memory).map(|b| Bytes::new(b as u64));
+        let bucket = self.bucket.map(bytes).transpose().map_err(|e| format!("parallel bucket: {e}"))?;
+        let time = |text: &str| parse_with_unit(text, Dimension::Time).map(Seconds::new);
+        let per_layer = self.copies.as_ref().map(|c| time(&c.per_layer)).transpose();
+        within("parallel copies: passes", self.copies.as_ref().map_or(0, |c| c.passes) as f64, PASSES)?;
+        Ok(Parallel {
+            copy_passes: self.copies.as_ref().map_or(0, |c| c.passes),
+            copy_per_layer: per_layer.map_err(|e| format!("parallel copies: {e}"))?.unwrap_or(Seconds::ZERO),
+            overlaps: self.overlaps,
+            bucket,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FusionFile {
+    into_convolution: Vec<String>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ModulesFile {
+    as_written: bool,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GroupsFile {
+    apart: bool,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FactorFile {
+    factor: f64,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SlowerFile {
+    kind: String,
+    layout: Option<Layout>,
+    phases: Option<Vec<Phase>>,
+    window: Option<[u64; 2]>,
+    factor: f64,
+    extra: Option<String>,
+    extra_per_sample: Option<String>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    value: String,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl Entry {
+    fn time(&self, what: &str) -> Result<Seconds, String> {
+        Ok(Seconds::new(parse_with_unit(&self.value, Dimension::Time).map_err(|e| format!("{what}: {e}"))?))
+    }
+}
+
+impl Framework {
+    /// Reads a profile.
+    ///
+    /// # Errors
+    /// One line that says where it is malformed.
+    pub fn from_toml(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
+        check_schema(&file.schema, "framework/1")?;
+        let activity = within("factor of activity", file.activity.map_or(1.0, |a| a.factor), FACTORS)?;
+        let fusion = file.fusion.map(|f| f.into_convolution);
+        if let Some(kind) = fusion.iter().flatten().find(|k| !Layer::KINDS.contains(&k.as_str())) {
+            return Err(format!("fusion: {} is no layer kind", shown(kind)));
+        }
+        let slower: Vec<Slower> = file
+            .slower
+            .into_iter()
+            .map(|s| {
+                let time = |text: &Option<String>| {
+                    let seconds = text.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
+                    Ok::<_, String>(Seconds::new(
+                        seconds.map_err(|e| format!("slower {}: {e}", s.kind))?.unwrap_or(0.0),
+                    ))
+                };
+                Ok(Slower {
+                    extra: time(&s.extra)?,
+                    extra_per_sample: time(&s.extra_per_sample)?,
+                    kind: s.kind,
+                    layout: s.layout,
+                    phases: s.phases,
+                    window: s.window,
+                    factor: s.factor,
+                })
+            })
+            .collect::<Result<_, String>>()?;
+        for entry in &slower {
+            within(&format!("slower {}: factor", shown(&entry.kind)), entry.factor, FACTORS)?;
+        }
+        Ok(Self {
+            name: file.name,
+            title: file.title,
+            dispatch: file.dispatch.time("dispatch")?,
+            activity,
+            fusion,
+            runs_modules: file.modules.is_some_and(|m| m.as_written),
+            groups_apart: file.groups.is_some_and(|g| g.apart),
+            host: file.host.map(HostFile::read).transpose()?,
+            slower,
+            rules: catalog::library_rules()?,
+            fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
+            parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
+            memory: file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default(),
+            inputs: file.inputs.into_iter().map(InputFile::read).collect::<Result<_, _>>()?,
+            start: file.start.map(|s| s.time("start")).transpose()?,
+        })
+    }
+
+    /// How much longer than ours its kernel takes for a batch: a factor and a time. The first entry that fits holds.
+    pub fn slower(&self, kernel: &KernelOf<'_>, batch: u64) -> (f64, Seconds) {
+        let entry = self.slower.iter().find(|s| s.is_of(kernel));
+        entry.map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra + s.extra_per_sample * batch as f64))
+    }
+
+    /// The input pipeline of a name.
+    ///
+    /// # Errors
+    /// When the profile has none of that name; the message lists them.
+    pub fn input(&self, name: &str) -> Result<&Input, String> {
+        self.inputs.iter().find(|i| i.name == name).ok_or_else(|| {
+            let names: Vec<&str> = self.inputs.iter().map(|i| i.name.as_str()).collect();
+            let known = if names.is_empty() { "none".into() } else { names.join(", ") };
+            format!("the {} profile has no input named \"{name}\"; it has {known}", self.name)
+        })
+    }
+
+    /// With convolutions by an algorithm.
+    #[must_use]
+    pub fn by(mut self, algorithm: Option<Algorithm>) -> Self {
+        self.memory.algorithm = algorithm;
+        self
+    }
+
+    /// What convolutions are computed by, where it can be; the library's choice without.
+    pub fn algorithm(&self) -> Option<Algorithm> {
+        self.memory.algorithm
+    }
+
+    /// A network as it runs through the profile: with what follows convolutions folded into them where it does that, with
+    /// batch norms that an export folded as kernels of their own where it runs modules as they are written.
+    pub fn runs(&self, network: ShapedNetwork) -> ShapedNetwork {
+        match &self.fusion {
+            Some(absorbed) => network.fused(absorbed),
+            None if self.runs_modules => network.unfolded(),
+            None => network,
+        }
+    }
+
+    /// How a step is launched unless somebody says otherwise.
+    pub fn usual_launch(&self) -> Launch {
+        if self.host.is_some() { Launch::Eager } else { Launch::Graph }
+    }
+
+    /// The same on a device: a processor has no CUDA graphs.
+    pub fn usual_launch_on(&self, gpu: &Gpu) -> Launch {
+        if gpu.device == Device::Cpu { Launch::Eager } else { self.usual_launch() }
+    }
+
+    /// A shipped profile.
+    ///
+    /// # Errors
+    /// When there is none of that name; the message lists them.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let table = catalog::frameworks();
+        match table.iter().find(|(key, _)| *key == name) {
+            Some((_, text)) => Self::from_toml(text),
+            None => {
+                let names = table.iter().map(|(key, _)| *key);
+                let near = nearest(name, names.clone());
+                let list = if near.is_empty() { names.collect::<Vec<_>>() } else { near };
+                Err(format!("no framework profile named \"{name}\"; there is: {}", list.join(", ")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::shape::Shape;
+    use crate::net::layer::LayerOp as _;
+
+    fn pool(kernel: u64, stride: u64) -> Layer {
+        let fields = format!("kernel = {kernel}\nstride = {stride}").parse().expect("a table");
+        Layer::from_table("max_pool2d", fields).expect("a kind").expect("fields")
+    }
+
+    #[test]
+    fn an_entry_holds_for_its_phases_and_windows() {
+        let caffe = Framework::named("caffe").expect("shipped");
+        let of = |layer: &Layer, phase| {
+            let kernel = KernelOf { kind: layer.kind(), layer, phase, layout: Layout::Nchw };
+            caffe.slower(&kernel, 1).0
+        };
+        let (dense, strided, disjoint) = (pool(3, 1), pool(3, 2), pool(2, 2));
+        assert!(of(&dense, Phase::Forward) > of(&strided, Phase::Forward));
+        assert!(of(&strided, Phase::Forward) > of(&disjoint, Phase::Forward));
+        assert_eq!(of(&dense, Phase::BackwardData), of(&disjoint, Phase::BackwardData));
+        assert_eq!(of(&pool(7, 7), Phase::Forward), 1.0);
+    }
+
+    #[test]
+    fn kernels_launched_per_sample_cost_time_per_sample() {
+        let caffe = Framework::named("caffe").expect("shipped");
+        let fields = "bias = true".parse().expect("a table");
+        let layer = Layer::from_table("scale", fields).expect("a kind").expect("fields");
+        assert!(layer.output(&[Shape::new(&[4, 2, 2]).expect("shape")]).is_ok());
+        let extra = |batch| {
+            let kernel = KernelOf { kind: "scale", layer: &layer, phase: Phase::BackwardWeights, layout: Layout::Nchw };
+            caffe.slower(&kernel, batch).1
+        };
+        assert!((extra(64) / extra(1) - 64.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_wrong_time_or_factor_names_its_entry() {
+        let text = |entry: &str| {
+            format!(
+                "schema = \"framework/1\"\nname = \"x\"\ntitle = \"x\"\n\
+                 dispatch = {{ value = \"0 us\", source = \"x\" }}\n[[slower]]\nsource = \"x\"\n{entry}\n"
+            )
+        };
+        for (entry, expected) in [
+            ("kind = \"add\"\nfactor = 0", "slower add: factor is 0"),
+            ("kind = \"add\"\nfactor = 1e308", "slower add: factor is 1e308"),
+            ("kind = \"add\"\nfactor = 1e-320", "slower add: factor is 1e-320"),
+            ("kind = \"add\"\nfactor = inf", "slower add: factor is inf"),
+            ("kind = \"add\"\nfactor = 1\n[activity]\nfactor = 6e99\nsource = \"x\"", "factor of activity is 6e99"),
+            (
+                "kind = \"add\"\nfactor = 1\n[fused_update]\nsgd = 1\nmomentum = 1\nadam = 99999\nscaled = 1\nsource = \"x\"\nper_layer = { value = \"1 us\", source = \"x\" }",
+                "fused_update adam is 99999",
+            ),
+            (
+                "kind = \"add\"\nfactor = 1\n[[input]]\nname = \"i\"\ntitle = \"i\"\nsamples_per_s = 1e-320\nsource = \"x\"",
+                "input i: samples_per_s is 1e-320",
+            ),
+            ("kind = \"add\"\nfactor = 1\nextra_per_sample = \"4 W\"", "slower add"),
+            ("kind = \"add\"\nfactor = 1\nphases = [\"sideways\"]", "sideways"),
+        ] {
+            let error = Framework::from_toml(&text(entry)).expect_err("wrong");
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What the host does in an eager step: it launches operation after operation, and the GPU waits where it is slower.
+
+use super::{Entry, FactorFile};
+use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::text::within;
+use crate::base::units::{Dimension, Seconds, parse_with_unit};
+use crate::net::layer::Layer;
+use serde::Deserialize;
+use std::ops::{Add, Mul};
+
+/// What the host takes for an eager step, however short its kernels are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// Per layer whose kind is not listed.
+    pub other: HostKind,
+    /// Per layer of a kind.
+    pub kinds: Vec<HostKind>,
+    /// Per step besides its layers.
+    pub step: Costs,
+    /// What a kernel of a queue that is full waits for the one before, beyond the gap within a graph.
+    pub gap: Seconds,
+    /// Where training in fp16 scales its loss: the share of a layer's cost that its forward pass has.
+    pub scaled_loss: Option<f64>,
+    /// 90 % of hosts' times lie within this factor.
+    pub spread: f64,
+}
+
+/// Times with 32 and with 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// Forward pass of inference.
+    pub inference: [Seconds; 2],
+    /// Forward and backward pass of training; with 16 bits in mixed precision, whose weights are converted anew.
+    pub training: [Seconds; 2],
+}
+
+impl Costs {
+    fn of(&self, mode: Mode, precision: Precision) -> Seconds {
+        let half = usize::from(precision.bytes() < Precision::Fp32.bytes());
+        match mode {
+            Mode::Inference => self.inference[half],
+            Mode::Training => self.training[half],
+        }
+    }
+}
+
+/// What launching a layer costs the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostKind {
+    /// Layer kind or class of convolutions, with `_bias` where a bias is added apart; `update` for the optimizer.
+    pub kind: String,
+    /// Its times.
+    pub costs: Costs,
+}
+
+/// A step's time by what runs when.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stages {
+    /// Forward pass.
+    pub forward: Seconds,
+    /// Gradients of data and weights.
+    pub backward: Seconds,
+    /// The optimizer.
+    pub update: Seconds,
+}
+
+impl Stages {
+    /// A time in the stage of a phase.
+    pub fn of(phase: Phase, time: Seconds) -> Self {
+        match phase {
+            Phase::Forward => Self { forward: time, ..Self::default() },
+            Phase::BackwardData | Phase::BackwardWeights => Self { backward: time, ..Self::default() },
+            Phase::Update => Self { update: time, ..Self::default() },
+        }
+    }
+
+    /// Their sum.
+    pub fn total(&self) -> Seconds {
+        self.forward + self.backward + self.update
+    }
+}
+
+impl Add for Stages {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            forward: self.forward + other.forward,
+            backward: self.backward + other.backward,
+            update: self.update + other.update,
+        }
+    }
+}
+
+impl Mul<f64> for Stages {
+    type Output = Self;
+
+    fn mul(self, factor: f64) -> Self {
+        Self { forward: self.forward * factor, backward: self.backward * factor, update: self.update * factor }
+    }
+}
+
+impl Host {
+    /// What the host takes for a layer's operation in a phase. A layer's backward operation counts with its forward
+    /// one, whatever its gradients.
+    pub fn launching(&self, layer: &Layer, class: &str, phase: Phase, mode: Mode, precision: Precision) -> Seconds {
+        let listed = |kind: &str| self.kinds.iter().find(|k| k.kind == kind);
+        let biased = match layer {
+            Layer::Conv2d(conv) if conv.bias && phase != Phase::Update => {
+                listed(&format!("{class}_bias")).or_else(|| listed("conv2d_bias"))
+            }
+            _ => None,
+        };
+        let costs = biased.or_else(|| listed(class)).or_else(|| listed(layer.kind())).unwrap_or(&self.other).costs;
+        match (mode, phase) {
+            (Mode::Training, Phase::BackwardData | Phase::BackwardWeights) => Seconds::ZERO,
+            _ => costs.of(mode, precision),
+        }
+    }
+
+    /// How long the GPU waits for the host in a step whose kernels take `gpu`, where launching takes `host`.
+    ///
+    /// The host runs ahead of the GPU from step to step, so that the slower of the two decides. A scaled loss ends that:
+    /// the host reads back whether a gradient is infinite, and begins the next step's launches with an idle GPU. A step
+    /// then lasts as long as the longest way through both: launches until an operation, kernels from there on.
+    pub fn waited_for(&self, gpu: Stages, host: Stages, mode: Mode, precision: Precision) -> Seconds {
+        let step = self.step.of(mode, precision);
+        let launches = step + host.total();
+        let drained = self.scaled_loss.filter(|_| mode == Mode::Training && precision == Precision::Fp16);
+        let longest = match drained {
+            None => launches,
+            Some(forward) => [
+                (step, gpu.total()),
+                (step + host.update, gpu.forward + gpu.backward),
+                (step + host.update + host.forward * forward, gpu.backward),
+            ]
+            .into_iter()
+            .fold(launches, |longest, (launched, left)| longest.max(launched + left)),
+        };
+        (longest - gpu.total()).max(Seconds::ZERO)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostFile {
+    step: StepFile,
+    gap: Option<Entry>,
+    scaled_loss: Option<ScaledLossFile>,
+    spread: FactorFile,
+    other: CostsFile,
+    #[serde(default, rename = "kind")]
+    kinds: Vec<KindFile>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepFile {
+    inference: [String; 2],
+    training: [String; 2],
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScaledLossFile {
+    forward: f64,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CostsFile {
+    inference: [String; 2],
+    training: [String; 2],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KindFile {
+    name: String,
+    inference: [String; 2],
+    training: [String; 2],
+}
+
+fn costs(what: &str, inference: &[String; 2], training: &[String; 2]) -> Result<Costs, String> {
+    let time = |text: &String| {
+        parse_with_unit(text, Dimension::Time).map(Seconds::new).map_err(|e| format!("host {what}: {e}"))
+    };
+    let both = |texts: &[String; 2]| Ok::<_, String>([time(&texts[0])?, time(&texts[1])?]);
+    Ok(Costs { inference: both(inference)?, training: both(training)? })
+}
+
+fn kind(kind: String, inference: &[String; 2], training: &[String; 2]) -> Result<HostKind, String> {
+    Ok(HostKind { costs: costs(&kind, inference, training)?, kind })
+}
+
+impl HostFile {
+    pub(super) fn read(self) -> Result<Host, String> {
+        let spread = within("host spread", self.spread.factor, 1.0..=100.0)?;
+        let scaled_loss = self.scaled_loss.map(|s| s.forward);
+        if let Some(share) = scaled_loss.filter(|s| !(0.0..=1.0).contains(s)) {
+            return Err(format!("host scaled_loss: forward = {share} is no share"));
+        }
+        Ok(Host {
+            other: kind("other".into(), &self.other.inference, &self.other.training)?,
+            kinds: self.kinds.into_iter().map(|k| kind(k.name, &k.inference, &k.training)).collect::<Result<_, _>>()?,
+            step: costs("step", &self.step.inference, &self.step.training)?,
+            gap: self.gap.map_or(Ok(Seconds::ZERO), |g| g.time("host gap"))?,
+            scaled_loss,
+            spread,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(scaled_loss: Option<f64>) -> Host {
+        let times = |ms: f64| [Seconds::from_ms(ms); 2];
+        let costs = Costs { inference: times(0.1), training: times(1.0) };
+        let other = HostKind { kind: "other".into(), costs };
+        Host { other, kinds: Vec::new(), step: costs, gap: Seconds::ZERO, scaled_loss, spread: 1.5 }
+    }
+
+    fn stages(forward: f64, backward: f64, update: f64) -> Stages {
+        let ms = Seconds::from_ms;
+        Stages { forward: ms(forward), backward: ms(backward), update: ms(update) }
+    }
+
+    #[test]
+    fn the_slower_of_both_decides_unless_a_scaled_loss_drains_the_queue() {
+        let (gpu, launches) = (stages(3.0, 6.0, 1.0), stages(8.0, 0.0, 0.5));
+        let waits = |host: &Host, mode, precision| host.waited_for(gpu, launches, mode, precision).to_ms();
+        let (ahead, scaled) = (host(None), host(Some(0.25)));
+        // 9.5 of launches behind 10 of kernels.
+        assert_eq!(waits(&ahead, Mode::Training, Precision::Fp16), 0.0);
+        // The step's 1 ms before any kernel: 1 + 10.
+        assert!((waits(&scaled, Mode::Training, Precision::Fp16) - 1.0).abs() < 1e-9);
+        assert_eq!(waits(&scaled, Mode::Training, Precision::Bf16), 0.0);
+        assert_eq!(waits(&scaled, Mode::Inference, Precision::Fp16), 0.0);
+        // A long forward pass of launches before a long backward pass of kernels: 1 + 0.5 + 0.75 x 8 + 6.
+        assert!((waits(&host(Some(0.75)), Mode::Training, Precision::Fp16) - 3.5).abs() < 1e-9);
+        // The host alone decides where it is slowest: 1 + 20.5 of launches, 10 of kernels.
+        let slow = ahead.waited_for(gpu, stages(20.0, 0.0, 0.5), Mode::Training, Precision::Fp32).to_ms();
+        assert!((slow - 11.5).abs() < 1e-9);
+    }
+}

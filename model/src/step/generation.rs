@@ -1,0 +1,370 @@
+//! Generation with a language model: a step over the prompt that fills a cache of keys and values, then one step per
+//! token, each of which reads a cache that is longer by one.
+
+use crate::base::precision::Precision;
+use crate::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
+use crate::net::layer::{Layer, Slice};
+use crate::net::network::{Network, NetworkError, Node, ShapedNetwork, ShapingError, Source};
+use crate::step::predictor::{Estimate, LayerPrediction, NetworkPrediction, OperatingPoint, PredictError, Setup, Step};
+
+/// Name of the dimension of a language model's input.
+pub const SEQUENCE: &str = "sequence";
+
+/// Why a network does not generate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GenerationError {
+    /// It is no language model of this kind.
+    #[error("{network} does not generate: {why}")]
+    NoLanguageModel {
+        /// Its name.
+        network: String,
+        /// What it lacks.
+        why: &'static str,
+    },
+    /// Positions are learned, and too few.
+    #[error(
+        "{network} has learned {positions} positions; prompt and answer have {tokens} tokens: a shorter prompt is --sequence N"
+    )]
+    TooLong {
+        /// Its name.
+        network: String,
+        /// Rows of its table.
+        positions: u64,
+        /// Tokens asked for.
+        tokens: u64,
+    },
+    /// A dimension cannot be bound.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
+    /// A step cannot be given shapes.
+    #[error(transparent)]
+    Shape(#[from] ShapingError),
+    /// A step cannot be predicted.
+    #[error(transparent)]
+    Predict(#[from] PredictError),
+}
+
+/// Checks that a network generates: one input of tokens, causal attention in every such layer, and positions for
+/// `prompt` and `tokens` more.
+///
+/// # Errors
+/// In words, what it lacks.
+pub fn check(network: &Network, prompt: u64, tokens: u64) -> Result<(), GenerationError> {
+    let lacks = |why| Err(GenerationError::NoLanguageModel { network: network.name.clone(), why });
+    if network.inputs.len() != 1 || network.dimensions() != [SEQUENCE] {
+        return lacks("it has not one input of a sequence");
+    }
+    let mut attention = network.nodes.iter().filter_map(|n| match &n.layer {
+        Layer::Attention(a) => Some(a.causal),
+        _ => None,
+    });
+    if attention.clone().count() == 0 || !attention.all(|causal| causal) {
+        return lacks("its attention is not causal");
+    }
+    let total = prompt.saturating_add(tokens);
+    for node in &network.nodes {
+        if let Layer::PositionEmbedding(table) = &node.layer
+            && let Some(positions) = table.positions.filter(|p| *p < total)
+        {
+            return Err(GenerationError::TooLong { network: network.name.clone(), positions, tokens: total });
+        }
+    }
+    Ok(())
+}
+
+/// The network over `new` tokens with `cached` ones in its caches. Only the last token's logits are computed.
+fn with_cache(network: &Network, new: u64, cached: u64) -> Result<Network, GenerationError> {
+    let mut network = network.clone();
+    network.bind(SEQUENCE, new)?;
+    for node in &mut network.nodes {
+        if let Layer::Attention(attention) = &mut node.layer {
+            attention.cached = Some(cached);
+        }
+    }
+    if new > 1
+        && let Some(head) = network.nodes.pop()
+    {
+        let last = Slice { axis: 0, start: new - 1, size: 1, step: 1, copy: false };
+        let name = format!("{}.last", head.name);
+        network.nodes.push(Node { name, layer: Layer::Slice(last), from: head.from, tied: None, folded: false });
+        let from = vec![Source::Node(network.nodes.len() - 1)];
+        network.nodes.push(Node { from, ..head });
+    }
+    Ok(network)
+}
+
+/// The step over a prompt.
+///
+/// # Errors
+/// As [`check`].
+pub fn prefill(network: &Network, prompt: u64) -> Result<Network, GenerationError> {
+    check(network, prompt, 1)?;
+    with_cache(network, prompt, 0)
+}
+
+/// The step for one token, with `cached` tokens before it.
+///
+/// # Errors
+/// As [`check`].
+pub fn decode(network: &Network, cached: u64) -> Result<Network, GenerationError> {
+    check(network, cached, 1)?;
+    with_cache(network, 1, cached)
+}
+
+/// Lengths of the cache at which steps are predicted, and for how many steps each stands: `steps` steps, the first with
+/// `from` tokens cached. Three points of Gauss and Legendre over the range, which but for rounding are exact for a time
+/// that is a polynomial of fifth degree in the length; all of them where there are few.
+pub fn nodes(from: u64, steps: u64) -> Vec<(u64, f64)> {
+    if steps <= 8 {
+        return (0..steps).map(|i| (from + i, 1.0)).collect();
+    }
+    let (middle, half) = ((steps - 1) as f64 / 2.0, steps as f64 / 2.0);
+    let apart = (0.6f64).sqrt() * half;
+    let at = |x: f64| from + x.round().clamp(0.0, (steps - 1) as f64) as u64;
+    let weight = |share: f64| share / 18.0 * steps as f64;
+    vec![(at(middle - apart), weight(5.0)), (at(middle), weight(8.0)), (at(middle + apart), weight(5.0))]
+}
+
+/// What generating takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generation {
+    /// Tokens of the prompt, per sample.
+    pub prompt: u64,
+    /// Tokens of the answer, per sample; the first one comes of the prompt's step.
+    pub tokens: u64,
+    /// The prompt's step.
+    pub prefill: NetworkPrediction,
+    /// All steps after it together; none for one token.
+    pub decode: Option<NetworkPrediction>,
+    /// Keys and values of all samples at the end.
+    pub cache: Bytes,
+    /// Both together.
+    pub total: NetworkPrediction,
+}
+
+impl Generation {
+    /// Tokens that come per second, of all samples, from the first step to the last.
+    pub fn tokens_per_second(&self) -> f64 {
+        (self.total.batch * self.tokens) as f64 / self.total.time.value.get()
+    }
+
+    /// Energy per token of the answer.
+    pub fn energy_per_token(&self) -> Joules {
+        self.total.energy.value / (self.total.batch * self.tokens) as f64
+    }
+
+    /// Mean time of a step after the first.
+    pub fn time_per_step(&self) -> Option<Seconds> {
+        self.decode.as_ref().map(|d| d.time.value / (self.tokens - 1) as f64)
+    }
+}
+
+/// Steps one after the other, each so many times. Their errors are taken as fully dependent: intervals add up. Layers are
+/// those of the first, with the time and energy of all.
+fn sum(parts: &[(f64, &NetworkPrediction)]) -> Option<NetworkPrediction> {
+    let (_, first) = parts.first()?;
+    let mut all = (*first).clone();
+    let total = |value: &dyn Fn(&NetworkPrediction) -> f64| parts.iter().map(|(w, p)| w * value(p)).sum::<f64>();
+    let seconds = |value: &dyn Fn(&NetworkPrediction) -> Seconds| Seconds::new(total(&|p| value(p).get()));
+    let joules = |value: &dyn Fn(&NetworkPrediction) -> Joules| Joules::new(total(&|p| value(p).get()));
+    all.time =
+        Estimate { value: seconds(&|p| p.time.value), p05: seconds(&|p| p.time.p05), p95: seconds(&|p| p.time.p95) };
+    all.energy =
+        Estimate { value: joules(&|p| p.energy.value), p05: joules(&|p| p.energy.p05), p95: joules(&|p| p.energy.p95) };
+    let time = all.time.value;
+    let mean = |value: &dyn Fn(&NetworkPrediction) -> f64| total(&|p| value(p) * p.time.value.get()) / time.get();
+    let watts = |value: &dyn Fn(&NetworkPrediction) -> f64| Watts::new(mean(value));
+    all.power = Estimate {
+        value: all.energy.value / time,
+        p05: watts(&|p| p.power.p05.get()),
+        p95: watts(&|p| p.power.p95.get()),
+    };
+    if let [device] = &mut all.devices[..] {
+        (device.time, device.power, device.energy) = (time, all.power, all.energy);
+    }
+    all.clock = Hertz::new(mean(&|p| p.clock.get()));
+    all.waiting = mean(&|p| p.waiting);
+    all.bound = seconds(&|p| p.bound);
+    let counted = |value: &dyn Fn(&NetworkPrediction) -> f64| total(value).round() as u64;
+    all.ops = Ops::new(counted(&|p| p.ops.to_f64()));
+    all.read = Bytes::new(counted(&|p| p.read.to_f64()));
+    all.written = Bytes::new(counted(&|p| p.written.to_f64()));
+    for (i, phase) in all.phases.iter_mut().enumerate() {
+        phase.time = seconds(&|p| p.phases.get(i).map_or(Seconds::ZERO, |t| t.time));
+        phase.energy = joules(&|p| p.phases.get(i).map_or(Joules::ZERO, |t| t.energy));
+    }
+    for (i, layer) in all.layers.iter_mut().enumerate() {
+        let of = |value: &dyn Fn(&LayerPrediction) -> f64| total(&|p| p.layers.get(i).map_or(0.0, value));
+        layer.time = Estimate {
+            value: Seconds::new(of(&|l| l.time.value.get())),
+            p05: Seconds::new(of(&|l| l.time.p05.get())),
+            p95: Seconds::new(of(&|l| l.time.p95.get())),
+        };
+        layer.energy = Joules::new(of(&|l| l.energy.get()));
+        layer.power = layer.energy / layer.time.value;
+        layer.bound = Seconds::new(of(&|l| l.bound.get()));
+        layer.ops = Ops::new(of(&|l| l.ops.to_f64()).round() as u64);
+        layer.read = Bytes::new(of(&|l| l.read.to_f64()).round() as u64);
+        layer.written = Bytes::new(of(&|l| l.written.to_f64()).round() as u64);
+        layer.in_domain = parts.iter().all(|(_, p)| p.layers.get(i).is_none_or(|l| l.in_domain));
+    }
+    all.launch_bound = parts.iter().any(|(_, p)| p.launch_bound);
+    all.fits_in_memory = parts.iter().all(|(_, p)| p.fits_in_memory);
+    for (_, part) in parts {
+        if part.memory.total() > all.memory.total() {
+            all.memory = part.memory;
+        }
+        for warning in &part.warnings {
+            // The same note with other shares says nothing new.
+            let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+            if !all.warnings.iter().any(|w| words(w) == words(warning)) {
+                all.warnings.push(warning.clone());
+            }
+        }
+    }
+    Some(all)
+}
+
+/// Predicts a generation of `tokens` tokens after a prompt, for every sample of a batch at once.
+///
+/// # Errors
+/// When the network does not generate, or a step cannot be given shapes or be predicted.
+pub fn predict(
+    network: &Network,
+    (prompt, tokens): (u64, u64),
+    (batch, precision): (u64, Precision),
+    setup: &Setup<'_>,
+    point: OperatingPoint,
+) -> Result<Generation, GenerationError> {
+    check(network, prompt, tokens)?;
+    let step = |network: &Network| -> Result<NetworkPrediction, GenerationError> {
+        let shaped = ShapedNetwork::new(network, batch, precision, &[])?;
+        let shaped = setup.framework.runs(shaped);
+        Ok(Step::new(&shaped, setup)?.at(point)?)
+    };
+    let prefill = step(&self::prefill(network, prompt)?)?;
+    let steps = tokens.saturating_sub(1);
+    let at = |cached| step(&self::decode(network, cached)?);
+    let parts = nodes(prompt, steps).into_iter().map(|(cached, weight)| Ok((weight, at(cached)?)));
+    let parts: Vec<(f64, NetworkPrediction)> = parts.collect::<Result<_, GenerationError>>()?;
+    let all: Vec<(f64, &NetworkPrediction)> = parts.iter().map(|(w, p)| (*w, p)).collect();
+    let mut decode = sum(&all);
+    let mut total = prefill.clone();
+    if let Some(decode) = &mut decode {
+        let last = at(prompt + steps - 1)?;
+        (decode.memory, decode.fits_in_memory) = (last.memory, last.fits_in_memory);
+        decode.layers.iter_mut().for_each(|layer| layer.name = format!("decode/{}", layer.name));
+        let layers = prefill.layers.iter().chain(&decode.layers).cloned().collect();
+        total = sum(&[(1.0, &prefill), (1.0, decode)]).unwrap_or(total);
+        total.layers = layers;
+        let of = |part: &str, p: &NetworkPrediction| -> Vec<String> {
+            p.warnings.iter().map(|w| format!("{part}: {w}")).collect()
+        };
+        total.warnings = of("prefill", &prefill);
+        total.warnings.extend(of("decode", decode));
+    }
+    let cache = decode.as_ref().unwrap_or(&prefill).memory.cache;
+    Ok(Generation { prompt, tokens, prefill, decode, cache, total })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::Phase;
+    use crate::catalog;
+
+    fn macs(network: &Network) -> u64 {
+        ShapedNetwork::new(network, 1, Precision::Fp16, &[]).expect("fits").macs()
+    }
+
+    #[test]
+    fn weights_stand_for_all_steps() {
+        for steps in [0, 1, 2, 8, 9, 100, 1000] {
+            let list = nodes(100, steps);
+            assert!((list.iter().map(|n| n.1).sum::<f64>() - steps as f64).abs() < 1e-9, "{steps}");
+            assert!(list.iter().all(|n| (100..100 + steps).contains(&n.0)), "{steps}: {list:?}");
+            // What grows with the square of the length.
+            let exact: f64 = (100..100 + steps).map(|n| (n * n) as f64).sum();
+            let found: f64 = list.iter().map(|(n, w)| w * (n * n) as f64).sum();
+            assert!((found - exact).abs() <= 4e-3 * exact, "{steps}: {found} and {exact}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_token_by_token_costs_what_it_costs_at_once() {
+        let gpt2 = catalog::network("gpt2").expect("shipped");
+        let logits = 768 * 50257;
+        let one_by_one: u64 = (0..16).map(|cached| macs(&decode(&gpt2, cached.max(1)).expect("generates"))).sum();
+        // The first token attends to itself alone; here to one more.
+        let more = 12 * 2 * 768;
+        assert_eq!(one_by_one - 15 * logits - more, macs(&prefill(&gpt2, 16).expect("generates")));
+    }
+
+    #[test]
+    fn the_cache_grows_by_keys_and_values_of_every_layer() {
+        let llama = catalog::network("llama3_8b").expect("shipped");
+        let memory = |network: &Network| {
+            let shaped = ShapedNetwork::new(network, 2, Precision::Fp16, &[]).expect("fits");
+            crate::step::memory::footprint(&shaped, crate::base::precision::Mode::Inference, &Default::default())
+                .cache
+                .get()
+        };
+        assert_eq!(memory(&prefill(&llama, 100).expect("generates")), 2 * 2 * 32 * 2 * 8 * 128 * 100);
+        assert_eq!(memory(&decode(&llama, 100).expect("generates")), 2 * 2 * 32 * 2 * 8 * 128 * 101);
+        assert_eq!(memory(&llama), 0);
+    }
+
+    #[test]
+    fn few_points_are_as_good_as_all_steps() {
+        let gpt2 = catalog::network("gpt2").expect("shipped");
+        let gpu = catalog::gpu("v100").expect("shipped");
+        let wanted = crate::law::calibration::Wanted {
+            precision: Precision::Fp32,
+            mode: crate::base::precision::Mode::Inference,
+            framework: "cudnn",
+            algorithm: None,
+        };
+        let (calibration, roofline) = catalog::calibrations_for(&gpu, &wanted).expect("shipped");
+        let framework = crate::step::framework::Framework::named("cudnn").expect("shipped");
+        let setup = Setup {
+            gpu: &gpu,
+            calibration: calibration.as_ref(),
+            roofline: &roofline,
+            framework: &framework,
+            launch: crate::step::framework::Launch::Graph,
+            mode: crate::base::precision::Mode::Inference,
+            phases: &[Phase::Forward],
+            library: None,
+        };
+        let generate = |tokens| {
+            predict(&gpt2, (64, tokens), (4, Precision::Fp32), &setup, OperatingPoint::default()).expect("predicts")
+        };
+        let whole = generate(33);
+        let decode = whole.decode.as_ref().expect("steps");
+        let each: f64 = (0..32)
+            .map(|i| {
+                let network = self::decode(&gpt2, 64 + i).expect("generates");
+                let shaped = ShapedNetwork::new(&network, 4, Precision::Fp32, &[]).expect("fits");
+                crate::step::predictor::predict(&shaped, &setup).expect("predicts").time.value.get()
+            })
+            .sum();
+        assert!((decode.time.value.get() / each - 1.0).abs() < 0.01, "{} and {each}", decode.time.value.get());
+        let parts = whole.prefill.time.value + decode.time.value;
+        assert!((whole.total.time.value / parts - 1.0).abs() < 1e-9);
+        let layers: f64 = whole.total.layers.iter().map(|l| l.time.value.get()).sum();
+        let waiting = whole.total.waiting * whole.total.time.value.get();
+        assert!(((layers + waiting) / whole.total.time.value.get() - 1.0).abs() < 1e-9);
+        assert_eq!(generate(1).decode, None);
+    }
+
+    #[test]
+    fn what_does_not_generate_says_why() {
+        let network = |name| catalog::network(name).expect("shipped");
+        let why = |name, prompt, tokens| check(&network(name), prompt, tokens).expect_err(name).to_string();
+        assert!(why("bert_base", 8, 8).contains("sequence"));
+        assert!(why("vit_b_16", 8, 8).contains("sequence"));
+        assert!(why("gpt2", 1000, 25).contains("1024"));
+        assert_eq!(check(&network("gpt2"), 1000, 24), Ok(()));
+        assert_eq!(check(&network("llama_7b"), 8000, 24), Ok(()));
+    }
+}

@@ -1,0 +1,132 @@
+//! What feeds a step: a host that reads, decodes and copies so many samples a second.
+
+use crate::base::text::{shown, within};
+use crate::base::units::{Joules, Seconds, Watts};
+use crate::device::gpu::Gpu;
+use crate::law::power::waiting;
+use crate::step::predictor::{Estimate, NetworkPrediction};
+use serde::Deserialize;
+
+/// A host's input pipeline, as a framework profile lists it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// Name on the command line.
+    pub name: String,
+    /// Which data, read by what on which host, in words.
+    pub title: String,
+    /// Samples per second, for all GPUs of the host together.
+    pub samples_per_second: f64,
+}
+
+/// An entry `[[input]]` of a profile.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InputFile {
+    name: String,
+    title: String,
+    samples_per_s: f64,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl InputFile {
+    pub(crate) fn read(self) -> Result<Input, String> {
+        let Self { name, title, samples_per_s: rate, .. } = self;
+        within(&format!("input {}: samples_per_s", shown(&name)), rate, 1e-6..=1e12)?;
+        Ok(Input { name, title, samples_per_second: rate })
+    }
+}
+
+/// What a step waits for its samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fed {
+    /// Samples per second that the host feeds.
+    pub samples_per_second: f64,
+    /// Time in which all GPUs wait for them.
+    pub waits: Seconds,
+}
+
+/// A step whose samples come at a rate: it takes what the GPUs or the input takes, whichever is longer, as the next
+/// samples are prepared meanwhile. GPUs that wait draw what they draw with nothing to do. `gpus` are the kinds of the
+/// prediction's devices, in their order; `samples_per_second` is above 0.
+pub fn fed(step: NetworkPrediction, samples_per_second: f64, gpus: &[&Gpu]) -> NetworkPrediction {
+    let input = Seconds::new(step.batch as f64 / samples_per_second);
+    let longer = |busy: Seconds| busy.max(input);
+    let busy = step.time.value;
+    let time = Estimate { value: longer(busy), p05: longer(step.time.p05), p95: longer(step.time.p95) };
+    let waits = time.value - busy;
+    let share = busy / time.value;
+    // A step that is busy for longer waits for less: ends go with ends.
+    let later = |energy: Estimate<Joules>, watts: Watts| Estimate {
+        value: energy.value + watts * waits,
+        p05: energy.p05 + watts * (time.p05 - step.time.p05),
+        p95: energy.p95 + watts * (time.p95 - step.time.p95),
+    };
+    let diluted = |power: Estimate<Watts>, watts: Watts| {
+        let mean = |power: Watts, busy: Seconds, time: Seconds| watts + (power - watts) * (busy / time);
+        Estimate {
+            value: mean(power.value, busy, time.value),
+            p05: mean(power.p05, step.time.p05, time.p05),
+            p95: mean(power.p95, step.time.p95, time.p95),
+        }
+    };
+    let mut devices = step.devices;
+    let (mut idle, mut low, mut high) = (Watts::ZERO, Watts::ZERO, Watts::ZERO);
+    for (device, gpu) in devices.iter_mut().zip(gpus) {
+        let (count, watts) = (device.count as f64, waiting(gpu));
+        device.energy = later(device.energy, watts);
+        device.waiting += watts * waits;
+        device.power = diluted(device.power, watts);
+        idle += watts * count;
+        low += device.power.p05 * count;
+        high += device.power.p95 * count;
+    }
+    let energy = later(step.energy, idle);
+    NetworkPrediction {
+        time,
+        energy,
+        power: Estimate { value: energy.value / time.value, p05: low, p95: high },
+        waiting: 1.0 - share * (1.0 - step.waiting),
+        fed: Some(Fed { samples_per_second, waits }),
+        devices,
+        ..step
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::{Mode, Precision};
+    use crate::catalog;
+    use crate::net::network::ShapedNetwork;
+    use crate::step::framework::Framework;
+    use crate::step::predictor::{Setup, predict};
+
+    #[test]
+    fn a_step_takes_what_is_longer_and_the_gpu_waits_for_the_rest() -> Result<(), Box<dyn std::error::Error>> {
+        let (gpu, framework) = (catalog::gpu("v100")?, Framework::named("cudnn")?);
+        let (calibration, roofline) = (catalog::calibration_for(&gpu)?, catalog::roofline()?);
+        let network = ShapedNetwork::new(&catalog::network("alexnet")?, 64, Precision::Fp32, &[])?;
+        let mode = Mode::Inference;
+        let setup = Setup::usual(&gpu, (calibration.as_ref(), &roofline), &framework, mode);
+        let alone = predict(&network, &setup)?;
+        let rate = alone.samples_per_second();
+        let enough = fed(alone.clone(), 2.0 * rate, &[&gpu]);
+        assert_eq!(enough.fed.map(|f| f.waits), Some(Seconds::ZERO));
+        assert!((enough.energy.value / alone.energy.value - 1.0).abs() < 1e-12);
+        let half = fed(alone.clone(), 0.5 * rate, &[&gpu]);
+        assert!((half.samples_per_second() / rate - 0.5).abs() < 1e-12);
+        assert!((half.waiting - 0.5 - 0.5 * alone.waiting).abs() < 1e-12);
+        let power = (alone.power.value + waiting(&gpu)) * 0.5;
+        assert!((half.power.value / power - 1.0).abs() < 1e-9);
+        assert!((half.devices[0].energy.value / half.energy.value - 1.0).abs() < 1e-12);
+        assert!((half.energy.value / (power * half.time.value) - 1.0).abs() < 1e-9);
+        assert!(half.time.p05 <= half.time.value && half.time.value <= half.time.p95);
+        assert!(half.power.p05 <= half.power.value && half.power.value <= half.power.p95);
+        // No end of one figure contradicts the others.
+        let slack = 1.0 + 1e-9;
+        assert!(half.energy.p95 <= half.power.p95 * half.time.p95 * slack, "{:?} {:?}", half.energy, half.power);
+        assert!(half.energy.p05 * slack >= half.power.p05 * half.time.p05, "{:?} {:?}", half.energy, half.power);
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+//! A step of a network through a framework on one or several GPUs: time, power, energy and memory.
+
+pub mod memory;
+pub mod framework;
+pub mod predictor;
+pub mod parallel;
+pub mod input;
+pub mod training;
+pub mod generation;

@@ -1,0 +1,321 @@
+//! Data parallelism: the step waits for the slowest GPU and for the part of the all-reduce that backward cannot hide.
+
+use super::Fabric;
+use crate::base::precision::Phase;
+use crate::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
+use crate::device::gpu::Gpu;
+use crate::law::power::waiting;
+use crate::net::network::ShapedNetwork;
+use crate::step::framework::{Framework, Parallel};
+use crate::step::predictor::{Estimate, NetworkPrediction, PhaseTotal};
+use std::collections::HashMap;
+
+/// Gradients are summed in 32 bits, whatever the activations.
+const GRADIENT_BYTES: u64 = 4;
+
+/// GPUs of one kind, and the step that each of them would take alone over its part of the batch.
+#[derive(Clone, Debug)]
+pub struct Share<'a> {
+    /// How many.
+    pub count: u64,
+    /// Which.
+    pub gpu: &'a Gpu,
+    /// The step over its part of the batch.
+    pub alone: NetworkPrediction,
+}
+
+/// What GPUs of one kind do in a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DevicePrediction {
+    /// Which.
+    pub gpu: String,
+    /// How many.
+    pub count: u64,
+    /// Samples that each takes.
+    pub batch: u64,
+    /// Mean core clock while kernels run.
+    pub clock: Hertz,
+    /// Time of each until it waits for the others or for gradients.
+    pub time: Seconds,
+    /// Mean power of each over the whole step.
+    pub power: Estimate<Watts>,
+    /// Energy of each over the whole step.
+    pub energy: Estimate<Joules>,
+    /// What of that it draws while it waits for the others or for gradients.
+    pub waiting: Joules,
+}
+
+/// The sum of gradients over all GPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Communication {
+    /// What it runs over.
+    pub interconnect: String,
+    /// Gradients of one GPU.
+    pub bytes: Bytes,
+    /// Time on the ring.
+    pub time: Seconds,
+    /// The part of it after the last gradient is known: what the step waits for.
+    pub exposed: Seconds,
+}
+
+/// When a device has which gradients.
+struct Timeline {
+    /// Before the update.
+    until_update: Seconds,
+    update: Seconds,
+    /// Per layer with parameters, from the last to the first: when its gradient is known, before the end of backward.
+    gradients: Vec<(Seconds, Bytes)>,
+}
+
+impl Timeline {
+    /// Waiting between kernels is spread over them evenly.
+    fn of(network: &ShapedNetwork, alone: &NetworkPrediction) -> Self {
+        let kernels: Seconds = alone.layers.iter().map(|l| l.time.value).sum();
+        let stretch = alone.time.value / kernels;
+        let mut backward: HashMap<&str, Seconds> = HashMap::new();
+        let mut update = Seconds::ZERO;
+        for layer in &alone.layers {
+            let time = layer.time.value * stretch;
+            match layer.phase {
+                Phase::BackwardData | Phase::BackwardWeights => {
+                    *backward.entry(&layer.name).or_insert(Seconds::ZERO) += time;
+                }
+                Phase::Update => update += time,
+                Phase::Forward => {}
+            }
+        }
+        // From the first layer to the last, so that each sum is what backward still has to do after a layer.
+        let mut after = Seconds::ZERO;
+        let mut gradients: Vec<(Seconds, Bytes)> = Vec::new();
+        for layer in network.layers() {
+            let parameters = layer.parameters();
+            if parameters > 0 && !backward.is_empty() {
+                gradients.push((after, Bytes::new(parameters.saturating_mul(GRADIENT_BYTES))));
+            }
+            after += backward.get(layer.name.as_str()).copied().unwrap_or(Seconds::ZERO);
+        }
+        gradients.reverse();
+        Self { until_update: alone.time.value - update, update, gradients }
+    }
+
+    /// What a GPU takes to copy gradients into buckets and back.
+    fn copies(&self, gpu: &Gpu, framework: &Framework) -> Seconds {
+        let Parallel { copy_passes, copy_per_layer, .. } = framework.parallel;
+        let bytes: Bytes = self.gradients.iter().map(|(_, bytes)| *bytes).sum();
+        bytes / gpu.bandwidth.value * copy_passes as f64 + copy_per_layer * self.gradients.len() as f64
+    }
+
+    /// Time of all all-reduces, and when the last ends after backward.
+    fn reduce(&self, gpus: u64, fabric: &Fabric, framework: &Framework) -> (Seconds, Seconds) {
+        let bucket = framework.parallel.bucket;
+        let (mut total, mut pending) = (Seconds::ZERO, Bytes::ZERO);
+        // Times run from the end of backward, those before it are negative.
+        let mut free = Seconds::new(f64::NEG_INFINITY);
+        let mut send = |bytes: Bytes, known: Seconds| {
+            let time = fabric.all_reduce(gpus, bytes);
+            let begin = if framework.parallel.overlaps { Seconds::ZERO - known } else { Seconds::ZERO };
+            free = free.max(begin) + time;
+            total += time;
+        };
+        for (i, (known, bytes)) in self.gradients.iter().enumerate() {
+            pending += *bytes;
+            if bucket.is_some_and(|b| pending >= b) || i + 1 == self.gradients.len() {
+                send(pending, *known);
+                pending = Bytes::ZERO;
+            }
+        }
+        (total, free.max(Seconds::ZERO))
+    }
+}
+
+/// The step of GPUs that share a batch. Each of `shares` is the step of one GPU over its own part; all of the same
+/// network, phases and precision. Faster GPUs wait with their context open; communication takes as much.
+///
+/// `None` without any GPU.
+pub fn combine(
+    shares: Vec<Share<'_>>,
+    network: &ShapedNetwork,
+    fabric: &Fabric,
+    framework: &Framework,
+) -> Option<NetworkPrediction> {
+    let mut timelines: Vec<Timeline> = shares.iter().map(|s| Timeline::of(network, &s.alone)).collect();
+    let gpus: u64 = shares.iter().map(|s| s.count).sum();
+    for (timeline, share) in timelines.iter_mut().zip(&shares).filter(|_| gpus > 1) {
+        timeline.until_update += timeline.copies(share.gpu, framework);
+    }
+    let slowest = (0..shares.len()).max_by(|a, b| {
+        let time = |i: &usize| timelines[*i].until_update.get();
+        time(a).total_cmp(&time(b))
+    })?;
+    let (communication, exposed) = timelines[slowest].reduce(gpus, fabric, framework);
+    let most = |part: fn(&Timeline) -> Seconds| timelines.iter().map(part).fold(Seconds::ZERO, Seconds::max);
+    let time = most(|t| t.until_update) + exposed + most(|t| t.update);
+    let wait = |edge: fn(&Estimate<Seconds>) -> Seconds| {
+        shares.iter().map(|s| edge(&s.alone.time)).fold(Seconds::ZERO, Seconds::max)
+    };
+    let spread = fabric.spread();
+    let time = Estimate {
+        value: time,
+        p05: (wait(|t| t.p05) + exposed / spread).min(time),
+        p95: (wait(|t| t.p95) + exposed * spread).max(time),
+    };
+
+    let devices: Vec<DevicePrediction> = shares.iter().map(|s| device(s, time)).collect();
+    let sum = |edge: fn(&DevicePrediction) -> f64| devices.iter().map(|d| edge(d) * d.count as f64).sum::<f64>();
+    let energy = Estimate {
+        value: Joules::new(sum(|d| d.energy.value.get())),
+        p05: Joules::new(sum(|d| d.energy.p05.get())),
+        p95: Joules::new(sum(|d| d.energy.p95.get())),
+    };
+    let power = Estimate {
+        value: energy.value / time.value,
+        p05: Watts::new(sum(|d| d.power.p05.get())),
+        p95: Watts::new(sum(|d| d.power.p95.get())),
+    };
+    let total = |count: fn(&NetworkPrediction) -> u64| {
+        shares.iter().fold(0u64, |sum, s| sum.saturating_add(count(&s.alone).saturating_mul(s.count)))
+    };
+    let mut warnings: Vec<String> = fabric.note.iter().cloned().collect();
+    for share in &shares {
+        let named = |w: &String| if shares.len() > 1 { format!("{}: {w}", share.gpu.name) } else { w.clone() };
+        warnings.extend(share.alone.warnings.iter().map(named));
+    }
+    let first = &shares[slowest].alone;
+    let phases = first.phases.iter().enumerate().map(|(i, phase)| {
+        let of = |s: &Share<'_>| s.alone.phases.get(i).map_or(Joules::ZERO, |p| p.energy * s.count as f64);
+        PhaseTotal { energy: shares.iter().map(of).sum(), ..*phase }
+    });
+    let phases = phases.collect();
+    let kernels: Seconds = first.layers.iter().map(|l| l.time.value).sum();
+    Some(NetworkPrediction {
+        batch: total(|p| p.batch),
+        waiting: 1.0 - kernels / time.value,
+        ops: Ops::new(total(|p| p.ops.get())),
+        read: Bytes::new(total(|p| p.read.get())),
+        written: Bytes::new(total(|p| p.written.get())),
+        fits_in_memory: shares.iter().all(|s| s.alone.fits_in_memory),
+        communication: Some(Communication {
+            interconnect: fabric.name(gpus),
+            bytes: timelines[slowest].gradients.iter().map(|g| g.1).sum(),
+            time: communication,
+            exposed,
+        }),
+        time,
+        power,
+        energy,
+        devices,
+        phases,
+        warnings,
+        ..first.clone()
+    })
+}
+
+/// What one kind of GPU does in a step of a given time: its own work, then waiting.
+fn device(share: &Share<'_>, step: Estimate<Seconds>) -> DevicePrediction {
+    let alone = &share.alone;
+    let idle = waiting(share.gpu) * (step.value - alone.time.value).max(Seconds::ZERO);
+    let energy =
+        Estimate { value: alone.energy.value + idle, p05: alone.energy.p05 + idle, p95: alone.energy.p95 + idle };
+    let power = energy.value / step.value;
+    let narrow = |own: Watts| power * (own / alone.power.value);
+    DevicePrediction {
+        gpu: share.gpu.name.clone(),
+        count: share.count,
+        batch: alone.batch,
+        clock: alone.clock,
+        time: alone.time.value,
+        power: Estimate { value: power, p05: narrow(alone.power.p05), p95: narrow(alone.power.p95) },
+        energy,
+        waiting: idle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::{Mode, Precision};
+    use crate::catalog;
+    use crate::device::interconnect::Interconnect;
+    use crate::step::predictor::{Setup, predict};
+
+    struct Case {
+        network: ShapedNetwork,
+        framework: Framework,
+        gpus: Vec<Gpu>,
+    }
+
+    impl Case {
+        fn new(net: &str, framework: &str, gpus: &[&str]) -> Result<Self, Box<dyn std::error::Error>> {
+            Ok(Self {
+                network: ShapedNetwork::new(&catalog::network(net)?, 32, Precision::Fp32, &[])?,
+                framework: Framework::named(framework)?,
+                gpus: gpus.iter().map(|name| catalog::gpu(name)).collect::<Result<_, _>>()?,
+            })
+        }
+
+        fn alone(&self, gpu: &Gpu, mode: Mode) -> Result<NetworkPrediction, Box<dyn std::error::Error>> {
+            let (calibration, roofline) = (catalog::calibration_for(gpu)?, catalog::roofline()?);
+            let setup = Setup::usual(gpu, (calibration.as_ref(), &roofline), &self.framework, mode);
+            Ok(predict(&self.network, &setup)?)
+        }
+
+        fn of(&self, counts: &[u64], mode: Mode, over: &str) -> Result<NetworkPrediction, Box<dyn std::error::Error>> {
+            let mut shares = Vec::new();
+            for (gpu, &count) in self.gpus.iter().zip(counts) {
+                shares.push(Share { count, gpu, alone: self.alone(gpu, mode)? });
+            }
+            let fabric = Fabric::from(Interconnect::named(over)?);
+            Ok(combine(shares, &self.network, &fabric, &self.framework).ok_or("no GPU")?)
+        }
+    }
+
+    #[test]
+    fn one_gpu_among_itself_is_the_gpu_alone() -> Result<(), Box<dyn std::error::Error>> {
+        let case = Case::new("alexnet", "cudnn", &["v100"])?;
+        let alone = case.alone(&case.gpus[0], Mode::Training)?;
+        let one = case.of(&[1], Mode::Training, "nvlink2")?;
+        assert!((one.time.value / alone.time.value - 1.0).abs() < 1e-9);
+        assert!((one.energy.value / alone.energy.value - 1.0).abs() < 1e-9);
+        assert_eq!(one.communication.map(|c| c.time), Some(Seconds::ZERO));
+        Ok(())
+    }
+
+    #[test]
+    fn a_step_waits_for_the_slowest_and_the_others_idle() -> Result<(), Box<dyn std::error::Error>> {
+        let case = Case::new("alexnet", "cudnn", &["titan-x-pascal", "titan-x-maxwell"])?;
+        let slow = case.alone(&case.gpus[1], Mode::Inference)?;
+        let both = case.of(&[2, 2], Mode::Inference, "pcie3-host")?;
+        assert!((both.time.value / slow.time.value - 1.0).abs() < 1e-9);
+        assert_eq!(both.batch, 128);
+        let fast = case.alone(&case.gpus[0], Mode::Inference)?;
+        assert!(both.devices[0].energy.value > fast.energy.value);
+        assert!(both.devices[0].power.value < fast.power.value);
+        let idle = both.devices.iter().map(|d| d.waiting.get()).fold(0.0, f64::max);
+        assert!(idle > 0.0 && both.devices.iter().all(|d| d.waiting < d.energy.value));
+        let sum: f64 = both.devices.iter().map(|d| d.energy.value.get() * d.count as f64).sum();
+        assert!((sum / both.energy.value.get() - 1.0).abs() < 1e-9);
+        Ok(())
+    }
+
+    #[test]
+    fn backward_hides_what_a_framework_lets_it_hide() -> Result<(), Box<dyn std::error::Error>> {
+        let exposed = |framework: &str, over: &str| -> Result<Communication, Box<dyn std::error::Error>> {
+            let case = Case::new("resnet50", framework, &["v100"])?;
+            Ok(case.of(&[4], Mode::Training, over)?.communication.ok_or("communication")?)
+        };
+        let hidden = exposed("pytorch", "nvlink2")?;
+        assert_eq!(hidden.bytes.get(), 25_557_032 * 4);
+        assert!(hidden.exposed < hidden.time * 0.7, "{hidden:?}");
+        let case = Case::new("resnet50", "pytorch", &["v100"])?;
+        let waits =
+            case.of(&[4], Mode::Training, "nvlink2")?.time.value - case.of(&[1], Mode::Training, "nvlink2")?.time.value;
+        let passes = Bytes::new(4 * 25_557_032 * 4) / case.gpus[0].bandwidth.value;
+        let copies = waits - hidden.exposed;
+        assert!(copies > passes && copies < passes + Seconds::from_us(8.0 * 120.0), "{copies:?}");
+        let plain = exposed("caffe", "nvlink2")?;
+        assert!((plain.exposed / plain.time - 1.0).abs() < 1e-9, "{plain:?}");
+        let slow = exposed("pytorch", "pcie3-host")?;
+        assert!(slow.exposed > hidden.exposed);
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Kernels of a step that belong to no layer: sums of gradients where branches join, and updates of all parameters at
+//! once.
+
+use crate::base::precision::{Mode, Phase};
+use crate::base::shape::{MAX_DIMENSION, Shape};
+use crate::base::units::Bytes;
+use crate::net::cost::{LayerCost, Site};
+use crate::net::layer::{Add, Layer, LayerOp as _, Linear, update_cost};
+use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
+use crate::step::framework::FusedUpdate;
+
+/// What a kernel computes, as a layer of its own.
+pub(super) struct Beside<'a> {
+    /// The layer whose result it is about.
+    pub name: &'a str,
+    /// What it computes.
+    pub layer: ShapedLayer,
+    /// Operations and traffic.
+    pub cost: LayerCost,
+}
+
+/// The gradient of a result that several layers read is the sum of theirs: an addition for each but the first. The
+/// gradients of the network's inputs are not wanted.
+pub(super) fn gradient_sums(network: &ShapedNetwork) -> Vec<Beside<'_>> {
+    let layers = network.layers();
+    let mut readers = vec![0u64; layers.len()];
+    for source in layers.iter().flat_map(|l| &l.from) {
+        if let Source::Node(k) = source {
+            readers[*k] += 1;
+        }
+    }
+    let mut list = Vec::new();
+    for (made_by, readers) in layers.iter().zip(readers).rev().filter(|(_, readers)| *readers > 1) {
+        let sum = Layer::Add(Add {});
+        let inputs = vec![made_by.output; 2];
+        let site = Site {
+            batch: network.batch(),
+            inputs: &inputs,
+            output: made_by.output,
+            precision: network.precision(),
+            mode: Mode::Training,
+        };
+        let Some(cost) = sum.cost(Phase::Forward, &site) else { continue };
+        for _ in 1..readers {
+            let layer = ShapedLayer::alone(sum.clone(), inputs.clone(), made_by.output);
+            list.push(Beside { name: &made_by.name, layer, cost });
+        }
+    }
+    list
+}
+
+/// The update of all parameters by kernels that each pass over many tensors; `None` where nothing is learned.
+pub(super) fn fused_update<'a>(network: &'a ShapedNetwork, fused: &FusedUpdate) -> Option<Beside<'a>> {
+    let parameters = network.parameters();
+    let cost = update_cost(parameters, network.optimizer())?;
+    let total = fused.passes(network.optimizer(), network.precision()).saturating_mul(cost.weights.get());
+    let share = cost.written.to_f64() / (cost.read + cost.written).to_f64();
+    let written = (total as f64 * share) as u64;
+    let shape = Shape::new(&[parameters.min(MAX_DIMENSION)]).ok()?;
+    let layer = Layer::Linear(Linear { features: 1, bias: false });
+    let output = layer.output(&[shape]).ok()?;
+    Some(Beside {
+        name: "all parameters",
+        layer: ShapedLayer::alone(layer, vec![shape], output),
+        cost: LayerCost { read: Bytes::new(total - written), written: Bytes::new(written), ..cost },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::Precision;
+    use crate::catalog;
+    use crate::step::framework::Framework;
+
+    fn shaped(net: &str) -> ShapedNetwork {
+        let network = catalog::network(net).expect("in the zoo");
+        ShapedNetwork::new(&network, 2, Precision::Fp32, &[]).expect("fits")
+    }
+
+    #[test]
+    fn a_result_read_twice_has_one_sum_of_gradients() {
+        // 16 blocks, whose input goes to the first convolution and to the shortcut.
+        let network = shaped("resnet50");
+        let sums = gradient_sums(&network);
+        assert_eq!(sums.len(), 16);
+        let elements = |dims: [u64; 3]| dims.iter().product::<u64>() * 2 * 4;
+        // The last block's comes first: its input has 2048 channels.
+        assert_eq!(sums[0].cost.read.get(), 2 * elements([2048, 7, 7]));
+        assert_eq!(sums[0].cost.written.get(), elements([2048, 7, 7]));
+        assert!(gradient_sums(&shaped("vgg16")).is_empty());
+        // Nine inception modules, each of whose inputs four branches read.
+        assert_eq!(gradient_sums(&shaped("googlenet")).len(), 27);
+    }
+
+    #[test]
+    fn an_update_of_all_parameters_passes_over_them_as_often_as_the_framework_does() {
+        let pytorch = Framework::named("pytorch").expect("shipped");
+        let fused = pytorch.fused_update.expect("updates all at once");
+        let network = shaped("vgg16");
+        let update = fused_update(&network, &fused).expect("learns");
+        assert_eq!(update.cost.bytes().get(), network.parameters() * 4 * 8);
+    }
+}

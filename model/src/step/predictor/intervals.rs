@@ -1,0 +1,129 @@
+//! Intervals of a whole network from those of its layers.
+
+use super::Estimate;
+use crate::base::units::{Joules, Seconds, Watts};
+use crate::law::calibration::{Factors, NetworkSpread};
+
+/// Half-widths below and above a value on a logarithmic scale, neither negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Width(pub f64, pub f64);
+
+/// Time, power and energy of a network.
+pub type Intervals = (Estimate<Seconds>, Estimate<Watts>, Estimate<Joules>);
+
+impl Width {
+    fn of(estimate: &Estimate<Seconds>) -> Self {
+        let Estimate { value, p05, p95 } = *estimate;
+        Self((value / p05).ln(), (p95 / value).ln())
+    }
+
+    fn scaled(self, factors: Option<Factors>) -> Self {
+        factors.map_or(self, |(low, high)| Self(self.0 * low, self.1 * high))
+    }
+
+    /// With an independent error besides.
+    fn and(self, error: f64) -> Self {
+        Self(self.0.hypot(error), self.1.hypot(error))
+    }
+}
+
+/// Half-widths of a network's time, power and energy as its layers' intervals give them, before whole networks were
+/// compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Widths {
+    /// All layers err alike.
+    pub time: Width,
+    /// That of the law of power.
+    pub power: Width,
+    /// Errors of time and power are independent: half-widths add in squares.
+    pub energy: Width,
+}
+
+impl Widths {
+    /// From the summed interval of time and the log quantiles of the law of power.
+    pub fn new(time: &Estimate<Seconds>, power: (f64, f64)) -> Self {
+        let time = Width::of(time);
+        let power = Width(-power.0, power.1);
+        Self { time, power, energy: Width(time.0.hypot(power.0), time.1.hypot(power.1)) }
+    }
+
+    /// The intervals of a network's time, power and energy; `carried` is the half-width of what laws of clock and power that
+    /// carry them from the default clock err. No more power than the limit, unless the step cannot keep
+    /// it, and no more energy than that over the longest time.
+    pub fn intervals(
+        &self,
+        time: Seconds,
+        energy: Joules,
+        limit: Watts,
+        spread: Option<&NetworkSpread>,
+        carried: f64,
+    ) -> Intervals {
+        let power = energy / time;
+        let limit = if power <= limit { limit } else { Watts::new(f64::INFINITY) };
+        let Width(low, high) = self.time.scaled(spread.map(|s| s.time)).and(carried);
+        let time = Estimate { value: time, p05: time * (-low).exp(), p95: time * high.exp() };
+        let Width(low, high) = self.power.scaled(spread.map(|s| s.power)).and(carried);
+        let power = Estimate { value: power, p05: power * (-low).exp(), p95: (power * high.exp()).min(limit) };
+        let Width(low, high) = self.energy.scaled(spread.map(|s| s.energy)).and(carried);
+        let most = limit * time.p95;
+        let energy = Estimate { value: energy, p05: energy * (-low).exp(), p95: (energy * high.exp()).min(most) };
+        (time, power, energy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::Mode;
+
+    fn sum() -> Estimate<Seconds> {
+        Estimate { value: Seconds::new(1.0), p05: Seconds::new(0.5), p95: Seconds::new(2.0) }
+    }
+
+    #[test]
+    fn factors_narrow_the_sum_of_the_layers() {
+        let widths = Widths::new(&sum(), (-0.1, 0.2));
+        let (time, power, energy) =
+            widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), None, 0.0);
+        assert!((time.p05.get() - 0.5).abs() < 1e-12 && (time.p95.get() - 2.0).abs() < 1e-12);
+        assert!((power.p95.get() - 100.0 * 0.2f64.exp()).abs() < 1e-9);
+        assert!((energy.p05.get() - 100.0 * (-(2f64.ln().hypot(0.1))).exp()).abs() < 1e-9);
+        let spread = NetworkSpread {
+            framework: "cudnn".into(),
+            mode: Mode::Inference,
+            launch_bound: false,
+            time: (0.5, 0.0),
+            power: (1.0, 2.0),
+            energy: (0.0, 0.0),
+            networks: 12,
+            names: Vec::new(),
+            runs: 50,
+            held: (0.9, 0.9, 0.9),
+        };
+        let (time, power, energy) =
+            widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), Some(&spread), 0.0);
+        assert!((time.p05.get() - 0.5f64.sqrt()).abs() < 1e-12 && time.p95 == time.value);
+        assert!((power.p95.get() - 100.0 * 0.4f64.exp()).abs() < 1e-9);
+        assert_eq!((energy.p05, energy.p95), (energy.value, energy.value));
+    }
+
+    #[test]
+    fn what_other_clocks_are_carried_to_is_less_certain() {
+        let widths = Widths::new(&sum(), (-0.1, 0.1));
+        let at = |carried| widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), None, carried);
+        let (time, power, energy) = at(0.2);
+        assert!((power.p05.get() - 100.0 * (-(0.1f64.hypot(0.2))).exp()).abs() < 1e-9);
+        assert!(time.p95 > at(0.0).0.p95 && energy.p05 < at(0.0).2.p05);
+    }
+
+    #[test]
+    fn the_limit_bounds_power_and_energy() {
+        let widths = Widths::new(&sum(), (-0.5, 0.5));
+        let (time, power, energy) =
+            widths.intervals(Seconds::new(1.0), Joules::new(290.0), Watts::new(300.0), None, 0.0);
+        assert_eq!(power.p95, Watts::new(300.0));
+        assert!(energy.p95 <= Watts::new(300.0) * time.p95);
+        let (_, beyond, _) = widths.intervals(Seconds::new(1.0), Joules::new(310.0), Watts::new(300.0), None, 0.0);
+        assert!(beyond.p95 > Watts::new(310.0), "a limit that does not hold bounds nothing");
+    }
+}

@@ -1,0 +1,255 @@
+//! A kernel of a step: its model, its time, its power at any clock.
+
+use super::lookup::{Found, Substitute, by_algorithm, find, of_framework};
+use super::network::WIDER;
+use super::{Estimate, LayerPrediction, PredictError, Setup};
+use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::units::Seconds;
+use crate::device::clock::{Clocks, slowdown};
+use crate::device::gpu::{Device, Gpu};
+use crate::kernel::features::{Family, Setting, Twin, UPDATE, Workload, bias_beside, model_kind};
+use crate::kernel::trial::Algorithm;
+use crate::law::calibration::Tier;
+use crate::law::power::{Drives, Level, PowerModel, activities, power, traits};
+use crate::net::cost::LayerCost;
+use crate::net::layer::Layer;
+use crate::net::network::{ShapedLayer, ShapedNetwork};
+use crate::step::framework::KernelOf;
+
+/// A kernel at the clock that its calibration is of.
+#[derive(Clone)]
+pub(super) struct Kernel<'a> {
+    pub(super) name: &'a str,
+    pub(super) kind: &'static str,
+    pub(super) phase: Phase,
+    pub(super) cost: LayerCost,
+    pub(super) time: Estimate<Seconds>,
+    pub(super) bound: Seconds,
+    pub(super) memory: Seconds,
+    pub(super) drives: Drives,
+    pub(super) tier: Tier,
+    pub(super) algorithm: Option<Algorithm>,
+    pub(super) in_domain: bool,
+    pub(super) in_range: bool,
+    pub(super) substitute: Option<Substitute>,
+    /// The rule of its library's version that makes its time.
+    pub(super) jump: Option<&'a str>,
+    /// What the host takes for its operation.
+    pub(super) host: Seconds,
+    /// Relative core clock that its time is of.
+    pub(super) reference: f64,
+    /// Ages of libraries that its model knows, where it depends on them and one is asked for.
+    pub(super) ages: Option<(f64, f64)>,
+    /// The first kernel of the step that is alike in everything but its name, where that is known: itself, or an earlier one.
+    pub(super) repeats: Option<usize>,
+}
+
+impl Kernel<'_> {
+    /// The same kernel where launches of further ones take time besides.
+    pub(super) fn longer_by(self, extra: Seconds) -> Self {
+        let Estimate { value, p05, p95 } = self.time;
+        Self { time: Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra }, ..self }
+    }
+
+    /// So many of it, one after the other.
+    fn repeated(self, times: f64) -> Self {
+        let (bound, memory, host) = (self.bound * times, self.memory * times, self.host * times);
+        Self { time: self.time.times(times), bound, memory, host, ..self }
+    }
+
+    /// How far its clocks are from those that its time is of: the sum of the logarithms' distances.
+    pub(super) fn moved(&self, core: f64, memory: f64) -> f64 {
+        (core / self.reference).ln().abs() + memory.ln().abs()
+    }
+
+    pub(super) fn slowdown(&self, clocks: Clocks) -> f64 {
+        let from = Clocks { core: self.reference, memory: 1.0 };
+        slowdown(self.memory, self.time.value, from, clocks)
+    }
+
+    pub(super) fn at(&self, clocks: Clocks, level: Level, gpu: &Gpu) -> LayerPrediction {
+        let slowdown = self.slowdown(clocks);
+        let time = self.time.times(slowdown);
+        let power = power(gpu, self.drives, level, slowdown);
+        LayerPrediction {
+            name: self.name.to_string(),
+            kind: self.kind,
+            phase: self.phase,
+            ops: self.cost.ops,
+            read: self.cost.read,
+            written: self.cost.written,
+            time,
+            power,
+            energy: power * time.value,
+            bound: self.bound,
+            tier: self.tier,
+            algorithm: self.algorithm,
+            in_domain: self.in_domain,
+            jump: self.jump.map(str::to_string),
+        }
+    }
+}
+
+/// The law of power, and models by class, phase and precision: the same few are wanted again and again.
+pub(super) struct Models<'m> {
+    law: &'m PowerModel,
+    found: Vec<(ModelKey, Option<Found<'m>>)>,
+}
+
+type ModelKey = (&'static str, Phase, Precision);
+
+impl<'m> Models<'m> {
+    pub(super) fn new(law: &'m PowerModel) -> Self {
+        Self { law, found: Vec::new() }
+    }
+
+    /// What was found before, or is found now.
+    fn find(&mut self, key: ModelKey, find: impl Fn() -> Option<Found<'m>>) -> Option<Found<'m>> {
+        if let Some((_, found)) = self.found.iter().find(|(other, _)| *other == key) {
+            return *found;
+        }
+        let found = find();
+        self.found.push((key, found));
+        found
+    }
+}
+
+pub(super) fn predict_kernel<'a, 'm: 'a>(
+    network: &ShapedNetwork,
+    name: &'a str,
+    layer: &ShapedLayer,
+    phase: Phase,
+    cost: LayerCost,
+    setup: &Setup<'m>,
+    models: &mut Models<'m>,
+) -> Result<Kernel<'a>, PredictError> {
+    let precision = match (phase, &layer.layer, network.precision()) {
+        // The optimizer works on fp32 master weights.
+        (Phase::Update, _, _) => Precision::Fp32,
+        // Fused kernels of attention take 32-bit operands as they are.
+        (_, Layer::Attention(attention), Precision::Tf32) if attention.fused => Precision::Fp32,
+        (_, _, precision) => precision,
+    };
+    if let Some((group, groups)) = layer.group().filter(|_| setup.framework.groups_apart && phase != Phase::Update)
+        && let Some(part) = network.cost(&group, phase, setup.mode)
+    {
+        let kernel = predict_kernel(network, name, &group, phase, part, setup, models)?;
+        return Ok(Kernel { cost, ..kernel.repeated(groups as f64) });
+    }
+    let mut of = |precision| kernel_in(precision, network, (name, layer), phase, cost, setup, models);
+    let mut kernel = of(precision)?;
+    if let Some(bias) = bias_beside(&layer.layer, layer.output, network.batch(), phase, precision.bytes()) {
+        kernel = kernel.longer_by(bias.bytes() / setup.gpu.bandwidth.value);
+    }
+    // What other chips reach in TF32 says little of one with another ratio of peaks: a library would take plain fp32.
+    if precision == Precision::Tf32 && matches!(kernel.substitute, Some(Substitute::Universal | Substitute::Efficiency))
+    {
+        let plain = of(Precision::Fp32)?;
+        return Ok(if plain.time.value < kernel.time.value { plain } else { kernel });
+    }
+    Ok(kernel)
+}
+
+fn kernel_in<'a, 'm: 'a>(
+    precision: Precision,
+    network: &ShapedNetwork,
+    (name, layer): (&'a str, &ShapedLayer),
+    phase: Phase,
+    cost: LayerCost,
+    setup: &Setup<'m>,
+    models: &mut Models<'m>,
+) -> Result<Kernel<'a>, PredictError> {
+    let (kind, own_phase) = (layer.layer.kind(), phase);
+    let twin = Twin::of(&layer.layer, &layer.inputs, layer.output, network.batch(), phase);
+    let (run, inputs, output, batch, phase) = match &twin {
+        Some(t) => (&t.case.layer, &t.case.inputs[..], t.output, t.batch, t.phase),
+        None => (&layer.layer, &layer.inputs[..], layer.output, network.batch(), phase),
+    };
+    let no_model = || PredictError::NoModel { layer: name.to_string(), kind, phase, precision };
+    let family = Family::of(run, phase);
+    let kind = if phase == Phase::Update { UPDATE } else { kind };
+    let class = model_kind(run, inputs, phase);
+    let asked = setup.framework.algorithm().filter(|a| twin.is_none() && a.supports(run, inputs));
+    let by_algorithm =
+        asked.and_then(|a| Some((a, by_algorithm(setup.calibration, setup.roofline, a, phase, precision)?)));
+    let look_up = || {
+        of_framework(setup.calibration, &setup.framework.name, class, family, phase, precision)
+            .or_else(|| find(setup.calibration, setup.roofline, class, family, phase, precision))
+    };
+    let found = match by_algorithm {
+        Some((_, found)) => found,
+        None => models.find((class, phase, precision), look_up).ok_or_else(no_model)?,
+    };
+    let setting = Setting::usual(network.precision(), setup.mode);
+    let gpu = setup.gpu;
+    let found = found.on_board(setup.calibration, &gpu.name);
+    let work = Workload::new(run, inputs, output, batch, phase, precision, setting, cost, gpu).ok_or_else(no_model)?;
+    let bound = work.roofline.bound();
+    let work = by_algorithm.map_or(work, |(algorithm, _)| work.by(algorithm));
+    let found = if twin.as_ref().is_some_and(|t| t.approximate) { found.of_frames() } else { found };
+    let found = if setup.gpu.device == Device::Cpu { found.of_processor() } else { found };
+    let model = found.model;
+    let reference = work.roofline.reference(model.exponent, model.floor);
+    let ratio = model.ratio(&work.variables(model.floor, setup.library.unwrap_or(model.library)), reference);
+    let log = found.stated.map_or(ratio.log + found.correction, |s| s.log);
+    let ours = reference * log.exp();
+    let kernel = KernelOf { kind, layer: &layer.layer, phase, layout: setting.layout };
+    let value = if found.framework { ours } else { through(setup, &kernel, &work, ours) };
+    let jump = setup.framework.rules.iter().find_map(|rule| {
+        let ruled = rule.applied(value, layer, phase, batch, gpu, setup.library)?;
+        Some((rule.name.as_str(), ruled))
+    });
+    let value = jump.map_or(value, |(_, ruled)| ruled);
+    let (low, high) = match (found.stated, found.residuals.bucket(ours)) {
+        (Some(stated), _) => (stated.low, stated.high),
+        (None, Some(bucket)) => (bucket.low, bucket.high),
+        (None, None) => return Err(no_model()),
+    };
+    let siblings = setup.roofline.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
+    let (low, high) = siblings.map_or((low, high), |s| s.widened((low, high)));
+    let widen = if found.trusted(ratio.in_domain) { 1.0 } else { WIDER };
+    let memory = work.roofline.memory + work.roofline.second;
+    let activities = activities(&work, model.floor, value);
+    Ok(Kernel {
+        name,
+        kind,
+        phase: own_phase,
+        cost,
+        time: Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) },
+        bound,
+        memory,
+        drives: models.law.drives(&activities, &traits(&work, &activities, value)).times(setup.framework.activity),
+        tier: found.tier,
+        algorithm: by_algorithm.map(|(algorithm, _)| algorithm),
+        in_domain: ratio.in_domain && found.substitute.is_none(),
+        in_range: ratio.in_domain,
+        substitute: found.substitute,
+        jump: jump.map(|(name, _)| name),
+        host: host(setup, &layer.layer, class, own_phase, setup.mode, network.precision()),
+        reference: 1.0,
+        ages: setup.library.and_then(|_| model.library_ages()),
+        repeats: None,
+    })
+}
+
+/// What the host takes to launch a layer's operation.
+pub(super) fn host(
+    setup: &Setup<'_>,
+    layer: &Layer,
+    class: &str,
+    phase: Phase,
+    mode: Mode,
+    precision: Precision,
+) -> Seconds {
+    setup.framework.host.as_ref().map_or(Seconds::ZERO, |h| h.launching(layer, class, phase, mode, precision))
+}
+
+/// What a kernel of the library's takes where the framework has a slower one of its own.
+fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, work: &Workload<'_>, ours: Seconds) -> Seconds {
+    let (factor, extra) = setup.framework.slower(kernel, work.batch);
+    let bias = match (work.roofline.second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, work.batch)) {
+        (Seconds::ZERO, _) => Seconds::ZERO,
+        (second, (factor, extra)) => second * (factor - 1.0) + extra,
+    };
+    ours * factor + extra + bias
+}

@@ -1,0 +1,291 @@
+//! Which model predicts a kernel: its own, or the nearest that there is.
+
+use super::network::Step;
+use crate::base::precision::{Phase, Precision};
+use crate::kernel::features::{Family, general_kind};
+use crate::kernel::trial::Algorithm;
+use crate::law::calibration::{Calibration, LayerModel, Tier};
+
+/// A model, and how far it is from the kernel's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Found<'a> {
+    /// The model.
+    pub model: &'a LayerModel,
+    /// Whose residuals make the interval.
+    pub residuals: &'a LayerModel,
+    /// Added to the model's ln(t / t_ref).
+    pub correction: f64,
+    /// In place of the model's polynomial and residuals.
+    pub stated: Option<Stated>,
+    /// What the prediction rests on.
+    pub tier: Tier,
+    /// Why it is not the kernel's own model.
+    pub substitute: Option<Substitute>,
+    /// Whether it is of the framework's own kernels.
+    pub framework: bool,
+    /// Whether the residuals are of this very substitution, so that the interval need not be widened.
+    pub calibrated: bool,
+}
+
+impl<'a> Found<'a> {
+    /// By a model of the library's kernels as it is, with its own residuals.
+    fn plain(model: &'a LayerModel, tier: Tier, substitute: Option<Substitute>) -> Self {
+        Self {
+            model,
+            residuals: model,
+            correction: 0.0,
+            stated: None,
+            tier,
+            substitute,
+            framework: false,
+            calibrated: substitute.is_none(),
+        }
+    }
+
+    /// The same for a board: where the model was fitted to rows of other boards of the chip, it is a sibling's.
+    pub fn on_board(self, calibration: Option<&Calibration>, board: &str) -> Self {
+        let other = calibration.is_some_and(|c| !c.knows(self.model, board));
+        if self.tier <= Tier::Imported && other { Self { tier: Tier::Sibling, ..self } } else { self }
+    }
+
+    /// Whether its residuals make the interval as they are, given whether the kernel lies within what was fitted.
+    pub fn trusted(&self, in_domain: bool) -> bool {
+        match self.substitute {
+            None => in_domain,
+            Some(Substitute::Universal) => self.calibrated && in_domain,
+            Some(_) => self.calibrated,
+        }
+    }
+}
+
+/// What tuned libraries reach of a processor's peaks in products (MKL) and copies (STREAM), and how far others fall behind.
+const PROCESSOR: Stated = Stated { log: 0.29, low: -0.5, high: 1.5 };
+
+impl Found<'_> {
+    /// A convolution over maps that stands for one over volumes.
+    pub fn of_frames(self) -> Self {
+        let tier = self.tier.max(Tier::Transferred);
+        Self { tier, substitute: self.substitute.or(Some(Substitute::Frames)), calibrated: false, ..self }
+    }
+
+    /// The roofline with a stated efficiency, for devices that are no GPUs: terms of tiles and waves mean nothing there.
+    pub fn of_processor(self) -> Self {
+        Self {
+            stated: Some(PROCESSOR),
+            tier: Tier::Roofline,
+            substitute: Some(Substitute::Processor),
+            calibrated: true,
+            ..self
+        }
+    }
+}
+
+/// ln(t / t_ref) by statement, with the edges of its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stated {
+    /// Most likely.
+    pub log: f64,
+    /// Lower edge, relative to it.
+    pub low: f64,
+    /// Upper edge, relative to it.
+    pub high: f64,
+}
+
+/// Depthwise convolutions and others in narrow groups: 3 to 8 times the roofline where they were looked at (one H200,
+/// whole networks); twice as far in both directions is not excluded.
+const GROUPED: Stated = Stated { log: 1.6, low: -1.2, high: 1.2 };
+
+/// How a kernel without a model of its own is predicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Substitute {
+    /// By the same kind's model in fp32, with its own traffic.
+    Precision,
+    /// As an implicit matrix product, by the linear layers' model.
+    Product,
+    /// By its traffic and the bandwidth efficiency of element-wise rows on this GPU.
+    Bandwidth,
+    /// By the polynomial that was fitted to all measured GPUs.
+    Universal,
+    /// By the roofline and the efficiency that other GPUs reach.
+    Efficiency,
+    /// By a stated multiple of the roofline.
+    Statement,
+    /// By the asked-for algorithm's model of the one GPU on which algorithms were measured.
+    Algorithm,
+    /// By a stated multiple of a processor's roofline.
+    Processor,
+    /// As convolutions over maps with as many products.
+    Frames,
+}
+
+impl Substitute {
+    /// In words, after "no rows on this GPU; ".
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Precision => "predicted by the fp32 model with its own traffic",
+            Self::Product => "predicted as matrix products",
+            Self::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
+            Self::Universal => "predicted by the model of all measured GPUs",
+            Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
+            Self::Algorithm => "predicted by that algorithm's model of the GPU on which algorithms were measured",
+            Self::Processor => "roofline with three quarters of the processor's peaks, as tuned libraries reach",
+            Self::Frames => "predicted as convolutions over maps with as many products",
+            Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
+        }
+    }
+}
+
+/// Suffix of the entries that compare a convolution with the product model.
+pub const BY_PRODUCT: &str = "_by_product";
+
+/// The models that may stand in for a kind, in order.
+fn alternatives(kind: &str) -> [Option<&str>; 2] {
+    [Some(kind), general_kind(kind)]
+}
+
+/// Values in fp32 and tf32 are moved by the same kernels; both 16-bit formats are moved and multiplied by the same.
+fn alike(family: Family, precision: Precision) -> Precision {
+    match (family, precision) {
+        (Family::Stream, Precision::Tf32) => Precision::Fp32,
+        (_, Precision::Bf16) => Precision::Fp16,
+        _ => precision,
+    }
+}
+
+/// The model of a framework's own kernels on this GPU.
+pub fn of_framework<'a>(
+    calibration: Option<&'a Calibration>,
+    framework: &str,
+    kind: &str,
+    family: Family,
+    phase: Phase,
+    precision: Precision,
+) -> Option<Found<'a>> {
+    let calibration = calibration?;
+    let model = [precision, alike(family, precision)]
+        .into_iter()
+        .find_map(|p| calibration.framework_model(framework, kind, phase, p))?;
+    Some(Found { framework: true, ..Found::plain(model, calibration.tier, None) })
+}
+
+/// The model of an algorithm that was asked for: this GPU's or, over this one's roofline, that of the GPU on which algorithms
+/// were measured. `None` where it has none in that phase and precision.
+pub fn by_algorithm<'a>(
+    calibration: Option<&'a Calibration>,
+    universal: &'a Calibration,
+    algorithm: Algorithm,
+    phase: Phase,
+    precision: Precision,
+) -> Option<Found<'a>> {
+    let kind = algorithm.model_kind()?;
+    let own = calibration.and_then(|c| Some(Found::plain(c.model(kind, phase, precision)?, c.tier, None)));
+    let other =
+        || Some(Found::plain(universal.model(kind, phase, precision)?, Tier::Transferred, Some(Substitute::Algorithm)));
+    own.or_else(other)
+}
+
+/// cuDNN of age 0 ([`crate::kernel::features::library_age`]).
+const NEWEST: f64 = 9.0;
+
+impl Step<'_> {
+    /// What to tell of a library's version that is asked for: whether models know it.
+    pub(super) fn library_warning(&self) -> Option<String> {
+        let asked = self.setup.library?;
+        let ages = self.kernels.iter().filter_map(|k| k.ages);
+        let known = ages.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let gpu = &self.setup.gpu.name;
+        match known {
+            None if self.kernels.iter().any(|k| k.jump.is_some()) => None,
+            None => Some(format!(
+                "--cudnn changes nothing: the layer models of {gpu} do not know how old their libraries were"
+            )),
+            // Versions are read to one decimal.
+            Some((old, new)) if asked < old - 0.05 || asked > new + 0.05 => {
+                let [asked, old, new] = [asked, old, new].map(|age| NEWEST + age);
+                Some(format!(
+                    "cuDNN {asked:.1} is taken as the nearest that the layer models of {gpu} saw: they know {old:.1} to {new:.1}"
+                ))
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// Finds a kernel's model. The order goes from its own model over nearer and nearer relatives on the same GPU to
+/// the models of all GPUs (`universal`) and, where these have no terms, their efficiencies.
+pub fn find<'a>(
+    calibration: Option<&'a Calibration>,
+    universal: &'a Calibration,
+    kind: &str,
+    family: Family,
+    phase: Phase,
+    precision: Precision,
+) -> Option<Found<'a>> {
+    let on_gpu = |kind: &str, phase, precision| calibration?.model(kind, phase, precision);
+    let anywhere = |kind: &str, phase, precision| universal.model(kind, phase, precision);
+    let tier = calibration.map_or(Tier::Roofline, |c| c.tier);
+    let kinds = || alternatives(kind).into_iter().flatten();
+    let plain = Found::plain;
+    let of_all = |model: &'a LayerModel| match model.terms.is_empty() {
+        true => plain(model, Tier::Roofline, Some(Substitute::Efficiency)),
+        false => plain(model, Tier::Transferred, Some(Substitute::Universal)),
+    };
+
+    let near = [precision, alike(family, precision)];
+    if let Some(model) = near.into_iter().find_map(|p| kinds().find_map(|k| on_gpu(k, phase, p))) {
+        return Some(plain(model, tier, None));
+    }
+    match family {
+        Family::Gemm => {
+            // More chips were measured in fp16 than in bf16, whose kernels are the same.
+            let anywhere = |kind: &str, phase, precision| {
+                anywhere(kind, phase, alike(family, precision)).or(anywhere(kind, phase, precision))
+            };
+            let on_gpu = |kind: &str, phase, precision| {
+                on_gpu(kind, phase, precision).or(on_gpu(kind, phase, alike(family, precision)))
+            };
+            if ["conv2d_grouped", "conv2d_depthwise"].contains(&kind) {
+                if let Some(model) = anywhere(kind, phase, precision).filter(|m| !m.terms.is_empty()) {
+                    return Some(Found { calibrated: true, ..of_all(model) });
+                }
+                let carrier = anywhere("conv2d", Phase::Forward, Precision::Fp32)?;
+                let found = plain(carrier, Tier::Roofline, Some(Substitute::Statement));
+                return Some(Found { stated: Some(GROUPED), calibrated: true, ..found });
+            }
+            // Attention's products are batched.
+            let batched =
+                if kind.starts_with("attention") { on_gpu("matmul", Phase::Forward, precision) } else { None };
+            if let Some(model) = batched.or_else(|| on_gpu("linear", Phase::Forward, precision)) {
+                let found = plain(model, Tier::Transferred, Some(Substitute::Product));
+                // How convolutions compare with the product model was seen on the chips that have rows of both.
+                let seen = kinds().find_map(|k| anywhere(&format!("{k}{BY_PRODUCT}"), phase, precision));
+                return Some(match seen {
+                    Some(seen) => Found { residuals: seen, correction: seen.intercept, calibrated: true, ..found },
+                    None => found,
+                });
+            }
+            if let Some(model) = kinds().find_map(|k| anywhere(k, phase, precision)) {
+                return Some(Found { calibrated: true, ..of_all(model) });
+            }
+            let near = [precision, Precision::Fp16, Precision::Fp32];
+            let model = near.into_iter().find_map(|p| {
+                kinds().find_map(|k| anywhere(k, phase, p)).or_else(|| anywhere("linear", Phase::Forward, p))
+            })?;
+            Some(of_all(model))
+        }
+        Family::Stream => {
+            if let Some(model) = on_gpu(kind, phase, Precision::Fp32) {
+                return Some(plain(model, tier, Some(Substitute::Precision)));
+            }
+            if let Some(model) = on_gpu("stream", Phase::Forward, Precision::Fp32) {
+                // Its residuals are those of other kinds' rows under it.
+                return Some(Found { calibrated: true, ..plain(model, Tier::Roofline, Some(Substitute::Bandwidth)) });
+            }
+            let own = near.into_iter().find_map(|p| anywhere(kind, phase, p));
+            let model = own
+                .or_else(|| anywhere(kind, phase, Precision::Fp32))
+                .or_else(|| anywhere("stream", Phase::Forward, Precision::Fp32))?;
+            Some(Found { calibrated: own.is_some(), ..of_all(model) })
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! From a shaped network and a device to time, power and energy, per layer and in total.
+
+mod beside;
+mod intervals;
+mod kernel;
+mod lookup;
+mod network;
+mod operating_point;
+mod settle;
+mod summary;
+mod totals;
+
+pub use intervals::{Width, Widths};
+pub use lookup::{BY_PRODUCT, Found, Stated, Substitute, find};
+pub use network::{SIMULATED, Step, WIDER, predict};
+pub use operating_point::{OperatingError, OperatingPoint, core_range};
+pub use summary::{Prepared, Summary};
+
+use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
+use crate::device::gpu::Gpu;
+use crate::kernel::trial::Algorithm;
+use crate::law::calibration::{Calibration, Tier};
+use crate::step::framework::{Framework, Launch};
+use crate::step::input::Fed;
+use crate::step::memory::MemoryFootprint;
+use crate::step::parallel::{Communication, DevicePrediction};
+use std::ops::Mul;
+
+/// What a prediction is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// The device.
+    pub gpu: &'a Gpu,
+    /// Models of its chip, where there are any.
+    pub calibration: Option<&'a Calibration>,
+    /// Models and efficiencies over all measured chips, for what the calibration lacks.
+    pub roofline: &'a Calibration,
+    /// What the framework adds.
+    pub framework: &'a Framework,
+    /// How a step is launched.
+    pub launch: Launch,
+    /// Inference or training step.
+    pub mode: Mode,
+    /// Which phases of the step: usually all that the mode has, in order.
+    pub phases: &'a [Phase],
+    /// Age of the framework's libraries ([`crate::kernel::features::library_age`]); the newest that each model saw without.
+    pub library: Option<f64>,
+}
+
+impl<'a> Setup<'a> {
+    /// With the framework's usual launch, all phases of the mode and the libraries that each model saw.
+    pub fn usual(
+        gpu: &'a Gpu,
+        (calibration, roofline): (Option<&'a Calibration>, &'a Calibration),
+        framework: &'a Framework,
+        mode: Mode,
+    ) -> Self {
+        let (launch, phases) = (framework.usual_launch(), mode.phases());
+        Self { gpu, calibration, roofline, framework, launch, mode, phases, library: None }
+    }
+}
+
+/// A value with its 90 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate<T> {
+    /// The prediction.
+    pub value: T,
+    /// 5 % quantile.
+    pub p05: T,
+    /// 95 % quantile.
+    pub p95: T,
+}
+
+impl<T: Copy + Mul<f64, Output = T>> Estimate<T> {
+    /// So many times as much.
+    pub(crate) fn times(self, factor: f64) -> Self {
+        Self { value: self.value * factor, p05: self.p05 * factor, p95: self.p95 * factor }
+    }
+}
+
+/// One kernel of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerPrediction {
+    /// The layer's name.
+    pub name: String,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its phase.
+    pub phase: Phase,
+    /// Operations.
+    pub ops: Ops,
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Time.
+    pub time: Estimate<Seconds>,
+    /// Mean power while it runs.
+    pub power: Watts,
+    /// Energy.
+    pub energy: Joules,
+    /// Roofline bound of the direct algorithm: max(ops / peak, bytes / bandwidth).
+    pub bound: Seconds,
+    /// What its time rests on.
+    pub tier: Tier,
+    /// What computes it, where somebody asked for that.
+    pub algorithm: Option<Algorithm>,
+    /// Whether it lies within what was measured.
+    pub in_domain: bool,
+    /// The rule of its library's version that makes its time, where one does.
+    pub jump: Option<String>,
+}
+
+/// Time and energy of a phase.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PhaseTotal {
+    /// Which.
+    pub phase: Phase,
+    /// Time.
+    pub time: Seconds,
+    /// Energy.
+    pub energy: Joules,
+}
+
+/// A step of a network on a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkPrediction {
+    /// Name of the network.
+    pub network: String,
+    /// Samples per step.
+    pub batch: u64,
+    /// Precision.
+    pub precision: Precision,
+    /// Mode.
+    pub mode: Mode,
+    /// Id of the calibration.
+    pub calibration: String,
+    /// Tier that most of the uncertainty of the time rests on.
+    pub time_tier: Tier,
+    /// Tier of the power.
+    pub power_tier: Tier,
+    /// Mean core clock while kernels run: below the boost clock where a clock was asked for or the limit holds it back.
+    pub clock: Hertz,
+    /// Memory clock, where known.
+    pub memory_clock: Option<Hertz>,
+    /// Power limit that was asked for.
+    pub power_cap: Option<Watts>,
+    /// Share of the step in which no kernel runs.
+    pub waiting: f64,
+    /// Whether the host, not the GPU, decides how long it takes.
+    pub launch_bound: bool,
+    /// Half-widths of the intervals before whole networks were compared.
+    pub widths: Widths,
+    /// Time of a step.
+    pub time: Estimate<Seconds>,
+    /// Mean power.
+    pub power: Estimate<Watts>,
+    /// Energy of a step.
+    pub energy: Estimate<Joules>,
+    /// Operations.
+    pub ops: Ops,
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Learned parameters.
+    pub parameters: u64,
+    /// Device memory.
+    pub memory: MemoryFootprint,
+    /// Whether that is within the device's memory.
+    pub fits_in_memory: bool,
+    /// Sum of the layers' roofline bounds.
+    pub bound: Seconds,
+    /// Per phase, in order.
+    pub phases: Vec<PhaseTotal>,
+    /// Which devices take part, and what each does.
+    pub devices: Vec<DevicePrediction>,
+    /// The sum of gradients over several GPUs; the layers are then those of the slowest.
+    pub communication: Option<Communication>,
+    /// The rate at which samples come, where one is given, and what the step waits for them.
+    pub fed: Option<Fed>,
+    /// Every kernel, in order.
+    pub layers: Vec<LayerPrediction>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+impl NetworkPrediction {
+    /// Energy-delay product.
+    pub fn edp(&self) -> JouleSeconds {
+        self.energy.value * self.time.value
+    }
+    /// Samples per second.
+    pub fn samples_per_second(&self) -> f64 {
+        self.batch as f64 / self.time.value.get()
+    }
+    /// Samples per second and watt: samples per joule.
+    pub fn samples_per_joule(&self) -> f64 {
+        self.batch as f64 / self.energy.value.get()
+    }
+    /// Operations per second and watt: operations per joule.
+    pub fn ops_per_joule(&self) -> f64 {
+        self.ops.to_f64() / self.energy.value.get()
+    }
+    /// Energy per sample.
+    pub fn energy_per_sample(&self) -> Joules {
+        self.energy.value / self.batch as f64
+    }
+}
+
+/// Why nothing can be predicted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PredictError {
+    /// The hardware has no such mode.
+    #[error("{gpu} does not compute in {precision}; it has {available}")]
+    Precision {
+        /// The device.
+        gpu: String,
+        /// What was asked for.
+        precision: Precision,
+        /// What there is.
+        available: String,
+    },
+    /// A clock or power limit that the device does not take.
+    #[error(transparent)]
+    Operating(#[from] OperatingError),
+    /// Nothing runs.
+    #[error("network {0} has no layer that runs a kernel")]
+    Empty(String),
+    /// Neither calibration has a law of power.
+    #[error("no law of power in the calibrations")]
+    NoPower,
+    /// Neither calibration has a model to fall back on.
+    #[error("layer {layer}: no model for {kind} {phase} {precision}, not even an efficiency")]
+    NoModel {
+        /// The layer.
+        layer: String,
+        /// Its kind.
+        kind: &'static str,
+        /// The phase.
+        phase: Phase,
+        /// The precision.
+        precision: Precision,
+    },
+}

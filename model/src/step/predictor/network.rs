@@ -1,0 +1,274 @@
+//! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
+
+use super::beside::{fused_update, gradient_sums};
+use super::intervals::Intervals;
+use super::kernel::{Kernel, Models, host, predict_kernel};
+use super::operating_point::{Limits, OperatingPoint};
+use super::settle::REACTION;
+use super::totals::Totals;
+use super::{LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
+use crate::base::precision::{Mode, Phase};
+use crate::base::units::{Joules, Seconds, Watts};
+use crate::device::clock::{Clocks, VoltageCurve};
+use crate::kernel::features::UPDATE;
+use crate::law::calibration::{Calibration, Tier};
+use crate::law::power::{ClockLaw, PowerModel};
+use crate::net::cost::LayerCost;
+use crate::net::network::ShapedNetwork;
+use crate::step::framework::Stages;
+use crate::step::memory::footprint;
+use crate::step::parallel::DevicePrediction;
+
+/// Outside of what was measured, and where another kind's model stands in without having been compared, the
+/// interval's edges move out by this factor.
+pub const WIDER: f64 = 1.5;
+/// Shares of the time below this are not worth a warning.
+pub(super) const WORTH_A_WARNING: f64 = 0.01;
+
+/// 90 % of what the laws of clock and power err per unit of ln(clock / clock of the times): kernels over core clocks with three
+/// of them given are 3.5 % off in the mean over clocks down to half of the highest (`calibrate published sweeps`).
+const CARRIED: f64 = 0.2;
+
+/// Column `source` of the rows of the simulated device.
+pub const SIMULATED: &str = "fake";
+
+/// The law of power of another device is this much less certain, as a factor.
+const OTHER_DEVICE: f64 = 1.3;
+
+/// Predicts a step of a network as the driver runs it by default.
+///
+/// # Errors
+/// When the device lacks the precision, or nothing runs.
+pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPrediction, PredictError> {
+    Step::new(network, setup)?.at(OperatingPoint::default())
+}
+
+/// The kernels of a step, ready to be predicted at any clocks and power limit.
+#[derive(Clone)]
+pub struct Step<'a> {
+    pub(super) network: &'a ShapedNetwork,
+    pub(super) setup: Setup<'a>,
+    pub(super) kernels: Vec<Kernel<'a>>,
+    pub(super) law: &'a PowerModel,
+    pub(super) clock_law: ClockLaw,
+    pub(super) power_tier: Tier,
+    /// Share of the limit that the board draws while that holds it back.
+    pub(super) held: f64,
+    /// Time between kernels beyond what the framework's profile says.
+    pub(super) gap: Seconds,
+}
+
+impl<'a> Step<'a> {
+    /// Predicts a step's kernels.
+    ///
+    /// # Errors
+    /// When the device lacks the precision, or nothing runs.
+    pub fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Self, PredictError> {
+        let precision = network.precision();
+        if setup.gpu.peak(precision).is_none() {
+            let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
+            return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
+        }
+        // Another board of a measured chip keeps the law, not the claim that its power was measured.
+        let tier = |c: &Calibration| if c.boards.contains(&setup.gpu.name) { c.tier } else { Tier::Sibling };
+        let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, tier(c))));
+        let (law, power_tier) =
+            own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
+        let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(network.layers().len());
+        let mut models = Models::new(law);
+        let mut first = vec![None; network.layers().len()];
+        for &phase in setup.phases {
+            first.fill(None);
+            let mut hosts = Seconds::ZERO;
+            let mut updates = 0;
+            let fused = setup.framework.fused_update.as_ref().filter(|_| phase == Phase::Update);
+            for (layer, &alike) in network.layers().iter().zip(network.alike()) {
+                let same = first[alike].map(|same: usize| &kernels[same]);
+                // Whether a gradient is wanted depends on what a layer reads, nothing else does.
+                let known = same.filter(|_| phase != Phase::BackwardData).map(|same| same.cost);
+                let Some(cost) = known.or_else(|| network.cost(layer, phase, setup.mode)) else { continue };
+                if fused.is_some() {
+                    hosts += host(setup, &layer.layer, UPDATE, phase, setup.mode, network.precision());
+                    updates += 1;
+                    continue;
+                }
+                let kernel = match same {
+                    Some(same) => Kernel { name: &layer.name, ..same.clone() },
+                    None => predict_kernel(network, &layer.name, layer, phase, cost, setup, &mut models)?,
+                };
+                let repeats = *first[alike].get_or_insert(kernels.len());
+                kernels.push(Kernel { repeats: Some(repeats), ..kernel });
+            }
+            if let Some((fused, all)) = fused.and_then(|f| Some((f, fused_update(network, f)?))) {
+                let kernel = predict_kernel(network, all.name, &all.layer, phase, all.cost, setup, &mut models)?;
+                kernels.push(Kernel { host: hosts, ..kernel.longer_by(fused.per_layer * f64::from(updates)) });
+            }
+            if phase == Phase::BackwardData {
+                for sum in gradient_sums(network) {
+                    let forward = Phase::Forward;
+                    let kernel = predict_kernel(network, sum.name, &sum.layer, forward, sum.cost, setup, &mut models)?;
+                    let host = host(setup, &sum.layer.layer, "add", forward, Mode::Inference, network.precision());
+                    kernels.push(Kernel { phase, host, ..kernel });
+                }
+            }
+        }
+        if kernels.is_empty() {
+            return Err(PredictError::Empty(network.name().to_string()));
+        }
+        let gpu = setup.gpu;
+        let mut step = Self {
+            network,
+            setup: *setup,
+            kernels,
+            law,
+            clock_law: ClockLaw::Fitted,
+            power_tier,
+            held: law.headroom,
+            gap: Seconds::ZERO,
+        };
+        if own_law.is_none() {
+            step.clock_law = ClockLaw::Voltage(VoltageCurve::of(gpu));
+            step.held = gpu.power.held.as_ref().map_or(law.headroom, |h| h.value);
+            step.scale_power(gpu.power.draw.as_ref().map_or(1.0, |d| d.value));
+        }
+        Ok(step)
+    }
+
+    /// Predicts the step at clocks and under a power limit.
+    ///
+    /// Layer errors are taken as fully dependent: the network's time interval is the sum of its layers' intervals.
+    /// That is wider than independence would make it, and holds whatever the dependence.
+    ///
+    /// # Errors
+    /// For clocks or a limit that the device does not take.
+    pub fn at(&self, point: OperatingPoint) -> Result<NetworkPrediction, PredictError> {
+        let limits = point.on(self.setup.gpu)?;
+        let clocks = self.clocks_under(&limits);
+        Ok(self.predict(point, &limits, &clocks))
+    }
+
+    /// Half-widths, and time, power and energy of a step with their intervals.
+    pub(super) fn intervals(&self, totals: &Totals, point: OperatingPoint, cap: Watts) -> (Widths, Intervals) {
+        let (setup, law) = (&self.setup, self.law);
+        let spread = if self.power_tier >= Tier::Sibling { OTHER_DEVICE } else { 1.0 };
+        let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
+        let launch_bound = totals.for_host > Seconds::ZERO;
+        // Whole networks were measured on boards of the calibration alone.
+        let own = setup.calibration.filter(|c| c.boards.contains(&setup.gpu.name));
+        let spread = own.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
+        let widths = Widths::new(&totals.time, residuals);
+        let asked = point != OperatingPoint::default();
+        let carried = if asked { CARRIED * totals.moved / totals.time.value.get() } else { 0.0 };
+        (widths, widths.intervals(totals.time.value, totals.energy, cap, spread, carried))
+    }
+
+    fn predict(&self, point: OperatingPoint, limits: &Limits, clocks: &[f64]) -> NetworkPrediction {
+        let (network, setup, power_tier, law) = (self.network, &self.setup, self.power_tier, self.law);
+        let mut totals = Totals::default();
+        let mut layers = Vec::with_capacity(self.kernels.len());
+        let mut clock = 0.0;
+        for (kernel, &core) in self.kernels.iter().zip(clocks) {
+            let level = law.level(self.clock_law, core);
+            let prediction = kernel.at(Clocks { core, memory: limits.memory }, level, setup.gpu);
+            clock += core * prediction.time.value.get();
+            totals.add(&prediction, kernel);
+            totals.host = totals.host + Stages::of(kernel.phase, kernel.host);
+            totals.moved += kernel.moved(core, limits.memory) * prediction.time.value.get();
+            layers.push(prediction);
+        }
+        clock /= totals.time.value.get();
+        let mut phases: Vec<PhaseTotal> = Vec::new();
+        for layer in &layers {
+            if phases.last().is_none_or(|p| p.phase != layer.phase) {
+                phases.push(PhaseTotal { phase: layer.phase, time: Seconds::ZERO, energy: Joules::ZERO });
+            }
+            if let Some(phase) = phases.last_mut() {
+                phase.time += layer.time.value;
+                phase.energy += layer.energy;
+            }
+        }
+        totals.wait(layers.len(), setup, network.precision());
+        totals.idle(self.gap, setup.gpu);
+        let (widths, (time, power, energy)) = self.intervals(&totals, point, limits.cap);
+        let launch_bound = totals.for_host > Seconds::ZERO;
+        let memory = footprint(network, setup.mode, &setup.framework.memory);
+        let fits_in_memory = memory.total() <= setup.gpu.memory.value;
+        let cost: LayerCost = totals.cost;
+        let mut warnings = network.notes().to_vec();
+        warnings.extend(limits.notes.iter().cloned());
+        warnings.extend(self.clock_warnings(point, limits, clocks, clock, &layers));
+        warnings.extend(beyond_the_limit(&layers, limits));
+        if let Some(algorithm) = setup.framework.algorithm() {
+            let convolutions = layers.iter().filter(|l| l.kind == "conv2d" && l.phase != Phase::Update);
+            let (by, all) = convolutions.fold((0, 0), |(by, all), l| (by + u32::from(l.algorithm.is_some()), all + 1));
+            warnings.push(format!("{by} of {all} kernels of convolutions run by {algorithm}, the others as usual"));
+        }
+        warnings.extend(self.library_warning());
+        warnings.extend(totals.warnings(setup, power_tier));
+        if !fits_in_memory {
+            warnings.push(format!(
+                "needs about {:.1} GiB of memory; {} has {:.1} GiB",
+                memory.total().to_gib(),
+                setup.gpu.name,
+                setup.gpu.memory.value.to_gib()
+            ));
+        }
+        let clock = setup.gpu.core_clock.boost.value * clock;
+        let alone = DevicePrediction {
+            gpu: setup.gpu.name.clone(),
+            count: 1,
+            batch: network.batch(),
+            clock,
+            time: time.value,
+            power,
+            energy,
+            waiting: Joules::ZERO,
+        };
+        NetworkPrediction {
+            network: network.name().to_string(),
+            batch: network.batch(),
+            precision: network.precision(),
+            mode: setup.mode,
+            calibration: setup.calibration.unwrap_or(setup.roofline).id.clone(),
+            time_tier: totals.tier(),
+            power_tier,
+            clock,
+            memory_clock: setup.gpu.memory_clock.as_ref().map(|c| c.value * limits.memory),
+            power_cap: point.power_cap,
+            waiting: totals.waiting / totals.time.value,
+            launch_bound,
+            widths,
+            power,
+            energy,
+            time,
+            ops: cost.ops,
+            read: cost.read,
+            written: cost.written,
+            parameters: network.parameters(),
+            memory,
+            fits_in_memory,
+            bound: totals.bound,
+            phases,
+            devices: vec![alone],
+            communication: None,
+            fed: None,
+            layers,
+            warnings,
+        }
+    }
+}
+
+/// Layers that draw more than the limit although all of them together keep it.
+fn beyond_the_limit(layers: &[LayerPrediction], limits: &Limits) -> Option<String> {
+    let mean = layers.iter().map(|l| l.energy).sum::<Joules>() / layers.iter().map(|l| l.time.value).sum::<Seconds>();
+    let most = layers.iter().map(|l| l.power).fold(Watts::ZERO, Watts::max);
+    let cap = limits.cap;
+    (mean <= cap && most > cap * (1.0 + WORTH_A_WARNING)).then(|| {
+        format!(
+            "single layers draw up to {:.0} W: the limit of {:.0} W holds the mean over about {:.0} ms",
+            most.get(),
+            cap.get(),
+            REACTION.to_ms()
+        )
+    })
+}

@@ -1,0 +1,222 @@
+//! Which clocks a step's kernels run at: those that their times are of, and those that a limit leaves.
+
+use super::kernel::Kernel;
+use super::network::{Step, WORTH_A_WARNING};
+use super::operating_point::{Limits, OperatingPoint, highest, lowest};
+use super::{LayerPrediction, PredictError};
+use crate::base::units::{Joules, Seconds, Watts};
+use crate::device::clock::Clocks;
+use crate::law::power::{ClockLaw, power, waiting};
+use std::ops::Range;
+
+/// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
+/// begins (ARCHITECTURE.md).
+pub(super) const REACTION: Seconds = Seconds::from_ms(30.0);
+/// Kernels of a measured step are taken to draw at most so many times what is predicted; what is missing then, the limit
+/// must have let pass.
+const MOST_DRAW: f64 = 1.3;
+/// Times of others are of a board that kept the default limit: rounding must not undo that.
+const ROUNDING: f64 = 1e-9;
+/// Steps of halving in the search for such a factor.
+const HALVINGS: usize = 12;
+
+impl Step<'_> {
+    /// Makes kernels draw so many times as much above waiting.
+    pub(super) fn scale_power(&mut self, factor: f64) {
+        for kernel in &mut self.kernels {
+            kernel.drives = kernel.drives.times(factor);
+        }
+        if matches!(self.clock_law, ClockLaw::Voltage(_)) {
+            self.refer();
+        }
+    }
+
+    /// Others measured kernel by kernel under the default limit: each time is of the clock at which that kernel kept it.
+    fn refer(&mut self) {
+        let gpu = self.setup.gpu;
+        let cap = gpu.power.limit.value * self.held;
+        let lowest = lowest(gpu);
+        let (law, clock_law) = (self.law, self.clock_law);
+        for i in 0..self.kernels.len() {
+            if let Some(first) = self.kernels[i].repeats.filter(|first| *first < i) {
+                let Kernel { reference, drives, .. } = self.kernels[first];
+                let repeated = &mut self.kernels[i];
+                (repeated.reference, repeated.drives) = (reference, drives);
+                continue;
+            }
+            let kernel = &mut self.kernels[i];
+            let power = |core: f64| power(gpu, kernel.drives, law.level(clock_law, core), 1.0);
+            kernel.reference = highest(lowest, 1.0, |core| power(core) / cap - 1.0).unwrap_or(lowest);
+            let idle = waiting(gpu);
+            let (drawn, allowed) = (power(kernel.reference) - idle, cap - idle);
+            if drawn > allowed {
+                kernel.drives = kernel.drives.times((allowed / drawn).max(0.0));
+            }
+        }
+    }
+
+    /// Time and mean power of the kernels at the default.
+    fn busy(&self) -> Result<(Seconds, Watts), PredictError> {
+        let prediction = self.at(OperatingPoint::default())?;
+        let time: Seconds = prediction.layers.iter().map(|l| l.time.value).sum();
+        Ok((time, prediction.layers.iter().map(|l| l.energy).sum::<Joules>() / time))
+    }
+
+    fn scale_time(&mut self, factor: f64) {
+        for kernel in &mut self.kernels {
+            kernel.time = kernel.time.times(factor);
+            kernel.memory = kernel.memory * factor;
+        }
+    }
+
+    /// The step as somebody measured it at the default: kernels that are predicted to draw more than that wait in between,
+    /// such as for input; kernels that are predicted to draw less draw more.
+    ///
+    /// # Errors
+    /// None where [`Step::new`] had none.
+    pub fn anchored(mut self, time: Seconds, power: Watts) -> Result<Self, PredictError> {
+        let (predicted, _) = self.busy()?;
+        self.scale_time(time / predicted);
+        let (_, drawn) = self.busy()?;
+        if drawn >= power {
+            let idle = waiting(self.setup.gpu);
+            let share = if drawn > idle { ((power - idle) / (drawn - idle)).clamp(0.0, 1.0) } else { 1.0 };
+            self.scale_time(share);
+            self.gap = time * (1.0 - share);
+            return Ok(self);
+        }
+        let draws = |factor: f64, held: f64| -> Result<(Self, Watts), PredictError> {
+            let mut step = self.clone();
+            step.held = held;
+            step.scale_power(factor);
+            let (_, drawn) = step.busy()?;
+            Ok((step, drawn))
+        };
+        let held = self.held;
+        if draws(MOST_DRAW, held)?.1 >= power {
+            least(1.0, MOST_DRAW, |factor| draws(factor, held), power)
+        } else {
+            least(held, 1.0, |held| draws(MOST_DRAW, held), power)
+        }
+    }
+
+    /// Relative core clock of every kernel. The board sets one clock for a stretch as long as its limit takes to act: the
+    /// highest, up to what is asked for, at which the stretch's mean power keeps the limit. Kernels that alone were held
+    /// below it run faster beside lighter ones. Mean power rises with the clock (time falls, and what is above waiting
+    /// rises), so that there is one such clock, and neither a higher clock nor a higher limit ever makes a step longer.
+    pub(super) fn clocks_under(&self, limits: &Limits) -> Vec<f64> {
+        let mut clocks = Vec::with_capacity(self.kernels.len());
+        for range in self.stretches() {
+            let kernels = &self.kernels[range];
+            let core = self.settled(kernels.iter().map(|k| (k, 1.0)), limits);
+            clocks.extend(kernels.iter().map(|_| core));
+        }
+        clocks
+    }
+
+    /// The relative core clock of a stretch of kernels, so many of each.
+    pub(super) fn settled<'k>(
+        &self,
+        kernels: impl Iterator<Item = (&'k Kernel<'k>, f64)> + Clone,
+        limits: &Limits,
+    ) -> f64 {
+        let allowed = limits.cap * self.held;
+        let excess = |core: f64| {
+            let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
+            let level = self.law.level(self.clock_law, core);
+            for (kernel, count) in kernels.clone() {
+                let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
+                let t = kernel.time.value * (slowdown * count);
+                time += t;
+                energy += power(self.setup.gpu, kernel.drives, level, slowdown) * t;
+            }
+            energy / time / allowed - 1.0 - ROUNDING
+        };
+        highest(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
+    }
+
+    /// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.
+    pub(super) fn stretches(&self) -> Vec<Range<usize>> {
+        let mut list: Vec<Range<usize>> = Vec::new();
+        let (mut start, mut time) = (0, Seconds::ZERO);
+        for (i, kernel) in self.kernels.iter().enumerate() {
+            time += kernel.time.value;
+            if time >= REACTION {
+                list.push(start..i + 1);
+                (start, time) = (i + 1, Seconds::ZERO);
+            }
+        }
+        match list.last_mut() {
+            Some(last) => last.end = self.kernels.len(),
+            None => list.push(0..self.kernels.len()),
+        }
+        list
+    }
+
+    pub(super) fn clock_warnings(
+        &self,
+        point: OperatingPoint,
+        limits: &Limits,
+        clocks: &[f64],
+        mean: f64,
+        layers: &[LayerPrediction],
+    ) -> Vec<String> {
+        let gpu = self.setup.gpu;
+        let boost = gpu.core_clock.boost.value;
+        let mut list = Vec::new();
+        let energy: Joules = layers.iter().map(|l| l.energy).sum();
+        let time: Seconds = layers.iter().map(|l| l.time.value).sum();
+        let cap = limits.cap.get();
+        let kept = match self.held {
+            held if held < 0.98 => format!(", of which the board keeps to {:.0},", cap * held),
+            _ => String::new(),
+        };
+        if energy / time > limits.cap {
+            list.push(format!(
+                "the kernels draw more than {cap:.0} W at the lowest clock of {:.0} MHz: the board will exceed its limit",
+                (boost * limits.lowest).to_mhz()
+            ));
+        } else if mean < limits.ceiling * (1.0 - WORTH_A_WARNING) {
+            list.push(format!(
+                "the power limit of {cap:.0} W{kept} holds the clock at {:.0} of {:.0} MHz",
+                (boost * mean).to_mhz(),
+                (boost * limits.ceiling).to_mhz()
+            ));
+        }
+        let moved = self.kernels.iter().zip(clocks).any(|(k, c)| (c / k.reference - 1.0).abs() > WORTH_A_WARNING);
+        let asked = point != OperatingPoint::default();
+        let observed = match self.clock_law {
+            ClockLaw::Fitted => self.law.clocks,
+            ClockLaw::Voltage(_) => None,
+        };
+        match observed {
+            _ if !asked || !moved && limits.memory == 1.0 => {}
+            Some((low, high)) if limits.memory == 1.0 => {
+                let outside = clocks.iter().any(|c| boost * *c < low || boost * *c > high);
+                if outside {
+                    let (low, high) = (low.to_mhz(), high.to_mhz());
+                    list.push(format!("outside of the clocks that were measured: {low:.0} to {high:.0} MHz"));
+                }
+            }
+            _ => list.push("clocks and limits other than the default ones were not measured on this GPU: laws of clock, voltage and power carry them there".into()),
+        }
+        if asked && matches!(self.clock_law, ClockLaw::Voltage(_)) && gpu.voltage.is_none() {
+            list.push(format!("the voltage of {} over its clock is not known: taken as that of other GPUs", gpu.name));
+        }
+        list
+    }
+}
+
+/// The step at the least value that draws a power, of those from `low` to `high`.
+fn least<S>(
+    mut low: f64,
+    mut high: f64,
+    at: impl Fn(f64) -> Result<(S, Watts), PredictError>,
+    power: Watts,
+) -> Result<S, PredictError> {
+    for _ in 0..HALVINGS {
+        let middle = (low + high) / 2.0;
+        if at(middle)?.1 < power { low = middle } else { high = middle }
+    }
+    Ok(at(high)?.0)
+}

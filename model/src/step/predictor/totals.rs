@@ -1,0 +1,153 @@
+//! Sums over the kernels of a step, the time in which none runs, and what to tell of them.
+
+use super::kernel::Kernel;
+use super::lookup::Substitute;
+use super::network::{SIMULATED, WORTH_A_WARNING};
+use super::{Estimate, LayerPrediction, Setup};
+use crate::base::precision::Precision;
+use crate::base::units::{Joules, Seconds};
+use crate::device::gpu::Gpu;
+use crate::law::calibration::Tier;
+use crate::law::power::waiting;
+use crate::net::cost::LayerCost;
+use crate::step::framework::{Launch, Stages};
+use std::collections::BTreeMap;
+
+/// Running sums over kernels.
+#[derive(Default)]
+pub(super) struct Totals {
+    pub(super) time: Estimate<Seconds>,
+    pub(super) bound: Seconds,
+    pub(super) energy: Joules,
+    /// Time in which no kernel runs.
+    pub(super) waiting: Seconds,
+    /// That part of it in which the host has not launched the next.
+    pub(super) for_host: Seconds,
+    /// How far the clocks are from those that times are of, weighted by time.
+    pub(super) moved: f64,
+    /// What kernels take, by stage.
+    pub(super) stages: Stages,
+    /// What the host takes to launch them.
+    pub(super) host: Stages,
+    pub(super) cost: LayerCost,
+    /// Widths of the kernels' intervals.
+    pub(super) by_tier: BTreeMap<Tier, f64>,
+    pub(super) outside: f64,
+    pub(super) substituted: BTreeMap<Substitute, BTreeMap<&'static str, f64>>,
+}
+
+impl Default for Estimate<Seconds> {
+    fn default() -> Self {
+        Self { value: Seconds::ZERO, p05: Seconds::ZERO, p95: Seconds::ZERO }
+    }
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, layer: &LayerPrediction, kernel: &Kernel<'_>) {
+        let time = layer.time.value;
+        self.time.value += time;
+        self.time.p05 += layer.time.p05;
+        self.time.p95 += layer.time.p95;
+        self.stages = self.stages + Stages::of(layer.phase, time);
+        self.bound += layer.bound;
+        self.energy += layer.energy;
+        self.cost = self.cost + kernel.cost;
+        *self.by_tier.entry(layer.tier).or_default() += (layer.time.p95 - layer.time.p05).get();
+        if let Some(substitute) = kernel.substitute {
+            *self.substituted.entry(substitute).or_default().entry(layer.kind).or_default() += time.get();
+        } else if !kernel.in_range {
+            self.outside += time.get();
+        }
+    }
+
+    /// Adds the time in which the GPU waits: between kernels, and for a host that is slower than they are.
+    pub(super) fn wait(&mut self, kernels: usize, setup: &Setup<'_>, precision: Precision) {
+        let host = setup.framework.host.as_ref().filter(|_| setup.launch == Launch::Eager);
+        let gap = setup.framework.dispatch + host.map_or(Seconds::ZERO, |h| h.gap);
+        let gaps = gap * kernels as f64;
+        let busy = self.time.value;
+        let for_host = |time: Seconds, slower: f64| {
+            let stages = self.stages * ((time + gaps) / busy);
+            host.map_or(Seconds::ZERO, |h| h.waited_for(stages, self.host * slower, setup.mode, precision))
+        };
+        let spread = host.map_or(1.0, |h| h.spread);
+        self.for_host = for_host(busy, 1.0);
+        let (least, most) = (for_host(self.time.p05, 1.0 / spread), for_host(self.time.p95, spread));
+        self.waiting = gaps + self.for_host;
+        self.time.value += self.waiting;
+        self.time.p05 += gaps + least;
+        self.time.p95 += gaps + most;
+        self.energy += waiting(setup.gpu) * self.waiting;
+    }
+
+    /// Adds time in which the GPU waits for something else.
+    pub(super) fn idle(&mut self, time: Seconds, gpu: &Gpu) {
+        let total = &mut self.time;
+        *total = Estimate { value: total.value + time, p05: total.p05 + time, p95: total.p95 + time };
+        self.waiting += time;
+        self.energy += waiting(gpu) * time;
+    }
+
+    /// The tier that most of the uncertainty rests on.
+    pub(super) fn tier(&self) -> Tier {
+        let largest = self.by_tier.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        largest.map_or(Tier::Roofline, |(tier, _)| *tier)
+    }
+
+    pub(super) fn warnings(&self, setup: &Setup<'_>, power_tier: Tier) -> Vec<String> {
+        let total = self.time.value.get();
+        let gpu: &Gpu = setup.gpu;
+        let mut list = Vec::new();
+        match setup.calibration {
+            None => list.push(format!(
+                "no measured layer of {} is used: times are those that measured GPUs would take with its peaks",
+                gpu.name
+            )),
+            Some(calibration) if !calibration.boards.contains(&gpu.name) => list.push(format!(
+                "the calibration was measured on {}, not on {}: same chip, other board",
+                calibration.boards.join(", "),
+                gpu.name
+            )),
+            Some(_) => {}
+        }
+        if setup.calibration.is_some_and(|c| c.sources.iter().any(|s| s == SIMULATED)) {
+            list.push("the calibration has rows of a simulated device: its figures are no measurements".into());
+        }
+        if setup.calibration.is_some() {
+            for (substitute, kinds) in &self.substituted {
+                let share = kinds.values().sum::<f64>() / total;
+                if share >= WORTH_A_WARNING {
+                    let names = kinds.keys().copied().collect::<Vec<_>>().join(", ");
+                    list.push(format!(
+                        "{names} ({:.0} % of the time): no rows on this GPU; {}",
+                        100.0 * share,
+                        substitute.words()
+                    ));
+                }
+            }
+        }
+        if self.outside / total >= WORTH_A_WARNING {
+            list.push(format!(
+                "{:.0} % of the time is in layers outside of what was measured",
+                100.0 * self.outside / total
+            ));
+        }
+        let waiting = self.for_host / self.time.value;
+        if waiting >= WORTH_A_WARNING {
+            list.push(format!("the GPU waits {:.0} % of the step for the host to launch operations", 100.0 * waiting));
+        }
+        if setup.launch == Launch::Eager && setup.framework.host.is_none() {
+            list.push(format!("the {} profile has no host: eager is predicted as a graph is", setup.framework.name));
+        }
+        let whose = match power_tier {
+            Tier::Sibling => Some("the law of another board of its chip"),
+            Tier::Transferred => Some("another GPU's law"),
+            _ => None,
+        };
+        if let Some(whose) = whose {
+            let idle = if gpu.power.idle.is_none() { "; idle power taken as 10 % of the limit" } else { "" };
+            list.push(format!("power was not measured on this GPU: {whose} with this one's idle and limit{idle}"));
+        }
+        list
+    }
+}
