@@ -1,6 +1,6 @@
 //! Scratch memory of convolutions by named algorithms, against what cuDNN asked for on an H200.
 
-use joulecast_calibrate::dataset;
+use joulecast_calibrate::rows::dataset;
 use joulecast_model::base::precision::Phase;
 use joulecast_model::kernel::trial::Algorithm;
 use joulecast_model::net::layer::Layer;

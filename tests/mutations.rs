@@ -1,7 +1,7 @@
 //! Damaged files of every kind that is read: an error in one line or a valid reading, never a panic, and nothing
 //! half-written.
 
-use joulecast_calibrate::import::{Format, import};
+use joulecast_calibrate::rows::import::{Format, import};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
@@ -292,6 +292,6 @@ fn the_undamaged_files_are_read() {
         let again = ok(import(&path, &format, None, &folder.path().join("dataset")));
         assert!(again.known, "the same bytes are imported once");
     }
-    assert_eq!(ok(joulecast_calibrate::dataset::read(&folder.path().join("dataset"))).len(), 6);
+    assert_eq!(ok(joulecast_calibrate::rows::dataset::read(&folder.path().join("dataset"))).len(), 6);
     assert!(catalog::network("vgg16").is_ok());
 }

@@ -1,13 +1,13 @@
 //! The whole pipeline without a GPU: a table of times that follow a known law, imported, fitted, shipped as text,
 //! read back and used for a prediction.
 
-use joulecast_calibrate::dataset;
-use joulecast_calibrate::fit::Options;
-use joulecast_calibrate::import::{Format, import};
-use joulecast_calibrate::recipe::{calibrations, without_held_out_shapes};
-use joulecast_calibrate::rows::{Row, prepare};
-use joulecast_calibrate::validate;
-use joulecast_calibrate::waiting::FitBar;
+use joulecast_calibrate::fit::polynomial::Options;
+use joulecast_calibrate::fit::recipe::{calibrations, without_held_out_shapes};
+use joulecast_calibrate::fit::waiting::FitBar;
+use joulecast_calibrate::judge::validate;
+use joulecast_calibrate::rows::dataset;
+use joulecast_calibrate::rows::import::{Format, import};
+use joulecast_calibrate::rows::prepare::{Row, prepare};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::Calibration;

@@ -1,11 +1,11 @@
 //! From rows of several chips to a chip that was not among them, and with few of its rows.
 
-use joulecast_calibrate::dataset;
-use joulecast_calibrate::fit::Options;
-use joulecast_calibrate::import::{Format, import};
-use joulecast_calibrate::recipe::{calibrations, few_shot};
-use joulecast_calibrate::rows::{Row, prepare_alike};
-use joulecast_calibrate::transfer::predict;
+use joulecast_calibrate::fit::polynomial::Options;
+use joulecast_calibrate::fit::recipe::{calibrations, few_shot};
+use joulecast_calibrate::fit::transfer::predict;
+use joulecast_calibrate::rows::dataset;
+use joulecast_calibrate::rows::import::{Format, import};
+use joulecast_calibrate::rows::prepare::{Row, prepare_alike};
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::catalog;
 use joulecast_model::kernel::features::Family;

@@ -9,13 +9,15 @@ mod rows;
 mod sweep;
 
 use self::rows::{Unseen, alike_rows, read_runs, read_unique, rows_for};
-use crate::dataset::NoRows;
-use crate::fit::Options;
-use crate::import::{Format, import};
-use crate::rows::Row;
-use crate::waiting::FitBar;
-use crate::whole::Done;
-use crate::{learning, leave_out, networks, power, recipe, siblings, spread, validate, whole};
+use crate::fit::polynomial::Options;
+use crate::fit::waiting::FitBar;
+use crate::fit::{power, recipe, siblings};
+use crate::judge::{learning, leave_out, networks, spread, validate};
+use crate::rows::dataset::NoRows;
+use crate::rows::import::{Format, import};
+use crate::rows::prepare::Row;
+use crate::system::whole;
+use crate::system::whole::Done;
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
@@ -344,7 +346,7 @@ fn run_fit(args: &Fit) -> Result<()> {
                 })
                 .collect::<Result<_>>()?
         }
-        (ModelForm::Neuralpower, None) => crate::neuralpower::files(&rows)?,
+        (ModelForm::Neuralpower, None) => crate::fit::neuralpower::files(&rows)?,
     };
     fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
     let files: Vec<(PathBuf, String)> =

@@ -3,7 +3,11 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use clap::Parser;
-use joulecast_calibrate::{cli, dataset::NoRows, memory, notes::note, sweep::ObservedOnly};
+use joulecast_calibrate::campaign::sweep::ObservedOnly;
+use joulecast_calibrate::cli;
+use joulecast_calibrate::rows::dataset::NoRows;
+use joulecast_calibrate::system::memory;
+use joulecast_calibrate::system::notes::note;
 use joulecast_reports::{error_line, exit};
 use std::process::ExitCode;
 

@@ -1,12 +1,13 @@
 //! A measuring campaign from the plan to the fit, on the fake device.
 
-use joulecast_calibrate::dataset::Writer;
-use joulecast_calibrate::device::Device;
-use joulecast_calibrate::journal::Journal;
-use joulecast_calibrate::plan::{self, Level, Measure, Plan};
-use joulecast_calibrate::run::progress::Progress;
-use joulecast_calibrate::run::{ApplyPoint, AsFound, Which};
-use joulecast_calibrate::{dataset, device, run};
+use joulecast_calibrate::campaign::device::Device;
+use joulecast_calibrate::campaign::plan::{self, Level, Measure, Plan};
+use joulecast_calibrate::campaign::run::progress::Progress;
+use joulecast_calibrate::campaign::run::{ApplyPoint, AsFound, Which};
+use joulecast_calibrate::campaign::{device, run};
+use joulecast_calibrate::rows::dataset;
+use joulecast_calibrate::rows::dataset::Writer;
+use joulecast_calibrate::rows::journal::Journal;
 use joulecast_kernels::ClockControl as _;
 use joulecast_kernels::fake::law::Work;
 use joulecast_kernels::fake::{FakeGpu, Faults};

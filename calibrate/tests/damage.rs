@@ -1,7 +1,7 @@
 //! Damaged and hostile files as a user meets them: one line that names the file, status 1, nothing aborts.
 
-use joulecast_calibrate::dataset::{self, Writer};
-use joulecast_calibrate::import::sha256_hex;
+use joulecast_calibrate::rows::dataset::{self, Writer};
+use joulecast_calibrate::rows::import::sha256_hex;
 use joulecast_model::base::precision::Phase;
 use joulecast_model::base::shape::Shape;
 use joulecast_model::net::layer::{Layer, Linear};

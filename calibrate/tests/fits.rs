@@ -3,10 +3,12 @@
 //! nothing here; else `UPDATE_GOLDEN=1 cargo test -p joulecast-calibrate --test fits` and a look at the difference.
 
 use anyhow::Result;
-use joulecast_calibrate::fit::Options;
-use joulecast_calibrate::networks::{compare, read_runs, rows_table, table};
-use joulecast_calibrate::rows::{Row, prepare};
-use joulecast_calibrate::{dataset, neuralpower, power, recipe, siblings, spread, validate};
+use joulecast_calibrate::fit::polynomial::Options;
+use joulecast_calibrate::fit::{neuralpower, power, recipe, siblings};
+use joulecast_calibrate::judge::networks::{compare, read_runs, rows_table, table};
+use joulecast_calibrate::judge::{spread, validate};
+use joulecast_calibrate::rows::dataset;
+use joulecast_calibrate::rows::prepare::{Row, prepare};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
 use joulecast_model::rows::measurement::{Measurement, Regime};

@@ -1,7 +1,7 @@
 //! Clocks and power limits of a run, and whole networks, on the fake device.
 
-use joulecast_calibrate::dataset;
-use joulecast_calibrate::plan::{self, Level};
+use joulecast_calibrate::campaign::plan::{self, Level};
+use joulecast_calibrate::rows::dataset;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};

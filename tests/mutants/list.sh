@@ -6,7 +6,5 @@ files=()
 for part in kernel/features step/predictor law/power step/parallel ask/capacity net/layer net/network step/memory; do
   files+=(-f "model/src/$part.rs" -f "model/src/$part/*.rs" -f "model/src/$part/**/*.rs")
 done
-for part in design few_shot fit folds lasso least_squares networks neuralpower others recipe rows spread transfer universal; do
-  files+=(-f "calibrate/src/$part.rs")
-done
-cargo mutants --workspace --list --json "${files[@]}" -f 'calibrate/src/power/*.rs'
+cargo mutants --workspace --list --json "${files[@]}" -f 'calibrate/src/fit/**' -f calibrate/src/rows/prepare.rs \
+  -f calibrate/src/judge/networks.rs -f calibrate/src/judge/spread.rs

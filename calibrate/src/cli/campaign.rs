@@ -1,14 +1,15 @@
 //! `calibrate plan`, `run` and `status`.
 
 use super::{DatasetArg, Output, misuse, names, print};
-use crate::dataset::Writer;
-use crate::device::{Device, Kind as DeviceKind, SIMULATED};
-use crate::notes::note;
-use crate::plan::{Level, Measure, Plan};
-use crate::run::progress::OnStderr;
-use crate::run::{AsFound, Which};
-use crate::sweep::{self, ObservedOnly, Permission};
-use crate::{plan, run, status, whole};
+use crate::campaign::device::{Device, Kind as DeviceKind, SIMULATED};
+use crate::campaign::plan::{Level, Measure, Plan};
+use crate::campaign::run::progress::OnStderr;
+use crate::campaign::run::{AsFound, Which};
+use crate::campaign::sweep::{self, ObservedOnly, Permission};
+use crate::campaign::{plan, run, status};
+use crate::rows::dataset::Writer;
+use crate::system::notes::note;
+use crate::system::whole;
 use anyhow::{Context, Result};
 use clap::Args;
 use joulecast_kernels::measure::Rules;

@@ -1,11 +1,11 @@
 //! `calibrate measure`, `detect`, `check`, `restore`, and the guardian that a settings session starts.
 
 use super::{names, print};
-use crate::device::{Device, Kind as DeviceKind, open_cuda};
-use crate::measure::layers::{self, LayerRun};
-use crate::measure::record::{NetworkRun, Table};
-use crate::notes::note;
-use crate::{check, detect, measure, restore};
+use crate::campaign::device::{Device, Kind as DeviceKind, open_cuda};
+use crate::campaign::measure::layers::{self, LayerRun};
+use crate::campaign::measure::record::{NetworkRun, Table};
+use crate::campaign::{check, detect, measure, restore};
+use crate::system::notes::note;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use joulecast_kernels::runner::Launch;

@@ -1,8 +1,8 @@
 //! Names as they are typed: each is looked up while the arguments are parsed, before anything is read or fitted, and
 //! one that does not exist is refused with the nearest that do.
 
-use crate::device::THROUGH_NVML;
-use crate::plan::Level;
+use crate::campaign::device::THROUGH_NVML;
+use crate::campaign::plan::Level;
 use clap::ValueEnum as _;
 use joulecast_kernels::fake::Faults;
 use joulecast_model::base::text::nearest;

@@ -1,7 +1,7 @@
 //! `calibrate published`: power and clocks that others published, beside predictions.
 
 use super::print;
-use crate::published::{Tools, all_reduce, average, caps, read, savings, sweeps, traces};
+use crate::judge::published::{Tools, all_reduce, average, caps, read, savings, sweeps, traces};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use joulecast_reports::table::Table;

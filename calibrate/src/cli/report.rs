@@ -1,13 +1,13 @@
 //! `calibrate validate --report`.
 
 use super::{Unseen, Validate, evaluation_calibrations, misuse, networks_role, print, read_runs, rows_for};
-use crate::dataset::NoRows;
-use crate::fit::Options;
-use crate::networks;
-use crate::report::{Framed, PAGE, Report, add_layers, add_networks};
-use crate::validate;
-use crate::waiting::FitBar;
-use crate::whole;
+use crate::fit::polynomial::Options;
+use crate::fit::waiting::FitBar;
+use crate::judge::networks;
+use crate::judge::report::{Framed, PAGE, Report, add_layers, add_networks};
+use crate::judge::validate;
+use crate::rows::dataset::NoRows;
+use crate::system::whole;
 use anyhow::{Result, bail};
 use joulecast_model::rows::splits::Role;
 use joulecast_reports::command_line;

@@ -1,8 +1,10 @@
 //! What commands read: rows of datasets, without the shapes that a fit may not know, and measured runs of networks.
 
 use super::DatasetsArg;
-use crate::rows::{Row, prepare, prepare_alike};
-use crate::{dataset, networks, recipe};
+use crate::fit::recipe;
+use crate::judge::networks;
+use crate::rows::dataset;
+use crate::rows::prepare::{Row, prepare, prepare_alike};
 use anyhow::Result;
 use joulecast_model::rows::measurement::{LayerCase, Measurement};
 use std::path::PathBuf;

@@ -1,13 +1,13 @@
 //! `calibrate sweep`: a network measured along power limits or core clocks until the best is found, beside its prediction.
 
 use super::{machine, misuse, names, print};
-use crate::device::{Device, Kind as DeviceKind};
-use crate::measure::curve::{self, CurveRow, Measured, Request};
-use crate::notes::note;
-use crate::published::{Tools, mean_absolute, percent};
-use crate::run::{ApplyPoint, interrupt};
-use crate::sweep::{self, ObservedOnly, Offered, Permission, Settings};
-use crate::whole;
+use crate::campaign::device::{Device, Kind as DeviceKind};
+use crate::campaign::measure::curve::{self, CurveRow, Measured, Request};
+use crate::campaign::run::{ApplyPoint, interrupt};
+use crate::campaign::sweep::{self, ObservedOnly, Offered, Permission, Settings};
+use crate::judge::published::{Tools, mean_absolute, percent};
+use crate::system::notes::note;
+use crate::system::whole;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use joulecast_kernels::runner::{Launch, NetworkTrial};

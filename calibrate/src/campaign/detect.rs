@@ -1,0 +1,151 @@
+//! Which GPU is here, which shipped calibration fits it best, and what a calibration of its own would take.
+
+use crate::campaign::device::identified;
+use crate::campaign::plan::{self, Level, Measure, Plan, REFERENCE};
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum as _;
+use joulecast_kernels::cuda::library;
+use joulecast_kernels::nvml::{self, BoardChoice, Description};
+use joulecast_model::catalog;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_reports::table::Table;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Device and host time of a row on an H200: a time, and an energy beyond it (reports/published/h200.md).
+const TIME_ROW_S: f64 = 0.06;
+const ENERGY_ROW_S: f64 = 2.4;
+
+/// Libraries that measuring needs, and what they are.
+const NEEDED: [(&str, &str); 4] = [
+    ("libcuda.so", "the CUDA driver"),
+    ("libcudnn.so", "cuDNN"),
+    ("libcublasLt.so", "cuBLASLt"),
+    ("libnvrtc.so", "the CUDA run-time compiler"),
+];
+
+/// All boards, the libraries, and what a calibration takes, in words. `nvml`: the library to ask (`None`: the system's);
+/// `gpu`: what the boards count as, where their names do not say.
+///
+/// # Errors
+/// Without a driver or a board: what is missing.
+pub fn text(nvml: Option<&Path>, gpu: Option<&str>) -> Result<String> {
+    let api = nvml::open(nvml).context("no GPU can be asked")?;
+    let boards = api.boards()?;
+    if boards.is_empty() {
+        bail!("the driver is there, but no GPU: NVML lists none");
+    }
+    let mut text = String::new();
+    for uuid in boards {
+        let about = api.board(&BoardChoice::Uuid(uuid))?.describe()?;
+        text += &board(&about, gpu)?;
+        text.push('\n');
+    }
+    text += &libraries();
+    text.push('\n');
+    text += &costs()?;
+    Ok(text)
+}
+
+fn board(about: &Description, gpu: Option<&str>) -> Result<String> {
+    let mut text = about.to_string();
+    let name = about.name.as_deref().unwrap_or("a GPU without a name");
+    match identified(name, gpu) {
+        Ok(gpu) => {
+            writeln!(text, "counts as: {} ({}, chip {})", gpu.name, gpu.title, gpu.chip)?;
+            writeln!(text, "calibration: {}", fits(&gpu)?)?;
+        }
+        // A file that was asked for and cannot be read is a mistake; a product that nobody described is none.
+        Err(why) if gpu.is_some() => return Err(why),
+        Err(why) => {
+            writeln!(text, "counts as: nothing; {why}")?;
+            writeln!(text, "calibration: universal, with a description of the GPU (data/gpus/README.md)")?;
+        }
+    }
+    Ok(text)
+}
+
+/// The shipped calibration that holds for a device, and how near it is.
+fn fits(gpu: &Gpu) -> Result<String> {
+    let Some(calibration) = catalog::calibration_for(gpu)? else {
+        return Ok(
+            "universal: no layer of this chip was measured; the models of all chips with this GPU's data sheet".into()
+        );
+    };
+    let boards = calibration.boards.join(", ");
+    let near = if calibration.boards.contains(&gpu.name) {
+        "of this board".to_string()
+    } else {
+        format!("of the same chip on other boards ({boards})")
+    };
+    let power =
+        if calibration.power.is_some() { "measured" } else { "another GPU's law with this one's idle and limit" };
+    Ok(format!("{}, {near}; times {}, power: {power}", calibration.id, calibration.tier))
+}
+
+fn libraries() -> String {
+    let found = library::find(None);
+    let mut text = String::new();
+    for (name, what) in NEEDED {
+        let place = found.iter().find(|f| f.name == name).map(|f| {
+            // The file behind the links has the version in its name.
+            std::fs::canonicalize(&f.path).unwrap_or_else(|_| f.path.clone()).display().to_string()
+        });
+        text += &format!("{what}: {}\n", place.unwrap_or_else(|| format!("{name} is missing; measuring needs it")));
+    }
+    text
+}
+
+/// Minutes of a plan at the rates of an H200.
+fn minutes(plan: &Plan) -> f64 {
+    let energies = plan.count(Measure::Energy) as f64;
+    (TIME_ROW_S * (plan.items.len() as f64 + energies) + ENERGY_ROW_S * energies) / 60.0
+}
+
+fn costs() -> Result<String> {
+    let mut table =
+        Table::new(&["calibration of its own", "rows", "with energy", "minutes", "command"], 1).with_trailing_text(1);
+    for level in Level::value_variants() {
+        let plan = plan::expand(REFERENCE, *level).context("data/plans/reference.toml")?;
+        let energies = plan.count(Measure::Energy);
+        table.row(vec![
+            level.name().into(),
+            (plan.items.len() + energies).to_string(),
+            energies.to_string(),
+            format!("{:.0}", minutes(&plan).ceil()),
+            format!("calibrate run --plan {} --device cuda --dataset rows", level.name()),
+        ]);
+    }
+    Ok(table.to_text()
+        + "minutes at the rates of an H200: 1,000 times a minute, 2.4 s for each energy\n\
+           then: calibrate fit --dataset rows --out my_calibrations    (--base universal where rows are few)\n\
+           and: predict --calibration my_calibrations/CHIP.toml ...\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::device::described;
+
+    #[test]
+    fn the_nearest_calibration_is_named() {
+        let said = |name: &str| fits(&described(name).expect("in the catalog")).expect("readable");
+        assert!(said("h200").contains("of this board; times measured, power: measured"), "{}", said("h200"));
+        assert!(said("h100-sxm").contains("same chip on other boards (h200"), "{}", said("h100-sxm"));
+        assert!(said("v100").contains("times imported, power: another GPU's law"), "{}", said("v100"));
+        assert!(said("l4").starts_with("universal"), "{}", said("l4"));
+    }
+
+    #[test]
+    fn without_a_driver_what_is_missing_is_said() {
+        let error = text(Some(Path::new("/nowhere/libnvidia-ml.so.1")), None).expect_err("none there");
+        assert!(format!("{error:#}").contains("NVML is not available"), "{error:#}");
+    }
+
+    #[test]
+    fn a_larger_plan_takes_longer() {
+        let of = |level| minutes(&plan::expand(REFERENCE, level).expect("expands"));
+        let (quick, standard, reference) = (of(Level::Quick), of(Level::Standard), of(Level::Reference));
+        assert!(1.0 < quick && quick < standard && standard < reference && reference < 60.0);
+    }
+}

@@ -1,0 +1,12 @@
+//! Measuring: which trials, on which device, and how a campaign goes on.
+
+pub mod plan;
+pub mod device;
+pub mod detect;
+pub mod run;
+pub mod measure;
+pub mod sweep;
+pub mod search;
+pub mod check;
+pub mod restore;
+pub mod status;

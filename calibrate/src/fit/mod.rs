@@ -1,0 +1,16 @@
+//! From rows to models: terms, folds, the Lasso, and which models make a calibration.
+
+pub mod design;
+pub mod folds;
+pub mod lasso;
+pub mod least_squares;
+pub mod neuralpower;
+pub mod universal;
+pub mod others;
+pub mod few_shot;
+pub mod power;
+pub mod recipe;
+pub mod siblings;
+pub mod transfer;
+pub mod waiting;
+pub mod polynomial;

@@ -1,0 +1,119 @@
+//! What a plan's level buys: layer error when only its trials are learned from, judged on the same held-out rows.
+
+use crate::campaign::plan::{self, Level};
+use crate::fit::folds::grouped;
+use crate::fit::polynomial::{Options, fit};
+use crate::fit::recipe::{options_for, tasks};
+use crate::rows::prepare::Row;
+use anyhow::Result;
+use joulecast_model::base::accuracy::Accuracy;
+use joulecast_reports::table::Table;
+use rayon::prelude::*;
+use std::collections::{BTreeMap, HashSet};
+
+/// Fewer rows than this give no fit; their median ratio to the roofline stands in for one.
+const FEWEST: usize = 24;
+
+/// Errors of one kind of layer, level by level.
+#[derive(Clone, Debug, Default)]
+struct Errors {
+    rows: usize,
+    /// Measured and predicted times per level.
+    pairs: BTreeMap<&'static str, Vec<(f64, f64)>>,
+    /// Rows learned from, per level.
+    learned: BTreeMap<&'static str, usize>,
+}
+
+/// Grouped 5-fold over all rows: in each fold, every level's trials outside of it are learned from and all rows in
+/// it are predicted.
+///
+/// # Errors
+/// When the shipped recipe cannot be expanded or a fit fails.
+pub fn levels(rows: &[Row], options: &Options) -> Result<Table> {
+    let levels = [Level::Quick, Level::Standard, Level::Reference];
+    let mut members: BTreeMap<&'static str, HashSet<String>> = BTreeMap::new();
+    for level in levels {
+        let plan = plan::expand(plan::REFERENCE, level)?;
+        members.insert(level.name(), plan.items.into_iter().map(|item| item.trial_id).collect());
+    }
+    let tasks = tasks(rows);
+    let own: Vec<_> =
+        tasks.iter().filter(|(task, _)| task.model != crate::fit::recipe::STREAM && task.framework.is_none()).collect();
+    if let Some(bar) = options.bar {
+        bar.begin(own.len());
+    }
+    let results: Vec<(String, Errors)> = own
+        .par_iter()
+        .map(|(task, rows)| {
+            let fit_options = options_for(task, options);
+            let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
+            let fold_of = grouped(&keys, fit_options.folds, fit_options.seed);
+            let mut errors = Errors { rows: rows.len(), ..Errors::default() };
+            for level in levels {
+                let Some(members) = members.get(level.name()) else { continue };
+                let belongs = |row: &Row| members.contains(&row.trial_id);
+                errors.learned.insert(level.name(), rows.iter().filter(|r| belongs(r)).count());
+                for fold in 0..options.folds {
+                    let train: Vec<&Row> =
+                        (0..rows.len()).filter(|&i| fold_of[i] != fold && belongs(rows[i])).map(|i| rows[i]).collect();
+                    let test = (0..rows.len()).filter(|&i| fold_of[i] == fold).map(|i| rows[i]);
+                    let predict = predictor(task.model, &train, &fit_options)?;
+                    let pairs = test.filter_map(|row| predict(row).map(|p| (row.time.get(), p)));
+                    errors.pairs.entry(level.name()).or_default().extend(pairs);
+                }
+            }
+            if let Some(bar) = options.bar {
+                bar.fitted(task);
+            }
+            Ok((format!("{} {} {}", task.model, task.phase, task.precision), errors))
+        })
+        .collect::<Result<_>>()?;
+    Ok(table(&results))
+}
+
+type Predict = Box<dyn Fn(&Row) -> Option<f64>>;
+
+/// A fit where there are enough rows; else the median ratio to the smooth roofline; nothing without rows.
+fn predictor(model: &str, train: &[&Row], options: &Options) -> Result<Predict> {
+    if train.len() >= FEWEST {
+        let fitted = fit(model, train, options)?.model;
+        return Ok(Box::new(move |row| {
+            let reference = row.reference(fitted.exponent);
+            Some((reference * fitted.ratio(&row.variables, reference).log.exp()).get())
+        }));
+    }
+    const EXPONENT: u32 = 2;
+    let mut ratios: Vec<f64> = train.iter().map(|r| r.kernel_time() / r.reference(EXPONENT)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let median = ratios.get(ratios.len() / 2).copied();
+    Ok(Box::new(move |row| median.map(|m| row.reference(EXPONENT).get() * m)))
+}
+
+fn table(results: &[(String, Errors)]) -> Table {
+    let names = [Level::Quick, Level::Standard, Level::Reference].map(Level::name);
+    let mut table = Table::new(
+        &["layer", "rows", "quick: rows", "MAPE %", "standard: rows", "MAPE %", "reference: rows", "MAPE %"],
+        1,
+    );
+    let cells = |errors: &Errors| -> Vec<String> {
+        names
+            .iter()
+            .flat_map(|name| {
+                let pairs = errors.pairs.get(name).cloned().unwrap_or_default();
+                let mape = Accuracy::of(pairs).map_or("-".to_string(), |a| format!("{:.1}", a.mape));
+                [errors.learned.get(name).copied().unwrap_or(0).to_string(), mape]
+            })
+            .collect()
+    };
+    let mut all = Errors::default();
+    for (name, errors) in results {
+        table.row([vec![name.clone(), errors.rows.to_string()], cells(errors)].concat());
+        all.rows += errors.rows;
+        for name in names {
+            *all.learned.entry(name).or_default() += errors.learned.get(name).copied().unwrap_or(0);
+            all.pairs.entry(name).or_default().extend(errors.pairs.get(name).into_iter().flatten());
+        }
+    }
+    table.row([vec!["all".to_string(), all.rows.to_string()], cells(&all)].concat());
+    table
+}

@@ -1,0 +1,9 @@
+//! What fits are worth: on rows and networks that they did not see, and on what others printed.
+
+pub mod validate;
+pub mod leave_out;
+pub mod learning;
+pub mod networks;
+pub mod spread;
+pub mod published;
+pub mod report;

@@ -1,0 +1,493 @@
+//! `calibrate validate --networks`: whole networks as measured against what a fit without their shapes predicts.
+
+use crate::campaign::measure::checksum;
+use crate::campaign::plan::zoo::layers_of;
+use anyhow::{Context, Result, bail, ensure};
+use joulecast_kernels::fake::PRODUCT;
+use joulecast_model::base::accuracy::Accuracy;
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::units::{Joules, Seconds, Watts};
+use joulecast_model::catalog;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::law::calibration::{ANY_CHIP, Calibration};
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::rows::measurement::LayerCase;
+use joulecast_model::rows::splits::{Role, Splits};
+use joulecast_model::step::framework::{Framework, Launch};
+use joulecast_model::step::generation;
+use joulecast_model::step::predictor::{Estimate, Setup, Widths, predict};
+use joulecast_reports::table::Table;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A measured run, as the scripts and `calibrate measure` write it; columns that are not needed are left out.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Run {
+    network: String,
+    mode: String,
+    precision: String,
+    batch: u64,
+    launch: String,
+    ms_per_iter: f64,
+    watts: Option<f64>,
+    sm_mhz_mean: Option<f64>,
+    #[serde(default)]
+    device: Option<String>,
+    #[serde(default)]
+    flags: Option<String>,
+    /// Version of PyTorch, where that ran it.
+    #[serde(default)]
+    torch: Option<String>,
+    /// What PyTorch's allocator held: only its script writes that.
+    #[serde(default)]
+    reserved_mib: Option<f64>,
+    /// Tokens per sample, of networks that read a sequence.
+    #[serde(default)]
+    sequence: Option<u64>,
+    /// Tokens before the one that the step is for, of a step of generation.
+    #[serde(default)]
+    cached: Option<u64>,
+    /// The network, where it lies beside the file: see [`read_runs`].
+    #[serde(skip)]
+    beside: Option<Arc<Network>>,
+}
+
+impl Run {
+    /// The network that ran: over its sequence, or for one token.
+    fn network(&self, name: &str) -> Result<Network> {
+        let mut network = match &self.beside {
+            Some(network) => Network::clone(network),
+            None => catalog::network(name)?,
+        };
+        match (self.sequence, self.cached) {
+            (_, Some(cached)) => Ok(generation::decode(&network, cached)?),
+            (Some(tokens), None) => {
+                network.bind(generation::SEQUENCE, tokens)?;
+                Ok(network)
+            }
+            (None, None) => Ok(network),
+        }
+    }
+
+    /// What tells its steps from others of the network.
+    fn length(&self) -> String {
+        match (self.sequence, self.cached) {
+            (_, Some(cached)) => format!("1 after {cached}"),
+            (Some(tokens), None) => tokens.to_string(),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// The framework that ran it.
+    pub fn framework(&self) -> &'static str {
+        let version = self.torch.as_deref().is_some_and(|v| !v.is_empty());
+        if version || self.reserved_mib.is_some() { "pytorch" } else { "cudnn" }
+    }
+}
+
+/// Networks that a file calls otherwise than the catalog does: torchvision's GoogLeNet has batch norm.
+const OTHER_NAMES: [(&str, &str); 1] = [("googlenet", "googlenet_bn")];
+/// The GPU of files that do not name it.
+const DEFAULT_GPU: &str = "h200";
+
+/// Runs of a file. Networks that the catalog does not have lie in a folder of the file's name without its extension, one
+/// file of the project's format each; they have the role `development`.
+///
+/// # Errors
+/// When it cannot be read, a row lacks a column, or is not the one that its checksum was made of.
+pub fn read_runs(path: &Path) -> Result<Vec<Run>> {
+    let name = || path.display().to_string();
+    let read = checksum::read::<Run>(&fs::read(path).with_context(name)?, path)?;
+    for (line, run) in &read.rows {
+        let positive = |v: f64| v.is_finite() && v > 0.0;
+        if !positive(run.ms_per_iter) || run.watts.is_some_and(|w| !positive(w)) {
+            bail!("{}, line {line}: ms_per_iter and watts must be above 0", name());
+        }
+    }
+    let mut runs: Vec<Run> = read.rows.into_iter().map(|(_, run)| run).collect();
+    if runs.is_empty() {
+        bail!("{}: no runs", name());
+    }
+    let networks = networks_beside(path)?;
+    for run in &mut runs {
+        run.beside = networks.get(&run.network).cloned();
+    }
+    Ok(runs)
+}
+
+/// The networks in the folder of a file of runs, by the names of their files.
+fn networks_beside(path: &Path) -> Result<BTreeMap<String, Arc<Network>>> {
+    let folder = path.with_extension("");
+    if !folder.is_dir() {
+        return Ok(BTreeMap::new());
+    }
+    let read = |(path, text): (PathBuf, String)| {
+        let network = Network::from_toml(&text).with_context(|| path.display().to_string())?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok((name, Arc::new(network)))
+    };
+    toml_files(&folder)?.into_iter().map(read).collect()
+}
+
+/// The TOML files of a folder and their texts.
+fn toml_files(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let name = || folder.display().to_string();
+    let mut list = Vec::new();
+    for entry in fs::read_dir(folder).with_context(name)? {
+        let path = entry.with_context(name)?.path();
+        if path.extension().is_some_and(|e| e == "toml") {
+            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            list.push((path, text));
+        }
+    }
+    Ok(list)
+}
+
+/// The layers of the networks that lie beside the files of these runs: no fit that judges them may know their shapes.
+///
+/// # Errors
+/// When a network cannot be shaped.
+pub fn layers_beside(runs: &[Run]) -> Result<Vec<LayerCase>> {
+    let networks: BTreeMap<&str, &Network> =
+        runs.iter().filter_map(|r| Some((r.network.as_str(), &**r.beside.as_ref()?))).collect();
+    Ok(networks.into_values().map(layers_of).collect::<Result<Vec<_>>>()?.concat())
+}
+
+/// Calibrations of a folder, as `fit` writes them.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn read_calibrations(folder: &Path) -> Result<Vec<Calibration>> {
+    let read =
+        |(path, text): (PathBuf, String)| Calibration::from_toml(&text).with_context(|| path.display().to_string());
+    toml_files(folder)?.into_iter().map(read).collect()
+}
+
+/// A value measured and predicted, with its interval.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Pair {
+    /// Measured.
+    pub measured: f64,
+    /// Predicted.
+    pub predicted: f64,
+    /// 5 % quantile.
+    pub p05: f64,
+    /// 95 % quantile.
+    pub p95: f64,
+}
+
+impl Pair {
+    fn of<T>(measured: f64, predicted: Estimate<T>, number: fn(T) -> f64) -> Self {
+        let Estimate { value, p05, p95 } = predicted;
+        Self { measured, predicted: number(value), p05: number(p05), p95: number(p95) }
+    }
+
+    /// Whether its interval holds the measured value.
+    pub fn holds(&self) -> bool {
+        (self.p05..=self.p95).contains(&self.measured)
+    }
+
+    /// Signed error in percent.
+    pub fn error(&self) -> f64 {
+        100.0 * (self.predicted / self.measured - 1.0)
+    }
+}
+
+/// A run beside its prediction.
+#[derive(Clone, Debug, Serialize)]
+pub struct Compared {
+    /// Network, as in the catalog.
+    pub network: String,
+    /// Its role.
+    pub role: &'static str,
+    /// GPU.
+    pub gpu: String,
+    /// inference or training.
+    pub mode: &'static str,
+    /// Precision.
+    pub precision: &'static str,
+    /// Batch.
+    pub batch: u64,
+    /// Tokens per sample, in words; empty for networks that read none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tokens: String,
+    /// eager or graph.
+    pub launch: &'static str,
+    /// Whether the host is predicted to be the slower part.
+    pub launch_bound: bool,
+    /// Seconds.
+    pub time: Pair,
+    /// Watts.
+    pub power: Option<Pair>,
+    /// Joules.
+    pub energy: Option<Pair>,
+    /// Roofline of the whole network, in seconds.
+    pub roofline: f64,
+    /// Core clock in MHz: mean of the run, and predicted.
+    pub clock: (Option<f64>, f64),
+    /// Half-widths of its intervals as the layers give them.
+    #[serde(skip)]
+    pub widths: Widths,
+}
+
+impl Compared {
+    /// The network, and its tokens where it reads some.
+    pub fn name(&self) -> String {
+        if self.tokens.is_empty() { self.network.clone() } else { format!("{} {}", self.network, self.tokens) }
+    }
+
+    /// How it was launched, and whether that decides.
+    pub fn launched(&self) -> String {
+        if self.launch_bound { format!("{}, launch-bound", self.launch) } else { self.launch.into() }
+    }
+}
+
+/// What a run is of, read from the catalog.
+pub struct Case {
+    /// The network, shaped.
+    pub shaped: ShapedNetwork,
+    /// Name in the catalog.
+    pub name: String,
+    /// Its role.
+    pub role: Role,
+    /// The GPU.
+    pub gpu: Gpu,
+    /// Inference or training.
+    pub mode: Mode,
+    /// Precision.
+    pub precision: Precision,
+    /// How it was launched.
+    pub launch: Launch,
+}
+
+impl Case {
+    /// Of a run; `None` where it is flagged, its network is not known, or has another role.
+    ///
+    /// # Errors
+    /// When a network or device is malformed, or a cell of the run.
+    pub fn of(run: &Run, splits: &Splits, role: Option<Role>) -> Result<Option<Self>> {
+        let other = OTHER_NAMES.iter().find(|(theirs, _)| *theirs == run.network);
+        let name = other.map_or(run.network.as_str(), |(_, ours)| ours);
+        let in_catalog = || splits.role(name).filter(|_| catalog::network_names().any(|n| n == name));
+        let Some(own_role) = run.beside.as_ref().map(|_| Role::Development).or_else(in_catalog) else {
+            return Ok(None);
+        };
+        let flagged = !run.flags.as_deref().unwrap_or("").is_empty();
+        if flagged || role.is_some_and(|r| r != own_role) {
+            return Ok(None);
+        }
+        let Some(launch) = Launch::from_name(&run.launch) else { bail!("launch \"{}\"", run.launch) };
+        let mode = match run.mode.as_str() {
+            "infer" => Mode::Inference,
+            "train" => Mode::Training,
+            other => bail!("mode \"{other}\""),
+        };
+        // Automatic mixed precision computes in fp16.
+        let precision = Precision::from_name(&run.precision).or((run.precision == "amp").then_some(Precision::Fp16));
+        let precision = precision.with_context(|| format!("precision \"{}\"", run.precision))?;
+        let device = run.device.as_deref().filter(|d| !d.is_empty()).unwrap_or(DEFAULT_GPU);
+        ensure!(device != PRODUCT, "rows of {PRODUCT} are simulated: predictions are held against measured ones");
+        let gpu = catalog::gpu(&device.to_lowercase().replace("nvidia ", ""))?;
+        let shaped = ShapedNetwork::new(&run.network(name)?, run.batch, precision, &[])?;
+        Ok(Some(Self { shaped, name: name.to_string(), role: own_role, gpu, mode, precision, launch }))
+    }
+
+    /// With what it is predicted.
+    ///
+    /// # Errors
+    /// When no calibration is that of all chips.
+    pub fn setup<'a>(&'a self, calibrations: &'a [Calibration], framework: &'a Framework) -> Result<Setup<'a>> {
+        let roofline = calibrations.iter().find(|c| c.chip == ANY_CHIP).context("no roofline calibration")?;
+        Ok(Setup {
+            gpu: &self.gpu,
+            calibration: calibrations.iter().find(|c| c.chip == self.gpu.chip),
+            roofline,
+            framework,
+            launch: self.launch,
+            mode: self.mode,
+            phases: self.mode.phases(),
+            library: None,
+        })
+    }
+}
+
+/// Predicts every run of a network that the catalog has.
+///
+/// # Errors
+/// When a network or device is malformed, or a prediction fails.
+pub fn compare(
+    runs: &[Run],
+    calibrations: &[Calibration],
+    framework: &str,
+    role: Option<Role>,
+) -> Result<Vec<Compared>> {
+    let splits = catalog::splits().map_err(anyhow::Error::msg)?;
+    let framework = Framework::named(framework).map_err(anyhow::Error::msg)?;
+    let mut list = Vec::new();
+    for run in runs {
+        let Some(case) = Case::of(run, &splits, role)? else { continue };
+        let p = predict(&case.shaped, &case.setup(calibrations, &framework)?).with_context(|| case.name.clone())?;
+        let time = Pair::of(run.ms_per_iter / 1e3, p.time, Seconds::get);
+        let power = run.watts.map(|watts| Pair::of(watts, p.power, Watts::get));
+        let energy = run.watts.map(|watts| Pair::of(watts * time.measured, p.energy, Joules::get));
+        list.push(Compared {
+            network: case.name,
+            role: case.role.name(),
+            gpu: case.gpu.name,
+            mode: case.mode.name(),
+            precision: case.precision.name(),
+            batch: run.batch,
+            tokens: run.length(),
+            launch: case.launch.name(),
+            launch_bound: p.launch_bound,
+            time,
+            power,
+            energy,
+            roofline: p.bound.get(),
+            clock: (run.sm_mhz_mean, p.clock.to_mhz()),
+            widths: p.widths,
+        });
+    }
+    Ok(list)
+}
+
+/// Mean errors and coverage by role, mode, precision and launch.
+pub fn table(rows: &[Compared]) -> Table {
+    let mut groups: BTreeMap<Vec<String>, Vec<&Compared>> = BTreeMap::new();
+    for row in rows {
+        let launch = row.launched();
+        for precision in [row.precision, "all"] {
+            let key = [row.gpu.as_str(), row.role, row.mode, &launch, precision].map(str::to_string).to_vec();
+            groups.entry(key).or_default().push(row);
+        }
+    }
+    let mut table = Table::new(
+        &[
+            "gpu",
+            "networks",
+            "mode",
+            "launch",
+            "precision",
+            "runs",
+            "time %",
+            "bias",
+            "worst",
+            "holds",
+            "power %",
+            "bias",
+            "holds",
+            "energy %",
+            "bias",
+            "worst",
+            "holds",
+            "roofline %",
+        ],
+        5,
+    );
+    for (key, members) in groups {
+        let measures: [Vec<Pair>; 3] = [
+            members.iter().map(|r| r.time).collect(),
+            members.iter().filter_map(|r| r.power).collect(),
+            members.iter().filter_map(|r| r.energy).collect(),
+        ];
+        let mut cells = key;
+        cells.push(members.len().to_string());
+        for (i, pairs) in measures.iter().enumerate() {
+            let accuracy = Accuracy::of(pairs.iter().map(|p| (p.measured, p.predicted)));
+            let worst = pairs.iter().map(|p| p.error()).max_by(|a, b| a.abs().total_cmp(&b.abs()));
+            let held = pairs.iter().filter(|p| p.holds()).count();
+            cells.push(accuracy.map_or("-".into(), |a| format!("{:.1}", a.mape)));
+            cells.push(accuracy.map_or("-".into(), |a| format!("{:+.1}", a.bias)));
+            if i != 1 {
+                cells.push(worst.map_or("-".into(), |w| format!("{w:+.0}")));
+            }
+            cells.push(format!("{held}/{}", pairs.len()));
+        }
+        let roofline = Accuracy::of(members.iter().map(|r| (r.time.measured, r.roofline)));
+        cells.push(roofline.map_or("-".into(), |a| format!("{:.0}", a.mape)));
+        table.row(cells);
+    }
+    table
+}
+
+/// Every run with its errors.
+pub fn rows_table(rows: &[Compared]) -> Table {
+    let mut table = Table::new(
+        &[
+            "network",
+            "mode",
+            "precision",
+            "batch",
+            "launch",
+            "ms",
+            "predicted",
+            "error %",
+            "W",
+            "predicted",
+            "error %",
+            "energy error %",
+            "MHz",
+            "predicted",
+        ],
+        3,
+    );
+    for r in rows {
+        let cell = |pair: Option<Pair>| {
+            pair.map_or(["-".into(), "-".into(), "-".into()], |p| {
+                [format!("{:.0}", p.measured), format!("{:.0}", p.predicted), format!("{:+.1}", p.error())]
+            })
+        };
+        let name = r.name();
+        let mut cells = vec![
+            name,
+            r.mode.into(),
+            r.precision.into(),
+            r.batch.to_string(),
+            r.launched(),
+            format!("{:.3}", r.time.measured * 1e3),
+            format!("{:.3}", r.time.predicted * 1e3),
+            format!("{:+.1}", r.time.error()),
+        ];
+        cells.extend(cell(r.power));
+        cells.push(r.energy.map_or("-".into(), |e| format!("{:+.1}", e.error())));
+        cells.push(r.clock.0.map_or("-".into(), |c| format!("{c:.0}")));
+        cells.push(format!("{:.0}", r.clock.1));
+        table.row(cells);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_beside_a_file_are_test_networks() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("runs.csv");
+        let header = "network,mode,precision,batch,launch,ms_per_iter,watts,sm_mhz_mean";
+        fs::write(
+            &file,
+            format!("{header}\nmine,infer,fp32,2,graph,1,100,1980\nvgg11,infer,fp32,2,graph,1,100,1980\n"),
+        )?;
+        let splits = catalog::splits().map_err(anyhow::Error::msg)?;
+        let alone = read_runs(&file)?;
+        assert!(Case::of(&alone[0], &splits, None)?.is_none(), "nothing says what mine is");
+        assert!(layers_beside(&alone)?.is_empty());
+        fs::create_dir(folder.path().join("runs"))?;
+        let text = "schema = \"network/1\"\nname = \"x\"\ntitle = \"x\"\nlayers = [\n  { name = \"fc\", kind = \"linear\", features = 7 },\n]\n\n[inputs]\nimage = { shape = [3] }\n";
+        fs::write(folder.path().join("runs/mine.toml"), text)?;
+        let runs = read_runs(&file)?;
+        let case = Case::of(&runs[0], &splits, Some(Role::Development))?.context("it is there")?;
+        assert_eq!((case.name.as_str(), case.role, case.shaped.layers().len()), ("mine", Role::Development, 1));
+        assert!(Case::of(&runs[0], &splits, Some(Role::Conformal))?.is_none());
+        assert_eq!(Case::of(&runs[1], &splits, None)?.map(|c| c.role), splits.role("vgg11"));
+        assert_eq!(layers_beside(&runs)?.len(), 1);
+        fs::write(folder.path().join("runs/mine.toml"), "schema = 3")?;
+        assert!(format!("{:#}", read_runs(&file).err().context("malformed")?).contains("mine.toml"));
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! Intervals of whole networks, from networks with the role `conformal`: leaving one network out.
+
+use crate::judge::networks::{Compared, Pair, Run, compare};
+use anyhow::Result;
+use joulecast_model::base::precision::Mode;
+use joulecast_model::catalog;
+use joulecast_model::law::calibration::{Calibration, Factors, NetworkSpread};
+use joulecast_model::rows::splits::Role;
+use joulecast_model::step::predictor::Width;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Fewer networks say nothing about the next one.
+const FEWEST: usize = 5;
+/// Share of runs that an interval is to hold.
+const HOLDS: f64 = 0.9;
+/// An interval is never narrower than this share of what the layers' intervals say on a side.
+const NARROWEST: f64 = 0.1;
+/// Quantiles of the others are widened in these steps until they hold enough runs of the network left out.
+const STEP: f64 = 0.05;
+/// Most steps.
+const STEPS: usize = 60;
+
+/// A run's error: signed, in half-widths of the side it lies on.
+struct Score<'a> {
+    network: &'a str,
+    value: f64,
+}
+
+/// Adds to every calibration what the runs with the role `conformal` on its chip say.
+///
+/// # Errors
+/// When a run cannot be predicted.
+pub fn add(runs: &[Run], calibrations: &mut [Calibration]) -> Result<()> {
+    let frameworks: BTreeSet<&str> = runs.iter().map(Run::framework).collect();
+    let mut found: BTreeMap<String, Vec<NetworkSpread>> = BTreeMap::new();
+    for framework in frameworks {
+        let runs: Vec<Run> = runs.iter().filter(|r| r.framework() == framework).cloned().collect();
+        let mut by_chip: BTreeMap<String, Vec<Compared>> = BTreeMap::new();
+        for compared in compare(&runs, calibrations, framework, Some(Role::Conformal))? {
+            by_chip.entry(catalog::gpu(&compared.gpu)?.chip).or_default().push(compared);
+        }
+        for (chip, compared) in by_chip {
+            found.entry(chip).or_default().extend(spreads(framework, &compared));
+        }
+    }
+    for calibration in calibrations {
+        calibration.networks = found.remove(&calibration.chip).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Factors for every framework, mode and kind of launch among these runs that has enough networks.
+fn spreads(framework: &str, runs: &[Compared]) -> Vec<NetworkSpread> {
+    let mut groups: BTreeMap<(&str, bool), Vec<&Compared>> = BTreeMap::new();
+    for run in runs {
+        groups.entry((run.mode, run.launch_bound)).or_default().push(run);
+    }
+    groups
+        .into_iter()
+        .filter_map(|((mode, launch_bound), runs)| {
+            let networks: BTreeSet<&str> = runs.iter().map(|r| r.network.as_str()).collect();
+            let energetic = |r: &&&Compared| r.energy.is_some();
+            let measured: BTreeSet<&str> = runs.iter().filter(energetic).map(|r| r.network.as_str()).collect();
+            if measured.len() < FEWEST {
+                return None;
+            }
+            let (time, time_held) = factors(&scores(&runs, |r| Some(r.time), |r| r.widths.time));
+            let (power, power_held) = factors(&scores(&runs, |r| r.power, |r| r.widths.power));
+            let (energy, energy_held) = factors(&scores(&runs, |r| r.energy, |r| r.widths.energy));
+            Some(NetworkSpread {
+                framework: framework.to_string(),
+                mode: Mode::from_name(mode)?,
+                launch_bound,
+                time,
+                power,
+                energy,
+                networks: networks.len(),
+                names: networks.iter().map(|n| n.to_string()).collect(),
+                runs: runs.len(),
+                held: (time_held, power_held, energy_held),
+            })
+        })
+        .collect()
+}
+
+fn scores<'a>(
+    runs: &[&'a Compared],
+    pair: impl Fn(&Compared) -> Option<Pair>,
+    width: impl Fn(&Compared) -> Width,
+) -> Vec<Score<'a>> {
+    let score = |run: &&'a Compared| {
+        let pair = pair(run)?;
+        let (Width(low, high), log) = (width(run), (pair.measured / pair.predicted).ln());
+        let half = if log < 0.0 { low } else { high };
+        (half > 0.0).then(|| Score { network: &run.network, value: log / half })
+    };
+    runs.iter().filter_map(score).collect()
+}
+
+/// Factors below and above from all networks, widened so far that with one network left out the others' hold enough of
+/// its runs; and the share they then hold. Every network counts alike, however often it was run.
+fn factors(scores: &[Score<'_>]) -> (Factors, f64) {
+    let networks: BTreeSet<&str> = scores.iter().map(|s| s.network).collect();
+    let held = |widen: f64| {
+        let share = |network: &&str| {
+            let (others, own): (Vec<&Score<'_>>, Vec<&Score<'_>>) = scores.iter().partition(|s| s.network != *network);
+            let (low, high) = quantiles(&others, widen);
+            own.iter().filter(|s| (-low..=high).contains(&s.value)).count() as f64 / own.len() as f64
+        };
+        networks.iter().map(share).sum::<f64>() / networks.len() as f64
+    };
+    let widen = (0..STEPS).map(|i| 1.0 + STEP * i as f64).find(|w| held(*w) >= HOLDS);
+    let widen = widen.unwrap_or(1.0 + STEP * STEPS as f64);
+    (quantiles(&scores.iter().collect::<Vec<_>>(), widen), held(widen))
+}
+
+/// Weighted quantiles of both tails.
+fn quantiles(scores: &[&Score<'_>], widen: f64) -> Factors {
+    let mut runs: BTreeMap<&str, f64> = BTreeMap::new();
+    for score in scores {
+        *runs.entry(score.network).or_default() += 1.0;
+    }
+    let total = runs.len() as f64;
+    let tail = |sign: f64| {
+        let mut sorted: Vec<(f64, f64)> = scores.iter().map(|s| (sign * s.value, 1.0 / runs[s.network])).collect();
+        sorted.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut beyond = 0.0;
+        let at = sorted.iter().find(|(_, weight)| {
+            beyond += weight;
+            beyond > total * (1.0 - HOLDS) / 2.0
+        });
+        at.map_or(1.0, |(value, _)| (value * widen).max(NARROWEST))
+    };
+    (tail(-1.0), tail(1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+
+    fn scattered(of: impl Fn(usize, usize) -> f64) -> Vec<Score<'static>> {
+        NAMES
+            .iter()
+            .enumerate()
+            .flat_map(|(n, name)| (0..10).map(move |i| (n, i, *name)))
+            .map(|(n, i, network)| Score { network, value: of(n, i) })
+            .collect()
+    }
+
+    #[test]
+    fn both_tails_are_five_percent() {
+        // Evenly from -1 to 1.
+        let scores = scattered(|n, i| ((n * 10 + i) as f64 * 0.618_034).fract() * 2.0 - 1.0);
+        let ((low, high), held) = factors(&scores);
+        assert!((0.85..1.05).contains(&low) && (0.85..1.05).contains(&high), "{low} {high}");
+        assert!(held >= HOLDS);
+    }
+
+    #[test]
+    fn a_bias_makes_one_side_narrow() {
+        let scores = scattered(|n, i| 0.5 + 0.1 * ((n * 10 + i) as f64 * 0.618_034).fract());
+        let ((low, high), held) = factors(&scores);
+        assert_eq!(low, NARROWEST);
+        assert!(high >= 0.59, "{high}");
+        assert!(held >= HOLDS);
+    }
+
+    #[test]
+    fn networks_that_differ_widen_what_the_others_say() {
+        // The outermost network of each tail lies twice as far out as the next.
+        let scores = scattered(|n, _| if n % 2 == 0 { -1.0 } else { 1.0 } * 2f64.powi(n as i32 / 2));
+        let ((low, high), held) = factors(&scores);
+        assert!(low.max(high) >= 64.0, "{low} {high}");
+        assert!(held >= HOLDS);
+    }
+}

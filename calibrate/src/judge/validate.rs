@@ -1,0 +1,181 @@
+//! `calibrate validate --layers`: held-out accuracy of layer times, beside the comparators.
+
+use crate::fit::folds::grouped;
+use crate::fit::neuralpower::{self, Form};
+use crate::fit::polynomial::{Options, held};
+use crate::fit::recipe::{STREAM, fit_tasks, tasks};
+use crate::rows::prepare::Row;
+use anyhow::Result;
+use joulecast_model::base::accuracy::{Accuracy, wilson};
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::base::units::Seconds;
+use joulecast_reports::accuracy::{Line, Spread};
+use rayon::prelude::*;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// Which rows a line of the table is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    chip: String,
+    kind: &'static str,
+    phase: Phase,
+    precision: Precision,
+    framework: Option<&'static str>,
+}
+
+/// What fits predict for rows that they have not seen, by seed of the folds.
+#[derive(Debug)]
+pub struct HeldOut<'a> {
+    /// Seconds by row, for every seed.
+    pub predicted: Vec<HashMap<&'a str, f64>>,
+    /// Rows within the 90 % interval of the first seed's other folds.
+    pub within: HashSet<&'a str>,
+}
+
+/// Predicts every row by fits without its fold. `all` rows, those of other chips among them, are what fits of few rows
+/// may borrow from.
+///
+/// # Errors
+/// When a fit fails.
+pub fn held_out<'a>(rows: &'a [Row], all: &[Row], options: &Options, seeds: u64) -> Result<HeldOut<'a>> {
+    let tasks = tasks(rows);
+    let mut predicted: Vec<HashMap<&str, f64>> = Vec::new();
+    let mut within: HashSet<&str> = HashSet::new();
+    for seed in 0..seeds.max(1) {
+        let fitted = fit_tasks(&tasks, all, &Options { seed: options.seed + seed, ..*options })?;
+        let mut by_row = HashMap::new();
+        for (task, fit) in fitted.iter().filter(|(task, _)| task.model != STREAM) {
+            if seed == 0 {
+                let held = held(&tasks[*task], &fit.held_out, options);
+                within.extend(tasks[*task].iter().zip(held).filter(|(_, held)| *held).map(|(r, _)| r.row_id.as_str()));
+            }
+            for (row, time) in tasks[*task].iter().zip(&fit.held_out) {
+                by_row.insert(row.row_id.as_str(), time.get());
+            }
+        }
+        predicted.push(by_row);
+    }
+    Ok(HeldOut { predicted, within })
+}
+
+/// Held-out accuracy of every chip, kind, phase and precision, averaged over seeds of the folds.
+///
+/// # Errors
+/// When a fit fails.
+pub fn layers(rows: &[Row], all: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> {
+    Ok(lines(rows, &held_out(rows, all, options, seeds)?, options))
+}
+
+/// The same of rows that are predicted already. The comparator sees the same folds of the first seed; the roofline needs
+/// none.
+pub fn lines(rows: &[Row], held_out: &HeldOut, options: &Options) -> Vec<Line> {
+    let HeldOut { predicted, within } = held_out;
+    let mut groups: BTreeMap<Group, Vec<&Row>> = BTreeMap::new();
+    for row in rows.iter().filter(|r| predicted[0].contains_key(r.row_id.as_str())) {
+        let group = Group {
+            chip: row.chip.clone(),
+            kind: row.kind,
+            phase: row.phase,
+            precision: row.precision,
+            framework: row.framework,
+        };
+        groups.entry(group).or_default().push(row);
+    }
+    let lines: Vec<Vec<Line>> = groups
+        .par_iter()
+        .map(|(group, rows)| {
+            let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
+            let folds = grouped(&keys, options.folds, options.seed);
+            let comparators =
+                [Form::Relative, Form::Paper].map(|f| neuralpower::held_out(rows, &folds, options.folds, f));
+            subsets(group, rows)
+                .into_iter()
+                .filter_map(|(label, members)| line(group, label, &members, rows, predicted, within, &comparators))
+                .collect()
+        })
+        .collect();
+    lines.into_iter().flatten().collect()
+}
+
+/// Shorter kernels are mostly launch; their share of a network's time is small.
+const LONG: Seconds = Seconds::from_us(20.0);
+
+/// All rows; of our own those above 20 us; where there are several sources each of them; and DeepBench's aligned
+/// convolutions, whose channels in and out divide by eight.
+fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
+    let all: Vec<usize> = (0..rows.len()).collect();
+    let mut sources: Vec<&str> = rows.iter().map(|r| r.source.as_str()).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    let mut list = vec![("all rows".to_string(), all.clone())];
+    let of = |keep: &dyn Fn(&Row) -> bool| all.iter().copied().filter(|&i| keep(rows[i])).collect::<Vec<_>>();
+    if sources.len() > 1 {
+        list.extend(sources.iter().map(|s| (s.to_string(), of(&|r| r.source == *s))));
+    }
+    if rows.iter().any(|r| r.own) {
+        list.push(("above 20 us".to_string(), of(&|r| r.time > LONG)));
+    }
+    if group.kind == "conv2d" && sources.contains(&"deepbench") {
+        list.push(("deepbench aligned".to_string(), of(&|r| r.source == "deepbench" && aligned(r))));
+    }
+    list
+}
+
+/// Whether a convolution's channels in (second raw size) and out (last) divide by eight.
+fn aligned(row: &Row) -> bool {
+    let divides = |value: Option<&f64>| value.is_some_and(|v| v % 8.0 == 0.0);
+    divides(row.raw.sizes.get(1)) && divides(row.raw.sizes.last())
+}
+
+/// A kind, with the framework whose kernels ran where they were not the library's.
+pub(crate) fn kind_label(kind: &str, framework: Option<&str>) -> String {
+    framework.map_or_else(|| kind.to_string(), |f| format!("{kind} ({f})"))
+}
+
+fn line(
+    group: &Group,
+    subset: String,
+    members: &[usize],
+    rows: &[&Row],
+    predicted: &[HashMap<&str, f64>],
+    within: &HashSet<&str>,
+    comparators: &[Vec<f64>; 2],
+) -> Option<Line> {
+    let measured = |i: usize| rows[i].time.get();
+    let per_seed: Vec<Accuracy> = predicted
+        .iter()
+        .filter_map(|by_row| {
+            let pair = |&i: &usize| Some((measured(i), *by_row.get(rows[i].row_id.as_str())?));
+            Accuracy::of(members.iter().filter_map(pair))
+        })
+        .collect();
+    let first = per_seed.first()?;
+    let of = |comparator: &Vec<f64>| Accuracy::of(members.iter().map(|&i| (measured(i), comparator[i])));
+    let (relative, paper) = (of(&comparators[0])?, of(&comparators[1])?);
+    let roofline = Accuracy::of(members.iter().map(|&i| (measured(i), rows[i].roofline.bound().get())))?;
+    let shapes: HashSet<&str> = members.iter().map(|&i| rows[i].key.as_str()).collect();
+    let held =
+        members.iter().filter(|&&i| within.contains(rows[i].row_id.as_str())).count() as f64 / members.len() as f64;
+    let (low, high) = wilson(held, shapes.len());
+    Some(Line {
+        chip: group.chip.clone(),
+        kind: kind_label(group.kind, group.framework),
+        phase: group.phase.to_string(),
+        precision: group.precision.to_string(),
+        subset,
+        rows: first.count,
+        mape: Spread::of(per_seed.iter().map(|a| a.mape)),
+        rmspe: Spread::of(per_seed.iter().map(|a| a.rmspe)),
+        median: first.median,
+        bias: first.bias,
+        weighted: first.weighted,
+        within_10: first.within_10,
+        held: 100.0 * held,
+        held_low: 100.0 * low,
+        held_high: 100.0 * high,
+        neuralpower_mape: relative.mape,
+        neuralpower_rmspe: relative.rmspe,
+        neuralpower_paper_mape: paper.mape,
+        roofline_mape: roofline.mape,
+    })
+}

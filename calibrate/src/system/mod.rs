@@ -1,0 +1,7 @@
+//! What both halves of the program ask of the system: memory, locks, files written whole, notes.
+
+pub mod memory;
+pub mod quiet;
+pub mod notes;
+pub mod lock;
+pub mod whole;
