@@ -23,12 +23,12 @@ pub fn shaped(name: &str, batch: u64, precision: Precision) -> ShapedNetwork {
 
 /// The built-in calibration of a GPU's chip, and the models over all chips.
 pub fn calibrations(gpu: &Gpu) -> (Option<&'static Calibration>, &'static Calibration) {
-    static ROOFLINE: LazyLock<Calibration> = LazyLock::new(|| ok(catalog::roofline()));
+    static ALL_CHIPS: LazyLock<Calibration> = LazyLock::new(|| ok(catalog::all_chips()));
     static CHIPS: LazyLock<Vec<Calibration>> = LazyLock::new(|| {
         let of = |(name, _): &(&str, &str)| ok(catalog::calibration(name));
         catalog::calibrations().iter().filter_map(of).collect()
     });
-    (CHIPS.iter().find(|c| c.chip == gpu.chip), &ROOFLINE)
+    (CHIPS.iter().find(|c| c.chip == gpu.chip), &ALL_CHIPS)
 }
 
 /// A prediction with what is built in.

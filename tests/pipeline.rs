@@ -82,8 +82,8 @@ fn a_known_law_is_recovered() {
         "schema = \"network/1\"\nname = \"fc\"\ntitle = \"fc\"\nlayers = [{ name = \"fc\", kind = \"linear\", features = 700 }]\ninputs.x.shape = [500]\n",
     ));
     let shaped = ok(ShapedNetwork::new(&network, 300, Precision::Fp32, &[]));
-    let (gpu, roofline, framework) = (ok(catalog::gpu("t4")), ok(catalog::roofline()), ok(Framework::named("cudnn")));
-    let setup = Setup::usual(&gpu, (Some(&calibration), &roofline), &framework, Mode::Inference);
+    let (gpu, all_chips, framework) = (ok(catalog::gpu("t4")), ok(catalog::all_chips()), ok(Framework::named("cudnn")));
+    let setup = Setup::usual(&gpu, (Some(&calibration), &all_chips), &framework, Mode::Inference);
     let p = ok(predict(&shaped, &setup));
     let expected = law_ms(300, 500, 700) * 1e-3;
     assert!((p.time.value.get() / expected - 1.0).abs() < 0.05, "{:?} against {expected}", p.time);

@@ -253,7 +253,7 @@ fn a_part_of_a_calibration_predicts_as_all_of_it() {
     let networks = [ok(catalog::network("mobilenet_v2")), ok(Network::from_toml(transposed))];
     for name in ["h200", "v100", "t4", "l4", "titan-x-maxwell"] {
         let gpu = ok(catalog::gpu(name));
-        let (own, roofline) = (ok(catalog::calibration_for(&gpu)), ok(catalog::roofline()));
+        let (own, all_chips) = (ok(catalog::calibration_for(&gpu)), ok(catalog::all_chips()));
         for precision in gpu.peaks.keys().copied() {
             for (mode, profile) in [
                 (Mode::Inference, "cudnn"),
@@ -262,16 +262,16 @@ fn a_part_of_a_calibration_predicts_as_all_of_it() {
                 (Mode::Training, "pytorch"),
             ] {
                 let framework = ok(Framework::named(profile));
-                let predicted = |own: Option<&Calibration>, roofline: &Calibration| {
-                    let setup = Setup::usual(&gpu, (own, roofline), &framework, mode);
+                let predicted = |own: Option<&Calibration>, all_chips: &Calibration| {
+                    let setup = Setup::usual(&gpu, (own, all_chips), &framework, mode);
                     networks.each_ref().map(|n| predict(&ok(ShapedNetwork::new(n, 4, precision, &[])), &setup))
                 };
                 let (own_part, part) = ok(catalog::calibrations_for(
                     &gpu,
                     &Wanted { precision, mode, framework: profile, algorithm: None },
                 ));
-                assert!(part.models.len() < roofline.models.len());
-                let (all, part) = (predicted(own.as_ref(), &roofline), predicted(own_part.as_ref(), &part));
+                assert!(part.models.len() < all_chips.models.len());
+                let (all, part) = (predicted(own.as_ref(), &all_chips), predicted(own_part.as_ref(), &part));
                 assert_eq!(all, part, "{name} {precision} {mode} {profile}");
             }
         }

@@ -304,7 +304,7 @@ fn run_import(args: &Import) -> Result<()> {
 /// The models of all chips: those shipped, or those of a file.
 fn read_base(name: &str) -> Result<Calibration> {
     match name {
-        "universal" => Ok(joulecast_model::catalog::roofline()?),
+        "universal" => Ok(joulecast_model::catalog::all_chips()?),
         path => {
             let text = fs::read_to_string(path).with_context(|| path.to_string())?;
             Calibration::from_toml(&text).with_context(|| path.to_string())
@@ -341,7 +341,7 @@ fn run_fit(args: &Fit) -> Result<()> {
             calibrations
                 .iter()
                 .map(|c| {
-                    let name = if c.chip == ANY_CHIP { "roofline".to_string() } else { c.chip.to_lowercase() };
+                    let name = if c.chip == ANY_CHIP { "all_chips".to_string() } else { c.chip.to_lowercase() };
                     Ok((name, c.to_toml()?))
                 })
                 .collect::<Result<_>>()?

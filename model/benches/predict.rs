@@ -13,11 +13,11 @@ use std::hint::black_box;
 fn resnet50(c: &mut Criterion) {
     let gpu = catalog::gpu("v100").expect("a shipped device");
     let calibration = catalog::calibration(&gpu.chip).expect("readable");
-    let roofline = catalog::roofline().expect("readable");
+    let all_chips = catalog::all_chips().expect("readable");
     let framework = Framework::named("cudnn").expect("a shipped profile");
     let network = catalog::network("resnet50").expect("a shipped network");
     let shaped = ShapedNetwork::new(&network, 64, Precision::Fp32, &[]).expect("fits");
-    let setup = Setup::usual(&gpu, (calibration.as_ref(), &roofline), &framework, Mode::Inference);
+    let setup = Setup::usual(&gpu, (calibration.as_ref(), &all_chips), &framework, Mode::Inference);
     c.bench_function("predict resnet50 on v100", |b| b.iter(|| predict(black_box(&shaped), black_box(&setup))));
     c.bench_function("prepare resnet50 on v100", |b| b.iter(|| Step::new(black_box(&shaped), black_box(&setup))));
     // What `predict sweep` does for every batch.

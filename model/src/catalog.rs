@@ -188,7 +188,7 @@ pub fn calibrations_for(
     let part =
         |chip: &str| calibration_text(chip).map(|text| Calibration::from_toml(&wanted.part_of(text))).transpose();
     let own = part(&gpu.chip)?.filter(|c| holds_for(c, gpu));
-    Ok((own, part("roofline")?.ok_or_else(CalibrationError::missing)?))
+    Ok((own, part("all_chips")?.ok_or_else(CalibrationError::missing)?))
 }
 
 /// How far a device's peak, bandwidth or multiprocessors may be from a measured board of its chip.
@@ -213,12 +213,12 @@ fn holds_for(calibration: &Calibration, gpu: &Gpu) -> bool {
     calibration.boards.iter().filter_map(|name| self::gpu(name).ok()).any(|board| alike(&board))
 }
 
-/// Efficiencies over all measured chips.
+/// The models over all measured chips.
 ///
 /// # Errors
 /// Only if the build baked in a malformed file, or none.
-pub fn roofline() -> Result<Calibration, CalibrationError> {
-    calibration("roofline")?.ok_or_else(CalibrationError::missing)
+pub fn all_chips() -> Result<Calibration, CalibrationError> {
+    calibration("all_chips")?.ok_or_else(CalibrationError::missing)
 }
 
 #[cfg(test)]

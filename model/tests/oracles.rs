@@ -78,7 +78,7 @@ fn a_step_is_its_kernels_and_the_gaps_between_them() {
 /// Another chip's law is a factor of 1.3 less certain, on both sides.
 #[test]
 fn a_law_that_was_lent_is_less_certain() {
-    let all = ok(catalog::roofline());
+    let all = ok(catalog::all_chips());
     let law = all.power.as_ref().expect("a law");
     let p = usual("alexnet", "v100", 4, Precision::Fp32, Mode::Inference);
     close(p.widths.power.0, 1.3f64.ln() - law.residuals.0, "below");
@@ -137,7 +137,7 @@ fn outside_of_what_was_measured_intervals_are_wider() {
 #[test]
 fn a_measured_step_is_given_back() {
     let (gpu, framework) = (ok(catalog::gpu("v100")), ok(Framework::named("cudnn")));
-    let (own, all) = (ok(catalog::calibration_for(&gpu)), ok(catalog::roofline()));
+    let (own, all) = (ok(catalog::calibration_for(&gpu)), ok(catalog::all_chips()));
     let setup = Setup::usual(&gpu, (own.as_ref(), &all), &framework, Mode::Inference);
     let network = ok(ShapedNetwork::new(&ok(catalog::network("resnet18")), 32, Precision::Fp32, &[]));
     let step = ok(Step::new(&network, &setup));

@@ -31,9 +31,9 @@ fn two_h200s() -> Result<(), Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/measurements/h200/torch_ddp.csv");
     let runs: Vec<Run> = csv::Reader::from_path(path)?.deserialize().collect::<Result<_, _>>()?;
     let (gpu, framework) = (catalog::gpu("h200")?, Framework::named("pytorch")?);
-    let (calibration, roofline) = (catalog::calibration_for(&gpu)?, catalog::roofline()?);
+    let (calibration, all_chips) = (catalog::calibration_for(&gpu)?, catalog::all_chips()?);
     let mode = Mode::Training;
-    let setup = Setup::usual(&gpu, (calibration.as_ref(), &roofline), &framework, mode);
+    let setup = Setup::usual(&gpu, (calibration.as_ref(), &all_chips), &framework, mode);
     let mut groups: BTreeMap<&str, Errors> = BTreeMap::new();
     for two in runs.iter().filter(|r| r["gpus"] == "2") {
         let same = |r: &&Run| r["gpus"] == "1" && ["network", "precision", "batch"].iter().all(|c| r[*c] == two[*c]);

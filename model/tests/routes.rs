@@ -150,8 +150,8 @@ fn both_routes_take_the_same_time_and_energy() {
         {
             let gpu = catalog::gpu(gpu).expect("shipped");
             let wanted = Wanted { precision, mode: Mode::Inference, framework: profile, algorithm: None };
-            let (chip, roofline) = catalog::calibrations_for(&gpu, &wanted).expect("shipped");
-            let setup = Setup::usual(&gpu, (chip.as_ref(), &roofline), &framework, Mode::Inference);
+            let (chip, all_chips) = catalog::calibrations_for(&gpu, &wanted).expect("shipped");
+            let setup = Setup::usual(&gpu, (chip.as_ref(), &all_chips), &framework, Mode::Inference);
             for route in routes(&folder()).iter().filter(|r| lacks_biases(r) == 0) {
                 let (file, own) = (imported(route).with_folding(Folding::Unfold), zoo(route));
                 for batch in [1, 32] {

@@ -283,7 +283,7 @@ fn setup(line: &str, (read, all): (&mut Read, &Calibration), text: &mut String) 
         .map(|on| Setup {
             gpu: &on.gpu,
             calibration: on.own.as_deref(),
-            roofline: all,
+            all_chips: all,
             framework: &framework,
             launch: launch.unwrap_or_else(|| framework.usual_launch_on(&on.gpu)),
             mode,
@@ -474,7 +474,7 @@ fn fleets(text: &mut String) {
 #[test]
 fn values_are_those_that_were_looked_at() {
     let mut text = String::new();
-    let (mut read, all) = (Read::default(), ok(catalog::roofline()));
+    let (mut read, all) = (Read::default(), ok(catalog::all_chips()));
     for line in SETUPS {
         let _ = writeln!(text, "{line}");
         setup(line, (&mut read, &all), &mut text);

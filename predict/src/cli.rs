@@ -175,7 +175,7 @@ pub struct PredictArgs {
     pub training: TrainingArgs,
     #[command(flatten)]
     pub input: InputArgs,
-    /// A calibration file of the GPU's chip instead of the built-in one, or a roofline.toml: as if no layer of the GPU
+    /// A calibration file of the GPU's chip instead of the built-in one, or all_chips.toml: as if no layer of the GPU
     /// had been measured
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,

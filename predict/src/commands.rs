@@ -65,15 +65,15 @@ pub fn gpu(name: &str) -> Result<Gpu, Failure> {
 /// What a prediction rests on: the chip's calibration, the efficiencies over all chips, and what to tell of a file.
 pub struct Calibrations {
     pub chip: Option<Calibration>,
-    pub roofline: Calibration,
+    pub all_chips: Calibration,
     note: Option<String>,
 }
 
 impl Calibrations {
     pub fn built_in(gpu: &Gpu, precision: Precision, mode: Mode, framework: &Framework) -> Result<Self, Failure> {
         let wanted = Wanted { precision, mode, framework: &framework.name, algorithm: framework.algorithm() };
-        let (chip, roofline) = catalog::calibrations_for(gpu, &wanted).map_err(|e| Failure::Failed(e.into()))?;
-        Ok(Self { chip, roofline, note: None })
+        let (chip, all_chips) = catalog::calibrations_for(gpu, &wanted).map_err(|e| Failure::Failed(e.into()))?;
+        Ok(Self { chip, all_chips, note: None })
     }
 
     /// A file of the chip's calibration, or of efficiencies over all chips; with the latter it is as if no layer of the
@@ -82,21 +82,21 @@ impl Calibrations {
         let name = path.display().to_string();
         let read = || -> Result<_> {
             let calibration = Calibration::from_toml(&read(&name)?).with_context(|| name.clone())?;
-            Ok((calibration, catalog::roofline()?))
+            Ok((calibration, catalog::all_chips()?))
         };
-        let (calibration, roofline) = read().map_err(Failure::Failed)?;
+        let (calibration, all_chips) = read().map_err(Failure::Failed)?;
         if calibration.chip == ANY_CHIP {
             let note = format!(
                 "{name} holds efficiencies over all measured GPUs: predicted as if no layer of {} had been measured",
                 gpu.name
             );
-            return Ok(Self { chip: None, roofline: calibration, note: Some(note) });
+            return Ok(Self { chip: None, all_chips: calibration, note: Some(note) });
         }
         if calibration.chip != gpu.chip {
             let (theirs, ours) = (&calibration.chip, &gpu.chip);
             return Err(Failure::Usage(anyhow!("{name} is for chip {theirs}, but {} is a {ours}", gpu.name)));
         }
-        Ok(Self { chip: Some(calibration), roofline, note: None })
+        Ok(Self { chip: Some(calibration), all_chips, note: None })
     }
 }
 
@@ -179,7 +179,7 @@ impl Parts {
         Setup {
             gpu: &self.gpu,
             calibration: self.calibrations.chip.as_ref(),
-            roofline: &self.calibrations.roofline,
+            all_chips: &self.calibrations.all_chips,
             framework: &self.framework,
             launch: args.launch.unwrap_or_else(|| self.framework.usual_launch_on(&self.gpu)),
             mode: args.mode,

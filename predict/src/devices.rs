@@ -97,7 +97,7 @@ impl Device {
         Setup {
             gpu: &self.gpu,
             calibration: self.calibrations.chip.as_ref(),
-            roofline: &self.calibrations.roofline,
+            all_chips: &self.calibrations.all_chips,
             framework: &how.framework,
             launch: how.launch_on(&self.gpu),
             mode: how.mode,

@@ -275,14 +275,14 @@ fn a_file_of_ones_own_works_and_output_goes_to_a_file() {
 
 /// The efficiencies over all chips are a calibration too: of a GPU without rows.
 #[test]
-fn a_roofline_calibration_stands_for_a_gpu_without_rows() {
+fn the_models_over_all_chips_stand_for_a_gpu_without_rows() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/calibrations");
     let with = |gpu: &str, file: &str| {
         let path = data.join(file);
         let base = ["--net", "vgg16", "--gpu", gpu, "--batch", "8", "--format", "json"];
         run(&[&base[..], &["--calibration", path.to_str().expect("utf-8")]].concat())
     };
-    let output = with("v100", "roofline.toml");
+    let output = with("v100", "all_chips.toml");
     assert!(output.status.success(), "{}", stderr(&output));
     let text = stdout(&output);
     for part in
@@ -293,7 +293,7 @@ fn a_roofline_calibration_stands_for_a_gpu_without_rows() {
     // A GPU that has no rows is predicted just as without the option.
     let time = |text: &str| text.lines().find(|l| l.contains("\"time_s\"")).map(str::to_string).expect("time_s");
     let without = run(&["--net", "vgg16", "--gpu", "l4", "--batch", "8", "--format", "json"]);
-    assert_eq!(time(&stdout(&with("l4", "roofline.toml"))), time(&stdout(&without)));
+    assert_eq!(time(&stdout(&with("l4", "all_chips.toml"))), time(&stdout(&without)));
     let other = with("t4", "gv100.toml");
     assert_eq!(other.status.code(), Some(2), "{}", stderr(&other));
     assert!(stderr(&other).contains("is for chip GV100, but t4 is a TU104"), "{}", stderr(&other));

@@ -184,7 +184,7 @@ fn rows_that_were_made_from_something_else_are_not_gone_on_with() {
         "program",
         "calibration tu104",
         "calibration gv100",
-        "calibration roofline",
+        "calibration all_chips",
         "framework profile cudnn",
         "network vgg16",
         "GPU v100",

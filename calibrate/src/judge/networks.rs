@@ -300,11 +300,11 @@ impl Case {
     /// # Errors
     /// When no calibration is that of all chips.
     pub fn setup<'a>(&'a self, calibrations: &'a [Calibration], framework: &'a Framework) -> Result<Setup<'a>> {
-        let roofline = calibrations.iter().find(|c| c.chip == ANY_CHIP).context("no roofline calibration")?;
+        let all_chips = calibrations.iter().find(|c| c.chip == ANY_CHIP).context("no calibration of all chips")?;
         Ok(Setup {
             gpu: &self.gpu,
             calibration: calibrations.iter().find(|c| c.chip == self.gpu.chip),
-            roofline,
+            all_chips,
             framework,
             launch: self.launch,
             mode: self.mode,

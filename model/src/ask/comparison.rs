@@ -205,9 +205,9 @@ mod tests {
         let board = catalog::gpu("v100").expect("known");
         let framework = Framework::named("cudnn").expect("known");
         let wanted = Wanted { precision: Precision::Fp32, mode: Mode::Inference, framework: "cudnn", algorithm: None };
-        let (own, roofline) = catalog::calibrations_for(&board, &wanted).expect("readable");
+        let (own, all_chips) = catalog::calibrations_for(&board, &wanted).expect("readable");
         let lenet = ShapedNetwork::new(&catalog::network("lenet5").expect("known"), 4, Precision::Fp32, &[]);
-        let setup = Setup::usual(&board, (own.as_ref(), &roofline), &framework, Mode::Inference);
+        let setup = Setup::usual(&board, (own.as_ref(), &all_chips), &framework, Mode::Inference);
         let lenet = lenet.expect("fits");
         let step = Step::new(&lenet, &setup).expect("runs");
         let mut p = step.at(OperatingPoint::default()).expect("taken");

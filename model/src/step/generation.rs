@@ -324,12 +324,12 @@ mod tests {
             framework: "cudnn",
             algorithm: None,
         };
-        let (calibration, roofline) = catalog::calibrations_for(&gpu, &wanted).expect("shipped");
+        let (calibration, all_chips) = catalog::calibrations_for(&gpu, &wanted).expect("shipped");
         let framework = crate::step::framework::Framework::named("cudnn").expect("shipped");
         let setup = Setup {
             gpu: &gpu,
             calibration: calibration.as_ref(),
-            roofline: &roofline,
+            all_chips: &all_chips,
             framework: &framework,
             launch: crate::step::framework::Launch::Graph,
             mode: crate::base::precision::Mode::Inference,

@@ -105,10 +105,10 @@ mod tests {
     #[test]
     fn a_step_takes_what_is_longer_and_the_gpu_waits_for_the_rest() -> Result<(), Box<dyn std::error::Error>> {
         let (gpu, framework) = (catalog::gpu("v100")?, Framework::named("cudnn")?);
-        let (calibration, roofline) = (catalog::calibration_for(&gpu)?, catalog::roofline()?);
+        let (calibration, all_chips) = (catalog::calibration_for(&gpu)?, catalog::all_chips()?);
         let network = ShapedNetwork::new(&catalog::network("alexnet")?, 64, Precision::Fp32, &[])?;
         let mode = Mode::Inference;
-        let setup = Setup::usual(&gpu, (calibration.as_ref(), &roofline), &framework, mode);
+        let setup = Setup::usual(&gpu, (calibration.as_ref(), &all_chips), &framework, mode);
         let alone = predict(&network, &setup)?;
         let rate = alone.samples_per_second();
         let enough = fed(alone.clone(), 2.0 * rate, &[&gpu]);

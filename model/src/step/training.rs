@@ -104,10 +104,10 @@ mod tests {
     #[test]
     fn a_training_is_its_steps() -> Result<(), Box<dyn std::error::Error>> {
         let (gpu, framework) = (catalog::gpu("v100")?, Framework::named("cudnn")?);
-        let (calibration, roofline) = (catalog::calibration_for(&gpu)?, catalog::roofline()?);
+        let (calibration, all_chips) = (catalog::calibration_for(&gpu)?, catalog::all_chips()?);
         let network = ShapedNetwork::new(&catalog::network("lenet5")?, 64, Precision::Fp32, &[])?;
         let mode = Mode::Training;
-        let setup = Setup::usual(&gpu, (calibration.as_ref(), &roofline), &framework, mode);
+        let setup = Setup::usual(&gpu, (calibration.as_ref(), &all_chips), &framework, mode);
         let step = predict(&network, &setup)?;
         let plan = Plan { epochs: 3, dataset_size: 60_000, price_per_kwh: Some(0.25), start: Seconds::ZERO };
         let whole = Training::of(&step, plan, Watts::new(50.0));

@@ -54,7 +54,7 @@ impl Identity {
     /// With a GPU and what is known of it: the calibration of its chip, and that of all chips.
     pub fn gpu(&mut self, typed: &str, gpu: &Gpu) {
         self.0.insert(format!("GPU {typed}"), of(gpu));
-        for chip in [&gpu.chip.to_ascii_lowercase()[..], "roofline"] {
+        for chip in [&gpu.chip.to_ascii_lowercase()[..], "all_chips"] {
             if let Some((_, text)) = catalog::calibrations().iter().find(|(name, _)| *name == chip) {
                 self.0.insert(format!("calibration {chip}"), of_text(text));
             }

@@ -98,7 +98,7 @@ pub fn zoo(name: &str) -> Option<&'static str> {
 /// What predictions of runs of others are made with: the shipped calibrations, kernels back to back.
 pub struct Tools {
     framework: Framework,
-    roofline: Calibration,
+    all_chips: Calibration,
 }
 
 impl Tools {
@@ -108,13 +108,13 @@ impl Tools {
     /// When a shipped file is malformed.
     pub fn shipped() -> Result<Self> {
         let framework = Framework::named("cudnn").map_err(anyhow::Error::msg)?;
-        Ok(Self { framework, roofline: catalog::roofline()? })
+        Ok(Self { framework, all_chips: catalog::all_chips()? })
     }
 
     /// With convolutions by an algorithm.
     #[must_use]
     pub fn by(&self, algorithm: Algorithm) -> Self {
-        Self { framework: self.framework.clone().by(Some(algorithm)), roofline: self.roofline.clone() }
+        Self { framework: self.framework.clone().by(Some(algorithm)), all_chips: self.all_chips.clone() }
     }
 
     /// A network's kernels on a device.
@@ -128,10 +128,10 @@ impl Tools {
         calibration: Option<&'a Calibration>,
         mode: Mode,
     ) -> Result<Step<'a>, PredictError> {
-        let (roofline, framework) = (&self.roofline, &self.framework);
+        let (all_chips, framework) = (&self.all_chips, &self.framework);
         let phases = mode.phases();
         let launch = Launch::Graph;
-        Step::new(network, &Setup { gpu, calibration, roofline, framework, launch, mode, phases, library: None })
+        Step::new(network, &Setup { gpu, calibration, all_chips, framework, launch, mode, phases, library: None })
     }
 }
 

@@ -78,7 +78,7 @@ pub struct CalibrationError(pub(crate) String);
 impl CalibrationError {
     /// The efficiencies over all chips are not among the shipped files.
     pub(crate) fn missing() -> Self {
-        Self("data/calibrations/roofline.toml is missing".into())
+        Self("data/calibrations/all_chips.toml is missing".into())
     }
 }
 

@@ -119,13 +119,13 @@ impl Options<'_> {
         }
     }
 
-    fn roofline(&self) -> Result<Calibration, String> {
+    fn all_chips(&self) -> Result<Calibration, String> {
         match self.calibrations {
             Some(list) => {
                 let any = list.iter().find(|c| c.chip == ANY).cloned();
                 any.ok_or_else(|| format!("no calibration with chip \"{ANY}\", the efficiencies over all chips"))
             }
-            None => catalog::roofline().map_err(|e| e.to_string()),
+            None => catalog::all_chips().map_err(|e| e.to_string()),
         }
     }
 }
@@ -141,12 +141,12 @@ pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Compa
     for cell in &cells {
         doubts.entry(cell.case.clone()).or_default().add(cell);
     }
-    let roofline = options.roofline()?;
+    let all_chips = options.all_chips()?;
     let mut comparison = Comparison::default();
     let mut missing: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut predicted: BTreeMap<Case, Result<Vec<Predicted>, String>> = BTreeMap::new();
     let mut devices = Devices::default();
-    let nuisances = unknown::fit(paper, &cells, options, &roofline, &mut devices)?;
+    let nuisances = unknown::fit(paper, &cells, options, &all_chips, &mut devices)?;
     for cell in &cells {
         let nuisance = nuisances.get(&cell.case.subject());
         let found = match cell.metric {
@@ -156,7 +156,7 @@ pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Compa
                 None => {
                     let found = match Subject::of(paper, &cell.case, nuisance.map(|n| n.batch), &mut devices, options)?
                     {
-                        Ok(subject) => Ok(subject.predict(paper, &cell.case, &roofline)?),
+                        Ok(subject) => Ok(subject.predict(paper, &cell.case, &all_chips)?),
                         Err(why) => Err(why),
                     };
                     predicted.insert(cell.case.clone(), found.clone());

@@ -152,11 +152,11 @@ impl Subject {
         }))
     }
 
-    fn setup<'a>(&'a self, member: &'a Member, roofline: &'a Calibration) -> Setup<'a> {
+    fn setup<'a>(&'a self, member: &'a Member, all_chips: &'a Calibration) -> Setup<'a> {
         Setup {
             gpu: &member.device.0,
             calibration: member.device.1.as_ref(),
-            roofline,
+            all_chips,
             framework: &self.framework,
             launch: self.framework.usual_launch_on(&member.device.0),
             mode: self.mode,
@@ -169,7 +169,7 @@ impl Subject {
     ///
     /// # Errors
     /// When a prediction fails, in one line that says which.
-    pub fn predict(&self, paper: &Paper, case: &Case, roofline: &Calibration) -> Result<Vec<Predicted>, String> {
+    pub fn predict(&self, paper: &Paper, case: &Case, all_chips: &Calibration) -> Result<Vec<Predicted>, String> {
         let gpus: u64 = self.members.iter().map(|m| m.count).sum();
         let one = |(reading, net): &(String, String)| {
             let at = |e: &dyn std::fmt::Display| format!("{}: {} as {net}: {e}", paper.key, case.network);
@@ -177,7 +177,7 @@ impl Subject {
             let shaped = ShapedNetwork::new(&network, self.batch / gpus, self.precision, &[]).map_err(|e| at(&e))?;
             let mut shares = Vec::new();
             for member in &self.members {
-                let step = Step::new(&shaped, &self.setup(member, roofline)).map_err(|e| at(&e))?;
+                let step = Step::new(&shaped, &self.setup(member, all_chips)).map_err(|e| at(&e))?;
                 let alone = step.at(self.point).map_err(|e| at(&e))?;
                 shares.push(Share { count: member.count, gpu: &member.device.0, alone });
             }
@@ -196,8 +196,8 @@ impl Subject {
                 reading: reading.clone(),
                 gpu: self.gpu.clone(),
                 framework: self.framework.name.clone(),
-                calibration: fit.unwrap_or(roofline).id.clone(),
-                fit: fit.unwrap_or(roofline).fit.clone(),
+                calibration: fit.unwrap_or(all_chips).id.clone(),
+                fit: fit.unwrap_or(all_chips).fit.clone(),
                 cudnn: self.cudnn.as_ref().map(|(version, _)| version.clone()),
                 prediction: prediction.ok_or_else(|| at(&"no device"))?,
             })

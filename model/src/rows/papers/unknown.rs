@@ -39,7 +39,7 @@ pub(super) fn fit(
     paper: &Paper,
     cells: &[Cell],
     options: &Options<'_>,
-    roofline: &Calibration,
+    all_chips: &Calibration,
     devices: &mut Devices,
 ) -> Result<BTreeMap<(String, String), Nuisance>, String> {
     let Some(unknown) = &paper.unknown else { return Ok(BTreeMap::new()) };
@@ -56,7 +56,7 @@ pub(super) fn fit(
             let (mut logs, mut processors, mut memory) = (Vec::new(), Vec::new(), Vec::new());
             for cell in &cells {
                 let Ok(subject) = Subject::of(paper, &cell.case, Some(batch), devices, options)? else { continue };
-                let predicted = subject.predict(paper, &cell.case, roofline)?;
+                let predicted = subject.predict(paper, &cell.case, all_chips)?;
                 let Some(first) = predicted.first() else { continue };
                 if !first.fits_in_memory() {
                     continue 'batches;

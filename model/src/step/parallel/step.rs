@@ -254,8 +254,8 @@ mod tests {
         }
 
         fn alone(&self, gpu: &Gpu, mode: Mode) -> Result<NetworkPrediction, Box<dyn std::error::Error>> {
-            let (calibration, roofline) = (catalog::calibration_for(gpu)?, catalog::roofline()?);
-            let setup = Setup::usual(gpu, (calibration.as_ref(), &roofline), &self.framework, mode);
+            let (calibration, all_chips) = (catalog::calibration_for(gpu)?, catalog::all_chips()?);
+            let setup = Setup::usual(gpu, (calibration.as_ref(), &all_chips), &self.framework, mode);
             Ok(predict(&self.network, &setup)?)
         }
 

@@ -171,10 +171,10 @@ fn kernel_in<'a, 'm: 'a>(
     let class = model_kind(run, inputs, phase);
     let asked = setup.framework.algorithm().filter(|a| twin.is_none() && a.supports(run, inputs));
     let by_algorithm =
-        asked.and_then(|a| Some((a, by_algorithm(setup.calibration, setup.roofline, a, phase, precision)?)));
+        asked.and_then(|a| Some((a, by_algorithm(setup.calibration, setup.all_chips, a, phase, precision)?)));
     let look_up = || {
         of_framework(setup.calibration, &setup.framework.name, class, family, phase, precision)
-            .or_else(|| find(setup.calibration, setup.roofline, class, family, phase, precision))
+            .or_else(|| find(setup.calibration, setup.all_chips, class, family, phase, precision))
     };
     let found = match by_algorithm {
         Some((_, found)) => found,
@@ -205,7 +205,7 @@ fn kernel_in<'a, 'm: 'a>(
         (None, Some(bucket)) => (bucket.low, bucket.high),
         (None, None) => return Err(no_model()),
     };
-    let siblings = setup.roofline.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
+    let siblings = setup.all_chips.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
     let (low, high) = siblings.map_or((low, high), |s| s.widened((low, high)));
     let widen = if found.trusted(ratio.in_domain) { 1.0 } else { WIDER };
     let memory = work.roofline.memory + work.roofline.second;

@@ -35,7 +35,7 @@ pub struct Setup<'a> {
     /// Models of its chip, where there are any.
     pub calibration: Option<&'a Calibration>,
     /// Models and efficiencies over all measured chips, for what the calibration lacks.
-    pub roofline: &'a Calibration,
+    pub all_chips: &'a Calibration,
     /// What the framework adds.
     pub framework: &'a Framework,
     /// How a step is launched.
@@ -52,12 +52,12 @@ impl<'a> Setup<'a> {
     /// With the framework's usual launch, all phases of the mode and the libraries that each model saw.
     pub fn usual(
         gpu: &'a Gpu,
-        (calibration, roofline): (Option<&'a Calibration>, &'a Calibration),
+        (calibration, all_chips): (Option<&'a Calibration>, &'a Calibration),
         framework: &'a Framework,
         mode: Mode,
     ) -> Self {
         let (launch, phases) = (framework.usual_launch(), mode.phases());
-        Self { gpu, calibration, roofline, framework, launch, mode, phases, library: None }
+        Self { gpu, calibration, all_chips, framework, launch, mode, phases, library: None }
     }
 }
 

@@ -73,7 +73,7 @@ impl<'a> Step<'a> {
         let tier = |c: &Calibration| if c.boards.contains(&setup.gpu.name) { c.tier } else { Tier::Sibling };
         let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, tier(c))));
         let (law, power_tier) =
-            own_law.or(setup.roofline.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
+            own_law.or(setup.all_chips.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
         let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(network.layers().len());
         let mut models = Models::new(law);
         let mut first = vec![None; network.layers().len()];
@@ -229,7 +229,7 @@ impl<'a> Step<'a> {
             batch: network.batch(),
             precision: network.precision(),
             mode: setup.mode,
-            calibration: setup.calibration.unwrap_or(setup.roofline).id.clone(),
+            calibration: setup.calibration.unwrap_or(setup.all_chips).id.clone(),
             time_tier: totals.tier(),
             power_tier,
             clock,

@@ -137,10 +137,10 @@ mod tests {
             let gpu = catalog::gpu(gpu).expect("known");
             let framework = Framework::named(profile).expect("known");
             let wanted = Wanted { precision: Precision::Fp32, mode, framework: profile, algorithm: None };
-            let (own, roofline) = catalog::calibrations_for(&gpu, &wanted).expect("readable");
+            let (own, all_chips) = catalog::calibrations_for(&gpu, &wanted).expect("readable");
             let network = catalog::network(net).expect("known");
             let network = ShapedNetwork::new(&network, batch, Precision::Fp32, &[]).expect("fits");
-            let setup = Setup::usual(&gpu, (own.as_ref(), &roofline), &framework, mode);
+            let setup = Setup::usual(&gpu, (own.as_ref(), &all_chips), &framework, mode);
             let step = Step::new(&network, &setup).expect("runs");
             let prepared = step.prepare();
             let boost = gpu.core_clock.boost.value;
