@@ -2,7 +2,7 @@
 
 use joulecast_calibrate::rows::dataset;
 use joulecast_model::base::precision::Phase;
-use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::net::layer::Layer;
 use joulecast_tests::{ok, root};
 

@@ -10,6 +10,7 @@ use joulecast_calibrate::rows::import::{Format, import};
 use joulecast_calibrate::rows::prepare::{Row, prepare};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::catalog;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::import::table::Mapping;
@@ -75,7 +76,9 @@ fn a_known_law_is_recovered() {
     let t4 = list.iter().find(|c| c.chip == "TU104").unwrap_or_else(|| panic!("no calibration of the T4"));
     let text = ok(t4.to_toml());
     let calibration = ok(Calibration::from_toml(&text));
-    let model = calibration.model("linear", Phase::Forward, Precision::Fp32).unwrap_or_else(|| panic!("no model"));
+    let model = calibration
+        .model(ModelKey::Kind("linear"), Phase::Forward, Precision::Fp32)
+        .unwrap_or_else(|| panic!("no model"));
     assert!(model.cross_validation.mape < 2.0, "{:?}", model.cross_validation);
 
     let network = ok(Network::from_toml(

@@ -1,7 +1,7 @@
 //! Pages of `reports/published` hold only for what they were made from: each carries a stamp of it
 //! (`calibrate/tools/publish.sh`), and nothing of that may have changed since.
 
-use joulecast_calibrate::rows::import::sha256_hex;
+use joulecast_calibrate::system::hash::sha256_hex;
 use joulecast_tests::{ok, root};
 use std::fs;
 use std::path::Path;

@@ -8,7 +8,7 @@ use joulecast_calibrate::rows::import::{Format, import};
 use joulecast_calibrate::rows::prepare::{Row, prepare_alike};
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::catalog;
-use joulecast_model::kernel::features::Family;
+use joulecast_model::kernel::family::Family;
 use joulecast_model::law::calibration::{Calibration, Tier};
 use joulecast_model::rows::import::table::Mapping;
 use joulecast_tests::{ok, root};

@@ -11,7 +11,7 @@ mod sweep;
 use self::rows::{Unseen, alike_rows, read_runs, read_unique, rows_for};
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
-use crate::fit::{power, recipe, siblings};
+use crate::fit::{power, recipe, siblings, task};
 use crate::judge::{learning, leave_out, networks, spread, validate};
 use crate::rows::dataset::NoRows;
 use crate::rows::import::{Format, import};
@@ -335,7 +335,7 @@ fn run_fit(args: &Fit) -> Result<()> {
                 calibrations.iter_mut().for_each(|c| c.held_out_hash = Some(hash.clone()));
             }
             if calibrations.iter().all(|c| c.models.is_empty()) {
-                let fewest = recipe::FEWEST_ROWS;
+                let fewest = task::FEWEST_ROWS;
                 bail!("{} usable rows: no kind, phase and precision has the {fewest} that a model needs", rows.len());
             }
             calibrations
@@ -426,7 +426,7 @@ fn run_validate(args: &Validate) -> Result<()> {
 
 fn validate_siblings(args: &Validate) -> Result<()> {
     let (rows, _) = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
-    let tasks = recipe::tasks(&rows);
+    let tasks = task::tasks(&rows);
     let boards = siblings::left_out(&tasks, &Options::default())?;
     let table = siblings::table(&boards);
     print(&match args.format {

@@ -162,7 +162,7 @@ fn fits() -> Result<String> {
     // The comparator's polynomials of convolutions have hundreds of terms.
     let few: Vec<Row> = rows.iter().filter(|r| ["linear", "relu"].contains(&r.kind)).cloned().collect();
     lines(&mut text, &few, &options)?;
-    let tasks = recipe::tasks(&rows);
+    let tasks = task::tasks(&rows);
     text += &siblings::table(&siblings::left_out(&tasks, &options)?).to_text();
     for (chip, rows) in power::rows(&measurements, &rows)? {
         if let Some((_, held_out)) = power::fit(&rows, &options)? {

@@ -3,7 +3,7 @@
 use crate::DeviceError;
 use crate::streaming::{self, parameters_in_fp32};
 use joulecast_model::base::precision::{Phase, Precision};
-use joulecast_model::kernel::trial::Trial;
+use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::layer::{Layer, LayerOp, ShapeError};
 
 /// Where a bias begins behind the weights: the next multiple of this many bytes.
@@ -144,12 +144,12 @@ mod tests {
     use super::*;
     use joulecast_model::base::precision::Mode;
     use joulecast_model::base::shape::Shape;
+    use joulecast_model::net::case::LayerCase;
     use joulecast_model::net::layer::{BatchNorm, Linear};
-    use joulecast_model::rows::measurement::LayerCase;
 
     fn trial(layer: Layer, dims: &[u64], phase: Phase, precision: Precision) -> Trial {
         let inputs = vec![Shape::new(dims).expect("shape")];
-        Trial::usual(LayerCase { inputs, layer }, phase, 4, precision, Mode::Training)
+        Trial::usual(LayerCase { inputs, layer }, phase, 4, precision, Mode::Training).expect("fits")
     }
 
     #[test]

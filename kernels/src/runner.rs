@@ -3,7 +3,8 @@
 use crate::DeviceError;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::{Bytes, Seconds};
-use joulecast_model::kernel::trial::{Cache, Layout, Trial};
+use joulecast_model::kernel::setting::{Cache, Layout};
+use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::network::ShapedNetwork;
 
 /// What ran where: written beside every row.

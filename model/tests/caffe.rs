@@ -18,8 +18,8 @@ fn shaped(network: &Network) -> ShapedNetwork {
 /// Kinds, shapes and parameters of all layers but views.
 fn kernels(network: &Network) -> Vec<(&'static str, Shape, u64)> {
     let shaped = shaped(network);
-    let layers = shaped.layers().iter().filter(|l| l.layer.kind() != "flatten");
-    layers.map(|l| (l.layer.kind(), l.output, l.parameters())).collect()
+    let layers = shaped.layers().iter().filter(|l| l.case.layer.kind() != "flatten");
+    layers.map(|l| (l.case.layer.kind(), l.output, l.parameters())).collect()
 }
 
 /// A file in the making.

@@ -106,7 +106,7 @@ fn exports_in_the_repository_are_read_as_the_table_says() {
             let name = if folder == "." { name.to_string() } else { format!("{folder}/{name}") };
             let (network, how) = how(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
             let shaped = shaped(&network);
-            let of = |kind: &dyn Fn(&Layer) -> bool| shaped.layers().iter().filter(|l| kind(&l.layer)).count();
+            let of = |kind: &dyn Fn(&Layer) -> bool| shaped.layers().iter().filter(|l| kind(&l.case.layer)).count();
             let others = of(&|l| matches!(l, Layer::Elementwise(_)));
             let attention = of(&|l| matches!(l, Layer::Attention(_)));
             let (layers, parameters, macs) = (shaped.layers().len(), shaped.parameters(), shaped.macs());
@@ -162,7 +162,7 @@ fn every_export_is_read() {
         let shaped = shaped(&network);
         let nothing = Expected::default();
         let known = expected.get(name).unwrap_or(&nothing);
-        let of = |kind: &dyn Fn(&Layer) -> bool| shaped.layers().iter().filter(|l| kind(&l.layer)).count();
+        let of = |kind: &dyn Fn(&Layer) -> bool| shaped.layers().iter().filter(|l| kind(&l.case.layer)).count();
         let others = of(&|l| matches!(l, Layer::Elementwise(_)));
         let attention = of(&|l| matches!(l, Layer::Attention(_)));
         let difference = known.parameters.map(|p| shaped.parameters() as i64 - p as i64);

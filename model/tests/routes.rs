@@ -118,7 +118,7 @@ fn both_routes_have_the_same_parameters_and_products() {
 /// What an export folded is back where modules run as written, and only there.
 #[test]
 fn folded_batch_norms_run_where_modules_do() {
-    let norms = |n: &ShapedNetwork| n.layers().iter().filter(|l| l.layer.kind() == "batch_norm").count();
+    let norms = |n: &ShapedNetwork| n.layers().iter().filter(|l| l.case.layer.kind() == "batch_norm").count();
     let through = |profile: &str, network: &Network| {
         Framework::named(profile).expect("shipped").runs(shaped(network, 1, Precision::Fp32))
     };

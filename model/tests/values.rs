@@ -13,7 +13,7 @@ use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::kernel::features::library_age;
-use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::layer::Optimizer;
 use joulecast_model::net::network::{Network, ShapedNetwork};

@@ -14,7 +14,7 @@ use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::shape::Shape;
 use joulecast_model::base::units::{Hertz, Watts};
 use joulecast_model::kernel::features::library_age;
-use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::predictor::OperatingPoint;

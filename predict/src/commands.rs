@@ -10,7 +10,7 @@ use clap::CommandFactory;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::{Device, Gpu};
-use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::step::framework::{Framework, Launch};

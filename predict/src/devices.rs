@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use clap::Args;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::step::framework::{Framework, Launch};
 use joulecast_model::step::predictor::Setup;
 use joulecast_reports::say;

@@ -19,7 +19,7 @@ pub fn explain(calibration: &Calibration, kind: Option<&str>) -> String {
         calibration.dataset_hash,
         calibration.fold_key,
     );
-    for model in calibration.models.iter().filter(|m| kind.is_none_or(|k| m.kind == k)) {
+    for model in calibration.models.iter().filter(|m| kind.is_none_or(|k| m.key.name() == k)) {
         explain_model(&mut text, model);
     }
     text
@@ -30,7 +30,7 @@ fn explain_model(text: &mut String, model: &LayerModel) {
         text,
         "\n{} {} {}: {} rows, held out {:.1} % MAPE, {:.1} % RMSPE, {:.1} % median\n  \
          t = t_ref exp({} + terms), t_ref = (t_comp^{p} + t_mem^{p} + ({} us)^{p})^(1/{p})\n",
-        model.kind,
+        model.key,
         model.phase,
         model.precision,
         model.rows,

@@ -25,7 +25,7 @@ pub fn table(network: &ShapedNetwork) -> Table {
         let cost = network.cost(layer, Phase::Forward, Mode::Inference);
         let mut cells = vec![
             layer.name.clone(),
-            layer.layer.kind().to_string(),
+            layer.case.layer.kind().to_string(),
             layer.output.to_string(),
             layer.parameters().to_string(),
         ];
@@ -50,7 +50,7 @@ pub fn castro_table(network: &ShapedNetwork) -> Table {
         if let Some(c) = castro(layer) {
             table.row(vec![
                 layer.name.clone(),
-                layer.layer.kind().to_string(),
+                layer.case.layer.kind().to_string(),
                 layer.output.to_string(),
                 format!("{:.3}", c.ops as f64 / 1e6),
                 format!("{:.3}", c.read_mb()),

@@ -4,14 +4,16 @@ use anyhow::Result;
 use joulecast_kernels::cuda::{CudaRunner, ceilings, check};
 use joulecast_kernels::{DeviceError, LayerRunner};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
-use joulecast_model::base::shape::{InvalidShape, Shape};
+use joulecast_model::base::shape::Shape;
 use joulecast_model::base::units::Bytes;
-use joulecast_model::kernel::trial::{Cache, Layout, Trial};
+use joulecast_model::kernel::setting::{Cache, Layout};
+use joulecast_model::kernel::work::Trial;
+use joulecast_model::net::case::LayerCase;
+use joulecast_model::net::layer::ShapeError;
 use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Dropout, Function, GlobalPool2d, Layer, LayerNorm, Linear,
     LocalResponseNorm, Multiply, Optimizer, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
 };
-use joulecast_model::rows::measurement::LayerCase;
 use joulecast_reports::table::Table;
 use std::time::{Duration, Instant};
 
@@ -139,7 +141,7 @@ pub fn bandwidths(runner: &mut CudaRunner) -> Result<String> {
 }
 
 /// Every bandwidth-bound kind and phase at 256 MiB of traffic.
-fn streaming_trials() -> Result<Vec<Trial>, InvalidShape> {
+fn streaming_trials() -> Result<Vec<Trial>, ShapeError> {
     let map = Shape::map(256, 56, 56)?;
     let factor = Shape::map(256, 1, 1)?;
     let rows = Shape::new(&[196, 768])?;
@@ -204,7 +206,7 @@ fn streaming_trials() -> Result<Vec<Trial>, InvalidShape> {
                                 layout,
                                 cache: Cache::Cold,
                                 optimizer,
-                                ..Trial::usual(case, phase, 1, precision, mode)
+                                ..Trial::usual(case, phase, 1, precision, mode)?
                             };
                             let fitting = one.footprint().ok().and_then(|b| TRAFFIC.get().checked_div(b.get()));
                             if let Some(batch) = fitting {

@@ -280,7 +280,7 @@ fn clocks(rows: &[Measurement]) -> Option<Clocks> {
 fn ceilings(rows: &[Measurement]) -> Vec<Ceiling> {
     let mut best: BTreeMap<(&str, &str, Precision), (f64, Option<f64>)> = BTreeMap::new();
     for row in rows.iter().filter(|r| r.usable() && r.time_s > 0.0) {
-        let Ok(Some(cost)) = row.cost() else { continue };
+        let Ok(Some(cost)) = row.work().and_then(|w| w.cost()) else { continue };
         let entry = best.entry((&row.gpu, &row.source, row.precision)).or_default();
         entry.0 = entry.0.max(cost.ops.to_f64() / row.time_s * 1e-12);
         let bytes = cost.bytes().to_f64();

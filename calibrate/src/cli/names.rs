@@ -95,7 +95,7 @@ pub fn calibration(text: &str) -> Result<String, String> {
 /// # Errors
 /// When it has none, with the nearest that it has.
 pub fn model_kind(text: &str, calibration: &Calibration) -> Result<(), String> {
-    let mut kinds: Vec<&str> = calibration.models.iter().map(|m| m.kind.as_str()).collect();
+    let mut kinds: Vec<&str> = calibration.models.iter().map(|m| m.key.name()).collect();
     kinds.dedup();
     if kinds.contains(&text) { Ok(()) } else { Err(unknown("model kind", text, &kinds)) }
 }

@@ -6,7 +6,8 @@ use crate::judge::networks;
 use crate::rows::dataset;
 use crate::rows::prepare::{Row, prepare, prepare_alike};
 use anyhow::Result;
-use joulecast_model::rows::measurement::{LayerCase, Measurement};
+use joulecast_model::net::case::LayerCase;
+use joulecast_model::rows::measurement::Measurement;
 use std::path::PathBuf;
 
 /// Rows of several datasets, each once.

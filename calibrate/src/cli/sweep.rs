@@ -16,7 +16,7 @@ use joulecast_model::ask::metric::{Metric, Reference};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Hertz;
 use joulecast_model::catalog;
-use joulecast_model::kernel::trial::Layout;
+use joulecast_model::kernel::setting::Layout;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::figure::curves::{Axis, Curves, Panel};

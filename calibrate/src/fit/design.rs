@@ -1,6 +1,7 @@
 //! Candidate terms: which monomials of a family's variables the Lasso may choose from.
 
-use joulecast_model::kernel::features::{Family, Variables};
+use joulecast_model::kernel::family::Family;
+use joulecast_model::kernel::features::Variables;
 use joulecast_model::law::calibration::{Factor, Term};
 use ndarray::Array2;
 use std::collections::HashSet;

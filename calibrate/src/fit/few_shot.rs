@@ -7,16 +7,17 @@
 //! hierarchical linear model; Gelman and Hill, "Data Analysis Using Regression and Multilevel Models", chapter 12).
 //! How far slopes scatter is taken from the other chips (`calibration::Transfer`).
 
-use crate::fit::recipe::{COPIES, POINTWISE, STREAM};
 use crate::rows::prepare::Row;
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::units::Seconds;
-use joulecast_model::kernel::features::Family;
+use joulecast_model::kernel::family::Family;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::{
     Arithmetic, Bucket, Calibration, Factor, LayerModel, Range, Share, Slope, Term, Transfer,
 };
-use joulecast_model::step::predictor::{BY_PRODUCT, WIDER, find};
+use joulecast_model::law::lookup::find;
+use joulecast_model::law::time::WIDER;
 use linfa_linalg::cholesky::InverseC;
 use ndarray::{Array1, Array2, Axis};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,16 +69,16 @@ enum Effect {
     Share(Share, Arithmetic),
     Phase(Share, Arithmetic, Phase),
     Precision(Share, Precision),
-    Class(String, Phase, Precision),
+    Class(ModelKey, Phase, Precision),
     /// In the n-th slope of the transfer section: what forward products tell says little of backward ones.
     Slope(usize, Arithmetic, Phase),
 }
 
 /// A model that is asked for: model kind, family, phase, precision.
-type Target = (String, Family, Phase, Precision);
+type Target = (ModelKey, Family, Phase, Precision);
 
 fn target(row: &Row) -> Target {
-    (row.model.to_string(), row.family, row.phase, row.precision)
+    (row.model, row.family, row.phase, row.precision)
 }
 
 /// What rows share slopes by.
@@ -86,14 +87,14 @@ fn alike(row: &Row) -> (Share, Arithmetic, Phase) {
 }
 
 /// The effects without slopes that a kernel has.
-fn intercepts((kind, family, phase, precision): &Target) -> [Effect; 5] {
-    let (share, arithmetic) = (Share::of(kind, *family), Arithmetic::of(*precision));
+fn intercepts((key, family, phase, precision): &Target) -> [Effect; 5] {
+    let (share, arithmetic) = (Share::of(*key, *family), Arithmetic::of(*precision));
     [
         Effect::Chip,
         Effect::Share(share, arithmetic),
         Effect::Phase(share, arithmetic, *phase),
         Effect::Precision(share, *precision),
-        Effect::Class(kind.clone(), *phase, *precision),
+        Effect::Class(*key, *phase, *precision),
     ]
 }
 
@@ -183,9 +184,8 @@ fn residual(base: &Calibration, row: &Row) -> Option<f64> {
     if found.stated.is_some() {
         return None;
     }
-    let reference = row.reference(found.model.exponent);
-    let log = found.model.ratio(&row.variables, reference).log + found.correction;
-    Some((row.kernel_time() / reference).ln() - log)
+    let expected = found.expects(row.seen());
+    Some((row.kernel_time() / expected.reference).ln() - expected.log)
 }
 
 /// The models of all chips (`base`) with a chip's corrections from its rows, which must have been prepared alike
@@ -203,9 +203,9 @@ pub fn correct(base: &Calibration, rows: &[&Row]) -> Result<Vec<LayerModel>> {
     }
     let effects = Effects::estimate(&own, &transfer.slopes)?;
     // How a kind without a model compares with element-wise ones, few rows of others do not say.
-    let known =
-        |m: &&LayerModel| !m.kind.ends_with(BY_PRODUCT) && ![STREAM, POINTWISE, COPIES].contains(&m.kind.as_str());
-    let of_base = base.models.iter().filter(known).map(|m| (m.kind.clone(), m.family, m.phase, m.precision));
+    let shared = |key| matches!(key, ModelKey::Stream | ModelKey::Pointwise | ModelKey::Copies);
+    let known = |m: &&LayerModel| !matches!(m.key, ModelKey::ByProduct(_)) && !shared(m.key);
+    let of_base = base.models.iter().filter(known).map(|m| (m.key, m.family, m.phase, m.precision));
     let targets: BTreeSet<Target> = own.iter().map(|(row, _)| target(row)).chain(of_base).collect();
     let corrected = targets.iter().filter_map(|t| corrected(base, transfer, &effects, &own, t));
     Ok(corrected.collect())
@@ -219,13 +219,13 @@ fn corrected(
     rows: &[(&Row, f64)],
     target: &Target,
 ) -> Option<LayerModel> {
-    let (kind, family, phase, precision) = target;
-    let found = find(None, base, kind, *family, *phase, *precision)?;
+    let (key, family, phase, precision) = target;
+    let found = find(None, base, *key, *family, *phase, *precision)?;
     if found.stated.is_some() {
         return None;
     }
     let mut model = found.model.clone();
-    let share = Share::of(kind, *family);
+    let share = Share::of(*key, *family);
     let intercept = effects.intercept(target) + found.correction;
     let setting = (share, Arithmetic::of(*precision), *phase);
     let alike: Vec<&Row> = rows.iter().map(|(row, _)| *row).filter(|row| alike(row) == setting).collect();
@@ -246,7 +246,7 @@ fn corrected(
             }
         }
     }
-    (model.kind, model.phase, model.precision) = (kind.clone(), *phase, *precision);
+    (model.key, model.phase, model.precision) = (*key, *phase, *precision);
     model.rows = rows.iter().filter(|(row, _)| self::target(row) == *target).count();
     if let Some(seen) = transfer.residuals(share, Arithmetic::of(*precision), rows.len()) {
         // The residuals are of kinds that several chips have: what only an efficiency or a relative's model predicts is
@@ -303,7 +303,7 @@ fn slopes_of_chip(rows: &[&(&Row, f64)], factors: &[Vec<Factor>]) -> Option<Arra
     let mut x =
         Array2::from_shape_fn((rows.len(), factors.len()), |(r, f)| product(&factors[f], &rows[r].0.variables.values));
     let mut y: Array1<f64> = rows.iter().map(|(_, residual)| *residual).collect();
-    let mut groups: BTreeMap<(&str, Phase), Vec<usize>> = BTreeMap::new();
+    let mut groups: BTreeMap<(ModelKey, Phase), Vec<usize>> = BTreeMap::new();
     for (at, (row, _)) in rows.iter().enumerate() {
         groups.entry((row.model, row.phase)).or_default().push(at);
     }
@@ -341,7 +341,7 @@ mod tests {
             |rows: &[(&Row, f64)]| Ok::<_, anyhow::Error>(Effects::estimate(rows, &[])?.intercept(&target(&linear)));
         assert!(of(&few)? > 0.2 && of(&few)? < of(&many)? && of(&many)? < 0.4);
         let effects = Effects::estimate(&many, &[])?;
-        let elsewhere = ("relu".to_string(), Family::Stream, Phase::Forward, Precision::Fp32);
+        let elsewhere = (ModelKey::Kind("relu"), Family::Stream, Phase::Forward, Precision::Fp32);
         let shared = effects.intercept(&elsewhere);
         assert!(shared > 0.05 && shared < of(&many)?, "what the chip's linear layers tell of its others: {shared}");
         assert_eq!(effects.of(&Effect::Share(Share::Bandwidth, Arithmetic::Full)), 0.0);

@@ -27,6 +27,12 @@ pub fn non_negative(x: &Array2<f64>, y: &Array1<f64>) -> Array1<f64> {
     c
 }
 
+/// The upper middle of at least one value.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

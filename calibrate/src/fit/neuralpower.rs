@@ -11,10 +11,9 @@
 
 use crate::fit::lasso::{Linear, Moments, penalties};
 use crate::rows::prepare::Row;
+use crate::rows::raw::RawParameters;
 use anyhow::Result;
 use joulecast_model::base::precision::{Phase, Precision};
-use joulecast_model::base::shape::Shape;
-use joulecast_model::net::layer::Layer;
 use ndarray::{Array1, Array2, Axis};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -32,43 +31,9 @@ pub enum Form {
     Relative,
 }
 
-/// The parameters that a layer is written with.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RawParameters {
-    /// Batch, input dimensions, window, output dimensions.
-    pub sizes: Vec<f64>,
-    /// Groups of a convolution; 1 of everything else.
-    pub groups: f64,
-}
-
-impl RawParameters {
-    /// Of a layer.
-    pub fn of(layer: &Layer, inputs: &[Shape], output: Shape, batch: u64) -> Self {
-        let groups = match (layer, inputs) {
-            (Layer::Conv2d(c), [input, ..]) => c.groups(input.dims().first().copied().unwrap_or(1)),
-            _ => 1,
-        };
-        Self { sizes: sizes(layer, inputs, output, batch), groups: groups as f64 }
-    }
-
-    /// Variables of a form.
-    fn variables(&self, form: Form) -> impl Iterator<Item = f64> {
-        self.sizes.iter().copied().chain((form == Form::Relative).then_some(self.groups))
-    }
-}
-
-fn sizes(layer: &Layer, inputs: &[Shape], output: Shape, batch: u64) -> Vec<f64> {
-    let mut raw = vec![batch as f64];
-    let dims = |shape: &Shape| shape.dims().iter().map(|&d| d as f64).collect::<Vec<_>>();
-    raw.extend(inputs.iter().take(2).flat_map(dims));
-    match layer {
-        Layer::Conv2d(c) => raw.extend([c.kernel.h, c.stride.h, c.padding.h, c.channels].map(|v| v as f64)),
-        Layer::Pool2d(p) => {
-            raw.extend([p.kernel.h, p.stride.unwrap_or(p.kernel).h, p.padding.h].map(|v| v as f64));
-        }
-        _ => raw.extend(output.dims().last().map(|&d| d as f64)),
-    }
-    raw
+/// A row's variables in a form.
+fn variables(raw: &RawParameters, form: Form) -> impl Iterator<Item = f64> {
+    raw.sizes.iter().copied().chain((form == Form::Relative).then_some(raw.groups))
 }
 
 /// Held-out predictions (seconds) of the comparator for rows in given folds.
@@ -111,14 +76,14 @@ fn monomials(width: usize, degree: usize) -> Vec<Vec<usize>> {
 
 /// Most variables that a row has.
 fn width(rows: &[&Row], form: Form) -> usize {
-    rows.iter().map(|r| r.raw.variables(form).count()).max().unwrap_or(0)
+    rows.iter().map(|r| variables(&r.raw, form).count()).max().unwrap_or(0)
 }
 
 fn design(rows: &[&Row], degree: usize, form: Form) -> Array2<f64> {
     let monomials = monomials(width(rows, form), degree);
     let mut x = Array2::zeros((rows.len(), monomials.len() + 3));
     for (mut target, row) in x.rows_mut().into_iter().zip(rows) {
-        let raw: Vec<f64> = row.raw.variables(form).collect();
+        let raw: Vec<f64> = variables(&row.raw, form).collect();
         for (value, factors) in target.iter_mut().zip(&monomials) {
             *value = factors.iter().map(|&v| raw.get(v).copied().unwrap_or(0.0)).product();
         }
@@ -196,7 +161,7 @@ pub fn files(rows: &[Row]) -> Result<Vec<(String, String)>> {
         .map(|(chip, kinds)| {
             let models = kinds
                 .into_iter()
-                .filter(|(_, rows)| rows.len() >= crate::fit::recipe::FEWEST_ROWS)
+                .filter(|(_, rows)| rows.len() >= crate::fit::task::FEWEST_ROWS)
                 .map(|((kind, phase, precision), rows)| model_file(kind, phase, precision, &rows))
                 .collect();
             let file = File { schema: "neuralpower/1", chip, models };
@@ -245,7 +210,12 @@ mod tests {
     use crate::fit::folds::grouped;
     use crate::rows::prepare::testing;
     use joulecast_model::base::accuracy::Accuracy;
+    use joulecast_model::base::precision::Mode;
+    use joulecast_model::base::shape::Shape;
     use joulecast_model::base::units::Seconds;
+    use joulecast_model::kernel::work::Work;
+    use joulecast_model::net::case::LayerCase;
+    use joulecast_model::net::layer::Layer;
 
     /// Over four decades of times that fall with the number of groups, which only the relative form knows.
     #[test]
@@ -273,8 +243,10 @@ mod tests {
         let text = "channels = 8\nkernel = 3\ngroups = 2\n";
         let layer = Layer::from_table("conv2d", text.parse().expect("a table")).expect("known").expect("valid");
         let shape = |dims: &[u64]| Shape::new(dims).expect("a shape");
-        let raw = RawParameters::of(&layer, &[shape(&[4, 6, 6])], shape(&[8, 4, 4]), 2);
+        let case = LayerCase { inputs: vec![shape(&[4, 6, 6])], layer };
+        let work = Work::usual(case, Phase::Forward, 2, Precision::Fp32, Mode::Inference).expect("fits");
+        let raw = RawParameters::of(&work);
         assert_eq!(raw, RawParameters { sizes: vec![2.0, 4.0, 6.0, 6.0, 3.0, 1.0, 0.0, 8.0], groups: 2.0 });
-        assert_eq!((raw.variables(Form::Paper).count(), raw.variables(Form::Relative).last()), (8, Some(2.0)));
+        assert_eq!((variables(&raw, Form::Paper).count(), variables(&raw, Form::Relative).last()), (8, Some(2.0)));
     }
 }

@@ -5,7 +5,8 @@ use crate::fit::polynomial::{Fitted, Options, buckets, cross_validation, fit_fro
 use crate::fit::universal::{Excluded, Settings, Universal};
 use crate::rows::prepare::{KERNEL_FLOOR, Row};
 use anyhow::Result;
-use joulecast_model::kernel::features::Family;
+use joulecast_model::kernel::family::Family;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::LayerModel;
 use std::collections::BTreeSet;
 
@@ -20,7 +21,7 @@ const FEWEST_CHIPS: usize = 2;
 /// # Errors
 /// When a least-squares fit fails.
 pub fn fit_over<'a>(
-    kind: &'static str,
+    key: ModelKey,
     rows: &[&Row],
     others: impl Iterator<Item = &'a Row>,
     options: &Options,
@@ -29,17 +30,17 @@ pub fn fit_over<'a>(
     if first.family != Family::Gemm || rows.iter().any(|r| r.floor != KERNEL_FLOOR) {
         return Ok(None);
     }
-    let classes: BTreeSet<&str> = rows.iter().map(|r| r.model).collect();
-    let alike = |r: &&Row| classes.contains(r.model) && r.phase == first.phase && r.precision == first.precision;
+    let classes: BTreeSet<ModelKey> = rows.iter().map(|r| r.model).collect();
+    let alike = |r: &&Row| classes.contains(&r.model) && r.phase == first.phase && r.precision == first.precision;
     // A class with few rows is fitted with the others: so are its relatives on other chips.
-    let others: Vec<Row> = others.filter(alike).map(|r| Row { model: kind, ..r.clone() }).collect();
+    let others: Vec<Row> = others.filter(alike).map(|r| Row { model: key, ..r.clone() }).collect();
     if others.iter().map(|r| r.chip.as_str()).collect::<BTreeSet<_>>().len() < FEWEST_CHIPS {
         return Ok(None);
     }
     let Some(base) = base(others.iter()) else { return Ok(None) };
     let keys: Vec<&str> = rows.iter().map(|r| r.key.as_str()).collect();
     let fold_of = grouped(&keys, options.folds, options.seed);
-    let full = fit_from(kind, rows, Some(&base), options)?;
+    let full = fit_from(key, rows, Some(&base), options)?;
     let mut held_out = full.held_out.clone();
     for fold in 0..options.folds {
         let held: BTreeSet<&str> = (0..rows.len()).filter(|&i| fold_of[i] == fold).map(|i| keys[i]).collect();
@@ -50,10 +51,9 @@ pub fn fit_over<'a>(
         if train.is_empty() {
             continue;
         }
-        let model = fit_from(kind, &train, Some(&base), options)?.model;
+        let model = fit_from(key, &train, Some(&base), options)?.model;
         for i in (0..rows.len()).filter(|&i| fold_of[i] == fold) {
-            let reference = rows[i].reference(model.exponent);
-            held_out[i] = reference * model.ratio(&rows[i].variables, reference).log.exp() + rows[i].overhead;
+            held_out[i] = rows[i].predicted(&model);
         }
     }
     let model = LayerModel {

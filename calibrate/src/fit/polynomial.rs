@@ -12,8 +12,10 @@ use crate::rows::prepare::Row;
 use anyhow::{Context, Result};
 use joulecast_model::base::accuracy::{Accuracy, conformal_weighted};
 use joulecast_model::base::units::Seconds;
-use joulecast_model::kernel::features::Family;
+use joulecast_model::kernel::family::Family;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::{Bucket, CrossValidation, Ellipsoid, LayerModel, Range};
+use joulecast_model::law::time::Expected;
 use linfa::Dataset;
 use linfa::prelude::*;
 use linfa_linalg::cholesky::InverseC;
@@ -76,21 +78,21 @@ pub struct Fitted {
     pub held_out: Vec<Seconds>,
 }
 
-/// Fits a model, called `kind`, of rows of one phase, precision and chip.
+/// Fits the model of a key to rows of one phase, precision and chip.
 ///
 /// # Errors
 /// When there are no rows, or a least-squares fit fails.
-pub fn fit(kind: &str, rows: &[&Row], options: &Options) -> Result<Fitted> {
-    fit_from(kind, rows, None, options)
+pub fn fit(key: ModelKey, rows: &[&Row], options: &Options) -> Result<Fitted> {
+    fit_from(key, rows, None, options)
 }
 
 /// The same for what a `base` leaves of the rows; the model is their sum, over the roofline with the base's exponent.
 ///
 /// # Errors
 /// As of [`fit`].
-pub fn fit_from(kind: &str, rows: &[&Row], base: Option<&LayerModel>, options: &Options) -> Result<Fitted> {
+pub fn fit_from(key: ModelKey, rows: &[&Row], base: Option<&LayerModel>, options: &Options) -> Result<Fitted> {
     let first = rows.first().context("no rows")?;
-    let mut task = Task::new(kind, rows, base, Candidates::new(first.family, options.richness), options);
+    let mut task = Task::new(key, rows, base, Candidates::new(first.family, options.richness), options);
     let mut best: Option<(f64, u32, Vec<f64>)> = None;
     let exponents = base.map_or(options.exponents.to_vec(), |b| vec![b.exponent]);
     for exponent in exponents {
@@ -108,7 +110,7 @@ pub fn fit_from(kind: &str, rows: &[&Row], base: Option<&LayerModel>, options: &
 }
 
 struct Task<'a> {
-    kind: &'a str,
+    key: ModelKey,
     rows: &'a [&'a Row],
     options: &'a Options<'a>,
     candidates: Candidates,
@@ -130,7 +132,7 @@ struct Task<'a> {
 
 impl<'a> Task<'a> {
     fn new(
-        kind: &'a str,
+        key: ModelKey,
         rows: &'a [&'a Row],
         base: Option<&'a LayerModel>,
         candidates: Candidates,
@@ -154,7 +156,7 @@ impl<'a> Task<'a> {
         }
         let weights = rows.iter().map(|r| 1.0 / f64::from(counts[r.source.as_str()]).sqrt()).collect();
         Self {
-            kind,
+            key,
             rows,
             options,
             candidates,
@@ -183,7 +185,8 @@ impl<'a> Task<'a> {
     }
 
     fn time_of(&self, row: &Row, log: f64) -> Seconds {
-        row.reference(self.exponent) * log.exp() + row.overhead
+        let expected = Expected { reference: row.reference(self.exponent), log, in_domain: true };
+        expected.time() + row.overhead
     }
 
     /// The second pass: Huber weights from the first's held-out logarithms, so that outliers stop pulling; then
@@ -201,10 +204,7 @@ impl<'a> Task<'a> {
             let model = refit(&self.x, &self.y, &weights, &train, &path.support(models))?;
             let artifact = self.artifact(&model, &train);
             for &i in rows {
-                held_out[i] = self.time_of(
-                    self.rows[i],
-                    artifact.ratio(&self.rows[i].variables, self.rows[i].reference(self.exponent)).log,
-                );
+                held_out[i] = self.rows[i].predicted(&artifact);
             }
         }
         let everything: Vec<usize> = (0..self.rows.len()).collect();
@@ -258,7 +258,7 @@ impl<'a> Task<'a> {
         let domain = (0..family.variables().len()).filter(|&v| family.bounds_domain(v));
         let rows: Vec<&Row> = trained.iter().map(|&i| self.rows[i]).collect();
         LayerModel {
-            kind: self.kind.to_string(),
+            key: self.key,
             phase: first.phase,
             precision: first.precision,
             framework: None,

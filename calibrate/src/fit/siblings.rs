@@ -1,11 +1,11 @@
 //! A board by models of other boards of its chip: how far off times are, and how wide intervals must be.
 
 use crate::fit::polynomial::{Options, fit};
-use crate::fit::recipe::{FEWEST_ROWS, STREAM, Task, options_for};
+use crate::fit::task::{FEWEST_ROWS, Task, options_for};
 use crate::rows::prepare::Row;
 use anyhow::{Context, Result};
 use joulecast_model::base::accuracy::{Accuracy, conformal};
-use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::Siblings;
 use joulecast_reports::table::Table;
 use rayon::prelude::*;
@@ -45,7 +45,7 @@ pub struct LeftOut<'a> {
 /// # Errors
 /// When a fit fails.
 pub fn left_out<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options) -> Result<Vec<LeftOut<'a>>> {
-    let usual = |task: &Task| task.framework.is_none() && task.model != STREAM && !Algorithm::is_model_kind(task.model);
+    let usual = |task: &Task| task.framework.is_none() && task.model != ModelKey::Stream && !task.model.is_asked_for();
     let pairs: Vec<(&Task, &str, &Vec<&Row>)> = tasks
         .iter()
         .filter(|(task, _)| usual(task))
@@ -59,15 +59,14 @@ pub fn left_out<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options) 
         if own.len() < FEWEST || others.len() < FEWEST_ROWS {
             return Ok(None);
         }
-        let label = || format!("{} {} {} {} without {board}", task.chip, task.model, task.phase, task.precision);
+        let label = || format!("{task} without {board}");
         let model = fit(task.model, &others, &options_for(task, options)).with_context(label)?.model;
         let judge = |row: &&Row| {
-            let reference = row.reference(model.exponent);
-            let ratio = model.ratio(&row.variables, reference);
-            let kernel = reference * ratio.log.exp();
+            let expected = row.expected(&model);
+            let kernel = expected.time();
             let bucket = model.bucket(kernel)?;
             let (measured, predicted) = (row.time.get(), (kernel + row.overhead).get());
-            ratio.in_domain.then_some(Judged { measured, predicted, interval: (bucket.low, bucket.high) })
+            expected.in_domain.then_some(Judged { measured, predicted, interval: (bucket.low, bucket.high) })
         };
         let rows: Vec<Judged> = own.iter().filter_map(judge).collect();
         let others = others.iter().map(|r| r.board.as_str()).collect();
@@ -142,7 +141,7 @@ pub fn table(boards: &[LeftOut<'_>]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fit::recipe::tasks;
+    use crate::fit::task::tasks;
     use crate::rows::prepare::testing;
 
     fn rows(chip: &str, board: &str, slower: f64) -> Vec<Row> {

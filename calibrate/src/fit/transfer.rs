@@ -4,16 +4,20 @@
 //! make a few-shot calibration's intervals, so that a chip in `calibrate validate --leave-one-chip-out` is judged with
 //! intervals of which it knows nothing.
 
+use crate::fit::efficiency::efficiencies;
 use crate::fit::few_shot::{correct, slopes};
-use crate::fit::recipe::{Task, efficiencies, passport, tasks};
+use crate::fit::passport::passport;
+use crate::fit::task::{Task, tasks};
 use crate::fit::universal::{Excluded, Settings, Universal};
 use crate::rows::prepare::Row;
 use anyhow::Result;
 use joulecast_model::base::accuracy::conformal;
 use joulecast_model::base::precision::{Phase, Precision};
-use joulecast_model::kernel::features::Family;
+use joulecast_model::kernel::family::Family;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::{Arithmetic, Calibration, FewShot, LayerModel, Share, Tier, Transfer};
-use joulecast_model::step::predictor::{WIDER, find};
+use joulecast_model::law::lookup::find;
+use joulecast_model::law::time::time;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256Plus;
 use rayon::prelude::*;
@@ -29,7 +33,7 @@ const JUDGED_ROWS: usize = 500;
 const QUANTILE_ROWS: usize = 1500;
 
 /// What is predicted by one model.
-type Target<'a> = (&'a str, Family, Phase, Precision);
+type Target = (ModelKey, Family, Phase, Precision);
 
 /// Rows of all chips, and what can be shipped without some of them.
 pub struct World<'a> {
@@ -132,10 +136,10 @@ impl<'a> World<'a> {
         let mut residuals: BTreeMap<_, Vec<f64>> = BTreeMap::new();
         for (level, seed) in LEVELS.into_iter().flat_map(|level| (0..SEEDS).map(move |seed| (level, seed))) {
             let (few, keys) = self.few(chip, &base, level, seed)?;
-            for ((kind, family, phase, precision), rows) in &judged {
-                let key = (Share::of(kind, *family), Arithmetic::of(*precision), level);
+            for ((model, family, phase, precision), rows) in &judged {
+                let key = (Share::of(*model, *family), Arithmetic::of(*precision), level);
                 let unknown: Vec<&Row> = rows.iter().copied().filter(|r| !keys.contains(r.key.as_str())).collect();
-                let predicted = predict(Some(&few), &base, (kind, *family, *phase, *precision), &unknown);
+                let predicted = predict(Some(&few), &base, (*model, *family, *phase, *precision), &unknown);
                 let logs = unknown.iter().zip(predicted).filter_map(|(r, p)| Some((r.time.get() / p?.time).ln()));
                 residuals.entry(key).or_default().extend(logs);
             }
@@ -161,13 +165,13 @@ impl<'a> World<'a> {
     }
 
     /// Rows of a chip to judge by, by what predicts them.
-    pub fn judged(&self, chip: &str) -> BTreeMap<Target<'a>, Vec<&'a Row>> {
-        let mut groups: BTreeMap<(Target<'_>, &str), Vec<&Row>> = BTreeMap::new();
+    pub fn judged(&self, chip: &str) -> BTreeMap<Target, Vec<&'a Row>> {
+        let mut groups: BTreeMap<(Target, &str), Vec<&Row>> = BTreeMap::new();
         for row in self.rows.iter().filter(|r| r.chip == chip) {
             let target = (row.model, row.family, row.phase, row.precision);
             groups.entry((target, &row.source)).or_default().push(row);
         }
-        let mut judged: BTreeMap<Target<'_>, Vec<&Row>> = BTreeMap::new();
+        let mut judged: BTreeMap<Target, Vec<&Row>> = BTreeMap::new();
         for ((target, _), rows) in groups {
             let every = rows.len().div_ceil(JUDGED_ROWS).max(1);
             judged.entry(target).or_default().extend(rows.into_iter().step_by(every));
@@ -179,11 +183,11 @@ impl<'a> World<'a> {
 /// A calibration whose models give way to those of the same kind, phase and precision over all chips.
 pub fn with_universal(constants: Calibration, universal: Vec<LayerModel>) -> Calibration {
     let mut models = universal;
-    let replaced: BTreeSet<(String, Phase, Precision)> =
-        models.iter().map(|m| (m.kind.clone(), m.phase, m.precision)).collect();
-    let kept = |m: &LayerModel| !replaced.contains(&(m.kind.clone(), m.phase, m.precision));
+    let replaced: BTreeSet<(ModelKey, Phase, Precision)> =
+        models.iter().map(|m| (m.key, m.phase, m.precision)).collect();
+    let kept = |m: &LayerModel| !replaced.contains(&(m.key, m.phase, m.precision));
     models.extend(constants.models.iter().filter(|m| kept(m)).cloned());
-    models.sort_by(|a, b| (&a.kind, a.phase, a.precision).cmp(&(&b.kind, b.phase, b.precision)));
+    models.sort_by_key(|m| (m.key, m.phase, m.precision));
     Calibration { models, ..constants }
 }
 
@@ -191,22 +195,14 @@ pub fn with_universal(constants: Calibration, universal: Vec<LayerModel>) -> Cal
 pub fn predict(
     calibration: Option<&Calibration>,
     base: &Calibration,
-    (kind, family, phase, precision): Target<'_>,
+    (key, family, phase, precision): Target,
     rows: &[&Row],
 ) -> Vec<Option<Predicted>> {
-    let found = find(calibration, base, kind, family, phase, precision);
+    let found = find(calibration, base, key, family, phase, precision);
     let predict = |row: &&Row| {
-        let found = found?;
-        let reference = row.reference(found.model.exponent);
-        let ratio = found.model.ratio(&row.variables, reference);
-        let kernel = reference * found.stated.map_or(ratio.log + found.correction, |s| s.log).exp();
-        let (low, high) = match found.stated {
-            Some(stated) => (stated.low, stated.high),
-            None => found.residuals.bucket(kernel).map_or((0.0, 0.0), |b| (b.low, b.high)),
-        };
-        let widen = if found.trusted(ratio.in_domain) { 1.0 } else { WIDER };
-        let time = (kernel + row.overhead).get();
-        Some(Predicted { time, p05: time * low.exp() / widen, p95: time * high.exp() * widen })
+        let timed = time(row.seen(), &found?, None)?;
+        let time = (timed.value + row.overhead).get();
+        Some(Predicted { time, p05: time * timed.low, p95: time * timed.high })
     };
     rows.iter().map(predict).collect()
 }

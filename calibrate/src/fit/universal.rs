@@ -7,14 +7,17 @@
 //! those of one efficiency, there is no model.
 
 use crate::fit::design::{Candidates, Richness};
+use crate::fit::efficiency::EFFICIENCY_EXPONENT;
 use crate::fit::lasso::{Moments, penalties};
+use crate::fit::least_squares::median;
 use crate::fit::polynomial::{buckets, extent, range_of};
-use crate::fit::recipe::EFFICIENCY_EXPONENT;
 use crate::rows::prepare::{KERNEL_FLOOR, Row};
 use joulecast_model::base::accuracy::Accuracy;
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::units::Seconds;
-use joulecast_model::kernel::features::{Family, MAX_VARIABLES};
+use joulecast_model::kernel::family::Family;
+use joulecast_model::kernel::features::MAX_VARIABLES;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::{CrossValidation, Ellipsoid, LayerModel, Range, Share};
 use ndarray::{Array1, Array2, s};
 use rayon::prelude::*;
@@ -66,7 +69,7 @@ pub struct Universal<'a> {
 
 /// Rows that share slopes.
 struct Pool<'a> {
-    kind: &'static str,
+    key: ModelKey,
     phase: Phase,
     share: Share,
     candidates: Candidates,
@@ -114,7 +117,7 @@ type Blocks<'a> = BTreeMap<(&'a str, &'a str, Precision), Vec<&'a Row>>;
 type FitKey = (usize, Vec<String>);
 
 /// Kind, phase, family and, where it matters, precision.
-type PoolKey = (&'static str, Phase, Family, Option<Precision>);
+type PoolKey = (ModelKey, Phase, Family, Option<Precision>);
 
 impl<'a> Universal<'a> {
     /// Pools rows, which must have been prepared alike (`rows::prepare_alike`).
@@ -129,7 +132,7 @@ impl<'a> Universal<'a> {
         let pools = pools
             .into_par_iter()
             .filter(|(_, blocks)| blocks.values().map(Vec::len).sum::<usize>() >= FEWEST_ROWS)
-            .map(|((kind, phase, family, _), blocks)| Pool::new(kind, phase, family, blocks, &settings))
+            .map(|((key, phase, family, _), blocks)| Pool::new(key, phase, family, blocks, &settings))
             .collect();
         Self { settings, pools, fits: Mutex::default() }
     }
@@ -206,9 +209,8 @@ impl<'a> Universal<'a> {
             // A precision of one chip only is judged by the others' nearest.
             let model = self.artifact(pool, &fit, block.precision);
             for (row, y) in pool.rows[block.from..block.to].iter().zip(pool.y.slice(s![block.from..block.to])) {
-                let reference = row.reference(model.exponent);
-                let log = model.ratio(&row.variables, reference).log;
-                list.push(HeldOut { row, kernel: reference * log.exp(), residual: y - log });
+                let expected = row.expected(&model);
+                list.push(HeldOut { row, kernel: expected.time(), residual: y - expected.log });
             }
         }
         list
@@ -242,7 +244,7 @@ impl<'a> Universal<'a> {
         let used: BTreeSet<usize> = terms.iter().flat_map(|t| t.factors.iter().map(|f| f.variable)).collect();
         let typical = || median(fit.intercepts.values().copied().collect());
         LayerModel {
-            kind: pool.kind.to_string(),
+            key: pool.key,
             phase: pool.phase,
             precision,
             framework: None,
@@ -268,7 +270,7 @@ impl<'a> Universal<'a> {
 }
 
 impl<'a> Pool<'a> {
-    fn new(kind: &'static str, phase: Phase, family: Family, blocks: Blocks<'a>, settings: &Settings) -> Self {
+    fn new(key: ModelKey, phase: Phase, family: Family, blocks: Blocks<'a>, settings: &Settings) -> Self {
         let candidates = Candidates::new(family, settings.richness);
         let thinned = |rows: &[&'a Row]| -> Vec<&'a Row> {
             rows.iter().copied().step_by(rows.len().div_ceil(BLOCK_ROWS).max(1)).collect()
@@ -298,7 +300,7 @@ impl<'a> Pool<'a> {
                 block
             })
             .collect();
-        Self { kind, phase, share: Share::of(kind, family), candidates, rows, x, y, blocks }
+        Self { key, phase, share: Share::of(key, family), candidates, rows, x, y, blocks }
     }
 
     fn included(&self, excluded: &Excluded<'_>) -> Vec<&'a Row> {
@@ -414,10 +416,4 @@ fn ranges(rows: &[&Row]) -> ([f64; MAX_VARIABLES], [f64; MAX_VARIABLES]) {
         }
     }
     (low, high)
-}
-
-/// The upper middle of at least one value.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }

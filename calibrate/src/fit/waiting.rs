@@ -1,6 +1,5 @@
 //! How far fits are, for whoever waits for them.
 
-use crate::fit::recipe::Task;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -39,9 +38,8 @@ impl FitBar {
     }
 
     /// A model was fitted.
-    pub fn fitted(&self, task: &Task) {
-        let Task { chip, model, phase, precision, .. } = task;
-        self.0.set_message(format!(", last {chip} {model} {phase} {precision}"));
+    pub fn fitted(&self, what: impl std::fmt::Display) {
+        self.0.set_message(format!(", last {what}"));
         self.0.inc(1);
     }
 

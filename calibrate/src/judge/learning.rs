@@ -3,10 +3,11 @@
 use crate::campaign::plan::{self, Level};
 use crate::fit::folds::grouped;
 use crate::fit::polynomial::{Options, fit};
-use crate::fit::recipe::{options_for, tasks};
+use crate::fit::task::{options_for, tasks};
 use crate::rows::prepare::Row;
 use anyhow::Result;
 use joulecast_model::base::accuracy::Accuracy;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_reports::table::Table;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashSet};
@@ -38,7 +39,7 @@ pub fn levels(rows: &[Row], options: &Options) -> Result<Table> {
     }
     let tasks = tasks(rows);
     let own: Vec<_> =
-        tasks.iter().filter(|(task, _)| task.model != crate::fit::recipe::STREAM && task.framework.is_none()).collect();
+        tasks.iter().filter(|(task, _)| task.model != ModelKey::Stream && task.framework.is_none()).collect();
     if let Some(bar) = options.bar {
         bar.begin(own.len());
     }
@@ -74,13 +75,10 @@ pub fn levels(rows: &[Row], options: &Options) -> Result<Table> {
 type Predict = Box<dyn Fn(&Row) -> Option<f64>>;
 
 /// A fit where there are enough rows; else the median ratio to the smooth roofline; nothing without rows.
-fn predictor(model: &str, train: &[&Row], options: &Options) -> Result<Predict> {
+fn predictor(key: ModelKey, train: &[&Row], options: &Options) -> Result<Predict> {
     if train.len() >= FEWEST {
-        let fitted = fit(model, train, options)?.model;
-        return Ok(Box::new(move |row| {
-            let reference = row.reference(fitted.exponent);
-            Some((reference * fitted.ratio(&row.variables, reference).log.exp()).get())
-        }));
+        let fitted = fit(key, train, options)?.model;
+        return Ok(Box::new(move |row| Some(row.predicted(&fitted).get())));
     }
     const EXPONENT: u32 = 2;
     let mut ratios: Vec<f64> = train.iter().map(|r| r.kernel_time() / r.reference(EXPONENT)).collect();

@@ -8,7 +8,7 @@ use anyhow::Result;
 use joulecast_model::base::accuracy::Accuracy;
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::catalog;
-use joulecast_model::kernel::features::{Family, general_kind};
+use joulecast_model::kernel::family::Family;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
 use joulecast_reports::table::Table;
 use joulecast_reports::transfer::{Line, Score};
@@ -145,14 +145,13 @@ fn neighbours(rows: &[Row], chip: &str, world: &World<'_>) -> Result<Vec<Vec<Lay
 
 /// A row's time by the nearest chip that has a model of its kind, in seconds.
 fn scaled(neighbours: &[Vec<LayerModel>], row: &Row) -> Option<f64> {
-    let kinds = [Some(row.model), general_kind(row.model)];
+    let keys = [Some(row.model), row.model.general()];
     let of = |models: &'_ Vec<LayerModel>| {
-        let model = |kind: &str| models.iter().find(|m| m.is_for(kind, row.phase, row.precision, None)).cloned();
-        kinds.into_iter().flatten().find_map(model)
+        let model = |key| models.iter().find(|m| m.is_for(key, row.phase, row.precision, None)).cloned();
+        keys.into_iter().flatten().find_map(model)
     };
     let model = neighbours.iter().find_map(of)?;
-    let reference = row.reference(model.exponent);
-    Some((reference * model.ratio(&row.variables, reference).log.exp() + row.overhead).get())
+    Some(row.predicted(&model).get())
 }
 
 /// Ways of fitting that were tried, and what each gives: mean over chips of the MAPE without own rows, forward, fp32.

@@ -3,12 +3,14 @@
 use crate::fit::folds::grouped;
 use crate::fit::neuralpower::{self, Form};
 use crate::fit::polynomial::{Options, held};
-use crate::fit::recipe::{STREAM, fit_tasks, tasks};
+use crate::fit::recipe::fit_tasks;
+use crate::fit::task::tasks;
 use crate::rows::prepare::Row;
 use anyhow::Result;
 use joulecast_model::base::accuracy::{Accuracy, wilson};
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::units::Seconds;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_reports::accuracy::{Line, Spread};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -44,7 +46,7 @@ pub fn held_out<'a>(rows: &'a [Row], all: &[Row], options: &Options, seeds: u64)
     for seed in 0..seeds.max(1) {
         let fitted = fit_tasks(&tasks, all, &Options { seed: options.seed + seed, ..*options })?;
         let mut by_row = HashMap::new();
-        for (task, fit) in fitted.iter().filter(|(task, _)| task.model != STREAM) {
+        for (task, fit) in fitted.iter().filter(|(task, _)| task.model != ModelKey::Stream) {
             if seed == 0 {
                 let held = held(&tasks[*task], &fit.held_out, options);
                 within.extend(tasks[*task].iter().zip(held).filter(|(_, held)| *held).map(|(r, _)| r.row_id.as_str()));

@@ -4,14 +4,15 @@
 //! so that a reader never sees half of one; its SHA-256 stands beside it (`NAME.parquet.sha256`), and readers compare.
 //! Rows of a run that has not ended are in a journal (see [`crate::rows::journal`]). One process at a time writes: [`Writer`].
 
-use crate::rows::import::sha256_hex;
 use crate::rows::journal;
+use crate::system::hash::sha256_hex;
 use crate::system::lock::{Lock, held};
 use crate::system::quiet::quietly;
 use crate::system::{memory, whole};
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::{Phase, Precision};
-use joulecast_model::rows::measurement::{LayerCase, Measurement, Regime};
+use joulecast_model::net::case::LayerCase;
+use joulecast_model::rows::measurement::{Measurement, Regime};
 use polars::prelude::{Column, DataFrame, ParquetReader, ParquetWriter, SerReader, StringChunked};
 use std::collections::HashSet;
 use std::fs::{self, File};

@@ -2,13 +2,13 @@
 
 use crate::rows::dataset::{self, Writer};
 use crate::rows::workbook::sheets;
+use crate::system::hash::sha256_hex;
 use crate::system::memory;
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::rows::import::table::Mapping;
 use joulecast_model::rows::import::{Imported, deepbench, neusight, table, torch};
-use sha2::{Digest, Sha256};
 use std::fs;
 use std::path::Path;
 
@@ -74,11 +74,6 @@ pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -
         skipped: imported.skipped.into_iter().collect(),
         known,
     })
-}
-
-/// SHA-256 in hexadecimal digits.
-pub fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// A file of no more than any published one has.

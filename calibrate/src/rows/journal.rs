@@ -5,7 +5,7 @@
 //! holds a lock on the file, too, so that what is still growing is not converted.
 
 use crate::rows::dataset::{self, Writer};
-use crate::rows::import::sha256_hex;
+use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result, bail};
 use joulecast_model::rows::measurement::Measurement;
 use std::fs::{self, File, TryLockError};
@@ -202,8 +202,8 @@ mod tests {
     use super::*;
     use joulecast_model::base::precision::Phase;
     use joulecast_model::base::shape::Shape;
+    use joulecast_model::net::case::LayerCase;
     use joulecast_model::net::layer::{Layer, Linear};
-    use joulecast_model::rows::measurement::LayerCase;
 
     fn rows() -> Vec<Measurement> {
         let case = |features| LayerCase {

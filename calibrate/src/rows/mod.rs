@@ -4,4 +4,5 @@ pub mod dataset;
 pub mod journal;
 pub mod import;
 pub mod workbook;
+pub mod raw;
 pub mod prepare;

@@ -1,15 +1,18 @@
 //! Measured rows made ready for fitting: roofline times, variables, and what the measurement itself added.
 
-use crate::campaign::run::row::asked_for;
-use crate::fit::neuralpower::RawParameters;
+use crate::rows::raw::RawParameters;
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::kernel::features::{Family, Roofline, Twin, Variables, Workload, library_age, model_kind};
-use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::kernel::family::Family;
+use joulecast_model::kernel::features::{Variables, library_age};
+use joulecast_model::kernel::key::ModelKey;
+use joulecast_model::kernel::load::Roofline;
+use joulecast_model::law::calibration::LayerModel;
 use joulecast_model::law::power::{Activities, Traits, activities, traits};
+use joulecast_model::law::time::{Expected, Seen};
 use joulecast_model::net::cost::LayerCost;
 use joulecast_model::net::layer::{Layer, Measured};
 use joulecast_model::rows::import::torch;
@@ -44,8 +47,8 @@ pub struct Row {
     pub software: String,
     /// Layer kind; of convolutions by an algorithm that was asked for, that of its models.
     pub kind: &'static str,
-    /// Which model it is fitted into: kind, or class of convolutions.
-    pub model: &'static str,
+    /// Which model it is fitted into.
+    pub model: ModelKey,
     /// Whether we measured it.
     pub own: bool,
     /// The framework whose kernels ran, where they were not the library's.
@@ -86,6 +89,26 @@ impl Row {
         self.roofline.reference(exponent, self.floor)
     }
 
+    /// As the law of time sees it.
+    pub fn seen(&self) -> Seen<'_> {
+        Seen { roofline: self.roofline, floor: self.floor, variables: &self.variables }
+    }
+
+    /// What a model, which need not be its own, expects of its kernel.
+    pub fn expected(&self, model: &LayerModel) -> Expected {
+        model.expects(self.seen())
+    }
+
+    /// Its time by that model, what the measurement added included.
+    pub fn predicted(&self, model: &LayerModel) -> Seconds {
+        self.expected(model).time() + self.overhead
+    }
+
+    /// An expected time of its kernel, and the logarithm of how much longer it took.
+    pub fn against(&self, expected: Seconds) -> (Seconds, f64) {
+        (expected, (self.kernel_time() / expected).ln())
+    }
+
     /// The kernel's own time.
     pub fn kernel_time(&self) -> Seconds {
         self.time - self.overhead
@@ -100,7 +123,7 @@ pub fn prepare(measurements: &[Measurement]) -> Result<Vec<Row>> {
 /// The same of the library's kernels, with [`KERNEL_FLOOR`] for every one: what can be known of a chip without many rows.
 pub fn prepare_alike(measurements: &[Measurement]) -> Result<Vec<Row>> {
     let mut rows = prepare_with(measurements, &HashMap::new())?;
-    rows.retain(|r| r.framework.is_none() && !Algorithm::is_model_kind(r.model));
+    rows.retain(|r| r.framework.is_none() && !r.model.is_asked_for());
     Ok(rows)
 }
 
@@ -180,29 +203,19 @@ fn floors(measurements: &[Measurement]) -> Floors<'_> {
 }
 
 fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<Row> {
-    let output = m.case.output()?;
-    let cost = m.cost()?.context("no kernel runs in this phase")?;
-    let layer = &m.case.layer;
-    let (inputs, setting) = (&m.case.inputs, m.setting());
-    // What others name is what their benchmark chose.
-    let asked = asked_for(m.algo.as_deref()).filter(|_| m.regime != Regime::Import);
-    let twin = Twin::of(layer, inputs, output, m.batch, m.phase);
-    let (run, read, made, batch, phase) = match &twin {
-        Some(t) => (&t.case.layer, &t.case.inputs, t.output, t.batch, t.phase),
-        None => (layer, inputs, output, m.batch, m.phase),
-    };
-    let Some(work) = Workload::new(run, read, made, batch, phase, m.precision, setting, cost, gpu) else {
+    let work = m.work()?;
+    let (raw, asked) = (RawParameters::of(&work), ModelKey::by(work.algorithm));
+    let cost = work.cost()?.context("no kernel runs in this phase")?;
+    let Some(load) = work.costing(cost, gpu) else {
         bail!("{} has no {} peak in its device file", gpu.name, m.precision);
     };
-    let work = asked.map_or(work, |algorithm| work.by(algorithm));
     if !(m.time_s.is_finite() && m.time_s > 0.0) {
         bail!("time {} s", m.time_s);
     }
     let time = Seconds::new(m.time_s);
     // A row near the floor still has a kernel in it.
     let overhead = overhead.min(time * 0.9);
-    let activities = activities(&work, floor, time);
-    let by = asked.and_then(Algorithm::model_kind);
+    let activities = activities(&load, floor, time);
     let library = m.cudnn.as_deref().and_then(library_age).unwrap_or(UNKNOWN_LIBRARY);
     Ok(Row {
         row_id: m.row_id.clone(),
@@ -211,22 +224,22 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
         board: gpu.name.clone(),
         source: m.source.clone(),
         software: m.cudnn.as_ref().map_or_else(|| "software not stated".to_string(), |v| format!("cuDNN {v}")),
-        kind: by.unwrap_or(layer.kind()),
-        model: by.unwrap_or(model_kind(run, read, phase)),
+        kind: asked.map_or(m.case.layer.kind(), ModelKey::name),
+        model: asked.unwrap_or(load.work.key()),
         own: m.regime != Regime::Import,
         framework: framework(m),
         floor,
         key: m.case.fold_key(),
-        phase,
+        phase: load.work.phase,
         precision: m.precision,
-        family: Family::of(run, phase),
-        raw: RawParameters::of(layer, &m.case.inputs, output, m.batch),
+        family: load.work.family(),
+        raw,
         cost,
         time,
         overhead,
-        roofline: work.roofline,
-        variables: work.variables(floor, library),
-        traits: traits(&work, &activities, time),
+        roofline: load.roofline,
+        variables: load.variables(floor, library),
+        traits: traits(&load, &activities, time),
         activities,
         library,
     })
@@ -237,9 +250,10 @@ pub(crate) mod testing {
     use super::*;
     use joulecast_model::base::precision::Mode;
     use joulecast_model::base::shape::Shape;
-    use joulecast_model::kernel::features::Setting;
+
+    use joulecast_model::kernel::work::Work;
+    use joulecast_model::net::case::LayerCase;
     use joulecast_model::net::layer::{Layer, Linear};
-    use joulecast_model::rows::measurement::LayerCase;
 
     /// A linear layer of `batch` x 256 by 256 x `batch` + 64 on a T4 whose chip is called otherwise; its kernel takes
     /// exp(`log`) times the reference with exponent 2.
@@ -247,13 +261,13 @@ pub(crate) mod testing {
         let gpu = catalog::gpu("t4").expect("a shipped device");
         let layer = Layer::Linear(Linear { features: batch + 64, bias: true });
         let case = LayerCase { inputs: vec![Shape::new(&[256]).expect("a shape")], layer };
-        let output = case.output().expect("fits");
-        let (phase, precision, mode) = (Phase::Forward, Precision::Fp32, Mode::Inference);
-        let cost = case.cost(phase, batch, precision, mode).expect("fits").expect("runs");
-        let setting = Setting::usual(precision, mode);
-        let work = Workload::new(&case.layer, &case.inputs, output, batch, phase, precision, setting, cost, &gpu)
-            .expect("a peak");
-        let time = work.roofline.reference(2, KERNEL_FLOOR) * log.exp();
+        let key = case.fold_key();
+        let (phase, precision) = (Phase::Forward, Precision::Fp32);
+        let load = Work::usual(case, phase, batch, precision, Mode::Inference).expect("fits").on(&gpu);
+        let load = load.expect("fits").expect("a peak");
+        let reference = load.roofline.reference(2, KERNEL_FLOOR);
+        let time = Expected { reference, log, in_domain: true }.time();
+        let activities = activities(&load, KERNEL_FLOOR, time);
         Row {
             row_id: format!("{chip} {batch}"),
             trial_id: String::new(),
@@ -262,22 +276,22 @@ pub(crate) mod testing {
             source: "test".into(),
             software: String::new(),
             kind: "linear",
-            model: "linear",
+            model: ModelKey::Kind("linear"),
             own: false,
             framework: None,
             floor: KERNEL_FLOOR,
-            key: case.fold_key(),
+            key,
             phase,
             precision,
             family: Family::Gemm,
             raw: RawParameters::default(),
-            cost,
+            cost: load.cost,
             time,
             overhead: Seconds::ZERO,
-            roofline: work.roofline,
-            variables: work.variables(KERNEL_FLOOR, 0.0),
-            traits: traits(&work, &activities(&work, KERNEL_FLOOR, time), time),
-            activities: activities(&work, KERNEL_FLOOR, time),
+            roofline: load.roofline,
+            variables: load.variables(KERNEL_FLOOR, 0.0),
+            traits: traits(&load, &activities, time),
+            activities,
             library: 0.0,
         }
     }

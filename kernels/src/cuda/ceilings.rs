@@ -9,9 +9,10 @@ use crate::{DeviceError, streaming};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;
 use joulecast_model::base::units::{Bytes, Seconds};
-use joulecast_model::kernel::trial::Trial;
+use joulecast_model::kernel::work::Trial;
+use joulecast_model::net::case::LayerCase;
+use joulecast_model::net::layer::ShapeError;
 use joulecast_model::net::layer::{Layer, Linear};
-use joulecast_model::rows::measurement::LayerCase;
 
 /// Iterations of the multiply-add kernel: milliseconds on any GPU.
 const ITERATIONS: u32 = 20_000;
@@ -55,10 +56,10 @@ pub fn load_multiply_add(runner: &mut CudaRunner) -> Result<u64, DeviceError> {
 ///
 /// # Errors
 /// Never for the size written here.
-pub fn square_product(precision: Precision) -> Result<Trial, joulecast_model::base::shape::InvalidShape> {
+pub fn square_product(precision: Precision) -> Result<Trial, ShapeError> {
     let layer = Layer::Linear(Linear { features: SIDE, bias: false });
     let case = LayerCase { inputs: vec![Shape::new(&[SIDE])?], layer };
-    Ok(Trial::usual(case, Phase::Forward, SIDE, precision, Mode::Inference))
+    Trial::usual(case, Phase::Forward, SIDE, precision, Mode::Inference)
 }
 
 impl CudaRunner {

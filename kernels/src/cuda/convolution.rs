@@ -9,7 +9,7 @@ use cudarc::cudnn::sys::{
     cudnnBackendNumericalNote_t as Note, cudnnDataType_t as DataType,
 };
 use joulecast_model::base::precision::{Phase, Precision};
-use joulecast_model::kernel::trial::Layout;
+use joulecast_model::kernel::setting::Layout;
 use joulecast_model::net::layer::Conv2d;
 
 /// Unique ids of the three tensors in a variant pack.

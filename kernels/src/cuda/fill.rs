@@ -7,7 +7,7 @@ use crate::launch::{Address, Operands};
 use crate::operands::{Sizes, parameter_width};
 use crate::streaming;
 use joulecast_model::base::precision::Precision;
-use joulecast_model::kernel::trial::Trial;
+use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::layer::Layer;
 
 /// Standard deviation of the weights: sqrt(2 / inputs of one output), which keeps the size of activations through

@@ -7,7 +7,7 @@ use crate::DeviceError;
 use crate::launch::Address;
 use cudarc::cudnn::sys::{self, cudnnConvolutionMode_t, cudnnMathType_t, cudnnTensorFormat_t};
 use joulecast_model::base::precision::{Phase, Precision};
-use joulecast_model::kernel::trial::{Algorithm, Layout};
+use joulecast_model::kernel::setting::{Algorithm, Layout};
 use std::ffi::{c_int, c_void};
 
 macro_rules! owned {

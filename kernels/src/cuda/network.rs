@@ -15,10 +15,11 @@ use crate::{DeviceError, streaming};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;
 use joulecast_model::base::units::Bytes;
-use joulecast_model::kernel::trial::{Algorithm, Cache, Trial};
+use joulecast_model::kernel::setting::Cache;
+use joulecast_model::kernel::work::{Trial, Work};
+use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{Add, Layer, LayerOp, Optimizer};
 use joulecast_model::net::network::{ShapedLayer, Source};
-use joulecast_model::rows::measurement::LayerCase;
 use joulecast_model::step::memory::overwrites;
 
 /// The launches of one step of a network.
@@ -109,19 +110,10 @@ pub fn build(gpu: &mut Gpu, plans: &mut Plans, trial: &NetworkTrial<'_>) -> Resu
 
 /// A network's layer as a trial of its own.
 fn layer_trial(trial: &NetworkTrial<'_>, layer: &ShapedLayer, phase: Phase) -> Trial {
-    let case = LayerCase { inputs: layer.inputs.clone(), layer: layer.layer.clone() };
-    let fp32_update = phase == Phase::Update && streaming::parameters_in_fp32(&layer.layer);
-    Trial {
-        case,
-        phase,
-        batch: trial.batch,
-        precision: if fp32_update { Precision::Fp32 } else { trial.precision },
-        mode: trial.mode,
-        layout: trial.layout,
-        cache: Cache::Hot,
-        algorithm: Algorithm::Heuristic,
-        optimizer: (phase == Phase::Update).then_some(Optimizer::Momentum),
-    }
+    let fp32_update = phase == Phase::Update && streaming::parameters_in_fp32(&layer.case.layer);
+    let precision = if fp32_update { Precision::Fp32 } else { trial.precision };
+    let usual = Work::of(layer, phase, trial.batch, precision, trial.mode).into_owned();
+    Trial { layout: trial.layout, cache: Cache::Hot, ..usual }
 }
 
 /// Layers without a kernel of their own in this mode: their output is their input.
@@ -185,10 +177,10 @@ impl<'a> Builder<'a, '_> {
             };
             let trial = layer_trial(self.trial, layer, Phase::Forward);
             let mut operands = Operands { inputs: read.clone(), ..Operands::default() };
-            let view = is_view(&layer.layer, self.trial.mode);
-            let maker = first.map(|(k, _)| &layers[k].layer);
+            let view = is_view(&layer.case.layer, self.trial.mode);
+            let maker = first.map(|(k, _)| &layers[k].case.layer);
             let alone = first.is_some_and(|(_, b)| buffers[b].readers == 1);
-            if view || (alone && overwrites(&layer.layer, maker, self.trial.mode)) {
+            if view || (alone && overwrites(&layer.case.layer, maker, self.trial.mode)) {
                 operands.output = read.first().copied().unwrap_or(0);
                 if let Some((_, b)) = first {
                     buffers[b].readers += readers[i];
@@ -296,7 +288,7 @@ impl<'a> Builder<'a, '_> {
         if network.cost(layer, Phase::BackwardWeights, Mode::Training).is_some() {
             self.push(&layer_trial(self.trial, layer, Phase::BackwardWeights), &operands)?;
         }
-        let passes_on = is_view(&layer.layer, Mode::Training) || matches!(layer.layer, Layer::Add(_));
+        let passes_on = is_view(&layer.case.layer, Mode::Training) || matches!(layer.case.layer, Layer::Add(_));
         let mut kept = false;
         if passes_on {
             for source in &layer.from {
@@ -306,12 +298,12 @@ impl<'a> Builder<'a, '_> {
                 }
             }
         } else if network.cost(layer, Phase::BackwardData, Mode::Training).is_some() {
-            for shape in &layer.inputs {
+            for shape in &layer.case.inputs {
                 let bytes = self.bytes(*shape);
                 operands.grad_inputs.push(self.pool.take(self.gpu, bytes)?);
             }
             self.push(&layer_trial(self.trial, layer, Phase::BackwardData), &operands)?;
-            for ((source, shape), address) in layer.from.iter().zip(&layer.inputs).zip(&operands.grad_inputs) {
+            for ((source, shape), address) in layer.from.iter().zip(&layer.case.inputs).zip(&operands.grad_inputs) {
                 let made = Buffer { address: *address, bytes: self.bytes(*shape), readers: 1, given_back: false };
                 match source {
                     Source::Node(k) => self.contribute(made, *k, layer, gradients)?,
@@ -342,7 +334,8 @@ impl<'a> Builder<'a, '_> {
         let shape = Shape::new(&[elements]).map_err(|e| unsupported(reader.name.clone(), e.to_string()))?;
         let sum = self.pool.take(self.gpu, made.bytes)?;
         let case = LayerCase { inputs: vec![shape, shape], layer: Layer::Add(Add {}) };
-        let trial = Trial::usual(case, Phase::Forward, self.trial.batch, self.trial.precision, Mode::Training);
+        let trial = Trial::usual(case, Phase::Forward, self.trial.batch, self.trial.precision, Mode::Training)
+            .map_err(|e| unsupported(reader.name.clone(), e.to_string()))?;
         let operands = Operands { inputs: vec![before.address, made.address], output: sum, ..Operands::default() };
         for launch in streaming::launches(&trial, &operands, self.gpu.limits())? {
             let step = kernel(self.gpu, launch)?;
@@ -361,8 +354,8 @@ impl<'a> Builder<'a, '_> {
     /// activations overflow, and values change power and time.
     fn update(&mut self, sites: &[Site<'a>]) -> Result<(), DeviceError> {
         for site in sites {
-            let layer = &site.layer.layer;
-            let count = layer.parameters(&site.layer.inputs);
+            let layer = &site.layer.case.layer;
+            let count = layer.parameters(&site.layer.case.inputs);
             if count == 0 {
                 continue;
             }

@@ -11,7 +11,8 @@ use crate::operands::{Sizes, scratch, sizes};
 use crate::runner::{Block, Identity, Launch, LayerRunner, Loaded, NetworkTrial};
 use crate::{DeviceError, streaming};
 use joulecast_model::base::units::Bytes;
-use joulecast_model::kernel::trial::{Algorithm, Cache, Trial};
+use joulecast_model::kernel::setting::{Algorithm, Cache};
+use joulecast_model::kernel::work::Trial;
 
 /// Operand sets rotate through this many times the second-level cache.
 const CACHES: u64 = 2;

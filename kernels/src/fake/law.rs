@@ -4,14 +4,14 @@
 //! times of `joulecast_model::kernel::features` and e a polynomial in a few of its variables. Where operands lie (hot or
 //! cold) makes no difference. Power while busy: `P0 + a u (f/fmax) V(f)^2`, u the utilisation, V flat up to a knee.
 
-use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::units::{Hertz, Seconds, Watts};
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::kernel::features::{Family, Setting, Workload};
-use joulecast_model::kernel::trial::{Algorithm, Trial};
+use joulecast_model::kernel::family::Family;
+use joulecast_model::kernel::load::Roofline;
+use joulecast_model::kernel::setting::Algorithm;
+use joulecast_model::kernel::work::{Trial, Work};
 use joulecast_model::net::cost::LayerCost;
 use joulecast_model::net::layer::Layer;
-use joulecast_model::rows::measurement::LayerCase;
 
 /// Time of the shortest kernel back to back.
 pub const FLOOR: Seconds = Seconds::from_us(4.0);
@@ -23,11 +23,11 @@ const FULL_LOAD: Watts = Watts::new(1200.0);
 const KNEE: f64 = 0.75;
 const VOLTAGE_SLOPE: f64 = 0.6;
 /// Exponent of the smooth roofline.
-const EXPONENT: i32 = 4;
+const EXPONENT: u32 = 4;
 
 /// What one execution has to do.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Work {
+pub struct Effort {
     /// Arithmetic at peak and the highest clock.
     pub compute: Seconds,
     /// Traffic at peak bandwidth.
@@ -36,28 +36,18 @@ pub struct Work {
     pub factor: f64,
 }
 
-impl Work {
-    /// A trial's work on a GPU; `None` where no kernel runs or the GPU has no peak for the precision.
+impl Effort {
+    /// A trial's on a GPU; `None` where no kernel runs or the GPU has no peak for the precision.
     pub fn of_trial(trial: &Trial, gpu: &Gpu) -> Option<Self> {
-        let cost = trial.cost().ok()??;
-        let work = Self::of_layer(&trial.case, trial.phase, trial.batch, trial.precision, cost, gpu)?;
-        Some(Self { factor: work.factor * slowdown(trial.algorithm), ..work })
+        let work = Work { algorithm: Algorithm::Heuristic, ..trial.clone() };
+        let effort = Self::of(work, trial.cost().ok()??, gpu)?;
+        Some(Self { factor: effort.factor * slowdown(trial.algorithm), ..effort })
     }
 
-    /// The work of a layer's phase that costs so much.
-    pub fn of_layer(
-        case: &LayerCase,
-        phase: Phase,
-        batch: u64,
-        precision: Precision,
-        cost: LayerCost,
-        gpu: &Gpu,
-    ) -> Option<Self> {
-        let output = case.output().ok()?;
-        let mode = if phase == Phase::Forward { Mode::Inference } else { Mode::Training };
-        let setting = Setting::usual(precision, mode);
-        let load = Workload::new(&case.layer, &case.inputs, output, batch, phase, precision, setting, cost, gpu)?;
-        let family = Family::of(&case.layer, phase);
+    /// That of work that costs so much.
+    pub fn of(work: Work<'_>, cost: LayerCost, gpu: &Gpu) -> Option<Self> {
+        let load = work.costing(cost, gpu)?;
+        let family = load.work.family();
         let variables = load.variables(FLOOR, 0.0);
         let value = |name: &str| {
             let position = family.variables().iter().position(|v| *v == name);
@@ -69,16 +59,15 @@ impl Work {
                     - 0.03 * value("k").clamp(-6.0, 6.0)
                     + 0.12 * value("strided")
             }
-            Family::Stream => 0.15 + kind_offset(&case.layer) + 0.06 * value("few") + 0.03 * value("window"),
+            Family::Stream => 0.15 + kind_offset(load.work.layer()) + 0.06 * value("few") + 0.03 * value("window"),
         };
         Some(Self { compute: load.roofline.compute, memory: load.roofline.memory, factor: efficiency.exp() })
     }
 
     /// Time of one execution at a clock relative to the highest.
     pub fn time(&self, clock: f64) -> Seconds {
-        let parts = [self.compute / clock, self.memory, FLOOR];
-        let sum: f64 = parts.iter().map(|t| t.get().powi(EXPONENT)).sum();
-        Seconds::new(sum.powf(1.0 / f64::from(EXPONENT)) * self.factor)
+        let roofline = Roofline { compute: self.compute / clock, memory: self.memory, second: Seconds::ZERO };
+        roofline.reference(EXPONENT, FLOOR) * self.factor
     }
 
     /// Share of the multiprocessors' and the memory's ability in use at a relative clock, from 0.1 to 1.
@@ -124,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_lower_clock_is_slower_and_draws_less() {
-        let work = Work { compute: Seconds::from_ms(1.0), memory: Seconds::from_ms(0.2), factor: 1.3 };
+        let work = Effort { compute: Seconds::from_ms(1.0), memory: Seconds::from_ms(0.2), factor: 1.3 };
         assert!(work.time(0.5) > work.time(1.0));
         assert!(work.power(0.5) < work.power(1.0));
         assert!(work.power(0.2) >= ACTIVE_IDLE);
@@ -132,7 +121,7 @@ mod tests {
 
     #[test]
     fn memory_bound_work_does_not_follow_the_clock() {
-        let work = Work { compute: Seconds::from_us(1.0), memory: Seconds::from_ms(1.0), factor: 1.0 };
+        let work = Effort { compute: Seconds::from_us(1.0), memory: Seconds::from_ms(1.0), factor: 1.0 };
         assert!((work.time(0.7) / work.time(1.0) - 1.0).abs() < 1e-6);
     }
 
@@ -140,11 +129,11 @@ mod tests {
     fn heavy_work_meets_the_cap_and_light_work_does_not() {
         let clocks: Vec<Hertz> = (20..=132).map(|i| Hertz::from_mhz(15.0 * f64::from(i))).collect();
         let limit = Watts::new(700.0);
-        let heavy = Work { compute: Seconds::from_ms(1.0), memory: Seconds::from_ms(0.3), factor: 1.0 };
+        let heavy = Effort { compute: Seconds::from_ms(1.0), memory: Seconds::from_ms(0.3), factor: 1.0 };
         let capped = heavy.clock_under(limit, &clocks).expect("clocks");
         assert!(capped < Hertz::from_mhz(1900.0) && capped > Hertz::from_mhz(1000.0), "{capped}");
         assert!(heavy.power(capped / Hertz::from_mhz(1980.0)) <= limit);
-        let light = Work { compute: Seconds::from_us(1.0), memory: Seconds::from_us(2.0), factor: 1.0 };
+        let light = Effort { compute: Seconds::from_us(1.0), memory: Seconds::from_us(2.0), factor: 1.0 };
         assert_eq!(light.clock_under(limit, &clocks), clocks.last().copied());
     }
 }

@@ -10,12 +10,13 @@ use crate::DeviceError;
 use crate::clocks::{ClockControl, Settings};
 use crate::meter::{PowerMeter, Sample};
 use crate::runner::{Block, Identity, LayerRunner, Loaded, NetworkTrial};
+use joulecast_model::base::precision::{Mode, Phase};
 use joulecast_model::base::units::{Bytes, Hertz, Seconds, Watts};
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::kernel::trial::{Algorithm, Cache, Trial};
+use joulecast_model::kernel::setting::{Algorithm, Cache};
+use joulecast_model::kernel::work::{Trial, Work};
 use joulecast_model::net::layer::{Conv2d, Layer};
-use joulecast_model::rows::measurement::LayerCase;
-use law::Work;
+use law::Effort;
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 use world::World;
@@ -110,7 +111,7 @@ impl FakeGpu {
     fn put(
         &self,
         world: &mut World,
-        work: Work,
+        work: Effort,
         algorithm: Option<String>,
         cache: Option<Cache>,
         memory: Bytes,
@@ -171,7 +172,7 @@ impl LayerRunner for FakeGpu {
         }
         let memory = trial.footprint().map_err(|e| unsupported(kind, e.to_string()))?;
         self.check_memory(&world, memory)?;
-        let work = Work::of_trial(trial, &self.gpu)
+        let work = Effort::of_trial(trial, &self.gpu)
             .ok_or_else(|| unsupported(kind, format!("no kernel runs in {} {}", trial.phase, trial.precision)))?;
         let algorithm = matches!(trial.case.layer, Layer::Conv2d(_)).then(|| format!("fake_{}", trial.algorithm));
         Ok(self.put(&mut world, work, algorithm, Some(trial.cache), memory))
@@ -180,13 +181,14 @@ impl LayerRunner for FakeGpu {
     /// Layers one after the other, as one piece of work.
     fn load_network(&mut self, trial: &NetworkTrial<'_>) -> Result<Loaded, DeviceError> {
         let mut world = self.call()?;
-        let mut total = Work { compute: Seconds::ZERO, memory: Seconds::ZERO, factor: 0.0 };
+        let mut total = Effort { compute: Seconds::ZERO, memory: Seconds::ZERO, factor: 0.0 };
         let (mut time, mut memory) = (Seconds::ZERO, Bytes::ZERO);
         for layer in trial.network.layers() {
             for phase in trial.mode.phases() {
                 let Some(cost) = trial.network.cost(layer, *phase, trial.mode) else { continue };
-                let case = LayerCase { inputs: layer.inputs.clone(), layer: layer.layer.clone() };
-                let work = Work::of_layer(&case, *phase, trial.batch, trial.precision, cost, &self.gpu)
+                let usual = if *phase == Phase::Forward { Mode::Inference } else { Mode::Training };
+                let work = Work::of(layer, *phase, trial.batch, trial.precision, usual);
+                let work = Effort::of(work, cost, &self.gpu)
                     .ok_or_else(|| unsupported(&layer.name, format!("no peak for {}", trial.precision)))?;
                 total.compute += work.compute;
                 total.memory += work.memory;
@@ -198,7 +200,7 @@ impl LayerRunner for FakeGpu {
             return Err(unsupported(trial.network.name(), "no kernel runs in it"));
         }
         self.check_memory(&world, memory)?;
-        let plain = Work { factor: 1.0, ..total };
+        let plain = Effort { factor: 1.0, ..total };
         total.factor = time / plain.time(1.0);
         Ok(self.put(&mut world, total, None, None, memory))
     }
@@ -268,7 +270,8 @@ mod tests {
     use joulecast_model::base::precision::{Mode, Phase, Precision};
     use joulecast_model::base::shape::Shape;
     use joulecast_model::catalog;
-    use joulecast_model::kernel::trial::Layout;
+    use joulecast_model::kernel::setting::Layout;
+    use joulecast_model::net::case::LayerCase;
     use joulecast_model::net::layer::{Activation, Function};
     use joulecast_model::net::network::ShapedNetwork;
 
@@ -281,7 +284,7 @@ mod tests {
             inputs: vec![Shape::map(64, 56, 56).expect("shape")],
             layer: Layer::Activation(Activation { function: Function::Relu }),
         };
-        Trial::usual(case, Phase::Forward, 32, Precision::Fp32, Mode::Inference)
+        Trial::usual(case, Phase::Forward, 32, Precision::Fp32, Mode::Inference).expect("fits")
     }
 
     fn times(seed: u64) -> Vec<Block> {

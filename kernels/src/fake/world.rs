@@ -1,7 +1,7 @@
 //! What the fake simulates: one board on a virtual clock that only its callers move.
 
 use super::Faults;
-use super::law::{ACTIVE_IDLE, Work};
+use super::law::{ACTIVE_IDLE, Effort};
 use crate::DeviceError;
 use crate::meter::{Sample, ThrottleTimes};
 use crate::runner::Block;
@@ -33,7 +33,7 @@ const REASON_IDLE: u64 = 1;
 const REASON_POWER_CAP: u64 = 4;
 
 struct Queued {
-    work: Work,
+    work: Effort,
     executions: u64,
     noise: f64,
     /// Share of the block done, and when it began.
@@ -47,7 +47,7 @@ pub(super) struct World {
     pub(super) limit: Watts,
     pub(super) lock: Option<Hertz>,
     pub(super) clocks: Vec<Hertz>,
-    pub(super) loaded: Option<(Work, u64)>,
+    pub(super) loaded: Option<(Effort, u64)>,
     memory_clock: Option<Hertz>,
     now: f64,
     queue: VecDeque<Queued>,
@@ -110,7 +110,7 @@ impl World {
     }
 
     /// Replaces what is loaded; what was queued runs out first.
-    pub(super) fn load(&mut self, work: Work, executions: u64) {
+    pub(super) fn load(&mut self, work: Effort, executions: u64) {
         while !self.queue.is_empty() {
             self.advance(LOADING);
         }

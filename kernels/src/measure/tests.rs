@@ -1,14 +1,14 @@
 use super::*;
-use crate::fake::law::Work;
+use crate::fake::law::Effort;
 use crate::fake::{FakeGpu, Faults};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;
 use joulecast_model::base::units::Bytes;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::kernel::trial::Trial;
+use joulecast_model::kernel::work::Trial;
+use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{Activation, Function, Layer, Linear};
-use joulecast_model::rows::measurement::LayerCase;
 
 fn gpu() -> Gpu {
     catalog::gpu("h200").expect("in the catalog")
@@ -19,7 +19,7 @@ fn heavy() -> Trial {
         inputs: vec![Shape::new(&[8192]).expect("shape")],
         layer: Layer::Linear(Linear { features: 8192, bias: false }),
     };
-    Trial::usual(case, Phase::Forward, 8192, Precision::Bf16, Mode::Inference)
+    Trial::usual(case, Phase::Forward, 8192, Precision::Bf16, Mode::Inference).expect("fits")
 }
 
 fn light() -> Trial {
@@ -27,10 +27,10 @@ fn light() -> Trial {
         inputs: vec![Shape::map(64, 56, 56).expect("shape")],
         layer: Layer::Activation(Activation { function: Function::Relu }),
     };
-    Trial::usual(case, Phase::Forward, 64, Precision::Fp32, Mode::Inference)
+    Trial::usual(case, Phase::Forward, 64, Precision::Fp32, Mode::Inference).expect("fits")
 }
 
-fn measured(trial: &Trial, faults: Faults) -> (Burst, Sustained, Work) {
+fn measured(trial: &Trial, faults: Faults) -> (Burst, Sustained, Effort) {
     let fake = FakeGpu::new(&gpu(), 7, faults);
     let (mut runner, mut meter) = (fake.clone(), fake);
     runner.load(trial).expect("runs");
@@ -38,7 +38,7 @@ fn measured(trial: &Trial, faults: Faults) -> (Burst, Sustained, Work) {
     let burst = burst(&mut runner, Some(&mut meter), &rules).expect("measured");
     let mut sustained = sustained(&mut runner, &mut meter, &rules).expect("measured");
     check_clock(&burst, &mut sustained);
-    (burst, sustained, Work::of_trial(trial, &gpu()).expect("work"))
+    (burst, sustained, Effort::of_trial(trial, &gpu()).expect("work"))
 }
 
 fn close(a: f64, b: f64, tolerance: f64) {

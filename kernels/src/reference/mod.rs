@@ -13,7 +13,7 @@ mod update;
 use crate::DeviceError;
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::shape::Shape;
-use joulecast_model::kernel::trial::Trial;
+use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::layer::{Layer, LayerOp};
 
 /// Values of a layer's tensors, as [`crate::launch::Operands`] holds their addresses; empty where there is none.

@@ -3,7 +3,7 @@
 use super::{Axes, Tensors};
 use crate::streaming::{DROPOUT_SEED, dropout_threshold};
 use joulecast_model::base::precision::Phase;
-use joulecast_model::kernel::trial::Layout;
+use joulecast_model::kernel::setting::Layout;
 use joulecast_model::net::layer::Function;
 
 /// erf(x) to 1e-15: its series near 0, the continued fraction of its complement beyond (Abramowitz and Stegun 7.1.5

@@ -1,10 +1,10 @@
 use super::*;
 use crate::streaming::tests::{cases, trials};
 use joulecast_model::base::precision::Mode;
+use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{
     Conv2d, ConvTranspose2d, Groups, Linear, LocalResponseNorm, Matmul, Measured, Pair, PoolOp, Softmax,
 };
-use joulecast_model::rows::measurement::LayerCase;
 
 fn shape(dims: &[u64]) -> Shape {
     Shape::new(dims).expect("a test shape")
@@ -12,7 +12,7 @@ fn shape(dims: &[u64]) -> Shape {
 
 fn trial(inputs: &[Shape], layer: Layer, phase: Phase, batch: u64) -> Trial {
     let case = LayerCase { inputs: inputs.to_vec(), layer };
-    Trial::usual(case, phase, batch, Precision::Fp32, Mode::Training)
+    Trial::usual(case, phase, batch, Precision::Fp32, Mode::Training).expect("fits")
 }
 
 /// Values that look random, with distances between them so that no finite step changes which is largest.
@@ -221,7 +221,7 @@ fn gradients_agree_with_finite_differences() {
     for case in all.iter().filter(|case| case.inputs[0].elements() < 1100) {
         let backward = trials(case, 2).into_iter().filter(|t| {
             t.precision == Precision::Fp32
-                && t.layout == joulecast_model::kernel::trial::Layout::Nchw
+                && t.layout == joulecast_model::kernel::setting::Layout::Nchw
                 && t.mode == Mode::Training
                 && t.optimizer.is_none()
                 && t.phase != Phase::Forward

@@ -7,7 +7,7 @@ use crate::DeviceError;
 use crate::launch::{Address, Argument, KernelLaunch};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::base::shape::{Shape, product};
-use joulecast_model::kernel::trial::Layout;
+use joulecast_model::kernel::setting::Layout;
 use joulecast_model::net::layer::Pair;
 
 /// Joins `parts` into `whole`, or (`gather` false) splits it into them. A part's view gives its channels.

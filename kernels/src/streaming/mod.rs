@@ -28,7 +28,7 @@ use crate::launch::{KernelLaunch, Operands};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;
 use joulecast_model::base::units::Bytes;
-use joulecast_model::kernel::trial::Trial;
+use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::layer::{Layer, LayerOp, ShapeError};
 use plan::{Format, Plan, View, unsupported};
 use pooling::Pooling;

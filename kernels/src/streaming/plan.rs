@@ -4,7 +4,7 @@ use crate::DeviceError;
 use crate::launch::{Address, Argument, KernelLaunch};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::base::shape::{Shape, product};
-use joulecast_model::kernel::trial::Layout;
+use joulecast_model::kernel::setting::Layout;
 
 /// Threads of a block wherever nothing else decides.
 pub(super) const THREADS: u64 = 256;

@@ -1,11 +1,11 @@
 use super::*;
 use crate::launch::Argument;
-use joulecast_model::kernel::trial::{Algorithm, Cache, Layout};
+use joulecast_model::kernel::setting::{Cache, Layout};
+use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Flatten, Function, GlobalPool2d, Groups,
     LayerNorm, Linear, LocalResponseNorm, Multiply, Optimizer, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
 };
-use joulecast_model::rows::measurement::LayerCase;
 use std::collections::BTreeSet;
 
 fn shape(dims: &[u64]) -> Shape {
@@ -90,15 +90,10 @@ pub(crate) fn trials(case: &LayerCase, batch: u64) -> Vec<Trial> {
                         &[None]
                     };
                     trials.extend(optimizers.iter().map(|&optimizer| Trial {
-                        case: case.clone(),
-                        phase,
-                        batch,
-                        precision,
-                        mode,
                         layout,
                         cache: Cache::Hot,
-                        algorithm: Algorithm::Heuristic,
                         optimizer,
+                        ..Trial::usual(case.clone(), phase, batch, precision, mode).expect("fits")
                     }));
                 }
             }
@@ -243,7 +238,8 @@ fn tensors_beyond_32_bits_are_covered_whole() {
     assert!(elements > 1 << 31);
     let first = |layer: Layer, precision: Precision, layout: Layout| {
         let case = LayerCase { inputs: vec![input], layer };
-        let trial = Trial { layout, ..Trial::usual(case, Phase::Forward, batch, precision, Mode::Inference) };
+        let trial =
+            Trial { layout, ..Trial::usual(case, Phase::Forward, batch, precision, Mode::Inference).expect("fits") };
         launches(&trial, &operands(1), &DEVICE).expect("planned").remove(0)
     };
     let size = |sizes: [u32; 3]| sizes.map(u64::from);

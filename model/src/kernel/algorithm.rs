@@ -3,8 +3,8 @@
 
 use crate::base::shape::Shape;
 use crate::base::units::{Bytes, Ops};
-use crate::kernel::features::Workload;
-use crate::kernel::trial::Algorithm;
+use crate::kernel::load::Load;
+use crate::kernel::setting::Algorithm;
 use crate::net::layer::{Conv2d, Layer};
 
 /// Size of a single-precision number: algorithms are known in fp32.
@@ -19,25 +19,6 @@ const COMPLEX: u64 = 8;
 const WINOGRAD: (u64, u64) = (4, 36);
 
 impl Algorithm {
-    /// Name of its models; `None` for the library's choice.
-    pub fn model_kind(self) -> Option<&'static str> {
-        match self {
-            Self::Heuristic => None,
-            Self::Gemm => Some("conv2d_by_gemm"),
-            Self::ImplicitGemm => Some("conv2d_by_implicit_gemm"),
-            Self::ImplicitPrecompGemm => Some("conv2d_by_implicit_precomp_gemm"),
-            Self::Fft => Some("conv2d_by_fft"),
-            Self::FftTiling => Some("conv2d_by_fft_tiling"),
-            Self::Winograd => Some("conv2d_by_winograd"),
-            Self::WinogradNonfused => Some("conv2d_by_winograd_nonfused"),
-        }
-    }
-
-    /// Whether models of a kind are of an algorithm that was asked for.
-    pub fn is_model_kind(kind: &str) -> bool {
-        Self::ALL.iter().any(|a| a.model_kind() == Some(kind))
-    }
-
     /// Whether it can compute a layer: Winograd's does 3x3 windows and the Fourier transforms windows of any size, with
     /// stride 1, neither dilated nor grouped.
     pub fn supports(self, layer: &Layer, inputs: &[Shape]) -> bool {
@@ -101,14 +82,15 @@ struct Plan {
     numbers: u64,
 }
 
-impl Workload<'_> {
-    /// The same layer by an algorithm: its own products, and what it puts into scratch memory and takes from there.
+impl Load<'_> {
+    /// By the algorithm that was asked for: its own products, and what it puts into scratch memory and takes from there.
     /// Explicit products are left as they are: where their patches lie is the library's secret.
     #[must_use]
-    pub fn by(mut self, algorithm: Algorithm) -> Self {
-        let Layer::Conv2d(conv) = self.layer else { return self };
-        let plan = self.inputs.first().and_then(|input| algorithm.plan(conv, input, &self.output, self.batch));
-        if let (Some(Plan { ops: Some(ops), numbers }), Some(peak)) = (plan, self.gpu.peak(self.precision)) {
+    pub(super) fn by_algorithm(mut self) -> Self {
+        let work = &self.work;
+        let Layer::Conv2d(conv) = work.layer() else { return self };
+        let plan = work.algorithm.plan(conv, &work.input(), &work.output, work.batch);
+        if let (Some(Plan { ops: Some(ops), numbers }), Some(peak)) = (plan, self.gpu.peak(work.precision)) {
             self.roofline.compute = Ops::new(ops) / peak;
             self.roofline.second += Bytes::new(2 * numbers * WIDTH) / self.gpu.bandwidth.value;
         }

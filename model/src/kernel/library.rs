@@ -95,7 +95,7 @@ impl Rule {
         gpu: &Gpu,
         library: Option<f64>,
     ) -> Option<Seconds> {
-        let Layer::Conv2d(conv) = &layer.layer else { return None };
+        let Layer::Conv2d(conv) = &layer.case.layer else { return None };
         let c = &self.condition;
         let age = library?;
         // Versions are read to one decimal.
@@ -147,7 +147,7 @@ mod tests {
         let rules = catalog::library_rules()?;
         let floor = rules.iter().find(|r| r.name == "launch-floor").ok_or("shipped")?;
         let network = ShapedNetwork::new(&catalog::network("googlenet")?, 1, Precision::Fp32, &[])?;
-        let conv = network.layers().iter().find(|l| l.layer.kind() == "conv2d").ok_or("a convolution")?;
+        let conv = network.layers().iter().find(|l| l.case.layer.kind() == "conv2d").ok_or("a convolution")?;
         let gpu = catalog::gpu("titan-x-maxwell")?;
         let at = |us| floor.applied(Seconds::from_us(us), conv, Phase::Forward, 1, &gpu, library_age("4"));
         assert_eq!(at(10.0).map(Seconds::to_us), Some(61.0));

@@ -1,6 +1,11 @@
 //! One kernel: what runs, how, and the variables that its time is predicted from.
 
-pub mod trial;
-pub mod features;
+pub mod setting;
+pub mod family;
+pub mod key;
+pub mod work;
+mod twin;
+pub mod load;
 pub mod algorithm;
+pub mod features;
 pub mod library;

@@ -60,28 +60,28 @@ fn words_to_mb(words: u64) -> f64 {
 
 /// Count of a layer for one sample; `None` for what the paper does not list (a flatten).
 pub fn castro(layer: &ShapedLayer) -> Option<CastroCount> {
-    let input = layer.inputs.first()?.elements();
+    let input = layer.case.inputs.first()?.elements();
     let output = layer.output.elements();
-    let channels = layer.inputs.first()?.axis();
-    let (ops, parameters) = match &layer.layer {
+    let channels = layer.case.inputs.first()?.axis();
+    let (ops, parameters) = match &layer.case.layer {
         Layer::Flatten(_) => return None,
-        Layer::Conv2d(conv) => (output * conv.filter(channels), layer.layer.parameters(&layer.inputs)),
-        Layer::Linear(_) => (output * channels, layer.layer.parameters(&layer.inputs)),
-        Layer::Matmul(_) => (output * layer.inputs.first()?.axis(), 0),
+        Layer::Conv2d(conv) => (output * conv.filter(channels), layer.case.layer.parameters(&layer.case.inputs)),
+        Layer::Linear(_) => (output * channels, layer.case.layer.parameters(&layer.case.inputs)),
+        Layer::Matmul(_) => (output * layer.case.inputs.first()?.axis(), 0),
         Layer::Pool2d(pool) => (output * pool.kernel.area(), 0),
         Layer::GlobalPool2d(_) | Layer::AdaptivePool2d(_) => (input, 0),
         Layer::BatchNorm(_) => (2 * input, 2 * channels),
         Layer::LocalResponseNorm(norm) => (norm.ops_per_element() * input, 0),
         Layer::Softmax(_) => (3 * input, 0),
-        Layer::LayerNorm(_) => (2 * input, layer.layer.parameters(&layer.inputs)),
+        Layer::LayerNorm(_) => (2 * input, layer.case.layer.parameters(&layer.case.inputs)),
         Layer::Activation(_) | Layer::Scale(_) | Layer::Dropout(_) | Layer::Add(_) | Layer::Multiply(_) => (input, 0),
         Layer::Concat(_) | Layer::Pad(_) => (0, 0),
         // Kinds that are younger than the paper: a multiply-accumulate is one operation there, too.
         other => {
             let (batch, precision, mode) = (1, Precision::Fp32, Mode::Inference);
-            let site = Site { batch, inputs: &layer.inputs, output: layer.output, precision, mode };
+            let site = Site { batch, inputs: &layer.case.inputs, output: layer.output, precision, mode };
             let cost = other.cost(Phase::Forward, &site)?;
-            (cost.ops.get() - cost.macs, other.parameters(&layer.inputs))
+            (cost.ops.get() - cost.macs, other.parameters(&layer.case.inputs))
         }
     };
     Some(CastroCount { ops, words_read_input: input, words_read_parameters: parameters, words_written: output })

@@ -2,5 +2,6 @@
 
 pub mod cost;
 pub mod layer;
+pub mod case;
 pub mod network;
 pub mod counting;

@@ -1,75 +1,11 @@
 //! Measured layers: the rows that calibrations are fitted to, whoever measured them.
 
 use crate::base::precision::{Mode, Phase, Precision, named_enum};
-use crate::base::shape::Shape;
-use crate::kernel::features::Setting;
-use crate::kernel::trial::{Cache, Layout};
-use crate::net::cost::{LayerCost, Site};
-use crate::net::layer::{Layer, LayerOp, Optimizer, ShapeError, update_cost};
+use crate::kernel::setting::{Algorithm, Cache, Layout};
+use crate::kernel::work::Work;
+use crate::net::case::LayerCase;
+use crate::net::layer::{Optimizer, ShapeError};
 use serde::{Deserialize, Serialize};
-
-/// A layer standing alone: its fields and its input shapes, without the batch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LayerCase {
-    /// Input shapes.
-    pub inputs: Vec<Shape>,
-    /// The layer.
-    pub layer: Layer,
-}
-
-impl LayerCase {
-    /// Canonical JSON: the column `params_json`.
-    ///
-    /// # Errors
-    /// Only if a number cannot be written as JSON (a non-finite probability).
-    pub fn to_json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string(self)
-    }
-
-    /// From canonical JSON.
-    ///
-    /// # Errors
-    /// When the text is not a layer case.
-    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-
-    /// Kind and shape without the batch, the unit that cross-validation keeps together: shared across
-    /// GPUs, precisions and phases. A bias does not make another shape.
-    pub fn fold_key(&self) -> String {
-        let mut bare = self.clone();
-        match &mut bare.layer {
-            Layer::Conv2d(conv) => conv.bias = false,
-            Layer::Linear(linear) => linear.bias = false,
-            _ => {}
-        }
-        format!("{}{:?}{:?}", bare.layer.kind(), bare.inputs, bare.layer)
-    }
-
-    /// Output shape.
-    ///
-    /// # Errors
-    /// When the layer does not take these inputs.
-    pub fn output(&self) -> Result<Shape, ShapeError> {
-        self.layer.output(&self.inputs)
-    }
-
-    /// Cost of a phase; `Ok(None)` where no kernel runs in it.
-    ///
-    /// # Errors
-    /// When the layer does not take these inputs.
-    pub fn cost(
-        &self,
-        phase: Phase,
-        batch: u64,
-        precision: Precision,
-        mode: Mode,
-    ) -> Result<Option<LayerCost>, ShapeError> {
-        let output = self.output()?;
-        Ok(self.layer.cost(phase, &Site { batch, inputs: &self.inputs, output, precision, mode }))
-    }
-}
 
 named_enum!(
     /// Under which regime a row was measured.
@@ -244,65 +180,29 @@ impl Measurement {
         }
     }
 
-    /// Inference or training: a forward row that does not say is inference.
-    pub fn mode(&self) -> Mode {
-        let stated = self.mode.as_deref().and_then(Mode::from_name);
-        stated.unwrap_or(if self.phase == Phase::Forward { Mode::Inference } else { Mode::Training })
-    }
-
-    /// How it ran. Others measured one buffer over and over, in the order of dimensions that frameworks use.
-    pub fn setting(&self) -> Setting {
-        let usual = Setting::usual(self.precision, self.mode());
-        Setting {
-            layout: self.layout.as_deref().and_then(Layout::from_name).unwrap_or(usual.layout),
-            cache: self.cache.as_deref().and_then(Cache::from_name).unwrap_or(Cache::Hot),
-            mode: usual.mode,
-        }
-    }
-
-    /// Operations and traffic of what ran; `Ok(None)` where no kernel runs. The algorithm of an update is its
-    /// optimizer.
+    /// What ran, as far as the row says. A forward row that does not say is inference; others measured one buffer over
+    /// and over, in the order of dimensions that frameworks use. What they name as algorithm is what their benchmark
+    /// chose, not what it was asked for.
     ///
     /// # Errors
     /// When the layer does not take these inputs.
-    pub fn cost(&self) -> Result<Option<LayerCost>, ShapeError> {
-        match (self.phase, self.algo.as_deref().and_then(Optimizer::from_name)) {
-            (Phase::Update, Some(optimizer)) => {
-                Ok(update_cost(self.case.layer.parameters(&self.case.inputs), optimizer))
-            }
-            _ => self.case.cost(self.phase, self.batch, self.precision, self.mode()),
-        }
+    pub fn work(&self) -> Result<Work<'_>, ShapeError> {
+        let unsaid = if self.phase == Phase::Forward { Mode::Inference } else { Mode::Training };
+        let mode = self.mode.as_deref().and_then(Mode::from_name).unwrap_or(unsaid);
+        let usual = Work::usual(&self.case, self.phase, self.batch, self.precision, mode)?;
+        let named = self.algo.as_deref();
+        let asked = named.and_then(Algorithm::from_name).filter(|_| self.regime != Regime::Import);
+        Ok(Work {
+            layout: self.layout.as_deref().and_then(Layout::from_name).unwrap_or(usual.layout),
+            cache: self.cache.as_deref().and_then(Cache::from_name).unwrap_or(Cache::Hot),
+            algorithm: asked.unwrap_or(Algorithm::Heuristic),
+            optimizer: named.and_then(Optimizer::from_name).filter(|_| self.phase == Phase::Update),
+            ..usual
+        })
     }
 
     /// Whether fits may use it.
     pub fn usable(&self) -> bool {
         self.flags.is_empty()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::net::layer::Linear;
-
-    #[test]
-    fn canonical_json_reads_back() -> Result<(), Box<dyn std::error::Error>> {
-        let case = LayerCase {
-            inputs: vec![Shape::new(&[4096])?],
-            layer: Layer::Linear(Linear { features: 1000, bias: true }),
-        };
-        let json = case.to_json()?;
-        assert_eq!(json, r#"{"inputs":[[4096]],"layer":{"kind":"linear","features":1000,"bias":true}}"#);
-        assert_eq!(LayerCase::from_json(&json)?, case);
-        Ok(())
-    }
-
-    #[test]
-    fn a_bias_is_not_another_shape() -> Result<(), Box<dyn std::error::Error>> {
-        let case = |bias| -> Result<_, Box<dyn std::error::Error>> {
-            Ok(LayerCase { inputs: vec![Shape::new(&[8])?], layer: Layer::Linear(Linear { features: 4, bias }) })
-        };
-        assert_eq!(case(true)?.fold_key(), case(false)?.fold_key());
-        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use crate::base::units::{Bytes, Dimension, Seconds, parse_with_unit};
 use crate::catalog;
 use crate::device::gpu::{Device, Gpu};
 use crate::kernel::library::Rule;
-use crate::kernel::trial::{Algorithm, Layout};
+use crate::kernel::setting::{Algorithm, Layout};
 use crate::net::layer::{Layer, Optimizer};
 use crate::net::network::ShapedNetwork;
 use crate::step::input::{Input, InputFile};

@@ -1,7 +1,7 @@
 //! Rows of a sweep: the keys of `prediction/1`, without layers and warnings.
 
 use joulecast_model::base::precision::{Mode, Precision};
-use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::predictor::{Estimate, OperatingPoint, Prepared, Summary};
 

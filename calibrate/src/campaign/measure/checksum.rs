@@ -2,7 +2,7 @@
 //! row's cells, each after the name of its column. Cells count as they read, not as they are quoted. Files without the
 //! column are older, or of other programs, and are not checked; an empty cell says that its row was edited on purpose.
 
-use crate::rows::import::sha256_hex;
+use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result, bail};
 use csv::StringRecord;
 use serde::de::DeserializeOwned;

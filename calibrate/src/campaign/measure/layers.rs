@@ -7,9 +7,9 @@ use joulecast_kernels::measure::{self, Rules};
 use joulecast_kernels::{DeviceError, LayerRunner, PowerMeter};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Seconds;
-use joulecast_model::kernel::trial::{Cache, Trial};
+use joulecast_model::kernel::setting::Cache;
+use joulecast_model::kernel::work::{Trial, Work};
 use joulecast_model::net::network::{Network, ShapedNetwork};
-use joulecast_model::rows::measurement::LayerCase;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -133,8 +133,7 @@ fn places(shaped: &ShapedNetwork, batch: u64, precision: Precision, mode: Mode) 
             if shaped.cost(layer, phase, mode).is_none() {
                 continue;
             }
-            let case = LayerCase { inputs: layer.inputs.clone(), layer: layer.layer.clone() };
-            let trial = Trial::usual(case, phase, batch, precision, mode);
+            let trial = Work::of(layer, phase, batch, precision, mode).into_owned();
             let row = LayerRun {
                 network: shaped.name().to_string(),
                 mode: mode.to_string(),
@@ -143,7 +142,7 @@ fn places(shaped: &ShapedNetwork, batch: u64, precision: Precision, mode: Mode) 
                 batch,
                 index,
                 layer: layer.name.clone(),
-                kind: layer.layer.kind().to_string(),
+                kind: layer.case.layer.kind().to_string(),
                 phase: phase.to_string(),
                 ..LayerRun::default()
             };

@@ -13,7 +13,7 @@ use joulecast_kernels::runner::{Launch, NetworkTrial};
 use joulecast_kernels::{DeviceError, LayerRunner, PowerMeter};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Seconds;
-use joulecast_model::kernel::trial::Layout;
+use joulecast_model::kernel::setting::Layout;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use std::time::Instant;
 

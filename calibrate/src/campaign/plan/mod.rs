@@ -10,14 +10,14 @@ pub mod shapes;
 mod transformers;
 pub mod zoo;
 
-use crate::rows::import::sha256_hex;
+use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::kernel::features::{Setting, Workload};
-use joulecast_model::kernel::trial::{Cache, Trial};
-use joulecast_model::rows::measurement::LayerCase;
+use joulecast_model::kernel::setting::Cache;
+use joulecast_model::kernel::work::Trial;
+use joulecast_model::net::case::LayerCase;
 use joulecast_reports::table::Table;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -194,7 +194,7 @@ impl Expansion<'_> {
         if !stratum.algorithm.supports(&case.layer, &case.inputs) || stratum.windows && !shapes::has_window(&case) {
             return Ok(None);
         }
-        let usual = Trial::usual(case, stratum.phase, batch, stratum.precision, stratum.mode);
+        let usual = Trial::usual(case, stratum.phase, batch, stratum.precision, stratum.mode)?;
         let other = match usual.cache {
             Cache::Hot => Cache::Cold,
             Cache::Cold => Cache::Hot,
@@ -236,12 +236,7 @@ impl Expansion<'_> {
 /// # Errors
 /// When the layer does not take its inputs.
 pub fn bound(trial: &Trial, gpu: &Gpu) -> Result<Option<Seconds>> {
-    let Some(cost) = trial.cost()? else { return Ok(None) };
-    let (case, output) = (&trial.case, trial.case.output()?);
-    let setting = Setting { layout: trial.layout, cache: trial.cache, mode: trial.mode };
-    let work =
-        Workload::new(&case.layer, &case.inputs, output, trial.batch, trial.phase, trial.precision, setting, cost, gpu);
-    Ok(work.map(|w| w.roofline.bound()))
+    Ok(trial.clone().on(gpu)?.map(|load| load.bound))
 }
 
 impl Plan {

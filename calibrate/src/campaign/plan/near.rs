@@ -4,8 +4,8 @@
 
 use super::shapes::Point;
 use joulecast_model::base::shape::Shape;
+use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{Groups, Layer};
-use joulecast_model::rows::measurement::LayerCase;
 
 /// Channels and features change by up to this factor, up or down.
 const SIZE: f64 = 1.6;

@@ -4,7 +4,7 @@ use super::{Level, Measure};
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::units::{Bytes, Dimension, Seconds, parse_with_unit};
-use joulecast_model::kernel::trial::{Algorithm, Layout};
+use joulecast_model::kernel::setting::{Algorithm, Layout};
 use joulecast_model::net::layer::{Layer, Optimizer};
 use serde::Deserialize;
 

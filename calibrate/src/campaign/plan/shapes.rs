@@ -5,12 +5,12 @@ use super::recipe::Ranges;
 use super::transformers;
 use joulecast_model::base::precision::Phase;
 use joulecast_model::base::shape::Shape;
+use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, ConvTranspose2d, Dropout, Function, GlobalPool2d,
     Groups, Interpolation, Layer, LayerNorm, LayerOp as _, Linear, LocalResponseNorm, Matmul, Measured, Multiply, Pad,
     Pair, Pool2d, PoolOp, Resize, Scale, Softmax,
 };
-use joulecast_model::rows::measurement::LayerCase;
 use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;

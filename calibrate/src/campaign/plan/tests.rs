@@ -82,8 +82,8 @@ fn shapes_come_from_networks_of_the_role_layer_only() {
         .expect("shapes")
         .layers()
         {
-            let key = LayerCase { inputs: node.inputs.clone(), layer: node.layer.clone() }.fold_key();
-            if matches!(node.layer, Layer::Conv2d(_)) && !known.contains(&key) {
+            let key = node.case.fold_key();
+            if matches!(node.case.layer, Layer::Conv2d(_)) && !known.contains(&key) {
                 alone.insert(key);
             }
         }

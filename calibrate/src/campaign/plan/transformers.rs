@@ -4,11 +4,11 @@ use super::recipe::Ranges;
 use super::shapes::{Point, one, tokens};
 use joulecast_model::base::precision::Phase;
 use joulecast_model::base::shape::Shape;
+use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{
     Attention, Cell, ClassToken, Embedding, Layer, Permute, PositionEmbedding, Recurrent, RelativePositionBias,
     Reshape, RmsNorm, Rotary, Slice,
 };
-use joulecast_model::rows::measurement::LayerCase;
 
 /// Heads and features of a head that networks have.
 const HEADS: [u64; 10] = [4, 6, 8, 12, 16, 20, 25, 32, 40, 64];

@@ -3,8 +3,8 @@
 use anyhow::Result;
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
+use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::network::{Network, ShapedNetwork};
-use joulecast_model::rows::measurement::LayerCase;
 use joulecast_model::rows::splits::Role;
 use std::collections::{BTreeMap, HashSet};
 
@@ -83,5 +83,5 @@ fn layers_of_all<'n>(names: impl Iterator<Item = &'n str>, with_sequences: bool)
 /// When it cannot be shaped.
 pub fn layers_of(network: &Network) -> Result<Vec<LayerCase>> {
     let shaped = ShapedNetwork::new(network, 1, Precision::Fp32, &[])?;
-    Ok(shaped.layers().iter().map(|l| LayerCase { inputs: l.inputs.clone(), layer: l.layer.clone() }).collect())
+    Ok(shaped.layers().iter().map(|l| l.case.clone()).collect())
 }

@@ -8,7 +8,9 @@ use joulecast_kernels::settings::Point;
 use joulecast_model::base::precision::{Mode, Phase};
 use joulecast_model::base::units::{Bytes, Hertz, Joules, Seconds, Watts};
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::kernel::trial::{Algorithm, Trial};
+use joulecast_model::kernel::setting::Algorithm;
+use joulecast_model::kernel::work::Trial;
+use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::Layer;
 use joulecast_model::rows::measurement::{Measurement, Regime};
 
@@ -56,11 +58,6 @@ fn algo(trial: &Trial, loaded: &Loaded) -> Option<String> {
     }
 }
 
-/// The algorithm that an algorithm column names, if one was asked for.
-pub fn asked_for(algo: Option<&str>) -> Option<Algorithm> {
-    algo.and_then(Algorithm::from_name).filter(|a| *a != Algorithm::Heuristic)
-}
-
 /// Layers whose forward phase differs between inference and training.
 fn depends_on_mode(trial: &Trial) -> bool {
     let cost = |mode| trial.case.cost(Phase::Forward, trial.batch, trial.precision, mode).ok().flatten();
@@ -82,7 +79,7 @@ impl Context<'_> {
             self.source,
             "",
             &self.gpu.name,
-            trial.case.clone(),
+            LayerCase::clone(&trial.case),
             trial.phase,
             trial.batch,
             timing.time.get(),

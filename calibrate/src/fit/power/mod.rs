@@ -13,7 +13,6 @@ use joulecast_model::base::precision::Precision;
 use joulecast_model::base::units::Hertz;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::kernel::trial::Algorithm;
 use joulecast_model::law::power::{Activities, COUNT, PowerModel, Traits, waiting};
 use joulecast_model::rows::measurement::{Measurement, Regime};
 use joulecast_reports::table::Table;
@@ -77,7 +76,7 @@ impl PowerRow {
 pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<String, Vec<PowerRow>>> {
     let bursts: HashMap<&str, &Row> = times
         .iter()
-        .filter(|r| r.own && r.framework.is_none() && !Algorithm::is_model_kind(r.model))
+        .filter(|r| r.own && r.framework.is_none() && !r.model.is_asked_for())
         .map(|r| (r.trial_id.as_str(), r))
         .collect();
     let mut gpus: HashMap<&str, Gpu> = HashMap::new();

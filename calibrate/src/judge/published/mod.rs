@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::framework::{Framework, Launch};

@@ -6,7 +6,7 @@ use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Hertz, Joules, Seconds};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::kernel::trial::Algorithm;
+use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::table::Table;
 use rayon::prelude::*;

@@ -14,7 +14,8 @@ use crate::reference::{self, Tensors};
 use crate::streaming::parameters_in_fp32;
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;
-use joulecast_model::kernel::trial::{Algorithm, Trial};
+use joulecast_model::kernel::setting::Algorithm;
+use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::layer::{Layer, LayerOp};
 use storage::{Storage, order, permuted, restored};
 

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use joulecast_model::base::precision::Precision;
-use joulecast_model::kernel::trial::Layout;
+use joulecast_model::kernel::setting::Layout;
 
 /// Storage of one tensor on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

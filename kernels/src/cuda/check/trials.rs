@@ -2,19 +2,21 @@
 
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::{InvalidShape, Shape};
-use joulecast_model::kernel::trial::{Algorithm, Layout, Trial};
+use joulecast_model::kernel::setting::{Algorithm, Layout};
+use joulecast_model::kernel::work::Trial;
+use joulecast_model::net::case::LayerCase;
+use joulecast_model::net::layer::ShapeError;
 use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, ConvTranspose2d, Dropout, Function, GlobalPool2d,
     Groups, Layer, LayerNorm, LayerOp, Linear, LocalResponseNorm, Matmul, Multiply, Optimizer, Pad, Pair, Pool2d,
     PoolOp, Scale, Softmax,
 };
-use joulecast_model::rows::measurement::LayerCase;
 
 /// Trials that touch every kind, phase, precision and layout, at sizes that divide by nothing and at usual ones.
 ///
 /// # Errors
 /// Never for the sizes written here.
-pub fn trials() -> Result<Vec<Trial>, InvalidShape> {
+pub fn trials() -> Result<Vec<Trial>, ShapeError> {
     let mut trials = Vec::new();
     for precision in [Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Bf16] {
         for layout in [Layout::Nchw, Layout::Nhwc] {
@@ -35,7 +37,7 @@ pub fn trials() -> Result<Vec<Trial>, InvalidShape> {
                             let trial = Trial {
                                 layout,
                                 optimizer,
-                                ..Trial::usual(case.clone(), phase, batch, precision, mode)
+                                ..Trial::usual(case.clone(), phase, batch, precision, mode)?
                             };
                             let learns = case.layer.parameters(&case.inputs) > 0;
                             let runs = phase != Phase::Update || (learns && layout == Layout::Nchw && !product);
@@ -52,7 +54,7 @@ pub fn trials() -> Result<Vec<Trial>, InvalidShape> {
     let named = Algorithm::ALL.iter().filter(|a| **a != Algorithm::Heuristic);
     for (algorithm, phase) in named.flat_map(|a| [Phase::Forward, Phase::BackwardData].map(|p| (*a, p))) {
         let case = LayerCase { inputs: vec![Shape::map(16, 20, 20)?], layer: convolution(32, 3, 1, Groups::Count(1)) };
-        let trial = Trial::usual(case, phase, 4, Precision::Fp32, Mode::Training);
+        let trial = Trial::usual(case, phase, 4, Precision::Fp32, Mode::Training)?;
         trials.push(Trial { algorithm, ..trial });
     }
     Ok(trials)

@@ -1,162 +1,119 @@
 //! Variables of kernels that multiply matrices: convolutions as implicit GEMM, linear layers, batched products.
 
-use super::{Workload, cached, divides, flag, ln};
+use super::Role::{self, Class, Derived, Extent, Flag, Size};
+use super::{cached, divides, flag, ln};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Bytes, Ops, Seconds};
-use crate::kernel::trial::{Cache, Layout};
+use crate::kernel::load::Load;
+use crate::kernel::setting::{Cache, Layout};
 use crate::net::layer::{Conv2d, Layer};
 
 /// Tiles that cuBLAS and cuDNN kernels compute per thread block, rows by columns.
 const TILES: [(u64, u64); 8] = [(128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (32, 32), (256, 128)];
 
-/// Names in the order that [`fill`] writes.
-pub(super) const NAMES: &[&str] = &[
+/// A variable of a product on a device.
+type Variable = super::Variable<fn(&Gemm<'_>) -> f64>;
+
+const fn v(name: &'static str, role: Role, value: fn(&Gemm<'_>) -> f64) -> Variable {
+    Variable { name, role, value }
+}
+
+/// All of them. The order is that of calibration files; a new one comes last.
+pub(super) const VARIABLES: &[Variable] = &[
     // Sizes, as logarithms over a typical value.
-    "m",
-    "n",
-    "k",
-    "g",
-    "batch",
-    "area",
-    "inner",
+    v("m", Size, |g| ln(g.product.m, 4096.0)),
+    v("n", Size, |g| ln(g.product.n, 256.0)),
+    v("k", Size, |g| ln(g.product.k, 1024.0)),
+    v("g", Size, |g| ln(g.product.groups, 1.0)),
+    v("batch", Size, |g| ln(g.samples, 16.0)),
+    v("area", Size, |g| ln(g.area, 256.0)),
+    v("inner", Size, |g| ln(g.channels, 128.0)),
     // Roofline.
-    "balance",
-    "ridge",
-    "floor",
-    "comp",
-    "mem",
+    v("balance", Derived, |g| (g.compute / g.memory).ln()),
+    v("ridge", Derived, |g| (1.0 + g.compute.min(g.memory) / g.bound).ln()),
+    v("floor", Derived, |g| (1.0 + g.floor / g.bound).ln()),
+    v("comp", Derived, |g| (g.compute / 1e-3).ln()),
+    v("mem", Derived, |g| (g.memory / 1e-3).ln()),
     // Per tile: padding waste, wave quantization, one over waves.
-    "pad_128x128",
-    "wave_128x128",
-    "few_128x128",
-    "pad_128x64",
-    "wave_128x64",
-    "few_128x64",
-    "pad_64x128",
-    "wave_64x128",
-    "few_64x128",
-    "pad_64x64",
-    "wave_64x64",
-    "few_64x64",
-    "pad_128x32",
-    "wave_128x32",
-    "few_128x32",
-    "pad_32x128",
-    "wave_32x128",
-    "few_32x128",
-    "pad_32x32",
-    "wave_32x32",
-    "few_32x32",
-    "pad_256x128",
-    "wave_256x128",
-    "few_256x128",
-    "best_tile",
-    "best_split",
+    v("pad_128x128", Derived, |g| g.tiles[0].pad.ln()),
+    v("wave_128x128", Derived, |g| g.tiles[0].wave.min(64.0).ln()),
+    v("few_128x128", Derived, |g| (1.0 + 1.0 / g.tiles[0].waves).ln()),
+    v("pad_128x64", Derived, |g| g.tiles[1].pad.ln()),
+    v("wave_128x64", Derived, |g| g.tiles[1].wave.min(64.0).ln()),
+    v("few_128x64", Derived, |g| (1.0 + 1.0 / g.tiles[1].waves).ln()),
+    v("pad_64x128", Derived, |g| g.tiles[2].pad.ln()),
+    v("wave_64x128", Derived, |g| g.tiles[2].wave.min(64.0).ln()),
+    v("few_64x128", Derived, |g| (1.0 + 1.0 / g.tiles[2].waves).ln()),
+    v("pad_64x64", Derived, |g| g.tiles[3].pad.ln()),
+    v("wave_64x64", Derived, |g| g.tiles[3].wave.min(64.0).ln()),
+    v("few_64x64", Derived, |g| (1.0 + 1.0 / g.tiles[3].waves).ln()),
+    v("pad_128x32", Derived, |g| g.tiles[4].pad.ln()),
+    v("wave_128x32", Derived, |g| g.tiles[4].wave.min(64.0).ln()),
+    v("few_128x32", Derived, |g| (1.0 + 1.0 / g.tiles[4].waves).ln()),
+    v("pad_32x128", Derived, |g| g.tiles[5].pad.ln()),
+    v("wave_32x128", Derived, |g| g.tiles[5].wave.min(64.0).ln()),
+    v("few_32x128", Derived, |g| (1.0 + 1.0 / g.tiles[5].waves).ln()),
+    v("pad_32x32", Derived, |g| g.tiles[6].pad.ln()),
+    v("wave_32x32", Derived, |g| g.tiles[6].wave.min(64.0).ln()),
+    v("few_32x32", Derived, |g| (1.0 + 1.0 / g.tiles[6].waves).ln()),
+    v("pad_256x128", Derived, |g| g.tiles[7].pad.ln()),
+    v("wave_256x128", Derived, |g| g.tiles[7].wave.min(64.0).ln()),
+    v("few_256x128", Derived, |g| (1.0 + 1.0 / g.tiles[7].waves).ln()),
+    v("best_tile", Derived, |g| g.best.min(64.0).ln()),
+    v("best_split", Derived, |g| g.best_split.min(64.0).ln()),
     // Per tile: waves of tiles at peak arithmetic, or the traffic where that takes longer, and the floor, over the roofline.
-    "time_128x128",
-    "time_128x64",
-    "time_64x128",
-    "time_64x64",
-    "time_128x32",
-    "time_32x128",
-    "time_32x32",
-    "time_256x128",
+    v("time_128x128", Derived, |g| g.tiles[0].time),
+    v("time_128x64", Derived, |g| g.tiles[1].time),
+    v("time_64x128", Derived, |g| g.tiles[2].time),
+    v("time_64x64", Derived, |g| g.tiles[3].time),
+    v("time_128x32", Derived, |g| g.tiles[4].time),
+    v("time_32x128", Derived, |g| g.tiles[5].time),
+    v("time_32x32", Derived, |g| g.tiles[6].time),
+    v("time_256x128", Derived, |g| g.tiles[7].time),
     // Winograd, where it applies: its time over the roofline.
-    "wino2",
-    "wino4",
-    "winobest",
-    "algobest",
+    v("wino2", Derived, |g| g.winograd.map_or(0.0, |(f2, _)| (f2 / g.bound).ln())),
+    v("wino4", Derived, |g| g.winograd.map_or(0.0, |(_, f4)| (f4 / g.bound).ln())),
+    v("winobest", Derived, |g| g.winograd.map_or(0.0, |(f2, f4)| (f2.min(f4) / g.bound).ln())),
+    v("algobest", Derived, |g| (g.fastest() / g.bound).ln().clamp(-3.0, 5.0)),
     // Fourier transforms of tiles, where they apply: their time over the roofline, and the shorter of that and direct.
-    "fft",
-    "fftbest",
+    v("fft", Derived, |g| (g.fourier / g.bound).ln().clamp(-3.0, 6.0)),
+    v("fftbest", Derived, |g| (smaller(g.plain(), g.fourier) / g.bound).ln().clamp(-3.0, 5.0)),
     // Divisibility.
-    "n2",
-    "n4",
-    "n8",
-    "n32",
-    "n64",
-    "k2",
-    "k4",
-    "k8",
-    "k32",
-    "k64",
-    "m4",
-    "m32",
-    "area2",
-    // Class of the kernel.
-    "c1x1",
-    "c3x3",
-    "large",
-    "strided",
-    "stem",
-    "depthwise",
-    "grouped",
-    "dilated",
-    "stridedim",
-    "kernel",
+    v("n2", Flag, |g| divides(g.product.n, 2)),
+    v("n4", Flag, |g| divides(g.product.n, 4)),
+    v("n8", Flag, |g| divides(g.product.n, 8)),
+    v("n32", Flag, |g| divides(g.product.n, 32)),
+    v("n64", Flag, |g| divides(g.product.n, 64)),
+    v("k2", Flag, |g| divides(g.contracted, 2)),
+    v("k4", Flag, |g| divides(g.contracted, 4)),
+    v("k8", Flag, |g| divides(g.contracted, 8)),
+    v("k32", Flag, |g| divides(g.contracted, 32)),
+    v("k64", Flag, |g| divides(g.contracted, 64)),
+    v("m4", Flag, |g| divides(g.product.m, 4)),
+    v("m32", Flag, |g| divides(g.product.m, 32)),
+    v("area2", Flag, |g| divides(g.area, 2)),
+    // Class of the kernel; of everything but convolutions zero.
+    v("c1x1", Class, |g| g.conv_is(|conv, _| conv.kernel.is(1))),
+    v("c3x3", Class, |g| g.conv_is(|conv, _| conv.kernel.is(3) && conv.stride.is(1))),
+    v("large", Class, |g| g.conv_is(|conv, _| conv.kernel.area() > 9)),
+    v("strided", Class, |g| g.conv_is(|conv, _| conv.stride.area() > 1)),
+    v("stem", Class, |g| g.conv_is(|_, channels| channels <= 4)),
+    v("depthwise", Class, |g| g.conv_is(is_depthwise)),
+    v("grouped", Class, |g| g.conv_is(|conv, channels| !is_depthwise(conv, channels) && conv.groups(channels) > 1)),
+    v("dilated", Class, |g| g.conv_is(|conv, _| conv.dilation.area() > 1)),
+    v("stridedim", Extent, |g| g.conv.map_or(0.0, |conv| ln(conv.stride.area(), 1.0))),
+    v("kernel", Extent, |g| g.conv.map_or(0.0, |conv| ln(conv.kernel.area(), 9.0))),
     // Padding of the input: share of window positions that read zeros.
-    "border",
+    v("border", Derived, |g| g.border()),
     // Layout of a matrix product is not recorded by all sources; the library's age is.
-    "library",
+    v("library", Derived, |g| g.library),
     // A bias that a second kernel adds; where operands lie.
-    "second",
-    "cached",
-    "nhwc",
-    "cold",
+    v("second", Derived, |g| (1.0 + g.load.roofline.second.get() / g.bound).ln()),
+    v("cached", Derived, |g| cached(g.load)),
+    v("nhwc", Flag, |g| flag(g.load.work.layout == Layout::Nhwc)),
+    v("cold", Flag, |g| flag(g.load.work.cache == Cache::Cold)),
     // Of the two 16-bit formats, which share their kernels.
-    "bf16",
-];
-
-/// Those that are 0 or 1.
-pub(super) const FLAGS: &[&str] = &[
-    "n2",
-    "n4",
-    "n8",
-    "n32",
-    "n64",
-    "k2",
-    "k4",
-    "k8",
-    "k32",
-    "k64",
-    "m4",
-    "m32",
-    "area2",
-    "c1x1",
-    "c3x3",
-    "large",
-    "strided",
-    "stem",
-    "depthwise",
-    "grouped",
-    "dilated",
-    "nhwc",
-    "cold",
-    "bf16",
-];
-
-/// Sizes among them.
-pub(super) const SIZES: &[&str] = &["m", "n", "k", "g", "batch", "area", "inner"];
-
-/// Sizes and classes among them.
-pub(super) const BOUNDING: &[&str] = &[
-    "m",
-    "n",
-    "k",
-    "g",
-    "batch",
-    "area",
-    "inner",
-    "c1x1",
-    "c3x3",
-    "large",
-    "strided",
-    "stem",
-    "depthwise",
-    "grouped",
-    "dilated",
-    "stridedim",
-    "kernel",
+    v("bf16", Flag, |g| flag(g.load.work.precision == Precision::Bf16)),
 ];
 
 /// The product's sizes: `groups` times `m` x `k` by `k` x `n`.
@@ -167,38 +124,38 @@ struct Sizes {
     k: u64,
 }
 
-fn sizes(work: &Workload<'_>) -> Sizes {
-    let batch = work.batch;
-    let out = work.output.dims();
-    let (groups, m, n, k) = match work.layer {
+fn sizes(load: &Load<'_>) -> Sizes {
+    let batch = load.work.batch;
+    let out = load.work.output.dims();
+    let (groups, m, n, k) = match load.work.layer() {
         Layer::Conv2d(conv) => {
-            let (c, _, _) = work.inputs.first().and_then(|s| s.as_map()).unwrap_or((1, 1, 1));
-            let (_, oh, ow) = work.output.as_map().unwrap_or((1, 1, 1));
+            let (c, _, _) = load.work.inputs().first().and_then(|s| s.as_map()).unwrap_or((1, 1, 1));
+            let (_, oh, ow) = load.work.output.as_map().unwrap_or((1, 1, 1));
             let groups = conv.groups(c).max(1);
             (groups, batch * oh * ow, conv.channels / groups, conv.filter(c))
         }
         Layer::Linear(linear) => {
-            let rows = work.output.elements() / linear.features.max(1);
-            (1, batch * rows, linear.features, work.inputs.first().map_or(1, |s| s.axis()))
+            let rows = load.work.output.elements() / linear.features.max(1);
+            (1, batch * rows, linear.features, load.work.inputs().first().map_or(1, |s| s.axis()))
         }
-        Layer::Attention(attention) => match attention.sizes(work.inputs) {
+        Layer::Attention(attention) => match attention.sizes(load.work.inputs()) {
             Ok(s) => (batch * s.heads, s.tokens, s.keys, s.dimension),
             Err(_) => (1, 1, 1, 1),
         },
         Layer::Recurrent(recurrent) => {
-            let read = work.inputs.first().map_or(1, |s| s.last()) + recurrent.hidden;
+            let read = load.work.inputs().first().map_or(1, |s| s.last()) + recurrent.hidden;
             (recurrent.directions(), batch, recurrent.cell.gates() * recurrent.hidden, read)
         }
         _ => {
             let heads = if out.len() == 3 { out[0] } else { 1 };
             let [m, n] = out.last_chunk::<2>().copied().unwrap_or([1, 1]);
-            (batch * heads, m, n, work.inputs.first().map_or(1, |s| s.last()))
+            (batch * heads, m, n, load.work.inputs().first().map_or(1, |s| s.last()))
         }
     };
     // The backward products contract over the forward's columns, or over its rows.
-    match work.phase {
+    match load.work.phase {
         // All of attention's, in both directions, are of the same sizes.
-        _ if matches!(work.layer, Layer::Attention(_)) => Sizes { groups, m, n, k },
+        _ if matches!(load.work.layer(), Layer::Attention(_)) => Sizes { groups, m, n, k },
         Phase::BackwardData => Sizes { groups, m, n: k, k: n },
         Phase::BackwardWeights => Sizes { groups, m: k, n, k: m },
         _ => Sizes { groups, m, n, k },
@@ -207,10 +164,10 @@ fn sizes(work: &Workload<'_>) -> Sizes {
 
 /// Thread blocks of a kernel with tiles of 64 by 64. Plain products split a long contraction over blocks, as does the
 /// gradient of weights, a small matrix with a long one; other convolutions seldom do.
-pub(super) fn blocks(work: &Workload<'_>) -> f64 {
+pub(super) fn blocks(load: &Load<'_>) -> f64 {
     const SPLIT: u64 = 512;
-    let Sizes { groups, m, n, k } = sizes(work);
-    let splits = work.phase == Phase::BackwardWeights || !matches!(work.layer, Layer::Conv2d(_));
+    let Sizes { groups, m, n, k } = sizes(load);
+    let splits = load.work.phase == Phase::BackwardWeights || !matches!(load.work.layer(), Layer::Conv2d(_));
     let split = if splits { k.div_ceil(SPLIT) } else { 1 };
     groups as f64 * (m.div_ceil(64) * n.div_ceil(64)) as f64 * split as f64
 }
@@ -218,163 +175,178 @@ pub(super) fn blocks(work: &Workload<'_>) -> f64 {
 /// Times of the two fused Winograd forms of a 3x3 stride-1 convolution, F(2x2) and F(4x4): 16 or 36 products of
 /// (tiles x c_in) by (c_in x c_out), plus writing and reading the transformed tensors when they do not stay on
 /// chip.
-fn winograd(work: &Workload<'_>, conv: &Conv2d, m: u64) -> Option<(Seconds, Seconds)> {
-    let applies = conv.kernel.is(3) && conv.stride.is(1) && conv.dilation.is(1) && work.phase != Phase::BackwardWeights;
-    let (c, _, _) = work.inputs.first()?.as_map()?;
+fn winograd(load: &Load<'_>, conv: &Conv2d, m: u64) -> Option<(Seconds, Seconds)> {
+    let applies =
+        conv.kernel.is(3) && conv.stride.is(1) && conv.dilation.is(1) && load.work.phase != Phase::BackwardWeights;
+    let (c, _, _) = load.work.inputs().first()?.as_map()?;
     if !applies || conv.groups(c) != 1 {
         return None;
     }
-    let (_, oh, ow) = work.output.as_map()?;
+    let (_, oh, ow) = load.work.output.as_map()?;
     let form = |size: u64| {
-        let tiles = work.batch * oh.div_ceil(size) * ow.div_ceil(size);
+        let tiles = load.work.batch * oh.div_ceil(size) * ow.div_ceil(size);
         let points = (size + 2) * (size + 2);
         let useful = (tiles * points) as f64 / (m * 9) as f64;
-        let moved = work.precision.bytes() * points * (tiles * (c + conv.channels) + c * conv.channels);
-        work.roofline.compute * useful + Bytes::new(moved) / work.gpu.bandwidth.value
+        let moved = load.work.precision.bytes() * points * (tiles * (c + conv.channels) + c * conv.channels);
+        load.roofline.compute * useful + Bytes::new(moved) / load.gpu.bandwidth.value
     };
     Some((form(2), form(4)))
 }
 
 /// Time of a convolution by Fourier transforms of 32x32 tiles (Mathieu, Henaff, LeCun 2014): one product of complex
 /// matrices, (tiles x c_in) by (c_in x c_out), per point of a transform, and its tensors written and read once.
-fn fourier(work: &Workload<'_>, conv: &Conv2d) -> Option<Seconds> {
+fn fourier(load: &Load<'_>, conv: &Conv2d) -> Option<Seconds> {
     const SIDE: u64 = 32;
     const POINTS: u64 = SIDE * (SIDE / 2 + 1);
     let applies = conv.kernel.area() > 1 && conv.stride.is(1) && conv.dilation.is(1);
-    let (c, _, _) = work.inputs.first()?.as_map()?;
-    if !applies || conv.groups(c) != 1 || work.precision != Precision::Fp32 {
+    let (c, _, _) = load.work.inputs().first()?.as_map()?;
+    if !applies || conv.groups(c) != 1 || load.work.precision != Precision::Fp32 {
         return None;
     }
-    let (_, oh, ow) = work.output.as_map()?;
+    let (_, oh, ow) = load.work.output.as_map()?;
     let useful = |kernel: u64| SIDE.saturating_sub(kernel - 1).max(1);
-    let tiles = work.batch * oh.div_ceil(useful(conv.kernel.h)) * ow.div_ceil(useful(conv.kernel.w));
+    let tiles = load.work.batch * oh.div_ceil(useful(conv.kernel.h)) * ow.div_ceil(useful(conv.kernel.w));
     // A complex multiply-accumulate is eight operations.
     let ops = Ops::new(8 * POINTS * tiles * c * conv.channels);
     let moved = 16 * POINTS * (tiles * (c + conv.channels) + c * conv.channels);
-    Some(ops / work.gpu.peak(work.precision)? + Bytes::new(moved) / work.gpu.bandwidth.value)
+    Some(ops / load.gpu.peak(load.work.precision)? + Bytes::new(moved) / load.gpu.bandwidth.value)
 }
 
-pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
-    let Sizes { groups, m, n, k } = sizes(work);
-    let (compute, memory) = (work.roofline.compute.get().max(1e-12), work.roofline.memory.get().max(1e-12));
-    let bound = compute.max(memory);
-    let mut at = 0;
-    let mut push = |value: f64| {
-        values[at] = value;
-        at += 1;
-    };
-    let conv = match work.layer {
-        Layer::Conv2d(conv) => Some(conv),
-        _ => None,
-    };
-    let (channels_in, area) = match (conv, work.inputs.first().and_then(|s| s.as_map())) {
-        (Some(_), Some((c, _, _))) => {
-            let (_, oh, ow) = work.output.as_map().unwrap_or((1, 1, 1));
-            (c, oh * ow)
+/// What a tile size makes of a product.
+#[derive(Clone, Copy, Default)]
+struct Tile {
+    /// Elements computed over elements wanted.
+    pad: f64,
+    /// Blocks over multiprocessors.
+    waves: f64,
+    /// That rounded up, over it.
+    wave: f64,
+    /// ln of the time at peak of whole waves, or of the traffic, with the floor, over the roofline.
+    time: f64,
+}
+
+/// A product on a device, with what several variables are of.
+pub(super) struct Gemm<'a> {
+    load: &'a Load<'a>,
+    product: Sizes,
+    conv: Option<&'a Conv2d>,
+    /// Samples; to a linear layer tokens are samples.
+    samples: u64,
+    /// Input channels of a convolution and positions of its result; else the contraction, and 1.
+    channels: u64,
+    area: u64,
+    /// What divisibility of the contraction is asked of: a convolution's channels, forward.
+    contracted: u64,
+    compute: f64,
+    memory: f64,
+    bound: f64,
+    floor: f64,
+    library: f64,
+    tiles: [Tile; TILES.len()],
+    best: f64,
+    best_split: f64,
+    /// Direct, with the best split.
+    direct: f64,
+    winograd: Option<(f64, f64)>,
+    fourier: f64,
+}
+
+/// A smooth minimum: the library picks the fastest.
+fn smaller(a: f64, b: f64) -> f64 {
+    1.0 / (a.powi(-4) + b.powi(-4)).powf(0.25)
+}
+
+fn is_depthwise(conv: &Conv2d, channels: u64) -> bool {
+    conv.groups(channels) == channels && channels > 1
+}
+
+impl<'a> Gemm<'a> {
+    fn new(load: &'a Load<'a>, floor: Seconds, library: f64) -> Self {
+        let product = sizes(load);
+        let Sizes { groups, m, n, k } = product;
+        let (compute, memory) = (load.roofline.compute.get().max(1e-12), load.roofline.memory.get().max(1e-12));
+        let (bound, floor) = (compute.max(memory), floor.get());
+        let conv = if let Layer::Conv2d(conv) = load.work.layer() { Some(conv) } else { None };
+        let (channels, area) = match (conv, load.work.inputs().first().and_then(|s| s.as_map())) {
+            (Some(_), Some((c, _, _))) => {
+                let (_, oh, ow) = load.work.output.as_map().unwrap_or((1, 1, 1));
+                (c, oh * ow)
+            }
+            _ => (k, 1),
+        };
+        let samples = match load.work.layer() {
+            Layer::Linear(linear) => load.work.batch * (load.work.output.elements() / linear.features.max(1)),
+            _ => load.work.batch,
+        };
+        let sms = load.gpu.sms.value as f64;
+        let (mut best, mut best_split) = (f64::INFINITY, f64::INFINITY);
+        let mut tiles = [Tile::default(); TILES.len()];
+        for ((tm, tn), tile) in TILES.into_iter().zip(&mut tiles) {
+            let (rows, columns) = (m.div_ceil(tm), n.div_ceil(tn));
+            let pad = (rows * tm) as f64 / m as f64 * ((columns * tn) as f64 / n as f64);
+            let waves = (groups * rows * columns) as f64 / sms;
+            let wave = waves.ceil() / waves;
+            // Smaller tiles reload operands more often: arithmetic per loaded word falls with 1/tm + 1/tn.
+            let reuse = 1.0 + 24.0 * (1.0 / tm as f64 + 1.0 / tn as f64);
+            best = best.min(pad * wave * reuse);
+            // With the contraction split over blocks, waves fill up at the cost of a reduction.
+            let split = (1.0 / waves).clamp(1.0, (k as f64 / 64.0).max(1.0)).min(16.0);
+            best_split =
+                best_split.min(pad * (waves * split).ceil() / (waves * split) * reuse * (1.0 + 0.05 * (split - 1.0)));
+            let time = (((compute * pad * wave.min(64.0)).max(memory) + floor) / bound).ln();
+            *tile = Tile { pad, waves, wave, time };
         }
-        _ => (k, 1),
-    };
-    push(ln(m, 4096.0));
-    push(ln(n, 256.0));
-    push(ln(k, 1024.0));
-    push(ln(groups, 1.0));
-    // To a linear layer tokens are samples.
-    let samples = match work.layer {
-        Layer::Linear(linear) => work.batch * (work.output.elements() / linear.features.max(1)),
-        _ => work.batch,
-    };
-    push(ln(samples, 16.0));
-    push(ln(area, 256.0));
-    push(ln(channels_in, 128.0));
-
-    push((compute / memory).ln());
-    push((1.0 + compute.min(memory) / bound).ln());
-    push((1.0 + floor.get() / bound).ln());
-    push((compute / 1e-3).ln());
-    push((memory / 1e-3).ln());
-
-    let sms = work.gpu.sms.value as f64;
-    let (mut best, mut best_split) = (f64::INFINITY, f64::INFINITY);
-    let mut times = [0.0; TILES.len()];
-    for ((tm, tn), time) in TILES.into_iter().zip(&mut times) {
-        let (rows, columns) = (m.div_ceil(tm), n.div_ceil(tn));
-        let pad = (rows * tm) as f64 / m as f64 * ((columns * tn) as f64 / n as f64);
-        let waves = (groups * rows * columns) as f64 / sms;
-        let wave = waves.ceil() / waves;
-        // Smaller tiles reload operands more often: arithmetic per loaded word falls with 1/tm + 1/tn.
-        let reuse = 1.0 + 24.0 * (1.0 / tm as f64 + 1.0 / tn as f64);
-        best = best.min(pad * wave * reuse);
-        // With the contraction split over blocks, waves fill up at the cost of a reduction.
-        let split = (1.0 / waves).clamp(1.0, (k as f64 / 64.0).max(1.0)).min(16.0);
-        best_split =
-            best_split.min(pad * (waves * split).ceil() / (waves * split) * reuse * (1.0 + 0.05 * (split - 1.0)));
-        *time = (((compute * pad * wave.min(64.0)).max(memory) + floor.get()) / bound).ln();
-        push(pad.ln());
-        push(wave.min(64.0).ln());
-        push((1.0 + 1.0 / waves).ln());
-    }
-    push(best.min(64.0).ln());
-    push(best_split.min(64.0).ln());
-    times.into_iter().for_each(&mut push);
-
-    let direct = (compute * best_split).max(memory) + floor.get();
-    match conv.and_then(|conv| winograd(work, conv, m)) {
-        Some((f2, f4)) => {
-            let best = f2.min(f4).get();
-            push((f2.get() / bound).ln());
-            push((f4.get() / bound).ln());
-            push((best / bound).ln());
-            // A smooth minimum over the algorithms: the library picks the fastest.
-            push((1.0 / (direct.powi(-4) + best.powi(-4)).powf(0.25) / bound).ln().clamp(-3.0, 5.0));
-        }
-        None => {
-            push(0.0);
-            push(0.0);
-            push(0.0);
-            push((direct / bound).ln().clamp(-3.0, 5.0));
+        let direct = (compute * best_split).max(memory) + floor;
+        let winograd = conv.and_then(|conv| winograd(load, conv, m)).map(|(f2, f4)| (f2.get(), f4.get()));
+        let fourier = conv.and_then(|conv| fourier(load, conv)).map_or(direct.max(1e-12), |t| t.get() + floor);
+        let contracted = if conv.is_some() && load.work.phase == Phase::Forward { channels } else { k };
+        Self {
+            load,
+            product,
+            conv,
+            samples,
+            channels,
+            area,
+            contracted,
+            compute,
+            memory,
+            bound,
+            floor,
+            library,
+            tiles,
+            best,
+            best_split,
+            direct,
+            winograd,
+            fourier,
         }
     }
 
-    let plain = direct.max(1e-12);
-    let fourier = conv.and_then(|conv| fourier(work, conv)).map_or(plain, |t| t.get() + floor.get());
-    push((fourier / bound).ln().clamp(-3.0, 6.0));
-    push((1.0 / (plain.powi(-4) + fourier.powi(-4)).powf(0.25) / bound).ln().clamp(-3.0, 5.0));
+    fn plain(&self) -> f64 {
+        self.direct.max(1e-12)
+    }
 
-    for by in [2, 4, 8, 32, 64] {
-        push(divides(n, by));
+    /// The faster of the direct algorithm and Winograd's.
+    fn fastest(&self) -> f64 {
+        self.winograd.map_or(self.direct, |(f2, f4)| smaller(self.direct, f2.min(f4)))
     }
-    let contracted = if conv.is_some() && work.phase == Phase::Forward { channels_in } else { k };
-    for by in [2, 4, 8, 32, 64] {
-        push(divides(contracted, by));
-    }
-    push(divides(m, 4));
-    push(divides(m, 32));
-    push(divides(area, 2));
 
-    match conv {
-        Some(conv) => {
-            let depthwise = conv.groups(channels_in) == channels_in && channels_in > 1;
-            push(flag(conv.kernel.is(1)));
-            push(flag(conv.kernel.is(3) && conv.stride.is(1)));
-            push(flag(conv.kernel.area() > 9));
-            push(flag(conv.stride.area() > 1));
-            push(flag(channels_in <= 4));
-            push(flag(depthwise));
-            push(flag(!depthwise && conv.groups(channels_in) > 1));
-            push(flag(conv.dilation.area() > 1));
-            push(ln(conv.stride.area(), 1.0));
-            push(ln(conv.kernel.area(), 9.0));
-            let (_, h, w) = work.inputs.first().and_then(|s| s.as_map()).unwrap_or((1, 1, 1));
-            let padded = (h + 2 * conv.padding.h) as f64 * (w + 2 * conv.padding.w) as f64;
-            push((padded / (h * w) as f64).ln());
-        }
-        None => (0..11).for_each(|_| push(0.0)),
+    /// 1 for a convolution of which it holds, given its input channels.
+    fn conv_is(&self, condition: impl Fn(&Conv2d, u64) -> bool) -> f64 {
+        self.conv.map_or(0.0, |conv| flag(condition(conv, self.channels)))
     }
-    push(library);
-    push((1.0 + work.roofline.second.get() / bound).ln());
-    push(cached(work));
-    push(flag(work.setting.layout == Layout::Nhwc));
-    push(flag(work.setting.cache == Cache::Cold));
-    push(flag(work.precision == Precision::Bf16));
-    debug_assert_eq!(at, NAMES.len());
+
+    fn border(&self) -> f64 {
+        let Some(conv) = self.conv else { return 0.0 };
+        let (_, h, w) = self.load.work.inputs().first().and_then(|s| s.as_map()).unwrap_or((1, 1, 1));
+        let padded = (h + 2 * conv.padding.h) as f64 * (w + 2 * conv.padding.w) as f64;
+        (padded / (h * w) as f64).ln()
+    }
+}
+
+pub(super) fn fill(load: &Load<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
+    let gemm = Gemm::new(load, floor, library);
+    for (value, variable) in values.iter_mut().zip(VARIABLES) {
+        *value = (variable.value)(&gemm);
+    }
 }

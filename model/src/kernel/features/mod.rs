@@ -1,260 +1,113 @@
 //! From a layer on a device to the variables that time models are polynomials of.
 //!
-//! One function, [`Workload::new`] and [`Workload::variables`], serves fitting and prediction alike. Two
+//! One function, [`Work::on`](crate::kernel::work::Work::on) and [`Load::variables`], serves fitting and prediction alike. Two
 //! families of layers have variables of their own: matrix-product kernels ([`gemm`]) and kernels that stream
 //! through memory ([`stream`]).
 
 mod gemm;
 mod stream;
-mod twin;
 
-pub use twin::{Twin, bias_beside};
-
-use crate::base::precision::{Mode, Phase, Precision, named_enum};
-use crate::base::shape::Shape;
-use crate::base::units::{Bytes, Seconds};
-use crate::device::gpu::Gpu;
-use crate::kernel::trial::{Cache, Layout, Trial};
-use crate::net::cost::LayerCost;
-use crate::net::layer::{Conv2d, Layer, Linear};
-use serde::{Deserialize, Serialize};
+use crate::base::units::Seconds;
+use crate::kernel::family::Family;
+use crate::kernel::load::Load;
 
 /// More variables than any family has.
 pub const MAX_VARIABLES: usize = 96;
 
-named_enum!(
-    /// Which variables a layer has.
-    Family {
-        /// Convolution, linear, matrix product.
-        Gemm = "gemm",
-        /// Everything that is bound by memory traffic.
-        Stream = "stream",
+/// What a variable is, beside a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// A size that varies continuously, which a layer must share with the fitted rows to lie inside of what was measured.
+    Size,
+    /// Another extent that it must share.
+    Extent,
+    /// 0 or 1, which it must share.
+    Class,
+    /// 0 or 1.
+    Flag,
+    /// What follows from the sizes: waste, waves, times.
+    Derived,
+}
+
+/// One variable of a family: `F` computes it of what the family knows of a kernel.
+struct Variable<F> {
+    name: &'static str,
+    role: Role,
+    value: F,
+}
+
+const fn names<F, const N: usize>(variables: &[Variable<F>]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut i = 0;
+    while i < variables.len() {
+        names[i] = variables[i].name;
+        i += 1;
     }
-);
+    names
+}
+
+const GEMM: [&str; gemm::VARIABLES.len()] = names(gemm::VARIABLES);
+
+const STREAM: [&str; stream::VARIABLES.len() + stream::KINDS.len()] = {
+    let mut all: [&str; stream::VARIABLES.len() + stream::KINDS.len()] = names(&stream::VARIABLES);
+    let mut i = 0;
+    while i < stream::KINDS.len() {
+        all[stream::VARIABLES.len() + i] = stream::KINDS[i];
+        i += 1;
+    }
+    all
+};
 
 impl Family {
-    /// The family of a layer's kernels in a phase.
-    pub fn of(layer: &Layer, phase: Phase) -> Self {
-        match layer {
-            _ if phase == Phase::Update => Self::Stream,
-            Layer::Attention(attention) if attention.decodes() => Self::Stream,
-            Layer::Conv2d(_)
-            | Layer::ConvTranspose2d(_)
-            | Layer::Conv3d(_)
-            | Layer::Linear(_)
-            | Layer::Matmul(_)
-            | Layer::Attention(_)
-            | Layer::Recurrent(_) => Self::Gemm,
-            _ => Self::Stream,
-        }
-    }
-
     /// Names of its variables, in order. The list is part of the format: a calibration names the variables
     /// it uses, and an unknown name is an error.
     pub fn variables(self) -> &'static [&'static str] {
         match self {
-            Self::Gemm => gemm::NAMES,
-            Self::Stream => stream::NAMES,
+            Self::Gemm => &GEMM,
+            Self::Stream => &STREAM,
         }
+    }
+
+    /// The role of a variable (by position); a kind's flag is one.
+    fn role(self, variable: usize) -> Option<Role> {
+        let listed = match self {
+            Self::Gemm => gemm::VARIABLES.get(variable).map(|v| v.role),
+            Self::Stream => stream::VARIABLES.get(variable).map(|v| v.role),
+        };
+        listed.or((variable < self.variables().len()).then_some(Role::Flag))
     }
 
     /// Whether a variable (by position) is 0 or 1, so that its square says nothing new.
     pub fn is_flag(self, variable: usize) -> bool {
-        let flags: &[&str] = match self {
-            Self::Gemm => gemm::FLAGS,
-            Self::Stream if variable >= stream::KINDS => return true,
-            Self::Stream => stream::FLAGS,
-        };
-        self.variables().get(variable).is_some_and(|name| flags.contains(name))
+        matches!(self.role(variable), Some(Role::Flag | Role::Class))
     }
 
     /// Whether a variable (by position) is a size or a class, which a layer must share with the fitted rows to lie
     /// inside of what was measured. Waste and waves follow from the sizes.
     pub fn bounds_domain(self, variable: usize) -> bool {
-        let bounding = match self {
-            Self::Gemm => gemm::BOUNDING,
-            Self::Stream => stream::BOUNDING,
-        };
-        self.variables().get(variable).is_some_and(|name| bounding.contains(name))
+        matches!(self.role(variable), Some(Role::Size | Role::Extent | Role::Class))
     }
-}
 
-/// Convolutions with fewer input channels per group than this run kernels of their own, not matrix products.
-const NARROW_GROUP: u64 = 16;
-
-/// Launches of the kernels that sum the gradient of a bias over many blocks and then over these.
-const BIAS_GRADIENT: Seconds = Seconds::from_us(4.0);
-
-/// A step of a recurrent layer: about the launch of a kernel, since all multiprocessors wait for each other.
-const RECURRENT_STEP: Seconds = Seconds::from_us(4.0);
-
-/// The model of optimizer updates, whatever the layer.
-pub const UPDATE: &str = "update";
-
-/// The model that a class of convolutions shares where it has too few rows for one of its own.
-pub fn general_kind(class: &str) -> Option<&'static str> {
-    matches!(class, "conv2d_3x3" | "conv2d_1x1").then_some("conv2d")
-}
-
-/// Which model a layer's time is predicted by: its kind, except that convolutions fall into classes which run different
-/// kernels: depthwise ones, others in narrow groups, plain matrix products (1x1, stride 1), those which Winograd's
-/// algorithm can do (3x3, stride 1, neither dilated nor grouped), and the rest. Attention against a cache, which
-/// reading that bounds, and attention that keeps its scores in memory are other kernels than fused attention of many tokens.
-pub fn model_kind(layer: &Layer, inputs: &[Shape], phase: Phase) -> &'static str {
-    match layer {
-        _ if phase == Phase::Update => UPDATE,
-        Layer::Conv2d(conv) => {
-            let channels = inputs.first().map_or(1, Shape::axis);
-            let groups = conv.groups(channels).max(1);
-            let plain = conv.stride.is(1) && conv.dilation.is(1) && groups == 1;
-            if groups > 1 && groups == channels {
-                "conv2d_depthwise"
-            } else if groups > 1 && channels / groups < NARROW_GROUP {
-                "conv2d_grouped"
-            } else if plain && conv.kernel.is(1) {
-                "conv2d_1x1"
-            } else if plain && conv.kernel.is(3) {
-                "conv2d_3x3"
-            } else {
-                "conv2d"
-            }
-        }
-        Layer::Attention(attention) if attention.decodes() => "attention_decode",
-        Layer::Attention(attention) if !attention.fused => "attention_unfused",
-        _ => layer.kind(),
-    }
-}
-
-impl Family {
     /// Positions of the sizes that vary continuously.
     pub fn sizes(self) -> Vec<usize> {
-        let sizes: &[&str] = match self {
-            Self::Gemm => gemm::SIZES,
-            Self::Stream => stream::SIZES,
-        };
-        (0..self.variables().len()).filter(|&v| sizes.contains(&self.variables()[v])).collect()
+        (0..self.variables().len()).filter(|&v| self.role(v) == Some(Role::Size)).collect()
     }
 }
 
-/// How a layer runs, beyond its sizes, phase and precision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// Order of a map's dimensions.
-    pub layout: Layout,
-    /// Where its operands lie.
-    pub cache: Cache,
-    /// Inference or training.
-    pub mode: Mode,
-}
-
-impl Setting {
-    /// As frameworks run it.
-    pub fn usual(precision: Precision, mode: Mode) -> Self {
-        Self { layout: Layout::usual(precision), cache: Trial::usual_cache(mode), mode }
-    }
-}
-
-/// What one kernel has to do on one device, with its roofline times.
-#[derive(Clone, Copy, Debug)]
-pub struct Workload<'a> {
-    /// The layer.
-    pub layer: &'a Layer,
-    /// Its input shapes.
-    pub inputs: &'a [Shape],
-    /// Its output shape.
-    pub output: Shape,
-    /// Samples.
-    pub batch: u64,
-    /// Phase.
-    pub phase: Phase,
-    /// Storage and arithmetic.
-    pub precision: Precision,
-    /// Operations and traffic.
-    pub cost: LayerCost,
-    /// How it runs.
-    pub setting: Setting,
-    /// The device.
-    pub gpu: &'a Gpu,
-    /// What it would take at peak.
-    pub roofline: Roofline,
-}
-
-/// Times of a kernel's arithmetic and of its traffic at the device's peaks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Roofline {
-    /// Arithmetic at peak.
-    pub compute: Seconds,
-    /// Traffic at peak bandwidth.
-    pub memory: Seconds,
-    /// A second kernel that runs after the first: the one that adds a convolution's bias, or sums a bias's gradient; and
-    /// what the steps of a recurrent layer take however little they compute.
-    pub second: Seconds,
-}
-
-impl Roofline {
-    /// Bound of the direct algorithm: max(ops / peak, bytes / bandwidth).
-    pub fn bound(&self) -> Seconds {
-        self.compute.max(self.memory)
-    }
-
-    /// Smooth roofline with a floor, and what runs after it: (t_comp^p + t_mem^p + t0^p)^(1/p) + t_second.
-    pub fn reference(&self, exponent: u32, floor: Seconds) -> Seconds {
-        let p = exponent as i32;
-        let sum = self.compute.get().powi(p) + self.memory.get().powi(p) + floor.get().powi(p);
-        Seconds::new(sum.powf(1.0 / f64::from(exponent))) + self.second
-    }
-}
-
-impl<'a> Workload<'a> {
-    /// The roofline times of a layer's phase; `None` where the device has no peak for the precision.
-    #[allow(clippy::too_many_arguments)]
-    pub fn new(
-        layer: &'a Layer,
-        inputs: &'a [Shape],
-        output: Shape,
-        batch: u64,
-        phase: Phase,
-        precision: Precision,
-        setting: Setting,
-        cost: LayerCost,
-        gpu: &'a Gpu,
-    ) -> Option<Self> {
-        let peak = match Family::of(layer, phase) {
-            Family::Gemm => gpu.peak(precision)?,
-            Family::Stream => gpu.vector_peak(),
-        };
-        let compute = cost.ops / peak;
-        let memory = cost.bytes() / gpu.bandwidth.value;
-        let values = batch.saturating_mul(output.elements());
-        let moved = |times: u64| Bytes::new(values.saturating_mul(times * precision.bytes())) / gpu.bandwidth.value;
-        let second = match (layer, phase) {
-            (Layer::Conv2d(conv), Phase::Forward) if conv.bias => moved(2),
-            (
-                Layer::Conv2d(Conv2d { bias: true, .. }) | Layer::Linear(Linear { bias: true, .. }),
-                Phase::BackwardWeights,
-            ) => moved(1) + BIAS_GRADIENT,
-            (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
-                RECURRENT_STEP * recurrent.steps(inputs) as f64
-            }
-            _ => Seconds::ZERO,
-        };
-        let roofline = Roofline { compute, memory, second };
-        Some(Self { layer, inputs, output, batch, phase, precision, setting, cost, gpu, roofline })
-    }
-
+impl Load<'_> {
     /// Share of the multiprocessors that it fills, at most 1.
     pub fn occupancy(&self) -> f64 {
-        let filled = match Family::of(self.layer, self.phase) {
+        let filled = match self.work.family() {
             Family::Gemm => gemm::blocks(self),
             Family::Stream => stream::blocks(self),
         };
         (filled / self.gpu.sms.value as f64).min(1.0)
     }
 
-    /// Values of its family's variables.
+    /// Values of its family's variables over a launch floor, for a library of an age ([`library_age`]).
     pub fn variables(&self, floor: Seconds, library: f64) -> Variables {
         let mut values = Variables { values: [0.0; MAX_VARIABLES] };
-        match Family::of(self.layer, self.phase) {
+        match self.work.family() {
             Family::Gemm => gemm::fill(self, floor, library, &mut values.values),
             Family::Stream => stream::fill(self, floor, library, &mut values.values),
         }
@@ -279,10 +132,10 @@ pub fn library_age(cudnn: &str) -> Option<f64> {
 }
 
 /// ln(1 + cache / traffic): how much of the traffic the second-level cache may hold.
-fn cached(work: &Workload<'_>) -> f64 {
+fn cached(load: &Load<'_>) -> f64 {
     const UNKNOWN_CACHE: f64 = 4e6;
-    let cache = work.gpu.l2.as_ref().map_or(UNKNOWN_CACHE, |l2| l2.value.to_f64());
-    (1.0 + cache / work.cost.bytes().to_f64().max(1.0)).ln()
+    let cache = load.gpu.l2.as_ref().map_or(UNKNOWN_CACHE, |l2| l2.value.to_f64());
+    (1.0 + cache / load.cost.bytes().to_f64().max(1.0)).ln()
 }
 
 /// Natural logarithm of a ratio of counts.
@@ -303,10 +156,13 @@ fn divides(value: u64, by: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::precision::Mode;
+    use crate::base::precision::{Mode, Phase, Precision};
+    use crate::base::shape::Shape;
     use crate::device::gpu::testing::toy;
-    use crate::net::layer::{Attention, Cell, LayerOp, Linear, Recurrent};
-    use crate::rows::measurement::LayerCase;
+    use crate::kernel::key::ModelKey;
+    use crate::kernel::work::Work;
+    use crate::net::case::LayerCase;
+    use crate::net::layer::{Attention, Cell, Layer, Linear, Recurrent};
 
     #[test]
     fn names_are_unique_and_fit() {
@@ -326,39 +182,25 @@ mod tests {
                 inputs: vec![Shape::new(&[inputs]).expect("shape")],
                 layer: Layer::Linear(Linear { features, bias: true }),
             };
-            let output = case.layer.output(&case.inputs).expect("fits");
-            let cost = case.cost(Phase::Forward, batch, Precision::Fp32, Mode::Inference).expect("fits").expect("runs");
-            let work = Workload::new(
-                &case.layer,
-                &case.inputs,
-                output,
-                batch,
-                Phase::Forward,
-                Precision::Fp32,
-                Setting::usual(Precision::Fp32, Mode::Inference),
-                cost,
-                &gpu,
-            )
-            .expect("fp32");
-            let variables = work.variables(Seconds::from_us(4.0), 0.0);
+            let (phase, precision, mode) = (Phase::Forward, Precision::Fp32, Mode::Inference);
+            let load = Work::usual(case, phase, batch, precision, mode).expect("fits").on(&gpu);
+            let load = load.expect("fits").expect("fp32");
+            let variables = load.variables(Seconds::from_us(4.0), 0.0);
             assert!(variables.values.iter().all(|v| v.is_finite()), "{variables:?}");
-            assert!(work.roofline.reference(4, Seconds::ZERO) >= work.roofline.bound());
+            assert!(load.roofline.reference(4, Seconds::ZERO) >= load.roofline.bound());
         }
     }
 
-    /// Its variables are finite, and the kernel is of this class and family.
-    fn workload_of(layer: Layer, inputs: &[&[u64]]) -> (&'static str, Family, [f64; MAX_VARIABLES]) {
+    /// Of a forward pass in fp32 on the toy.
+    fn values_of(layer: Layer, inputs: &[&[u64]], batch: u64) -> (ModelKey, Family, [f64; MAX_VARIABLES]) {
         let gpu = toy();
         let inputs: Vec<Shape> = inputs.iter().map(|d| Shape::new(d).expect("shape")).collect();
         let case = LayerCase { inputs, layer };
-        let (phase, precision, mode) = (Phase::Forward, Precision::Fp32, Mode::Inference);
-        let output = case.output().expect("fits");
-        let cost = case.cost(phase, 2, precision, mode).expect("fits").expect("runs");
-        let setting = Setting::usual(precision, mode);
-        let work = Workload::new(&case.layer, &case.inputs, output, 2, phase, precision, setting, cost, &gpu);
-        let values = work.expect("fp32").variables(Seconds::from_us(4.0), 0.0).values;
+        let work = Work::usual(&case, Phase::Forward, batch, Precision::Fp32, Mode::Inference).expect("fits");
+        let (key, family) = (work.key(), work.family());
+        let values = work.on(&gpu).expect("fits").expect("fp32").variables(Seconds::from_us(4.0), 0.0).values;
         assert!(values.iter().all(|v| v.is_finite()), "{case:?}");
-        (model_kind(&case.layer, &case.inputs, phase), Family::of(&case.layer, phase), values)
+        (key, family, values)
     }
 
     #[test]
@@ -366,8 +208,8 @@ mod tests {
         let attention =
             |cached, fused| Layer::Attention(Attention { heads: 4, kv_heads: Some(2), causal: true, cached, fused });
         let class = |layer, tokens: u64| {
-            let (class, family, _) = workload_of(layer, &[&[tokens, 64], &[tokens, 32], &[tokens, 32]]);
-            (class, family)
+            let (key, family, _) = values_of(layer, &[&[tokens, 64], &[tokens, 32], &[tokens, 32]], 2);
+            (key.name(), family)
         };
         assert_eq!(class(attention(None, true), 100), ("attention", Family::Gemm));
         assert_eq!(class(attention(Some(0), true), 100), ("attention", Family::Gemm));
@@ -378,7 +220,7 @@ mod tests {
     #[test]
     fn attention_multiplies_per_sample_and_head() {
         let layer = Attention { heads: 4, kv_heads: None, causal: false, cached: None, fused: true };
-        let (_, _, values) = workload_of(Layer::Attention(layer), &[&[128, 3 * 4 * 32]]);
+        let (_, _, values) = values_of(Layer::Attention(layer), &[&[128, 3 * 4 * 32]], 2);
         let value = |name| values[Family::Gemm.variables().iter().position(|n| *n == name).expect("a variable")];
         assert_eq!((value("m"), value("n")), (ln(128, 4096.0), ln(128, 256.0)));
         assert_eq!((value("k"), value("g")), (ln(32, 1024.0), ln(2 * 4, 1.0)));
@@ -386,19 +228,8 @@ mod tests {
 
     #[test]
     fn a_linear_layer_does_not_tell_tokens_from_samples() {
-        let of = |dims: &[u64], batch: u64| {
-            let gpu = toy();
-            let case = LayerCase {
-                inputs: vec![Shape::new(dims).expect("shape")],
-                layer: Layer::Linear(Linear { features: 96, bias: false }),
-            };
-            let output = case.output().expect("fits");
-            let (phase, precision, mode) = (Phase::Forward, Precision::Fp32, Mode::Inference);
-            let cost = case.cost(phase, batch, precision, mode).expect("fits").expect("runs");
-            let setting = Setting::usual(precision, mode);
-            let work = Workload::new(&case.layer, &case.inputs, output, batch, phase, precision, setting, cost, &gpu);
-            work.expect("fp32").variables(Seconds::from_us(4.0), 0.0).values
-        };
+        let linear = || Layer::Linear(Linear { features: 96, bias: false });
+        let of = |dims: &[u64], batch| values_of(linear(), &[dims], batch).2;
         assert_eq!(of(&[64, 32], 8), of(&[32], 512));
         assert_eq!(of(&[64, 32], 8), of(&[8, 32], 64));
     }
@@ -408,14 +239,10 @@ mod tests {
         let gpu = toy();
         let layer =
             Layer::Recurrent(Recurrent { cell: Cell::Lstm, hidden: 1, layers: 2, bidirectional: false, bias: true });
-        let inputs = [Shape::new(&[50, 1]).expect("shape")];
-        let output = layer.output(&inputs).expect("fits");
-        let (phase, precision, mode) = (Phase::Forward, Precision::Fp32, Mode::Inference);
-        let case = LayerCase { inputs: inputs.to_vec(), layer: layer.clone() };
-        let cost = case.cost(phase, 1, precision, mode).expect("fits").expect("runs");
-        let setting = Setting::usual(precision, mode);
-        let work = Workload::new(&layer, &inputs, output, 1, phase, precision, setting, cost, &gpu).expect("fp32");
-        assert_eq!(work.roofline.second, RECURRENT_STEP * 100.0);
+        let case = LayerCase { inputs: vec![Shape::new(&[50, 1]).expect("shape")], layer };
+        let work = Work::usual(case, Phase::Forward, 1, Precision::Fp32, Mode::Inference).expect("fits");
+        let load = work.on(&gpu).expect("fits").expect("fp32");
+        assert_eq!(load.roofline.second, Seconds::from_us(400.0));
     }
 
     #[test]
@@ -427,14 +254,18 @@ mod tests {
     #[test]
     fn flags_are_told_from_sizes() {
         for (family, flags, sizes) in [
-            (Family::Gemm, gemm::FLAGS, ["m", "n", "k"].as_slice()),
-            (Family::Stream, stream::FLAGS, ["bytes", "rows", "row"].as_slice()),
+            (Family::Gemm, ["c1x1", "bf16", "n8"], ["m", "n", "k"]),
+            (Family::Stream, ["row4", "training", "relu"], ["bytes", "rows", "row"]),
         ] {
             let of = |name: &str| family.variables().iter().position(|n| *n == name).expect(name);
-            assert!(!flags.is_empty() && flags.iter().all(|name| family.is_flag(of(name))), "{family}");
-            assert!(sizes.iter().all(|name| !family.is_flag(of(name))), "{family}");
+            assert!(flags.iter().all(|name| family.is_flag(of(name))), "{family}");
+            assert!(sizes.iter().all(|name| !family.is_flag(of(name)) && family.bounds_domain(of(name))), "{family}");
+            assert!(sizes.iter().all(|name| family.sizes().contains(&of(name))), "{family}");
+            assert!(!family.is_flag(usize::MAX) && !family.bounds_domain(of("library")), "{family}");
         }
-        assert!(Family::Stream.is_flag(stream::KINDS) && !Family::Gemm.is_flag(usize::MAX));
+        let bounding = |family: Family| (0..family.variables().len()).filter(|&v| family.bounds_domain(v)).count();
+        assert_eq!((bounding(Family::Gemm), bounding(Family::Stream)), (17, 6));
+        assert_eq!((Family::Gemm.sizes().len(), Family::Stream.sizes().len()), (7, 3));
     }
 }
 

@@ -1,9 +1,13 @@
 //! Every variable by its name, computed naively from the sizes of a kernel's product, or from its elements and bytes.
 
 use super::*;
+use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::shape::Shape;
 use crate::catalog;
-use crate::net::cost::Site;
-use crate::net::layer::LayerOp as _;
+use crate::kernel::setting::{Cache, Layout};
+use crate::kernel::work::Work;
+use crate::net::case::LayerCase;
+use crate::net::layer::Layer;
 
 const FLOOR: f64 = 3e-6;
 const LIBRARY: f64 = -1.5;
@@ -25,27 +29,22 @@ struct Case {
 type Product = (f64, f64, f64, f64);
 
 impl Case {
-    /// What a test does with the work of this case on a V100.
-    fn with<T>(&self, test: impl FnOnce(&Workload<'_>) -> T) -> T {
+    /// What a test does with this case on a V100.
+    fn with<T>(&self, test: impl FnOnce(&Load<'_>) -> T) -> T {
         let gpu = catalog::gpu("v100").expect("shipped");
         let table = self.fields.parse().expect("fields");
         let layer = Layer::from_table(self.kind, table).expect("a kind").expect("a layer");
-        let inputs: Vec<Shape> = self.inputs.iter().map(|d| Shape::new(d).expect("a shape")).collect();
-        let output = layer.output(&inputs).expect("fits");
-        let site = Site { batch: self.batch, inputs: &inputs, output, precision: self.precision, mode: self.mode };
-        let cost = layer.cost(self.phase, &site).expect("runs");
-        let setting = Setting { layout: self.layout, cache: self.cache, mode: self.mode };
-        let (batch, phase, precision) = (self.batch, self.phase, self.precision);
-        let work =
-            Workload::new(&layer, &inputs, output, batch, phase, precision, setting, cost, &gpu).expect("a peak");
-        test(&work)
+        let inputs = self.inputs.iter().map(|d| Shape::new(d).expect("a shape")).collect();
+        let work = Work::usual(LayerCase { inputs, layer }, self.phase, self.batch, self.precision, self.mode);
+        let work = Work { layout: self.layout, cache: self.cache, ..work.expect("fits") };
+        test(&work.on(&gpu).expect("fits").expect("runs"))
     }
 
-    fn check(&self, expected: &dyn Fn(&str, &Workload<'_>) -> f64) {
-        self.with(|work| {
-            let values = work.variables(Seconds::new(FLOOR), LIBRARY).values;
-            for (name, value) in Family::of(work.layer, self.phase).variables().iter().zip(values) {
-                let expected = expected(name, work);
+    fn check(&self, expected: &dyn Fn(&str, &Load<'_>) -> f64) {
+        self.with(|load| {
+            let values = load.variables(Seconds::new(FLOOR), LIBRARY).values;
+            for (name, value) in load.work.family().variables().iter().zip(values) {
+                let expected = expected(name, load);
                 let close = (value - expected).abs() <= 1e-9 * expected.abs().max(1.0);
                 assert!(close, "{} {} {}: {name} is {value}, not {expected}", self.kind, self.fields, self.phase);
             }
@@ -83,13 +82,13 @@ struct Window {
 /// Multiprocessors, bytes per second and of the second-level cache of a V100; a peak of a precision.
 const SMS: f64 = 80.0;
 
-fn gemm(name: &str, work: &Workload<'_>, (g, m, n, k): Product, samples: f64, conv: Option<Window>) -> f64 {
-    let gpu = work.gpu;
+fn gemm(name: &str, load: &Load<'_>, (g, m, n, k): Product, samples: f64, conv: Option<Window>) -> f64 {
+    let gpu = load.gpu;
     assert_eq!(gpu.sms.value as f64, SMS);
     let bandwidth = gpu.bandwidth.value.get();
-    let peak = gpu.peak(work.precision).expect("a peak").get();
-    let bytes = work.cost.bytes().to_f64();
-    let (compute, memory) = (work.cost.ops.to_f64() / peak, bytes / bandwidth);
+    let peak = gpu.peak(load.work.precision).expect("a peak").get();
+    let bytes = load.cost.bytes().to_f64();
+    let (compute, memory) = (load.cost.ops.to_f64() / peak, bytes / bandwidth);
     let bound = if compute > memory { compute } else { memory };
     let tiles = [
         (128.0, 128.0),
@@ -117,13 +116,13 @@ fn gemm(name: &str, work: &Workload<'_>, (g, m, n, k): Product, samples: f64, co
     });
     let direct = compute * best_split;
     let direct = if direct > memory { direct } else { memory } + FLOOR;
-    let forward = work.phase == Phase::Forward;
-    let bytes_each = work.precision.bytes() as f64;
+    let forward = load.work.phase == Phase::Forward;
+    let bytes_each = load.work.precision.bytes() as f64;
     let winograd = |size: f64| -> Option<f64> {
         let c = conv?;
         let applies = c.kernel == 3.0 && c.stride == 1.0 && c.dilation == 1.0 && c.groups == 1.0;
-        (applies && work.phase != Phase::BackwardWeights).then_some(())?;
-        let tiles = work.batch as f64 * up(c.out, size) * up(c.out, size);
+        (applies && load.work.phase != Phase::BackwardWeights).then_some(())?;
+        let tiles = load.work.batch as f64 * up(c.out, size) * up(c.out, size);
         let points = (size + 2.0) * (size + 2.0);
         let moved = bytes_each * points * (tiles * c.channels + tiles * c.features + c.channels * c.features);
         // As many multiplications as points instead of nine per position.
@@ -132,9 +131,9 @@ fn gemm(name: &str, work: &Workload<'_>, (g, m, n, k): Product, samples: f64, co
     let fourier = || -> Option<f64> {
         let c = conv?;
         let applies = c.kernel > 1.0 && c.stride == 1.0 && c.dilation == 1.0 && c.groups == 1.0;
-        (applies && work.precision == Precision::Fp32).then_some(())?;
+        (applies && load.work.precision == Precision::Fp32).then_some(())?;
         let points = 32.0 * 17.0;
-        let tiles = work.batch as f64 * up(c.out, 33.0 - c.kernel) * up(c.out, 33.0 - c.kernel);
+        let tiles = load.work.batch as f64 * up(c.out, 33.0 - c.kernel) * up(c.out, 33.0 - c.kernel);
         let ops = 8.0 * points * tiles * c.channels * c.features;
         let moved = 16.0 * points * (tiles * c.channels + tiles * c.features + c.channels * c.features);
         Some(ops / peak + moved / bandwidth + FLOOR)
@@ -188,11 +187,11 @@ fn gemm(name: &str, work: &Workload<'_>, (g, m, n, k): Product, samples: f64, co
         "kernel" => of(|c| 2.0 * (c.kernel / 3.0).ln()),
         "border" => of(|c| 2.0 * ((c.side + 2.0 * c.padding) / c.side).ln()),
         "library" => LIBRARY,
-        "second" => (1.0 + work.roofline.second.get() / bound).ln(),
+        "second" => (1.0 + load.roofline.second.get() / bound).ln(),
         "cached" => (1.0 + gpu.l2.as_ref().expect("known").value.to_f64() / bytes).ln(),
-        "nhwc" => yes(work.setting.layout == Layout::Nhwc),
-        "cold" => yes(work.setting.cache == Cache::Cold),
-        "bf16" => yes(work.precision == Precision::Bf16),
+        "nhwc" => yes(load.work.layout == Layout::Nhwc),
+        "cold" => yes(load.work.cache == Cache::Cold),
+        "bf16" => yes(load.work.precision == Precision::Bf16),
         _ => {
             if let Some(by) = name.strip_prefix('n').and_then(|by| by.parse().ok()) {
                 return divisible(n, by);
@@ -348,7 +347,7 @@ fn variables_of_convolutions() {
             ),
         ] {
             let case = case(("conv2d", fields, inputs), batch, (phase, precision, layout, cache, mode));
-            case.check(&|name, work| gemm(name, work, product, batch as f64, Some(w)));
+            case.check(&|name, load| gemm(name, load, product, batch as f64, Some(w)));
         }
     }
 }
@@ -358,19 +357,19 @@ fn variables_of_products() {
     let linear = ("linear", "features = 320", &[&[50u64, 200] as &[u64]] as &[&[u64]]);
     let backward = |phase| (phase, Precision::Fp32, Layout::Nchw, Cache::Cold, Mode::Training);
     let product = (1.0, 600.0, 320.0, 200.0);
-    case(linear, 12, FORWARD).check(&|name, work| gemm(name, work, product, 600.0, None));
+    case(linear, 12, FORWARD).check(&|name, load| gemm(name, load, product, 600.0, None));
     let product = (1.0, 600.0, 200.0, 320.0);
-    case(linear, 12, backward(Phase::BackwardData)).check(&|name, work| gemm(name, work, product, 600.0, None));
+    case(linear, 12, backward(Phase::BackwardData)).check(&|name, load| gemm(name, load, product, 600.0, None));
     let product = (1.0, 200.0, 320.0, 600.0);
-    case(linear, 12, backward(Phase::BackwardWeights)).check(&|name, work| gemm(name, work, product, 600.0, None));
+    case(linear, 12, backward(Phase::BackwardWeights)).check(&|name, load| gemm(name, load, product, 600.0, None));
     let plain = ("matmul", "", &[&[40u64, 64] as &[u64], &[64, 72]] as &[&[u64]]);
-    case(plain, 5, FORWARD).check(&|name, work| gemm(name, work, (5.0, 40.0, 72.0, 64.0), 5.0, None));
+    case(plain, 5, FORWARD).check(&|name, load| gemm(name, load, (5.0, 40.0, 72.0, 64.0), 5.0, None));
     // Six heads: so many products, each over its own rows' length.
     let heads = ("matmul", "", &[&[6u64, 40, 64] as &[u64], &[6, 64, 72]] as &[&[u64]]);
-    case(heads, 5, FORWARD).check(&|name, work| gemm(name, work, (30.0, 40.0, 72.0, 64.0), 5.0, None));
+    case(heads, 5, FORWARD).check(&|name, load| gemm(name, load, (30.0, 40.0, 72.0, 64.0), 5.0, None));
     // Four gates, which read what comes and what was: 24 + 32.
     let cell = ("lstm", "hidden = 32\nbidirectional = true", &[&[10u64, 24] as &[u64]] as &[&[u64]]);
-    case(cell, 7, FORWARD).check(&|name, work| gemm(name, work, (2.0, 7.0, 128.0, 56.0), 7.0, None));
+    case(cell, 7, FORWARD).check(&|name, load| gemm(name, load, (2.0, 7.0, 128.0, 56.0), 7.0, None));
 }
 
 /// A kind, its fields, its inputs' dimensions.
@@ -379,13 +378,13 @@ type Named = (&'static str, &'static str, &'static [&'static [u64]]);
 /// Elements, features of a row, window, its overlap.
 type Streamed = (f64, f64, f64, f64);
 
-fn stream(name: &str, work: &Workload<'_>, (elements, row, window, overlap): Streamed) -> f64 {
-    let bytes = work.cost.bytes().to_f64();
+fn stream(name: &str, load: &Load<'_>, (elements, row, window, overlap): Streamed) -> f64 {
+    let bytes = load.cost.bytes().to_f64();
     let (compute, memory) =
-        (work.cost.ops.to_f64() / work.gpu.vector_peak().get(), bytes / work.gpu.bandwidth.value.get());
+        (load.cost.ops.to_f64() / load.gpu.vector_peak().get(), bytes / load.gpu.bandwidth.value.get());
     let bound = compute.max(memory);
     let waves = elements / (2048.0 * 4.0 * SMS);
-    let into = work.batch as f64 * work.inputs[0].elements() as f64;
+    let into = load.work.batch as f64 * load.work.inputs()[0].elements() as f64;
     match name {
         "bytes" => (bytes / 1e6).ln(),
         "row" => (row / 256.0).ln(),
@@ -394,20 +393,20 @@ fn stream(name: &str, work: &Workload<'_>, (elements, row, window, overlap): Str
         "floor" => ((bound + FLOOR) / bound).ln(),
         "wave" => (waves.ceil() / waves).min(64.0).ln(),
         "few" => ((waves + 1.0) / waves).ln(),
-        "cached" => (1.0 + work.gpu.l2.as_ref().expect("known").value.to_f64() / bytes).ln(),
+        "cached" => (1.0 + load.gpu.l2.as_ref().expect("known").value.to_f64() / bytes).ln(),
         "row4" => divisible(row, 4.0),
         "row32" => divisible(row, 32.0),
         "window" => window.ln(),
         "overlap" => overlap.max(1.0).ln(),
-        "operands" => yes(work.inputs.len() > 1),
+        "operands" => yes(load.work.inputs().len() > 1),
         "library" => LIBRARY,
         "shrink" => (elements / into).ln(),
-        "half" => yes(work.precision == Precision::Fp16),
-        "backward" => yes(work.phase == Phase::BackwardData),
-        "cold" => yes(work.setting.cache == Cache::Cold),
-        "nhwc" => yes(work.setting.layout == Layout::Nhwc),
-        "training" => yes(work.setting.mode == Mode::Training && work.phase == Phase::Forward),
-        kind => yes(kind == work.layer.kind()),
+        "half" => yes(load.work.precision == Precision::Fp16),
+        "backward" => yes(load.work.phase == Phase::BackwardData),
+        "cold" => yes(load.work.cache == Cache::Cold),
+        "nhwc" => yes(load.work.layout == Layout::Nhwc),
+        "training" => yes(load.work.mode == Mode::Training && load.work.phase == Phase::Forward),
+        kind => yes(kind == load.work.layer().kind()),
     }
 }
 
@@ -438,36 +437,9 @@ fn variables_of_what_streams() {
             if matches!(named.0, "embedding" | "add") && how.0 != Phase::Forward {
                 continue;
             }
-            case(named, batch, how).check(&|name, work| stream(name, work, streamed));
+            case(named, batch, how).check(&|name, load| stream(name, load, streamed));
         }
     }
-}
-
-/// Which kernels classes stand for, at every edge of a class.
-#[test]
-fn classes_of_convolutions() {
-    let class = |fields: &str, channels: u64| {
-        let layer = Layer::from_table("conv2d", fields.parse().expect("fields")).expect("a kind").expect("a layer");
-        model_kind(&layer, &[Shape::new(&[channels, 14, 14]).expect("a shape")], Phase::Forward)
-    };
-    for (fields, channels, expected) in [
-        ("channels = 8\nkernel = 1", 32, "conv2d_1x1"),
-        ("channels = 8\nkernel = 1\nstride = 2", 32, "conv2d"),
-        ("channels = 8\nkernel = 3", 32, "conv2d_3x3"),
-        ("channels = 8\nkernel = 3\nstride = 2", 32, "conv2d"),
-        ("channels = 8\nkernel = 3\ndilation = 2", 32, "conv2d"),
-        ("channels = 8\nkernel = 5", 32, "conv2d"),
-        ("channels = 32\nkernel = 3\ngroups = 2", 32, "conv2d"),
-        ("channels = 32\nkernel = 3\ngroups = 2", 30, "conv2d_grouped"),
-        ("channels = 32\nkernel = 3\ngroups = 32", 32, "conv2d_depthwise"),
-        ("channels = 32\nkernel = 3\ngroups = \"depthwise\"", 32, "conv2d_depthwise"),
-        ("channels = 32\nkernel = 3\ngroups = \"depthwise\"", 1, "conv2d_3x3"),
-    ] {
-        assert_eq!(class(fields, channels), expected, "{fields}, {channels}");
-    }
-    assert_eq!(general_kind("conv2d_3x3"), Some("conv2d"));
-    assert_eq!(general_kind("conv2d_1x1"), Some("conv2d"));
-    assert_eq!(general_kind("conv2d_grouped"), None);
 }
 
 /// How many multiprocessors a kernel fills.
@@ -491,13 +463,13 @@ fn occupancy_counts_thread_blocks() {
 
 impl Case {
     fn check_occupancy(&self, blocks: f64) {
-        self.with(|work| {
+        self.with(|load| {
             assert!(
-                (work.occupancy() - blocks / SMS).abs() < 1e-12,
+                (load.occupancy() - blocks / SMS).abs() < 1e-12,
                 "{} {}: {}",
                 self.kind,
                 self.fields,
-                work.occupancy() * SMS
+                load.occupancy() * SMS
             );
         });
     }

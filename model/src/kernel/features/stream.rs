@@ -1,36 +1,53 @@
 //! Variables of kernels bound by memory traffic: activations, normalization, pooling, sums, softmax, updates.
 
-use super::{Workload, cached, divides, flag, ln};
+use super::Role::{self, Class, Derived, Extent, Flag, Size};
+use super::{cached, divides, flag, ln};
 use crate::base::precision::{Mode, Phase};
 use crate::base::units::Seconds;
-use crate::kernel::trial::{Cache, Layout};
+use crate::kernel::load::Load;
+use crate::kernel::setting::{Cache, Layout};
 use crate::net::layer::Layer;
 
 /// Elements that one resident set of thread blocks covers per multiprocessor: 2048 threads, four each.
 const ELEMENTS_PER_SM: f64 = 8192.0;
 
-/// Names in the order that [`fill`] writes.
-pub(super) const NAMES: &[&str] = &[
-    "bytes",
-    "row",
-    "rows",
-    "balance",
-    "floor",
-    "wave",
-    "few",
-    "cached",
-    "row4",
-    "row32",
-    "window",
-    "overlap",
-    "operands",
-    "library", // Outputs per input; how it runs.
-    "shrink",
-    "half",
-    "backward",
-    "cold",
-    "nhwc",
-    "training", // Kinds that share a model with others.
+/// A variable of what streams.
+type Variable = super::Variable<fn(&Stream<'_>) -> f64>;
+
+const fn v(name: &'static str, role: Role, value: fn(&Stream<'_>) -> f64) -> Variable {
+    Variable { name, role, value }
+}
+
+/// All of them but the kinds. The order is that of calibration files.
+pub(super) const VARIABLES: [Variable; 20] = [
+    v("bytes", Size, |s| (s.bytes / 1e6).ln()),
+    v("row", Size, |s| ln(s.row, 256.0)),
+    v("rows", Size, |s| ln(s.elements / s.row.max(1), 1024.0)),
+    v("balance", Derived, |s| {
+        let roofline = &s.load.roofline;
+        (roofline.compute.get().max(1e-15) / roofline.memory.get().max(1e-15)).ln().max(-8.0)
+    }),
+    v("floor", Derived, |s| (1.0 + s.floor / s.load.roofline.bound().get().max(1e-12)).ln()),
+    v("wave", Derived, |s| (s.waves.ceil() / s.waves).min(64.0).ln()),
+    v("few", Derived, |s| (1.0 + 1.0 / s.waves).ln()),
+    v("cached", Derived, |s| cached(s.load)),
+    v("row4", Flag, |s| divides(s.row, 4)),
+    v("row32", Flag, |s| divides(s.row, 32)),
+    v("window", Extent, |s| ln(s.window, 1.0)),
+    v("overlap", Extent, |s| s.overlap),
+    v("operands", Class, |s| flag(s.load.work.inputs().len() > 1)),
+    v("library", Derived, |s| s.library),
+    // Outputs per input; how it runs.
+    v("shrink", Derived, |s| (s.elements as f64 / (s.load.work.batch.max(1) * s.read()) as f64).ln()),
+    v("half", Flag, |s| flag(s.load.work.precision.bytes() == 2)),
+    v("backward", Flag, |s| flag(s.load.work.phase != Phase::Forward)),
+    v("cold", Flag, |s| flag(s.load.work.cache == Cache::Cold)),
+    v("nhwc", Flag, |s| flag(s.load.work.layout == Layout::Nhwc)),
+    v("training", Flag, |s| flag(s.load.work.mode == Mode::Training && s.load.work.phase == Phase::Forward)),
+];
+
+/// Kinds that share a model with others: a flag each, after the other variables. A new one comes last.
+pub(super) const KINDS: &[&str] = &[
     "relu",
     "relu6",
     "sigmoid",
@@ -54,76 +71,68 @@ pub(super) const NAMES: &[&str] = &[
     "slice",
 ];
 
-/// Those that are 0 or 1, besides the kinds.
-pub(super) const FLAGS: &[&str] = &["row4", "row32", "operands", "half", "backward", "cold", "nhwc", "training"];
-
-/// Where the flags of kinds begin.
-pub(super) const KINDS: usize = 20;
-
-/// Sizes among them.
-pub(super) const SIZES: &[&str] = &["bytes", "row", "rows"];
-
-/// Sizes and classes among them.
-pub(super) const BOUNDING: &[&str] = &["bytes", "row", "rows", "window", "overlap", "operands"];
-
 /// Sets of resident thread blocks that one multiprocessor holds, for so many elements.
-pub(super) fn blocks(work: &Workload<'_>) -> f64 {
-    elements(work) as f64 / ELEMENTS_PER_SM
+pub(super) fn blocks(load: &Load<'_>) -> f64 {
+    elements(load) as f64 / ELEMENTS_PER_SM
 }
 
 /// What threads are handed out over: the results, for attention against a cache what is read of it.
-fn elements(work: &Workload<'_>) -> u64 {
-    match work.layer {
-        Layer::Attention(_) => work.cost.bytes().get() / work.precision.bytes(),
-        _ => work.batch.saturating_mul(work.output.elements()),
+fn elements(load: &Load<'_>) -> u64 {
+    match load.work.layer() {
+        Layer::Attention(_) => load.cost.bytes().get() / load.work.precision.bytes(),
+        _ => load.work.batch.saturating_mul(load.work.output.elements()),
     }
 }
 
-pub(super) fn fill(work: &Workload<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
-    let elements = elements(work).max(1);
-    let row = match (work.layer, work.inputs.first()) {
-        (Layer::Softmax(softmax), Some(input)) => softmax.row(input),
-        (Layer::Embedding(table), _) => table.features,
-        (Layer::Attention(attention), Some(_)) => attention.sizes(work.inputs).map_or(1, |s| s.keys),
-        (_, input) => input.map_or(1, |s| s.axis()),
-    };
-    let bytes = work.cost.bytes().to_f64().max(1.0);
-    let bound = work.roofline.bound().get().max(1e-12);
-    let waves = elements as f64 / (ELEMENTS_PER_SM * work.gpu.sms.value as f64);
-    let (window, overlap) = match work.layer {
-        Layer::Pool2d(pool) => {
-            let stride = pool.stride.unwrap_or(pool.kernel);
-            (pool.kernel.area(), (pool.kernel.area() as f64 / stride.area().max(1) as f64).max(1.0).ln())
-        }
-        Layer::LocalResponseNorm(norm) => (norm.size, 0.0),
-        _ => (1, 0.0),
-    };
-    let list = [
-        (bytes / 1e6).ln(),
-        ln(row, 256.0),
-        ln(elements / row.max(1), 1024.0),
-        (work.roofline.compute.get().max(1e-15) / work.roofline.memory.get().max(1e-15)).ln().max(-8.0),
-        (1.0 + floor.get() / bound).ln(),
-        (waves.ceil() / waves).min(64.0).ln(),
-        (1.0 + 1.0 / waves).ln(),
-        cached(work),
-        divides(row, 4),
-        divides(row, 32),
-        ln(window, 1.0),
-        overlap,
-        flag(work.inputs.len() > 1),
-        library,
-        (elements as f64 / (work.batch.max(1) * work.inputs.first().map_or(1, |s| s.elements())) as f64).ln(),
-        flag(work.precision.bytes() == 2),
-        flag(work.phase != Phase::Forward),
-        flag(work.setting.cache == Cache::Cold),
-        flag(work.setting.layout == Layout::Nhwc),
-        flag(work.setting.mode == Mode::Training && work.phase == Phase::Forward),
-    ];
-    debug_assert_eq!(list.len(), KINDS);
-    values[..KINDS].copy_from_slice(&list);
-    let kind = work.layer.kind();
-    for (value, name) in values[KINDS..].iter_mut().zip(&NAMES[KINDS..]) {
-        *value = flag(*name == kind);
+/// What streams on a device, with what several variables are of.
+pub(super) struct Stream<'a> {
+    load: &'a Load<'a>,
+    elements: u64,
+    /// Features of a row.
+    row: u64,
+    bytes: f64,
+    /// Sets of resident thread blocks over multiprocessors.
+    waves: f64,
+    window: u64,
+    overlap: f64,
+    floor: f64,
+    library: f64,
+}
+
+impl<'a> Stream<'a> {
+    fn new(load: &'a Load<'a>, floor: Seconds, library: f64) -> Self {
+        let elements = elements(load).max(1);
+        let row = match (load.work.layer(), load.work.inputs().first()) {
+            (Layer::Softmax(softmax), Some(input)) => softmax.row(input),
+            (Layer::Embedding(table), _) => table.features,
+            (Layer::Attention(attention), Some(_)) => attention.sizes(load.work.inputs()).map_or(1, |s| s.keys),
+            (_, input) => input.map_or(1, |s| s.axis()),
+        };
+        let (window, overlap) = match load.work.layer() {
+            Layer::Pool2d(pool) => {
+                let stride = pool.stride.unwrap_or(pool.kernel);
+                (pool.kernel.area(), (pool.kernel.area() as f64 / stride.area().max(1) as f64).max(1.0).ln())
+            }
+            Layer::LocalResponseNorm(norm) => (norm.size, 0.0),
+            _ => (1, 0.0),
+        };
+        let bytes = load.cost.bytes().to_f64().max(1.0);
+        let waves = elements as f64 / (ELEMENTS_PER_SM * load.gpu.sms.value as f64);
+        Self { load, elements, row, bytes, waves, window, overlap, floor: floor.get(), library }
+    }
+
+    /// Elements of the first input, without the batch.
+    fn read(&self) -> u64 {
+        self.load.work.inputs().first().map_or(1, |s| s.elements())
+    }
+}
+
+pub(super) fn fill(load: &Load<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
+    let stream = Stream::new(load, floor, library);
+    let kind = load.work.layer().kind();
+    let flags = KINDS.iter().map(|name| flag(*name == kind));
+    let list = VARIABLES.iter().map(|variable| (variable.value)(&stream)).chain(flags);
+    for (value, new) in values.iter_mut().zip(list) {
+        *value = new;
     }
 }

@@ -10,7 +10,8 @@ use super::{
 use crate::base::precision::{Phase, Precision};
 use crate::base::text::{check_schema, names, prose, shown, toml_error, within};
 use crate::base::units::Seconds;
-use crate::kernel::features::Family;
+use crate::kernel::family::Family;
+use crate::kernel::key::ModelKey;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -220,7 +221,7 @@ fn write_model(text: &mut String, model: &LayerModel) {
         "\n[[model]]\nkind = \"{}\"\nphase = \"{}\"\nprecision = \"{}\"\nfamily = \"{}\"\nexponent = {}\n\
          floor_us = {}\nlibrary = {}\nintercept = {}\nratio_range = [{}, {}]\nordinary_range = [{}, {}]\nshortest_us = {}\nrows = {}\n\
          mape_percent = {}\nrmspe_percent = {}\nmedian_percent = {}\n",
-        model.kind,
+        model.key,
         model.phase,
         model.precision,
         model.family,
@@ -247,7 +248,7 @@ fn write_model(text: &mut String, model: &LayerModel) {
     if !model.covers.is_empty() {
         text.push_str("covers = [\n");
         for c in &model.covers {
-            let _ = writeln!(text, "  [\"{}\", \"{}\", \"{}\"],", c.kind, c.phase, c.precision);
+            let _ = writeln!(text, "  [\"{}\", \"{}\", \"{}\"],", c.key, c.phase, c.precision);
         }
         text.push_str("]\n");
     }
@@ -305,6 +306,12 @@ pub(super) fn either_side(most: f64) -> RangeInclusive<f64> {
 fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
     let label = format!("model {} {} {}", shown(&file.kind), file.phase, file.precision);
     let fail = |why: &str| CalibrationError(format!("{label}: {why}"));
+    let read_key = |kind: &str| kind.parse::<ModelKey>().map_err(|e| fail(&e.to_string()));
+    let key = read_key(&file.kind)?;
+    let cover = |(kind, phase, precision): &(String, _, _)| {
+        Ok(Cover { key: read_key(kind)?, phase: *phase, precision: *precision })
+    };
+    let covers = file.covers.iter().map(cover).collect::<Result<_, _>>()?;
     let bounded = |field: &str, value: f64, range| within(field, value, range).map(drop).map_err(|why| fail(&why));
     if !matches!(file.exponent, 1 | 2 | 4) {
         return Err(fail("exponent must be 1, 2 or 4"));
@@ -384,11 +391,11 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         clamp: ranges(file.clamp)?,
         domain: ranges(file.domain)?,
         sizes,
-        kind: file.kind,
+        key,
         phase: file.phase,
         precision: file.precision,
         framework: file.framework,
-        covers: file.covers.into_iter().map(|(kind, phase, precision)| Cover { kind, phase, precision }).collect(),
+        covers,
         boards: file.boards,
         family: file.family,
         exponent: file.exponent,
@@ -414,6 +421,7 @@ pub(crate) mod testing {
     use super::*;
     use crate::base::precision::Mode;
     use crate::base::units::Hertz;
+    use crate::kernel::key::ModelKey;
     use crate::law::calibration::{Arithmetic, Factor, FewShot, Share, Siblings, Slope};
     use crate::law::power::{Correction, PowerModel, TRAITS};
 
@@ -474,7 +482,7 @@ pub(crate) mod testing {
                 }],
             }),
             models: vec![LayerModel {
-                kind: "linear".into(),
+                key: ModelKey::Kind("linear"),
                 phase: Phase::Forward,
                 precision: Precision::Fp32,
                 framework: Some("pytorch".into()),

@@ -4,14 +4,16 @@ use super::CalibrationError;
 use crate::base::precision::{Phase, Precision};
 use crate::base::text::shown;
 use crate::base::units::Seconds;
-use crate::kernel::features::{Family, Variables};
+use crate::kernel::family::Family;
+use crate::kernel::features::Variables;
+use crate::kernel::key::ModelKey;
 
 /// ln(t / t_ref) as a sum of standardised monomials of the family's variables, with
 /// t_ref = (t_comp^p + t_mem^p + t0^p)^(1/p).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerModel {
-    /// Layer kind; `stream` for the bandwidth model of kinds without rows of their own.
-    pub kind: String,
+    /// Whose kernels it predicts.
+    pub key: ModelKey,
     /// Phase.
     pub phase: Phase,
     /// Precision.
@@ -59,8 +61,8 @@ pub struct LayerModel {
 /// A kind, phase and precision whose rows are in a model of several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cover {
-    /// Layer kind.
-    pub kind: String,
+    /// Whose rows.
+    pub key: ModelKey,
     /// Phase.
     pub phase: Phase,
     /// Precision.
@@ -219,11 +221,11 @@ pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, Cali
 
 impl LayerModel {
     /// Whether it predicts a kind in a phase and precision, through a framework's own kernels or the library's.
-    pub fn is_for(&self, kind: &str, phase: Phase, precision: Precision, framework: Option<&str>) -> bool {
-        let of = |k: &str, p, q| k == kind && p == phase && q == precision && self.framework.as_deref() == framework;
+    pub fn is_for(&self, key: ModelKey, phase: Phase, precision: Precision, framework: Option<&str>) -> bool {
+        let of = |k, p, q| k == key && p == phase && q == precision && self.framework.as_deref() == framework;
         match self.covers.is_empty() {
-            true => of(&self.kind, self.phase, self.precision),
-            false => self.covers.iter().any(|c| of(&c.kind, c.phase, c.precision)),
+            true => of(self.key, self.phase, self.precision),
+            false => self.covers.iter().any(|c| of(c.key, c.phase, c.precision)),
         }
     }
 

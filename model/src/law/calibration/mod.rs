@@ -13,6 +13,7 @@ pub use part::Wanted;
 pub use transfer::{Arithmetic, FewShot, Share, Siblings, Slope, Transfer};
 
 use crate::base::precision::{Mode, Phase, Precision, named_enum};
+use crate::kernel::key::ModelKey;
 use crate::law::power::PowerModel;
 use serde::{Deserialize, Serialize};
 
@@ -84,8 +85,8 @@ impl CalibrationError {
 
 impl Calibration {
     /// The model of a kind, phase and precision as the vendor's library runs it.
-    pub fn model(&self, kind: &str, phase: Phase, precision: Precision) -> Option<&LayerModel> {
-        self.models.iter().find(|m| m.is_for(kind, phase, precision, None))
+    pub fn model(&self, key: ModelKey, phase: Phase, precision: Precision) -> Option<&LayerModel> {
+        self.models.iter().find(|m| m.is_for(key, phase, precision, None))
     }
 
     /// Whether rows of a board (its name in `data/gpus`) are among those that a model of this calibration was fitted to.
@@ -103,10 +104,10 @@ impl Calibration {
     pub fn framework_model(
         &self,
         framework: &str,
-        kind: &str,
+        key: ModelKey,
         phase: Phase,
         precision: Precision,
     ) -> Option<&LayerModel> {
-        self.models.iter().find(|m| m.is_for(kind, phase, precision, Some(framework)))
+        self.models.iter().find(|m| m.is_for(key, phase, precision, Some(framework)))
     }
 }

@@ -1,7 +1,8 @@
 //! The part of a calibration's text that one prediction can need: reading all of a large one takes longer than predicting.
 
 use crate::base::precision::{Mode, Precision};
-use crate::kernel::trial::Algorithm;
+use crate::kernel::key::{ConvClass, ModelKey};
+use crate::kernel::setting::Algorithm;
 
 /// What is to be predicted.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +47,11 @@ impl Wanted<'_> {
         let half = self.precision.bytes() < Precision::Fp32.bytes();
         let precision = names(self.precision.name()) || names("fp32") || half && names("fp16");
         // A transposed convolution runs a convolution's gradient forward.
-        let transposed = names("backward_data") && head.contains("kind = \"conv2d");
+        let transposed =
+            names("backward_data") && head.contains(&format!("kind = \"{}", ModelKey::Conv(ConvClass::General)));
         let phase = self.mode == Mode::Training || names("forward") || transposed;
         let framework = !head.contains("\nframework = ") || names(self.framework);
-        let by = Algorithm::ALL.iter().filter(|a| a.model_kind().is_some_and(names));
+        let by = Algorithm::ALL.iter().filter(|a| ModelKey::by(**a).is_some_and(|key| names(key.name())));
         let algorithm = by.copied().all(|a| self.algorithm == Some(a));
         !model.is_empty() && precision && phase && framework && algorithm
     }

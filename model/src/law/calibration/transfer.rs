@@ -6,7 +6,8 @@ use super::layer_model::{parse_term, term_name};
 use super::{CalibrationError, Factor};
 use crate::base::precision::{Precision, named_enum};
 use crate::base::text::within;
-use crate::kernel::features::Family;
+use crate::kernel::family::Family;
+use crate::kernel::key::ModelKey;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -25,12 +26,12 @@ named_enum!(
 );
 
 impl Share {
-    /// Of a model kind and its family.
-    pub fn of(kind: &str, family: Family) -> Self {
-        match (family, kind) {
+    /// Of a model and its family.
+    pub fn of(key: ModelKey, family: Family) -> Self {
+        match (family, key) {
             (Family::Stream, _) => Self::Bandwidth,
-            (Family::Gemm, "linear") => Self::Linear,
-            (Family::Gemm, "matmul") => Self::Product,
+            (Family::Gemm, ModelKey::Kind("linear")) => Self::Linear,
+            (Family::Gemm, ModelKey::Kind("matmul")) => Self::Product,
             (Family::Gemm, _) => Self::Convolution,
         }
     }

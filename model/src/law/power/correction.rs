@@ -3,7 +3,7 @@
 use super::Activities;
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
-use crate::kernel::features::Workload;
+use crate::kernel::load::Load;
 use crate::net::layer::{Function, Layer};
 
 /// Names of the variables, in order: first logarithms, then from [`FLAGS`] on classes. They are part of the calibration
@@ -61,20 +61,20 @@ impl Correction {
 }
 
 /// The traits of a kernel that takes `time`.
-pub fn traits(work: &Workload<'_>, activities: &Activities, time: Seconds) -> Traits {
+pub fn traits(load: &Load<'_>, activities: &Activities, time: Seconds) -> Traits {
     let log = |share: f64| share.max(LEAST).ln();
-    let bytes = (work.cost.read + work.cost.written).to_f64();
-    let precision = |p: Precision| f64::from(u8::from(work.precision == p));
+    let bytes = (load.cost.read + load.cost.written).to_f64();
+    let precision = |p: Precision| f64::from(u8::from(load.work.precision == p));
     let is = |yes: bool| f64::from(u8::from(yes));
-    let layer = work.layer;
+    let layer = load.work.layer();
     [
         time.get().ln(),
         log(activities[0]),
-        log(work.roofline.compute / time),
-        log(work.roofline.memory / time),
-        (work.cost.ops.to_f64().max(1.0) / bytes.max(1.0)).ln(),
+        log(load.roofline.compute / time),
+        log(load.roofline.memory / time),
+        (load.cost.ops.to_f64().max(1.0) / bytes.max(1.0)).ln(),
         bytes.max(1.0).ln(),
-        (work.batch as f64).ln(),
+        (load.work.batch as f64).ln(),
         precision(Precision::Fp32),
         precision(Precision::Tf32),
         precision(Precision::Fp16),
@@ -85,8 +85,8 @@ pub fn traits(work: &Workload<'_>, activities: &Activities, time: Seconds) -> Tr
         is(matches!(layer, Layer::Add(_))),
         is(matches!(layer, Layer::Activation(a) if matches!(a.function, Function::Relu | Function::Relu6))),
         is(matches!(layer, Layer::Pool2d(_))),
-        is(work.phase == Phase::BackwardData),
-        is(work.phase == Phase::BackwardWeights),
+        is(load.work.phase == Phase::BackwardData),
+        is(load.work.phase == Phase::BackwardWeights),
     ]
 }
 
@@ -114,29 +114,26 @@ mod tests {
     fn traits_are_logarithms_of_what_a_kernel_does() {
         use crate::base::precision::{Mode, Phase};
         use crate::base::shape::Shape;
-        use crate::kernel::features::Setting;
+        use crate::kernel::work::Work;
+        use crate::net::case::LayerCase;
         use crate::net::layer::{Layer, Linear};
-        use crate::rows::measurement::LayerCase;
         let gpu = crate::device::gpu::testing::toy();
         let layer = Layer::Linear(Linear { features: 320, bias: true });
         let case = LayerCase { inputs: vec![Shape::new(&[200]).expect("a shape")], layer };
-        let cost = case.cost(Phase::Forward, 12, Precision::Fp32, Mode::Inference).expect("fits").expect("runs");
-        let output = case.output().expect("fits");
-        let setting = Setting::usual(Precision::Fp32, Mode::Inference);
-        let (phase, precision) = (Phase::Forward, Precision::Fp32);
-        let work = Workload::new(&case.layer, &case.inputs, output, 12, phase, precision, setting, cost, &gpu);
-        let work = work.expect("a peak");
+        let work = Work::usual(case, Phase::Forward, 12, Precision::Fp32, Mode::Inference).expect("fits");
+        let load = work.on(&gpu).expect("fits").expect("a peak");
+        let cost = load.cost;
         let time = Seconds::from_us(40.0);
         let mut activities = [0.0; crate::law::power::COUNT];
         activities[0] = 0.25;
-        let found = traits(&work, &activities, time);
+        let found = traits(&load, &activities, time);
         let bytes = (cost.read + cost.written).to_f64();
         let near =
             |i: usize, expected: f64| assert!((found[i] - expected).abs() < 1e-12, "{i}: {} {expected}", found[i]);
         near(0, 40e-6f64.ln());
         near(1, 0.25f64.ln());
-        near(2, (work.roofline.compute / time).ln());
-        near(3, (work.roofline.memory / time).ln());
+        near(2, (load.roofline.compute / time).ln());
+        near(3, (load.roofline.memory / time).ln());
         near(4, (cost.ops.to_f64() / bytes).ln());
         near(5, bytes.ln());
         near(6, 12f64.ln());

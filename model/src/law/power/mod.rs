@@ -16,7 +16,8 @@ use crate::base::precision::Precision;
 use crate::base::units::{Hertz, Seconds, Watts};
 use crate::device::clock::VoltageCurve;
 use crate::device::gpu::Gpu;
-use crate::kernel::features::{Family, Workload};
+use crate::kernel::family::Family;
+use crate::kernel::load::Load;
 
 /// Names of the activities, in order. They are part of the calibration format.
 pub const ACTIVITIES: [&str; 9] = [
@@ -65,17 +66,17 @@ pub struct PowerModel {
 }
 
 /// What a kernel does to power, given its launch floor and how long it takes at full clock.
-pub fn activities(work: &Workload<'_>, floor: Seconds, time: Seconds) -> Activities {
+pub fn activities(load: &Load<'_>, floor: Seconds, time: Seconds) -> Activities {
     let share = |part: Seconds, most: f64| if time > Seconds::ZERO { (part / time).clamp(0.0, most) } else { 0.0 };
-    let roofline = &work.roofline;
+    let roofline = &load.roofline;
     let busy = 1.0 - share(floor, 1.0);
     // What a kernel takes beyond its traffic and arithmetic is spent on the multiprocessors that it fills.
-    let occupied = busy * work.occupancy();
+    let occupied = busy * load.occupancy();
     let (compute, memory) = (share(roofline.compute, 1.0), share(roofline.memory + roofline.second, MOST_MEMORY));
     let mut list = [0.0; COUNT];
     list[..3].copy_from_slice(&[occupied, busy * memory, occupied * memory.sqrt()]);
-    let at = match work.precision {
-        _ if Family::of(work.layer, work.phase) == Family::Stream => 3,
+    let at = match load.work.precision {
+        _ if load.work.family() == Family::Stream => 3,
         Precision::Fp32 => 3,
         Precision::Tf32 => 5,
         Precision::Fp16 | Precision::Bf16 | Precision::Int8 => 7,

@@ -80,7 +80,7 @@ impl Holds for Node {
 
 impl Holds for ShapedLayer {
     fn parts(&mut self) -> (&mut Layer, &mut Vec<Source>, &mut bool) {
-        (&mut self.layer, &mut self.from, &mut self.folded)
+        (&mut self.case.layer, &mut self.from, &mut self.folded)
     }
     fn name(&self) -> &str {
         &self.name
@@ -221,7 +221,7 @@ inputs.x.shape = [3, 5, 5]
     fn a_profile_of_kernels_runs_the_graph_as_it_is() {
         for profile in ["cudnn", "tensorrt"] {
             let kept = through(profile);
-            assert!(kept.layers().iter().all(|l| l.layer.kind() != "batch_norm"), "{profile}");
+            assert!(kept.layers().iter().all(|l| l.case.layer.kind() != "batch_norm"), "{profile}");
             assert_eq!(kept.notes(), [super::open(2)], "{profile}");
         }
     }
@@ -234,7 +234,7 @@ inputs.x.shape = [3, 5, 5]
             Framework::named(profile).expect("shipped").runs(shaped)
         };
         let seen = |n: &ShapedNetwork| {
-            let layers = n.layers().iter().map(|l| (l.name.clone(), l.layer.clone(), l.from.clone()));
+            let layers = n.layers().iter().map(|l| (l.name.clone(), l.case.layer.clone(), l.from.clone()));
             (layers.collect::<Vec<_>>(), n.notes().to_vec())
         };
         assert_eq!(seen(&shaped(Folding::Unfold, "cudnn")), seen(&shaped(Folding::Open, "pytorch")));

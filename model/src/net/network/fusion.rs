@@ -14,7 +14,7 @@ impl ShapedNetwork {
         let mut taken = vec![false; self.layers.len()];
         // Of two convolutions that one sum reads, the later one's kernel does it: the other's result is there by then.
         for first in (0..self.layers.len()).rev() {
-            if matches!(self.layers[first].layer, Layer::Conv2d(_)) && !taken[first] {
+            if matches!(self.layers[first].case.layer, Layer::Conv2d(_)) && !taken[first] {
                 let group = self.chain(first, &readers, absorbed, &taken);
                 group.iter().for_each(|&i| taken[i] = true);
                 if let Some(&last) = group.last() {
@@ -65,13 +65,15 @@ impl ShapedNetwork {
         let mut summed = false;
         let mut last = first;
         while let [next] = readers[last][..] {
-            let layer = &self.layers[next].layer;
+            let layer = &self.layers[next].case.layer;
             if taken[next] || !absorbed.iter().any(|kind| kind == layer.kind()) {
                 break;
             }
             match layer {
                 Layer::BatchNorm(_) | Layer::Scale(_) if !summed => {}
-                Layer::Add(_) if !summed && self.layers[next].inputs.iter().all(|s| *s == self.layers[next].output) => {
+                Layer::Add(_)
+                    if !summed && self.layers[next].case.inputs.iter().all(|s| *s == self.layers[next].output) =>
+                {
                     summed = true;
                 }
                 Layer::Activation(_) => {
@@ -90,7 +92,7 @@ impl ShapedNetwork {
         let members: Vec<&ShapedLayer> = group.iter().map(|&i| &self.layers[i]).collect();
         let mut made = members[0].clone();
         made.name = members.iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join("+");
-        if let Layer::Conv2d(conv) = &mut made.layer {
+        if let Layer::Conv2d(conv) = &mut made.case.layer {
             // In the epilogue, not in a kernel of its own.
             made.bias = conv.bias;
             conv.bias = false;

@@ -3,6 +3,7 @@
 use super::{Network, Source};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
+use crate::net::case::LayerCase;
 use crate::net::cost::{LayerCost, Site};
 use crate::net::layer::{Conv2d, Groups, Layer, LayerOp, Optimizer, ShapeError, update_cost};
 use std::collections::HashMap;
@@ -30,10 +31,8 @@ pub struct ShapedNetwork {
 pub struct ShapedLayer {
     /// Unique name.
     pub name: String,
-    /// What it computes.
-    pub layer: Layer,
-    /// Input shapes.
-    pub inputs: Vec<Shape>,
+    /// What it computes, on which input shapes.
+    pub case: LayerCase,
     /// Output shape.
     pub output: Shape,
     /// What it reads.
@@ -51,7 +50,7 @@ pub struct ShapedLayer {
 impl ShapedLayer {
     /// One of the groups of a convolution as a convolution of its own, and how many there are; `None` of one without.
     pub fn group(&self) -> Option<(Self, u64)> {
-        let (Layer::Conv2d(conv), [input]) = (&self.layer, self.inputs.as_slice()) else { return None };
+        let (Layer::Conv2d(conv), [input]) = (&self.case.layer, self.case.inputs.as_slice()) else { return None };
         let groups = conv.groups(input.axis());
         let part = |shape: &Shape| {
             let mut dims = shape.dims().to_vec();
@@ -62,8 +61,8 @@ impl ShapedLayer {
             return None;
         }
         let conv = Conv2d { channels: conv.channels / groups, groups: Groups::default(), ..conv.clone() };
-        let (inputs, output) = (vec![part(input)?], part(&self.output)?);
-        Some((Self { layer: Layer::Conv2d(conv), inputs, output, ..self.clone() }, groups))
+        let case = LayerCase { inputs: vec![part(input)?], layer: Layer::Conv2d(conv) };
+        Some((Self { case, output: part(&self.output)?, ..self.clone() }, groups))
     }
 }
 
@@ -142,8 +141,7 @@ impl ShapedNetwork {
                 node.layer.output(&read).map_err(|why| ShapingError::Layer { name: node.name.clone(), why })?;
             layers.push(ShapedLayer {
                 name: node.name.clone(),
-                layer: node.layer.clone(),
-                inputs: read,
+                case: LayerCase { inputs: read, layer: node.layer.clone() },
                 output,
                 from: node.from.clone(),
                 tied: node.tied.is_some(),
@@ -152,7 +150,7 @@ impl ShapedNetwork {
                 folded: node.folded,
             });
             if let Some(other) = node.tied {
-                let count = |layer: &ShapedLayer| layer.layer.parameters(&layer.inputs);
+                let count = |layer: &ShapedLayer| layer.case.parameters();
                 if layers.last().map(count) != layers.get(other).map(count) {
                     let why = ShapeError::Field("its parameters are not as many as those of the layer it is tied to");
                     return Err(ShapingError::Layer { name: node.name.clone(), why });
@@ -268,10 +266,10 @@ pub(super) fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
     let mut firsts: HashMap<(&str, Shape, Option<&Shape>), Vec<usize>> = HashMap::new();
     let mut alike = Vec::with_capacity(layers.len());
     for (i, layer) in layers.iter().enumerate() {
-        let list = firsts.entry((layer.layer.kind(), layer.output, layer.inputs.first())).or_default();
+        let list = firsts.entry((layer.case.layer.kind(), layer.output, layer.case.inputs.first())).or_default();
         let same = |&&j: &&usize| {
             let other = &layers[j];
-            let own = other.layer == layer.layer && other.inputs == layer.inputs && other.bias == layer.bias;
+            let own = other.case == layer.case && other.bias == layer.bias;
             own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
         };
         alike.push(list.iter().find(same).copied().unwrap_or_else(|| {
@@ -286,7 +284,16 @@ impl ShapedLayer {
     /// A layer of no network, without a name.
     pub(crate) fn alone(layer: Layer, inputs: Vec<Shape>, output: Shape) -> Self {
         let (name, from, absorbed) = (String::new(), Vec::new(), Vec::new());
-        Self { name, layer, inputs, output, from, tied: false, absorbed, bias: false, folded: false }
+        Self {
+            name,
+            case: LayerCase { inputs, layer },
+            output,
+            from,
+            tied: false,
+            absorbed,
+            bias: false,
+            folded: false,
+        }
     }
 
     /// Learned parameters of its own; none where they are another layer's.
@@ -296,15 +303,15 @@ impl ShapedLayer {
         }
         let bias = if self.bias { self.output.axis() } else { 0 };
         let absorbed: u64 = self.absorbed.iter().map(Self::parameters).sum();
-        self.layer.parameters(&self.inputs).saturating_add(bias).saturating_add(absorbed)
+        self.case.parameters().saturating_add(bias).saturating_add(absorbed)
     }
 
     fn cost_at(&self, phase: Phase, batch: u64, precision: Precision, mode: Mode) -> Option<LayerCost> {
-        let site = Site { batch, inputs: &self.inputs, output: self.output, precision, mode };
-        let mut cost = self.layer.cost(phase, &site)?;
+        let site = Site { batch, inputs: &self.case.inputs, output: self.output, precision, mode };
+        let mut cost = self.case.layer.cost(phase, &site)?;
         for layer in &self.absorbed {
-            let site = Site { inputs: &layer.inputs, output: layer.output, ..site };
-            if let Some(more) = layer.layer.cost(phase, &site) {
+            let site = Site { inputs: &layer.case.inputs, output: layer.output, ..site };
+            if let Some(more) = layer.case.layer.cost(phase, &site) {
                 cost.ops += more.ops;
                 // What it writes it has at hand; other operands it reads.
                 cost.read += site.bytes(site.all_in_elements() - site.in_elements());

@@ -515,7 +515,8 @@ fn folded_batch_norms_are_found_and_unfolded() {
     // A profile that runs modules as written makes the same of it as asking does.
     let shape = |n: &Network| ShapedNetwork::new(n, 2, Precision::Fp32, &[]).expect("fits");
     let (asked, through) = (shape(&apart), Framework::named("pytorch").expect("shipped").runs(shape(&folded)));
-    let seen = |n: &ShapedNetwork| n.layers().iter().map(|l| (l.name.clone(), l.layer.clone())).collect::<Vec<_>>();
+    let seen =
+        |n: &ShapedNetwork| n.layers().iter().map(|l| (l.name.clone(), l.case.layer.clone())).collect::<Vec<_>>();
     assert_eq!(seen(&asked), seen(&through));
     assert_eq!(asked.notes(), through.notes());
 }

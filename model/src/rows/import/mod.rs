@@ -15,8 +15,9 @@ pub mod torch;
 mod crosscheck;
 
 use crate::base::shape::MAX_DIMENSION;
+use crate::net::case::LayerCase;
 use crate::net::layer::LayerOp;
-use crate::rows::measurement::{LayerCase, Measurement};
+use crate::rows::measurement::Measurement;
 use std::collections::BTreeMap;
 
 /// What an importer found.

@@ -3,7 +3,7 @@
 use super::columns::Columns;
 use super::{ImportError, Imported, check, seconds};
 use crate::base::precision::Phase;
-use crate::kernel::trial::Trial;
+use crate::kernel::work::Work;
 use crate::rows::measurement::{Measurement, Regime};
 
 /// The source of these rows, and the framework whose kernels they time.
@@ -21,7 +21,7 @@ pub fn import(file: &str, text: &str, gpu: &str) -> Result<Imported, ImportError
     let mut imported = Imported::default();
     for record in table.records() {
         let text = record.get(Some(trial)).ok_or_else(|| table.fault(record.line, "no trial".to_string()))?;
-        let trial: Trial = serde_json::from_str(text)
+        let trial: Work<'static> = serde_json::from_str(text)
             .map_err(|e| table.fault(record.line, format!("trial: {}", e.to_string().replace('\n', " "))))?;
         let Some(time_s) = record.number(Some(time)).and_then(|t| seconds(t, 1e-6)) else {
             imported.skip("no time");
@@ -36,7 +36,7 @@ pub fn import(file: &str, text: &str, gpu: &str) -> Result<Imported, ImportError
             continue;
         }
         let id = record.get(Some(id)).unwrap_or_default();
-        let mut row = Measurement::imported(SOURCE, id, gpu, trial.case, trial.phase, trial.batch, time_s);
+        let mut row = Measurement::imported(SOURCE, id, gpu, trial.case.into_owned(), trial.phase, trial.batch, time_s);
         row.trial_id = id.to_string();
         row.precision = trial.precision;
         row.mode = Some(trial.mode.name().to_string());

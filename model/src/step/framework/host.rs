@@ -4,6 +4,7 @@ use super::{Entry, FactorFile};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::text::within;
 use crate::base::units::{Dimension, Seconds, parse_with_unit};
+use crate::kernel::key::ModelKey;
 use crate::net::layer::Layer;
 use serde::Deserialize;
 use std::ops::{Add, Mul};
@@ -103,15 +104,15 @@ impl Mul<f64> for Stages {
 impl Host {
     /// What the host takes for a layer's operation in a phase. A layer's backward operation counts with its forward
     /// one, whatever its gradients.
-    pub fn launching(&self, layer: &Layer, class: &str, phase: Phase, mode: Mode, precision: Precision) -> Seconds {
+    pub fn launching(&self, layer: &Layer, key: ModelKey, phase: Phase, mode: Mode, precision: Precision) -> Seconds {
         let listed = |kind: &str| self.kinds.iter().find(|k| k.kind == kind);
         let biased = match layer {
             Layer::Conv2d(conv) if conv.bias && phase != Phase::Update => {
-                listed(&format!("{class}_bias")).or_else(|| listed("conv2d_bias"))
+                listed(&format!("{key}_bias")).or_else(|| listed("conv2d_bias"))
             }
             _ => None,
         };
-        let costs = biased.or_else(|| listed(class)).or_else(|| listed(layer.kind())).unwrap_or(&self.other).costs;
+        let costs = biased.or_else(|| listed(key.name())).or_else(|| listed(layer.kind())).unwrap_or(&self.other).costs;
         match (mode, phase) {
             (Mode::Training, Phase::BackwardData | Phase::BackwardWeights) => Seconds::ZERO,
             _ => costs.of(mode, precision),

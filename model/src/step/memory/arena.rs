@@ -121,8 +121,8 @@ impl Walk<'_> {
             };
             let reuses = first.filter(|(k, b)| {
                 let alone = buffers[*b].readers == 1;
-                is_view(&layer.layer, self.mode)
-                    || (alone && overwrites(&layer.layer, Some(&layers[*k].layer), self.mode))
+                is_view(&layer.case.layer, self.mode)
+                    || (alone && overwrites(&layer.case.layer, Some(&layers[*k].case.layer), self.mode))
             });
             match reuses {
                 Some((_, b)) => {
@@ -157,8 +157,8 @@ impl Walk<'_> {
     /// What a layer's backward needs beside its input and result.
     fn keep_state(&mut self, layer: &ShapedLayer) {
         let elements = |n: u64, width: u64| n.saturating_mul(self.network.batch()).saturating_mul(width);
-        let inputs: u64 = layer.inputs.iter().map(|s| s.elements()).sum();
-        self.arena.grow(match &layer.layer {
+        let inputs: u64 = layer.case.inputs.iter().map(|s| s.elements()).sum();
+        self.arena.grow(match &layer.case.layer {
             Layer::Dropout(_) => elements(inputs, 1),
             Layer::LocalResponseNorm(_) => elements(inputs, FP32),
             _ => 0,
@@ -176,13 +176,13 @@ impl Walk<'_> {
                 Gradient { bytes, alone: true }
             });
             let mut kept = false;
-            if is_view(&layer.layer, Mode::Training) || matches!(layer.layer, Layer::Add(_)) {
+            if is_view(&layer.case.layer, Mode::Training) || matches!(layer.case.layer, Layer::Add(_)) {
                 for k in nodes(layer) {
                     kept = true;
                     self.contribute(Gradient { alone: false, ..gradient }, k, &mut gradients);
                 }
             } else if network.cost(layer, Phase::BackwardData, Mode::Training).is_some() {
-                let sizes: Vec<u64> = layer.inputs.iter().map(|s| self.bytes(s.elements())).collect();
+                let sizes: Vec<u64> = layer.case.inputs.iter().map(|s| self.bytes(s.elements())).collect();
                 sizes.iter().for_each(|&bytes| self.arena.take(bytes));
                 for (source, &bytes) in layer.from.iter().zip(&sizes) {
                     match source {

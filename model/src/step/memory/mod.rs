@@ -7,7 +7,7 @@ pub use arena::overwrites;
 use crate::base::precision::{Mode, Precision};
 use crate::base::shape::Shape;
 use crate::base::units::Bytes;
-use crate::kernel::trial::Algorithm;
+use crate::kernel::setting::Algorithm;
 use crate::net::layer::{Function, Layer, PoolOp};
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
 use serde::Deserialize;
@@ -114,8 +114,8 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
         Activations::Arena => arena::used(network, mode, gradient_width),
         _ => Walk::new(network, mode, policy).peak(gradient_width),
     };
-    let cached = network.layers().iter().map(|l| match &l.layer {
-        Layer::Attention(attention) => attention.cache_elements(&l.inputs),
+    let cached = network.layers().iter().map(|l| match &l.case.layer {
+        Layer::Attention(attention) => attention.cache_elements(&l.case.inputs),
         _ => 0,
     });
     let cached = cached.fold(0, u64::saturating_add).saturating_mul(network.batch()).saturating_mul(width);
@@ -208,7 +208,7 @@ impl Calls {
         let mut calls = Self { spans: Vec::new(), of_layer: Vec::with_capacity(layers.len()) };
         let mut open: HashMap<&str, usize> = HashMap::new();
         for (i, layer) in layers.iter().enumerate() {
-            if layer.layer.is_view() {
+            if layer.case.layer.is_view() {
                 calls.of_layer.push(modules(&layer.name).filter_map(|m| open.get(m).copied()).collect());
             } else {
                 let mut now = HashMap::new();
@@ -312,12 +312,12 @@ impl<'a> Walk<'a> {
             };
             // The last layer's result is the caller's.
             let mut holders = readers[i].max(1) + usize::from(self.policy.activations == Activations::Mirrored);
-            if self.training && saves_output(&layer.layer, self.policy) {
+            if self.training && saves_output(&layer.case.layer, self.policy) {
                 holders += 1;
             }
             holders += usize::from(held.holds[i]);
             match first {
-                Some((k, b)) if self.reuses(layer, &layers[k].layer, readers[k]) => {
+                Some((k, b)) if self.reuses(layer, &layers[k].case.layer, readers[k]) => {
                     self.buffers[b].holders += holders;
                     self.lies_in.push(Some(b));
                 }
@@ -336,7 +336,7 @@ impl<'a> Walk<'a> {
             for k in nodes(layer) {
                 if let Some(b) = self.lies_in[k] {
                     // Kept for backward by one more holder.
-                    if !(self.training && saves_inputs(&layer.layer, self.policy)) {
+                    if !(self.training && saves_inputs(&layer.case.layer, self.policy)) {
                         self.release(b);
                     }
                 }
@@ -375,14 +375,14 @@ impl<'a> Walk<'a> {
 
     /// Whether a layer's result lies where its input did.
     fn reuses(&self, layer: &ShapedLayer, maker: &Layer, readers: usize) -> bool {
-        let view = match &layer.layer {
+        let view = match &layer.case.layer {
             Layer::Dropout(_) => !self.training,
             layer => layer.is_view(),
         };
         if view {
             return true;
         }
-        let overwrites = match (&layer.layer, self.policy.in_place) {
+        let overwrites = match (&layer.case.layer, self.policy.in_place) {
             // No framework has one that overwrites.
             (Layer::Activation(a), _) if a.function == Function::Gelu => false,
             (Layer::Activation(a), _) => !self.training || by_its_result(a.function, self.policy),
@@ -395,7 +395,7 @@ impl<'a> Walk<'a> {
     /// What a layer makes beside its result, and keeps for backward.
     fn beside(&self, layer: &ShapedLayer) -> u64 {
         let elements = |n: u64, width: u64| n.saturating_mul(self.network.batch()).saturating_mul(width);
-        match (&layer.layer, self.policy.pooling_index) {
+        match (&layer.case.layer, self.policy.pooling_index) {
             (Layer::Dropout(_), _) if self.training => elements(layer.output.elements(), MASK),
             (Layer::Pool2d(p), Some(width)) if p.op == PoolOp::Max => elements(layer.output.elements(), width),
             _ => 0,
@@ -412,10 +412,10 @@ impl<'a> Walk<'a> {
             };
             let learned = layer.parameters().saturating_mul(width);
             self.now.gradients = self.now.gradients.saturating_add(learned);
-            let cut = matches!(layer.layer, Layer::Slice(_));
-            let passes_on = matches!(layer.layer, Layer::Add(_)) || layer.layer.is_view() && !cut;
+            let cut = matches!(layer.case.layer, Layer::Slice(_));
+            let passes_on = matches!(layer.case.layer, Layer::Add(_)) || layer.case.layer.is_view() && !cut;
             let mut made: Vec<(usize, usize)> = Vec::new();
-            for (k, shape) in layer.from.iter().zip(&layer.inputs).filter_map(|(s, shape)| match s {
+            for (k, shape) in layer.from.iter().zip(&layer.case.inputs).filter_map(|(s, shape)| match s {
                 Source::Node(k) => Some((*k, shape)),
                 Source::Input(_) => None,
             }) {
@@ -454,14 +454,14 @@ impl<'a> Walk<'a> {
     /// A layer's backward is done: what it kept goes.
     fn forget(&mut self, i: usize, layer: &ShapedLayer) {
         self.now.activations = self.now.activations.saturating_sub(self.beside(layer));
-        if saves_inputs(&layer.layer, self.policy) {
+        if saves_inputs(&layer.case.layer, self.policy) {
             for k in nodes(layer) {
                 if let Some(b) = self.lies_in[k] {
                     self.release(b);
                 }
             }
         }
-        if saves_output(&layer.layer, self.policy)
+        if saves_output(&layer.case.layer, self.policy)
             && let Some(b) = self.lies_in[i]
         {
             self.release(b);
@@ -473,11 +473,11 @@ impl<'a> Walk<'a> {
 fn scratch(network: &ShapedNetwork, policy: &MemoryPolicy) -> Bytes {
     let of = |layer: &ShapedLayer| {
         let (Layer::Conv2d(conv), Some(algorithm), Some(input)) =
-            (&layer.layer, policy.algorithm, layer.inputs.first())
+            (&layer.case.layer, policy.algorithm, layer.case.inputs.first())
         else {
             return Bytes::ZERO;
         };
-        match algorithm.supports(&layer.layer, &layer.inputs) {
+        match algorithm.supports(&layer.case.layer, &layer.case.inputs) {
             true => algorithm.workspace(conv, input, &layer.output, network.batch()),
             false => Bytes::ZERO,
         }
@@ -489,13 +489,13 @@ fn scratch(network: &ShapedNetwork, policy: &MemoryPolicy) -> Bytes {
 /// other order. Tensor cores do, as measured (data/measurements/h200: vgg16 in tf32); without them nothing is foreseen.
 /// Groups do not run there, nor do 3x3 windows over the three channels of an image (mobilenet_v2, squeezenet1_1 in tf32).
 fn transforms(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
-    let Layer::Conv2d(conv) = &layer.layer else { return 0 };
-    let channels = layer.inputs.first().map_or(1, Shape::axis);
+    let Layer::Conv2d(conv) = &layer.case.layer else { return 0 };
+    let channels = layer.case.inputs.first().map_or(1, Shape::axis);
     let small = conv.kernel.area() == 1 || conv.kernel.area() <= 9 && channels < TENSOR_CHANNELS;
     if network.precision() != Precision::Tf32 || small || conv.groups(channels) > 1 {
         return 0;
     }
-    let inputs: u64 = layer.inputs.iter().map(|s| s.elements()).sum();
+    let inputs: u64 = layer.case.inputs.iter().map(|s| s.elements()).sum();
     let elements = inputs.saturating_add(layer.output.elements());
     elements.saturating_mul(network.batch()).saturating_mul(network.precision().bytes())
 }

@@ -1,16 +1,18 @@
 //! A kernel of a step: its model, its time, its power at any clock.
 
-use super::lookup::{Found, Substitute, by_algorithm, find, of_framework};
-use super::network::WIDER;
 use super::{Estimate, LayerPrediction, PredictError, Setup};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::Seconds;
 use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
-use crate::kernel::features::{Family, Setting, Twin, UPDATE, Workload, bias_beside, model_kind};
-use crate::kernel::trial::Algorithm;
+use crate::kernel::key::ModelKey;
+use crate::kernel::load::Load;
+use crate::kernel::setting::Algorithm;
+use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
+use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{Drives, Level, PowerModel, activities, power, traits};
+use crate::law::time::{Seen, time};
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
 use crate::net::network::{ShapedLayer, ShapedNetwork};
@@ -93,10 +95,10 @@ impl Kernel<'_> {
 /// The law of power, and models by class, phase and precision: the same few are wanted again and again.
 pub(super) struct Models<'m> {
     law: &'m PowerModel,
-    found: Vec<(ModelKey, Option<Found<'m>>)>,
+    found: Vec<(Wanted, Option<Found<'m>>)>,
 }
 
-type ModelKey = (&'static str, Phase, Precision);
+type Wanted = (ModelKey, Phase, Precision);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
@@ -104,7 +106,7 @@ impl<'m> Models<'m> {
     }
 
     /// What was found before, or is found now.
-    fn find(&mut self, key: ModelKey, find: impl Fn() -> Option<Found<'m>>) -> Option<Found<'m>> {
+    fn find(&mut self, key: Wanted, find: impl Fn() -> Option<Found<'m>>) -> Option<Found<'m>> {
         if let Some((_, found)) = self.found.iter().find(|(other, _)| *other == key) {
             return *found;
         }
@@ -123,7 +125,7 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
     setup: &Setup<'m>,
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
-    let precision = match (phase, &layer.layer, network.precision()) {
+    let precision = match (phase, &layer.case.layer, network.precision()) {
         // The optimizer works on fp32 master weights.
         (Phase::Update, _, _) => Precision::Fp32,
         // Fused kernels of attention take 32-bit operands as they are.
@@ -138,7 +140,8 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
     }
     let mut of = |precision| kernel_in(precision, network, (name, layer), phase, cost, setup, models);
     let mut kernel = of(precision)?;
-    if let Some(bias) = bias_beside(&layer.layer, layer.output, network.batch(), phase, precision.bytes()) {
+    let work = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
+    if let Some(bias) = work.bias_beside() {
         kernel = kernel.longer_by(bias.bytes() / setup.gpu.bandwidth.value);
     }
     // What other chips reach in TF32 says little of one with another ratio of peaks: a library would take plain fp32.
@@ -159,73 +162,61 @@ fn kernel_in<'a, 'm: 'a>(
     setup: &Setup<'m>,
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
-    let (kind, own_phase) = (layer.layer.kind(), phase);
-    let twin = Twin::of(&layer.layer, &layer.inputs, layer.output, network.batch(), phase);
-    let (run, inputs, output, batch, phase) = match &twin {
-        Some(t) => (&t.case.layer, &t.case.inputs[..], t.output, t.batch, t.phase),
-        None => (&layer.layer, &layer.inputs[..], layer.output, network.batch(), phase),
-    };
+    let own = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
+    let (kind, layout, approximate) = (layer.case.layer.kind(), own.layout, own.is_approximated());
+    let twin = own.twin();
+    let is_twin = twin.is_some();
+    let mut work = twin.unwrap_or(own);
     let no_model = || PredictError::NoModel { layer: name.to_string(), kind, phase, precision };
-    let family = Family::of(run, phase);
-    let kind = if phase == Phase::Update { UPDATE } else { kind };
-    let class = model_kind(run, inputs, phase);
-    let asked = setup.framework.algorithm().filter(|a| twin.is_none() && a.supports(run, inputs));
-    let by_algorithm =
-        asked.and_then(|a| Some((a, by_algorithm(setup.calibration, setup.all_chips, a, phase, precision)?)));
+    let (family, key, gpu) = (work.family(), work.key(), setup.gpu);
+    let by_algorithm = setup.framework.algorithm().filter(|a| !is_twin && a.supports(work.layer(), work.inputs()));
+    let by_algorithm = by_algorithm
+        .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, work.phase, precision)?)));
     let look_up = || {
-        of_framework(setup.calibration, &setup.framework.name, class, family, phase, precision)
-            .or_else(|| find(setup.calibration, setup.all_chips, class, family, phase, precision))
+        of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, precision)
+            .or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, precision))
     };
     let found = match by_algorithm {
         Some((_, found)) => found,
-        None => models.find((class, phase, precision), look_up).ok_or_else(no_model)?,
+        None => models.find((key, work.phase, precision), look_up).ok_or_else(no_model)?,
     };
-    let setting = Setting::usual(network.precision(), setup.mode);
-    let gpu = setup.gpu;
     let found = found.on_board(setup.calibration, &gpu.name);
-    let work = Workload::new(run, inputs, output, batch, phase, precision, setting, cost, gpu).ok_or_else(no_model)?;
-    let bound = work.roofline.bound();
-    let work = by_algorithm.map_or(work, |(algorithm, _)| work.by(algorithm));
-    let found = if twin.as_ref().is_some_and(|t| t.approximate) { found.of_frames() } else { found };
-    let found = if setup.gpu.device == Device::Cpu { found.of_processor() } else { found };
+    let found = if approximate { found.of_frames() } else { found };
+    let found = if gpu.device == Device::Cpu { found.of_processor() } else { found };
+    let algorithm = by_algorithm.map(|(algorithm, _)| algorithm);
+    work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
+    let (run_phase, batch) = (work.phase, work.batch);
+    let load = work.costing(cost, gpu).ok_or_else(no_model)?;
     let model = found.model;
-    let reference = work.roofline.reference(model.exponent, model.floor);
-    let ratio = model.ratio(&work.variables(model.floor, setup.library.unwrap_or(model.library)), reference);
-    let log = found.stated.map_or(ratio.log + found.correction, |s| s.log);
-    let ours = reference * log.exp();
-    let kernel = KernelOf { kind, layer: &layer.layer, phase, layout: setting.layout };
-    let value = if found.framework { ours } else { through(setup, &kernel, &work, ours) };
+    let variables = load.variables(model.floor, setup.library.unwrap_or(model.library));
+    let seen = Seen { roofline: load.roofline, floor: model.floor, variables: &variables };
+    let siblings = setup.all_chips.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
+    let timed = time(seen, &found, siblings).ok_or_else(no_model)?;
+    let kind = if phase == Phase::Update { ModelKey::Update.name() } else { kind };
+    let kernel = KernelOf { kind, layer: &layer.case.layer, phase: run_phase, layout };
+    let value = if found.framework { timed.value } else { through(setup, &kernel, &load, timed.value) };
     let jump = setup.framework.rules.iter().find_map(|rule| {
-        let ruled = rule.applied(value, layer, phase, batch, gpu, setup.library)?;
+        let ruled = rule.applied(value, layer, run_phase, batch, gpu, setup.library)?;
         Some((rule.name.as_str(), ruled))
     });
     let value = jump.map_or(value, |(_, ruled)| ruled);
-    let (low, high) = match (found.stated, found.residuals.bucket(ours)) {
-        (Some(stated), _) => (stated.low, stated.high),
-        (None, Some(bucket)) => (bucket.low, bucket.high),
-        (None, None) => return Err(no_model()),
-    };
-    let siblings = setup.all_chips.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
-    let (low, high) = siblings.map_or((low, high), |s| s.widened((low, high)));
-    let widen = if found.trusted(ratio.in_domain) { 1.0 } else { WIDER };
-    let memory = work.roofline.memory + work.roofline.second;
-    let activities = activities(&work, model.floor, value);
+    let activities = activities(&load, model.floor, value);
     Ok(Kernel {
         name,
         kind,
-        phase: own_phase,
+        phase,
         cost,
-        time: Estimate { value, p05: value * (low.exp() / widen), p95: value * (high.exp() * widen) },
-        bound,
-        memory,
-        drives: models.law.drives(&activities, &traits(&work, &activities, value)).times(setup.framework.activity),
+        time: Estimate { value, p05: value * timed.low, p95: value * timed.high },
+        bound: load.bound,
+        memory: load.roofline.memory + load.roofline.second,
+        drives: models.law.drives(&activities, &traits(&load, &activities, value)).times(setup.framework.activity),
         tier: found.tier,
-        algorithm: by_algorithm.map(|(algorithm, _)| algorithm),
-        in_domain: ratio.in_domain && found.substitute.is_none(),
-        in_range: ratio.in_domain,
+        algorithm,
+        in_domain: timed.in_domain && found.substitute.is_none(),
+        in_range: timed.in_domain,
         substitute: found.substitute,
         jump: jump.map(|(name, _)| name),
-        host: host(setup, &layer.layer, class, own_phase, setup.mode, network.precision()),
+        host: host(setup, &layer.case.layer, key, phase, setup.mode, network.precision()),
         reference: 1.0,
         ages: setup.library.and_then(|_| model.library_ages()),
         repeats: None,
@@ -236,20 +227,21 @@ fn kernel_in<'a, 'm: 'a>(
 pub(super) fn host(
     setup: &Setup<'_>,
     layer: &Layer,
-    class: &str,
+    key: ModelKey,
     phase: Phase,
     mode: Mode,
     precision: Precision,
 ) -> Seconds {
-    setup.framework.host.as_ref().map_or(Seconds::ZERO, |h| h.launching(layer, class, phase, mode, precision))
+    setup.framework.host.as_ref().map_or(Seconds::ZERO, |h| h.launching(layer, key, phase, mode, precision))
 }
 
 /// What a kernel of the library's takes where the framework has a slower one of its own.
-fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, work: &Workload<'_>, ours: Seconds) -> Seconds {
-    let (factor, extra) = setup.framework.slower(kernel, work.batch);
-    let bias = match (work.roofline.second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, work.batch)) {
-        (Seconds::ZERO, _) => Seconds::ZERO,
-        (second, (factor, extra)) => second * (factor - 1.0) + extra,
-    };
+fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seconds) -> Seconds {
+    let (factor, extra) = setup.framework.slower(kernel, load.work.batch);
+    let bias =
+        match (load.roofline.second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, load.work.batch)) {
+            (Seconds::ZERO, _) => Seconds::ZERO,
+            (second, (factor, extra)) => second * (factor - 1.0) + extra,
+        };
     ours * factor + extra + bias
 }

@@ -1,9 +1,9 @@
 //! From a shaped network and a device to time, power and energy, per layer and in total.
 
+mod age;
 mod beside;
 mod intervals;
 mod kernel;
-mod lookup;
 mod network;
 mod operating_point;
 mod settle;
@@ -11,15 +11,14 @@ mod summary;
 mod totals;
 
 pub use intervals::{Width, Widths};
-pub use lookup::{BY_PRODUCT, Found, Stated, Substitute, find};
-pub use network::{SIMULATED, Step, WIDER, predict};
+pub use network::{SIMULATED, Step, predict};
 pub use operating_point::{OperatingError, OperatingPoint, core_range};
 pub use summary::{Prepared, Summary};
 
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
 use crate::device::gpu::Gpu;
-use crate::kernel::trial::Algorithm;
+use crate::kernel::setting::Algorithm;
 use crate::law::calibration::{Calibration, Tier};
 use crate::step::framework::{Framework, Launch};
 use crate::step::input::Fed;

@@ -10,7 +10,7 @@ use super::{LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup,
 use crate::base::precision::{Mode, Phase};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
-use crate::kernel::features::UPDATE;
+use crate::kernel::key::ModelKey;
 use crate::law::calibration::{Calibration, Tier};
 use crate::law::power::{ClockLaw, PowerModel};
 use crate::net::cost::LayerCost;
@@ -19,9 +19,6 @@ use crate::step::framework::Stages;
 use crate::step::memory::footprint;
 use crate::step::parallel::DevicePrediction;
 
-/// Outside of what was measured, and where another kind's model stands in without having been compared, the
-/// interval's edges move out by this factor.
-pub const WIDER: f64 = 1.5;
 /// Shares of the time below this are not worth a warning.
 pub(super) const WORTH_A_WARNING: f64 = 0.01;
 
@@ -88,7 +85,7 @@ impl<'a> Step<'a> {
                 let known = same.filter(|_| phase != Phase::BackwardData).map(|same| same.cost);
                 let Some(cost) = known.or_else(|| network.cost(layer, phase, setup.mode)) else { continue };
                 if fused.is_some() {
-                    hosts += host(setup, &layer.layer, UPDATE, phase, setup.mode, network.precision());
+                    hosts += host(setup, &layer.case.layer, ModelKey::Update, phase, setup.mode, network.precision());
                     updates += 1;
                     continue;
                 }
@@ -107,7 +104,14 @@ impl<'a> Step<'a> {
                 for sum in gradient_sums(network) {
                     let forward = Phase::Forward;
                     let kernel = predict_kernel(network, sum.name, &sum.layer, forward, sum.cost, setup, &mut models)?;
-                    let host = host(setup, &sum.layer.layer, "add", forward, Mode::Inference, network.precision());
+                    let host = host(
+                        setup,
+                        &sum.layer.case.layer,
+                        ModelKey::Kind("add"),
+                        forward,
+                        Mode::Inference,
+                        network.precision(),
+                    );
                     kernels.push(Kernel { phase, host, ..kernel });
                 }
             }

@@ -1,13 +1,13 @@
 //! Sums over the kernels of a step, the time in which none runs, and what to tell of them.
 
 use super::kernel::Kernel;
-use super::lookup::Substitute;
 use super::network::{SIMULATED, WORTH_A_WARNING};
 use super::{Estimate, LayerPrediction, Setup};
 use crate::base::precision::Precision;
 use crate::base::units::{Joules, Seconds};
 use crate::device::gpu::Gpu;
 use crate::law::calibration::Tier;
+use crate::law::lookup::Substitute;
 use crate::law::power::waiting;
 use crate::net::cost::LayerCost;
 use crate::step::framework::{Launch, Stages};

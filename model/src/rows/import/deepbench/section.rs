@@ -5,8 +5,9 @@ use super::super::{ImportError, Imported, check, count, seconds, shown, whole};
 use super::{Arithmetic, BELOW_RESOLUTION, SOURCE, Workbook};
 use crate::base::precision::Phase;
 use crate::base::shape::Shape;
+use crate::net::case::LayerCase;
 use crate::net::layer::{Conv2d, Groups, Layer, Linear, Pair};
-use crate::rows::measurement::{LayerCase, Measurement};
+use crate::rows::measurement::Measurement;
 
 /// Truncation upstream takes half a microsecond on average.
 const HALF_MICROSECOND: f64 = 0.5e-6;

@@ -173,8 +173,8 @@ fn algorithm(kernels: &str) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::base::shape::Shape;
+    use crate::net::case::LayerCase;
     use crate::net::layer::Layer;
-    use crate::rows::measurement::LayerCase;
 
     const HEAD: &str = "OPName,Latency,Device,CUDNN Version,CUDA Version,Kernels";
 

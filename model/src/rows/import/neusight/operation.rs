@@ -3,10 +3,10 @@
 use super::super::columns::{Columns, Record};
 use super::super::{check, count, shown, whole};
 use crate::base::shape::Shape;
+use crate::net::case::LayerCase;
 use crate::net::layer::{
     Activation, Add, Conv2d, Function, Groups, Layer, LayerNorm, Linear, Matmul, Multiply, Pair, Softmax,
 };
-use crate::rows::measurement::LayerCase;
 
 /// One operation of known dimensions.
 pub(super) struct Operation {

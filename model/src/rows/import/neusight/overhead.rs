@@ -58,8 +58,8 @@ mod tests {
     use super::*;
     use crate::base::precision::Phase;
     use crate::base::shape::Shape;
+    use crate::net::case::LayerCase;
     use crate::net::layer::{Add, Layer};
-    use crate::rows::measurement::LayerCase;
 
     fn row(time_s: f64) -> Measurement {
         let input = Shape::new(&[8]).expect("a shape");

@@ -1,9 +1,9 @@
 //! Which model predicts a kernel: its own, or the nearest that there is.
 
-use super::network::Step;
 use crate::base::precision::{Phase, Precision};
-use crate::kernel::features::{Family, general_kind};
-use crate::kernel::trial::Algorithm;
+use crate::kernel::family::Family;
+use crate::kernel::key::{ConvClass, ModelKey};
+use crate::kernel::setting::Algorithm;
 use crate::law::calibration::{Calibration, LayerModel, Tier};
 
 /// A model, and how far it is from the kernel's own.
@@ -135,12 +135,12 @@ impl Substitute {
     }
 }
 
-/// Suffix of the entries that compare a convolution with the product model.
-pub const BY_PRODUCT: &str = "_by_product";
+/// The model of plain matrix products.
+const LINEAR: ModelKey = ModelKey::Kind("linear");
 
-/// The models that may stand in for a kind, in order.
-fn alternatives(kind: &str) -> [Option<&str>; 2] {
-    [Some(kind), general_kind(kind)]
+/// The models that may stand in for a kernel's, in order.
+fn alternatives(key: ModelKey) -> [Option<ModelKey>; 2] {
+    [Some(key), key.general()]
 }
 
 /// Values in fp32 and tf32 are moved by the same kernels; both 16-bit formats are moved and multiplied by the same.
@@ -156,7 +156,7 @@ fn alike(family: Family, precision: Precision) -> Precision {
 pub fn of_framework<'a>(
     calibration: Option<&'a Calibration>,
     framework: &str,
-    kind: &str,
+    key: ModelKey,
     family: Family,
     phase: Phase,
     precision: Precision,
@@ -164,51 +164,24 @@ pub fn of_framework<'a>(
     let calibration = calibration?;
     let model = [precision, alike(family, precision)]
         .into_iter()
-        .find_map(|p| calibration.framework_model(framework, kind, phase, p))?;
+        .find_map(|p| calibration.framework_model(framework, key, phase, p))?;
     Some(Found { framework: true, ..Found::plain(model, calibration.tier, None) })
 }
 
 /// The model of an algorithm that was asked for: this GPU's or, over this one's roofline, that of the GPU on which algorithms
 /// were measured. `None` where it has none in that phase and precision.
-pub fn by_algorithm<'a>(
+pub fn by_algorithm_of<'a>(
     calibration: Option<&'a Calibration>,
     universal: &'a Calibration,
     algorithm: Algorithm,
     phase: Phase,
     precision: Precision,
 ) -> Option<Found<'a>> {
-    let kind = algorithm.model_kind()?;
-    let own = calibration.and_then(|c| Some(Found::plain(c.model(kind, phase, precision)?, c.tier, None)));
+    let key = ModelKey::by(algorithm)?;
+    let own = calibration.and_then(|c| Some(Found::plain(c.model(key, phase, precision)?, c.tier, None)));
     let other =
-        || Some(Found::plain(universal.model(kind, phase, precision)?, Tier::Transferred, Some(Substitute::Algorithm)));
+        || Some(Found::plain(universal.model(key, phase, precision)?, Tier::Transferred, Some(Substitute::Algorithm)));
     own.or_else(other)
-}
-
-/// cuDNN of age 0 ([`crate::kernel::features::library_age`]).
-const NEWEST: f64 = 9.0;
-
-impl Step<'_> {
-    /// What to tell of a library's version that is asked for: whether models know it.
-    pub(super) fn library_warning(&self) -> Option<String> {
-        let asked = self.setup.library?;
-        let ages = self.kernels.iter().filter_map(|k| k.ages);
-        let known = ages.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let gpu = &self.setup.gpu.name;
-        match known {
-            None if self.kernels.iter().any(|k| k.jump.is_some()) => None,
-            None => Some(format!(
-                "--cudnn changes nothing: the layer models of {gpu} do not know how old their libraries were"
-            )),
-            // Versions are read to one decimal.
-            Some((old, new)) if asked < old - 0.05 || asked > new + 0.05 => {
-                let [asked, old, new] = [asked, old, new].map(|age| NEWEST + age);
-                Some(format!(
-                    "cuDNN {asked:.1} is taken as the nearest that the layer models of {gpu} saw: they know {old:.1} to {new:.1}"
-                ))
-            }
-            Some(_) => None,
-        }
-    }
 }
 
 /// Finds a kernel's model. The order goes from its own model over nearer and nearer relatives on the same GPU to
@@ -216,15 +189,15 @@ impl Step<'_> {
 pub fn find<'a>(
     calibration: Option<&'a Calibration>,
     universal: &'a Calibration,
-    kind: &str,
+    key: ModelKey,
     family: Family,
     phase: Phase,
     precision: Precision,
 ) -> Option<Found<'a>> {
-    let on_gpu = |kind: &str, phase, precision| calibration?.model(kind, phase, precision);
-    let anywhere = |kind: &str, phase, precision| universal.model(kind, phase, precision);
+    let on_gpu = |key: ModelKey, phase, precision| calibration?.model(key, phase, precision);
+    let anywhere = |key: ModelKey, phase, precision| universal.model(key, phase, precision);
     let tier = calibration.map_or(Tier::Roofline, |c| c.tier);
-    let kinds = || alternatives(kind).into_iter().flatten();
+    let keys = || alternatives(key).into_iter().flatten();
     let plain = Found::plain;
     let of_all = |model: &'a LayerModel| match model.terms.is_empty() {
         true => plain(model, Tier::Roofline, Some(Substitute::Efficiency)),
@@ -232,59 +205,59 @@ pub fn find<'a>(
     };
 
     let near = [precision, alike(family, precision)];
-    if let Some(model) = near.into_iter().find_map(|p| kinds().find_map(|k| on_gpu(k, phase, p))) {
+    if let Some(model) = near.into_iter().find_map(|p| keys().find_map(|k| on_gpu(k, phase, p))) {
         return Some(plain(model, tier, None));
     }
     match family {
         Family::Gemm => {
             // More chips were measured in fp16 than in bf16, whose kernels are the same.
-            let anywhere = |kind: &str, phase, precision| {
-                anywhere(kind, phase, alike(family, precision)).or(anywhere(kind, phase, precision))
+            let anywhere = |key: ModelKey, phase, precision| {
+                anywhere(key, phase, alike(family, precision)).or(anywhere(key, phase, precision))
             };
-            let on_gpu = |kind: &str, phase, precision| {
-                on_gpu(kind, phase, precision).or(on_gpu(kind, phase, alike(family, precision)))
+            let on_gpu = |key: ModelKey, phase, precision| {
+                on_gpu(key, phase, precision).or(on_gpu(key, phase, alike(family, precision)))
             };
-            if ["conv2d_grouped", "conv2d_depthwise"].contains(&kind) {
-                if let Some(model) = anywhere(kind, phase, precision).filter(|m| !m.terms.is_empty()) {
+            if key.in_narrow_groups() {
+                if let Some(model) = anywhere(key, phase, precision).filter(|m| !m.terms.is_empty()) {
                     return Some(Found { calibrated: true, ..of_all(model) });
                 }
-                let carrier = anywhere("conv2d", Phase::Forward, Precision::Fp32)?;
+                let carrier = anywhere(ModelKey::Conv(ConvClass::General), Phase::Forward, Precision::Fp32)?;
                 let found = plain(carrier, Tier::Roofline, Some(Substitute::Statement));
                 return Some(Found { stated: Some(GROUPED), calibrated: true, ..found });
             }
             // Attention's products are batched.
             let batched =
-                if kind.starts_with("attention") { on_gpu("matmul", Phase::Forward, precision) } else { None };
-            if let Some(model) = batched.or_else(|| on_gpu("linear", Phase::Forward, precision)) {
+                if key.is_attention() { on_gpu(ModelKey::Kind("matmul"), Phase::Forward, precision) } else { None };
+            if let Some(model) = batched.or_else(|| on_gpu(LINEAR, Phase::Forward, precision)) {
                 let found = plain(model, Tier::Transferred, Some(Substitute::Product));
                 // How convolutions compare with the product model was seen on the chips that have rows of both.
-                let seen = kinds().find_map(|k| anywhere(&format!("{k}{BY_PRODUCT}"), phase, precision));
+                let seen = keys().find_map(|k| anywhere(k.by_product()?, phase, precision));
                 return Some(match seen {
                     Some(seen) => Found { residuals: seen, correction: seen.intercept, calibrated: true, ..found },
                     None => found,
                 });
             }
-            if let Some(model) = kinds().find_map(|k| anywhere(k, phase, precision)) {
+            if let Some(model) = keys().find_map(|k| anywhere(k, phase, precision)) {
                 return Some(Found { calibrated: true, ..of_all(model) });
             }
             let near = [precision, Precision::Fp16, Precision::Fp32];
             let model = near.into_iter().find_map(|p| {
-                kinds().find_map(|k| anywhere(k, phase, p)).or_else(|| anywhere("linear", Phase::Forward, p))
+                keys().find_map(|k| anywhere(k, phase, p)).or_else(|| anywhere(LINEAR, Phase::Forward, p))
             })?;
             Some(of_all(model))
         }
         Family::Stream => {
-            if let Some(model) = on_gpu(kind, phase, Precision::Fp32) {
+            if let Some(model) = on_gpu(key, phase, Precision::Fp32) {
                 return Some(plain(model, tier, Some(Substitute::Precision)));
             }
-            if let Some(model) = on_gpu("stream", Phase::Forward, Precision::Fp32) {
+            if let Some(model) = on_gpu(ModelKey::Stream, Phase::Forward, Precision::Fp32) {
                 // Its residuals are those of other kinds' rows under it.
                 return Some(Found { calibrated: true, ..plain(model, Tier::Roofline, Some(Substitute::Bandwidth)) });
             }
-            let own = near.into_iter().find_map(|p| anywhere(kind, phase, p));
+            let own = near.into_iter().find_map(|p| anywhere(key, phase, p));
             let model = own
-                .or_else(|| anywhere(kind, phase, Precision::Fp32))
-                .or_else(|| anywhere("stream", Phase::Forward, Precision::Fp32))?;
+                .or_else(|| anywhere(key, phase, Precision::Fp32))
+                .or_else(|| anywhere(ModelKey::Stream, Phase::Forward, Precision::Fp32))?;
             Some(Found { calibrated: own.is_some(), ..of_all(model) })
         }
     }

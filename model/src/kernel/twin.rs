@@ -3,79 +3,76 @@
 use crate::base::precision::Phase;
 use crate::base::shape::Shape;
 use crate::base::units::{Bytes, Ops};
+use crate::kernel::work::Work;
+use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
-use crate::rows::measurement::LayerCase;
+use std::borrow::Cow;
 
-/// The layer whose kernels another one runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Twin {
-    /// It, with its input shapes.
-    pub case: LayerCase,
-    /// Its output shape.
-    pub output: Shape,
-    /// Over so many samples.
-    pub batch: u64,
-    /// In this phase.
-    pub phase: Phase,
-    /// Whether these are other kernels for as many products.
-    pub approximate: bool,
-}
-
-impl Twin {
-    /// The twin of a layer in a phase; `None` where it has kernels of its own.
+impl Work<'_> {
+    /// The work of the layer whose kernels this one runs; `None` where it has kernels of its own.
     ///
     /// * A transposed convolution's forward pass is the gradient of the input of the convolution from its output to its
     ///   input, and the other way round; so cuDNN and every framework run it.
     /// * A convolution over volumes is one over maps per frame of the result, exactly so where its windows see one frame.
-    pub fn of(layer: &Layer, inputs: &[Shape], output: Shape, batch: u64, phase: Phase) -> Option<Self> {
-        let input = *inputs.first()?;
-        match (layer, input.dims(), output.dims()) {
-            (_, _, _) if phase == Phase::Update => None,
+    pub fn twin(&self) -> Option<Work<'static>> {
+        let (input, output) = (self.input(), self.output);
+        let (case, output, batch, phase) = match (self.layer(), input.dims(), output.dims()) {
+            (_, _, _) if self.phase == Phase::Update => return None,
             (Layer::ConvTranspose2d(conv), &[channels, ..], _) => {
                 let layer = Layer::Conv2d(conv.mirrored(channels));
-                let phase = match phase {
+                let phase = match self.phase {
                     Phase::Forward => Phase::BackwardData,
                     Phase::BackwardData => Phase::Forward,
                     other => other,
                 };
-                let case = LayerCase { inputs: vec![output], layer };
-                Some(Self { case, output: input, batch, phase, approximate: false })
+                (LayerCase { inputs: vec![output], layer }, input, self.batch, phase)
             }
             (Layer::Conv3d(conv), &[channels, _, height, width], &[features, frames, out_height, out_width]) => {
                 let seen = Shape::map(channels, height.saturating_mul(conv.kernel.d), width).ok()?;
                 let case = LayerCase { inputs: vec![seen], layer: Layer::Conv2d(conv.per_frame()) };
                 let output = Shape::map(features, out_height, out_width).ok()?;
-                let approximate = conv.kernel.d > 1;
-                Some(Self { case, output, batch: batch.saturating_mul(frames), phase, approximate })
+                (case, output, self.batch.saturating_mul(frames), self.phase)
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        let Self { precision, mode, layout, cache, algorithm, optimizer, .. } = *self;
+        let case = Cow::Owned(case);
+        Some(Work { case, output, phase, batch, precision, mode, layout, cache, algorithm, optimizer })
     }
-}
 
-/// A kernel of its own that adds a transposed convolution's bias, or sums its gradient: what its twin, which has none,
-/// does not do. Element-wise additions over the result; `None` where there is none.
-pub fn bias_beside(layer: &Layer, output: Shape, batch: u64, phase: Phase, bytes: u64) -> Option<LayerCost> {
-    let Layer::ConvTranspose2d(conv) = layer else { return None };
-    let values = batch.saturating_mul(output.elements());
-    let moved = Bytes::new(values.saturating_mul(bytes));
-    let (read, written) = match phase {
-        Phase::Forward => (moved, moved),
-        Phase::BackwardWeights => (moved, Bytes::new(conv.channels.saturating_mul(bytes))),
-        Phase::BackwardData | Phase::Update => return None,
-    };
-    conv.bias.then(|| LayerCost { ops: Ops::new(values), read, written, ..LayerCost::default() })
+    /// A kernel of its own that adds a transposed convolution's bias, or sums its gradient: what its twin, which has none,
+    /// does not do. Element-wise additions over the result; `None` where there is none.
+    pub fn bias_beside(&self) -> Option<LayerCost> {
+        let Layer::ConvTranspose2d(conv) = self.layer() else { return None };
+        let values = self.batch.saturating_mul(self.output.elements());
+        let moved = Bytes::new(values.saturating_mul(self.precision.bytes()));
+        let (read, written) = match self.phase {
+            Phase::Forward => (moved, moved),
+            Phase::BackwardWeights => (moved, Bytes::new(conv.channels.saturating_mul(self.precision.bytes()))),
+            Phase::BackwardData | Phase::Update => return None,
+        };
+        conv.bias.then(|| LayerCost { ops: Ops::new(values), read, written, ..LayerCost::default() })
+    }
+
+    /// Whether its twin's are other kernels for as many products: windows over several frames.
+    pub fn is_approximated(&self) -> bool {
+        matches!(self.layer(), Layer::Conv3d(conv) if conv.kernel.d > 1) && self.phase != Phase::Update
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::precision::{Mode, Precision};
-    use crate::net::layer::{Conv3d, ConvTranspose2d, Groups, LayerOp as _, Pair, Triple};
+    use crate::net::layer::{Conv3d, ConvTranspose2d, Groups, Pair, Triple};
 
     fn shape(dims: &[u64]) -> Shape {
         Shape::new(dims).expect("a test shape")
+    }
+
+    fn work(case: &LayerCase, phase: Phase) -> Work<'_> {
+        Work::usual(case, phase, 3, Precision::Fp32, Mode::Training).expect("fits")
     }
 
     fn macs(case: &LayerCase, batch: u64, phase: Phase) -> u64 {
@@ -111,17 +108,17 @@ mod tests {
             (volume(Triple::cube(3)), shape(&[6, 5, 9, 9])),
         ] {
             let case = LayerCase { inputs: vec![input], layer };
-            let output = case.output().expect("fits");
             for phase in [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights] {
-                let twin = Twin::of(&case.layer, &case.inputs, output, 3, phase).expect("a twin");
+                let twin = work(&case, phase).twin().expect("a twin");
                 assert_eq!(twin.case.output(), Ok(twin.output), "{case:?}");
                 assert_eq!(macs(&case, 3, phase), macs(&twin.case, twin.batch, twin.phase), "{case:?} {phase}");
             }
-            assert_eq!(Twin::of(&case.layer, &case.inputs, output, 3, Phase::Update), None);
+            assert_eq!(work(&case, Phase::Update).twin(), None);
         }
         let plain = Layer::Activation(crate::net::layer::Activation { function: crate::net::layer::Function::Relu });
         let map = shape(&[6, 7, 5]);
-        assert_eq!(plain.output(&[map]), Ok(map));
-        assert_eq!(Twin::of(&plain, &[map], map, 3, Phase::Forward), None);
+        let plain = LayerCase { inputs: vec![map], layer: plain };
+        assert_eq!(plain.output(), Ok(map));
+        assert_eq!(work(&plain, Phase::Forward).twin(), None);
     }
 }

@@ -1,0 +1,238 @@
+//! Which model predicts a kernel: the only place that knows the names of models.
+
+use crate::base::precision::Phase;
+use crate::base::shape::Shape;
+use crate::base::text::{closest, shown};
+use crate::kernel::setting::Algorithm;
+use crate::net::layer::{Conv2d, Layer};
+use std::fmt;
+use std::str::FromStr;
+
+/// Convolutions over maps by the kernels that they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConvClass {
+    /// Everything that is in no other class, and those of `Plain1x1` and `Plain3x3` where these have too few rows.
+    General,
+    /// 1x1 with stride 1, neither dilated nor grouped: plain matrix products.
+    Plain1x1,
+    /// 3x3 with stride 1, neither dilated nor grouped: what Winograd's algorithm can do.
+    Plain3x3,
+    /// Fewer than 16 input channels per group, but more than one.
+    Grouped,
+    /// One input channel per group.
+    Depthwise,
+}
+
+/// Convolutions with fewer input channels per group than this run kernels of their own, not matrix products.
+const NARROW_GROUP: u64 = 16;
+
+impl ConvClass {
+    const ALL: [Self; 5] = [Self::General, Self::Plain1x1, Self::Plain3x3, Self::Grouped, Self::Depthwise];
+
+    /// The class of a convolution that reads so many channels.
+    pub fn of(conv: &Conv2d, channels: u64) -> Self {
+        let groups = conv.groups(channels).max(1);
+        let plain = conv.stride.is(1) && conv.dilation.is(1) && groups == 1;
+        match groups {
+            1 if plain && conv.kernel.is(1) => Self::Plain1x1,
+            1 if plain && conv.kernel.is(3) => Self::Plain3x3,
+            1 => Self::General,
+            _ if groups == channels => Self::Depthwise,
+            _ if channels / groups < NARROW_GROUP => Self::Grouped,
+            _ => Self::General,
+        }
+    }
+}
+
+/// The name of a model: whose times it predicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModelKey {
+    /// A layer kind's, by its name; convolutions over maps are [`ModelKey::Conv`].
+    Kind(&'static str),
+    /// A class of convolutions over maps, by whatever algorithm the library chooses.
+    Conv(ConvClass),
+    /// Convolutions by an algorithm that was asked for; never the library's choice.
+    By(Algorithm),
+    /// How far convolutions of a class are from the linear layers' model taken for them.
+    ByProduct(ConvClass),
+    /// Attention against a cache, which reading that bounds.
+    AttentionDecode,
+    /// Attention that keeps its scores in memory.
+    AttentionUnfused,
+    /// Optimizer updates, whatever the layer.
+    Update,
+    /// Element-wise rows together: the bandwidth model of kinds without rows.
+    Stream,
+    /// Kinds that read and write each value once, where they have few rows.
+    Pointwise,
+    /// Kinds that move values to other places, where they have few rows.
+    Copies,
+}
+
+impl ModelKey {
+    /// The model of a layer's phase: its kind, except that convolutions fall into classes which run different kernels.
+    /// Attention against a cache and attention that keeps its scores in memory are other kernels than fused attention
+    /// of many tokens.
+    pub fn of(layer: &Layer, inputs: &[Shape], phase: Phase) -> Self {
+        match layer {
+            _ if phase == Phase::Update => Self::Update,
+            Layer::Conv2d(conv) => Self::Conv(ConvClass::of(conv, inputs.first().map_or(1, Shape::axis))),
+            Layer::Attention(attention) if attention.decodes() => Self::AttentionDecode,
+            Layer::Attention(attention) if !attention.fused => Self::AttentionUnfused,
+            _ => Self::Kind(layer.kind()),
+        }
+    }
+
+    /// Convolutions by an algorithm; `None` for the library's choice.
+    pub fn by(algorithm: Algorithm) -> Option<Self> {
+        (algorithm != Algorithm::Heuristic).then_some(Self::By(algorithm))
+    }
+
+    /// The model that a class of convolutions shares where it has too few rows for one of its own.
+    pub fn general(self) -> Option<Self> {
+        matches!(self, Self::Conv(ConvClass::Plain1x1 | ConvClass::Plain3x3)).then_some(Self::Conv(ConvClass::General))
+    }
+
+    /// How its convolutions compare with matrix products; `None` of what is no convolution.
+    pub fn by_product(self) -> Option<Self> {
+        if let Self::Conv(class) = self { Some(Self::ByProduct(class)) } else { None }
+    }
+
+    /// Whether it is of convolutions by an algorithm that was asked for.
+    pub fn is_asked_for(self) -> bool {
+        matches!(self, Self::By(_))
+    }
+
+    /// Whether its kernels run in groups too narrow for matrix products.
+    pub fn in_narrow_groups(self) -> bool {
+        matches!(self, Self::Conv(ConvClass::Grouped | ConvClass::Depthwise))
+    }
+
+    /// Whether its products are batched: attention's are, over samples and heads.
+    pub fn is_attention(self) -> bool {
+        matches!(self, Self::Kind("attention") | Self::AttentionDecode | Self::AttentionUnfused)
+    }
+
+    /// As calibration files write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kind(kind) => kind,
+            Self::Conv(ConvClass::General) => "conv2d",
+            Self::Conv(ConvClass::Plain1x1) => "conv2d_1x1",
+            Self::Conv(ConvClass::Plain3x3) => "conv2d_3x3",
+            Self::Conv(ConvClass::Grouped) => "conv2d_grouped",
+            Self::Conv(ConvClass::Depthwise) => "conv2d_depthwise",
+            Self::By(Algorithm::Heuristic) => "conv2d_by_heuristic",
+            Self::By(Algorithm::Gemm) => "conv2d_by_gemm",
+            Self::By(Algorithm::ImplicitGemm) => "conv2d_by_implicit_gemm",
+            Self::By(Algorithm::ImplicitPrecompGemm) => "conv2d_by_implicit_precomp_gemm",
+            Self::By(Algorithm::Fft) => "conv2d_by_fft",
+            Self::By(Algorithm::FftTiling) => "conv2d_by_fft_tiling",
+            Self::By(Algorithm::Winograd) => "conv2d_by_winograd",
+            Self::By(Algorithm::WinogradNonfused) => "conv2d_by_winograd_nonfused",
+            Self::ByProduct(ConvClass::General) => "conv2d_by_product",
+            Self::ByProduct(ConvClass::Plain1x1) => "conv2d_1x1_by_product",
+            Self::ByProduct(ConvClass::Plain3x3) => "conv2d_3x3_by_product",
+            Self::ByProduct(ConvClass::Grouped) => "conv2d_grouped_by_product",
+            Self::ByProduct(ConvClass::Depthwise) => "conv2d_depthwise_by_product",
+            Self::AttentionDecode => "attention_decode",
+            Self::AttentionUnfused => "attention_unfused",
+            Self::Update => "update",
+            Self::Stream => "stream",
+            Self::Pointwise => "pointwise",
+            Self::Copies => "copies",
+        }
+    }
+
+    /// All there are.
+    fn all() -> impl Iterator<Item = Self> {
+        let kinds = Layer::KINDS.iter().filter(|kind| **kind != "conv2d").copied().map(Self::Kind);
+        let classes = ConvClass::ALL.into_iter().flat_map(|class| [Self::Conv(class), Self::ByProduct(class)]);
+        let others =
+            [Self::AttentionDecode, Self::AttentionUnfused, Self::Update, Self::Stream, Self::Pointwise, Self::Copies];
+        kinds.chain(classes).chain(Algorithm::ALL.iter().copied().filter_map(Self::by)).chain(others)
+    }
+}
+
+impl fmt::Display for ModelKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no model has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no model is of kind \"{name}\"{hint}")]
+pub struct UnknownKey {
+    name: String,
+    hint: String,
+}
+
+impl FromStr for ModelKey {
+    type Err = UnknownKey;
+
+    fn from_str(name: &str) -> Result<Self, UnknownKey> {
+        Self::all()
+            .find(|key| key.name() == name)
+            .ok_or_else(|| UnknownKey { name: shown(name), hint: closest(name, Self::all().map(Self::name)) })
+    }
+}
+
+/// In the order of their names, in which files list models.
+impl Ord for ModelKey {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.name().cmp(other.name())
+    }
+}
+
+impl PartialOrd for ModelKey {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_name_is_read_back_and_is_unique() {
+        let mut names = BTreeSet::new();
+        for key in ModelKey::all() {
+            assert_eq!(key.to_string().parse(), Ok(key));
+            assert!(names.insert(key.name()), "{key} twice");
+        }
+        assert!(names.contains("conv2d") && names.contains("linear") && !names.contains("conv2d_by_heuristic"));
+        let error = "matmull".parse::<ModelKey>().expect_err("no such kind").to_string();
+        assert_eq!(error, "no model is of kind \"matmull\"; did you mean \"matmul\"?");
+    }
+
+    /// Which kernels classes stand for, at every edge of a class.
+    #[test]
+    fn classes_of_convolutions() {
+        let class = |fields: &str, channels: u64| {
+            let layer = Layer::from_table("conv2d", fields.parse().expect("fields")).expect("a kind").expect("a layer");
+            ModelKey::of(&layer, &[Shape::new(&[channels, 14, 14]).expect("a shape")], Phase::Forward)
+        };
+        for (fields, channels, expected) in [
+            ("channels = 8\nkernel = 1", 32, "conv2d_1x1"),
+            ("channels = 8\nkernel = 1\nstride = 2", 32, "conv2d"),
+            ("channels = 8\nkernel = 3", 32, "conv2d_3x3"),
+            ("channels = 8\nkernel = 3\nstride = 2", 32, "conv2d"),
+            ("channels = 8\nkernel = 3\ndilation = 2", 32, "conv2d"),
+            ("channels = 8\nkernel = 5", 32, "conv2d"),
+            ("channels = 32\nkernel = 3\ngroups = 2", 32, "conv2d"),
+            ("channels = 32\nkernel = 3\ngroups = 2", 30, "conv2d_grouped"),
+            ("channels = 32\nkernel = 3\ngroups = 32", 32, "conv2d_depthwise"),
+            ("channels = 32\nkernel = 3\ngroups = \"depthwise\"", 32, "conv2d_depthwise"),
+            ("channels = 32\nkernel = 3\ngroups = \"depthwise\"", 1, "conv2d_3x3"),
+        ] {
+            assert_eq!(class(fields, channels).name(), expected, "{fields}, {channels}");
+        }
+        let general = |name: &str| name.parse::<ModelKey>().expect("a model").general().map(ModelKey::name);
+        assert_eq!(general("conv2d_3x3"), Some("conv2d"));
+        assert_eq!(general("conv2d_1x1"), Some("conv2d"));
+        assert_eq!(general("conv2d_grouped"), None);
+    }
+}

@@ -1,0 +1,94 @@
+//! Work on a device: its operations, its traffic, and what these would take at the device's peaks.
+
+use crate::base::precision::Phase;
+use crate::base::units::{Bytes, Seconds};
+use crate::device::gpu::Gpu;
+use crate::kernel::family::Family;
+use crate::kernel::work::Work;
+use crate::net::cost::LayerCost;
+use crate::net::layer::{Conv2d, Layer, Linear, ShapeError};
+
+/// Launches of the kernels that sum the gradient of a bias over many blocks and then over these.
+const BIAS_GRADIENT: Seconds = Seconds::from_us(4.0);
+
+/// A step of a recurrent layer: about the launch of a kernel, since all multiprocessors wait for each other.
+const RECURRENT_STEP: Seconds = Seconds::from_us(4.0);
+
+/// What one kernel has to do on one device, with its roofline times.
+#[derive(Clone, Debug)]
+pub struct Load<'a> {
+    /// What runs: never a layer that runs another's kernels.
+    pub work: Work<'a>,
+    /// Operations and traffic of the layer.
+    pub cost: LayerCost,
+    /// The device.
+    pub gpu: &'a Gpu,
+    /// What it would take at peak, by the algorithm that was asked for.
+    pub roofline: Roofline,
+    /// The same of the direct algorithm: max(ops / peak, bytes / bandwidth).
+    pub bound: Seconds,
+}
+
+/// Times of a kernel's arithmetic and of its traffic at the device's peaks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Roofline {
+    /// Arithmetic at peak.
+    pub compute: Seconds,
+    /// Traffic at peak bandwidth.
+    pub memory: Seconds,
+    /// A second kernel that runs after the first: the one that adds a convolution's bias, or sums a bias's gradient; and
+    /// what the steps of a recurrent layer take however little they compute.
+    pub second: Seconds,
+}
+
+impl Roofline {
+    /// max(ops / peak, bytes / bandwidth).
+    pub fn bound(&self) -> Seconds {
+        self.compute.max(self.memory)
+    }
+
+    /// Smooth roofline with a floor, and what runs after it: (t_comp^p + t_mem^p + t0^p)^(1/p) + t_second.
+    pub fn reference(&self, exponent: u32, floor: Seconds) -> Seconds {
+        let p = exponent as i32;
+        let sum = self.compute.get().powi(p) + self.memory.get().powi(p) + floor.get().powi(p);
+        Seconds::new(sum.powf(1.0 / f64::from(exponent))) + self.second
+    }
+}
+
+impl<'a> Work<'a> {
+    /// It on a device. `None` where no kernel runs, or the device has no peak for the precision.
+    ///
+    /// # Errors
+    /// When the layer does not take its inputs.
+    pub fn on(self, gpu: &'a Gpu) -> Result<Option<Load<'a>>, ShapeError> {
+        Ok(self.cost()?.and_then(|cost| self.costing(cost, gpu)))
+    }
+
+    /// The same where the cost is known, or is that of more than one layer together. A layer that takes another's kernels
+    /// is on the device as that one ([`Work::twin`]), at its own cost.
+    pub fn costing(self, cost: LayerCost, gpu: &'a Gpu) -> Option<Load<'a>> {
+        let work = self.twin().unwrap_or(self);
+        let peak = match work.family() {
+            Family::Gemm => gpu.peak(work.precision)?,
+            Family::Stream => gpu.vector_peak(),
+        };
+        let compute = cost.ops / peak;
+        let memory = cost.bytes() / gpu.bandwidth.value;
+        let values = work.batch.saturating_mul(work.output.elements());
+        let bytes = work.precision.bytes();
+        let moved = |times: u64| Bytes::new(values.saturating_mul(times * bytes)) / gpu.bandwidth.value;
+        let second = match (work.layer(), work.phase) {
+            (Layer::Conv2d(conv), Phase::Forward) if conv.bias => moved(2),
+            (
+                Layer::Conv2d(Conv2d { bias: true, .. }) | Layer::Linear(Linear { bias: true, .. }),
+                Phase::BackwardWeights,
+            ) => moved(1) + BIAS_GRADIENT,
+            (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
+                RECURRENT_STEP * recurrent.steps(work.inputs()) as f64
+            }
+            _ => Seconds::ZERO,
+        };
+        let roofline = Roofline { compute, memory, second };
+        Some(Load { work, cost, gpu, bound: roofline.bound(), roofline }.by_algorithm())
+    }
+}

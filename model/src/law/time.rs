@@ -1,0 +1,85 @@
+//! The law of time: t = t_ref exp(f), f a sparse polynomial of a kernel's variables, and the interval of what it leaves.
+//! Fits, judges and the predictor all ask here.
+
+use super::calibration::{LayerModel, Siblings};
+use super::lookup::Found;
+use crate::base::units::Seconds;
+use crate::kernel::features::Variables;
+use crate::kernel::load::Roofline;
+
+/// Outside of what was measured, and where another kind's model stands in without having been compared, the
+/// interval's edges move out by this factor.
+pub const WIDER: f64 = 1.5;
+
+/// A kernel as the law sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// What it would take at peak.
+    pub roofline: Roofline,
+    /// Launch floor of its kernel.
+    pub floor: Seconds,
+    /// Variables of its family, over that floor.
+    pub variables: &'a Variables,
+}
+
+/// What a model expects of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// t_ref: the smooth roofline with the model's exponent.
+    pub reference: Seconds,
+    /// ln(t / t_ref).
+    pub log: f64,
+    /// Whether the kernel lies within what was fitted.
+    pub in_domain: bool,
+}
+
+impl Expected {
+    /// t = t_ref exp(ln(t / t_ref)).
+    pub fn time(&self) -> Seconds {
+        self.reference * self.log.exp()
+    }
+}
+
+impl LayerModel {
+    /// ln(t / t_ref) of a kernel by this model, as it is.
+    pub fn expects(&self, seen: Seen<'_>) -> Expected {
+        let reference = seen.roofline.reference(self.exponent, seen.floor);
+        let ratio = self.ratio(seen.variables, reference);
+        Expected { reference, log: ratio.log, in_domain: ratio.in_domain }
+    }
+}
+
+impl Found<'_> {
+    /// The same by a model that was found for the kernel, with what is known of the substitution.
+    pub fn expects(&self, seen: Seen<'_>) -> Expected {
+        let own = self.model.expects(seen);
+        Expected { log: self.stated.map_or(own.log + self.correction, |s| s.log), ..own }
+    }
+}
+
+/// A kernel's time with its 90 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timed {
+    /// Most likely.
+    pub value: Seconds,
+    /// Lower edge of the interval, as a factor of the value.
+    pub low: f64,
+    /// Upper edge, likewise.
+    pub high: f64,
+    /// Whether the kernel lies within what was fitted.
+    pub in_domain: bool,
+}
+
+/// A kernel's time by the model that was found for it. `siblings`: what other boards of a measured chip err, where the
+/// model is of such a board. `None` where nothing is known of what the model leaves.
+pub fn time(seen: Seen<'_>, found: &Found<'_>, siblings: Option<Siblings>) -> Option<Timed> {
+    let expected = found.expects(seen);
+    let value = expected.time();
+    let (low, high) = match found.stated {
+        Some(stated) => (stated.low, stated.high),
+        None => found.residuals.bucket(value).map(|bucket| (bucket.low, bucket.high))?,
+    };
+    let (low, high) = siblings.map_or((low, high), |s| s.widened((low, high)));
+    let widen = if found.trusted(expected.in_domain) { 1.0 } else { WIDER };
+    Some(Timed { value, low: low.exp() / widen, high: high.exp() * widen, in_domain: expected.in_domain })
+}

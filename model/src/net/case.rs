@@ -1,0 +1,115 @@
+//! A layer standing alone, at the shapes of its inputs: the unit that is measured, published and kept apart.
+
+use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::shape::Shape;
+use crate::net::cost::{LayerCost, Site};
+use crate::net::layer::{Layer, LayerOp, ShapeError};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// A layer standing alone: its fields and its input shapes, without the batch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayerCase {
+    /// Input shapes.
+    pub inputs: Vec<Shape>,
+    /// The layer.
+    pub layer: Layer,
+}
+
+impl From<LayerCase> for Cow<'_, LayerCase> {
+    fn from(case: LayerCase) -> Self {
+        Cow::Owned(case)
+    }
+}
+
+impl<'a> From<&'a LayerCase> for Cow<'a, LayerCase> {
+    fn from(case: &'a LayerCase) -> Self {
+        Cow::Borrowed(case)
+    }
+}
+
+impl LayerCase {
+    /// Canonical JSON: the column `params_json`.
+    ///
+    /// # Errors
+    /// Only if a number cannot be written as JSON (a non-finite probability).
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string(self)
+    }
+
+    /// From canonical JSON.
+    ///
+    /// # Errors
+    /// When the text is not a layer case.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    /// Kind and shape without the batch, the unit that cross-validation keeps together: shared across
+    /// GPUs, precisions and phases. A bias does not make another shape.
+    pub fn fold_key(&self) -> String {
+        let mut bare = self.clone();
+        match &mut bare.layer {
+            Layer::Conv2d(conv) => conv.bias = false,
+            Layer::Linear(linear) => linear.bias = false,
+            _ => {}
+        }
+        format!("{}{:?}{:?}", bare.layer.kind(), bare.inputs, bare.layer)
+    }
+
+    /// Learned parameters.
+    pub fn parameters(&self) -> u64 {
+        self.layer.parameters(&self.inputs)
+    }
+
+    /// Output shape.
+    ///
+    /// # Errors
+    /// When the layer does not take these inputs.
+    pub fn output(&self) -> Result<Shape, ShapeError> {
+        self.layer.output(&self.inputs)
+    }
+
+    /// Cost of a phase; `Ok(None)` where no kernel runs in it.
+    ///
+    /// # Errors
+    /// When the layer does not take these inputs.
+    pub fn cost(
+        &self,
+        phase: Phase,
+        batch: u64,
+        precision: Precision,
+        mode: Mode,
+    ) -> Result<Option<LayerCost>, ShapeError> {
+        let output = self.output()?;
+        Ok(self.layer.cost(phase, &Site { batch, inputs: &self.inputs, output, precision, mode }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::layer::Linear;
+
+    #[test]
+    fn canonical_json_reads_back() -> Result<(), Box<dyn std::error::Error>> {
+        let case = LayerCase {
+            inputs: vec![Shape::new(&[4096])?],
+            layer: Layer::Linear(Linear { features: 1000, bias: true }),
+        };
+        let json = case.to_json()?;
+        assert_eq!(json, r#"{"inputs":[[4096]],"layer":{"kind":"linear","features":1000,"bias":true}}"#);
+        assert_eq!(LayerCase::from_json(&json)?, case);
+        Ok(())
+    }
+
+    #[test]
+    fn a_bias_is_not_another_shape() -> Result<(), Box<dyn std::error::Error>> {
+        let case = |bias| -> Result<_, Box<dyn std::error::Error>> {
+            Ok(LayerCase { inputs: vec![Shape::new(&[8])?], layer: Layer::Linear(Linear { features: 4, bias }) })
+        };
+        assert_eq!(case(true)?.fold_key(), case(false)?.fold_key());
+        Ok(())
+    }
+}
