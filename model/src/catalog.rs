@@ -7,8 +7,10 @@ use crate::kernel::library::Rule;
 use crate::law::calibration::{Calibration, CalibrationError, Wanted};
 use crate::net::network::{Network, NetworkError};
 use crate::rows::splits::Splits;
+use joulecast_data::{CALIBRATIONS, CUDNN, FRAMEWORKS, GPUS, INTERCONNECTS, NETS, PAPERS, PAPERS_MAPPING, SPLITS};
 
-include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
+/// A fingerprint of the code that predicts.
+pub const SOURCES: &str = env!("JOULECAST_SOURCES");
 
 /// A name that the catalog does not have, with the nearest that it has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
