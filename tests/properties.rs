@@ -5,7 +5,6 @@ use joulecast_model::base::units::{Hertz, Seconds};
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::network::{Network, ShapedNetwork};
-use joulecast_model::step::framework::Framework;
 use joulecast_model::step::predictor::{Estimate, OperatingPoint, Prepared, Setup, Step, core_range};
 use joulecast_tests::{calibrations, ok, predicted, seeded, shaped};
 use proptest::prelude::*;
@@ -130,7 +129,7 @@ fn along(prepared: &Prepared<'_, '_>, points: impl Iterator<Item = OperatingPoin
 /// A higher clock or power limit never makes a step longer, whatever the other allows: there is one solution of the limit.
 #[test]
 fn more_clock_or_power_never_takes_longer() {
-    let framework = ok(Framework::named("cudnn"));
+    let framework = ok(catalog::framework("cudnn"));
     let networks: Vec<Vec<ShapedNetwork>> =
         [1, 8, 128].map(|batch| catalog::network_names().map(|n| shaped(n, batch, Precision::Fp32)).collect()).into();
     for (i, name) in catalog::gpu_names().enumerate() {
@@ -169,7 +168,7 @@ fn more_clock_or_power_never_takes_longer() {
 #[test]
 fn a_ceiling_that_does_not_bind_changes_nothing() {
     let gpu = ok(catalog::gpu("titan-x-pascal"));
-    let (network, framework) = (shaped("resnet18", 8, Precision::Fp32), ok(Framework::named("cudnn")));
+    let (network, framework) = (shaped("resnet18", 8, Precision::Fp32), ok(catalog::framework("cudnn")));
     let setup = Setup::usual(&gpu, calibrations(&gpu), &framework, Mode::Inference);
     let step = ok(Step::new(&network, &setup));
     let at = |mhz: f64| {

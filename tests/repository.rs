@@ -6,7 +6,7 @@ use joulecast_model::catalog;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::Role;
-use joulecast_model::step::framework::Framework;
+use joulecast_model::rows::splits::Splits;
 use joulecast_model::step::predictor::{Setup, predict};
 use joulecast_tests::{ok, root};
 use serde_json::Value as Json;
@@ -66,7 +66,7 @@ fn predict_stays_light() {
 
 #[test]
 fn shipped_calibrations_are_readable_and_current() {
-    let splits = ok(catalog::splits());
+    let splits = ok(Splits::shipped());
     let sources = ok(fs::read_to_string(root().join("data/published/sources.toml")));
     let mut boards = BTreeSet::new();
     for (name, text) in catalog::calibrations() {
@@ -262,7 +262,7 @@ fn a_part_of_a_calibration_predicts_as_all_of_it() {
                 (Mode::Inference, "pytorch"),
                 (Mode::Training, "pytorch"),
             ] {
-                let framework = ok(Framework::named(profile));
+                let framework = ok(catalog::framework(profile));
                 let predicted = |own: Option<&Calibration>, all_chips: &Calibration| {
                     let setup = Setup::usual(&gpu, (own, all_chips), &framework, mode);
                     networks.each_ref().map(|n| predict(&ok(ShapedNetwork::new(n, 4, precision, &[])), &setup))

@@ -13,6 +13,7 @@ use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::kernel::trial::Algorithm;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
 use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::rows::splits::Splits;
 use joulecast_model::step::framework::{Framework, Launch};
 use joulecast_model::step::predictor::{NetworkPrediction, PredictError, Setup};
 use joulecast_model::step::training::Training;
@@ -124,7 +125,7 @@ impl Parts {
     /// For one kind of GPU, and one of the networks that are named.
     pub fn read(args: &PredictArgs, name: &str, net: &str) -> Result<Self, Failure> {
         let gpu = gpu(name)?;
-        let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let framework = catalog::framework(&args.framework).map_err(|e| Failure::Usage(e.into()))?;
         let mut framework = framework.by(asked_algorithm(args.conv_algorithm, args.precision)?);
         check_algorithm(&gpu, &framework)?;
         if args.mode != Mode::Training && args.training.optimizer.is_some() {
@@ -299,7 +300,7 @@ pub fn list(what: Listing) -> Result<(), Failure> {
 }
 
 fn nets() -> Result<Table> {
-    let splits = catalog::splits().map_err(|e| anyhow!(e))?;
+    let splits = Splits::shipped().map_err(|e| anyhow!(e))?;
     let mut table =
         Table::new(&["name", "role", "input", "layers", "parameters", "GMAC", "title"], 3).with_trailing_text(1);
     for name in catalog::network_names() {

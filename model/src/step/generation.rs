@@ -325,7 +325,7 @@ mod tests {
             algorithm: None,
         };
         let (calibration, all_chips) = catalog::calibrations_for(&gpu, &wanted).expect("shipped");
-        let framework = crate::step::framework::Framework::named("cudnn").expect("shipped");
+        let framework = catalog::framework("cudnn").expect("shipped");
         let setup = Setup {
             gpu: &gpu,
             calibration: calibration.as_ref(),

@@ -89,7 +89,6 @@ mod tests {
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
     use crate::net::network::ShapedNetwork;
-    use crate::step::framework::Framework;
     use crate::step::predictor::{Setup, predict};
 
     #[test]
@@ -103,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_training_is_its_steps() -> Result<(), Box<dyn std::error::Error>> {
-        let (gpu, framework) = (catalog::gpu("v100")?, Framework::named("cudnn")?);
+        let (gpu, framework) = (catalog::gpu("v100")?, catalog::framework("cudnn")?);
         let (calibration, all_chips) = (catalog::calibration_for(&gpu)?, catalog::all_chips()?);
         let network = ShapedNetwork::new(&catalog::network("lenet5")?, 64, Precision::Fp32, &[])?;
         let mode = Mode::Training;

@@ -235,7 +235,6 @@ mod tests {
     use super::*;
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
-    use crate::device::interconnect::Interconnect;
     use crate::step::predictor::{Setup, predict};
 
     struct Case {
@@ -248,7 +247,7 @@ mod tests {
         fn new(net: &str, framework: &str, gpus: &[&str]) -> Result<Self, Box<dyn std::error::Error>> {
             Ok(Self {
                 network: ShapedNetwork::new(&catalog::network(net)?, 32, Precision::Fp32, &[])?,
-                framework: Framework::named(framework)?,
+                framework: catalog::framework(framework)?,
                 gpus: gpus.iter().map(|name| catalog::gpu(name)).collect::<Result<_, _>>()?,
             })
         }
@@ -264,7 +263,7 @@ mod tests {
             for (gpu, &count) in self.gpus.iter().zip(counts) {
                 shares.push(Share { count, gpu, alone: self.alone(gpu, mode)? });
             }
-            let fabric = Fabric::from(Interconnect::named(over)?);
+            let fabric = Fabric::from(catalog::interconnect(over)?);
             Ok(combine(shares, &self.network, &fabric, &self.framework).ok_or("no GPU")?)
         }
     }
