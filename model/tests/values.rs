@@ -21,6 +21,7 @@ use joulecast_model::step::generation;
 use joulecast_model::step::input::fed;
 use joulecast_model::step::parallel::{Fabric, Share, combine};
 use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, Setup, Step};
+use joulecast_reports::warnings::words;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -251,7 +252,7 @@ fn print(text: &mut String, p: &NetworkPrediction, layers: bool) {
         }
     }
     for warning in &p.warnings {
-        let _ = writeln!(text, "  note: {warning}");
+        let _ = writeln!(text, "  note: {}", words(warning));
     }
 }
 

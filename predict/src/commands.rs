@@ -15,6 +15,7 @@ use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::Splits;
 use joulecast_model::step::framework::{Framework, Launch};
+use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{NetworkPrediction, PredictError, Setup};
 use joulecast_model::step::training::Training;
 use joulecast_reports::prediction::{self, Asked};
@@ -67,7 +68,7 @@ pub fn gpu(name: &str) -> Result<Gpu, Failure> {
 pub struct Calibrations {
     pub chip: Option<Calibration>,
     pub all_chips: Calibration,
-    note: Option<String>,
+    note: Option<Warning>,
 }
 
 impl Calibrations {
@@ -87,10 +88,7 @@ impl Calibrations {
         };
         let (calibration, all_chips) = read().map_err(Failure::Failed)?;
         if calibration.chip == ANY_CHIP {
-            let note = format!(
-                "{name} holds efficiencies over all measured GPUs: predicted as if no layer of {} had been measured",
-                gpu.name
-            );
+            let note = Warning::OfAllChips { file: name, gpu: gpu.name.clone() };
             return Ok(Self { chip: None, all_chips: calibration, note: Some(note) });
         }
         if calibration.chip != gpu.chip {
@@ -161,7 +159,7 @@ impl Parts {
     }
 
     /// What to tell of the calibration.
-    pub fn note(&self) -> Option<String> {
+    pub fn note(&self) -> Option<Warning> {
         self.calibrations.note.clone()
     }
 

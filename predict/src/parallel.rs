@@ -14,6 +14,7 @@ use joulecast_model::law::power::waiting;
 use joulecast_model::step::input::fed;
 use joulecast_model::step::memory::{MOST_UNITS, largest_batch};
 use joulecast_model::step::parallel::{Fabric, Share, combine};
+use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{NetworkPrediction, Step};
 use std::collections::HashMap;
 
@@ -195,9 +196,7 @@ pub fn step(args: &PredictArgs) -> Result<Asked, Failure> {
     };
     let mut prediction = prediction.ok_or_else(|| Failure::Usage(anyhow!("--gpus names no GPU")))?;
     if args.batch == Some(Batch::Max) && batch == MOST_UNITS {
-        prediction
-            .warnings
-            .push(format!("--batch max looks no further than {MOST_UNITS} samples on each GPU: more may fit"));
+        prediction.warnings.push(Warning::LargestTried { batch: MOST_UNITS });
     }
     let gpus: Vec<&Gpu> = kinds.iter().map(|(_, parts)| &parts.gpu).collect();
     let prediction = match args.input.samples_per_second(&kinds[0].1.framework)? {

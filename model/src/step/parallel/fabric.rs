@@ -3,6 +3,7 @@
 use crate::base::units::{Bytes, Seconds};
 use crate::device::gpu::Gpu;
 use crate::device::interconnect::Interconnect;
+use crate::step::predictor::Warning;
 
 /// How all GPUs of a step are joined.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,8 +12,8 @@ pub struct Fabric {
     within: Interconnect,
     /// Between nodes of so many GPUs.
     between: Option<(Interconnect, u64)>,
-    /// What to say of it.
-    pub note: Option<String>,
+    /// Where it is not what such GPUs usually have.
+    pub note: Option<Warning>,
 }
 
 impl From<Interconnect> for Fabric {
@@ -48,10 +49,7 @@ impl Fabric {
             },
             (Some(network), usual) if network.node.is_none() => match usual {
                 Ok(Interconnect { node: Some(most), name, .. }) if gpus <= most => Ok(Self {
-                    note: Some(format!(
-                        "{} joins all GPUs, one of a node each; {name} would join {most}",
-                        network.name
-                    )),
+                    note: Some(Warning::OneNode { network: network.name.clone(), node: name, most }),
                     ..network.into()
                 }),
                 Ok(node) => {
@@ -62,9 +60,7 @@ impl Fabric {
             },
             (Some(all), _) => {
                 let beyond = all.node.filter(|most| gpus > *most);
-                let note = beyond.map(|most| {
-                    format!("{} joins {gpus} GPUs as if they were in one node; it is known of {most}", all.name)
-                });
+                let note = beyond.map(|most| Warning::BeyondNode { interconnect: all.name.clone(), gpus, most });
                 Ok(Self { note, ..all.into() })
             }
         }

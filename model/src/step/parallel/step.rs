@@ -7,7 +7,7 @@ use crate::device::gpu::Gpu;
 use crate::law::power::waiting;
 use crate::net::network::ShapedNetwork;
 use crate::step::framework::{Framework, Parallel};
-use crate::step::predictor::{Estimate, NetworkPrediction, PhaseTotal};
+use crate::step::predictor::{Estimate, NetworkPrediction, PhaseTotal, Warning};
 use std::collections::HashMap;
 
 /// Gradients are summed in 32 bits, whatever the activations.
@@ -175,10 +175,10 @@ pub fn combine(
     let total = |count: fn(&NetworkPrediction) -> u64| {
         shares.iter().fold(0u64, |sum, s| sum.saturating_add(count(&s.alone).saturating_mul(s.count)))
     };
-    let mut warnings: Vec<String> = fabric.note.iter().cloned().collect();
+    let mut warnings: Vec<Warning> = fabric.note.iter().cloned().collect();
     for share in &shares {
-        let named = |w: &String| if shares.len() > 1 { format!("{}: {w}", share.gpu.name) } else { w.clone() };
-        warnings.extend(share.alone.warnings.iter().map(named));
+        let own = share.alone.warnings.iter().cloned();
+        warnings.extend(own.map(|w| if shares.len() > 1 { w.of(&share.gpu.name) } else { w }));
     }
     let first = &shares[slowest].alone;
     let phases = first.phases.iter().enumerate().map(|(i, phase)| {

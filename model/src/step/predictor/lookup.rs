@@ -1,6 +1,5 @@
 //! Which model predicts a kernel: its own, or the nearest that there is.
 
-use super::network::Step;
 use crate::base::precision::{Phase, Precision};
 use crate::kernel::features::{Family, general_kind};
 use crate::kernel::trial::Algorithm;
@@ -118,23 +117,6 @@ pub enum Substitute {
     Frames,
 }
 
-impl Substitute {
-    /// In words, after "no rows on this GPU; ".
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Precision => "predicted by the fp32 model with its own traffic",
-            Self::Product => "predicted as matrix products",
-            Self::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
-            Self::Universal => "predicted by the model of all measured GPUs",
-            Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
-            Self::Algorithm => "predicted by that algorithm's model of the GPU on which algorithms were measured",
-            Self::Processor => "roofline with three quarters of the processor's peaks, as tuned libraries reach",
-            Self::Frames => "predicted as convolutions over maps with as many products",
-            Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
-        }
-    }
-}
-
 /// Suffix of the entries that compare a convolution with the product model.
 pub const BY_PRODUCT: &str = "_by_product";
 
@@ -182,33 +164,6 @@ pub fn by_algorithm<'a>(
     let other =
         || Some(Found::plain(universal.model(kind, phase, precision)?, Tier::Transferred, Some(Substitute::Algorithm)));
     own.or_else(other)
-}
-
-/// cuDNN of age 0 ([`crate::kernel::features::library_age`]).
-const NEWEST: f64 = 9.0;
-
-impl Step<'_> {
-    /// What to tell of a library's version that is asked for: whether models know it.
-    pub(super) fn library_warning(&self) -> Option<String> {
-        let asked = self.setup.library?;
-        let ages = self.kernels.iter().filter_map(|k| k.ages);
-        let known = ages.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        let gpu = &self.setup.gpu.name;
-        match known {
-            None if self.kernels.iter().any(|k| k.jump.is_some()) => None,
-            None => Some(format!(
-                "--cudnn changes nothing: the layer models of {gpu} do not know how old their libraries were"
-            )),
-            // Versions are read to one decimal.
-            Some((old, new)) if asked < old - 0.05 || asked > new + 0.05 => {
-                let [asked, old, new] = [asked, old, new].map(|age| NEWEST + age);
-                Some(format!(
-                    "cuDNN {asked:.1} is taken as the nearest that the layer models of {gpu} saw: they know {old:.1} to {new:.1}"
-                ))
-            }
-            Some(_) => None,
-        }
-    }
 }
 
 /// Finds a kernel's model. The order goes from its own model over nearer and nearer relatives on the same GPU to
