@@ -5,7 +5,6 @@ use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::ShapedNetwork;
-use joulecast_model::step::framework::Framework;
 use joulecast_model::step::predictor::{NetworkPrediction, Setup, predict};
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use std::path::PathBuf;
@@ -34,7 +33,7 @@ pub fn calibrations(gpu: &Gpu) -> (Option<&'static Calibration>, &'static Calibr
 /// A prediction with what is built in.
 pub fn predicted(network: &ShapedNetwork, gpu: &str, mode: Mode) -> NetworkPrediction {
     let gpu = ok(catalog::gpu(gpu));
-    let framework = ok(Framework::named("cudnn"));
+    let framework = ok(catalog::framework("cudnn"));
     ok(predict(network, &Setup::usual(&gpu, calibrations(&gpu), &framework, mode)))
 }
 

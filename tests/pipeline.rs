@@ -14,7 +14,6 @@ use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::import::table::Mapping;
-use joulecast_model::step::framework::Framework;
 use joulecast_model::step::predictor::{Setup, predict};
 use joulecast_tests::{ok, root};
 use std::fmt::Write as _;
@@ -85,7 +84,8 @@ fn a_known_law_is_recovered() {
         "schema = \"network/1\"\nname = \"fc\"\ntitle = \"fc\"\nlayers = [{ name = \"fc\", kind = \"linear\", features = 700 }]\ninputs.x.shape = [500]\n",
     ));
     let shaped = ok(ShapedNetwork::new(&network, 300, Precision::Fp32, &[]));
-    let (gpu, all_chips, framework) = (ok(catalog::gpu("t4")), ok(catalog::all_chips()), ok(Framework::named("cudnn")));
+    let (gpu, all_chips, framework) =
+        (ok(catalog::gpu("t4")), ok(catalog::all_chips()), ok(catalog::framework("cudnn")));
     let setup = Setup::usual(&gpu, (Some(&calibration), &all_chips), &framework, Mode::Inference);
     let p = ok(predict(&shaped, &setup));
     let expected = law_ms(300, 500, 700) * 1e-3;

@@ -5,7 +5,7 @@ use joulecast_model::base::units::{Hertz, Seconds};
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::network::{Network, ShapedNetwork};
-use joulecast_model::step::framework::Framework;
+use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{Estimate, OperatingPoint, Prepared, Setup, Step, core_range};
 use joulecast_tests::{calibrations, ok, predicted, seeded, shaped};
 use proptest::prelude::*;
@@ -130,7 +130,7 @@ fn along(prepared: &Prepared<'_, '_>, points: impl Iterator<Item = OperatingPoin
 /// A higher clock or power limit never makes a step longer, whatever the other allows: there is one solution of the limit.
 #[test]
 fn more_clock_or_power_never_takes_longer() {
-    let framework = ok(Framework::named("cudnn"));
+    let framework = ok(catalog::framework("cudnn"));
     let networks: Vec<Vec<ShapedNetwork>> =
         [1, 8, 128].map(|batch| catalog::network_names().map(|n| shaped(n, batch, Precision::Fp32)).collect()).into();
     for (i, name) in catalog::gpu_names().enumerate() {
@@ -169,7 +169,7 @@ fn more_clock_or_power_never_takes_longer() {
 #[test]
 fn a_ceiling_that_does_not_bind_changes_nothing() {
     let gpu = ok(catalog::gpu("titan-x-pascal"));
-    let (network, framework) = (shaped("resnet18", 8, Precision::Fp32), ok(Framework::named("cudnn")));
+    let (network, framework) = (shaped("resnet18", 8, Precision::Fp32), ok(catalog::framework("cudnn")));
     let setup = Setup::usual(&gpu, calibrations(&gpu), &framework, Mode::Inference);
     let step = ok(Step::new(&network, &setup));
     let at = |mhz: f64| {
@@ -192,8 +192,9 @@ fn another_board_of_a_measured_chip_is_a_sibling() {
         (predicted(&network, "h200", Mode::Inference), predicted(&network, "h100", Mode::Inference));
     assert_eq!((measured.time_tier, measured.power_tier), (Tier::Measured, Tier::Measured));
     assert_eq!((sibling.time_tier, sibling.power_tier), (Tier::Sibling, Tier::Sibling));
-    assert!(sibling.warnings.iter().any(|w| w.contains("measured on h200, not on h100")), "{:?}", sibling.warnings);
-    assert!(sibling.warnings.iter().any(|w| w.contains("the law of another board of its chip")));
+    let of_h200 = Warning::OtherBoard { boards: vec!["h200".into()], gpu: "h100-sxm".into() };
+    assert!(sibling.warnings.contains(&of_h200), "{:?}", sibling.warnings);
+    assert!(sibling.warnings.iter().any(|w| matches!(w, Warning::OtherPower { sibling: true, .. })));
     let width = |e: Estimate<Seconds>| (e.p95 / e.p05).ln();
     let mut wider = 0;
     for (own, other) in measured.layers.iter().zip(&sibling.layers).filter(|(own, _)| own.tier == Tier::Measured) {

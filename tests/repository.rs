@@ -6,7 +6,7 @@ use joulecast_model::catalog;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::Role;
-use joulecast_model::step::framework::Framework;
+use joulecast_model::rows::splits::Splits;
 use joulecast_model::step::predictor::{Setup, predict};
 use joulecast_tests::{ok, root};
 use serde_json::Value as Json;
@@ -23,11 +23,12 @@ fn manifest(path: &str) -> Table {
 #[test]
 fn crates_depend_only_as_the_architecture_says() {
     let allowed: BTreeMap<&str, &[&str]> = BTreeMap::from([
-        ("model", &[] as &[&str]),
-        ("kernels", &["joulecast-model"] as &[&str]),
+        ("data", &[] as &[&str]),
+        ("model", &["joulecast-data"]),
+        ("kernels", &["joulecast-model"]),
         ("reports", &["joulecast-model"]),
         ("predict", &["joulecast-model", "joulecast-reports"]),
-        ("calibrate", &["joulecast-model", "joulecast-kernels", "joulecast-reports"]),
+        ("calibrate", &["joulecast-data", "joulecast-model", "joulecast-kernels", "joulecast-reports"]),
     ]);
     for (folder, allowed) in allowed {
         let table = manifest(&format!("{folder}/Cargo.toml"));
@@ -65,7 +66,7 @@ fn predict_stays_light() {
 
 #[test]
 fn shipped_calibrations_are_readable_and_current() {
-    let splits = ok(catalog::splits());
+    let splits = ok(Splits::shipped());
     let sources = ok(fs::read_to_string(root().join("data/published/sources.toml")));
     let mut boards = BTreeSet::new();
     for (name, text) in catalog::calibrations() {
@@ -80,7 +81,7 @@ fn shipped_calibrations_are_readable_and_current() {
         }
         assert_eq!(ok(c.to_toml()), *text, "{name} is not what the program writes");
         let tier = match *name {
-            "roofline" => Tier::Roofline,
+            "all_chips" => Tier::Roofline,
             "gh100" => Tier::Measured,
             _ => Tier::Imported,
         };
@@ -96,7 +97,7 @@ fn shipped_calibrations_are_readable_and_current() {
             boards.insert(board.clone());
         }
         for model in &c.models {
-            assert!(model.terms.len() <= 100, "{name} {}: {} terms", model.kind, model.terms.len());
+            assert!(model.terms.len() <= 100, "{name} {}: {} terms", model.key, model.terms.len());
         }
     }
     for board in
@@ -261,7 +262,7 @@ fn a_part_of_a_calibration_predicts_as_all_of_it() {
                 (Mode::Inference, "pytorch"),
                 (Mode::Training, "pytorch"),
             ] {
-                let framework = ok(Framework::named(profile));
+                let framework = ok(catalog::framework(profile));
                 let predicted = |own: Option<&Calibration>, all_chips: &Calibration| {
                     let setup = Setup::usual(&gpu, (own, all_chips), &framework, mode);
                     networks.each_ref().map(|n| predict(&ok(ShapedNetwork::new(n, 4, precision, &[])), &setup))
@@ -298,6 +299,42 @@ fn packages() -> Json {
         .output());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     ok(serde_json::from_slice(&output.stdout))
+}
+
+/// Paths of the files of a crate's package.
+fn packaged(name: &str) -> BTreeSet<String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let arguments = ["package", "--list", "--allow-dirty", "--offline", "--locked", "--package", name];
+    let output = ok(Command::new(cargo).args(arguments).current_dir(root()).output());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_string).collect()
+}
+
+/// A crate from a registry builds without the repository; what was measured stays there.
+#[test]
+fn packages_hold_all_that_is_embedded_and_no_measurements() {
+    let data = packaged("joulecast-data");
+    let folders = ["calibrations", "frameworks", "gpus", "interconnects", "libraries", "nets", "published/papers"];
+    let mut embedded = BTreeSet::from(["plans/reference.toml".to_string()]);
+    for folder in folders {
+        for entry in ok(fs::read_dir(root().join("data").join(folder))) {
+            let path = ok(entry).path();
+            if path.extension().is_some_and(|e| e == "toml" || e == "csv") {
+                embedded.insert(format!("{folder}/{}", path.file_name().unwrap_or_default().to_string_lossy()));
+            }
+        }
+    }
+    let held: BTreeSet<_> = data.iter().filter(|f| f.contains('/') && !f.starts_with("src/")).cloned().collect();
+    assert_eq!(held, embedded);
+    assert!(data.contains("splits.toml"));
+    let kernels = packaged("joulecast-kernels");
+    assert!(kernels.iter().filter(|f| f.starts_with("cuda/") && f.ends_with(".cu")).count() > 10, "{kernels:?}");
+    for name in ["model", "kernels", "reports", "calibrate", "predict"] {
+        let files = packaged(&format!("joulecast-{name}"));
+        let strange =
+            |f: &&String| f.contains('/') && !["src/", "cuda/", "benches/"].iter().any(|at| f.starts_with(at));
+        assert!(files.contains("README.md") && files.iter().find(strange).is_none(), "{name}: {files:?}");
+    }
 }
 
 /// As numbers that compare; a package that declares none takes any.

@@ -9,6 +9,7 @@ use joulecast_calibrate::rows::prepare::{Row, prepare_alike};
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::catalog;
 use joulecast_model::kernel::family::Family;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::{Calibration, Tier};
 use joulecast_model::rows::import::table::Mapping;
 use joulecast_tests::{ok, root};
@@ -57,7 +58,7 @@ fn rows(chips: &[(&str, &str, f64)], every: usize) -> Vec<Row> {
 /// Mean absolute error in percent, and the share of times in the interval.
 fn judge(calibration: Option<&Calibration>, base: &Calibration, rows: &[Row]) -> (f64, f64) {
     let rows: Vec<&Row> = rows.iter().collect();
-    let target = ("linear", Family::Gemm, Phase::Forward, Precision::Fp32);
+    let target = (ModelKey::Kind("linear"), Family::Gemm, Phase::Forward, Precision::Fp32);
     let predicted = predict(calibration, base, target, &rows);
     let pairs: Vec<_> = rows.iter().zip(predicted).map(|(r, p)| (r.time.get(), p.expect("a model"))).collect();
     let n = pairs.len() as f64;

@@ -6,7 +6,6 @@ use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Watts;
 use joulecast_model::catalog;
 use joulecast_model::net::network::ShapedNetwork;
-use joulecast_model::step::framework::Framework;
 use joulecast_model::step::predictor::{OperatingPoint, Setup, Step, predict};
 use std::hint::black_box;
 
@@ -14,7 +13,7 @@ fn resnet50(c: &mut Criterion) {
     let gpu = catalog::gpu("v100").expect("a shipped device");
     let calibration = catalog::calibration(&gpu.chip).expect("readable");
     let all_chips = catalog::all_chips().expect("readable");
-    let framework = Framework::named("cudnn").expect("a shipped profile");
+    let framework = catalog::framework("cudnn").expect("a shipped profile");
     let network = catalog::network("resnet50").expect("a shipped network");
     let shaped = ShapedNetwork::new(&network, 64, Precision::Fp32, &[]).expect("fits");
     let setup = Setup::usual(&gpu, (calibration.as_ref(), &all_chips), &framework, Mode::Inference);

@@ -3,12 +3,13 @@
 use crate::base::text::{nearest, shown};
 use crate::device::gpu::{Gpu, GpuError};
 use crate::device::interconnect::Interconnect;
-use crate::kernel::library::Rule;
 use crate::law::calibration::{Calibration, CalibrationError, Wanted};
 use crate::net::network::{Network, NetworkError};
-use crate::rows::splits::Splits;
+use crate::step::framework::Framework;
+use joulecast_data::{CALIBRATIONS, FRAMEWORKS, GPUS, INTERCONNECTS, NETS};
 
-include!(concat!(env!("OUT_DIR"), "/catalog.rs"));
+/// A fingerprint of the code that predicts.
+pub const SOURCES: &str = env!("JOULECAST_SOURCES");
 
 /// A name that the catalog does not have, with the nearest that it has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +51,17 @@ pub enum CatalogError {
     /// A baked-in interconnect file is malformed: a defect of the build.
     #[error("data/interconnects/{0}.toml: {1}")]
     Interconnect(String, String),
+    /// An embedded framework profile is malformed: a defect of the build.
+    #[error("data/frameworks/{0}.toml: {1}")]
+    Framework(String, String),
+    /// No framework profile of a name.
+    #[error("no framework profile named \"{name}\"; there is: {}", .there.join(", "))]
+    NoFramework {
+        /// As asked for.
+        name: String,
+        /// The nearest names, or all.
+        there: Vec<&'static str>,
+    },
 }
 
 /// Names of the zoo's networks.
@@ -70,16 +82,6 @@ pub fn calibrations() -> &'static [(&'static str, &'static str)] {
 /// Names and texts of the framework profiles.
 pub fn frameworks() -> &'static [(&'static str, &'static str)] {
     FRAMEWORKS
-}
-
-/// Keys of the papers whose tables are shipped, and their values as CSV.
-pub fn papers() -> &'static [(&'static str, &'static str)] {
-    PAPERS
-}
-
-/// The text of `data/published/papers/papers.toml`.
-pub fn papers_mapping() -> &'static str {
-    PAPERS_MAPPING
 }
 
 /// A network of the zoo, by name or alias.
@@ -123,20 +125,20 @@ pub fn interconnect(name: &str) -> Result<Interconnect, CatalogError> {
         .ok_or_else(|| Unknown::new("interconnect", name, names).into())
 }
 
-/// Jumps of cuDNN's times by version.
+/// A framework profile, by name.
 ///
 /// # Errors
-/// Only if the build baked in a malformed file.
-pub fn library_rules() -> Result<Vec<Rule>, String> {
-    crate::kernel::library::rules(CUDNN).map_err(|e| format!("data/libraries/cudnn.toml: {e}"))
-}
-
-/// The role of every network.
-///
-/// # Errors
-/// Only if the build baked in a malformed file.
-pub fn splits() -> Result<Splits, String> {
-    Splits::from_toml(SPLITS)
+/// When there is none of that name; the message lists the nearest, or all.
+pub fn framework(name: &str) -> Result<Framework, CatalogError> {
+    match FRAMEWORKS.iter().find(|(key, _)| *key == name) {
+        Some((key, text)) => Framework::from_toml(text).map_err(|e| CatalogError::Framework(key.to_string(), e)),
+        None => {
+            let names = FRAMEWORKS.iter().map(|(key, _)| *key);
+            let near = nearest(name, names.clone());
+            let there = if near.is_empty() { names.collect() } else { near };
+            Err(CatalogError::NoFramework { name: name.into(), there })
+        }
+    }
 }
 
 /// An entry by its file name, or else the one among whose aliases the name is. Only texts that mention the

@@ -11,5 +11,5 @@ pub mod kernel;
 pub mod law;
 pub mod step;
 pub mod ask;
-pub mod rows;
 pub mod catalog;
+pub mod rows;

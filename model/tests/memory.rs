@@ -46,7 +46,7 @@ fn errors(
     framework: &str,
     of: impl Fn(&Run, &MemoryFootprint) -> (f64, f64),
 ) -> Result<f64, Box<dyn Error>> {
-    let framework = Framework::named(framework)?;
+    let framework = catalog::framework(framework)?;
     let (mut sum, mut count) = (0.0, 0);
     for run in runs {
         let Some(memory) = foreseen(run, &framework)? else { continue };

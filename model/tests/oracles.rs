@@ -7,7 +7,6 @@ use joulecast_model::catalog;
 use joulecast_model::law::calibration::Wanted;
 use joulecast_model::law::power::waiting;
 use joulecast_model::net::network::ShapedNetwork;
-use joulecast_model::step::framework::Framework;
 use joulecast_model::step::memory::{footprint, largest_batch};
 use joulecast_model::step::parallel::{Fabric, Share, combine};
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Setup, Step};
@@ -21,7 +20,7 @@ fn close(a: f64, b: f64, what: &str) {
 }
 
 fn at(net: &str, gpu: &str, batch: u64, precision: Precision, mode: Mode, point: OperatingPoint) -> NetworkPrediction {
-    let (gpu, framework) = (ok(catalog::gpu(gpu)), ok(Framework::named("cudnn")));
+    let (gpu, framework) = (ok(catalog::gpu(gpu)), ok(catalog::framework("cudnn")));
     let wanted = Wanted { precision, mode, framework: "cudnn", algorithm: None };
     let (own, all) = ok(catalog::calibrations_for(&gpu, &wanted));
     let setup = Setup::usual(&gpu, (own.as_ref(), &all), &framework, mode);
@@ -35,7 +34,7 @@ fn usual(net: &str, gpu: &str, batch: u64, precision: Precision, mode: Mode) -> 
 
 #[test]
 fn a_step_is_its_kernels_and_the_gaps_between_them() {
-    let gap = ok(Framework::named("cudnn")).dispatch.get();
+    let gap = ok(catalog::framework("cudnn")).dispatch.get();
     assert!(gap > 0.0);
     for (net, gpu, mode) in [
         ("alexnet", "v100", Mode::Inference),
@@ -136,7 +135,7 @@ fn outside_of_what_was_measured_intervals_are_wider() {
 /// A step as somebody measured it takes that time and draws that power: less by waiting, more by kernels that draw more.
 #[test]
 fn a_measured_step_is_given_back() {
-    let (gpu, framework) = (ok(catalog::gpu("v100")), ok(Framework::named("cudnn")));
+    let (gpu, framework) = (ok(catalog::gpu("v100")), ok(catalog::framework("cudnn")));
     let (own, all) = (ok(catalog::calibration_for(&gpu)), ok(catalog::all_chips()));
     let setup = Setup::usual(&gpu, (own.as_ref(), &all), &framework, Mode::Inference);
     let network = ok(ShapedNetwork::new(&ok(catalog::network("resnet18")), 32, Precision::Fp32, &[]));
@@ -154,12 +153,12 @@ fn a_measured_step_is_given_back() {
 /// GPUs that share a step: as many samples, operations and bytes as all of them, the energy of all, and who is faster waits.
 #[test]
 fn gpus_that_share_a_step_add_up() {
-    let framework = ok(Framework::named("cudnn"));
+    let framework = ok(catalog::framework("cudnn"));
     let network = ok(ShapedNetwork::new(&ok(catalog::network("alexnet")), 16, Precision::Fp32, &[]));
     let boards = ["v100", "titan-x-pascal"].map(|name| ok(catalog::gpu(name)));
     let alone = boards.each_ref().map(|gpu| usual("alexnet", &gpu.name, 16, Precision::Fp32, Mode::Training));
     let shares = boards.iter().zip(&alone).zip([2, 1]).map(|((gpu, p), count)| Share { count, gpu, alone: p.clone() });
-    let fabric = ok(Fabric::of(&[&boards[0], &boards[1]], 3, None));
+    let fabric = ok(Fabric::of(&ok(catalog::interconnects()), &[&boards[0], &boards[1]], 3, None));
     let all = combine(shares.collect(), &network, &fabric, &framework).expect("three GPUs");
     let sum = |of: fn(&NetworkPrediction) -> u64| 2 * of(&alone[0]) + of(&alone[1]);
     assert_eq!((all.batch, all.ops.get(), all.read.get()), (48, sum(|p| p.ops.get()), sum(|p| p.read.get())));
@@ -184,7 +183,7 @@ fn gpus_that_share_a_step_add_up() {
 /// The largest batch fits, and one multiple more does not, whatever the memory.
 #[test]
 fn the_largest_batch_is_the_largest() {
-    let framework = ok(Framework::named("pytorch"));
+    let framework = ok(catalog::framework("pytorch"));
     let shaped = |batch: u64| ShapedNetwork::new(&ok(catalog::network("lenet5")), batch, Precision::Fp32, &[]);
     let needed = |batch: u64| footprint(&ok(shaped(batch)), Mode::Training, &framework.memory).total();
     for (batch, multiple) in [(1, 1), (2, 1), (3, 1), (37, 1), (100, 1), (129, 1), (36, 4), (96, 32)] {

@@ -4,7 +4,6 @@
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
 use joulecast_model::net::network::ShapedNetwork;
-use joulecast_model::step::framework::Framework;
 use joulecast_model::step::parallel::{Fabric, Share, combine};
 use joulecast_model::step::predictor::{Setup, predict};
 use std::collections::BTreeMap;
@@ -30,7 +29,7 @@ struct Errors {
 fn two_h200s() -> Result<(), Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/measurements/h200/torch_ddp.csv");
     let runs: Vec<Run> = csv::Reader::from_path(path)?.deserialize().collect::<Result<_, _>>()?;
-    let (gpu, framework) = (catalog::gpu("h200")?, Framework::named("pytorch")?);
+    let (gpu, framework) = (catalog::gpu("h200")?, catalog::framework("pytorch")?);
     let (calibration, all_chips) = (catalog::calibration_for(&gpu)?, catalog::all_chips()?);
     let mode = Mode::Training;
     let setup = Setup::usual(&gpu, (calibration.as_ref(), &all_chips), &framework, mode);
@@ -43,7 +42,8 @@ fn two_h200s() -> Result<(), Box<dyn Error>> {
         let network = ShapedNetwork::new(&network, number(two, "batch")? as u64, precision, &[])?;
         let alone = predict(&network, &setup)?;
         let shares = vec![Share { count: 2, gpu: &gpu, alone: alone.clone() }];
-        let both = combine(shares, &network, &Fabric::of(&[&gpu], 2, None)?, &framework).ok_or("no GPU")?;
+        let both = combine(shares, &network, &Fabric::of(&catalog::interconnects()?, &[&gpu], 2, None)?, &framework)
+            .ok_or("no GPU")?;
         let error = |predicted: f64, measured: f64| predicted / measured - 1.0;
         let time = error(both.time.value.to_ms(), number(two, "ms_per_iter")?);
         let energy = error(both.energy.value.get(), number(two, "joules_per_iter")?);

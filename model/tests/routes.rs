@@ -7,7 +7,6 @@ use joulecast_model::law::calibration::Wanted;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::read::onnx::{self, Options};
-use joulecast_model::step::framework::Framework;
 use joulecast_model::step::memory::footprint;
 use joulecast_model::step::predictor::{OperatingPoint, Setup, Step};
 use std::fs::{self, File};
@@ -120,7 +119,7 @@ fn both_routes_have_the_same_parameters_and_products() {
 fn folded_batch_norms_run_where_modules_do() {
     let norms = |n: &ShapedNetwork| n.layers().iter().filter(|l| l.case.layer.kind() == "batch_norm").count();
     let through = |profile: &str, network: &Network| {
-        Framework::named(profile).expect("shipped").runs(shaped(network, 1, Precision::Fp32))
+        catalog::framework(profile).expect("shipped").runs(shaped(network, 1, Precision::Fp32))
     };
     for route in routes(&folder()) {
         let (file, own) = (imported(&route), zoo(&route));
@@ -145,7 +144,7 @@ fn folded_batch_norms_run_where_modules_do() {
 fn both_routes_take_the_same_time_and_energy() {
     let mut wrong = Vec::new();
     for profile in ["cudnn", "pytorch"] {
-        let framework = Framework::named(profile).expect("shipped");
+        let framework = catalog::framework(profile).expect("shipped");
         for (gpu, precision) in ["h200", "v100", "t4"].iter().flat_map(|g| [(g, Precision::Fp32), (g, Precision::Fp16)])
         {
             let gpu = catalog::gpu(gpu).expect("shipped");
@@ -179,7 +178,7 @@ fn both_routes_take_the_same_time_and_energy() {
 /// PyTorch's modules are the same ones, whichever route names them.
 #[test]
 fn both_routes_take_the_same_memory() {
-    let framework = Framework::named("pytorch").expect("shipped");
+    let framework = catalog::framework("pytorch").expect("shipped");
     let mut wrong = Vec::new();
     // Another library's modules are others.
     let same = |r: &&Route| lacks_biases(r) == 0 && !r.file.starts_with("timm_");

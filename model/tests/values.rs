@@ -11,17 +11,17 @@ use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::kernel::features::library_age;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::layer::Optimizer;
 use joulecast_model::net::network::{Network, ShapedNetwork};
-use joulecast_model::step::framework::{Framework, Launch};
+use joulecast_model::step::framework::Launch;
 use joulecast_model::step::generation;
 use joulecast_model::step::input::fed;
 use joulecast_model::step::parallel::{Fabric, Share, combine};
 use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, Setup, Step};
+use joulecast_reports::warnings::words;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -252,7 +252,7 @@ fn print(text: &mut String, p: &NetworkPrediction, layers: bool) {
         }
     }
     for warning in &p.warnings {
-        let _ = writeln!(text, "  note: {warning}");
+        let _ = writeln!(text, "  note: {}", words(warning));
     }
 }
 
@@ -264,7 +264,7 @@ fn setup(line: &str, (read, all): (&mut Read, &Calibration), text: &mut String) 
     let precision = Precision::from_name(precision).unwrap_or_else(|| panic!("{line}"));
     let mode = Mode::from_name(mode).unwrap_or_else(|| panic!("{line}"));
     let algorithm = asked.words.get("algorithm").map(|a| Algorithm::from_name(a).unwrap_or_else(|| panic!("{line}")));
-    let framework = ok(Framework::named(profile)).by(algorithm);
+    let framework = ok(catalog::framework(profile)).by(algorithm);
     let mut on = |text: &str| {
         let (count, name) = text.split_once('x').filter(|(n, _)| n.parse::<u64>().is_ok()).unwrap_or(("1", text));
         let gpu = ok(catalog::gpu(name));
@@ -331,9 +331,9 @@ fn setup(line: &str, (read, all): (&mut Read, &Calibration), text: &mut String) 
     }
     let mut p = if gpus > 1 {
         let boards: Vec<&Gpu> = on.iter().map(|on| &on.gpu).collect();
-        let joined = asked.words.get("interconnect").map(|name| ok(Interconnect::named(name)));
+        let joined = asked.words.get("interconnect").map(|name| ok(catalog::interconnect(name)));
         let across = if mode == Mode::Training { gpus } else { 1 };
-        let fabric = ok(Fabric::of(&boards, across, joined));
+        let fabric = ok(Fabric::of(&ok(catalog::interconnects()), &boards, across, joined));
         combine(shares, &network, &fabric, &framework).unwrap_or_else(|| panic!("{line}"))
     } else {
         shares.swap_remove(0).alone

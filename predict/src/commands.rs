@@ -13,7 +13,9 @@ use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
 use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::rows::splits::Splits;
 use joulecast_model::step::framework::{Framework, Launch};
+use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{NetworkPrediction, PredictError, Setup};
 use joulecast_model::step::training::Training;
 use joulecast_reports::prediction::{self, Asked};
@@ -66,7 +68,7 @@ pub fn gpu(name: &str) -> Result<Gpu, Failure> {
 pub struct Calibrations {
     pub chip: Option<Calibration>,
     pub all_chips: Calibration,
-    note: Option<String>,
+    note: Option<Warning>,
 }
 
 impl Calibrations {
@@ -86,10 +88,7 @@ impl Calibrations {
         };
         let (calibration, all_chips) = read().map_err(Failure::Failed)?;
         if calibration.chip == ANY_CHIP {
-            let note = format!(
-                "{name} holds efficiencies over all measured GPUs: predicted as if no layer of {} had been measured",
-                gpu.name
-            );
+            let note = Warning::OfAllChips { file: name, gpu: gpu.name.clone() };
             return Ok(Self { chip: None, all_chips: calibration, note: Some(note) });
         }
         if calibration.chip != gpu.chip {
@@ -124,7 +123,7 @@ impl Parts {
     /// For one kind of GPU, and one of the networks that are named.
     pub fn read(args: &PredictArgs, name: &str, net: &str) -> Result<Self, Failure> {
         let gpu = gpu(name)?;
-        let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let framework = catalog::framework(&args.framework).map_err(|e| Failure::Usage(e.into()))?;
         let mut framework = framework.by(asked_algorithm(args.conv_algorithm, args.precision)?);
         check_algorithm(&gpu, &framework)?;
         if args.mode != Mode::Training && args.training.optimizer.is_some() {
@@ -160,7 +159,7 @@ impl Parts {
     }
 
     /// What to tell of the calibration.
-    pub fn note(&self) -> Option<String> {
+    pub fn note(&self) -> Option<Warning> {
         self.calibrations.note.clone()
     }
 
@@ -299,7 +298,7 @@ pub fn list(what: Listing) -> Result<(), Failure> {
 }
 
 fn nets() -> Result<Table> {
-    let splits = catalog::splits().map_err(|e| anyhow!(e))?;
+    let splits = Splits::shipped().map_err(|e| anyhow!(e))?;
     let mut table =
         Table::new(&["name", "role", "input", "layers", "parameters", "GMAC", "title"], 3).with_trailing_text(1);
     for name in catalog::network_names() {

@@ -2,9 +2,9 @@
 
 use crate::cli::{parse_algorithm, parse_cudnn, parse_launch};
 use crate::commands::{Calibrations, Failure, asked_algorithm, check_algorithm, gpu, is_file};
-use anyhow::anyhow;
 use clap::Args;
 use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::step::framework::{Framework, Launch};
@@ -60,7 +60,7 @@ pub struct How {
 
 impl How {
     pub fn new(args: &FrameworkArgs, precision: Precision, mode: Mode) -> Result<Self, Failure> {
-        let framework = Framework::named(&args.framework).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let framework = catalog::framework(&args.framework).map_err(|e| Failure::Usage(e.into()))?;
         let framework = framework.by(asked_algorithm(args.conv_algorithm, precision)?);
         Ok(Self { precision, mode, framework, asked: args.launch, library: args.cudnn })
     }

@@ -3,9 +3,9 @@
 use crate::cli::{PapersArgs, PapersFormat};
 use crate::commands::{Failure, read};
 use anyhow::{Context, Result, anyhow};
+use joulecast_model::catalog;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::rows::papers::{self, Comparison, Options, Paper};
-use joulecast_model::step::framework::Framework;
 use joulecast_reports::papers as report;
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use std::path::Path;
 pub fn compare(args: &PapersArgs) -> Result<(), Failure> {
     args.output.check([])?;
     if let Some(name) = &args.framework {
-        Framework::named(name).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        catalog::framework(name).map_err(|e| Failure::Usage(e.into()))?;
     }
     let failed = |e: String| Failure::Failed(anyhow!(e));
     let shipped = papers::shipped().map_err(failed)?;

@@ -8,12 +8,13 @@ use clap::{Args, ValueEnum};
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::shape::MAX_DIMENSION;
 use joulecast_model::base::units::Watts;
+use joulecast_model::catalog;
 use joulecast_model::device::gpu::{Device, Gpu};
-use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::law::power::waiting;
 use joulecast_model::step::input::fed;
 use joulecast_model::step::memory::{MOST_UNITS, largest_batch};
 use joulecast_model::step::parallel::{Fabric, Share, combine};
+use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{NetworkPrediction, Step};
 use std::collections::HashMap;
 
@@ -183,20 +184,19 @@ pub fn step(args: &PredictArgs) -> Result<Asked, Failure> {
     }
     let prediction = if gpus > 1 {
         let boards: Vec<_> = kinds.iter().map(|(_, parts)| &parts.gpu).collect();
-        let asked = args.parallel.interconnect.as_deref().map(Interconnect::named).transpose();
+        let asked = args.parallel.interconnect.as_deref().map(catalog::interconnect).transpose();
         let asked = asked.map_err(|e| Failure::Usage(e.into()))?;
         // Inference sums nothing: no node is too small for it.
         let across = if args.mode == Mode::Training { gpus } else { 1 };
-        let fabric = Fabric::of(&boards, across, asked).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let known = catalog::interconnects().map_err(|e| Failure::Failed(e.into()))?;
+        let fabric = Fabric::of(&known, &boards, across, asked).map_err(|e| Failure::Usage(anyhow!(e)))?;
         combine(shares, &network, &fabric, &kinds[0].1.framework)
     } else {
         shares.pop().map(|share| share.alone)
     };
     let mut prediction = prediction.ok_or_else(|| Failure::Usage(anyhow!("--gpus names no GPU")))?;
     if args.batch == Some(Batch::Max) && batch == MOST_UNITS {
-        prediction
-            .warnings
-            .push(format!("--batch max looks no further than {MOST_UNITS} samples on each GPU: more may fit"));
+        prediction.warnings.push(Warning::LargestTried { batch: MOST_UNITS });
     }
     let gpus: Vec<&Gpu> = kinds.iter().map(|(_, parts)| &parts.gpu).collect();
     let prediction = match args.input.samples_per_second(&kinds[0].1.framework)? {

@@ -17,9 +17,11 @@ use joulecast_model::base::units::Watts;
 use joulecast_model::device::gpu::{self, Gpu};
 use joulecast_model::law::power::{waiting, waiting_source};
 use joulecast_model::net::network::{Network, ShapedNetwork, ShapingError};
+use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{OperatingPoint, Step, core_range};
 use joulecast_reports::error_line;
 use joulecast_reports::plan::{AtSetting, Candidate, FIGURE_NAMES, Plan, csv, figures, html, json, markdown, text};
+use joulecast_reports::warnings::words;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -145,8 +147,8 @@ fn predict(
             if !prepared.fits_in_memory {
                 more_fit = false;
                 if batch == 1 {
-                    let (needs, has) = (prepared.memory.total().to_gib(), gpu.memory.value.to_gib());
-                    warnings.push(format!("{} takes {needs:.1} GiB at batch 1, of {has:.1} GiB", network.name));
+                    let (needed, has) = (prepared.memory.total(), gpu.memory.value);
+                    warnings.push(words(&Warning::NoBatch { network: network.name.clone(), needed, has }));
                 }
                 break;
             }
@@ -161,7 +163,7 @@ fn predict(
             if batch == 1 {
                 let whole = step.at(OperatingPoint::default()).map_err(refused)?;
                 rests_on.push(format!("{}: times {}, power {}", network.name, whole.time_tier, whole.power_tier));
-                let new = whole.warnings.into_iter().filter(|w| !warnings.contains(w)).collect::<Vec<_>>();
+                let new = whole.warnings.iter().map(words).filter(|w| !warnings.contains(w)).collect::<Vec<_>>();
                 warnings.extend(new);
             }
         }

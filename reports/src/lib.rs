@@ -16,6 +16,7 @@ mod record;
 mod standard;
 pub mod table;
 pub mod transfer;
+pub mod warnings;
 pub mod whole;
 
 pub use standard::{print, say};

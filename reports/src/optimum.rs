@@ -2,8 +2,10 @@
 
 use crate::markdown_text;
 use crate::table::{Table, percent_more, significant, with_unit};
+use crate::warnings::words;
 use joulecast_model::ask::metric::Metric;
 use joulecast_model::ask::optimum::{Plan, TIED};
+use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -51,8 +53,8 @@ pub struct Found {
     pub front: Vec<usize>,
     /// Per-layer clocks, where asked for.
     pub plan: Option<LayerPlan>,
-    /// What the user should know.
-    pub warnings: Vec<String>,
+    /// What to know of the best.
+    pub warnings: Vec<Warning>,
 }
 
 impl Found {
@@ -111,7 +113,7 @@ struct Document<'a> {
     default: Row<'a>,
     points: Vec<Row<'a>>,
     per_layer: Option<PlanDocument<'a>>,
-    warnings: &'a [String],
+    warnings: Vec<String>,
 }
 
 fn row(c: &Candidate, best: bool, tied: bool, pareto: bool) -> Row<'_> {
@@ -182,7 +184,7 @@ fn document(found: &Found) -> Document<'_> {
         default: row(&found.default, false, false, false),
         points: rows(found),
         per_layer,
-        warnings: &found.warnings,
+        warnings: found.warnings.iter().map(words).collect(),
     }
 }
 
@@ -310,7 +312,7 @@ pub fn text(found: &Found, markdown: bool) -> String {
         let _ = write!(text, "\n{}", print(&table));
     }
     for warning in &found.warnings {
-        let _ = write!(text, "\n{} {warning}", if markdown { "-" } else { "note:" });
+        let _ = write!(text, "\n{} {}", if markdown { "-" } else { "note:" }, words(warning));
     }
     if !found.warnings.is_empty() {
         text.push('\n');

@@ -3,6 +3,7 @@
 use crate::markdown_text;
 use crate::record::{self, Figures};
 use crate::table::{Table, significant, with_unit};
+use crate::warnings::words;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::step::framework::Launch;
@@ -64,7 +65,7 @@ struct Document<'a> {
     training: Option<TrainingOf>,
     phases: serde_json::Map<String, serde_json::Value>,
     layers: Vec<Layer<'a>>,
-    warnings: &'a [String],
+    warnings: Vec<String>,
     /// Only where a language model generates: everything above is of the whole answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<serde_json::Value>,
@@ -267,7 +268,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
         training: asked.training.as_ref().map(TrainingOf::of),
         phases: p.phases.iter().map(phase).collect(),
         layers: p.layers.iter().map(layer).collect(),
-        warnings: &p.warnings,
+        warnings: p.warnings.iter().map(words).collect(),
         generation,
     }
 }
@@ -539,7 +540,7 @@ pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> Strin
         text.push('\n');
     }
     for warning in &p.warnings {
-        let _ = writeln!(text, "note: {warning}");
+        let _ = writeln!(text, "note: {}", words(warning));
     }
     text
 }
@@ -569,7 +570,7 @@ pub(crate) fn layers_and_notes_in_markdown(p: &NetworkPrediction, all_layers: bo
         text.push('\n');
     }
     for warning in &p.warnings {
-        let _ = writeln!(text, "- {warning}");
+        let _ = writeln!(text, "- {}", words(warning));
     }
     text
 }

@@ -10,6 +10,7 @@ use joulecast_model::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::memory::MemoryFootprint;
+use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
 use joulecast_reports::compare::{self, Comparison};
 use joulecast_reports::optimum::{self, Candidate, Found};
@@ -95,7 +96,7 @@ fn prediction(network: &str, batch: u64, ms: f64, watts: f64) -> NetworkPredicti
         bound: time,
         phases: vec![PhaseTotal { phase: Phase::Forward, time, energy: Watts::new(watts) * time }],
         layers: Vec::new(),
-        warnings: vec!["a warning".into()],
+        warnings: vec![Warning::Network("a warning".into())],
     }
 }
 
@@ -147,7 +148,7 @@ fn an_optimum() {
         tied: vec![2],
         front: vec![1, 2],
         plan: None,
-        warnings: vec!["a warning".into()],
+        warnings: vec![Warning::Network("a warning".into())],
     };
     check("optimum.txt", &optimum::text(&found, false));
     check("optimum.json", &rounded(&optimum::json(&[found]).expect("finite")));

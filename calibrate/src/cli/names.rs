@@ -12,7 +12,6 @@ use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::layer::Layer;
 use joulecast_model::read::Format;
 use joulecast_model::rows::splits::Role;
-use joulecast_model::step::framework::Framework;
 use std::path::Path;
 
 /// What is wrong with a name, and the nearest that there are, or all of them where none is near.
@@ -56,7 +55,7 @@ pub fn network_or_file(text: &str) -> Result<String, String> {
 
 /// A framework profile.
 pub fn framework(text: &str) -> Result<String, String> {
-    Framework::named(text).map(|profile| profile.name)
+    catalog::framework(text).map(|profile| profile.name).map_err(|e| e.to_string())
 }
 
 /// A role of `data/splits.toml`.

@@ -324,8 +324,8 @@ pub fn compare(
     framework: &str,
     role: Option<Role>,
 ) -> Result<Vec<Compared>> {
-    let splits = catalog::splits().map_err(anyhow::Error::msg)?;
-    let framework = Framework::named(framework).map_err(anyhow::Error::msg)?;
+    let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
+    let framework = catalog::framework(framework)?;
     let mut list = Vec::new();
     for run in runs {
         let Some(case) = Case::of(run, &splits, role)? else { continue };
@@ -473,7 +473,7 @@ mod tests {
             &file,
             format!("{header}\nmine,infer,fp32,2,graph,1,100,1980\nvgg11,infer,fp32,2,graph,1,100,1980\n"),
         )?;
-        let splits = catalog::splits().map_err(anyhow::Error::msg)?;
+        let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
         let alone = read_runs(&file)?;
         assert!(Case::of(&alone[0], &splits, None)?.is_none(), "nothing says what mine is");
         assert!(layers_beside(&alone)?.is_empty());

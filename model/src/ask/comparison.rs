@@ -198,12 +198,11 @@ mod tests {
     use crate::catalog;
     use crate::law::calibration::Wanted;
     use crate::net::network::ShapedNetwork;
-    use crate::step::framework::Framework;
     use crate::step::predictor::{OperatingPoint, Setup, Step};
 
     fn entry(gpu: &str, network: &str, ms: f64, watts: f64, price: Option<f64>) -> Entry {
         let board = catalog::gpu("v100").expect("known");
-        let framework = Framework::named("cudnn").expect("known");
+        let framework = catalog::framework("cudnn").expect("known");
         let wanted = Wanted { precision: Precision::Fp32, mode: Mode::Inference, framework: "cudnn", algorithm: None };
         let (own, all_chips) = catalog::calibrations_for(&board, &wanted).expect("readable");
         let lenet = ShapedNetwork::new(&catalog::network("lenet5").expect("known"), 4, Precision::Fp32, &[]);

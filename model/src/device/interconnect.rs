@@ -2,7 +2,6 @@
 
 use crate::base::text::{check_schema, names, shown, toml_error, within};
 use crate::base::units::{Bytes, BytesPerSecond, Dimension, Seconds, parse_with_unit};
-use crate::catalog::{self, CatalogError};
 use crate::device::gpu::Gpu;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -120,19 +119,18 @@ impl Interconnect {
         })
     }
 
-    /// The one that joins these boards unless somebody says otherwise.
+    /// The one of those known that joins these boards unless somebody says otherwise.
     ///
     /// # Errors
-    /// When none is known, in one line that says how to name one.
-    pub fn usual(boards: &[&Gpu]) -> Result<Self, String> {
-        let all = catalog::interconnects().map_err(|e| e.to_string())?;
+    /// When there is none, in one line that says how to name one.
+    pub fn usual(known: &[Self], boards: &[&Gpu]) -> Result<Self, String> {
         let alike = boards.windows(2).all(|pair| pair[0].chip == pair[1].chip);
         let joins = |i: &Self| match (alike, boards.first()) {
             (true, Some(gpu)) => i.joins.iter().any(|b| b.holds(gpu)),
             _ => i.mixed,
         };
-        let names = all.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ");
-        all.iter().find(|i| joins(i)).cloned().ok_or_else(|| {
+        let names = known.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ");
+        known.iter().find(|i| joins(i)).cloned().ok_or_else(|| {
             let names_of = boards.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", ");
             format!("what joins several {names_of} is not known; say it with --interconnect: {names}")
         })
@@ -142,23 +140,6 @@ impl Interconnect {
     pub(crate) fn lacking<'g>(&self, boards: &[&'g Gpu]) -> Option<&'g Gpu> {
         let own = !self.joins.is_empty() && self.joins.iter().all(|b| b.architecture.is_some());
         boards.iter().find(|gpu| own && !self.joins.iter().any(|b| b.holds(gpu))).copied()
-    }
-
-    /// Names of the shipped ones that join nodes.
-    ///
-    /// # Errors
-    /// For a defect of the build.
-    pub(crate) fn networks() -> Result<Vec<String>, String> {
-        let all = catalog::interconnects().map_err(|e| e.to_string())?;
-        Ok(all.into_iter().filter(|i| i.node.is_none()).map(|i| i.name).collect())
-    }
-
-    /// A shipped one.
-    ///
-    /// # Errors
-    /// When there is none of that name, with the nearest names.
-    pub fn named(name: &str) -> Result<Self, CatalogError> {
-        catalog::interconnect(name)
     }
 
     /// Time of an all-reduce over a ring of `gpus` GPUs: launch + 2 (n - 1) hop + 2 (n - 1) / n bytes / bandwidth (Patarasuk
@@ -181,6 +162,7 @@ pub fn ring(gpus: u64) -> [f64; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalog;
 
     pub const TEXT: &str = r#"
 schema = "interconnect/1"
@@ -210,7 +192,8 @@ sources.a = "a test"
         let gpu = |name: &str| catalog::gpu(name);
         let usual = |names: [&str; 2]| {
             let boards = [gpu(names[0]).map_err(|e| e.to_string())?, gpu(names[1]).map_err(|e| e.to_string())?];
-            Interconnect::usual(&[&boards[0], &boards[1]]).map(|i| i.name)
+            let known = catalog::interconnects().map_err(|e| e.to_string())?;
+            Interconnect::usual(&known, &[&boards[0], &boards[1]]).map(|i| i.name)
         };
         assert_eq!(usual(["v100", "v100"])?, "nvlink2");
         assert_eq!(usual(["titan-x-pascal", "titan-x-pascal"])?, "pcie3");

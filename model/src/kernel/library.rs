@@ -84,6 +84,14 @@ pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
     file.rule.into_iter().map(read).collect()
 }
 
+/// The rules that are shipped.
+///
+/// # Errors
+/// Only if the build embedded a malformed file.
+pub fn shipped() -> Result<Vec<Rule>, String> {
+    rules(joulecast_data::CUDNN).map_err(|e| format!("data/libraries/cudnn.toml: {e}"))
+}
+
 impl Rule {
     /// The time of a kernel under this rule, where it applies and changes it.
     pub fn applied(
@@ -123,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_rule_holds_for_its_version_architecture_batch_and_layers() -> Result<(), Box<dyn std::error::Error>> {
-        let rules = catalog::library_rules()?;
+        let rules = shipped()?;
         let slow = rules.iter().find(|r| r.name == "slow-weight-gradient").ok_or("shipped")?;
         let network = ShapedNetwork::new(&catalog::network("gait_resnet_text")?, 64, Precision::Fp32, &[])?;
         let (pascal, maxwell) = (catalog::gpu("titan-x-pascal")?, catalog::gpu("titan-x-maxwell")?);
@@ -144,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_floor_changes_only_what_is_shorter() -> Result<(), Box<dyn std::error::Error>> {
-        let rules = catalog::library_rules()?;
+        let rules = shipped()?;
         let floor = rules.iter().find(|r| r.name == "launch-floor").ok_or("shipped")?;
         let network = ShapedNetwork::new(&catalog::network("googlenet")?, 1, Precision::Fp32, &[])?;
         let conv = network.layers().iter().find(|l| l.case.layer.kind() == "conv2d").ok_or("a convolution")?;

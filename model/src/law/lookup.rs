@@ -118,23 +118,6 @@ pub enum Substitute {
     Frames,
 }
 
-impl Substitute {
-    /// In words, after "no rows on this GPU; ".
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Precision => "predicted by the fp32 model with its own traffic",
-            Self::Product => "predicted as matrix products",
-            Self::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
-            Self::Universal => "predicted by the model of all measured GPUs",
-            Self::Efficiency => "roofline with the efficiency that measured GPUs reach",
-            Self::Algorithm => "predicted by that algorithm's model of the GPU on which algorithms were measured",
-            Self::Processor => "roofline with three quarters of the processor's peaks, as tuned libraries reach",
-            Self::Frames => "predicted as convolutions over maps with as many products",
-            Self::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
-        }
-    }
-}
-
 /// The model of plain matrix products.
 const LINEAR: ModelKey = ModelKey::Kind("linear");
 

@@ -48,6 +48,14 @@ impl Splits {
         Ok(splits)
     }
 
+    /// Those of the networks that are shipped.
+    ///
+    /// # Errors
+    /// Only if the build embedded a malformed file.
+    pub fn shipped() -> Result<Self, String> {
+        Self::from_toml(joulecast_data::SPLITS)
+    }
+
     /// Role of a network; `None` for one that is not listed.
     pub fn role(&self, network: &str) -> Option<Role> {
         self.roles.get(network).copied()

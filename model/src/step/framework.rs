@@ -5,11 +5,10 @@ mod host;
 pub use host::{Costs, Host, HostKind, Stages};
 
 use crate::base::precision::{Phase, Precision, named_enum};
-use crate::base::text::{check_schema, names, nearest, shown, toml_error, within};
+use crate::base::text::{check_schema, names, shown, toml_error, within};
 use crate::base::units::{Bytes, Dimension, Seconds, parse_with_unit};
-use crate::catalog;
 use crate::device::gpu::{Device, Gpu};
-use crate::kernel::library::Rule;
+use crate::kernel::library::{self, Rule};
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::net::layer::{Layer, Optimizer};
 use crate::net::network::ShapedNetwork;
@@ -384,7 +383,7 @@ impl Framework {
             groups_apart: file.groups.is_some_and(|g| g.apart),
             host: file.host.map(HostFile::read).transpose()?,
             slower,
-            rules: catalog::library_rules()?,
+            rules: library::shipped()?,
             fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
             parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
             memory: file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default(),
@@ -442,29 +441,13 @@ impl Framework {
     pub fn usual_launch_on(&self, gpu: &Gpu) -> Launch {
         if gpu.device == Device::Cpu { Launch::Eager } else { self.usual_launch() }
     }
-
-    /// A shipped profile.
-    ///
-    /// # Errors
-    /// When there is none of that name; the message lists them.
-    pub fn named(name: &str) -> Result<Self, String> {
-        let table = catalog::frameworks();
-        match table.iter().find(|(key, _)| *key == name) {
-            Some((_, text)) => Self::from_toml(text),
-            None => {
-                let names = table.iter().map(|(key, _)| *key);
-                let near = nearest(name, names.clone());
-                let list = if near.is_empty() { names.collect::<Vec<_>>() } else { near };
-                Err(format!("no framework profile named \"{name}\"; there is: {}", list.join(", ")))
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::shape::Shape;
+    use crate::catalog;
     use crate::net::layer::LayerOp as _;
 
     fn pool(kernel: u64, stride: u64) -> Layer {
@@ -474,7 +457,7 @@ mod tests {
 
     #[test]
     fn an_entry_holds_for_its_phases_and_windows() {
-        let caffe = Framework::named("caffe").expect("shipped");
+        let caffe = catalog::framework("caffe").expect("shipped");
         let of = |layer: &Layer, phase| {
             let kernel = KernelOf { kind: layer.kind(), layer, phase, layout: Layout::Nchw };
             caffe.slower(&kernel, 1).0
@@ -488,7 +471,7 @@ mod tests {
 
     #[test]
     fn kernels_launched_per_sample_cost_time_per_sample() {
-        let caffe = Framework::named("caffe").expect("shipped");
+        let caffe = catalog::framework("caffe").expect("shipped");
         let fields = "bias = true".parse().expect("a table");
         let layer = Layer::from_table("scale", fields).expect("a kind").expect("fields");
         assert!(layer.output(&[Shape::new(&[4, 2, 2]).expect("shape")]).is_ok());

@@ -215,9 +215,8 @@ fn sum(parts: &[(f64, &NetworkPrediction)]) -> Option<NetworkPrediction> {
             all.memory = part.memory;
         }
         for warning in &part.warnings {
-            // The same note with other shares says nothing new.
-            let words = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
-            if !all.warnings.iter().any(|w| words(w) == words(warning)) {
+            // The same with other shares says nothing new.
+            if !all.warnings.iter().any(|w| w.repeats(warning)) {
                 all.warnings.push(warning.clone());
             }
         }
@@ -257,11 +256,8 @@ pub fn predict(
         let layers = prefill.layers.iter().chain(&decode.layers).cloned().collect();
         total = sum(&[(1.0, &prefill), (1.0, decode)]).unwrap_or(total);
         total.layers = layers;
-        let of = |part: &str, p: &NetworkPrediction| -> Vec<String> {
-            p.warnings.iter().map(|w| format!("{part}: {w}")).collect()
-        };
-        total.warnings = of("prefill", &prefill);
-        total.warnings.extend(of("decode", decode));
+        let of = |part, p: &NetworkPrediction| p.warnings.iter().map(|w| w.clone().of(part)).collect::<Vec<_>>();
+        total.warnings = [of("prefill", &prefill), of("decode", decode)].concat();
     }
     let cache = decode.as_ref().unwrap_or(&prefill).memory.cache;
     Ok(Generation { prompt, tokens, prefill, decode, cache, total })
@@ -325,7 +321,7 @@ mod tests {
             algorithm: None,
         };
         let (calibration, all_chips) = catalog::calibrations_for(&gpu, &wanted).expect("shipped");
-        let framework = crate::step::framework::Framework::named("cudnn").expect("shipped");
+        let framework = catalog::framework("cudnn").expect("shipped");
         let setup = Setup {
             gpu: &gpu,
             calibration: calibration.as_ref(),

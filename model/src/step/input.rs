@@ -99,12 +99,11 @@ mod tests {
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
     use crate::net::network::ShapedNetwork;
-    use crate::step::framework::Framework;
     use crate::step::predictor::{Setup, predict};
 
     #[test]
     fn a_step_takes_what_is_longer_and_the_gpu_waits_for_the_rest() -> Result<(), Box<dyn std::error::Error>> {
-        let (gpu, framework) = (catalog::gpu("v100")?, Framework::named("cudnn")?);
+        let (gpu, framework) = (catalog::gpu("v100")?, catalog::framework("cudnn")?);
         let (calibration, all_chips) = (catalog::calibration_for(&gpu)?, catalog::all_chips()?);
         let network = ShapedNetwork::new(&catalog::network("alexnet")?, 64, Precision::Fp32, &[])?;
         let mode = Mode::Inference;

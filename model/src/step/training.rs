@@ -1,7 +1,7 @@
 //! A whole training: many steps.
 
 use crate::base::units::{JouleSeconds, Joules, Seconds, Watts};
-use crate::step::predictor::{Estimate, NetworkPrediction};
+use crate::step::predictor::{Estimate, NetworkPrediction, Warning};
 
 /// Joules in a kilowatt-hour.
 const KWH: f64 = 3.6e6;
@@ -24,16 +24,11 @@ const WORTH_A_NOTE: f64 = 0.01;
 
 impl Plan {
     /// What to tell of the last step of an epoch, which takes what the others do however few samples are left for it.
-    pub fn leftover(&self, batch: u64) -> Option<String> {
+    pub fn leftover(&self, batch: u64) -> Option<Warning> {
         let (steps, left) = (self.dataset_size.div_ceil(batch), self.dataset_size % batch);
         let missing = 1.0 - self.dataset_size as f64 / (steps as f64 * batch as f64);
-        let which = if steps == 1 { "the only step" } else { "the last step" };
-        (left > 0 && missing >= WORTH_A_NOTE).then(|| {
-            let share = 100.0 * missing;
-            format!(
-                "{which} of an epoch has {left} samples and is charged as one of {batch}: {share:.0} % of the training"
-            )
-        })
+        let note = Warning::Leftover { only: steps == 1, left, batch, share: missing };
+        (left > 0 && missing >= WORTH_A_NOTE).then_some(note)
     }
 }
 
@@ -89,21 +84,20 @@ mod tests {
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
     use crate::net::network::ShapedNetwork;
-    use crate::step::framework::Framework;
     use crate::step::predictor::{Setup, predict};
 
     #[test]
     fn a_step_that_is_charged_whole_is_told() {
         let plan = |dataset_size| Plan { epochs: 1, dataset_size, price_per_kwh: None, start: Seconds::ZERO };
-        let note = plan(10).leftover(64).unwrap_or_default();
-        assert!(note.contains("the only step of an epoch has 10 samples") && note.contains("84 %"), "{note}");
-        assert!(plan(100).leftover(64).is_some_and(|n| n.starts_with("the last step")));
+        let note = Warning::Leftover { only: true, left: 10, batch: 64, share: 54.0 / 64.0 };
+        assert_eq!(plan(10).leftover(64), Some(note));
+        assert!(plan(100).leftover(64).is_some_and(|n| matches!(n, Warning::Leftover { only: false, .. })));
         assert_eq!((plan(128).leftover(64), plan(1_281_167).leftover(256)), (None, None));
     }
 
     #[test]
     fn a_training_is_its_steps() -> Result<(), Box<dyn std::error::Error>> {
-        let (gpu, framework) = (catalog::gpu("v100")?, Framework::named("cudnn")?);
+        let (gpu, framework) = (catalog::gpu("v100")?, catalog::framework("cudnn")?);
         let (calibration, all_chips) = (catalog::calibration_for(&gpu)?, catalog::all_chips()?);
         let network = ShapedNetwork::new(&catalog::network("lenet5")?, 64, Precision::Fp32, &[])?;
         let mode = Mode::Training;

@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, HashSet};
 use zoo::Zoo;
 
 /// The recipe that the program brings along.
-pub const REFERENCE: &str = include_str!("../../../../data/plans/reference.toml");
+pub const REFERENCE: &str = joulecast_data::REFERENCE_PLAN;
 
 /// Attempts at a trial that is new and within the limits.
 const ATTEMPTS: usize = 400;

@@ -3,6 +3,7 @@ use joulecast_model::base::precision::Phase;
 use joulecast_model::base::units::Bytes;
 use joulecast_model::net::layer::Layer;
 use joulecast_model::rows::splits::Role;
+use joulecast_model::rows::splits::Splits;
 
 fn plan(level: Level) -> Plan {
     expand(REFERENCE, level).expect("the recipe expands")
@@ -61,7 +62,7 @@ fn no_trial_has_the_shape_of_a_test_network_or_breaks_a_limit() {
 #[test]
 fn shapes_come_from_networks_of_the_role_layer_only() {
     let zoo = Zoo::read().expect("zoo");
-    let splits = catalog::splits().expect("splits");
+    let splits = Splits::shipped().expect("splits");
     let known: HashSet<String> = zoo.cases.values().flatten().map(|c| c.fold_key()).collect();
     let items = plan(Level::Reference).items;
     let convolutions: Vec<&Item> =

@@ -6,6 +6,7 @@ use joulecast_model::catalog;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::Role;
+use joulecast_model::rows::splits::Splits;
 use std::collections::{BTreeMap, HashSet};
 
 /// Layers of networks by kind, and the shapes of those that are held out.
@@ -43,7 +44,7 @@ const SEQUENCES: [u64; 2] = [128, 512];
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn layers(role: Role) -> Result<Vec<LayerCase>> {
-    let splits = catalog::splits().map_err(anyhow::Error::msg)?;
+    let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
     layers_of_all(splits.with_role(role), false)
 }
 
@@ -53,7 +54,7 @@ pub fn layers(role: Role) -> Result<Vec<LayerCase>> {
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn held_out_layers() -> Result<Vec<LayerCase>> {
-    let splits = catalog::splits().map_err(anyhow::Error::msg)?;
+    let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
     layers_of_all(splits.held_out(), true)
 }
 

@@ -107,7 +107,7 @@ impl Tools {
     /// # Errors
     /// When a shipped file is malformed.
     pub fn shipped() -> Result<Self> {
-        let framework = Framework::named("cudnn").map_err(anyhow::Error::msg)?;
+        let framework = catalog::framework("cudnn")?;
         Ok(Self { framework, all_chips: catalog::all_chips()? })
     }
 

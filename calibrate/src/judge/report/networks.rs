@@ -11,6 +11,7 @@ use joulecast_model::base::units::{Hertz, Watts};
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::rows::splits::Role;
+use joulecast_model::rows::splits::Splits;
 use joulecast_model::step::framework::{Framework, Launch};
 use joulecast_model::step::predictor::{LayerPrediction, NetworkPrediction, OperatingPoint, Step, core_range};
 use joulecast_reports::figure::breakdown::{self, Breakdown, Part};
@@ -157,7 +158,7 @@ impl Taken {
 
 /// Of every representative the inference with the largest batch, in a graph where there is one: the GPU decides there.
 fn taken(frames: &[Framed], calibrations: &[Calibration], role: Option<Role>) -> Result<Vec<Taken>> {
-    let splits = catalog::splits().map_err(anyhow::Error::msg)?;
+    let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
     let mut best: BTreeMap<usize, (Case, &str)> = BTreeMap::new();
     for framed in frames {
         for run in framed.runs {
@@ -176,7 +177,7 @@ fn taken(frames: &[Framed], calibrations: &[Calibration], role: Option<Role>) ->
     }
     best.into_values()
         .map(|(case, framework)| {
-            let framework = Framework::named(framework).map_err(anyhow::Error::msg)?;
+            let framework = catalog::framework(framework)?;
             let step = Step::new(&case.shaped, &case.setup(calibrations, &framework)?);
             let prediction = step.and_then(|s| s.at(OperatingPoint::default())).with_context(|| case.name.clone())?;
             Ok(Taken { case, framework, prediction })

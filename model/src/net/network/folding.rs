@@ -179,8 +179,8 @@ impl ShapedNetwork {
 mod tests {
     use super::Folding;
     use crate::base::precision::Precision;
+    use crate::catalog;
     use crate::net::network::{Network, ShapedNetwork, Source};
-    use crate::step::framework::Framework;
 
     /// Two folded convolutions whose results one sum reads.
     fn folded() -> Network {
@@ -202,7 +202,7 @@ inputs.x.shape = [3, 5, 5]
 
     fn through(profile: &str) -> ShapedNetwork {
         let shaped = ShapedNetwork::new(&folded(), 2, Precision::Fp32, &[]).expect("fits");
-        Framework::named(profile).expect("shipped").runs(shaped)
+        catalog::framework(profile).expect("shipped").runs(shaped)
     }
 
     #[test]
@@ -231,7 +231,7 @@ inputs.x.shape = [3, 5, 5]
         let shaped = |folding, profile: &str| {
             let network = folded().with_folding(folding);
             let shaped = ShapedNetwork::new(&network, 2, Precision::Fp32, &[]).expect("fits");
-            Framework::named(profile).expect("shipped").runs(shaped)
+            catalog::framework(profile).expect("shipped").runs(shaped)
         };
         let seen = |n: &ShapedNetwork| {
             let layers = n.layers().iter().map(|l| (l.name.clone(), l.case.layer.clone(), l.from.clone()));

@@ -7,10 +7,10 @@ use super::wire::{
 use super::{OnnxError, Options, read};
 use crate::base::precision::Precision;
 use crate::base::shape::Shape;
+use crate::catalog;
 use crate::net::layer::Layer;
 use crate::net::network::folding::{self, Folding};
 use crate::net::network::{Network, ShapedNetwork};
-use crate::step::framework::Framework;
 use prost::Message as _;
 use std::io::Cursor;
 
@@ -514,7 +514,7 @@ fn folded_batch_norms_are_found_and_unfolded() {
     assert_eq!(totals(&apart).0, totals(&folded).0 + 2 * 8 + 3 * 16);
     // A profile that runs modules as written makes the same of it as asking does.
     let shape = |n: &Network| ShapedNetwork::new(n, 2, Precision::Fp32, &[]).expect("fits");
-    let (asked, through) = (shape(&apart), Framework::named("pytorch").expect("shipped").runs(shape(&folded)));
+    let (asked, through) = (shape(&apart), catalog::framework("pytorch").expect("shipped").runs(shape(&folded)));
     let seen =
         |n: &ShapedNetwork| n.layers().iter().map(|l| (l.name.clone(), l.case.layer.clone())).collect::<Vec<_>>();
     assert_eq!(seen(&asked), seen(&through));

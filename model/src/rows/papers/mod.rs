@@ -15,16 +15,16 @@ pub use mapping::{Metric, Paper, Quantity};
 pub use printed::Case;
 pub use setups::{METRICS, SetupTotals, Totals, Winner, totals, winners};
 
-use crate::catalog;
+use joulecast_data::{PAPERS, PAPERS_MAPPING};
 
 /// The shipped papers, with the texts of their files of values.
 ///
 /// # Errors
 /// One line that names the file and the line that is wrong: a defect of the build.
 pub fn shipped() -> Result<Vec<(Paper, &'static str)>, String> {
-    let papers = mapping::from_toml(catalog::papers_mapping()).map_err(|e| format!("papers.toml: {e}"))?;
+    let papers = mapping::from_toml(PAPERS_MAPPING).map_err(|e| format!("papers.toml: {e}"))?;
     let with_values = |paper: Paper| {
-        let text = catalog::papers().iter().find(|(name, _)| *name == paper.key).map(|(_, text)| *text);
+        let text = PAPERS.iter().find(|(name, _)| *name == paper.key).map(|(_, text)| *text);
         let text = text.ok_or_else(|| format!("papers.toml: there is no {}.csv", paper.key))?;
         Ok((paper, text))
     };

@@ -113,7 +113,12 @@ impl Subject {
         }
         let fabric = match count {
             1 => None,
-            _ => Some(Fabric::of(&members.iter().map(|m| &m.device.0).collect::<Vec<_>>(), count, None)?),
+            _ => Some(Fabric::of(
+                &catalog::interconnects().map_err(|e| e.to_string())?,
+                &members.iter().map(|m| &m.device.0).collect::<Vec<_>>(),
+                count,
+                None,
+            )?),
         };
         let Some(readings) = paper.readings(case) else {
             return Ok(Err(format!("no network file of {}", case.network)));
@@ -139,7 +144,7 @@ impl Subject {
         let clock = case.core_mhz.parse::<f64>().ok().map(Hertz::from_mhz).filter(|clock| *clock < boost);
         Ok(Ok(Self {
             point: OperatingPoint { core_clock: clock, ..OperatingPoint::default() },
-            framework: Framework::named(options.framework.unwrap_or(profile))?,
+            framework: catalog::framework(options.framework.unwrap_or(profile)).map_err(|e| e.to_string())?,
             cudnn: cudnn.clone().filter(|_| !options.newest_library),
             gpu: name.clone(),
             members,

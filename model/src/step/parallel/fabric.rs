@@ -3,6 +3,7 @@
 use crate::base::units::{Bytes, Seconds};
 use crate::device::gpu::Gpu;
 use crate::device::interconnect::Interconnect;
+use crate::step::predictor::Warning;
 
 /// How all GPUs of a step are joined.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,8 +12,8 @@ pub struct Fabric {
     within: Interconnect,
     /// Between nodes of so many GPUs.
     between: Option<(Interconnect, u64)>,
-    /// What to say of it.
-    pub note: Option<String>,
+    /// Where it is not what such GPUs usually have.
+    pub note: Option<Warning>,
 }
 
 impl From<Interconnect> for Fabric {
@@ -22,12 +23,14 @@ impl From<Interconnect> for Fabric {
 }
 
 impl Fabric {
-    /// What joins so many of these kinds of boards: what is asked for, else what such boards have in a node.
+    /// What joins so many of these kinds of boards: what is asked for, else what such boards have in a node, of the
+    /// interconnects that are known.
     ///
     /// # Errors
     /// When that is not known, joins other boards, or they are more than a node has and no network is named.
-    pub fn of(kinds: &[&Gpu], gpus: u64, asked: Option<Interconnect>) -> Result<Self, String> {
-        let usual = Interconnect::usual(kinds);
+    pub fn of(known: &[Interconnect], kinds: &[&Gpu], gpus: u64, asked: Option<Interconnect>) -> Result<Self, String> {
+        let usual = Interconnect::usual(known, kinds);
+        let networks = || known.iter().filter(|i| i.node.is_none()).map(|i| &i.name[..]).collect::<Vec<_>>();
         if let Some((asked, gpu)) = asked.as_ref().and_then(|i| Some((i, i.lacking(kinds)?))) {
             let near = usual.map_or(String::new(), |i| format!(": {} does", i.name));
             return Err(format!("{} does not join {} ({}){near}", asked.name, gpu.name, gpu.form_factor));
@@ -39,17 +42,14 @@ impl Fabric {
                     "{gpus} GPUs are more than the {most} that {} joins in a node; say what joins nodes with \
                      --interconnect: {}, or --interconnect {} if that joins them all",
                     node.name,
-                    Interconnect::networks()?.join(", "),
+                    networks().join(", "),
                     node.name
                 )),
                 _ => Ok(node.into()),
             },
             (Some(network), usual) if network.node.is_none() => match usual {
                 Ok(Interconnect { node: Some(most), name, .. }) if gpus <= most => Ok(Self {
-                    note: Some(format!(
-                        "{} joins all GPUs, one of a node each; {name} would join {most}",
-                        network.name
-                    )),
+                    note: Some(Warning::OneNode { network: network.name.clone(), node: name, most }),
                     ..network.into()
                 }),
                 Ok(node) => {
@@ -60,9 +60,7 @@ impl Fabric {
             },
             (Some(all), _) => {
                 let beyond = all.node.filter(|most| gpus > *most);
-                let note = beyond.map(|most| {
-                    format!("{} joins {gpus} GPUs as if they were in one node; it is known of {most}", all.name)
-                });
+                let note = beyond.map(|most| Warning::BeyondNode { interconnect: all.name.clone(), gpus, most });
                 Ok(Self { note, ..all.into() })
             }
         }
@@ -104,7 +102,7 @@ mod tests {
     fn a_node_has_a_size_and_a_network_joins_several() -> Result<(), Box<dyn std::error::Error>> {
         let v100 = catalog::gpu("v100")?;
         let of = |gpus, asked: Option<&str>| -> Result<Fabric, Box<dyn std::error::Error>> {
-            Ok(Fabric::of(&[&v100], gpus, asked.map(Interconnect::named).transpose()?)?)
+            Ok(Fabric::of(&catalog::interconnects()?, &[&v100], gpus, asked.map(catalog::interconnect).transpose()?)?)
         };
         assert_eq!(of(8, None)?.name(8), "nvlink2");
         let error = of(16, None).expect_err("two nodes").to_string();
@@ -112,7 +110,7 @@ mod tests {
         let two = of(16, Some("infiniband-fdr"))?;
         assert_eq!(two.name(16), "nvlink2 in nodes of 8, infiniband-fdr between 2");
         let bytes = Bytes::new(100_000_000);
-        let (node, network) = (Interconnect::named("nvlink2")?, Interconnect::named("infiniband-fdr")?);
+        let (node, network) = (catalog::interconnect("nvlink2")?, catalog::interconnect("infiniband-fdr")?);
         let parts = node.all_reduce(8, bytes) + network.all_reduce(2, bytes);
         assert_eq!(two.all_reduce(16, bytes), parts);
         assert!(two.all_reduce(32, bytes) > parts);

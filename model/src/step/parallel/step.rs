@@ -7,7 +7,7 @@ use crate::device::gpu::Gpu;
 use crate::law::power::waiting;
 use crate::net::network::ShapedNetwork;
 use crate::step::framework::{Framework, Parallel};
-use crate::step::predictor::{Estimate, NetworkPrediction, PhaseTotal};
+use crate::step::predictor::{Estimate, NetworkPrediction, PhaseTotal, Warning};
 use std::collections::HashMap;
 
 /// Gradients are summed in 32 bits, whatever the activations.
@@ -175,10 +175,10 @@ pub fn combine(
     let total = |count: fn(&NetworkPrediction) -> u64| {
         shares.iter().fold(0u64, |sum, s| sum.saturating_add(count(&s.alone).saturating_mul(s.count)))
     };
-    let mut warnings: Vec<String> = fabric.note.iter().cloned().collect();
+    let mut warnings: Vec<Warning> = fabric.note.iter().cloned().collect();
     for share in &shares {
-        let named = |w: &String| if shares.len() > 1 { format!("{}: {w}", share.gpu.name) } else { w.clone() };
-        warnings.extend(share.alone.warnings.iter().map(named));
+        let own = share.alone.warnings.iter().cloned();
+        warnings.extend(own.map(|w| if shares.len() > 1 { w.of(&share.gpu.name) } else { w }));
     }
     let first = &shares[slowest].alone;
     let phases = first.phases.iter().enumerate().map(|(i, phase)| {
@@ -235,7 +235,6 @@ mod tests {
     use super::*;
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
-    use crate::device::interconnect::Interconnect;
     use crate::step::predictor::{Setup, predict};
 
     struct Case {
@@ -248,7 +247,7 @@ mod tests {
         fn new(net: &str, framework: &str, gpus: &[&str]) -> Result<Self, Box<dyn std::error::Error>> {
             Ok(Self {
                 network: ShapedNetwork::new(&catalog::network(net)?, 32, Precision::Fp32, &[])?,
-                framework: Framework::named(framework)?,
+                framework: catalog::framework(framework)?,
                 gpus: gpus.iter().map(|name| catalog::gpu(name)).collect::<Result<_, _>>()?,
             })
         }
@@ -264,7 +263,7 @@ mod tests {
             for (gpu, &count) in self.gpus.iter().zip(counts) {
                 shares.push(Share { count, gpu, alone: self.alone(gpu, mode)? });
             }
-            let fabric = Fabric::from(Interconnect::named(over)?);
+            let fabric = Fabric::from(catalog::interconnect(over)?);
             Ok(combine(shares, &self.network, &fabric, &self.framework).ok_or("no GPU")?)
         }
     }

@@ -71,7 +71,6 @@ mod tests {
     use super::*;
     use crate::base::precision::Precision;
     use crate::catalog;
-    use crate::step::framework::Framework;
 
     fn shaped(net: &str) -> ShapedNetwork {
         let network = catalog::network(net).expect("in the zoo");
@@ -95,7 +94,7 @@ mod tests {
 
     #[test]
     fn an_update_of_all_parameters_passes_over_them_as_often_as_the_framework_does() {
-        let pytorch = Framework::named("pytorch").expect("shipped");
+        let pytorch = catalog::framework("pytorch").expect("shipped");
         let fused = pytorch.fused_update.expect("updates all at once");
         let network = shaped("vgg16");
         let update = fused_update(&network, &fused).expect("learns");

@@ -1,19 +1,21 @@
 //! From a shaped network and a device to time, power and energy, per layer and in total.
 
-mod age;
 mod beside;
 mod intervals;
 mod kernel;
 mod network;
 mod operating_point;
+mod remarks;
 mod settle;
 mod summary;
 mod totals;
+mod warning;
 
 pub use intervals::{Width, Widths};
 pub use network::{SIMULATED, Step, predict};
 pub use operating_point::{OperatingError, OperatingPoint, core_range};
 pub use summary::{Prepared, Summary};
+pub use warning::Warning;
 
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
@@ -181,8 +183,8 @@ pub struct NetworkPrediction {
     pub fed: Option<Fed>,
     /// Every kernel, in order.
     pub layers: Vec<LayerPrediction>,
-    /// What the user should know.
-    pub warnings: Vec<String>,
+    /// What a reader should know, in the order in which it is printed.
+    pub warnings: Vec<Warning>,
 }
 
 impl NetworkPrediction {

@@ -4,9 +4,9 @@ use super::beside::{fused_update, gradient_sums};
 use super::intervals::Intervals;
 use super::kernel::{Kernel, Models, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
-use super::settle::REACTION;
+use super::remarks::Settled;
 use super::totals::Totals;
-use super::{LayerPrediction, NetworkPrediction, PhaseTotal, PredictError, Setup, Widths};
+use super::{NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Widths};
 use crate::base::precision::{Mode, Phase};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
@@ -18,9 +18,6 @@ use crate::net::network::ShapedNetwork;
 use crate::step::framework::Stages;
 use crate::step::memory::footprint;
 use crate::step::parallel::DevicePrediction;
-
-/// Shares of the time below this are not worth a warning.
-pub(super) const WORTH_A_WARNING: f64 = 0.01;
 
 /// 90 % of what the laws of clock and power err per unit of ln(clock / clock of the times): kernels over core clocks with three
 /// of them given are 3.5 % off in the mean over clocks down to half of the highest (`calibrate published sweeps`).
@@ -198,24 +195,11 @@ impl<'a> Step<'a> {
         let memory = footprint(network, setup.mode, &setup.framework.memory);
         let fits_in_memory = memory.total() <= setup.gpu.memory.value;
         let cost: LayerCost = totals.cost;
-        let mut warnings = network.notes().to_vec();
-        warnings.extend(limits.notes.iter().cloned());
-        warnings.extend(self.clock_warnings(point, limits, clocks, clock, &layers));
-        warnings.extend(beyond_the_limit(&layers, limits));
-        if let Some(algorithm) = setup.framework.algorithm() {
-            let convolutions = layers.iter().filter(|l| l.kind == "conv2d" && l.phase != Phase::Update);
-            let (by, all) = convolutions.fold((0, 0), |(by, all), l| (by + u32::from(l.algorithm.is_some()), all + 1));
-            warnings.push(format!("{by} of {all} kernels of convolutions run by {algorithm}, the others as usual"));
-        }
-        warnings.extend(self.library_warning());
-        warnings.extend(totals.warnings(setup, power_tier));
+        let mut warnings =
+            self.warnings(&Settled { point, limits, clocks, mean: clock, layers: &layers, totals: &totals });
         if !fits_in_memory {
-            warnings.push(format!(
-                "needs about {:.1} GiB of memory; {} has {:.1} GiB",
-                memory.total().to_gib(),
-                setup.gpu.name,
-                setup.gpu.memory.value.to_gib()
-            ));
+            let (gpu, has) = (setup.gpu.name.clone(), setup.gpu.memory.value);
+            warnings.push(Warning::Memory { needed: memory.total(), gpu, has });
         }
         let clock = setup.gpu.core_clock.boost.value * clock;
         let alone = DevicePrediction {
@@ -260,19 +244,4 @@ impl<'a> Step<'a> {
             warnings,
         }
     }
-}
-
-/// Layers that draw more than the limit although all of them together keep it.
-fn beyond_the_limit(layers: &[LayerPrediction], limits: &Limits) -> Option<String> {
-    let mean = layers.iter().map(|l| l.energy).sum::<Joules>() / layers.iter().map(|l| l.time.value).sum::<Seconds>();
-    let most = layers.iter().map(|l| l.power).fold(Watts::ZERO, Watts::max);
-    let cap = limits.cap;
-    (mean <= cap && most > cap * (1.0 + WORTH_A_WARNING)).then(|| {
-        format!(
-            "single layers draw up to {:.0} W: the limit of {:.0} W holds the mean over about {:.0} ms",
-            most.get(),
-            cap.get(),
-            REACTION.to_ms()
-        )
-    })
 }

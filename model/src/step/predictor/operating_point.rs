@@ -1,5 +1,6 @@
 //! Clocks and power limit that a user asks for, and what the device makes of them.
 
+use super::Warning;
 use crate::base::units::{Hertz, Watts};
 use crate::device::gpu::Gpu;
 
@@ -45,7 +46,7 @@ pub struct Limits {
     /// Power limit.
     pub cap: Watts,
     /// What was taken otherwise than asked for.
-    pub notes: Vec<String>,
+    pub notes: Vec<Warning>,
 }
 
 impl OperatingPoint {
@@ -62,8 +63,7 @@ impl OperatingPoint {
                 let asked = within(gpu, "core clock", asked, core_range(gpu), Hertz::to_mhz, "MHz")?;
                 let clock = on_grid(gpu, asked);
                 if (clock.get() - asked.get()).abs() > WHOLE.get() {
-                    let (asked, clock) = (asked.to_mhz(), clock.to_mhz());
-                    notes.push(format!("{asked:.0} MHz is not on the clock grid: the nearest is {clock:.1} MHz"));
+                    notes.push(Warning::OffGrid { asked, nearest: clock });
                 }
                 clock / boost
             }
@@ -86,7 +86,7 @@ impl OperatingPoint {
                 let least = gpu.power.limit_minimum.as_ref().map(|p| p.value);
                 let most = gpu.power.limit_maximum.as_ref().map_or(gpu.power.limit.value, |p| p.value);
                 if least.is_none() {
-                    notes.push(format!("the lowest power limit that {} takes is not known", gpu.name));
+                    notes.push(Warning::LowestLimit { gpu: gpu.name.clone() });
                 }
                 within(gpu, "power limit", asked, (least.unwrap_or(Watts::ZERO), most), Watts::get, "W")?
             }
@@ -207,7 +207,11 @@ limit_minimum = { value = "150 W", kind = "vendor", source = "a" }"#;
         let point = |mhz| OperatingPoint { core_clock: Some(Hertz::from_mhz(mhz)), ..OperatingPoint::default() };
         let limits = point(1009.0).on(&gpu()).expect("within the range");
         assert!((limits.ceiling * 1500.0 - 1000.0).abs() < 1e-6);
-        assert!(limits.notes[0].contains("1000.0 MHz"), "{:?}", limits.notes);
+        assert!(
+            matches!(limits.notes[..], [Warning::OffGrid { nearest, .. }] if (nearest.to_mhz() - 1000.0).abs() < 1e-6),
+            "{:?}",
+            limits.notes
+        );
         assert!(point(1000.0).on(&gpu()).expect("on the grid").notes.is_empty());
         assert!(point(1600.0).on(&gpu()).expect("the highest").ceiling > 1.0);
     }

@@ -1,9 +1,9 @@
 //! Which clocks a step's kernels run at: those that their times are of, and those that a limit leaves.
 
+use super::PredictError;
 use super::kernel::Kernel;
-use super::network::{Step, WORTH_A_WARNING};
+use super::network::Step;
 use super::operating_point::{Limits, OperatingPoint, highest, lowest};
-use super::{LayerPrediction, PredictError};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::Clocks;
 use crate::law::power::{ClockLaw, power, waiting};
@@ -149,59 +149,6 @@ impl Step<'_> {
         match list.last_mut() {
             Some(last) => last.end = self.kernels.len(),
             None => list.push(0..self.kernels.len()),
-        }
-        list
-    }
-
-    pub(super) fn clock_warnings(
-        &self,
-        point: OperatingPoint,
-        limits: &Limits,
-        clocks: &[f64],
-        mean: f64,
-        layers: &[LayerPrediction],
-    ) -> Vec<String> {
-        let gpu = self.setup.gpu;
-        let boost = gpu.core_clock.boost.value;
-        let mut list = Vec::new();
-        let energy: Joules = layers.iter().map(|l| l.energy).sum();
-        let time: Seconds = layers.iter().map(|l| l.time.value).sum();
-        let cap = limits.cap.get();
-        let kept = match self.held {
-            held if held < 0.98 => format!(", of which the board keeps to {:.0},", cap * held),
-            _ => String::new(),
-        };
-        if energy / time > limits.cap {
-            list.push(format!(
-                "the kernels draw more than {cap:.0} W at the lowest clock of {:.0} MHz: the board will exceed its limit",
-                (boost * limits.lowest).to_mhz()
-            ));
-        } else if mean < limits.ceiling * (1.0 - WORTH_A_WARNING) {
-            list.push(format!(
-                "the power limit of {cap:.0} W{kept} holds the clock at {:.0} of {:.0} MHz",
-                (boost * mean).to_mhz(),
-                (boost * limits.ceiling).to_mhz()
-            ));
-        }
-        let moved = self.kernels.iter().zip(clocks).any(|(k, c)| (c / k.reference - 1.0).abs() > WORTH_A_WARNING);
-        let asked = point != OperatingPoint::default();
-        let observed = match self.clock_law {
-            ClockLaw::Fitted => self.law.clocks,
-            ClockLaw::Voltage(_) => None,
-        };
-        match observed {
-            _ if !asked || !moved && limits.memory == 1.0 => {}
-            Some((low, high)) if limits.memory == 1.0 => {
-                let outside = clocks.iter().any(|c| boost * *c < low || boost * *c > high);
-                if outside {
-                    let (low, high) = (low.to_mhz(), high.to_mhz());
-                    list.push(format!("outside of the clocks that were measured: {low:.0} to {high:.0} MHz"));
-                }
-            }
-            _ => list.push("clocks and limits other than the default ones were not measured on this GPU: laws of clock, voltage and power carry them there".into()),
-        }
-        if asked && matches!(self.clock_law, ClockLaw::Voltage(_)) && gpu.voltage.is_none() {
-            list.push(format!("the voltage of {} over its clock is not known: taken as that of other GPUs", gpu.name));
         }
         list
     }

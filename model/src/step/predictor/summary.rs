@@ -123,7 +123,6 @@ mod tests {
     use crate::catalog;
     use crate::law::calibration::Wanted;
     use crate::net::network::ShapedNetwork;
-    use crate::step::framework::Framework;
     use crate::step::predictor::Setup;
 
     #[test]
@@ -135,7 +134,7 @@ mod tests {
             ("l4", "densenet121", 512, "cudnn", Mode::Inference),
         ] {
             let gpu = catalog::gpu(gpu).expect("known");
-            let framework = Framework::named(profile).expect("known");
+            let framework = catalog::framework(profile).expect("known");
             let wanted = Wanted { precision: Precision::Fp32, mode, framework: profile, algorithm: None };
             let (own, all_chips) = catalog::calibrations_for(&gpu, &wanted).expect("readable");
             let network = catalog::network(net).expect("known");

@@ -1,7 +1,6 @@
-//! Sums over the kernels of a step, the time in which none runs, and what to tell of them.
+//! Sums over the kernels of a step, the time in which none runs.
 
 use super::kernel::Kernel;
-use super::network::{SIMULATED, WORTH_A_WARNING};
 use super::{Estimate, LayerPrediction, Setup};
 use crate::base::precision::Precision;
 use crate::base::units::{Joules, Seconds};
@@ -92,62 +91,5 @@ impl Totals {
     pub(super) fn tier(&self) -> Tier {
         let largest = self.by_tier.iter().max_by(|a, b| a.1.total_cmp(b.1));
         largest.map_or(Tier::Roofline, |(tier, _)| *tier)
-    }
-
-    pub(super) fn warnings(&self, setup: &Setup<'_>, power_tier: Tier) -> Vec<String> {
-        let total = self.time.value.get();
-        let gpu: &Gpu = setup.gpu;
-        let mut list = Vec::new();
-        match setup.calibration {
-            None => list.push(format!(
-                "no measured layer of {} is used: times are those that measured GPUs would take with its peaks",
-                gpu.name
-            )),
-            Some(calibration) if !calibration.boards.contains(&gpu.name) => list.push(format!(
-                "the calibration was measured on {}, not on {}: same chip, other board",
-                calibration.boards.join(", "),
-                gpu.name
-            )),
-            Some(_) => {}
-        }
-        if setup.calibration.is_some_and(|c| c.sources.iter().any(|s| s == SIMULATED)) {
-            list.push("the calibration has rows of a simulated device: its figures are no measurements".into());
-        }
-        if setup.calibration.is_some() {
-            for (substitute, kinds) in &self.substituted {
-                let share = kinds.values().sum::<f64>() / total;
-                if share >= WORTH_A_WARNING {
-                    let names = kinds.keys().copied().collect::<Vec<_>>().join(", ");
-                    list.push(format!(
-                        "{names} ({:.0} % of the time): no rows on this GPU; {}",
-                        100.0 * share,
-                        substitute.words()
-                    ));
-                }
-            }
-        }
-        if self.outside / total >= WORTH_A_WARNING {
-            list.push(format!(
-                "{:.0} % of the time is in layers outside of what was measured",
-                100.0 * self.outside / total
-            ));
-        }
-        let waiting = self.for_host / self.time.value;
-        if waiting >= WORTH_A_WARNING {
-            list.push(format!("the GPU waits {:.0} % of the step for the host to launch operations", 100.0 * waiting));
-        }
-        if setup.launch == Launch::Eager && setup.framework.host.is_none() {
-            list.push(format!("the {} profile has no host: eager is predicted as a graph is", setup.framework.name));
-        }
-        let whose = match power_tier {
-            Tier::Sibling => Some("the law of another board of its chip"),
-            Tier::Transferred => Some("another GPU's law"),
-            _ => None,
-        };
-        if let Some(whose) = whose {
-            let idle = if gpu.power.idle.is_none() { "; idle power taken as 10 % of the limit" } else { "" };
-            list.push(format!("power was not measured on this GPU: {whose} with this one's idle and limit{idle}"));
-        }
-        list
     }
 }

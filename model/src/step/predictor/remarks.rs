@@ -1,0 +1,164 @@
+//! What to tell of a predicted step.
+
+use super::network::{SIMULATED, Step};
+use super::operating_point::{Limits, OperatingPoint};
+use super::settle::REACTION;
+use super::totals::Totals;
+use super::{LayerPrediction, Warning};
+use crate::base::precision::Phase;
+use crate::base::units::{Joules, Seconds, Watts};
+use crate::law::calibration::Tier;
+use crate::law::power::ClockLaw;
+use crate::step::framework::Launch;
+
+/// Shares of the time, and of clocks and powers, below this are not worth a warning.
+const WORTH_A_WARNING: f64 = 0.01;
+/// cuDNN of age 0 ([`crate::kernel::features::library_age`]).
+const NEWEST: f64 = 9.0;
+/// A board that keeps to less than this share of its limit is said to.
+const KEPT: f64 = 0.98;
+
+/// A step whose kernels are predicted.
+pub(super) struct Settled<'a> {
+    pub(super) point: OperatingPoint,
+    pub(super) limits: &'a Limits,
+    /// Relative core clock of every kernel.
+    pub(super) clocks: &'a [f64],
+    /// Their mean over time.
+    pub(super) mean: f64,
+    pub(super) layers: &'a [LayerPrediction],
+    pub(super) totals: &'a Totals,
+}
+
+impl Step<'_> {
+    /// In the order in which they are printed.
+    pub(super) fn warnings(&self, settled: &Settled<'_>) -> Vec<Warning> {
+        let mut list: Vec<Warning> = self.network.notes().iter().cloned().map(Warning::Network).collect();
+        list.extend(settled.limits.notes.iter().cloned());
+        list.extend(self.of_clocks(settled));
+        list.extend(beyond_the_limit(settled.layers, settled.limits));
+        if let Some(algorithm) = self.setup.framework.algorithm() {
+            let convolutions = settled.layers.iter().filter(|l| l.kind == "conv2d" && l.phase != Phase::Update);
+            let (by, all) = convolutions.fold((0, 0), |(by, all), l| (by + u32::from(l.algorithm.is_some()), all + 1));
+            list.push(Warning::ByAlgorithm { by, all, algorithm });
+        }
+        list.extend(self.of_library());
+        list.extend(self.of_rows(settled.totals));
+        list.extend(self.of_host(settled.totals));
+        list.extend(self.of_power());
+        list
+    }
+
+    fn of_clocks(&self, settled: &Settled<'_>) -> Vec<Warning> {
+        let Settled { point, limits, clocks, mean, layers, .. } = *settled;
+        let gpu = self.setup.gpu;
+        let boost = gpu.core_clock.boost.value;
+        let mut list = Vec::new();
+        let energy: Joules = layers.iter().map(|l| l.energy).sum();
+        let time: Seconds = layers.iter().map(|l| l.time.value).sum();
+        let cap = limits.cap;
+        if energy / time > cap {
+            list.push(Warning::BeyondLimit { cap, lowest: boost * limits.lowest });
+        } else if mean < limits.ceiling * (1.0 - WORTH_A_WARNING) {
+            let kept = (self.held < KEPT).then_some(cap * self.held);
+            list.push(Warning::Held { cap, kept, clock: boost * mean, ceiling: boost * limits.ceiling });
+        }
+        let moved = self.kernels.iter().zip(clocks).any(|(k, c)| (c / k.reference - 1.0).abs() > WORTH_A_WARNING);
+        let asked = point != OperatingPoint::default();
+        let observed = match self.clock_law {
+            ClockLaw::Fitted => self.law.clocks,
+            ClockLaw::Voltage(_) => None,
+        };
+        match observed {
+            _ if !asked || !moved && limits.memory == 1.0 => {}
+            Some((low, high)) if limits.memory == 1.0 => {
+                if clocks.iter().any(|c| boost * *c < low || boost * *c > high) {
+                    list.push(Warning::OutsideClocks { low, high });
+                }
+            }
+            _ => list.push(Warning::ClocksByLaw),
+        }
+        if asked && matches!(self.clock_law, ClockLaw::Voltage(_)) && gpu.voltage.is_none() {
+            list.push(Warning::Voltage { gpu: gpu.name.clone() });
+        }
+        list
+    }
+
+    /// Whether models know a library's version that is asked for.
+    fn of_library(&self) -> Option<Warning> {
+        let asked = self.setup.library?;
+        let ages = self.kernels.iter().filter_map(|k| k.ages);
+        let known = ages.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let gpu = self.setup.gpu.name.clone();
+        match known {
+            None if self.kernels.iter().any(|k| k.jump.is_some()) => None,
+            None => Some(Warning::LibraryUnknown { gpu }),
+            // Versions are read to one decimal.
+            Some((old, new)) if asked < old - 0.05 || asked > new + 0.05 => {
+                let known = (NEWEST + old, NEWEST + new);
+                Some(Warning::LibraryOutside { asked: NEWEST + asked, known, gpu })
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// How far what was measured is from the device and its kernels.
+    fn of_rows(&self, totals: &Totals) -> Vec<Warning> {
+        let total = totals.time.value.get();
+        let gpu = &self.setup.gpu.name;
+        let mut list = Vec::new();
+        match self.setup.calibration {
+            None => list.push(Warning::NoRows { gpu: gpu.clone() }),
+            Some(calibration) => {
+                if !calibration.boards.contains(gpu) {
+                    list.push(Warning::OtherBoard { boards: calibration.boards.clone(), gpu: gpu.clone() });
+                }
+                if calibration.sources.iter().any(|s| s == SIMULATED) {
+                    list.push(Warning::Simulated);
+                }
+                for (&by, kinds) in &totals.substituted {
+                    let share = kinds.values().sum::<f64>() / total;
+                    if share >= WORTH_A_WARNING {
+                        list.push(Warning::Substituted { kinds: kinds.keys().copied().collect(), share, by });
+                    }
+                }
+            }
+        }
+        let share = totals.outside / total;
+        if share >= WORTH_A_WARNING {
+            list.push(Warning::Outside { share });
+        }
+        list
+    }
+
+    fn of_host(&self, totals: &Totals) -> Vec<Warning> {
+        let mut list = Vec::new();
+        let share = totals.for_host / totals.time.value;
+        if share >= WORTH_A_WARNING {
+            list.push(Warning::WaitsForHost { share });
+        }
+        let framework = self.setup.framework;
+        if self.setup.launch == Launch::Eager && framework.host.is_none() {
+            list.push(Warning::NoHost { framework: framework.name.clone() });
+        }
+        list
+    }
+
+    fn of_power(&self) -> Option<Warning> {
+        let idle_known = self.setup.gpu.power.idle.is_some();
+        match self.power_tier {
+            Tier::Sibling => Some(Warning::OtherPower { sibling: true, idle_known }),
+            Tier::Transferred => Some(Warning::OtherPower { sibling: false, idle_known }),
+            _ => None,
+        }
+    }
+}
+
+/// Layers that draw more than the limit although all of them together keep it.
+fn beyond_the_limit(layers: &[LayerPrediction], limits: &Limits) -> Option<Warning> {
+    let mean = layers.iter().map(|l| l.energy).sum::<Joules>() / layers.iter().map(|l| l.time.value).sum::<Seconds>();
+    let most = layers.iter().map(|l| l.power).fold(Watts::ZERO, Watts::max);
+    let cap = limits.cap;
+    let beyond = mean <= cap && most > cap * (1.0 + WORTH_A_WARNING);
+    beyond.then_some(Warning::LayersBeyondLimit { most, cap, over: REACTION })
+}

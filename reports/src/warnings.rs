@@ -1,0 +1,146 @@
+//! What to tell of a prediction, in words.
+
+use joulecast_model::base::units::Bytes;
+use joulecast_model::law::lookup::Substitute;
+use joulecast_model::step::predictor::Warning;
+
+/// A warning in one line without a full stop.
+pub fn words(warning: &Warning) -> String {
+    let percent = |share: &f64| 100.0 * share;
+    match warning {
+        Warning::Network(words) => words.clone(),
+        Warning::OffGrid { asked, nearest } => {
+            let (asked, nearest) = (asked.to_mhz(), nearest.to_mhz());
+            format!("{asked:.0} MHz is not on the clock grid: the nearest is {nearest:.1} MHz")
+        }
+        Warning::LowestLimit { gpu } => format!("the lowest power limit that {gpu} takes is not known"),
+        Warning::BeyondLimit { cap, lowest } => format!(
+            "the kernels draw more than {:.0} W at the lowest clock of {:.0} MHz: the board will exceed its limit",
+            cap.get(),
+            lowest.to_mhz()
+        ),
+        Warning::Held { cap, kept, clock, ceiling } => {
+            let kept = kept.map_or(String::new(), |w| format!(", of which the board keeps to {:.0},", w.get()));
+            let (cap, clock, ceiling) = (cap.get(), clock.to_mhz(), ceiling.to_mhz());
+            format!("the power limit of {cap:.0} W{kept} holds the clock at {clock:.0} of {ceiling:.0} MHz")
+        }
+        Warning::LayersBeyondLimit { most, cap, over } => format!(
+            "single layers draw up to {:.0} W: the limit of {:.0} W holds the mean over about {:.0} ms",
+            most.get(),
+            cap.get(),
+            over.to_ms()
+        ),
+        Warning::OutsideClocks { low, high } => {
+            format!("outside of the clocks that were measured: {:.0} to {:.0} MHz", low.to_mhz(), high.to_mhz())
+        }
+        Warning::ClocksByLaw => "clocks and limits other than the default ones were not measured on this GPU: laws of \
+                                 clock, voltage and power carry them there"
+            .into(),
+        Warning::Voltage { gpu } => {
+            format!("the voltage of {gpu} over its clock is not known: taken as that of other GPUs")
+        }
+        Warning::ByAlgorithm { by, all, algorithm } => {
+            format!("{by} of {all} kernels of convolutions run by {algorithm}, the others as usual")
+        }
+        Warning::LibraryUnknown { gpu } => {
+            format!("--cudnn changes nothing: the layer models of {gpu} do not know how old their libraries were")
+        }
+        Warning::LibraryOutside { asked, known: (old, new), gpu } => format!(
+            "cuDNN {asked:.1} is taken as the nearest that the layer models of {gpu} saw: they know {old:.1} to {new:.1}"
+        ),
+        Warning::NoRows { gpu } => {
+            format!("no measured layer of {gpu} is used: times are those that measured GPUs would take with its peaks")
+        }
+        Warning::OtherBoard { boards, gpu } => {
+            format!("the calibration was measured on {}, not on {gpu}: same chip, other board", boards.join(", "))
+        }
+        Warning::Simulated => "the calibration has rows of a simulated device: its figures are no measurements".into(),
+        Warning::Substituted { kinds, share, by } => format!(
+            "{} ({:.0} % of the time): no rows on this GPU; {}",
+            kinds.join(", "),
+            percent(share),
+            substitute(*by)
+        ),
+        Warning::Outside { share } => {
+            format!("{:.0} % of the time is in layers outside of what was measured", percent(share))
+        }
+        Warning::WaitsForHost { share } => {
+            format!("the GPU waits {:.0} % of the step for the host to launch operations", percent(share))
+        }
+        Warning::NoHost { framework } => {
+            format!("the {framework} profile has no host: eager is predicted as a graph is")
+        }
+        Warning::OtherPower { sibling, idle_known } => {
+            let whose = if *sibling { "the law of another board of its chip" } else { "another GPU's law" };
+            let idle = if *idle_known { "" } else { "; idle power taken as 10 % of the limit" };
+            format!("power was not measured on this GPU: {whose} with this one's idle and limit{idle}")
+        }
+        Warning::Memory { needed, gpu, has } => {
+            format!("needs about {:.1} GiB of memory; {gpu} has {:.1} GiB", needed.to_gib(), has.to_gib())
+        }
+        Warning::OneNode { network, node, most } => {
+            format!("{network} joins all GPUs, one of a node each; {node} would join {most}")
+        }
+        Warning::BeyondNode { interconnect, gpus, most } => {
+            format!("{interconnect} joins {gpus} GPUs as if they were in one node; it is known of {most}")
+        }
+        Warning::Leftover { only, left, batch, share } => {
+            let which = if *only { "the only step" } else { "the last step" };
+            let share = percent(share);
+            format!(
+                "{which} of an epoch has {left} samples and is charged as one of {batch}: {share:.0} % of the training"
+            )
+        }
+        Warning::OfAllChips { file, gpu } => format!(
+            "{file} holds efficiencies over all measured GPUs: predicted as if no layer of {gpu} had been measured"
+        ),
+        Warning::LargestTried { batch } => {
+            format!("--batch max looks no further than {batch} samples on each GPU: more may fit")
+        }
+        Warning::NoBatch { network, needed, has } => {
+            let gib = |bytes: &Bytes| bytes.to_gib();
+            format!("{network} takes {:.1} GiB at batch 1, of {:.1} GiB", gib(needed), gib(has))
+        }
+        Warning::Of { part, warning } => format!("{part}: {}", words(warning)),
+    }
+}
+
+/// How a kernel without a model of its own is predicted, after "no rows on this GPU; ".
+fn substitute(by: Substitute) -> &'static str {
+    match by {
+        Substitute::Precision => "predicted by the fp32 model with its own traffic",
+        Substitute::Product => "predicted as matrix products",
+        Substitute::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
+        Substitute::Universal => "predicted by the model of all measured GPUs",
+        Substitute::Efficiency => "roofline with the efficiency that measured GPUs reach",
+        Substitute::Algorithm => "predicted by that algorithm's model of the GPU on which algorithms were measured",
+        Substitute::Processor => "roofline with three quarters of the processor's peaks, as tuned libraries reach",
+        Substitute::Frames => "predicted as convolutions over maps with as many products",
+        Substitute::Statement => "depthwise or narrow groups, a stated multiple of the roofline",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joulecast_model::base::units::{Hertz, Watts};
+
+    #[test]
+    fn figures_are_rounded_and_parts_named() {
+        let held = Warning::Held {
+            cap: Watts::new(300.0),
+            kept: Some(Watts::new(289.6)),
+            clock: Hertz::from_mhz(1210.4),
+            ceiling: Hertz::from_mhz(1530.0),
+        };
+        assert_eq!(
+            words(&held.of("v100")),
+            "v100: the power limit of 300 W, of which the board keeps to 290, holds the clock at 1210 of 1530 MHz"
+        );
+        let substituted = Warning::Substituted { kinds: vec!["add", "relu"], share: 0.156, by: Substitute::Product };
+        assert_eq!(
+            words(&substituted),
+            "add, relu (16 % of the time): no rows on this GPU; predicted as matrix products"
+        );
+    }
+}
