@@ -7,7 +7,7 @@
 //! hierarchical linear model; Gelman and Hill, "Data Analysis Using Regression and Multilevel Models", chapter 12).
 //! How far slopes scatter is taken from the other chips (`calibration::Transfer`).
 
-use crate::fit::recipe::{COPIES, POINTWISE, STREAM};
+use crate::fit::recipe::STREAM;
 use crate::rows::prepare::Row;
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::{Phase, Precision};
@@ -16,6 +16,7 @@ use joulecast_model::kernel::features::Family;
 use joulecast_model::law::calibration::{
     Arithmetic, Bucket, Calibration, Factor, LayerModel, Range, Share, Slope, Term, Transfer,
 };
+use joulecast_model::net::layer::SharedModel;
 use joulecast_model::step::predictor::{BY_PRODUCT, WIDER, find};
 use linfa_linalg::cholesky::InverseC;
 use ndarray::{Array1, Array2, Axis};
@@ -203,8 +204,7 @@ pub fn correct(base: &Calibration, rows: &[&Row]) -> Result<Vec<LayerModel>> {
     }
     let effects = Effects::estimate(&own, &transfer.slopes)?;
     // How a kind without a model compares with element-wise ones, few rows of others do not say.
-    let known =
-        |m: &&LayerModel| !m.kind.ends_with(BY_PRODUCT) && ![STREAM, POINTWISE, COPIES].contains(&m.kind.as_str());
+    let known = |m: &&LayerModel| !m.kind.ends_with(BY_PRODUCT) && m.kind != STREAM && !SharedModel::is_named(&m.kind);
     let of_base = base.models.iter().filter(known).map(|m| (m.kind.clone(), m.family, m.phase, m.precision));
     let targets: BTreeSet<Target> = own.iter().map(|(row, _)| target(row)).chain(of_base).collect();
     let corrected = targets.iter().filter_map(|t| corrected(base, transfer, &effects, &own, t));

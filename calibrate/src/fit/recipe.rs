@@ -22,6 +22,7 @@ use joulecast_model::law::calibration::{
     ANY_CHIP, Bucket, Calibration, Cover, CrossValidation, Ellipsoid, LayerModel, Tier, Transfer,
 };
 use joulecast_model::law::power::PowerModel;
+use joulecast_model::net::layer::{Kind, SharedModel};
 use joulecast_model::rows::measurement::{LayerCase, Measurement};
 use joulecast_model::step::predictor::BY_PRODUCT;
 use rayon::prelude::*;
@@ -35,28 +36,6 @@ const FEWEST_OTHERS: usize = 20;
 const ELEMENTWISE: [&str; 3] = ["relu", "add", "multiply"];
 /// Name of that model.
 pub const STREAM: &str = "stream";
-/// Kinds that read and write each value once: where a kind has few rows, they share one model over all phases and
-/// precisions, in which kinds differ by a flag.
-const POINTWISE_KINDS: [&str; 12] = [
-    "relu",
-    "relu6",
-    "sigmoid",
-    "tanh",
-    "silu",
-    "hardswish",
-    "gelu",
-    "gelu_tanh",
-    "dropout",
-    "add",
-    "multiply",
-    "concat",
-];
-/// Name of that model.
-pub(crate) const POINTWISE: &str = "pointwise";
-/// Kinds that move values to other places, which share a model in the same way.
-const COPY_KINDS: [&str; 6] = ["embedding", "position_embedding", "class_token", "reshape", "permute", "slice"];
-/// Name of that model.
-pub(crate) const COPIES: &str = "copies";
 /// Fewer trials in common do not show that a framework's kernels are the library's.
 const FEWEST_PAIRS: usize = 10;
 /// Kernels are the same where the logarithms of their times differ by less than this in the median.
@@ -130,10 +109,7 @@ fn one_half(task: Task) -> Task {
 
 /// The model that kinds with few rows share.
 fn shared(kind: &str) -> Option<&'static str> {
-    if POINTWISE_KINDS.contains(&kind) {
-        return Some(POINTWISE);
-    }
-    COPY_KINDS.contains(&kind).then_some(COPIES)
+    Kind::named(kind)?.shares.name()
 }
 
 /// Classes of convolutions with too few rows for a model apart share the other convolutions'.
@@ -206,7 +182,7 @@ pub fn fit_tasks<'a>(
                 fitted = over.filter(|over| error(over) < error(&fitted)).unwrap_or(fitted);
             }
             (fitted.model.phase, fitted.model.precision) = (task.phase, task.precision);
-            let pointwise = [POINTWISE, COPIES].contains(&task.model);
+            let pointwise = SharedModel::is_named(task.model);
             let covers: BTreeSet<Cover> = rows
                 .iter()
                 .map(|r| Cover {
@@ -517,7 +493,7 @@ mod tests {
 
     #[test]
     fn kinds_that_move_values_share_a_model() {
-        assert_eq!((shared("reshape"), shared("embedding")), (Some(COPIES), Some(COPIES)));
-        assert_eq!((shared("gelu_tanh"), shared("attention")), (Some(POINTWISE), None));
+        assert_eq!((shared("reshape"), shared("embedding")), (Some("copies"), Some("copies")));
+        assert_eq!((shared("gelu_tanh"), shared("attention")), (Some("pointwise"), None));
     }
 }

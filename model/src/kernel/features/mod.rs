@@ -8,29 +8,19 @@ mod gemm;
 mod stream;
 mod twin;
 
+pub use crate::net::layer::Family;
 pub use twin::{Twin, bias_beside};
 
-use crate::base::precision::{Mode, Phase, Precision, named_enum};
+use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::base::units::{Bytes, Seconds};
 use crate::device::gpu::Gpu;
 use crate::kernel::trial::{Cache, Layout, Trial};
 use crate::net::cost::LayerCost;
 use crate::net::layer::{Conv2d, Layer, Linear};
-use serde::{Deserialize, Serialize};
 
 /// More variables than any family has.
 pub const MAX_VARIABLES: usize = 96;
-
-named_enum!(
-    /// Which variables a layer has.
-    Family {
-        /// Convolution, linear, matrix product.
-        Gemm = "gemm",
-        /// Everything that is bound by memory traffic.
-        Stream = "stream",
-    }
-);
 
 impl Family {
     /// The family of a layer's kernels in a phase.
@@ -38,14 +28,7 @@ impl Family {
         match layer {
             _ if phase == Phase::Update => Self::Stream,
             Layer::Attention(attention) if attention.decodes() => Self::Stream,
-            Layer::Conv2d(_)
-            | Layer::ConvTranspose2d(_)
-            | Layer::Conv3d(_)
-            | Layer::Linear(_)
-            | Layer::Matmul(_)
-            | Layer::Attention(_)
-            | Layer::Recurrent(_) => Self::Gemm,
-            _ => Self::Stream,
+            _ => layer.row().family,
         }
     }
 

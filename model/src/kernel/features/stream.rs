@@ -2,35 +2,26 @@
 
 use super::{Workload, cached, divides, flag, ln};
 use crate::base::precision::{Mode, Phase};
+use crate::base::text::{joined, total};
 use crate::base::units::Seconds;
 use crate::kernel::trial::{Cache, Layout};
-use crate::net::layer::Layer;
+use crate::net::layer::{Function, Layer};
 
 /// Elements that one resident set of thread blocks covers per multiprocessor: 2048 threads, four each.
 const ELEMENTS_PER_SM: f64 = 8192.0;
 
-/// Names in the order that [`fill`] writes.
-pub(super) const NAMES: &[&str] = &[
-    "bytes",
-    "row",
-    "rows",
-    "balance",
-    "floor",
-    "wave",
-    "few",
-    "cached",
-    "row4",
-    "row32",
-    "window",
-    "overlap",
-    "operands",
-    "library", // Outputs per input; how it runs.
-    "shrink",
-    "half",
-    "backward",
-    "cold",
-    "nhwc",
-    "training", // Kinds that share a model with others.
+/// Names in the order that [`fill`] writes: sizes, how it runs, then kinds.
+pub(super) const NAMES: &[&str] = &joined::<{ total(LISTS) }>(LISTS);
+
+const LISTS: &[&[&str]] = &[VARIABLES, FLAGGED, Function::NAMES.split_at(FIRST_FUNCTIONS).1];
+
+const VARIABLES: &[&str] = &[
+    "bytes", "row", "rows", "balance", "floor", "wave", "few", "cached", "row4", "row32", "window", "overlap",
+    "operands", "library", "shrink", "half", "backward", "cold", "nhwc", "training",
+];
+
+/// Kinds with a flag, in the order in which they came: those that share a model with others.
+const FLAGGED: &[&str] = &[
     "relu",
     "relu6",
     "sigmoid",
@@ -54,11 +45,14 @@ pub(super) const NAMES: &[&str] = &[
     "slice",
 ];
 
+/// All activation functions after these follow; the first ones stand above.
+const FIRST_FUNCTIONS: usize = 8;
+
 /// Those that are 0 or 1, besides the kinds.
 pub(super) const FLAGS: &[&str] = &["row4", "row32", "operands", "half", "backward", "cold", "nhwc", "training"];
 
 /// Where the flags of kinds begin.
-pub(super) const KINDS: usize = 20;
+pub(super) const KINDS: usize = VARIABLES.len();
 
 /// Sizes among them.
 pub(super) const SIZES: &[&str] = &["bytes", "row", "rows"];

@@ -38,18 +38,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
             };
             Some((limit(1, "min")?, limit(2, "max")?))
         };
-        Some(match &op.op[..] {
-            "Relu" => Function::Relu,
-            "Clip" if limits() == Some((0.0, 6.0)) => Function::Relu6,
-            "Sigmoid" => Function::Sigmoid,
-            "Tanh" => Function::Tanh,
-            "Silu" | "Swish" | "QuickGelu" => Function::Silu,
-            "HardSwish" => Function::Hardswish,
-            "Gelu" if self.call_of(op).word("approximate") == Some("tanh") => Function::GeluTanh,
-            "Gelu" => Function::Gelu,
-            "GeluTanh" | "FastGelu" => Function::GeluTanh,
-            _ => return None,
-        })
+        match &op.op[..] {
+            "Clip" => (limits()? == (0.0, 6.0)).then_some(Function::Relu6),
+            "Gelu" if self.call_of(op).word("approximate") == Some("tanh") => Some(Function::GeluTanh),
+            operator => Function::of_onnx(operator),
+        }
     }
 
     fn call_of<'b>(&'b self, op: &'b Op<'b>) -> infer::Call<'b> {
