@@ -83,45 +83,38 @@ template <class S> DEVICE Normal normal(float x, S) {
     return {x < 0.0f ? tail : 1.0f - tail, 0.39894228f * bell};
 }
 
+// A function and its gradient, from the result where the table of kinds says that backward reads it, else from the input.
+
 KERNEL(relu_forward)(const T *x, T *y, i64 n) {
     map_one([](float v) { return fmaxf(v, 0.0f); }, x, y, n);
 }
-KERNEL(relu6_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return fminf(fmaxf(v, 0.0f), 6.0f); }, x, y, n);
-}
-KERNEL(sigmoid_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return logistic(v); }, x, y, n);
-}
-KERNEL(tanh_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return tanhf(v); }, x, y, n);
-}
-KERNEL(silu_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return v * logistic(v); }, x, y, n);
-}
-KERNEL(hardswish_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return v * fminf(fmaxf(v + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f); }, x, y, n);
-}
-KERNEL(gelu_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return v * normal(v, T()).distribution; }, x, y, n);
-}
-// (1 + tanh(u)) / 2 is the logistic function of 2 u.
-DEVICE float gelu_tanh_argument(float v) { return 1.5957691216f * (v + 0.044715f * v * v * v); }
-KERNEL(gelu_tanh_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return v * logistic(gelu_tanh_argument(v)); }, x, y, n);
-}
-
-// The first four keep their output for the backward pass, the others their input.
 KERNEL(relu_backward)(const T *y, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return v > 0.0f ? g : 0.0f; }, y, dy, dx, n);
+}
+
+KERNEL(relu6_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return fminf(fmaxf(v, 0.0f), 6.0f); }, x, y, n);
 }
 KERNEL(relu6_backward)(const T *y, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return v > 0.0f && v < 6.0f ? g : 0.0f; }, y, dy, dx, n);
 }
+
+KERNEL(sigmoid_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return logistic(v); }, x, y, n);
+}
 KERNEL(sigmoid_backward)(const T *y, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return g * v * (1.0f - v); }, y, dy, dx, n);
 }
+
+KERNEL(tanh_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return tanhf(v); }, x, y, n);
+}
 KERNEL(tanh_backward)(const T *y, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return g * (1.0f - v * v); }, y, dy, dx, n);
+}
+
+KERNEL(silu_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * logistic(v); }, x, y, n);
 }
 KERNEL(silu_backward)(const T *x, const T *dy, T *dx, i64 n) {
     map_two(
@@ -131,9 +124,17 @@ KERNEL(silu_backward)(const T *x, const T *dy, T *dx, i64 n) {
         },
         x, dy, dx, n);
 }
+
+KERNEL(hardswish_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * fminf(fmaxf(v + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f); }, x, y, n);
+}
 KERNEL(hardswish_backward)(const T *x, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return v <= -3.0f ? 0.0f : v >= 3.0f ? g : g * (v * (1.0f / 3.0f) + 0.5f); }, x, dy,
             dx, n);
+}
+
+KERNEL(gelu_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * normal(v, T()).distribution; }, x, y, n);
 }
 KERNEL(gelu_backward)(const T *x, const T *dy, T *dx, i64 n) {
     map_two(
@@ -142,6 +143,12 @@ KERNEL(gelu_backward)(const T *x, const T *dy, T *dx, i64 n) {
             return g * (of.distribution + v * of.density);
         },
         x, dy, dx, n);
+}
+
+// (1 + tanh(u)) / 2 is the logistic function of 2 u.
+DEVICE float gelu_tanh_argument(float v) { return 1.5957691216f * (v + 0.044715f * v * v * v); }
+KERNEL(gelu_tanh_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * logistic(gelu_tanh_argument(v)); }, x, y, n);
 }
 KERNEL(gelu_tanh_backward)(const T *x, const T *dy, T *dx, i64 n) {
     map_two(
