@@ -12,13 +12,23 @@ use serde::{Deserialize, Serialize};
 pub enum OnnxForm {
     /// One operator.
     Operator(&'static str),
-    /// One operator with an attribute in words.
-    Worded(&'static str, (&'static str, &'static str)),
+    /// One operator with an attribute.
+    With(&'static str, &'static str, OnnxValue),
     /// `x` times an operator of it.
     Gated(&'static str),
     /// `x` between two limits.
     Clipped(f32, f32),
 }
+
+/// An attribute's value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum OnnxValue {
+    /// In words.
+    Word(&'static str),
+    /// A number.
+    Real(f32),
+}
+use OnnxValue::Word;
 
 /// What holds of a function.
 struct Row {
@@ -103,12 +113,12 @@ functions! {
     /// x Phi(x), with the error function.
     Gelu = "gelu" {
         ops: [4, 8], measured: ByRunner, overwrites: OurRunner, saved: Inputs,
-        onnx: ["Gelu"], Worded("Gelu", ("approximate", "none")); caffe: []
+        onnx: ["Gelu"], With("Gelu", "approximate", Word("none")); caffe: []
     }
     /// x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, which approximates it.
     GeluTanh = "gelu_tanh" {
         ops: [8, 14], measured: ByAnyFramework, overwrites: Activations, saved: Inputs,
-        onnx: ["GeluTanh", "FastGelu"], Worded("Gelu", ("approximate", "tanh")); caffe: []
+        onnx: ["GeluTanh", "FastGelu"], With("Gelu", "approximate", Word("tanh")); caffe: []
     }
 }
 

@@ -38,7 +38,7 @@ mod scale;
 mod softmax;
 mod window;
 
-pub use activation::{Activation, Function, OnnxForm};
+pub use activation::{Activation, Function, OnnxForm, OnnxValue};
 pub use adaptive_pool::AdaptivePool2d;
 pub use add::Add;
 pub use attention::{Attention, Heads};

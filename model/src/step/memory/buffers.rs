@@ -252,7 +252,7 @@ impl Planner<'_> {
 
     /// Adds a gradient to that of a layer's result: the sum of two is a buffer of its own.
     fn contribute(&mut self, made: Gradient, target: &mut Option<Gradient>) -> Option<Sum> {
-        let Some(before) = target.replace(made) else { return None };
+        let before = target.replace(made)?;
         let output = self.pool.take(made.bytes);
         for old in [before, made].into_iter().filter(|g| g.alone) {
             self.pool.give(old.at, old.bytes);

@@ -3,8 +3,8 @@
 use super::{Int, Ints, Real, Value, Word, Writer};
 use crate::base::shape::Shape;
 use crate::net::layer::{
-    Activation, Attention, Conv2d, Conv3d, ConvTranspose2d, Interpolation, Layer, OnnxForm, Pair, PoolOp, Recurrent,
-    Triple, Window,
+    Activation, Attention, Conv2d, Conv3d, ConvTranspose2d, Interpolation, Layer, OnnxForm, OnnxValue, Pair, PoolOp,
+    Recurrent, Triple, Window,
 };
 
 /// Where a layer stands.
@@ -281,8 +281,11 @@ impl Writer<'_> {
         let (x, name) = (site.x(), site.name);
         match activation.function.written() {
             OnnxForm::Operator(operator) => self.node(operator, &[x], name, &[]),
-            OnnxForm::Worded(operator, (attribute, word)) => {
-                self.node(operator, &[x], name, &[(attribute, Word(word))]);
+            OnnxForm::With(operator, attribute, OnnxValue::Word(w)) => {
+                self.node(operator, &[x], name, &[(attribute, Word(w))]);
+            }
+            OnnxForm::With(operator, attribute, OnnxValue::Real(v)) => {
+                self.node(operator, &[x], name, &[(attribute, Real(v))]);
             }
             OnnxForm::Gated(operator) => {
                 let gate = site.named(&operator.to_ascii_lowercase());

@@ -35,7 +35,7 @@ struct Memory {
 impl Memory {
     /// A kernel writes a tensor: what it overlaps is gone.
     fn write(&mut self, at: u64, bytes: u64, name: String) {
-        assert!(at % ALIGNMENT == 0 && at + bytes <= self.size, "{name} at {at} of {}", self.size);
+        assert!(at.is_multiple_of(ALIGNMENT) && at + bytes <= self.size, "{name} at {at} of {}", self.size);
         self.tensors.retain(|&other, (_, size)| other >= at + bytes || at >= other + *size);
         self.tensors.insert(at, (name, bytes));
     }
