@@ -288,7 +288,7 @@ mod tests {
     use super::*;
     use crate::base::precision::Mode;
     use crate::device::gpu::testing::toy;
-    use crate::net::layer::{Attention, Cell, LayerOp, Linear, Recurrent};
+    use crate::net::layer::{Attention, Cell, Kind, LayerOp, Linear, Recurrent, SharedModel};
     use crate::rows::measurement::LayerCase;
 
     #[test]
@@ -298,6 +298,16 @@ mod tests {
             assert!(names.len() <= MAX_VARIABLES);
             let unique: std::collections::HashSet<_> = names.iter().collect();
             assert_eq!(unique.len(), names.len());
+        }
+    }
+
+    #[test]
+    fn kinds_that_share_a_model_differ_by_a_flag() {
+        // The first kind of copies is told by the absence of the others' flags.
+        for kind in Layer::KINDS.iter().filter(|kind| **kind != "embedding") {
+            let shares = Kind::named(kind).is_some_and(|row| row.shares != SharedModel::Own);
+            let flag = Family::Stream.variables().iter().position(|name| name == kind);
+            assert!(!shares || flag.is_some_and(|v| v >= stream::KINDS), "{kind}");
         }
     }
 
