@@ -160,6 +160,16 @@ KERNEL(gelu_tanh_backward)(const T *x, const T *dy, T *dx, i64 n) {
         x, dy, dx, n);
 }
 
+DEVICE float softplus(float v, float) { return fmaxf(v, 0.0f) + log1pf(expf(-fabsf(v))); }
+// For 16 bits, whose rounding hides what 1 + e^-|v| loses.
+template <class S> DEVICE float softplus(float v, S) { return fmaxf(v, 0.0f) + __logf(1.0f + __expf(-fabsf(v))); }
+KERNEL(softplus_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return softplus(v, T()); }, x, y, n);
+}
+KERNEL(softplus_backward)(const T *x, const T *dy, T *dx, i64 n) {
+    map_two([](float v, float g) { return g * logistic(v); }, x, dy, dx, n);
+}
+
 template <int COUNT> DEVICE void add(const T *const (&in)[COUNT], T *y, i64 n) {
     T *const out[1] = {y};
     map<COUNT, 1, COUNT <= 3 ? 2 : 1>(

@@ -120,6 +120,11 @@ functions! {
         ops: [8, 14], measured: ByAnyFramework, overwrites: Activations, saved: Inputs,
         onnx: ["GeluTanh", "FastGelu"], With("Gelu", "approximate", Word("tanh")); caffe: []
     }
+    /// ln(1 + e^x), which Caffe calls the binomial normal log likelihood.
+    Softplus = "softplus" {
+        ops: [3, 4], measured: ByRunner, overwrites: OurRunner, saved: Inputs,
+        onnx: ["Softplus"], Operator("Softplus"); caffe: ["bnll"]
+    }
 }
 
 impl Function {

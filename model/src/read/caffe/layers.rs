@@ -163,7 +163,7 @@ impl Builder<'_> {
                 let shared = layer.message("prelu_param").truth("channel_shared") == Some(true);
                 elementwise(2, if shared { 1 } else { input.axis() })
             }
-            "elu" | "bnll" | "power" => elementwise(3, 0),
+            "elu" | "power" => elementwise(3, 0),
             "absval" | "exp" | "log" | "threshold" => elementwise(1, 0),
             "bias" => elementwise(1, input.axis()),
             "lrn" => {
