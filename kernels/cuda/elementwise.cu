@@ -170,6 +170,13 @@ KERNEL(softplus_backward)(const T *x, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return g * logistic(v); }, x, dy, dx, n);
 }
 
+KERNEL(hardsigmoid_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return fminf(fmaxf(v + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f); }, x, y, n);
+}
+KERNEL(hardsigmoid_backward)(const T *x, const T *dy, T *dx, i64 n) {
+    map_two([](float v, float g) { return v > -3.0f && v < 3.0f ? g * (1.0f / 6.0f) : 0.0f; }, x, dy, dx, n);
+}
+
 template <int COUNT> DEVICE void add(const T *const (&in)[COUNT], T *y, i64 n) {
     T *const out[1] = {y};
     map<COUNT, 1, COUNT <= 3 ? 2 : 1>(

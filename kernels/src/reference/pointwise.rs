@@ -59,6 +59,7 @@ fn curve(function: Function, x: f64, stored: Option<f64>) -> (f64, f64) {
             let slope = root * (1.0 + 3.0 * 0.044715 * x * x);
             (0.5 * x * (1.0 + t), 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
         }
+        Function::Hardsigmoid => ((x + 3.0).clamp(0.0, 6.0) / 6.0, if x > -3.0 && x < 3.0 { 1.0 / 6.0 } else { 0.0 }),
         Function::Softplus => (x.max(0.0) + (-x.abs()).exp().ln_1p(), logistic(x)),
     }
 }

@@ -28,7 +28,7 @@ pub enum OnnxValue {
     /// A number.
     Real(f32),
 }
-use OnnxValue::Word;
+use OnnxValue::{Real, Word};
 
 /// What holds of a function.
 struct Row {
@@ -124,6 +124,11 @@ functions! {
     Softplus = "softplus" {
         ops: [3, 4], measured: ByRunner, overwrites: OurRunner, saved: Inputs,
         onnx: ["Softplus"], Operator("Softplus"); caffe: ["bnll"]
+    }
+    /// relu6(x + 3) / 6
+    Hardsigmoid = "hardsigmoid" {
+        ops: [4, 3], measured: ByRunner, overwrites: Activations, saved: Inputs,
+        onnx: ["HardSigmoid"], With("HardSigmoid", "alpha", Real(1.0 / 6.0)); caffe: []
     }
 }
 

@@ -147,7 +147,6 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
         | "Selu"
         | "Celu"
         | "ThresholdedRelu"
-        | "HardSigmoid"
         | "Softsign"
         | "Mish"
         | "Erf"

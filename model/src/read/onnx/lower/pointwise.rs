@@ -61,7 +61,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "Where" | "Identity" | "Cast" | "CastLike" | "Trilu" | "GatherElements" | "GatherND" | "ScatterND"
             | "ScatterElements" | "Scatter" | "OneHot" | "TopK" | "NonZero" | "Unique" | "Compress" | "EyeLike" => 0,
             "LeakyRelu" | "PRelu" | "Clip" | "ThresholdedRelu" | "Shrink" | "Mod" => 2,
-            "Elu" | "Selu" | "Celu" | "HardSigmoid" | "Softsign" => 3,
+            "Elu" | "Selu" | "Celu" | "Softsign" => 3,
             // A bilinear value: four products, their sum, and where they are.
             "GridSample" => 12,
             // Of every sample of a window: two by two of them unless it says otherwise.
