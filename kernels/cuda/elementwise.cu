@@ -177,6 +177,26 @@ KERNEL(hardsigmoid_backward)(const T *x, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return v > -3.0f && v < 3.0f ? g * (1.0f / 6.0f) : 0.0f; }, x, dy, dx, n);
 }
 
+// With n = e^v (e^v + 2), tanh(ln(1 + e^v)) is n / (n + 2): 1 beyond 20, where the exponential could grow without bound.
+struct Mish {
+    float gate, rest; // The hyperbolic tangent, and 1 less that.
+};
+DEVICE Mish mish(float v) {
+    const float e = expf(fminf(v, 20.0f)), n = e * (e + 2.0f), over = __fdividef(1.0f, n + 2.0f);
+    return {n * over, 2.0f * over};
+}
+KERNEL(mish_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * mish(v).gate; }, x, y, n);
+}
+KERNEL(mish_backward)(const T *x, const T *dy, T *dx, i64 n) {
+    map_two(
+        [](float v, float g) {
+            const Mish of = mish(v);
+            return g * (of.gate + v * logistic(v) * of.rest * (1.0f + of.gate));
+        },
+        x, dy, dx, n);
+}
+
 template <int COUNT> DEVICE void add(const T *const (&in)[COUNT], T *y, i64 n) {
     T *const out[1] = {y};
     map<COUNT, 1, COUNT <= 3 ? 2 : 1>(

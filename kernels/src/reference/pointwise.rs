@@ -30,6 +30,10 @@ fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
 /// The value at `x` and the derivative there. Functions whose backward pass reads the result take that from `stored`, the
 /// result as it was rounded, where there is one.
 fn curve(function: Function, x: f64, stored: Option<f64>) -> (f64, f64) {
@@ -60,7 +64,11 @@ fn curve(function: Function, x: f64, stored: Option<f64>) -> (f64, f64) {
             (0.5 * x * (1.0 + t), 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
         }
         Function::Hardsigmoid => ((x + 3.0).clamp(0.0, 6.0) / 6.0, if x > -3.0 && x < 3.0 { 1.0 / 6.0 } else { 0.0 }),
-        Function::Softplus => (x.max(0.0) + (-x.abs()).exp().ln_1p(), logistic(x)),
+        Function::Softplus => (softplus(x), logistic(x)),
+        Function::Mish => {
+            let t = softplus(x).tanh();
+            (x * t, t + x * logistic(x) * (1.0 - t * t))
+        }
     }
 }
 

@@ -130,6 +130,11 @@ functions! {
         ops: [4, 3], measured: ByRunner, overwrites: Activations, saved: Inputs,
         onnx: ["HardSigmoid"], With("HardSigmoid", "alpha", Real(1.0 / 6.0)); caffe: []
     }
+    /// x tanh(ln(1 + e^x))
+    Mish = "mish" {
+        ops: [5, 13], measured: ByRunner, overwrites: Activations, saved: Inputs,
+        onnx: ["Mish"], Operator("Mish"); caffe: []
+    }
 }
 
 impl Function {

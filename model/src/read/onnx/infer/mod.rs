@@ -148,7 +148,6 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
         | "Celu"
         | "ThresholdedRelu"
         | "Softsign"
-        | "Mish"
         | "Erf"
         | "Sin"
         | "Cos"
