@@ -57,6 +57,7 @@ fn costs_of_every_kind() {
             _ => ("", &[&[4, 6, 6]]),
         };
         let layer = ok(Layer::from_table(kind, ok(fields.parse())).unwrap_or_else(|| panic!("{kind} is unknown")));
+        assert_eq!(&layer.kind(), kind);
         let inputs: Vec<Shape> = inputs.iter().map(|d| ok(Shape::new(d))).collect();
         let output = ok(layer.output(&inputs));
         let _ = write!(text, "{kind}  {output}  {}", layer.parameters(&inputs));

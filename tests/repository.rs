@@ -4,6 +4,7 @@
 use joulecast_model::base::precision::Mode;
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
+use joulecast_model::net::layer::{Layer, Measured};
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::Role;
 use joulecast_model::rows::splits::Splits;
@@ -526,4 +527,21 @@ fn tests_do_not_skip_in_silence() {
     let printed = concat!("println!(\"", "skipped: ");
     let silent: Vec<_> = files.iter().filter(|f| ok(fs::read_to_string(f)).contains(printed)).collect();
     assert!(silent.is_empty(), "use joulecast_skipped: {silent:?}");
+}
+
+/// A kind that is forgotten in a list of data is not forgotten silently.
+#[test]
+fn every_kind_is_described_and_every_measured_one_is_planned() {
+    // Views run nothing; these maxima are in no network.
+    const UNPLANNED: [&str; 3] = ["flatten", "global_max_pool2d", "adaptive_max_pool2d"];
+    let described = ok(fs::read_to_string(root().join("data/nets/README.md")));
+    let mut plans = String::new();
+    for entry in ok(fs::read_dir(root().join("data/plans"))) {
+        plans += &ok(fs::read_to_string(ok(entry).path()));
+    }
+    for kind in Layer::KINDS {
+        assert!(described.contains(&format!("`{kind}`")), "data/nets/README.md does not describe {kind}");
+        let planned = plans.contains(&format!("\"{kind}\"")) || UNPLANNED.contains(kind);
+        assert!(planned || Layer::measured(kind) == Measured::Nowhere, "no recipe in data/plans draws {kind}");
+    }
 }

@@ -58,7 +58,7 @@ fn measurements() -> Result<Vec<Measurement>> {
 /// A model in few numbers: its head, its first terms, and sums over the rest.
 fn model(text: &mut String, m: &LayerModel) {
     let of = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>();
-    let _ = write!(text, "  {} {} {} p {} floor {:e}", m.kind, m.phase, m.precision, m.exponent, m.floor.get());
+    let _ = write!(text, "  {} {} {} p {} floor {:e}", m.key, m.phase, m.precision, m.exponent, m.floor.get());
     let _ = write!(text, " intercept {:.6e} shortest {:.6e} library {:.3}", m.intercept, m.shortest.get(), m.library);
     let _ = write!(
         text,

@@ -19,17 +19,16 @@ MODES = {"infer": "inference", "train": "training"}
 CLASSES = {
     "Conv2d": "conv2d", "Linear": "linear", "NonDynamicallyQuantizableLinear": "linear", "MaxPool2d": "max_pool2d",
     "AvgPool2d": "avg_pool2d", "AdaptiveAvgPool2d": "adaptive_avg_pool2d", "AdaptiveMaxPool2d": "adaptive_max_pool2d",
-    "ReLU": "relu", "ReLU6": "relu6", "Sigmoid": "sigmoid", "Tanh": "tanh", "SiLU": "silu", "Hardswish": "hardswish",
-    "GELU": "gelu", "BatchNorm2d": "batch_norm", "LocalResponseNorm": "local_response_norm", "LayerNorm": "layer_norm",
-    "LayerNorm2d": "layer_norm", "Softmax": "softmax", "Dropout": "dropout", "Dropout2d": "dropout",
-    "Flatten": "flatten", "Hardsigmoid": "relu6",
+    "BatchNorm2d": "batch_norm", "LocalResponseNorm": "local_response_norm", "LayerNorm": "layer_norm",
+    "LayerNorm2d": "layer_norm", "Dropout2d": "dropout",
 }
 OPERATIONS = {
     "cat": "concat", "mul": "multiply", "mean": "adaptive_avg_pool2d", "constant_pad_nd": "pad", "hardtanh": "relu6",
     "reshape": "flatten", "_log_softmax": "softmax", "log_softmax": "softmax", "addmm": "linear", "bmm": "matmul",
     "clamp_min": "relu",
 }
-FAMILIES = {"global_avg_pool2d": "adaptive_avg_pool2d", "global_max_pool2d": "adaptive_max_pool2d"}
+# Our networks have hard sigmoids as rectifiers clipped at 6.
+FAMILIES = {"hardsigmoid": "relu6", "global_avg_pool2d": "adaptive_avg_pool2d", "global_max_pool2d": "adaptive_max_pool2d"}
 WRAPPERS = ("Kernel", "Kernel2", "kernel", "device_kernel", "kernel_cutlass")
 
 
@@ -91,12 +90,12 @@ def counterpart(table, key):
 
 
 def kind_of(module_kind):
-    """Our kind of a module's class or an operation outside modules; the name itself where we have none."""
+    """Our kind of a module's class or an operation outside modules: its name in small letters where no other is known."""
     if module_kind in CLASSES:
         return CLASSES[module_kind]
     name = module_kind.removeprefix("aten::")
     name = name[:-1] if name.endswith("_") else name
-    return OPERATIONS.get(name, name)
+    return OPERATIONS.get(name, name.lower())
 
 
 def family(kind):

@@ -9,13 +9,16 @@ Observes only: no clock, power limit or other setting of the card is touched. Ne
 
 --trials: trials as `calibrate plan` writes them; a sample of each group (kind, class, phase, mode, precision, layout)
 is run. --out: one row a trial (repeated as JSON), the device time of one call: calls are captured back to back in a CUDA graph, over
-rotating operands where the trial is `cold`. --host: the host's time for one call of each kind, inference, forward and
+rotating operands where the trial is `cold`. --host: the host's time for one call of each kind (of the activations, those in
+the trials), inference, forward and
 backward of training, from chains of layers so small that the GPU waits; and of the optimizer for one parameter tensor.
 Rows are flushed as they are made, those that the file holds are skipped, so that a stopped run resumes.
 """
 import argparse
 import contextlib
 import csv
+import functools
+import inspect
 import json
 import os
 import random
@@ -130,18 +133,12 @@ def operation(trial, torch):
         def run(x, w, b):
             return functional.layer_norm(x, size, w, b)
     elif kind == "activation":
-        name = layer["function"]
-        functions = {"relu": functional.relu, "relu6": functional.relu6, "silu": functional.silu,
-                     "hardswish": functional.hardswish}
-        if name in functions:
-            # Networks overwrite; a gradient needs the input.
-            overwrite = not gradient
-
-            def run(x):
-                return functions[name](x, inplace=overwrite)
+        function, overwrites = activation(layer["function"], torch)
+        # Networks overwrite; a gradient needs the input.
+        if overwrites:
+            run = functools.partial(function, inplace=not gradient)
         else:
-            run = {"sigmoid": torch.sigmoid, "tanh": torch.tanh, "gelu": functional.gelu,
-                   "gelu_tanh": lambda x: functional.gelu(x, approximate="tanh")}[name]
+            run = function
     elif kind == "add":
         def run(x, *others):
             for y in others:
@@ -203,6 +200,19 @@ def operation(trial, torch):
         return count * width * (3 if gradient else 2)
 
     return make, size_of(2 if dtype.itemsize == 2 else 4)
+
+
+def activation(name, torch):
+    """A function, which PyTorch has under our name, and whether it can overwrite its input."""
+    functional = torch.nn.functional
+    if name == "gelu_tanh":
+        return functools.partial(functional.gelu, approximate="tanh"), False
+    function = getattr(functional, name)
+    try:
+        return function, "inplace" in inspect.signature(function).parameters
+    except ValueError:
+        # Functions of the C++ library tell no signature, and overwrite nothing.
+        return function, False
 
 
 def attention(layer, shapes, dtype, training, torch):
@@ -420,8 +430,8 @@ def kernels(args, torch, until):
         print(f"{count} left out: {reason}")
 
 
-def host(path, torch):
-    """Chains of layers on tiny maps: the GPU is always done first."""
+def host(path, functions, torch):
+    """Chains of layers on tiny maps, activations by these functions among them: the GPU is always done first."""
     nn, chain = torch.nn, 50
     channels = 16
 
@@ -472,12 +482,6 @@ def host(path, torch):
         "linear": lambda: nn.Linear(4, 4),
         "batch_norm": lambda: nn.BatchNorm2d(channels),
         "layer_norm": lambda: nn.LayerNorm(4),
-        "relu": lambda: nn.ReLU(),
-        "relu6": lambda: nn.ReLU6(),
-        "silu": lambda: nn.SiLU(),
-        "hardswish": lambda: nn.Hardswish(),
-        "sigmoid": lambda: nn.Sigmoid(),
-        "gelu": lambda: nn.GELU(),
         "dropout": lambda: nn.Dropout(0.5),
         "max_pool2d": lambda: nn.MaxPool2d(3, 1, 1),
         "avg_pool2d": lambda: nn.AvgPool2d(3, 1, 1),
@@ -487,7 +491,6 @@ def host(path, torch):
         "concat": lambda: Binary(lambda x: torch.cat([x[:, :8], x[:, 8:]], 1)),
         "softmax": lambda: nn.Softmax(1),
         "local_response_norm": lambda: nn.LocalResponseNorm(5),
-        "gelu_tanh": lambda: nn.GELU("tanh"),
         "rms_norm": lambda: nn.RMSNorm(4),
         "attention": lambda: Binary(attend),
         "matmul": lambda: Binary(lambda x: torch.matmul(x, x)),
@@ -499,6 +502,7 @@ def host(path, torch):
         "lstm": lambda: Sequence(nn.LSTM),
         "gru": lambda: Sequence(nn.GRU),
     }
+    kinds |= {name: functools.partial(Binary, activation(name, torch)[0]) for name in functions}
     device = torch.cuda.get_device_properties(0).name
     rows = []
 
@@ -588,7 +592,9 @@ def main():
         return
     import torch
     if args.host:
-        host(args.host, torch)
+        trials = [trial for _, trial in sample(args.trials, 1, 1, set())]
+        functions = {trial["case"]["layer"].get("function") for trial in trials} - {None}
+        host(args.host, sorted(functions), torch)
     if args.out:
         kernels(args, torch, until)
 

@@ -83,45 +83,38 @@ template <class S> DEVICE Normal normal(float x, S) {
     return {x < 0.0f ? tail : 1.0f - tail, 0.39894228f * bell};
 }
 
+// A function and its gradient, from the result where the table of kinds says that backward reads it, else from the input.
+
 KERNEL(relu_forward)(const T *x, T *y, i64 n) {
     map_one([](float v) { return fmaxf(v, 0.0f); }, x, y, n);
 }
-KERNEL(relu6_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return fminf(fmaxf(v, 0.0f), 6.0f); }, x, y, n);
-}
-KERNEL(sigmoid_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return logistic(v); }, x, y, n);
-}
-KERNEL(tanh_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return tanhf(v); }, x, y, n);
-}
-KERNEL(silu_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return v * logistic(v); }, x, y, n);
-}
-KERNEL(hardswish_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return v * fminf(fmaxf(v + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f); }, x, y, n);
-}
-KERNEL(gelu_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return v * normal(v, T()).distribution; }, x, y, n);
-}
-// (1 + tanh(u)) / 2 is the logistic function of 2 u.
-DEVICE float gelu_tanh_argument(float v) { return 1.5957691216f * (v + 0.044715f * v * v * v); }
-KERNEL(gelu_tanh_forward)(const T *x, T *y, i64 n) {
-    map_one([](float v) { return v * logistic(gelu_tanh_argument(v)); }, x, y, n);
-}
-
-// The first four keep their output for the backward pass, the others their input.
 KERNEL(relu_backward)(const T *y, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return v > 0.0f ? g : 0.0f; }, y, dy, dx, n);
+}
+
+KERNEL(relu6_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return fminf(fmaxf(v, 0.0f), 6.0f); }, x, y, n);
 }
 KERNEL(relu6_backward)(const T *y, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return v > 0.0f && v < 6.0f ? g : 0.0f; }, y, dy, dx, n);
 }
+
+KERNEL(sigmoid_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return logistic(v); }, x, y, n);
+}
 KERNEL(sigmoid_backward)(const T *y, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return g * v * (1.0f - v); }, y, dy, dx, n);
 }
+
+KERNEL(tanh_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return tanhf(v); }, x, y, n);
+}
 KERNEL(tanh_backward)(const T *y, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return g * (1.0f - v * v); }, y, dy, dx, n);
+}
+
+KERNEL(silu_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * logistic(v); }, x, y, n);
 }
 KERNEL(silu_backward)(const T *x, const T *dy, T *dx, i64 n) {
     map_two(
@@ -131,9 +124,17 @@ KERNEL(silu_backward)(const T *x, const T *dy, T *dx, i64 n) {
         },
         x, dy, dx, n);
 }
+
+KERNEL(hardswish_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * fminf(fmaxf(v + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f); }, x, y, n);
+}
 KERNEL(hardswish_backward)(const T *x, const T *dy, T *dx, i64 n) {
     map_two([](float v, float g) { return v <= -3.0f ? 0.0f : v >= 3.0f ? g : g * (v * (1.0f / 3.0f) + 0.5f); }, x, dy,
             dx, n);
+}
+
+KERNEL(gelu_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * normal(v, T()).distribution; }, x, y, n);
 }
 KERNEL(gelu_backward)(const T *x, const T *dy, T *dx, i64 n) {
     map_two(
@@ -143,12 +144,55 @@ KERNEL(gelu_backward)(const T *x, const T *dy, T *dx, i64 n) {
         },
         x, dy, dx, n);
 }
+
+// (1 + tanh(u)) / 2 is the logistic function of 2 u.
+DEVICE float gelu_tanh_argument(float v) { return 1.5957691216f * (v + 0.044715f * v * v * v); }
+KERNEL(gelu_tanh_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * logistic(gelu_tanh_argument(v)); }, x, y, n);
+}
 KERNEL(gelu_tanh_backward)(const T *x, const T *dy, T *dx, i64 n) {
     map_two(
         [](float v, float g) {
             const float s = logistic(gelu_tanh_argument(v));
             const float slope = 1.5957691216f * (1.0f + 3.0f * 0.044715f * v * v);
             return g * s * (1.0f + v * (1.0f - s) * slope);
+        },
+        x, dy, dx, n);
+}
+
+DEVICE float softplus(float v, float) { return fmaxf(v, 0.0f) + log1pf(expf(-fabsf(v))); }
+// For 16 bits, whose rounding hides what 1 + e^-|v| loses.
+template <class S> DEVICE float softplus(float v, S) { return fmaxf(v, 0.0f) + __logf(1.0f + __expf(-fabsf(v))); }
+KERNEL(softplus_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return softplus(v, T()); }, x, y, n);
+}
+KERNEL(softplus_backward)(const T *x, const T *dy, T *dx, i64 n) {
+    map_two([](float v, float g) { return g * logistic(v); }, x, dy, dx, n);
+}
+
+KERNEL(hardsigmoid_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return fminf(fmaxf(v + 3.0f, 0.0f), 6.0f) * (1.0f / 6.0f); }, x, y, n);
+}
+KERNEL(hardsigmoid_backward)(const T *x, const T *dy, T *dx, i64 n) {
+    map_two([](float v, float g) { return v > -3.0f && v < 3.0f ? g * (1.0f / 6.0f) : 0.0f; }, x, dy, dx, n);
+}
+
+// With n = e^v (e^v + 2), tanh(ln(1 + e^v)) is n / (n + 2): 1 beyond 20, where the exponential could grow without bound.
+struct Mish {
+    float gate, rest; // The hyperbolic tangent, and 1 less that.
+};
+DEVICE Mish mish(float v) {
+    const float e = expf(fminf(v, 20.0f)), n = e * (e + 2.0f), over = __fdividef(1.0f, n + 2.0f);
+    return {n * over, 2.0f * over};
+}
+KERNEL(mish_forward)(const T *x, T *y, i64 n) {
+    map_one([](float v) { return v * mish(v).gate; }, x, y, n);
+}
+KERNEL(mish_backward)(const T *x, const T *dy, T *dx, i64 n) {
+    map_two(
+        [](float v, float g) {
+            const Mish of = mish(v);
+            return g * (of.gate + v * logistic(v) * of.rest * (1.0f + of.gate));
         },
         x, dy, dx, n);
 }

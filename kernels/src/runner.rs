@@ -6,6 +6,7 @@ use joulecast_model::base::units::{Bytes, Seconds};
 use joulecast_model::kernel::setting::{Cache, Layout};
 use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::network::ShapedNetwork;
+pub use joulecast_model::step::framework::Launch;
 
 /// What ran where: written beside every row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,25 +25,6 @@ pub struct Identity {
     pub cudnn: Option<String>,
     /// cuBLAS version.
     pub cublas: Option<String>,
-}
-
-/// How kernels reach the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Launch {
-    /// One by one from the host.
-    Eager,
-    /// As one recorded graph.
-    Graph,
-}
-
-impl Launch {
-    /// The name used in files and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Eager => "eager",
-            Self::Graph => "graph",
-        }
-    }
 }
 
 /// A whole network to run.

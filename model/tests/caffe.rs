@@ -212,6 +212,17 @@ fn every_other_layer_of_caffe_has_its_shape() {
 }
 
 #[test]
+fn activations_have_kinds_of_their_own() {
+    for (of_caffe, kind) in
+        [("ReLU", "relu"), ("ReLU6", "relu6"), ("TanH", "tanh"), ("Swish", "silu"), ("BNLL", "softplus")]
+    {
+        let text =
+            format!("input: 'x' input_dim: [1, 3, 8, 8] layer {{ name: 'n' type: '{of_caffe}' bottom: 'x' top: 'n' }}");
+        assert_eq!(shaped(&read(&text)).layers()[0].case.layer.kind(), kind);
+    }
+}
+
+#[test]
 fn an_unknown_layer_is_named() {
     let text = "input: 'x' input_dim: [1, 3, 8, 8] layer { name: 'p\\n' type: 'Python' bottom: 'x' top: 'p' }";
     let error = caffe::read(text, "t", &[]).expect_err("unknown").to_string();

@@ -4,6 +4,7 @@ use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;
 use joulecast_model::catalog;
 use joulecast_model::net::cost::LayerCost;
+use joulecast_model::net::layer::Function;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::read::onnx::{self, Options};
 use std::fs::File;
@@ -113,6 +114,20 @@ inputs.x.shape = [4, 8, 8]
     for mode in [Mode::Inference, Mode::Training] {
         assert_eq!(kernels(&before, mode), kernels(&after, mode), "{mode}");
     }
+}
+
+#[test]
+fn every_activation_is_itself_through_onnx() {
+    let names: Vec<&str> = Function::ALL.iter().map(|f| f.name()).collect();
+    let layers =
+        names.iter().map(|name| format!("{{ name = \"of_{name}\", kind = \"{name}\" }}, ")).collect::<String>();
+    let text =
+        format!("schema = \"network/1\"\nname = \"a\"\ntitle = \"a\"\nlayers = [{layers}]\ninputs.x.shape = [4, 8]\n");
+    let network = Network::from_toml(&text).expect("valid");
+    let bytes = onnx::write(&network).expect("written");
+    let again = onnx::read(Cursor::new(bytes), &Options::default()).expect("read");
+    let kinds: Vec<&str> = again.nodes.iter().map(|node| node.layer.kind()).collect();
+    assert_eq!(kinds, names);
 }
 
 /// Damaged, odd and hostile files: `tests/onnx/odd`.

@@ -149,15 +149,8 @@ fn streaming_trials() -> Result<Vec<Trial>, ShapeError> {
         let (kernel, stride, padding) = (Pair::square(kernel), Some(Pair::square(stride)), Pair::square(padding));
         Layer::Pool2d(Pool2d { op, kernel, stride, padding, ceil: false })
     };
-    let activation = |function| Layer::Activation(Activation { function });
-    let cases: Vec<(Layer, Vec<Shape>)> = vec![
-        (activation(Function::Relu), vec![map]),
-        (activation(Function::Relu6), vec![map]),
-        (activation(Function::Sigmoid), vec![map]),
-        (activation(Function::Tanh), vec![map]),
-        (activation(Function::Silu), vec![map]),
-        (activation(Function::Hardswish), vec![map]),
-        (activation(Function::Gelu), vec![map]),
+    let activations = Function::ALL.iter().map(|&function| (Layer::Activation(Activation { function }), vec![map]));
+    let others: Vec<(Layer, Vec<Shape>)> = vec![
         (Layer::BatchNorm(BatchNorm { affine: true }), vec![map]),
         (Layer::Scale(Scale { bias: true }), vec![map]),
         (Layer::LayerNorm(LayerNorm { affine: true }), vec![rows]),
@@ -177,7 +170,7 @@ fn streaming_trials() -> Result<Vec<Trial>, ShapeError> {
         (Layer::Linear(Linear { features: 4096, bias: false }), vec![Shape::new(&[4096])?]),
     ];
     let mut trials = Vec::new();
-    for (layer, inputs) in cases {
+    for (layer, inputs) in activations.chain(others) {
         for precision in [Precision::Fp32, Precision::Fp16] {
             for layout in [Layout::Nchw, Layout::Nhwc] {
                 let is_map = inputs.first().is_some_and(|s| s.as_map().is_some());

@@ -15,24 +15,6 @@ use std::fmt;
 pub const FEWEST_ROWS: usize = 40;
 /// Kinds whose rows together give the bandwidth model of kinds without rows.
 pub const ELEMENTWISE: [&str; 3] = ["relu", "add", "multiply"];
-/// Kinds that read and write each value once: where a kind has few rows, they share one model over all phases and
-/// precisions, in which kinds differ by a flag.
-const POINTWISE_KINDS: [&str; 12] = [
-    "relu",
-    "relu6",
-    "sigmoid",
-    "tanh",
-    "silu",
-    "hardswish",
-    "gelu",
-    "gelu_tanh",
-    "dropout",
-    "add",
-    "multiply",
-    "concat",
-];
-/// Kinds that move values to other places, which share a model in the same way.
-const COPY_KINDS: [&str; 6] = ["embedding", "position_embedding", "class_token", "reshape", "permute", "slice"];
 /// Fewer trials in common do not show that a framework's kernels are the library's.
 const FEWEST_PAIRS: usize = 10;
 /// Kernels are the same where the logarithms of their times differ by less than this in the median.
@@ -87,7 +69,7 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
         }
         // Products in the two 16-bit formats run the same kernels: one model, which differs by a flag.
         let own = if row.family == Family::Gemm { one_half(own) } else { own };
-        let own = match shared(row.model) {
+        let own = match row.model.shared() {
             Some(model) if counts.get(&own).is_some_and(|n| *n < ENOUGH) => {
                 Task { model, phase: Phase::Forward, precision: Precision::Fp32, ..own }
             }
@@ -108,15 +90,6 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
 fn one_half(task: Task) -> Task {
     let precision = if task.precision == Precision::Bf16 { Precision::Fp16 } else { task.precision };
     Task { precision, ..task }
-}
-
-/// The model that kinds with few rows share.
-fn shared(key: ModelKey) -> Option<ModelKey> {
-    let ModelKey::Kind(kind) = key else { return None };
-    if POINTWISE_KINDS.contains(&kind) {
-        return Some(ModelKey::Pointwise);
-    }
-    COPY_KINDS.contains(&kind).then_some(ModelKey::Copies)
 }
 
 /// Classes of convolutions with too few rows for a model apart share the other convolutions'.
@@ -207,7 +180,7 @@ mod tests {
 
     #[test]
     fn kinds_that_move_values_share_a_model() {
-        let shared = |kind| super::shared(ModelKey::Kind(kind));
+        let shared = |kind| ModelKey::Kind(kind).shared();
         assert_eq!((shared("reshape"), shared("embedding")), (Some(ModelKey::Copies), Some(ModelKey::Copies)));
         assert_eq!((shared("gelu_tanh"), shared("attention")), (Some(ModelKey::Pointwise), None));
     }

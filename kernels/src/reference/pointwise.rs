@@ -30,45 +30,44 @@ fn logistic(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// What the approximation of GELU takes the hyperbolic tangent of.
-fn gelu_argument(x: f64) -> f64 {
-    (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-fn value(function: Function, x: f64) -> f64 {
+/// The value at `x` and the derivative there. Functions whose backward pass reads the result take that from `stored`, the
+/// result as it was rounded, where there is one.
+fn curve(function: Function, x: f64, stored: Option<f64>) -> (f64, f64) {
+    let by_result = |value: f64, slope: fn(f64) -> f64| (value, slope(stored.unwrap_or(value)));
     match function {
-        Function::Relu => x.max(0.0),
-        Function::Relu6 => x.clamp(0.0, 6.0),
-        Function::Sigmoid => logistic(x),
-        Function::Tanh => x.tanh(),
-        Function::Silu => x * logistic(x),
-        Function::Hardswish => x * (x + 3.0).clamp(0.0, 6.0) / 6.0,
-        Function::Gelu => x * 0.5 * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)),
-        Function::GeluTanh => 0.5 * x * (1.0 + gelu_argument(x).tanh()),
-    }
-}
-
-/// Derivative, from the input `x` and the stored output `y`: the functions that keep their output use that.
-fn derivative(function: Function, x: f64, y: f64) -> f64 {
-    match function {
-        Function::Relu => f64::from(y > 0.0),
-        Function::Relu6 => f64::from(y > 0.0 && y < 6.0),
-        Function::Sigmoid => y * (1.0 - y),
-        Function::Tanh => 1.0 - y * y,
-        Function::Silu => logistic(x) * (1.0 + x * (1.0 - logistic(x))),
-        Function::Hardswish => match x {
-            x if x <= -3.0 => 0.0,
-            x if x >= 3.0 => 1.0,
-            x => x / 3.0 + 0.5,
-        },
+        Function::Relu => by_result(x.max(0.0), |y| f64::from(y > 0.0)),
+        Function::Relu6 => by_result(x.clamp(0.0, 6.0), |y| f64::from(y > 0.0 && y < 6.0)),
+        Function::Sigmoid => by_result(logistic(x), |y| y * (1.0 - y)),
+        Function::Tanh => by_result(x.tanh(), |y| 1.0 - y * y),
+        Function::Silu => (x * logistic(x), logistic(x) * (1.0 + x * (1.0 - logistic(x)))),
+        Function::Hardswish => {
+            let slope = match x {
+                x if x <= -3.0 => 0.0,
+                x if x >= 3.0 => 1.0,
+                x => x / 3.0 + 0.5,
+            };
+            (x * (x + 3.0).clamp(0.0, 6.0) / 6.0, slope)
+        }
         Function::Gelu => {
             let density = (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
-            0.5 * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)) + x * density
+            let distribution = 0.5 * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2));
+            (x * distribution, distribution + x * density)
         }
         Function::GeluTanh => {
-            let t = gelu_argument(x).tanh();
-            let slope = (2.0 / std::f64::consts::PI).sqrt() * (1.0 + 3.0 * 0.044715 * x * x);
-            0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope
+            let root = (2.0 / std::f64::consts::PI).sqrt();
+            let t = (root * (x + 0.044715 * x * x * x)).tanh();
+            let slope = root * (1.0 + 3.0 * 0.044715 * x * x);
+            (0.5 * x * (1.0 + t), 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * slope)
+        }
+        Function::Hardsigmoid => ((x + 3.0).clamp(0.0, 6.0) / 6.0, if x > -3.0 && x < 3.0 { 1.0 / 6.0 } else { 0.0 }),
+        Function::Softplus => (softplus(x), logistic(x)),
+        Function::Mish => {
+            let t = softplus(x).tanh();
+            (x * t, t + x * logistic(x) * (1.0 - t * t))
         }
     }
 }
@@ -76,12 +75,12 @@ fn derivative(function: Function, x: f64, y: f64) -> f64 {
 pub(super) fn activation(function: Function, phase: Phase, given: &Tensors) -> Tensors {
     let x = &given.inputs[0];
     if phase == Phase::Forward {
-        let output = x.iter().map(|&x| value(function, f64::from(x)) as f32).collect();
+        let output = x.iter().map(|&x| curve(function, f64::from(x), None).0 as f32).collect();
         return Tensors { output, ..Tensors::default() };
     }
     let each = x.iter().zip(&given.output).zip(&given.grad_output);
-    let gradient =
-        each.map(|((&x, &y), &g)| (f64::from(g) * derivative(function, f64::from(x), f64::from(y))) as f32).collect();
+    let slope = |x: f32, y: f32| curve(function, f64::from(x), Some(f64::from(y))).1;
+    let gradient = each.map(|((&x, &y), &g)| (f64::from(g) * slope(x, y)) as f32).collect();
     Tensors { grad_inputs: vec![gradient], ..Tensors::default() }
 }
 

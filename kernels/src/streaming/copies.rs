@@ -1,8 +1,8 @@
 //! Concatenation, padding, whole copies, conversions, fills.
 
-use super::maps;
+use super::maps::{self, Maps};
 use super::plan::{Limits, Plan, View, flag, flat_grid, int, long, offset, pointer};
-use super::pooling::{Maps, row_grid};
+use super::pooling::row_grid;
 use crate::DeviceError;
 use crate::launch::{Address, Argument, KernelLaunch};
 use joulecast_model::base::precision::Precision;

@@ -11,14 +11,6 @@ use joulecast_model::net::layer::Function;
 /// Seed of a dropout's mask.
 pub const DROPOUT_SEED: u32 = 0x5eed;
 
-/// Whether backward reads the output; else it reads the input.
-fn keeps_output(function: Function) -> bool {
-    match function {
-        Function::Relu | Function::Relu6 | Function::Sigmoid | Function::Tanh => true,
-        Function::Silu | Function::Hardswish | Function::Gelu | Function::GeluTanh => false,
-    }
-}
-
 pub(super) fn activation(
     plan: &mut Plan<'_>,
     function: Function,
@@ -31,7 +23,7 @@ pub(super) fn activation(
         let arguments = vec![pointer(x), pointer(operands.output), long(n)?];
         return plan.flat(&format!("{}_forward", function.name()), n, 4, arguments);
     }
-    let saved = if keeps_output(function) { operands.output } else { x };
+    let saved = if function.kind().saved.by_runner().output { operands.output } else { x };
     let arguments = vec![pointer(saved), pointer(operands.grad_output), pointer(grad_input(operands, 0)?), long(n)?];
     plan.flat(&format!("{}_backward", function.name()), n, 2, arguments)
 }

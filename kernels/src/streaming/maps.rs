@@ -1,15 +1,36 @@
 //! Windows of maps in NCHW through shared memory: kernels of `maps.cu`.
 
 use super::plan::{Limits, Plan, THREADS, int, long};
-use super::pooling::{Maps, form};
 use crate::DeviceError;
 use crate::launch::Argument;
-use joulecast_model::net::layer::Window;
+use joulecast_model::net::layer::{Pair, Window};
 
 /// Shared memory of a block that lets seven of them share a multiprocessor of 228 KiB.
 const USUAL: u64 = 31 << 10;
 /// Shared memory that a block has on every device.
 const MOST: u64 = 48 << 10;
+
+/// Sizes of the maps that a launch reads and writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Maps {
+    pub input: Pair,
+    pub output: Pair,
+}
+
+pub(super) const ANY_FORM: u64 = 0;
+const TWO_BY_TWO: u64 = 1;
+pub(super) const THREE_BY_TWO: u64 = 2;
+pub(super) const THREE_BY_ONE: u64 = 3;
+
+/// Which of the windows that the kernels know when compiling: size by stride, as `pooling.cu` numbers them.
+pub(super) fn form(window: Option<Window>) -> u64 {
+    match window.map(|w| (w.kernel.h, w.kernel.w, w.stride.h, w.stride.w)) {
+        Some((2, 2, 2, 2)) => TWO_BY_TWO,
+        Some((3, 3, 2, 2)) => THREE_BY_TWO,
+        Some((3, 3, 1, 1)) => THREE_BY_ONE,
+        _ => ANY_FORM,
+    }
+}
 
 /// How planes are cut into blocks: some planes each, or some rows of one.
 #[derive(Clone, Debug, PartialEq, Eq)]

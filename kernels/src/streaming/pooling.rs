@@ -2,7 +2,7 @@
 
 use super::channels::{self, Tensors};
 use super::elementwise::{grad_input, input};
-use super::maps;
+use super::maps::{self, ANY_FORM, Maps, THREE_BY_ONE, THREE_BY_TWO, form};
 use super::plan::{Plan, THREADS, View, divider, flag, flat_grid, int, long, pointer, unsupported};
 use super::reductions::{self, Reduction};
 use crate::DeviceError;
@@ -220,33 +220,11 @@ impl Pooling {
     }
 }
 
-/// Sizes of the maps that a launch reads and writes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Maps {
-    pub input: Pair,
-    pub output: Pair,
-}
-
 /// Rows of a plane: one piece of work each, or up to `most` together where enough threads remain.
 #[derive(Clone, Copy, Debug)]
 enum Rows {
     Each(u64),
     Walked { rows: u64, most: u64 },
-}
-
-const ANY_FORM: u64 = 0;
-const TWO_BY_TWO: u64 = 1;
-const THREE_BY_TWO: u64 = 2;
-const THREE_BY_ONE: u64 = 3;
-
-/// Which of the windows that the kernels know when compiling: size by stride, as `pooling.cu` numbers them.
-pub(super) fn form(window: Option<Window>) -> u64 {
-    match window.map(|w| (w.kernel.h, w.kernel.w, w.stride.h, w.stride.w)) {
-        Some((2, 2, 2, 2)) => TWO_BY_TWO,
-        Some((3, 3, 2, 2)) => THREE_BY_TWO,
-        Some((3, 3, 1, 1)) => THREE_BY_ONE,
-        _ => ANY_FORM,
-    }
 }
 
 /// Grid and block for `rows` rows of `columns` items, `each` rows per thread: threads lie along a row first, and rows

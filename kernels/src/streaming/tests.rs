@@ -1,12 +1,12 @@
 use super::*;
-use crate::launch::Argument;
+use crate::launch::{Address, Argument};
 use joulecast_model::kernel::setting::{Cache, Layout};
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Dropout, Flatten, Function, GlobalPool2d, Groups,
-    LayerNorm, Linear, LocalResponseNorm, Multiply, Optimizer, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
+    LayerNorm, Linear, LocalResponseNorm, Multiply, Optimizer, Pad, Pair, Pool2d, PoolOp, Reads, Scale, Softmax,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn shape(dims: &[u64]) -> Shape {
     Shape::new(dims).expect("a test shape")
@@ -318,5 +318,31 @@ fn what_forward_saves_is_sized() {
             let expected = if trial.precision.bytes() == 4 { fp32 } else { fp16 };
             assert_eq!(saved(&trial).expect("sized").get(), if keeps { expected } else { 0 }, "{trial:?}");
         }
+    }
+}
+
+#[test]
+fn backward_passes_read_what_the_table_of_kinds_says() {
+    let mut read: BTreeMap<&str, (Reads, Reads)> = BTreeMap::new();
+    for case in cases().iter().filter(|case| case.inputs.len() < 3) {
+        let operands = operands(case.inputs.len());
+        for trial in trials(case, 3).iter().filter(|t| matches!(t.phase, Phase::BackwardData | Phase::BackwardWeights))
+        {
+            let planned = launches(trial, &operands, &DEVICE).expect("planned");
+            let pointers: Vec<Address> = planned
+                .iter()
+                .flat_map(|launch| &launch.arguments)
+                .filter_map(|a| if let Argument::Pointer(address) = a { Some(*address) } else { None })
+                .collect();
+            let none = Reads { inputs: false, output: false };
+            let (found, said) = read.entry(case.layer.kind()).or_insert((none, none));
+            found.inputs |= pointers.iter().any(|p| operands.inputs.contains(p));
+            found.output |= pointers.contains(&operands.output);
+            *said = case.layer.row().saved.by_runner();
+        }
+    }
+    assert!(read.len() > 20, "{read:?}");
+    for (kind, (found, said)) in read {
+        assert_eq!(found, said, "{kind}");
     }
 }

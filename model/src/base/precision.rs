@@ -13,7 +13,7 @@ macro_rules! named_enum {
             /// All of them, in order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
             /// The name used in files and on the command line.
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
             /// By its name.

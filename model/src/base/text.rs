@@ -213,6 +213,31 @@ impl Names {
     }
 }
 
+/// Lists one after the other, when compiling; `N` is their [`total`].
+pub(crate) const fn joined<const N: usize>(lists: &[&[&'static str]]) -> [&'static str; N] {
+    let mut all = [""; N];
+    let (mut at, mut list) = (0, 0);
+    while list < lists.len() {
+        let mut i = 0;
+        while i < lists[list].len() {
+            all[at] = lists[list][i];
+            (at, i) = (at + 1, i + 1);
+        }
+        list += 1;
+    }
+    all
+}
+
+/// How many there are in all lists.
+pub(crate) const fn total(lists: &[&[&str]]) -> usize {
+    let (mut sum, mut list) = (0, 0);
+    while list < lists.len() {
+        sum += lists[list].len();
+        list += 1;
+    }
+    sum
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use crate::base::precision::Phase;
 use crate::base::shape::Shape;
 use crate::base::text::{closest, shown};
 use crate::kernel::setting::Algorithm;
-use crate::net::layer::{Conv2d, Layer};
+use crate::net::layer::{Conv2d, Kind, Layer, SharedModel};
 use std::fmt;
 use std::str::FromStr;
 
@@ -86,6 +86,16 @@ impl ModelKey {
     /// Convolutions by an algorithm; `None` for the library's choice.
     pub fn by(algorithm: Algorithm) -> Option<Self> {
         (algorithm != Algorithm::Heuristic).then_some(Self::By(algorithm))
+    }
+
+    /// The model that a kind shares with others where it has few rows.
+    pub fn shared(self) -> Option<Self> {
+        let Self::Kind(kind) = self else { return None };
+        match Kind::named(kind)?.shares {
+            SharedModel::Own => None,
+            SharedModel::Pointwise => Some(Self::Pointwise),
+            SharedModel::Copies => Some(Self::Copies),
+        }
     }
 
     /// The model that a class of convolutions shares where it has too few rows for one of its own.

@@ -7,6 +7,7 @@
 mod gemm;
 mod stream;
 
+use crate::base::text::joined;
 use crate::base::units::Seconds;
 use crate::kernel::family::Family;
 use crate::kernel::load::Load;
@@ -48,15 +49,8 @@ const fn names<F, const N: usize>(variables: &[Variable<F>]) -> [&'static str; N
 
 const GEMM: [&str; gemm::VARIABLES.len()] = names(gemm::VARIABLES);
 
-const STREAM: [&str; stream::VARIABLES.len() + stream::KINDS.len()] = {
-    let mut all: [&str; stream::VARIABLES.len() + stream::KINDS.len()] = names(&stream::VARIABLES);
-    let mut i = 0;
-    while i < stream::KINDS.len() {
-        all[stream::VARIABLES.len() + i] = stream::KINDS[i];
-        i += 1;
-    }
-    all
-};
+const STREAM: [&str; stream::VARIABLES.len() + stream::KINDS.len()] =
+    joined(&[&names::<_, { stream::VARIABLES.len() }>(&stream::VARIABLES), stream::KINDS]);
 
 impl Family {
     /// Names of its variables, in order. The list is part of the format: a calibration names the variables
@@ -162,7 +156,7 @@ mod tests {
     use crate::kernel::key::ModelKey;
     use crate::kernel::work::Work;
     use crate::net::case::LayerCase;
-    use crate::net::layer::{Attention, Cell, Layer, Linear, Recurrent};
+    use crate::net::layer::{Attention, Cell, Kind, Layer, Linear, Recurrent, SharedModel};
 
     #[test]
     fn names_are_unique_and_fit() {
@@ -171,6 +165,15 @@ mod tests {
             assert!(names.len() <= MAX_VARIABLES);
             let unique: std::collections::HashSet<_> = names.iter().collect();
             assert_eq!(unique.len(), names.len());
+        }
+    }
+
+    #[test]
+    fn kinds_that_share_a_model_differ_by_a_flag() {
+        // The first kind of copies is told by the absence of the others' flags.
+        for kind in Layer::KINDS.iter().filter(|kind| **kind != "embedding") {
+            let shares = Kind::named(kind).is_some_and(|row| row.shares != SharedModel::Own);
+            assert!(!shares || stream::KINDS.contains(kind), "{kind}");
         }
     }
 

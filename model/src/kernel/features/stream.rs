@@ -3,10 +3,11 @@
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
 use super::{cached, divides, flag, ln};
 use crate::base::precision::{Mode, Phase};
+use crate::base::text::{joined, total};
 use crate::base::units::Seconds;
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Cache, Layout};
-use crate::net::layer::Layer;
+use crate::net::layer::{Function, Layer};
 
 /// Elements that one resident set of thread blocks covers per multiprocessor: 2048 threads, four each.
 const ELEMENTS_PER_SM: f64 = 8192.0;
@@ -46,8 +47,13 @@ pub(super) const VARIABLES: [Variable; 20] = [
     v("training", Flag, |s| flag(s.load.work.mode == Mode::Training && s.load.work.phase == Phase::Forward)),
 ];
 
-/// Kinds that share a model with others: a flag each, after the other variables. A new one comes last.
-pub(super) const KINDS: &[&str] = &[
+/// Kinds with a flag, after the other variables.
+pub(super) const KINDS: &[&str] = &joined::<{ total(LISTS) }>(LISTS);
+
+const LISTS: &[&[&str]] = &[FLAGGED, Function::NAMES.split_at(FIRST_FUNCTIONS).1];
+
+/// Those that share a model with others, in the order in which they came.
+const FLAGGED: &[&str] = &[
     "relu",
     "relu6",
     "sigmoid",
@@ -70,6 +76,9 @@ pub(super) const KINDS: &[&str] = &[
     "permute",
     "slice",
 ];
+
+/// All activation functions after these follow; the first ones stand above.
+const FIRST_FUNCTIONS: usize = 8;
 
 /// Sets of resident thread blocks that one multiprocessor holds, for so many elements.
 pub(super) fn blocks(load: &Load<'_>) -> f64 {

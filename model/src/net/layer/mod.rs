@@ -18,11 +18,11 @@ mod elementwise;
 mod embedding;
 mod flatten;
 mod global_pool;
+mod kind;
 mod layer_norm;
 mod linear;
 mod local_response_norm;
 mod matmul;
-mod measured;
 mod multiply;
 mod pad;
 mod pool;
@@ -38,7 +38,7 @@ mod scale;
 mod softmax;
 mod window;
 
-pub use activation::{Activation, Function};
+pub use activation::{Activation, Function, OnnxForm, OnnxValue};
 pub use adaptive_pool::AdaptivePool2d;
 pub use add::Add;
 pub use attention::{Attention, Heads};
@@ -53,11 +53,11 @@ pub use elementwise::Elementwise;
 pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use global_pool::GlobalPool2d;
+pub use kind::{Family, Kind, Measured, Overwrites, Reads, Saved, SharedModel};
 pub use layer_norm::LayerNorm;
 pub use linear::Linear;
 pub use local_response_norm::LocalResponseNorm;
 pub use matmul::Matmul;
-pub use measured::Measured;
 pub use multiply::Multiply;
 pub use pad::Pad;
 pub use pool::{Pool2d, PoolOp};
@@ -73,9 +73,11 @@ pub use scale::Scale;
 pub use softmax::Softmax;
 pub use window::{Pair, Window};
 
-use crate::base::precision::{Phase, named_enum};
+use crate::base::precision::{Mode, Phase, named_enum};
 use crate::base::shape::{InvalidShape, Shape};
+use crate::base::text::{joined, total};
 use crate::net::cost::{LayerCost, Site};
+use kind::view;
 use serde::{Deserialize, Serialize};
 
 /// Why a layer cannot stand where it does. The network adds the layer's name.
@@ -143,7 +145,11 @@ pub trait LayerOp {
 }
 
 macro_rules! layers {
-    ($($variant:ident),+ $(,)?) => {
+    ($($variant:ident
+        $(($field:ident: $of:ident))?
+        $({ $($name:literal $(($key:ident = $of_key:ident::$value:ident))?:
+            $family:ident, $measured:ident, $shares:ident, $view:ident, $overwrites:ident, $saved:ident;)+ })?
+    )+) => {
         /// A layer of any kind.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "kind", rename_all = "snake_case")]
@@ -162,230 +168,143 @@ macro_rules! layers {
                 match self { $(Self::$variant(l) => l.cost(phase, site)),+ }
             }
         }
+
+        /// The table, in order: rows of a variant together.
+        const ROWS: &[&[Kind]] = &[$(
+            $($of::KINDS)?
+            $(&[$(row!($name, $family, $measured, $shares, $overwrites, $saved)),+])?
+        ),+];
+
+        const NAMES: &[&[&str]] = &[$($($of::NAMES)? $(&[$($name),+])?),+];
+
+        impl Layer {
+            /// All kind names, for messages.
+            pub const KINDS: &'static [&'static str] = &joined::<{ total(NAMES) }>(NAMES);
+
+            /// What holds of its kind.
+            pub fn row(&self) -> &'static Kind {
+                match self {$(
+                    $(Self::$variant(l) => l.$field.kind(),)?
+                    $($(Self::$variant($variant { $($key: $of_key::$value,)? .. }) => {
+                        &row!($name, $family, $measured, $shares, $overwrites, $saved)
+                    })+)?
+                )+}
+            }
+
+            /// Whether its result is its input, or a part of it, seen otherwise, so that no kernel runs.
+            pub fn is_view(&self, mode: Mode) -> bool {
+                match self {$(
+                    $(Self::$variant($variant { $field: _ }) => false,)?
+                    $($(Self::$variant(l @ $variant { $($key: $of_key::$value,)? .. }) => view::$view(l, mode),)+)?
+                )+}
+            }
+
+            /// A layer from its kind and the remaining fields of its table; `None` for an unknown kind.
+            ///
+            /// # Errors
+            /// The inner error names the missing, unknown or malformed field.
+            pub fn from_table(kind: &str, mut fields: toml::Table) -> Option<Result<Self, toml::de::Error>> {
+                $(
+                    $(if let Some(value) = $of::from_name(kind) {
+                        fields.insert(stringify!($field).into(), value.name().into());
+                        return Some($variant::deserialize(fields).map(Self::$variant));
+                    })?
+                    $($(if kind == $name {
+                        $(fields.insert(stringify!($key).into(), $of_key::$value.name().into());)?
+                        return Some($variant::deserialize(fields).map(Self::$variant));
+                    })+)?
+                )+
+                None
+            }
+        }
     };
 }
 
-layers!(
-    Conv2d,
-    Linear,
-    Matmul,
-    Pool2d,
-    GlobalPool2d,
-    AdaptivePool2d,
-    Activation,
-    BatchNorm,
-    Scale,
-    LocalResponseNorm,
-    LayerNorm,
-    Softmax,
-    Dropout,
-    Concat,
-    Add,
-    Multiply,
-    Flatten,
-    Pad,
-    Attention,
-    Embedding,
-    RmsNorm,
-    Rotary,
-    Recurrent,
-    PositionEmbedding,
-    RelativePositionBias,
-    ClassToken,
-    Reshape,
-    Permute,
-    Slice,
-    Elementwise,
-    Reduce,
-    Resize,
-    ConvTranspose2d,
-    Conv3d,
-    Pool3d,
-);
+macro_rules! row {
+    ($name:literal, $family:ident, $measured:ident, $shares:ident, $overwrites:ident, $saved:ident) => {
+        Kind {
+            name: $name,
+            family: Family::$family,
+            measured: Measured::$measured,
+            shares: SharedModel::$shares,
+            overwrites: Overwrites::$overwrites,
+            saved: Saved::$saved,
+        }
+    };
+}
+
+// Per kind: family, what measures it, the model that it shares, when it is a view, who lets it overwrite its input, what its
+// backward pass reads. Kinds of one variant differ by a field.
+layers! {
+    Conv2d { "conv2d": Gemm, ByRunner, Own, never, Never, Inputs; }
+    Linear { "linear": Gemm, ByRunner, Own, never, Never, Inputs; }
+    Matmul { "matmul": Gemm, ByRunner, Own, never, Never, Inputs; }
+    Pool2d {
+        "max_pool2d" (op = PoolOp::Max): Stream, ByRunner, Own, never, Never, Maximum;
+        "avg_pool2d" (op = PoolOp::Avg): Stream, ByRunner, Own, never, Never, Mean;
+    }
+    GlobalPool2d {
+        "global_avg_pool2d" (op = PoolOp::Avg): Stream, ByRunner, Own, never, Never, Nothing;
+        "global_max_pool2d" (op = PoolOp::Max): Stream, ByRunner, Own, never, Never, Inputs;
+    }
+    AdaptivePool2d {
+        "adaptive_avg_pool2d" (op = PoolOp::Avg): Stream, ByRunner, Own, never, Never, Nothing;
+        "adaptive_max_pool2d" (op = PoolOp::Max): Stream, ByRunner, Own, never, Never, Inputs;
+    }
+    Activation (function: Function)
+    BatchNorm { "batch_norm": Stream, ByRunner, Own, never, Elementwise, Inputs; }
+    Scale { "scale": Stream, ByRunner, Own, never, Elementwise, Inputs; }
+    LocalResponseNorm { "local_response_norm": Stream, ByRunner, Own, never, Never, Both; }
+    LayerNorm { "layer_norm": Stream, ByRunner, Own, never, Never, Inputs; }
+    Softmax { "softmax": Stream, ByRunner, Own, never, Never, Output; }
+    Dropout { "dropout": Stream, ByRunner, Pointwise, in_inference, Elementwise, Nothing; }
+    Concat { "concat": Stream, ByRunner, Pointwise, never, Never, Nothing; }
+    Add { "add": Stream, ByRunner, Pointwise, never, Never, Nothing; }
+    Multiply { "multiply": Stream, ByRunner, Pointwise, never, Never, Inputs; }
+    Flatten { "flatten": Stream, ByRunner, Own, always, Never, Nothing; }
+    Pad { "pad": Stream, ByRunner, Own, never, Never, Nothing; }
+    Attention { "attention": Gemm, ByAnyFramework, Own, never, Never, Inputs; }
+    Embedding { "embedding": Stream, ByAnyFramework, Copies, never, Never, Inputs; }
+    RmsNorm { "rms_norm": Stream, ByAnyFramework, Own, never, Never, Inputs; }
+    Rotary { "rotary": Stream, ByItsFramework, Own, never, Never, Inputs; }
+    Recurrent {
+        "lstm" (cell = Cell::Lstm): Gemm, ByAnyFramework, Own, never, Never, Inputs;
+        "gru" (cell = Cell::Gru): Gemm, ByAnyFramework, Own, never, Never, Inputs;
+        "rnn" (cell = Cell::Rnn): Gemm, ByAnyFramework, Own, never, Never, Inputs;
+    }
+    PositionEmbedding { "position_embedding": Stream, ByAnyFramework, Copies, never, Never, Inputs; }
+    RelativePositionBias { "relative_position_bias": Stream, ByItsFramework, Own, never, Never, Inputs; }
+    ClassToken { "class_token": Stream, ByAnyFramework, Copies, never, Never, Inputs; }
+    Reshape { "reshape": Stream, ByAnyFramework, Copies, unless_copied, Never, Nothing; }
+    Permute { "permute": Stream, ByAnyFramework, Copies, unless_copied, Never, Nothing; }
+    Slice { "slice": Stream, ByAnyFramework, Copies, unless_copied, Never, Nothing; }
+    Elementwise { "elementwise": Stream, Nowhere, Own, never, Never, Inputs; }
+    Reduce { "reduce": Stream, Nowhere, Own, never, Never, Inputs; }
+    Resize { "resize": Stream, ByItsFramework, Own, never, Never, Inputs; }
+    ConvTranspose2d { "conv_transpose2d": Gemm, ByRunner, Own, never, Never, Inputs; }
+    Conv3d { "conv3d": Gemm, Nowhere, Own, never, Never, Inputs; }
+    Pool3d {
+        "max_pool3d" (op = PoolOp::Max): Stream, Nowhere, Own, never, Never, Inputs;
+        "avg_pool3d" (op = PoolOp::Avg): Stream, Nowhere, Own, never, Never, Inputs;
+    }
+}
+
+impl Kind {
+    /// The kind of a name; `None` for an unknown one, models of several kinds among them.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        ROWS.iter().copied().flatten().find(|kind| kind.name == name)
+    }
+}
 
 impl Layer {
     /// The kind's name, as in network files, measurements and calibrations.
     pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Conv2d(_) => "conv2d",
-            Self::Linear(_) => "linear",
-            Self::Matmul(_) => "matmul",
-            Self::Pool2d(p) => match p.op {
-                PoolOp::Max => "max_pool2d",
-                PoolOp::Avg => "avg_pool2d",
-            },
-            Self::GlobalPool2d(p) => match p.op {
-                PoolOp::Max => "global_max_pool2d",
-                PoolOp::Avg => "global_avg_pool2d",
-            },
-            Self::AdaptivePool2d(p) => match p.op {
-                PoolOp::Max => "adaptive_max_pool2d",
-                PoolOp::Avg => "adaptive_avg_pool2d",
-            },
-            Self::Activation(a) => a.function.name(),
-            Self::BatchNorm(_) => "batch_norm",
-            Self::Scale(_) => "scale",
-            Self::LocalResponseNorm(_) => "local_response_norm",
-            Self::LayerNorm(_) => "layer_norm",
-            Self::Softmax(_) => "softmax",
-            Self::Dropout(_) => "dropout",
-            Self::Concat(_) => "concat",
-            Self::Add(_) => "add",
-            Self::Multiply(_) => "multiply",
-            Self::Flatten(_) => "flatten",
-            Self::Pad(_) => "pad",
-            Self::Attention(_) => "attention",
-            Self::Embedding(_) => "embedding",
-            Self::RmsNorm(_) => "rms_norm",
-            Self::Rotary(_) => "rotary",
-            Self::Recurrent(r) => r.cell.name(),
-            Self::PositionEmbedding(_) => "position_embedding",
-            Self::RelativePositionBias(_) => "relative_position_bias",
-            Self::ClassToken(_) => "class_token",
-            Self::Reshape(_) => "reshape",
-            Self::Permute(_) => "permute",
-            Self::Slice(_) => "slice",
-            Self::Elementwise(_) => "elementwise",
-            Self::Reduce(_) => "reduce",
-            Self::Resize(_) => "resize",
-            Self::ConvTranspose2d(_) => "conv_transpose2d",
-            Self::Conv3d(_) => "conv3d",
-            Self::Pool3d(p) => match p.op {
-                PoolOp::Max => "max_pool3d",
-                PoolOp::Avg => "avg_pool3d",
-            },
-        }
+        self.row().name
     }
 
-    /// Whether its result is its input, or a part of it, seen otherwise.
-    pub fn is_view(&self) -> bool {
-        match self {
-            Self::Flatten(_) => true,
-            Self::Reshape(r) => !r.copy,
-            Self::Permute(p) => !p.copy,
-            Self::Slice(s) => !s.copy,
-            _ => false,
-        }
-    }
-
-    /// All kind names, for messages.
-    pub const KINDS: &'static [&'static str] = &[
-        "conv2d",
-        "linear",
-        "matmul",
-        "max_pool2d",
-        "avg_pool2d",
-        "global_avg_pool2d",
-        "global_max_pool2d",
-        "adaptive_avg_pool2d",
-        "adaptive_max_pool2d",
-        "relu",
-        "relu6",
-        "sigmoid",
-        "tanh",
-        "silu",
-        "hardswish",
-        "gelu",
-        "gelu_tanh",
-        "batch_norm",
-        "scale",
-        "local_response_norm",
-        "layer_norm",
-        "softmax",
-        "dropout",
-        "concat",
-        "add",
-        "multiply",
-        "flatten",
-        "pad",
-        "attention",
-        "embedding",
-        "rms_norm",
-        "rotary",
-        "lstm",
-        "gru",
-        "position_embedding",
-        "relative_position_bias",
-        "class_token",
-        "reshape",
-        "permute",
-        "slice",
-        "elementwise",
-        "reduce",
-        "resize",
-        "conv_transpose2d",
-        "conv3d",
-        "max_pool3d",
-        "avg_pool3d",
-        "rnn",
-    ];
-
-    /// A layer from its kind and the remaining fields of its table; `None` for an unknown kind.
-    ///
-    /// # Errors
-    /// The inner error names the missing, unknown or malformed field.
-    pub fn from_table(kind: &str, mut fields: toml::Table) -> Option<Result<Self, toml::de::Error>> {
-        fn read<T: serde::de::DeserializeOwned>(
-            fields: toml::Table,
-            wrap: impl FnOnce(T) -> Layer,
-        ) -> Option<Result<Layer, toml::de::Error>> {
-            Some(T::deserialize(fields).map(wrap))
-        }
-        if let Some(function) = Function::from_name(kind) {
-            fields.insert("function".into(), function.name().into());
-            return read(fields, Self::Activation);
-        }
-        if let Some(cell) = Cell::from_name(kind) {
-            fields.insert("cell".into(), cell.name().into());
-            return read(fields, Self::Recurrent);
-        }
-        if let Some(op) = kind.strip_suffix("_pool3d") {
-            fields.insert("op".into(), op.into());
-            return read(fields, Self::Pool3d);
-        }
-        let structure = match kind.split_once("_pool2d") {
-            Some((head, "")) => {
-                let (structure, op) = head.rsplit_once('_').unwrap_or(("pool2d", head));
-                fields.insert("op".into(), op.into());
-                structure
-            }
-            _ => kind,
-        };
-        match structure {
-            "conv2d" => read(fields, Self::Conv2d),
-            "linear" => read(fields, Self::Linear),
-            "matmul" => read(fields, Self::Matmul),
-            "pool2d" if kind != structure => read(fields, Self::Pool2d),
-            "global" => read(fields, Self::GlobalPool2d),
-            "adaptive" => read(fields, Self::AdaptivePool2d),
-            "batch_norm" => read(fields, Self::BatchNorm),
-            "scale" => read(fields, Self::Scale),
-            "local_response_norm" => read(fields, Self::LocalResponseNorm),
-            "layer_norm" => read(fields, Self::LayerNorm),
-            "softmax" => read(fields, Self::Softmax),
-            "dropout" => read(fields, Self::Dropout),
-            "concat" => read(fields, Self::Concat),
-            "add" => read(fields, Self::Add),
-            "multiply" => read(fields, Self::Multiply),
-            "flatten" => read(fields, Self::Flatten),
-            "pad" => read(fields, Self::Pad),
-            "attention" => read(fields, Self::Attention),
-            "embedding" => read(fields, Self::Embedding),
-            "rms_norm" => read(fields, Self::RmsNorm),
-            "rotary" => read(fields, Self::Rotary),
-            "position_embedding" => read(fields, Self::PositionEmbedding),
-            "relative_position_bias" => read(fields, Self::RelativePositionBias),
-            "class_token" => read(fields, Self::ClassToken),
-            "reshape" => read(fields, Self::Reshape),
-            "permute" => read(fields, Self::Permute),
-            "slice" => read(fields, Self::Slice),
-            "elementwise" => read(fields, Self::Elementwise),
-            "reduce" => read(fields, Self::Reduce),
-            "resize" => read(fields, Self::Resize),
-            "conv_transpose2d" => read(fields, Self::ConvTranspose2d),
-            "conv3d" => read(fields, Self::Conv3d),
-            _ => None,
-        }
+    /// What can measure the layers of a kind, by its name.
+    pub fn measured(kind: &str) -> Measured {
+        Kind::named(kind).map_or(Measured::Nowhere, |kind| kind.measured)
     }
 }
 
@@ -497,30 +416,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_name_reads_and_reads_back() {
-        for kind in Layer::KINDS {
-            let fields = match *kind {
-                "conv2d" | "conv3d" | "conv_transpose2d" => "channels = 8\nkernel = 3",
-                "linear" => "features = 8",
-                "max_pool2d" | "avg_pool2d" | "max_pool3d" | "avg_pool3d" => "kernel = 2",
-                "adaptive_avg_pool2d" | "adaptive_max_pool2d" => "output = 2",
-                "pad" => "padding = [0, 1, 0, 1]",
-                "attention" | "rotary" => "heads = 2",
-                "embedding" => "vocabulary = 10\nfeatures = 4",
-                "lstm" | "gru" | "rnn" => "hidden = 4",
-                "relative_position_bias" => "heads = 2\nwindow = 7",
-                "reshape" => "shape = [-1]",
-                "permute" => "order = [0]",
-                "slice" => "axis = 0\nsize = 1",
-                "resize" => "output = 8",
-                _ => "",
-            };
-            let table: toml::Table = fields.parse().expect("test table");
-            let layer = Layer::from_table(kind, table).expect("known kind").expect("valid fields");
-            assert_eq!(&layer.kind(), kind);
+    fn every_layer_is_of_a_kind_in_the_table() {
+        let mut layers: Vec<Layer> = Vec::new();
+        layers.extend(Function::ALL.iter().map(|&function| Layer::Activation(Activation { function })));
+        for &op in PoolOp::ALL {
+            layers.push(Layer::GlobalPool2d(GlobalPool2d { op }));
+            layers.push(Layer::AdaptivePool2d(AdaptivePool2d { op, output: Pair::one() }));
         }
-        assert!(Layer::from_table("pool2d", toml::Table::new()).is_none());
-        assert!(Layer::from_table("conv4d", toml::Table::new()).is_none());
+        for cell in Cell::ALL {
+            let fields = "hidden = 4".parse().expect("test table");
+            layers.push(Layer::from_table(cell.name(), fields).expect("a kind").expect("valid fields"));
+        }
+        for layer in layers {
+            assert!(Layer::KINDS.contains(&layer.kind()), "{layer:?}");
+            assert_eq!(Kind::named(layer.kind()), Some(layer.row()));
+        }
+        let unique: std::collections::HashSet<_> = Layer::KINDS.iter().collect();
+        assert_eq!(unique.len(), Layer::KINDS.len());
+        assert_eq!((Kind::named("conv2d_3x3"), Function::Relu.kind().name), (None, Function::Relu.name()));
+    }
+
+    #[test]
+    fn unknown_kinds_are_none() {
+        for kind in ["pool2d", "conv4d", "global_sum_pool2d", "activation"] {
+            assert!(Layer::from_table(kind, toml::Table::new()).is_none(), "{kind}");
+        }
     }
 
     #[test]

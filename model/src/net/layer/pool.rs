@@ -1,20 +1,20 @@
 //! Windowed pooling.
 
 use super::{LayerOp, Pair, ShapeError, Window, one_map};
-use crate::base::precision::Phase;
+use crate::base::precision::{Phase, named_enum};
 use crate::base::shape::{Shape, product};
 use crate::net::cost::{LayerCost, Site};
 use serde::{Deserialize, Serialize};
 
-/// What a pooling window computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PoolOp {
-    /// The largest value.
-    Max,
-    /// The mean.
-    Avg,
-}
+named_enum!(
+    /// What a pooling window computes.
+    PoolOp {
+        /// The largest value.
+        Max = "max",
+        /// The mean.
+        Avg = "avg",
+    }
+);
 
 /// Max or average pooling with a sliding window.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

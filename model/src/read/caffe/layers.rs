@@ -19,7 +19,6 @@ impl Builder<'_> {
     pub(super) fn compute(&mut self, layer: &Message, kind: &str) -> Outcome<Source> {
         let mut from = self.reads(layer)?;
         let input = self.shape(from[0]);
-        let activation = |function| Layer::Activation(Activation { function });
         let elementwise = |ops, parameters| Layer::Elementwise(Elementwise { ops, parameters, output: None });
         let copied = |dims: &[u64]| -> Outcome<Layer> {
             let output = Some(Shape::new(dims).map_err(|e| e.to_string())?);
@@ -85,8 +84,6 @@ impl Builder<'_> {
                 5,
                 if layer.message("norm_param").truth("channel_shared") == Some(true) { 1 } else { input.axis() },
             ),
-            "swish" => activation(Function::Silu),
-            "relu6" => activation(Function::Relu6),
             "clip" => elementwise(2, 0),
             "reduction" => {
                 let axis = layer.message("reduction_param").number("axis")?.unwrap_or(0);
@@ -162,14 +159,11 @@ impl Builder<'_> {
                 Layer::Linear(Linear { features, bias: param.truth("bias_term").unwrap_or(true) })
             }
             "relu" if layer.message("relu_param").real("negative_slope").is_some_and(|s| s != 0.0) => elementwise(2, 0),
-            "relu" => activation(Function::Relu),
             "prelu" => {
                 let shared = layer.message("prelu_param").truth("channel_shared") == Some(true);
                 elementwise(2, if shared { 1 } else { input.axis() })
             }
-            "sigmoid" => activation(Function::Sigmoid),
-            "tanh" => activation(Function::Tanh),
-            "elu" | "bnll" | "power" => elementwise(3, 0),
+            "elu" | "power" => elementwise(3, 0),
             "absval" | "exp" | "log" | "threshold" => elementwise(1, 0),
             "bias" => elementwise(1, input.axis()),
             "lrn" => {
@@ -214,7 +208,13 @@ impl Builder<'_> {
                 let shape = dims.iter().skip(1).enumerate().map(kept).collect::<Result<Vec<_>, _>>()?;
                 Layer::Reshape(Reshape { shape, copy: false })
             }
-            _ => return Err(format!("the layer type {} is not known", shown(layer.text("type").unwrap_or_default()))),
+            other => match Function::of_caffe(other) {
+                Some(function) => Layer::Activation(Activation { function }),
+                None => {
+                    let named = shown(layer.text("type").unwrap_or_default());
+                    return Err(format!("the layer type {named} is not known"));
+                }
+            },
         };
         self.push(&name, made, from)
     }

@@ -520,3 +520,19 @@ fn folded_batch_norms_are_found_and_unfolded() {
     assert_eq!(seen(&asked), seen(&through));
     assert_eq!(asked.notes(), through.notes());
 }
+
+/// Mish before operator set 18, and a hard sigmoid by its parts.
+#[test]
+fn activations_in_parts_are_one_kernel() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "8"]);
+    let inner = m.op("Softplus", &["x"]);
+    let inner = m.op("Tanh", &[&inner]);
+    let x = m.op("Mul", &["x", &inner]);
+    let [three, zero, six] = [3.0, 0.0, 6.0].map(|v| m.number(v));
+    let shifted = m.op("Add", &[&x, &three]);
+    let clipped = m.op("Clip", &[&shifted, &zero, &six]);
+    let y = m.op("Div", &[&clipped, &six]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    assert_eq!(kinds(&network), ["mish", "hardsigmoid"]);
+}

@@ -1,17 +1,19 @@
-//! What a step keeps in device memory: a walk over its forward and backward pass with every buffer's life.
+//! What a step keeps in device memory.
 
-mod arena;
+mod buffers;
+mod modules;
+mod walk;
 
-pub use arena::overwrites;
+pub use buffers::{BufferPlan, Gradients, Placed, Sum};
 
-use crate::base::precision::{Mode, Precision};
+use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::base::units::Bytes;
 use crate::kernel::setting::Algorithm;
-use crate::net::layer::{Function, Layer, PoolOp};
+use crate::net::layer::Layer;
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
 use serde::Deserialize;
-use std::collections::HashMap;
+use walk::{MASK, Use, Walk};
 
 /// How a framework treats memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,8 +100,6 @@ impl MemoryFootprint {
 const FP32: u64 = 4;
 /// Channels that tensor cores take at once in TF32.
 const TENSOR_CHANNELS: u64 = 4;
-/// Width of an element of dropout's mask.
-const MASK: u64 = 1;
 
 /// Memory of a step of the network.
 pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> MemoryFootprint {
@@ -111,8 +111,8 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
     let state = if training { network.optimizer().state_per_parameter() * FP32 } else { 0 };
     let gradient_width = if narrow && policy.narrow_gradients { width } else { FP32 };
     let peak = match policy.activations {
-        Activations::Arena => arena::used(network, mode, gradient_width),
-        _ => Walk::new(network, mode, policy).peak(gradient_width),
+        Activations::Arena => planned(network, mode, gradient_width),
+        Activations::Saved | Activations::Mirrored => Walk::new(network, mode, policy).peak(gradient_width),
     };
     let cached = network.layers().iter().map(|l| match &l.case.layer {
         Layer::Attention(attention) => attention.cache_elements(&l.case.inputs),
@@ -161,311 +161,23 @@ pub fn largest_batch<E>(
 /// No larger multiple is looked for by [`largest_batch`]: more may fit.
 pub const MOST_UNITS: u64 = (1 << 24) - 1;
 
-/// Bytes in use.
-#[derive(Clone, Copy, Default)]
-struct Use {
-    activations: u64,
-    gradients: u64,
-    workspace: u64,
-}
-
-impl Use {
-    fn total(&self) -> u64 {
-        self.activations.saturating_add(self.gradients).saturating_add(self.workspace)
-    }
-}
-
-/// A buffer, and how many still want it.
-#[derive(Clone, Copy)]
-struct Buffer {
-    bytes: u64,
-    holders: usize,
-}
-
-/// Results that modules hold.
-struct Held {
-    /// Per layer: whether its result is held.
-    holds: Vec<bool>,
-    /// Per layer: whose results are let go once it has run.
-    until: Vec<Vec<usize>>,
-}
-
-/// The modules that a layer is in, from the outermost, by the dots in its name.
-fn modules(name: &str) -> impl Iterator<Item = &str> {
-    name.match_indices('.').map(|(at, _)| &name[..at])
-}
-
-/// Calls of modules: layers of a module one after the other, first and last. A module may be called again later, as a
-/// rectifier that a block has one of is; views, which run nothing, end no call.
-struct Calls {
-    spans: Vec<(usize, usize)>,
-    /// Per layer the calls that it is part of.
-    of_layer: Vec<Vec<usize>>,
-}
-
-impl Calls {
-    fn of(layers: &[ShapedLayer]) -> Self {
-        let mut calls = Self { spans: Vec::new(), of_layer: Vec::with_capacity(layers.len()) };
-        let mut open: HashMap<&str, usize> = HashMap::new();
-        for (i, layer) in layers.iter().enumerate() {
-            if layer.case.layer.is_view() {
-                calls.of_layer.push(modules(&layer.name).filter_map(|m| open.get(m).copied()).collect());
-            } else {
-                let mut now = HashMap::new();
-                for module in modules(&layer.name) {
-                    let call = open.get(module).copied().unwrap_or_else(|| {
-                        calls.spans.push((i, i));
-                        calls.spans.len() - 1
-                    });
-                    now.insert(module, call);
-                }
-                calls.of_layer.push(now.values().copied().collect());
-                open = now;
-            }
-            for &call in &calls.of_layer[i] {
-                calls.spans[call].1 = i;
-            }
-        }
-        calls
-    }
-}
-
-struct Walk<'a> {
-    network: &'a ShapedNetwork,
-    training: bool,
-    policy: &'a MemoryPolicy,
-    /// Which buffer a layer's result lies in.
-    lies_in: Vec<Option<usize>>,
-    buffers: Vec<Buffer>,
-    now: Use,
-    peak: Use,
-}
-
-impl<'a> Walk<'a> {
-    fn new(network: &'a ShapedNetwork, mode: Mode, policy: &'a MemoryPolicy) -> Self {
-        let training = mode == Mode::Training;
-        Self {
-            network,
-            training,
-            policy,
-            lies_in: Vec::new(),
-            buffers: Vec::new(),
-            now: Use::default(),
-            peak: Use::default(),
-        }
-    }
-
-    fn bytes(&self, elements: u64) -> u64 {
-        elements.saturating_mul(self.network.batch()).saturating_mul(self.network.precision().bytes())
-    }
-
-    fn peak(mut self, gradient_width: u64) -> Use {
-        let inputs: u64 = self.network.inputs().iter().map(|s| s.elements()).sum();
-        self.now.activations = self.bytes(inputs);
-        self.forward();
-        if self.training && self.policy.activations != Activations::Mirrored {
-            self.backward(gradient_width);
-        } else if self.training {
-            // Gradients beside all results, and of all parameters.
-            self.now.activations = self.now.activations.saturating_mul(2);
-            self.now.gradients = self.network.parameters().saturating_mul(gradient_width);
-            self.note(0);
-        }
-        self.peak
-    }
-
-    fn note(&mut self, workspace: u64) {
-        let now = Use { workspace, ..self.now };
-        if now.total() > self.peak.total() {
-            self.peak = now;
-        }
-    }
-
-    fn keep(&mut self, bytes: u64, holders: usize) -> usize {
-        self.now.activations = self.now.activations.saturating_add(bytes);
-        self.buffers.push(Buffer { bytes, holders });
-        self.buffers.len() - 1
-    }
-
-    fn release(&mut self, buffer: usize) {
-        let held = &mut self.buffers[buffer];
-        held.holders = held.holders.saturating_sub(1);
-        if held.holders == 0 {
-            self.now.activations = self.now.activations.saturating_sub(held.bytes);
-            held.bytes = 0;
-        }
-    }
-
-    fn forward(&mut self) {
-        let layers = self.network.layers();
-        let mut held = self.held_by_modules();
-        let mut readers = vec![0usize; layers.len()];
-        for source in layers.iter().flat_map(|l| &l.from) {
-            if let Source::Node(k) = source {
-                readers[*k] += 1;
-            }
-        }
-        for (i, layer) in layers.iter().enumerate() {
-            let first = match layer.from.first() {
-                Some(Source::Node(k)) => self.lies_in[*k].map(|b| (*k, b)),
-                _ => None,
-            };
-            // The last layer's result is the caller's.
-            let mut holders = readers[i].max(1) + usize::from(self.policy.activations == Activations::Mirrored);
-            if self.training && saves_output(&layer.case.layer, self.policy) {
-                holders += 1;
-            }
-            holders += usize::from(held.holds[i]);
-            match first {
-                Some((k, b)) if self.reuses(layer, &layers[k].case.layer, readers[k]) => {
-                    self.buffers[b].holders += holders;
-                    self.lies_in.push(Some(b));
-                }
-                _ => {
-                    let bytes = self.bytes(layer.output.elements());
-                    let buffer = self.keep(bytes, holders);
-                    self.lies_in.push(Some(buffer));
-                }
-            }
-            let beside = self.beside(layer);
-            self.now.activations = self.now.activations.saturating_add(beside);
-            self.note(transforms(self.network, layer));
-            if !self.training {
-                self.now.activations = self.now.activations.saturating_sub(beside);
-            }
-            for k in nodes(layer) {
-                if let Some(b) = self.lies_in[k] {
-                    // Kept for backward by one more holder.
-                    if !(self.training && saves_inputs(&layer.case.layer, self.policy)) {
-                        self.release(b);
-                    }
-                }
-            }
-            for k in std::mem::take(&mut held.until[i]) {
-                if let Some(b) = self.lies_in[k] {
-                    self.release(b);
-                }
-            }
-        }
-    }
-
-    /// Which results modules hold, and after which layer they let go.
-    fn held_by_modules(&self) -> Held {
-        let layers = self.network.layers();
-        let mut held = Held { holds: vec![false; layers.len()], until: vec![Vec::new(); layers.len()] };
-        if !self.policy.modules_hold_input {
-            return held;
-        }
-        let calls = Calls::of(layers);
-        let mut until: Vec<Option<usize>> = vec![None; layers.len()];
-        for (i, layer) in layers.iter().enumerate() {
-            for k in nodes(layer) {
-                let end = calls.of_layer[i].iter().map(|&c| calls.spans[c]).filter(|(start, _)| k < *start);
-                until[k] = until[k].max(end.map(|(_, end)| end).max());
-            }
-        }
-        for (k, end) in until.into_iter().enumerate() {
-            if let Some(end) = end {
-                held.holds[k] = true;
-                held.until[end].push(k);
-            }
-        }
-        held
-    }
-
-    /// Whether a layer's result lies where its input did.
-    fn reuses(&self, layer: &ShapedLayer, maker: &Layer, readers: usize) -> bool {
-        let view = match &layer.case.layer {
-            Layer::Dropout(_) => !self.training,
-            layer => layer.is_view(),
-        };
-        if view {
-            return true;
-        }
-        let overwrites = match (&layer.case.layer, self.policy.in_place) {
-            // No framework has one that overwrites.
-            (Layer::Activation(a), _) if a.function == Function::Gelu => false,
-            (Layer::Activation(a), _) => !self.training || by_its_result(a.function, self.policy),
-            (Layer::Dropout(_) | Layer::BatchNorm(_) | Layer::Scale(_), InPlace::Elementwise) => true,
-            _ => false,
-        };
-        overwrites && readers == 1 && !(self.training && saves_output(maker, self.policy))
-    }
-
-    /// What a layer makes beside its result, and keeps for backward.
-    fn beside(&self, layer: &ShapedLayer) -> u64 {
-        let elements = |n: u64, width: u64| n.saturating_mul(self.network.batch()).saturating_mul(width);
-        match (&layer.case.layer, self.policy.pooling_index) {
-            (Layer::Dropout(_), _) if self.training => elements(layer.output.elements(), MASK),
-            (Layer::Pool2d(p), Some(width)) if p.op == PoolOp::Max => elements(layer.output.elements(), width),
+/// What our own runner takes: the plan of its buffers, what layers keep for their backward pass alone, and one workspace for
+/// all of them.
+fn planned(network: &ShapedNetwork, mode: Mode, gradient_width: u64) -> Use {
+    let training = mode == Mode::Training;
+    let kept = |layer: &ShapedLayer| {
+        let elements = layer.output.elements().saturating_mul(network.batch());
+        buffers::rounded(match &layer.case.layer {
+            Layer::Dropout(_) if training => elements.saturating_mul(MASK),
+            Layer::LocalResponseNorm(_) if training => elements.saturating_mul(network.precision().bytes()),
             _ => 0,
-        }
-    }
-
-    fn backward(&mut self, width: u64) {
-        let layers = self.network.layers();
-        let mut gradients: Vec<Option<usize>> = vec![None; layers.len()];
-        for (i, layer) in layers.iter().enumerate().rev() {
-            let gradient = match gradients[i].take() {
-                Some(buffer) => buffer,
-                None => self.keep(self.bytes(layer.output.elements()), 1),
-            };
-            let learned = layer.parameters().saturating_mul(width);
-            self.now.gradients = self.now.gradients.saturating_add(learned);
-            let cut = matches!(layer.case.layer, Layer::Slice(_));
-            let passes_on = matches!(layer.case.layer, Layer::Add(_)) || layer.case.layer.is_view() && !cut;
-            let mut made: Vec<(usize, usize)> = Vec::new();
-            for (k, shape) in layer.from.iter().zip(&layer.case.inputs).filter_map(|(s, shape)| match s {
-                Source::Node(k) => Some((*k, shape)),
-                Source::Input(_) => None,
-            }) {
-                let buffer = if passes_on {
-                    self.buffers[gradient].holders += 1;
-                    gradient
-                } else {
-                    self.keep(self.bytes(shape.elements()), 1)
-                };
-                made.push((k, buffer));
-            }
-            self.note(transforms(self.network, layer));
-            for (k, buffer) in made {
-                gradients[k] = Some(match gradients[k] {
-                    // A gradient that nothing else holds is added to where it lies.
-                    Some(before) if self.buffers[before].holders == 1 => {
-                        self.release(buffer);
-                        before
-                    }
-                    Some(before) => {
-                        let sum = self.keep(self.buffers[before].bytes, 1);
-                        self.note(0);
-                        self.release(before);
-                        self.release(buffer);
-                        sum
-                    }
-                    None => buffer,
-                });
-            }
-            self.release(gradient);
-            self.forget(i, layer);
-        }
-        self.note(0);
-    }
-
-    /// A layer's backward is done: what it kept goes.
-    fn forget(&mut self, i: usize, layer: &ShapedLayer) {
-        self.now.activations = self.now.activations.saturating_sub(self.beside(layer));
-        if saves_inputs(&layer.case.layer, self.policy) {
-            for k in nodes(layer) {
-                if let Some(b) = self.lies_in[k] {
-                    self.release(b);
-                }
-            }
-        }
-        if saves_output(&layer.case.layer, self.policy)
-            && let Some(b) = self.lies_in[i]
-        {
-            self.release(b);
-        }
+        })
+    };
+    let kept = network.layers().iter().map(kept).fold(0, u64::saturating_add);
+    Use {
+        activations: BufferPlan::new(network, mode).bytes.saturating_add(kept),
+        gradients: if training { network.parameters().saturating_mul(gradient_width) } else { 0 },
+        workspace: network.layers().iter().map(|l| transforms(network, l)).max().unwrap_or(0),
     }
 }
 
@@ -507,36 +219,11 @@ fn nodes(layer: &ShapedLayer) -> impl Iterator<Item = usize> + '_ {
     })
 }
 
-/// Whether a function's gradient is told from its result, so that it may overwrite its input.
-fn by_its_result(function: Function, policy: &MemoryPolicy) -> bool {
-    match function {
-        Function::Relu | Function::Sigmoid | Function::Tanh => true,
-        Function::Relu6 => policy.clipped_in_place,
-        _ => false,
-    }
-}
-
-/// Whether a layer's backward reads its inputs.
-fn saves_inputs(layer: &Layer, policy: &MemoryPolicy) -> bool {
-    match layer {
-        Layer::Add(_) | Layer::Concat(_) | Layer::Flatten(_) | Layer::Pad(_) | Layer::Dropout(_) => false,
-        Layer::Softmax(_) | Layer::Reshape(_) | Layer::Permute(_) | Layer::Slice(_) => false,
-        Layer::GlobalPool2d(p) => p.op == PoolOp::Max,
-        Layer::AdaptivePool2d(p) => p.op == PoolOp::Max,
-        Layer::Pool2d(p) => p.op == PoolOp::Max || policy.pooling_index.is_some(),
-        Layer::Activation(a) => !by_its_result(a.function, policy),
-        _ => true,
-    }
-}
-
-/// Whether a layer's backward reads its result.
-fn saves_output(layer: &Layer, policy: &MemoryPolicy) -> bool {
-    match layer {
-        Layer::Activation(_) => !saves_inputs(layer, policy),
-        Layer::Softmax(_) | Layer::LocalResponseNorm(_) => true,
-        Layer::Pool2d(p) => p.op == PoolOp::Max && policy.pooling_index.is_none(),
-        _ => false,
-    }
+/// Whether the gradient of a layer's result is the gradient of each of its inputs: of a sum, and of a view but of a part,
+/// around which a kernel writes zeros.
+fn passes_on(network: &ShapedNetwork, layer: &ShapedLayer) -> bool {
+    let computed = network.cost(layer, Phase::BackwardData, Mode::Training).is_some();
+    !computed && (matches!(layer.case.layer, Layer::Add(_)) || layer.case.layer.is_view(Mode::Training))
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use super::{Int, Ints, Real, Value, Word, Writer};
 use crate::base::shape::Shape;
 use crate::net::layer::{
-    Activation, Attention, Conv2d, Conv3d, ConvTranspose2d, Function, Interpolation, Layer, Pair, PoolOp, Recurrent,
-    Triple, Window,
+    Activation, Attention, Conv2d, Conv3d, ConvTranspose2d, Interpolation, Layer, OnnxForm, OnnxValue, Pair, PoolOp,
+    Recurrent, Triple, Window,
 };
 
 /// Where a layer stands.
@@ -279,22 +279,23 @@ impl Writer<'_> {
 
     fn activation(&mut self, activation: &Activation, site: &Site<'_>) {
         let (x, name) = (site.x(), site.name);
-        match activation.function {
-            Function::Relu => self.node("Relu", &[x], name, &[]),
-            Function::Relu6 => {
-                let limits = [("min", 0.0), ("max", 6.0)].map(|(part, v)| self.number(&site.named(part), v));
-                self.node("Clip", &[x, &limits[0], &limits[1]], name, &[]);
+        match activation.function.written() {
+            OnnxForm::Operator(operator) => self.node(operator, &[x], name, &[]),
+            OnnxForm::With(operator, attribute, OnnxValue::Word(w)) => {
+                self.node(operator, &[x], name, &[(attribute, Word(w))]);
             }
-            Function::Sigmoid => self.node("Sigmoid", &[x], name, &[]),
-            Function::Tanh => self.node("Tanh", &[x], name, &[]),
-            Function::Silu => {
-                let gate = site.named("sigmoid");
-                self.node("Sigmoid", &[x], &gate, &[]);
+            OnnxForm::With(operator, attribute, OnnxValue::Real(v)) => {
+                self.node(operator, &[x], name, &[(attribute, Real(v))]);
+            }
+            OnnxForm::Gated(operator) => {
+                let gate = site.named(&operator.to_ascii_lowercase());
+                self.node(operator, &[x], &gate, &[]);
                 self.node("Mul", &[x, &gate], name, &[]);
             }
-            Function::Hardswish => self.node("HardSwish", &[x], name, &[]),
-            Function::Gelu => self.node("Gelu", &[x], name, &[("approximate", Word("none"))]),
-            Function::GeluTanh => self.node("Gelu", &[x], name, &[("approximate", Word("tanh"))]),
+            OnnxForm::Clipped(low, high) => {
+                let limits = [("min", low), ("max", high)].map(|(part, v)| self.number(&site.named(part), v));
+                self.node("Clip", &[x, &limits[0], &limits[1]], name, &[]);
+            }
         }
     }
 

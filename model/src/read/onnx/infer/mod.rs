@@ -16,6 +16,7 @@ pub use windows::{cut, padding};
 
 use super::tensor::{Data, Tensor};
 use super::wire::{self, Attribute, Node};
+use crate::net::layer::Function;
 
 /// Why a node's results are not known.
 #[derive(Debug, PartialEq)]
@@ -140,24 +141,13 @@ pub fn infer(call: &Call<'_>) -> Result<Vec<Tensor>, Issue> {
         "Constant" => one(constant(call)),
         "Shape" => one(shape(call)),
         "Size" => one(Ok(Tensor { dims: vec![], ..Tensor::list(vec![call.input(0)?.elements()]) })),
-        "Relu"
-        | "LeakyRelu"
+        operator if Function::of_onnx(operator).is_some() => one(unvalued()),
+        "LeakyRelu"
         | "Elu"
         | "Selu"
         | "Celu"
         | "ThresholdedRelu"
-        | "Sigmoid"
-        | "HardSigmoid"
-        | "HardSwish"
-        | "Tanh"
-        | "Softplus"
         | "Softsign"
-        | "Mish"
-        | "Gelu"
-        | "FastGelu"
-        | "QuickGelu"
-        | "Silu"
-        | "Swish"
         | "Erf"
         | "Sin"
         | "Cos"

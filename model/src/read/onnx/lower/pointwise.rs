@@ -38,18 +38,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
             };
             Some((limit(1, "min")?, limit(2, "max")?))
         };
-        Some(match &op.op[..] {
-            "Relu" => Function::Relu,
-            "Clip" if limits() == Some((0.0, 6.0)) => Function::Relu6,
-            "Sigmoid" => Function::Sigmoid,
-            "Tanh" => Function::Tanh,
-            "Silu" | "Swish" | "QuickGelu" => Function::Silu,
-            "HardSwish" => Function::Hardswish,
-            "Gelu" if self.call_of(op).word("approximate") == Some("tanh") => Function::GeluTanh,
-            "Gelu" => Function::Gelu,
-            "GeluTanh" | "FastGelu" => Function::GeluTanh,
-            _ => return None,
-        })
+        match &op.op[..] {
+            "Clip" => (limits()? == (0.0, 6.0)).then_some(Function::Relu6),
+            "Gelu" if self.call_of(op).word("approximate") == Some("tanh") => Some(Function::GeluTanh),
+            operator => Function::of_onnx(operator),
+        }
     }
 
     fn call_of<'b>(&'b self, op: &'b Op<'b>) -> infer::Call<'b> {
@@ -68,7 +61,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "Where" | "Identity" | "Cast" | "CastLike" | "Trilu" | "GatherElements" | "GatherND" | "ScatterND"
             | "ScatterElements" | "Scatter" | "OneHot" | "TopK" | "NonZero" | "Unique" | "Compress" | "EyeLike" => 0,
             "LeakyRelu" | "PRelu" | "Clip" | "ThresholdedRelu" | "Shrink" | "Mod" => 2,
-            "Elu" | "Selu" | "Celu" | "HardSigmoid" | "Softplus" | "Softsign" => 3,
+            "Elu" | "Selu" | "Celu" | "Softsign" => 3,
             // A bilinear value: four products, their sum, and where they are.
             "GridSample" => 12,
             // Of every sample of a window: two by two of them unless it says otherwise.
@@ -83,7 +76,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 10 * boxes.unwrap_or(1).clamp(1, 1 << 20) as u64
             }
             "Bernoulli" | "RandomNormalLike" | "RandomUniformLike" => 10,
-            "Mish" | "LpNormalization" | "MeanVarianceNormalization" => 5,
+            "LpNormalization" | "MeanVarianceNormalization" => 5,
             "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Sum" | "Mean" | "Neg" | "Abs" | "Sqrt"
             | "Reciprocal" | "Exp" | "Log" | "Floor" | "Ceil" | "Round" | "Sign" | "Erf" | "Sin" | "Cos" | "Tan"
             | "Atan" | "Asin" | "Acos" | "Sinh" | "Cosh" | "CumSum" | "Not" | "And" | "Or" | "Xor" | "Equal"
