@@ -7,7 +7,7 @@ use crate::campaign::run::progress::OnStderr;
 use crate::campaign::run::{AsFound, Which};
 use crate::campaign::sweep::{self, ObservedOnly, Permission};
 use crate::campaign::{plan, run, status};
-use crate::rows::dataset::Writer;
+use crate::rows::writer::Writer;
 use crate::system::notes::note;
 use crate::system::whole;
 use anyhow::{Context, Result};

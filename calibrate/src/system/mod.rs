@@ -5,4 +5,5 @@ pub mod memory;
 pub mod quiet;
 pub mod notes;
 pub mod lock;
+pub mod hash;
 pub mod whole;

@@ -5,6 +5,7 @@
 
 pub mod file;
 pub mod near;
+pub mod point;
 pub mod recipe;
 pub mod shapes;
 mod transformers;
@@ -19,12 +20,12 @@ use joulecast_model::kernel::setting::Cache;
 use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::case::LayerCase;
 use joulecast_reports::table::Table;
+use point::Point;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use recipe::{Recipe, Stratum};
 use serde::{Deserialize, Serialize};
-use shapes::Point;
 use std::collections::{BTreeMap, HashSet};
 use zoo::Zoo;
 
@@ -154,7 +155,7 @@ impl Expansion<'_> {
         random: &mut Xoshiro256PlusPlus,
     ) -> Result<Vec<(String, Trial)>> {
         let count = stratum.count.reference;
-        let points = shapes::strata(count, random);
+        let points = point::strata(count, random);
         let known = self.zoo.cases.get(stratum.kind.as_str());
         let mut trials = Vec::new();
         for coordinates in points {
