@@ -1,7 +1,7 @@
 //! Damaged and hostile files as a user meets them: one line that names the file, status 1, nothing aborts.
 
-use joulecast_calibrate::rows::writer::Writer;
 use joulecast_calibrate::rows::segment;
+use joulecast_calibrate::rows::writer::Writer;
 use joulecast_calibrate::system::hash::sha256_hex;
 use joulecast_model::base::precision::Phase;
 use joulecast_model::base::shape::Shape;

@@ -20,7 +20,7 @@ use joulecast_model::net::network::{Network, ShapedNetwork, ShapingError};
 use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{OperatingPoint, Step, core_range};
 use joulecast_reports::error_line;
-use joulecast_reports::plan::{AtSetting, Candidate, FIGURE_NAMES, Plan, csv, figures, html, json, markdown, text};
+use joulecast_reports::fleet::{AtSetting, Candidate, FIGURE_NAMES, Plan, csv, figures, html, json, markdown, text};
 use joulecast_reports::warnings::words;
 use std::path::{Path, PathBuf};
 

@@ -10,7 +10,7 @@ pub mod figure;
 pub mod generation;
 pub mod optimum;
 pub mod papers;
-pub mod plan;
+pub mod fleet;
 pub mod prediction;
 mod record;
 mod standard;

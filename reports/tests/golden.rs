@@ -13,8 +13,8 @@ use joulecast_model::step::memory::MemoryFootprint;
 use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
 use joulecast_reports::compare::{self, Comparison};
+use joulecast_reports::fleet::{self, AtSetting, Plan};
 use joulecast_reports::optimum::{self, Candidate, Found};
-use joulecast_reports::plan::{self, AtSetting, Plan};
 use std::path::Path;
 
 fn check(name: &str, actual: &str) {
@@ -233,7 +233,7 @@ fn a_plan() {
             low: plan_fleet(b, &load, Scenario::Low).ok(),
             high: plan_fleet(b, &load, Scenario::High).ok(),
         };
-        candidates.push(plan::Candidate {
+        candidates.push(fleet::Candidate {
             name: c.name.clone(),
             gpu: c.gpu.clone(),
             waiting: (Watts::new(50.0), "nobody".into()),
@@ -254,11 +254,11 @@ fn a_plan() {
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();
     let winner = best(&chosen, file.minimise, None);
     let plan = Plan { file, launch: Launch::Graph, candidates, winner, command: "predict plan toy.toml".into() };
-    check("plan.txt", &plan::text(&plan));
-    check("plan.md", &plan::markdown(&plan, Some(Path::new("figures"))));
-    check("plan.json", &rounded(&plan::json(&plan).expect("finite")));
-    check("plan.csv", &rounded_cells(&plan::csv(&plan).expect("written")));
-    let html = plan::html(&plan).expect("drawn");
+    check("plan.txt", &fleet::text(&plan));
+    check("plan.md", &fleet::markdown(&plan, Some(Path::new("figures"))));
+    check("plan.json", &rounded(&fleet::json(&plan).expect("finite")));
+    check("plan.csv", &rounded_cells(&fleet::csv(&plan).expect("written")));
+    let html = fleet::html(&plan).expect("drawn");
     for part in [
         "<svg class=\"figure\"",
         "GPUs against facility power",
@@ -268,6 +268,6 @@ fn a_plan() {
     ] {
         assert!(html.contains(part), "no {part}");
     }
-    let figures = plan::figures(&plan).expect("drawn");
+    let figures = fleet::figures(&plan).expect("drawn");
     assert_eq!(figures.iter().map(|f| f.0).collect::<Vec<_>>(), ["fleets", "day", "sensitivity"]);
 }

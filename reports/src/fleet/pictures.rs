@@ -1,7 +1,6 @@
 //! The figures of a plan.
 
-use super::page::objective;
-use super::{AtSetting, Candidate, Figure, Plan, Value, hours};
+use super::values::{AtSetting, Candidate, Figure, OF_PARTS, Plan, Value, objective};
 use crate::figure::day::{Day, Panel};
 use crate::figure::fleet::{Curve, Fleets, Point, Series};
 use crate::figure::sensitivity::{Bar, Sensitivity};
@@ -89,7 +88,7 @@ fn fleets(plan: &Plan) -> Option<Fleets> {
 fn day(plan: &Plan) -> Option<Day> {
     let (c, o, fleet) = taken(plan).filter(|(_, _, fleet)| fleet.day.len() > 1)?;
     let panel = |index: usize, name: String, by: f64, limit: Option<(f64, &str)>| {
-        let (_, of) = hours::FIGURES[index];
+        let (_, of) = OF_PARTS[index];
         let part = |i: usize| {
             let figure = o.part(i, of);
             let value = figure.value.unwrap_or(f64::NAN);

@@ -1,6 +1,8 @@
 //! A plan as a page: paragraphs, tables and figures.
 
-use super::{AtSetting, Candidate, Figure, Plan, Value, hours, pictures};
+use super::cells::{span, whole};
+use super::values::{AtSetting, Candidate, Plan, Value};
+use super::{hours, pictures};
 use crate::document::{Block, Document};
 use crate::figure::FigureError;
 use crate::table::{Table, percent_more, significant, with_unit};
@@ -8,35 +10,8 @@ use joulecast_model::ask::capacity::{Fleet, Minimise, Price};
 use joulecast_model::base::units::Watts;
 use std::path::Path;
 
-/// A figure with its interval.
-pub(super) fn span(figure: Figure, by: f64) -> String {
-    let number = |v: Option<f64>| {
-        v.map_or("none".into(), |v| {
-            let value = v / by;
-            // Three digits also of what is large: more would be believed.
-            if value < 1000.0 {
-                return significant(value, 3);
-            }
-            let scale = 10f64.powi(value.log10().floor() as i32 - 2);
-            format!("{:.0}", (value / scale).round() * scale)
-        })
-    };
-    spanned(number(figure.value), number(figure.p05), number(figure.p95))
-}
-
-/// An interval that has no width is not worth showing.
-fn spanned(value: String, low: String, high: String) -> String {
-    if value == low && value == high { value } else { format!("{value} ({low} to {high})") }
-}
-
 fn plural(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A count with its interval.
-fn whole(figure: Figure) -> String {
-    let number = |v: Option<f64>| v.map_or("none".into(), |v| format!("{v:.0}"));
-    spanned(number(figure.value), number(figure.p05), number(figure.p95))
 }
 
 fn of(o: &AtSetting, value: Value, by: f64) -> String {
@@ -96,16 +71,6 @@ fn pools(plan: &Plan, o: &AtSetting, fleet: &Fleet) -> Table {
         ]);
     }
     table
-}
-
-/// What a plan makes small, of a fleet, and what that is called.
-pub(super) fn objective(minimise: Minimise) -> (Value, &'static str) {
-    match minimise {
-        Minimise::Cost => (|f| f.cost_per_year, "cost of a year"),
-        Minimise::Energy => (|f| f.energy_per_year.get(), "energy of a year"),
-        Minimise::Carbon => (Fleet::carbon_g_per_year, "carbon of a year"),
-        Minimise::Gpus => (|f| f.gpus as f64, "GPUs"),
-    }
 }
 
 fn sensitivity_table(c: &Candidate, base: &Fleet) -> Table {
@@ -316,18 +281,4 @@ pub fn markdown(plan: &Plan, figures: Option<&Path>) -> String {
 /// Where a figure cannot be drawn.
 pub fn html(plan: &Plan) -> Result<String, FigureError> {
     Ok(document(plan, Show::Within)?.to_html())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_have_three_digits() {
-        let of = |value, low, high| span(Figure { value: Some(value), p05: Some(low), p95: Some(high) }, 1.0);
-        assert_eq!(of(524_000_012.0, 523_999_000.0, 524_000_044.0), "524000000");
-        assert_eq!(of(45_678.0, 9_996.0, 123_456.0), "45700 (10000 to 123000)");
-        assert_eq!(of(5.274, 0.424_9, 531.2), "5.27 (0.425 to 531)");
-        assert_eq!(span(Figure { value: Some(0.0), p05: Some(0.0), p95: None }, 1.0), "0 (0 to none)");
-    }
 }
