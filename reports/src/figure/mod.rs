@@ -25,6 +25,7 @@ pub mod sensitivity;
 pub(crate) use axes::{Axes, Scale, label, range, ticks};
 pub(crate) use marks::{Sample, legend, legend_height, line, mark};
 
+use crate::markup::escape;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -115,11 +116,6 @@ pub use bitmap::png;
 
 pub(crate) fn drawing(error: impl std::fmt::Display) -> FigureError {
     FigureError::Drawing(error.to_string())
-}
-
-/// Text within markup.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }
 
 /// Width of a letter over the size, roughly: no font is read. Those of DejaVu Sans, a wide one, are 0.64 em at most but for

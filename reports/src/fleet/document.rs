@@ -47,11 +47,8 @@ impl AtSetting {
     }
 }
 
-/// The JSON document: every figure with its interval; what is not known is null.
-///
-/// # Errors
-/// Only if a number is not finite.
-pub fn json(plan: &Plan) -> Result<String, serde_json::Error> {
+/// Every figure with its interval; what is not known is null.
+pub(super) fn document(plan: &Plan) -> serde_json::Value {
     let option = |c: &Candidate, o: &AtSetting, taken: bool| {
         let fleet = o.value.as_ref();
         serde_json::json!({
@@ -86,7 +83,7 @@ pub fn json(plan: &Plan) -> Result<String, serde_json::Error> {
             "sensitivity": base.map(|b| c.sensitivity.iter().map(|s| change(b, s)).collect::<Vec<_>>()),
         })
     };
-    let document = serde_json::json!({
+    serde_json::json!({
         "schema": "capacity_plan/1", "title": plan.file.title, "currency": plan.file.currency,
         "minimise": plan.file.minimise.name(), "precision": plan.file.precision.name(), "framework": plan.file.framework,
         "peak_per_s": plan.file.peak_per_s,
@@ -94,15 +91,11 @@ pub fn json(plan: &Plan) -> Result<String, serde_json::Error> {
         "chosen_gpu": plan.winner.map(|i| plan.candidates[i].gpu.clone()),
         "chosen_candidate": plan.winner.map(|i| plan.candidates[i].name.clone()),
         "candidates": plan.candidates.iter().map(candidate).collect::<Vec<_>>(), "command": plan.command,
-    });
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
+    })
 }
 
 /// A row per candidate and power limit or clock.
-///
-/// # Errors
-/// Only if the writer refuses.
-pub fn csv(plan: &Plan) -> Result<String, csv::Error> {
+pub(super) fn csv(plan: &Plan) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let mut header = ["gpu", "power_cap_w", "clock_mhz", "chosen"].map(String::from).to_vec();
     for name in ["racks"].into_iter().chain(FIGURES.map(|(name, _)| name)) {

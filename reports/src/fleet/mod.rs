@@ -4,10 +4,34 @@ mod cells;
 mod document;
 mod hours;
 mod page;
+#[cfg(feature = "figures")]
 mod pictures;
 mod values;
 
-pub use document::{csv, json};
-pub use page::{html, markdown, text};
-pub use pictures::{FIGURE_NAMES, figures};
-pub use values::{AtSetting, Candidate, Plan};
+#[cfg(feature = "figures")]
+pub use pictures::figures;
+pub use values::{AtSetting, Candidate, FIGURE_NAMES, Plan};
+
+use crate::export::{self, Export, ExportError, Format};
+use page::Show;
+
+impl Export for Plan {
+    const FORMS: &'static [(Format, &'static str)] = &[
+        (Format::Table, "Aligned text"),
+        (Format::Markdown, "For a report"),
+        (Format::Html, "One file with its figures, for a browser"),
+        (Format::Json, "The document capacity_plan/1"),
+        (Format::Csv, "A row per candidate and power limit or clock"),
+    ];
+
+    fn export(&self, format: Format) -> Result<String, ExportError> {
+        let page = |show| page::document(self, show);
+        match format {
+            Format::Table => Ok(page(Show::Nothing)?.to_text()),
+            Format::Markdown => Ok(page(self.figures.as_deref().map_or(Show::Nothing, Show::Beside))?.to_markdown()),
+            Format::Html => Ok(page(Show::Within)?.to_html()),
+            Format::Json => export::json(&document::document(self)),
+            Format::Csv => Ok(document::csv(self)?),
+        }
+    }
+}

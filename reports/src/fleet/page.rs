@@ -1,10 +1,12 @@
 //! A plan as a page: paragraphs, tables and figures.
 
 use super::cells::{span, whole};
-use super::values::{AtSetting, Candidate, Plan, Value};
-use super::{hours, pictures};
+use super::hours;
+#[cfg(feature = "figures")]
+use super::pictures;
+use super::values::{AtSetting, Candidate, DAY, FLEETS, Plan, SENSITIVITY, Value};
 use crate::document::{Block, Document};
-use crate::figure::FigureError;
+use crate::export::ExportError;
 use crate::table::{Table, percent_more, significant, with_unit};
 use joulecast_model::ask::capacity::{Fleet, Minimise, Price};
 use joulecast_model::base::units::Watts;
@@ -169,7 +171,7 @@ fn conventions(plan: &Plan) -> Vec<String> {
 
 /// How figures are shown.
 #[derive(Clone, Copy)]
-enum Show<'a> {
+pub(super) enum Show<'a> {
     /// Not at all.
     Nothing,
     /// Where they are.
@@ -178,8 +180,26 @@ enum Show<'a> {
     Beside(&'a Path),
 }
 
+/// A figure as a part of the report, where the plan has something to draw in it.
+#[cfg(feature = "figures")]
+fn figure(plan: &Plan, name: &str, show: Show<'_>) -> Result<Option<Block>, ExportError> {
+    Ok(match show {
+        Show::Nothing => None,
+        Show::Within => pictures::svg_of(plan, name)?.map(Block::Figure),
+        Show::Beside(folder) => {
+            let path = folder.join(format!("{name}.svg")).display().to_string();
+            pictures::title_of(plan, name).map(|title| Block::Link { title, path })
+        }
+    })
+}
+
+#[cfg(not(feature = "figures"))]
+fn figure(_: &Plan, _: &str, _: Show<'_>) -> Result<Option<Block>, ExportError> {
+    Ok(None)
+}
+
 /// The report's parts.
-fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
+pub(super) fn document(plan: &Plan, show: Show<'_>) -> Result<Document, ExportError> {
     let mut blocks = Vec::new();
     let winner = plan.winner.map(|i| &plan.candidates[i]);
     let taken = winner.and_then(|c| Some((c, c.taken()?, c.taken()?.value.as_ref()?)));
@@ -220,34 +240,22 @@ fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
                 .into(),
         ));
     }
-    let figure = |name: &str, blocks: &mut Vec<Block>| -> Result<(), FigureError> {
-        match show {
-            Show::Nothing => {}
-            Show::Within => blocks.extend(pictures::svg_of(plan, name)?.map(Block::Figure)),
-            Show::Beside(folder) => {
-                let path = folder.join(format!("{name}.svg")).display().to_string();
-                let title = pictures::title_of(plan, name);
-                blocks.extend(title.map(|title| Block::Link { title, path }));
-            }
-        }
-        Ok(())
-    };
     blocks.push(Block::Heading("Candidates".into()));
     blocks.push(Block::Table(candidates(plan)));
-    figure(pictures::FLEETS, &mut blocks)?;
+    blocks.extend(figure(plan, FLEETS, show)?);
     if let Some((c, o, fleet)) = taken {
         blocks.push(Block::Heading(format!("Pools of {}", c.name)));
         blocks.push(Block::Table(pools(plan, o, fleet)));
         if fleet.day.len() > 1 {
             blocks.push(Block::Heading(format!("Through the day, {} at {}", c.name, o.setting())));
             blocks.push(Block::Table(hours::table(o, fleet, &plan.file.currency)));
-            figure(pictures::DAY, &mut blocks)?;
+            blocks.extend(figure(plan, DAY, show)?);
         }
         blocks.push(Block::Heading(format!("Power limits and clocks of {}", c.name)));
         blocks.push(Block::Table(settings_table(plan, c)));
         blocks.push(Block::Heading("Sensitivity".into()));
         blocks.push(Block::Table(sensitivity_table(c, fleet)));
-        figure(pictures::SENSITIVITY, &mut blocks)?;
+        blocks.extend(figure(plan, SENSITIVITY, show)?);
     }
     blocks.push(Block::Heading("Assumptions".into()));
     blocks.push(Block::Table(assumptions(plan)));
@@ -262,23 +270,4 @@ fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
     notes.push(format!("Made by: {}", plan.command));
     blocks.push(Block::List(notes));
     Ok(Document { title: plan.file.title.clone(), blocks })
-}
-
-/// Aligned text.
-pub fn text(plan: &Plan) -> String {
-    document(plan, Show::Nothing).map(|d| d.to_text()).unwrap_or_default()
-}
-
-/// Markdown; with links to [`super::figures`] where they were written to a folder.
-pub fn markdown(plan: &Plan, figures: Option<&Path>) -> String {
-    let show = figures.map_or(Show::Nothing, Show::Beside);
-    document(plan, show).map(|d| d.to_markdown()).unwrap_or_default()
-}
-
-/// One HTML file with its figures.
-///
-/// # Errors
-/// Where a figure cannot be drawn.
-pub fn html(plan: &Plan) -> Result<String, FigureError> {
-    Ok(document(plan, Show::Within)?.to_html())
 }

@@ -1,19 +1,12 @@
 //! The figures of a plan.
 
-use super::values::{AtSetting, Candidate, Figure, OF_PARTS, Plan, Value, objective};
+use super::values::{AtSetting, Candidate, DAY, FIGURE_NAMES, FLEETS, Figure, OF_PARTS, Plan, Value, objective};
 use crate::figure::day::{Day, Panel};
 use crate::figure::fleet::{Curve, Fleets, Point, Series};
 use crate::figure::sensitivity::{Bar, Sensitivity};
 use crate::figure::{Figure as _, FigureError, svg};
 use joulecast_model::ask::capacity::{Change, Fleet};
 use joulecast_model::ask::optimum::front;
-
-pub(super) const FLEETS: &str = "fleets";
-pub(super) const DAY: &str = "day";
-pub(super) const SENSITIVITY: &str = "sensitivity";
-
-/// Names of all figures that a plan may have.
-pub const FIGURE_NAMES: [&str; 3] = [FLEETS, DAY, SENSITIVITY];
 
 /// Names and SVG documents of all figures of a plan.
 ///

@@ -4,6 +4,14 @@ use joulecast_model::ask::capacity::{Change, Fleet, Limit, Minimise, Part, PlanF
 use joulecast_model::base::units::{Hertz, Watts};
 use joulecast_model::step::framework::Launch;
 use serde::Serialize;
+use std::path::PathBuf;
+
+pub(super) const FLEETS: &str = "fleets";
+pub(super) const DAY: &str = "day";
+pub(super) const SENSITIVITY: &str = "sensitivity";
+
+/// Names of all figures that a plan may have.
+pub const FIGURE_NAMES: [&str; 3] = [FLEETS, DAY, SENSITIVITY];
 
 /// A candidate's fleet at a power limit or clock; the ends are where time and energy of every step are at theirs.
 #[derive(Clone, Debug)]
@@ -68,6 +76,8 @@ pub struct Plan {
     pub winner: Option<usize>,
     /// The command line.
     pub command: String,
+    /// Folder that its figures are written to, which Markdown links.
+    pub figures: Option<PathBuf>,
 }
 
 /// A figure of a fleet.
