@@ -3,7 +3,7 @@
 
 use joulecast_calibrate::rows::dataset;
 use joulecast_calibrate::rows::writer::Writer;
-use joulecast_calibrate::system::lock::Lock;
+use joulecast_reports::lock::Lock;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,6 @@ use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Step};
 use joulecast_reports::compare::{Comparison, figure};
 use joulecast_reports::export::{Format, format_of};
-use joulecast_reports::figure::svg;
 use std::path::PathBuf;
 
 /// No larger batch is tried for a budget.
@@ -257,7 +256,7 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
         largest,
     };
     if let Some(path) = &args.figure {
-        let svg = figure(&comparison, command_line()).and_then(|f| svg(&f)).map_err(|e| Failure::Failed(e.into()))?;
+        let svg = figure(&comparison, command_line()).map_err(|e| Failure::Failed(e.into()))?;
         args.output.write(path, &svg)?;
     }
     args.output.export(&comparison, args.format)

@@ -1,6 +1,5 @@
 //! The forms in which results are written, and what has them.
 
-#[cfg(feature = "figures")]
 use crate::figure::FigureError;
 use crate::record;
 use crate::table::{Row, Table};
@@ -60,7 +59,6 @@ pub enum ExportError {
     #[error(transparent)]
     Csv(#[from] csv::Error),
     /// A figure on the page.
-    #[cfg(feature = "figures")]
     #[error(transparent)]
     Figure(#[from] FigureError),
     /// A form that it has not, which [`Export::FORMS`] does not list.

@@ -2,24 +2,32 @@
 
 pub mod accuracy;
 pub mod calibration;
+pub mod check;
 pub mod compare;
 pub mod describe;
 pub mod document;
 pub mod exit;
 pub mod export;
-#[cfg(feature = "figures")]
 pub mod figure;
 mod generation;
+pub mod levels;
+pub mod limits;
 mod list;
 pub mod optimum;
 pub mod papers;
 pub mod fleet;
+pub mod lock;
+pub mod networks;
 pub mod prediction;
+pub mod published;
 mod markup;
 mod record;
+pub mod siblings;
 mod standard;
+pub mod status;
 pub mod table;
 pub mod transfer;
+pub mod trials;
 pub mod warnings;
 pub mod whole;
 

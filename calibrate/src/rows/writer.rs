@@ -1,9 +1,9 @@
 //! Who adds to a dataset: one process at a time.
 
-use crate::system::lock::{Lock, held};
 use anyhow::{Context, Result, bail};
+use joulecast_reports::lock::{Lock, held};
 use std::fs;
-use std::io::{Error, ErrorKind};
+use std::io::{self, Error, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Name of the file that a writer locks; nothing is in it, and it is gone when the writer is.
@@ -38,13 +38,14 @@ impl Writer {
     pub fn try_open(folder: &Path) -> Result<Option<Self>> {
         for _ in 0..TRIES {
             let made = !folder.exists();
-            let folder_and_lock = || -> Result<Option<Lock>> {
-                fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+            let named = |e: Error| Error::new(e.kind(), format!("{}: {e}", folder.display()));
+            let folder_and_lock = || -> io::Result<Option<Lock>> {
+                fs::create_dir_all(folder).map_err(named)?;
                 Lock::try_take(&folder.join(LOCK))
             };
             let taken = folder_and_lock();
             // A writer that had nothing to write takes the folder with it, even between two looks at it.
-            let kind = taken.as_ref().err().and_then(|e| e.downcast_ref::<Error>()).map(Error::kind);
+            let kind = taken.as_ref().err().map(Error::kind);
             if kind == Some(ErrorKind::NotFound) || (kind == Some(ErrorKind::AlreadyExists) && !folder.is_file()) {
                 continue;
             }

@@ -6,18 +6,15 @@ use crate::figure::comparison::{Dot, DotPlot, Row as DotRow};
 use joulecast_model::ask::comparison::{Entry, Measure};
 use joulecast_model::step::predictor::Estimate;
 
-/// Time, power and energy per sample of every prediction, with intervals.
-///
-/// # Errors
-/// Where there is nothing to draw.
-pub fn figure(c: &Comparison, command: String) -> Result<DotPlot, FigureError> {
+/// A row per network and GPU, a mark per batch.
+pub(super) fn dots(c: &Comparison, command: String) -> Result<DotPlot, FigureError> {
     let all = c.shown();
     let mut batches: Vec<u64> = all.iter().map(|e| e.prediction.batch).collect();
     batches.sort_unstable();
     batches.dedup();
     // Largest batches within a budget differ everywhere: one series, the batch in the row's name.
     let one = c.entries.is_empty();
-    let dots = |e: &Entry| -> Vec<Dot> {
+    let marks = |e: &Entry| -> Vec<Dot> {
         let measures = [(Measure::Time, 1e3), (Measure::Power, 1.0), (Measure::EnergyPerSample, 1e3)];
         let dot = |v: Estimate<f64>, by: f64| Dot { low: v.p05 * by, value: v.value * by, high: v.p95 * by };
         measures.into_iter().filter_map(|(m, by)| Some(dot(m.of(e)?, by))).collect()
@@ -32,7 +29,7 @@ pub fn figure(c: &Comparison, command: String) -> Result<DotPlot, FigureError> {
         }
         let series = if one { 0 } else { batches.iter().position(|b| *b == batch).unwrap_or(0) };
         if let Some(row) = rows.iter_mut().find(|r| r.group == group && r.name == name) {
-            row.dots[series] = Some(dots(e));
+            row.dots[series] = Some(marks(e));
         }
     }
     if rows.is_empty() {

@@ -6,10 +6,29 @@ mod dots;
 mod page;
 
 pub use document::Comparison;
-#[cfg(feature = "figures")]
-pub use dots::figure;
 
 use crate::export::{self, Export, ExportError, Format};
+use crate::figure::FigureError;
+#[cfg(feature = "figures")]
+use crate::figure::svg;
+
+/// Time, power and energy per sample of every prediction, with intervals, as SVG.
+///
+/// # Errors
+/// Where there is nothing to draw, or nothing that draws.
+#[cfg(feature = "figures")]
+pub fn figure(c: &Comparison, command: String) -> Result<String, FigureError> {
+    svg(&dots::dots(c, command)?)
+}
+
+/// The same of a program that was built without what draws.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "figures"))]
+pub fn figure(_: &Comparison, _: String) -> Result<String, FigureError> {
+    Err(FigureError::Absent)
+}
 
 impl Export for Comparison {
     const FORMS: &'static [(Format, &'static str)] = &[

@@ -6,9 +6,11 @@ mod hours;
 mod page;
 #[cfg(feature = "figures")]
 mod pictures;
+#[cfg(not(feature = "figures"))]
+#[path = "absent.rs"]
+mod pictures;
 mod values;
 
-#[cfg(feature = "figures")]
 pub use pictures::figures;
 pub use values::{AtSetting, Candidate, FIGURE_NAMES, Plan};
 

@@ -1,10 +1,8 @@
 //! A plan as a page: paragraphs, tables and figures.
 
 use super::cells::{span, whole};
-use super::hours;
-#[cfg(feature = "figures")]
-use super::pictures;
 use super::values::{AtSetting, Candidate, DAY, FLEETS, Plan, SENSITIVITY, Value};
+use super::{hours, pictures};
 use crate::document::{Block, Document};
 use crate::export::ExportError;
 use crate::table::{Table, percent_more, significant, with_unit};
@@ -181,7 +179,6 @@ pub(super) enum Show<'a> {
 }
 
 /// A figure as a part of the report, where the plan has something to draw in it.
-#[cfg(feature = "figures")]
 fn figure(plan: &Plan, name: &str, show: Show<'_>) -> Result<Option<Block>, ExportError> {
     Ok(match show {
         Show::Nothing => None,
@@ -191,11 +188,6 @@ fn figure(plan: &Plan, name: &str, show: Show<'_>) -> Result<Option<Block>, Expo
             pictures::title_of(plan, name).map(|title| Block::Link { title, path })
         }
     })
-}
-
-#[cfg(not(feature = "figures"))]
-fn figure(_: &Plan, _: &str, _: Show<'_>) -> Result<Option<Block>, ExportError> {
-    Ok(None)
 }
 
 /// The report's parts.

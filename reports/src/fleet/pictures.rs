@@ -1,11 +1,11 @@
 //! The figures of a plan.
 
-use super::values::{AtSetting, Candidate, DAY, FIGURE_NAMES, FLEETS, Figure, OF_PARTS, Plan, Value, objective};
+use super::values::{AtSetting, Candidate, DAY, FIGURE_NAMES, FLEETS, Figure, OF_PARTS, Plan, Value};
 use crate::figure::day::{Day, Panel};
 use crate::figure::fleet::{Curve, Fleets, Point, Series};
 use crate::figure::sensitivity::{Bar, Sensitivity};
 use crate::figure::{Figure as _, FigureError, svg};
-use joulecast_model::ask::capacity::{Change, Fleet};
+use joulecast_model::ask::capacity::{Change, Fleet, Minimise};
 use joulecast_model::ask::optimum::front;
 
 /// Names and SVG documents of all figures of a plan.
@@ -105,6 +105,16 @@ fn day(plan: &Plan) -> Option<Day> {
         ],
         notes: vec![plan.command.clone()],
     })
+}
+
+/// What a plan makes small, of a fleet, and what that is called.
+fn objective(minimise: Minimise) -> (Value, &'static str) {
+    match minimise {
+        Minimise::Cost => (|f| f.cost_per_year, "cost of a year"),
+        Minimise::Energy => (|f| f.energy_per_year.get(), "energy of a year"),
+        Minimise::Carbon => (Fleet::carbon_g_per_year, "carbon of a year"),
+        Minimise::Gpus => (|f| f.gpus as f64, "GPUs"),
+    }
 }
 
 fn sensitivity(plan: &Plan) -> Option<Sensitivity> {

@@ -1,6 +1,6 @@
 //! What a plan of a fleet holds, and what is told of it.
 
-use joulecast_model::ask::capacity::{Change, Fleet, Limit, Minimise, Part, PlanFile, Pool, Price, Server};
+use joulecast_model::ask::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, Server};
 use joulecast_model::base::units::{Hertz, Watts};
 use joulecast_model::step::framework::Launch;
 use serde::Serialize;
@@ -204,15 +204,5 @@ impl Plan {
         let some = |part: usize| self.candidates.iter().any(|c| c.embodied_known()[part]);
         let lacks = |c: &&Candidate| (0..2).any(|part| some(part) && !c.embodied_known()[part]);
         self.candidates.iter().filter(lacks).collect()
-    }
-}
-
-/// What a plan makes small, of a fleet, and what that is called.
-pub(super) fn objective(minimise: Minimise) -> (Value, &'static str) {
-    match minimise {
-        Minimise::Cost => (|f| f.cost_per_year, "cost of a year"),
-        Minimise::Energy => (|f| f.energy_per_year.get(), "energy of a year"),
-        Minimise::Carbon => (Fleet::carbon_g_per_year, "carbon of a year"),
-        Minimise::Gpus => (|f| f.gpus as f64, "GPUs"),
     }
 }
