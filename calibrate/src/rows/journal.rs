@@ -205,8 +205,8 @@ mod tests {
     use crate::rows::dataset;
     use joulecast_model::base::precision::Phase;
     use joulecast_model::base::shape::Shape;
-    use joulecast_model::net::layer::{Layer, Linear};
     use joulecast_model::net::case::LayerCase;
+    use joulecast_model::net::layer::{Layer, Linear};
 
     fn rows() -> Vec<Measurement> {
         let case = |features| LayerCase {

@@ -3,5 +3,4 @@
 pub mod hash;
 pub mod memory;
 pub mod quiet;
-pub mod hash;
 pub mod whole;

@@ -1,8 +1,8 @@
 //! Points of the unit cube, and the sizes that layers take there: spread evenly, snapped to values that real networks have.
 
 use joulecast_model::base::shape::Shape;
-use joulecast_model::net::layer::Layer;
 use joulecast_model::net::case::LayerCase;
+use joulecast_model::net::layer::Layer;
 use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -5,12 +5,12 @@ use super::recipe::Ranges;
 use super::transformers;
 use joulecast_model::base::precision::Phase;
 use joulecast_model::base::shape::Shape;
+use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, ConvTranspose2d, Dropout, Function, GlobalPool2d,
     Groups, Interpolation, Layer, LayerNorm, LayerOp as _, Linear, LocalResponseNorm, Matmul, Measured, Multiply, Pad,
     Pair, Pool2d, PoolOp, Resize, Scale, Softmax,
 };
-use joulecast_model::net::case::LayerCase;
 
 /// A layer of a kind at a point; `None` where the sizes there do not fit together.
 pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
