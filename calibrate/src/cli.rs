@@ -14,7 +14,7 @@ use crate::fit::waiting::FitBar;
 use crate::fit::{power, recipe, siblings, task};
 use crate::judge::{learning, leave_out, networks, spread, validate};
 use crate::rows::dataset::NoRows;
-use crate::rows::import::{Format, import};
+use crate::rows::import::{self, import};
 use crate::rows::prepare::Row;
 use crate::system::whole;
 use crate::system::whole::Done;
@@ -25,9 +25,12 @@ use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::rows::import::table::Mapping;
 use joulecast_model::rows::splits::Role;
-use joulecast_reports::{accuracy, transfer};
+use joulecast_reports::accuracy::HeldOut;
+use joulecast_reports::export::{Export, Format, format_of};
+use joulecast_reports::networks::Networks;
+use joulecast_reports::table::Table;
+use joulecast_reports::{self as reports, transfer};
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 /// Measured layers into calibrations.
@@ -163,13 +166,6 @@ struct Fit {
     quiet: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Output {
-    Table,
-    Markdown,
-    Json,
-}
-
 #[derive(Args)]
 struct Validate {
     /// Layer times (and power, where measured), grouped 5-fold over all rows
@@ -225,8 +221,8 @@ struct Validate {
     #[arg(long)]
     levels: bool,
     /// How to print
-    #[arg(long, value_enum, default_value_t = Output::Table)]
-    format: Output,
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<transfer::LeftOut>(), default_value_t = Format::Table)]
+    format: Format,
     /// Do not show how far the fits are
     #[arg(long)]
     quiet: bool,
@@ -270,22 +266,24 @@ fn misuse(message: &str) -> anyhow::Error {
     Cli::command().error(ErrorKind::ArgumentConflict, message).into()
 }
 
-/// Prints to standard output; a closed pipe ends the program quietly.
+/// Prints to standard output; who closed it has seen enough.
 fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
+    Ok(joulecast_reports::print(text.as_bytes())?)
+}
+
+/// Prints a result in a form that it has.
+fn show(result: &(impl Export + ?Sized), format: Format) -> Result<()> {
+    print(&result.export(format)?)
 }
 
 fn run_import(args: &Import) -> Result<()> {
     let format = match (args.format, &args.mapping) {
-        (ImportFormat::Deepbench, None) => Format::Deepbench,
-        (ImportFormat::Neusight, None) => Format::Neusight,
-        (ImportFormat::Torch, None) => Format::Torch,
+        (ImportFormat::Deepbench, None) => import::Format::Deepbench,
+        (ImportFormat::Neusight, None) => import::Format::Neusight,
+        (ImportFormat::Torch, None) => import::Format::Torch,
         (ImportFormat::Table, Some(path)) => {
             let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-            Format::Table(Box::new(Mapping::from_toml(&text).with_context(|| path.display().to_string())?))
+            import::Format::Table(Box::new(Mapping::from_toml(&text).with_context(|| path.display().to_string())?))
         }
         (ImportFormat::Table, None) => return Err(misuse("import table needs --mapping FILE")),
         (_, Some(_)) => return Err(misuse("--mapping goes with import table only")),
@@ -397,28 +395,20 @@ fn run_validate(args: &Validate) -> Result<()> {
     let bar = FitBar::new(args.quiet);
     let options = Options { bar: Some(&bar), ..Options::default() };
     if args.levels {
-        let table = learning::levels(&rows, &options)?;
+        let learned = learning::levels(&rows, &options)?;
         drop(bar);
-        return print(&match args.format {
-            Output::Markdown => table.to_markdown(),
-            Output::Table | Output::Json => table.to_text(),
-        });
+        return show(learned.as_slice(), args.format);
     }
     let lines = validate::layers(&rows, &all, &options, args.seeds)?;
     drop(bar);
-    print(&match args.format {
-        Output::Table => accuracy::table(&lines).to_text(),
-        Output::Markdown => accuracy::page(&lines, args.seeds, args.evaluation),
-        Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
-    })?;
+    show(&HeldOut { lines: &lines, seeds: args.seeds, evaluation: args.evaluation }, args.format)?;
+    if args.format == Format::Json {
+        return Ok(());
+    }
     for (chip, rows) in power::rows(&measurements, &rows)? {
         if let Some((_, held_out)) = power::fit(&rows, &Options::default())? {
-            let table = power::table(&chip, &rows, &held_out);
-            match args.format {
-                Output::Table => print(&format!("\n{}", table.to_text()))?,
-                Output::Markdown => print(&format!("\n{}", table.to_markdown()))?,
-                Output::Json => {}
-            }
+            print("\n")?;
+            show(&Table::of(&power::lines(&chip, &rows, &held_out)), args.format)?;
         }
     }
     Ok(())
@@ -428,37 +418,21 @@ fn validate_siblings(args: &Validate) -> Result<()> {
     let (rows, _) = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
     let tasks = task::tasks(&rows);
     let boards = siblings::left_out(&tasks, &Options::default())?;
-    let table = siblings::table(&boards);
-    print(&match args.format {
-        Output::Markdown => table.to_markdown(),
-        Output::Table | Output::Json => table.to_text(),
-    })?;
     let Some(all) = siblings::quantiles(&boards) else {
         return Err(NoRows::Selection("chip with rows of several boards in these datasets".to_string()).into());
     };
-    let percent = |log: f64| 100.0 * (log.exp() - 1.0);
-    let (low, high) = (percent(all.low), percent(all.high));
-    print(&format!(
-        "\n90 % of {} rows of {} boards: {low:+.0} to {high:+.0} % of the prediction\n",
-        all.rows, all.boards
-    ))
+    show(&reports::siblings::LeftOut { boards: &siblings::lines(&boards), all }, args.format)
 }
 
 fn validate_chips(args: &Validate) -> Result<()> {
     let rows = alike_rows(&read_unique(&args.dataset.dataset)?, Unseen::of(args.evaluation, &[]))?;
     if args.trials {
-        let table = leave_out::trials(&rows);
-        return print(&match args.format {
-            Output::Markdown => table.to_markdown(),
-            Output::Table | Output::Json => table.to_text(),
-        });
+        return show(leave_out::trials(&rows).as_slice(), args.format);
     }
     let lines = leave_out::chips(&rows, args.seeds)?;
-    print(&match args.format {
-        Output::Table => format!("{}\n{}", transfer::table(&lines).to_text(), transfer::means(&lines).to_text()),
-        Output::Markdown => transfer::page(&lines, &leave_out::trials(&rows), args.seeds, args.evaluation),
-        Output::Json => serde_json::to_string_pretty(&lines)? + "\n",
-    })
+    let trials = if args.format == Format::Markdown { leave_out::trials(&rows) } else { Vec::new() };
+    let (seeds, evaluation) = (args.seeds, args.evaluation);
+    show(&transfer::LeftOut { lines: &lines, trials: &trials, seeds, evaluation }, args.format)
 }
 
 /// Calibrations without the shapes of networks that are held out: those of a folder, or fitted now.
@@ -490,12 +464,7 @@ fn validate_networks(args: &Validate) -> Result<()> {
     if compared.is_empty() {
         return Err(NoRows::Selection(networks_role(args.role)).into());
     }
-    let table = if args.rows { networks::rows_table(&compared) } else { networks::table(&compared) };
-    print(&match args.format {
-        Output::Markdown => table.to_markdown(),
-        Output::Table => table.to_text(),
-        Output::Json => serde_json::to_string_pretty(&compared)? + "\n",
-    })
+    show(&Networks { runs: &compared, every: args.rows }, args.format)
 }
 
 fn run_show(args: &Show) -> Result<()> {

@@ -7,8 +7,8 @@ use joulecast_calibrate::campaign::sweep::ObservedOnly;
 use joulecast_calibrate::cli;
 use joulecast_calibrate::rows::dataset::NoRows;
 use joulecast_calibrate::system::memory;
-use joulecast_calibrate::system::notes::note;
-use joulecast_reports::{error_line, exit};
+
+use joulecast_reports::{error_line, exit, say};
 use std::process::ExitCode;
 
 #[global_allocator]
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     if let Some(usage) = error.downcast_ref::<clap::Error>() {
         usage.exit();
     }
-    note(format!("error: {}", error_line(error.chain().map(ToString::to_string))));
+    say(format!("error: {}", error_line(error.chain().map(ToString::to_string))));
     ExitCode::from(if error.is::<NoRows>() {
         exit::NO_ROWS
     } else if error.is::<ObservedOnly>() {

@@ -1,7 +1,8 @@
 //! Damaged and hostile files as a user meets them: one line that names the file, status 1, nothing aborts.
 
-use joulecast_calibrate::rows::dataset::{self, Writer};
-use joulecast_calibrate::rows::import::sha256_hex;
+use joulecast_calibrate::rows::segment;
+use joulecast_calibrate::rows::writer::Writer;
+use joulecast_calibrate::system::hash::sha256_hex;
 use joulecast_model::base::precision::Phase;
 use joulecast_model::base::shape::Shape;
 use joulecast_model::net::case::LayerCase;
@@ -41,7 +42,7 @@ fn segments_that_lie_are_one_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let rows: Vec<Measurement> = (1..4).map(row).collect();
     let writer = Writer::open(folder.path()).expect("nobody else writes");
-    let segment = dataset::append(&writer, "one", &rows).expect("written");
+    let segment = segment::append(&writer, "one", &rows).expect("written");
     drop(writer);
     let whole = fs::read(&segment).expect("a segment");
     let sum = segment.with_extension("parquet.sha256");

@@ -5,13 +5,15 @@
 use anyhow::Result;
 use joulecast_calibrate::fit::polynomial::Options;
 use joulecast_calibrate::fit::{neuralpower, power, recipe, siblings};
-use joulecast_calibrate::judge::networks::{compare, read_runs, rows_table, table};
+use joulecast_calibrate::judge::networks::{compare, read_runs};
 use joulecast_calibrate::judge::{spread, validate};
 use joulecast_calibrate::rows::dataset;
 use joulecast_calibrate::rows::prepare::{Row, prepare};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
 use joulecast_model::rows::measurement::{Measurement, Regime};
+use joulecast_reports::networks::table;
+use joulecast_reports::table::Table;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::fs;
@@ -163,15 +165,15 @@ fn fits() -> Result<String> {
     let few: Vec<Row> = rows.iter().filter(|r| ["linear", "relu"].contains(&r.kind)).cloned().collect();
     lines(&mut text, &few, &options)?;
     let tasks = task::tasks(&rows);
-    text += &siblings::table(&siblings::left_out(&tasks, &options)?).to_text();
+    text += &Table::of(&siblings::lines(&siblings::left_out(&tasks, &options)?)).to_text();
     for (chip, rows) in power::rows(&measurements, &rows)? {
         if let Some((_, held_out)) = power::fit(&rows, &options)? {
-            text += &power::table(&chip, &rows, &held_out).to_text();
+            text += &Table::of(&power::lines(&chip, &rows, &held_out)).to_text();
         }
     }
     let compared = compare(&runs[..runs.len().min(24)], &all, "pytorch", None)?;
     text += &table(&compared).to_text();
-    text += &rows_table(&compared).to_text();
+    text += &Table::of(&compared).to_text();
     let _ = writeln!(text, "{}", recipe::held_out_hash(&[])?.len());
     let _ = writeln!(text, "{} rows without held-out shapes", recipe::without_held_out_shapes(rows, &[])?.len());
     Ok(text)

@@ -1,8 +1,9 @@
 //! Several processes at once on one dataset or one file of rows, on the fake device: one writes, the others are told, and
 //! no row is there twice. Who dies, by whatever signal, holds nothing any more.
 
-use joulecast_calibrate::rows::dataset::{self, Writer};
-use joulecast_calibrate::system::lock::Lock;
+use joulecast_calibrate::rows::dataset;
+use joulecast_calibrate::rows::writer::Writer;
+use joulecast_reports::lock::Lock;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};

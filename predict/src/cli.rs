@@ -18,6 +18,10 @@ use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::predictor::OperatingPoint;
+use joulecast_reports::export::{Format, format_of};
+use joulecast_reports::papers::Beside;
+use joulecast_reports::prediction::Shown;
+use joulecast_reports::table::Table;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -183,7 +187,7 @@ pub struct PredictArgs {
     #[arg(long)]
     pub layers: bool,
     /// How to print
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Shown>(), default_value_t = Format::Table)]
     pub format: Format,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -234,8 +238,8 @@ pub struct DescribeArgs {
     #[arg(long, value_enum, default_value_t = Counting::Own)]
     pub counting: Counting,
     /// How to print
-    #[arg(long, value_enum, default_value_t = DescribeFormat::Table)]
-    pub format: DescribeFormat,
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Table>(), default_value_t = Format::Table)]
+    pub format: Format,
 }
 
 #[derive(Args)]
@@ -256,20 +260,10 @@ pub struct PapersArgs {
     #[arg(long)]
     pub rows: bool,
     /// How to print
-    #[arg(long, value_enum, default_value_t = PapersFormat::Table)]
-    pub format: PapersFormat,
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Beside>(), default_value_t = Format::Table)]
+    pub format: Format,
     #[command(flatten)]
     pub output: OutputArgs,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PapersFormat {
-    /// Aligned text
-    Table,
-    /// A page for a report
-    Markdown,
-    /// The document papers_comparison/1
-    Json,
 }
 
 #[derive(Args)]
@@ -292,26 +286,6 @@ pub enum Listing {
     Inputs,
     /// Fitted models that are built in
     Calibrations,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Aligned text
-    Table,
-    /// The stable document: prediction/1, of optimize optimum/1, of compare comparison/1
-    Json,
-    /// A header and a row, of optimize and compare a row per point
-    Csv,
-    /// For a report
-    Markdown,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DescribeFormat {
-    /// Aligned text
-    Table,
-    /// For a report
-    Markdown,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,6 +1,6 @@
 //! What the commands do: read, predict, print.
 
-use crate::cli::{Cli, Counting, DescribeArgs, DescribeFormat, Format, Listing, NetworkArgs, PredictArgs};
+use crate::cli::{Cli, Counting, DescribeArgs, Listing, NetworkArgs, PredictArgs};
 use crate::generate;
 use crate::networks::{bindings, network_of};
 use crate::output::OutputArgs;
@@ -18,9 +18,10 @@ use joulecast_model::step::framework::{Framework, Launch};
 use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{NetworkPrediction, PredictError, Setup};
 use joulecast_model::step::training::Training;
-use joulecast_reports::prediction::{self, Asked};
+use joulecast_reports::describe as describe_report;
+use joulecast_reports::export::Format;
+use joulecast_reports::prediction::{Asked, Shown};
 use joulecast_reports::table::Table;
-use joulecast_reports::{describe as describe_report, table};
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
@@ -107,7 +108,7 @@ fn shape(network: &Network, args: &NetworkArgs, batch: u64, precision: Precision
 
 /// The command line as it was typed, for what it made; a word that a shell would take apart is quoted.
 pub fn command_line() -> String {
-    joulecast_reports::command_line("predict")
+    joulecast_reports::command_line("predict", std::env::args_os().skip(1))
 }
 
 /// What the arguments of a prediction name, read.
@@ -258,15 +259,8 @@ pub fn predict(args: &PredictArgs) -> Result<(), Failure> {
         launch: args.launch.unwrap_or_else(|| framework.usual_launch_on(gpu)),
         training: plan.map(|plan| Training::of(&prediction, plan, waiting)),
     };
-    let render = || -> Result<String> {
-        Ok(match args.format {
-            Format::Table => prediction::text(&prediction, gpu, &asked, args.layers),
-            Format::Markdown => prediction::markdown(&prediction, gpu, &asked, args.layers),
-            Format::Json => prediction::json(&prediction, &asked)?,
-            Format::Csv => prediction::csv(&prediction, &asked)?,
-        })
-    };
-    args.output.emit(&render().map_err(Failure::Failed)?)
+    let shown = Shown { prediction: &prediction, gpu, asked: &asked, layers: args.layers };
+    args.output.export(&shown, args.format)
 }
 
 /// `predict describe`
@@ -277,119 +271,47 @@ pub fn describe(args: &DescribeArgs) -> Result<(), Failure> {
         Counting::Own => describe_report::table(&network),
         Counting::Castro2018 => describe_report::castro_table(&network),
     };
-    let text = match args.format {
-        DescribeFormat::Table => table.to_text(),
-        DescribeFormat::Markdown => table.to_markdown(),
-    };
-    OutputArgs::default().emit(&text)
+    OutputArgs::default().export(&table, args.format)
 }
 
 /// `predict list`
 pub fn list(what: Listing) -> Result<(), Failure> {
-    let table = match what {
-        Listing::Nets => nets(),
-        Listing::Gpus => gpus(),
-        Listing::Interconnects => interconnects(),
-        Listing::Frameworks => frameworks(),
-        Listing::Inputs => inputs(),
-        Listing::Calibrations => calibrations(),
-    };
-    OutputArgs::default().emit(&table.map_err(Failure::Failed)?.to_text())
+    OutputArgs::default().export(&listed(what).map_err(Failure::Failed)?, Format::Table)
 }
 
-fn nets() -> Result<Table> {
-    let splits = Splits::shipped().map_err(|e| anyhow!(e))?;
-    let mut table =
-        Table::new(&["name", "role", "input", "layers", "parameters", "GMAC", "title"], 3).with_trailing_text(1);
-    for name in catalog::network_names() {
-        let network = catalog::network(name)?;
-        let shaped = ShapedNetwork::new(&network, 1, Precision::Fp32, &[])?;
-        let inputs: Vec<String> = network.inputs.iter().map(|i| format!("{}={}", i.name, i.shape)).collect();
-        table.row(vec![
-            name.to_string(),
-            splits.role(name).map_or(String::new(), |r| format!("{r:?}").to_lowercase()),
-            inputs.join(" "),
-            shaped.layers().len().to_string(),
-            shaped.parameters().to_string(),
-            table::significant(shaped.macs() as f64 / 1e9, 3),
-            network.title.clone(),
-        ]);
-    }
-    Ok(table)
-}
-
-fn gpus() -> Result<Table> {
-    let header = ["name", "chip", "layer times", "fp32 TFLOP/s", "GB/s", "GiB", "limit W", "idle W", "also called"];
-    let mut table = Table::new(&header, 3).with_trailing_text(1);
-    for name in catalog::gpu_names() {
-        let gpu = catalog::gpu(name)?;
-        let known = |c: &Calibration| if c.boards.contains(&gpu.name) { c.tier } else { Tier::Sibling };
-        let tier = catalog::calibration_for(&gpu)?.as_ref().map_or(Tier::Roofline, known);
-        table.row(vec![
-            name.to_string(),
-            gpu.chip.clone(),
-            tier.to_string(),
-            table::significant(gpu.vector_peak().get() / 1e12, 3),
-            table::significant(gpu.bandwidth.value.get() / 1e9, 3),
-            table::significant(gpu.memory.value.to_gib(), 3),
-            table::significant(gpu.power.limit.value.get(), 3),
-            gpu.power.idle.as_ref().map_or("?".into(), |p| table::significant(p.value.get(), 2)),
-            gpu.aliases.join(" "),
-        ]);
-    }
-    Ok(table)
-}
-
-fn interconnects() -> Result<Table> {
-    let header = ["name", "GB/s", "us", "us per step", "also called", "title"];
-    let mut table = Table::new(&header, 1).with_trailing_text(2);
-    for i in catalog::interconnects()? {
-        table.row(vec![
-            i.name.clone(),
-            table::significant(i.bandwidth.get() / 1e9, 3),
-            table::significant(i.launch.to_us(), 3),
-            table::significant(i.hop.to_us(), 3),
-            i.aliases.join(" "),
-            i.title,
-        ]);
-    }
-    Ok(table)
-}
-
-fn frameworks() -> Result<Table> {
-    let mut table = Table::new(&["name", "launch", "title"], 3);
-    for (_, text) in catalog::frameworks() {
-        let f = Framework::from_toml(text).map_err(|e| anyhow!(e))?;
-        table.row(vec![f.name.clone(), f.usual_launch().to_string(), f.title]);
-    }
-    Ok(table)
-}
-
-fn inputs() -> Result<Table> {
-    let mut table = Table::new(&["framework", "name", "samples/s", "title"], 2).with_trailing_text(1);
-    for (_, text) in catalog::frameworks() {
-        let f = Framework::from_toml(text).map_err(|e| anyhow!(e))?;
-        for i in f.inputs {
-            table.row(vec![f.name.clone(), i.name, table::significant(i.samples_per_second, 3), i.title]);
+fn listed(what: Listing) -> Result<Table> {
+    let frameworks =
+        || catalog::frameworks().iter().map(|(_, text)| Framework::from_toml(text).map_err(|e| anyhow!(e)));
+    Ok(match what {
+        Listing::Nets => {
+            let splits = Splits::shipped().map_err(|e| anyhow!(e))?;
+            let read = |name| -> Result<_> {
+                let network = catalog::network(name)?;
+                let shaped = ShapedNetwork::new(&network, 1, Precision::Fp32, &[])?;
+                Ok((network, splits.role(name), shaped))
+            };
+            Table::of(&catalog::network_names().map(read).collect::<Result<Vec<_>>>()?)
         }
-    }
-    Ok(table)
-}
-
-fn calibrations() -> Result<Table> {
-    let mut table = Table::new(&["id", "tier", "models", "rows", "sources", "boards"], 2).with_trailing_text(2);
-    for (name, text) in catalog::calibrations() {
-        let c = Calibration::from_toml(text).with_context(|| name.to_string())?;
-        table.row(vec![
-            c.id.clone(),
-            c.tier.to_string(),
-            c.models.len().to_string(),
-            c.models.iter().map(|m| m.rows).sum::<usize>().to_string(),
-            c.sources.join(" "),
-            if c.chip == ANY_CHIP { "all of these".into() } else { c.boards.join(" ") },
-        ]);
-    }
-    Ok(table)
+        Listing::Gpus => {
+            let read = |name| -> Result<_> {
+                let gpu = catalog::gpu(name)?;
+                let known = |c: &Calibration| if c.boards.contains(&gpu.name) { c.tier } else { Tier::Sibling };
+                let tier = catalog::calibration_for(&gpu)?.as_ref().map_or(Tier::Roofline, known);
+                Ok((gpu, tier))
+            };
+            Table::of(&catalog::gpu_names().map(read).collect::<Result<Vec<_>>>()?)
+        }
+        Listing::Interconnects => Table::of(&catalog::interconnects()?),
+        Listing::Frameworks => Table::of(&frameworks().collect::<Result<Vec<_>>>()?),
+        Listing::Inputs => {
+            let named = |f: Framework| f.inputs.into_iter().map(move |input| (f.name.clone(), input));
+            Table::of(&frameworks().collect::<Result<Vec<_>>>()?.into_iter().flat_map(named).collect::<Vec<_>>())
+        }
+        Listing::Calibrations => {
+            let read = |(name, text): &(&str, &str)| Calibration::from_toml(text).with_context(|| name.to_string());
+            Table::of(&catalog::calibrations().iter().map(read).collect::<Result<Vec<_>>>()?)
+        }
+    })
 }
 
 /// `predict completions`

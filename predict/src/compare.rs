@@ -1,6 +1,6 @@
 //! `predict compare`: networks on GPUs side by side, which GPU is best for what, and budgets turned round.
 
-use crate::cli::{FoldingArgs, Format, parse_batch, parse_mode, parse_positive, parse_precision};
+use crate::cli::{FoldingArgs, parse_batch, parse_mode, parse_positive, parse_precision};
 use crate::commands::{Failure, command_line, refused};
 use crate::devices::{Device, FrameworkArgs, How, gpus, identity, names, once};
 use crate::generate::answer;
@@ -15,8 +15,8 @@ use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 use joulecast_model::catalog;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Step};
-use joulecast_reports::compare::{Comparison, csv, figure, json, text};
-use joulecast_reports::figure::svg;
+use joulecast_reports::compare::{Comparison, figure};
+use joulecast_reports::export::{Format, format_of};
 use std::path::PathBuf;
 
 /// No larger batch is tried for a budget.
@@ -77,7 +77,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub figure: Option<PathBuf>,
     /// How to print
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Comparison>(), default_value_t = Format::Table)]
     pub format: Format,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -256,14 +256,8 @@ pub fn compare(args: &CompareArgs) -> Result<(), Failure> {
         largest,
     };
     if let Some(path) = &args.figure {
-        let svg = figure(&comparison, command_line()).and_then(|f| svg(&f)).map_err(|e| Failure::Failed(e.into()))?;
+        let svg = figure(&comparison, command_line()).map_err(|e| Failure::Failed(e.into()))?;
         args.output.write(path, &svg)?;
     }
-    let rendered = match args.format {
-        Format::Table => text(&comparison, false),
-        Format::Markdown => text(&comparison, true),
-        Format::Json => json(&comparison).map_err(|e| Failure::Failed(e.into()))?,
-        Format::Csv => csv(&comparison).map_err(|e| Failure::Failed(e.into()))?,
-    };
-    args.output.emit(&rendered)
+    args.output.export(&comparison, args.format)
 }

@@ -1,14 +1,14 @@
 //! `predict --generate`: a language model's answer, the prompt's step and those of every token.
 
-use crate::cli::{Format, PredictArgs};
+use crate::cli::PredictArgs;
 use crate::commands::{Failure, Parts, check_fit, refused};
 use crate::parallel::Batch;
-use anyhow::{Result, anyhow};
+use anyhow::anyhow;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::net::network::Network;
 use joulecast_model::step::generation::{self, Generation, GenerationError};
 use joulecast_model::step::predictor::{OperatingPoint, Setup};
-use joulecast_reports::generation as report;
+use joulecast_reports::prediction::Shown;
 
 /// What a language model's answer is predicted from: one GPU.
 pub fn parts(args: &PredictArgs) -> Result<Parts, Failure> {
@@ -50,13 +50,5 @@ pub fn predict(args: &PredictArgs, parts: &Parts, tokens: u64) -> Result<(), Fai
     found.total.warnings.splice(..0, parts.note());
     check_fit(args, &found.total)?;
     let (gpu, asked) = (&parts.gpu, parts.asked(args));
-    let render = || -> Result<String> {
-        Ok(match args.format {
-            Format::Table => report::text(&found, gpu, &asked, args.layers),
-            Format::Markdown => report::markdown(&found, gpu, &asked, args.layers),
-            Format::Json => report::json(&found, &asked)?,
-            Format::Csv => report::csv(&found, &asked)?,
-        })
-    };
-    args.output.emit(&render().map_err(Failure::Failed)?)
+    args.output.export(&Shown { prediction: &found, gpu, asked: &asked, layers: args.layers }, args.format)
 }

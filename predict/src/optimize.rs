@@ -1,6 +1,6 @@
 //! `predict optimize`: the clock, power limit and batch with the least energy, time or product of them.
 
-use crate::cli::{Format, PredictArgs, parse_latency, parse_percent, parse_positive};
+use crate::cli::{PredictArgs, parse_latency, parse_percent, parse_positive};
 use crate::commands::{Failure, Parts, command_line, refused};
 use crate::networks::{network_of, networks};
 use crate::parallel::{Batch, kinds};
@@ -14,9 +14,10 @@ use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::power::waiting;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Step, core_range};
+use joulecast_reports::export::Format;
 use joulecast_reports::figure::curves::{Axis, Curves, Panel};
 use joulecast_reports::figure::svg;
-use joulecast_reports::optimum::{Candidate, Found, LayerPlan, csv, json, text};
+use joulecast_reports::optimum::{Candidate, Found, LayerPlan};
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -349,12 +350,5 @@ pub fn optimize(args: &OptimizeArgs) -> Result<(), Failure> {
     if let Some(path) = &args.figure {
         args.predict.output.write(path, figure(args, &found)?)?;
     }
-    let several = |markdown| found.iter().map(|f| text(f, markdown)).collect::<Vec<_>>().join("\n");
-    let rendered = match args.predict.format {
-        Format::Table => several(false),
-        Format::Markdown => several(true),
-        Format::Json => json(&found).map_err(|e| Failure::Failed(e.into()))?,
-        Format::Csv => csv(&found).map_err(|e| Failure::Failed(e.into()))?,
-    };
-    args.predict.output.emit(&rendered)
+    args.predict.output.export(found.as_slice(), args.predict.format)
 }

@@ -4,6 +4,7 @@ use crate::commands::Failure;
 use crate::terminal;
 use anyhow::{Result, anyhow};
 use clap::Args;
+use joulecast_reports::export::{Export, Format};
 use joulecast_reports::{print, whole};
 use std::path::{Path, PathBuf};
 
@@ -52,6 +53,11 @@ impl OutputArgs {
             true => self.emit_bytes(terminal::paint(text).as_bytes()),
             false => self.emit_bytes(text.as_bytes()),
         }
+    }
+
+    /// Emits a result in a form that it has.
+    pub fn export(&self, result: &(impl Export + ?Sized), format: Format) -> Result<(), Failure> {
+        self.emit(&result.export(format).map_err(|e| Failure::Failed(e.into()))?)
     }
 
     /// As [`OutputArgs::emit`], for what is no text.

@@ -1,12 +1,12 @@
 //! `predict papers`: what papers printed beside what is predicted.
 
-use crate::cli::{PapersArgs, PapersFormat};
+use crate::cli::PapersArgs;
 use crate::commands::{Failure, read};
 use anyhow::{Context, Result, anyhow};
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::rows::papers::{self, Comparison, Options, Paper};
-use joulecast_reports::papers as report;
+use joulecast_reports::papers::Beside;
 use std::fs;
 use std::path::Path;
 
@@ -37,12 +37,9 @@ pub fn compare(args: &PapersArgs) -> Result<(), Failure> {
         comparison.not_predicted.extend(one.not_predicted);
         compared.push(paper);
     }
-    let text = match args.format {
-        PapersFormat::Table => report::text(&comparison, args.rows),
-        PapersFormat::Markdown => report::page(&compared, &comparison, &command(args)),
-        PapersFormat::Json => report::json(&comparison).map_err(|e| Failure::Failed(e.into()))?,
-    };
-    args.output.emit(&text)
+    let command = command(args);
+    let beside = Beside { papers: &compared, comparison: &comparison, command: &command, rows: args.rows };
+    args.output.export(&beside, args.format)
 }
 
 /// The calibrations of a folder, as `calibrate fit` writes them.

@@ -7,7 +7,7 @@ use crate::networks::network;
 use crate::optimize::{caps, clocks, least_cap};
 use crate::output::OutputArgs;
 use anyhow::{Context, anyhow};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use joulecast_model::ask::capacity::{
     Assumptions, Board, CHANGES, CandidateFile, Fleet, Misfit, PlanFile, Scenario, Service, Vary, best, plan_fleet,
     sensitivity,
@@ -20,7 +20,8 @@ use joulecast_model::net::network::{Network, ShapedNetwork, ShapingError};
 use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{OperatingPoint, Step, core_range};
 use joulecast_reports::error_line;
-use joulecast_reports::plan::{AtSetting, Candidate, FIGURE_NAMES, Plan, csv, figures, html, json, markdown, text};
+use joulecast_reports::export::{Format, format_of};
+use joulecast_reports::fleet::{AtSetting, Candidate, FIGURE_NAMES, Plan, figures};
 use joulecast_reports::warnings::words;
 use std::path::{Path, PathBuf};
 
@@ -30,27 +31,13 @@ pub struct PlanArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// How to print
-    #[arg(long, value_enum, default_value_t = PlanFormat::Table)]
-    pub format: PlanFormat,
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Plan>(), default_value_t = Format::Table)]
+    pub format: Format,
     /// Also write the figures there as SVG; Markdown links them
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
     #[command(flatten)]
     pub output: OutputArgs,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PlanFormat {
-    /// Aligned text
-    Table,
-    /// For a report
-    Markdown,
-    /// One file with its figures, for a browser
-    Html,
-    /// The document capacity_plan/1
-    Json,
-    /// A row per candidate and power limit or clock
-    Csv,
 }
 
 /// At most so many power limits are tried besides the default, and so many clocks.
@@ -289,7 +276,8 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         file.candidates.iter().map(|c| candidate(&file, c, &networks, &how)).collect::<Result<Vec<_>, _>>()?;
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();
     let winner = best(&chosen, file.minimise, None::<Watts>);
-    let plan = Plan { file, launch: how.launch(), candidates, winner, command: command_line() };
+    let (command, folder) = (command_line(), args.figures.clone());
+    let plan = Plan { file, launch: how.launch(), candidates, winner, command, figures: folder };
     let failed = |e: &dyn std::fmt::Display| Failure::Failed(anyhow!("{e}"));
     if let Some(folder) = &args.figures {
         let made = std::fs::create_dir_all(folder).with_context(|| folder.display().to_string());
@@ -297,14 +285,7 @@ pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
         let figures = figures(&plan).map_err(|e| failed(&e))?;
         figures.iter().try_for_each(|(name, svg)| args.output.write(&file_of(folder, name), svg))?;
     }
-    let rendered = match args.format {
-        PlanFormat::Table => text(&plan),
-        PlanFormat::Markdown => markdown(&plan, args.figures.as_deref()),
-        PlanFormat::Html => html(&plan).map_err(|e| failed(&e))?,
-        PlanFormat::Json => json(&plan).map_err(|e| failed(&e))?,
-        PlanFormat::Csv => csv(&plan).map_err(|e| failed(&e))?,
-    };
-    args.output.emit(&rendered)?;
+    args.output.export(&plan, args.format)?;
     if plan.winner.is_some() {
         return Ok(());
     }

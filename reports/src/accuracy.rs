@@ -1,6 +1,8 @@
-//! The accuracy table of `calibrate validate`.
+//! The accuracy of `calibrate validate`: of layers' times, and of their power.
 
-use crate::table::Table;
+use crate::export::{Export, ExportError, Format};
+use crate::table::{Column, Row, Table};
+use joulecast_model::base::accuracy::Accuracy;
 use serde::Serialize;
 
 /// Mean and standard deviation over seeds.
@@ -73,57 +75,57 @@ pub struct Line {
     pub roofline_mape: f64,
 }
 
-/// The lines as a table.
-pub fn table(lines: &[Line]) -> Table {
-    let header = [
-        "chip",
-        "kind",
-        "phase",
-        "precision",
-        "rows of",
-        "rows",
-        "MAPE %",
-        "RMSPE %",
-        "median",
-        "bias",
-        "weighted",
-        "within 10 %",
-        "held %",
-        "(95 %)",
-        "NeuralPower MAPE",
-        "RMSPE",
-        "as in its paper",
-        "roofline MAPE",
-    ];
-    let mut table = Table::new(&header, 5);
-    for l in lines {
-        let one = |v: f64| if v.abs() < 1000.0 { format!("{v:.1}") } else { format!("{v:.1e}") };
-        table.row(vec![
-            l.chip.clone(),
-            l.kind.clone(),
-            l.phase.clone(),
-            l.precision.clone(),
-            l.subset.clone(),
-            l.rows.to_string(),
-            l.mape.text(),
-            l.rmspe.text(),
-            one(l.median),
-            one(l.bias),
-            one(l.weighted),
-            one(l.within_10),
-            one(l.held),
-            format!("{:.0} to {:.0}", l.held_low, l.held_high),
-            one(l.neuralpower_mape),
-            one(l.neuralpower_rmspe),
-            one(l.neuralpower_paper_mape),
-            one(l.roofline_mape),
-        ]);
-    }
-    table
+/// A measure in percent; what is far beyond any use is not spelled out.
+pub(crate) fn percent(value: f64) -> String {
+    if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.1e}") }
 }
 
-/// The lines as a Markdown page that says how it was made.
-pub fn page(lines: &[Line], seeds: u64, evaluation: bool) -> String {
+impl Row for Line {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("chip", |l| l.chip.clone()),
+        Column::text("kind", |l| l.kind.clone()),
+        Column::text("phase", |l| l.phase.clone()),
+        Column::text("precision", |l| l.precision.clone()),
+        Column::text("rows of", |l| l.subset.clone()),
+        Column::number("rows", |l| l.rows.to_string()),
+        Column::number("MAPE %", |l| l.mape.text()),
+        Column::number("RMSPE %", |l| l.rmspe.text()),
+        Column::number("median", |l| percent(l.median)),
+        Column::number("bias", |l| percent(l.bias)),
+        Column::number("weighted", |l| percent(l.weighted)),
+        Column::number("within 10 %", |l| percent(l.within_10)),
+        Column::number("held %", |l| percent(l.held)),
+        Column::number("(95 %)", |l| format!("{:.0} to {:.0}", l.held_low, l.held_high)),
+        Column::number("NeuralPower MAPE", |l| percent(l.neuralpower_mape)),
+        Column::number("RMSPE", |l| percent(l.neuralpower_rmspe)),
+        Column::number("as in its paper", |l| percent(l.neuralpower_paper_mape)),
+        Column::number("roofline MAPE", |l| percent(l.roofline_mape)),
+    ];
+}
+
+/// Held-out accuracy of layers as it is shown; the page says how it was made.
+#[derive(Clone, Copy, Debug)]
+pub struct HeldOut<'a> {
+    /// What is told of every group of rows.
+    pub lines: &'a [Line],
+    /// Seeds of the folds.
+    pub seeds: u64,
+    /// Whether shapes of networks that are held out were left out.
+    pub evaluation: bool,
+}
+
+impl Export for HeldOut<'_> {
+    const FORMS: &'static [(Format, &'static str)] = <[Line]>::FORMS;
+
+    fn export(&self, format: Format) -> Result<String, ExportError> {
+        match format {
+            Format::Markdown => Ok(page(self.lines, self.seeds, self.evaluation)),
+            _ => self.lines.export(format),
+        }
+    }
+}
+
+fn page(lines: &[Line], seeds: u64, evaluation: bool) -> String {
     let rows = if evaluation {
         "the imported rows without the shapes of networks that are held out (`data/splits.toml`)"
     } else {
@@ -145,8 +147,34 @@ pub fn page(lines: &[Line], seeds: u64, evaluation: bool) -> String {
          variables; *as in its paper*: to errors in milliseconds, without groups. The roofline is \
          max(operations / peak, bytes / bandwidth). Boards of a chip are fitted together. Rows flagged on import (mostly \
          dispatch-bound) are neither fitted nor judged.\n\n{}",
-        table(lines).to_markdown()
+        Table::of(lines).to_markdown()
     )
+}
+
+/// Held-out power of layers of a kind and precision, foreseen without knowing the clock; in percent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Power {
+    /// Chip.
+    pub chip: String,
+    /// Layer kind.
+    pub kind: String,
+    /// Precision.
+    pub precision: String,
+    /// Of these rows.
+    pub accuracy: Accuracy,
+}
+
+impl Row for Power {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("chip", |p| p.chip.clone()),
+        Column::text("layer power", |p| p.kind.clone()),
+        Column::text("precision", |p| p.precision.clone()),
+        Column::number("rows", |p| p.accuracy.count.to_string()),
+        Column::number("MAPE %", |p| format!("{:.1}", p.accuracy.mape)),
+        Column::number("RMSPE %", |p| format!("{:.1}", p.accuracy.rmspe)),
+        Column::number("median", |p| format!("{:.1}", p.accuracy.median)),
+        Column::number("bias", |p| format!("{:.1}", p.accuracy.bias)),
+    ];
 }
 
 #[cfg(test)]

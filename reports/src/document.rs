@@ -1,7 +1,7 @@
 //! A report of paragraphs, tables and figures, as text, Markdown and one HTML file that asks nothing of the network.
 
-use crate::figure::escape;
-use crate::markdown_text;
+use crate::markup::escape;
+use crate::markup::markdown_text;
 use crate::table::Table;
 
 /// A part of a report.

@@ -1,10 +1,9 @@
 //! A language model's answer as table, JSON, CSV and Markdown: the contract `prediction/1` of the whole answer, with the
 //! key `generation`.
 
-use crate::markdown_text;
-use crate::prediction::{
-    Asked, csv_with, heading, json_with, layers_and_notes, layers_and_notes_in_markdown, provenance,
-};
+use crate::export::{Export, ExportError, Format};
+use crate::markup::markdown_text;
+use crate::prediction::{Asked, Shown, data, heading, layers_and_notes, layers_and_notes_in_markdown, provenance};
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::device::gpu::Gpu;
@@ -39,22 +38,6 @@ fn document(g: &Generation) -> Value {
         "energy_per_token_j": g.energy_per_token().get(),
         "kv_cache_bytes": g.cache.get(),
     })
-}
-
-/// The JSON document.
-///
-/// # Errors
-/// Only if a number is not finite.
-pub fn json(g: &Generation, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
-    json_with(&g.total, asked, Some(document(g)))
-}
-
-/// One CSV row with a header: the JSON's keys, nested ones joined by dots, without the layers.
-///
-/// # Errors
-/// Only if a number is not finite.
-pub fn csv(g: &Generation, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
-    csv_with(&g.total, asked, Some(document(g)))
 }
 
 /// The prompt, the steps after it, and both.
@@ -98,15 +81,23 @@ fn memory(g: &Generation, gpu: &Gpu) -> String {
     )
 }
 
-/// The readable report. Prefill's tokens are the prompt's.
-pub fn text(g: &Generation, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
-    let head = format!("{}\n{}\n\n{}", title(g, gpu, asked), provenance(&g.total), parts(g).to_text());
-    format!("{head}\n{}\n{}", memory(g, gpu), layers_and_notes(&g.total, all_layers))
-}
+impl Export for Shown<'_, Generation> {
+    const FORMS: &'static [(Format, &'static str)] = <Shown<'_>>::FORMS;
 
-/// The report in Markdown.
-pub fn markdown(g: &Generation, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
-    let head = format!("## {}\n\n{}\n\n{}", title(g, gpu, asked), provenance(&g.total), parts(g).to_markdown());
-    let text = format!("{head}\n{}\n\n{}", memory(g, gpu), layers_and_notes_in_markdown(&g.total, all_layers));
-    markdown_text(&text)
+    /// Prefill's tokens are the prompt's.
+    fn export(&self, format: Format) -> Result<String, ExportError> {
+        let Self { prediction: g, gpu, asked, layers } = *self;
+        let (title, provenance, memory) = (title(g, gpu, asked), provenance(&g.total), memory(g, gpu));
+        match format {
+            Format::Table => {
+                let (parts, layers) = (parts(g).to_text(), layers_and_notes(&g.total, layers));
+                Ok(format!("{title}\n{provenance}\n\n{parts}\n{memory}\n{layers}"))
+            }
+            Format::Markdown => {
+                let (parts, layers) = (parts(g).to_markdown(), layers_and_notes_in_markdown(&g.total, layers));
+                Ok(markdown_text(&format!("## {title}\n\n{provenance}\n\n{parts}\n{memory}\n\n{layers}")))
+            }
+            Format::Json | Format::Csv | Format::Html => data(&g.total, asked, Some(document(g)), format),
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! What `predict optimize` found: `optimum/1`.
 
-use crate::markdown_text;
+use crate::export::{self, Export, ExportError, Format};
+use crate::markup::markdown_text;
+use crate::prediction::Shown;
 use crate::table::{Table, percent_more, significant, with_unit};
 use crate::warnings::words;
 use joulecast_model::ask::metric::Metric;
@@ -150,17 +152,21 @@ fn rows(found: &Found) -> Vec<Row<'_>> {
     each.map(|(i, c)| row(c, i == found.best, found.tied.contains(&i), found.front.contains(&i))).collect()
 }
 
-/// The JSON document: `optimum/1`, or a list of such where there are several networks.
-///
-/// # Errors
-/// Only if a number is not finite.
-pub fn json(found: &[Found]) -> Result<String, serde_json::Error> {
-    let documents: Vec<Document<'_>> = found.iter().map(document).collect();
-    let text = match documents.as_slice() {
-        [one] => serde_json::to_string_pretty(one)?,
-        several => serde_json::to_string_pretty(several)?,
-    };
-    Ok(text + "\n")
+/// One optimum, or several of as many networks.
+impl Export for [Found] {
+    const FORMS: &'static [(Format, &'static str)] = <Shown<'_>>::FORMS;
+
+    fn export(&self, format: Format) -> Result<String, ExportError> {
+        let texts = |markdown| self.iter().map(|f| text(f, markdown)).collect::<Vec<_>>().join("\n");
+        match (format, self) {
+            (Format::Table, _) => Ok(texts(false)),
+            (Format::Markdown, _) => Ok(texts(true)),
+            (Format::Json, [one]) => export::json(&document(one)),
+            (Format::Json, several) => export::json(&several.iter().map(document).collect::<Vec<_>>()),
+            (Format::Csv, several) => Ok(csv(several)?),
+            (Format::Html, _) => Err(ExportError::Absent(format)),
+        }
+    }
 }
 
 fn document(found: &Found) -> Document<'_> {
@@ -189,10 +195,7 @@ fn document(found: &Found) -> Document<'_> {
 }
 
 /// Every candidate as CSV, with the JSON's keys.
-///
-/// # Errors
-/// Only if a number is not finite.
-pub fn csv(found: &[Found]) -> Result<String, csv::Error> {
+fn csv(found: &[Found]) -> Result<String, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in found.iter().flat_map(rows) {
         writer.serialize(row)?;
@@ -268,7 +271,7 @@ fn thinned(list: &[usize]) -> Vec<usize> {
 }
 
 /// The readable report, or the same in Markdown.
-pub fn text(found: &Found, markdown: bool) -> String {
+fn text(found: &Found, markdown: bool) -> String {
     let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
     let metric = found.metric;
     let mut text =

@@ -1,5 +1,6 @@
 //! The tables and the page of `predict papers`: what papers printed beside what is predicted.
 
+use crate::export::{self, Export, ExportError, Format};
 use crate::table::{Table, significant};
 use joulecast_model::base::accuracy::Accuracy;
 use joulecast_model::rows::papers::{Compared, Comparison, METRICS, Paper, Quantity, Winner, totals, winners};
@@ -282,8 +283,45 @@ fn sections(comparison: &Comparison, every: bool) -> Vec<(&'static str, Table)> 
     list
 }
 
+/// Papers beside predictions as they are shown: `papers_comparison/1`, seconds, watts, joules.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// The papers.
+    pub papers: &'a [&'a Paper],
+    /// What was compared.
+    pub comparison: &'a Comparison,
+    /// The command that makes the page.
+    pub command: &'a str,
+    /// Whether the table shows every value, not only mean errors, as the page and JSON do.
+    pub rows: bool,
+}
+
+impl Export for Beside<'_> {
+    const FORMS: &'static [(Format, &'static str)] = &[
+        (Format::Table, "Aligned text"),
+        (Format::Markdown, "A page for a report"),
+        (Format::Json, "The document papers_comparison/1"),
+    ];
+
+    fn export(&self, format: Format) -> Result<String, ExportError> {
+        match format {
+            Format::Table => Ok(text(self.comparison, self.rows)),
+            Format::Markdown => Ok(page(self.papers, self.comparison, self.command)),
+            Format::Json => export::json(&Document { schema: "papers_comparison/1", comparison: self.comparison }),
+            Format::Html | Format::Csv => Err(ExportError::Absent(format)),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    #[serde(flatten)]
+    comparison: &'a Comparison,
+}
+
 /// The comparison as aligned text; with every value or without.
-pub fn text(comparison: &Comparison, every: bool) -> String {
+fn text(comparison: &Comparison, every: bool) -> String {
     let mut text = String::new();
     for (title, table) in sections(comparison, every).into_iter().filter(|(_, table)| !table.is_empty()) {
         let _ = write!(text, "{}{title}\n\n{}", if text.is_empty() { "" } else { "\n" }, table.to_text());
@@ -292,7 +330,7 @@ pub fn text(comparison: &Comparison, every: bool) -> String {
 }
 
 /// The comparison as a Markdown page that says how it was made.
-pub fn page(papers: &[&Paper], comparison: &Comparison, command: &str) -> String {
+fn page(papers: &[&Paper], comparison: &Comparison, command: &str) -> String {
     let mut text = format!(
         "# Papers' tables beside predictions\n\n\
          Written by `{command}`. What the papers printed is in `data/published/papers`, what its names mean in \
@@ -312,22 +350,6 @@ pub fn page(papers: &[&Paper], comparison: &Comparison, command: &str) -> String
         let _ = write!(text, "\n## {title}\n\n{}", table.to_markdown());
     }
     text
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    #[serde(flatten)]
-    comparison: &'a Comparison,
-}
-
-/// The comparison as JSON: `papers_comparison/1`, seconds, watts, joules.
-///
-/// # Errors
-/// When a value cannot be written as JSON.
-pub fn json(comparison: &Comparison) -> Result<String, serde_json::Error> {
-    let text = serde_json::to_string_pretty(&Document { schema: "papers_comparison/1", comparison })?;
-    Ok(text + "\n")
 }
 
 #[cfg(test)]

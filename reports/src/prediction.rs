@@ -1,6 +1,7 @@
 //! A prediction as table, JSON, CSV and Markdown: the contract `prediction/1`.
 
-use crate::markdown_text;
+use crate::export::{self, Export, ExportError, Format};
+use crate::markup::markdown_text;
 use crate::record::{self, Figures};
 use crate::table::{Table, significant, with_unit};
 use crate::warnings::words;
@@ -273,36 +274,50 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
     }
 }
 
-/// The JSON document.
-///
-/// # Errors
-/// Only if a number is not finite.
-pub fn json(p: &NetworkPrediction, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
-    json_with(p, asked, None)
-}
-
-pub(crate) fn json_with(
+/// JSON and CSV of a prediction, or of the answer that `generation` is about. CSV is one row with a header: the JSON's keys,
+/// nested ones joined by dots, without the layers.
+pub(crate) fn data(
     p: &NetworkPrediction,
     asked: &Asked<'_>,
     generation: Option<serde_json::Value>,
-) -> Result<String, serde_json::Error> {
-    Ok(serde_json::to_string_pretty(&document(p, asked, generation))? + "\n")
+    format: Format,
+) -> Result<String, ExportError> {
+    let document = document(p, asked, generation);
+    match format {
+        Format::Json => export::json(&document),
+        Format::Csv => Ok(record::csv(&[serde_json::to_value(document)?], &["layers", "devices"])),
+        Format::Table | Format::Markdown | Format::Html => Err(ExportError::Absent(format)),
+    }
 }
 
-/// One CSV row with a header: the JSON's keys, nested ones joined by dots, without the layers.
-///
-/// # Errors
-/// Only if a number is not finite.
-pub fn csv(p: &NetworkPrediction, asked: &Asked<'_>) -> Result<String, serde_json::Error> {
-    csv_with(p, asked, None)
+/// A prediction as it is shown: `prediction/1`.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a, P = NetworkPrediction> {
+    /// What was predicted.
+    pub prediction: &'a P,
+    /// The GPU, of several kinds the first.
+    pub gpu: &'a Gpu,
+    /// What was typed.
+    pub asked: &'a Asked<'a>,
+    /// Whether tables show every layer, not only the costliest.
+    pub layers: bool,
 }
 
-pub(crate) fn csv_with(
-    p: &NetworkPrediction,
-    asked: &Asked<'_>,
-    generation: Option<serde_json::Value>,
-) -> Result<String, serde_json::Error> {
-    Ok(record::csv(&[serde_json::to_value(document(p, asked, generation))?], &["layers", "devices"]))
+impl Export for Shown<'_> {
+    const FORMS: &'static [(Format, &'static str)] = &[
+        (Format::Table, "Aligned text"),
+        (Format::Json, "The stable document: prediction/1, of optimize optimum/1"),
+        (Format::Csv, "A header and a row, of optimize a row per point"),
+        (Format::Markdown, "For a report"),
+    ];
+
+    fn export(&self, format: Format) -> Result<String, ExportError> {
+        match format {
+            Format::Table => Ok(text(self.prediction, self.gpu, self.asked, self.layers)),
+            Format::Markdown => Ok(markdown(self.prediction, self.gpu, self.asked, self.layers)),
+            Format::Json | Format::Csv | Format::Html => data(self.prediction, self.asked, None, format),
+        }
+    }
 }
 
 /// How many layers the short table shows.
@@ -492,7 +507,7 @@ fn starred(l: &LayerPrediction) -> bool {
 }
 
 /// The readable report.
-pub fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
+fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
     let mut text = format!("{}\n{}\n\n", heading(p, gpu, asked), provenance(p));
     // The header line of the totals carries no information but the interval's coverage.
     let body = totals(p, gpu).to_text();
@@ -546,7 +561,7 @@ pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> Strin
 }
 
 /// The report in Markdown.
-pub fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
+fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
     let mut text = format!("## {}\n\n{}\n\n", heading(p, gpu, asked), provenance(p));
     text += &totals(p, gpu).to_markdown();
     if let Some(table) = sharing(p) {

@@ -1,6 +1,6 @@
 //! Rows of JSON objects as CSV, and what every prediction says of its whole step.
 
-use crate::csv_cell;
+use crate::markup::csv_cell;
 use joulecast_model::step::predictor::NetworkPrediction;
 use serde::Serialize;
 use serde_json::Value;

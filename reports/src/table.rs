@@ -1,31 +1,62 @@
 //! Aligned text tables and their Markdown and CSV forms.
 
-use crate::figure::escape;
-use crate::markdown_text;
+use crate::markup::escape;
+use crate::markup::markdown_text;
+
+/// A column of a table: its name, what it shows of a value, and whether that is text or a number.
+pub struct Column<R> {
+    name: &'static str,
+    cell: fn(&R) -> String,
+    text: bool,
+}
+
+impl<R> Column<R> {
+    /// Text, aligned to the left.
+    pub const fn text(name: &'static str, cell: fn(&R) -> String) -> Self {
+        Self { name, cell, text: true }
+    }
+
+    /// A number, aligned to the right.
+    pub const fn number(name: &'static str, cell: fn(&R) -> String) -> Self {
+        Self { name, cell, text: false }
+    }
+}
+
+/// A value that is a row of a table.
+pub trait Row: Sized + 'static {
+    /// What is shown of it.
+    const COLUMNS: &'static [Column<Self>];
+}
 
 /// A table of text cells.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     header: Vec<String>,
     rows: Vec<Vec<String>>,
-    text_columns: usize,
-    trailing_text_columns: usize,
+    /// By column.
+    text: Vec<bool>,
 }
 
 impl Table {
     /// A table with these columns, of which the first `text_columns` hold text (left-aligned), the others numbers.
     pub fn new(header: &[&str], text_columns: usize) -> Self {
-        let header = header.iter().map(|h| h.to_string()).collect();
-        Self { header, rows: Vec::new(), text_columns, trailing_text_columns: 0 }
+        let text = (0..header.len()).map(|i| i < text_columns).collect();
+        Self { header: header.iter().map(|h| h.to_string()).collect(), rows: Vec::new(), text }
+    }
+
+    /// A row per value.
+    pub fn of<R: Row>(values: &[R]) -> Self {
+        Self {
+            header: R::COLUMNS.iter().map(|c| c.name.to_string()).collect(),
+            rows: values.iter().map(|value| R::COLUMNS.iter().map(|c| (c.cell)(value)).collect()).collect(),
+            text: R::COLUMNS.iter().map(|c| c.text).collect(),
+        }
     }
 
     /// The last `count` columns hold text, too.
-    pub fn with_trailing_text(self, count: usize) -> Self {
-        Self { trailing_text_columns: count, ..self }
-    }
-
-    fn is_text(&self, column: usize) -> bool {
-        column < self.text_columns || column + self.trailing_text_columns >= self.header.len()
+    pub fn with_trailing_text(mut self, count: usize) -> Self {
+        self.text.iter_mut().rev().take(count).for_each(|text| *text = true);
+        self
     }
 
     /// Appends a row; missing cells are empty.
@@ -56,7 +87,7 @@ impl Table {
                 let gap = if i == 0 { "" } else { "  " };
                 let fill = " ".repeat(width - cell.chars().count().min(*width));
                 text += gap;
-                text += &if self.is_text(i) { format!("{cell}{fill}") } else { format!("{fill}{cell}") };
+                text += &if self.text[i] { format!("{cell}{fill}") } else { format!("{fill}{cell}") };
             }
             format!("{}\n", text.trim_end())
         };
@@ -70,7 +101,7 @@ impl Table {
     pub fn to_html(&self) -> String {
         let line = |tag: &str, cells: &[String]| {
             let cell = |i: usize| {
-                let class = if self.is_text(i) { "" } else { " class=\"number\"" };
+                let class = if self.text[i] { "" } else { " class=\"number\"" };
                 format!("<{tag}{class}>{}</{tag}>", escape(cells.get(i).map_or("", String::as_str)))
             };
             format!("<tr>{}</tr>\n", (0..self.header.len()).map(cell).collect::<String>())
@@ -87,7 +118,7 @@ impl Table {
             format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "))
         };
         let rule: Vec<String> =
-            (0..self.header.len()).map(|i| if self.is_text(i) { "---" } else { "---:" }.to_string()).collect();
+            (0..self.header.len()).map(|i| if self.text[i] { "---" } else { "---:" }.to_string()).collect();
         let mut text = line(&self.header) + &line(&rule);
         self.rows.iter().for_each(|row| text += &line(row));
         text

@@ -1,6 +1,8 @@
 //! The tables of `calibrate validate --leave-one-chip-out`.
 
-use crate::table::Table;
+use crate::accuracy::percent;
+use crate::export::{self, Export, ExportError, Format};
+use crate::table::{Column, Row, Table};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -67,16 +69,12 @@ fn levels(lines: &[Line]) -> BTreeSet<usize> {
     lines.iter().flat_map(|l| l.few.iter().map(|(n, _)| *n)).collect()
 }
 
-fn one(value: f64) -> String {
-    if value.abs() < 1000.0 { format!("{value:.1}") } else { format!("{value:.1e}") }
-}
-
 fn maybe(value: Option<f64>) -> String {
-    value.map_or("-".to_string(), one)
+    value.map_or("-".to_string(), percent)
 }
 
 /// Every chip, kind, phase and precision.
-pub fn table(lines: &[Line]) -> Table {
+fn table(lines: &[Line]) -> Table {
     let levels = levels(lines);
     let header: Vec<String> = ["chip", "kind", "phase", "precision", "rows", "roofline", "constant", "nearest chip"]
         .into_iter()
@@ -87,7 +85,7 @@ pub fn table(lines: &[Line]) -> Table {
     let mut table = Table::new(&header.iter().map(String::as_str).collect::<Vec<_>>(), 4);
     for l in lines {
         let mut cells = vec![l.chip.clone(), l.kind.clone(), l.phase.clone(), l.precision.clone(), l.rows.to_string()];
-        cells.extend([one(l.roofline), one(l.constant), maybe(l.nearest)]);
+        cells.extend([percent(l.roofline), percent(l.constant), maybe(l.nearest)]);
         let scores = std::iter::once(Some(&l.zero)).chain(levels.iter().map(|&n| l.few(n)));
         for score in scores {
             cells.extend([
@@ -102,7 +100,7 @@ pub fn table(lines: &[Line]) -> Table {
 }
 
 /// Means over chips of one phase's lines, by kind and precision; the last rows are means over chips and the main kinds.
-pub fn means(lines: &[Line]) -> Table {
+fn means(lines: &[Line]) -> Table {
     let levels = levels(lines);
     let header: Vec<String> =
         ["kind", "phase", "precision", "chips", "roofline", "constant", "nearest chip", "no own row", "held %"]
@@ -161,8 +159,59 @@ backward rows of one are not helped by forward rows of the other.
 
 ";
 
-/// The page of all of it, which says how it was made.
-pub fn page(lines: &[Line], trials: &Table, seeds: u64, evaluation: bool) -> String {
+/// A way of fitting that was tried: MAPE without own rows, forward, fp32, mean over chips.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Trial {
+    /// What it is.
+    pub fit: &'static str,
+    /// Of convolutions, linear layers and matrix products.
+    pub kinds: [f64; 3],
+    /// Of all three.
+    pub mean: f64,
+}
+
+impl Row for Trial {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("fit", |t| t.fit.to_string()),
+        Column::number(MAIN[0], |t| format!("{:.1}", t.kinds[0])),
+        Column::number(MAIN[1], |t| format!("{:.1}", t.kinds[1])),
+        Column::number(MAIN[2], |t| format!("{:.1}", t.kinds[2])),
+        Column::number("mean", |t| format!("{:.1}", t.mean)),
+    ];
+}
+
+/// Chips that were left out, as they are shown.
+#[derive(Clone, Copy, Debug)]
+pub struct LeftOut<'a> {
+    /// What is told of every chip, kind, phase and precision.
+    pub lines: &'a [Line],
+    /// Other ways of fitting; only the page has them.
+    pub trials: &'a [Trial],
+    /// Draws of own rows.
+    pub seeds: u64,
+    /// Whether shapes of networks that are held out were left out.
+    pub evaluation: bool,
+}
+
+impl Export for LeftOut<'_> {
+    const FORMS: &'static [(Format, &'static str)] = &[
+        (Format::Table, "Aligned text"),
+        (Format::Markdown, "A page for a report"),
+        (Format::Json, "A list of objects, with all digits"),
+    ];
+
+    fn export(&self, format: Format) -> Result<String, ExportError> {
+        match format {
+            Format::Table => Ok(format!("{}\n{}", table(self.lines).to_text(), means(self.lines).to_text())),
+            Format::Markdown => Ok(page(self)),
+            Format::Json => export::json(self.lines),
+            Format::Html | Format::Csv => Err(ExportError::Absent(format)),
+        }
+    }
+}
+
+fn page(left_out: &LeftOut<'_>) -> String {
+    let LeftOut { lines, trials, seeds, evaluation } = *left_out;
     let rows = if evaluation {
         "Rows of the shapes of networks that are held out (`data/splits.toml`) are left out everywhere."
     } else {
@@ -183,7 +232,7 @@ pub fn page(lines: &[Line], trials: &Table, seeds: u64, evaluation: bool) -> Str
          MAPE without own rows, forward, fp32, means over chips; every model taken, whether better than an efficiency or not.\n\n{}\n\
          {REST}## Every chip\n\n{}",
         means(lines).to_markdown(),
-        trials.to_markdown(),
+        Table::of(trials).to_markdown(),
         table(lines).to_markdown(),
     )
 }

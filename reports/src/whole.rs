@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 const MOST_LINKS: usize = 40;
 
 /// With the name of the file in front.
-fn of(path: &Path) -> impl Fn(io::Error) -> io::Error {
+pub(crate) fn of(path: &Path) -> impl Fn(io::Error) -> io::Error {
     let path = path.display().to_string();
     move |e| io::Error::new(e.kind(), format!("{path}: {e}"))
 }

@@ -12,9 +12,10 @@ use joulecast_model::step::framework::Launch;
 use joulecast_model::step::memory::MemoryFootprint;
 use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
-use joulecast_reports::compare::{self, Comparison};
-use joulecast_reports::optimum::{self, Candidate, Found};
-use joulecast_reports::plan::{self, AtSetting, Plan};
+use joulecast_reports::compare::Comparison;
+use joulecast_reports::export::{Export, Format};
+use joulecast_reports::fleet::{self, AtSetting, Plan};
+use joulecast_reports::optimum::{Candidate, Found};
 use std::path::Path;
 
 fn check(name: &str, actual: &str) {
@@ -24,6 +25,10 @@ fn check(name: &str, actual: &str) {
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(actual, expected, "{name} changed");
+}
+
+fn in_form<E: Export + ?Sized>(result: &E, format: Format) -> String {
+    result.export(format).expect("a form that it has")
 }
 
 /// Numbers of a JSON document with six digits, since the last ones differ between machines.
@@ -126,10 +131,10 @@ fn a_comparison() {
         }),
         largest: vec![largest("t4", Some(kept), Bound::Latency), largest("v100", None, Bound::Power)],
     };
-    check("compare.txt", &compare::text(&comparison, false));
-    check("compare.md", &compare::text(&comparison, true));
-    check("compare.json", &rounded(&compare::json(&comparison).expect("finite")));
-    check("compare.csv", &rounded_cells(&compare::csv(&comparison).expect("finite")));
+    check("compare.txt", &in_form(&comparison, Format::Table));
+    check("compare.md", &in_form(&comparison, Format::Markdown));
+    check("compare.json", &rounded(&in_form(&comparison, Format::Json)));
+    check("compare.csv", &rounded_cells(&in_form(&comparison, Format::Csv)));
 }
 
 #[test]
@@ -150,8 +155,9 @@ fn an_optimum() {
         plan: None,
         warnings: vec![Warning::Network("a warning".into())],
     };
-    check("optimum.txt", &optimum::text(&found, false));
-    check("optimum.json", &rounded(&optimum::json(&[found]).expect("finite")));
+    let found = [found];
+    check("optimum.txt", &in_form(found.as_slice(), Format::Table));
+    check("optimum.json", &rounded(&in_form(found.as_slice(), Format::Json)));
 }
 
 const PLAN: &str = r#"
@@ -233,7 +239,7 @@ fn a_plan() {
             low: plan_fleet(b, &load, Scenario::Low).ok(),
             high: plan_fleet(b, &load, Scenario::High).ok(),
         };
-        candidates.push(plan::Candidate {
+        candidates.push(fleet::Candidate {
             name: c.name.clone(),
             gpu: c.gpu.clone(),
             waiting: (Watts::new(50.0), "nobody".into()),
@@ -253,12 +259,19 @@ fn a_plan() {
     }
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();
     let winner = best(&chosen, file.minimise, None);
-    let plan = Plan { file, launch: Launch::Graph, candidates, winner, command: "predict plan toy.toml".into() };
-    check("plan.txt", &plan::text(&plan));
-    check("plan.md", &plan::markdown(&plan, Some(Path::new("figures"))));
-    check("plan.json", &rounded(&plan::json(&plan).expect("finite")));
-    check("plan.csv", &rounded_cells(&plan::csv(&plan).expect("written")));
-    let html = plan::html(&plan).expect("drawn");
+    let (command, figures) = ("predict plan toy.toml".into(), Some("figures".into()));
+    let plan = Plan { file, launch: Launch::Graph, candidates, winner, command, figures };
+    check("plan.txt", &in_form(&plan, Format::Table));
+    check("plan.md", &in_form(&plan, Format::Markdown));
+    check("plan.json", &rounded(&in_form(&plan, Format::Json)));
+    check("plan.csv", &rounded_cells(&in_form(&plan, Format::Csv)));
+    if cfg!(feature = "figures") {
+        a_plan_has_figures(&plan);
+    }
+}
+
+fn a_plan_has_figures(plan: &Plan) {
+    let html = in_form(plan, Format::Html);
     for part in [
         "<svg class=\"figure\"",
         "GPUs against facility power",
@@ -268,6 +281,6 @@ fn a_plan() {
     ] {
         assert!(html.contains(part), "no {part}");
     }
-    let figures = plan::figures(&plan).expect("drawn");
+    let figures = fleet::figures(plan).expect("drawn");
     assert_eq!(figures.iter().map(|f| f.0).collect::<Vec<_>>(), ["fleets", "day", "sensitivity"]);
 }

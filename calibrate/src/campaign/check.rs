@@ -14,6 +14,7 @@ use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Dropout, Function, GlobalPool2d, Layer, LayerNorm, Linear,
     LocalResponseNorm, Multiply, Optimizer, Pad, Pair, Pool2d, PoolOp, Scale, Softmax,
 };
+use joulecast_reports::check::{Bandwidth, Ceiling, Unlike};
 use joulecast_reports::table::Table;
 use std::time::{Duration, Instant};
 
@@ -28,18 +29,18 @@ const NEAR: f64 = 0.9;
 /// # Errors
 /// When the device is lost.
 pub fn agreement(runner: &mut CudaRunner) -> Result<(String, bool)> {
-    let mut table = Table::new(&["kind", "phase", "precision", "layout", "mode", "what", "error / tolerance"], 6);
+    let mut unlike = Vec::new();
     let (mut compared, mut trials, mut failed) = (0usize, 0usize, 0usize);
     let mut unsupported = 0usize;
     for trial in check::trials()? {
-        let names = |trial: &Trial| {
-            vec![
-                trial.case.layer.kind().to_string(),
-                trial.phase.to_string(),
-                trial.precision.to_string(),
-                trial.layout.to_string(),
-                format!("{} {}", trial.mode, trial.algorithm),
-            ]
+        let differs = |what: String, error: String| Unlike {
+            kind: trial.case.layer.kind(),
+            phase: trial.phase,
+            precision: trial.precision,
+            layout: trial.layout,
+            mode: format!("{} {}", trial.mode, trial.algorithm),
+            what,
+            error,
         };
         match check::check(runner, &trial) {
             Ok(list) => {
@@ -48,23 +49,19 @@ pub fn agreement(runner: &mut CudaRunner) -> Result<(String, bool)> {
                     compared += one.values;
                     if one.worst > 1.0 {
                         failed += 1;
-                        let mut cells = names(&trial);
-                        cells.extend([one.tensor, format!("{:.2}", one.worst)]);
-                        table.row(cells);
+                        unlike.push(differs(one.tensor, format!("{:.2}", one.worst)));
                     }
                 }
             }
             Err(error @ DeviceError::Lost(_)) => return Err(error.into()),
             Err(error) => {
                 unsupported += 1;
-                let mut cells = names(&trial);
-                cells.extend([error.to_string(), "not run".to_string()]);
-                table.row(cells);
+                unlike.push(differs(error.to_string(), "not run".to_string()));
             }
         }
     }
     let summary = format!("{trials} trials, {compared} values compared: {failed} disagree, {unsupported} not run\n");
-    let text = if failed + unsupported > 0 { table.to_text() + &summary } else { summary };
+    let text = if failed + unsupported > 0 { Table::of(&unlike).to_text() + &summary } else { summary };
     Ok((text, failed == 0))
 }
 
@@ -73,27 +70,27 @@ pub fn agreement(runner: &mut CudaRunner) -> Result<(String, bool)> {
 /// # Errors
 /// When the device fails.
 pub fn ceilings(runner: &mut CudaRunner) -> Result<String> {
-    let mut table = Table::new(&["ceiling", "value", "unit"], 1);
+    let mut list = Vec::new();
+    let arithmetic = |name: String, rate: f64| Ceiling { name, value: format!("{:.1}", rate * 1e-12), unit: "TFLOP/s" };
     for mib in [64u64, 256, 1024, 4096] {
         ceilings::load_copy(runner, Precision::Fp32, Bytes::new(mib << 20))?;
         let rate = (mib << 20) as f64 / runner.median_time()?.get();
-        table.row(vec![format!("copy, {mib} MiB of traffic"), format!("{:.3}", rate * 1e-12), "TB/s".into()]);
+        let name = format!("copy, {mib} MiB of traffic");
+        list.push(Ceiling { name, value: format!("{:.3}", rate * 1e-12), unit: "TB/s" });
     }
     let ops = ceilings::load_multiply_add(runner)?;
     let rate = ops as f64 / runner.median_time()?.get();
-    table.row(vec!["fp32 multiply-add".into(), format!("{:.1}", rate * 1e-12), "TFLOP/s".into()]);
+    list.push(arithmetic("fp32 multiply-add".into(), rate));
     for precision in [Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Bf16] {
         let trial = ceilings::square_product(precision)?;
         let Some(cost) = trial.cost()? else { continue };
         runner.load(&trial)?;
         let rate = cost.ops.to_f64() / runner.median_time()?.get();
-        let name = format!("{precision} matrix product, 8192, burst");
-        table.row(vec![name, format!("{:.1}", rate * 1e-12), "TFLOP/s".into()]);
+        list.push(arithmetic(format!("{precision} matrix product, 8192, burst"), rate));
         let rate = cost.ops.to_f64() / sustained(runner)?;
-        let name = format!("{precision} matrix product, 8192, sustained");
-        table.row(vec![name, format!("{:.1}", rate * 1e-12), "TFLOP/s".into()]);
+        list.push(arithmetic(format!("{precision} matrix product, 8192, sustained"), rate));
     }
-    Ok(table.to_text())
+    Ok(Table::of(&list).to_text())
 }
 
 /// Seconds of one execution of what is loaded, after it ran for long enough that the power limit has acted.
@@ -113,7 +110,7 @@ fn sustained(runner: &mut CudaRunner) -> Result<f64> {
 /// # Errors
 /// When the device fails.
 pub fn bandwidths(runner: &mut CudaRunner) -> Result<String> {
-    let mut table = Table::new(&["kind", "phase", "mode", "precision", "layout", "TB/s", "of the copy"], 5);
+    let mut list = Vec::new();
     ceilings::load_copy(runner, Precision::Fp32, TRAFFIC)?;
     let copy = TRAFFIC.to_f64() / runner.median_time()?.get();
     let (mut all, mut near) = (0, 0);
@@ -127,17 +124,17 @@ pub fn bandwidths(runner: &mut CudaRunner) -> Result<String> {
         let rate = cost.bytes().to_f64() / runner.median_time()?.get();
         all += 1;
         near += usize::from(rate >= NEAR * copy);
-        table.row(vec![
-            trial.case.layer.kind().to_string(),
-            trial.phase.to_string(),
-            trial.optimizer.map_or_else(|| trial.mode.to_string(), |o| o.to_string()),
-            trial.precision.to_string(),
-            trial.layout.to_string(),
-            format!("{:.2}", rate * 1e-12),
-            format!("{:.0} %", 100.0 * rate / copy),
-        ]);
+        list.push(Bandwidth {
+            kind: trial.case.layer.kind(),
+            phase: trial.phase,
+            mode: trial.optimizer.map_or_else(|| trial.mode.to_string(), |o| o.to_string()),
+            precision: trial.precision,
+            layout: trial.layout,
+            tb_per_s: rate * 1e-12,
+            of_copy: rate / copy,
+        });
     }
-    Ok(table.to_text() + &format!("{near} of {all} within 10 % of the copy's {:.2} TB/s\n", copy * 1e-12))
+    Ok(Table::of(&list).to_text() + &format!("{near} of {all} within 10 % of the copy's {:.2} TB/s\n", copy * 1e-12))
 }
 
 /// Every bandwidth-bound kind and phase at 256 MiB of traffic.

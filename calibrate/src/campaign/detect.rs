@@ -9,6 +9,7 @@ use joulecast_kernels::nvml::{self, BoardChoice, Description};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_reports::table::Table;
+use joulecast_reports::trials::Cost;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -103,20 +104,13 @@ fn minutes(plan: &Plan) -> f64 {
 }
 
 fn costs() -> Result<String> {
-    let mut table =
-        Table::new(&["calibration of its own", "rows", "with energy", "minutes", "command"], 1).with_trailing_text(1);
-    for level in Level::value_variants() {
+    let cost = |level: &Level| -> Result<Cost> {
         let plan = plan::expand(REFERENCE, *level).context("data/plans/reference.toml")?;
         let energies = plan.count(Measure::Energy);
-        table.row(vec![
-            level.name().into(),
-            (plan.items.len() + energies).to_string(),
-            energies.to_string(),
-            format!("{:.0}", minutes(&plan).ceil()),
-            format!("calibrate run --plan {} --device cuda --dataset rows", level.name()),
-        ]);
-    }
-    Ok(table.to_text()
+        Ok(Cost { level: level.name(), rows: plan.items.len() + energies, energies, minutes: minutes(&plan).ceil() })
+    };
+    let levels = Level::value_variants().iter().map(cost).collect::<Result<Vec<_>>>()?;
+    Ok(Table::of(&levels).to_text()
         + "minutes at the rates of an H200: 1,000 times a minute, 2.4 s for each energy\n\
            then: calibrate fit --dataset rows --out my_calibrations    (--base universal where rows are few)\n\
            and: predict --calibration my_calibrations/CHIP.toml ...\n")

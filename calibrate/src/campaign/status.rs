@@ -1,7 +1,5 @@
 //! `calibrate status`: what a dataset holds and how good it is.
 
-mod render;
-
 use crate::campaign::run::outcome::RunRecord;
 use crate::campaign::run::{row, skipped};
 use crate::rows::journal;
@@ -10,12 +8,10 @@ use joulecast_kernels::settings::Point;
 use joulecast_model::base::precision::Precision;
 use joulecast_model::base::units::{Hertz, Watts};
 use joulecast_model::rows::measurement::{Measurement, Regime};
-use serde::Serialize;
+use joulecast_reports::status::{Ceiling, Clocks, CrossCheck, Group, Quantiles, Repeats, Runs, Share, Status};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-pub use render::{markdown, text};
 
 /// Traffic beyond every second-level cache: rows with less say nothing about memory bandwidth.
 const BEYOND_CACHE: f64 = 256e6;
@@ -23,141 +19,6 @@ const BEYOND_CACHE: f64 = 256e6;
 const CLOCK_DIFFERENCE: f64 = 0.1;
 /// Counter and integral of power that agree within this share.
 const CROSS_CHECK: f64 = 0.02;
-
-/// A summary of a dataset, `status/1`.
-#[derive(Clone, Debug, Serialize)]
-pub struct Status {
-    /// The format.
-    pub schema: &'static str,
-    /// All rows.
-    pub rows: usize,
-    /// Distinct trials.
-    pub trials: usize,
-    /// Rows by what they measured.
-    pub groups: Vec<Group>,
-    /// Rows per reason not to use them.
-    pub flags: Vec<Share>,
-    /// p90/p10 - 1 of a burst's blocks.
-    pub spread: Option<Quantiles>,
-    /// Power by the counter against the integral of instantaneous power.
-    pub cross_check: Option<CrossCheck>,
-    /// Repeats against each other.
-    pub repeats: Option<Repeats>,
-    /// The same of repeats on different boards of a GPU.
-    pub repeats_across_boards: Option<Repeats>,
-    /// Bursts and their sustained runs.
-    pub clocks: Option<Clocks>,
-    /// The best that was seen.
-    pub ceilings: Vec<Ceiling>,
-    /// How long it took, where runs were recorded.
-    pub runs: Option<Runs>,
-    /// Skipped trials per reason.
-    pub skipped: BTreeMap<&'static str, usize>,
-}
-
-/// Rows of one kind, phase and precision on one GPU from one source.
-#[derive(Clone, Debug, Serialize)]
-pub struct Group {
-    /// Name in `data/gpus`.
-    pub gpu: String,
-    /// Layer kind.
-    pub kind: String,
-    /// Phase.
-    pub phase: String,
-    /// Precision.
-    pub precision: String,
-    /// Source.
-    pub source: String,
-    /// Rows that are not of a sustained run.
-    pub time_rows: usize,
-    /// Rows with an energy.
-    pub energy_rows: usize,
-    /// Flagged rows.
-    pub flagged: usize,
-}
-
-/// Rows with a flag.
-#[derive(Clone, Debug, Serialize)]
-pub struct Share {
-    /// The flag.
-    pub flag: String,
-    /// Rows with it.
-    pub rows: usize,
-    /// Of all rows.
-    pub share: f64,
-}
-
-/// Quantiles over rows.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Quantiles {
-    /// Rows.
-    pub rows: usize,
-    /// Median.
-    pub p50: f64,
-    /// 90 %.
-    pub p90: f64,
-    /// 99 %.
-    pub p99: f64,
-}
-
-/// How well two readings of power agree.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct CrossCheck {
-    /// Rows with both.
-    pub rows: usize,
-    /// Share within 2 %.
-    pub within_2_percent: f64,
-    /// Median of the absolute relative difference.
-    pub median: f64,
-    /// Its largest.
-    pub worst: f64,
-}
-
-/// Medians of the absolute relative difference between a trial's first two repeats.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Repeats {
-    /// Pairs of rows.
-    pub pairs: usize,
-    /// Of time.
-    pub time: f64,
-    /// Of energy per execution, where both have one.
-    pub energy: Option<f64>,
-}
-
-/// Bursts with a sustained run.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Clocks {
-    /// Pairs whose clocks are known.
-    pub pairs: usize,
-    /// Those whose clocks differ by at least 10 %.
-    pub differing: usize,
-}
-
-/// The best rates seen on a GPU in a precision.
-#[derive(Clone, Debug, Serialize)]
-pub struct Ceiling {
-    /// Name in `data/gpus`.
-    pub gpu: String,
-    /// Source.
-    pub source: String,
-    /// Precision.
-    pub precision: Precision,
-    /// Operations of the direct algorithm over time, in 10^12 per second; Winograd's may exceed the peak.
-    pub tflop_per_s: f64,
-    /// Traffic over time, in 10^12 bytes per second, of rows that move more than any cache holds.
-    pub tb_per_s: Option<f64>,
-}
-
-/// What the recorded runs took.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Runs {
-    /// Runs.
-    pub count: usize,
-    /// Their length, in the device's time.
-    pub gpu_minutes: f64,
-    /// Rows written per minute of it.
-    pub rows_per_minute: f64,
-}
 
 /// Summarises the rows of a dataset's folder.
 ///

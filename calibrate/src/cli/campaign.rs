@@ -1,20 +1,23 @@
 //! `calibrate plan`, `run` and `status`.
 
-use super::{DatasetArg, Output, misuse, names, print};
+use super::{DatasetArg, misuse, names, print, show};
 use crate::campaign::device::{Device, Kind as DeviceKind, SIMULATED};
 use crate::campaign::plan::{Level, Measure, Plan};
 use crate::campaign::run::progress::OnStderr;
 use crate::campaign::run::{AsFound, Which};
 use crate::campaign::sweep::{self, ObservedOnly, Permission};
 use crate::campaign::{plan, run, status};
-use crate::rows::dataset::Writer;
-use crate::system::notes::note;
+use crate::rows::writer::Writer;
 use crate::system::whole;
 use anyhow::{Context, Result};
 use clap::Args;
 use joulecast_kernels::measure::Rules;
 use joulecast_kernels::settings::Point;
 use joulecast_model::base::units::Seconds;
+use joulecast_reports::export::{Format, format_of};
+use joulecast_reports::say;
+use joulecast_reports::status::Status;
+use joulecast_reports::table::Table;
 use std::fs;
 use std::path::PathBuf;
 
@@ -26,8 +29,8 @@ pub struct StatusArgs {
     #[command(flatten)]
     dataset: DatasetArg,
     /// How to print
-    #[arg(long, value_enum, default_value_t = Output::Table)]
-    format: Output,
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Status>(), default_value_t = Format::Table)]
+    format: Format,
 }
 
 #[derive(Args)]
@@ -108,12 +111,8 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
 pub fn status(args: &StatusArgs) -> Result<()> {
     let folder = args.folder.as_ref().unwrap_or(&args.dataset.dataset);
     let (summary, said) = status::of_folder(folder)?;
-    said.iter().for_each(note);
-    print(&match args.format {
-        Output::Table => status::text(&summary),
-        Output::Markdown => status::markdown(&summary),
-        Output::Json => serde_json::to_string_pretty(&summary)? + "\n",
-    })
+    said.iter().for_each(say);
+    show(&summary, args.format)
 }
 
 /// Expands a recipe.
@@ -126,7 +125,7 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
         }
         None => plan::expand(plan::REFERENCE, args.level).context("data/plans/reference.toml")?,
     };
-    print(&plan.table().to_text())?;
+    print(&Table::of(&plan.strata()).to_text())?;
     print(&format!(
         "plan {}: {} trials of time, {} of time and energy; about {:.0} minutes on a GPU\n",
         plan.id,
@@ -161,7 +160,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         retry_skipped: args.retry_skipped,
         rules: Rules::default(),
     };
-    device.notes.iter().for_each(note);
+    device.notes.iter().for_each(say);
     let points = sweep::points(&args.clocks, &args.power_caps);
     let Some(writer) = writer else {
         if points.is_empty() {
@@ -173,7 +172,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     run::interrupt::listen();
     let progress = &mut OnStderr::new();
     if points.is_empty() {
-        note("clocks and power limits are observed, not set");
+        say("clocks and power limits are observed, not set");
         // One point that asks for nothing.
         let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, into, progress)?;
         return print(&outcome.text());
@@ -185,7 +184,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
             print(&result?.text())
         }
         Permission::Refused(why) => {
-            note(format!("{why}: nothing was set; observing only, as found"));
+            say(format!("{why}: nothing was set; observing only, as found"));
             let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, into, progress)?;
             print(&outcome.text())?;
             Err(ObservedOnly.into())

@@ -5,7 +5,6 @@ use crate::campaign::device::{Device, Kind as DeviceKind, open_cuda};
 use crate::campaign::measure::layers::{self, LayerRun};
 use crate::campaign::measure::record::{NetworkRun, Table};
 use crate::campaign::{check, detect, measure, restore};
-use crate::system::notes::note;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use joulecast_kernels::runner::Launch;
@@ -16,6 +15,7 @@ use joulecast_model::catalog;
 use joulecast_model::net::network::Network;
 use joulecast_model::read::Format;
 use joulecast_model::read::onnx::Options;
+use joulecast_reports::say;
 use std::path::PathBuf;
 
 #[derive(Args)]
@@ -125,7 +125,7 @@ pub(super) fn network(name: &str) -> Result<Network> {
 pub fn measure(args: &MeasureArgs) -> Result<()> {
     let networks = args.net.iter().map(|name| network(name)).collect::<Result<Vec<_>>>()?;
     let budget = args.budget.map(Seconds::new);
-    let mut progress = |what: &str| note(what);
+    let mut progress = |what: &str| say(what);
     // The file before the device, whose use would disturb what another process measures.
     if args.layers {
         let (mut table, _) = Table::open(&args.out, LayerRun::key)?;
@@ -156,7 +156,7 @@ pub fn measure(args: &MeasureArgs) -> Result<()> {
     let meter = meter.as_mut().map(|m| &mut **m as &mut dyn PowerMeter);
     let summary = measure::run(runner.as_mut(), meter, &request, &mut table, &mut progress)?;
     for (what, why) in &summary.skipped {
-        note(format!("skipped {what}: {why}"));
+        say(format!("skipped {what}: {why}"));
     }
     let (added, known, left) = (summary.measured, summary.known, summary.left);
     print(&format!("{}: {added} rows added, {known} were there, {left} left for another run\n", args.out.display()))
@@ -167,7 +167,7 @@ type Opened = (Box<dyn LayerRunner>, Option<Box<dyn PowerMeter>>);
 
 fn opened(args: &MeasureArgs) -> Result<Opened> {
     let Device { runner, meter, notes, .. } = Device::open(args.device, args.gpu.as_deref(), &[])?;
-    notes.iter().for_each(note);
+    notes.iter().for_each(say);
     Ok((runner, meter))
 }
 

@@ -1,9 +1,10 @@
 //! `calibrate published`: power and clocks that others published, beside predictions.
 
-use super::print;
+use super::{print, show};
 use crate::judge::published::{Tools, all_reduce, average, caps, read, savings, sweeps, traces};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use joulecast_reports::export::Format;
 use joulecast_reports::table::Table;
 use std::path::PathBuf;
 
@@ -60,6 +61,5 @@ pub fn published(args: &PublishedArgs) -> Result<()> {
         (What::Allreduce, files) => all_reduce::tables(files)?,
         _ => bail!("one file at a time"),
     };
-    let text = |t: &Table| if args.markdown { t.to_markdown() } else { t.to_text() };
-    print(&tables.iter().map(text).collect::<Vec<_>>().join("\n"))
+    show(tables.as_slice(), if args.markdown { Format::Markdown } else { Format::Table })
 }

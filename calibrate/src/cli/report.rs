@@ -26,7 +26,7 @@ pub fn write(args: &Validate, folder: &Path) -> Result<()> {
     }
     // Minutes before it is written.
     whole::check_free(&folder.join(PAGE), args.force)?;
-    let mut report = Report::new(folder.to_path_buf(), command_line("calibrate"))?;
+    let mut report = Report::new(folder.to_path_buf(), command_line("calibrate", std::env::args_os().skip(1)))?;
     if !args.networks.is_empty() {
         let runs = read_runs(&args.networks)?;
         let calibrations = evaluation_calibrations(args, &runs)?;

@@ -6,7 +6,6 @@ use crate::campaign::measure::curve::{self, CurveRow, Measured, Request};
 use crate::campaign::run::{ApplyPoint, interrupt};
 use crate::campaign::sweep::{self, ObservedOnly, Offered, Permission, Settings};
 use crate::judge::published::{Tools, mean_absolute, percent};
-use crate::system::notes::note;
 use crate::system::whole;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -21,7 +20,9 @@ use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::figure::curves::{Axis, Curves, Panel};
 use joulecast_reports::figure::svg;
-use joulecast_reports::table::{Table, percent_more, with_unit};
+use joulecast_reports::limits::Setting;
+use joulecast_reports::say;
+use joulecast_reports::table::{Table, percent_more};
 use std::path::PathBuf;
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -177,7 +178,7 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
         whole::check_free(path, args.force)?;
     }
     let mut device = Device::open(args.device, args.gpu.as_deref(), &args.fault)?;
-    device.notes.iter().for_each(note);
+    device.notes.iter().for_each(say);
     if device.meter.is_none() && args.metric != Metric::Time {
         bail!("energy cannot be measured on this device: only --metric time can be swept");
     }
@@ -195,13 +196,13 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
     let every: Vec<_> = (1..=request.settings.len()).map(|p| request.point(p)).collect();
     let calls = sweep::rehearse(&device, &every)?;
     let Some((mut table, known)) = opened else {
-        note(format!("at most; a sweep leaves out what the search for the least {} does not need", args.metric));
+        say(format!("at most; a sweep leaves out what the search for the least {} does not need", args.metric));
         return print(&calls);
     };
     let predicted = match predict(&device, &network, args.mode, &request) {
         Ok(predicted) => Some(predicted),
         Err(why) => {
-            note(format!("without a prediction: {why}"));
+            say(format!("without a prediction: {why}"));
             None
         }
     };
@@ -230,7 +231,7 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
             report(args, &device, &request, &measured, predicted.as_ref())
         }
         Permission::Refused(why) => {
-            note(format!("{why}: nothing was set; observing only, as found"));
+            say(format!("{why}: nothing was set; observing only, as found"));
             let measured = measure(&mut device, None)?;
             report(args, &device, &request, &measured, predicted.as_ref())?;
             Err(ObservedOnly.into())
@@ -261,33 +262,27 @@ fn name(request: &Request, position: usize) -> String {
 }
 
 fn text(args: &SweepArgs, request: &Request, measured: &Measured, predicted: Option<&Predicted>) -> String {
-    let header =
-        ["setting", "MHz", "time", "power", "energy", "EDP", "time %", "energy %", "predicted time %", "energy %"];
-    let mut table = Table::new(&header, 1);
     let runs = measured.runs(request);
     let foreseen = |position: usize| predicted.and_then(|p| p.runs.iter().find(|r| r.0 == position)).map(|r| r.1);
-    let over = |run: &Run, first: &Run| [percent_more(run.time / first.time), percent_more(run.energy / first.energy)];
-    let (mut time_errors, mut energy_errors) = (Vec::new(), Vec::new());
+    let over = |run: &Run, first: &Run| [run.time / first.time, run.energy / first.energy];
+    let (mut settings, mut time_errors, mut energy_errors) = (Vec::new(), Vec::new(), Vec::new());
     for (position, run) in &runs {
         let clocks: Vec<f64> = measured.rows(*position).iter().filter_map(|r| r.core_mhz_mean).collect();
-        let clock = clocks.iter().sum::<f64>() / clocks.len() as f64;
-        let mut cells = vec![
-            name(request, *position),
-            if clocks.is_empty() { String::new() } else { format!("{clock:.0}") },
-            with_unit(run.time.get(), "s"),
-            with_unit((run.energy / run.time).get(), "W"),
-            with_unit(run.energy.get(), "J"),
-            with_unit((run.energy * run.time).get(), "J s"),
-        ];
-        cells.extend(runs.first().map_or_else(Default::default, |(_, first)| over(run, first)));
-        if let (Some(here), Some(first)) = (foreseen(*position), foreseen(0)) {
-            cells.extend(over(&here, &first));
+        let pair = foreseen(*position).zip(foreseen(0));
+        if let Some((here, _)) = pair {
             time_errors.push(percent(here.time.get(), run.time.get()));
             energy_errors.push(percent(here.energy.get(), run.energy.get()));
         }
-        table.row(cells);
+        settings.push(Setting {
+            name: name(request, *position),
+            clock_mhz: (!clocks.is_empty()).then(|| clocks.iter().sum::<f64>() / clocks.len() as f64),
+            time: run.time,
+            energy: run.energy,
+            over_default: runs.first().map(|(_, first)| over(run, first)),
+            predicted: pair.map(|(here, first)| over(&here, &first)),
+        });
     }
-    let mut text = table.to_text();
+    let mut text = Table::of(&settings).to_text();
     let rows: usize = runs.iter().map(|(p, _)| measured.rows(*p).len()).sum();
     text += &format!(
         "\n{}: {} rows added, {} were there; {} of {} points measured\n",

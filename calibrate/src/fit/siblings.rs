@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use joulecast_model::base::accuracy::{Accuracy, conformal};
 use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::Siblings;
-use joulecast_reports::table::Table;
+use joulecast_reports::siblings::Board;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,48 +94,33 @@ fn of(boards: &[&LeftOut<'_>]) -> Option<Siblings> {
 
 /// Every board with its error, and how many of its times lie in the model's own interval and in one as wide as the boards of
 /// the other chips ask for.
-pub fn table(boards: &[LeftOut<'_>]) -> Table {
-    let header = [
-        "chip",
-        "board",
-        "predicted by",
-        "model",
-        "phase",
-        "precision",
-        "rows",
-        "MAPE %",
-        "bias",
-        "own interval holds %",
-        "widened holds %",
-    ];
-    let mut table = Table::new(&header, 6);
-    for board in boards {
+pub fn lines(boards: &[LeftOut<'_>]) -> Vec<Board> {
+    let line = |board: &LeftOut<'_>| {
         let chip = &board.task.chip;
         let others: Vec<&LeftOut<'_>> = boards.iter().filter(|b| b.task.chip != *chip).collect();
-        let siblings = of(&others);
         let share = |within: &dyn Fn(&Judged) -> (f64, f64)| {
             let held = board.rows.iter().filter(|r| {
                 let (low, high) = within(r);
                 (low..=high).contains(&r.log())
             });
-            format!("{:.0}", 100.0 * held.count() as f64 / board.rows.len() as f64)
+            100.0 * held.count() as f64 / board.rows.len() as f64
         };
-        let Some(error) = Accuracy::of(board.rows.iter().map(|r| (r.measured, r.predicted))) else { continue };
-        table.row(vec![
-            chip.clone(),
-            board.board.to_string(),
-            board.others.iter().copied().collect::<Vec<_>>().join(", "),
-            board.task.model.to_string(),
-            board.task.phase.to_string(),
-            board.task.precision.to_string(),
-            board.rows.len().to_string(),
-            format!("{:.1}", error.mape),
-            format!("{:+.1}", error.bias),
-            share(&|r| r.interval),
-            siblings.map_or("-".to_string(), |s| share(&|r| s.widened(r.interval))),
-        ]);
-    }
-    table
+        let error = Accuracy::of(board.rows.iter().map(|r| (r.measured, r.predicted)))?;
+        Some(Board {
+            chip: chip.clone(),
+            board: board.board.to_string(),
+            predicted_by: board.others.iter().copied().collect::<Vec<_>>().join(", "),
+            model: board.task.model.to_string(),
+            phase: board.task.phase.to_string(),
+            precision: board.task.precision.to_string(),
+            rows: board.rows.len(),
+            mape: error.mape,
+            bias: error.bias,
+            held: share(&|r| r.interval),
+            held_widened: of(&others).map(|s| share(&|r| s.widened(r.interval))),
+        })
+    };
+    boards.iter().filter_map(line).collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::rows::prepare::Row;
 use anyhow::Result;
 use joulecast_model::base::accuracy::Accuracy;
 use joulecast_model::kernel::key::ModelKey;
-use joulecast_reports::table::Table;
+use joulecast_reports::levels::Learned;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 
@@ -30,7 +30,7 @@ struct Errors {
 ///
 /// # Errors
 /// When the shipped recipe cannot be expanded or a fit fails.
-pub fn levels(rows: &[Row], options: &Options) -> Result<Table> {
+pub fn levels(rows: &[Row], options: &Options) -> Result<Vec<Learned>> {
     let levels = [Level::Quick, Level::Standard, Level::Reference];
     let mut members: BTreeMap<&'static str, HashSet<String>> = BTreeMap::new();
     for level in levels {
@@ -69,7 +69,7 @@ pub fn levels(rows: &[Row], options: &Options) -> Result<Table> {
             Ok((format!("{} {} {}", task.model, task.phase, task.precision), errors))
         })
         .collect::<Result<_>>()?;
-    Ok(table(&results))
+    Ok(lines(results))
 }
 
 type Predict = Box<dyn Fn(&Row) -> Option<f64>>;
@@ -87,31 +87,20 @@ fn predictor(key: ModelKey, train: &[&Row], options: &Options) -> Result<Predict
     Ok(Box::new(move |row| median.map(|m| row.reference(EXPONENT).get() * m)))
 }
 
-fn table(results: &[(String, Errors)]) -> Table {
+fn lines(results: Vec<(String, Errors)>) -> Vec<Learned> {
     let names = [Level::Quick, Level::Standard, Level::Reference].map(Level::name);
-    let mut table = Table::new(
-        &["layer", "rows", "quick: rows", "MAPE %", "standard: rows", "MAPE %", "reference: rows", "MAPE %"],
-        1,
-    );
-    let cells = |errors: &Errors| -> Vec<String> {
-        names
-            .iter()
-            .flat_map(|name| {
-                let pairs = errors.pairs.get(name).cloned().unwrap_or_default();
-                let mape = Accuracy::of(pairs).map_or("-".to_string(), |a| format!("{:.1}", a.mape));
-                [errors.learned.get(name).copied().unwrap_or(0).to_string(), mape]
-            })
-            .collect()
-    };
     let mut all = Errors::default();
-    for (name, errors) in results {
-        table.row([vec![name.clone(), errors.rows.to_string()], cells(errors)].concat());
+    for (_, errors) in &results {
         all.rows += errors.rows;
         for name in names {
             *all.learned.entry(name).or_default() += errors.learned.get(name).copied().unwrap_or(0);
             all.pairs.entry(name).or_default().extend(errors.pairs.get(name).into_iter().flatten());
         }
     }
-    table.row([vec!["all".to_string(), all.rows.to_string()], cells(&all)].concat());
-    table
+    let line = |(layer, errors): (String, Errors)| {
+        let mape = |name| Accuracy::of(errors.pairs.get(name).into_iter().flatten().copied()).map(|a| a.mape);
+        let from = names.map(|name| (errors.learned.get(name).copied().unwrap_or(0), mape(name)));
+        Learned { layer, rows: errors.rows, from }
+    };
+    results.into_iter().chain([("all".to_string(), all)]).map(line).collect()
 }

@@ -10,8 +10,7 @@ use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::catalog;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
-use joulecast_reports::table::Table;
-use joulecast_reports::transfer::{Line, Score};
+use joulecast_reports::transfer::{Line, Score, Trial};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -155,7 +154,7 @@ fn scaled(neighbours: &[Vec<LayerModel>], row: &Row) -> Option<f64> {
 }
 
 /// Ways of fitting that were tried, and what each gives: mean over chips of the MAPE without own rows, forward, fp32.
-pub fn trials(rows: &[Row]) -> Table {
+pub fn trials(rows: &[Row]) -> Vec<Trial> {
     let ours = Settings::default();
     let variants = [
         ("as shipped", ours),
@@ -166,8 +165,7 @@ pub fn trials(rows: &[Row]) -> Table {
         ("roofline and floor added, not smoothed: p = 1", Settings { exponent: 1, ..ours }),
         ("p = 4", Settings { exponent: 4, ..ours }),
     ];
-    let mut table = Table::new(&["fit", "conv2d", "linear", "matmul", "mean"], 1);
-    for (name, settings) in variants {
+    let trial = |(fit, settings)| {
         let world = World::new(rows, settings);
         let errors: Vec<BTreeMap<&str, f64>> = world
             .chips()
@@ -189,8 +187,7 @@ pub fn trials(rows: &[Row]) -> Table {
         let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len() as f64;
         let of = |kind: &str| errors.iter().filter_map(|e| e.get(kind).copied()).collect::<Vec<_>>();
         let kinds = ["conv2d", "linear", "matmul"].map(of);
-        let cells = kinds.iter().cloned().chain([kinds.concat()]).map(|v| format!("{:.1}", mean(v)));
-        table.row(std::iter::once(name.to_string()).chain(cells).collect());
-    }
-    table
+        Trial { fit, mean: mean(kinds.concat()), kinds: kinds.map(mean) }
+    };
+    variants.into_iter().map(trial).collect()
 }

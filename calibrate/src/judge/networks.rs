@@ -4,7 +4,6 @@ use crate::campaign::measure::checksum;
 use crate::campaign::plan::zoo::layers_of;
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_kernels::fake::PRODUCT;
-use joulecast_model::base::accuracy::Accuracy;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;
@@ -15,9 +14,9 @@ use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::{Role, Splits};
 use joulecast_model::step::framework::{Framework, Launch};
 use joulecast_model::step::generation;
-use joulecast_model::step::predictor::{Estimate, Setup, Widths, predict};
-use joulecast_reports::table::Table;
-use serde::{Deserialize, Serialize};
+use joulecast_model::step::predictor::{Setup, predict};
+use joulecast_reports::networks::{Compared, Pair};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -166,85 +165,6 @@ pub fn read_calibrations(folder: &Path) -> Result<Vec<Calibration>> {
     toml_files(folder)?.into_iter().map(read).collect()
 }
 
-/// A value measured and predicted, with its interval.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Pair {
-    /// Measured.
-    pub measured: f64,
-    /// Predicted.
-    pub predicted: f64,
-    /// 5 % quantile.
-    pub p05: f64,
-    /// 95 % quantile.
-    pub p95: f64,
-}
-
-impl Pair {
-    fn of<T>(measured: f64, predicted: Estimate<T>, number: fn(T) -> f64) -> Self {
-        let Estimate { value, p05, p95 } = predicted;
-        Self { measured, predicted: number(value), p05: number(p05), p95: number(p95) }
-    }
-
-    /// Whether its interval holds the measured value.
-    pub fn holds(&self) -> bool {
-        (self.p05..=self.p95).contains(&self.measured)
-    }
-
-    /// Signed error in percent.
-    pub fn error(&self) -> f64 {
-        100.0 * (self.predicted / self.measured - 1.0)
-    }
-}
-
-/// A run beside its prediction.
-#[derive(Clone, Debug, Serialize)]
-pub struct Compared {
-    /// Network, as in the catalog.
-    pub network: String,
-    /// Its role.
-    pub role: &'static str,
-    /// GPU.
-    pub gpu: String,
-    /// inference or training.
-    pub mode: &'static str,
-    /// Precision.
-    pub precision: &'static str,
-    /// Batch.
-    pub batch: u64,
-    /// Tokens per sample, in words; empty for networks that read none.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub tokens: String,
-    /// eager or graph.
-    pub launch: &'static str,
-    /// Whether the host is predicted to be the slower part.
-    pub launch_bound: bool,
-    /// Seconds.
-    pub time: Pair,
-    /// Watts.
-    pub power: Option<Pair>,
-    /// Joules.
-    pub energy: Option<Pair>,
-    /// Roofline of the whole network, in seconds.
-    pub roofline: f64,
-    /// Core clock in MHz: mean of the run, and predicted.
-    pub clock: (Option<f64>, f64),
-    /// Half-widths of its intervals as the layers give them.
-    #[serde(skip)]
-    pub widths: Widths,
-}
-
-impl Compared {
-    /// The network, and its tokens where it reads some.
-    pub fn name(&self) -> String {
-        if self.tokens.is_empty() { self.network.clone() } else { format!("{} {}", self.network, self.tokens) }
-    }
-
-    /// How it was launched, and whether that decides.
-    pub fn launched(&self) -> String {
-        if self.launch_bound { format!("{}, launch-bound", self.launch) } else { self.launch.into() }
-    }
-}
-
 /// What a run is of, read from the catalog.
 pub struct Case {
     /// The network, shaped.
@@ -352,112 +272,6 @@ pub fn compare(
         });
     }
     Ok(list)
-}
-
-/// Mean errors and coverage by role, mode, precision and launch.
-pub fn table(rows: &[Compared]) -> Table {
-    let mut groups: BTreeMap<Vec<String>, Vec<&Compared>> = BTreeMap::new();
-    for row in rows {
-        let launch = row.launched();
-        for precision in [row.precision, "all"] {
-            let key = [row.gpu.as_str(), row.role, row.mode, &launch, precision].map(str::to_string).to_vec();
-            groups.entry(key).or_default().push(row);
-        }
-    }
-    let mut table = Table::new(
-        &[
-            "gpu",
-            "networks",
-            "mode",
-            "launch",
-            "precision",
-            "runs",
-            "time %",
-            "bias",
-            "worst",
-            "holds",
-            "power %",
-            "bias",
-            "holds",
-            "energy %",
-            "bias",
-            "worst",
-            "holds",
-            "roofline %",
-        ],
-        5,
-    );
-    for (key, members) in groups {
-        let measures: [Vec<Pair>; 3] = [
-            members.iter().map(|r| r.time).collect(),
-            members.iter().filter_map(|r| r.power).collect(),
-            members.iter().filter_map(|r| r.energy).collect(),
-        ];
-        let mut cells = key;
-        cells.push(members.len().to_string());
-        for (i, pairs) in measures.iter().enumerate() {
-            let accuracy = Accuracy::of(pairs.iter().map(|p| (p.measured, p.predicted)));
-            let worst = pairs.iter().map(|p| p.error()).max_by(|a, b| a.abs().total_cmp(&b.abs()));
-            let held = pairs.iter().filter(|p| p.holds()).count();
-            cells.push(accuracy.map_or("-".into(), |a| format!("{:.1}", a.mape)));
-            cells.push(accuracy.map_or("-".into(), |a| format!("{:+.1}", a.bias)));
-            if i != 1 {
-                cells.push(worst.map_or("-".into(), |w| format!("{w:+.0}")));
-            }
-            cells.push(format!("{held}/{}", pairs.len()));
-        }
-        let roofline = Accuracy::of(members.iter().map(|r| (r.time.measured, r.roofline)));
-        cells.push(roofline.map_or("-".into(), |a| format!("{:.0}", a.mape)));
-        table.row(cells);
-    }
-    table
-}
-
-/// Every run with its errors.
-pub fn rows_table(rows: &[Compared]) -> Table {
-    let mut table = Table::new(
-        &[
-            "network",
-            "mode",
-            "precision",
-            "batch",
-            "launch",
-            "ms",
-            "predicted",
-            "error %",
-            "W",
-            "predicted",
-            "error %",
-            "energy error %",
-            "MHz",
-            "predicted",
-        ],
-        3,
-    );
-    for r in rows {
-        let cell = |pair: Option<Pair>| {
-            pair.map_or(["-".into(), "-".into(), "-".into()], |p| {
-                [format!("{:.0}", p.measured), format!("{:.0}", p.predicted), format!("{:+.1}", p.error())]
-            })
-        };
-        let name = r.name();
-        let mut cells = vec![
-            name,
-            r.mode.into(),
-            r.precision.into(),
-            r.batch.to_string(),
-            r.launched(),
-            format!("{:.3}", r.time.measured * 1e3),
-            format!("{:.3}", r.time.predicted * 1e3),
-            format!("{:+.1}", r.time.error()),
-        ];
-        cells.extend(cell(r.power));
-        cells.push(r.energy.map_or("-".into(), |e| format!("{:+.1}", e.error())));
-        cells.push(r.clock.0.map_or("-".into(), |c| format!("{c:.0}")));
-        cells.push(format!("{:.0}", r.clock.1));
-        table.row(cells);
-    }
-    table
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! Intervals of whole networks, from networks with the role `conformal`: leaving one network out.
 
-use crate::judge::networks::{Compared, Pair, Run, compare};
+use crate::judge::networks::{Run, compare};
 use anyhow::Result;
 use joulecast_model::base::precision::Mode;
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::{Calibration, Factors, NetworkSpread};
 use joulecast_model::rows::splits::Role;
 use joulecast_model::step::predictor::Width;
+use joulecast_reports::networks::{Compared, Pair};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Fewer networks say nothing about the next one.

@@ -1,7 +1,8 @@
 //! `calibrate import`: published files into a dataset.
 
-use crate::rows::dataset::{self, Writer};
+use crate::rows::segment;
 use crate::rows::workbook::sheets;
+use crate::rows::writer::Writer;
 use crate::system::hash::sha256_hex;
 use crate::system::memory;
 use anyhow::{Context, Result, bail};
@@ -61,12 +62,12 @@ pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -
         Format::Torch => torch::SOURCE.to_string(),
     };
     let digest = sha256_hex(&bytes);
-    let segment = format!("{label}-{}-{}", gpu.unwrap_or("any"), &digest[..16]);
+    let segment_name = format!("{label}-{}-{}", gpu.unwrap_or("any"), &digest[..16]);
     // What is there is looked at by who alone may add to it.
     let writer = Writer::open(dataset)?;
-    let known = dataset::segment(dataset, &segment).exists();
+    let known = segment::path(dataset, &segment_name).exists();
     if !known {
-        dataset::append(&writer, &segment, &imported.rows)?;
+        segment::append(&writer, &segment_name, &imported.rows)?;
     }
     Ok(Report {
         rows: imported.rows.len(),

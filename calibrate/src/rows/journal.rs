@@ -4,8 +4,10 @@
 //! A line is the first 16 hexadecimal digits of the SHA-256 of the JSON, a space, and the row's JSON. Whoever writes
 //! holds a lock on the file, too, so that what is still growing is not converted.
 
-use crate::rows::dataset::{self, Writer};
+use crate::rows::segment;
+use crate::rows::writer::Writer;
 use crate::system::hash::sha256_hex;
+use crate::system::whole::sync_folder;
 use anyhow::{Context, Result, bail};
 use joulecast_model::rows::measurement::Measurement;
 use std::fs::{self, File, TryLockError};
@@ -34,13 +36,13 @@ impl Journal {
         for number in 1..MOST_SEGMENTS {
             let name = format!("{campaign}-{number:03}");
             let path = folder.join(format!("{name}.{EXTENSION}"));
-            if dataset::segment(folder, &name).exists() || path.with_extension("rows.damaged").exists() {
+            if segment::path(folder, &name).exists() || path.with_extension("rows.damaged").exists() {
                 continue;
             }
             match File::options().write(true).create_new(true).open(&path) {
                 Ok(file) => {
                     file.try_lock().with_context(|| format!("{} cannot be locked", path.display()))?;
-                    dataset::sync_folder(folder)?;
+                    sync_folder(folder)?;
                     return Ok(Self { file, path });
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -177,15 +179,15 @@ fn convert(writer: &Writer, path: &Path) -> Result<Converted> {
     let contents = read(path)?;
     let folder = writer.folder();
     let name = path.file_stem().context("a journal has a name")?.to_string_lossy();
-    let segment = dataset::segment(folder, &name);
-    if segment.exists() {
+    let converted = segment::path(folder, &name);
+    if converted.exists() {
         // The conversion was interrupted after the segment was in place.
-        let there = dataset::read_segment(&segment)?.len();
+        let there = segment::read(&converted)?.len();
         if there != contents.rows.len() {
-            bail!("{} has {there} rows, {} has {}", segment.display(), path.display(), contents.rows.len());
+            bail!("{} has {there} rows, {} has {}", converted.display(), path.display(), contents.rows.len());
         }
     } else if !contents.rows.is_empty() {
-        dataset::append(writer, &name, &contents.rows)?;
+        segment::append(writer, &name, &contents.rows)?;
     }
     if contents.damaged.is_empty() {
         fs::remove_file(path)
@@ -193,13 +195,14 @@ fn convert(writer: &Writer, path: &Path) -> Result<Converted> {
         fs::rename(path, path.with_extension("rows.damaged"))
     }
     .with_context(|| path.display().to_string())?;
-    dataset::sync_folder(folder)?;
+    sync_folder(folder)?;
     Ok(Converted { rows: contents.rows.len(), damaged: contents.damaged })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::dataset;
     use joulecast_model::base::precision::Phase;
     use joulecast_model::base::shape::Shape;
     use joulecast_model::net::case::LayerCase;
@@ -284,7 +287,7 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let writer = Writer::open(folder.path())?;
         let path = written(&writer)?;
-        dataset::append(&writer, "c-001", &rows())?;
+        segment::append(&writer, "c-001", &rows())?;
         assert_eq!(dataset::read(folder.path())?.len(), 5, "not twice");
         recover(&writer)?;
         assert!(!path.exists());

@@ -1,7 +1,9 @@
 //! Datasets: what was measured or published, kept, and made ready for fitting.
 
-pub mod dataset;
+pub mod writer;
+pub mod segment;
 pub mod journal;
+pub mod dataset;
 pub mod import;
 pub mod workbook;
 pub mod raw;

@@ -1,8 +1,6 @@
-//! What both halves of the program ask of the system: memory, locks, files written whole, notes.
+//! What both halves of the program ask of the system: memory, hashes, files written whole, panics of libraries.
 
 pub mod hash;
 pub mod memory;
 pub mod quiet;
-pub mod notes;
-pub mod lock;
 pub mod whole;

@@ -2,9 +2,18 @@
 
 pub use joulecast_reports::whole::{holds, nameless, write};
 
-use anyhow::{Result, bail};
-use std::fs;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
 use std::path::Path;
+
+/// Makes names in a folder durable.
+///
+/// # Errors
+/// When the folder cannot be synchronized.
+pub fn sync_folder(folder: &Path) -> Result<()> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    File::open(folder).and_then(|f| f.sync_all()).with_context(|| folder.display().to_string())
+}
 
 /// Makes sure, before anything is computed, that a file of that name would not be lost.
 ///

@@ -1,213 +1,50 @@
 //! What `predict compare` found: `comparison/1`.
 
+mod document;
+#[cfg(feature = "figures")]
+mod dots;
 mod page;
 
-pub use page::{figure, text};
+pub use document::Comparison;
 
-use crate::record::{self, Figures};
-use joulecast_model::ask::budget::{Bound, Budget};
-use joulecast_model::ask::comparison::{Best, Entry, Largest, best, cheapest, most_accurate};
-use joulecast_model::base::units::Joules;
-use serde::Serialize;
+use crate::export::{self, Export, ExportError, Format};
+use crate::figure::FigureError;
+#[cfg(feature = "figures")]
+use crate::figure::svg;
 
-/// What was compared.
-#[derive(Clone, Debug)]
-pub struct Comparison {
-    /// Precision, mode and framework, in words.
-    pub title: String,
-    /// Weight of the error in the energy-precision ratio.
-    pub alpha: f64,
-    /// Networks in the order they were asked for, GPUs within, batches within.
-    pub entries: Vec<Entry>,
-    /// The budget, where there is one.
-    pub budget: Option<Budget>,
-    /// For every network and GPU, where there is a budget.
-    pub largest: Vec<Largest>,
+/// Time, power and energy per sample of every prediction, with intervals, as SVG.
+///
+/// # Errors
+/// Where there is nothing to draw, or nothing that draws.
+#[cfg(feature = "figures")]
+pub fn figure(c: &Comparison, command: String) -> Result<String, FigureError> {
+    svg(&dots::dots(c, command)?)
 }
 
-#[derive(Serialize)]
-struct Row<'a> {
-    network: &'a str,
-    gpu: &'a str,
-    batch: u64,
-    precision: &'a str,
-    mode: &'a str,
-    time_tier: &'a str,
-    power_tier: &'a str,
-    core_clock_mhz: f64,
-    #[serde(flatten)]
-    figures: Figures,
-    fits_in_memory: bool,
-    top1_error: Option<f64>,
-    epr_j: Option<f64>,
-    price_per_hour: Option<f64>,
-    price_per_million: Option<f64>,
-    /// Whether each bound of the budget is kept; null without it.
-    meets_latency: Option<bool>,
-    meets_energy_per_sample: Option<bool>,
-    meets_power: Option<bool>,
-    /// Whether it is the answer for its network and GPU; null without a budget.
-    largest_within_budget: Option<bool>,
-    /// What a larger batch would break, of the answer.
-    stopped_by: Option<String>,
+/// The same of a program that was built without what draws.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "figures"))]
+pub fn figure(_: &Comparison, _: String) -> Result<String, FigureError> {
+    Err(FigureError::Absent)
 }
 
-#[derive(Serialize)]
-struct Winner<'a> {
-    network: &'a str,
-    batch: u64,
-    metric: &'static str,
-    gpu: &'a str,
-    value: f64,
-    within_its_interval: Vec<&'a str>,
-}
+impl Export for Comparison {
+    const FORMS: &'static [(Format, &'static str)] = &[
+        (Format::Table, "Aligned text"),
+        (Format::Json, "The document comparison/1"),
+        (Format::Csv, "A header and a row per point"),
+        (Format::Markdown, "For a report"),
+    ];
 
-#[derive(Serialize)]
-struct BudgetRow<'a> {
-    network: &'a str,
-    gpu: &'a str,
-    stopped_by: String,
-    largest: Option<Row<'a>>,
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    title: &'a str,
-    alpha: f64,
-    rows: Vec<Row<'a>>,
-    best: Vec<Winner<'a>>,
-    budget: Option<BudgetDocument>,
-    within_budget: Vec<serde_json::Value>,
-    most_accurate: Option<Choice<'a>>,
-    cheapest: Vec<Choice<'a>>,
-}
-
-#[derive(Serialize)]
-struct BudgetDocument {
-    latency_s: Option<f64>,
-    energy_per_sample_j: Option<f64>,
-    power_w: Option<f64>,
-    by_95_percent_quantiles: bool,
-}
-
-#[derive(Serialize)]
-struct Choice<'a> {
-    network: &'a str,
-    gpu: &'a str,
-    batch: u64,
-}
-
-fn row<'a>(c: &Comparison, e: &'a Entry) -> Row<'a> {
-    let p = &e.prediction;
-    let meets = |bound| c.budget.as_ref()?.kept(p).find(|(b, _)| *b == bound).map(|(_, kept)| kept);
-    let answer = c.answer(e);
-    Row {
-        network: &p.network,
-        gpu: &e.gpu,
-        batch: p.batch,
-        precision: p.precision.name(),
-        mode: p.mode.name(),
-        time_tier: p.time_tier.name(),
-        power_tier: p.power_tier.name(),
-        core_clock_mhz: p.clock.to_mhz(),
-        figures: Figures::of(p),
-        fits_in_memory: p.fits_in_memory,
-        top1_error: e.top1_error,
-        epr_j: e.epr.map(Joules::get),
-        price_per_hour: e.price_per_hour,
-        price_per_million: e.price_per_million,
-        meets_latency: meets(Bound::Latency),
-        meets_energy_per_sample: meets(Bound::Energy),
-        meets_power: meets(Bound::Power),
-        largest_within_budget: c.budget.map(|_| answer.is_some()),
-        stopped_by: answer.map(|l| l.stopped.to_string()),
-    }
-}
-
-impl Comparison {
-    /// The entries, or with a budget and no batches the largest within it.
-    fn shown(&self) -> Vec<&Entry> {
-        let answers = || self.largest.iter().filter_map(|l| l.entry.as_ref()).collect();
-        if self.entries.is_empty() { answers() } else { self.entries.iter().collect() }
-    }
-
-    /// What an entry is the answer to: the largest batch within the budget of its network and GPU.
-    fn answer(&self, e: &Entry) -> Option<&Largest> {
-        fn key(e: &Entry) -> (&str, &str, u64) {
-            (&e.prediction.network, &e.gpu, e.prediction.batch)
+    fn export(&self, format: Format) -> Result<String, ExportError> {
+        match format {
+            Format::Table => Ok(page::text(self, false)),
+            Format::Markdown => Ok(page::text(self, true)),
+            Format::Json => export::json(&document::document(self)?),
+            Format::Csv => Ok(document::csv(self)?),
+            Format::Html => Err(ExportError::Absent(format)),
         }
-        self.largest.iter().find(|l| l.entry.as_ref().is_some_and(|a| key(a) == key(e)))
     }
-}
-
-fn choice(e: &Entry) -> Choice<'_> {
-    Choice { network: &e.prediction.network, gpu: &e.gpu, batch: e.prediction.batch }
-}
-
-fn winner<'a>(b: &Best<'a>) -> Winner<'a> {
-    let p = &b.entry.prediction;
-    Winner {
-        network: &p.network,
-        batch: p.batch,
-        metric: b.measure.name(),
-        gpu: &b.entry.gpu,
-        value: b.value,
-        within_its_interval: b.near.iter().map(|e| e.gpu.as_str()).collect(),
-    }
-}
-
-/// The JSON document.
-///
-/// # Errors
-/// Only if a number is not finite.
-pub fn json(c: &Comparison) -> Result<String, serde_json::Error> {
-    let budget = c.budget.map(|b| BudgetDocument {
-        latency_s: b.latency.map(|v| v.get()),
-        energy_per_sample_j: b.energy_per_sample.map(|v| v.get()),
-        power_w: b.power.map(|v| v.get()),
-        by_95_percent_quantiles: b.sure,
-    });
-    let budget_row = |l: &'_ Largest| -> serde_json::Result<serde_json::Value> {
-        serde_json::to_value(BudgetRow {
-            network: &l.network,
-            gpu: &l.gpu,
-            stopped_by: l.stopped.to_string(),
-            largest: l.entry.as_ref().map(|e| row(c, e)),
-        })
-    };
-    let document = Document {
-        schema: "comparison/1",
-        title: &c.title,
-        alpha: c.alpha,
-        rows: c.entries.iter().map(|e| row(c, e)).collect(),
-        best: best(&c.entries).iter().map(winner).collect(),
-        budget,
-        within_budget: c.largest.iter().map(budget_row).collect::<Result<_, _>>()?,
-        most_accurate: most_accurate(&c.largest).map(choice),
-        cheapest: cheapest(&c.largest).into_iter().map(choice).collect(),
-    };
-    Ok(serde_json::to_string_pretty(&document)? + "\n")
-}
-
-/// Every prediction as CSV, with the JSON's keys; with a budget and no batches, the largest within it, and an empty row
-/// with what stops it for a network and GPU where no batch keeps it.
-///
-/// # Errors
-/// Only if a number is not finite.
-pub fn csv(c: &Comparison) -> Result<String, serde_json::Error> {
-    let mut rows: Vec<_> = c.shown().into_iter().map(|e| serde_json::to_value(row(c, e))).collect::<Result<_, _>>()?;
-    let first: Option<&serde_json::Map<_, _>> = rows.first().and_then(serde_json::Value::as_object);
-    let few = || ["network", "gpu", "stopped_by"].map(String::from).to_vec();
-    let keys: Vec<String> = first.map_or_else(few, |row| row.keys().cloned().collect());
-    rows.extend(c.largest.iter().filter(|l| l.entry.is_none()).map(|l| {
-        let value = |key: &String| match key.as_str() {
-            "network" => l.network.as_str().into(),
-            "gpu" => l.gpu.as_str().into(),
-            "stopped_by" => l.stopped.to_string().into(),
-            _ => serde_json::Value::Null,
-        };
-        keys.iter().map(|key| (key.clone(), value(key))).collect::<serde_json::Map<_, _>>().into()
-    }));
-    Ok(record::csv(&rows, &[]))
 }

@@ -1,13 +1,10 @@
-//! A comparison as tables and as a figure.
+//! A comparison as tables.
 
-use super::Comparison;
-use crate::figure::FigureError;
-use crate::figure::comparison::{Dot, DotPlot, Row as DotRow};
-use crate::markdown_text;
+use super::document::Comparison;
+use crate::markup::markdown_text;
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::ask::budget::{Bound, Budget};
-use joulecast_model::ask::comparison::{Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
-use joulecast_model::step::predictor::Estimate;
+use joulecast_model::ask::comparison::{Entry, Largest, best, cheapest, most_accurate, no_choice};
 use std::fmt::Write as _;
 
 fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table {
@@ -133,47 +130,4 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         }
     }
     if markdown { markdown_text(&text) } else { text }
-}
-
-/// Time, power and energy per sample of every prediction, with intervals.
-///
-/// # Errors
-/// Where there is nothing to draw.
-pub fn figure(c: &Comparison, command: String) -> Result<DotPlot, FigureError> {
-    let all = c.shown();
-    let mut batches: Vec<u64> = all.iter().map(|e| e.prediction.batch).collect();
-    batches.sort_unstable();
-    batches.dedup();
-    // Largest batches within a budget differ everywhere: one series, the batch in the row's name.
-    let one = c.entries.is_empty();
-    let dots = |e: &Entry| -> Vec<Dot> {
-        let measures = [(Measure::Time, 1e3), (Measure::Power, 1.0), (Measure::EnergyPerSample, 1e3)];
-        let dot = |v: Estimate<f64>, by: f64| Dot { low: v.p05 * by, value: v.value * by, high: v.p95 * by };
-        measures.into_iter().filter_map(|(m, by)| Some(dot(m.of(e)?, by))).collect()
-    };
-    let mut rows: Vec<DotRow> = Vec::new();
-    for e in &all {
-        let (group, batch) = (e.prediction.network.clone(), e.prediction.batch);
-        let name = if one { format!("{}, batch {batch}", e.gpu) } else { e.gpu.clone() };
-        if !rows.iter().any(|r| r.group == group && r.name == name) {
-            let series = if one { 1 } else { batches.len() };
-            rows.push(DotRow { group: group.clone(), name: name.clone(), dots: vec![None; series] });
-        }
-        let series = if one { 0 } else { batches.iter().position(|b| *b == batch).unwrap_or(0) };
-        if let Some(row) = rows.iter_mut().find(|r| r.group == group && r.name == name) {
-            row.dots[series] = Some(dots(e));
-        }
-    }
-    if rows.is_empty() {
-        return Err(FigureError::Nothing("nothing keeps the budget".into()));
-    }
-    let series =
-        if one { vec!["largest batch".into()] } else { batches.iter().map(|b| format!("batch {b}")).collect() };
-    Ok(DotPlot {
-        title: format!("Networks and GPUs, {}", c.title),
-        columns: vec!["time of a step, ms".into(), "mean power, W".into(), "energy per sample, mJ".into()],
-        series,
-        rows,
-        notes: vec![command],
-    })
 }

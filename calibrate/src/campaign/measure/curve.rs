@@ -6,7 +6,6 @@ use super::record::{NetworkRun, Table};
 use crate::campaign::device::Device;
 use crate::campaign::run::{ApplyPoint, interrupt};
 use crate::campaign::search::{Known, Search};
-use crate::system::notes::note;
 use anyhow::{Result, bail};
 use joulecast_kernels::runner::NetworkTrial;
 use joulecast_kernels::settings::Point;
@@ -14,6 +13,7 @@ use joulecast_model::ask::curve::Run;
 use joulecast_model::ask::metric::{Metric, Reference};
 use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 use joulecast_reports::figure::curves::Axis;
+use joulecast_reports::say;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -260,7 +260,7 @@ fn at(
             let why = row.flags.as_deref().unwrap_or("this device has no meter");
             bail!("no energy was read at the default: {why}");
         }
-        note(line(&row, position, request));
+        say(line(&row, position, request));
         table.append(row.key(), &row)?;
         measured.written += 1;
         rows.push(row);

@@ -1,12 +1,12 @@
 //! Rows of whole-network runs as CSV: the columns of `calibrate/tools/torch_networks.py`, and more after them.
 
 use super::checksum;
-use crate::system::lock::Lock;
 use anyhow::{Context, Result, bail};
 use csv::StringRecord;
 use joulecast_kernels::measure::{Burst, Sustained};
 use joulecast_kernels::runner::{Identity, Loaded, NetworkTrial};
 use joulecast_model::base::precision::Mode;
+use joulecast_reports::lock::Lock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;

@@ -5,6 +5,7 @@
 
 pub mod file;
 pub mod near;
+pub mod point;
 pub mod recipe;
 pub mod shapes;
 mod transformers;
@@ -18,13 +19,13 @@ use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::setting::Cache;
 use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::case::LayerCase;
-use joulecast_reports::table::Table;
+use joulecast_reports::trials;
+use point::Point;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use recipe::{Recipe, Stratum};
 use serde::{Deserialize, Serialize};
-use shapes::Point;
 use std::collections::{BTreeMap, HashSet};
 use zoo::Zoo;
 
@@ -154,7 +155,7 @@ impl Expansion<'_> {
         random: &mut Xoshiro256PlusPlus,
     ) -> Result<Vec<(String, Trial)>> {
         let count = stratum.count.reference;
-        let points = shapes::strata(count, random);
+        let points = point::strata(count, random);
         let known = self.zoo.cases.get(stratum.kind.as_str());
         let mut trials = Vec::new();
         for coordinates in points {
@@ -261,21 +262,19 @@ impl Plan {
         TIME_TRIAL * self.items.len() as f64 + ENERGY_TRIAL * self.count(Measure::Energy) as f64
     }
 
-    /// Trials per stratum, as a table.
-    pub fn table(&self) -> Table {
-        let mut strata: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
+    /// Trials per stratum.
+    pub fn strata(&self) -> Vec<trials::Stratum> {
+        let mut strata: BTreeMap<&str, trials::Stratum> = BTreeMap::new();
         for item in &self.items {
-            let counts = strata.entry(&item.stratum).or_default();
-            counts[usize::from(item.measure == Measure::Energy)] += 1;
-            counts[2] += usize::from(item.trial.cache == Cache::Cold);
-            counts[3] += usize::from(item.trial.batch == 1);
+            let counts = strata.entry(&item.stratum).or_insert_with(|| trials::Stratum::new(&item.stratum));
+            match item.measure {
+                Measure::Time => counts.time += 1,
+                Measure::Energy => counts.energy += 1,
+            }
+            counts.cold += usize::from(item.trial.cache == Cache::Cold);
+            counts.single += usize::from(item.trial.batch == 1);
         }
-        let mut table = Table::new(&["stratum", "time", "energy", "cold", "batch 1"], 1);
-        for (name, counts) in strata {
-            let cell = |n: usize| if n == 0 { String::new() } else { n.to_string() };
-            table.row(std::iter::once(name.to_string()).chain(counts.map(cell)).collect());
-        }
-        table
+        strata.into_values().collect()
     }
 }
 

@@ -2,7 +2,7 @@
 //! asks for is seldom a shape that was measured and seldom far from all of them (nn-Meter samples around published
 //! networks for that reason; Zhang et al., MobiSys 2021).
 
-use super::shapes::Point;
+use super::point::Point;
 use joulecast_model::base::shape::Shape;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{Groups, Layer};

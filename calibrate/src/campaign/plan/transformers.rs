@@ -1,7 +1,7 @@
 //! Shapes of the layers of transformers and recurrent networks.
 
+use super::point::{Point, one, tokens};
 use super::recipe::Ranges;
-use super::shapes::{Point, one, tokens};
 use joulecast_model::base::precision::Phase;
 use joulecast_model::base::shape::Shape;
 use joulecast_model::net::case::LayerCase;

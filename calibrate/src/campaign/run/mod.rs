@@ -11,8 +11,9 @@ pub mod skipped;
 
 use crate::campaign::device::Device;
 use crate::campaign::plan::{Item, Measure, Plan};
-use crate::rows::dataset::{self, Writer};
+use crate::rows::dataset;
 use crate::rows::journal::{self, Journal};
+use crate::rows::writer::Writer;
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_kernels::DeviceError;
 use joulecast_kernels::measure::{self, Rules};

@@ -1,7 +1,7 @@
 //! How far a run is, for whoever waits: a bar on a terminal, a line now and then elsewhere.
 
-use crate::system::notes::note;
 use indicatif::{ProgressBar, ProgressStyle};
+use joulecast_reports::say;
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
@@ -73,14 +73,14 @@ impl Progress for OnStderr {
         } else if self.last.elapsed() >= EVERY {
             self.last = Instant::now();
             let left = left(self.begun.elapsed(), trials, self.total).unwrap_or_default();
-            note(format!("{trials} of {} trials, {rows} rows, {left}", self.total));
+            say(format!("{trials} of {} trials, {rows} rows, {left}", self.total));
         }
     }
 
     fn say(&mut self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| note(line)),
-            None => note(line),
+            Some(bar) => bar.suspend(|| say(line)),
+            None => say(line),
         }
     }
 

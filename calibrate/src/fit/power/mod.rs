@@ -15,7 +15,7 @@ use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::power::{Activities, COUNT, PowerModel, Traits, waiting};
 use joulecast_model::rows::measurement::{Measurement, Regime};
-use joulecast_reports::table::Table;
+use joulecast_reports::accuracy::Power;
 use ndarray::{Array1, Array2};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -165,23 +165,18 @@ pub fn fit(rows: &[PowerRow], options: &Options) -> Result<Option<(PowerModel, V
 }
 
 /// Held-out power by kind and precision, foreseen without knowing the clock.
-pub fn table(chip: &str, rows: &[PowerRow], held_out: &[f64]) -> Table {
+pub fn lines(chip: &str, rows: &[PowerRow], held_out: &[f64]) -> Vec<Power> {
     let mut groups: BTreeMap<(&str, &str), Vec<(f64, f64)>> = BTreeMap::new();
     for (row, foreseen) in rows.iter().zip(held_out) {
         for key in [(row.kind, row.precision.name()), ("all", "all")] {
             groups.entry(key).or_default().push((row.measured(), *foreseen));
         }
     }
-    let mut table = Table::new(&["chip", "layer power", "precision", "rows", "MAPE %", "RMSPE %", "median", "bias"], 3);
-    for ((kind, precision), pairs) in groups {
-        if let Some(a) = Accuracy::of(pairs) {
-            let mut cells: Vec<String> = [chip, kind, precision].map(str::to_string).to_vec();
-            cells.push(a.count.to_string());
-            cells.extend([a.mape, a.rmspe, a.median, a.bias].map(|v| format!("{v:.1}")));
-            table.row(cells);
-        }
-    }
-    table
+    let line = |((kind, precision), pairs): ((&str, &str), Vec<(f64, f64)>)| {
+        let accuracy = Accuracy::of(pairs)?;
+        Some(Power { chip: chip.into(), kind: kind.into(), precision: precision.into(), accuracy })
+    };
+    groups.into_iter().filter_map(line).collect()
 }
 
 /// The power at which throttled rows settle, as a share of the limit: their median.

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use joulecast_model::base::accuracy::Accuracy;
 use joulecast_model::device::interconnect::ring;
 use joulecast_model::rows::import::deepbench::{AllReduce, all_reduces};
+use joulecast_reports::published::{Cell, RINGS};
 use joulecast_reports::table::Table;
 use ndarray::{Array1, Array2};
 use std::collections::BTreeMap;
@@ -129,18 +130,7 @@ pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
     if groups.is_empty() {
         bail!("no all-reduce in these workbooks");
     }
-    let header = [
-        "ring all-reduce",
-        "rows",
-        "in the ring",
-        "launch us",
-        "hop us",
-        "GB/s",
-        "error %",
-        "left out: error %",
-        "90 % within",
-    ];
-    let mut table = Table::new(&header, 1);
+    let mut rings: Vec<Vec<Cell>> = Vec::new();
     for (name, rows) in groups {
         // Of all rows but those of a workbook.
         let without = |book: Option<usize>| {
@@ -154,19 +144,19 @@ pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
         let held_out = pairs(&|book| if several { without(Some(book)) } else { law });
         let error = |list: &[(f64, f64)]| Accuracy::of(list.iter().copied()).map_or(f64::NAN, |a| a.mape);
         let members = rows.iter().map(|(_, r)| r.members);
-        table.row(vec![
-            name.to_string(),
-            rows.len().to_string(),
-            format!("{} to {}", members.clone().min().unwrap_or(0), members.max().unwrap_or(0)),
-            format!("{:.1}", law[0] * 1e6),
-            format!("{:.2}", law[1] * 1e6),
-            format!("{:.2}", 1e-9 / law[2]),
-            format!("{:.1}", error(&pairs(&|_| law))),
-            if several { format!("{:.1}", error(&held_out)) } else { "-".into() },
-            format!("{:.2}", spread(&held_out)),
+        rings.push(vec![
+            name.into(),
+            (rows.len() as f64).into(),
+            format!("{} to {}", members.clone().min().unwrap_or(0), members.max().unwrap_or(0)).into(),
+            (law[0] * 1e6).into(),
+            (law[1] * 1e6).into(),
+            (1e-9 / law[2]).into(),
+            error(&pairs(&|_| law)).into(),
+            if several { error(&held_out) } else { f64::NAN }.into(),
+            spread(&held_out).into(),
         ]);
     }
-    Ok(vec![table])
+    Ok(vec![RINGS.table(rings)])
 }
 
 #[cfg(test)]

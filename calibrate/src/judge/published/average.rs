@@ -7,6 +7,7 @@ use joulecast_model::base::precision::{Mode, Phase};
 use joulecast_model::base::units::{Joules, Seconds};
 use joulecast_model::catalog;
 use joulecast_model::step::predictor::{OperatingPoint, PredictError};
+use joulecast_reports::published::{Cell as Shown, EFFICIENCIES, RUN_MEANS, RUNS};
 use joulecast_reports::table::Table;
 
 /// Boards of the papers, and ours.
@@ -63,8 +64,7 @@ fn runs(cells: &[Cell]) -> Vec<Run<'_>> {
 /// # Errors
 /// When a device or network is malformed or a prediction fails.
 pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
-    let mut table =
-        Table::new(&["GPU", "network", "phase", "batch", "W", "predicted", "error %", "0.85 x limit: error %"], 3);
+    let mut list: Vec<Vec<Shown>> = Vec::new();
     let (mut errors, mut baseline) = (Vec::new(), Vec::new());
     for run in runs(cells) {
         let Some(name) = zoo(run.network) else { continue };
@@ -88,24 +88,19 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
         let usual = USUAL_SHARE * gpu.power.limit.value.get();
         errors.push(percent(watts, run.watts));
         baseline.push(percent(usual, run.watts));
-        let mut row = vec![run.gpu.to_string(), run.network.to_string(), run.phase.to_string(), run.batch.to_string()];
-        row.extend([format!("{:.0}", run.watts), format!("{watts:.0}")]);
-        row.extend([percent(watts, run.watts), percent(usual, run.watts)].map(|e| format!("{e:+.1}")));
-        table.row(row);
+        let mut row: Vec<Shown> = [run.gpu, run.network, run.phase].map(Into::into).to_vec();
+        let numbers = [run.batch as f64, run.watts, watts, percent(watts, run.watts), percent(usual, run.watts)];
+        row.extend(numbers.map(Shown::from));
+        list.push(row);
     }
     let efficiency = efficiencies(cells, tools)?;
-    let mut means = Table::new(&["runs", "error %", "0.85 x limit: error %"], 0);
-    means.row(vec![
-        errors.len().to_string(),
-        format!("{:.1}", mean_absolute(&errors)),
-        format!("{:.1}", mean_absolute(&baseline)),
-    ]);
-    Ok(vec![means, table, efficiency])
+    let means = [errors.len() as f64, mean_absolute(&errors), mean_absolute(&baseline)].map(Shown::from);
+    Ok(vec![RUN_MEANS.table([means.to_vec()]), RUNS.table(list), efficiency])
 }
 
 /// Table 11 on one GPU: twice the operations of Table 1 times the batch, over the joules of forward and backward.
 fn efficiencies(cells: &[Cell], tools: &Tools) -> Result<Table> {
-    let mut table = Table::new(&["GPU", "network", "batch", "GFLOPS/W", "predicted"], 2);
+    let mut list: Vec<Vec<Shown>> = Vec::new();
     for cell in cells.iter().filter(|c| c.table == "Table 11" && c.n_gpus == Some(1.0) && c.metric == "gflops_per_watt")
     {
         let Some((_, name)) = BOARDS.iter().find(|(theirs, _)| *theirs == cell.gpu) else { continue };
@@ -122,9 +117,9 @@ fn efficiencies(cells: &[Cell], tools: &Tools) -> Result<Table> {
             tools.step(&network, &gpu, calibration.as_ref(), Mode::Training)?.at(OperatingPoint::default())?;
         let passes = prediction.layers.iter().filter(|l| l.phase != Phase::Update);
         let energy: Joules = passes.map(|l| l.energy).sum();
-        let mut row = vec![gpu.name.clone(), cell.network.clone(), batch.to_string()];
-        row.extend([printed, 2.0 * millions * 1e6 * batch as f64 / energy.get() / 1e9].map(|v| format!("{v:.1}")));
-        table.row(row);
+        let predicted = 2.0 * millions * 1e6 * batch as f64 / energy.get() / 1e9;
+        let numbers = [batch as f64, printed, predicted].map(Shown::from);
+        list.push([gpu.name.as_str(), &cell.network].map(Shown::from).into_iter().chain(numbers).collect());
     }
-    Ok(table)
+    Ok(EFFICIENCIES.table(list))
 }

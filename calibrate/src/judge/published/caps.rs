@@ -8,6 +8,7 @@ use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
+use joulecast_reports::published::{CAP_MEANS, CAPS, CONSTANTS, REGRETS, labelled};
 use joulecast_reports::table::Table;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -136,29 +137,12 @@ fn constant_regret(curve: &Curve, others: &[&Curve], metric: Metric) -> f64 {
 /// # Errors
 /// When the paper's tables or a prediction fail.
 pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
-    let mut points =
-        Table::new(&["GPU", "network", "limit W", "time", "predicted", "unseen", "energy", "predicted", "unseen"], 2);
-    let mut means = Table::new(
-        &[
-            "GPU",
-            "network",
-            "default given: time %",
-            "energy %",
-            "unseen: time %",
-            "energy %",
-            "mean curve: time %",
-            "energy %",
-        ],
-        2,
-    );
-    let mut regrets = Table::new(&["GPU", "metric", "default given %", "unseen %", "one constant limit %"], 2);
-    let mut constants = Table::new(&["GPU", "without", "rise", "held", "draw"], 2);
+    let (mut points, mut means, mut regrets, mut constants) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (theirs, ours, samples) in BOARDS {
         let (gpu, curves) = (catalog::gpu(ours)?, curves(cells, theirs, samples)?);
         let calibration = catalog::calibration_for(&gpu)?;
         let mut row = |without: &str, b: &Board| {
-            let cells = [b.rise, b.held, b.draw].map(|v| format!("{v:.3}"));
-            constants.row([vec![ours.to_string(), without.to_string()], cells.to_vec()].concat());
+            constants.push(labelled([ours, without], [b.rise, b.held, b.draw]));
         };
         let everything: Vec<&Curve> = curves.iter().collect();
         row("none", &fit(&everything, tools, &gpu, calibration.as_ref())?);
@@ -179,34 +163,29 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
             for ((point, given), unseen) in j.curve.capped.iter().zip(&j.given).zip(&j.unseen) {
                 let m = j.curve.measured(point);
                 let numbers = [m.time, given.time, unseen.time, m.energy, given.energy, unseen.energy];
-                let mut cells = vec![ours.to_string(), j.curve.name.clone(), format!("{:.0}", point.cap.get())];
-                cells.extend(numbers.map(|v| format!("{v:.3}")));
-                points.row(cells);
+                points.push(labelled([ours, &j.curve.name], [point.cap.get()].into_iter().chain(numbers)));
             }
-            let mut cells = vec![ours.to_string(), j.curve.name.clone()];
+            let mut numbers = Vec::new();
             for (i, predicted) in [&j.given, &j.unseen, &j.mean].into_iter().enumerate() {
                 for (k, list) in errors(j.curve, predicted).into_iter().enumerate() {
-                    cells.push(format!("{:.1}", mean_absolute(&list)));
+                    numbers.push(mean_absolute(&list));
                     all[i][k].extend(list);
                 }
             }
-            means.row(cells);
+            means.push(labelled([ours, &j.curve.name], numbers));
         }
-        let total = all.iter().flatten().map(|list| format!("{:.1}", mean_absolute(list)));
-        means.row([ours.to_string(), "mean over points".to_string()].into_iter().chain(total).collect());
+        let total = all.iter().flatten().map(|list| mean_absolute(list));
+        means.push(labelled([ours, "mean over points"], total));
         for metric in METRICS {
-            let mean = |value: &dyn Fn(&Judged<'_>) -> f64| {
-                format!("{:.2}", judged.iter().map(value).sum::<f64>() / judged.len() as f64)
-            };
+            let mean = |value: &dyn Fn(&Judged<'_>) -> f64| judged.iter().map(value).sum::<f64>() / judged.len() as f64;
             let others = |j: &Judged<'_>| curves.iter().filter(|c| c.name != j.curve.name).collect::<Vec<_>>();
-            regrets.row(vec![
-                ours.to_string(),
-                metric.to_string(),
+            let costs = [
                 mean(&|j| regret(j.curve, metric, &j.given)),
                 mean(&|j| regret(j.curve, metric, &j.unseen)),
                 mean(&|j| constant_regret(j.curve, &others(j), metric)),
-            ]);
+            ];
+            regrets.push(labelled([ours, &metric.to_string()], costs));
         }
     }
-    Ok(vec![means, regrets, constants, points])
+    Ok(vec![CAP_MEANS.table(means), REGRETS.table(regrets), CONSTANTS.table(constants), CAPS.table(points)])
 }

@@ -8,6 +8,7 @@ use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::step::predictor::OperatingPoint;
+use joulecast_reports::published::{self, BY_ALGORITHM, Cell as Shown, SAVING_MEANS, SAVINGS, labelled};
 use joulecast_reports::table::Table;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
@@ -83,9 +84,7 @@ const ALGORITHMS: [(&str, Algorithm); 3] =
 /// # Errors
 /// As of [`tables`].
 pub fn by_algorithm(cells: &[Cell], tools: &Tools) -> Result<Table> {
-    let header =
-        ["GPU", "convolutions by", "printed %", "predicted %", "time at the highest clock against the usual choice"];
-    let mut table = Table::new(&header, 2);
+    let mut list = Vec::new();
     for (theirs, ours) in BOARDS {
         let (gpu, clocks) = (catalog::gpu(ours)?, clocks(cells, theirs));
         let networks: Vec<Printed> = printed(cells, theirs)?.into_iter().filter(|p| p.mode == Mode::Training).collect();
@@ -109,13 +108,12 @@ pub fn by_algorithm(cells: &[Cell], tools: &Tools) -> Result<Table> {
                 Ok(time(&tools_by)? / time(tools)?)
             });
             let slower = slower.collect::<Result<Vec<f64>>>()?;
-            let mut row = vec![ours.to_string(), name.to_string()];
-            row.extend([percent, mean(&predicted)].map(|v| format!("{v:.1}")));
-            row.push(slower.iter().map(|s| format!("{s:.2}")).collect::<Vec<_>>().join(", "));
-            table.row(row);
+            let mut row = labelled([ours, name], [percent, mean(&predicted)]);
+            row.push(Shown::Numbers(slower));
+            list.push(row);
         }
     }
-    Ok(table)
+    Ok(BY_ALGORITHM.table(list))
 }
 
 /// Core clocks that the paper set.
@@ -153,19 +151,7 @@ fn printed(cells: &[Cell], gpu: &str) -> Result<Vec<Printed>> {
 /// # Errors
 /// When the paper's tables or a prediction fail.
 pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
-    let header = ["GPU", "mode", "network", "printed %", "rise of others %", "shipped %", "others' mean %", "best MHz"];
-    let mut table = Table::new(&header, 3);
-    let header = [
-        "GPU",
-        "mode",
-        "rise of others: points",
-        "shipped: points",
-        "others' mean: points",
-        "printed %",
-        "predicted %",
-    ];
-    let mut means = Table::new(&header, 2);
-    let mut rises = Table::new(&["GPU", "rise of the voltage fitted to all", "points", "shipped"], 1);
+    let (mut list, mut means, mut rises) = (Vec::new(), Vec::new(), Vec::new());
     let mut all: [Vec<f64>; 3] = Default::default();
     for (theirs, ours) in BOARDS {
         let gpu = catalog::gpu(ours)?;
@@ -177,9 +163,8 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
         let loss = |found: &[f64]| found.iter().zip(&printed).map(|(f, p)| (f - p.percent).abs()).sum::<f64>();
         let pairs = RISES.iter().zip(&by_rise);
         let (rise, found) = pairs.min_by(|a, b| loss(a.1).total_cmp(&loss(b.1))).context("no rises")?;
-        let shipped = gpu.voltage.as_ref().map_or_else(|| "-".to_string(), |v| format!("{:.2}", v.rise.value));
-        let points = format!("{:.1}", loss(found) / printed.len() as f64);
-        rises.row(vec![ours.to_string(), format!("{rise:.2}"), points, shipped]);
+        let shipped = gpu.voltage.as_ref().map_or(f64::NAN, |v| v.rise.value);
+        rises.push(labelled([ours], [*rise, loss(found) / printed.len() as f64, shipped]));
         let mut by_mode: BTreeMap<&str, Compared> = BTreeMap::new();
         for (i, p) in printed.iter().enumerate() {
             // Both modes of a network are left out together.
@@ -189,10 +174,8 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
             let (shipped, clock) = saving(tools, &gpu, p, &clocks)?;
             let same_mode = others.iter().filter(|&&j| printed[j].mode == p.mode).map(|&j| printed[j].percent);
             let baseline = mean(&same_mode.collect::<Vec<_>>());
-            let mut row = vec![ours.to_string(), p.mode.to_string(), p.name.clone()];
-            row.extend([p.percent, best[i], shipped, baseline].map(|v| format!("{v:.1}")));
-            row.push(format!("{:.0}", clock.to_mhz()));
-            table.row(row);
+            let numbers = [p.percent, best[i], shipped, baseline, clock.to_mhz()];
+            list.push(labelled([ours, p.mode.name(), &p.name], numbers));
             let entry = by_mode.entry(p.mode.name()).or_default();
             for (k, value) in [best[i], shipped, baseline].into_iter().enumerate() {
                 entry.errors[k].push(value - p.percent);
@@ -202,13 +185,10 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
             entry.predicted.push(best[i]);
         }
         for (mode, Compared { errors, printed, predicted }) in by_mode {
-            let mut row = vec![ours.to_string(), mode.to_string()];
-            row.extend(errors.iter().map(|e| format!("{:.1}", mean_absolute(e))));
-            row.extend([mean(&printed), mean(&predicted)].map(|v| format!("{v:.1}")));
-            means.row(row);
+            let errors = errors.iter().map(|e| mean_absolute(e));
+            means.push(labelled([ours, mode], errors.chain([mean(&printed), mean(&predicted)])));
         }
     }
-    let total = all.iter().map(|e| format!("{:.1}", mean_absolute(e)));
-    means.row(["both", "both"].map(str::to_string).into_iter().chain(total).collect());
-    Ok(vec![means, rises, table, by_algorithm(cells, tools)?])
+    means.push(labelled(["both", "both"], all.iter().map(|e| mean_absolute(e))));
+    Ok(vec![SAVING_MEANS.table(means), published::RISES.table(rises), SAVINGS.table(list), by_algorithm(cells, tools)?])
 }

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
 use joulecast_model::device::clock::{Pace, VoltageCurve};
+use joulecast_reports::published::{LAWS, labelled};
 use joulecast_reports::table::Table;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -131,22 +132,9 @@ pub fn tables(path: &Path) -> Result<Vec<Table>> {
             }
         }
     }
-    let header = [
-        "GPU",
-        "kernels",
-        "points",
-        "P0 + a f V^2: power %",
-        "linear: power %",
-        "P0 + a f^3: power %",
-        "p = 4: time %",
-        "p = 1: time %",
-        "linear: time %",
-    ];
-    let mut table = Table::new(&header, 2);
-    for ([board, set], lists) in groups {
-        let mut row = vec![board, set, lists[0].len().to_string()];
-        row.extend(lists.iter().map(|l| format!("{:.1}", mean_absolute(l))));
-        table.row(row);
-    }
-    Ok(vec![table])
+    let row = |([board, set], lists): (&[String; 2], &[Vec<f64>; 6])| {
+        let errors = lists.iter().map(|l| mean_absolute(l));
+        labelled([board, set], [lists[0].len() as f64].into_iter().chain(errors))
+    };
+    Ok(vec![LAWS.table(groups.iter().map(row))])
 }

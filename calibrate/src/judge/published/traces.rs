@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;
+use joulecast_reports::published::{Cell as Shown, TRACES};
 use joulecast_reports::table::Table;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -72,20 +73,7 @@ fn curves(path: &Path, board: &str) -> Result<Vec<Curve>> {
 /// # Errors
 /// When the traces cannot be read or a prediction fails.
 pub fn tables(path: &Path, tools: &Tools) -> Result<Vec<Table>> {
-    let mut means = Table::new(
-        &[
-            "GPU",
-            "limit W",
-            "runs",
-            "default given: time %",
-            "energy %",
-            "unseen: time %",
-            "energy %",
-            "min(cap, P): time %",
-            "energy %",
-        ],
-        1,
-    );
+    let mut means = Vec::new();
     for (theirs, ours) in BOARDS {
         let gpu = catalog::gpu(ours)?;
         let calibration = catalog::calibration_for(&gpu)?;
@@ -113,15 +101,15 @@ pub fn tables(path: &Path, tools: &Tools) -> Result<Vec<Table>> {
                 }
             }
         }
-        let mut row = |label: String, lists: &[Vec<f64>; 6]| {
-            let mut cells = vec![ours.to_string(), label, lists[0].len().to_string()];
-            cells.extend(lists.iter().map(|l| format!("{:.1}", mean_absolute(l))));
-            means.row(cells);
+        let mut row = |limit: Shown, lists: &[Vec<f64>; 6]| {
+            let mut cells = vec![ours.into(), limit, (lists[0].len() as f64).into()];
+            cells.extend(lists.iter().map(|l| Shown::from(mean_absolute(l))));
+            means.push(cells);
         };
         for (cap, lists) in &by_cap {
-            row(cap.to_string(), lists);
+            row((*cap as f64).into(), lists);
         }
         row("all".into(), &all);
     }
-    Ok(vec![means])
+    Ok(vec![TRACES.table(means)])
 }

@@ -5,11 +5,12 @@ use crate::judge::validate::{HeldOut, kind_label};
 use crate::rows::prepare::Row;
 use anyhow::Result;
 use joulecast_model::base::accuracy::Accuracy;
-use joulecast_reports::accuracy::{self, Line};
+use joulecast_reports::accuracy::Line;
 use joulecast_reports::figure::coverage::{Coverage, Row as Held};
 use joulecast_reports::figure::histogram::{self, Histograms};
 use joulecast_reports::figure::residuals::{self, Residuals, Trend};
 use joulecast_reports::figure::scatter::{self, Scatter};
+use joulecast_reports::table::Table;
 use std::collections::BTreeMap;
 
 /// Panels of a sheet; the kinds with fewest rows share the last one.
@@ -180,7 +181,7 @@ pub fn add(report: &mut Report, rows: &[Row], held_out: &HeldOut, lines: &[Line]
     report.figure("layers_coverage", &coverage)?;
     report.heading("Layers: the numbers");
     report.text("Percent. NeuralPower's polynomial sees the same rows and folds; the roofline needs no fit.");
-    report.table(accuracy::table(lines));
+    report.table(Table::of(lines));
     Ok(())
 }
 

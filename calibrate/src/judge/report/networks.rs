@@ -1,7 +1,7 @@
 //! Whole networks of a report: runs beside their predictions, and what a few of them are made of.
 
 use super::Report;
-use crate::judge::networks::{Case, Compared, Pair, Run, rows_table, table};
+use crate::judge::networks::{Case, Run};
 use anyhow::{Context, Result};
 use joulecast_model::ask::curve::{self, relative};
 use joulecast_model::ask::metric::Reference;
@@ -20,6 +20,8 @@ use joulecast_reports::figure::curves::{self, Axis, Curves};
 use joulecast_reports::figure::errors::{Error, Errors, Row};
 use joulecast_reports::figure::roofline::{self, Kernel, Roofline};
 use joulecast_reports::figure::scatter::{self, Scatter};
+use joulecast_reports::networks::{Compared, Pair, table};
+use joulecast_reports::table::Table;
 use std::collections::{BTreeMap, HashMap};
 
 /// Networks that are taken apart, where they were measured.
@@ -316,7 +318,7 @@ pub fn add(report: &mut Report, frames: &[Framed], calibrations: &[Calibration],
         report.text("Means by group, percent:");
         report.table(table(&framed.compared));
         report.text("Every run:");
-        report.table(rows_table(&framed.compared));
+        report.table(Table::of(&framed.compared));
     }
     report.heading("Whole networks: what the intervals hold");
     report.text(format!(

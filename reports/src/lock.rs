@@ -1,16 +1,16 @@
 //! One writer at a time: a lock that others ask for, and that the kernel gives back when its holder ends in any way,
 //! SIGKILL included. Who only reads does not ask.
 
-use anyhow::{Context, Result, bail};
+use crate::whole::of;
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// How often a file may be taken away between its opening and its locking.
 const TRIES: u32 = 100;
 
 /// What another process holds, in one line.
-pub(crate) fn held(what: &Path) -> String {
+pub fn held(what: &Path) -> String {
     format!("{}: another process is writing there; wait until it ends, or name another place", what.display())
 }
 
@@ -27,8 +27,7 @@ impl Lock {
     ///
     /// # Errors
     /// When it cannot be opened or locked, or is no regular file.
-    pub fn try_take(path: &Path) -> Result<Option<Self>> {
-        let name = || path.display().to_string();
+    pub fn try_take(path: &Path) -> io::Result<Option<Self>> {
         for _ in 0..TRIES {
             let mut options = OpenOptions::new();
             options.read(true).append(true);
@@ -36,17 +35,21 @@ impl Lock {
                 Ok(file) => (file, true),
                 // A link to a file that is not there yet makes that file.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-                    (options.create(true).open(path).with_context(name)?, false)
+                    (options.create(true).open(path).map_err(of(path))?, false)
                 }
-                Err(e) => return Err(e).with_context(name),
+                Err(e) => return Err(of(path)(e)),
             };
-            if !file.metadata().with_context(name)?.is_file() {
-                bail!("{} is not a regular file", path.display());
+            if !file.metadata().map_err(of(path))?.is_file() {
+                let why = format!("{} is not a regular file", path.display());
+                return Err(io::Error::new(ErrorKind::InvalidInput, why));
             }
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(e)) => return Err(e).with_context(|| format!("{} cannot be locked", name())),
+                Err(TryLockError::Error(e)) => {
+                    let why = format!("{} cannot be locked: {e}", path.display());
+                    return Err(io::Error::new(e.kind(), why));
+                }
             }
             let lock = Self { file, path: path.to_path_buf(), made };
             // Whoever held it before may have removed it since it was opened.
@@ -54,15 +57,15 @@ impl Lock {
                 return Ok(Some(lock));
             }
         }
-        bail!("{} comes and goes", path.display())
+        Err(io::Error::other(format!("{} comes and goes", path.display())))
     }
 
     /// Opens and locks a file, which is made where it is not there.
     ///
     /// # Errors
     /// When another process holds it, it cannot be opened or locked, or is no regular file.
-    pub fn take(path: &Path) -> Result<Self> {
-        Self::try_take(path)?.with_context(|| held(path))
+    pub fn take(path: &Path) -> io::Result<Self> {
+        Self::try_take(path)?.ok_or_else(|| io::Error::new(ErrorKind::WouldBlock, held(path)))
     }
 
     /// Whether the locked file is still the one of that name.
@@ -108,7 +111,7 @@ mod tests {
     use std::io::Write as _;
 
     #[test]
-    fn one_holds_it_and_the_next_is_told() -> Result<()> {
+    fn one_holds_it_and_the_next_is_told() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("rows.csv");
         let mut first = Lock::take(&path)?;
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_of_ours_goes_and_another_stays() -> Result<()> {
+    fn an_empty_file_of_ours_goes_and_another_stays() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let (ours, theirs) = (folder.path().join("ours"), folder.path().join("theirs"));
         fs::write(&theirs, "")?;
@@ -135,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_replaced_is_no_longer_held() -> Result<()> {
+    fn a_file_that_was_replaced_is_no_longer_held() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("rows.csv");
         let lock = Lock::take(&path)?;
@@ -149,7 +152,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_regular_files_are_taken_and_links_are_followed() -> Result<()> {
+    fn only_regular_files_are_taken_and_links_are_followed() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
         let error = |path: &Path| Lock::take(path).err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error(Path::new("/dev/full")).contains("not a regular file"), "{}", error(Path::new("/dev/full")));

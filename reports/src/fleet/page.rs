@@ -1,42 +1,17 @@
 //! A plan as a page: paragraphs, tables and figures.
 
-use super::{AtSetting, Candidate, Figure, Plan, Value, hours, pictures};
+use super::cells::{span, whole};
+use super::values::{AtSetting, Candidate, DAY, FLEETS, Plan, SENSITIVITY, Value};
+use super::{hours, pictures};
 use crate::document::{Block, Document};
-use crate::figure::FigureError;
+use crate::export::ExportError;
 use crate::table::{Table, percent_more, significant, with_unit};
 use joulecast_model::ask::capacity::{Fleet, Minimise, Price};
 use joulecast_model::base::units::Watts;
 use std::path::Path;
 
-/// A figure with its interval.
-pub(super) fn span(figure: Figure, by: f64) -> String {
-    let number = |v: Option<f64>| {
-        v.map_or("none".into(), |v| {
-            let value = v / by;
-            // Three digits also of what is large: more would be believed.
-            if value < 1000.0 {
-                return significant(value, 3);
-            }
-            let scale = 10f64.powi(value.log10().floor() as i32 - 2);
-            format!("{:.0}", (value / scale).round() * scale)
-        })
-    };
-    spanned(number(figure.value), number(figure.p05), number(figure.p95))
-}
-
-/// An interval that has no width is not worth showing.
-fn spanned(value: String, low: String, high: String) -> String {
-    if value == low && value == high { value } else { format!("{value} ({low} to {high})") }
-}
-
 fn plural(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// A count with its interval.
-fn whole(figure: Figure) -> String {
-    let number = |v: Option<f64>| v.map_or("none".into(), |v| format!("{v:.0}"));
-    spanned(number(figure.value), number(figure.p05), number(figure.p95))
 }
 
 fn of(o: &AtSetting, value: Value, by: f64) -> String {
@@ -96,16 +71,6 @@ fn pools(plan: &Plan, o: &AtSetting, fleet: &Fleet) -> Table {
         ]);
     }
     table
-}
-
-/// What a plan makes small, of a fleet, and what that is called.
-pub(super) fn objective(minimise: Minimise) -> (Value, &'static str) {
-    match minimise {
-        Minimise::Cost => (|f| f.cost_per_year, "cost of a year"),
-        Minimise::Energy => (|f| f.energy_per_year.get(), "energy of a year"),
-        Minimise::Carbon => (Fleet::carbon_g_per_year, "carbon of a year"),
-        Minimise::Gpus => (|f| f.gpus as f64, "GPUs"),
-    }
 }
 
 fn sensitivity_table(c: &Candidate, base: &Fleet) -> Table {
@@ -204,7 +169,7 @@ fn conventions(plan: &Plan) -> Vec<String> {
 
 /// How figures are shown.
 #[derive(Clone, Copy)]
-enum Show<'a> {
+pub(super) enum Show<'a> {
     /// Not at all.
     Nothing,
     /// Where they are.
@@ -213,8 +178,20 @@ enum Show<'a> {
     Beside(&'a Path),
 }
 
+/// A figure as a part of the report, where the plan has something to draw in it.
+fn figure(plan: &Plan, name: &str, show: Show<'_>) -> Result<Option<Block>, ExportError> {
+    Ok(match show {
+        Show::Nothing => None,
+        Show::Within => pictures::svg_of(plan, name)?.map(Block::Figure),
+        Show::Beside(folder) => {
+            let path = folder.join(format!("{name}.svg")).display().to_string();
+            pictures::title_of(plan, name).map(|title| Block::Link { title, path })
+        }
+    })
+}
+
 /// The report's parts.
-fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
+pub(super) fn document(plan: &Plan, show: Show<'_>) -> Result<Document, ExportError> {
     let mut blocks = Vec::new();
     let winner = plan.winner.map(|i| &plan.candidates[i]);
     let taken = winner.and_then(|c| Some((c, c.taken()?, c.taken()?.value.as_ref()?)));
@@ -255,34 +232,22 @@ fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
                 .into(),
         ));
     }
-    let figure = |name: &str, blocks: &mut Vec<Block>| -> Result<(), FigureError> {
-        match show {
-            Show::Nothing => {}
-            Show::Within => blocks.extend(pictures::svg_of(plan, name)?.map(Block::Figure)),
-            Show::Beside(folder) => {
-                let path = folder.join(format!("{name}.svg")).display().to_string();
-                let title = pictures::title_of(plan, name);
-                blocks.extend(title.map(|title| Block::Link { title, path }));
-            }
-        }
-        Ok(())
-    };
     blocks.push(Block::Heading("Candidates".into()));
     blocks.push(Block::Table(candidates(plan)));
-    figure(pictures::FLEETS, &mut blocks)?;
+    blocks.extend(figure(plan, FLEETS, show)?);
     if let Some((c, o, fleet)) = taken {
         blocks.push(Block::Heading(format!("Pools of {}", c.name)));
         blocks.push(Block::Table(pools(plan, o, fleet)));
         if fleet.day.len() > 1 {
             blocks.push(Block::Heading(format!("Through the day, {} at {}", c.name, o.setting())));
             blocks.push(Block::Table(hours::table(o, fleet, &plan.file.currency)));
-            figure(pictures::DAY, &mut blocks)?;
+            blocks.extend(figure(plan, DAY, show)?);
         }
         blocks.push(Block::Heading(format!("Power limits and clocks of {}", c.name)));
         blocks.push(Block::Table(settings_table(plan, c)));
         blocks.push(Block::Heading("Sensitivity".into()));
         blocks.push(Block::Table(sensitivity_table(c, fleet)));
-        figure(pictures::SENSITIVITY, &mut blocks)?;
+        blocks.extend(figure(plan, SENSITIVITY, show)?);
     }
     blocks.push(Block::Heading("Assumptions".into()));
     blocks.push(Block::Table(assumptions(plan)));
@@ -297,37 +262,4 @@ fn document(plan: &Plan, show: Show<'_>) -> Result<Document, FigureError> {
     notes.push(format!("Made by: {}", plan.command));
     blocks.push(Block::List(notes));
     Ok(Document { title: plan.file.title.clone(), blocks })
-}
-
-/// Aligned text.
-pub fn text(plan: &Plan) -> String {
-    document(plan, Show::Nothing).map(|d| d.to_text()).unwrap_or_default()
-}
-
-/// Markdown; with links to [`super::figures`] where they were written to a folder.
-pub fn markdown(plan: &Plan, figures: Option<&Path>) -> String {
-    let show = figures.map_or(Show::Nothing, Show::Beside);
-    document(plan, show).map(|d| d.to_markdown()).unwrap_or_default()
-}
-
-/// One HTML file with its figures.
-///
-/// # Errors
-/// Where a figure cannot be drawn.
-pub fn html(plan: &Plan) -> Result<String, FigureError> {
-    Ok(document(plan, Show::Within)?.to_html())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_have_three_digits() {
-        let of = |value, low, high| span(Figure { value: Some(value), p05: Some(low), p95: Some(high) }, 1.0);
-        assert_eq!(of(524_000_012.0, 523_999_000.0, 524_000_044.0), "524000000");
-        assert_eq!(of(45_678.0, 9_996.0, 123_456.0), "45700 (10000 to 123000)");
-        assert_eq!(of(5.274, 0.424_9, 531.2), "5.27 (0.425 to 531)");
-        assert_eq!(span(Figure { value: Some(0.0), p05: Some(0.0), p95: None }, 1.0), "0 (0 to none)");
-    }
 }

@@ -1,46 +1,12 @@
-//! Energy, time, power, EDP and EDS over a clock or power limit, normalised to the default: one panel per network, as
-//! Krzywaniak, Czarnul and Proficz (2022) draw them. Predicted curves are lines, measured ones marks.
+//! How the curves are drawn.
 
-use super::{
-    Area, Axes, FAINT, Figure, FigureError, Sample, Scale, drawing, frame, frame_height, legend, line, mark, range,
+use super::super::{
+    Area, Axes, FAINT, Figure, FigureError, Sample, Scale, colour, drawing, frame, frame_height, legend, line, mark,
+    range,
 };
+use super::{Axis, Curves, Panel};
 use joulecast_model::ask::curve::Relative;
 use plotters::prelude::*;
-
-/// What is varied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Axis {
-    /// The power limit, W.
-    Cap,
-    /// The core clock, MHz.
-    Clock,
-}
-
-/// A network's curves; either list may be empty.
-#[derive(Clone, Debug)]
-pub struct Panel {
-    /// Network, GPU, batch: the panel's title.
-    pub title: String,
-    /// Predicted points, by rising setting.
-    pub predicted: Vec<Relative>,
-    /// Measured points, by rising setting.
-    pub measured: Vec<Relative>,
-}
-
-/// A sheet of panels.
-#[derive(Clone, Debug)]
-pub struct Curves {
-    /// What the sheet shows.
-    pub title: String,
-    /// What is varied.
-    pub axis: Axis,
-    /// Weight of the energy-delay sum.
-    pub weight: f64,
-    /// One per network.
-    pub panels: Vec<Panel>,
-    /// The command that made it, and what else is to be said under it.
-    pub notes: Vec<String>,
-}
 
 /// Ratios above are cut: EDP at the lowest limits would press everything else together.
 const HIGHEST: f64 = 1.6;
@@ -155,7 +121,7 @@ fn one<B: DrawingBackend>(cell: &Area<B>, panel: &Panel, x: Scale, y: Scale) -> 
         // Time and power have their least at an end: nothing to mark.
         let least = points.iter().min_by(|a, b| a.1.total_cmp(&b.1)).filter(|_| ![1, 2].contains(&index));
         if let Some(&(setting, least)) = least {
-            let ring = Circle::new((x.at(setting), y.at(least)), 5, super::colour(index).stroke_width(2));
+            let ring = Circle::new((x.at(setting), y.at(least)), 5, colour(index).stroke_width(2));
             cell.draw(&ring).map_err(drawing)?;
         }
         for run in panel.measured.iter().filter(|r| value(r) <= HIGHEST) {
@@ -167,7 +133,7 @@ fn one<B: DrawingBackend>(cell: &Area<B>, panel: &Panel, x: Scale, y: Scale) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::svg;
+    use super::super::super::svg;
     use super::*;
     use joulecast_model::ask::curve::{Run, relative};
     use joulecast_model::ask::metric::Reference;

@@ -1,20 +1,12 @@
 //! The figures of a plan.
 
-use super::page::objective;
-use super::{AtSetting, Candidate, Figure, Plan, Value, hours};
+use super::values::{AtSetting, Candidate, DAY, FIGURE_NAMES, FLEETS, Figure, OF_PARTS, Plan, Value};
 use crate::figure::day::{Day, Panel};
 use crate::figure::fleet::{Curve, Fleets, Point, Series};
 use crate::figure::sensitivity::{Bar, Sensitivity};
 use crate::figure::{Figure as _, FigureError, svg};
-use joulecast_model::ask::capacity::{Change, Fleet};
+use joulecast_model::ask::capacity::{Change, Fleet, Minimise};
 use joulecast_model::ask::optimum::front;
-
-pub(super) const FLEETS: &str = "fleets";
-pub(super) const DAY: &str = "day";
-pub(super) const SENSITIVITY: &str = "sensitivity";
-
-/// Names of all figures that a plan may have.
-pub const FIGURE_NAMES: [&str; 3] = [FLEETS, DAY, SENSITIVITY];
 
 /// Names and SVG documents of all figures of a plan.
 ///
@@ -89,7 +81,7 @@ fn fleets(plan: &Plan) -> Option<Fleets> {
 fn day(plan: &Plan) -> Option<Day> {
     let (c, o, fleet) = taken(plan).filter(|(_, _, fleet)| fleet.day.len() > 1)?;
     let panel = |index: usize, name: String, by: f64, limit: Option<(f64, &str)>| {
-        let (_, of) = hours::FIGURES[index];
+        let (_, of) = OF_PARTS[index];
         let part = |i: usize| {
             let figure = o.part(i, of);
             let value = figure.value.unwrap_or(f64::NAN);
@@ -113,6 +105,16 @@ fn day(plan: &Plan) -> Option<Day> {
         ],
         notes: vec![plan.command.clone()],
     })
+}
+
+/// What a plan makes small, of a fleet, and what that is called.
+fn objective(minimise: Minimise) -> (Value, &'static str) {
+    match minimise {
+        Minimise::Cost => (|f| f.cost_per_year, "cost of a year"),
+        Minimise::Energy => (|f| f.energy_per_year.get(), "energy of a year"),
+        Minimise::Carbon => (Fleet::carbon_g_per_year, "carbon of a year"),
+        Minimise::Gpus => (|f| f.gpus as f64, "GPUs"),
+    }
 }
 
 fn sensitivity(plan: &Plan) -> Option<Sensitivity> {

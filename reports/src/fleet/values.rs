@@ -1,0 +1,208 @@
+//! What a plan of a fleet holds, and what is told of it.
+
+use joulecast_model::ask::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, Server};
+use joulecast_model::base::units::{Hertz, Watts};
+use joulecast_model::step::framework::Launch;
+use serde::Serialize;
+use std::path::PathBuf;
+
+pub(super) const FLEETS: &str = "fleets";
+pub(super) const DAY: &str = "day";
+pub(super) const SENSITIVITY: &str = "sensitivity";
+
+/// Names of all figures that a plan may have.
+pub const FIGURE_NAMES: [&str; 3] = [FLEETS, DAY, SENSITIVITY];
+
+/// A candidate's fleet at a power limit or clock; the ends are where time and energy of every step are at theirs.
+#[derive(Clone, Debug)]
+pub struct AtSetting {
+    /// Power limit of every board.
+    pub cap: Watts,
+    /// Clock of every board, where one is set.
+    pub clock: Option<Hertz>,
+    /// The fleet; `None` where none keeps the latency target.
+    pub value: Option<Fleet>,
+    /// With the 5 % quantiles.
+    pub low: Option<Fleet>,
+    /// With the 95 % quantiles.
+    pub high: Option<Fleet>,
+}
+
+/// A candidate.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// What it is called in the plan.
+    pub name: String,
+    /// The GPU as typed.
+    pub gpu: String,
+    /// Its name.
+    pub title: String,
+    /// What it costs.
+    pub price: Price,
+    /// Who says so.
+    pub price_source: String,
+    /// The machine for it.
+    pub server: Server,
+    /// Embodied emissions of a board, kg.
+    pub embodied_kg: Option<f64>,
+    /// Power of a board that waits with a context, and who says so.
+    pub waiting: (Watts, String),
+    /// At every power limit and clock, the default first.
+    pub options: Vec<AtSetting>,
+    /// The one it would be taken with.
+    pub chosen: Option<usize>,
+    /// Why there is no fleet, where there is none.
+    pub reason: Option<String>,
+    /// Whether the site's power forbids a better one.
+    pub site_bound: bool,
+    /// The chosen fleet with every input changed.
+    pub sensitivity: Vec<Change>,
+    /// Per network, what times and power rest on.
+    pub rests_on: Vec<String>,
+    /// What predictions warn of.
+    pub warnings: Vec<String>,
+}
+
+/// A plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What was asked for.
+    pub file: PlanFile,
+    /// How steps are launched.
+    pub launch: Launch,
+    /// The candidates, in the file's order.
+    pub candidates: Vec<Candidate>,
+    /// The one to take.
+    pub winner: Option<usize>,
+    /// The command line.
+    pub command: String,
+    /// Folder that its figures are written to, which Markdown links.
+    pub figures: Option<PathBuf>,
+}
+
+/// A figure of a fleet.
+pub(super) type Value = fn(&Fleet) -> f64;
+
+/// Key of the JSON document, and what it is of a fleet.
+pub(super) const FIGURES: [(&str, Value); 12] = [
+    ("gpus", |f| f.gpus as f64),
+    ("servers", |f| f.servers as f64),
+    ("it_peak_w", |f| f.it_peak.get()),
+    ("facility_peak_w", |f| f.facility_peak.get()),
+    ("facility_mean_w", |f| f.facility_mean.get()),
+    ("kwh_per_year", Fleet::kwh_per_year),
+    ("cost_per_year", |f| f.cost_per_year),
+    ("energy_cost_per_year", |f| f.energy_cost_per_year),
+    ("cost_per_million", Fleet::cost_per_million),
+    ("carbon_g_per_year", Fleet::carbon_g_per_year),
+    ("carbon_g_per_million", Fleet::carbon_g_per_million),
+    ("energy_per_inference_j", |f| f.energy_per_request().get()),
+];
+
+/// What is told of a part of the day.
+pub(super) type OfPart = fn(&Fleet, &Part) -> f64;
+
+/// Key of the JSON document, and what it is.
+pub(super) const OF_PARTS: [(&str, OfPart); 5] = [
+    ("gpus_busy", |_, p| p.busy),
+    ("utilisation", |f, p| p.busy / f.gpus as f64),
+    ("facility_w", |_, p| p.facility.get()),
+    ("cost_per_h", |_, p| p.cost_per_h),
+    ("carbon_g_per_h", |_, p| p.carbon_g_per_h),
+];
+
+/// When a part begins, in hours.
+pub(super) fn begin(part: usize, parts: usize) -> f64 {
+    24.0 * part as f64 / parts as f64
+}
+
+/// What is told of a pool.
+pub(super) type OfPool = fn(&Pool) -> f64;
+
+/// Key of the JSON document, and what it is of a pool.
+pub(super) const OF_POOLS: [(&str, OfPool); 5] = [
+    ("batch", |p| p.batch as f64),
+    ("gpus", |p| p.gpus as f64),
+    ("utilisation", |p| p.utilisation),
+    ("latency_s", |p| p.latency.get()),
+    ("board_power_w", |p| p.power.get()),
+];
+
+/// A value at the predicted steps, and the lowest and highest of it there and at both ends of their intervals: a fleet
+/// that is sized anew for slower steps may be less busy. An end is `None` where there is no fleet.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Figure {
+    pub(super) value: Option<f64>,
+    pub(super) p05: Option<f64>,
+    pub(super) p95: Option<f64>,
+}
+
+impl AtSetting {
+    /// What something is of the fleet and of those at both ends.
+    pub(super) fn figure(&self, of: impl Fn(&Fleet) -> Option<f64>) -> Figure {
+        let at = |fleet: &Option<Fleet>| fleet.as_ref().and_then(&of);
+        let (value, low, high) = (at(&self.value), at(&self.low), at(&self.high));
+        match (value, low, high) {
+            (Some(v), Some(a), Some(b)) => Figure { value, p05: Some(a.min(b).min(v)), p95: Some(a.max(b).max(v)) },
+            _ => Figure { value, p05: low, p95: high },
+        }
+    }
+
+    /// What something is of a pool.
+    pub(super) fn pool(&self, index: usize, of: impl Fn(&Pool) -> f64) -> Figure {
+        self.figure(|f| f.pools.get(index).map(|(pool, _)| of(pool)))
+    }
+
+    /// What something is of a part of the day.
+    pub(super) fn part(&self, index: usize, of: impl Fn(&Fleet, &Part) -> f64) -> Figure {
+        self.figure(|f| f.day.get(index).map(|part| of(f, part)))
+    }
+
+    pub(super) fn racks(&self) -> Figure {
+        self.figure(|f| f.racks.map(|r| r as f64))
+    }
+
+    /// The power limit, or the clock where that is set.
+    pub(super) fn setting(&self) -> String {
+        match self.clock {
+            Some(clock) => format!("{:.0} MHz", clock.to_mhz()),
+            None => format!("{:.0} W", self.cap.get()),
+        }
+    }
+}
+
+impl Candidate {
+    /// Whether embodied emissions of its boards and of its servers are known.
+    pub(super) fn embodied_known(&self) -> [bool; 2] {
+        [self.embodied_kg, self.server.embodied_kg].map(|kg| kg.is_some())
+    }
+
+    pub(super) fn taken(&self) -> Option<&AtSetting> {
+        self.options.get(self.chosen?)
+    }
+
+    /// What keeps the fleet from being smaller, pool by pool.
+    pub(super) fn binding(&self, plan: &Plan, fleet: &Fleet) -> String {
+        let mut words: Vec<String> = Vec::new();
+        for limit in Limit::ALL {
+            let pools = fleet.pools.iter().zip(&plan.file.networks).filter(|((_, l), _)| *l == limit);
+            let nets: Vec<&str> = pools.map(|(_, n)| n.net.as_str()).collect();
+            match nets.len() {
+                0 => {}
+                n if n == plan.file.networks.len() => words.push(limit.to_string()),
+                _ => words.push(format!("{limit} ({})", nets.join(", "))),
+            }
+        }
+        words.extend(self.site_bound.then(|| "site power".to_string()));
+        words.join(", ")
+    }
+}
+
+impl Plan {
+    /// Candidates whose carbon lacks embodied emissions that others' has.
+    pub(super) fn lacking_embodied(&self) -> Vec<&Candidate> {
+        let some = |part: usize| self.candidates.iter().any(|c| c.embodied_known()[part]);
+        let lacks = |c: &&Candidate| (0..2).any(|part| some(part) && !c.embodied_known()[part]);
+        self.candidates.iter().filter(lacks).collect()
+    }
+}

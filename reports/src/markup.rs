@@ -1,0 +1,50 @@
+//! Text within what has a syntax: Markdown, HTML, CSV.
+
+/// Text within Markdown that is neither HTML nor a link there, whatever it holds: names that were typed, sources.
+pub fn markdown_text(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    let mut before = ' ';
+    for (i, c) in text.char_indices() {
+        let next = text[i + c.len_utf8()..].chars().next();
+        match c {
+            '<' if next.is_some_and(|n| n.is_ascii_alphabetic() || "/!?".contains(n)) => safe.push_str("&lt;"),
+            '(' | '[' if before == ']' => safe.extend(['\\', c]),
+            c => safe.push(c),
+        }
+        before = c;
+    }
+    safe
+}
+
+/// A text cell: quoted where needed, and never a formula for a spreadsheet.
+pub fn csv_cell(text: &str) -> String {
+    let safe = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text.to_string() };
+    if safe.contains([',', '"', '\n', '\r']) { format!("\"{}\"", safe.replace('"', "\"\"")) } else { safe }
+}
+
+/// Text within HTML and SVG.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_cell_is_never_a_formula() {
+        assert_eq!(super::csv_cell("=1+1"), "'=1+1");
+        assert_eq!(super::csv_cell("a,b"), "\"a,b\"");
+        assert_eq!(super::csv_cell("say \"x\""), "\"say \"\"x\"\"\"");
+        assert_eq!(super::csv_cell("plain"), "plain");
+    }
+
+    #[test]
+    fn text_in_markdown_is_text() {
+        for (text, expected) in [
+            ("a < b, 2 * 3, `c` and [d]", "a < b, 2 * 3, `c` and [d]"),
+            ("<script>x</script><!-- y", "&lt;script>x&lt;/script>&lt;!-- y"),
+            ("![a](javascript:b) [c][d]", "![a]\\(javascript:b) [c]\\[d]"),
+        ] {
+            assert_eq!(super::markdown_text(text), expected);
+        }
+    }
+}
