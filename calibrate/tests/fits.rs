@@ -4,7 +4,7 @@
 
 use anyhow::Result;
 use joulecast_calibrate::fit::polynomial::Options;
-use joulecast_calibrate::fit::{neuralpower, power, recipe, siblings};
+use joulecast_calibrate::fit::{neuralpower, power, recipe, siblings, task};
 use joulecast_calibrate::judge::networks::{compare, read_runs};
 use joulecast_calibrate::judge::{spread, validate};
 use joulecast_calibrate::rows::dataset;
