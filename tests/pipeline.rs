@@ -20,7 +20,7 @@ use joulecast_tests::{ok, root};
 use std::fmt::Write as _;
 use std::fs;
 
-/// The law: a linear layer on the T4 takes 1.25 times its all_chips, plus 4 us.
+/// The law: a linear layer on the T4 takes 1.25 times its roofline, plus 4 us.
 fn law_ms(m: u64, k: u64, n: u64) -> f64 {
     let compute = 2.0 * (m * k * n) as f64 / 8.1408e12;
     let memory = 4.0 * (m * k + k * n + n + m * n) as f64 / 320e9;
