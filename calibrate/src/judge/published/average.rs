@@ -7,7 +7,7 @@ use joulecast_model::base::precision::{Mode, Phase};
 use joulecast_model::base::units::{Joules, Seconds};
 use joulecast_model::catalog;
 use joulecast_model::rows::papers::Line;
-use joulecast_model::step::predictor::{OperatingPoint, PredictError};
+use joulecast_model::step::predictor::PredictError;
 use joulecast_reports::published::{Cell as Shown, EFFICIENCIES, RUN_MEANS, RUNS};
 use joulecast_reports::table::Table;
 
@@ -69,12 +69,11 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
     for run in runs(cells) {
         let (Some(network), Some(gpu)) = (&run.cell.network, &run.cell.gpu) else { continue };
         let gpu = catalog::gpu(gpu)?;
-        let calibration = catalog::calibration_for(&gpu)?;
         let network = shaped(network, run.batch)?;
         let mode = if run.cell.line.phase.starts_with("back") { Mode::Training } else { Mode::Inference };
-        let prediction = match tools.step(&network, &gpu, calibration.as_ref(), mode) {
+        let prediction = match tools.on(&gpu).predict(&network, mode) {
             Err(PredictError::NoModel { .. }) => continue,
-            step => step?.at(OperatingPoint::default())?,
+            prediction => prediction?,
         };
         // A backward pass alone: its phases, without forward and update.
         let watts = if mode == Mode::Training {
@@ -112,10 +111,8 @@ fn efficiencies(cells: &[Cell], tools: &Tools) -> Result<Table> {
         };
         let Some(millions) = cells.iter().find(of).and_then(Cell::number) else { continue };
         let gpu = catalog::gpu(gpu)?;
-        let calibration = catalog::calibration_for(&gpu)?;
         let network = shaped(network, batch)?;
-        let prediction =
-            tools.step(&network, &gpu, calibration.as_ref(), Mode::Training)?.at(OperatingPoint::default())?;
+        let prediction = tools.on(&gpu).predict(&network, Mode::Training)?;
         let passes = prediction.layers.iter().filter(|l| l.phase != Phase::Update);
         let energy: Joules = passes.map(|l| l.energy).sum();
         let predicted = 2.0 * millions * 1e6 * batch as f64 / energy.get() / 1e9;

@@ -7,7 +7,6 @@ use joulecast_model::ask::metric::{Metric, Reference};
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;
-use joulecast_model::device::gpu::Gpu;
 use joulecast_model::rows::papers::Line;
 use joulecast_reports::published::{CAP_MEANS, CAPS, CONSTANTS, REGRETS, labelled};
 use joulecast_reports::table::Table;
@@ -141,19 +140,19 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
     let (mut points, mut means, mut regrets, mut constants) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for ours in BOARDS {
         let (gpu, curves) = (catalog::gpu(ours)?, curves(cells, ours)?);
-        let calibration = catalog::calibration_for(&gpu)?;
+        let predictor = tools.on(&gpu);
         let mut row = |without: &str, b: &Board| {
             constants.push(labelled([ours, without], [b.rise, b.held, b.draw]));
         };
         let everything: Vec<&Curve> = curves.iter().collect();
-        row("none", &fit(&everything, tools, &gpu, calibration.as_ref())?);
+        row("none", &fit(&everything, &predictor)?);
         let judged = curves
             .par_iter()
             .map(|curve| -> Result<Judged<'_>> {
                 let others: Vec<&Curve> = curves.iter().filter(|c| c.name != curve.name).collect();
-                let board = fit(&others, tools, &gpu, calibration.as_ref())?;
-                let device: Gpu = board.on(&gpu);
-                let predict = |given| curve.predicted(tools, &device, calibration.as_ref(), given);
+                let board = fit(&others, &predictor)?;
+                let device = predictor.clone().described(board.on(&gpu));
+                let predict = |given| curve.predicted(&device, given);
                 let mean = curve.capped.iter().map(|p| mean_curve(&others, p.cap)).collect();
                 Ok(Judged { curve, board, given: predict(true)?, unseen: predict(false)?, mean })
             })

@@ -9,17 +9,18 @@ pub mod sweeps;
 pub mod traces;
 
 use anyhow::{Context, Result, bail};
-use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::setting::Algorithm;
-use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::rows::papers::{self, Line, Paper};
+use joulecast_model::step::calibrations::Calibrations;
 use joulecast_model::step::framework::{Framework, Launch};
-use joulecast_model::step::predictor::{PredictError, Setup, Step};
+use joulecast_model::step::predict::Predictor;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A value of a paper's table (data/published/papers), and what its names stand for here (`papers.toml`).
 #[derive(Clone, Debug)]
@@ -87,8 +88,8 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<Cell>> {
 
 /// What predictions of runs of others are made with: the shipped calibrations, kernels back to back.
 pub struct Tools {
-    framework: Framework,
-    all_chips: Calibration,
+    framework: Arc<Framework>,
+    calibrations: Arc<Calibrations>,
 }
 
 impl Tools {
@@ -97,31 +98,20 @@ impl Tools {
     /// # Errors
     /// When a shipped file is malformed.
     pub fn shipped() -> Result<Self> {
-        let framework = catalog::framework("cudnn")?;
-        Ok(Self { framework, all_chips: catalog::all_chips()? })
+        let framework = catalog::framework("cudnn")?.into();
+        Ok(Self { framework, calibrations: Calibrations::shipped() })
     }
 
     /// With convolutions by an algorithm.
     #[must_use]
     pub fn by(&self, algorithm: Algorithm) -> Self {
-        Self { framework: self.framework.clone().by(Some(algorithm)), all_chips: self.all_chips.clone() }
+        let framework = Framework::clone(&self.framework).by(Some(algorithm)).into();
+        Self { framework, calibrations: self.calibrations.clone() }
     }
 
-    /// A network's kernels on a device.
-    ///
-    /// # Errors
-    /// When they cannot be predicted.
-    pub fn step<'a>(
-        &'a self,
-        network: &'a ShapedNetwork,
-        gpu: &'a Gpu,
-        calibration: Option<&'a Calibration>,
-        mode: Mode,
-    ) -> Result<Step<'a>, PredictError> {
-        let (all_chips, framework) = (&self.all_chips, &self.framework);
-        let phases = mode.phases();
-        let launch = Launch::Graph;
-        Step::new(network, &Setup { gpu, calibration, all_chips, framework, launch, mode, phases, library: None })
+    /// On a device.
+    pub fn on(&self, gpu: &Gpu) -> Predictor {
+        Predictor::with(gpu.clone(), self.calibrations.clone(), self.framework.clone()).launched(Some(Launch::Graph))
     }
 }
 

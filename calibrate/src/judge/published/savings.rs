@@ -8,6 +8,7 @@ use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::rows::papers::Line;
+use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::published::{self, BY_ALGORITHM, Cell as Shown, SAVING_MEANS, SAVINGS, labelled};
 use joulecast_reports::table::Table;
@@ -32,13 +33,12 @@ struct Printed {
 
 /// Best saving in percent over clocks against the highest of them, mean over batches; and the clock that saves it at the
 /// last batch.
-fn saving(tools: &Tools, gpu: &Gpu, printed: &Printed, clocks: &[Hertz]) -> Result<(f64, Hertz)> {
-    let calibration = catalog::calibration_for(gpu)?;
+fn saving(predictor: &Predictor, printed: &Printed, clocks: &[Hertz]) -> Result<(f64, Hertz)> {
     let mut savings = Vec::new();
     let mut best_clock = Hertz::ZERO;
     for &batch in &printed.batches {
         let network = shaped(&printed.network, batch)?;
-        let step = tools.step(&network, gpu, calibration.as_ref(), printed.mode)?;
+        let step = predictor.step(&network, printed.mode)?;
         let energy = |clock: Hertz| -> Result<Joules> {
             let point = OperatingPoint { core_clock: Some(clock), ..OperatingPoint::default() };
             Ok(step.at(point)?.energy.value)
@@ -94,20 +94,13 @@ pub fn by_algorithm(cells: &[Cell], tools: &Tools) -> Result<Table> {
                 |c: &&Cell| c.line.table == "Table IV" && c.is_of(ours) && c.line.note.ends_with(&format!(" {name}"));
             let percent =
                 cells.iter().find(of).and_then(Cell::number).with_context(|| format!("no saving by {name}"))?;
-            let tools_by = tools.by(algorithm);
+            let (usual, by) = (tools.on(&gpu), tools.by(algorithm).on(&gpu));
             let predicted: Vec<f64> =
-                networks.par_iter().map(|p| Ok(saving(&tools_by, &gpu, p, &clocks)?.0)).collect::<Result<_>>()?;
-            let calibration = catalog::calibration_for(&gpu)?;
+                networks.par_iter().map(|p| Ok(saving(&by, p, &clocks)?.0)).collect::<Result<_>>()?;
             let slower = networks.iter().map(|p| {
                 let network = shaped(&p.network, *p.batches.last().context("no batches")?)?;
-                let time = |tools: &Tools| -> Result<Seconds> {
-                    Ok(tools
-                        .step(&network, &gpu, calibration.as_ref(), p.mode)?
-                        .at(OperatingPoint::default())?
-                        .time
-                        .value)
-                };
-                Ok(time(&tools_by)? / time(tools)?)
+                let time = |on: &Predictor| -> Result<Seconds> { Ok(on.predict(&network, p.mode)?.time.value) };
+                Ok(time(&by)? / time(&usual)?)
             });
             let slower = slower.collect::<Result<Vec<f64>>>()?;
             let mut row = labelled([ours, name], [percent, mean(&predicted)]);
@@ -155,10 +148,15 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
     let mut all: [Vec<f64>; 3] = Default::default();
     for ours in BOARDS {
         let gpu = catalog::gpu(ours)?;
-        let (clocks, printed) = (clocks(cells, ours), printed(cells, ours)?);
+        let (clocks, printed, usual) = (clocks(cells, ours), printed(cells, ours)?, tools.on(&gpu));
         let by_rise: Vec<Vec<f64>> = RISES
             .par_iter()
-            .map(|rise| printed.iter().map(|p| Ok(saving(tools, &risen(&gpu, *rise), p, &clocks)?.0)).collect())
+            .map(|rise| {
+                printed
+                    .iter()
+                    .map(|p| Ok(saving(&usual.clone().described(risen(&gpu, *rise)), p, &clocks)?.0))
+                    .collect()
+            })
             .collect::<Result<_>>()?;
         let loss = |found: &[f64]| found.iter().zip(&printed).map(|(f, p)| (f - p.percent).abs()).sum::<f64>();
         let pairs = RISES.iter().zip(&by_rise);
@@ -171,7 +169,7 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
             let others: Vec<usize> = (0..printed.len()).filter(|&j| printed[j].network != p.network).collect();
             let loss = |found: &Vec<f64>| others.iter().map(|&j| (found[j] - printed[j].percent).abs()).sum::<f64>();
             let best = by_rise.iter().min_by(|a, b| loss(a).total_cmp(&loss(b))).context("no rises")?;
-            let (shipped, clock) = saving(tools, &gpu, p, &clocks)?;
+            let (shipped, clock) = saving(&usual, p, &clocks)?;
             let same_mode = others.iter().filter(|&&j| printed[j].mode == p.mode).map(|&j| printed[j].percent);
             let baseline = mean(&same_mode.collect::<Vec<_>>());
             let numbers = [p.percent, best[i], shipped, baseline, clock.to_mhz()];

@@ -33,6 +33,13 @@ named_enum!(
     }
 );
 
+impl Tier {
+    /// What rests on it, on a board whose rows were among those fitted or not: no better than a sibling's where not.
+    pub fn on_board(self, fitted: bool) -> Self {
+        if fitted { self } else { self.max(Self::Sibling) }
+    }
+}
+
 /// In place of a chip, in the calibration that holds efficiencies over all measured chips.
 pub const ANY_CHIP: &str = "any";
 
@@ -87,6 +94,11 @@ impl Calibration {
     /// The model of a kind, phase and precision as the vendor's library runs it.
     pub fn model(&self, key: ModelKey, phase: Phase, precision: Precision) -> Option<&LayerModel> {
         self.models.iter().find(|m| m.is_for(key, phase, precision, None))
+    }
+
+    /// What it rests on for a board of its chip (its name in `data/gpus`).
+    pub fn tier_on(&self, board: &str) -> Tier {
+        self.tier.on_board(self.boards.iter().any(|b| b == board))
     }
 
     /// Whether rows of a board (its name in `data/gpus`) are among those that a model of this calibration was fitted to.
