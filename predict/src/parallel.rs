@@ -189,7 +189,7 @@ pub fn step(args: &PredictArgs) -> Result<Asked, Failure> {
         // Inference sums nothing: no node is too small for it.
         let across = if args.mode == Mode::Training { gpus } else { 1 };
         let known = catalog::interconnects().map_err(|e| Failure::Failed(e.into()))?;
-        let fabric = Fabric::of(&known, &boards, across, asked).map_err(|e| Failure::Usage(anyhow!(e)))?;
+        let fabric = Fabric::of(&known, &boards, across, asked).map_err(|e| Failure::Usage(e.into()))?;
         combine(shares, &network, &fabric, &kinds[0].1.framework)
     } else {
         shares.pop().map(|share| share.alone)

@@ -1,7 +1,7 @@
 //! How far whole networks were from their predictions.
 
+use crate::base::file::{FileError, within};
 use crate::base::precision::Mode;
-use crate::base::text::within;
 use serde::{Deserialize, Serialize};
 
 /// What the half-widths of an interval below and above its value are multiplied by, on a logarithmic scale.
@@ -44,7 +44,7 @@ impl NetworkSpread {
     ///
     /// # Errors
     /// Names the factor that is none.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), FileError> {
         for (field, (low, high)) in [("time", self.time), ("power", self.power), ("energy", self.energy)] {
             within(field, low, 0.0..=MOST)?;
             within(field, high, 0.0..=MOST)?;

@@ -4,8 +4,8 @@
 use super::file::{MOST_RESIDUAL, MOST_VARIABLE, either_side};
 use super::layer_model::{parse_term, term_name};
 use super::{CalibrationError, Factor};
+use crate::base::file::within;
 use crate::base::precision::{Precision, named_enum};
-use crate::base::text::within;
 use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
 use serde::{Deserialize, Serialize};
@@ -148,7 +148,8 @@ impl Transfer {
             .into_iter()
             .map(|(share, name, deviation)| {
                 let factors = parse_term(&name, share.family()).map_err(|e| fail(e.0))?;
-                within(&format!("the deviation of {name}"), deviation, 0.0..=MOST_VARIABLE).map_err(fail)?;
+                within(&format!("the deviation of {name}"), deviation, 0.0..=MOST_VARIABLE)
+                    .map_err(|e| fail(e.to_string()))?;
                 Ok(Slope { share, factors, deviation })
             })
             .collect::<Result<_, _>>()?;
@@ -157,8 +158,8 @@ impl Transfer {
             .into_iter()
             .map(|(share, arithmetic, rows, low, high)| {
                 let field = format!("residuals of {share}");
-                within(&field, low, either_side(MOST_RESIDUAL)).map_err(fail)?;
-                within(&field, high, low..=MOST_RESIDUAL).map_err(fail)?;
+                within(&field, low, either_side(MOST_RESIDUAL)).map_err(|e| fail(e.to_string()))?;
+                within(&field, high, low..=MOST_RESIDUAL).map_err(|e| fail(e.to_string()))?;
                 Ok(FewShot { share, arithmetic, rows, low, high })
             })
             .collect::<Result<_, _>>()?;
