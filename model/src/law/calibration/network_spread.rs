@@ -16,24 +16,24 @@ const MOST: f64 = 100.0;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpread {
-    /// Framework profile.
+    /// Name of the framework profile that the runs are of.
     pub framework: String,
-    /// Mode.
+    /// Whether steps of inference or of training.
     pub mode: Mode,
-    /// Whether the GPU waits for the host.
+    /// Whether steps in which the host, not the GPU, is the slower part.
     pub launch_bound: bool,
-    /// For time.
+    /// Factors of the half-widths of time, down and up.
     pub time: Factors,
-    /// For power.
+    /// Factors of the half-widths of power, down and up.
     pub power: Factors,
-    /// For energy.
+    /// Factors of the half-widths of energy, down and up.
     pub energy: Factors,
-    /// Networks behind them.
+    /// How many networks the factors are of.
     pub networks: usize,
     /// Their names in the catalog.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Runs of these.
+    /// How many runs of these networks: batches, precisions.
     pub runs: usize,
     /// Share of the runs of a network that intervals from the other networks hold: time, power, energy.
     pub held: (f64, f64, f64),

@@ -62,39 +62,39 @@ impl Arithmetic {
 /// How far chips' slopes in a variable lie from the common one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slope {
-    /// Whose models.
+    /// The kinds whose models have that slope.
     pub share: Share,
     /// The variable, or product of variables.
     pub factors: Vec<Factor>,
-    /// Root mean square over the chips.
+    /// Root mean square, over the chips, of their slope less the common one.
     pub deviation: f64,
 }
 
 /// Log residuals ln(measured / predicted) of a left-out chip of which so many rows were known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FewShot {
-    /// Of which kinds.
+    /// The kinds that the residuals are of.
     pub share: Share,
-    /// In which formats.
+    /// The formats that the residuals are of.
     pub arithmetic: Arithmetic,
     /// Known rows, of all kinds together.
     pub rows: usize,
-    /// 5 % quantile.
+    /// 5 % quantile of the residuals.
     pub low: f64,
-    /// 95 % quantile.
+    /// 95 % quantile of the residuals.
     pub high: f64,
 }
 
 /// Log residuals ln(measured / predicted) of boards whose rows were left out, by models of other boards of their chips.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Siblings {
-    /// 5 % quantile.
+    /// 5 % quantile of the residuals.
     pub low: f64,
-    /// 95 % quantile.
+    /// 95 % quantile of the residuals.
     pub high: f64,
     /// How often a board was left out: once per kind, phase and precision.
     pub boards: usize,
-    /// Rows behind them.
+    /// Residuals that the quantiles are of.
     pub rows: usize,
 }
 
