@@ -247,16 +247,34 @@ impl<'a> Sweep<'a> {
         Ok(Block { cluster, shaped, precision, mode })
     }
 
+    /// All rows, made on so many threads.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub fn all(&self, threads: usize) -> Result<Vec<Row<'_>>, Failure> {
+        let mut all = Vec::new();
+        self.run(
+            0,
+            threads,
+            |rows| rows,
+            |_, rows| {
+                all.extend(rows);
+                Ok(())
+            },
+        )?;
+        Ok(all)
+    }
+
     /// Makes rows from one on, in order, on so many threads: `make` on any of them, of what it makes `take` is given one
     /// after the other, with how many rows it is of.
     ///
     /// # Errors
     /// Those of `take`, and when a file cannot be used.
-    pub fn run<T: Send>(
-        &self,
+    pub fn run<'s, T: Send>(
+        &'s self,
         mut skip: u64,
         threads: usize,
-        make: impl Fn(&[Row<'_>]) -> T + Sync,
+        make: impl Fn(Vec<Row<'s>>) -> T + Sync,
         mut take: impl FnMut(u64, T) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(Failure::failed)?;
@@ -276,7 +294,7 @@ impl<'a> Sweep<'a> {
                         }
                         let one = |task: Task| {
                             let rows = self.task(task, i, &block);
-                            (rows.len() as u64, make(&rows))
+                            (rows.len() as u64, make(rows))
                         };
                         let made: Vec<(u64, T)> = pool.install(|| window.into_par_iter().map(one).collect());
                         made.into_iter().try_for_each(|(rows, made)| take(rows, made))?;

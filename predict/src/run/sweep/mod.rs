@@ -57,7 +57,7 @@ pub fn sweep(session: &Session, args: &SweepArgs) -> Result<(), Failure> {
     let written = sweep.run(
         done,
         threads,
-        |rows| (Errors::of(rows), writer::render(format, rows)),
+        |rows| (Errors::of(&rows), writer::render(format, &rows)),
         |rows, (wrong, chunk)| {
             errors.add(wrong);
             writer.write(&chunk).map_err(Failure::Failed)?;
