@@ -4,6 +4,7 @@ use joulecast_predict::ask::{self, Choice, Question, Sweep};
 use joulecast_predict::request::{Batch, Team};
 use joulecast_predict::{Failure, Request, Session};
 
+/// Asks four questions.
 pub fn main() -> Result<(), Failure> {
     // predict --net resnet50 --gpu v100 --batch 64
     let session = Session::new();
