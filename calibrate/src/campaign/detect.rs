@@ -74,7 +74,7 @@ fn fits(gpu: &Gpu) -> Result<String> {
         );
     };
     let boards = calibration.boards.join(", ");
-    let near = if calibration.boards.contains(&gpu.name) {
+    let near = if calibration.is_of(&gpu.name) {
         "of this board".to_string()
     } else {
         format!("of the same chip on other boards ({boards})")

@@ -174,6 +174,7 @@ impl Predictor {
 mod tests {
     use super::*;
     use crate::catalog;
+    use crate::law::calibration::Tier;
 
     #[test]
     fn totals_are_those_of_the_whole_prediction() {
@@ -230,6 +231,20 @@ mod tests {
                 });
             }
         });
+    }
+
+    /// What was carried over from other chips is no better on a board that nobody measured.
+    #[test]
+    fn another_board_is_a_sibling_s_at_best() {
+        let mut v100 = catalog::calibration("gv100").expect("readable").expect("shipped");
+        for (tier, own, other) in [
+            (Tier::Measured, Tier::Measured, Tier::Sibling),
+            (Tier::Imported, Tier::Imported, Tier::Sibling),
+            (Tier::Transferred, Tier::Transferred, Tier::Transferred),
+        ] {
+            v100.tier = tier;
+            assert_eq!((v100.tier_on("v100"), v100.tier_on("titan-v")), (own, other));
+        }
     }
 
     #[test]

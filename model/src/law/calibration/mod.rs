@@ -96,9 +96,14 @@ impl Calibration {
         self.models.iter().find(|m| m.is_for(key, phase, precision, None))
     }
 
-    /// What it rests on for a board of its chip (its name in `data/gpus`).
+    /// Whether rows of a board (its name in `data/gpus`) are among those that were fitted.
+    pub fn is_of(&self, board: &str) -> bool {
+        self.boards.iter().any(|b| b == board)
+    }
+
+    /// What it rests on for a board of its chip.
     pub fn tier_on(&self, board: &str) -> Tier {
-        self.tier.on_board(self.boards.iter().any(|b| b == board))
+        self.tier.on_board(self.is_of(board))
     }
 
     /// Whether rows of a board (its name in `data/gpus`) are among those that a model of this calibration was fitted to.

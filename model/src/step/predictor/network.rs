@@ -146,7 +146,7 @@ impl<'a> Step<'a> {
         let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
         let launch_bound = totals.for_host > Seconds::ZERO;
         // Whole networks were measured on boards of the calibration alone.
-        let own = setup.calibration.filter(|c| c.boards.contains(&setup.gpu.name));
+        let own = setup.calibration.filter(|c| c.is_of(&setup.gpu.name));
         let spread = own.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
         let widths = Widths::new(&totals.time, residuals);
         let asked = point != OperatingPoint::default();
