@@ -89,6 +89,19 @@ impl Calibration {
         self.models.iter().find(|m| m.is_for(key, phase, precision, None))
     }
 
+    /// Whether any of its models predicts a kind, in whatever phase and precision.
+    pub fn knows_kind(&self, key: ModelKey) -> bool {
+        self.models.iter().any(|m| m.key == key || m.covers.iter().any(|c| c.key == key))
+    }
+
+    /// The library's model that kinds share, where it knows several of them in a phase and precision: of one or two it says
+    /// little of others.
+    pub fn shared(&self, key: ModelKey, phase: Phase, precision: Precision) -> Option<&LayerModel> {
+        const SEVERAL: usize = 3;
+        let kinds = |m: &LayerModel| m.covers.iter().filter(|c| c.phase == phase && c.precision == precision).count();
+        self.models.iter().find(|m| m.key == key && m.framework.is_none() && kinds(m) >= SEVERAL)
+    }
+
     /// Whether rows of a board (its name in `data/gpus`) are among those that a model of this calibration was fitted to.
     pub fn knows(&self, model: &LayerModel, board: &str) -> bool {
         let boards = if model.boards.is_empty() { &self.boards } else { &model.boards };
