@@ -4,12 +4,14 @@
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;
 use joulecast_model::base::units::{Seconds, Watts};
+use joulecast_model::catalog;
 use joulecast_model::net::cost::Site;
 use joulecast_model::net::layer::{Layer, LayerOp};
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::training::{Plan, Training};
 use joulecast_reports::describe;
-use joulecast_reports::prediction::{Asked, json};
+use joulecast_reports::export::{Export as _, Format};
+use joulecast_reports::prediction::{Asked, Shown};
 use joulecast_tests::{ok, predicted, root, shaped};
 use std::fmt::Write as _;
 use std::fs;
@@ -88,20 +90,15 @@ fn description_of_caffenet() {
 #[test]
 fn keys_of_the_json_document() {
     let p = predicted(&shaped("lenet5", 4, Precision::Fp32), "v100", Mode::Training);
-    let document: serde_json::Value = ok(serde_json::from_str(&ok(json(
+    let training = Training::of(
         &p,
-        &Asked {
-            gpu: "v100",
-            source: "zoo",
-            framework: "cudnn",
-            launch: Launch::Graph,
-            training: Some(Training::of(
-                &p,
-                Plan { epochs: 2, dataset_size: 60_000, price_per_kwh: Some(0.3), start: Seconds::from_ms(17_000.0) },
-                Watts::new(40.0),
-            )),
-        },
-    ))));
+        Plan { epochs: 2, dataset_size: 60_000, price_per_kwh: Some(0.3), start: Seconds::from_ms(17_000.0) },
+        Watts::new(40.0),
+    );
+    let (source, framework, launch) = ("zoo", "cudnn", Launch::Graph);
+    let asked = Asked { gpu: "v100", source, framework, launch, training: Some(training) };
+    let shown = Shown { prediction: &p, gpu: &ok(catalog::gpu("v100")), asked: &asked, layers: false };
+    let document: serde_json::Value = ok(serde_json::from_str(&ok(shown.export(Format::Json))));
     let mut text = String::new();
     keys(&document, "", &mut text);
     check("prediction_keys.txt", &text);

@@ -2,13 +2,13 @@
 
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
-use joulecast_model::device::gpu::Gpu;
-use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::ShapedNetwork;
-use joulecast_model::step::predictor::{NetworkPrediction, Setup, predict};
+use joulecast_model::step::calibrations::Calibrations;
+use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::NetworkPrediction;
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// Unwraps with the error as the test's message.
 pub fn ok<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
@@ -20,21 +20,15 @@ pub fn shaped(name: &str, batch: u64, precision: Precision) -> ShapedNetwork {
     ok(ShapedNetwork::new(&ok(catalog::network(name)), batch, precision, &[]))
 }
 
-/// The built-in calibration of a GPU's chip, and the models over all chips.
-pub fn calibrations(gpu: &Gpu) -> (Option<&'static Calibration>, &'static Calibration) {
-    static ALL_CHIPS: LazyLock<Calibration> = LazyLock::new(|| ok(catalog::all_chips()));
-    static CHIPS: LazyLock<Vec<Calibration>> = LazyLock::new(|| {
-        let of = |(name, _): &(&str, &str)| ok(catalog::calibration(name));
-        catalog::calibrations().iter().filter_map(of).collect()
-    });
-    (CHIPS.iter().find(|c| c.chip == gpu.chip), &ALL_CHIPS)
+/// Predictions for a GPU with what is built in, read once for all tests.
+pub fn predictor(gpu: &str) -> Predictor {
+    static CALIBRATIONS: LazyLock<Arc<Calibrations>> = LazyLock::new(Calibrations::shipped);
+    Predictor::with(ok(catalog::gpu(gpu)), CALIBRATIONS.clone(), ok(catalog::framework("cudnn")))
 }
 
 /// A prediction with what is built in.
 pub fn predicted(network: &ShapedNetwork, gpu: &str, mode: Mode) -> NetworkPrediction {
-    let gpu = ok(catalog::gpu(gpu));
-    let framework = ok(catalog::framework("cudnn"));
-    ok(predict(network, &Setup::usual(&gpu, calibrations(&gpu), &framework, mode)))
+    ok(predictor(gpu).predict(network, mode))
 }
 
 /// The repository's root.

@@ -14,7 +14,8 @@ use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::import::table::Mapping;
-use joulecast_model::step::predictor::{Setup, predict};
+use joulecast_model::step::calibrations::Calibrations;
+use joulecast_model::step::predict::Predictor;
 use joulecast_tests::{ok, root};
 use std::fmt::Write as _;
 use std::fs;
@@ -86,8 +87,8 @@ fn a_known_law_is_recovered() {
     let shaped = ok(ShapedNetwork::new(&network, 300, Precision::Fp32, &[]));
     let (gpu, all_chips, framework) =
         (ok(catalog::gpu("t4")), ok(catalog::all_chips()), ok(catalog::framework("cudnn")));
-    let setup = Setup::usual(&gpu, (Some(&calibration), &all_chips), &framework, Mode::Inference);
-    let p = ok(predict(&shaped, &setup));
+    let calibrations = ok(Calibrations::given([calibration.clone(), all_chips]));
+    let p = ok(Predictor::with(gpu, calibrations, framework).predict(&shaped, Mode::Inference));
     let expected = law_ms(300, 500, 700) * 1e-3;
     assert!((p.time.value.get() / expected - 1.0).abs() < 0.05, "{:?} against {expected}", p.time);
     assert!(p.layers[0].in_domain);

@@ -6,8 +6,8 @@ use joulecast_model::catalog;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::step::predictor::Warning;
-use joulecast_model::step::predictor::{Estimate, OperatingPoint, Prepared, Setup, Step, core_range};
-use joulecast_tests::{calibrations, ok, predicted, seeded, shaped};
+use joulecast_model::step::predictor::{Estimate, OperatingPoint, Prepared, core_range};
+use joulecast_tests::{ok, predicted, predictor, seeded, shaped};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -130,20 +130,19 @@ fn along(prepared: &Prepared<'_, '_>, points: impl Iterator<Item = OperatingPoin
 /// A higher clock or power limit never makes a step longer, whatever the other allows: there is one solution of the limit.
 #[test]
 fn more_clock_or_power_never_takes_longer() {
-    let framework = ok(catalog::framework("cudnn"));
     let networks: Vec<Vec<ShapedNetwork>> =
         [1, 8, 128].map(|batch| catalog::network_names().map(|n| shaped(n, batch, Precision::Fp32)).collect()).into();
     for (i, name) in catalog::gpu_names().enumerate() {
-        let gpu = ok(catalog::gpu(name));
-        let setup = Setup::usual(&gpu, calibrations(&gpu), &framework, Mode::Inference);
-        let ((slow, fast), limit) = (core_range(&gpu), gpu.power.limit.value);
+        let predictor = predictor(name);
+        let gpu = predictor.gpu();
+        let ((slow, fast), limit) = (core_range(gpu), gpu.power.limit.value);
         let least = gpu.power.limit_minimum.as_ref().map_or(limit * 0.3, |p| p.value);
         let most = gpu.power.limit_maximum.as_ref().map_or(limit, |p| p.value);
         let clock = |share: f64| Some(slow + (fast - slow) * share);
         let cap = |share: f64| Some(least + (most - least) * share);
         // Every network on every GPU, each GPU at another batch.
         for network in &networks[i % networks.len()] {
-            let step = ok(Step::new(network, &setup));
+            let step = ok(predictor.step(network, Mode::Inference));
             let prepared = step.prepare();
             let shares = || (0..=8).map(|i| f64::from(i) / 8.0);
             for other in [0.4, 1.0] {
@@ -168,10 +167,8 @@ fn more_clock_or_power_never_takes_longer() {
 /// Where a limit jumped between two solutions: the highest clock that was asked for decided which was found.
 #[test]
 fn a_ceiling_that_does_not_bind_changes_nothing() {
-    let gpu = ok(catalog::gpu("titan-x-pascal"));
-    let (network, framework) = (shaped("resnet18", 8, Precision::Fp32), ok(catalog::framework("cudnn")));
-    let setup = Setup::usual(&gpu, calibrations(&gpu), &framework, Mode::Inference);
-    let step = ok(Step::new(&network, &setup));
+    let (network, predictor) = (shaped("resnet18", 8, Precision::Fp32), predictor("titan-x-pascal"));
+    let (step, gpu) = (ok(predictor.step(&network, Mode::Inference)), predictor.gpu());
     let at = |mhz: f64| {
         let point = OperatingPoint { core_clock: Some(Hertz::from_mhz(mhz)), ..OperatingPoint::default() };
         ok(step.at(point))

@@ -3,12 +3,13 @@
 
 use joulecast_model::base::precision::Mode;
 use joulecast_model::catalog;
-use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier, Wanted};
+use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier};
 use joulecast_model::net::layer::{Layer, Measured};
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::Role;
 use joulecast_model::rows::splits::Splits;
-use joulecast_model::step::predictor::{Setup, predict};
+use joulecast_model::step::calibrations::Calibrations;
+use joulecast_model::step::predict::Predictor;
 use joulecast_tests::{ok, root};
 use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -256,6 +257,7 @@ fn a_part_of_a_calibration_predicts_as_all_of_it() {
     for name in ["h200", "v100", "t4", "l4", "titan-x-maxwell"] {
         let gpu = ok(catalog::gpu(name));
         let (own, all_chips) = (ok(catalog::calibration_for(&gpu)), ok(catalog::all_chips()));
+        let whole = ok(Calibrations::given(own.into_iter().chain([all_chips.clone()])));
         for precision in gpu.peaks.keys().copied() {
             for (mode, profile) in [
                 (Mode::Inference, "cudnn"),
@@ -264,17 +266,14 @@ fn a_part_of_a_calibration_predicts_as_all_of_it() {
                 (Mode::Training, "pytorch"),
             ] {
                 let framework = ok(catalog::framework(profile));
-                let predicted = |own: Option<&Calibration>, all_chips: &Calibration| {
-                    let setup = Setup::usual(&gpu, (own, all_chips), &framework, mode);
-                    networks.each_ref().map(|n| predict(&ok(ShapedNetwork::new(n, 4, precision, &[])), &setup))
+                let shipped = Predictor::shipped(gpu.clone(), framework.clone());
+                let part = ok(shipped.basis(precision, mode));
+                assert!(part.all.models.len() < all_chips.models.len());
+                let whole = Predictor::with(gpu.clone(), whole.clone(), framework);
+                let predicted = |predictor: &Predictor| {
+                    networks.each_ref().map(|n| predictor.predict(&ok(ShapedNetwork::new(n, 4, precision, &[])), mode))
                 };
-                let (own_part, part) = ok(catalog::calibrations_for(
-                    &gpu,
-                    &Wanted { precision, mode, framework: profile, algorithm: None },
-                ));
-                assert!(part.models.len() < all_chips.models.len());
-                let (all, part) = (predicted(own.as_ref(), &all_chips), predicted(own_part.as_ref(), &part));
-                assert_eq!(all, part, "{name} {precision} {mode} {profile}");
+                assert_eq!(predicted(&whole), predicted(&shipped), "{name} {precision} {mode} {profile}");
             }
         }
     }

@@ -438,7 +438,7 @@ fn validate_chips(args: &Validate) -> Result<()> {
 /// Calibrations without the shapes of networks that are held out: those of a folder, or fitted now.
 fn evaluation_calibrations(args: &Validate, runs: &[networks::Run]) -> Result<Vec<Calibration>> {
     match &args.calibrations {
-        Some(folder) => networks::read_calibrations(folder),
+        Some(folder) => Ok(joulecast_reports::given::calibrations(folder)?),
         None => {
             let further = networks::layers_beside(runs)?;
             let unseen = Unseen::HeldOutAnd(&further);

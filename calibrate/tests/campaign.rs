@@ -9,15 +9,16 @@ use joulecast_calibrate::rows::dataset;
 use joulecast_calibrate::rows::journal::Journal;
 use joulecast_calibrate::rows::writer::Writer;
 use joulecast_kernels::ClockControl as _;
-use joulecast_kernels::fake::law::Work;
+use joulecast_kernels::fake::law::Effort;
 use joulecast_kernels::fake::{FakeGpu, Faults};
 use joulecast_kernels::measure::Rules;
 use joulecast_kernels::settings::Point;
-use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::units::{Hertz, Seconds};
-use joulecast_model::kernel::load::Load;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::kernel::work::Trial;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
+use joulecast_model::law::time::Seen;
 use joulecast_model::rows::measurement::{Measurement, Regime};
 use std::collections::HashSet;
 use std::fs;
@@ -195,14 +196,15 @@ fn rows_say_what_ran_where_and_that_it_was_simulated() {
         assert_eq!((row.source.as_str(), row.gpu.as_str(), row.campaign.as_str()), ("fake", "h200", "fake"));
         assert_eq!(row.plan_id.as_deref(), Some(plan.id.as_str()));
         assert!(row.cache.is_some() && row.core_mhz_mean.is_some() && row.n.is_some_and(|n| n >= 5));
-        assert!(row.cost().expect("fits").is_some(), "the row tells what ran: {row:?}");
+        assert!(row.work().and_then(|w| w.cost()).expect("fits").is_some(), "the row tells what ran: {row:?}");
         assert_eq!(row.energy_j.is_some(), row.regime == Regime::Sustained);
     }
     let of = |phase: Phase| rows.iter().filter(move |r| r.phase == phase);
-    let optimizers: HashSet<&str> = of(Phase::Update).filter_map(|r| r.algo.as_deref()).collect();
+    let optimizers: HashSet<&str> = of(Phase::Update).filter_map(|r| Some(r.optimizer?.name())).collect();
     assert_eq!(optimizers, HashSet::from(["sgd", "adam"]));
+    assert!(of(Phase::Update).all(|r| r.algo.is_none() && r.algorithm.is_none()));
     let normalized: Vec<&Measurement> = rows.iter().filter(|r| r.case.layer.kind() == "batch_norm").collect();
-    assert!(normalized.iter().all(|r| r.mode.as_deref() == Some("training")));
+    assert!(normalized.iter().all(|r| r.mode == Some(Mode::Training)));
     let sustained: Vec<&Measurement> = rows.iter().filter(|r| r.regime == Regime::Sustained).collect();
     for row in sustained {
         let (energy, power) = (row.energy_j.expect("energy"), row.power_w.expect("power"));
@@ -472,23 +474,9 @@ fn every_operating_point_has_its_rows() {
 /// What a layer model of a calibration predicts for a trial.
 fn predicted(model: &LayerModel, trial: &Trial) -> Seconds {
     let gpu = device::described("h200").expect("in the catalog");
-    let cost = trial.cost().expect("fits").expect("runs");
-    let (case, output) = (&trial.case, trial.case.output().expect("fits"));
-    let setting = Setting::usual(trial.precision, trial.mode);
-    let work = Workload::new(
-        &case.layer,
-        &case.inputs,
-        output,
-        trial.batch,
-        trial.phase,
-        trial.precision,
-        setting,
-        cost,
-        &gpu,
-    )
-    .expect("a peak");
-    let reference = work.roofline.reference(model.exponent, model.floor);
-    reference * model.ratio(&work.variables(model.floor, model.library), reference).log.exp()
+    let load = trial.clone().on(&gpu).expect("fits").expect("a peak");
+    let variables = load.variables(model.floor, model.library);
+    model.expects(Seen { roofline: load.roofline, floor: model.floor, variables: &variables }).time()
 }
 
 #[test]
@@ -513,13 +501,13 @@ fn a_fit_to_a_campaign_finds_the_law_that_the_device_obeys() {
         let model = calibration
             .models
             .iter()
-            .find(|m| m.is_for(kind, Phase::Forward, Precision::Fp32, None))
+            .find(|m| m.is_for(ModelKey::Kind(kind), Phase::Forward, Precision::Fp32, None))
             .unwrap_or_else(|| panic!("a model of {kind}"));
         let trials: Vec<&Trial> = held_out.iter().filter(|t| t.case.layer.kind() == kind).collect();
         assert!(trials.len() >= 25, "{kind}: {}", trials.len());
         let mut errors: Vec<f64> = trials
             .iter()
-            .map(|t| (predicted(model, t) / Work::of_trial(t, &gpu).expect("runs").time(1.0) - 1.0).abs())
+            .map(|t| (predicted(model, t) / Effort::of_trial(t, &gpu).expect("runs").time(1.0) - 1.0).abs())
             .collect();
         errors.sort_by(f64::total_cmp);
         let mean = errors.iter().sum::<f64>() / errors.len() as f64;

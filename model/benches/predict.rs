@@ -6,34 +6,36 @@ use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Watts;
 use joulecast_model::catalog;
 use joulecast_model::net::network::ShapedNetwork;
-use joulecast_model::step::predictor::{OperatingPoint, Setup, Step, predict};
+use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::OperatingPoint;
 use std::hint::black_box;
 
 fn resnet50(c: &mut Criterion) {
     let gpu = catalog::gpu("v100").expect("a shipped device");
-    let calibration = catalog::calibration(&gpu.chip).expect("readable");
-    let all_chips = catalog::all_chips().expect("readable");
+    let chip = gpu.chip.clone();
     let framework = catalog::framework("cudnn").expect("a shipped profile");
     let network = catalog::network("resnet50").expect("a shipped network");
     let shaped = ShapedNetwork::new(&network, 64, Precision::Fp32, &[]).expect("fits");
-    let setup = Setup::usual(&gpu, (calibration.as_ref(), &all_chips), &framework, Mode::Inference);
-    c.bench_function("predict resnet50 on v100", |b| b.iter(|| predict(black_box(&shaped), black_box(&setup))));
-    c.bench_function("prepare resnet50 on v100", |b| b.iter(|| Step::new(black_box(&shaped), black_box(&setup))));
+    let (predictor, mode) = (Predictor::shipped(gpu, framework), Mode::Inference);
+    c.bench_function("predict resnet50 on v100", |b| b.iter(|| predictor.predict(black_box(&shaped), mode)));
+    c.bench_function("prepare resnet50 on v100", |b| {
+        b.iter(|| predictor.step(black_box(&shaped), mode).map(|s| s.prepare().cost))
+    });
     // What `predict sweep` does for every batch.
     c.bench_function("resnet50 on v100 at another batch", |b| {
         b.iter(|| {
             let shaped = shaped.with_batch(black_box(48)).expect("fits");
-            let step = Step::new(&shaped, &setup).expect("a prediction");
+            let step = predictor.step(&shaped, mode).expect("a prediction");
             step.prepare().at(OperatingPoint::default())
         })
     });
-    let step = Step::new(&shaped, &setup).expect("a prediction");
+    let step = predictor.step(&shaped, mode).expect("a prediction");
     let capped = OperatingPoint { power_cap: Some(Watts::new(200.0)), ..OperatingPoint::default() };
     c.bench_function("resnet50 on v100 under a limit", |b| b.iter(|| step.at(black_box(capped))));
     c.bench_function("shape resnet50", |b| {
         b.iter(|| ShapedNetwork::new(black_box(&network), 64, Precision::Fp32, &[]))
     });
-    c.bench_function("read the v100 calibration", |b| b.iter(|| catalog::calibration(black_box(&gpu.chip))));
+    c.bench_function("read the v100 calibration", |b| b.iter(|| catalog::calibration(black_box(&chip))));
 }
 
 criterion_group!(benches, resnet50);

@@ -3,8 +3,9 @@
 use crate::base::text::{nearest, shown};
 use crate::device::gpu::{Gpu, GpuError};
 use crate::device::interconnect::Interconnect;
-use crate::law::calibration::{Calibration, CalibrationError, Wanted};
+use crate::law::calibration::{Calibration, CalibrationError};
 use crate::net::network::{Network, NetworkError};
+use crate::step::calibrations::{ALL_CHIPS, holds_for, shipped};
 use crate::step::framework::Framework;
 use joulecast_data::{CALIBRATIONS, FRAMEWORKS, GPUS, INTERCONNECTS, NETS};
 
@@ -170,31 +171,8 @@ fn find<T>(
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn calibration(chip: &str) -> Result<Option<Calibration>, CalibrationError> {
-    calibration_text(chip).map(Calibration::from_toml).transpose()
+    shipped(chip).map(Calibration::from_toml).transpose()
 }
-
-fn calibration_text(chip: &str) -> Option<&'static str> {
-    let wanted = chip.to_ascii_lowercase();
-    CALIBRATIONS.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text)
-}
-
-/// What one prediction needs of the shipped calibration that holds for a device, where there is one, and of the models
-/// over all chips.
-///
-/// # Errors
-/// Only if the build baked in a malformed file, or none.
-pub fn calibrations_for(
-    gpu: &Gpu,
-    wanted: &Wanted<'_>,
-) -> Result<(Option<Calibration>, Calibration), CalibrationError> {
-    let part =
-        |chip: &str| calibration_text(chip).map(|text| Calibration::from_toml(&wanted.part_of(text))).transpose();
-    let own = part(&gpu.chip)?.filter(|c| holds_for(c, gpu));
-    Ok((own, part("all_chips")?.ok_or_else(CalibrationError::missing)?))
-}
-
-/// How far a device's peak, bandwidth or multiprocessors may be from a measured board of its chip.
-const SAME_CHIP: std::ops::RangeInclusive<f64> = 0.4..=2.5;
 
 /// The shipped calibration that holds for a device: that of its chip, unless the device is described so differently
 /// from every measured board that it is not that chip (a file of the user's own, say).
@@ -205,22 +183,12 @@ pub fn calibration_for(gpu: &Gpu) -> Result<Option<Calibration>, CalibrationErro
     Ok(calibration(&gpu.chip)?.filter(|c| holds_for(c, gpu)))
 }
 
-fn holds_for(calibration: &Calibration, gpu: &Gpu) -> bool {
-    let near = |a: f64, b: f64| SAME_CHIP.contains(&(a / b));
-    let alike = |board: &Gpu| {
-        near(gpu.vector_peak().get(), board.vector_peak().get())
-            && near(gpu.bandwidth.value.get(), board.bandwidth.value.get())
-            && near(gpu.sms.value as f64, board.sms.value as f64)
-    };
-    calibration.boards.iter().filter_map(|name| self::gpu(name).ok()).any(|board| alike(&board))
-}
-
 /// The models over all measured chips.
 ///
 /// # Errors
 /// Only if the build baked in a malformed file, or none.
 pub fn all_chips() -> Result<Calibration, CalibrationError> {
-    calibration("all_chips")?.ok_or_else(CalibrationError::missing)
+    calibration(ALL_CHIPS)?.ok_or_else(CalibrationError::missing)
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::units::{Bytes, Hertz, Watts};
 use joulecast_model::catalog;
-use joulecast_model::law::calibration::Wanted;
 use joulecast_model::law::power::waiting;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::memory::{footprint, largest_batch};
 use joulecast_model::step::parallel::{Fabric, Share, combine};
-use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Setup, Step};
+use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint};
 
 fn ok<T, E: std::fmt::Display>(result: Result<T, E>) -> T {
     result.unwrap_or_else(|e| panic!("{e:#}"))
@@ -21,11 +21,9 @@ fn close(a: f64, b: f64, what: &str) {
 
 fn at(net: &str, gpu: &str, batch: u64, precision: Precision, mode: Mode, point: OperatingPoint) -> NetworkPrediction {
     let (gpu, framework) = (ok(catalog::gpu(gpu)), ok(catalog::framework("cudnn")));
-    let wanted = Wanted { precision, mode, framework: "cudnn", algorithm: None };
-    let (own, all) = ok(catalog::calibrations_for(&gpu, &wanted));
-    let setup = Setup::usual(&gpu, (own.as_ref(), &all), &framework, mode);
+    let predictor = Predictor::shipped(gpu, framework);
     let network = ok(ShapedNetwork::new(&ok(catalog::network(net)), batch, precision, &[]));
-    ok(ok(Step::new(&network, &setup)).at(point))
+    ok(ok(predictor.step(&network, mode)).at(point))
 }
 
 fn usual(net: &str, gpu: &str, batch: u64, precision: Precision, mode: Mode) -> NetworkPrediction {
@@ -136,10 +134,9 @@ fn outside_of_what_was_measured_intervals_are_wider() {
 #[test]
 fn a_measured_step_is_given_back() {
     let (gpu, framework) = (ok(catalog::gpu("v100")), ok(catalog::framework("cudnn")));
-    let (own, all) = (ok(catalog::calibration_for(&gpu)), ok(catalog::all_chips()));
-    let setup = Setup::usual(&gpu, (own.as_ref(), &all), &framework, Mode::Inference);
+    let predictor = Predictor::shipped(gpu, framework);
     let network = ok(ShapedNetwork::new(&ok(catalog::network("resnet18")), 32, Precision::Fp32, &[]));
-    let step = ok(Step::new(&network, &setup));
+    let step = ok(predictor.step(&network, Mode::Inference));
     let plain = ok(step.at(OperatingPoint::default()));
     for (slower, stronger) in [(1.0, 0.7), (1.4, 0.9), (1.2, 1.02), (0.8, 1.06)] {
         let (time, power) = (plain.time.value * slower, plain.power.value * stronger);

@@ -5,7 +5,7 @@ use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::parallel::{Fabric, Share, combine};
-use joulecast_model::step::predictor::{Setup, predict};
+use joulecast_model::step::predict::Predictor;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
@@ -30,9 +30,7 @@ fn two_h200s() -> Result<(), Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/measurements/h200/torch_ddp.csv");
     let runs: Vec<Run> = csv::Reader::from_path(path)?.deserialize().collect::<Result<_, _>>()?;
     let (gpu, framework) = (catalog::gpu("h200")?, catalog::framework("pytorch")?);
-    let (calibration, all_chips) = (catalog::calibration_for(&gpu)?, catalog::all_chips()?);
-    let mode = Mode::Training;
-    let setup = Setup::usual(&gpu, (calibration.as_ref(), &all_chips), &framework, mode);
+    let predictor = Predictor::shipped(gpu.clone(), framework.clone());
     let mut groups: BTreeMap<&str, Errors> = BTreeMap::new();
     for two in runs.iter().filter(|r| r["gpus"] == "2") {
         let same = |r: &&Run| r["gpus"] == "1" && ["network", "precision", "batch"].iter().all(|c| r[*c] == two[*c]);
@@ -40,7 +38,7 @@ fn two_h200s() -> Result<(), Box<dyn Error>> {
         let precision = Precision::from_name(&two["precision"]).ok_or("precision")?;
         let network = catalog::network(&two["network"])?;
         let network = ShapedNetwork::new(&network, number(two, "batch")? as u64, precision, &[])?;
-        let alone = predict(&network, &setup)?;
+        let alone = predictor.predict(&network, Mode::Training)?;
         let shares = vec![Share { count: 2, gpu: &gpu, alone: alone.clone() }];
         let both = combine(shares, &network, &Fabric::of(&catalog::interconnects()?, &[&gpu], 2, None)?, &framework)
             .ok_or("no GPU")?;

@@ -3,12 +3,11 @@
 
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
-use joulecast_model::law::calibration::Wanted;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::read::onnx::{self, Options};
 use joulecast_model::step::memory::footprint;
-use joulecast_model::step::predictor::{OperatingPoint, Setup, Step};
+use joulecast_model::step::predict::Predictor;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -148,15 +147,13 @@ fn both_routes_take_the_same_time_and_energy() {
         for (gpu, precision) in ["h200", "v100", "t4"].iter().flat_map(|g| [(g, Precision::Fp32), (g, Precision::Fp16)])
         {
             let gpu = catalog::gpu(gpu).expect("shipped");
-            let wanted = Wanted { precision, mode: Mode::Inference, framework: profile, algorithm: None };
-            let (chip, all_chips) = catalog::calibrations_for(&gpu, &wanted).expect("shipped");
-            let setup = Setup::usual(&gpu, (chip.as_ref(), &all_chips), &framework, Mode::Inference);
+            let predictor = Predictor::shipped(gpu, framework.clone());
             for route in routes(&folder()).iter().filter(|r| lacks_biases(r) == 0) {
                 let (file, own) = (imported(route).with_folding(Folding::Unfold), zoo(route));
                 for batch in [1, 32] {
                     let of = |network: &Network| {
-                        let step = framework.runs(shaped(network, batch, precision));
-                        let found = Step::new(&step, &setup).and_then(|s| s.at(OperatingPoint::default()));
+                        let shaped = framework.runs(shaped(network, batch, precision));
+                        let found = predictor.predict(&shaped, Mode::Inference);
                         let found = found.unwrap_or_else(|e| panic!("{}: {e}", route.file));
                         (found.time.value.get(), found.energy.value.get())
                     };
@@ -165,7 +162,8 @@ fn both_routes_take_the_same_time_and_energy() {
                     if time > MOST || energy > MOST {
                         wrong.push(format!(
                             "{} on {}, {profile}, {precision}, batch {batch}: time {time:.3}, energy {energy:.3}",
-                            route.file, gpu.name
+                            route.file,
+                            predictor.gpu().name
                         ));
                     }
                 }

@@ -13,19 +13,20 @@ use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::features::library_age;
 use joulecast_model::kernel::setting::Algorithm;
-use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::layer::Optimizer;
 use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::step::calibrations::Calibrations;
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::generation;
 use joulecast_model::step::input::fed;
 use joulecast_model::step::parallel::{Fabric, Share, combine};
-use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, Setup, Step};
+use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint};
 use joulecast_reports::warnings::words;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Network, GPUs, batch of each, precision, mode, profile; then what is asked besides.
 const SETUPS: &[&str] = &[
@@ -169,18 +170,6 @@ impl<'a> Asked<'a> {
     }
 }
 
-struct On {
-    count: u64,
-    gpu: Gpu,
-    own: Option<Rc<Calibration>>,
-}
-
-/// Calibrations that were read: most setups share theirs.
-#[derive(Default)]
-struct Read {
-    own: BTreeMap<String, Option<Rc<Calibration>>>,
-}
-
 /// A prediction's numbers, line by line.
 fn print(text: &mut String, p: &NetworkPrediction, layers: bool) {
     let _ = writeln!(text, "  {}, time {}, power {}", p.calibration, p.time_tier, p.power_tier);
@@ -256,7 +245,7 @@ fn print(text: &mut String, p: &NetworkPrediction, layers: bool) {
     }
 }
 
-fn setup(line: &str, (read, all): (&mut Read, &Calibration), text: &mut String) {
+fn setup(line: &str, calibrations: &Arc<Calibrations>, text: &mut String) {
     let words: Vec<&str> = line.split(' ').collect();
     let &[net, gpus, batch, precision, mode, profile, ref more @ ..] = &words[..] else { panic!("{line}") };
     let words = more.iter().map(|w| w.split_once('=').unwrap_or((w, ""))).collect();
@@ -265,37 +254,23 @@ fn setup(line: &str, (read, all): (&mut Read, &Calibration), text: &mut String) 
     let mode = Mode::from_name(mode).unwrap_or_else(|| panic!("{line}"));
     let algorithm = asked.words.get("algorithm").map(|a| Algorithm::from_name(a).unwrap_or_else(|| panic!("{line}")));
     let framework = ok(catalog::framework(profile)).by(algorithm);
-    let mut on = |text: &str| {
+    let launch = asked.words.get("launch").map(|l| Launch::from_name(l).unwrap_or_else(|| panic!("{line}")));
+    let library = asked.words.get("cudnn").and_then(|v| library_age(v));
+    let on = |text: &str| {
         let (count, name) = text.split_once('x').filter(|(n, _)| n.parse::<u64>().is_ok()).unwrap_or(("1", text));
-        let gpu = ok(catalog::gpu(name));
-        let own = read.own.entry(name.to_string()).or_insert_with(|| ok(catalog::calibration_for(&gpu)).map(Rc::new));
-        On { count: ok(count.parse()), own: own.clone(), gpu }
+        let predictor = Predictor::with(ok(catalog::gpu(name)), calibrations.clone(), framework.clone());
+        (ok(count.parse::<u64>()), predictor.launched(launch).with_library(library))
     };
-    let on: Vec<On> = gpus.split(',').map(&mut on).collect();
+    let on: Vec<(u64, Predictor)> = gpus.split(',').map(on).collect();
     let mut network = if net == "odd" { ok(Network::from_toml(ODD)) } else { ok(catalog::network(net)) };
     if let Some(tokens) = asked.number("sequence") {
         ok(network.bind("sequence", tokens as u64));
     }
-    let launch = asked.words.get("launch").map(|l| Launch::from_name(l).unwrap_or_else(|| panic!("{line}")));
-    let library = asked.words.get("cudnn").and_then(|v| library_age(v));
-    let setups: Vec<Setup<'_>> = on
-        .iter()
-        .map(|on| Setup {
-            gpu: &on.gpu,
-            calibration: on.own.as_deref(),
-            all_chips: all,
-            framework: &framework,
-            launch: launch.unwrap_or_else(|| framework.usual_launch_on(&on.gpu)),
-            mode,
-            phases: mode.phases(),
-            library,
-        })
-        .collect();
     let layers = asked.words.contains_key("layers");
     let batch: u64 = ok(batch.parse());
     if let (Some(tokens), Some(prompt)) = (asked.number("generate"), asked.number("sequence")) {
         let tokens = (prompt as u64, tokens as u64);
-        let all = ok(generation::predict(&network, tokens, (batch, precision), &setups[0], asked.point()));
+        let all = ok(generation::predict(&on[0].1, &network, tokens, (batch, precision), asked.point()));
         let decode = all.decode.as_ref().map_or(String::new(), |d| between(&d.time, Seconds::get));
         let prefill = between(&all.prefill.time, Seconds::get);
         let _ = writeln!(text, "  prefill s  {prefill}\n  decode s   {decode}\n  cache B    {}", all.cache.get());
@@ -310,10 +285,10 @@ fn setup(line: &str, (read, all): (&mut Read, &Calibration), text: &mut String) 
         None => network,
     };
     let network = framework.runs(network);
-    let gpus: u64 = on.iter().map(|on| on.count).sum();
+    let gpus: u64 = on.iter().map(|(count, _)| count).sum();
     let mut shares = Vec::new();
-    for (on, setup) in on.iter().zip(&setups) {
-        let step = ok(Step::new(&network, setup));
+    for (count, predictor) in &on {
+        let step = ok(predictor.step(&network, mode));
         let alone = ok(step.at(asked.point()));
         let prepared = step.prepare();
         let totals = ok(prepared.at(asked.point()));
@@ -327,10 +302,10 @@ fn setup(line: &str, (read, all): (&mut Read, &Calibration), text: &mut String) 
         ] {
             assert!((one / other - 1.0).abs() < 1e-6, "{line}: {one} and {other}");
         }
-        shares.push(Share { count: on.count, gpu: &on.gpu, alone });
+        shares.push(Share { count: *count, gpu: predictor.gpu(), alone });
     }
     let mut p = if gpus > 1 {
-        let boards: Vec<&Gpu> = on.iter().map(|on| &on.gpu).collect();
+        let boards: Vec<&Gpu> = on.iter().map(|(_, p)| p.gpu()).collect();
         let joined = asked.words.get("interconnect").map(|name| ok(catalog::interconnect(name)));
         let across = if mode == Mode::Training { gpus } else { 1 };
         let fabric = ok(Fabric::of(&ok(catalog::interconnects()), &boards, across, joined));
@@ -339,7 +314,7 @@ fn setup(line: &str, (read, all): (&mut Read, &Calibration), text: &mut String) 
         shares.swap_remove(0).alone
     };
     if let Some(rate) = asked.number("rate") {
-        let boards: Vec<&Gpu> = on.iter().map(|on| &on.gpu).collect();
+        let boards: Vec<&Gpu> = on.iter().map(|(_, p)| p.gpu()).collect();
         p = fed(p, rate, &boards);
     }
     print(text, &p, layers);
@@ -474,10 +449,10 @@ fn fleets(text: &mut String) {
 #[test]
 fn values_are_those_that_were_looked_at() {
     let mut text = String::new();
-    let (mut read, all) = (Read::default(), ok(catalog::all_chips()));
+    let calibrations = Calibrations::shipped();
     for line in SETUPS {
         let _ = writeln!(text, "{line}");
-        setup(line, (&mut read, &all), &mut text);
+        setup(line, &calibrations, &mut text);
     }
     fleets(&mut text);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/values.txt");

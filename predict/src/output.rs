@@ -1,22 +1,12 @@
 //! Where results go: standard output, or files that are written whole and not over others unasked.
 
-use crate::commands::Failure;
+use crate::args::OutputArgs;
+use crate::failure::Failure;
 use crate::terminal;
 use anyhow::{Result, anyhow};
-use clap::Args;
 use joulecast_reports::export::{Export, Format};
 use joulecast_reports::{print, whole};
 use std::path::{Path, PathBuf};
-
-#[derive(Args, Default)]
-pub struct OutputArgs {
-    /// Write there instead of to standard output (- is standard output)
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// Write over files that are there
-    #[arg(long)]
-    pub force: bool,
-}
 
 /// Says that a file would be lost.
 ///
@@ -30,11 +20,6 @@ pub fn keep(path: &Path, otherwise: &str) -> Result<(), Failure> {
 }
 
 impl OutputArgs {
-    /// The file that is written; none for standard output.
-    pub fn file(&self) -> Option<&Path> {
-        self.output.as_deref().filter(|path| *path != Path::new("-"))
-    }
-
     /// Before anything is computed: whether --output and these files may be written.
     ///
     /// # Errors

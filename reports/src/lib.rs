@@ -10,6 +10,7 @@ pub mod exit;
 pub mod export;
 pub mod figure;
 mod generation;
+pub mod given;
 pub mod levels;
 pub mod limits;
 mod list;

@@ -51,7 +51,7 @@ pub fn published(args: &PublishedArgs) -> Result<()> {
         return print(&format!("skipped: {source}\n"));
     }
     let tools = Tools::shipped()?;
-    let cells = || Ok::<_, anyhow::Error>(args.files.iter().map(|f| read(f)).collect::<Result<Vec<_>>>()?.concat());
+    let cells = || read(&args.files);
     let tables: Vec<Table> = match (args.what, args.files.as_slice()) {
         (What::Caps, _) => caps::tables(&cells()?, &tools)?,
         (What::Savings, _) => savings::tables(&cells()?, &tools)?,

@@ -14,7 +14,6 @@ use joulecast_model::ask::curve::{Run, relative};
 use joulecast_model::ask::metric::{Metric, Reference};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Hertz;
-use joulecast_model::catalog;
 use joulecast_model::kernel::setting::Layout;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::predictor::OperatingPoint;
@@ -147,9 +146,8 @@ struct Predicted {
 }
 
 fn predict(device: &Device, network: &ShapedNetwork, mode: Mode, request: &Request) -> Result<Predicted> {
-    let calibration = catalog::calibration_for(&device.gpu)?;
-    let tools = Tools::shipped()?;
-    let step = tools.step(network, &device.gpu, calibration.as_ref(), mode)?;
+    let predictor = Tools::shipped()?.on(&device.gpu);
+    let step = predictor.step(network, mode)?;
     let default = step.at(OperatingPoint::default())?;
     let mut runs = Vec::new();
     for position in 0..=request.settings.len() {

@@ -8,13 +8,15 @@ use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::law::calibration::{ANY_CHIP, Calibration};
+use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::{Role, Splits};
+use joulecast_model::step::calibrations::Calibrations;
 use joulecast_model::step::framework::{Framework, Launch};
 use joulecast_model::step::generation;
-use joulecast_model::step::predictor::{Setup, predict};
+use joulecast_model::step::predict::Predictor;
+use joulecast_reports::given::tomls;
 use joulecast_reports::networks::{Compared, Pair};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -128,21 +130,7 @@ fn networks_beside(path: &Path) -> Result<BTreeMap<String, Arc<Network>>> {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok((name, Arc::new(network)))
     };
-    toml_files(&folder)?.into_iter().map(read).collect()
-}
-
-/// The TOML files of a folder and their texts.
-fn toml_files(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
-    let name = || folder.display().to_string();
-    let mut list = Vec::new();
-    for entry in fs::read_dir(folder).with_context(name)? {
-        let path = entry.with_context(name)?.path();
-        if path.extension().is_some_and(|e| e == "toml") {
-            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            list.push((path, text));
-        }
-    }
-    Ok(list)
+    tomls(&folder)?.into_iter().map(read).collect()
 }
 
 /// The layers of the networks that lie beside the files of these runs: no fit that judges them may know their shapes.
@@ -153,16 +141,6 @@ pub fn layers_beside(runs: &[Run]) -> Result<Vec<LayerCase>> {
     let networks: BTreeMap<&str, &Network> =
         runs.iter().filter_map(|r| Some((r.network.as_str(), &**r.beside.as_ref()?))).collect();
     Ok(networks.into_values().map(layers_of).collect::<Result<Vec<_>>>()?.concat())
-}
-
-/// Calibrations of a folder, as `fit` writes them.
-///
-/// # Errors
-/// When a file cannot be read.
-pub fn read_calibrations(folder: &Path) -> Result<Vec<Calibration>> {
-    let read =
-        |(path, text): (PathBuf, String)| Calibration::from_toml(&text).with_context(|| path.display().to_string());
-    toml_files(folder)?.into_iter().map(read).collect()
 }
 
 /// What a run is of, read from the catalog.
@@ -216,21 +194,9 @@ impl Case {
     }
 
     /// With what it is predicted.
-    ///
-    /// # Errors
-    /// When no calibration is that of all chips.
-    pub fn setup<'a>(&'a self, calibrations: &'a [Calibration], framework: &'a Framework) -> Result<Setup<'a>> {
-        let all_chips = calibrations.iter().find(|c| c.chip == ANY_CHIP).context("no calibration of all chips")?;
-        Ok(Setup {
-            gpu: &self.gpu,
-            calibration: calibrations.iter().find(|c| c.chip == self.gpu.chip),
-            all_chips,
-            framework,
-            launch: self.launch,
-            mode: self.mode,
-            phases: self.mode.phases(),
-            library: None,
-        })
+    pub fn predictor(&self, calibrations: &Arc<Calibrations>, framework: &Framework) -> Predictor {
+        let predictor = Predictor::with(self.gpu.clone(), calibrations.clone(), framework.clone());
+        predictor.launched(Some(self.launch))
     }
 }
 
@@ -246,10 +212,12 @@ pub fn compare(
 ) -> Result<Vec<Compared>> {
     let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
     let framework = catalog::framework(framework)?;
+    let calibrations = Calibrations::given(calibrations.iter().cloned())?;
     let mut list = Vec::new();
     for run in runs {
         let Some(case) = Case::of(run, &splits, role)? else { continue };
-        let p = predict(&case.shaped, &case.setup(calibrations, &framework)?).with_context(|| case.name.clone())?;
+        let predictor = case.predictor(&calibrations, &framework);
+        let p = predictor.predict(&case.shaped, case.mode).with_context(|| case.name.clone())?;
         let time = Pair::of(run.ms_per_iter / 1e3, p.time, Seconds::get);
         let power = run.watts.map(|watts| Pair::of(watts, p.power, Watts::get));
         let energy = run.watts.map(|watts| Pair::of(watts * time.measured, p.energy, Joules::get));

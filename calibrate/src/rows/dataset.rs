@@ -70,7 +70,7 @@ pub fn unique(mut rows: Vec<Measurement>) -> Vec<Measurement> {
     let mut seen = HashSet::new();
     rows.retain(|r| {
         let time = if r.regime == Regime::Import { leading_digits(r.time_s) } else { r.time_s };
-        let layer = (r.gpu.clone(), r.case.fold_key(), r.batch, r.phase, r.precision, r.layout.clone());
+        let layer = (r.gpu.clone(), r.case.fold_key(), r.batch, r.phase, r.precision, r.layout);
         seen.insert((layer, time.to_bits()))
     });
     rows

@@ -111,7 +111,7 @@ fn row(line: &[u8]) -> Option<Measurement> {
     if sha256_hex(json.as_bytes()).get(..16) != Some(sum) {
         return None;
     }
-    serde_json::from_str(json).ok()
+    serde_json::from_str(json).ok().map(Measurement::sorted)
 }
 
 /// Journals of a folder that have not become segments, in the order of their names.

@@ -8,9 +8,11 @@ use crate::system::hash::sha256_hex;
 use crate::system::quiet::quietly;
 use crate::system::{memory, whole};
 use anyhow::{Context, Result, bail};
-use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::kernel::setting::{Algorithm, Cache};
 use joulecast_model::net::case::LayerCase;
-use joulecast_model::rows::measurement::{Measurement, Regime};
+use joulecast_model::net::layer::Optimizer;
+use joulecast_model::rows::measurement::{Measurement, Order, Regime};
 use polars::prelude::{Column, DataFrame, ParquetReader, ParquetWriter, SerReader, StringChunked};
 use std::fs;
 use std::io::{Cursor, ErrorKind};
@@ -18,11 +20,12 @@ use std::path::{Path, PathBuf};
 
 /// Column types, one accessor pair each.
 macro_rules! columns {
-    (text: $($text:ident),*; optional_text: $($otext:ident),*; optional_number: $($number:ident),*; optional_count: $($count:ident),* $(,)?) => {
+    (text: $($text:ident),*; optional_text: $($otext:ident),*; optional_name: $($oname:ident: $of:ty),*; optional_number: $($number:ident),*; optional_count: $($count:ident),* $(,)?) => {
         fn plain_columns(rows: &[Measurement]) -> Vec<Column> {
             vec![
                 $(text_column(stringify!($text), rows, |r| Some(r.$text.clone())),)*
                 $(text_column(stringify!($otext), rows, |r| r.$otext.clone()),)*
+                $(text_column(stringify!($oname), rows, |r| r.$oname.map(|name| name.to_string())),)*
                 $(Column::new(stringify!($number).into(), rows.iter().map(|r| r.$number).collect::<Vec<Option<f64>>>()),)*
                 $(Column::new(stringify!($count).into(), rows.iter().map(|r| r.$count).collect::<Vec<Option<u64>>>()),)*
             ]
@@ -36,6 +39,11 @@ macro_rules! columns {
             // Nullable columns may be added to the format: a segment from before has none.
             $(if has(frame, stringify!($otext)) { let column = text(frame, stringify!($otext))?;
                 for (i, row) in rows.iter_mut().enumerate() { row.$otext = column.get(i).map(str::to_string); } })*
+            $(if has(frame, stringify!($oname)) { let column = text(frame, stringify!($oname))?;
+                for (i, row) in rows.iter_mut().enumerate() {
+                    row.$oname = column.get(i).map(|name| named(stringify!($oname), name, <$of>::from_name)).transpose()
+                        .with_context(|| format!("row {i}"))?;
+                } })*
             $(if has(frame, stringify!($number)) { let column = frame.column(stringify!($number))?.f64()?;
                 for (i, row) in rows.iter_mut().enumerate() { row.$number = column.get(i); } })*
             $(if has(frame, stringify!($count)) { let column = frame.column(stringify!($count))?.u64()?;
@@ -47,8 +55,8 @@ macro_rules! columns {
 
 columns!(
     text: row_id, trial_id, campaign, gpu, source, method;
-    optional_text: plan_id, board_uuid, form_factor, driver, cuda, cudnn, cublas, licence, mode, math, layout, algo, cache,
-        reasons, energy_method;
+    optional_text: plan_id, board_uuid, form_factor, driver, cuda, cudnn, cublas, licence, math, algo, reasons, energy_method;
+    optional_name: mode: Mode, layout: Order, cache: Cache, optimizer: Optimizer, algorithm: Algorithm;
     optional_number: time_p10_s, time_p90_s, power_w, energy_j, window_s, power_integral_w, power_limit_w, core_mhz_mean, core_mhz_min, core_mhz_requested, mem_mhz,
         temp_start_c, temp_end_c, throttle_s, host_s;
     optional_count: workspace_bytes, n,
@@ -56,6 +64,11 @@ columns!(
 
 fn missing(column: &str, row: usize) -> String {
     format!("column {column} is empty in row {row}")
+}
+
+/// A value by its name.
+fn named<T>(column: &str, name: &str, value: impl Fn(&str) -> Option<T>) -> Result<T> {
+    value(name).with_context(|| format!("{column} {name}"))
 }
 
 fn text_column(name: &str, rows: &[Measurement], value: impl Fn(&Measurement) -> Option<String>) -> Column {
@@ -107,18 +120,17 @@ fn from_frame(frame: &DataFrame) -> Result<Vec<Measurement>> {
             let regime = cell(regimes, "regime")?;
             let batch = batches.get(i).with_context(|| missing("batch", i))?;
             let time = times.get(i).with_context(|| missing("time_s", i))?;
-            let phase = Phase::from_name(&phase).with_context(|| format!("row {i}: phase {phase}"))?;
+            let phase = named("phase", &phase, Phase::from_name).with_context(|| format!("row {i}"))?;
             let mut row = Measurement::imported("", "", "", case, phase, batch, time);
-            row.precision =
-                Precision::from_name(&precision).with_context(|| format!("row {i}: precision {precision}"))?;
-            row.regime = Regime::from_name(&regime).with_context(|| format!("row {i}: regime {regime}"))?;
+            row.precision = named("precision", &precision, Precision::from_name).with_context(|| format!("row {i}"))?;
+            row.regime = named("regime", &regime, Regime::from_name).with_context(|| format!("row {i}"))?;
             row.repeat = repeats.get(i).with_context(|| missing("repeat", i))?;
             row.flags = flags.get(i).map(|f| f.split(';').map(str::to_string).collect()).unwrap_or_default();
             Ok(row)
         })
         .collect::<Result<Vec<_>>>()?;
     read_plain(frame, &mut rows)?;
-    Ok(rows)
+    Ok(rows.into_iter().map(Measurement::sorted).collect())
 }
 
 /// Where a dataset has the segment of that name.

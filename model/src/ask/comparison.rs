@@ -196,20 +196,15 @@ mod tests {
     use crate::base::precision::{Mode, Precision};
     use crate::base::units::{Seconds, Watts};
     use crate::catalog;
-    use crate::law::calibration::Wanted;
     use crate::net::network::ShapedNetwork;
-    use crate::step::predictor::{OperatingPoint, Setup, Step};
+    use crate::step::predict::Predictor;
 
     fn entry(gpu: &str, network: &str, ms: f64, watts: f64, price: Option<f64>) -> Entry {
         let board = catalog::gpu("v100").expect("known");
         let framework = catalog::framework("cudnn").expect("known");
-        let wanted = Wanted { precision: Precision::Fp32, mode: Mode::Inference, framework: "cudnn", algorithm: None };
-        let (own, all_chips) = catalog::calibrations_for(&board, &wanted).expect("readable");
         let lenet = ShapedNetwork::new(&catalog::network("lenet5").expect("known"), 4, Precision::Fp32, &[]);
-        let setup = Setup::usual(&board, (own.as_ref(), &all_chips), &framework, Mode::Inference);
-        let lenet = lenet.expect("fits");
-        let step = Step::new(&lenet, &setup).expect("runs");
-        let mut p = step.at(OperatingPoint::default()).expect("taken");
+        let predictor = Predictor::shipped(board, framework);
+        let mut p = predictor.predict(&lenet.expect("fits"), Mode::Inference).expect("runs");
         let around = |v: f64| (v, 0.9 * v, 1.1 * v);
         p.network = network.into();
         let (value, p05, p95) = around(1e-3 * ms);

@@ -44,8 +44,7 @@ impl<'a> Found<'a> {
 
     /// The same for a board: where the model was fitted to rows of other boards of the chip, it is a sibling's.
     pub fn on_board(self, calibration: Option<&Calibration>, board: &str) -> Self {
-        let other = calibration.is_some_and(|c| !c.knows(self.model, board));
-        if self.tier <= Tier::Imported && other { Self { tier: Tier::Sibling, ..self } } else { self }
+        Self { tier: self.tier.on_board(calibration.is_none_or(|c| c.knows(self.model, board))), ..self }
     }
 
     /// Whether its residuals make the interval as they are, given whether the kernel lies within what was fitted.

@@ -19,6 +19,44 @@ named_enum!(
     }
 );
 
+named_enum!(
+    /// Order of a measured layer's operands in memory: a map's dimensions, or which matrices of a product are transposed.
+    Order {
+        /// Batch, channels, height, width.
+        Nchw = "nchw",
+        /// Channels last.
+        Nhwc = "nhwc",
+        /// A product of two matrices as they are.
+        Nn = "nn",
+        /// The second one transposed.
+        Nt = "nt",
+        /// The first one transposed.
+        Tn = "tn",
+        /// Both transposed.
+        Tt = "tt",
+    }
+);
+
+impl Order {
+    /// That of maps; `None` of a product.
+    pub fn of_maps(self) -> Option<Layout> {
+        match self {
+            Self::Nchw => Some(Layout::Nchw),
+            Self::Nhwc => Some(Layout::Nhwc),
+            Self::Nn | Self::Nt | Self::Tn | Self::Tt => None,
+        }
+    }
+}
+
+impl From<Layout> for Order {
+    fn from(layout: Layout) -> Self {
+        match layout {
+            Layout::Nchw => Self::Nchw,
+            Layout::Nhwc => Self::Nhwc,
+        }
+    }
+}
+
 /// One row of a dataset, `measurement/1`. Text that is unknown is `None`, never empty; numbers that
 /// were not measured are `None`, never zero. Units stand in the names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,18 +98,24 @@ pub struct Measurement {
     pub batch: u64,
     /// Precision.
     pub precision: Precision,
-    /// inference or training where the forward phase differs (batch norm, dropout).
-    pub mode: Option<String>,
+    /// Where the forward phase differs between the two (batch norm, dropout).
+    pub mode: Option<Mode>,
     /// Math mode where it differs from the precision's usual one.
     pub math: Option<String>,
-    /// Memory layout (nchw, nhwc; for matrix products nn, tn, nt).
-    pub layout: Option<String>,
-    /// Algorithm or engine, where recorded.
+    /// How its operands lie.
+    pub layout: Option<Order>,
+    /// What updated the parameters, in the update phase.
+    #[serde(default)]
+    pub optimizer: Option<Optimizer>,
+    /// The algorithm of a convolution that was asked for.
+    #[serde(default)]
+    pub algorithm: Option<Algorithm>,
+    /// What ran, in the library's words or those of who published it: `eng0`, `IMPLICIT_PRECOMP_GEMM`.
     pub algo: Option<String>,
     /// Scratch memory.
     pub workspace_bytes: Option<u64>,
-    /// hot or cold.
-    pub cache: Option<String>,
+    /// Where its operands lay.
+    pub cache: Option<Cache>,
     /// Regime.
     pub regime: Regime,
     /// How the time was taken: `event_single` (one call between events, host synchronized), `loop`
@@ -152,6 +196,8 @@ impl Measurement {
             mode: None,
             math: None,
             layout: None,
+            optimizer: None,
+            algorithm: None,
             algo: None,
             workspace_bytes: None,
             cache: None,
@@ -188,21 +234,73 @@ impl Measurement {
     /// When the layer does not take these inputs.
     pub fn work(&self) -> Result<Work<'_>, ShapeError> {
         let unsaid = if self.phase == Phase::Forward { Mode::Inference } else { Mode::Training };
-        let mode = self.mode.as_deref().and_then(Mode::from_name).unwrap_or(unsaid);
+        let mode = self.mode.unwrap_or(unsaid);
         let usual = Work::usual(&self.case, self.phase, self.batch, self.precision, mode)?;
-        let named = self.algo.as_deref();
-        let asked = named.and_then(Algorithm::from_name).filter(|_| self.regime != Regime::Import);
         Ok(Work {
-            layout: self.layout.as_deref().and_then(Layout::from_name).unwrap_or(usual.layout),
-            cache: self.cache.as_deref().and_then(Cache::from_name).unwrap_or(Cache::Hot),
-            algorithm: asked.unwrap_or(Algorithm::Heuristic),
-            optimizer: named.and_then(Optimizer::from_name).filter(|_| self.phase == Phase::Update),
+            layout: self.layout.and_then(Order::of_maps).unwrap_or(usual.layout),
+            cache: self.cache.unwrap_or(Cache::Hot),
+            algorithm: self.algorithm.unwrap_or(Algorithm::Heuristic),
+            optimizer: self.optimizer,
             ..usual
         })
+    }
+
+    /// Once `algo` named optimizers and algorithms that were asked for, too: what it means stands where it belongs.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        let optimizer = self.algo.as_deref().and_then(Optimizer::from_name).filter(|_| self.phase == Phase::Update);
+        let named = self.algo.as_deref().and_then(Algorithm::from_name).filter(|a| *a != Algorithm::Heuristic);
+        let asked = named.filter(|_| self.regime != Regime::Import && optimizer.is_none());
+        if optimizer.is_some() || asked.is_some() {
+            (self.optimizer, self.algorithm, self.algo) = (optimizer, asked, None);
+        }
+        self
     }
 
     /// Whether fits may use it.
     pub fn usable(&self) -> bool {
         self.flags.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::shape::Shape;
+    use crate::net::layer::{Layer, Linear};
+
+    /// A row in whose column `algo` stood a name.
+    fn row(regime: Regime, phase: Phase, algo: &str) -> Measurement {
+        let inputs = vec![Shape::new(&[8]).expect("a shape")];
+        let case = LayerCase { inputs, layer: Layer::Linear(Linear { features: 4, bias: false }) };
+        let row = Measurement::imported("test", "1", "h200", case, phase, 2, 1e-3);
+        Measurement { regime, algo: Some(algo.into()), ..row }.sorted()
+    }
+
+    #[test]
+    fn what_an_algorithm_means_depends_on_who_measured_what() {
+        let asked = row(Regime::Burst, Phase::Forward, "fft_tiling");
+        assert_eq!((asked.algorithm, asked.optimizer, &asked.algo), (Some(Algorithm::FftTiling), None, &None));
+        assert_eq!(asked.work().map(|w| w.algorithm), Ok(Algorithm::FftTiling));
+        let chosen = row(Regime::Import, Phase::Forward, "fft_tiling");
+        assert_eq!((chosen.algorithm, chosen.algo.as_deref()), (None, Some("fft_tiling")));
+        assert_eq!(chosen.work().map(|w| w.algorithm), Ok(Algorithm::Heuristic));
+        let update = row(Regime::Burst, Phase::Update, "adam");
+        assert_eq!((update.optimizer, &update.algo), (Some(Optimizer::Adam), &None));
+        assert_eq!(update.work().map(|w| w.optimizer), Ok(Some(Optimizer::Adam)));
+        let engine = row(Regime::Burst, Phase::Forward, "eng12_k2");
+        assert_eq!((engine.algorithm, engine.algo.as_deref()), (None, Some("eng12_k2")));
+        let again = update.clone().sorted();
+        assert_eq!(again, update, "sorted once is sorted");
+    }
+
+    #[test]
+    fn what_a_row_does_not_say_is_as_others_measure() {
+        let forward = row(Regime::Import, Phase::Forward, "x").work().expect("fits");
+        assert_eq!((forward.mode, forward.cache, forward.layout), (Mode::Inference, Cache::Hot, Layout::Nchw));
+        let backward = row(Regime::Import, Phase::BackwardData, "x").work().expect("fits");
+        assert_eq!((backward.mode, backward.cache), (Mode::Training, Cache::Hot));
+        let product = Measurement { layout: Some(Order::Tn), ..row(Regime::Import, Phase::Forward, "x") };
+        assert_eq!(product.work().map(|w| w.layout), Ok(Layout::Nchw));
     }
 }

@@ -1,11 +1,12 @@
 //! Generation with a language model: a step over the prompt that fills a cache of keys and values, then one step per
 //! token, each of which reads a cache that is longer by one.
 
-use crate::base::precision::Precision;
+use crate::base::precision::{Mode, Precision};
 use crate::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use crate::net::layer::{Layer, Slice};
-use crate::net::network::{Network, NetworkError, Node, ShapedNetwork, ShapingError, Source};
-use crate::step::predictor::{Estimate, LayerPrediction, NetworkPrediction, OperatingPoint, PredictError, Setup, Step};
+use crate::net::network::{Network, NetworkError, Node, ShapingError, Source};
+use crate::step::predict::Predictor;
+use crate::step::predictor::{Estimate, LayerPrediction, NetworkPrediction, OperatingPoint, PredictError};
 
 /// Name of the dimension of a language model's input.
 pub const SEQUENCE: &str = "sequence";
@@ -229,17 +230,16 @@ fn sum(parts: &[(f64, &NetworkPrediction)]) -> Option<NetworkPrediction> {
 /// # Errors
 /// When the network does not generate, or a step cannot be given shapes or be predicted.
 pub fn predict(
+    predictor: &Predictor,
     network: &Network,
     (prompt, tokens): (u64, u64),
     (batch, precision): (u64, Precision),
-    setup: &Setup<'_>,
     point: OperatingPoint,
 ) -> Result<Generation, GenerationError> {
     check(network, prompt, tokens)?;
     let step = |network: &Network| -> Result<NetworkPrediction, GenerationError> {
-        let shaped = ShapedNetwork::new(network, batch, precision, &[])?;
-        let shaped = setup.framework.runs(shaped);
-        Ok(Step::new(&shaped, setup)?.at(point)?)
+        let shaped = predictor.shape(network, batch, precision, &[])?;
+        Ok(predictor.step(&shaped, Mode::Inference)?.at(point)?)
     };
     let prefill = step(&self::prefill(network, prompt)?)?;
     let steps = tokens.saturating_sub(1);
@@ -266,8 +266,8 @@ pub fn predict(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::precision::Phase;
     use crate::catalog;
+    use crate::net::network::ShapedNetwork;
 
     fn macs(network: &Network) -> u64 {
         ShapedNetwork::new(network, 1, Precision::Fp16, &[]).expect("fits").macs()
@@ -301,9 +301,7 @@ mod tests {
         let llama = catalog::network("llama3_8b").expect("shipped");
         let memory = |network: &Network| {
             let shaped = ShapedNetwork::new(network, 2, Precision::Fp16, &[]).expect("fits");
-            crate::step::memory::footprint(&shaped, crate::base::precision::Mode::Inference, &Default::default())
-                .cache
-                .get()
+            crate::step::memory::footprint(&shaped, Mode::Inference, &Default::default()).cache.get()
         };
         assert_eq!(memory(&prefill(&llama, 100).expect("generates")), 2 * 2 * 32 * 2 * 8 * 128 * 100);
         assert_eq!(memory(&decode(&llama, 100).expect("generates")), 2 * 2 * 32 * 2 * 8 * 128 * 101);
@@ -314,26 +312,10 @@ mod tests {
     fn few_points_are_as_good_as_all_steps() {
         let gpt2 = catalog::network("gpt2").expect("shipped");
         let gpu = catalog::gpu("v100").expect("shipped");
-        let wanted = crate::law::calibration::Wanted {
-            precision: Precision::Fp32,
-            mode: crate::base::precision::Mode::Inference,
-            framework: "cudnn",
-            algorithm: None,
-        };
-        let (calibration, all_chips) = catalog::calibrations_for(&gpu, &wanted).expect("shipped");
         let framework = catalog::framework("cudnn").expect("shipped");
-        let setup = Setup {
-            gpu: &gpu,
-            calibration: calibration.as_ref(),
-            all_chips: &all_chips,
-            framework: &framework,
-            launch: crate::step::framework::Launch::Graph,
-            mode: crate::base::precision::Mode::Inference,
-            phases: &[Phase::Forward],
-            library: None,
-        };
+        let predictor = Predictor::shipped(gpu, framework);
         let generate = |tokens| {
-            predict(&gpt2, (64, tokens), (4, Precision::Fp32), &setup, OperatingPoint::default()).expect("predicts")
+            predict(&predictor, &gpt2, (64, tokens), (4, Precision::Fp32), OperatingPoint::default()).expect("predicts")
         };
         let whole = generate(33);
         let decode = whole.decode.as_ref().expect("steps");
@@ -341,7 +323,7 @@ mod tests {
             .map(|i| {
                 let network = self::decode(&gpt2, 64 + i).expect("generates");
                 let shaped = ShapedNetwork::new(&network, 4, Precision::Fp32, &[]).expect("fits");
-                crate::step::predictor::predict(&shaped, &setup).expect("predicts").time.value.get()
+                predictor.predict(&shaped, Mode::Inference).expect("predicts").time.value.get()
             })
             .sum();
         assert!((decode.time.value.get() / each - 1.0).abs() < 0.01, "{} and {each}", decode.time.value.get());

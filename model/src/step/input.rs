@@ -99,16 +99,13 @@ mod tests {
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
     use crate::net::network::ShapedNetwork;
-    use crate::step::predictor::{Setup, predict};
+    use crate::step::predict::Predictor;
 
     #[test]
     fn a_step_takes_what_is_longer_and_the_gpu_waits_for_the_rest() -> Result<(), Box<dyn std::error::Error>> {
         let (gpu, framework) = (catalog::gpu("v100")?, catalog::framework("cudnn")?);
-        let (calibration, all_chips) = (catalog::calibration_for(&gpu)?, catalog::all_chips()?);
         let network = ShapedNetwork::new(&catalog::network("alexnet")?, 64, Precision::Fp32, &[])?;
-        let mode = Mode::Inference;
-        let setup = Setup::usual(&gpu, (calibration.as_ref(), &all_chips), &framework, mode);
-        let alone = predict(&network, &setup)?;
+        let alone = Predictor::shipped(gpu.clone(), framework).predict(&network, Mode::Inference)?;
         let rate = alone.samples_per_second();
         let enough = fed(alone.clone(), 2.0 * rate, &[&gpu]);
         assert_eq!(enough.fed.map(|f| f.waits), Some(Seconds::ZERO));

@@ -3,6 +3,8 @@
 pub mod memory;
 pub mod framework;
 pub mod predictor;
+pub mod calibrations;
+pub mod predict;
 pub mod parallel;
 pub mod input;
 pub mod training;

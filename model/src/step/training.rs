@@ -84,7 +84,7 @@ mod tests {
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
     use crate::net::network::ShapedNetwork;
-    use crate::step::predictor::{Setup, predict};
+    use crate::step::predict::Predictor;
 
     #[test]
     fn a_step_that_is_charged_whole_is_told() {
@@ -98,11 +98,8 @@ mod tests {
     #[test]
     fn a_training_is_its_steps() -> Result<(), Box<dyn std::error::Error>> {
         let (gpu, framework) = (catalog::gpu("v100")?, catalog::framework("cudnn")?);
-        let (calibration, all_chips) = (catalog::calibration_for(&gpu)?, catalog::all_chips()?);
         let network = ShapedNetwork::new(&catalog::network("lenet5")?, 64, Precision::Fp32, &[])?;
-        let mode = Mode::Training;
-        let setup = Setup::usual(&gpu, (calibration.as_ref(), &all_chips), &framework, mode);
-        let step = predict(&network, &setup)?;
+        let step = Predictor::shipped(gpu, framework).predict(&network, Mode::Training)?;
         let plan = Plan { epochs: 3, dataset_size: 60_000, price_per_kwh: Some(0.25), start: Seconds::ZERO };
         let whole = Training::of(&step, plan, Watts::new(50.0));
         assert_eq!(whole.iterations, 3 * 938);

@@ -12,7 +12,7 @@ use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::Layer;
-use joulecast_model::rows::measurement::{Measurement, Regime};
+use joulecast_model::rows::measurement::{Measurement, Order, Regime};
 
 /// Everything about a row but its numbers.
 pub struct Context<'a> {
@@ -48,16 +48,6 @@ pub fn key(trial_id: &str, repeat: u32, regime: Regime, point: Point) -> String 
     key
 }
 
-/// The algorithm column: the optimizer of an update; an algorithm asked for by its name; otherwise what the library
-/// chose, in its words.
-fn algo(trial: &Trial, loaded: &Loaded) -> Option<String> {
-    match (trial.optimizer, trial.algorithm) {
-        (Some(optimizer), _) => Some(optimizer.name().to_string()),
-        (None, Algorithm::Heuristic) => loaded.algorithm.clone(),
-        (None, asked) => Some(asked.name().to_string()),
-    }
-}
-
 /// Layers whose forward phase differs between inference and training.
 fn depends_on_mode(trial: &Trial) -> bool {
     let cost = |mode| trial.case.cost(Phase::Forward, trial.batch, trial.precision, mode).ok().flatten();
@@ -65,9 +55,9 @@ fn depends_on_mode(trial: &Trial) -> bool {
 }
 
 /// Layers that run on maps or rows have a layout worth recording; an optimizer's step has none.
-fn layout(trial: &Trial) -> Option<String> {
+fn layout(trial: &Trial) -> Option<Order> {
     let maps = trial.case.inputs.iter().any(|s| s.as_map().is_some()) && !matches!(trial.case.layer, Layer::Matmul(_));
-    (maps && trial.phase != Phase::Update).then(|| trial.layout.name().to_string())
+    (maps && trial.phase != Phase::Update).then(|| trial.layout.into())
 }
 
 impl Context<'_> {
@@ -75,6 +65,7 @@ impl Context<'_> {
         let trial = &self.item.trial;
         let key = key(&self.item.trial_id, self.repeat, regime, self.point);
         let identity = &self.identity;
+        let asked = (trial.algorithm != Algorithm::Heuristic).then_some(trial.algorithm);
         let empty = Measurement::imported(
             self.source,
             "",
@@ -97,12 +88,14 @@ impl Context<'_> {
             cudnn: identity.cudnn.clone(),
             cublas: identity.cublas.clone(),
             precision: trial.precision,
-            mode: depends_on_mode(trial).then(|| trial.mode.name().to_string()),
+            mode: depends_on_mode(trial).then_some(trial.mode),
             math: self.loaded.math.clone(),
             layout: layout(trial),
-            algo: algo(trial, self.loaded),
+            optimizer: trial.optimizer,
+            algorithm: asked,
+            algo: if trial.optimizer.is_none() && asked.is_none() { self.loaded.algorithm.clone() } else { None },
             workspace_bytes: self.loaded.workspace.map(Bytes::get),
-            cache: Some(self.loaded.cache.unwrap_or(trial.cache).name().to_string()),
+            cache: Some(self.loaded.cache.unwrap_or(trial.cache)),
             regime,
             method: self.loaded.method.to_string(),
             n: Some(timing.blocks as u64),

@@ -1,12 +1,12 @@
 //! What is particular to a board and no data sheet says, found from runs under power limits.
 
-use super::{Tools, percent};
+use super::percent;
 use anyhow::Result;
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 use joulecast_model::device::gpu::{Gpu, Provenance, Sourced, Voltage};
-use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, PredictError, Step};
 
 /// Fields of a device file (data/gpus/README.md).
@@ -91,14 +91,8 @@ impl Curve {
     ///
     /// # Errors
     /// When the device does not take a limit.
-    pub fn predicted(
-        &self,
-        tools: &Tools,
-        gpu: &Gpu,
-        calibration: Option<&Calibration>,
-        given: bool,
-    ) -> Result<Vec<Relative>, PredictError> {
-        let mut step = tools.step(&self.network, gpu, calibration, self.mode)?;
+    pub fn predicted(&self, predictor: &Predictor, given: bool) -> Result<Vec<Relative>, PredictError> {
+        let mut step = predictor.step(&self.network, self.mode)?;
         if given {
             step = step.anchored(self.default.time, self.default.energy / self.default.time)?;
         }
@@ -124,22 +118,16 @@ fn relative(point: &NetworkPrediction, default: &NetworkPrediction) -> Relative 
 ///
 /// # Errors
 /// When a curve cannot be predicted.
-pub fn fit(
-    curves: &[&Curve],
-    tools: &Tools,
-    gpu: &Gpu,
-    calibration: Option<&Calibration>,
-) -> Result<Board, PredictError> {
+pub fn fit(curves: &[&Curve], predictor: &Predictor) -> Result<Board, PredictError> {
     let error = |values: [f64; 3]| -> Result<f64, PredictError> {
-        let device = Board::from(values).on(gpu);
+        let predictor = predictor.clone().described(Board::from(values).on(predictor.gpu()));
         let mut errors = Vec::new();
         for curve in curves {
-            for (point, p) in curve.capped.iter().zip(curve.predicted(tools, &device, calibration, true)?) {
+            for (point, p) in curve.capped.iter().zip(curve.predicted(&predictor, true)?) {
                 let m = curve.measured(point);
                 errors.extend([percent(p.time, m.time), percent(p.energy, m.energy)]);
             }
-            let power =
-                tools.step(&curve.network, &device, calibration, curve.mode)?.at(OperatingPoint::default())?.power;
+            let power = predictor.predict(&curve.network, curve.mode)?.power;
             let measured = curve.default.energy / curve.default.time;
             // As heavy as the curve, so that `draw` is what most networks need, not what bends one of them.
             errors.extend(vec![percent(power.value.get(), measured.get()); 2 * curve.capped.len()]);

@@ -1,21 +1,20 @@
 //! Time and energy under power limits: krzywaniak2022, Tables 2 and 3.
 
 use super::board::{Board, Curve, Point, Relative, fit};
-use super::{Cell, Tools, mean_absolute, percent, shaped, zoo};
+use super::{Cell, Tools, mean_absolute, percent, shaped};
 use anyhow::{Context, Result, bail};
 use joulecast_model::ask::metric::{Metric, Reference};
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;
-use joulecast_model::device::gpu::Gpu;
+use joulecast_model::rows::papers::Line;
 use joulecast_reports::published::{CAP_MEANS, CAPS, CONSTANTS, REGRETS, labelled};
 use joulecast_reports::table::Table;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// Boards of the paper: its name, ours, samples of an epoch (krzywaniak2022, text).
-const BOARDS: [(&str, &str, f64); 2] =
-    [("Tesla V100-SXM2-16GB", "v100", 100_000.0), ("Quadro RTX 6000", "quadro-rtx6000", 32_000.0)];
+/// Boards of the paper.
+const BOARDS: [&str; 2] = ["v100", "quadro-rtx6000"];
 /// Metrics whose best limit the paper lists.
 const METRICS: [Metric; 4] = [Metric::Energy, Metric::Edp, Metric::Eds(1.5), Metric::Eds(2.0)];
 
@@ -26,21 +25,23 @@ type Caps<'a> = BTreeMap<u64, BTreeMap<&'a str, f64>>;
 ///
 /// # Errors
 /// When the tables lack the board or a default.
-pub fn curves(cells: &[Cell], gpu_name: &str, samples: f64) -> Result<Vec<Curve>> {
-    let mut runs: BTreeMap<(&str, u64), Caps<'_>> = BTreeMap::new();
-    for cell in cells.iter().filter(|c| c.gpu == gpu_name) {
-        let (Ok(batch), Some(cap), Some(value)) = (cell.batch.parse(), cell.power_cap_w, cell.number()) else {
+pub fn curves(cells: &[Cell], gpu: &str) -> Result<Vec<Curve>> {
+    let mut runs: BTreeMap<(&str, u64), (&Cell, Caps<'_>)> = BTreeMap::new();
+    for cell in cells.iter().filter(|c| c.is_of(gpu)) {
+        let Line { batch, power_cap_w, network, metric, .. } = &cell.line;
+        let (Ok(batch), Ok(cap), Some(value)) = (batch.parse(), power_cap_w.parse::<f64>(), cell.number()) else {
             continue;
         };
-        let caps = runs.entry((&cell.network, batch)).or_default();
-        caps.entry(cap as u64).or_default().insert(&cell.metric, value);
+        let (_, caps) = runs.entry((network, batch)).or_insert_with(|| (cell, Caps::new()));
+        caps.entry(cap as u64).or_default().insert(metric, value);
     }
     if runs.is_empty() {
-        bail!("no runs on {gpu_name}");
+        bail!("no runs on {gpu}");
     }
     runs.into_iter()
-        .map(|((name, batch), caps)| {
-            let steps = samples / batch as f64;
+        .map(|((name, batch), (cell, caps))| {
+            let samples = cell.samples.with_context(|| format!("{name}: papers.toml does not know its data"))?;
+            let steps = samples as f64 / batch as f64;
             let mut points = Vec::new();
             for (cap, values) in caps {
                 let get =
@@ -52,8 +53,7 @@ pub fn curves(cells: &[Cell], gpu_name: &str, samples: f64) -> Result<Vec<Curve>
                 });
             }
             let default = points.pop().with_context(|| format!("{name}: no runs"))?;
-            let ours = zoo(name).with_context(|| format!("{name} is not in the zoo"))?;
-            let network = shaped(ours, batch)?;
+            let network = shaped(cell.known_network()?, batch)?;
             Ok(Curve { name: name.to_string(), network, mode: Mode::Training, default, capped: points })
         })
         .collect()
@@ -138,21 +138,21 @@ fn constant_regret(curve: &Curve, others: &[&Curve], metric: Metric) -> f64 {
 /// When the paper's tables or a prediction fail.
 pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
     let (mut points, mut means, mut regrets, mut constants) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for (theirs, ours, samples) in BOARDS {
-        let (gpu, curves) = (catalog::gpu(ours)?, curves(cells, theirs, samples)?);
-        let calibration = catalog::calibration_for(&gpu)?;
+    for ours in BOARDS {
+        let (gpu, curves) = (catalog::gpu(ours)?, curves(cells, ours)?);
+        let predictor = tools.on(&gpu);
         let mut row = |without: &str, b: &Board| {
             constants.push(labelled([ours, without], [b.rise, b.held, b.draw]));
         };
         let everything: Vec<&Curve> = curves.iter().collect();
-        row("none", &fit(&everything, tools, &gpu, calibration.as_ref())?);
+        row("none", &fit(&everything, &predictor)?);
         let judged = curves
             .par_iter()
             .map(|curve| -> Result<Judged<'_>> {
                 let others: Vec<&Curve> = curves.iter().filter(|c| c.name != curve.name).collect();
-                let board = fit(&others, tools, &gpu, calibration.as_ref())?;
-                let device: Gpu = board.on(&gpu);
-                let predict = |given| curve.predicted(tools, &device, calibration.as_ref(), given);
+                let board = fit(&others, &predictor)?;
+                let device = predictor.clone().described(board.on(&gpu));
+                let predict = |given| curve.predicted(&device, given);
                 let mean = curve.capped.iter().map(|p| mean_curve(&others, p.cap)).collect();
                 Ok(Judged { curve, board, given: predict(true)?, unseen: predict(false)?, mean })
             })

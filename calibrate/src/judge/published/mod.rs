@@ -9,96 +9,87 @@ pub mod sweeps;
 pub mod traces;
 
 use anyhow::{Context, Result, bail};
-use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::setting::Algorithm;
-use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::rows::papers::{self, Line, Paper};
+use joulecast_model::step::calibrations::Calibrations;
 use joulecast_model::step::framework::{Framework, Launch};
-use joulecast_model::step::predictor::{PredictError, Setup, Step};
-use serde::Deserialize;
-use std::path::Path;
+use joulecast_model::step::predict::Predictor;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-/// A cell of a published table (data/published/papers).
-#[derive(Clone, Debug, Deserialize)]
+/// A value of a paper's table (data/published/papers), and what its names stand for here (`papers.toml`).
+#[derive(Clone, Debug)]
 pub struct Cell {
-    /// Which table.
-    pub table: String,
-    /// GPU, as the paper calls it.
-    pub gpu: String,
-    /// Network, as the paper calls it.
-    pub network: String,
-    /// train, inference, forward ...
-    pub phase: String,
-    /// Samples per step; text where the paper has a range.
-    pub batch: String,
-    /// GPUs.
-    pub n_gpus: Option<f64>,
-    /// Core clock, MHz; text where the paper has a range.
-    pub core_mhz: String,
-    /// Power limit, W.
-    pub power_cap_w: Option<f64>,
-    /// What.
-    pub metric: String,
-    /// Its value; text in some tables.
-    pub value: String,
-    /// Remark of the transcription.
-    pub note: String,
+    /// As printed.
+    pub line: Line,
+    /// The GPU.
+    pub gpu: Option<String>,
+    /// The network; of several readings the paper's text.
+    pub network: Option<String>,
+    /// Samples of a run.
+    pub samples: Option<u64>,
 }
 
 impl Cell {
+    fn of(line: Line, papers: &[(Paper, &str)]) -> Self {
+        let paper = papers.iter().map(|(paper, _)| paper).find(|p| p.key == line.document);
+        Self {
+            gpu: paper.and_then(|p| p.gpu(&line.gpu)).map(str::to_string),
+            network: paper.and_then(|p| p.network(&line.network)).map(str::to_string),
+            samples: paper.and_then(|p| p.samples(&line.dataset)),
+            line,
+        }
+    }
+
     /// The value, where it is a number.
     pub fn number(&self) -> Option<f64> {
-        self.value.parse().ok()
+        self.line.number()
+    }
+
+    /// Whether it is of a GPU of ours.
+    pub fn is_of(&self, gpu: &str) -> bool {
+        self.gpu.as_deref() == Some(gpu)
+    }
+
+    /// The network.
+    ///
+    /// # Errors
+    /// When `papers.toml` does not know its name.
+    pub fn known_network(&self) -> Result<&str> {
+        self.network.as_deref().with_context(|| format!("papers.toml has no network \"{}\"", self.line.network))
     }
 }
 
-/// Cells of the tables of a paper; sentences of its text are left out.
+/// Cells of papers' tables; sentences of their text are left out.
 ///
 /// # Errors
-/// When the file cannot be read or lacks a column.
-pub fn read(path: &Path) -> Result<Vec<Cell>> {
-    let name = || path.display().to_string();
-    let mut reader = csv::Reader::from_path(path).with_context(name)?;
-    let cells: Vec<Cell> = reader.deserialize().collect::<Result<_, _>>().with_context(name)?;
-    let cells: Vec<Cell> = cells.into_iter().filter(|c| c.table != "text").collect();
-    if cells.is_empty() {
-        bail!("{}: no cells of tables", name());
+/// When a file cannot be read or lacks a column.
+pub fn read(files: &[PathBuf]) -> Result<Vec<Cell>> {
+    let papers = papers::shipped().map_err(anyhow::Error::msg)?;
+    let mut cells = Vec::new();
+    for path in files {
+        let name = || path.display().to_string();
+        let text = fs::read_to_string(path).with_context(name)?;
+        let lines = papers::lines(&text).map_err(anyhow::Error::msg).with_context(name)?;
+        let before = cells.len();
+        let lines = lines.into_iter().map(|(_, line)| line).filter(|line| line.table != "text");
+        cells.extend(lines.map(|line| Cell::of(line, &papers)));
+        if cells.len() == before {
+            bail!("{}: no cells of tables", name());
+        }
     }
     Ok(cells)
 }
 
-/// What papers call networks of the zoo.
-const NETWORKS: [(&str, &str); 17] = [
-    ("Alexnet", "alexnet"),
-    ("AlexNet", "alexnet_bvlc"),
-    ("VGG-19", "vgg19"),
-    ("VggNet-16", "vgg16"),
-    ("Inception3", "inception_v3"),
-    ("Inception4", "inception_v4"),
-    ("Resnet50", "resnet50"),
-    ("ResNet-50", "resnet50"),
-    ("Resnet152", "resnet152"),
-    ("GoogleNet", "googlenet"),
-    ("GoogLeNet", "googlenet"),
-    ("CaffeNet", "caffenet"),
-    ("CaffeNet (reported as AlexNet)", "caffenet"),
-    ("ResNet", "gait_resnet_text"),
-    ("2D-CNN", "gait_cnn2d_text"),
-    ("ResNetIm", "castro_resnetim_text"),
-    ("resnet50", "resnet50"),
-];
-
-/// Name in the zoo.
-pub fn zoo(name: &str) -> Option<&'static str> {
-    NETWORKS.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours)
-}
-
 /// What predictions of runs of others are made with: the shipped calibrations, kernels back to back.
 pub struct Tools {
-    framework: Framework,
-    all_chips: Calibration,
+    framework: Arc<Framework>,
+    calibrations: Arc<Calibrations>,
 }
 
 impl Tools {
@@ -107,31 +98,20 @@ impl Tools {
     /// # Errors
     /// When a shipped file is malformed.
     pub fn shipped() -> Result<Self> {
-        let framework = catalog::framework("cudnn")?;
-        Ok(Self { framework, all_chips: catalog::all_chips()? })
+        let framework = catalog::framework("cudnn")?.into();
+        Ok(Self { framework, calibrations: Calibrations::shipped() })
     }
 
     /// With convolutions by an algorithm.
     #[must_use]
     pub fn by(&self, algorithm: Algorithm) -> Self {
-        Self { framework: self.framework.clone().by(Some(algorithm)), all_chips: self.all_chips.clone() }
+        let framework = Framework::clone(&self.framework).by(Some(algorithm)).into();
+        Self { framework, calibrations: self.calibrations.clone() }
     }
 
-    /// A network's kernels on a device.
-    ///
-    /// # Errors
-    /// When they cannot be predicted.
-    pub fn step<'a>(
-        &'a self,
-        network: &'a ShapedNetwork,
-        gpu: &'a Gpu,
-        calibration: Option<&'a Calibration>,
-        mode: Mode,
-    ) -> Result<Step<'a>, PredictError> {
-        let (all_chips, framework) = (&self.all_chips, &self.framework);
-        let phases = mode.phases();
-        let launch = Launch::Graph;
-        Step::new(network, &Setup { gpu, calibration, all_chips, framework, launch, mode, phases, library: None })
+    /// On a device.
+    pub fn on(&self, gpu: &Gpu) -> Predictor {
+        Predictor::with(gpu.clone(), self.calibrations.clone(), self.framework.clone()).launched(Some(Launch::Graph))
     }
 }
 

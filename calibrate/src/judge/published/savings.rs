@@ -1,20 +1,22 @@
 //! What the best core clock saves: tang2019, Tables III and IV.
 
-use super::{Cell, Tools, mean_absolute, shaped, zoo};
+use super::{Cell, Tools, mean_absolute, shaped};
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Hertz, Joules, Seconds};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::setting::Algorithm;
+use joulecast_model::rows::papers::Line;
+use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::published::{self, BY_ALGORITHM, Cell as Shown, SAVING_MEANS, SAVINGS, labelled};
 use joulecast_reports::table::Table;
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
-/// Boards of the paper and ours. Its GTX 2080 Ti is scaled past what the card's file knows.
-const BOARDS: [(&str, &str); 2] = [("Tesla P100", "p100-pcie"), ("Tesla V100", "v100-pcie")];
+/// Boards of the paper. Its GTX 2080 Ti is scaled past what the card's file knows.
+const BOARDS: [&str; 2] = ["p100-pcie", "v100-pcie"];
 const SAVING: &str = "energy_saving_optimal_vs_default_core_freq";
 
 /// Rises of the voltage that are tried on a board.
@@ -22,7 +24,7 @@ const RISES: [f64; 15] = [0.0, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45,
 
 /// A saving that the paper prints.
 struct Printed {
-    network: &'static str,
+    network: String,
     name: String,
     mode: Mode,
     batches: Vec<u64>,
@@ -31,13 +33,12 @@ struct Printed {
 
 /// Best saving in percent over clocks against the highest of them, mean over batches; and the clock that saves it at the
 /// last batch.
-fn saving(tools: &Tools, gpu: &Gpu, printed: &Printed, clocks: &[Hertz]) -> Result<(f64, Hertz)> {
-    let calibration = catalog::calibration_for(gpu)?;
+fn saving(predictor: &Predictor, printed: &Printed, clocks: &[Hertz]) -> Result<(f64, Hertz)> {
     let mut savings = Vec::new();
     let mut best_clock = Hertz::ZERO;
     for &batch in &printed.batches {
-        let network = shaped(printed.network, batch)?;
-        let step = tools.step(&network, gpu, calibration.as_ref(), printed.mode)?;
+        let network = shaped(&printed.network, batch)?;
+        let step = predictor.step(&network, printed.mode)?;
         let energy = |clock: Hertz| -> Result<Joules> {
             let point = OperatingPoint { core_clock: Some(clock), ..OperatingPoint::default() };
             Ok(step.at(point)?.energy.value)
@@ -85,27 +86,21 @@ const ALGORITHMS: [(&str, Algorithm); 3] =
 /// As of [`tables`].
 pub fn by_algorithm(cells: &[Cell], tools: &Tools) -> Result<Table> {
     let mut list = Vec::new();
-    for (theirs, ours) in BOARDS {
-        let (gpu, clocks) = (catalog::gpu(ours)?, clocks(cells, theirs));
-        let networks: Vec<Printed> = printed(cells, theirs)?.into_iter().filter(|p| p.mode == Mode::Training).collect();
+    for ours in BOARDS {
+        let (gpu, clocks) = (catalog::gpu(ours)?, clocks(cells, ours));
+        let networks: Vec<Printed> = printed(cells, ours)?.into_iter().filter(|p| p.mode == Mode::Training).collect();
         for (name, algorithm) in ALGORITHMS {
-            let of = |c: &&Cell| c.table == "Table IV" && c.gpu == theirs && c.note.ends_with(&format!(" {name}"));
+            let of =
+                |c: &&Cell| c.line.table == "Table IV" && c.is_of(ours) && c.line.note.ends_with(&format!(" {name}"));
             let percent =
                 cells.iter().find(of).and_then(Cell::number).with_context(|| format!("no saving by {name}"))?;
-            let tools_by = tools.by(algorithm);
+            let (usual, by) = (tools.on(&gpu), tools.by(algorithm).on(&gpu));
             let predicted: Vec<f64> =
-                networks.par_iter().map(|p| Ok(saving(&tools_by, &gpu, p, &clocks)?.0)).collect::<Result<_>>()?;
-            let calibration = catalog::calibration_for(&gpu)?;
+                networks.par_iter().map(|p| Ok(saving(&by, p, &clocks)?.0)).collect::<Result<_>>()?;
             let slower = networks.iter().map(|p| {
-                let network = shaped(p.network, *p.batches.last().context("no batches")?)?;
-                let time = |tools: &Tools| -> Result<Seconds> {
-                    Ok(tools
-                        .step(&network, &gpu, calibration.as_ref(), p.mode)?
-                        .at(OperatingPoint::default())?
-                        .time
-                        .value)
-                };
-                Ok(time(&tools_by)? / time(tools)?)
+                let network = shaped(&p.network, *p.batches.last().context("no batches")?)?;
+                let time = |on: &Predictor| -> Result<Seconds> { Ok(on.predict(&network, p.mode)?.time.value) };
+                Ok(time(&by)? / time(&usual)?)
             });
             let slower = slower.collect::<Result<Vec<f64>>>()?;
             let mut row = labelled([ours, name], [percent, mean(&predicted)]);
@@ -118,29 +113,27 @@ pub fn by_algorithm(cells: &[Cell], tools: &Tools) -> Result<Table> {
 
 /// Core clocks that the paper set.
 fn clocks(cells: &[Cell], gpu: &str) -> Vec<Hertz> {
-    let set = cells.iter().filter(|c| c.gpu == gpu && c.metric == "core_frequency");
+    let set = cells.iter().filter(|c| c.is_of(gpu) && c.line.metric == "core_frequency");
     set.filter_map(Cell::number).map(Hertz::from_mhz).collect()
 }
 
 /// Table III of a GPU.
 fn printed(cells: &[Cell], gpu: &str) -> Result<Vec<Printed>> {
     let batches = |network: &str| -> Vec<u64> {
-        let of = |c: &&Cell| c.metric == "batch_size_tested" && c.network == network;
-        cells.iter().filter(of).filter_map(|c| c.batch.parse().ok()).collect()
+        let of = |c: &&Cell| c.line.metric == "batch_size_tested" && c.line.network == network;
+        cells.iter().filter(of).filter_map(|c| c.line.batch.parse().ok()).collect()
     };
     let mut printed = Vec::new();
     for (phase, mode) in [("train", Mode::Training), ("inference", Mode::Inference)] {
-        let of = |c: &&Cell| c.table == "Table III" && c.gpu == gpu && c.phase == phase && c.metric == SAVING;
+        let of = |c: &&Cell| {
+            let Line { table, phase: printed, metric, .. } = &c.line;
+            c.is_of(gpu) && (table.as_str(), printed.as_str(), metric.as_str()) == ("Table III", phase, SAVING)
+        };
         for cell in cells.iter().filter(of) {
-            let network = zoo(&cell.network).with_context(|| format!("{} is not in the zoo", cell.network))?;
-            let percent = cell.number().with_context(|| format!("{}: no saving", cell.network))?;
-            printed.push(Printed {
-                network,
-                name: cell.network.clone(),
-                mode,
-                batches: batches(&cell.network),
-                percent,
-            });
+            let name = cell.line.network.clone();
+            let percent = cell.number().with_context(|| format!("{name}: no saving"))?;
+            let network = cell.known_network()?.to_string();
+            printed.push(Printed { network, batches: batches(&name), name, mode, percent });
         }
     }
     Ok(printed)
@@ -153,12 +146,17 @@ fn printed(cells: &[Cell], gpu: &str) -> Result<Vec<Printed>> {
 pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
     let (mut list, mut means, mut rises) = (Vec::new(), Vec::new(), Vec::new());
     let mut all: [Vec<f64>; 3] = Default::default();
-    for (theirs, ours) in BOARDS {
+    for ours in BOARDS {
         let gpu = catalog::gpu(ours)?;
-        let (clocks, printed) = (clocks(cells, theirs), printed(cells, theirs)?);
+        let (clocks, printed, usual) = (clocks(cells, ours), printed(cells, ours)?, tools.on(&gpu));
         let by_rise: Vec<Vec<f64>> = RISES
             .par_iter()
-            .map(|rise| printed.iter().map(|p| Ok(saving(tools, &risen(&gpu, *rise), p, &clocks)?.0)).collect())
+            .map(|rise| {
+                printed
+                    .iter()
+                    .map(|p| Ok(saving(&usual.clone().described(risen(&gpu, *rise)), p, &clocks)?.0))
+                    .collect()
+            })
             .collect::<Result<_>>()?;
         let loss = |found: &[f64]| found.iter().zip(&printed).map(|(f, p)| (f - p.percent).abs()).sum::<f64>();
         let pairs = RISES.iter().zip(&by_rise);
@@ -171,7 +169,7 @@ pub fn tables(cells: &[Cell], tools: &Tools) -> Result<Vec<Table>> {
             let others: Vec<usize> = (0..printed.len()).filter(|&j| printed[j].network != p.network).collect();
             let loss = |found: &Vec<f64>| others.iter().map(|&j| (found[j] - printed[j].percent).abs()).sum::<f64>();
             let best = by_rise.iter().min_by(|a, b| loss(a).total_cmp(&loss(b))).context("no rises")?;
-            let (shipped, clock) = saving(tools, &gpu, p, &clocks)?;
+            let (shipped, clock) = saving(&usual, p, &clocks)?;
             let same_mode = others.iter().filter(|&&j| printed[j].mode == p.mode).map(|&j| printed[j].percent);
             let baseline = mean(&same_mode.collect::<Vec<_>>());
             let numbers = [p.percent, best[i], shipped, baseline, clock.to_mhz()];

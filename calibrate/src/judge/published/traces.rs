@@ -75,13 +75,12 @@ fn curves(path: &Path, board: &str) -> Result<Vec<Curve>> {
 pub fn tables(path: &Path, tools: &Tools) -> Result<Vec<Table>> {
     let mut means = Vec::new();
     for (theirs, ours) in BOARDS {
-        let gpu = catalog::gpu(ours)?;
-        let calibration = catalog::calibration_for(&gpu)?;
+        let predictor = tools.on(&catalog::gpu(ours)?);
         let mut by_cap: BTreeMap<u64, [Vec<f64>; 6]> = BTreeMap::new();
         let mut all: [Vec<f64>; 6] = Default::default();
         for curve in curves(path, theirs)? {
-            let given = curve.predicted(tools, &gpu, calibration.as_ref(), true)?;
-            let unseen = curve.predicted(tools, &gpu, calibration.as_ref(), false)?;
+            let given = curve.predicted(&predictor, true)?;
+            let unseen = curve.predicted(&predictor, false)?;
             for ((point, given), unseen) in curve.capped.iter().zip(given).zip(unseen) {
                 let m = curve.measured(point);
                 let free = curve.default.energy / curve.default.time;

@@ -12,8 +12,10 @@ use joulecast_model::catalog;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::rows::splits::Role;
 use joulecast_model::rows::splits::Splits;
-use joulecast_model::step::framework::{Framework, Launch};
-use joulecast_model::step::predictor::{LayerPrediction, NetworkPrediction, OperatingPoint, Step, core_range};
+use joulecast_model::step::calibrations::Calibrations;
+use joulecast_model::step::framework::Launch;
+use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::{LayerPrediction, NetworkPrediction, OperatingPoint, core_range};
 use joulecast_reports::figure::breakdown::{self, Breakdown, Part};
 use joulecast_reports::figure::coverage::{Coverage, Row as Held};
 use joulecast_reports::figure::curves::{self, Axis, Curves};
@@ -137,7 +139,7 @@ fn made_of(frames: &[Framed], calibrations: &[Calibration]) -> String {
 /// A network that is taken apart, with its prediction.
 struct Taken {
     case: Case,
-    framework: Framework,
+    predictor: Predictor,
     prediction: NetworkPrediction,
 }
 
@@ -177,12 +179,13 @@ fn taken(frames: &[Framed], calibrations: &[Calibration], role: Option<Role>) ->
             }
         }
     }
+    let calibrations = Calibrations::given(calibrations.iter().cloned())?;
     best.into_values()
         .map(|(case, framework)| {
             let framework = catalog::framework(framework)?;
-            let step = Step::new(&case.shaped, &case.setup(calibrations, &framework)?);
-            let prediction = step.and_then(|s| s.at(OperatingPoint::default())).with_context(|| case.name.clone())?;
-            Ok(Taken { case, framework, prediction })
+            let predictor = case.predictor(&calibrations, &framework);
+            let prediction = predictor.predict(&case.shaped, case.mode).with_context(|| case.name.clone())?;
+            Ok(Taken { case, predictor, prediction })
         })
         .collect()
 }
@@ -256,10 +259,10 @@ fn breakdown(taken: &[Taken], title: &str, name: fn(&LayerPrediction) -> String,
 }
 
 /// Predicted steps over power limits or clocks, relative to the default.
-fn curves(taken: &[Taken], calibrations: &[Calibration], axis: Axis, notes: Vec<String>) -> Result<Curves> {
+fn curves(taken: &[Taken], axis: Axis, notes: Vec<String>) -> Result<Curves> {
     let panel = |t: &Taken| -> Result<curves::Panel> {
         let gpu = &t.case.gpu;
-        let step = Step::new(&t.case.shaped, &t.case.setup(calibrations, &t.framework)?)?;
+        let step = t.predictor.step(&t.case.shaped, t.case.mode)?;
         let (low, high) = match axis {
             Axis::Cap => {
                 let limit = gpu.power.limit.value;
@@ -347,6 +350,6 @@ pub fn add(report: &mut Report, frames: &[Framed], calibrations: &[Calibration],
         "Everything over its value at the default. A ring is the least energy, energy-delay product or energy-delay sum; flat \
          stretches of a limit are where it does not bind. Predictions, not measured at these settings.",
     );
-    report.figure("networks_caps", &curves(&taken, calibrations, Axis::Cap, notes.clone())?)?;
-    report.figure("networks_clocks", &curves(&taken, calibrations, Axis::Clock, notes)?)
+    report.figure("networks_caps", &curves(&taken, Axis::Cap, notes.clone())?)?;
+    report.figure("networks_clocks", &curves(&taken, Axis::Clock, notes)?)
 }

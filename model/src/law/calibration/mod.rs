@@ -33,6 +33,13 @@ named_enum!(
     }
 );
 
+impl Tier {
+    /// What rests on it, on a board whose rows were among those fitted or not: no better than a sibling's where not.
+    pub fn on_board(self, fitted: bool) -> Self {
+        if fitted { self } else { self.max(Self::Sibling) }
+    }
+}
+
 /// In place of a chip, in the calibration that holds efficiencies over all measured chips.
 pub const ANY_CHIP: &str = "any";
 
@@ -100,6 +107,11 @@ impl Calibration {
         const SEVERAL: usize = 3;
         let kinds = |m: &LayerModel| m.covers.iter().filter(|c| c.phase == phase && c.precision == precision).count();
         self.models.iter().find(|m| m.key == key && m.framework.is_none() && kinds(m) >= SEVERAL)
+    }
+
+    /// What it rests on for a board of its chip (its name in `data/gpus`).
+    pub fn tier_on(&self, board: &str) -> Tier {
+        self.tier.on_board(self.boards.iter().any(|b| b == board))
     }
 
     /// Whether rows of a board (its name in `data/gpus`) are among those that a model of this calibration was fitted to.

@@ -39,9 +39,9 @@ pub fn import(file: &str, text: &str, gpu: &str) -> Result<Imported, ImportError
         let mut row = Measurement::imported(SOURCE, id, gpu, trial.case.into_owned(), trial.phase, trial.batch, time_s);
         row.trial_id = id.to_string();
         row.precision = trial.precision;
-        row.mode = Some(trial.mode.name().to_string());
-        row.layout = Some(trial.layout.name().to_string());
-        row.cache = Some(trial.cache.name().to_string());
+        row.mode = Some(trial.mode);
+        row.layout = Some(trial.layout.into());
+        row.cache = Some(trial.cache);
         row.regime = Regime::Burst;
         row.method = "graph".to_string();
         row.n = record.number(calls).map(|n| n as u64);
@@ -64,6 +64,7 @@ fn version(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::measurement::Order;
 
     const HEADER: &str = "trial_id,kind,time_us,spread_us,calls,device,torch,cudnn,trial";
     const TRIAL: &str = r#"{""case"":{""inputs"":[[64,56,56]],""layer"":{""kind"":""activation"",""function"":""silu""}},""phase"":""forward"",""batch"":8,""precision"":""fp16"",""mode"":""inference"",""layout"":""nhwc"",""cache"":""hot"",""algorithm"":""heuristic""}"#;
@@ -77,7 +78,7 @@ mod tests {
         assert!((row.time_s - 12.5e-6).abs() < 1e-12);
         assert_eq!(row.cudnn.as_deref(), Some("9.19.0"));
         assert_eq!(row.case.layer.kind(), "silu");
-        assert_eq!(row.layout.as_deref(), Some("nhwc"));
+        assert_eq!(row.layout, Some(Order::Nhwc));
         Ok(())
     }
 

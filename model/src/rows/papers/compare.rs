@@ -5,14 +5,11 @@ use super::printed::{Case, Cell, Printed, from_csv};
 use super::subject::{Devices, Predicted, Subject};
 use super::unknown;
 use crate::base::units::{Joules, Seconds, Watts};
-use crate::catalog;
-use crate::device::gpu::Gpu;
-use crate::law::calibration::Calibration;
+use crate::step::calibrations::Calibrations;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-/// Chip of the calibration that holds efficiencies over all chips.
-const ANY: &str = "any";
 /// Printed time, power and energy of a step that differ by more from energy = power * time contradict each other.
 const CONSISTENT_WITHIN: f64 = 0.1;
 
@@ -100,34 +97,14 @@ pub struct Comparison {
 }
 
 /// Which predictor stands beside the papers.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options<'a> {
     /// This framework profile, instead of the one that the mapping gives.
     pub framework: Option<&'a str>,
     /// The newest libraries that the layer models saw, whatever the paper ran.
     pub newest_library: bool,
-    /// These calibrations, one of them that of all chips, instead of the shipped ones.
-    pub calibrations: Option<&'a [Calibration]>,
-}
-
-impl Options<'_> {
-    /// The calibration of a device; `None` where no layer of it was ever measured.
-    pub(super) fn calibration(&self, gpu: &Gpu) -> Result<Option<Calibration>, String> {
-        match self.calibrations {
-            Some(list) => Ok(list.iter().find(|c| c.chip == gpu.chip).cloned()),
-            None => catalog::calibration_for(gpu).map_err(|e| e.to_string()),
-        }
-    }
-
-    fn all_chips(&self) -> Result<Calibration, String> {
-        match self.calibrations {
-            Some(list) => {
-                let any = list.iter().find(|c| c.chip == ANY).cloned();
-                any.ok_or_else(|| format!("no calibration with chip \"{ANY}\", the efficiencies over all chips"))
-            }
-            None => catalog::all_chips().map_err(|e| e.to_string()),
-        }
-    }
+    /// These calibrations instead of the shipped ones.
+    pub calibrations: Option<Arc<Calibrations>>,
 }
 
 /// Compares one paper's values.
@@ -141,12 +118,11 @@ pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Compa
     for cell in &cells {
         doubts.entry(cell.case.clone()).or_default().add(cell);
     }
-    let all_chips = options.all_chips()?;
     let mut comparison = Comparison::default();
     let mut missing: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut predicted: BTreeMap<Case, Result<Vec<Predicted>, String>> = BTreeMap::new();
-    let mut devices = Devices::default();
-    let nuisances = unknown::fit(paper, &cells, options, &all_chips, &mut devices)?;
+    let mut devices = Devices::new(options);
+    let nuisances = unknown::fit(paper, &cells, &mut devices)?;
     for cell in &cells {
         let nuisance = nuisances.get(&cell.case.subject());
         let found = match cell.metric {
@@ -154,9 +130,8 @@ pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Compa
             _ => match predicted.get(&cell.case) {
                 Some(found) => found.clone(),
                 None => {
-                    let found = match Subject::of(paper, &cell.case, nuisance.map(|n| n.batch), &mut devices, options)?
-                    {
-                        Ok(subject) => Ok(subject.predict(paper, &cell.case, &all_chips)?),
+                    let found = match Subject::of(paper, &cell.case, nuisance.map(|n| n.batch), &mut devices)? {
+                        Ok(subject) => Ok(subject.predict(paper, &cell.case)?),
                         Err(why) => Err(why),
                     };
                     predicted.insert(cell.case.clone(), found.clone());

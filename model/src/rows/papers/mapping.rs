@@ -90,6 +90,21 @@ impl Paper {
         self.distorted.iter().find(|rule| rule.holds(cell))
     }
 
+    /// The network that a printed name stands for, whatever the data: of several readings the paper's text.
+    pub fn network(&self, printed: &str) -> Option<&str> {
+        self.networks.get(printed)?.first().map(|(_, ours)| ours.as_str())
+    }
+
+    /// The device that a printed name stands for.
+    pub fn gpu(&self, printed: &str) -> Option<&str> {
+        self.gpus.get(printed).map(String::as_str)
+    }
+
+    /// Samples of a run over data of a printed name.
+    pub fn samples(&self, dataset: &str) -> Option<u64> {
+        self.samples.get(dataset).copied()
+    }
+
     /// The networks that a case stands for, by reading: of its framework, of its dataset, or of its name alone.
     pub(super) fn readings(&self, case: &Case) -> Option<&Vec<(String, String)>> {
         let on_data = format!("{} on {}", case.network, case.dataset);

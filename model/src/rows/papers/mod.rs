@@ -12,7 +12,7 @@ mod unknown;
 
 pub use compare::{Compared, Comparison, NotPredicted, Options, compare};
 pub use mapping::{Metric, Paper, Quantity};
-pub use printed::Case;
+pub use printed::{Case, Line, lines};
 pub use setups::{METRICS, SetupTotals, Totals, Winner, totals, winners};
 
 use joulecast_data::{PAPERS, PAPERS_MAPPING};

@@ -22,29 +22,65 @@ pub(super) const COLUMNS: [&str; 11] = [
 /// Bytes in a mebibyte.
 const MIB: f64 = 1_048_576.0;
 
-/// A row of the file.
+/// A line of a paper's file: its text, column by column.
 #[derive(Clone, Debug, Deserialize)]
-struct Row {
-    document: String,
-    table: String,
-    gpu: String,
-    n_gpus: String,
-    network: String,
-    dataset: String,
-    framework: String,
-    phase: String,
-    batch: String,
-    precision: String,
-    core_mhz: String,
-    mem_mhz: String,
-    power_cap_w: String,
-    metric: String,
-    unit: String,
-    value: Option<f64>,
-    #[serde(rename = "note")]
-    _note: String,
-    #[serde(rename = "line")]
-    _line: String,
+pub struct Line {
+    /// Key of the paper.
+    pub document: String,
+    /// Which table.
+    pub table: String,
+    /// GPU, as the paper calls it, like everything below.
+    pub gpu: String,
+    /// How many of it.
+    pub n_gpus: String,
+    /// Network.
+    pub network: String,
+    /// Data.
+    pub dataset: String,
+    /// Framework.
+    pub framework: String,
+    /// train, inference, forward ...
+    pub phase: String,
+    /// Samples per step, or a range of them.
+    pub batch: String,
+    /// Precision.
+    pub precision: String,
+    /// Core clock in MHz, or a range.
+    pub core_mhz: String,
+    /// Memory clock in MHz.
+    pub mem_mhz: String,
+    /// Power limit in watts.
+    pub power_cap_w: String,
+    /// What the value is of.
+    pub metric: String,
+    /// In which unit.
+    pub unit: String,
+    /// The value; empty for a dash in the print.
+    pub value: String,
+    /// Remark of the transcription.
+    pub note: String,
+}
+
+impl Line {
+    /// The value, where it is a number.
+    pub fn number(&self) -> Option<f64> {
+        self.value.parse().ok()
+    }
+}
+
+/// The lines of a file, each with its number in it.
+///
+/// # Errors
+/// One line that names the line of the file.
+pub fn lines(text: &str) -> Result<Vec<(u64, Line)>, String> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().map_err(|e| e.to_string())?.clone();
+    let (mut list, mut record) = (Vec::new(), csv::StringRecord::new());
+    while reader.read_record(&mut record).map_err(|e| e.to_string())? {
+        let number = record.position().map_or(0, csv::Position::line);
+        list.push((number, record.deserialize(Some(&header)).map_err(|e| format!("line {number}: {e}"))?));
+    }
+    Ok(list)
 }
 
 /// What was measured: everything but the quantity.
@@ -144,19 +180,17 @@ fn value(metric: Metric, unit: &str, value: f64) -> Result<Printed, String> {
 /// One line that names the line of the file.
 pub(super) fn from_csv(paper: &Paper, text: &str) -> Result<Vec<Cell>, String> {
     let mut cells = Vec::new();
-    let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let header = reader.headers().map_err(|e| e.to_string())?.clone();
-    let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record).map_err(|e| e.to_string())? {
-        let line = record.position().map_or(0, csv::Position::line);
+    for (line, row) in lines(text)? {
         let at = |what: String| format!("line {line}: {what}");
-        let row: Row = record.deserialize(Some(&header)).map_err(|e| at(e.to_string()))?;
         if row.document != paper.key {
             return Err(at(format!("document \"{}\" in the file of {}", row.document, paper.key)));
         }
         let metric = paper.metrics.get(&row.metric);
         let metric = *metric.ok_or_else(|| at(format!("metric \"{}\" is not in papers.toml", row.metric)))?;
-        let Some(number) = row.value else { continue };
+        if row.value.is_empty() {
+            continue;
+        }
+        let number = row.number().ok_or_else(|| at(format!("value \"{}\" is not a number", row.value)))?;
         let gpus = if row.n_gpus.is_empty() { Ok(1) } else { row.n_gpus.parse() };
         let case = Case {
             gpu: row.gpu,

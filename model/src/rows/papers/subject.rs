@@ -8,50 +8,49 @@ use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Hertz, Joules, Seconds, Watts};
 use crate::catalog;
 use crate::device::gpu::Gpu;
-use crate::law::calibration::Calibration;
 use crate::law::power::waiting;
-use crate::net::network::ShapedNetwork;
+use crate::step::calibrations::Calibrations;
 use crate::step::framework::Framework;
 use crate::step::parallel::{Fabric, Share, combine};
-use crate::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, Setup, Step};
+use crate::step::predict::Predictor;
+use crate::step::predictor::{Estimate, NetworkPrediction, OperatingPoint};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
-/// A device, and the calibration of its chip where there is one.
-type Known = Rc<(Gpu, Option<Calibration>)>;
+/// Predictors by device and number of sockets: models are read once for all cases of a paper.
+pub(super) struct Devices<'a> {
+    calibrations: Arc<Calibrations>,
+    options: &'a Options<'a>,
+    known: BTreeMap<(String, u64), Arc<Gpu>>,
+}
 
-/// Devices by name and number of sockets, each read once.
-#[derive(Default)]
-pub(super) struct Devices(BTreeMap<(String, u64), Known>);
+impl<'a> Devices<'a> {
+    pub fn new(options: &'a Options<'a>) -> Self {
+        let calibrations = options.calibrations.clone().unwrap_or_else(Calibrations::shipped);
+        Self { calibrations, options, known: BTreeMap::new() }
+    }
 
-impl Devices {
     /// A device of so many sockets, or a GPU with one.
-    fn get(&mut self, name: &str, sockets: u64, options: &Options<'_>) -> Result<Known, String> {
+    fn get(&mut self, name: &str, sockets: u64) -> Result<Arc<Gpu>, String> {
         let key = (name.to_string(), sockets);
-        if let Some(known) = self.0.get(&key) {
+        if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
         }
         let gpu = catalog::gpu(name).map_err(|e| e.to_string())?;
-        let calibration = options.calibration(&gpu)?;
-        let device = Rc::new((gpu.with_sockets(sockets), calibration));
-        self.0.insert(key, device.clone());
+        let device = Arc::new(gpu.with_sockets(sockets));
+        self.known.insert(key, device.clone());
         Ok(device)
     }
-}
-
-/// Devices of one kind.
-struct Member {
-    count: u64,
-    device: Known,
 }
 
 /// What a case is here, where it can be predicted.
 pub(super) struct Subject {
     /// The device that is printed.
     gpu: String,
-    members: Vec<Member>,
+    /// How many of each kind of device take part.
+    members: Vec<(u64, Predictor)>,
     fabric: Option<Fabric>,
-    framework: Framework,
+    framework: Arc<Framework>,
     cudnn: Option<(String, f64)>,
     precision: Precision,
     batch: u64,
@@ -95,27 +94,31 @@ impl Subject {
         paper: &Paper,
         case: &Case,
         batch: Option<u64>,
-        devices: &mut Devices,
-        options: &Options<'_>,
+        devices: &mut Devices<'_>,
     ) -> Result<Result<Self, String>, String> {
         let Some(name) = paper.gpus.get(&case.gpu) else { return Ok(Err(format!("no device file of {}", case.gpu))) };
         let sockets = paper.sockets.get(&case.gpu).copied().unwrap_or(1);
-        let gpu = &devices.get(name, sockets, options)?.0.clone();
+        let gpu = devices.get(name, sockets)?;
         let Some(ProfileOf { profile, cudnn }) = paper.frameworks.get(&case.framework) else {
             return Ok(Err(format!("no profile of {}", case.framework)));
         };
         // A run on the CPU has no GPU.
         let count = case.gpus.max(1);
         let alike = vec![(count, name.clone())];
+        let options = devices.options;
+        let cudnn = cudnn.clone().filter(|_| !options.newest_library);
+        let framework = Arc::new(catalog::framework(options.framework.unwrap_or(profile)).map_err(|e| e.to_string())?);
         let mut members = Vec::new();
         for (count, name) in paper.groups.get(&case.gpus).unwrap_or(&alike) {
-            members.push(Member { count: *count, device: devices.get(name, sockets, options)? });
+            let gpu = devices.get(name, sockets)?;
+            let predictor = Predictor::with(gpu, devices.calibrations.clone(), framework.clone());
+            members.push((*count, predictor.with_library(cudnn.as_ref().map(|(_, age)| *age))));
         }
         let fabric = match count {
             1 => None,
             _ => Some(Fabric::of(
                 &catalog::interconnects().map_err(|e| e.to_string())?,
-                &members.iter().map(|m| &m.device.0).collect::<Vec<_>>(),
+                &members.iter().map(|(_, p)| p.gpu()).collect::<Vec<_>>(),
                 count,
                 None,
             )?),
@@ -144,8 +147,8 @@ impl Subject {
         let clock = case.core_mhz.parse::<f64>().ok().map(Hertz::from_mhz).filter(|clock| *clock < boost);
         Ok(Ok(Self {
             point: OperatingPoint { core_clock: clock, ..OperatingPoint::default() },
-            framework: catalog::framework(options.framework.unwrap_or(profile)).map_err(|e| e.to_string())?,
-            cudnn: cudnn.clone().filter(|_| !options.newest_library),
+            framework,
+            cudnn,
             gpu: name.clone(),
             members,
             fabric,
@@ -157,52 +160,40 @@ impl Subject {
         }))
     }
 
-    fn setup<'a>(&'a self, member: &'a Member, all_chips: &'a Calibration) -> Setup<'a> {
-        Setup {
-            gpu: &member.device.0,
-            calibration: member.device.1.as_ref(),
-            all_chips,
-            framework: &self.framework,
-            launch: self.framework.usual_launch_on(&member.device.0),
-            mode: self.mode,
-            phases: self.phases,
-            library: self.cudnn.as_ref().map(|(_, age)| *age),
-        }
-    }
-
     /// The step under each reading.
     ///
     /// # Errors
     /// When a prediction fails, in one line that says which.
-    pub fn predict(&self, paper: &Paper, case: &Case, all_chips: &Calibration) -> Result<Vec<Predicted>, String> {
-        let gpus: u64 = self.members.iter().map(|m| m.count).sum();
+    pub fn predict(&self, paper: &Paper, case: &Case) -> Result<Vec<Predicted>, String> {
+        let gpus: u64 = self.members.iter().map(|(count, _)| count).sum();
         let one = |(reading, net): &(String, String)| {
             let at = |e: &dyn std::fmt::Display| format!("{}: {} as {net}: {e}", paper.key, case.network);
+            let own = self.members.iter().find(|(_, p)| p.gpu().name == self.gpu).or(self.members.first());
+            let (_, own) = own.ok_or_else(|| at(&"no device"))?;
             let network = catalog::network(net).map_err(|e| at(&e))?;
-            let shaped = ShapedNetwork::new(&network, self.batch / gpus, self.precision, &[]).map_err(|e| at(&e))?;
+            let shaped = own.shape(&network, self.batch / gpus, self.precision, &[]).map_err(|e| at(&e))?;
             let mut shares = Vec::new();
-            for member in &self.members {
-                let step = Step::new(&shaped, &self.setup(member, all_chips)).map_err(|e| at(&e))?;
+            for (count, predictor) in &self.members {
+                let step = predictor.phases(&shaped, self.mode, self.phases).map_err(|e| at(&e))?;
                 let alone = step.at(self.point).map_err(|e| at(&e))?;
-                shares.push(Share { count: member.count, gpu: &member.device.0, alone });
+                shares.push(Share { count: *count, gpu: predictor.gpu(), alone });
             }
             let prediction = match &self.fabric {
                 Some(fabric) => combine(shares, &shaped, fabric, &self.framework),
                 None => shares.pop().map(|share| share.alone),
             };
-            let own = self.members.iter().find(|m| m.device.0.name == self.gpu).or(self.members.first());
-            let own = &own.ok_or_else(|| at(&"no device"))?.device;
-            let fit = own.1.as_ref();
-            let waiting = waiting(&own.0);
+            let basis = own.basis(self.precision, self.mode).map_err(|e| at(&e))?;
+            let fit = basis.chip.as_ref().unwrap_or(&basis.all);
+            let waiting = waiting(own.gpu());
             Ok(Predicted {
                 start: self.framework.start.unwrap_or(Seconds::ZERO),
                 waiting,
-                idle: own.0.power.idle.as_ref().map_or(waiting, |idle| idle.value),
+                idle: own.gpu().power.idle.as_ref().map_or(waiting, |idle| idle.value),
                 reading: reading.clone(),
                 gpu: self.gpu.clone(),
                 framework: self.framework.name.clone(),
-                calibration: fit.unwrap_or(all_chips).id.clone(),
-                fit: fit.unwrap_or(all_chips).fit.clone(),
+                calibration: fit.id.clone(),
+                fit: fit.fit.clone(),
                 cudnn: self.cudnn.as_ref().map(|(version, _)| version.clone()),
                 prediction: prediction.ok_or_else(|| at(&"no device"))?,
             })

@@ -2,11 +2,9 @@
 //! (versions of libraries, input), on GPUs and on processors. Fitted to the rates of some frameworks; the rows of the others
 //! test, and power, in which a slower GPU is one that waits.
 
-use super::compare::Options;
 use super::mapping::{Metric, Paper};
 use super::printed::{Cell, Printed};
 use super::subject::{Devices, Subject};
-use crate::law::calibration::Calibration;
 use std::collections::BTreeMap;
 
 /// What was fitted for a network.
@@ -38,9 +36,7 @@ impl Nuisance {
 pub(super) fn fit(
     paper: &Paper,
     cells: &[Cell],
-    options: &Options<'_>,
-    all_chips: &Calibration,
-    devices: &mut Devices,
+    devices: &mut Devices<'_>,
 ) -> Result<BTreeMap<(String, String), Nuisance>, String> {
     let Some(unknown) = &paper.unknown else { return Ok(BTreeMap::new()) };
     let mut networks: BTreeMap<(String, String), Vec<&Cell>> = BTreeMap::new();
@@ -55,8 +51,8 @@ pub(super) fn fit(
         'batches: for &batch in &unknown.batches {
             let (mut logs, mut processors, mut memory) = (Vec::new(), Vec::new(), Vec::new());
             for cell in &cells {
-                let Ok(subject) = Subject::of(paper, &cell.case, Some(batch), devices, options)? else { continue };
-                let predicted = subject.predict(paper, &cell.case, all_chips)?;
+                let Ok(subject) = Subject::of(paper, &cell.case, Some(batch), devices)? else { continue };
+                let predicted = subject.predict(paper, &cell.case)?;
                 let Some(first) = predicted.first() else { continue };
                 if !first.fits_in_memory() {
                     continue 'batches;

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
-    use crate::step::predictor::{Setup, predict};
+    use crate::step::predict::Predictor;
 
     struct Case {
         network: ShapedNetwork,
@@ -253,9 +253,7 @@ mod tests {
         }
 
         fn alone(&self, gpu: &Gpu, mode: Mode) -> Result<NetworkPrediction, Box<dyn std::error::Error>> {
-            let (calibration, all_chips) = (catalog::calibration_for(gpu)?, catalog::all_chips()?);
-            let setup = Setup::usual(gpu, (calibration.as_ref(), &all_chips), &self.framework, mode);
-            Ok(predict(&self.network, &setup)?)
+            Ok(Predictor::shipped(gpu.clone(), self.framework.clone()).predict(&self.network, mode)?)
         }
 
         fn of(&self, counts: &[u64], mode: Mode, over: &str) -> Result<NetworkPrediction, Box<dyn std::error::Error>> {

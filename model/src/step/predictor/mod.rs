@@ -12,7 +12,7 @@ mod totals;
 mod warning;
 
 pub use intervals::{Width, Widths};
-pub use network::{SIMULATED, Step, predict};
+pub use network::{SIMULATED, Step};
 pub use operating_point::{OperatingError, OperatingPoint, core_range};
 pub use summary::{Prepared, Summary};
 pub use warning::Warning;
@@ -21,16 +21,16 @@ use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
 use crate::device::gpu::Gpu;
 use crate::kernel::setting::Algorithm;
-use crate::law::calibration::{Calibration, Tier};
+use crate::law::calibration::{Calibration, CalibrationError, Tier};
 use crate::step::framework::{Framework, Launch};
 use crate::step::input::Fed;
 use crate::step::memory::MemoryFootprint;
 use crate::step::parallel::{Communication, DevicePrediction};
 use std::ops::Mul;
 
-/// What a prediction is made with.
+/// What a step is predicted with, as [`crate::step::predict::Predictor`] lends it.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup<'a> {
+pub(crate) struct Setup<'a> {
     /// The device.
     pub gpu: &'a Gpu,
     /// Models of its chip, where there are any.
@@ -47,19 +47,6 @@ pub struct Setup<'a> {
     pub phases: &'a [Phase],
     /// Age of the framework's libraries ([`crate::kernel::features::library_age`]); the newest that each model saw without.
     pub library: Option<f64>,
-}
-
-impl<'a> Setup<'a> {
-    /// With the framework's usual launch, all phases of the mode and the libraries that each model saw.
-    pub fn usual(
-        gpu: &'a Gpu,
-        (calibration, all_chips): (Option<&'a Calibration>, &'a Calibration),
-        framework: &'a Framework,
-        mode: Mode,
-    ) -> Self {
-        let (launch, phases) = (framework.usual_launch(), mode.phases());
-        Self { gpu, calibration, all_chips, framework, launch, mode, phases, library: None }
-    }
 }
 
 /// A value with its 90 % interval.
@@ -223,6 +210,9 @@ pub enum PredictError {
         /// What there is.
         available: String,
     },
+    /// A shipped calibration cannot be read.
+    #[error(transparent)]
+    Calibration(#[from] CalibrationError),
     /// A clock or power limit that the device does not take.
     #[error(transparent)]
     Operating(#[from] OperatingError),

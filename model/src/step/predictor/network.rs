@@ -11,7 +11,7 @@ use crate::base::precision::{Mode, Phase};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
 use crate::kernel::key::ModelKey;
-use crate::law::calibration::{Calibration, Tier};
+use crate::law::calibration::Tier;
 use crate::law::power::{ClockLaw, PowerModel};
 use crate::net::cost::LayerCost;
 use crate::net::network::ShapedNetwork;
@@ -28,14 +28,6 @@ pub const SIMULATED: &str = "fake";
 
 /// The law of power of another device is this much less certain, as a factor.
 const OTHER_DEVICE: f64 = 1.3;
-
-/// Predicts a step of a network as the driver runs it by default.
-///
-/// # Errors
-/// When the device lacks the precision, or nothing runs.
-pub fn predict(network: &ShapedNetwork, setup: &Setup<'_>) -> Result<NetworkPrediction, PredictError> {
-    Step::new(network, setup)?.at(OperatingPoint::default())
-}
 
 /// The kernels of a step, ready to be predicted at any clocks and power limit.
 #[derive(Clone)]
@@ -57,15 +49,14 @@ impl<'a> Step<'a> {
     ///
     /// # Errors
     /// When the device lacks the precision, or nothing runs.
-    pub fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Self, PredictError> {
+    pub(crate) fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Self, PredictError> {
         let precision = network.precision();
         if setup.gpu.peak(precision).is_none() {
             let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
             return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
         }
         // Another board of a measured chip keeps the law, not the claim that its power was measured.
-        let tier = |c: &Calibration| if c.boards.contains(&setup.gpu.name) { c.tier } else { Tier::Sibling };
-        let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, tier(c))));
+        let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, c.tier_on(&setup.gpu.name))));
         let (law, power_tier) =
             own_law.or(setup.all_chips.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
         let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(network.layers().len());

@@ -13,6 +13,7 @@ mod section;
 use super::sheet::{Cell, Sheet};
 use super::{ImportError, Imported};
 use crate::base::precision::Precision;
+use crate::rows::measurement::Order;
 pub use all_reduce::{AllReduce, all_reduces};
 use section::Section;
 
@@ -72,7 +73,7 @@ struct Arithmetic {
     precision: Precision,
     math: Option<&'static str>,
     /// Layout of the convolutions, where the benchmark's source fixes it.
-    layout: Option<&'static str>,
+    layout: Option<Order>,
 }
 
 /// Imports a workbook. `file` is its path in the clone (the same name occurs under train and inference);
@@ -151,11 +152,11 @@ fn recognized(text: &str) -> Option<Arithmetic> {
     if says(&["8 bit", "8-bit", "int8", "mixed precision"]) {
         of(Precision::Int8, None, None)
     } else if says(&["32 bit multiplication", "psuedo", "pseudo"]) {
-        of(Precision::Fp16, Some("fp16_storage"), Some("nchw"))
+        of(Precision::Fp16, Some("fp16_storage"), Some(Order::Nchw))
     } else if says(&["16 bit", "fp16"]) {
-        of(Precision::Fp16, Some("mixed"), Some("nhwc"))
+        of(Precision::Fp16, Some("mixed"), Some(Order::Nhwc))
     } else if says(&["float", "fp32"]) {
-        of(Precision::Fp32, None, Some("nchw"))
+        of(Precision::Fp32, None, Some(Order::Nchw))
     } else {
         None
     }
@@ -239,7 +240,7 @@ mod tests {
         let [gemm, forward, weights] = imported.rows.as_slice() else { panic!("{} rows", imported.rows.len()) };
         assert!(matches!(&gemm.case.layer, Layer::Linear(l) if l.features == 1760 && !l.bias));
         assert_eq!((gemm.case.inputs[0].dims(), gemm.batch, gemm.n), (&[1024][..], 16, Some(400)));
-        assert_eq!((gemm.layout.as_deref(), gemm.method.as_str()), (Some("tn"), "loop"));
+        assert_eq!((gemm.layout, gemm.method.as_str()), (Some(Order::Tn), "loop"));
         assert!((gemm.time_s - 38.5e-6).abs() < 1e-12);
         assert_eq!((gemm.gpu.as_str(), gemm.form_factor.as_deref()), ("v100", Some("sxm2")));
         assert_eq!(
@@ -271,14 +272,14 @@ mod tests {
         let of = |text: &str| recognized(text).map(|a| (a.precision, a.math, a.layout));
         assert_eq!(
             of("16 bit inputs, 16 bit multiplication, 32 bit addition"),
-            Some((Precision::Fp16, Some("mixed"), Some("nhwc")))
+            Some((Precision::Fp16, Some("mixed"), Some(Order::Nhwc)))
         );
         assert_eq!(
             of("16 bit inputs, 32 bit multiplication, 32 bit addition"),
-            Some((Precision::Fp16, Some("fp16_storage"), Some("nchw")))
+            Some((Precision::Fp16, Some("fp16_storage"), Some(Order::Nchw)))
         );
         assert_eq!(of("Results - Mixed Precision"), Some((Precision::Int8, None, None)));
-        assert_eq!(of("Results - FP16 ip, Mixed math"), Some((Precision::Fp16, Some("mixed"), Some("nhwc"))));
+        assert_eq!(of("Results - FP16 ip, Mixed math"), Some((Precision::Fp16, Some("mixed"), Some(Order::Nhwc))));
         assert_eq!(of("Float").map(|a| a.0), Some(Precision::Fp32));
         assert_eq!(of("quantum"), None);
     }

@@ -7,7 +7,7 @@ use crate::base::precision::Phase;
 use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
 use crate::net::layer::{Conv2d, Groups, Layer, Linear, Pair};
-use crate::rows::measurement::Measurement;
+use crate::rows::measurement::{Measurement, Order};
 
 /// Truncation upstream takes half a microsecond on average.
 const HALF_MICROSECOND: f64 = 0.5e-6;
@@ -204,7 +204,7 @@ impl Gemm {
         let case = LayerCase { inputs: vec![input], layer: Layer::Linear(Linear { features: m, bias: false }) };
         check(&case)?;
         let mut measurement = site.measurement(number, case, Phase::Forward, n, time);
-        measurement.layout = Some(format!("{a}{b}"));
+        measurement.layout = Order::from_name(&format!("{a}{b}"));
         measurement.n = Some(GEMM_LAUNCHES);
         Ok(measurement)
     }
@@ -237,7 +237,7 @@ impl Conv {
                 continue;
             };
             let mut m = site.measurement(number, case.clone(), phase, batch, time);
-            m.layout = site.arithmetic.layout.map(str::to_string);
+            m.layout = site.arithmetic.layout;
             m.n = Some(CONV_LAUNCHES);
             if phase == Phase::Forward {
                 m.algo = self.algorithm.and_then(|c| row.get(c)).and_then(Cell::text).map(algorithm);

@@ -122,7 +122,7 @@ impl Header {
         m.cudnn = record.get(self.cudnn).and_then(cudnn_version);
         m.cuda = record.get(self.cuda).and_then(cuda_version);
         m.licence = Some("MIT".to_string());
-        m.layout = operation.layout.map(str::to_string);
+        m.layout = operation.layout;
         m.n = Some(operation.timings);
         if operation.name == "conv" {
             m.algo = record.get(self.kernels).and_then(algorithm).map(str::to_string);
@@ -175,6 +175,7 @@ mod tests {
     use crate::base::shape::Shape;
     use crate::net::case::LayerCase;
     use crate::net::layer::Layer;
+    use crate::rows::measurement::Order;
 
     const HEAD: &str = "OPName,Latency,Device,CUDNN Version,CUDA Version,Kernels";
 
@@ -196,7 +197,7 @@ mod tests {
         let json = r#"{"inputs":[[3,10,10]],"layer":{"kind":"conv2d","channels":8,"kernel":[3,3],"stride":[1,1],"padding":[1,1],"dilation":[1,1],"groups":1,"bias":false}}"#;
         assert_eq!(row.case, LayerCase::from_json(json).expect("a case"));
         assert_eq!((row.batch, row.gpu.as_str(), row.n), (2, "v100-pcie", Some(3)));
-        assert_eq!((row.algo.as_deref(), row.layout.as_deref()), (Some("winograd_nonfused"), Some("nchw")));
+        assert_eq!((row.algo.as_deref(), row.layout), (Some("winograd_nonfused"), Some(Order::Nchw)));
         assert_eq!((row.cudnn.as_deref(), row.cuda.as_deref()), (Some("8.9.2"), Some("12.1")));
         assert!((row.time_s - 5e-4).abs() < 1e-12);
 

@@ -7,6 +7,7 @@ use crate::net::case::LayerCase;
 use crate::net::layer::{
     Activation, Add, Conv2d, Function, Groups, Layer, LayerNorm, Linear, Matmul, Multiply, Pair, Softmax,
 };
+use crate::rows::measurement::Order;
 
 /// One operation of known dimensions.
 pub(super) struct Operation {
@@ -17,7 +18,7 @@ pub(super) struct Operation {
     pub work: f64,
     /// The smallest side of a matrix product; 0 for all others.
     pub narrowest: u64,
-    pub layout: Option<&'static str>,
+    pub layout: Option<Order>,
     /// Timings behind the mean. The script upstream keeps the 5 fastest of 25; convolutions and matrix
     /// products come from an earlier version that kept 3, as their values (multiples of a third) show.
     pub timings: u64,
@@ -97,7 +98,7 @@ impl Dimensions {
         let case = LayerCase { inputs: vec![shape(&[channels_in, size, size])?], layer };
         let out = case.output().map_err(|e| e.to_string())?.elements();
         let work = 2.0 * multiply(&[batch, out, channels_in, kernel, kernel]);
-        Ok(Operation { name: "conv", case, batch, work, narrowest: 0, layout: Some("nchw"), timings: 3 })
+        Ok(Operation { name: "conv", case, batch, work, narrowest: 0, layout: Some(Order::Nchw), timings: 3 })
     }
 
     fn product(&self, linear: bool, record: &Record<'_>) -> Result<Operation, String> {
@@ -109,10 +110,10 @@ impl Dimensions {
             let layer = Layer::Linear(Linear { features: k, bias: true });
             let case = LayerCase { inputs: vec![shape(&[n])?], layer };
             let batch = count(multiply(&[b, m])).ok_or("B x M is too large")?;
-            Ok(Operation { name: "linear", case, batch, work, narrowest, layout: Some("tn"), timings: 3 })
+            Ok(Operation { name: "linear", case, batch, work, narrowest, layout: Some(Order::Tn), timings: 3 })
         } else {
             let case = LayerCase { inputs: vec![shape(&[m, n])?, shape(&[n, k])?], layer: Layer::Matmul(Matmul {}) };
-            Ok(Operation { name: "bmm", case, batch: b, work, narrowest, layout: Some("nn"), timings: 3 })
+            Ok(Operation { name: "bmm", case, batch: b, work, narrowest, layout: Some(Order::Nn), timings: 3 })
         }
     }
 

@@ -11,7 +11,7 @@ use crate::base::precision::{Phase, Precision};
 use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
 use crate::net::layer::Layer;
-use crate::rows::measurement::Measurement;
+use crate::rows::measurement::{Measurement, Order};
 use mapping::LayerRule;
 use std::collections::HashMap;
 use value::{Bound, Outcome};
@@ -124,11 +124,18 @@ impl<'m> Bindings<'m> {
             ("cuda", &mut m.cuda),
             ("cudnn", &mut m.cudnn),
             ("math", &mut m.math),
-            ("layout", &mut m.layout),
             ("algo", &mut m.algo),
         ] {
             *slot = self.text(name, record)?;
         }
+        m.layout = self
+            .text("layout", record)?
+            .map(|name| {
+                let known = || Order::ALL.iter().map(|o| o.name()).collect::<Vec<_>>().join(", ");
+                Order::from_name(&name)
+                    .ok_or_else(|| Outcome::Fail(format!("layout {} is not one of {}", shown(&name), known())))
+            })
+            .transpose()?;
         let flags = self.flags.iter().filter_map(|at| record.get(Some(*at))).flat_map(|text| text.split(';'));
         m.flags = flags.map(str::trim).filter(|f| !f.is_empty()).map(str::to_string).collect();
         Ok(layer.times.iter().map(|(phase, at)| self.timed(&m, *phase, record, *at)).collect())

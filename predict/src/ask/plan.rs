@@ -1,44 +1,27 @@
-//! `predict plan`: fleets of GPUs for a load.
+//! Fleets of GPUs for a load.
 
-use crate::cli::FoldingArgs;
-use crate::commands::{Failure, command_line, read, refused};
-use crate::devices::{Device, FrameworkArgs, How};
-use crate::networks::network;
-use crate::optimize::{caps, clocks, least_cap};
-use crate::output::OutputArgs;
-use anyhow::{Context, anyhow};
-use clap::Args;
+use super::settings::{caps, clocks, least_cap};
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::request::{Reading, Request, Runner, Team};
+use crate::session::Session;
+use crate::source::Source;
+use anyhow::anyhow;
 use joulecast_model::ask::capacity::{
     Assumptions, Board, CHANGES, CandidateFile, Fleet, Misfit, PlanFile, Scenario, Service, Vary, best, plan_fleet,
     sensitivity,
 };
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::Watts;
-use joulecast_model::device::gpu::{self, Gpu};
+use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::law::power::{waiting, waiting_source};
-use joulecast_model::net::network::{Network, ShapedNetwork, ShapingError};
+use joulecast_model::net::network::ShapingError;
 use joulecast_model::step::predictor::Warning;
-use joulecast_model::step::predictor::{OperatingPoint, Step, core_range};
+use joulecast_model::step::predictor::{OperatingPoint, core_range};
 use joulecast_reports::error_line;
-use joulecast_reports::export::{Format, format_of};
-use joulecast_reports::fleet::{AtSetting, Candidate, FIGURE_NAMES, Plan, figures};
+use joulecast_reports::fleet::{AtSetting, Candidate, Plan};
 use joulecast_reports::warnings::words;
-use std::path::{Path, PathBuf};
-
-#[derive(Args)]
-pub struct PlanArgs {
-    /// What to plan for (data/capacity/README.md)
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// How to print
-    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Plan>(), default_value_t = Format::Table)]
-    pub format: Format,
-    /// Also write the figures there as SVG; Markdown links them
-    #[arg(long, value_name = "DIR")]
-    pub figures: Option<PathBuf>,
-    #[command(flatten)]
-    pub output: OutputArgs,
-}
+use std::sync::Arc;
 
 /// At most so many power limits are tried besides the default, and so many clocks.
 const CAPS: usize = 8;
@@ -68,7 +51,7 @@ fn settings(gpu: &Gpu, vary: &[Vary]) -> Vec<OperatingPoint> {
         let at = |cap| OperatingPoint { power_cap: Some(cap), ..OperatingPoint::default() };
         list.extend(some(&caps(gpu), CAPS).into_iter().map(at));
     }
-    if vary.contains(&Vary::Clock) && gpu.device == gpu::Device::Gpu {
+    if vary.contains(&Vary::Clock) && gpu.device == Device::Gpu {
         let at = |clock| OperatingPoint { core_clock: Some(clock), ..OperatingPoint::default() };
         list.extend(clocks(gpu, CLOCKS).into_iter().map(at));
     }
@@ -100,12 +83,11 @@ struct Predicted {
 fn predict(
     file: &PlanFile,
     candidate: &CandidateFile,
-    networks: &[Network],
-    how: &How,
-    device: &Device,
+    networks: &[Arc<Source>],
+    cluster: &Cluster,
     settings: &[OperatingPoint],
 ) -> Result<Predicted, Failure> {
-    let gpu = &device.gpu;
+    let gpu = cluster.first().gpu();
     let mut boards: Vec<Option<Board>> = settings
         .iter()
         .map(|point| {
@@ -120,16 +102,16 @@ fn predict(
             })
         })
         .collect();
-    let (mut rests_on, mut warnings) = (Vec::new(), Vec::new());
-    for (entry, network) in file.networks.iter().zip(networks) {
+    let (mut rests_on, mut warnings): (_, Vec<String>) = (Vec::new(), cluster.notes().map(words).collect());
+    for (entry, source) in file.networks.iter().zip(networks) {
+        let network = &source.network;
         let mut services: Vec<Vec<Service>> = vec![Vec::new(); settings.len()];
         let mut more_fit = true;
         let shaping = |e: ShapingError| Failure::Failed(anyhow!("{}: {e}", network.name));
-        let single = ShapedNetwork::new(network, 1, how.precision, &[]).map_err(shaping)?;
-        let single = how.framework.runs(single);
+        let single = cluster.shape(source, 1)?;
         for batch in batches(file.largest_batch) {
             let shaped = single.with_batch(batch).map_err(shaping)?;
-            let step = Step::new(&shaped, &device.setup(how)).map_err(refused)?;
+            let step = cluster.first().step(&shaped, cluster.mode)?;
             let prepared = step.prepare();
             if !prepared.fits_in_memory {
                 more_fit = false;
@@ -140,7 +122,7 @@ fn predict(
                 break;
             }
             for ((point, services), board) in settings.iter().zip(&mut services).zip(&mut boards) {
-                let total = prepared.at(*point).map_err(refused)?;
+                let total = prepared.at(*point)?;
                 // What the board cannot keep to is no choice.
                 if point.power_cap.is_some_and(|cap| total.power.value > cap) {
                     *board = None;
@@ -148,7 +130,7 @@ fn predict(
                 services.push(Service { batch, time: total.time, energy: total.energy });
             }
             if batch == 1 {
-                let whole = step.at(OperatingPoint::default()).map_err(refused)?;
+                let whole = step.at(OperatingPoint::default())?;
                 rests_on.push(format!("{}: times {}, power {}", network.name, whole.time_tier, whole.power_tier));
                 let new = whole.warnings.iter().map(words).filter(|w| !warnings.contains(w)).collect::<Vec<_>>();
                 warnings.extend(new);
@@ -185,10 +167,15 @@ fn reason(fleets: &[Result<Fleet, Misfit>]) -> String {
 }
 
 /// The fleets of a candidate at all its settings, and the one it would be taken with.
-fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Network], how: &How) -> Result<Candidate, Failure> {
-    let device = Device::read(&c.gpu, how)?;
+fn candidate(
+    file: &PlanFile,
+    c: &CandidateFile,
+    networks: &[Arc<Source>],
+    cluster: &Cluster,
+) -> Result<Candidate, Failure> {
+    let gpu = cluster.first().gpu();
     // What a GPU cannot do is no reason to leave out the others.
-    let (predicted, refused) = match predict(file, c, networks, how, &device, &settings(&device.gpu, &c.vary)) {
+    let (predicted, refused) = match predict(file, c, networks, cluster, &settings(gpu, &c.vary)) {
         Ok(predicted) => (predicted, None),
         Err(Failure::Usage(e) | Failure::Failed(e)) => {
             let nothing = Predicted { boards: Vec::new(), rests_on: Vec::new(), warnings: Vec::new() };
@@ -204,8 +191,8 @@ fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Network], how: &How
     let free = best(&fleets, file.minimise, None);
     let changes = match chosen {
         Some(i) => {
-            let ends = moved(&device.gpu, &boards[i]);
-            let boards_there = predict(file, c, networks, how, &device, &ends).map(|p| p.boards).unwrap_or_default();
+            let ends = moved(gpu, &boards[i]);
+            let boards_there = predict(file, c, networks, cluster, &ends).map(|p| p.boards).unwrap_or_default();
             let at = |end: usize| boards_there.get(end)?.as_ref();
             sensitivity(&boards[i], &load, [at(0), at(1)])
         }
@@ -225,13 +212,13 @@ fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Network], how: &How
     Ok(Candidate {
         name: c.name.clone(),
         gpu: c.gpu.clone(),
-        title: device.gpu.title.clone(),
+        title: gpu.title.clone(),
         price: c.price,
         price_source: c.price_source.clone(),
         server: c.server,
         embodied_kg: c.embodied_kg,
         sensitivity: changes,
-        waiting: (waiting(&device.gpu), waiting_source(&device.gpu)),
+        waiting: (waiting(gpu), waiting_source(gpu)),
         reason: chosen.is_none().then_some(why),
         site_bound: chosen != free,
         options,
@@ -252,43 +239,29 @@ fn assumptions(file: &PlanFile, c: &CandidateFile) -> Assumptions {
     }
 }
 
-/// Where a figure of a name goes.
-fn file_of(folder: &Path, figure: &str) -> PathBuf {
-    folder.join(format!("{figure}.svg"))
-}
-
-/// `predict plan`
-pub fn plan(args: &PlanArgs) -> Result<(), Failure> {
-    let figures_there = args.figures.iter().flat_map(|folder| FIGURE_NAMES.map(|name| file_of(folder, name)));
-    args.output.check(figures_there)?;
-    let name = args.file.display().to_string();
-    let file = || -> anyhow::Result<PlanFile> { PlanFile::from_toml(&read(&name)?).with_context(|| name.clone()) };
-    let file = file().map_err(Failure::Failed)?;
-    let framework =
-        FrameworkArgs { framework: file.framework.clone(), launch: None, cudnn: None, conv_algorithm: None };
-    let how = How::new(&framework, file.precision, Mode::Inference)?;
-    let networks = file
-        .networks
-        .iter()
-        .map(|n| network(&n.net, None, FoldingArgs::default()))
-        .collect::<Result<Vec<Network>, Failure>>()?;
-    let candidates =
-        file.candidates.iter().map(|c| candidate(&file, c, &networks, &how)).collect::<Result<Vec<_>, _>>()?;
+/// The fleets of a plan's candidates, and the best of them; `made_by` says what made it.
+///
+/// # Errors
+/// When a network, GPU or profile cannot be had.
+pub fn plan(
+    session: &Session,
+    file: PlanFile,
+    reading: &Reading,
+    runner: &Runner,
+    made_by: String,
+) -> Result<Plan, Failure> {
+    let networks =
+        file.networks.iter().map(|n| session.network(&n.net, reading)).collect::<Result<Vec<_>, Failure>>()?;
+    let (precisions, runner) = (vec![file.precision], runner.clone());
+    let request = Request { precisions, runner, ..Request::new("", "") };
+    let mut candidates = Vec::new();
+    for c in &file.candidates {
+        let cluster = session.cluster(&request, &Team::of(1, &c.gpu), file.precision, Mode::Inference)?;
+        candidates.push(candidate(&file, c, &networks, &cluster)?);
+    }
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();
     let winner = best(&chosen, file.minimise, None::<Watts>);
-    let (command, folder) = (command_line(), args.figures.clone());
-    let plan = Plan { file, launch: how.launch(), candidates, winner, command, figures: folder };
-    let failed = |e: &dyn std::fmt::Display| Failure::Failed(anyhow!("{e}"));
-    if let Some(folder) = &args.figures {
-        let made = std::fs::create_dir_all(folder).with_context(|| folder.display().to_string());
-        made.map_err(Failure::Failed)?;
-        let figures = figures(&plan).map_err(|e| failed(&e))?;
-        figures.iter().try_for_each(|(name, svg)| args.output.write(&file_of(folder, name), svg))?;
-    }
-    args.output.export(&plan, args.format)?;
-    if plan.winner.is_some() {
-        return Ok(());
-    }
-    let each = plan.candidates.iter().map(|c| format!("{}: {}", c.name, c.reason.as_deref().unwrap_or_default()));
-    Err(Failure::Failed(anyhow!("no candidate carries the load: {}", each.collect::<Vec<_>>().join("; "))))
+    let framework = session.framework(&request.runner, file.precision)?;
+    let launch = request.runner.launch.unwrap_or_else(|| framework.usual_launch());
+    Ok(Plan { file, launch, candidates, winner, command: made_by, figures: None })
 }

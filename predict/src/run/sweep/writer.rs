@@ -1,9 +1,9 @@
 //! Where rows go, and where they left off.
 
 use super::identity::Identity;
-use super::rows::{COLUMNS, Cell, KEYS, Key, Row};
-use super::{SweepArgs, SweepFormat};
-use crate::commands::Failure;
+use crate::args::{SweepArgs, SweepFormat};
+use crate::ask::{COLUMNS, Cell, KEYS, Key, Row};
+use crate::failure::Failure;
 use crate::output::keep;
 use anyhow::{Context, Result, anyhow};
 use clap::ValueEnum;
@@ -108,6 +108,21 @@ fn beginning(format: SweepFormat, key: &Key<'_>) -> String {
     text + ","
 }
 
+/// Rows as text; on any thread.
+pub fn render(format: SweepFormat, rows: &[Row<'_>]) -> String {
+    let mut text = String::with_capacity(rows.len() * 420);
+    for row in rows {
+        let cells = row.cells().into_iter();
+        if format == SweepFormat::Jsonl {
+            json_line(&mut text, cells)
+        } else {
+            csv_line(&mut text, cells)
+        }
+        text.push('\n');
+    }
+    text
+}
+
 impl Writer {
     /// Opens the output; with --resume also says how many rows it has. `key`: what the row at a place is of.
     /// `identity`: what its rows rest on.
@@ -172,21 +187,6 @@ impl Writer {
             self.write(&(COLUMNS.join(",") + "\n"))?;
         }
         Ok(self)
-    }
-
-    /// Rows as text; on any thread.
-    pub fn render(&self, rows: &[Row<'_>]) -> String {
-        let mut text = String::with_capacity(rows.len() * 420);
-        for row in rows {
-            let cells = row.cells().into_iter();
-            if self.format == SweepFormat::Jsonl {
-                json_line(&mut text, cells)
-            } else {
-                csv_line(&mut text, cells)
-            }
-            text.push('\n');
-        }
-        text
     }
 
     pub fn write(&mut self, text: &str) -> Result<()> {

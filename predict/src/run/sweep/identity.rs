@@ -4,11 +4,14 @@
 //! fingerprint of everything that a row rests on, each under its name. The rows themselves stay as they are for those who
 //! read them.
 
-use crate::devices::How;
+use crate::ask::Sweep;
+use crate::failure::Failure;
+use crate::request::{Request, Runner};
+use crate::session::Session;
 use anyhow::{Context, Result, anyhow};
+use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::text::Fingerprint;
 use joulecast_model::catalog;
-use joulecast_model::device::gpu::Gpu;
 use joulecast_reports::whole;
 use serde_json::{Map, Value, json};
 use std::fmt::{Debug, Write as _};
@@ -35,30 +38,57 @@ fn of_text(text: &str) -> Value {
 }
 
 impl Identity {
-    /// Of this program and of how the sweep is run.
-    pub fn new(how: &How) -> Self {
-        let mut map = Map::new();
+    /// Of this program, and of everything that a sweep was made of but what its rows say.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub fn of_sweep(session: &Session, sweep: &Sweep<'_>) -> Result<Self, Failure> {
+        let mut identity = Self::default();
+        let (request, runner) = (sweep.request(), &sweep.request().runner);
         let program = format!("{} {}", env!("CARGO_PKG_VERSION"), catalog::SOURCES);
-        map.insert("program".into(), program.into());
+        identity.0.insert("program".into(), program.into());
         // A profile holds the rules of its libraries.
-        map.insert(format!("framework profile {}", how.framework.name), of(&(&how.framework, how.library)));
-        Self(map)
-    }
-
-    /// With a network of a name, with so many tokens where it reads a sequence.
-    pub fn network(&mut self, name: &str, sequence: Option<u64>, network: &impl Debug) {
-        let tokens = sequence.map_or(String::new(), |n| format!(" with {n} tokens"));
-        self.0.insert(format!("network {name}{tokens}"), of(network));
+        let framework = session.framework(runner, request.precisions[0])?;
+        identity.0.insert(format!("framework profile {}", framework.name), of(&(&framework, runner.library)));
+        for entry in &sweep.networks {
+            let tokens = entry.sequence.map_or(String::new(), |n| format!(" with {n} tokens"));
+            let network = &entry.source.network;
+            let bindings = &entry.source.bindings;
+            let value = if bindings.is_empty() { of(network) } else { of(&(network, bindings)) };
+            identity.0.insert(format!("network {}{tokens}", network.name), value);
+        }
+        for team in &sweep.teams {
+            for (_, typed) in &team.kinds {
+                identity.gpu(&team.name, session, typed, runner)?;
+            }
+        }
+        // Only where somebody asked for them, so that rows of before are gone on with.
+        let Request { optimizer, interconnect, input_rate, weak, .. } = request;
+        if (optimizer, interconnect, input_rate, weak) != (&None, &None, &None, &false) {
+            identity.0.insert("way of sharing steps".into(), of(&(optimizer, interconnect, input_rate, weak)));
+        }
+        let clock = sweep.points().iter().find_map(|point| point.memory_clock);
+        identity.0.extend(clock.map(|clock| ("memory clock".to_string(), of(&clock))));
+        Ok(identity)
     }
 
     /// With a GPU and what is known of it: the calibration of its chip, and that of all chips.
-    pub fn gpu(&mut self, typed: &str, gpu: &Gpu) {
-        self.0.insert(format!("GPU {typed}"), of(gpu));
+    fn gpu(&mut self, name: &str, session: &Session, typed: &str, runner: &Runner) -> Result<(), Failure> {
+        let gpu = session.gpu(typed)?;
+        self.0.insert(format!("GPU {name}"), of(&gpu));
+        if let Some(path) = &runner.calibration {
+            let member = session.member(typed, &Runner { launch: None, ..runner.clone() }, Precision::Fp32)?;
+            let basis = member.predictor.basis(Precision::Fp32, Mode::Inference).map_err(Failure::failed)?;
+            let known = basis.chip.iter().chain([&basis.all]);
+            self.0.extend(known.map(|c| (format!("calibration {} of {}", c.id, path.display()), of(c))));
+            return Ok(());
+        }
         for chip in [&gpu.chip.to_ascii_lowercase()[..], "all_chips"] {
             if let Some((_, text)) = catalog::calibrations().iter().find(|(name, _)| *name == chip) {
                 self.0.insert(format!("calibration {chip}"), of_text(text));
             }
         }
+        Ok(())
     }
 
     /// Where that of a file of rows is.

@@ -1,6 +1,6 @@
 //! Rows as Parquet. A Parquet file is whole or nothing, so rows gather as CSV first, which can be gone on with.
 
-use super::rows::COLUMNS;
+use crate::ask::COLUMNS;
 use anyhow::{Context, Result};
 use joulecast_reports::whole;
 use parquet::basic::Compression;

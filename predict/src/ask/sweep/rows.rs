@@ -3,43 +3,64 @@
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::step::framework::Launch;
-use joulecast_model::step::predictor::{Estimate, OperatingPoint, Prepared, Summary};
+use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, Prepared, Summary};
 
 /// What a row is of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Key<'a> {
+    /// The network's name.
     pub network: &'a str,
+    /// The GPU or team as it was typed.
     pub gpu: &'a str,
+    /// Samples of the whole step.
     pub batch: u64,
+    /// Precision.
     pub precision: Precision,
+    /// Mode.
     pub mode: Mode,
+    /// Clocks and limit that were asked for.
     pub point: OperatingPoint,
     /// Tokens per sample, where a sequence is read.
     pub sequence: Option<u64>,
+    /// Framework profile.
     pub framework: &'a str,
+    /// How the step is launched.
     pub launch: Launch,
+    /// What convolutions are computed by, where somebody asked for that.
     pub algorithm: Option<Algorithm>,
 }
 
 /// A prediction, or why there is none.
 pub struct Row<'a> {
-    key: Key<'a>,
-    result: Result<Values, String>,
+    /// What it is of.
+    pub key: Key<'a>,
+    /// What is predicted.
+    pub result: Result<Values, String>,
 }
 
-struct Values {
-    summary: Summary,
-    ops: u64,
-    memory_bytes: u64,
-    fits_in_memory: bool,
+/// What a row says of a step.
+pub struct Values {
+    /// Time, power and energy.
+    pub summary: Summary,
+    /// Operations.
+    pub ops: u64,
+    /// Device memory.
+    pub memory_bytes: u64,
+    /// Whether that is there.
+    pub fits_in_memory: bool,
 }
 
 /// A cell.
 pub enum Cell<'a> {
+    /// A name or a sentence.
     Text(&'a str),
+    /// A count.
     Whole(u64),
+    /// A quantity in base units.
     Number(f64),
+    /// Yes or no.
     Truth(bool),
+    /// Nothing is said.
     Nothing,
 }
 
@@ -109,7 +130,8 @@ fn three<T: Copy>(estimate: &Estimate<T>, number: fn(T) -> f64) -> [Cell<'static
 }
 
 impl<'a> Row<'a> {
-    pub fn of(key: Key<'a>, summary: &Summary, prepared: &Prepared<'_, '_>) -> Self {
+    /// Of a step at one of its points.
+    pub fn summed(key: Key<'a>, summary: &Summary, prepared: &Prepared<'_, '_>) -> Self {
         let values = Values {
             summary: *summary,
             ops: prepared.cost.ops.get(),
@@ -119,6 +141,20 @@ impl<'a> Row<'a> {
         Self { key, result: Ok(values) }
     }
 
+    /// Of a whole prediction.
+    pub fn predicted(key: Key<'a>, p: &NetworkPrediction) -> Self {
+        let (time, power, energy) = (p.time, p.power, p.energy);
+        let (time_tier, power_tier, clock, launch_bound) = (p.time_tier, p.power_tier, p.clock, p.launch_bound);
+        let values = Values {
+            summary: Summary { time_tier, power_tier, clock, time, power, energy, launch_bound },
+            ops: p.ops.get(),
+            memory_bytes: p.memory.total().get(),
+            fits_in_memory: p.fits_in_memory,
+        };
+        Self { key, result: Ok(values) }
+    }
+
+    /// Without a prediction, and why.
     pub fn failed(key: Key<'a>, why: String) -> Self {
         Self { key, result: Err(why) }
     }

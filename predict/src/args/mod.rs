@@ -1,0 +1,76 @@
+//! The command line as it is typed. What of it several commands take is written once, in `shared`.
+
+mod others;
+mod predict;
+mod shared;
+mod several;
+pub mod values;
+
+pub use others::{ConvertArgs, Counting, DescribeArgs, ListArgs, Listing, PapersArgs, PlanArgs, Target};
+pub use predict::{OptimizeArgs, Over, PredictArgs};
+pub use several::{CompareArgs, SweepArgs, SweepFormat};
+pub use shared::OutputArgs;
+
+use clap::{Parser, Subcommand};
+
+/// How long will a network take on a GPU, at which power, with how much energy?
+#[derive(Parser)]
+#[command(
+    name = "predict",
+    version,
+    about,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    #[command(flatten)]
+    pub predict: PredictArgs,
+}
+
+const EXAMPLES: &str = "Examples:
+  predict --net vgg16 --gpu v100 --batch 64              time, power, energy and the costliest layers
+  predict --net resnet50 --gpu t4 --batch 16 --layers    every layer
+  predict --net resnet50 --gpu v100 --batch 32 --mode training
+  predict --net resnet50 --gpu v100 --gpus 8 --batch 512 --mode training --epochs 90 --dataset-size 1281167 --price-kwh 0.3
+  predict --net my_net.toml --gpu my_gpu.toml --batch 8 --format json
+  predict --net inception_v3 --gpu p100 --batch 8 --input image=3x320x320
+  predict --net resnet50 --gpu v100 --batch 64 --power-cap 200    also --clock, --mem-clock
+  predict --net gpt2 --gpu h200 --batch 8 --sequence 512 --generate 128
+  predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
+  predict compare --net resnet50,vgg16 --gpu v100,t4 --batch 1,64    also --target-latency, --energy-budget, --max-power
+  predict sweep --net all --gpu all --batch 1,16,64 --output rows.csv    also --clock 600..1500:15, --power-cap
+  predict plan data/capacity/tagging.toml                   GPUs, racks, kW, cost and carbon for a load; --format html
+  predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
+  predict --net model.onnx --gpu t4 --batch 8             also Caffe's .prototxt; --input ids=1x128 binds open sizes
+  predict convert model.onnx --output my_net.toml        into a network file, to be edited
+  predict papers --paper castro2018                      what a paper printed, beside predictions
+  predict list nets                                      what --net knows; also: gpus, interconnects, frameworks, inputs, calibrations
+  predict completions bash                               a completion script";
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// The clock, power limit and batch with the least energy, time or product of them
+    Optimize(Box<OptimizeArgs>),
+    /// Networks on GPUs side by side, which GPU is best for what, and the largest batch within a budget
+    Compare(Box<CompareArgs>),
+    /// Many predictions: networks, GPUs, batches, precisions, clocks, limits; CSV or JSON Lines
+    Sweep(Box<SweepArgs>),
+    /// How many GPUs a load needs, at which power, cost and carbon
+    Plan(PlanArgs),
+    /// A network's layers: shapes, operations, traffic, parameters
+    Describe(DescribeArgs),
+    /// A network in another format: a file of one's own to edit, or ONNX
+    Convert(ConvertArgs),
+    /// What papers printed of whole networks, beside predictions
+    Papers(PapersArgs),
+    /// What is built in
+    List(ListArgs),
+    /// A completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}

@@ -1,0 +1,159 @@
+//! Commands that predict nothing, papers and fleets.
+
+use super::shared::{LibraryArgs, NetArgs, OutputArgs, ReadingArgs, SequenceArgs};
+use super::values::{parse_precision, parse_size};
+use crate::request::{Reading, Runner};
+use clap::{Args, ValueEnum};
+use joulecast_model::base::precision::Precision;
+use joulecast_reports::export::{Format, format_of};
+use joulecast_reports::fleet::Plan;
+use joulecast_reports::papers::Beside;
+use joulecast_reports::table::Table;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct DescribeArgs {
+    #[command(flatten)]
+    pub net: NetArgs,
+    #[command(flatten)]
+    reading: ReadingArgs,
+    #[command(flatten)]
+    sequence: SequenceArgs,
+    /// Samples per step
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_size, allow_negative_numbers = true)]
+    pub batch: u64,
+    /// Storage width for the traffic
+    #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
+    pub precision: Precision,
+    /// Whose rules: ours (a multiply-accumulate is two operations) or those of castro2018 (one; always per sample, in
+    /// four-byte words)
+    #[arg(long, value_enum, default_value_t = Counting::Own)]
+    pub counting: Counting,
+    /// How to print
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Table>(), default_value_t = Format::Table)]
+    pub format: Format,
+}
+
+impl DescribeArgs {
+    pub fn reading(&self) -> Reading {
+        self.reading.reading(self.sequence.sequence)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Counting {
+    /// Multiply-accumulate = 2
+    Own,
+    /// As Castro et al. 2018, Table 1
+    Castro2018,
+}
+
+/// What to convert, and into what.
+#[derive(Args)]
+pub struct ConvertArgs {
+    /// A network of the zoo, or a file: .toml, .onnx or Caffe's .prototxt
+    #[arg(value_name = "NAME|FILE")]
+    pub net: String,
+    /// The format to write
+    #[arg(long, value_enum, default_value_t = Target::Toml)]
+    pub to: Target,
+    #[command(flatten)]
+    reading: ReadingArgs,
+    #[command(flatten)]
+    sequence: SequenceArgs,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+impl ConvertArgs {
+    pub fn reading(&self) -> Reading {
+        self.reading.reading(self.sequence.sequence)
+    }
+}
+
+/// A format that can be written.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Target {
+    /// The project's own network file, to be edited
+    Toml,
+    /// ONNX without weights
+    Onnx,
+}
+
+#[derive(Args)]
+pub struct PlanArgs {
+    /// What to plan for (data/capacity/README.md)
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    #[command(flatten)]
+    reading: ReadingArgs,
+    #[command(flatten)]
+    sequence: SequenceArgs,
+    #[command(flatten)]
+    library: LibraryArgs,
+    /// How to print
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Plan>(), default_value_t = Format::Table)]
+    pub format: Format,
+    /// Also write the figures there as SVG; Markdown links them
+    #[arg(long, value_name = "DIR")]
+    pub figures: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+impl PlanArgs {
+    pub fn reading(&self) -> Reading {
+        self.reading.reading(self.sequence.sequence)
+    }
+
+    /// The file's framework profile as the options say.
+    pub fn runner(&self, framework: &str) -> Runner {
+        self.library.runner(framework)
+    }
+}
+
+#[derive(Args)]
+pub struct PapersArgs {
+    /// Only this paper; may be repeated (default: all that are shipped)
+    #[arg(long, value_name = "KEY")]
+    pub paper: Vec<String>,
+    /// This framework profile instead of each paper's
+    #[arg(long, value_name = "NAME")]
+    pub framework: Option<String>,
+    /// Take the newest libraries that the layer models saw instead of the age of each paper's
+    #[arg(long)]
+    pub newest: bool,
+    /// A folder of calibrations instead of the built-in ones, such as `calibrate fit --evaluation` writes
+    #[arg(long, value_name = "DIR")]
+    pub calibrations: Option<PathBuf>,
+    /// Table: show every value, not only mean errors (Markdown and JSON always have them all)
+    #[arg(long)]
+    pub rows: bool,
+    /// How to print
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Beside>(), default_value_t = Format::Table)]
+    pub format: Format,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+#[derive(Args)]
+pub struct ListArgs {
+    /// nets, gpus, interconnects, frameworks, inputs or calibrations
+    pub what: Listing,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Listing {
+    /// Networks of the zoo
+    Nets,
+    /// Known devices
+    Gpus,
+    /// What joins GPUs
+    Interconnects,
+    /// Framework profiles
+    Frameworks,
+    /// Input pipelines whose rate the profiles know
+    Inputs,
+    /// Fitted models that are built in
+    Calibrations,
+}

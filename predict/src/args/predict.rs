@@ -1,0 +1,146 @@
+//! `predict` itself, and `predict optimize`, which takes the same request.
+
+use super::shared::{
+    FrameworkArgs, NetArgs, OperatingArgs, OutputArgs, PrecisionArgs, ReadingArgs, SequenceArgs, SharingArgs,
+};
+use super::values::{parse_count, parse_latency, parse_percent, parse_positive, parse_size};
+use crate::failure::Failure;
+use crate::request::{Batch, Epochs, Request};
+use clap::{Args, ValueEnum};
+use joulecast_model::ask::metric::Metric;
+use joulecast_model::base::units::Seconds;
+use joulecast_reports::export::{Format, format_of};
+use joulecast_reports::prediction::Shown;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct PredictArgs {
+    #[command(flatten)]
+    net: NetArgs,
+    #[command(flatten)]
+    reading: ReadingArgs,
+    #[command(flatten)]
+    sequence: SequenceArgs,
+    /// A GPU (`predict list gpus`) or a device file (data/gpus/README.md)
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "gpus")]
+    gpu: Option<String>,
+    /// Samples per step; max: as many as fit in memory
+    #[arg(long, value_name = "N|max", required = true, value_parser = str::parse::<Batch>, allow_negative_numbers = true)]
+    batch: Option<Batch>,
+    #[command(flatten)]
+    precision: PrecisionArgs,
+    #[command(flatten)]
+    framework: FrameworkArgs,
+    #[command(flatten)]
+    pub operating: OperatingArgs,
+    #[command(flatten)]
+    sharing: SharingArgs,
+    #[command(flatten)]
+    training: TrainingArgs,
+    /// Table and Markdown: show every layer, not only the costliest (JSON always has them all)
+    #[arg(long)]
+    pub layers: bool,
+    /// How to print
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Shown>(), default_value_t = Format::Table)]
+    pub format: Format,
+    #[command(flatten)]
+    pub output: OutputArgs,
+    /// Fail (exit 1) where the step does not fit in memory
+    #[arg(long)]
+    require_fit: bool,
+    /// A language model's answer of so many tokens per sample after a prompt of --sequence tokens: the prompt's step, then
+    /// one step per token against a cache of keys and values
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    pub generate: Option<u64>,
+}
+
+#[derive(Args)]
+struct TrainingArgs {
+    /// Also the whole training: passes over the dataset
+    #[arg(long, value_name = "N", requires = "dataset_size", value_parser = parse_count)]
+    epochs: Option<u64>,
+    /// Samples of the dataset
+    #[arg(long, value_name = "N", requires = "epochs", value_parser = parse_count)]
+    dataset_size: Option<u64>,
+    /// Price of a kilowatt-hour, for the cost of the whole training
+    #[arg(long, value_name = "PRICE", requires = "epochs", value_parser = parse_positive, allow_negative_numbers = true)]
+    price_kwh: Option<f64>,
+    /// What the program takes before the first step of the whole training, in seconds (default: what the framework
+    /// profile knows, else nothing)
+    #[arg(long, value_name = "S", requires = "epochs", value_parser = parse_latency, allow_negative_numbers = true)]
+    program_start: Option<f64>,
+}
+
+impl TrainingArgs {
+    fn epochs(&self) -> Option<Epochs> {
+        let (epochs, dataset_size) = (self.epochs?, self.dataset_size?);
+        let (price_per_kwh, start) = (self.price_kwh, self.program_start.map(Seconds::new));
+        Some(Epochs { epochs, dataset_size, price_per_kwh, start })
+    }
+}
+
+impl PredictArgs {
+    /// What is meant.
+    pub fn request(&self) -> Result<Request, Failure> {
+        let request = Request {
+            reading: self.reading.reading(self.sequence.sequence),
+            teams: vec![self.sharing.team(self.gpu.as_deref())?],
+            batches: vec![self.batch.unwrap_or(Batch::Samples(1))],
+            precisions: vec![self.precision.precision],
+            modes: vec![self.precision.mode],
+            runner: self.framework.runner(),
+            point: self.operating.point(),
+            require_fit: self.require_fit,
+            epochs: self.training.epochs(),
+            ..Request::new(self.net.net(), "")
+        };
+        Ok(self.sharing.fill(request))
+    }
+}
+
+#[derive(Args)]
+pub struct OptimizeArgs {
+    /// --net takes several networks here, separated by commas
+    #[command(flatten)]
+    pub predict: PredictArgs,
+    /// What to make small: energy, time, edp (E t), ed2p (E t^2), eds:K (energy-delay sum of weight K, as in eds:1.5)
+    #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>)]
+    pub metric: Metric,
+    /// What may be changed, separated by commas (default: cap and clock, but for what --power-cap and --clock set)
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub over: Vec<Over>,
+    /// Leave out what is slower than the default by more than this, as in 5%
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true)]
+    pub max_slowdown: Option<f64>,
+    /// Leave out what handles fewer samples per second
+    #[arg(long, value_name = "RATE", value_parser = parse_positive, allow_negative_numbers = true)]
+    pub min_throughput: Option<f64>,
+    /// Also a clock for every layer
+    #[arg(long)]
+    pub per_layer: bool,
+    /// Milliseconds that a change of the core clock is taken to last, with the GPU waiting (default: 10)
+    #[arg(long, value_name = "MS", value_parser = parse_latency, allow_negative_numbers = true, requires = "per_layer")]
+    pub switch_latency: Option<f64>,
+    /// Draw energy, time, power, EDP and EDS over the power limit (over the clock with --over clock) as SVG
+    #[arg(long, value_name = "FILE")]
+    pub figure: Option<PathBuf>,
+}
+
+impl OptimizeArgs {
+    /// What is meant.
+    pub fn request(&self) -> Result<Request, Failure> {
+        let mut request = self.predict.request()?;
+        request.networks = request.networks[0].split(',').map(str::to_string).collect();
+        Ok(request)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Over {
+    /// The power limit
+    Cap,
+    /// The core clock
+    Clock,
+    /// The batch: powers of two that fit in memory
+    Batch,
+}

@@ -1,0 +1,264 @@
+//! Options that several commands take, each written once, and the part of a request that they fill in.
+
+use super::values::{
+    Gpus, parse_algorithm, parse_cudnn, parse_gpus, parse_input, parse_launch, parse_mode, parse_optimizer,
+    parse_positive, parse_precision, parse_size,
+};
+use crate::failure::Failure;
+use crate::request::{Reading, Request, Runner, Team};
+use clap::{Args, ValueEnum};
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::shape::Shape;
+use joulecast_model::base::units::{Hertz, Watts};
+use joulecast_model::catalog;
+use joulecast_model::kernel::setting::Algorithm;
+use joulecast_model::net::layer::Optimizer;
+use joulecast_model::net::network::folding::Folding;
+use joulecast_model::step::framework::Launch;
+use joulecast_model::step::predictor::OperatingPoint;
+use std::path::{Path, PathBuf};
+
+#[derive(Args)]
+pub struct NetArgs {
+    /// A network of the zoo (`predict list nets`), or a file: .toml (data/nets/README.md), .onnx or Caffe's .prototxt
+    #[arg(long, value_name = "NAME|FILE", required = true)]
+    net: Option<String>,
+}
+
+impl NetArgs {
+    /// What was typed as the network.
+    pub fn net(&self) -> &str {
+        self.net.as_deref().unwrap_or_default()
+    }
+}
+
+/// How networks are read.
+#[derive(Args)]
+pub struct ReadingArgs {
+    /// Another shape for a named input; may be repeated
+    #[arg(long, value_name = "NAME=CxHxW", value_parser = parse_input)]
+    input: Vec<(String, Shape)>,
+    /// ONNX: leave out operators that are not known instead of failing; the notes list them
+    #[arg(long)]
+    skip_unknown: bool,
+    /// ONNX: batch norms that the export folded into convolutions are layers of their own, as profiles that run modules
+    /// as written (pytorch) have them without asking
+    #[arg(long, conflicts_with = "keep_folded")]
+    unfold_batch_norm: bool,
+    /// ONNX: the file's graph runs as it is, with its batch norms folded, whatever the profile
+    #[arg(long)]
+    keep_folded: bool,
+    /// ONNX: the most that operators select whose values decide how much (boxes, non-zero elements) [default: 1000]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    selected: Option<u64>,
+}
+
+impl ReadingArgs {
+    pub fn reading(&self, sequence: Option<u64>) -> Reading {
+        let folding = match (self.unfold_batch_norm, self.keep_folded) {
+            (true, _) => Folding::Unfold,
+            (_, true) => Folding::Keep,
+            _ => Folding::Open,
+        };
+        let (inputs, skip_unknown, selected) = (self.input.clone(), self.skip_unknown, self.selected);
+        Reading { inputs, skip_unknown, folding, selected, sequence }
+    }
+}
+
+#[derive(Args)]
+pub struct SequenceArgs {
+    /// Tokens per sample, for networks that read a sequence
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    pub sequence: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct PrecisionArgs {
+    /// Storage and arithmetic; fp32 means TF32 off
+    #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
+    pub precision: Precision,
+    /// inference: one forward pass; training: forward, backward and update
+    #[arg(long, value_name = "MODE", default_value = "inference", value_parser = parse_mode)]
+    pub mode: Mode,
+}
+
+#[derive(Args)]
+pub struct FrameworkArgs {
+    /// Framework profile
+    #[arg(long, value_name = "NAME", default_value = "cudnn")]
+    pub framework: String,
+    #[command(flatten)]
+    pub library: LibraryArgs,
+}
+
+/// How a profile runs, and what is known of its layers.
+#[derive(Args)]
+pub struct LibraryArgs {
+    /// eager: operation by operation from the host; graph: as one CUDA graph (default: eager, for cudnn graph)
+    #[arg(long, value_name = "HOW", value_parser = parse_launch)]
+    launch: Option<Launch>,
+    /// Version of the framework's cuDNN, such as 6.0, where the layer models know how old their libraries were (default:
+    /// the newest that each saw)
+    #[arg(long, value_name = "VERSION", value_parser = parse_cudnn)]
+    cudnn: Option<f64>,
+    /// What computes convolutions where it can: gemm, implicit_gemm, fft, fft_tiling or winograd_nonfused, in fp32
+    /// (default: the library's choice)
+    #[arg(long, value_name = "NAME", value_parser = parse_algorithm)]
+    conv_algorithm: Option<Algorithm>,
+    /// With --cudnn: without the jumps that this version's choice of algorithms makes (data/libraries/cudnn.toml)
+    #[arg(long)]
+    best_algorithms: bool,
+    /// A calibration file of the GPU's chip instead of the built-in one, or a all_chips.toml: as if no layer of the GPU
+    /// had been measured; or a folder with one file per chip and a all_chips.toml, as `calibrate fit` writes it
+    #[arg(long, value_name = "FILE|DIR")]
+    calibration: Option<PathBuf>,
+}
+
+impl LibraryArgs {
+    pub fn runner(&self, framework: &str) -> Runner {
+        Runner {
+            framework: framework.to_string(),
+            launch: self.launch,
+            library: self.cudnn,
+            algorithm: self.conv_algorithm.filter(|a| *a != Algorithm::Heuristic),
+            best_algorithms: self.best_algorithms,
+            calibration: self.calibration.clone(),
+        }
+    }
+}
+
+impl FrameworkArgs {
+    pub fn runner(&self) -> Runner {
+        self.library.runner(&self.framework)
+    }
+}
+
+#[derive(Args)]
+pub struct MemoryClockArgs {
+    /// Memory clock
+    #[arg(long, value_name = "MHZ", value_parser = parse_positive, allow_negative_numbers = true)]
+    mem_clock: Option<f64>,
+}
+
+impl MemoryClockArgs {
+    pub fn clock(&self) -> Option<Hertz> {
+        self.mem_clock.map(Hertz::from_mhz)
+    }
+}
+
+#[derive(Args)]
+pub struct OperatingArgs {
+    /// Core clock; the nearest that the GPU has (default: as high as the power limit allows)
+    #[arg(long, value_name = "MHZ", value_parser = parse_positive, allow_negative_numbers = true)]
+    pub clock: Option<f64>,
+    #[command(flatten)]
+    memory: MemoryClockArgs,
+    /// Power limit (default: the board's)
+    #[arg(long, value_name = "W", value_parser = parse_positive, allow_negative_numbers = true)]
+    pub power_cap: Option<f64>,
+}
+
+impl OperatingArgs {
+    pub fn point(&self) -> OperatingPoint {
+        OperatingPoint {
+            core_clock: self.clock.map(Hertz::from_mhz),
+            memory_clock: self.memory.clock(),
+            power_cap: self.power_cap.map(Watts::new),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Scaling {
+    /// One batch, split
+    Strong,
+    /// A batch for each GPU
+    Weak,
+}
+
+/// How several GPUs share a step, what updates parameters and what feeds samples.
+#[derive(Args)]
+pub struct SharingArgs {
+    /// Share each step among several GPUs: how many of --gpu, or kinds, as in 2xtitan-x-pascal,2xtitan-x-maxwell (then
+    /// without --gpu)
+    #[arg(long, value_name = "N|NxNAME,…", value_parser = parse_gpus)]
+    gpus: Option<Gpus>,
+    /// What joins them (`predict list interconnects`; default: what such boards have)
+    #[arg(long, value_name = "NAME", requires = "gpus")]
+    interconnect: Option<String>,
+    /// What --batch counts: strong: the whole step's samples, divided among the GPUs; weak: those of each GPU
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Scaling::Strong, requires = "gpus")]
+    scaling: Scaling,
+    /// What updates the parameters in training: sgd, momentum or adam (default: momentum)
+    #[arg(long, value_name = "NAME", value_parser = parse_optimizer)]
+    optimizer: Option<Optimizer>,
+    /// Samples per second that the host feeds to all GPUs together, or an input pipeline of the framework profile
+    /// (`predict list inputs`); GPUs wait for it (default: as many as they take)
+    #[arg(long, value_name = "N|NAME", allow_negative_numbers = true)]
+    input_rate: Option<String>,
+}
+
+impl SharingArgs {
+    /// The team that `--gpu` and `--gpus` name together.
+    pub fn team(&self, gpu: Option<&str>) -> Result<Team, Failure> {
+        match (&self.gpus, gpu) {
+            (None, Some(gpu)) => Ok(Team::of(1, gpu)),
+            (Some(Gpus::Count(n)), Some(gpu)) => Ok(Team::of(*n, gpu)),
+            (Some(Gpus::Kinds(kinds)), None) => {
+                let name = kinds.iter().map(|(n, name)| format!("{n}x{name}")).collect::<Vec<_>>().join(",");
+                Ok(Team { name, kinds: kinds.clone() })
+            }
+            (Some(Gpus::Kinds(_)), Some(_)) => Err(Failure::usage("--gpus already names the GPUs: leave --gpu out")),
+            (_, None) => Err(Failure::usage("which GPU? --gpu NAME, or --gpus 2xNAME,2xOTHER")),
+        }
+    }
+
+    /// A team for each GPU that is named, `all` for those that are built in.
+    pub fn teams(&self, gpus: &[String]) -> Result<Vec<Team>, Failure> {
+        let count = match &self.gpus {
+            None => 1,
+            Some(Gpus::Count(n)) => *n,
+            Some(Gpus::Kinds(_)) => {
+                return Err(Failure::usage("--gpu names the GPUs here: --gpus says how many of each share a step"));
+            }
+        };
+        let team = |name: &String| {
+            let called = if count == 1 { name.clone() } else { format!("{count}x{name}") };
+            Team { name: called, ..Team::of(count, name) }
+        };
+        Ok(names(gpus, catalog::gpu_names()).iter().map(team).collect())
+    }
+
+    /// A request with what these options say.
+    pub fn fill(&self, request: Request) -> Request {
+        Request {
+            weak: self.scaling == Scaling::Weak,
+            interconnect: self.interconnect.clone(),
+            input_rate: self.input_rate.clone(),
+            optimizer: self.optimizer,
+            ..request
+        }
+    }
+}
+
+/// What was typed, where it is `all` every name that is built in.
+fn names(typed: &[String], all: impl Iterator<Item = &'static str>) -> Vec<String> {
+    if typed == ["all"] { all.map(str::to_string).collect() } else { typed.to_vec() }
+}
+
+#[derive(Args, Default)]
+pub struct OutputArgs {
+    /// Write there instead of to standard output (- is standard output)
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Write over files that are there
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl OutputArgs {
+    /// The file that is written; none for standard output.
+    pub fn file(&self) -> Option<&Path> {
+        self.output.as_deref().filter(|path| *path != Path::new("-"))
+    }
+}

@@ -1,0 +1,175 @@
+//! Networks on GPUs side by side, which GPU is best for what, and budgets turned round.
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::request::{Batch, Request, only};
+use crate::session::{Session, once};
+use crate::source::Source;
+use joulecast_model::ask::budget::{Bound, Budget, largest_batch};
+use joulecast_model::ask::comparison::{Entry, Largest};
+use joulecast_model::step::predictor::NetworkPrediction;
+use joulecast_reports::compare::Comparison;
+
+/// No larger batch is tried for a budget.
+const LARGEST_BATCH: u64 = 4096;
+
+/// What is compared besides steps.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Whole answers of so many tokens, instead of steps.
+    pub generate: Option<u64>,
+    /// Weight of the error in the energy-precision ratio.
+    pub alpha: f64,
+    /// What a GPU costs per hour, by name or file, in any currency.
+    pub prices: Vec<(String, f64)>,
+    /// What a batch may take; where it says something, the largest within it is looked for.
+    pub budget: Budget,
+}
+
+impl Default for Question {
+    /// Steps side by side.
+    fn default() -> Self {
+        Self { generate: None, alpha: 1.0, prices: Vec::new(), budget: Budget::default() }
+    }
+}
+
+/// A team with its price per hour.
+struct Priced {
+    cluster: Cluster,
+    price: Option<f64>,
+}
+
+/// A network on a team at any batch.
+struct Pair<'a> {
+    request: &'a Request,
+    question: &'a Question,
+    on: &'a Priced,
+    source: &'a Source,
+}
+
+impl Pair<'_> {
+    fn at(&self, batch: u64) -> Result<NetworkPrediction, Failure> {
+        let (cluster, point) = (&self.on.cluster, self.request.point);
+        match self.question.generate {
+            Some(tokens) => Ok(cluster.answer(self.source, tokens, batch, point)?.total),
+            None => cluster.step(self.source, Batch::Samples(batch), point),
+        }
+    }
+
+    fn entry(&self, prediction: NetworkPrediction) -> Entry {
+        let error = self.source.network.published.top1_error;
+        Entry::new(&self.on.cluster.name, prediction, error, self.question.alpha, self.on.price)
+    }
+
+    /// The largest batch within the budget, of those asked for or of all.
+    fn largest(&self, batches: &[u64]) -> Result<Largest, Failure> {
+        let broken = |batch| Ok::<_, Failure>(self.question.budget.broken(&self.at(batch)?));
+        let (batch, stopped) = if batches.is_empty() {
+            largest_batch(LARGEST_BATCH, broken)?
+        } else {
+            let mut asked = batches.to_vec();
+            asked.sort_unstable();
+            let (mut best, mut stopped) = (None, Bound::Tried);
+            for batch in asked {
+                match broken(batch)? {
+                    None => (best, stopped) = (Some(batch), Bound::Tried),
+                    Some(bound) if stopped == Bound::Tried => stopped = bound,
+                    Some(_) => {}
+                }
+            }
+            (best, stopped)
+        };
+        let entry = match batch {
+            Some(batch) => Some(self.entry(self.at(batch)?)),
+            None => None,
+        };
+        let (network, gpu) = (self.source.network.name.clone(), self.on.cluster.name.clone());
+        Ok(Largest { network, gpu, entry, stopped })
+    }
+}
+
+/// What each team costs, whatever its GPUs are called there.
+///
+/// # Errors
+/// When a price is of a GPU that is not compared, or two are of one.
+fn priced(session: &Session, request: &Request, prices: &[(String, f64)]) -> Result<Vec<(String, f64)>, Failure> {
+    let kinds = request.teams.iter().flat_map(|team| &team.kinds);
+    let compared = kinds.map(|(_, gpu)| session.identity(gpu)).collect::<Result<Vec<_>, _>>()?;
+    let mut known: Vec<(String, f64)> = Vec::new();
+    for (typed, price) in prices {
+        let gpu = session.identity(typed)?;
+        if !compared.contains(&gpu) {
+            return Err(Failure::usage(format_args!("--price names {typed}, which --gpu does not")));
+        }
+        if known.iter().any(|(name, _)| *name == gpu) {
+            return Err(Failure::usage(format_args!("--price names {typed} more than once, however it is written")));
+        }
+        known.push((gpu, *price));
+    }
+    Ok(known)
+}
+
+fn title(request: &Request, question: &Question, first: &Cluster) -> String {
+    let framework = first.first().framework();
+    let launch = request.runner.launch.unwrap_or_else(|| framework.usual_launch());
+    let mut title = format!("{} {}, {} profile ({launch})", first.precision, first.mode, framework.name);
+    let mut also = |text: Option<String>| title.extend(text.map(|t| format!(", {t}")));
+    also(framework.algorithm().map(|a| format!("convolutions by {}", a.name())));
+    also(request.optimizer.map(|o| o.name().to_string()));
+    also(request.reading.sequence.map(|n| format!("{n} tokens")));
+    also(question.generate.map(|n| format!("answers of {n} tokens")));
+    also(request.input_rate.as_ref().map(|rate| format!("fed at {rate}")));
+    title
+}
+
+/// Every network on every team at every batch.
+///
+/// # Errors
+/// When what is asked is wrong, or a step cannot be predicted.
+pub fn compare(session: &Session, request: &Request, question: &Question) -> Result<Comparison, Failure> {
+    let budget = question.budget;
+    let batch = |batch: &Batch| batch.samples().ok_or_else(|| Failure::usage("compare needs numbers as --batch"));
+    let batches = request.batches.iter().map(batch).collect::<Result<Vec<_>, _>>()?;
+    if batches.is_empty() && budget.is_free() {
+        let why = "give --batch, or a budget: --target-latency, --energy-budget or --max-power";
+        return Err(Failure::usage(why));
+    }
+    if budget.sure && budget.is_free() {
+        let why = "--sure is about budgets: give --target-latency, --energy-budget or --max-power";
+        return Err(Failure::usage(why));
+    }
+    let shared = request.teams.iter().any(|team| team.gpus() > 1);
+    if batches.is_empty() && shared && !request.weak {
+        return Err(Failure::usage("not every batch divides among GPUs: give --batch, or --scaling weak"));
+    }
+    let (precision, mode) = (*only(&request.precisions, "precision")?, *only(&request.modes, "mode")?);
+    let prices = priced(session, request, &question.prices)?;
+    let networks = session.networks(&request.networks, &request.reading)?;
+    let mut on = Vec::new();
+    for team in session.teams(&request.teams)? {
+        let cluster = session.cluster(request, &team, precision, mode)?;
+        // Of all GPUs of a team; where one has no price, neither has the team.
+        let each = team.kinds.iter().map(|(count, gpu)| {
+            let gpu = session.identity(gpu)?;
+            Ok(prices.iter().find(|(name, _)| *name == gpu).map(|(_, price)| *count as f64 * price))
+        });
+        let price = each.collect::<Result<Option<Vec<f64>>, Failure>>()?.map(|each| each.iter().sum());
+        on.push(Priced { cluster, price });
+    }
+    let batches = once(batches, "--batch", u64::to_string);
+    let (mut entries, mut largest) = (Vec::new(), Vec::new());
+    for source in &networks {
+        for on in &on {
+            let pair = Pair { request, question, on, source };
+            for &batch in &batches {
+                entries.push(pair.entry(pair.at(batch)?));
+            }
+            if !budget.is_free() {
+                largest.push(pair.largest(&batches)?);
+            }
+        }
+    }
+    let first = on.first().ok_or_else(|| Failure::usage("no GPU to compare"))?;
+    let title = title(request, question, &first.cluster);
+    Ok(Comparison { title, alpha: question.alpha, entries, budget: (!budget.is_free()).then_some(budget), largest })
+}

@@ -1,0 +1,64 @@
+//! What is built in.
+
+use anyhow::{Context, Result, anyhow};
+use joulecast_model::base::precision::Precision;
+use joulecast_model::catalog;
+use joulecast_model::device::gpu::Gpu;
+use joulecast_model::law::calibration::{Calibration, Tier};
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::rows::splits::{Role, Splits};
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::input::Input;
+
+/// Networks of the zoo with their roles, and with shapes at batch 1 in fp32.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn nets() -> Result<Vec<(Network, Option<Role>, ShapedNetwork)>> {
+    let splits = Splits::shipped().map_err(|e| anyhow!(e))?;
+    let read = |name| -> Result<_> {
+        let network = catalog::network(name)?;
+        let shaped = ShapedNetwork::new(&network, 1, Precision::Fp32, &[])?;
+        Ok((network, splits.role(name), shaped))
+    };
+    catalog::network_names().map(read).collect()
+}
+
+/// Known devices, and what times on them rest on.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn gpus() -> Result<Vec<(Gpu, Tier)>> {
+    let read = |name| -> Result<_> {
+        let gpu = catalog::gpu(name)?;
+        let tier = catalog::calibration_for(&gpu)?.map_or(Tier::Roofline, |c| c.tier_on(&gpu.name));
+        Ok((gpu, tier))
+    };
+    catalog::gpu_names().map(read).collect()
+}
+
+/// Framework profiles.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn frameworks() -> Result<Vec<Framework>> {
+    catalog::frameworks().iter().map(|(_, text)| Framework::from_toml(text).map_err(|e| anyhow!(e))).collect()
+}
+
+/// Input pipelines whose rate the profiles know, by profile.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn inputs() -> Result<Vec<(String, Input)>> {
+    let named = |f: Framework| f.inputs.into_iter().map(move |input| (f.name.clone(), input));
+    Ok(frameworks()?.into_iter().flat_map(named).collect())
+}
+
+/// Fitted models that are built in.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn calibrations() -> Result<Vec<Calibration>> {
+    let read = |(name, text): &(&str, &str)| Calibration::from_toml(text).with_context(|| name.to_string());
+    catalog::calibrations().iter().map(read).collect()
+}

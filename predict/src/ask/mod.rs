@@ -1,0 +1,22 @@
+//! Questions and their answers as values; what prints them is elsewhere.
+
+mod compare;
+mod convert;
+mod generate;
+mod list;
+mod optimize;
+mod papers;
+mod plan;
+mod settings;
+mod step;
+mod sweep;
+
+pub use compare::{Question, compare};
+pub use convert::{to_onnx, to_toml};
+pub use generate::{Generated, generate};
+pub use list::{calibrations, frameworks, gpus, inputs, nets};
+pub use optimize::{Choice, Over, figure, optimize};
+pub use papers::{Papers, papers};
+pub use plan::plan;
+pub use step::{Answer, step};
+pub use sweep::{COLUMNS, Cell, Entry, Errors, KEYS, Key, Row, Sweep, Values};

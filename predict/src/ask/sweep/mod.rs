@@ -1,0 +1,321 @@
+//! Many predictions, made in order and handed on as they are made.
+//!
+//! Rows come in a fixed order: GPU, precision, mode, network, sequence, batch, clock, power limit. What does not change along an axis is
+//! computed once: models per GPU, precision and mode, a step per network and batch. A window of tasks is worked on by
+//! all cores and handed on before the next one begins, so that memory does not grow with the rows.
+
+mod rows;
+
+pub use rows::{COLUMNS, Cell, KEYS, Key, Row, Values};
+
+use crate::cluster::Cluster;
+use crate::failure::Failure;
+use crate::request::{Batch, Reading, Request, Team};
+use crate::session::{Session, once};
+use crate::source::Source;
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::net::network::{ShapedNetwork, ShapingError};
+use joulecast_model::step::framework::Launch;
+use joulecast_model::step::generation::SEQUENCE;
+use joulecast_model::step::predictor::OperatingPoint;
+use rayon::prelude::*;
+use std::sync::Arc;
+
+/// So many tasks per core are worked on before their rows are handed on.
+const TASKS_PER_THREAD: usize = 16;
+/// At most so many points of a step make a task.
+const POINTS: usize = 512;
+
+/// A network with its tokens per sample, where it reads a sequence.
+pub struct Entry {
+    /// The network.
+    pub source: Arc<Source>,
+    /// Tokens per sample.
+    pub sequence: Option<u64>,
+}
+
+impl Entry {
+    fn new(source: Arc<Source>) -> Self {
+        let inputs = &source.network.inputs;
+        let mut dims = inputs.iter().flat_map(|input| input.shape.dims().iter().zip(&input.symbols));
+        let sequence = dims.find(|(_, symbol)| symbol.as_deref() == Some(SEQUENCE)).map(|(size, _)| *size);
+        Self { sequence, source }
+    }
+}
+
+/// A sweep with everything read that does not depend on precision and mode.
+pub struct Sweep<'a> {
+    session: &'a Session,
+    request: Request,
+    points: Vec<OperatingPoint>,
+    /// The networks.
+    pub networks: Vec<Entry>,
+    /// The GPUs.
+    pub teams: Vec<Team>,
+    /// How each team's steps are launched.
+    launches: Vec<Launch>,
+    batches: Vec<u64>,
+}
+
+/// Some points of one network and batch.
+#[derive(Clone, Copy)]
+struct Task {
+    network: usize,
+    batch: u64,
+    from: usize,
+    to: usize,
+}
+
+/// A network with its shapes, or why it has none.
+type Shaped = Result<ShapedNetwork, String>;
+
+/// A network with each length that is asked for. Of all networks, those that read no sequence are taken as they are.
+fn lengths(session: &Session, request: &Request, sequences: &[u64], plain: Arc<Source>) -> Result<Vec<Entry>, Failure> {
+    let typed = plain.typed.clone();
+    let plain = Entry::new(plain);
+    if sequences.is_empty() || (request.networks == ["all"] && plain.sequence.is_none()) {
+        return Ok(vec![plain]);
+    }
+    let entry = |n: &u64| {
+        let reading = Reading { sequence: Some(*n), ..request.reading.clone() };
+        Ok(Entry::new(session.network(&typed, &reading)?))
+    };
+    sequences.iter().map(entry).collect()
+}
+
+impl<'a> Sweep<'a> {
+    /// What is swept: every network of a request, with each of these lengths where it reads a sequence, on every team, at
+    /// every batch, precision and mode, and each at all of these clocks and limits.
+    ///
+    /// # Errors
+    /// When what is asked is wrong for every row, or a file cannot be used.
+    pub fn new(
+        session: &'a Session,
+        request: &Request,
+        sequences: &[u64],
+        points: Vec<OperatingPoint>,
+    ) -> Result<Self, Failure> {
+        let mut request = request.clone();
+        request.precisions = once(request.precisions, "--precision", Precision::to_string);
+        request.modes = once(request.modes, "--mode", Mode::to_string);
+        let sequences = once(sequences.to_vec(), "--sequence", u64::to_string);
+        let plain = session.networks(&request.networks, &request.reading)?;
+        let networks = plain.into_iter().map(|source| lengths(session, &request, &sequences, source));
+        let networks = networks.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+        let teams = session.teams(&request.teams)?;
+        let batch = |batch: &Batch| batch.samples().ok_or_else(|| Failure::usage("sweep needs numbers as --batch"));
+        let batches = request.batches.iter().map(batch).collect::<Result<Vec<_>, _>>()?;
+        let batches = once(batches, "--batch", u64::to_string);
+        // What is wrong for any precision or GPU is said before the first row is made.
+        for &precision in &request.precisions {
+            session.framework(&request.runner, precision)?;
+        }
+        if request.precisions.is_empty() || request.modes.is_empty() {
+            return Err(Failure::usage("which precision and mode?"));
+        }
+        // What one precision, mode or launch does not allow is said in its rows.
+        let mut probe = request.clone();
+        probe.runner.launch = None;
+        let launch = |team: &Team| {
+            let cluster = session.cluster(&probe, team, Precision::Fp32, Mode::Inference)?;
+            Ok(request.runner.launch.unwrap_or_else(|| cluster.first().launch()))
+        };
+        let launches = teams.iter().map(launch).collect::<Result<_, Failure>>()?;
+        Ok(Self { session, request, points, networks, teams, launches, batches })
+    }
+
+    /// What it was made of.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Clocks and limits of each step.
+    pub fn points(&self) -> &[OperatingPoint] {
+        &self.points
+    }
+
+    fn rows_per_block(&self) -> u64 {
+        (self.networks.len() * self.batches.len() * self.points.len()) as u64
+    }
+
+    /// How many rows it has.
+    pub fn rows(&self) -> u64 {
+        self.rows_per_block() * (self.teams.len() * self.request.precisions.len() * self.request.modes.len()) as u64
+    }
+
+    /// The tasks of a GPU, precision and mode, from a row on.
+    fn tasks(&self, skip: u64) -> impl Iterator<Item = Task> + '_ {
+        let points = self.points.len();
+        let all = (0..self.networks.len()).flat_map(|n| self.batches.iter().map(move |b| (n, *b)));
+        let steps = all.flat_map(move |(network, batch)| {
+            let starts = (0..points).step_by(POINTS);
+            starts.map(move |from| Task { network, batch, from, to: (from + POINTS).min(points) })
+        });
+        let mut left = skip as usize;
+        steps.filter_map(move |task| {
+            let passed = left.min(task.to - task.from);
+            left -= passed;
+            (task.from + passed < task.to).then_some(Task { from: task.from + passed, ..task })
+        })
+    }
+
+    /// What a row is of.
+    fn key_of(&self, place: (usize, usize), batch: u64, how: (Precision, Mode), point: OperatingPoint) -> Key<'_> {
+        let (network, team) = place;
+        let (entry, team, launch) = (&self.networks[network], &self.teams[team], self.launches[team]);
+        Key {
+            network: &entry.source.network.name,
+            gpu: &team.name,
+            batch: if self.request.weak { batch * team.gpus() } else { batch },
+            precision: how.0,
+            mode: how.1,
+            point,
+            sequence: entry.sequence,
+            framework: &self.request.runner.framework,
+            launch,
+            algorithm: self.request.runner.algorithm,
+        }
+    }
+
+    /// The key of a row by its place.
+    pub fn key(&self, row: u64) -> Option<Key<'_>> {
+        let block = self.rows_per_block();
+        let (block, mut row) = ((row / block) as usize, (row % block) as usize);
+        let (modes, precisions) = (&self.request.modes, &self.request.precisions);
+        let (mode, block) = (modes[block % modes.len()], block / modes.len());
+        let (precision, team) = (precisions[block % precisions.len()], block / precisions.len());
+        let point = self.points[row % self.points.len()];
+        row /= self.points.len();
+        let (network, batch) = (row / self.batches.len(), self.batches[row % self.batches.len()]);
+        let known = network < self.networks.len() && team < self.teams.len();
+        known.then(|| self.key_of((network, team), batch, (precision, mode), point))
+    }
+
+    /// Rows of a task, in order; what cannot be predicted has a row that says why.
+    fn task(&self, task: Task, team: usize, block: &Block) -> Vec<Row<'_>> {
+        let points = &self.points[task.from..task.to];
+        let key = |point: &OperatingPoint| {
+            self.key_of((task.network, team), task.batch, (block.precision, block.mode), *point)
+        };
+        let failed = |why: String| points.iter().map(|p| Row::failed(key(p), why.clone())).collect();
+        let cluster = match &block.cluster {
+            Ok(cluster) => cluster,
+            Err(why) => return failed(why.clone()),
+        };
+        let source = &self.networks[task.network].source;
+        if !cluster.is_single() {
+            let row = |p: &OperatingPoint| match cluster.step(source, Batch::Samples(task.batch), *p) {
+                Ok(prediction) => Row::predicted(key(p), &prediction),
+                Err(e) => Row::failed(key(p), e.to_string()),
+            };
+            return points.iter().map(row).collect();
+        }
+        let with_batch = |s: &ShapedNetwork| s.with_batch(task.batch).map_err(|e: ShapingError| e.to_string());
+        let shaped = match block.shaped[task.network].as_ref().map_err(Clone::clone).and_then(with_batch) {
+            Ok(shaped) => shaped,
+            Err(why) => return failed(why),
+        };
+        match cluster.first().step(&shaped, block.mode) {
+            Err(e) => failed(e.to_string()),
+            Ok(step) => {
+                let prepared = step.prepare();
+                let row = |p: &OperatingPoint| match prepared.at(*p) {
+                    Ok(summary) => Row::summed(key(p), &summary, &prepared),
+                    Err(e) => Row::failed(key(p), e.to_string()),
+                };
+                points.iter().map(row).collect()
+            }
+        }
+    }
+
+    /// A team in a precision and mode.
+    fn block(&self, team: &Team, precision: Precision, mode: Mode) -> Result<Block, Failure> {
+        let cluster = match self.session.cluster(&self.request, team, precision, mode) {
+            Ok(cluster) => Ok(cluster),
+            Err(Failure::Usage(e)) => Err(Failure::Usage(e).to_string()),
+            Err(other) => return Err(other),
+        };
+        // The largest batch first: smaller ones need no check of their own.
+        let largest = self.batches.iter().copied().max().unwrap_or(1);
+        let shape = |entry: &Entry| {
+            let cluster = cluster.as_ref().map_err(String::clone)?;
+            let of = |batch| ShapedNetwork::new(&entry.source.network, batch, precision, &entry.source.bindings);
+            let shaped = of(largest).or_else(|_| of(1)).map_err(|e| e.to_string())?;
+            Ok(cluster.runs(shaped))
+        };
+        let shaped = self.networks.iter().map(shape).collect();
+        Ok(Block { cluster, shaped, precision, mode })
+    }
+
+    /// Makes rows from one on, in order, on so many threads: `make` on any of them, of what it makes `take` is given one
+    /// after the other, with how many rows it is of.
+    ///
+    /// # Errors
+    /// Those of `take`, and when a file cannot be used.
+    pub fn run<T: Send>(
+        &self,
+        mut skip: u64,
+        threads: usize,
+        make: impl Fn(&[Row<'_>]) -> T + Sync,
+        mut take: impl FnMut(u64, T) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(Failure::failed)?;
+        for (i, team) in self.teams.iter().enumerate() {
+            for &precision in &self.request.precisions {
+                for &mode in &self.request.modes {
+                    if skip >= self.rows_per_block() {
+                        skip -= self.rows_per_block();
+                        continue;
+                    }
+                    let block = self.block(team, precision, mode)?;
+                    let mut tasks = self.tasks(std::mem::take(&mut skip));
+                    loop {
+                        let window: Vec<Task> = tasks.by_ref().take(threads * TASKS_PER_THREAD).collect();
+                        if window.is_empty() {
+                            break;
+                        }
+                        let one = |task: Task| {
+                            let rows = self.task(task, i, &block);
+                            (rows.len() as u64, make(&rows))
+                        };
+                        let made: Vec<(u64, T)> = pool.install(|| window.into_par_iter().map(one).collect());
+                        made.into_iter().try_for_each(|(rows, made)| take(rows, made))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A team in a precision and mode, and the networks as they run there.
+struct Block {
+    cluster: Result<Cluster, String>,
+    shaped: Vec<Shaped>,
+    precision: Precision,
+    mode: Mode,
+}
+
+/// Rows without a prediction.
+#[derive(Debug, Default)]
+pub struct Errors {
+    /// How many.
+    pub count: u64,
+    /// Why the first of them has none.
+    pub first: Option<String>,
+}
+
+impl Errors {
+    /// Among these rows.
+    pub fn of(rows: &[Row<'_>]) -> Self {
+        let mut why = rows.iter().filter_map(Row::error);
+        let first = why.next().map(str::to_string);
+        Self { count: u64::from(first.is_some()) + why.count() as u64, first }
+    }
+
+    /// With those of further rows.
+    pub fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.first = self.first.take().or(other.first);
+    }
+}

@@ -1,0 +1,267 @@
+//! Steps that one GPU runs, or several share.
+
+use crate::failure::Failure;
+use crate::request::{Batch, Request, Team};
+use crate::source::Source;
+use anyhow::anyhow;
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::units::Watts;
+use joulecast_model::catalog;
+use joulecast_model::device::gpu::{Device, Gpu};
+use joulecast_model::device::interconnect::Interconnect;
+use joulecast_model::law::power::waiting;
+use joulecast_model::net::layer::Optimizer;
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::generation::{self, Generation, GenerationError};
+use joulecast_model::step::input::fed;
+use joulecast_model::step::memory::{MOST_UNITS, largest_batch};
+use joulecast_model::step::parallel::{Fabric, Share, combine};
+use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Warning};
+
+/// A kind of GPU.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// What predicts on it.
+    pub predictor: Predictor,
+    /// What to tell of its calibration.
+    pub note: Option<Warning>,
+}
+
+/// GPUs that run a step together, in a precision and mode.
+#[derive(Debug)]
+pub struct Cluster {
+    /// What it is called.
+    pub name: String,
+    /// How many of each kind; at least one.
+    pub members: Vec<(u64, Member)>,
+    /// Precision.
+    pub precision: Precision,
+    /// Mode.
+    pub mode: Mode,
+    optimizer: Option<Optimizer>,
+    weak: bool,
+    interconnect: Option<Interconnect>,
+    /// Samples per second that the host feeds to all of them.
+    rate: Option<f64>,
+}
+
+impl Cluster {
+    pub(crate) fn new(
+        request: &Request,
+        team: &Team,
+        members: Vec<(u64, Member)>,
+        precision: Precision,
+        mode: Mode,
+    ) -> Result<Self, Failure> {
+        let Some((_, Member { predictor, .. })) = members.first() else {
+            return Err(Failure::usage("--gpus names no GPU"));
+        };
+        let framework = predictor.framework();
+        if mode != Mode::Training && request.optimizer.is_some() && !request.modes.contains(&Mode::Training) {
+            return Err(Failure::usage("--optimizer is of a training: --mode training"));
+        }
+        if mode == Mode::Training && precision == Precision::Int8 {
+            return Err(Failure::usage("no framework trains in int8: --precision fp16, bf16, tf32 or fp32"));
+        }
+        if framework.fusion.is_some() && mode == Mode::Training {
+            return Err(Failure::usage(format_args!("the {} profile is of inference only", framework.name)));
+        }
+        let cpu = members.iter().map(|(_, m)| m.predictor.gpu()).find(|gpu| gpu.device == Device::Cpu);
+        if let (Some(cpu), true) = (cpu, team.gpus() > 1) {
+            return Err(Failure::usage(format_args!("{} is a processor: --gpus shares a step among GPUs", cpu.name)));
+        }
+        let rate = request.input_rate.as_deref().map(|text| samples_per_second(text, framework)).transpose()?;
+        let optimizer = request.optimizer.filter(|_| mode == Mode::Training);
+        let interconnect = request.interconnect.as_deref().map(catalog::interconnect).transpose();
+        let interconnect = interconnect.map_err(|e| Failure::Usage(e.into()))?;
+        let name = team.name.clone();
+        Ok(Self { name, members, precision, mode, optimizer, weak: request.weak, interconnect, rate })
+    }
+
+    /// What predicts on the first kind of GPU.
+    pub fn first(&self) -> &Predictor {
+        &self.members[0].1.predictor
+    }
+
+    /// The kinds of GPU.
+    pub fn gpus(&self) -> Vec<&Gpu> {
+        self.members.iter().map(|(_, m)| m.predictor.gpu()).collect()
+    }
+
+    /// How many GPUs.
+    pub fn count(&self) -> u64 {
+        self.members.iter().map(|(count, _)| count).sum()
+    }
+
+    /// Whether one GPU runs whole steps and waits for nobody.
+    pub fn is_single(&self) -> bool {
+        self.count() == 1 && self.rate.is_none()
+    }
+
+    /// What to tell of the calibrations.
+    pub fn notes(&self) -> impl Iterator<Item = &Warning> {
+        self.members.iter().filter_map(|(_, m)| m.note.as_ref())
+    }
+
+    /// What all GPUs together draw with nothing to do.
+    pub fn waiting(&self) -> Watts {
+        self.members.iter().map(|(n, m)| waiting(m.predictor.gpu()) * *n as f64).sum()
+    }
+
+    /// Samples of the whole step, where `batch` is what was asked for.
+    pub fn whole(&self, batch: u64) -> u64 {
+        if self.weak { batch * self.count() } else { batch }
+    }
+
+    /// A network as it runs on each GPU, with so many samples there.
+    ///
+    /// # Errors
+    /// When it cannot have that batch or what was asked for.
+    pub fn shape(&self, source: &Source, each: u64) -> Result<ShapedNetwork, Failure> {
+        Ok(self.runs(source.shaped(each, self.precision)?))
+    }
+
+    /// A network with shapes as it runs here.
+    pub fn runs(&self, network: ShapedNetwork) -> ShapedNetwork {
+        let network = match self.optimizer {
+            Some(optimizer) => network.with_optimizer(optimizer),
+            None => network,
+        };
+        self.first().framework().runs(network)
+    }
+
+    /// Samples of each GPU.
+    ///
+    /// # Errors
+    /// When they do not divide, or not even one fits in memory.
+    pub fn part(&self, source: &Source, batch: Batch) -> Result<u64, Failure> {
+        let gpus = self.count();
+        match batch {
+            Batch::Samples(n) if self.weak => Ok(n),
+            Batch::Samples(n) if n.is_multiple_of(gpus) => Ok(n / gpus),
+            Batch::Samples(n) => {
+                let near = [n / gpus * gpus, n.div_ceil(gpus) * gpus];
+                let near = near.iter().filter(|n| **n > 0).map(u64::to_string).collect::<Vec<_>>().join(" or ");
+                Err(Failure::usage(format_args!("a batch of {n} does not divide among {gpus} GPUs: {near} does")))
+            }
+            Batch::Max => {
+                let mut least = None;
+                for (_, Member { predictor, .. }) in &self.members {
+                    let (gpu, policy) = (predictor.gpu(), &predictor.framework().memory);
+                    let found = largest_batch(gpu.memory.value, self.mode, policy, 1, |b| self.shape(source, b))?;
+                    let Some(batch) = found else {
+                        let why = anyhow!("not even one sample fits in the memory of {}", gpu.name);
+                        return Err(Failure::Failed(why));
+                    };
+                    least = Some(least.map_or(batch, |b: u64| b.min(batch)));
+                }
+                Ok(least.unwrap_or(1))
+            }
+        }
+    }
+
+    /// A step of a network with shapes, at clocks and under a limit of every GPU.
+    ///
+    /// # Errors
+    /// When nothing can be predicted, or nothing joins the GPUs.
+    pub fn at(&self, shaped: &ShapedNetwork, point: OperatingPoint) -> Result<NetworkPrediction, Failure> {
+        let mut shares = Vec::new();
+        for (count, Member { predictor, note }) in &self.members {
+            let mut alone = predictor.step(shaped, self.mode)?.at(point)?;
+            alone.warnings.splice(..0, note.clone());
+            shares.push(Share { count: *count, gpu: predictor.gpu(), alone });
+        }
+        let prediction = if self.count() > 1 {
+            // Inference sums nothing: no node is too small for it.
+            let across = if self.mode == Mode::Training { self.count() } else { 1 };
+            let known = catalog::interconnects().map_err(Failure::failed)?;
+            let fabric = Fabric::of(&known, &self.gpus(), across, self.interconnect.clone()).map_err(Failure::usage)?;
+            combine(shares, shaped, &fabric, self.first().framework())
+        } else {
+            shares.pop().map(|share| share.alone)
+        };
+        prediction.ok_or_else(|| Failure::usage("--gpus names no GPU"))
+    }
+
+    /// A step that waits for its samples, where the host feeds them.
+    pub fn fed(&self, prediction: NetworkPrediction) -> NetworkPrediction {
+        match self.rate {
+            Some(rate) => fed(prediction, rate, &self.gpus()),
+            None => prediction,
+        }
+    }
+
+    /// The step of a network.
+    ///
+    /// # Errors
+    /// When it cannot have that batch, or nothing can be predicted.
+    pub fn step(&self, source: &Source, batch: Batch, point: OperatingPoint) -> Result<NetworkPrediction, Failure> {
+        let each = self.part(source, batch)?;
+        let mut prediction = self.at(&self.shape(source, each)?, point)?;
+        if batch == Batch::Max && each == MOST_UNITS {
+            prediction.warnings.push(Warning::LargestTried { batch: MOST_UNITS });
+        }
+        Ok(self.fed(prediction))
+    }
+
+    /// A language model's answer of so many tokens per sample to a prompt of the network's sequence.
+    ///
+    /// # Errors
+    /// When the network does not generate, several GPUs are asked, or a step cannot be predicted.
+    pub fn answer(
+        &self,
+        source: &Source,
+        tokens: u64,
+        batch: u64,
+        point: OperatingPoint,
+    ) -> Result<Generation, Failure> {
+        let network = &source.network;
+        if self.mode == Mode::Training {
+            return Err(Failure::usage("--generate is of inference"));
+        }
+        if self.count() > 1 {
+            return Err(Failure::usage("--generate is predicted on one GPU: --gpu NAME, without --gpus"));
+        }
+        if self.rate.is_some() {
+            return Err(Failure::usage("--input-rate is of steps over samples, not of --generate"));
+        }
+        if !source.bindings.is_empty() {
+            return Err(Failure::usage("--generate reads tokens: --sequence N says how many, not --input"));
+        }
+        let prompt = network.inputs.first().map_or(1, |input| input.shape.dims()[0]);
+        let answer = generation::predict(self.first(), network, (prompt, tokens), (batch, self.precision), point);
+        let mut answer = answer.map_err(|e| match e {
+            GenerationError::Predict(e) => e.into(),
+            GenerationError::Shape(_) => Failure::failed(e),
+            _ => Failure::Usage(e.into()),
+        })?;
+        answer.total.warnings.splice(..0, self.notes().cloned());
+        Ok(answer)
+    }
+
+    /// Fails where the step does not fit in memory and that was asked for.
+    ///
+    /// # Errors
+    /// Just then.
+    pub fn check_fit(&self, request: &Request, prediction: &NetworkPrediction) -> Result<(), Failure> {
+        if request.require_fit && !prediction.fits_in_memory {
+            let (network, batch, gpu) = (&prediction.network, prediction.batch, &self.name);
+            return Err(Failure::Failed(anyhow!("{network} at batch {batch} does not fit in the memory of {gpu}")));
+        }
+        Ok(())
+    }
+}
+
+/// A rate as a number, or by the name of an input of the profile.
+fn samples_per_second(text: &str, framework: &Framework) -> Result<f64, Failure> {
+    match text.parse::<f64>() {
+        Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(rate),
+        Ok(_) => Err(Failure::usage(format_args!("--input-rate {text}: must be a number above 0"))),
+        Err(_) => {
+            let input = framework.input(text).map_err(|e| Failure::usage(format_args!("--input-rate: {e}")))?;
+            Ok(input.samples_per_second)
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Commands: what was typed becomes a request, the answer becomes text.
+
+mod optimize;
+mod sweep;
+
+use crate::args::{
+    Cli, Command, CompareArgs, ConvertArgs, Counting, DescribeArgs, Listing, OutputArgs, PapersArgs, PlanArgs,
+    PredictArgs, Target,
+};
+use crate::ask::{self, Answer, Generated, Papers, Question};
+use crate::failure::Failure;
+use crate::request::Request;
+use crate::session::Session;
+use anyhow::{Context, anyhow};
+use clap::CommandFactory;
+use joulecast_model::ask::budget::Budget;
+use joulecast_model::ask::capacity::PlanFile;
+use joulecast_model::base::units::{Joules, Seconds, Watts};
+use joulecast_model::catalog;
+use joulecast_model::net::network::folding::Folding;
+use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::training::Training;
+use joulecast_reports::export::Format;
+use joulecast_reports::fleet::FIGURE_NAMES;
+use joulecast_reports::papers::Beside;
+use joulecast_reports::prediction::{Asked, Shown};
+use joulecast_reports::table::Table;
+use joulecast_reports::warnings::words;
+use joulecast_reports::{compare, describe, fleet, given, say};
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+/// Runs a command line and says how it ended.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    let session = Session::new();
+    match cli.command {
+        None => predict(&session, &cli.predict),
+        Some(Command::Optimize(args)) => optimize::optimize(&session, &args),
+        Some(Command::Compare(args)) => compare(&session, &args),
+        Some(Command::Sweep(args)) => sweep::sweep(&session, &args),
+        Some(Command::Plan(args)) => plan(&session, &args),
+        Some(Command::Describe(args)) => describe(&session, &args),
+        Some(Command::Convert(args)) => convert(&session, &args),
+        Some(Command::Papers(args)) => papers(&args),
+        Some(Command::List(args)) => list(args.what),
+        Some(Command::Completions { shell }) => completions(shell),
+    }
+}
+
+/// The command line as it was typed, for what it made; a word that a shell would take apart is quoted.
+fn command_line() -> String {
+    joulecast_reports::command_line("predict", std::env::args_os().skip(1))
+}
+
+/// What is to be known of calibrations that were named, where the answer has no place for it.
+fn tell_notes(session: &Session, request: &Request) -> Result<(), Failure> {
+    session.notes(request)?.iter().for_each(|note| say(format_args!("note: {}", words(note))));
+    Ok(())
+}
+
+/// What was asked, for the record.
+fn asked<'a>(request: &'a Request, predictor: &'a Predictor, source: &'a str, training: Option<Training>) -> Asked<'a> {
+    let gpu = request.teams.first().map_or("", |team| &team.name);
+    Asked { gpu, source, framework: &predictor.framework().name, launch: predictor.launch(), training }
+}
+
+/// `predict --net … --gpu … --batch …`
+fn predict(session: &Session, args: &PredictArgs) -> Result<(), Failure> {
+    args.output.check([])?;
+    let request = args.request()?;
+    if let Some(tokens) = args.generate {
+        let Generated { generation, cluster, source } = ask::generate(session, &request, tokens)?;
+        let (gpu, asked) = (cluster.first().gpu(), asked(&request, cluster.first(), source, None));
+        let shown = Shown { prediction: &generation, gpu, asked: &asked, layers: args.layers };
+        return args.output.export(&shown, args.format);
+    }
+    let Answer { prediction, training, cluster, source } = ask::step(session, &request)?;
+    let (gpu, asked) = (cluster.first().gpu(), asked(&request, cluster.first(), source, training));
+    args.output.export(&Shown { prediction: &prediction, gpu, asked: &asked, layers: args.layers }, args.format)
+}
+
+/// `predict compare`
+fn compare(session: &Session, args: &CompareArgs) -> Result<(), Failure> {
+    let request = args.request()?;
+    let question = Question {
+        generate: args.generate,
+        alpha: args.alpha,
+        prices: args.price.clone(),
+        budget: Budget {
+            latency: args.target_latency.map(Seconds::from_ms),
+            energy_per_sample: args.energy_budget.map(Joules::new),
+            power: args.max_power.map(Watts::new),
+            sure: args.sure,
+        },
+    };
+    args.output.check(args.figure.clone())?;
+    let found = ask::compare(session, &request, &question)?;
+    tell_notes(session, &request)?;
+    if let Some(path) = &args.figure {
+        args.output.write(path, compare::figure(&found, command_line()).map_err(Failure::failed)?)?;
+    }
+    args.output.export(&found, args.format)
+}
+
+/// Where a figure of a name goes.
+fn file_of(folder: &Path, figure: &str) -> PathBuf {
+    folder.join(format!("{figure}.svg"))
+}
+
+/// `predict plan`
+fn plan(session: &Session, args: &PlanArgs) -> Result<(), Failure> {
+    let figures = args.figures.iter().flat_map(|folder| FIGURE_NAMES.map(|name| file_of(folder, name)));
+    args.output.check(figures)?;
+    let read = || PlanFile::from_toml(&given::text(&args.file)?).with_context(|| args.file.display().to_string());
+    let file = read().map_err(Failure::Failed)?;
+    let runner = args.runner(&file.framework);
+    let mut plan = ask::plan(session, file, &args.reading(), &runner, command_line())?;
+    plan.figures = args.figures.clone();
+    if let Some(folder) = &args.figures {
+        let made = std::fs::create_dir_all(folder).with_context(|| folder.display().to_string());
+        made.map_err(Failure::Failed)?;
+        let figures = fleet::figures(&plan).map_err(Failure::failed)?;
+        figures.iter().try_for_each(|(name, svg)| args.output.write(&file_of(folder, name), svg))?;
+    }
+    args.output.export(&plan, args.format)?;
+    if plan.winner.is_some() {
+        return Ok(());
+    }
+    let each = plan.candidates.iter().map(|c| format!("{}: {}", c.name, c.reason.as_deref().unwrap_or_default()));
+    Err(Failure::Failed(anyhow!("no candidate carries the load: {}", each.collect::<Vec<_>>().join("; "))))
+}
+
+/// `predict describe`
+fn describe(session: &Session, args: &DescribeArgs) -> Result<(), Failure> {
+    let batch = if args.counting == Counting::Castro2018 { 1 } else { args.batch };
+    let network = session.network(args.net.net(), &args.reading())?.shaped(batch, args.precision)?;
+    let table = match args.counting {
+        Counting::Own => describe::table(&network),
+        Counting::Castro2018 => describe::castro_table(&network),
+    };
+    OutputArgs::default().export(&table, args.format)
+}
+
+/// `predict convert`
+fn convert(session: &Session, args: &ConvertArgs) -> Result<(), Failure> {
+    args.output.check([])?;
+    let reading = args.reading();
+    if args.to == Target::Toml {
+        return args.output.emit_bytes(ask::to_toml(session, &args.net, &reading)?.as_bytes());
+    }
+    if args.output.file().is_none() && std::io::stdout().is_terminal() {
+        return Err(Failure::usage("an ONNX file is not for a terminal: --output FILE says where to write it"));
+    }
+    let (bytes, folded) = ask::to_onnx(session, &args.net, &reading)?;
+    // Where folding was undone, there is none left.
+    if folded > 0 && reading.folding != Folding::Unfold {
+        say(format_args!(
+            "note: {folded} layers hold a folded batch norm, which an ONNX file cannot say: --unfold-batch-norm writes it \
+             as an operator of its own"
+        ));
+    }
+    args.output.emit_bytes(&bytes)
+}
+
+/// `predict papers`
+fn papers(args: &PapersArgs) -> Result<(), Failure> {
+    args.output.check([])?;
+    let asked = Papers {
+        keys: args.paper.clone(),
+        framework: args.framework.clone(),
+        newest_library: args.newest,
+        calibrations: args.calibrations.clone(),
+    };
+    let (compared, comparison) = ask::papers(&asked)?;
+    let (papers, command) = (compared.iter().collect::<Vec<_>>(), papers_line(args));
+    let beside = Beside { papers: &papers, comparison: &comparison, command: &command, rows: args.rows };
+    args.output.export(&beside, args.format)
+}
+
+/// The command line that makes the same page of papers.
+fn papers_line(args: &PapersArgs) -> String {
+    let mut words = vec!["predict papers".to_string()];
+    words.extend(args.paper.iter().map(|key| format!("--paper {key}")));
+    words.extend(args.framework.iter().map(|name| format!("--framework {name}")));
+    words.extend(args.calibrations.iter().map(|_| "--calibrations DIR".to_string()));
+    words.extend(args.newest.then(|| "--newest".to_string()));
+    words.push("--format markdown".into());
+    words.join(" ")
+}
+
+/// `predict list`
+fn list(what: Listing) -> Result<(), Failure> {
+    let listed = || -> anyhow::Result<Table> {
+        Ok(match what {
+            Listing::Nets => Table::of(&ask::nets()?),
+            Listing::Gpus => Table::of(&ask::gpus()?),
+            Listing::Interconnects => Table::of(&catalog::interconnects()?),
+            Listing::Frameworks => Table::of(&ask::frameworks()?),
+            Listing::Inputs => Table::of(&ask::inputs()?),
+            Listing::Calibrations => Table::of(&ask::calibrations()?),
+        })
+    };
+    OutputArgs::default().export(&listed().map_err(Failure::Failed)?, Format::Table)
+}
+
+/// `predict completions`
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "predict", &mut script);
+    OutputArgs::default().emit_bytes(&script)
+}

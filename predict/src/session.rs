@@ -1,0 +1,327 @@
+//! What questions share: networks, GPUs and calibrations that were read, each once.
+
+use crate::cluster::{Cluster, Member};
+use crate::failure::Failure;
+use crate::request::{Reading, Request, Runner, Team};
+use crate::source::Source;
+use anyhow::{Context, Result};
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::catalog;
+use joulecast_model::device::gpu::{Device, Gpu};
+use joulecast_model::law::calibration::ANY_CHIP;
+use joulecast_model::read::Format;
+use joulecast_model::step::calibrations::Calibrations;
+use joulecast_model::step::framework::{Framework, Launch};
+use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::Warning;
+use joulecast_reports::given;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Values by what they were made from, each made once.
+struct Kept<K, V>(Mutex<Vec<(K, V)>>);
+
+impl<K, V> Default for Kept<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: PartialEq, V: Clone> Kept<K, V> {
+    fn get(&self, key: K, make: impl FnOnce() -> Result<V, Failure>) -> Result<V, Failure> {
+        // A thread that panicked left whole entries.
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = list.iter().find(|(k, _)| *k == key) {
+            return Ok(known.clone());
+        }
+        let made = make()?;
+        list.push((key, made.clone()));
+        Ok(made)
+    }
+}
+
+/// Calibrations of a file or folder that somebody names.
+#[derive(Clone)]
+struct Given {
+    /// Of one chip, where it is a file of one.
+    chip: Option<String>,
+    /// Whether it is a file of the models over all chips.
+    any: bool,
+    calibrations: Arc<Calibrations>,
+}
+
+/// Answers questions. Whatever several of them need is read once and shared, from any thread.
+///
+/// ```
+/// use joulecast_predict::{Request, Session, ask};
+///
+/// # fn main() -> Result<(), joulecast_predict::Failure> {
+/// let answer = ask::step(&Session::new(), &Request::new("resnet50", "v100").batch(64))?;
+/// assert!(answer.prediction.time.value.to_ms() > 1.0);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Session {
+    shipped: Arc<Calibrations>,
+    given: Kept<PathBuf, Given>,
+    networks: Kept<(String, Reading), Arc<Source>>,
+    gpus: Kept<String, Arc<Gpu>>,
+    predictors: Kept<(String, Runner), Member>,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Session {
+    /// One that has read nothing yet.
+    pub fn new() -> Self {
+        let (given, networks, gpus, predictors) = Default::default();
+        Self { shipped: Calibrations::shipped(), given, networks, gpus, predictors }
+    }
+
+    /// A network of the zoo or of a file.
+    ///
+    /// # Errors
+    /// When there is none, its file cannot be used, or it has no such inputs.
+    pub fn network(&self, name: &str, reading: &Reading) -> Result<Arc<Source>, Failure> {
+        self.networks.get((name.to_string(), reading.clone()), || Ok(Arc::new(Source::read(name, reading)?)))
+    }
+
+    /// Networks of a list, each once, whatever it is called there.
+    ///
+    /// # Errors
+    /// Those of [`Self::network`]; when two files hold networks of one name, whose results could not be told apart.
+    pub fn networks(&self, typed: &[String], reading: &Reading) -> Result<Vec<Arc<Source>>, Failure> {
+        let all: Vec<String> = match typed {
+            [all] if all == "all" => catalog::network_names().map(str::to_string).collect(),
+            _ => typed.to_vec(),
+        };
+        let all = all.iter().map(|name| self.network(name, reading)).collect::<Result<Vec<_>, _>>()?;
+        let identity = |s: &Arc<Source>| match Format::of(&s.typed) {
+            Format::Zoo => s.network.name.clone(),
+            _ => place(&s.typed),
+        };
+        let all = once(all, "--net", identity);
+        let mut called: HashMap<&str, &str> = HashMap::new();
+        for source in &all {
+            let (name, typed) = (&source.network.name, &source.typed);
+            if let Some(other) = called.insert(name, typed) {
+                return Err(Failure::usage(format_args!(
+                    "--net: {other} and {typed} are both called {name}, so their rows would be alike: rename one"
+                )));
+            }
+        }
+        Ok(all)
+    }
+
+    /// A GPU of the catalog or a file.
+    ///
+    /// # Errors
+    /// When there is none, or its file cannot be used.
+    pub fn gpu(&self, name: &str) -> Result<Arc<Gpu>, Failure> {
+        self.gpus.get(name.to_string(), || {
+            if is_file(name) {
+                let read = || -> Result<Gpu> {
+                    Gpu::from_toml(&given::text(Path::new(name))?).with_context(|| name.to_string())
+                };
+                return read().map(Arc::new).map_err(Failure::Failed);
+            }
+            catalog::gpu(name).map(Arc::new).map_err(|e| Failure::Usage(e.into()))
+        })
+    }
+
+    /// What a typed GPU is, however it is written: a built-in one by its own name, a file by where it is.
+    ///
+    /// # Errors
+    /// When no such GPU is built in.
+    pub fn identity(&self, typed: &str) -> Result<String, Failure> {
+        if is_file(typed) { Ok(place(typed)) } else { Ok(self.gpu(typed)?.name.clone()) }
+    }
+
+    /// Teams of one kind of GPU each, those that name one twice once.
+    ///
+    /// # Errors
+    /// When no such GPU is built in.
+    pub fn teams(&self, typed: &[Team]) -> Result<Vec<Team>, Failure> {
+        let mut known = Vec::with_capacity(typed.len());
+        for team in typed {
+            let name = match &team.kinds[..] {
+                [(_, only)] => self.identity(only)?,
+                _ => team.name.clone(),
+            };
+            known.push((name, team.clone()));
+        }
+        Ok(once(known, "--gpu", |(name, _)| name.clone()).into_iter().map(|(_, team)| team).collect())
+    }
+
+    /// The framework profile as it is asked for, in a precision.
+    ///
+    /// # Errors
+    /// When there is none of that name, or no algorithm in that precision.
+    pub fn framework(&self, runner: &Runner, precision: Precision) -> Result<Framework, Failure> {
+        let framework = catalog::framework(&runner.framework).map_err(Failure::usage)?;
+        if runner.algorithm.is_some() && precision != Precision::Fp32 {
+            return Err(Failure::usage(format_args!(
+                "--conv-algorithm: algorithms were measured in fp32 alone, not in {precision}"
+            )));
+        }
+        let mut framework = framework.by(runner.algorithm);
+        if runner.best_algorithms {
+            framework.rules.clear();
+        }
+        Ok(framework)
+    }
+
+    /// Calibrations of a file or folder.
+    fn given(&self, path: &Path) -> Result<Given, Failure> {
+        self.given.get(path.to_path_buf(), || {
+            let mut list = given::calibrations(path).map_err(Failure::failed)?;
+            let (mut chip, mut any) = (None, false);
+            if let ([only], false) = (&list[..], path.is_dir()) {
+                any = only.chip == ANY_CHIP;
+                chip = (!any).then(|| only.chip.clone());
+            }
+            if chip.is_some() {
+                list.push(catalog::all_chips().map_err(Failure::failed)?);
+            }
+            let named = |e| Failure::Failed(anyhow::Error::from(e).context(path.display().to_string()));
+            Ok(Given { chip, any, calibrations: Calibrations::given(list).map_err(named)? })
+        })
+    }
+
+    /// What predicts on a GPU, and what to tell of its calibration.
+    ///
+    /// # Errors
+    /// When something is asked for that the GPU does not do, or a file cannot be used.
+    pub fn member(&self, gpu: &str, runner: &Runner, precision: Precision) -> Result<Member, Failure> {
+        let known = self.gpu(gpu)?;
+        let framework = self.framework(runner, precision)?;
+        if known.device == Device::Cpu && framework.algorithm().is_some() {
+            return Err(Failure::usage(format_args!("{} is a processor: --conv-algorithm is of cuDNN", known.name)));
+        }
+        if known.device == Device::Cpu && runner.launch == Some(Launch::Graph) {
+            return Err(Failure::usage(format_args!(
+                "{} is a processor: it has no CUDA graphs; --launch eager",
+                known.name
+            )));
+        }
+        self.predictors.get((gpu.to_string(), runner.clone()), || {
+            let mut note = None;
+            let calibrations = match &runner.calibration {
+                None => self.shipped.clone(),
+                Some(path) => {
+                    let (given, name) = (self.given(path)?, path.display());
+                    if let Some(theirs) = given.chip.filter(|chip| *chip != known.chip) {
+                        let (gpu, ours) = (&known.name, &known.chip);
+                        return Err(Failure::usage(format_args!("{name} is for chip {theirs}, but {gpu} is a {ours}")));
+                    }
+                    let (file, gpu) = (name.to_string(), known.name.clone());
+                    note = given.any.then_some(Warning::OfAllChips { file, gpu });
+                    given.calibrations
+                }
+            };
+            let predictor = Predictor::with(known, calibrations, framework);
+            Ok(Member { predictor: predictor.launched(runner.launch).with_library(runner.library), note })
+        })
+    }
+
+    /// The GPUs of a team, ready to predict in a precision and mode.
+    ///
+    /// # Errors
+    /// When something is asked for that they do not do, or a file cannot be used.
+    pub fn cluster(
+        &self,
+        request: &Request,
+        team: &Team,
+        precision: Precision,
+        mode: Mode,
+    ) -> Result<Cluster, Failure> {
+        let mut seen: HashMap<String, (u64, &str)> = HashMap::new();
+        for (count, name) in team.kinds.iter().filter(|_| team.kinds.len() > 1) {
+            if let Some((before, other)) = seen.insert(self.identity(name)?, (*count, name)) {
+                let sum = before + count;
+                return Err(Failure::usage(format_args!(
+                    "--gpus: {other} and {name} are one kind of GPU: write {sum}x{name}"
+                )));
+            }
+        }
+        let member = |(count, gpu): &(u64, String)| Ok((*count, self.member(gpu, &request.runner, precision)?));
+        let members = team.kinds.iter().map(member).collect::<Result<Vec<_>, Failure>>()?;
+        Cluster::new(request, team, members, precision, mode)
+    }
+
+    /// What to tell of the calibrations that a request names, each once.
+    ///
+    /// # Errors
+    /// As [`Self::member`].
+    pub fn notes(&self, request: &Request) -> Result<Vec<Warning>, Failure> {
+        let (mut notes, runner) = (Vec::new(), Runner { launch: None, ..request.runner.clone() });
+        for (_, gpu) in request.teams.iter().flat_map(|team| &team.kinds) {
+            let precision = request.precisions.first().copied().unwrap_or(Precision::Fp32);
+            let note = self.member(gpu, &runner, precision)?.note;
+            notes.extend(note.filter(|note| !notes.contains(note)));
+        }
+        Ok(notes)
+    }
+}
+
+/// Whether an argument means a file rather than a built-in name.
+fn is_file(argument: &str) -> bool {
+    argument.contains(['/', '\\']) || argument.ends_with(".toml")
+}
+
+/// Where a path leads, however it is written; as it is written where it leads nowhere.
+fn place(path: &str) -> String {
+    fs::canonicalize(path).map_or_else(|_| path.to_string(), |p| p.display().to_string())
+}
+
+/// A list without repetitions, each told once on standard error. `name`: what two of the same share.
+pub(crate) fn once<T>(list: Vec<T>, option: &str, name: impl Fn(&T) -> String) -> Vec<T> {
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    let first = |item: &T| {
+        let name = name(item);
+        let times = seen.entry(name.clone()).or_default();
+        *times += 1;
+        if *times == 2 {
+            joulecast_reports::say(format_args!("note: {option} names {name} more than once: taken once"));
+        }
+        *times == 1
+    };
+    list.into_iter().filter(first).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joulecast_model::base::shape::Shape;
+
+    #[test]
+    fn what_is_named_twice_is_taken_once() {
+        let session = Session::new();
+        assert_eq!(once(vec![3, 1, 3, 2, 1], "--batch", u64::to_string), [3, 1, 2]);
+        let typed = ["v100-sxm2", "t4", "v100"].map(|gpu| Team::of(1, gpu));
+        let teams = session.teams(&typed).expect("known");
+        assert_eq!(teams.iter().map(|team| team.name.as_str()).collect::<Vec<_>>(), ["v100-sxm2", "t4"]);
+        let same = |a: &str, b: &str| session.identity(a).expect("known") == session.identity(b).expect("known");
+        assert!(same("v100-sxm2", "V100") && !same("v100", "t4"));
+        assert!(same("./Cargo.toml", "src/../Cargo.toml") && !same("./Cargo.toml", "./none.toml"));
+    }
+
+    #[test]
+    fn what_was_read_is_shared() {
+        let session = Session::new();
+        let read = || session.network("alexnet", &Reading::default()).expect("known");
+        assert!(Arc::ptr_eq(&read(), &read()));
+        assert!(Arc::ptr_eq(&session.gpu("t4").expect("known"), &session.gpu("t4").expect("known")));
+        let other = Reading {
+            inputs: vec![("image".into(), Shape::new(&[3, 300, 300]).expect("a shape"))],
+            ..Reading::default()
+        };
+        assert!(!Arc::ptr_eq(&read(), &session.network("alexnet", &other).expect("known")));
+    }
+}

@@ -1,0 +1,84 @@
+//! Networks as users name them: of the zoo, or from a file of one of three formats.
+
+use crate::failure::Failure;
+use crate::request::Reading;
+use anyhow::{Context, Result, anyhow};
+use joulecast_model::base::precision::Precision;
+use joulecast_model::base::shape::Shape;
+use joulecast_model::catalog;
+use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::read::Format;
+use joulecast_model::read::onnx::{self, OnnxError};
+use joulecast_model::step::generation;
+use std::fs;
+
+/// A network that was read.
+#[derive(Debug)]
+pub struct Source {
+    /// As it was typed.
+    pub typed: String,
+    /// The network.
+    pub network: Network,
+    /// `zoo`, `file`, `onnx` or `prototxt`.
+    pub kind: &'static str,
+    /// Shapes of inputs that are yet to be bound.
+    pub bindings: Vec<(String, Shape)>,
+    /// Whether shapes or tokens were asked for, so that what does not fit them is for the user to mend.
+    pub asked: bool,
+}
+
+impl Source {
+    /// A network of the zoo or of a file.
+    ///
+    /// # Errors
+    /// When there is none, its file cannot be used, or it reads no sequence.
+    pub fn read(name: &str, reading: &Reading) -> Result<Self, Failure> {
+        let format = Format::of(name);
+        let mut network = match format {
+            Format::Zoo => catalog::network(name).map_err(|e| Failure::Usage(e.into()))?,
+            _ => from_file(name, format, reading)?,
+        };
+        if let (Some(tokens), Format::Zoo | Format::Toml) = (reading.sequence, format) {
+            network.bind(generation::SEQUENCE, tokens).map_err(|e| Failure::Usage(e.into()))?;
+        }
+        // Inputs of an imported file are bound already, since other shapes follow from them.
+        let bindings = match format {
+            Format::Onnx | Format::Prototxt => Vec::new(),
+            _ => reading.inputs.clone(),
+        };
+        let asked = !reading.inputs.is_empty() || reading.sequence.is_some();
+        let network = network.with_folding(reading.folding);
+        Ok(Self { typed: name.to_string(), network, kind: format.source(), bindings, asked })
+    }
+
+    /// The network with shapes.
+    ///
+    /// # Errors
+    /// When it cannot have that batch or what was asked for.
+    pub fn shaped(&self, batch: u64, precision: Precision) -> Result<ShapedNetwork, Failure> {
+        ShapedNetwork::new(&self.network, batch, precision, &self.bindings)
+            .with_context(|| self.network.name.clone())
+            .map_err(if self.asked { Failure::Usage } else { Failure::Failed })
+    }
+}
+
+fn from_file(path: &str, format: Format, reading: &Reading) -> Result<Network, Failure> {
+    let failed = |error: anyhow::Error| Failure::Failed(error.context(path.to_string()));
+    let open = || -> Result<fs::File> {
+        if !fs::metadata(path)?.is_file() {
+            return Err(anyhow!("not a regular file"));
+        }
+        Ok(fs::File::open(path)?)
+    };
+    let options = onnx::Options {
+        name: Format::stem(path),
+        inputs: &reading.inputs,
+        sequence: reading.sequence,
+        skip_unknown: reading.skip_unknown,
+        selected: reading.selected,
+    };
+    Network::from_file(format, open().map_err(failed)?, &options).map_err(|error| match error {
+        OnnxError::Usage(_) => Failure::Usage(anyhow::Error::from(error).context(path.to_string())),
+        _ => failed(error.into()),
+    })
+}
