@@ -90,13 +90,14 @@ fn description_of_caffenet() {
 #[test]
 fn keys_of_the_json_document() {
     let p = predicted(&shaped("lenet5", 4, Precision::Fp32), "v100", Mode::Training);
-    let training = Training::of(
-        &p,
-        Plan { epochs: 2, dataset_size: 60_000, price_per_kwh: Some(0.3), start: Seconds::from_ms(17_000.0) },
-        Watts::new(40.0),
-    );
-    let (source, framework, launch) = ("zoo", "cudnn", Launch::Graph);
-    let asked = Asked { gpu: "v100", source, framework, launch, training: Some(training) };
+    let plan = Plan { epochs: 2, dataset_size: 60_000, price_per_kwh: Some(0.3), start: Seconds::from_ms(17_000.0) };
+    let asked = Asked {
+        gpu: "v100",
+        source: "zoo",
+        framework: "cudnn",
+        launch: Launch::Graph,
+        training: Some(Training::of(&p, plan, Watts::new(40.0))),
+    };
     let shown = Shown { prediction: &p, gpu: &ok(catalog::gpu("v100")), asked: &asked, layers: false };
     let document: serde_json::Value = ok(serde_json::from_str(&ok(shown.export(Format::Json))));
     let mut text = String::new();

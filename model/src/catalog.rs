@@ -1,5 +1,6 @@
 //! The networks, devices, calibrations and framework profiles that are baked into the program.
 
+use crate::base::file::FileError;
 use crate::base::text::{nearest, shown};
 use crate::device::gpu::{Gpu, GpuError};
 use crate::device::interconnect::Interconnect;
@@ -51,10 +52,10 @@ pub enum CatalogError {
     Gpu(String, GpuError),
     /// A baked-in interconnect file is malformed: a defect of the build.
     #[error("data/interconnects/{0}.toml: {1}")]
-    Interconnect(String, String),
+    Interconnect(String, FileError),
     /// An embedded framework profile is malformed: a defect of the build.
     #[error("data/frameworks/{0}.toml: {1}")]
-    Framework(String, String),
+    Framework(String, FileError),
     /// No framework profile of a name.
     #[error("no framework profile named \"{name}\"; there is: {}", .there.join(", "))]
     NoFramework {

@@ -210,7 +210,7 @@ pub fn compare(
     framework: &str,
     role: Option<Role>,
 ) -> Result<Vec<Compared>> {
-    let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
+    let splits = Splits::shipped()?;
     let framework = catalog::framework(framework)?;
     let calibrations = Calibrations::given(calibrations.iter().cloned())?;
     let mut list = Vec::new();
@@ -255,7 +255,7 @@ mod tests {
             &file,
             format!("{header}\nmine,infer,fp32,2,graph,1,100,1980\nvgg11,infer,fp32,2,graph,1,100,1980\n"),
         )?;
-        let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
+        let splits = Splits::shipped()?;
         let alone = read_runs(&file)?;
         assert!(Case::of(&alone[0], &splits, None)?.is_none(), "nothing says what mine is");
         assert!(layers_beside(&alone)?.is_empty());

@@ -2,6 +2,7 @@
 
 pub mod text;
 pub mod units;
+pub mod file;
 pub mod precision;
 pub mod shape;
 pub mod accuracy;

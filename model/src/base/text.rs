@@ -53,14 +53,6 @@ pub(crate) fn in_short(message: &str) -> String {
     shortened(&printable(message), LONGEST_MESSAGE)
 }
 
-/// Whether a file is of the schema that its reader knows.
-///
-/// # Errors
-/// Names both.
-pub fn check_schema(found: &str, expected: &str) -> Result<(), String> {
-    if found == expected { Ok(()) } else { Err(format!("schema is \"{}\", expected \"{expected}\"", shown(found))) }
-}
-
 /// Characters of a name or title; a longer one is cut.
 const LONGEST_NAME: usize = 160;
 /// Characters of a message about a file.
@@ -150,18 +142,6 @@ pub(crate) fn names<'de, D: Deserializer<'de>, T: Deserialize<'de> + Texts>(from
 /// Sentences, such as sources, where serde reads them: as [`printable`].
 pub(crate) fn prose<'de, D: Deserializer<'de>, T: Deserialize<'de> + Texts>(from: D) -> Result<T, D::Error> {
     Ok(T::deserialize(from)?.changed(printable))
-}
-
-/// A number of a file that lies within what any such number can be.
-///
-/// # Errors
-/// Names the field, the number and the range; a number that is none lies in no range.
-pub(crate) fn within(field: &str, value: f64, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
-    if range.contains(&value) {
-        return Ok(value);
-    }
-    let (low, high) = range.into_inner();
-    Err(format!("{field} is {value:?}, which is not a number from {low} to {high}"))
 }
 
 /// A fingerprint of text by which changes are noticed: 128 bits by Fowler, Noll and Vo (FNV-1a). Not against forgers.
@@ -298,14 +278,5 @@ mod tests {
         assert_eq!(of(&["a"]), "d228cb696f1a8caf78912b704e4a8964");
         assert_eq!(of(&["foobar"]), "343e1662793c64bf6f0d3597ba446f18");
         assert_eq!(of(&["foo", "bar"]), of(&["foobar"]));
-    }
-
-    #[test]
-    fn numbers_that_are_none_are_within_nothing() {
-        assert_eq!(within("x", -0.0, 0.0..=1.0), Ok(-0.0));
-        for value in [f64::NAN, f64::INFINITY, 6e99, -1e-320] {
-            let error = within("x", value, 0.0..=1.0).expect_err("outside");
-            assert!(error.starts_with("x is ") && error.ends_with("from 0 to 1"), "{error}");
-        }
     }
 }

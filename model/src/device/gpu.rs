@@ -1,8 +1,9 @@
 //! Devices: what their data sheets and measurements say. The file format is documented in `data/gpus/README.md`.
 
+use crate::base::file::{self, FileError, check_schema, quantity, within};
 use crate::base::precision::Precision;
-use crate::base::text::{check_schema, names, prose, shown, toml_error, within};
-use crate::base::units::{Bytes, BytesPerSecond, Dimension, Hertz, OpsPerSecond, Watts, parse_with_unit};
+use crate::base::text::{names, prose, shown};
+use crate::base::units::{Bytes, BytesPerSecond, Dimension, Hertz, OpsPerSecond, Watts};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -126,6 +127,12 @@ pub struct Power {
 #[error("{0}")]
 pub struct GpuError(String);
 
+impl From<FileError> for GpuError {
+    fn from(error: FileError) -> Self {
+        Self(error.to_string())
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -214,8 +221,8 @@ impl Gpu {
     /// One line that names the field: a missing or unknown field, a missing unit, an unknown source key, a
     /// zero where a positive number is needed.
     pub fn from_toml(text: &str) -> Result<Self, GpuError> {
-        let file: File = toml::from_str(text).map_err(|e| GpuError(toml_error(&e, text)))?;
-        check_schema(&file.schema, "gpu/1").map_err(GpuError)?;
+        let file: File = file::from_toml(text)?;
+        check_schema(&file.schema, "gpu/1")?;
         let reader = Reader { sources: &file.sources };
         let mut peaks = BTreeMap::new();
         for (name, entry) in file.peak {
@@ -373,7 +380,7 @@ impl Reader<'_> {
     }
 
     fn quantity(&self, field: &str, entry: Entry<String>, dimension: Dimension) -> Result<Sourced<f64>, GpuError> {
-        let value = parse_with_unit(&entry.value, dimension).map_err(|e| GpuError(format!("{field}: {e}")))?;
+        let value = quantity(field, &entry.value, dimension)?;
         if value <= 0.0 {
             return Err(GpuError(format!("{field} must be above zero; leave out what is unknown")));
         }
@@ -381,7 +388,7 @@ impl Reader<'_> {
     }
 
     fn ratio(&self, field: &str, entry: Entry<f64>, most: f64) -> Result<Sourced<f64>, GpuError> {
-        within(field, entry.value, LEAST_RATIO..=most).map_err(GpuError)?;
+        within(field, entry.value, LEAST_RATIO..=most)?;
         self.sourced(field, entry.kind, &entry.source, entry.value)
     }
 

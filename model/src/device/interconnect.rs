@@ -1,7 +1,8 @@
 //! What joins GPUs, and how long a sum over them takes on it. `data/interconnects/*.toml`, `interconnect/1`.
 
-use crate::base::text::{check_schema, names, shown, toml_error, within};
-use crate::base::units::{Bytes, BytesPerSecond, Dimension, Seconds, parse_with_unit};
+use crate::base::file::{self, FileError, check_schema, quantity, within};
+use crate::base::text::{names, shown};
+use crate::base::units::{Bytes, BytesPerSecond, Dimension, Seconds};
 use crate::device::gpu::Gpu;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -67,6 +68,47 @@ struct File {
     sources: HashMap<String, String>,
 }
 
+/// Why GPUs cannot be joined.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    /// No interconnect is known that has such boards.
+    #[error("what joins several {} is not known; say it with --interconnect: {}", .boards.join(", "), .known.join(", "))]
+    Unknown {
+        /// Names of the boards' kinds.
+        boards: Vec<String>,
+        /// Names of the interconnects that there are.
+        known: Vec<String>,
+    },
+    /// The interconnect that was asked for has links of another kind of board.
+    #[error("{interconnect} does not join {gpu} ({form_factor}){}", .usual.as_ref().map_or(String::new(), |i| format!(": {i} does")))]
+    OtherBoard {
+        /// What was asked for.
+        interconnect: String,
+        /// The board.
+        gpu: String,
+        /// How it is built, such as `pcie`.
+        form_factor: String,
+        /// What does join such boards, where that is known.
+        usual: Option<String>,
+    },
+    /// More GPUs than a node has, and no network between nodes was asked for.
+    #[error(
+        "{gpus} GPUs are more than the {most} that {node} joins in a node; say what joins nodes with --interconnect: \
+         {}, or --interconnect {node} if that joins them all",
+        .networks.join(", ")
+    )]
+    Nodes {
+        /// GPUs of the step.
+        gpus: u64,
+        /// GPUs of a node.
+        most: u64,
+        /// What joins them there.
+        node: String,
+        /// Names of the interconnects that join nodes.
+        networks: Vec<String>,
+    },
+}
+
 /// Nobody would say that all-reduces take so many times as long as foreseen.
 const MOST_SPREAD: f64 = 100.0;
 
@@ -82,18 +124,18 @@ impl Interconnect {
     ///
     /// # Errors
     /// One line that says where it is malformed.
-    pub fn from_toml(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
+    pub fn from_toml(text: &str) -> Result<Self, FileError> {
+        let file: File = file::from_toml(text)?;
         check_schema(&file.schema, "interconnect/1")?;
-        let known = |what: &str, source: &str| match file.sources.contains_key(source) {
+        let known = |field: &str, source: &str| match file.sources.contains_key(source) {
             true => Ok(()),
-            false => Err(format!("{what}: no source \"{}\" under [sources]", shown(source))),
+            false => Err(FileError::Source { field: field.into(), key: shown(source) }),
         };
-        let number = |what: &str, entry: &Entry<String>, dimension| {
-            known(what, &entry.source)?;
-            let value = parse_with_unit(&entry.value, dimension).map_err(|e| format!("{what}: {e}"))?;
+        let number = |field: &str, entry: &Entry<String>, dimension| {
+            known(field, &entry.source)?;
+            let value = quantity(field, &entry.value, dimension)?;
             match dimension == Dimension::Bandwidth && value == 0.0 {
-                true => Err(format!("{what} is 0: nothing would ever arrive")),
+                true => Err(FileError::value(format!("{field} is 0"), "nothing would ever arrive")),
                 false => Ok(value),
             }
         };
@@ -101,7 +143,7 @@ impl Interconnect {
         if let Some(node) = &file.node {
             known("node", &node.source)?;
             if !(2..=1 << 16).contains(&node.value) {
-                return Err(format!("node: {} is not a number of GPUs to join", node.value));
+                return Err(FileError::value("node", format!("{} is not a number of GPUs to join", node.value)));
             }
         }
         let spread = within("spread", file.spread.value, 1.0..=MOST_SPREAD)?;
@@ -122,17 +164,16 @@ impl Interconnect {
     /// The one of those known that joins these boards unless somebody says otherwise.
     ///
     /// # Errors
-    /// When there is none, in one line that says how to name one.
-    pub fn usual(known: &[Self], boards: &[&Gpu]) -> Result<Self, String> {
+    /// When there is none.
+    pub fn usual(known: &[Self], boards: &[&Gpu]) -> Result<Self, JoinError> {
         let alike = boards.windows(2).all(|pair| pair[0].chip == pair[1].chip);
         let joins = |i: &Self| match (alike, boards.first()) {
             (true, Some(gpu)) => i.joins.iter().any(|b| b.holds(gpu)),
             _ => i.mixed,
         };
-        let names = known.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ");
-        known.iter().find(|i| joins(i)).cloned().ok_or_else(|| {
-            let names_of = boards.iter().map(|gpu| gpu.name.as_str()).collect::<Vec<_>>().join(", ");
-            format!("what joins several {names_of} is not known; say it with --interconnect: {names}")
+        known.iter().find(|i| joins(i)).cloned().ok_or_else(|| JoinError::Unknown {
+            boards: boards.iter().map(|gpu| gpu.name.clone()).collect(),
+            known: known.iter().map(|i| i.name.clone()).collect(),
         })
     }
 
@@ -193,7 +234,7 @@ sources.a = "a test"
         let usual = |names: [&str; 2]| {
             let boards = [gpu(names[0]).map_err(|e| e.to_string())?, gpu(names[1]).map_err(|e| e.to_string())?];
             let known = catalog::interconnects().map_err(|e| e.to_string())?;
-            Interconnect::usual(&known, &[&boards[0], &boards[1]]).map(|i| i.name)
+            Interconnect::usual(&known, &[&boards[0], &boards[1]]).map(|i| i.name).map_err(|e| e.to_string())
         };
         assert_eq!(usual(["v100", "v100"])?, "nvlink2");
         assert_eq!(usual(["titan-x-pascal", "titan-x-pascal"])?, "pcie3");
@@ -217,7 +258,7 @@ sources.a = "a test"
             ("source = \"a\" }\nhop", "source = \"b\" }\nhop", "launch: no source \"b\""),
         ] {
             let error = Interconnect::from_toml(&TEXT.replacen(from, to, 1)).expect_err("wrong");
-            assert!(error.contains(expected), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Jumps of a library's times that its version explains. `data/libraries/cudnn.toml`, `library/1`.
 
+use crate::base::file::{self, FileError, check_schema, quantity, within};
 use crate::base::precision::Phase;
-use crate::base::text::{check_schema, shown, toml_error, within};
-use crate::base::units::{Dimension, Seconds, parse_with_unit};
+use crate::base::text::shown;
+use crate::base::units::{Dimension, Seconds};
 use crate::device::gpu::Gpu;
 use crate::kernel::features::library_age;
 use crate::net::layer::Layer;
@@ -63,20 +64,21 @@ struct RuleFile {
 ///
 /// # Errors
 /// One line that says where the text is malformed.
-pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
-    let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
+pub fn rules(text: &str) -> Result<Vec<Rule>, FileError> {
+    let file: File = file::from_toml(text)?;
     check_schema(&file.schema, "library/1")?;
     let read = |rule: RuleFile| {
-        let at = |what: String| format!("rule {}: {what}", shown(&rule.name));
-        let age =
-            |version: &str| library_age(version).ok_or_else(|| at(format!("\"{}\" is not a version", shown(version))));
-        let at_least = rule.at_least.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
-        let factor = rule.factor.unwrap_or(1.0);
-        within("factor", factor, 0.001..=1000.0).map_err(at)?;
+        let place = format!("rule {}", shown(&rule.name));
+        let age = |version: &str| {
+            let not = || FileError::value(&place, format!("\"{}\" is not a version", shown(version)));
+            library_age(version).ok_or_else(not)
+        };
+        let at_least = rule.at_least.as_deref().map(|t| quantity(&place, t, Dimension::Time)).transpose();
+        let factor = within("factor", rule.factor.unwrap_or(1.0), 0.001..=1000.0).map_err(|e| e.at(&place))?;
         Ok(Rule {
             ages: (age(&rule.from)?, age(&rule.until)?),
             factor,
-            at_least: Seconds::new(at_least.map_err(|e| at(e.to_string()))?.unwrap_or(0.0)),
+            at_least: Seconds::new(at_least?.unwrap_or(0.0)),
             name: rule.name,
             condition: rule.condition,
         })
@@ -88,8 +90,8 @@ pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
 ///
 /// # Errors
 /// Only if the build embedded a malformed file.
-pub fn shipped() -> Result<Vec<Rule>, String> {
-    rules(joulecast_data::CUDNN).map_err(|e| format!("data/libraries/cudnn.toml: {e}"))
+pub fn shipped() -> Result<Vec<Rule>, FileError> {
+    rules(joulecast_data::CUDNN).map_err(|e| e.at("data/libraries/cudnn.toml"))
 }
 
 impl Rule {
@@ -177,7 +179,7 @@ mod tests {
             ("at_least = \"4 W\"", "rule x:"),
         ] {
             let error = rules(&text(line)).expect_err("wrong");
-            assert!(error.contains(expected), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

@@ -18,23 +18,23 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub struct Work<'a> {
-    /// Layer and input shapes.
+    /// The layer with its input shapes, without the batch.
     pub case: Cow<'a, LayerCase>,
     /// Output shape, without the batch.
     pub output: Shape,
-    /// Phase of the step.
+    /// Which kernel of the layer: forward, gradient of the data, gradient of the weights, or update.
     pub phase: Phase,
-    /// Samples.
+    /// Samples per execution.
     pub batch: u64,
-    /// Storage and arithmetic.
+    /// Format of operands in memory and of the arithmetic.
     pub precision: Precision,
     /// Inference or training: batch norm and dropout differ in the forward phase.
     pub mode: Mode,
-    /// Order of a map's dimensions.
+    /// Order of the dimensions of maps in memory: NCHW or NHWC.
     pub layout: Layout,
-    /// Where operands lie.
+    /// Whether operands may lie in the second-level cache.
     pub cache: Cache,
-    /// What computes a convolution.
+    /// What computes a convolution: the library's choice, or one that was asked for.
     pub algorithm: Algorithm,
     /// What updates the parameters; of the update phase alone.
     pub optimizer: Option<Optimizer>,

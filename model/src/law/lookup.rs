@@ -9,7 +9,7 @@ use crate::law::calibration::{Calibration, LayerModel, Tier};
 /// A model, and how far it is from the kernel's own.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
-    /// The model.
+    /// The model whose polynomial and floor are taken.
     pub model: &'a LayerModel,
     /// Whose residuals make the interval.
     pub residuals: &'a LayerModel,
@@ -17,7 +17,7 @@ pub struct Found<'a> {
     pub correction: f64,
     /// In place of the model's polynomial and residuals.
     pub stated: Option<Stated>,
-    /// What the prediction rests on.
+    /// What a prediction by it rests on.
     pub tier: Tier,
     /// Why it is not the kernel's own model.
     pub substitute: Option<Substitute>,
@@ -82,11 +82,11 @@ impl Found<'_> {
 /// ln(t / t_ref) by statement, with the edges of its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stated {
-    /// Most likely.
+    /// The most likely value.
     pub log: f64,
-    /// Lower edge, relative to it.
+    /// What the lower edge of the 90 % interval adds to it; negative.
     pub low: f64,
-    /// Upper edge, relative to it.
+    /// What the upper edge of the 90 % interval adds to it.
     pub high: f64,
 }
 

@@ -64,7 +64,7 @@ impl From<Layout> for Order {
 pub struct Measurement {
     /// Unique: source and position in it.
     pub row_id: String,
-    /// The plan the trial belongs to.
+    /// Level and hash of the recipe whose plan the trial belongs to; `None` of imported rows.
     pub plan_id: Option<String>,
     /// What was tried: equal for repeats.
     pub trial_id: String,
@@ -72,31 +72,31 @@ pub struct Measurement {
     pub repeat: u32,
     /// Name of the measuring campaign, or of the import.
     pub campaign: String,
-    /// Which board, where known.
+    /// The board's UUID, as the driver gives it.
     pub board_uuid: Option<String>,
     /// Name in `data/gpus`.
     pub gpu: String,
     /// pcie, sxm2 ...
     pub form_factor: Option<String>,
-    /// Driver version.
+    /// Version of the NVIDIA driver, such as `570.86.15`.
     pub driver: Option<String>,
-    /// CUDA version.
+    /// Version of CUDA, such as `12.8`.
     pub cuda: Option<String>,
     /// cuDNN version, as `8.9.2`.
     pub cudnn: Option<String>,
-    /// cuBLAS version.
+    /// Version of cuBLAS, as `12.8.4`.
     pub cublas: Option<String>,
     /// Key in `data/published/sources.toml`, or `own`.
     pub source: String,
-    /// Licence of the source.
+    /// Licence under which the source published the row, as its SPDX name or in words.
     pub licence: Option<String>,
-    /// Layer and input shapes.
+    /// The layer with its input shapes, without the batch.
     pub case: LayerCase,
-    /// Phase.
+    /// Which kernel of the layer: forward, gradient of the data, gradient of the weights, or update.
     pub phase: Phase,
-    /// Samples.
+    /// Samples per execution.
     pub batch: u64,
-    /// Precision.
+    /// Format of the operands in memory, and of the arithmetic but for `math`.
     pub precision: Precision,
     /// Where the forward phase differs between the two (batch norm, dropout).
     pub mode: Option<Mode>,
@@ -112,52 +112,52 @@ pub struct Measurement {
     pub algorithm: Option<Algorithm>,
     /// What ran, in the library's words or those of who published it: `eng0`, `IMPLICIT_PRECOMP_GEMM`.
     pub algo: Option<String>,
-    /// Scratch memory.
+    /// Device memory that the algorithm uses besides operands and results.
     pub workspace_bytes: Option<u64>,
-    /// Where its operands lay.
+    /// Whether its operands lay in the second-level cache or in memory.
     pub cache: Option<Cache>,
-    /// Regime.
+    /// Whether the time is of a burst, of a steady state, or imported.
     pub regime: Regime,
     /// How the time was taken: `event_single` (one call between events, host synchronized), `loop`
     /// (many calls back to back), `graph`.
     pub method: String,
     /// Number of timings behind the value.
     pub n: Option<u64>,
-    /// Time of one execution.
+    /// Time of one execution, taken as `method` says.
     pub time_s: f64,
-    /// 10 % quantile.
+    /// 10 % quantile of the timings.
     pub time_p10_s: Option<f64>,
-    /// 90 % quantile.
+    /// 90 % quantile of the timings.
     pub time_p90_s: Option<f64>,
-    /// Mean power.
+    /// Mean power of the board over the energy window.
     pub power_w: Option<f64>,
-    /// Energy of one execution.
+    /// Energy of one execution: `power_w` times its time in the window.
     pub energy_j: Option<f64>,
-    /// Length of the energy window.
+    /// Length of the window over which power is a mean.
     pub window_s: Option<f64>,
     /// How the energy was read: `counter_ticks` or `power_integral`.
     pub energy_method: Option<String>,
     /// Mean of the instantaneous power over the same window: the cross-check.
     pub power_integral_w: Option<f64>,
-    /// Enforced power limit.
+    /// The power limit that the driver enforced.
     pub power_limit_w: Option<f64>,
     /// Core clock that was asked for, where one was.
     pub core_mhz_requested: Option<f64>,
-    /// Mean core clock.
+    /// Mean core clock while kernels ran.
     pub core_mhz_mean: Option<f64>,
     /// Lowest core clock seen.
     pub core_mhz_min: Option<f64>,
-    /// Memory clock.
+    /// Memory clock while kernels ran.
     pub mem_mhz: Option<f64>,
-    /// Temperature at the start.
+    /// Temperature of the chip before the first kernel.
     pub temp_start_c: Option<f64>,
-    /// Temperature at the end.
+    /// Temperature of the chip after the last kernel.
     pub temp_end_c: Option<f64>,
-    /// Clock throttle reasons seen.
+    /// Why the driver held the clock back, in the names of NVML, one after the other.
     pub reasons: Option<String>,
-    /// Time throttled.
+    /// How long the driver held the clock back.
     pub throttle_s: Option<f64>,
-    /// Host time of one call.
+    /// What the host took to launch one execution.
     pub host_s: Option<f64>,
     /// Reasons to leave the row out of fits; none: usable.
     pub flags: Vec<String>,
@@ -296,11 +296,12 @@ mod tests {
 
     #[test]
     fn what_a_row_does_not_say_is_as_others_measure() {
-        let forward = row(Regime::Import, Phase::Forward, "x").work().expect("fits");
+        let row = |phase| row(Regime::Import, phase, "x");
+        let (forward, backward) = (row(Phase::Forward), row(Phase::BackwardData));
+        let (forward, backward) = (forward.work().expect("fits"), backward.work().expect("fits"));
         assert_eq!((forward.mode, forward.cache, forward.layout), (Mode::Inference, Cache::Hot, Layout::Nchw));
-        let backward = row(Regime::Import, Phase::BackwardData, "x").work().expect("fits");
         assert_eq!((backward.mode, backward.cache), (Mode::Training, Cache::Hot));
-        let product = Measurement { layout: Some(Order::Tn), ..row(Regime::Import, Phase::Forward, "x") };
+        let product = Measurement { layout: Some(Order::Tn), ..row(Phase::Forward) };
         assert_eq!(product.work().map(|w| w.layout), Ok(Layout::Nchw));
     }
 }

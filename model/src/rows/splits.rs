@@ -1,7 +1,7 @@
 //! Which network may be used for what: `data/splits.toml`.
 
+use crate::base::file::{self, FileError, check_schema};
 use crate::base::precision::named_enum;
-use crate::base::text::{check_schema, toml_error};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -42,8 +42,8 @@ impl Splits {
     ///
     /// # Errors
     /// One line that says where it is malformed.
-    pub fn from_toml(text: &str) -> Result<Self, String> {
-        let splits: Self = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
+    pub fn from_toml(text: &str) -> Result<Self, FileError> {
+        let splits: Self = file::from_toml(text)?;
         check_schema(&splits.schema, "splits/1")?;
         Ok(splits)
     }
@@ -52,7 +52,7 @@ impl Splits {
     ///
     /// # Errors
     /// Only if the build embedded a malformed file.
-    pub fn shipped() -> Result<Self, String> {
+    pub fn shipped() -> Result<Self, FileError> {
         Self::from_toml(joulecast_data::SPLITS)
     }
 

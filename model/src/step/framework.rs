@@ -4,9 +4,10 @@ mod host;
 
 pub use host::{Costs, Host, HostKind, Stages};
 
+use crate::base::file::{self, FileError, check_schema, quantity, within};
 use crate::base::precision::{Phase, Precision, named_enum};
-use crate::base::text::{check_schema, names, shown, toml_error, within};
-use crate::base::units::{Bytes, Dimension, Seconds, parse_with_unit};
+use crate::base::text::{names, shown};
+use crate::base::units::{Bytes, Dimension, Seconds};
 use crate::device::gpu::{Device, Gpu};
 use crate::kernel::library::{self, Rule};
 use crate::kernel::setting::{Algorithm, Layout};
@@ -194,7 +195,7 @@ struct FusedUpdateFile {
 }
 
 impl FusedUpdateFile {
-    fn read(self) -> Result<FusedUpdate, String> {
+    fn read(self) -> Result<FusedUpdate, FileError> {
         let Self { sgd, momentum, adam, scaled, .. } = self;
         for (optimizer, passes) in [("sgd", sgd), ("momentum", momentum), ("adam", adam), ("scaled", scaled)] {
             within(&format!("fused_update {optimizer}"), passes as f64, PASSES)?;
@@ -222,10 +223,10 @@ struct MemoryFile {
 }
 
 impl MemoryFile {
-    fn read(self) -> Result<MemoryPolicy, String> {
+    fn read(self) -> Result<MemoryPolicy, FileError> {
         let bytes = |what: &str, entry: Option<Entry>| {
-            let bytes = entry.map(|e| parse_with_unit(&e.value, Dimension::Memory)).transpose();
-            Ok::<_, String>(Bytes::new(bytes.map_err(|e| format!("memory {what}: {e}"))?.unwrap_or(0.0) as u64))
+            let bytes = entry.map(|e| quantity(&format!("memory {what}"), &e.value, Dimension::Memory)).transpose();
+            Ok::<_, FileError>(Bytes::new(bytes?.unwrap_or(0.0) as u64))
         };
         Ok(MemoryPolicy {
             algorithm: None,
@@ -261,17 +262,16 @@ struct CopiesFile {
 }
 
 impl ParallelFile {
-    fn read(self) -> Result<Parallel, String> {
-        let bytes = |text: String| parse_with_unit(&text, Dimension::Memory).map(|b| Bytes::new(b as u64));
-        let bucket = self.bucket.map(bytes).transpose().map_err(|e| format!("parallel bucket: {e}"))?;
-        let time = |text: &str| parse_with_unit(text, Dimension::Time).map(Seconds::new);
-        let per_layer = self.copies.as_ref().map(|c| time(&c.per_layer)).transpose();
+    fn read(self) -> Result<Parallel, FileError> {
+        let bucket = self.bucket.map(|b| quantity("parallel bucket", &b, Dimension::Memory)).transpose()?;
+        let per_layer =
+            self.copies.as_ref().map(|c| quantity("parallel copies", &c.per_layer, Dimension::Time)).transpose();
         within("parallel copies: passes", self.copies.as_ref().map_or(0, |c| c.passes) as f64, PASSES)?;
         Ok(Parallel {
             copy_passes: self.copies.as_ref().map_or(0, |c| c.passes),
-            copy_per_layer: per_layer.map_err(|e| format!("parallel copies: {e}"))?.unwrap_or(Seconds::ZERO),
+            copy_per_layer: Seconds::new(per_layer?.unwrap_or(0.0)),
             overlaps: self.overlaps,
-            bucket,
+            bucket: bucket.map(|b| Bytes::new(b as u64)),
         })
     }
 }
@@ -331,9 +331,21 @@ struct Entry {
 }
 
 impl Entry {
-    fn time(&self, what: &str) -> Result<Seconds, String> {
-        Ok(Seconds::new(parse_with_unit(&self.value, Dimension::Time).map_err(|e| format!("{what}: {e}"))?))
+    fn time(&self, what: &str) -> Result<Seconds, FileError> {
+        quantity(what, &self.value, Dimension::Time).map(Seconds::new)
     }
+}
+
+/// A profile has no input pipeline of a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the {profile} profile has no input named \"{name}\"; it has {}",
+    if .known.is_empty() { "none".into() } else { .known.join(", ") }
+)]
+pub struct NoInput {
+    profile: String,
+    name: String,
+    known: Vec<String>,
 }
 
 impl Framework {
@@ -341,23 +353,22 @@ impl Framework {
     ///
     /// # Errors
     /// One line that says where it is malformed.
-    pub fn from_toml(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
+    pub fn from_toml(text: &str) -> Result<Self, FileError> {
+        let file: File = file::from_toml(text)?;
         check_schema(&file.schema, "framework/1")?;
         let activity = within("factor of activity", file.activity.map_or(1.0, |a| a.factor), FACTORS)?;
         let fusion = file.fusion.map(|f| f.into_convolution);
         if let Some(kind) = fusion.iter().flatten().find(|k| !Layer::KINDS.contains(&k.as_str())) {
-            return Err(format!("fusion: {} is no layer kind", shown(kind)));
+            return Err(FileError::value("fusion", format!("{} is no layer kind", shown(kind))));
         }
         let slower: Vec<Slower> = file
             .slower
             .into_iter()
             .map(|s| {
                 let time = |text: &Option<String>| {
-                    let seconds = text.as_deref().map(|t| parse_with_unit(t, Dimension::Time)).transpose();
-                    Ok::<_, String>(Seconds::new(
-                        seconds.map_err(|e| format!("slower {}: {e}", s.kind))?.unwrap_or(0.0),
-                    ))
+                    let field = format!("slower {}", s.kind);
+                    let seconds = text.as_deref().map(|t| quantity(&field, t, Dimension::Time)).transpose();
+                    Ok::<_, FileError>(Seconds::new(seconds?.unwrap_or(0.0)))
                 };
                 Ok(Slower {
                     extra: time(&s.extra)?,
@@ -369,7 +380,7 @@ impl Framework {
                     factor: s.factor,
                 })
             })
-            .collect::<Result<_, String>>()?;
+            .collect::<Result<_, FileError>>()?;
         for entry in &slower {
             within(&format!("slower {}: factor", shown(&entry.kind)), entry.factor, FACTORS)?;
         }
@@ -401,13 +412,11 @@ impl Framework {
     /// The input pipeline of a name.
     ///
     /// # Errors
-    /// When the profile has none of that name; the message lists them.
-    pub fn input(&self, name: &str) -> Result<&Input, String> {
-        self.inputs.iter().find(|i| i.name == name).ok_or_else(|| {
-            let names: Vec<&str> = self.inputs.iter().map(|i| i.name.as_str()).collect();
-            let known = if names.is_empty() { "none".into() } else { names.join(", ") };
-            format!("the {} profile has no input named \"{name}\"; it has {known}", self.name)
-        })
+    /// When the profile has none of that name.
+    pub fn input(&self, name: &str) -> Result<&Input, NoInput> {
+        let known = || self.inputs.iter().map(|i| i.name.clone()).collect();
+        let none = || NoInput { profile: self.name.clone(), name: name.into(), known: known() };
+        self.inputs.iter().find(|i| i.name == name).ok_or_else(none)
     }
 
     /// With convolutions by an algorithm.
@@ -508,7 +517,7 @@ mod tests {
             ("kind = \"add\"\nfactor = 1\nphases = [\"sideways\"]", "sideways"),
         ] {
             let error = Framework::from_toml(&text(entry)).expect_err("wrong");
-            assert!(error.contains(expected), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What feeds a step: a host that reads, decodes and copies so many samples a second.
 
-use crate::base::text::{shown, within};
+use crate::base::file::{FileError, within};
+use crate::base::text::shown;
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::gpu::Gpu;
 use crate::law::power::waiting;
@@ -30,7 +31,7 @@ pub(crate) struct InputFile {
 }
 
 impl InputFile {
-    pub(crate) fn read(self) -> Result<Input, String> {
+    pub(crate) fn read(self) -> Result<Input, FileError> {
         let Self { name, title, samples_per_s: rate, .. } = self;
         within(&format!("input {}: samples_per_s", shown(&name)), rate, 1e-6..=1e12)?;
         Ok(Input { name, title, samples_per_second: rate })

@@ -35,11 +35,11 @@ impl Plan {
 /// Time and energy of a whole training: the program's start and the steps, without validation and checkpoints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Training {
-    /// What is trained.
+    /// How much is trained, at which price.
     pub plan: Plan,
     /// Steps; the last of an epoch, where samples are left over, counts as a whole one.
     pub iterations: u64,
-    /// Time.
+    /// Time of the whole training, the start of the program included.
     pub time: Estimate<Seconds>,
     /// Energy of all devices.
     pub energy: Estimate<Joules>,

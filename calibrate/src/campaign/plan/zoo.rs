@@ -44,7 +44,7 @@ const SEQUENCES: [u64; 2] = [128, 512];
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn layers(role: Role) -> Result<Vec<LayerCase>> {
-    let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
+    let splits = Splits::shipped()?;
     layers_of_all(splits.with_role(role), false)
 }
 
@@ -54,7 +54,7 @@ pub fn layers(role: Role) -> Result<Vec<LayerCase>> {
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn held_out_layers() -> Result<Vec<LayerCase>> {
-    let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
+    let splits = Splits::shipped()?;
     layers_of_all(splits.held_out(), true)
 }
 

@@ -162,7 +162,7 @@ impl Taken {
 
 /// Of every representative the inference with the largest batch, in a graph where there is one: the GPU decides there.
 fn taken(frames: &[Framed], calibrations: &[Calibration], role: Option<Role>) -> Result<Vec<Taken>> {
-    let splits = Splits::shipped().map_err(anyhow::Error::msg)?;
+    let splits = Splits::shipped()?;
     let mut best: BTreeMap<usize, (Case, &str)> = BTreeMap::new();
     for framed in frames {
         for run in framed.runs {

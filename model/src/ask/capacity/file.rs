@@ -2,8 +2,9 @@
 
 use super::fleet::{Price, Server, Site};
 use super::pool::Target;
+use crate::base::file::{self, check_schema};
 use crate::base::precision::Precision;
-use crate::base::text::{check_schema, names as shown_names, printable, prose, shown, toml_error};
+use crate::base::text::{names as shown_names, printable, prose, shown};
 use crate::base::units::{Seconds, Watts};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
@@ -236,8 +237,8 @@ impl PlanFile {
     /// # Errors
     /// One line that names the field: what is missing, unknown, or no possible value.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
-        let file: File = toml::from_str(text).map_err(|e| PlanError(toml_error(&e, text)))?;
-        check_schema(&file.schema, "capacity/1").map_err(PlanError)?;
+        let file: File = file::from_toml(text).map_err(|e| PlanError(e.to_string()))?;
+        check_schema(&file.schema, "capacity/1").map_err(|e| PlanError(e.to_string()))?;
         few("[[candidate]]", file.candidates.len(), MOST_CANDIDATES)?;
         few("[[network]]", file.networks.len(), MOST_NETWORKS)?;
         few("pairs of a network and a candidate", file.networks.len() * file.candidates.len(), MOST_STEPS)?;

@@ -7,8 +7,9 @@ use super::{
     Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, LayerModel, NetworkSpread, Range, Term,
     Tier,
 };
+use crate::base::file::{self, FileError, check_schema, within};
 use crate::base::precision::{Phase, Precision};
-use crate::base::text::{check_schema, names, prose, shown, toml_error, within};
+use crate::base::text::{names, prose, shown};
 use crate::base::units::Seconds;
 use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
@@ -115,8 +116,8 @@ impl Calibration {
     /// # Errors
     /// One line: malformed text, a wrong schema, an unknown variable, a number that is not finite.
     pub fn from_toml(text: &str) -> Result<Self, CalibrationError> {
-        let file: File = toml::from_str(text).map_err(|e| CalibrationError(toml_error(&e, text)))?;
-        check_schema(&file.schema, "calibration/1").map_err(CalibrationError)?;
+        let file: File = file::from_toml(text).map_err(malformed)?;
+        check_schema(&file.schema, "calibration/1").map_err(malformed)?;
         if file.models.len() != file.model_count {
             let (found, expected) = (file.models.len(), file.model_count);
             return Err(CalibrationError(format!("has {found} models instead of {expected}: the file was cut")));
@@ -298,6 +299,10 @@ const MOST_COLUMN: f64 = 1e9;
 const LEAST_SCALE: f64 = 1e-9;
 const MOST_INVERSE: f64 = 1e9;
 
+fn malformed(error: FileError) -> CalibrationError {
+    CalibrationError(error.to_string())
+}
+
 /// From so much below zero to as much above.
 pub(super) fn either_side(most: f64) -> RangeInclusive<f64> {
     -most..=most
@@ -312,7 +317,8 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         Ok(Cover { key: read_key(kind)?, phase: *phase, precision: *precision })
     };
     let covers = file.covers.iter().map(cover).collect::<Result<_, _>>()?;
-    let bounded = |field: &str, value: f64, range| within(field, value, range).map(drop).map_err(|why| fail(&why));
+    let bounded =
+        |field: &str, value: f64, range| within(field, value, range).map(drop).map_err(|why| fail(&why.to_string()));
     if !matches!(file.exponent, 1 | 2 | 4) {
         return Err(fail("exponent must be 1, 2 or 4"));
     }

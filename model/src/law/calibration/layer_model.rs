@@ -12,11 +12,11 @@ use crate::kernel::key::ModelKey;
 /// t_ref = (t_comp^p + t_mem^p + t0^p)^(1/p).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerModel {
-    /// Whose kernels it predicts.
+    /// Whose kernels it predicts: a layer kind, a class of one, or several kinds together.
     pub key: ModelKey,
-    /// Phase.
+    /// Which kernel of the layer: forward, gradient of the data, gradient of the weights, or update.
     pub phase: Phase,
-    /// Precision.
+    /// Format of the operands of the rows.
     pub precision: Precision,
     /// The framework whose own kernels it is of; `None` for those of the vendor's library.
     pub framework: Option<String>,
@@ -24,15 +24,15 @@ pub struct LayerModel {
     pub covers: Vec<Cover>,
     /// Boards whose rows it was fitted to, where these are not all of the calibration's; else empty.
     pub boards: Vec<String>,
-    /// Which variables it uses.
+    /// Which variables its terms are over: of products, or of what is bound by bandwidth.
     pub family: Family,
-    /// p of the smooth roofline.
+    /// p in t_ref: 1, 2 or 4, as cross-validation chose.
     pub exponent: u32,
-    /// t0, the launch floor of a kernel.
+    /// t0 in t_ref: the shortest kernels of that kind on that GPU.
     pub floor: Seconds,
     /// Value of the library covariate to predict with: the newest library measured.
     pub library: f64,
-    /// Constant.
+    /// The constant of ln(t / t_ref).
     pub intercept: f64,
     /// ln(t / t_ref) stays between these, the smallest of the fitted rows and their 99 % quantile: a polynomial knows
     /// no bounds.
@@ -42,7 +42,7 @@ pub struct LayerModel {
     /// Layers whose t_ref is shorter are outside: only the slow ones among them stood out of the measurement's own
     /// overhead, so that the fit knows nothing of the others.
     pub shortest: Seconds,
-    /// Selected monomials.
+    /// The monomials that the Lasso selected, in its order.
     pub terms: Vec<Term>,
     /// Variables are clamped to what the fitted rows had.
     pub clamp: Vec<Range>,
@@ -50,9 +50,9 @@ pub struct LayerModel {
     pub domain: Vec<Range>,
     /// Where the fitted rows' sizes lie within that box.
     pub sizes: Ellipsoid,
-    /// Rows fitted.
+    /// Rows that it was fitted to.
     pub rows: usize,
-    /// Accuracy on held-out folds.
+    /// Errors on folds that the fit did not see; a fold holds whole shapes.
     pub cross_validation: CrossValidation,
     /// Quantiles of held-out log residuals by predicted time, shortest first.
     pub residuals: Vec<Bucket>,
@@ -61,20 +61,20 @@ pub struct LayerModel {
 /// A kind, phase and precision whose rows are in a model of several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cover {
-    /// Whose rows.
+    /// Whose rows they are.
     pub key: ModelKey,
-    /// Phase.
+    /// Which kernel of the layer: forward, gradient of the data, gradient of the weights, or update.
     pub phase: Phase,
-    /// Precision.
+    /// Format of the operands of the rows.
     pub precision: Precision,
 }
 
 /// A monomial with its coefficient on the standardised column (value - mean) / scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Term {
-    /// Variables and exponents.
+    /// The variables that are multiplied.
     pub factors: Vec<Factor>,
-    /// Coefficient.
+    /// What ln(t / t_ref) changes by per standard deviation of the column.
     pub coefficient: f64,
     /// Mean of the column in the fit.
     pub mean: f64,
@@ -96,9 +96,9 @@ pub struct Factor {
 pub struct Range {
     /// Position in [`Family::variables`].
     pub variable: usize,
-    /// Smallest value.
+    /// The smallest that fitted rows had.
     pub low: f64,
-    /// Largest value.
+    /// The largest that fitted rows had.
     pub high: f64,
 }
 
@@ -107,9 +107,9 @@ pub struct Range {
 pub struct Ellipsoid {
     /// Positions of the variables that vary.
     pub variables: Vec<usize>,
-    /// Their means.
+    /// Means of these variables over the fitted rows.
     pub mean: Vec<f64>,
-    /// Their standard deviations.
+    /// Standard deviations of these variables over the fitted rows.
     pub scale: Vec<f64>,
     /// Inverse of their correlation matrix, row by row.
     pub inverse: Vec<f64>,
@@ -129,11 +129,11 @@ impl Ellipsoid {
 /// Accuracy on held-out folds of this chip's rows, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CrossValidation {
-    /// Mean absolute percentage error.
+    /// Mean of 100 |predicted / measured - 1|.
     pub mape: f64,
-    /// Root mean square percentage error.
+    /// Root of the mean square of 100 (predicted / measured - 1).
     pub rmspe: f64,
-    /// Median absolute percentage error.
+    /// Median of 100 |predicted / measured - 1|.
     pub median: f64,
 }
 
@@ -144,9 +144,9 @@ pub struct Bucket {
     pub up_to: Seconds,
     /// Lower quantile of the split-conformal 90 % interval.
     pub low: f64,
-    /// Upper quantile.
+    /// Upper quantile of the same interval.
     pub high: f64,
-    /// Residuals behind it.
+    /// Residuals that the quantiles are of.
     pub rows: usize,
 }
 

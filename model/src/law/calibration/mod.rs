@@ -60,7 +60,7 @@ pub struct Calibration {
     pub sources: Vec<String>,
     /// `shipped`: fitted on all rows; `evaluation`: without the shapes of networks that are held out.
     pub fit: String,
-    /// The program that fitted it.
+    /// Program and version that fitted it, such as `joulecast 0.1.0`.
     pub tool: String,
     /// SHA-256 over the row ids and values fitted.
     pub dataset_hash: String,
@@ -74,7 +74,7 @@ pub struct Calibration {
     pub networks: Vec<NetworkSpread>,
     /// What is known of chips that were not among the rows; in the models of all chips.
     pub transfer: Option<Transfer>,
-    /// The models.
+    /// Models of layers, by kind, phase and precision.
     pub models: Vec<LayerModel>,
 }
 

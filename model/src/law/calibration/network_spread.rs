@@ -1,7 +1,7 @@
 //! How far whole networks were from their predictions.
 
+use crate::base::file::{FileError, within};
 use crate::base::precision::Mode;
-use crate::base::text::within;
 use serde::{Deserialize, Serialize};
 
 /// What the half-widths of an interval below and above its value are multiplied by, on a logarithmic scale.
@@ -16,24 +16,24 @@ const MOST: f64 = 100.0;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpread {
-    /// Framework profile.
+    /// Name of the framework profile that the runs are of.
     pub framework: String,
-    /// Mode.
+    /// Whether steps of inference or of training.
     pub mode: Mode,
-    /// Whether the GPU waits for the host.
+    /// Whether steps in which the host, not the GPU, is the slower part.
     pub launch_bound: bool,
-    /// For time.
+    /// Factors of the half-widths of time, down and up.
     pub time: Factors,
-    /// For power.
+    /// Factors of the half-widths of power, down and up.
     pub power: Factors,
-    /// For energy.
+    /// Factors of the half-widths of energy, down and up.
     pub energy: Factors,
-    /// Networks behind them.
+    /// How many networks the factors are of.
     pub networks: usize,
     /// Their names in the catalog.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Runs of these.
+    /// How many runs of these networks: batches, precisions.
     pub runs: usize,
     /// Share of the runs of a network that intervals from the other networks hold: time, power, energy.
     pub held: (f64, f64, f64),
@@ -44,7 +44,7 @@ impl NetworkSpread {
     ///
     /// # Errors
     /// Names the factor that is none.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(super) fn check(&self) -> Result<(), FileError> {
         for (field, (low, high)) in [("time", self.time), ("power", self.power), ("energy", self.energy)] {
             within(field, low, 0.0..=MOST)?;
             within(field, high, 0.0..=MOST)?;

@@ -7,11 +7,11 @@ use crate::kernel::setting::Algorithm;
 /// What is to be predicted.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Precision.
+    /// Precision of the networks that are predicted.
     pub precision: Precision,
-    /// Mode.
+    /// Whether inference or training.
     pub mode: Mode,
-    /// Framework profile.
+    /// Name of the framework profile.
     pub framework: &'a str,
     /// What convolutions are to be computed by, if asked for.
     pub algorithm: Option<Algorithm>,

@@ -2,7 +2,8 @@
 
 use super::CalibrationError;
 use super::file::{MOST_COEFFICIENT, MOST_RESIDUAL, MOST_VARIABLE, either_side, number};
-use crate::base::text::{shown, within};
+use crate::base::file::within;
+use crate::base::text::shown;
 use crate::base::units::Hertz;
 use crate::law::power::{ACTIVITIES, COUNT, Correction, PowerModel, TRAITS};
 use serde::Deserialize;
@@ -71,7 +72,8 @@ fn read_correction(file: CorrectionFile) -> Result<Correction, CalibrationError>
     let terms = file.terms.into_iter().map(|(name, c)| {
         let at =
             TRAITS.iter().position(|t| *t == name).ok_or_else(|| fail(&format!("no variable \"{}\"", shown(&name))))?;
-        within(&format!("the coefficient of {name}"), c, either_side(MOST_COEFFICIENT)).map_err(|e| fail(&e))?;
+        within(&format!("the coefficient of {name}"), c, either_side(MOST_COEFFICIENT))
+            .map_err(|e| fail(&e.to_string()))?;
         Ok((at, c))
     });
     let terms = terms.collect::<Result<_, _>>()?;
@@ -81,7 +83,7 @@ fn read_correction(file: CorrectionFile) -> Result<Correction, CalibrationError>
         valid.then_some((*low, *high)).ok_or_else(|| fail(&format!("clamp of {}: not the range of {name}", shown(of))))
     });
     let clamp: Vec<(f64, f64)> = clamp.collect::<Result<_, _>>()?;
-    within("intercept", file.intercept, either_side(MOST_RESIDUAL)).map_err(|e| fail(&e))?;
+    within("intercept", file.intercept, either_side(MOST_RESIDUAL)).map_err(|e| fail(&e.to_string()))?;
     if clamp.len() != TRAITS.len() || file.clamp.len() != TRAITS.len() {
         return Err(fail("needs a range of every variable"));
     }
@@ -98,7 +100,7 @@ pub(super) fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError
         ("residuals", low, either_side(MOST_RESIDUAL)),
         ("residuals", high, either_side(MOST_RESIDUAL)),
     ] {
-        within(field, value, range).map_err(|e| fail(&e))?;
+        within(field, value, range).map_err(|e| fail(&e.to_string()))?;
     }
     if low > high {
         return Err(fail("residuals are not an interval"));
@@ -112,7 +114,8 @@ pub(super) fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError
             .iter()
             .position(|a| *a == name)
             .ok_or_else(|| fail(&format!("no activity \"{}\"", shown(&name))))?;
-        within(&format!("the coefficient of {name}"), value, 0.0..=MOST_COEFFICIENT).map_err(|e| fail(&e))?;
+        within(&format!("the coefficient of {name}"), value, 0.0..=MOST_COEFFICIENT)
+            .map_err(|e| fail(&e.to_string()))?;
         coefficients[at] = value;
     }
     Ok(PowerModel {

@@ -4,8 +4,8 @@
 use super::file::{MOST_RESIDUAL, MOST_VARIABLE, either_side};
 use super::layer_model::{parse_term, term_name};
 use super::{CalibrationError, Factor};
+use crate::base::file::within;
 use crate::base::precision::{Precision, named_enum};
-use crate::base::text::within;
 use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
 use serde::{Deserialize, Serialize};
@@ -62,39 +62,39 @@ impl Arithmetic {
 /// How far chips' slopes in a variable lie from the common one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slope {
-    /// Whose models.
+    /// The kinds whose models have that slope.
     pub share: Share,
     /// The variable, or product of variables.
     pub factors: Vec<Factor>,
-    /// Root mean square over the chips.
+    /// Root mean square, over the chips, of their slope less the common one.
     pub deviation: f64,
 }
 
 /// Log residuals ln(measured / predicted) of a left-out chip of which so many rows were known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FewShot {
-    /// Of which kinds.
+    /// The kinds that the residuals are of.
     pub share: Share,
-    /// In which formats.
+    /// The formats that the residuals are of.
     pub arithmetic: Arithmetic,
     /// Known rows, of all kinds together.
     pub rows: usize,
-    /// 5 % quantile.
+    /// 5 % quantile of the residuals.
     pub low: f64,
-    /// 95 % quantile.
+    /// 95 % quantile of the residuals.
     pub high: f64,
 }
 
 /// Log residuals ln(measured / predicted) of boards whose rows were left out, by models of other boards of their chips.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Siblings {
-    /// 5 % quantile.
+    /// 5 % quantile of the residuals.
     pub low: f64,
-    /// 95 % quantile.
+    /// 95 % quantile of the residuals.
     pub high: f64,
     /// How often a board was left out: once per kind, phase and precision.
     pub boards: usize,
-    /// Rows behind them.
+    /// Residuals that the quantiles are of.
     pub rows: usize,
 }
 
@@ -148,7 +148,8 @@ impl Transfer {
             .into_iter()
             .map(|(share, name, deviation)| {
                 let factors = parse_term(&name, share.family()).map_err(|e| fail(e.0))?;
-                within(&format!("the deviation of {name}"), deviation, 0.0..=MOST_VARIABLE).map_err(fail)?;
+                within(&format!("the deviation of {name}"), deviation, 0.0..=MOST_VARIABLE)
+                    .map_err(|e| fail(e.to_string()))?;
                 Ok(Slope { share, factors, deviation })
             })
             .collect::<Result<_, _>>()?;
@@ -157,8 +158,8 @@ impl Transfer {
             .into_iter()
             .map(|(share, arithmetic, rows, low, high)| {
                 let field = format!("residuals of {share}");
-                within(&field, low, either_side(MOST_RESIDUAL)).map_err(fail)?;
-                within(&field, high, low..=MOST_RESIDUAL).map_err(fail)?;
+                within(&field, low, either_side(MOST_RESIDUAL)).map_err(|e| fail(e.to_string()))?;
+                within(&field, high, low..=MOST_RESIDUAL).map_err(|e| fail(e.to_string()))?;
                 Ok(FewShot { share, arithmetic, rows, low, high })
             })
             .collect::<Result<_, _>>()?;

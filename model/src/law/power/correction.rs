@@ -41,7 +41,7 @@ pub type Traits = [f64; TRAITS.len()];
 /// short kernels, which no energy row is of, 6 points worse.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Correction {
-    /// Constant.
+    /// The constant of the logarithm of the factor.
     pub intercept: f64,
     /// Positions of the variables with their coefficient.
     pub terms: Vec<(usize, f64)>,

@@ -59,7 +59,7 @@ pub struct PowerModel {
     pub residuals: (f64, f64),
     /// Mean absolute percentage error on held-out shapes.
     pub mape: f64,
-    /// Rows behind it.
+    /// Rows with energy that it was fitted to.
     pub rows: usize,
     /// Lowest and highest core clock of those rows, where known.
     pub clocks: Option<(Hertz, Hertz)>,

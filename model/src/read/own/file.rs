@@ -1,7 +1,8 @@
 //! The network file format, documented in `data/nets/README.md`.
 
+use crate::base::file::{self, check_schema};
 use crate::base::shape::Shape;
-use crate::base::text::{check_schema, closest, names, prose, shown, toml_error, toml_message};
+use crate::base::text::{closest, names, prose, shown, toml_message};
 use crate::net::layer::Layer;
 use crate::net::network::folding::{self, may_hold};
 use crate::net::network::{Input, Network, NetworkError, Node, Published, Source};
@@ -76,8 +77,8 @@ impl Network {
     /// # Errors
     /// One line that names the line, layer or field at fault.
     pub fn from_toml(text: &str) -> Result<Self, NetworkError> {
-        let file: File = toml::from_str(text).map_err(|e| NetworkError::Format(toml_error(&e, text)))?;
-        check_schema(&file.schema, "network/1").map_err(NetworkError::Format)?;
+        let file: File = file::from_toml(text).map_err(|e| NetworkError::Format(e.to_string()))?;
+        check_schema(&file.schema, "network/1").map_err(|e| NetworkError::Format(e.to_string()))?;
         let inputs = read_inputs(&file.inputs, &file.dimensions)?;
         let mut expander = Expander { blocks: &file.blocks, nodes: Vec::new() };
         let names = inputs.iter().enumerate().map(|(i, input)| (input.name.clone(), Source::Input(i))).collect();

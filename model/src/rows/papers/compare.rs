@@ -16,9 +16,9 @@ const CONSISTENT_WITHIN: f64 = 0.1;
 /// A printed value beside its prediction, in SI units; times and energies of a step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The paper's key.
+    /// Key of the paper in `papers.toml`, such as `castro2018`.
     pub paper: String,
-    /// The table it is printed in.
+    /// The table that it is printed in, such as `Table 4`.
     pub table: String,
     /// Device, as in the catalog; what is printed is of one of them.
     pub gpu: String,
@@ -28,7 +28,7 @@ pub struct Compared {
     pub setup: String,
     /// How many of them are of the printed kind.
     pub count: u64,
-    /// Network, as printed.
+    /// The network, in the words of the paper.
     pub network: String,
     /// Which reading of the paper's description; empty where there is only one.
     pub reading: String,
@@ -38,23 +38,23 @@ pub struct Compared {
     pub phase: String,
     /// Samples per step.
     pub batch: u64,
-    /// Framework profile.
+    /// Name of the framework profile that was predicted with.
     pub framework: String,
-    /// The calibration.
+    /// Id of the calibration that was predicted with.
     pub calibration: String,
     /// `shipped`, or `evaluation`: without the shapes of networks that are held out.
     pub fit: String,
     /// Version of cuDNN whose age was predicted with; without one the newest that the layer models saw.
     pub cudnn: Option<String>,
-    /// What is compared.
+    /// Which quantity, hence the unit: seconds, watts, joules, bytes.
     pub quantity: Quantity,
-    /// Printed.
+    /// What the paper prints, of a step.
     pub printed: f64,
-    /// Predicted.
+    /// What is predicted.
     pub predicted: f64,
-    /// 5 % quantile.
+    /// 5 % quantile of the prediction.
     pub p05: f64,
-    /// 95 % quantile.
+    /// 95 % quantile of the prediction.
     pub p95: f64,
     /// Whether it was among those that the paper's unknowns were fitted to.
     pub fitted: bool,
@@ -77,13 +77,13 @@ impl Compared {
 /// Values that are not predicted, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotPredicted {
-    /// The paper's key.
+    /// Key of the paper in `papers.toml`, such as `castro2018`.
     pub paper: String,
-    /// The table.
+    /// The table that they are printed in.
     pub table: String,
-    /// The reason.
+    /// Why nothing is predicted of them.
     pub why: String,
-    /// How many.
+    /// How many printed values.
     pub values: usize,
 }
 

@@ -1,8 +1,9 @@
 //! What printed names mean here: `data/published/papers/papers.toml`, `papers/1`.
 
 use super::printed::{COLUMNS, Case, Cell};
+use crate::base::file::{self, check_schema};
 use crate::base::precision::{Precision, named_enum};
-use crate::base::text::{check_schema, closest, toml_error};
+use crate::base::text::closest;
 use crate::catalog;
 use crate::kernel::features::library_age;
 use serde::{Deserialize, Serialize};
@@ -300,8 +301,8 @@ fn collect<T, U>(
 /// # Errors
 /// One line that names the line of the file: malformed, or a name that the catalog does not have.
 pub(super) fn from_toml(text: &str) -> Result<Vec<Paper>, String> {
-    let file: File = toml::from_str(text).map_err(|e| toml_error(&e, text))?;
-    check_schema(&file.schema, "papers/1")?;
+    let file: File = file::from_toml(text).map_err(|e| e.to_string())?;
+    check_schema(&file.schema, "papers/1").map_err(|e| e.to_string())?;
     file.paper.into_iter().map(|paper| Text(text).paper(paper)).collect()
 }
 

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Time and energy of a step on all its devices, all phases together, in seconds and joules.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Totals {
-    /// Time.
+    /// Time of a step, in seconds.
     pub time: f64,
-    /// Energy.
+    /// Energy of a step on all devices, in joules.
     pub energy: f64,
 }
 
@@ -23,19 +23,19 @@ impl Totals {
 /// A step on a set of devices, printed and predicted.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct SetupTotals {
-    /// The paper's key.
+    /// Key of the paper in `papers.toml`.
     pub paper: String,
     /// Which reading of the paper's description.
     pub reading: String,
-    /// Network, as printed.
+    /// The network, in the words of the paper.
     pub network: String,
     /// Samples per step.
     pub batch: u64,
     /// The devices, as in 2xv100.
     pub setup: String,
-    /// As printed.
+    /// Sums of printed values.
     pub printed: Totals,
-    /// As predicted.
+    /// Sums of what is predicted of these values.
     pub predicted: Totals,
 }
 
@@ -48,17 +48,17 @@ pub const METRICS: [Measure; 3] = [("time", |t| t.time), ("energy", |t| t.energy
 /// The best set of devices for a network and batch, as printed and as predicted.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Winner {
-    /// The paper's key.
+    /// Key of the paper in `papers.toml`.
     pub paper: String,
     /// Which reading of the paper's description.
     pub reading: String,
-    /// Network, as printed.
+    /// The network, in the words of the paper.
     pub network: String,
     /// Samples per step.
     pub batch: u64,
     /// One of [`METRICS`].
     pub metric: &'static str,
-    /// Sets that there are to choose from.
+    /// How many sets of devices the paper prints.
     pub choices: usize,
     /// The best as printed.
     pub printed: String,

@@ -116,12 +116,15 @@ impl Subject {
         }
         let fabric = match count {
             1 => None,
-            _ => Some(Fabric::of(
-                &catalog::interconnects().map_err(|e| e.to_string())?,
-                &members.iter().map(|(_, p)| p.gpu()).collect::<Vec<_>>(),
-                count,
-                None,
-            )?),
+            _ => Some(
+                Fabric::of(
+                    &catalog::interconnects().map_err(|e| e.to_string())?,
+                    &members.iter().map(|(_, p)| p.gpu()).collect::<Vec<_>>(),
+                    count,
+                    None,
+                )
+                .map_err(|e| e.to_string())?,
+            ),
         };
         let Some(readings) = paper.readings(case) else {
             return Ok(Err(format!("no network file of {}", case.network)));

@@ -1,9 +1,9 @@
 //! What the host does in an eager step: it launches operation after operation, and the GPU waits where it is slower.
 
 use super::{Entry, FactorFile};
+use crate::base::file::{FileError, quantity, within};
 use crate::base::precision::{Mode, Phase, Precision};
-use crate::base::text::within;
-use crate::base::units::{Dimension, Seconds, parse_with_unit};
+use crate::base::units::{Dimension, Seconds};
 use crate::kernel::key::ModelKey;
 use crate::net::layer::Layer;
 use serde::Deserialize;
@@ -188,24 +188,22 @@ struct KindFile {
     training: [String; 2],
 }
 
-fn costs(what: &str, inference: &[String; 2], training: &[String; 2]) -> Result<Costs, String> {
-    let time = |text: &String| {
-        parse_with_unit(text, Dimension::Time).map(Seconds::new).map_err(|e| format!("host {what}: {e}"))
-    };
-    let both = |texts: &[String; 2]| Ok::<_, String>([time(&texts[0])?, time(&texts[1])?]);
+fn costs(what: &str, inference: &[String; 2], training: &[String; 2]) -> Result<Costs, FileError> {
+    let time = |text: &String| quantity(&format!("host {what}"), text, Dimension::Time).map(Seconds::new);
+    let both = |texts: &[String; 2]| Ok::<_, FileError>([time(&texts[0])?, time(&texts[1])?]);
     Ok(Costs { inference: both(inference)?, training: both(training)? })
 }
 
-fn kind(kind: String, inference: &[String; 2], training: &[String; 2]) -> Result<HostKind, String> {
+fn kind(kind: String, inference: &[String; 2], training: &[String; 2]) -> Result<HostKind, FileError> {
     Ok(HostKind { costs: costs(&kind, inference, training)?, kind })
 }
 
 impl HostFile {
-    pub(super) fn read(self) -> Result<Host, String> {
+    pub(super) fn read(self) -> Result<Host, FileError> {
         let spread = within("host spread", self.spread.factor, 1.0..=100.0)?;
         let scaled_loss = self.scaled_loss.map(|s| s.forward);
         if let Some(share) = scaled_loss.filter(|s| !(0.0..=1.0).contains(s)) {
-            return Err(format!("host scaled_loss: forward = {share} is no share"));
+            return Err(FileError::value("host scaled_loss", format!("forward = {share} is no share")));
         }
         Ok(Host {
             other: kind("other".into(), &self.other.inference, &self.other.training)?,

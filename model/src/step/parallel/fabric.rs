@@ -2,7 +2,7 @@
 
 use crate::base::units::{Bytes, Seconds};
 use crate::device::gpu::Gpu;
-use crate::device::interconnect::Interconnect;
+use crate::device::interconnect::{Interconnect, JoinError};
 use crate::step::predictor::Warning;
 
 /// How all GPUs of a step are joined.
@@ -28,23 +28,28 @@ impl Fabric {
     ///
     /// # Errors
     /// When that is not known, joins other boards, or they are more than a node has and no network is named.
-    pub fn of(known: &[Interconnect], kinds: &[&Gpu], gpus: u64, asked: Option<Interconnect>) -> Result<Self, String> {
+    pub fn of(
+        known: &[Interconnect],
+        kinds: &[&Gpu],
+        gpus: u64,
+        asked: Option<Interconnect>,
+    ) -> Result<Self, JoinError> {
         let usual = Interconnect::usual(known, kinds);
-        let networks = || known.iter().filter(|i| i.node.is_none()).map(|i| &i.name[..]).collect::<Vec<_>>();
         if let Some((asked, gpu)) = asked.as_ref().and_then(|i| Some((i, i.lacking(kinds)?))) {
-            let near = usual.map_or(String::new(), |i| format!(": {} does", i.name));
-            return Err(format!("{} does not join {} ({}){near}", asked.name, gpu.name, gpu.form_factor));
+            return Err(JoinError::OtherBoard {
+                interconnect: asked.name.clone(),
+                gpu: gpu.name.clone(),
+                form_factor: gpu.form_factor.clone(),
+                usual: usual.ok().map(|i| i.name),
+            });
         }
         match (asked, usual) {
             (None, Err(why)) => Err(why),
             (None, Ok(node)) => match node.node {
-                Some(most) if gpus > most => Err(format!(
-                    "{gpus} GPUs are more than the {most} that {} joins in a node; say what joins nodes with \
-                     --interconnect: {}, or --interconnect {} if that joins them all",
-                    node.name,
-                    networks().join(", "),
-                    node.name
-                )),
+                Some(most) if gpus > most => {
+                    let networks = known.iter().filter(|i| i.node.is_none()).map(|i| i.name.clone()).collect();
+                    Err(JoinError::Nodes { gpus, most, node: node.name, networks })
+                }
                 _ => Ok(node.into()),
             },
             (Some(network), usual) if network.node.is_none() => match usual {

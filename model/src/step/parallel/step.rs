@@ -16,9 +16,9 @@ const GRADIENT_BYTES: u64 = 4;
 /// GPUs of one kind, and the step that each of them would take alone over its part of the batch.
 #[derive(Clone, Debug)]
 pub struct Share<'a> {
-    /// How many.
+    /// How many GPUs of the kind.
     pub count: u64,
-    /// Which.
+    /// Their kind.
     pub gpu: &'a Gpu,
     /// The step over its part of the batch.
     pub alone: NetworkPrediction,
@@ -27,9 +27,9 @@ pub struct Share<'a> {
 /// What GPUs of one kind do in a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DevicePrediction {
-    /// Which.
+    /// Their kind.
     pub gpu: String,
-    /// How many.
+    /// How many GPUs of the kind.
     pub count: u64,
     /// Samples that each takes.
     pub batch: u64,
@@ -48,11 +48,11 @@ pub struct DevicePrediction {
 /// The sum of gradients over all GPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Communication {
-    /// What it runs over.
+    /// What joins the GPUs, in words.
     pub interconnect: String,
-    /// Gradients of one GPU.
+    /// Bytes of gradients that each GPU gives.
     pub bytes: Bytes,
-    /// Time on the ring.
+    /// Time of all all-reduces, hidden behind backward or not.
     pub time: Seconds,
     /// The part of it after the last gradient is known: what the step waits for.
     pub exposed: Seconds,

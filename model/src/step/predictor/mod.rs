@@ -41,7 +41,7 @@ pub(crate) struct Setup<'a> {
     pub framework: &'a Framework,
     /// How a step is launched.
     pub launch: Launch,
-    /// Inference or training step.
+    /// Whether a step of inference or of training.
     pub mode: Mode,
     /// Which phases of the step: usually all that the mode has, in order.
     pub phases: &'a [Phase],
@@ -52,7 +52,7 @@ pub(crate) struct Setup<'a> {
 /// A value with its 90 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate<T> {
-    /// The prediction.
+    /// What is most likely.
     pub value: T,
     /// 5 % quantile.
     pub p05: T,
@@ -72,25 +72,25 @@ impl<T: Copy + Mul<f64, Output = T>> Estimate<T> {
 pub struct LayerPrediction {
     /// The layer's name.
     pub name: String,
-    /// Its kind.
+    /// Its layer kind, such as `conv2d`; `update` and `add` of kernels of no layer.
     pub kind: &'static str,
-    /// Its phase.
+    /// Which kernel of the layer: forward, gradient of the data, gradient of the weights, or update.
     pub phase: Phase,
-    /// Operations.
+    /// Operations of the direct algorithm; a multiply-accumulate is two.
     pub ops: Ops,
-    /// Bytes read.
+    /// Bytes of operands, each counted once.
     pub read: Bytes,
-    /// Bytes written.
+    /// Bytes of results, each counted once.
     pub written: Bytes,
-    /// Time.
+    /// Time of one execution.
     pub time: Estimate<Seconds>,
     /// Mean power while it runs.
     pub power: Watts,
-    /// Energy.
+    /// Energy of one execution: power times time.
     pub energy: Joules,
     /// Roofline bound of the direct algorithm: max(ops / peak, bytes / bandwidth).
     pub bound: Seconds,
-    /// What its time rests on.
+    /// Whether its time rests on rows of this board, another board, another chip, or none.
     pub tier: Tier,
     /// What computes it, where somebody asked for that.
     pub algorithm: Option<Algorithm>,
@@ -103,34 +103,34 @@ pub struct LayerPrediction {
 /// Time and energy of a phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PhaseTotal {
-    /// Which.
+    /// Which phase of the step.
     pub phase: Phase,
-    /// Time.
+    /// Time of its kernels, without what the GPU waits.
     pub time: Seconds,
-    /// Energy.
+    /// Energy of its kernels.
     pub energy: Joules,
 }
 
 /// A step of a network on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkPrediction {
-    /// Name of the network.
+    /// Name of the network, as in its file.
     pub network: String,
     /// Samples per step.
     pub batch: u64,
-    /// Precision.
+    /// Format of activations and weights.
     pub precision: Precision,
-    /// Mode.
+    /// Whether a step of inference or of training.
     pub mode: Mode,
-    /// Id of the calibration.
+    /// Id of the calibration of the chip, such as `gv100-imported-1`; without one that of all chips.
     pub calibration: String,
     /// Tier that most of the uncertainty of the time rests on.
     pub time_tier: Tier,
-    /// Tier of the power.
+    /// What the law of power rests on.
     pub power_tier: Tier,
     /// Mean core clock while kernels run: below the boost clock where a clock was asked for or the limit holds it back.
     pub clock: Hertz,
-    /// Memory clock, where known.
+    /// The memory clock, where the device's file knows one.
     pub memory_clock: Option<Hertz>,
     /// Power limit that was asked for.
     pub power_cap: Option<Watts>,
@@ -140,27 +140,27 @@ pub struct NetworkPrediction {
     pub launch_bound: bool,
     /// Half-widths of the intervals before whole networks were compared.
     pub widths: Widths,
-    /// Time of a step.
+    /// Time of a step, from its first launch to its last kernel.
     pub time: Estimate<Seconds>,
-    /// Mean power.
+    /// Mean power of all devices over the step.
     pub power: Estimate<Watts>,
-    /// Energy of a step.
+    /// Energy of all devices over the step.
     pub energy: Estimate<Joules>,
-    /// Operations.
+    /// Operations of all devices; a multiply-accumulate is two.
     pub ops: Ops,
-    /// Bytes read.
+    /// Bytes of operands that the kernels of all devices read.
     pub read: Bytes,
-    /// Bytes written.
+    /// Bytes of results that the kernels of all devices write.
     pub written: Bytes,
     /// Learned parameters.
     pub parameters: u64,
-    /// Device memory.
+    /// Memory of the first device, by what it holds.
     pub memory: MemoryFootprint,
     /// Whether that is within the device's memory.
     pub fits_in_memory: bool,
     /// Sum of the layers' roofline bounds.
     pub bound: Seconds,
-    /// Per phase, in order.
+    /// Time and energy by phase, in the order in which they run.
     pub phases: Vec<PhaseTotal>,
     /// Which devices take part, and what each does.
     pub devices: Vec<DevicePrediction>,
@@ -168,7 +168,7 @@ pub struct NetworkPrediction {
     pub communication: Option<Communication>,
     /// The rate at which samples come, where one is given, and what the step waits for them.
     pub fed: Option<Fed>,
-    /// Every kernel, in order.
+    /// Every kernel, in the order in which they run.
     pub layers: Vec<LayerPrediction>,
     /// What a reader should know, in the order in which it is printed.
     pub warnings: Vec<Warning>,

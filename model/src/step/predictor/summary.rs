@@ -18,13 +18,13 @@ use crate::step::memory::{MemoryFootprint, footprint};
 pub struct Summary {
     /// Tier that most of the uncertainty of the time rests on.
     pub time_tier: Tier,
-    /// Tier of the power.
+    /// What the law of power rests on.
     pub power_tier: Tier,
     /// Mean core clock while kernels run.
     pub clock: Hertz,
     /// Time of a step.
     pub time: Estimate<Seconds>,
-    /// Mean power.
+    /// Mean power over the step.
     pub power: Estimate<Watts>,
     /// Energy of a step.
     pub energy: Estimate<Joules>,

@@ -1,8 +1,9 @@
 //! Mapping files, schema `mapping/1`.
 
 use super::value::Value;
+use crate::base::file;
 use crate::base::precision::Phase;
-use crate::base::text::{closest, in_short, toml_error};
+use crate::base::text::{closest, in_short};
 use crate::net::layer::Layer;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -109,7 +110,7 @@ impl Mapping {
     /// # Errors
     /// When it is not TOML, a key is unknown or missing, or a value is not one of those allowed.
     pub fn from_toml(text: &str) -> Result<Self, MappingError> {
-        let file: File = toml::from_str(text).map_err(|e| MappingError(toml_error(&e, text)))?;
+        let file: File = file::from_toml(text).map_err(|e| MappingError(e.to_string()))?;
         Self::from_file(file).map_err(|message| MappingError(in_short(&message)))
     }
 
