@@ -215,6 +215,19 @@ def activation(name, torch):
         return function, False
 
 
+# By kind: a function of a layer, the shapes of its inputs, a format and a mode that gives the shapes of the layer's parameters,
+# and what computes it of its inputs and parameters.
+TRANSFORMERS = {}
+
+
+def of_kind(name):
+    def noted(function):
+        TRANSFORMERS[name] = function
+        return function
+    return noted
+
+
+@of_kind("attention")
 def attention(layer, shapes, dtype, training, torch):
     """As frameworks call it; a cached token writes its key and value into the cache and reads all of it."""
     functional = torch.nn.functional
@@ -258,15 +271,18 @@ def attention(layer, shapes, dtype, training, torch):
     return [], run
 
 
+@of_kind("embedding")
 def embedding(layer, shapes, dtype, training, torch):
     return [[layer["vocabulary"], layer["features"]]], torch.nn.functional.embedding
 
 
+@of_kind("rms_norm")
 def rms_norm(layer, shapes, dtype, training, torch):
     size = shapes[0][-1:]
     return [size], lambda x, w: torch.nn.functional.rms_norm(x, size, w, 1e-6)
 
 
+@of_kind("rotary")
 def rotary(layer, shapes, dtype, training, torch):
     """As transformers' Llama does it: x cos + rotated(x) sin."""
     batch, tokens, features = shapes[0]
@@ -282,6 +298,7 @@ def rotary(layer, shapes, dtype, training, torch):
     return [], run
 
 
+@of_kind("recurrent")
 def recurrent(layer, shapes, dtype, training, torch):
     """Through cuDNN, samples first. The weights are the module's, so that only the gradient of the input is asked for."""
     kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[layer["cell"]]
@@ -293,10 +310,12 @@ def recurrent(layer, shapes, dtype, training, torch):
     return [], lambda x: module(x)[0]
 
 
+@of_kind("position_embedding")
 def position_embedding(layer, shapes, dtype, training, torch):
     return [shapes[0][1:]], torch.add
 
 
+@of_kind("relative_position_bias")
 def relative_position_bias(layer, shapes, dtype, training, torch):
     heads, window, tokens = layer["heads"], layer["window"], shapes[0][2]
     rows = (2 * window - 1) ** 2
@@ -309,10 +328,12 @@ def relative_position_bias(layer, shapes, dtype, training, torch):
     return [[rows, heads]], run
 
 
+@of_kind("class_token")
 def class_token(layer, shapes, dtype, training, torch):
     return [[1, 1, shapes[0][2]]], lambda x, token: torch.cat([token.expand(x.shape[0], -1, -1), x], 1)
 
 
+@of_kind("reshape")
 def reshape(layer, shapes, dtype, training, torch):
     """Groups of tokens gathered, as windows are; a prime number of them is copied as it is."""
     tokens = shapes[0][1]
@@ -322,27 +343,23 @@ def reshape(layer, shapes, dtype, training, torch):
     return [], lambda x: x.view(x.shape[0], part, tokens // part, -1).transpose(1, 2).contiguous()
 
 
+@of_kind("permute")
 def permute(layer, shapes, dtype, training, torch):
     order = [0] + [1 + i for i in layer["order"]]
     return [], lambda x: x.permute(order).contiguous()
 
 
+@of_kind("slice")
 def slice_(layer, shapes, dtype, training, torch):
     start, step = layer["start"], layer["step"]
     part = slice(start, start + layer["size"] * step, step)
     return [], lambda x: x[(slice(None),) * (layer["axis"] + 1) + (part,)].contiguous()
 
 
+@of_kind("resize")
 def resize(layer, shapes, dtype, training, torch):
     modes = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}
     return [], lambda x: torch.nn.functional.interpolate(x, layer["output"], mode=modes[layer["interpolation"]])
-
-
-# Shapes of the parameters of a layer, and a function of its inputs and parameters.
-TRANSFORMERS = {"attention": attention, "embedding": embedding, "rms_norm": rms_norm, "rotary": rotary,
-                "recurrent": recurrent, "position_embedding": position_embedding,
-                "relative_position_bias": relative_position_bias, "class_token": class_token, "reshape": reshape,
-                "permute": permute, "slice": slice_, "resize": resize}
 
 
 def _product(numbers):

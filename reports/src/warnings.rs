@@ -110,6 +110,7 @@ fn substitute(by: Substitute) -> &'static str {
     match by {
         Substitute::Precision => "predicted by the fp32 model with its own traffic",
         Substitute::Product => "predicted as matrix products",
+        Substitute::Shared => "predicted by the model that kinds like it share",
         Substitute::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
         Substitute::Universal => "predicted by the model of all measured GPUs",
         Substitute::Efficiency => "roofline with the efficiency that measured GPUs reach",

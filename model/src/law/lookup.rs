@@ -101,6 +101,8 @@ pub enum Substitute {
     Precision,
     /// As an implicit matrix product, by the linear layers' model.
     Product,
+    /// By the model that kinds like it share on this GPU.
+    Shared,
     /// By its traffic and the bandwidth efficiency of element-wise rows on this GPU.
     Bandwidth,
     /// By the polynomial that was fitted to all measured GPUs.
@@ -231,6 +233,12 @@ pub fn find<'a>(
         Family::Stream => {
             if let Some(model) = on_gpu(key, phase, Precision::Fp32) {
                 return Some(plain(model, tier, Some(Substitute::Precision)));
+            }
+            // A kind that no chip has rows of runs as those do with which it shares a model.
+            let known = calibration.into_iter().chain([universal]).any(|c| c.knows_kind(key));
+            let shared = || calibration?.shared(key.shared()?, phase, alike(family, precision));
+            if let Some(model) = shared().filter(|_| !known) {
+                return Some(plain(model, Tier::Transferred, Some(Substitute::Shared)));
             }
             if let Some(model) = on_gpu(ModelKey::Stream, Phase::Forward, Precision::Fp32) {
                 // Its residuals are those of other kinds' rows under it.

@@ -6,8 +6,7 @@ use joulecast_model::base::precision::Phase;
 use joulecast_model::base::shape::Shape;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{
-    Attention, Cell, ClassToken, Embedding, Layer, Permute, PositionEmbedding, Recurrent, RelativePositionBias,
-    Reshape, RmsNorm, Rotary, Slice,
+    Attention, Cell, Embedding, Layer, Permute, Recurrent, RelativePositionBias, Reshape, Rotary, Slice,
 };
 
 /// Heads and features of a head that networks have.
@@ -27,7 +26,6 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
             let vocabulary = point.log([1000, 130_000]);
             one(Shape::new(&[tokens]).ok()?, Layer::Embedding(Embedding { vocabulary, features }))
         }
-        "rms_norm" => one(rows, Layer::RmsNorm(RmsNorm {})),
         "rotary" => {
             let (heads, dimension) = (point.pick(&HEADS), point.pick(&DIMENSIONS));
             one(Shape::new(&[tokens, heads * dimension]).ok()?, Layer::Rotary(Rotary { heads }))
@@ -42,7 +40,6 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
             };
             one(Shape::new(&[tokens.min(512), features.min(4096)]).ok()?, Layer::Recurrent(recurrent))
         }
-        "position_embedding" => one(rows, Layer::PositionEmbedding(PositionEmbedding { positions: None })),
         "relative_position_bias" => {
             let (heads, windows) = (point.pick(&[3, 4, 6, 8, 12, 24]), point.pick(&[1, 4, 16, 64]));
             let window = point.pick(&[7, 7, 8, 12]);
@@ -50,7 +47,6 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
             let scores = Shape::new(&[windows * heads, side, side]).ok()?;
             one(scores, Layer::RelativePositionBias(RelativePositionBias { heads, window }))
         }
-        "class_token" => one(rows, Layer::ClassToken(ClassToken {})),
         "reshape" => one(rows, Layer::Reshape(Reshape { shape: vec![-1, i64::try_from(features).ok()?], copy: true })),
         "permute" => {
             let (heads, dimension) = (point.pick(&HEADS), point.pick(&DIMENSIONS));
@@ -66,7 +62,8 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
             let start = size * point.pick(&[0, parts - 1]);
             one(rows, Layer::Slice(Slice { axis: 1, start, size, step: 1, copy: true }))
         }
-        _ => None,
+        // Others work over rows and have nothing that must be told.
+        _ => one(rows, Layer::from_table(kind, Default::default())?.ok()?),
     }
 }
 

@@ -101,7 +101,20 @@ impl Calibration {
         self.boards.iter().any(|b| b == board)
     }
 
-    /// What it rests on for a board of its chip.
+    /// Whether any of its models predicts a kind, in whatever phase and precision.
+    pub fn knows_kind(&self, key: ModelKey) -> bool {
+        self.models.iter().any(|m| m.key == key || m.covers.iter().any(|c| c.key == key))
+    }
+
+    /// The library's model that kinds share, where it knows several of them in a phase and precision: of one or two it says
+    /// little of others.
+    pub fn shared(&self, key: ModelKey, phase: Phase, precision: Precision) -> Option<&LayerModel> {
+        const SEVERAL: usize = 3;
+        let kinds = |m: &LayerModel| m.covers.iter().filter(|c| c.phase == phase && c.precision == precision).count();
+        self.models.iter().find(|m| m.key == key && m.framework.is_none() && kinds(m) >= SEVERAL)
+    }
+
+    /// What it rests on for a board of its chip (its name in `data/gpus`).
     pub fn tier_on(&self, board: &str) -> Tier {
         self.tier.on_board(self.is_of(board))
     }

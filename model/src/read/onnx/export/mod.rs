@@ -5,6 +5,8 @@
 //! elements of a copy end up in is not part of a network here, so a copy becomes a transposition of as many elements.
 
 mod layers;
+mod sequences;
+mod site;
 
 use super::wire::{
     Attribute, Dimension, Entry, Graph, Model, Node, Opset, Tensor, TensorShape, TensorType, ValueInfo, ValueType,
@@ -14,6 +16,7 @@ use crate::base::shape::{Shape, product};
 use crate::net::layer::LayerOp;
 use crate::net::network::{Network, NetworkError, Source};
 use prost::Message as _;
+use site::Site;
 
 /// The last operator set without attention, and the first one with it.
 const OPSETS: [i64; 2] = [20, 23];
@@ -98,7 +101,7 @@ impl Writer<'_> {
         self.shapes.push(output);
         let from: Vec<String> = node.from.iter().map(|source| self.name_of(*source)).collect();
         let weights = node.tied.map_or_else(|| node.name.clone(), |owner| self.network.nodes[owner].name.clone());
-        let site = layers::Site { name: &node.name, weights: &weights, tied: node.tied.is_some(), from, read, output };
+        let site = Site { name: &node.name, weights: &weights, tied: node.tied.is_some(), from, read, output };
         self.translate(&node.layer, &site).map_err(at)
     }
 

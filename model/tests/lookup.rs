@@ -1,0 +1,45 @@
+//! Which model predicts a kernel that has none of its own, with the calibrations that are shipped.
+
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::catalog;
+use joulecast_model::kernel::family::Family;
+use joulecast_model::kernel::key::ModelKey;
+use joulecast_model::law::calibration::Calibration;
+use joulecast_model::law::lookup::{Substitute, find};
+
+const TANH: ModelKey = ModelKey::Kind("tanh");
+
+/// As if hyperbolic tangents had been measured nowhere.
+fn without_tanh(calibration: Calibration) -> Calibration {
+    let mut models = calibration.models;
+    models.retain(|m| m.key != TANH);
+    models.iter_mut().for_each(|m| m.covers.retain(|c| c.key != TANH));
+    Calibration { models, ..calibration }
+}
+
+fn chip(name: &str) -> Calibration {
+    catalog::calibration(name).expect("valid").expect("shipped")
+}
+
+#[test]
+fn a_kind_without_rows_anywhere_runs_as_those_that_it_shares_a_model_with() {
+    let universal = without_tanh(catalog::all_chips().expect("valid"));
+    let substitute = |calibration: &Calibration, phase, precision| {
+        find(Some(calibration), &universal, TANH, Family::Stream, phase, precision).expect("a model").substitute
+    };
+    let measured = chip("gh100");
+    assert_eq!(substitute(&measured, Phase::Forward, Precision::Fp16), None);
+    let unknown = without_tanh(measured);
+    for phase in [Phase::Forward, Phase::BackwardData] {
+        for precision in [Precision::Fp32, Precision::Tf32, Precision::Fp16, Precision::Bf16] {
+            assert_eq!(substitute(&unknown, phase, precision), Some(Substitute::Shared), "{phase} {precision}");
+        }
+    }
+    // There the model knows rectifiers alone, which says nothing of other kinds.
+    assert_eq!(substitute(&chip("gm200"), Phase::Forward, Precision::Fp32), Some(Substitute::Bandwidth));
+    // A kind with rows elsewhere stays with the bandwidth of this chip.
+    let known = catalog::all_chips().expect("valid");
+    let found = find(Some(&unknown), &known, TANH, Family::Stream, Phase::Forward, Precision::Fp16).expect("a model");
+    let elsewhere = known.models.iter().any(|m| m.key == TANH);
+    assert_eq!(found.substitute, Some(if elsewhere { Substitute::Bandwidth } else { Substitute::Shared }));
+}
