@@ -29,7 +29,7 @@ use joulecast_reports::accuracy::HeldOut;
 use joulecast_reports::export::{Export, Format, format_of};
 use joulecast_reports::networks::Networks;
 use joulecast_reports::table::Table;
-use joulecast_reports::{self as reports, transfer};
+use joulecast_reports::{self as reports, chips};
 use std::fs;
 use std::path::PathBuf;
 
@@ -221,7 +221,7 @@ struct Validate {
     #[arg(long)]
     levels: bool,
     /// How to print
-    #[arg(long, value_name = "FORMAT", value_parser = format_of::<transfer::LeftOut>(), default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<chips::LeftOut>(), default_value_t = Format::Table)]
     format: Format,
     /// Do not show how far the fits are
     #[arg(long)]
@@ -432,7 +432,7 @@ fn validate_chips(args: &Validate) -> Result<()> {
     let lines = leave_out::chips(&rows, args.seeds)?;
     let trials = if args.format == Format::Markdown { leave_out::trials(&rows) } else { Vec::new() };
     let (seeds, evaluation) = (args.seeds, args.evaluation);
-    show(&transfer::LeftOut { lines: &lines, trials: &trials, seeds, evaluation }, args.format)
+    show(&chips::LeftOut { lines: &lines, trials: &trials, seeds, evaluation }, args.format)
 }
 
 /// Calibrations without the shapes of networks that are held out: those of a folder, or fitted now.

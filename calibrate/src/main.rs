@@ -3,7 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use clap::Parser;
-use joulecast_calibrate::campaign::sweep::ObservedOnly;
+use joulecast_calibrate::campaign::limits::ObservedOnly;
 use joulecast_calibrate::cli;
 use joulecast_calibrate::rows::dataset::NoRows;
 use joulecast_calibrate::system::memory;

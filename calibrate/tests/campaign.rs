@@ -1,9 +1,9 @@
 //! A measuring campaign from the plan to the fit, on the fake device.
 
 use joulecast_calibrate::campaign::device::Device;
-use joulecast_calibrate::campaign::plan::{self, Level, Measure, Plan};
 use joulecast_calibrate::campaign::run::progress::Progress;
 use joulecast_calibrate::campaign::run::{ApplyPoint, AsFound, Which};
+use joulecast_calibrate::campaign::trials::{self, Level, Measure, Plan};
 use joulecast_calibrate::campaign::{device, run};
 use joulecast_calibrate::rows::dataset;
 use joulecast_calibrate::rows::journal::Journal;
@@ -93,9 +93,9 @@ impl Folder {
     }
     /// The expanded plan of a level, and its file.
     fn plan(&self, level: Level) -> (Plan, String) {
-        let plan = plan::expand(RECIPE, level).expect("expands");
+        let plan = trials::expand(RECIPE, level).expect("expands");
         let name = format!("{}.jsonl", level.name());
-        fs::write(self.path(&name), plan::file::to_text(&plan).expect("json")).expect("written");
+        fs::write(self.path(&name), trials::file::to_text(&plan).expect("json")).expect("written");
         (plan, self.text(&name))
     }
     fn rows(&self) -> Vec<Measurement> {
@@ -158,7 +158,7 @@ fn a_plan_is_tabled_and_written() {
     let out = folder.text("quick.jsonl");
     let text = succeeds(&["plan", "--recipe", &recipe.display().to_string(), "--level", "quick", "--out", &out]);
     assert!(text.contains("linear forward fp32") && text.contains("14 trials of time, 3 of time and energy"), "{text}");
-    assert_eq!(Plan::named(&out).expect("reads"), plan::expand(RECIPE, Level::Quick).expect("expands"));
+    assert_eq!(Plan::named(&out).expect("reads"), trials::expand(RECIPE, Level::Quick).expect("expands"));
 }
 
 #[test]
@@ -489,7 +489,7 @@ fn a_fit_to_a_campaign_finds_the_law_that_the_device_obeys() {
     let text = fs::read_to_string(Path::new(&out).join("gh100.toml")).expect("a calibration of the chip");
     let calibration = Calibration::from_toml(&text).expect("reads");
     let known: HashSet<&str> = standard.items.iter().map(|i| i.trial_id.as_str()).collect();
-    let held_out: Vec<Trial> = plan::expand(RECIPE, Level::Reference)
+    let held_out: Vec<Trial> = trials::expand(RECIPE, Level::Reference)
         .expect("expands")
         .items
         .into_iter()

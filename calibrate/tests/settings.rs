@@ -1,6 +1,6 @@
 //! Clocks and power limits of a run, and whole networks, on the fake device.
 
-use joulecast_calibrate::campaign::plan::{self, Level};
+use joulecast_calibrate::campaign::trials::{self, Level};
 use joulecast_calibrate::rows::dataset;
 use std::fs;
 use std::path::Path;
@@ -30,8 +30,8 @@ fn calibrate(arguments: &[&str]) -> Output {
 
 fn run(folder: &Path, more: &[&str]) -> Output {
     let plan = folder.join("plan.jsonl");
-    let expanded = plan::expand(RECIPE, Level::Reference).expect("expands");
-    fs::write(&plan, plan::file::to_text(&expanded).expect("json")).expect("written");
+    let expanded = trials::expand(RECIPE, Level::Reference).expect("expands");
+    fs::write(&plan, trials::file::to_text(&expanded).expect("json")).expect("written");
     let (plan, rows) = (plan.display().to_string(), folder.join("rows").display().to_string());
     let mut arguments = vec!["run", "--plan", &plan, "--device", "fake", "--dataset", &rows];
     arguments.extend(more);

@@ -1,9 +1,9 @@
 //! `calibrate sweep` on the fake device: along limits and clocks to the least of a metric.
 
 use joulecast_calibrate::campaign::device::Device;
+use joulecast_calibrate::campaign::limits::{Permission, Settings};
 use joulecast_calibrate::campaign::measure::curve::CurveRow;
 use joulecast_calibrate::campaign::run::ApplyPoint;
-use joulecast_calibrate::campaign::sweep::{Permission, Settings};
 use joulecast_kernels::ClockControl;
 use joulecast_kernels::fake::{FakeGpu, Faults};
 use joulecast_kernels::settings::Point;

@@ -27,7 +27,7 @@ pub mod siblings;
 mod standard;
 pub mod status;
 pub mod table;
-pub mod transfer;
+pub mod chips;
 pub mod trials;
 pub mod warnings;
 pub mod whole;

@@ -1,7 +1,7 @@
 //! Which GPU is here, which shipped calibration fits it best, and what a calibration of its own would take.
 
 use crate::campaign::device::identified;
-use crate::campaign::plan::{self, Level, Measure, Plan, REFERENCE};
+use crate::campaign::trials::{self, Level, Measure, Plan, REFERENCE};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum as _;
 use joulecast_kernels::cuda::library;
@@ -105,7 +105,7 @@ fn minutes(plan: &Plan) -> f64 {
 
 fn costs() -> Result<String> {
     let cost = |level: &Level| -> Result<Cost> {
-        let plan = plan::expand(REFERENCE, *level).context("data/plans/reference.toml")?;
+        let plan = trials::expand(REFERENCE, *level).context("data/plans/reference.toml")?;
         let energies = plan.count(Measure::Energy);
         Ok(Cost { level: level.name(), rows: plan.items.len() + energies, energies, minutes: minutes(&plan).ceil() })
     };
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_larger_plan_takes_longer() {
-        let of = |level| minutes(&plan::expand(REFERENCE, level).expect("expands"));
+        let of = |level| minutes(&trials::expand(REFERENCE, level).expect("expands"));
         let (quick, standard, reference) = (of(Level::Quick), of(Level::Standard), of(Level::Reference));
         assert!(1.0 < quick && quick < standard && standard < reference && reference < 60.0);
     }

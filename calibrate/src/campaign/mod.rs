@@ -1,11 +1,11 @@
 //! Measuring: which trials, on which device, and how a campaign goes on.
 
-pub mod plan;
+pub mod trials;
 pub mod device;
 pub mod detect;
 pub mod run;
 pub mod measure;
-pub mod sweep;
+pub mod limits;
 pub mod search;
 pub mod check;
 pub mod restore;

@@ -2,11 +2,11 @@
 
 use super::{DatasetArg, misuse, names, print, show};
 use crate::campaign::device::{Device, Kind as DeviceKind, SIMULATED};
-use crate::campaign::plan::{Level, Measure, Plan};
+use crate::campaign::limits::{self, ObservedOnly, Permission};
 use crate::campaign::run::progress::OnStderr;
 use crate::campaign::run::{AsFound, Which};
-use crate::campaign::sweep::{self, ObservedOnly, Permission};
-use crate::campaign::{plan, run, status};
+use crate::campaign::trials::{Level, Measure, Plan};
+use crate::campaign::{run, status, trials};
 use crate::rows::writer::Writer;
 use crate::system::whole;
 use anyhow::{Context, Result};
@@ -121,9 +121,9 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
         Some(path) => {
             let name = path.display().to_string();
             let text = fs::read_to_string(path).with_context(|| name.clone())?;
-            plan::expand(&text, args.level).with_context(|| name)?
+            trials::expand(&text, args.level).with_context(|| name)?
         }
-        None => plan::expand(plan::REFERENCE, args.level).context("data/plans/reference.toml")?,
+        None => trials::expand(trials::REFERENCE, args.level).context("data/plans/reference.toml")?,
     };
     print(&Table::of(&plan.strata()).to_text())?;
     print(&format!(
@@ -134,7 +134,7 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
         plan.estimate().get() / 60.0
     ))?;
     if let Some(path) = &args.out {
-        let done = whole::write_new(path, &plan::file::to_text(&plan)?, args.force)?;
+        let done = whole::write_new(path, &trials::file::to_text(&plan)?, args.force)?;
         print(&format!("{}: {done}\n", path.display()))?;
     }
     Ok(())
@@ -161,12 +161,12 @@ pub fn run(args: &RunArgs) -> Result<()> {
         rules: Rules::default(),
     };
     device.notes.iter().for_each(say);
-    let points = sweep::points(&args.clocks, &args.power_caps);
+    let points = limits::points(&args.clocks, &args.power_caps);
     let Some(writer) = writer else {
         if points.is_empty() {
             return Err(misuse("--dry-run goes with --clocks or --power-caps"));
         }
-        return print(&sweep::rehearse(&device, &points)?);
+        return print(&limits::rehearse(&device, &points)?);
     };
     let into = (&options, &writer);
     run::interrupt::listen();
@@ -177,7 +177,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         let outcome = run::run(&plan, &mut device, &[Point::default()], &mut AsFound, into, progress)?;
         return print(&outcome.text());
     }
-    match sweep::Settings::begin(&device, args.journals.as_deref(), points.first().copied())? {
+    match limits::Settings::begin(&device, args.journals.as_deref(), points.first().copied())? {
         Permission::Given(mut settings) => {
             let result = run::run(&plan, &mut device, &points, settings.as_mut(), into, progress);
             settings.finish()?;

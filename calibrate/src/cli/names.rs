@@ -2,7 +2,7 @@
 //! one that does not exist is refused with the nearest that do.
 
 use crate::campaign::device::THROUGH_NVML;
-use crate::campaign::plan::Level;
+use crate::campaign::trials::Level;
 use clap::ValueEnum as _;
 use joulecast_kernels::fake::Faults;
 use joulecast_model::base::text::nearest;

@@ -2,9 +2,9 @@
 
 use super::{machine, misuse, names, print};
 use crate::campaign::device::{Device, Kind as DeviceKind};
+use crate::campaign::limits::{self, ObservedOnly, Offered, Permission, Settings};
 use crate::campaign::measure::curve::{self, CurveRow, Measured, Request};
 use crate::campaign::run::{ApplyPoint, interrupt};
-use crate::campaign::sweep::{self, ObservedOnly, Offered, Permission, Settings};
 use crate::judge::published::{Tools, mean_absolute, percent};
 use crate::system::whole;
 use anyhow::{Context, Result, bail};
@@ -180,7 +180,7 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
     if device.meter.is_none() && args.metric != Metric::Time {
         bail!("energy cannot be measured on this device: only --metric time can be swept");
     }
-    let offered = sweep::offered(&device)?;
+    let offered = limits::offered(&device)?;
     let highest = offered.clocks.last().copied().unwrap_or(Hertz::ZERO);
     let request = Request {
         axis: args.axis(),
@@ -192,7 +192,7 @@ pub fn sweep(args: &SweepArgs) -> Result<()> {
     };
     // All settings are looked at before the first is made.
     let every: Vec<_> = (1..=request.settings.len()).map(|p| request.point(p)).collect();
-    let calls = sweep::rehearse(&device, &every)?;
+    let calls = limits::rehearse(&device, &every)?;
     let Some((mut table, known)) = opened else {
         say(format!("at most; a sweep leaves out what the search for the least {} does not need", args.metric));
         return print(&calls);

@@ -1,7 +1,7 @@
 //! Which models make up a calibration, and the calibrations of a dataset.
 
 use crate::campaign::device::SIMULATED;
-use crate::campaign::plan::zoo::held_out_layers;
+use crate::campaign::trials::zoo::held_out_layers;
 use crate::fit::efficiency::efficiencies;
 use crate::fit::few_shot;
 use crate::fit::others;

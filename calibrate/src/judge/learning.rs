@@ -1,6 +1,6 @@
 //! What a plan's level buys: layer error when only its trials are learned from, judged on the same held-out rows.
 
-use crate::campaign::plan::{self, Level};
+use crate::campaign::trials::{self, Level};
 use crate::fit::folds::grouped;
 use crate::fit::polynomial::{Options, fit};
 use crate::fit::task::{options_for, tasks};
@@ -34,7 +34,7 @@ pub fn levels(rows: &[Row], options: &Options) -> Result<Vec<Learned>> {
     let levels = [Level::Quick, Level::Standard, Level::Reference];
     let mut members: BTreeMap<&'static str, HashSet<String>> = BTreeMap::new();
     for level in levels {
-        let plan = plan::expand(plan::REFERENCE, level)?;
+        let plan = trials::expand(trials::REFERENCE, level)?;
         members.insert(level.name(), plan.items.into_iter().map(|item| item.trial_id).collect());
     }
     let tasks = tasks(rows);

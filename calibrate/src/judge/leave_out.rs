@@ -10,7 +10,7 @@ use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::catalog;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
-use joulecast_reports::transfer::{Line, Score, Trial};
+use joulecast_reports::chips::{Line, Score, Trial};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

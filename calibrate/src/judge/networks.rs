@@ -1,7 +1,7 @@
 //! `calibrate validate --networks`: whole networks as measured against what a fit without their shapes predicts.
 
 use crate::campaign::measure::checksum;
-use crate::campaign::plan::zoo::layers_of;
+use crate::campaign::trials::zoo::layers_of;
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_kernels::fake::PRODUCT;
 use joulecast_model::base::precision::{Mode, Precision};

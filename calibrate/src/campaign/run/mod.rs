@@ -10,7 +10,7 @@ pub mod row;
 pub mod skipped;
 
 use crate::campaign::device::Device;
-use crate::campaign::plan::{Item, Measure, Plan};
+use crate::campaign::trials::{Item, Measure, Plan};
 use crate::rows::dataset;
 use crate::rows::journal::{self, Journal};
 use crate::rows::writer::Writer;

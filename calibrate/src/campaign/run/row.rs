@@ -1,6 +1,6 @@
 //! From a measured trial to a row of the dataset.
 
-use crate::campaign::plan::Item;
+use crate::campaign::trials::Item;
 use joulecast_kernels::measure::{Burst, Sustained, Timing};
 use joulecast_kernels::nvml::reasons;
 use joulecast_kernels::runner::{Identity, Loaded};

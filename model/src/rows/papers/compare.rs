@@ -1,7 +1,8 @@
 //! What papers printed beside what is predicted.
 
+use super::line::Case;
 use super::mapping::{Metric, Paper, Quantity};
-use super::printed::{Case, Cell, Printed, from_csv};
+use super::printed::{Cell, Printed, from_csv};
 use super::subject::{Devices, Predicted, Subject};
 use super::unknown;
 use crate::base::units::{Joules, Seconds, Watts};

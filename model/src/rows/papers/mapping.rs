@@ -1,6 +1,6 @@
 //! What printed names mean here: `data/published/papers/papers.toml`, `papers/1`.
 
-use super::printed::{COLUMNS, Case, Cell};
+use super::line::{COLUMNS, Case};
 use crate::base::file::{self, check_schema};
 use crate::base::precision::{Precision, named_enum};
 use crate::base::text::closest;
@@ -86,11 +86,6 @@ pub(super) struct Unknown {
 }
 
 impl Paper {
-    /// The rule by which a printed value is distorted, of its quantities.
-    pub(super) fn rule_of(&self, cell: &Cell) -> Option<&Rule> {
-        self.distorted.iter().find(|rule| rule.holds(cell))
-    }
-
     /// The network that a printed name stands for, whatever the data: of several readings the paper's text.
     pub fn network(&self, printed: &str) -> Option<&str> {
         self.networks.get(printed)?.first().map(|(_, ours)| ours.as_str())
@@ -142,13 +137,6 @@ pub(super) struct Rule {
     pub only: BTreeMap<String, String>,
     pub quantities: Vec<Quantity>,
     pub why: String,
-}
-
-impl Rule {
-    pub(super) fn holds(&self, cell: &Cell) -> bool {
-        let of = |(name, text): (&String, &String)| cell.case.column(name) == *text;
-        self.only.iter().all(of) && self.quantities.contains(&cell.metric.quantity())
-    }
 }
 
 #[derive(Deserialize)]

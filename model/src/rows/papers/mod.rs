@@ -4,6 +4,7 @@
 //! the names mean here. Further papers, and rows that become predictable, need no code.
 
 mod compare;
+mod line;
 mod mapping;
 mod printed;
 mod setups;
@@ -11,8 +12,8 @@ mod subject;
 mod unknown;
 
 pub use compare::{Compared, Comparison, NotPredicted, Options, compare};
+pub use line::{Case, Line, lines};
 pub use mapping::{Metric, Paper, Quantity};
-pub use printed::{Case, Line, lines};
 pub use setups::{METRICS, SetupTotals, Totals, Winner, totals, winners};
 
 use joulecast_data::{PAPERS, PAPERS_MAPPING};

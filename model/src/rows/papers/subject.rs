@@ -1,8 +1,9 @@
 //! A case that a paper printed, as it is predicted here.
 
 use super::compare::{Compared, Doubt, Options};
+use super::line::Case;
 use super::mapping::{Metric, Paper, ProfileOf, Quantity};
-use super::printed::{Case, Cell, Printed};
+use super::printed::{Cell, Printed};
 use super::unknown::Nuisance;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Hertz, Joules, Seconds, Watts};

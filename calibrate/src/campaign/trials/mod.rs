@@ -19,7 +19,7 @@ use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::setting::Cache;
 use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::case::LayerCase;
-use joulecast_reports::trials;
+use joulecast_reports::trials as reports;
 use point::Point;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -263,10 +263,10 @@ impl Plan {
     }
 
     /// Trials per stratum.
-    pub fn strata(&self) -> Vec<trials::Stratum> {
-        let mut strata: BTreeMap<&str, trials::Stratum> = BTreeMap::new();
+    pub fn strata(&self) -> Vec<reports::Stratum> {
+        let mut strata: BTreeMap<&str, reports::Stratum> = BTreeMap::new();
         for item in &self.items {
-            let counts = strata.entry(&item.stratum).or_insert_with(|| trials::Stratum::new(&item.stratum));
+            let counts = strata.entry(&item.stratum).or_insert_with(|| reports::Stratum::new(&item.stratum));
             match item.measure {
                 Measure::Time => counts.time += 1,
                 Measure::Energy => counts.energy += 1,

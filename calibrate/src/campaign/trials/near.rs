@@ -55,7 +55,7 @@ fn multiple(channels: u64, of: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::plan::zoo::Zoo;
+    use crate::campaign::trials::zoo::Zoo;
     use rand::SeedableRng;
     use rand_xoshiro::Xoshiro256PlusPlus;
 
