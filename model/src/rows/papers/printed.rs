@@ -1,6 +1,7 @@
 //! Values as a paper prints them: `data/published/papers/*.csv`.
 
 use super::mapping::{Metric, Paper};
+use crate::base::file::FileError;
 use crate::base::units::{Bytes, Joules, Seconds, Watts};
 use serde::Deserialize;
 
@@ -72,13 +73,14 @@ impl Line {
 ///
 /// # Errors
 /// One line that names the line of the file.
-pub fn lines(text: &str) -> Result<Vec<(u64, Line)>, String> {
+pub fn lines(text: &str) -> Result<Vec<(u64, Line)>, FileError> {
+    let malformed = |e: csv::Error| FileError::Syntax(e.to_string());
     let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let header = reader.headers().map_err(|e| e.to_string())?.clone();
+    let header = reader.headers().map_err(malformed)?.clone();
     let (mut list, mut record) = (Vec::new(), csv::StringRecord::new());
-    while reader.read_record(&mut record).map_err(|e| e.to_string())? {
+    while reader.read_record(&mut record).map_err(malformed)? {
         let number = record.position().map_or(0, csv::Position::line);
-        list.push((number, record.deserialize(Some(&header)).map_err(|e| format!("line {number}: {e}"))?));
+        list.push((number, record.deserialize(Some(&header)).map_err(|e| malformed(e).at(format!("line {number}")))?));
     }
     Ok(list)
 }
@@ -178,10 +180,10 @@ fn value(metric: Metric, unit: &str, value: f64) -> Result<Printed, String> {
 ///
 /// # Errors
 /// One line that names the line of the file.
-pub(super) fn from_csv(paper: &Paper, text: &str) -> Result<Vec<Cell>, String> {
+pub(super) fn from_csv(paper: &Paper, text: &str) -> Result<Vec<Cell>, FileError> {
     let mut cells = Vec::new();
     for (line, row) in lines(text)? {
-        let at = |what: String| format!("line {line}: {what}");
+        let at = |what: String| FileError::value(format!("line {line}"), what);
         if row.document != paper.key {
             return Err(at(format!("document \"{}\" in the file of {}", row.document, paper.key)));
         }
