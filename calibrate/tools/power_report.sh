@@ -19,7 +19,7 @@ show() {
 cat <<'TEXT'
 # Clocks, power limits and power, beside what others published
 
-The laws are in ARCHITECTURE.md ("Clock and limit"). Networks of these papers have the role `development`: no layer of theirs is in an evaluation fit. Calibrations are the shipped ones; kernels back to back, no framework, since these papers'
+The laws are in MODELLING.md ("Clock and limit"). Networks of these papers have the role `development`: no layer of theirs is in an evaluation fit. Calibrations are the shipped ones; kernels back to back, no framework, since these papers'
 frameworks have no profile. This page: `ZEUS_ROWS=FILE SWEEP_ROWS=FILE calibrate/tools/publish.sh power`.
 
 ## Time and energy under power limits: krzywaniak2022, Tables 2 and 3

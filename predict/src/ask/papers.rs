@@ -1,9 +1,8 @@
 //! What papers printed beside what is predicted.
 
 use crate::failure::Failure;
-use anyhow::anyhow;
 use joulecast_model::catalog;
-use joulecast_model::rows::papers::{self, Comparison, Options, Paper};
+use joulecast_model::rows::papers::{self, Comparison, Options, Paper, PaperError};
 use joulecast_model::step::calibrations::Calibrations;
 use joulecast_reports::given;
 use std::path::PathBuf;
@@ -29,7 +28,7 @@ pub fn papers(asked: &Papers) -> Result<(Vec<Paper>, Comparison), Failure> {
     if let Some(name) = &asked.framework {
         catalog::framework(name).map_err(Failure::usage)?;
     }
-    let failed = |e: String| Failure::Failed(anyhow!(e));
+    let failed = |e: PaperError| Failure::Failed(e.into());
     let shipped = papers::shipped().map_err(failed)?;
     if let Some(unknown) = asked.keys.iter().find(|key| !shipped.iter().any(|(paper, _)| paper.key == **key)) {
         let keys = shipped.iter().map(|(paper, _)| paper.key.as_str()).collect::<Vec<_>>().join(", ");

@@ -70,12 +70,12 @@ impl Cell {
 /// # Errors
 /// When a file cannot be read or lacks a column.
 pub fn read(files: &[PathBuf]) -> Result<Vec<Cell>> {
-    let papers = papers::shipped().map_err(anyhow::Error::msg)?;
+    let papers = papers::shipped()?;
     let mut cells = Vec::new();
     for path in files {
         let name = || path.display().to_string();
         let text = fs::read_to_string(path).with_context(name)?;
-        let lines = papers::lines(&text).map_err(anyhow::Error::msg).with_context(name)?;
+        let lines = papers::lines(&text).with_context(name)?;
         let before = cells.len();
         let lines = lines.into_iter().map(|(_, line)| line).filter(|line| line.table != "text");
         cells.extend(lines.map(|line| Cell::of(line, &papers)));

@@ -1,7 +1,6 @@
 //! Layer kinds: one file each, with shape inference, cost and tests; the enum [`Layer`] delegates.
 //!
-//! To add a kind: a file here, its `mod` line and its row in the table below ([`Function`] has a table of its own). The compiler
-//! and the tests of the repository ask for the rest.
+//! To add a kind: a file here and a row in the table below, `layers!`; CONTRIBUTING.md has the rest.
 
 mod activation;
 mod adaptive_pool;

@@ -1,5 +1,6 @@
 //! What papers printed beside what is predicted.
 
+use super::error::{PaperError, Refusal};
 use super::line::Case;
 use super::mapping::{Metric, Paper, Quantity};
 use super::printed::{Cell, Printed, from_csv};
@@ -112,9 +113,8 @@ pub struct Options<'a> {
 ///
 /// # Errors
 /// When its file is malformed or a prediction fails, in one line that says where.
-pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Comparison, String> {
-    let name = format!("{}.csv", paper.key);
-    let cells = from_csv(paper, text).map_err(|e| format!("{name}: {e}"))?;
+pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Comparison, PaperError> {
+    let cells = from_csv(paper, text).map_err(|why| PaperError::Values { key: paper.key.clone(), why })?;
     let mut doubts: BTreeMap<Case, Doubt> = BTreeMap::new();
     for cell in &cells {
         doubts.entry(cell.case.clone()).or_default().add(cell);
@@ -131,9 +131,10 @@ pub fn compare(paper: &Paper, text: &str, options: &Options<'_>) -> Result<Compa
             _ => match predicted.get(&cell.case) {
                 Some(found) => found.clone(),
                 None => {
-                    let found = match Subject::of(paper, &cell.case, nuisance.map(|n| n.batch), &mut devices)? {
+                    let found = match Subject::of(paper, &cell.case, nuisance.map(|n| n.batch), &mut devices) {
                         Ok(subject) => Ok(subject.predict(paper, &cell.case)?),
-                        Err(why) => Err(why),
+                        Err(Refusal::Case(why)) => Err(why),
+                        Err(Refusal::Paper(error)) => return Err(error),
                     };
                     predicted.insert(cell.case.clone(), found.clone());
                     found

@@ -1,5 +1,6 @@
 //! Lines of the files of papers, as printed: `data/published/papers/*.csv`.
 
+use crate::base::file::FileError;
 use serde::Deserialize;
 
 /// Columns by which rows are told apart, besides `table`, `metric`, `unit`, `value`, `note` and `line`.
@@ -67,13 +68,14 @@ impl Line {
 ///
 /// # Errors
 /// One line that names the line of the file.
-pub fn lines(text: &str) -> Result<Vec<(u64, Line)>, String> {
+pub fn lines(text: &str) -> Result<Vec<(u64, Line)>, FileError> {
+    let malformed = |e: csv::Error| FileError::Syntax(e.to_string());
     let mut reader = csv::Reader::from_reader(text.as_bytes());
-    let header = reader.headers().map_err(|e| e.to_string())?.clone();
+    let header = reader.headers().map_err(malformed)?.clone();
     let (mut list, mut record) = (Vec::new(), csv::StringRecord::new());
-    while reader.read_record(&mut record).map_err(|e| e.to_string())? {
+    while reader.read_record(&mut record).map_err(malformed)? {
         let number = record.position().map_or(0, csv::Position::line);
-        list.push((number, record.deserialize(Some(&header)).map_err(|e| format!("line {number}: {e}"))?));
+        list.push((number, record.deserialize(Some(&header)).map_err(|e| malformed(e).at(format!("line {number}")))?));
     }
     Ok(list)
 }

@@ -1,7 +1,7 @@
 //! What printed names mean here: `data/published/papers/papers.toml`, `papers/1`.
 
 use super::line::{COLUMNS, Case};
-use crate::base::file::{self, check_schema};
+use crate::base::file::{self, FileError, check_schema};
 use crate::base::precision::{Precision, named_enum};
 use crate::base::text::closest;
 use crate::catalog;
@@ -188,9 +188,9 @@ struct ProfileFile {
 struct Text<'a>(&'a str);
 
 impl Text<'_> {
-    fn wrong<T>(&self, at: &Spanned<T>, what: impl std::fmt::Display) -> String {
+    fn wrong<T>(&self, at: &Spanned<T>, what: impl std::fmt::Display) -> FileError {
         let head = self.0.get(..at.span().start).unwrap_or_default();
-        format!("line {}: {what}", head.matches('\n').count() + 1)
+        FileError::value(format!("line {}", head.matches('\n').count() + 1), what.to_string())
     }
 
     fn known<'n>(
@@ -198,7 +198,7 @@ impl Text<'_> {
         name: &Spanned<String>,
         what: &str,
         names: impl Iterator<Item = &'n str>,
-    ) -> Result<String, String> {
+    ) -> Result<String, FileError> {
         let wanted = name.get_ref();
         let names: Vec<&str> = names.collect();
         if names.contains(&wanted.as_str()) {
@@ -209,11 +209,11 @@ impl Text<'_> {
     }
 
     /// One network, or one per reading.
-    fn readings(&self, value: &Spanned<toml::Value>) -> Result<Vec<(String, String)>, String> {
+    fn readings(&self, value: &Spanned<toml::Value>) -> Result<Vec<(String, String)>, FileError> {
         let network = |reading: &str, name: &toml::Value| {
             let name = name.as_str().ok_or_else(|| self.wrong(value, "a network is a name"))?;
             let name = Spanned::new(value.span(), name.to_string());
-            Ok::<_, String>((reading.to_string(), self.known(&name, "network", catalog::network_names())?))
+            Ok::<_, FileError>((reading.to_string(), self.known(&name, "network", catalog::network_names())?))
         };
         match value.get_ref() {
             toml::Value::Table(readings) if !readings.is_empty() => {
@@ -223,19 +223,19 @@ impl Text<'_> {
         }
     }
 
-    fn profile(&self, file: ProfileFile) -> Result<ProfileOf, String> {
+    fn profile(&self, file: ProfileFile) -> Result<ProfileOf, FileError> {
         let names = catalog::frameworks().iter().map(|(name, _)| *name);
         let cudnn = file.cudnn.map(|version| {
             let age = library_age(version.get_ref());
             let age = age.ok_or_else(|| self.wrong(&version, format!("\"{}\" is not a version", version.get_ref())))?;
-            Ok::<_, String>((version.into_inner(), age))
+            Ok::<_, FileError>((version.into_inner(), age))
         });
         Ok(ProfileOf { profile: self.known(&file.profile, "framework profile", names)?, cudnn: cudnn.transpose()? })
     }
 
-    fn paper(&self, file: PaperFile) -> Result<Paper, String> {
+    fn paper(&self, file: PaperFile) -> Result<Paper, FileError> {
         if file.boards == 0 {
-            return Err("boards: a mean is over one board at least".into());
+            return Err(FileError::value("boards", "a mean is over one board at least"));
         }
         for rule in file.distorted.iter().chain(&file.fitted) {
             if let Some(column) = rule.get_ref().only.keys().find(|c| !COLUMNS.contains(&c.as_str())) {
@@ -244,15 +244,16 @@ impl Text<'_> {
             }
         }
         let gpu = |(printed, name): (String, Spanned<String>)| {
-            Ok::<_, String>((printed, self.known(&name, "gpu", catalog::gpu_names())?))
+            Ok::<_, FileError>((printed, self.known(&name, "gpu", catalog::gpu_names())?))
         };
+        let groups = |why: String| FileError::value("groups", why);
         let group = |(printed, members): (String, BTreeMap<String, u64>)| {
-            let gpus = printed.parse::<u64>().map_err(|_| format!("groups: \"{printed}\" is not a number of GPUs"))?;
+            let gpus = printed.parse::<u64>().map_err(|_| groups(format!("\"{printed}\" is not a number of GPUs")))?;
             if members.values().sum::<u64>() != gpus {
-                return Err(format!("groups: the members of {gpus} GPUs are not {gpus}"));
+                return Err(groups(format!("the members of {gpus} GPUs are not {gpus}")));
             }
             match members.keys().find(|name| !catalog::gpu_names().any(|known| known == name.as_str())) {
-                Some(unknown) => Err(format!("groups: no gpu named \"{unknown}\"")),
+                Some(unknown) => Err(groups(format!("no gpu named \"{unknown}\""))),
                 None => Ok((gpus, members.into_iter().map(|(name, count)| (count, name)).collect())),
             }
         };
@@ -279,8 +280,8 @@ impl Text<'_> {
 
 fn collect<T, U>(
     map: BTreeMap<String, T>,
-    read: impl Fn(T) -> Result<U, String>,
-) -> Result<BTreeMap<String, U>, String> {
+    read: impl Fn(T) -> Result<U, FileError>,
+) -> Result<BTreeMap<String, U>, FileError> {
     map.into_iter().map(|(key, value)| Ok((key, read(value)?))).collect()
 }
 
@@ -288,9 +289,9 @@ fn collect<T, U>(
 ///
 /// # Errors
 /// One line that names the line of the file: malformed, or a name that the catalog does not have.
-pub(super) fn from_toml(text: &str) -> Result<Vec<Paper>, String> {
-    let file: File = file::from_toml(text).map_err(|e| e.to_string())?;
-    check_schema(&file.schema, "papers/1").map_err(|e| e.to_string())?;
+pub(super) fn from_toml(text: &str) -> Result<Vec<Paper>, FileError> {
+    let file: File = file::from_toml(text)?;
+    check_schema(&file.schema, "papers/1")?;
     file.paper.into_iter().map(|paper| Text(text).paper(paper)).collect()
 }
 
@@ -329,14 +330,14 @@ mod tests {
             ("gpu = {}", "line 9"),
         ] {
             let error = from_toml(&mapping(line)).expect_err("a wrong name");
-            assert!(error.contains(expected), "{error} for {line}");
+            assert!(error.to_string().contains(expected), "{error} for {line}");
         }
     }
 
     #[test]
     fn a_mean_over_no_board_is_an_error() {
         let error = from_toml(&mapping("gpus = {}\nnetworks = {}\nframeworks = {}\nboards = 0")).expect_err("none");
-        assert!(error.contains("boards"), "{error}");
+        assert!(error.to_string().contains("boards"), "{error}");
     }
 
     #[test]

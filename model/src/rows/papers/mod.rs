@@ -4,6 +4,7 @@
 //! the names mean here. Further papers, and rows that become predictable, need no code.
 
 mod compare;
+mod error;
 mod line;
 mod mapping;
 mod printed;
@@ -12,6 +13,7 @@ mod subject;
 mod unknown;
 
 pub use compare::{Compared, Comparison, NotPredicted, Options, compare};
+pub use error::PaperError;
 pub use line::{Case, Line, lines};
 pub use mapping::{Metric, Paper, Quantity};
 pub use setups::{METRICS, SetupTotals, Totals, Winner, totals, winners};
@@ -22,11 +24,11 @@ use joulecast_data::{PAPERS, PAPERS_MAPPING};
 ///
 /// # Errors
 /// One line that names the file and the line that is wrong: a defect of the build.
-pub fn shipped() -> Result<Vec<(Paper, &'static str)>, String> {
-    let papers = mapping::from_toml(PAPERS_MAPPING).map_err(|e| format!("papers.toml: {e}"))?;
+pub fn shipped() -> Result<Vec<(Paper, &'static str)>, PaperError> {
+    let papers = mapping::from_toml(PAPERS_MAPPING).map_err(PaperError::Mapping)?;
     let with_values = |paper: Paper| {
         let text = PAPERS.iter().find(|(name, _)| *name == paper.key).map(|(_, text)| *text);
-        let text = text.ok_or_else(|| format!("papers.toml: there is no {}.csv", paper.key))?;
+        let text = text.ok_or_else(|| PaperError::NoValues(paper.key.clone()))?;
         Ok((paper, text))
     };
     papers.into_iter().map(with_values).collect()
@@ -182,7 +184,7 @@ mod tests {
             (",throughput,img/sec,47,", ",throughput,img/sec,x,", "nvidia2015.csv: line 2:"),
         ] {
             let error = compare(paper, &text.replacen(from, to, 1), &Options::default()).expect_err("a wrong line");
-            assert!(error.contains(expected), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

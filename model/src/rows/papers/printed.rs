@@ -2,6 +2,7 @@
 
 use super::line::{Case, lines};
 use super::mapping::{Metric, Paper, Rule};
+use crate::base::file::FileError;
 use crate::base::units::{Bytes, Joules, Seconds, Watts};
 
 /// Bytes in a mebibyte.
@@ -65,10 +66,10 @@ fn value(metric: Metric, unit: &str, value: f64) -> Result<Printed, String> {
 ///
 /// # Errors
 /// One line that names the line of the file.
-pub(super) fn from_csv(paper: &Paper, text: &str) -> Result<Vec<Cell>, String> {
+pub(super) fn from_csv(paper: &Paper, text: &str) -> Result<Vec<Cell>, FileError> {
     let mut cells = Vec::new();
     for (line, row) in lines(text)? {
-        let at = |what: String| format!("line {line}: {what}");
+        let at = |what: String| FileError::value(format!("line {line}"), what);
         if row.document != paper.key {
             return Err(at(format!("document \"{}\" in the file of {}", row.document, paper.key)));
         }

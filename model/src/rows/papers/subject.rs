@@ -1,6 +1,7 @@
 //! A case that a paper printed, as it is predicted here.
 
 use super::compare::{Compared, Doubt, Options};
+use super::error::{PaperError, Refusal};
 use super::line::Case;
 use super::mapping::{Metric, Paper, ProfileOf, Quantity};
 use super::printed::{Cell, Printed};
@@ -16,6 +17,7 @@ use crate::step::parallel::{Fabric, Share, combine};
 use crate::step::predict::Predictor;
 use crate::step::predictor::{Estimate, NetworkPrediction, OperatingPoint};
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::Arc;
 
 /// Predictors by device and number of sockets: models are read once for all cases of a paper.
@@ -32,12 +34,12 @@ impl<'a> Devices<'a> {
     }
 
     /// A device of so many sockets, or a GPU with one.
-    fn get(&mut self, name: &str, sockets: u64) -> Result<Arc<Gpu>, String> {
+    fn get(&mut self, name: &str, sockets: u64) -> Result<Arc<Gpu>, PaperError> {
         let key = (name.to_string(), sockets);
         if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
         }
-        let gpu = catalog::gpu(name).map_err(|e| e.to_string())?;
+        let gpu = catalog::gpu(name)?;
         let device = Arc::new(gpu.with_sockets(sockets));
         self.known.insert(key, device.clone());
         Ok(device)
@@ -90,25 +92,25 @@ fn phases(printed: &str) -> Option<(Mode, &'static [Phase])> {
 }
 
 impl Subject {
-    /// The inner error is the reason why the case cannot be predicted; the outer one a defect of the data.
-    pub fn of(
-        paper: &Paper,
-        case: &Case,
-        batch: Option<u64>,
-        devices: &mut Devices<'_>,
-    ) -> Result<Result<Self, String>, String> {
-        let Some(name) = paper.gpus.get(&case.gpu) else { return Ok(Err(format!("no device file of {}", case.gpu))) };
+    /// A case as it is predicted.
+    ///
+    /// # Errors
+    /// Why it cannot be predicted, or a defect of the paper's files.
+    pub fn of(paper: &Paper, case: &Case, batch: Option<u64>, devices: &mut Devices<'_>) -> Result<Self, Refusal> {
+        let Some(name) = paper.gpus.get(&case.gpu) else {
+            return Err(Refusal::Case(format!("no device file of {}", case.gpu)));
+        };
         let sockets = paper.sockets.get(&case.gpu).copied().unwrap_or(1);
         let gpu = devices.get(name, sockets)?;
         let Some(ProfileOf { profile, cudnn }) = paper.frameworks.get(&case.framework) else {
-            return Ok(Err(format!("no profile of {}", case.framework)));
+            return Err(Refusal::Case(format!("no profile of {}", case.framework)));
         };
         // A run on the CPU has no GPU.
         let count = case.gpus.max(1);
         let alike = vec![(count, name.clone())];
         let options = devices.options;
         let cudnn = cudnn.clone().filter(|_| !options.newest_library);
-        let framework = Arc::new(catalog::framework(options.framework.unwrap_or(profile)).map_err(|e| e.to_string())?);
+        let framework = Arc::new(catalog::framework(options.framework.unwrap_or(profile))?);
         let mut members = Vec::new();
         for (count, name) in paper.groups.get(&case.gpus).unwrap_or(&alike) {
             let gpu = devices.get(name, sockets)?;
@@ -117,39 +119,38 @@ impl Subject {
         }
         let fabric = match count {
             1 => None,
-            _ => Some(
-                Fabric::of(
-                    &catalog::interconnects().map_err(|e| e.to_string())?,
-                    &members.iter().map(|(_, p)| p.gpu()).collect::<Vec<_>>(),
-                    count,
-                    None,
-                )
-                .map_err(|e| e.to_string())?,
-            ),
+            _ => Some(Fabric::of(
+                &catalog::interconnects()?,
+                &members.iter().map(|(_, p)| p.gpu()).collect::<Vec<_>>(),
+                count,
+                None,
+            )?),
         };
         let Some(readings) = paper.readings(case) else {
-            return Ok(Err(format!("no network file of {}", case.network)));
+            return Err(Refusal::Case(format!("no network file of {}", case.network)));
         };
         let Some(&precision) = paper.precisions.get(&case.precision) else {
-            return Ok(Err(format!("precision {}", case.precision)));
+            return Err(Refusal::Case(format!("precision {}", case.precision)));
         };
         if gpu.peak(precision).is_none() {
-            return Ok(Err(format!("{name} has no peak in {precision}")));
+            return Err(Refusal::Case(format!("{name} has no peak in {precision}")));
         }
         let Some(batch) = case.batch.parse::<u64>().ok().or(batch) else {
-            return Ok(Err("no batch is printed".into()));
+            return Err(Refusal::Case("no batch is printed".into()));
         };
         if !batch.is_multiple_of(count) {
-            return Ok(Err(format!("a batch of {batch} on {count} GPUs")));
+            return Err(Refusal::Case(format!("a batch of {batch} on {count} GPUs")));
         }
-        let Some((mode, phases)) = phases(&case.phase) else { return Ok(Err(format!("phase {}", case.phase))) };
+        let Some((mode, phases)) = phases(&case.phase) else {
+            return Err(Refusal::Case(format!("phase {}", case.phase)));
+        };
         if case.power_cap_w.parse::<f64>().is_ok_and(|cap| (cap / gpu.power.limit.value.get() - 1.0).abs() > 1e-3) {
-            return Ok(Err("a power limit that is not the default one".into()));
+            return Err(Refusal::Case("a power limit that is not the default one".into()));
         }
         // Boards whose clock was raised had been measured at what they raise it to by themselves.
         let boost = gpu.core_clock.boost.value;
         let clock = case.core_mhz.parse::<f64>().ok().map(Hertz::from_mhz).filter(|clock| *clock < boost);
-        Ok(Ok(Self {
+        Ok(Self {
             point: OperatingPoint { core_clock: clock, ..OperatingPoint::default() },
             framework,
             cudnn,
@@ -161,32 +162,37 @@ impl Subject {
             mode,
             phases,
             readings: readings.clone(),
-        }))
+        })
     }
 
     /// The step under each reading.
     ///
     /// # Errors
     /// When a prediction fails, in one line that says which.
-    pub fn predict(&self, paper: &Paper, case: &Case) -> Result<Vec<Predicted>, String> {
+    pub fn predict(&self, paper: &Paper, case: &Case) -> Result<Vec<Predicted>, PaperError> {
         let gpus: u64 = self.members.iter().map(|(count, _)| count).sum();
         let one = |(reading, net): &(String, String)| {
-            let at = |e: &dyn std::fmt::Display| format!("{}: {} as {net}: {e}", paper.key, case.network);
+            let at = |why: Box<dyn Error + Send + Sync>| PaperError::Step {
+                key: paper.key.clone(),
+                network: case.network.clone(),
+                net: net.clone(),
+                why,
+            };
             let own = self.members.iter().find(|(_, p)| p.gpu().name == self.gpu).or(self.members.first());
-            let (_, own) = own.ok_or_else(|| at(&"no device"))?;
-            let network = catalog::network(net).map_err(|e| at(&e))?;
-            let shaped = own.shape(&network, self.batch / gpus, self.precision, &[]).map_err(|e| at(&e))?;
+            let (_, own) = own.ok_or_else(|| at("no device".into()))?;
+            let network = catalog::network(net).map_err(|e| at(e.into()))?;
+            let shaped = own.shape(&network, self.batch / gpus, self.precision, &[]).map_err(|e| at(e.into()))?;
             let mut shares = Vec::new();
             for (count, predictor) in &self.members {
-                let step = predictor.phases(&shaped, self.mode, self.phases).map_err(|e| at(&e))?;
-                let alone = step.at(self.point).map_err(|e| at(&e))?;
+                let step = predictor.phases(&shaped, self.mode, self.phases).map_err(|e| at(e.into()))?;
+                let alone = step.at(self.point).map_err(|e| at(e.into()))?;
                 shares.push(Share { count: *count, gpu: predictor.gpu(), alone });
             }
             let prediction = match &self.fabric {
                 Some(fabric) => combine(shares, &shaped, fabric, &self.framework),
                 None => shares.pop().map(|share| share.alone),
             };
-            let basis = own.basis(self.precision, self.mode).map_err(|e| at(&e))?;
+            let basis = own.basis(self.precision, self.mode).map_err(|e| at(e.into()))?;
             let fit = basis.chip.as_ref().unwrap_or(&basis.all);
             let waiting = waiting(own.gpu());
             Ok(Predicted {
@@ -199,7 +205,7 @@ impl Subject {
                 calibration: fit.id.clone(),
                 fit: fit.fit.clone(),
                 cudnn: self.cudnn.as_ref().map(|(version, _)| version.clone()),
-                prediction: prediction.ok_or_else(|| at(&"no device"))?,
+                prediction: prediction.ok_or_else(|| at("no device".into()))?,
             })
         };
         self.readings.iter().map(one).collect()
@@ -238,7 +244,7 @@ impl Predicted {
         cell: &Cell,
         doubt: Option<&Doubt>,
         nuisance: Option<&Nuisance>,
-    ) -> Result<Option<Compared>, String> {
+    ) -> Result<Option<Compared>, PaperError> {
         let p = &self.prediction;
         let slower = nuisance.map_or(1.0, |n| n.factor(cell.case.gpus));
         let scaled = |e: Estimate<f64>| e.times(slower);
@@ -247,7 +253,7 @@ impl Predicted {
         let of_step = |value: f64| match (cell.metric, steps) {
             (Metric::RunTime | Metric::RunEnergy, Some(steps)) => Ok(value / steps),
             (Metric::RunTime | Metric::RunEnergy, None) => {
-                Err(format!("{}: no samples of \"{}\"", paper.key, cell.case.dataset))
+                Err(PaperError::NoSamples { key: paper.key.clone(), dataset: cell.case.dataset.clone() })
             }
             _ => Ok(value),
         };

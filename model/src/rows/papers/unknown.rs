@@ -2,6 +2,7 @@
 //! (versions of libraries, input), on GPUs and on processors. Fitted to the rates of some frameworks; the rows of the others
 //! test, and power, in which a slower GPU is one that waits.
 
+use super::error::{PaperError, Refusal};
 use super::mapping::{Metric, Paper};
 use super::printed::{Cell, Printed};
 use super::subject::{Devices, Subject};
@@ -37,7 +38,7 @@ pub(super) fn fit(
     paper: &Paper,
     cells: &[Cell],
     devices: &mut Devices<'_>,
-) -> Result<BTreeMap<(String, String), Nuisance>, String> {
+) -> Result<BTreeMap<(String, String), Nuisance>, PaperError> {
     let Some(unknown) = &paper.unknown else { return Ok(BTreeMap::new()) };
     let mut networks: BTreeMap<(String, String), Vec<&Cell>> = BTreeMap::new();
     for cell in cells.iter().filter(|c| [Metric::Rate, Metric::Memory].contains(&c.metric)) {
@@ -51,7 +52,11 @@ pub(super) fn fit(
         'batches: for &batch in &unknown.batches {
             let (mut logs, mut processors, mut memory) = (Vec::new(), Vec::new(), Vec::new());
             for cell in &cells {
-                let Ok(subject) = Subject::of(paper, &cell.case, Some(batch), devices)? else { continue };
+                let subject = match Subject::of(paper, &cell.case, Some(batch), devices) {
+                    Ok(subject) => subject,
+                    Err(Refusal::Case(_)) => continue,
+                    Err(Refusal::Paper(error)) => return Err(error),
+                };
                 let predicted = subject.predict(paper, &cell.case)?;
                 let Some(first) = predicted.first() else { continue };
                 if !first.fits_in_memory() {

@@ -10,7 +10,7 @@ use crate::law::power::{ClockLaw, power, waiting};
 use std::ops::Range;
 
 /// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
-/// begins (ARCHITECTURE.md).
+/// begins (MODELLING.md).
 pub(super) const REACTION: Seconds = Seconds::from_ms(30.0);
 /// Kernels of a measured step are taken to draw at most so many times what is predicted; what is missing then, the limit
 /// must have let pass.
