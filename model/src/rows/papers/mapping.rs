@@ -1,50 +1,14 @@
 //! What printed names mean here: `data/published/papers/papers.toml`, `papers/1`.
 
-use super::printed::{COLUMNS, Case, Cell};
+use super::cell::{COLUMNS, Case, Cell, Metric, Quantity};
 use crate::base::file::{self, check_schema};
-use crate::base::precision::{Precision, named_enum};
+use crate::base::precision::Precision;
 use crate::base::text::closest;
 use crate::catalog;
 use crate::kernel::features::library_age;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
-
-named_enum!(
-    /// What a column of values says.
-    Metric {
-        /// Time of a step.
-        StepTime = "step_time",
-        /// Samples per second.
-        Rate = "samples_per_second",
-        /// Energy of a step.
-        StepEnergy = "step_energy",
-        /// Mean power.
-        Power = "power",
-        /// Time of a run of many steps.
-        RunTime = "run_time",
-        /// Energy of a run of many steps.
-        RunEnergy = "run_energy",
-        /// Device memory in use.
-        Memory = "memory",
-        /// Something that is not predicted.
-        Other = "other",
-    }
-);
-
-named_enum!(
-    /// What is compared.
-    Quantity {
-        /// Time of a step, in seconds.
-        Time = "time",
-        /// Mean power, in watts.
-        Power = "power",
-        /// Energy of a step, in joules.
-        Energy = "energy",
-        /// Device memory in use, in bytes.
-        Memory = "memory",
-    }
-);
 
 /// A paper and what its names mean.
 #[derive(Clone, Debug)]
@@ -111,18 +75,6 @@ impl Paper {
         let on_data = format!("{} on {}", case.network, case.dataset);
         let in_framework = format!("{on_data} in {}", case.framework);
         [in_framework, on_data, case.network.clone()].iter().find_map(|name| self.networks.get(name))
-    }
-}
-
-impl Metric {
-    /// What it is compared as.
-    pub(super) fn quantity(self) -> Quantity {
-        match self {
-            Self::Power => Quantity::Power,
-            Self::StepEnergy | Self::RunEnergy => Quantity::Energy,
-            Self::Memory => Quantity::Memory,
-            Self::StepTime | Self::Rate | Self::RunTime | Self::Other => Quantity::Time,
-        }
     }
 }
 

@@ -3,6 +3,8 @@
 //! A paper is a file of printed values (one per line, in its own names) and an entry in `papers.toml`, which says what
 //! the names mean here. Further papers, and rows that become predictable, need no code.
 
+mod beside;
+mod cell;
 mod compare;
 mod mapping;
 mod printed;
@@ -10,9 +12,11 @@ mod setups;
 mod subject;
 mod unknown;
 
-pub use compare::{Compared, Comparison, NotPredicted, Options, compare};
-pub use mapping::{Metric, Paper, Quantity};
-pub use printed::{Case, Line, lines};
+pub use beside::{Compared, Comparison, NotPredicted, Options};
+pub use cell::{Case, Metric, Quantity};
+pub use compare::compare;
+pub use mapping::Paper;
+pub use printed::{Line, lines};
 pub use setups::{METRICS, SetupTotals, Totals, Winner, totals, winners};
 
 use joulecast_data::{PAPERS, PAPERS_MAPPING};

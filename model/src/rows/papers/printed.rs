@@ -1,26 +1,8 @@
 //! Values as a paper prints them: `data/published/papers/*.csv`.
 
-use super::mapping::{Metric, Paper};
-use crate::base::units::{Bytes, Joules, Seconds, Watts};
+use super::cell::{Case, Cell, value};
+use super::mapping::Paper;
 use serde::Deserialize;
-
-/// Columns by which rows are told apart, besides `table`, `metric`, `unit`, `value`, `note` and `line`.
-pub(super) const COLUMNS: [&str; 11] = [
-    "gpu",
-    "n_gpus",
-    "network",
-    "dataset",
-    "framework",
-    "phase",
-    "batch",
-    "precision",
-    "core_mhz",
-    "mem_mhz",
-    "power_cap_w",
-];
-
-/// Bytes in a mebibyte.
-const MIB: f64 = 1_048_576.0;
 
 /// A line of a paper's file: its text, column by column.
 #[derive(Clone, Debug, Deserialize)]
@@ -81,97 +63,6 @@ pub fn lines(text: &str) -> Result<Vec<(u64, Line)>, String> {
         list.push((number, record.deserialize(Some(&header)).map_err(|e| format!("line {number}: {e}"))?));
     }
     Ok(list)
-}
-
-/// What was measured: everything but the quantity.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Case {
-    /// The GPU or CPU.
-    pub gpu: String,
-    /// How many GPUs; 0 of a run on the CPU, 1 where it is not said.
-    pub gpus: u64,
-    /// The network.
-    pub network: String,
-    /// The data.
-    pub dataset: String,
-    /// The framework.
-    pub framework: String,
-    /// forward, backward, train, inference.
-    pub phase: String,
-    /// Samples per step, as printed.
-    pub batch: String,
-    /// Precision, as printed.
-    pub precision: String,
-    /// Core clock in MHz, as printed.
-    pub core_mhz: String,
-    /// Memory clock in MHz, as printed.
-    pub mem_mhz: String,
-    /// Power limit in watts, as printed.
-    pub power_cap_w: String,
-}
-
-impl Case {
-    /// What it is of: network and dataset.
-    pub(super) fn subject(&self) -> (String, String) {
-        (self.network.clone(), self.dataset.clone())
-    }
-
-    /// A column's text, by name.
-    pub(super) fn column(&self, name: &str) -> String {
-        match name {
-            "gpu" => self.gpu.clone(),
-            "n_gpus" => self.gpus.to_string(),
-            "network" => self.network.clone(),
-            "dataset" => self.dataset.clone(),
-            "framework" => self.framework.clone(),
-            "phase" => self.phase.clone(),
-            "batch" => self.batch.clone(),
-            "precision" => self.precision.clone(),
-            "core_mhz" => self.core_mhz.clone(),
-            "mem_mhz" => self.mem_mhz.clone(),
-            _ => self.power_cap_w.clone(),
-        }
-    }
-}
-
-/// A printed value.
-#[derive(Clone, Debug)]
-pub(super) struct Cell {
-    pub table: String,
-    pub case: Case,
-    pub metric: Metric,
-    pub value: Printed,
-}
-
-/// A value in the unit of its metric.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Printed {
-    Time(Seconds),
-    /// Samples per second.
-    Rate(f64),
-    Power(Watts),
-    Energy(Joules),
-    /// Device memory in use.
-    Memory(Bytes),
-    /// What is not predicted.
-    Other,
-}
-
-fn value(metric: Metric, unit: &str, value: f64) -> Result<Printed, String> {
-    let printed = match (metric, unit) {
-        (Metric::Other, _) => return Ok(Printed::Other),
-        (Metric::StepTime | Metric::RunTime, "s") => Printed::Time(Seconds::new(value)),
-        (Metric::Rate, "1/s" | "img/sec" | "images/s") => Printed::Rate(value),
-        (Metric::Power, "W") => Printed::Power(Watts::new(value)),
-        (Metric::StepEnergy | Metric::RunEnergy, "J") => Printed::Energy(Joules::new(value)),
-        (Metric::StepEnergy | Metric::RunEnergy, "kJ") => Printed::Energy(Joules::new(value * 1e3)),
-        (Metric::Memory, "MiB") => Printed::Memory(Bytes::new((value * MIB) as u64)),
-        _ => return Err(format!("unit \"{unit}\" is not one of {metric}")),
-    };
-    if !(value.is_finite() && value > 0.0) {
-        return Err(format!("{value} is not above 0"));
-    }
-    Ok(printed)
 }
 
 /// Reads a paper's file. Empty values, which stand for dashes in the print, are left out.

@@ -1,7 +1,7 @@
 //! Sums over a step's phases and devices, as papers derive them, and which set of devices is best by each metric.
 
-use super::compare::Compared;
-use super::mapping::Quantity;
+use super::beside::Compared;
+use super::cell::Quantity;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Time and energy of a step on all its devices, all phases together, in seconds and joules.
