@@ -7,7 +7,7 @@ use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier};
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::Role;
 use joulecast_model::step::framework::Framework;
-use joulecast_model::step::input::Input;
+use joulecast_model::step::framework::Input;
 
 /// A network, its role, and what a sample passes through.
 impl Row for (Network, Option<Role>, ShapedNetwork) {

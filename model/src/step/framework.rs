@@ -1,8 +1,12 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
 mod host;
+mod input;
 
 pub use host::{Costs, Host, HostKind, Stages};
+pub use input::Input;
+
+use input::InputFile;
 
 use crate::base::file::{self, FileError, check_schema, quantity, within};
 use crate::base::precision::{Phase, Precision, named_enum};
@@ -13,7 +17,6 @@ use crate::kernel::library::{self, Rule};
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::net::layer::{Layer, Optimizer};
 use crate::net::network::ShapedNetwork;
-use crate::step::input::{Input, InputFile};
 use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
 use serde::{Deserialize, Serialize};

@@ -1,51 +1,9 @@
 //! What feeds a step: a host that reads, decodes and copies so many samples a second.
 
-use crate::base::file::{FileError, within};
-use crate::base::text::shown;
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::gpu::Gpu;
 use crate::law::power::waiting;
-use crate::step::predictor::{Estimate, NetworkPrediction};
-use serde::Deserialize;
-
-/// A host's input pipeline, as a framework profile lists it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Input {
-    /// Name on the command line.
-    pub name: String,
-    /// Which data, read by what on which host, in words.
-    pub title: String,
-    /// Samples per second, for all GPUs of the host together.
-    pub samples_per_second: f64,
-}
-
-/// An entry `[[input]]` of a profile.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct InputFile {
-    name: String,
-    title: String,
-    samples_per_s: f64,
-    #[serde(rename = "source")]
-    _source: String,
-}
-
-impl InputFile {
-    pub(crate) fn read(self) -> Result<Input, FileError> {
-        let Self { name, title, samples_per_s: rate, .. } = self;
-        within(&format!("input {}: samples_per_s", shown(&name)), rate, 1e-6..=1e12)?;
-        Ok(Input { name, title, samples_per_second: rate })
-    }
-}
-
-/// What a step waits for its samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fed {
-    /// Samples per second that the host feeds.
-    pub samples_per_second: f64,
-    /// Time in which all GPUs wait for them.
-    pub waits: Seconds,
-}
+use crate::step::predictor::{Estimate, Fed, NetworkPrediction};
 
 /// A step whose samples come at a rate: it takes what the GPUs or the input takes, whichever is longer, as the next
 /// samples are prepared meanwhile. GPUs that wait draw what they draw with nothing to do. `gpus` are the kinds of the

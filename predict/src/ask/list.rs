@@ -8,7 +8,7 @@ use joulecast_model::law::calibration::{Calibration, Tier};
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::{Role, Splits};
 use joulecast_model::step::framework::Framework;
-use joulecast_model::step::input::Input;
+use joulecast_model::step::framework::Input;
 
 /// Networks of the zoo with their roles, and with shapes at batch 1 in fp32.
 ///

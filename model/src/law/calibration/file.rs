@@ -1,5 +1,9 @@
 //! Text form of a calibration.
 
+use super::bounds::{
+    LEAST_SCALE, MOST_COEFFICIENT, MOST_COLUMN, MOST_INVERSE, MOST_LOG_RATIO, MOST_PERCENT, MOST_RESIDUAL, MOST_US,
+    MOST_VARIABLE, either_side, number,
+};
 use super::layer_model::parse_term;
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
@@ -15,7 +19,6 @@ use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-use std::ops::RangeInclusive;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -184,15 +187,6 @@ impl Calibration {
     }
 }
 
-/// Six significant digits, as TOML wants floats.
-pub(super) fn number(value: f64) -> String {
-    if value.is_infinite() {
-        return "inf".into();
-    }
-    let rounded: f64 = format!("{value:.5e}").parse().unwrap_or(value);
-    format!("{rounded:?}")
-}
-
 fn write_network(text: &mut String, network: &NetworkSpread) {
     let pair = |(low, high): (f64, f64)| format!("[{}, {}]", number(low), number(high));
     let (time, power, energy) = network.held;
@@ -283,29 +277,8 @@ fn write_model(text: &mut String, model: &LayerModel) {
     text.push_str("]\n");
 }
 
-/// What the numbers of a fit can be, generously: those that are shipped stay well within, and nothing within makes a time or
-/// interval that is none.
-const MOST_US: f64 = 1e6;
-const MOST_PERCENT: f64 = 1e9;
-/// A factor of half a billion.
-const MOST_LOG_RATIO: f64 = 20.0;
-/// A factor of 20,000.
-pub(super) const MOST_RESIDUAL: f64 = 10.0;
-pub(super) const MOST_COEFFICIENT: f64 = 1e4;
-/// Variables are logarithms, shares and counts of few.
-pub(super) const MOST_VARIABLE: f64 = 1e3;
-/// Means and deviations of products of variables.
-const MOST_COLUMN: f64 = 1e9;
-const LEAST_SCALE: f64 = 1e-9;
-const MOST_INVERSE: f64 = 1e9;
-
 fn malformed(error: FileError) -> CalibrationError {
     CalibrationError(error.to_string())
-}
-
-/// From so much below zero to as much above.
-pub(super) fn either_side(most: f64) -> RangeInclusive<f64> {
-    -most..=most
 }
 
 fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {

@@ -1,5 +1,6 @@
 //! Fitted models of a device and their passport: `calibration/1`, plain text.
 
+mod bounds;
 mod file;
 mod layer_model;
 mod network_spread;

@@ -1,7 +1,7 @@
 //! The section `[power]` of a calibration.
 
 use super::CalibrationError;
-use super::file::{MOST_COEFFICIENT, MOST_RESIDUAL, MOST_VARIABLE, either_side, number};
+use super::bounds::{MOST_COEFFICIENT, MOST_RESIDUAL, MOST_VARIABLE, either_side, number};
 use crate::base::file::within;
 use crate::base::text::shown;
 use crate::base::units::Hertz;

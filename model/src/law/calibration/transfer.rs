@@ -1,7 +1,7 @@
 //! What the models of all chips know about a chip that was not among them: how far its slopes may lie from theirs, and
 //! how far times lie from predictions once few of its rows are known.
 
-use super::file::{MOST_RESIDUAL, MOST_VARIABLE, either_side};
+use super::bounds::{MOST_RESIDUAL, MOST_VARIABLE, either_side};
 use super::layer_model::{parse_term, term_name};
 use super::{CalibrationError, Factor};
 use crate::base::file::within;

@@ -10,8 +10,8 @@ use super::{OnnxError, Options, SELECTED, wire};
 use crate::base::text::shown;
 use std::collections::HashMap;
 
-/// Position of a tensor in [`Graph::values`].
-pub type Id = usize;
+pub use super::order::Id;
+
 /// Where the tensors of a name are.
 pub(super) type Names<'a> = HashMap<&'a str, Id>;
 

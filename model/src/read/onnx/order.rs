@@ -1,10 +1,12 @@
 //! An order in which every operator finds what it reads.
 
 use super::OnnxError;
-use super::graph::Id;
 use super::wire::Node;
 use crate::base::text::shown;
 use std::collections::HashMap;
+
+/// Position of a tensor in the graph's values.
+pub type Id = usize;
 
 /// Positions of the nodes such that each comes after those whose results it reads.
 pub fn order(nodes: &[Node], known: &HashMap<&str, Id>) -> Result<Vec<usize>, OnnxError> {

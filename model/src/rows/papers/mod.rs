@@ -3,6 +3,7 @@
 //! A paper is a file of printed values (one per line, in its own names) and an entry in `papers.toml`, which says what
 //! the names mean here. Further papers, and rows that become predictable, need no code.
 
+mod beside;
 mod compare;
 mod error;
 mod line;
@@ -12,7 +13,8 @@ mod setups;
 mod subject;
 mod unknown;
 
-pub use compare::{Compared, Comparison, NotPredicted, Options, compare};
+pub use beside::{Compared, Comparison, NotPredicted, Options};
+pub use compare::compare;
 pub use error::PaperError;
 pub use line::{Case, Line, lines};
 pub use mapping::{Metric, Paper, Quantity};

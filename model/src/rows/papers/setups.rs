@@ -1,6 +1,6 @@
 //! Sums over a step's phases and devices, as papers derive them, and which set of devices is best by each metric.
 
-use super::compare::Compared;
+use super::beside::Compared;
 use super::mapping::Quantity;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,11 +1,10 @@
 //! A case that a paper printed, as it is predicted here.
 
-use super::compare::{Compared, Doubt, Options};
+use super::beside::{Compared, Doubt, Nuisance, Options};
 use super::error::{PaperError, Refusal};
 use super::line::Case;
 use super::mapping::{Metric, Paper, ProfileOf, Quantity};
 use super::printed::{Cell, Printed};
-use super::unknown::Nuisance;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Hertz, Joules, Seconds, Watts};
 use crate::catalog;
@@ -246,7 +245,7 @@ impl Predicted {
         nuisance: Option<&Nuisance>,
     ) -> Result<Option<Compared>, PaperError> {
         let p = &self.prediction;
-        let slower = nuisance.map_or(1.0, |n| n.factor(cell.case.gpus));
+        let slower = nuisance.map_or(1.0, |n| n.factor_on(cell.case.gpus));
         let scaled = |e: Estimate<f64>| e.times(slower);
         // Of a run: how many steps it has. Its start is spread over them.
         let steps = paper.samples.get(&cell.case.dataset).map(|samples| *samples as f64 / p.batch as f64);

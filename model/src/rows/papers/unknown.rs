@@ -2,31 +2,12 @@
 //! (versions of libraries, input), on GPUs and on processors. Fitted to the rates of some frameworks; the rows of the others
 //! test, and power, in which a slower GPU is one that waits.
 
+use super::beside::Nuisance;
 use super::error::{PaperError, Refusal};
 use super::mapping::{Metric, Paper};
 use super::printed::{Cell, Printed};
 use super::subject::{Devices, Subject};
 use std::collections::BTreeMap;
-
-/// What was fitted for a network.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Nuisance {
-    /// Samples per step.
-    pub batch: u64,
-    /// Times as long as foreseen on GPUs.
-    factor: f64,
-    /// The same on processors.
-    on_processors: f64,
-    /// Frameworks whose rows it was fitted to.
-    pub fitted_on: Vec<String>,
-}
-
-impl Nuisance {
-    /// Times as long as foreseen; of a run on processors where it has no GPU.
-    pub fn factor(&self, gpus: u64) -> f64 {
-        if gpus == 0 { self.on_processors } else { self.factor }
-    }
-}
 
 /// The batch, of those that fit in the memory of every device that ran it, with which the frameworks' processes take what
 /// is foreseen (where memory is printed) or their rates differ least from it but for one factor; and that factor, per

@@ -7,13 +7,15 @@ mod network;
 mod operating_point;
 mod remarks;
 mod settle;
+mod step;
 mod summary;
 mod totals;
 mod warning;
 
 pub use intervals::{Width, Widths};
-pub use network::{SIMULATED, Step};
 pub use operating_point::{OperatingError, OperatingPoint, core_range};
+pub use remarks::SIMULATED;
+pub use step::Step;
 pub use summary::{Prepared, Summary};
 pub use warning::Warning;
 
@@ -23,7 +25,6 @@ use crate::device::gpu::Gpu;
 use crate::kernel::setting::Algorithm;
 use crate::law::calibration::{Calibration, CalibrationError, Tier};
 use crate::step::framework::{Framework, Launch};
-use crate::step::input::Fed;
 use crate::step::memory::MemoryFootprint;
 use crate::step::parallel::{Communication, DevicePrediction};
 use std::ops::Mul;
@@ -109,6 +110,15 @@ pub struct PhaseTotal {
     pub time: Seconds,
     /// Energy of its kernels.
     pub energy: Joules,
+}
+
+/// What a step waits for its samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fed {
+    /// Samples per second that the host feeds.
+    pub samples_per_second: f64,
+    /// Time in which all GPUs wait for them.
+    pub waits: Seconds,
 }
 
 /// A step of a network on a device.

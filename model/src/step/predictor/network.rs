@@ -5,6 +5,7 @@ use super::intervals::Intervals;
 use super::kernel::{Kernel, Models, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
 use super::remarks::Settled;
+use super::step::Step;
 use super::totals::Totals;
 use super::{NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Widths};
 use crate::base::precision::{Mode, Phase};
@@ -12,7 +13,7 @@ use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
 use crate::kernel::key::ModelKey;
 use crate::law::calibration::Tier;
-use crate::law::power::{ClockLaw, PowerModel};
+use crate::law::power::ClockLaw;
 use crate::net::cost::LayerCost;
 use crate::net::network::ShapedNetwork;
 use crate::step::framework::Stages;
@@ -23,26 +24,8 @@ use crate::step::parallel::DevicePrediction;
 /// of them given are 3.5 % off in the mean over clocks down to half of the highest (`calibrate published sweeps`).
 const CARRIED: f64 = 0.2;
 
-/// Column `source` of the rows of the simulated device.
-pub const SIMULATED: &str = "fake";
-
 /// The law of power of another device is this much less certain, as a factor.
 const OTHER_DEVICE: f64 = 1.3;
-
-/// The kernels of a step, ready to be predicted at any clocks and power limit.
-#[derive(Clone)]
-pub struct Step<'a> {
-    pub(super) network: &'a ShapedNetwork,
-    pub(super) setup: Setup<'a>,
-    pub(super) kernels: Vec<Kernel<'a>>,
-    pub(super) law: &'a PowerModel,
-    pub(super) clock_law: ClockLaw,
-    pub(super) power_tier: Tier,
-    /// Share of the limit that the board draws while that holds it back.
-    pub(super) held: f64,
-    /// Time between kernels beyond what the framework's profile says.
-    pub(super) gap: Seconds,
-}
 
 impl<'a> Step<'a> {
     /// Predicts a step's kernels.

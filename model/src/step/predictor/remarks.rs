@@ -1,8 +1,8 @@
 //! What to tell of a predicted step.
 
-use super::network::{SIMULATED, Step};
 use super::operating_point::{Limits, OperatingPoint};
 use super::settle::REACTION;
+use super::step::Step;
 use super::totals::Totals;
 use super::{LayerPrediction, Warning};
 use crate::base::precision::Phase;
@@ -10,6 +10,9 @@ use crate::base::units::{Joules, Seconds, Watts};
 use crate::law::calibration::Tier;
 use crate::law::power::ClockLaw;
 use crate::step::framework::Launch;
+
+/// Column `source` of the rows of the simulated device.
+pub const SIMULATED: &str = "fake";
 
 /// Shares of the time, and of clocks and powers, below this are not worth a warning.
 const WORTH_A_WARNING: f64 = 0.01;

@@ -2,8 +2,8 @@
 
 use super::PredictError;
 use super::kernel::Kernel;
-use super::network::Step;
 use super::operating_point::{Limits, OperatingPoint, highest, lowest};
+use super::step::Step;
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::Clocks;
 use crate::law::power::{ClockLaw, power, waiting};

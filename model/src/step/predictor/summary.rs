@@ -1,8 +1,8 @@
 //! A step at many clocks and limits: its totals alone, kernels that are alike settled once.
 
 use super::kernel::Kernel;
-use super::network::Step;
 use super::operating_point::OperatingPoint;
+use super::step::Step;
 use super::totals::Totals;
 use super::{Estimate, PredictError};
 use crate::base::units::{Hertz, Joules, Seconds, Watts};
