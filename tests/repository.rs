@@ -544,3 +544,43 @@ fn every_kind_is_described_and_every_measured_one_is_planned() {
         assert!(planned || Layer::measured(kind) == Measured::Nowhere, "no recipe in data/plans draws {kind}");
     }
 }
+
+/// Files under a folder, as paths from the root.
+fn tree(folder: &Path, found: &mut Vec<String>) {
+    for entry in ok(fs::read_dir(folder)) {
+        let path = ok(entry).path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !["target", ".git"].contains(&name.as_str()) {
+            tree(&path, found);
+        } else if path.is_file() {
+            found.push(format!("/{}", path.strip_prefix(root()).unwrap_or(&path).display()));
+        }
+    }
+}
+
+/// A file or folder that a document names is there; where it says less than the whole path, somewhere.
+#[test]
+fn documents_name_files_that_are_there() {
+    let mut files = Vec::new();
+    tree(&root(), &mut files);
+    let (mut missing, mut named) = (Vec::new(), 0);
+    for document in ["ARCHITECTURE.md", "MODELLING.md", "CONTRIBUTING.md"] {
+        let text = ok(fs::read_to_string(root().join(document)));
+        let quoted = text.split('`').skip(1).step_by(2);
+        let plain = |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
+        let file =
+            |word: &&str| [".rs", ".toml", ".md", ".cu", ".sh", ".py", "/"].iter().any(|end| word.ends_with(end));
+        let example = |word: &&str| word.contains("NAME") || word.contains("KEY");
+        for word in quoted.filter(plain).filter(file).filter(|word| !example(word)) {
+            let there = |path: &String| match word.strip_suffix('/') {
+                Some(folder) => path.contains(&format!("/{folder}/")),
+                None => path.ends_with(&format!("/{word}")),
+            };
+            named += 1;
+            if !files.iter().any(there) {
+                missing.push(format!("{document}: {word}"));
+            }
+        }
+    }
+    assert!(named > 100 && missing.is_empty(), "{named} named; {missing:#?}");
+}
