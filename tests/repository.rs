@@ -467,7 +467,7 @@ fn checks(tests: &str, works: bool) -> (String, bool) {
         "cargo",
         &format!(
             "case \"$*\" in audit*) exit 1;; test*) echo \"ran: $*\"; cat tests.txt; exit {status};; *--version) exit 0;; \
-             fmt*|clippy*) exit 0;; esac; exit 3"
+             fmt*|clippy*|check*) exit 0;; esac; exit 3"
         ),
     );
     script("rustc", "echo 'rustc 1.0.0 (old)'");
@@ -493,7 +493,7 @@ fn the_checks_end_with_what_passed_failed_and_was_skipped() {
     assert!(text.contains("rustc 1.0.0, not 1.95.0") && !text.contains("would download"), "{text}");
     let end: Vec<&str> = text.lines().rev().take(4).collect();
     let expected = [
-        "8 passed, 0 failed, 3 skipped",
+        "9 passed, 0 failed, 3 skipped",
         "skipped: c: no rows",
         "skipped: a::b: no Chromium",
         "skipped: advisories: cargo-audit is not installed",
@@ -501,9 +501,9 @@ fn the_checks_end_with_what_passed_failed_and_was_skipped() {
     assert_eq!((end.as_slice(), works), (expected.as_slice(), true), "{text}");
 
     let (text, works) = checks(&format!("test d ... FAILED\n{}{}", result(5, 1), result(3, 0)), false);
-    assert!(text.ends_with("failed: d\n10 passed, 1 failed, 1 skipped\n") && !works, "{text}");
+    assert!(text.ends_with("failed: d\n11 passed, 1 failed, 1 skipped\n") && !works, "{text}");
     let (text, works) = checks("error: could not compile\n", false);
-    assert!(text.ends_with("2 passed, 1 failed, 1 skipped\n") && !works, "{text}");
+    assert!(text.ends_with("3 passed, 1 failed, 1 skipped\n") && !works, "{text}");
 }
 
 /// What tests skip is said in the one way that `.ci/run` counts.
