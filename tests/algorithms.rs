@@ -11,7 +11,7 @@ fn within(algorithm: Algorithm) -> (usize, f64, f64) {
     let rows = ok(dataset::read(&root().join("data/measurements/h200/algorithms")));
     let ratios: Vec<f64> = rows
         .iter()
-        .filter(|r| r.algo.as_deref() == Some(algorithm.name()) && r.phase == Phase::Forward)
+        .filter(|r| r.algorithm == Some(algorithm) && r.phase == Phase::Forward)
         .filter_map(|r| {
             let Layer::Conv2d(conv) = &r.case.layer else { return None };
             let computed = algorithm.workspace(conv, r.case.inputs.first()?, &r.case.output().ok()?, r.batch);

@@ -47,6 +47,7 @@ fn measurements() -> Result<Vec<Measurement>> {
             gpu: gpu.to_string(),
             source: "deepbench".to_string(),
             regime: Regime::Import,
+            algorithm: None,
             method: "loop".to_string(),
             time_s: m.time_s * slower * (1.0 + 0.04 * (i % 7) as f64),
             energy_j: None,

@@ -29,8 +29,17 @@ pub enum Richness {
 }
 
 impl Candidates {
-    /// The candidates of a family.
-    pub fn new(family: Family, richness: Richness) -> Self {
+    /// The candidates of a family for these rows. Flags of kinds that came after the first fits are among them only where
+    /// rows have them: as empty columns they would move other kinds' fits in the last digits.
+    pub fn new<'a>(family: Family, richness: Richness, rows: impl Iterator<Item = &'a Variables>) -> Self {
+        let mut later = vec![false; family.variables().len()];
+        for variables in rows {
+            for (there, value) in later.iter_mut().zip(variables.values) {
+                *there |= value != 0.0;
+            }
+        }
+        let candidate = |v: usize| v < family.first_variables() || later[v];
+        let names: Vec<&str> = (0..later.len()).filter(|&v| candidate(v)).map(|v| family.variables()[v]).collect();
         let mut builder = Builder::new(family);
         match (richness, family) {
             (Richness::Constant, _) => {}
@@ -59,7 +68,7 @@ impl Candidates {
             }
             (Richness::Full, Family::Stream) => {
                 builder.polynomial(&["bytes", "row", "rows", "few", "cached", "floor"], 3);
-                builder.polynomial(family.variables(), 2);
+                builder.polynomial(&names, 2);
             }
             (Richness::Full, Family::Gemm) => {
                 let sizes = ["m", "n", "k", "balance"];
@@ -183,15 +192,32 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use joulecast_model::kernel::features::MAX_VARIABLES;
 
     #[test]
     fn candidates_are_unique_monomials() {
         for (family, least) in [(Family::Gemm, 350), (Family::Stream, 100)] {
-            let candidates = Candidates::new(family, Richness::Full);
+            let candidates = Candidates::new(family, Richness::Full, [].iter());
             assert!(candidates.terms.len() >= least, "{}", candidates.terms.len());
             let unique: HashSet<_> = candidates.terms.iter().collect();
             assert_eq!(unique.len(), candidates.terms.len());
         }
-        assert!(Candidates::new(Family::Gemm, Richness::Constant).terms.is_empty());
+        assert!(Candidates::new(Family::Gemm, Richness::Constant, [].iter()).terms.is_empty());
+    }
+
+    #[test]
+    fn a_later_kind_is_a_candidate_only_where_rows_have_it() {
+        let flag = |name: &str| Family::Stream.variables().iter().position(|v| *v == name).expect("a kind");
+        let terms = |kinds: &[&str]| {
+            let mut variables = Variables { values: [0.0; MAX_VARIABLES] };
+            kinds.iter().for_each(|kind| variables.values[flag(kind)] = 1.0);
+            Candidates::new(Family::Stream, Richness::Full, [variables].iter()).terms
+        };
+        let of =
+            |kind, kinds: &[&str]| terms(kinds).iter().filter(|t| t.iter().any(|f| f.variable == flag(kind))).count();
+        assert!(of("relu", &[]) > 0, "those of the first fits always are");
+        assert_eq!(of("mish", &["softplus"]), 0);
+        assert_eq!(of("mish", &["mish"]), of("relu", &["mish"]));
+        assert_eq!(terms(&[]).len(), terms(&["relu"]).len());
     }
 }

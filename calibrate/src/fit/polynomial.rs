@@ -92,7 +92,8 @@ pub fn fit(key: ModelKey, rows: &[&Row], options: &Options) -> Result<Fitted> {
 /// As of [`fit`].
 pub fn fit_from(key: ModelKey, rows: &[&Row], base: Option<&LayerModel>, options: &Options) -> Result<Fitted> {
     let first = rows.first().context("no rows")?;
-    let mut task = Task::new(key, rows, base, Candidates::new(first.family, options.richness), options);
+    let candidates = Candidates::new(first.family, options.richness, rows.iter().map(|r| &r.variables));
+    let mut task = Task::new(key, rows, base, candidates, options);
     let mut best: Option<(f64, u32, Vec<f64>)> = None;
     let exponents = base.map_or(options.exponents.to_vec(), |b| vec![b.exponent]);
     for exponent in exponents {

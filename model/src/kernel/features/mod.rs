@@ -82,6 +82,14 @@ impl Family {
         matches!(self.role(variable), Some(Role::Size | Role::Extent | Role::Class))
     }
 
+    /// How many of its variables the first fits knew. Later ones are flags of kinds.
+    pub fn first_variables(self) -> usize {
+        match self {
+            Self::Gemm => gemm::VARIABLES.len(),
+            Self::Stream => stream::VARIABLES.len() + stream::FLAGGED.len(),
+        }
+    }
+
     /// Positions of the sizes that vary continuously.
     pub fn sizes(self) -> Vec<usize> {
         (0..self.variables().len()).filter(|&v| self.role(v) == Some(Role::Size)).collect()

@@ -53,7 +53,7 @@ pub(super) const KINDS: &[&str] = &joined::<{ total(LISTS) }>(LISTS);
 const LISTS: &[&[&str]] = &[FLAGGED, Function::NAMES.split_at(FIRST_FUNCTIONS).1];
 
 /// Those that share a model with others, in the order in which they came.
-const FLAGGED: &[&str] = &[
+pub(super) const FLAGGED: &[&str] = &[
     "relu",
     "relu6",
     "sigmoid",
