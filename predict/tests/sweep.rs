@@ -84,6 +84,41 @@ fn a_sweep_goes_on_where_it_stopped_and_not_on_another_s_rows() {
     resumed("jsonl", without(2));
 }
 
+/// What no column says is refused, too, whichever of the two asked for it.
+#[test]
+fn a_sweep_does_not_go_on_with_other_settings() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rows.csv");
+    let name = path.to_str().expect("a name");
+    let base = ["sweep", "--net", "lenet5", "--gpu", "v100", "--batch", "8,16", "--mode", "training", "--quiet"];
+    let go = |extra: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_predict"))
+            .args(base)
+            .args(["--output", name])
+            .args(extra)
+            .output()
+            .expect("runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let all = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/calibrations/all_chips.toml");
+    let settings: [&[&str]; 4] =
+        [&["--input-rate", "50"], &["--optimizer", "adam"], &["--mem-clock", "877"], &["--calibration", all]];
+    for setting in settings {
+        for (first, then) in [(&[][..], setting), (setting, &[][..])] {
+            let made = go(&[first, &["--force"]].concat());
+            assert_eq!(made.0, Some(0), "{setting:?}: {}", made.1);
+            let rows = fs::read_to_string(&path).expect("rows");
+            let cut: String = rows.lines().take(2).map(|line| format!("{line}\n")).collect();
+            fs::write(&path, &cut).expect("cut");
+            let (status, said) = go(&[then, &["--resume"]].concat());
+            assert!(status == Some(1) && said.contains("is not the one that the rows there"), "{setting:?}: {said}");
+            assert_eq!(fs::read_to_string(&path).expect("rows"), cut, "nothing is written");
+            assert_eq!(go(&[first, &["--resume"]].concat()).0, Some(0));
+            assert_eq!(fs::read_to_string(&path).expect("rows"), rows);
+        }
+    }
+}
+
 /// Whatever was there when it stopped, the Parquet file is the one that an unbroken sweep writes.
 #[cfg(feature = "parquet")]
 #[test]

@@ -56,7 +56,16 @@ pub fn calibrations(path: &Path) -> io::Result<Vec<Calibration>> {
     if !path.is_dir() {
         return Ok(vec![parsed((path.to_path_buf(), text(path)?))?]);
     }
-    let list = tomls(path)?.into_iter().map(parsed).collect::<io::Result<Vec<_>>>()?;
+    let mut list: Vec<Calibration> = Vec::new();
+    for file in tomls(path)? {
+        let name = file.0.display().to_string();
+        let calibration = parsed(file)?;
+        if let Some(other) = list.iter().find(|other| other.chip == calibration.chip) {
+            let chip = &calibration.chip;
+            return Err(wrong(format!("{name} is of chip {chip}, as is {}: one file per chip", other.id)));
+        }
+        list.push(calibration);
+    }
     if list.is_empty() {
         return Err(wrong(format!("{} holds no calibration (*.toml)", path.display())));
     }
@@ -84,6 +93,10 @@ mod tests {
         let (last, of_chips) = (read.iter().position(|c| c == "any"), read.iter().filter(|c| *c != "any"));
         assert!(of_chips.is_sorted() && last.is_some(), "{read:?}");
         assert_eq!(chips(calibrations(&folder.path().join("gv100.toml"))?), ["gv100"]);
+        fs::copy(folder.path().join("gv100.toml"), folder.path().join("zz.toml"))?;
+        let twice = error(folder.path());
+        assert!(twice.contains("zz.toml is of chip GV100, as is gv100-"), "{twice}");
+        fs::remove_file(folder.path().join("zz.toml"))?;
         fs::write(folder.path().join("a.toml"), "schema = 3")?;
         assert!(error(folder.path()).contains("a.toml: "));
         fs::write(folder.path().join("a.toml"), vec![b'#'; MOST_BYTES as usize + 1])?;

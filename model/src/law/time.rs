@@ -62,24 +62,25 @@ impl Found<'_> {
 pub struct Timed {
     /// Most likely.
     pub value: Seconds,
-    /// Lower edge of the interval, as a factor of the value.
-    pub low: f64,
-    /// Upper edge, likewise.
-    pub high: f64,
+    /// Edges of the interval, as factors of the value; `None` where nobody judged the model.
+    pub edges: Option<(f64, f64)>,
     /// Whether the kernel lies within what was fitted.
     pub in_domain: bool,
 }
 
 /// A kernel's time by the model that was found for it. `siblings`: what other boards of a measured chip err, where the
-/// model is of such a board. `None` where nothing is known of what the model leaves.
-pub fn time(seen: Seen<'_>, found: &Found<'_>, siblings: Option<Siblings>) -> Option<Timed> {
+/// model is of such a board.
+pub fn time(seen: Seen<'_>, found: &Found<'_>, siblings: Option<Siblings>) -> Timed {
     let expected = found.expects(seen);
     let value = expected.time();
-    let (low, high) = match found.stated {
-        Some(stated) => (stated.low, stated.high),
-        None => found.residuals.bucket(value).map(|bucket| (bucket.low, bucket.high))?,
+    let logs = match found.stated {
+        Some(stated) => Some((stated.low, stated.high)),
+        None => found.residuals.bucket(value).map(|bucket| (bucket.low, bucket.high)),
     };
-    let (low, high) = siblings.map_or((low, high), |s| s.widened((low, high)));
     let widen = if found.trusted(expected.in_domain) { 1.0 } else { WIDER };
-    Some(Timed { value, low: low.exp() / widen, high: high.exp() * widen, in_domain: expected.in_domain })
+    let edges = logs.map(|logs| {
+        let (low, high) = siblings.map_or(logs, |s| s.widened(logs));
+        (low.exp() / widen, high.exp() * widen)
+    });
+    Timed { value, edges, in_domain: expected.in_domain }
 }

@@ -108,8 +108,8 @@ pub struct LibraryArgs {
     /// With --cudnn: without the jumps that this version's choice of algorithms makes (data/libraries/cudnn.toml)
     #[arg(long)]
     best_algorithms: bool,
-    /// A calibration file of the GPU's chip instead of the built-in one, or a all_chips.toml: as if no layer of the GPU
-    /// had been measured; or a folder with one file per chip and a all_chips.toml, as `calibrate fit` writes it
+    /// A calibration file of the GPU's chip instead of the built-in one, or an all_chips.toml: as if no layer of the GPU
+    /// had been measured; or a folder with one file per chip and an all_chips.toml, as `calibrate fit` writes it
     #[arg(long, value_name = "FILE|DIR")]
     calibration: Option<PathBuf>,
 }

@@ -191,7 +191,8 @@ fn kernel_in<'a, 'm: 'a>(
     let variables = load.variables(model.floor, setup.library.unwrap_or(model.library));
     let seen = Seen { roofline: load.roofline, floor: model.floor, variables: &variables };
     let siblings = setup.all_chips.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
-    let timed = time(seen, &found, siblings).ok_or_else(no_model)?;
+    let timed = time(seen, &found, siblings);
+    let (low, high) = timed.edges.ok_or_else(no_model)?;
     let kind = if phase == Phase::Update { ModelKey::Update.name() } else { kind };
     let kernel = KernelOf { kind, layer: &layer.case.layer, phase: run_phase, layout };
     let value = if found.framework { timed.value } else { through(setup, &kernel, &load, timed.value) };
@@ -206,7 +207,7 @@ fn kernel_in<'a, 'm: 'a>(
         kind,
         phase,
         cost,
-        time: Estimate { value, p05: value * timed.low, p95: value * timed.high },
+        time: Estimate { value, p05: value * low, p95: value * high },
         bound: load.bound,
         memory: load.roofline.memory + load.roofline.second,
         drives: models.law.drives(&activities, &traits(&load, &activities, value)).times(setup.framework.activity),

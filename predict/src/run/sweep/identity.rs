@@ -37,6 +37,9 @@ fn of_text(text: &str) -> Value {
     Value::from(fingerprint.to_string())
 }
 
+/// What no column of a row says, and holds for all rows of a sweep.
+const SETTINGS: [&str; 5] = ["optimizer", "interconnect", "input rate", "division of the batch", "memory clock"];
+
 impl Identity {
     /// Of this program, and of everything that a sweep was made of but what its rows say.
     ///
@@ -62,13 +65,13 @@ impl Identity {
                 identity.gpu(&team.name, session, typed, runner)?;
             }
         }
-        // Only where somebody asked for them, so that rows of before are gone on with.
         let Request { optimizer, interconnect, input_rate, weak, .. } = request;
-        if (optimizer, interconnect, input_rate, weak) != (&None, &None, &None, &false) {
-            identity.0.insert("way of sharing steps".into(), of(&(optimizer, interconnect, input_rate, weak)));
-        }
         let clock = sweep.points().iter().find_map(|point| point.memory_clock);
-        identity.0.extend(clock.map(|clock| ("memory clock".to_string(), of(&clock))));
+        for (setting, value) in
+            SETTINGS.into_iter().zip([of(optimizer), of(interconnect), of(input_rate), of(weak), of(&clock)])
+        {
+            identity.0.insert(setting.into(), value);
+        }
         Ok(identity)
     }
 
@@ -76,14 +79,15 @@ impl Identity {
     fn gpu(&mut self, name: &str, session: &Session, typed: &str, runner: &Runner) -> Result<(), Failure> {
         let gpu = session.gpu(typed)?;
         self.0.insert(format!("GPU {name}"), of(&gpu));
-        if let Some(path) = &runner.calibration {
+        let chip = gpu.chip.to_ascii_lowercase();
+        if runner.calibration.is_some() {
             let member = session.member(typed, &Runner { launch: None, ..runner.clone() }, Precision::Fp32)?;
             let basis = member.predictor.basis(Precision::Fp32, Mode::Inference).map_err(Failure::failed)?;
-            let known = basis.chip.iter().chain([&basis.all]);
-            self.0.extend(known.map(|c| (format!("calibration {} of {}", c.id, path.display()), of(c))));
+            self.0.insert(format!("calibration {chip}"), of(&basis.chip));
+            self.0.insert("calibration all_chips".into(), of(&basis.all));
             return Ok(());
         }
-        for chip in [&gpu.chip.to_ascii_lowercase()[..], "all_chips"] {
+        for chip in [&chip[..], "all_chips"] {
             if let Some((_, text)) = catalog::calibrations().iter().find(|(name, _)| *name == chip) {
                 self.0.insert(format!("calibration {chip}"), of_text(text));
             }
@@ -131,6 +135,9 @@ impl Identity {
             (Some(SCHEMA), Value::Object(map)) => map.clone(),
             _ => return Err(anyhow!("{shown} is not of the schema {SCHEMA}: --force makes the rows anew")),
         };
+        if let Some(setting) = SETTINGS.iter().find(|setting| !before.contains_key(**setting)) {
+            return Err(anyhow!("{shown} does not say the {setting} of the rows there: --force makes them anew"));
+        }
         for (what, fingerprint) in before {
             match self.0.get(&what) {
                 Some(now) if *now != fingerprint => {
