@@ -134,6 +134,15 @@ mod tests {
     use super::*;
     use crate::base::precision::Mode;
 
+    #[test]
+    fn groups_are_a_number_or_one_word() {
+        let read = |text: &str| toml::from_str::<Conv2d>(&format!("channels = 8\nkernel = 3\ngroups = {text}"));
+        assert!(read("2").is_ok_and(|conv| conv.groups == Groups::Count(2)));
+        assert!(read("\"depthwise\"").is_ok_and(|conv| conv.groups == Groups::Depthwise));
+        let error = read("\"depth\"").expect_err("no such word").to_string();
+        assert!(error.contains("groups is \"depth\""), "{error}");
+    }
+
     fn conv(channels: u64, kernel: u64, groups: Groups) -> Conv2d {
         Conv2d {
             channels,

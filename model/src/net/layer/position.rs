@@ -111,6 +111,9 @@ mod tests {
         let bias = RelativePositionBias { heads: 3, window: 7 };
         assert_eq!(bias.parameters(&[]), 169 * 3);
         assert!(bias.output(&[shape(&[192, 49, 49])]).is_ok());
-        assert!(bias.output(&[shape(&[191, 49, 49])]).is_err());
+        for wrong in [[191, 49, 49], [192, 48, 49], [192, 49, 48]] {
+            assert!(bias.output(&[shape(&wrong)]).is_err(), "{wrong:?}");
+        }
+        assert!(RelativePositionBias { heads: 0, window: 7 }.output(&[shape(&[192, 49, 49])]).is_err());
     }
 }
