@@ -217,3 +217,30 @@ fn options_that_mean_nothing_exit_2() {
         assert!(stderr.contains(expected) && stderr.lines().count() == 1, "{stderr}");
     }
 }
+
+/// What `predict` would tell of each is told once, with what it is of.
+#[test]
+fn what_predictions_have_to_tell_is_told_once() {
+    let output = Command::new(env!("CARGO_BIN_EXE_predict"))
+        .args(["compare", "--net", "vgg16,resnet18", "--gpu", "h200,v100", "--batch", "8,16", "--cudnn", "6"])
+        .output()
+        .expect("runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let of = |text: &str| told.lines().filter(|line| line.contains(text)).collect::<Vec<_>>();
+    assert_eq!(
+        of("is taken as the nearest that the layer models of v100"),
+        [
+            "note: vgg16 on v100, resnet18 on v100: cuDNN 6.0 is taken as the nearest that the layer models of v100 saw: they know 7.6 to 8.9"
+        ]
+    );
+    let nothing = of("--cudnn changes nothing");
+    assert!(nothing.len() == 1 && nothing[0].starts_with("note: vgg16 on h200, resnet18 on h200: "), "{told}");
+    assert_eq!(of("power was not measured on this GPU").len(), 1, "{told}");
+    let output = Command::new(env!("CARGO_BIN_EXE_predict"))
+        .args(["compare", "--net", "vgg16,resnet18", "--gpu", "all", "--batch", "8"])
+        .output()
+        .expect("runs");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(told.lines().filter(|line| line.starts_with("note: ")).count(), 13, "{told}");
+    assert!(told.lines().last().is_some_and(|line| line.ends_with("predict tells them")), "{told}");
+}

@@ -19,6 +19,7 @@ use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_model::step::training::Training;
 use joulecast_reports::export::Format;
 use joulecast_reports::fleet::FIGURE_NAMES;
@@ -58,6 +59,39 @@ fn tell_notes(session: &Session, request: &Request) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Places of a note that are named.
+const PLACES: usize = 3;
+/// Notes on many predictions that are told.
+const MOST_NOTES: usize = 12;
+
+/// What predictions have to tell, each once, with what it is of.
+fn tell_warnings<'a>(predictions: impl Iterator<Item = (&'a str, &'a NetworkPrediction)>) {
+    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    for (gpu, prediction) in predictions {
+        let place = format!("{} on {gpu}", prediction.network);
+        for text in prediction.warnings.iter().map(words) {
+            match told.iter_mut().find(|(other, _)| *other == text) {
+                Some((_, places)) if places.contains(&place) => {}
+                Some((_, places)) => places.push(place.clone()),
+                None => told.push((text, vec![place.clone()])),
+            }
+        }
+    }
+    // Those of most predictions first, where there are more than anybody reads.
+    if told.len() > MOST_NOTES {
+        told.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
+    }
+    let further = told.len().saturating_sub(MOST_NOTES);
+    for (text, places) in told.into_iter().take(MOST_NOTES) {
+        let more = places.len().saturating_sub(PLACES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        say(format_args!("note: {}{more}: {text}", places[..places.len().min(PLACES)].join(", ")));
+    }
+    if further > 0 {
+        say(format_args!("note: {further} further notes are of fewer predictions each: predict tells them"));
+    }
+}
+
 /// What was asked, for the record.
 fn asked<'a>(request: &'a Request, predictor: &'a Predictor, source: &'a str, training: Option<Training>) -> Asked<'a> {
     let gpu = request.teams.first().map_or("", |team| &team.name);
@@ -95,7 +129,7 @@ fn compare(session: &Session, args: &CompareArgs) -> Result<(), Failure> {
     };
     args.output.check(args.figure.clone())?;
     let found = ask::compare(session, &request, &question)?;
-    tell_notes(session, &request)?;
+    tell_warnings(found.entries.iter().map(|entry| (entry.gpu.as_str(), &entry.prediction)));
     if let Some(path) = &args.figure {
         args.output.write(path, compare::figure(&found, command_line()).map_err(Failure::failed)?)?;
     }
