@@ -3,6 +3,7 @@
 use joulecast_calibrate::fit::polynomial::Options;
 use joulecast_calibrate::fit::recipe::{calibrations, few_shot};
 use joulecast_calibrate::fit::transfer::predict;
+use joulecast_calibrate::judge::leave_out;
 use joulecast_calibrate::rows::dataset;
 use joulecast_calibrate::rows::import::{Format, import};
 use joulecast_calibrate::rows::prepare::{Row, prepare_alike};
@@ -85,6 +86,19 @@ fn a_chip_without_rows_is_predicted_and_few_rows_correct_it() {
     let (corrected, held) = judge(Some(&few), &base, &held_out);
     assert!(corrected < 8.0, "{corrected}");
     assert!(held > 60.0, "intervals of chips that lie 10 % apart, for one that lay 60 % off: {held}");
+}
+
+/// Fits that nobody judged have no residuals, and errors all the same.
+#[test]
+fn ways_of_fitting_are_compared_by_errors_alone() {
+    let trials = leave_out::trials(&rows(&CHIPS[..4], 2));
+    for trial in &trials {
+        let [convolutions, linear, _] = trial.kinds;
+        assert!(convolutions.is_nan(), "no row is of a convolution");
+        assert!((1.0..60.0).contains(&linear), "{}: chips lie 10 % apart, not {linear} %", trial.fit);
+    }
+    let of = |fit: &str| trials.iter().find(|t| t.fit == fit).expect("a way").kinds[1];
+    assert!(of("as shipped") < of("no terms"), "{trials:?}");
 }
 
 #[test]

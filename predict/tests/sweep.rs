@@ -90,7 +90,9 @@ fn a_sweep_does_not_go_on_with_other_settings() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("rows.csv");
     let name = path.to_str().expect("a name");
-    let base = ["sweep", "--net", "lenet5", "--gpu", "v100", "--batch", "8,16", "--mode", "training", "--quiet"];
+    let base = [
+        "sweep", "--net", "lenet5", "--gpu", "v100", "--batch", "8,16", "--gpus", "2", "--mode", "training", "--quiet",
+    ];
     let go = |extra: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_predict"))
             .args(base)
@@ -101,8 +103,13 @@ fn a_sweep_does_not_go_on_with_other_settings() {
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let all = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/calibrations/all_chips.toml");
-    let settings: [&[&str]; 4] =
-        [&["--input-rate", "50"], &["--optimizer", "adam"], &["--mem-clock", "877"], &["--calibration", all]];
+    let settings: [&[&str]; 5] = [
+        &["--input-rate", "50"],
+        &["--optimizer", "adam"],
+        &["--mem-clock", "877"],
+        &["--calibration", all],
+        &["--interconnect", "pcie3"],
+    ];
     for setting in settings {
         for (first, then) in [(&[][..], setting), (setting, &[][..])] {
             let made = go(&[first, &["--force"]].concat());
