@@ -81,6 +81,10 @@ pub struct RunArgs {
     /// Only times
     #[arg(long)]
     time_only: bool,
+    /// Only this part of the plan, as in 1/4, for several GPUs side by side: each with a dataset of its own, and a process
+    /// that sees its GPU alone (CUDA_VISIBLE_DEVICES)
+    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    shard: run::Shard,
     /// Try again what an earlier run could not do
     #[arg(long)]
     retry_skipped: bool,
@@ -157,6 +161,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
             (_, true) => Which::Time,
             _ => Which::All,
         },
+        shard: args.shard,
         retry_skipped: args.retry_skipped,
         rules: Rules::default(),
     };

@@ -14,6 +14,7 @@ use crate::campaign::trials::{Item, Measure, Plan};
 use crate::rows::dataset;
 use crate::rows::journal::{self, Journal};
 use crate::rows::writer::Writer;
+use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_kernels::DeviceError;
 use joulecast_kernels::measure::{self, Rules};
@@ -47,6 +48,39 @@ pub enum Which {
     Time,
 }
 
+/// A part of a plan, for several GPUs side by side. All trials of a shape are in one part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    number: u32,
+    of: u32,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { number: 1, of: 1 }
+    }
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((number, of)) if 1 <= number && number <= of => Ok(Self { number, of }),
+            _ => Err("a part of so many, as in 1/4".to_string()),
+        }
+    }
+}
+
+impl Shard {
+    fn holds(self, item: &Item) -> bool {
+        let digest = sha256_hex(item.trial.case.fold_key().as_bytes());
+        let place = digest[..8].bytes().fold(0u32, |sum, b| sum.wrapping_mul(31).wrapping_add(u32::from(b)));
+        place % self.of == self.number - 1
+    }
+}
+
 /// What to run, and where to.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -60,6 +94,8 @@ pub struct Options {
     pub only: Vec<String>,
     /// Which trials.
     pub which: Which,
+    /// Which part of the plan.
+    pub shard: Shard,
     /// Trials that an earlier run skipped are tried again.
     pub retry_skipped: bool,
     /// How each is measured.
@@ -209,7 +245,8 @@ fn tasks<'a>(
                     (Measure::Energy, Which::All | Which::Energy) => &[Regime::Burst, Regime::Sustained],
                     _ => &[Regime::Burst],
                 };
-                if !options.only.is_empty() && !options.only.iter().any(|k| k == kind) {
+                let left_out = !options.only.is_empty() && !options.only.iter().any(|k| k == kind);
+                if left_out || !options.shard.holds(item) {
                     continue;
                 }
                 if let Some(reason) = never.get(item.trial_id.as_str()).filter(|r| r.is_final()) {

@@ -4,6 +4,7 @@
 //! network with the role `test` is among them.
 
 pub mod file;
+pub mod lattice;
 pub mod near;
 pub mod point;
 pub mod recipe;
@@ -20,6 +21,7 @@ use joulecast_model::kernel::setting::Cache;
 use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::case::LayerCase;
 use joulecast_reports::trials as reports;
+use lattice::Lattice;
 use point::Point;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -124,10 +126,7 @@ pub fn expand(text: &str, level: Level) -> Result<Plan> {
     let mut placed: Vec<(f64, Item)> = Vec::new();
     for stratum in &recipe.strata {
         let name = stratum.name();
-        // A generator of its own, so that editing one stratum leaves the draws of the others alone.
-        let digest = sha256_hex(format!("{} {name}", recipe.seed).as_bytes());
-        let seed = u64::from_str_radix(&digest[..16], 16)?;
-        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut random = generator(recipe.seed, &name)?;
         let trials = expansion.trials(stratum, &mut seen, &mut random)?;
         let keep = stratum.count.at(level).min(trials.len());
         for (i, (trial_id, trial)) in trials.into_iter().take(keep).enumerate() {
@@ -135,9 +134,28 @@ pub fn expand(text: &str, level: Level) -> Result<Plan> {
             placed.push((place, Item { trial_id, stratum: name.clone(), measure: stratum.measure, trial }));
         }
     }
+    for lattice in &recipe.lattices {
+        let mut random = generator(recipe.seed, &lattice.name)?;
+        let shapes = expansion.lattice(lattice, &mut seen, &mut random)?;
+        let keep = lattice.shapes.at(level).min(shapes.len());
+        for (i, trials) in shapes.into_iter().take(keep).enumerate() {
+            // One place for all trials of a shape: a run that stops has whole rows of batches.
+            let place = (i as f64 + random.gen_range(0.0..1.0)) / keep as f64;
+            placed.extend(trials.into_iter().map(|(trial_id, trial)| {
+                let item = Item { trial_id, stratum: lattice.name.clone(), measure: Measure::Time, trial };
+                (place, item)
+            }));
+        }
+    }
     placed.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.trial_id.cmp(&b.1.trial_id)));
     let items = placed.into_iter().map(|(_, item)| item).collect();
     Ok(Plan { id: format!("{}-{}", level.name(), &hash[..8]), seed: recipe.seed, recipe: hash, items })
+}
+
+/// A generator of a stratum's own, so that editing one leaves the draws of the others alone.
+fn generator(seed: u64, stratum: &str) -> Result<Xoshiro256PlusPlus> {
+    let digest = sha256_hex(format!("{seed} {stratum}").as_bytes());
+    Ok(Xoshiro256PlusPlus::seed_from_u64(u64::from_str_radix(&digest[..16], 16)?))
 }
 
 struct Expansion<'a> {
@@ -176,9 +194,41 @@ impl Expansion<'_> {
         Ok(trials)
     }
 
+    /// The trials of a lattice by shape, new ones within the limits only. Shapes of networks that are held out are among
+    /// them: an evaluation fit leaves their rows out, a shipped one knows them.
+    fn lattice(
+        &self,
+        lattice: &Lattice,
+        seen: &mut HashSet<String>,
+        random: &mut Xoshiro256PlusPlus,
+    ) -> Result<Vec<Vec<(String, Trial)>>> {
+        let mut shapes = Vec::new();
+        let mut drawn = HashSet::new();
+        for _ in 0..lattice.shapes.reference * ATTEMPTS {
+            if shapes.len() == lattice.shapes.reference {
+                break;
+            }
+            let Some(case) = lattice.shape(random).filter(|c| !drawn.contains(&c.fold_key())) else { continue };
+            drawn.insert(case.fold_key());
+            let mut trials = Vec::new();
+            for trial in lattice.trials(&case, shapes.len(), random)? {
+                let short = bound(&trial, self.gpu)?.is_some_and(|time| time <= self.recipe.longest);
+                let id = trial_id(&trial)?;
+                if short && trial.footprint()? <= self.recipe.memory && seen.insert(id.clone()) {
+                    trials.push((id, trial));
+                }
+            }
+            if !trials.is_empty() {
+                shapes.push(trials);
+            }
+        }
+        Ok(shapes)
+    }
+
     /// One draw; `None` where it breaks a limit.
     fn draw(&self, stratum: &Stratum, known: Option<&Vec<LayerCase>>, point: &mut Point<'_>) -> Result<Option<Trial>> {
-        let batch = point.batch(self.recipe.batch);
+        let batches = stratum.batch.unwrap_or(self.recipe.batch);
+        let batch = point.batch(batches);
         let case = match known {
             Some(cases) => {
                 let case = point.choose(cases).clone();
@@ -189,7 +239,10 @@ impl Expansion<'_> {
                     Some(case)
                 }
             }
-            None => shapes::case(&stratum.kind, stratum.phase, point, &self.recipe.ranges),
+            None => match stratum.inputs {
+                Some(inputs) => shapes::many(&stratum.kind, inputs, point, &self.recipe.ranges),
+                None => shapes::case(&stratum.kind, stratum.phase, point, &self.recipe.ranges),
+            },
         };
         let Some(case) = case.filter(|c| !self.zoo.held_out.contains(&c.fold_key())) else { return Ok(None) };
         if !stratum.algorithm.supports(&case.layer, &case.inputs) || stratum.windows && !shapes::has_window(&case) {
@@ -209,12 +262,16 @@ impl Expansion<'_> {
         };
         let shortest = stratum.shortest.or(known.is_none().then_some(self.recipe.shortest)).unwrap_or(Seconds::ZERO);
         let longest = stratum.longest.unwrap_or(self.recipe.longest);
-        self.within_limits(trial, shortest, longest)
+        self.within_limits(trial, batches, [shortest, longest])
     }
 
     /// The trial with its batch halved or doubled until it keeps the limits; `None` where no batch does.
-    fn within_limits(&self, mut trial: Trial, shortest: Seconds, longest: Seconds) -> Result<Option<Trial>> {
-        let [fewest, most] = self.recipe.batch;
+    fn within_limits(
+        &self,
+        mut trial: Trial,
+        [fewest, most]: [u64; 2],
+        [shortest, longest]: [Seconds; 2],
+    ) -> Result<Option<Trial>> {
         let mut halved = false;
         loop {
             let Some(time) = bound(&trial, self.gpu)? else { return Ok(None) };

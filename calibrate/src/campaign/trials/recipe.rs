@@ -1,5 +1,6 @@
 //! Plan recipes, `plan/1`: how many trials of what, within which limits.
 
+use super::lattice::Lattice;
 use super::{Level, Measure};
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
@@ -31,6 +32,20 @@ pub struct Recipe {
     pub longest: Seconds,
     /// What to try.
     pub strata: Vec<Stratum>,
+    /// Lattices of convolutions.
+    pub lattices: Vec<Lattice>,
+}
+
+/// Most of a size in a recipe.
+const MOST: u64 = 1 << 20;
+
+/// A size of a recipe.
+///
+/// # Errors
+/// When it is zero or beyond what any layer has.
+pub(super) fn bounded(what: &str, value: u64) -> Result<()> {
+    ensure!((1..=MOST).contains(&value), "{what}: {value} is not from 1 to {MOST}");
+    Ok(())
 }
 
 /// Smallest and largest sizes of shapes.
@@ -78,6 +93,10 @@ pub struct Stratum {
     pub shortest: Option<Seconds>,
     /// Longest roofline time.
     pub longest: Option<Seconds>,
+    /// Smallest and largest batch, where they are not the recipe's.
+    pub batch: Option<[u64; 2]>,
+    /// Fewest and most inputs of what joins several, where they are not the usual ones.
+    pub inputs: Option<[u64; 2]>,
 }
 
 impl Stratum {
@@ -92,6 +111,8 @@ impl Stratum {
             (self.algorithm != Algorithm::Heuristic).then(|| self.algorithm.name()),
             self.optimizer.map(Optimizer::name),
             self.windows.then_some("windows"),
+            self.inputs.map(|_| "many"),
+            self.batch.map(|_| "small"),
             (self.measure == Measure::Energy).then_some("energy"),
         ]
         .into_iter()
@@ -116,6 +137,16 @@ pub struct Count {
 }
 
 impl Count {
+    /// Whether every level's trials can be among those of the level above.
+    ///
+    /// # Errors
+    /// When a level has more than the one above.
+    pub(super) fn check(&self) -> Result<()> {
+        let Self { quick, standard, reference } = *self;
+        ensure!(quick <= standard && standard <= reference, "count must not fall from quick to standard to reference");
+        Ok(())
+    }
+
     /// Of a level.
     pub fn at(&self, level: Level) -> usize {
         match level {
@@ -140,7 +171,10 @@ struct File {
     shortest: String,
     longest: String,
     ranges: Ranges,
+    #[serde(default)]
     stratum: Vec<Group>,
+    #[serde(default)]
+    lattice: Vec<Lattice>,
 }
 
 /// Strata that differ only in what they are crossed over.
@@ -166,6 +200,8 @@ struct Group {
     other_cache: f64,
     shortest: Option<String>,
     longest: Option<String>,
+    batch: Option<[u64; 2]>,
+    inputs: Option<[u64; 2]>,
 }
 
 fn inference() -> Mode {
@@ -206,7 +242,9 @@ impl Recipe {
         for (i, group) in file.stratum.iter().enumerate() {
             strata.extend(group.strata().with_context(|| format!("stratum {}", i + 1))?);
         }
-        let mut names: Vec<String> = strata.iter().map(Stratum::name).collect();
+        file.lattice.iter().try_for_each(Lattice::check)?;
+        let lattices = file.lattice.iter().map(|l| l.name.clone());
+        let mut names: Vec<String> = strata.iter().map(Stratum::name).chain(lattices).collect();
         names.sort();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
             bail!("stratum \"{}\" occurs twice", twice[0]);
@@ -222,6 +260,7 @@ impl Recipe {
             shortest: time(&file.shortest)?,
             longest: time(&file.longest)?,
             strata,
+            lattices: file.lattice,
         })
     }
 }
@@ -232,9 +271,13 @@ fn time(text: &str) -> Result<Seconds> {
 
 impl Group {
     fn strata(&self) -> Result<Vec<Stratum>> {
-        let Count { quick, standard, reference } = self.count;
-        ensure!(quick <= standard && standard <= reference, "count must not fall from quick to standard to reference");
+        self.count.check()?;
         ensure!((0.0..=1.0).contains(&self.other_cache), "other_cache is {}, a share from 0 to 1", self.other_cache);
+        for (name, range) in [("batch", self.batch), ("inputs", self.inputs)] {
+            let Some([fewest, most]) = range else { continue };
+            ensure!(1 <= fewest && fewest <= most, "{name} is [{fewest}, {most}], expected [fewest, most] from 1 on");
+            bounded(name, most)?;
+        }
         if let Some(kind) = self.kinds.iter().find(|k| !Layer::KINDS.contains(&k.as_str())) {
             bail!("no layer kind \"{kind}\"");
         }
@@ -266,6 +309,8 @@ impl Group {
                             other_cache: self.other_cache,
                             shortest,
                             longest,
+                            batch: self.batch,
+                            inputs: self.inputs,
                         }));
                     }
                 }

@@ -222,6 +222,22 @@ fn joined(kind: &str, point: &mut Point<'_>, channels: u64, side: u64) -> Option
     Some(LayerCase { inputs, layer })
 }
 
+/// Many maps of one side joined: a first one and so many of the same width, as dense blocks and shuffles have them. `None`
+/// for kinds that join no more than two.
+pub fn many(kind: &str, inputs: [u64; 2], point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    if kind != "concat" {
+        return None;
+    }
+    let (count, side) = (point.log(inputs), point.side(ranges.side));
+    let (first, further) = (point.channels(ranges.channels), point.pick(&[8, 12, 16, 24, 32, 32, 48, 64]));
+    let mut maps = vec![Shape::map(first, side, side).ok()?];
+    for _ in 1..count {
+        maps.push(Shape::map(further, side, side).ok()?);
+    }
+    let case = LayerCase { inputs: maps, layer: Layer::Concat(Concat::default()) };
+    case.output().is_ok().then_some(case)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::point::strata;
