@@ -18,6 +18,7 @@ use joulecast_model::base::units::{Hertz, Seconds};
 use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::kernel::work::Trial;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
+use joulecast_model::law::carry::Carry;
 use joulecast_model::law::time::Seen;
 use joulecast_model::rows::measurement::{Measurement, Regime};
 use std::collections::HashSet;
@@ -443,6 +444,7 @@ fn every_operating_point_has_its_rows() {
         repeats: 1,
         only: vec!["linear".into()],
         which: Which::Time,
+        shard: joulecast_calibrate::campaign::run::Shard::default(),
         retry_skipped: false,
         rules: Rules::default(),
     };
@@ -476,7 +478,8 @@ fn predicted(model: &LayerModel, trial: &Trial) -> Seconds {
     let gpu = device::described("h200").expect("in the catalog");
     let load = trial.clone().on(&gpu).expect("fits").expect("a peak");
     let variables = load.variables(model.floor, model.library);
-    model.expects(Seen { roofline: load.roofline, floor: model.floor, variables: &variables }).time()
+    let (roofline, floor, carry) = (load.roofline, model.floor, Carry::NONE);
+    model.expects(Seen { roofline, floor, variables: &variables, carry }).time()
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)
     let usual = |task: &Task| task.framework.is_none() && !task.model.is_asked_for();
     for (task, rows) in tasks.iter().filter(|(task, _)| usual(task)) {
         let family = rows[0].family;
-        let pair = |r: &&Row| r.against(r.reference(EFFICIENCY_EXPONENT));
+        let pair = |r: &&Row| (r.reference(EFFICIENCY_EXPONENT), r.log(EFFICIENCY_EXPONENT));
         let group = (task.model, task.phase, task.precision, family);
         groups.entry(group).or_default().push(thinned(rows).map(pair).collect());
         let products = fitted.iter().find(|(t, _)| {
@@ -74,6 +74,7 @@ pub fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)
                 framework: None,
                 boards: Vec::new(),
                 covers: Vec::new(),
+                memory: None,
                 exponent: EFFICIENCY_EXPONENT,
                 floor: KERNEL_FLOOR,
                 library: 0.0,

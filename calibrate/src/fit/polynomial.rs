@@ -175,7 +175,7 @@ impl<'a> Task<'a> {
 
     fn set_exponent(&mut self, exponent: u32) {
         self.exponent = exponent;
-        let log = |r: &&Row| (r.kernel_time() / r.reference(exponent)).ln();
+        let log = |r: &&Row| r.log(exponent);
         self.y = self.rows.iter().map(log).collect::<Array1<f64>>() - &self.offset;
     }
 
@@ -186,7 +186,7 @@ impl<'a> Task<'a> {
     }
 
     fn time_of(&self, row: &Row, log: f64) -> Seconds {
-        let expected = Expected { reference: row.reference(self.exponent), log, in_domain: true };
+        let expected = Expected { reference: row.reference(self.exponent), log, in_domain: true, carry: row.carry };
         expected.time() + row.overhead
     }
 
@@ -265,6 +265,7 @@ impl<'a> Task<'a> {
             framework: None,
             boards: Vec::new(),
             covers: Vec::new(),
+            memory: first.memory,
             family,
             exponent: self.exponent,
             floor: first.floor,

@@ -250,6 +250,7 @@ impl<'a> Universal<'a> {
             framework: None,
             boards: Vec::new(),
             covers: Vec::new(),
+            memory: None,
             family: pool.candidates.family,
             exponent: self.settings.exponent,
             floor: KERNEL_FLOOR,
@@ -280,7 +281,7 @@ impl<'a> Pool<'a> {
             blocks.into_iter().map(|((chip, _, precision), rows)| (chip, precision, thinned(&rows))).collect();
         let rows: Vec<&Row> = blocks.iter().flat_map(|b| b.2.iter().copied()).collect();
         let x = candidates.matrix(rows.iter().map(|r| &r.variables));
-        let y: Array1<f64> = rows.iter().map(|r| (r.kernel_time() / r.reference(settings.exponent)).ln()).collect();
+        let y: Array1<f64> = rows.iter().map(|r| r.log(settings.exponent)).collect();
         // Chips weigh the same; a source of a chip counts as the square root of its rows.
         let mut weight_of_chip: HashMap<&str, f64> = HashMap::new();
         for (chip, _, rows) in &blocks {
@@ -357,7 +358,7 @@ impl<'a> Pool<'a> {
             return false;
         }
         let reference = |h: &HeldOut<'_>| h.row.reference(EFFICIENCY_EXPONENT);
-        let log = |h: &&HeldOut<'_>| (h.row.kernel_time() / reference(h)).ln();
+        let log = |h: &&HeldOut<'_>| h.row.log(EFFICIENCY_EXPONENT);
         let medians: BTreeMap<&str, f64> =
             by_chip.iter().map(|(chip, rows)| (*chip, median(rows.iter().map(log).collect()))).collect();
         let error = |h: &HeldOut<'_>, kernel: Seconds| ((kernel + h.row.overhead) / h.row.time - 1.0).abs();

@@ -9,8 +9,9 @@ use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::features::{Variables, library_age};
 use joulecast_model::kernel::key::ModelKey;
-use joulecast_model::kernel::load::Roofline;
+use joulecast_model::kernel::load::{Memory, Roofline};
 use joulecast_model::law::calibration::LayerModel;
+use joulecast_model::law::carry::Carry;
 use joulecast_model::law::power::{Activities, Traits, activities, traits};
 use joulecast_model::law::time::{Expected, Seen};
 use joulecast_model::net::cost::LayerCost;
@@ -71,6 +72,10 @@ pub struct Row {
     pub time: Seconds,
     /// What the way of measuring added to the kernel's time.
     pub overhead: Seconds,
+    /// The memory that its roofline and variables are over; `None`: its board's own.
+    pub memory: Option<Memory>,
+    /// From that memory to its board's.
+    pub carry: Carry,
     /// What the kernel would take at peak.
     pub roofline: Roofline,
     /// Variables of the family.
@@ -91,7 +96,7 @@ impl Row {
 
     /// As the law of time sees it.
     pub fn seen(&self) -> Seen<'_> {
-        Seen { roofline: self.roofline, floor: self.floor, variables: &self.variables }
+        Seen { roofline: self.roofline, floor: self.floor, variables: &self.variables, carry: self.carry }
     }
 
     /// What a model, which need not be its own, expects of its kernel.
@@ -102,6 +107,11 @@ impl Row {
     /// Its time by that model, what the measurement added included.
     pub fn predicted(&self, model: &LayerModel) -> Seconds {
         self.expected(model).time() + self.overhead
+    }
+
+    /// ln(t / t_ref) of its kernel, with the memory that its roofline is over.
+    pub fn log(&self, exponent: u32) -> f64 {
+        (self.carry.to_model(self.kernel_time()) / self.reference(exponent)).ln()
     }
 
     /// An expected time of its kernel, and the logarithm of how much longer it took.
@@ -115,33 +125,49 @@ impl Row {
     }
 }
 
-/// Prepares the usable rows. Rows of boards without the precision's peak are an error: the device file is wrong.
+/// Prepares the usable rows, those of a chip over the memory of its board with most. Rows of boards without the precision's peak are an error: the device file is wrong.
 pub fn prepare(measurements: &[Measurement]) -> Result<Vec<Row>> {
-    prepare_with(measurements, &floors(measurements))
+    let gpus = gpus(measurements)?;
+    let (floors, memories) = (floors(measurements, &gpus), memories(measurements, &gpus));
+    prepare_with(measurements, &gpus, &floors, &memories)
 }
 
-/// The same of the library's kernels, with [`KERNEL_FLOOR`] for every one: what can be known of a chip without many rows.
+/// The same of the library's kernels, with [`KERNEL_FLOOR`] for every one, over each board's own memory: what can be known of a chip without many rows.
 pub fn prepare_alike(measurements: &[Measurement]) -> Result<Vec<Row>> {
-    let mut rows = prepare_with(measurements, &HashMap::new())?;
+    let mut rows = prepare_with(measurements, &gpus(measurements)?, &HashMap::new(), &HashMap::new())?;
     rows.retain(|r| r.framework.is_none() && !r.model.is_asked_for());
     Ok(rows)
 }
 
-fn prepare_with(measurements: &[Measurement], floors: &Floors<'_>) -> Result<Vec<Row>> {
-    let mut gpus: BTreeMap<&str, Gpu> = BTreeMap::new();
+type Gpus<'a> = BTreeMap<&'a str, Gpu>;
+
+/// The boards of the rows by name.
+fn gpus(measurements: &[Measurement]) -> Result<Gpus<'_>> {
+    let mut gpus = Gpus::new();
     for m in measurements {
         if !gpus.contains_key(m.gpu.as_str()) {
             gpus.insert(&m.gpu, catalog::gpu(&m.gpu).with_context(|| format!("row {}", m.row_id))?);
         }
     }
+    Ok(gpus)
+}
+
+fn prepare_with<'a>(
+    measurements: &'a [Measurement],
+    gpus: &'a Gpus<'a>,
+    floors: &Floors<'a>,
+    memories: &HashMap<&str, Memory>,
+) -> Result<Vec<Row>> {
     let overheads = overheads(measurements);
     measurements
         .iter()
         .filter(|m| m.usable() && is_usual(m))
         .map(|m| {
             let overhead = overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
-            let floor = floors.get(&(m.gpu.as_str(), m.case.layer.kind())).copied().unwrap_or(KERNEL_FLOOR);
-            row(m, &gpus[m.gpu.as_str()], overhead, floor).with_context(|| format!("row {}", m.row_id))
+            let gpu = &gpus[m.gpu.as_str()];
+            let floor = floors.get(&(gpu.chip.as_str(), m.case.layer.kind())).copied().unwrap_or(KERNEL_FLOOR);
+            let memory = memories.get(gpu.chip.as_str()).copied();
+            row(m, gpu, overhead, floor, memory).with_context(|| format!("row {}", m.row_id))
         })
         .collect()
 }
@@ -184,13 +210,25 @@ fn overheads(measurements: &[Measurement]) -> HashMap<OverheadKey, Seconds> {
 
 type Floors<'a> = HashMap<(&'a str, &'static str), Seconds>;
 
-/// The shortest kernels of a kind on a GPU, measured back to back: almost nothing but launch. Kinds with few
+/// The memory of each chip's board with most rows, by name of the chip.
+fn memories<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> HashMap<&'a str, Memory> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for m in measurements.iter().filter(|m| m.usable() && is_usual(m)) {
+        *counts.entry(m.gpu.as_str()).or_default() += 1;
+    }
+    let mut boards: Vec<(&str, usize)> = counts.into_iter().collect();
+    boards.sort_by_key(|(_, rows)| *rows);
+    // The last of a chip stays.
+    boards.into_iter().map(|(board, _)| (gpus[board].chip.as_str(), Memory::of(&gpus[board]))).collect()
+}
+
+/// The shortest kernels of a kind on a chip, measured back to back: almost nothing but launch. Kinds with few
 /// rows do not show it.
-fn floors(measurements: &[Measurement]) -> Floors<'_> {
+fn floors<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> Floors<'a> {
     let mut times: HashMap<(&str, &'static str), Vec<f64>> = HashMap::new();
     let own = |m: &&Measurement| m.regime == Regime::Burst && m.usable() && framework(m).is_none();
     for m in measurements.iter().filter(own) {
-        times.entry((m.gpu.as_str(), m.case.layer.kind())).or_default().push(m.time_s);
+        times.entry((gpus[m.gpu.as_str()].chip.as_str(), m.case.layer.kind())).or_default().push(m.time_s);
     }
     times
         .into_iter()
@@ -202,13 +240,13 @@ fn floors(measurements: &[Measurement]) -> Floors<'_> {
         .collect()
 }
 
-fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<Row> {
+fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds, memory: Option<Memory>) -> Result<Row> {
     let work = m.work()?;
     let (raw, asked) = (RawParameters::of(&work), ModelKey::by(work.algorithm));
     let cost = work.cost()?.context("no kernel runs in this phase")?;
-    let Some(load) = work.costing(cost, gpu) else {
-        bail!("{} has no {} peak in its device file", gpu.name, m.precision);
-    };
+    let no_peak = || format!("{} has no {} peak in its device file", gpu.name, m.precision);
+    let load = work.clone().costing(cost, gpu).with_context(no_peak)?;
+    let over = work.costing_over(cost, gpu, memory.unwrap_or(load.memory)).with_context(no_peak)?;
     if !(m.time_s.is_finite() && m.time_s > 0.0) {
         bail!("time {} s", m.time_s);
     }
@@ -237,8 +275,10 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds) -> Result<
         cost,
         time,
         overhead,
-        roofline: load.roofline,
-        variables: load.variables(floor, library),
+        memory,
+        carry: Carry::between(&over, &load),
+        roofline: over.roofline,
+        variables: over.variables(floor, library),
         traits: traits(&load, &activities, time),
         activities,
         library,
@@ -266,7 +306,7 @@ pub(crate) mod testing {
         let load = Work::usual(case, phase, batch, precision, Mode::Inference).expect("fits").on(&gpu);
         let load = load.expect("fits").expect("a peak");
         let reference = load.roofline.reference(2, KERNEL_FLOOR);
-        let time = Expected { reference, log, in_domain: true }.time();
+        let time = Expected { reference, log, in_domain: true, carry: Carry::NONE }.time();
         let activities = activities(&load, KERNEL_FLOOR, time);
         Row {
             row_id: format!("{chip} {batch}"),
@@ -288,6 +328,8 @@ pub(crate) mod testing {
             cost: load.cost,
             time,
             overhead: Seconds::ZERO,
+            memory: None,
+            carry: Carry::NONE,
             roofline: load.roofline,
             variables: load.variables(KERNEL_FLOOR, 0.0),
             traits: traits(&load, &activities, time),

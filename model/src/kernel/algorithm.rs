@@ -92,7 +92,7 @@ impl Load<'_> {
         let plan = work.algorithm.plan(conv, &work.input(), &work.output, work.batch);
         if let (Some(Plan { ops: Some(ops), numbers }), Some(peak)) = (plan, self.gpu.peak(work.precision)) {
             self.roofline.compute = Ops::new(ops) / peak;
-            self.roofline.second += Bytes::new(2 * numbers * WIDTH) / self.gpu.bandwidth.value;
+            self.roofline.second += Bytes::new(2 * numbers * WIDTH) / self.memory.bandwidth;
         }
         self
     }

@@ -17,17 +17,17 @@ pub enum ConvClass {
     Plain1x1,
     /// 3x3 with stride 1, neither dilated nor grouped: what Winograd's algorithm can do.
     Plain3x3,
-    /// Fewer than 16 input channels per group, but more than one.
+    /// Groups as wide in as out, by a power of two: libraries have kernels for these.
     Grouped,
+    /// All other groups of more than one input channel, ten times as slow per operation in 16 bits.
+    GroupedOdd,
     /// One input channel per group.
     Depthwise,
 }
 
-/// Convolutions with fewer input channels per group than this run kernels of their own, not matrix products.
-const NARROW_GROUP: u64 = 16;
-
 impl ConvClass {
-    const ALL: [Self; 5] = [Self::General, Self::Plain1x1, Self::Plain3x3, Self::Grouped, Self::Depthwise];
+    const ALL: [Self; 6] =
+        [Self::General, Self::Plain1x1, Self::Plain3x3, Self::Grouped, Self::GroupedOdd, Self::Depthwise];
 
     /// The class of a convolution that reads so many channels.
     pub fn of(conv: &Conv2d, channels: u64) -> Self {
@@ -38,8 +38,8 @@ impl ConvClass {
             1 if plain && conv.kernel.is(3) => Self::Plain3x3,
             1 => Self::General,
             _ if groups == channels => Self::Depthwise,
-            _ if channels / groups < NARROW_GROUP => Self::Grouped,
-            _ => Self::General,
+            _ if channels == conv.channels && (channels / groups).is_power_of_two() => Self::Grouped,
+            _ => Self::GroupedOdd,
         }
     }
 }
@@ -113,9 +113,9 @@ impl ModelKey {
         matches!(self, Self::By(_))
     }
 
-    /// Whether its kernels run in groups too narrow for matrix products.
-    pub fn in_narrow_groups(self) -> bool {
-        matches!(self, Self::Conv(ConvClass::Grouped | ConvClass::Depthwise))
+    /// Whether its kernels run in groups, which are no matrix products.
+    pub fn in_groups(self) -> bool {
+        matches!(self, Self::Conv(ConvClass::Grouped | ConvClass::GroupedOdd | ConvClass::Depthwise))
     }
 
     /// Whether its products are batched: attention's are, over samples and heads.
@@ -131,6 +131,7 @@ impl ModelKey {
             Self::Conv(ConvClass::Plain1x1) => "conv2d_1x1",
             Self::Conv(ConvClass::Plain3x3) => "conv2d_3x3",
             Self::Conv(ConvClass::Grouped) => "conv2d_grouped",
+            Self::Conv(ConvClass::GroupedOdd) => "conv2d_grouped_odd",
             Self::Conv(ConvClass::Depthwise) => "conv2d_depthwise",
             Self::By(Algorithm::Heuristic) => "conv2d_by_heuristic",
             Self::By(Algorithm::Gemm) => "conv2d_by_gemm",
@@ -144,6 +145,7 @@ impl ModelKey {
             Self::ByProduct(ConvClass::Plain1x1) => "conv2d_1x1_by_product",
             Self::ByProduct(ConvClass::Plain3x3) => "conv2d_3x3_by_product",
             Self::ByProduct(ConvClass::Grouped) => "conv2d_grouped_by_product",
+            Self::ByProduct(ConvClass::GroupedOdd) => "conv2d_grouped_odd_by_product",
             Self::ByProduct(ConvClass::Depthwise) => "conv2d_depthwise_by_product",
             Self::AttentionDecode => "attention_decode",
             Self::AttentionUnfused => "attention_unfused",

@@ -1,7 +1,7 @@
 //! Work on a device: its operations, its traffic, and what these would take at the device's peaks.
 
 use crate::base::precision::Phase;
-use crate::base::units::{Bytes, Seconds};
+use crate::base::units::{Bytes, BytesPerSecond, Seconds};
 use crate::device::gpu::Gpu;
 use crate::kernel::family::Family;
 use crate::kernel::work::Work;
@@ -23,10 +23,28 @@ pub struct Load<'a> {
     pub cost: LayerCost,
     /// The device.
     pub gpu: &'a Gpu,
+    /// The memory that its traffic is seen over: the device's own, but for a model of another board.
+    pub memory: Memory,
     /// What it would take at peak, by the algorithm that was asked for.
     pub roofline: Roofline,
     /// The same of the direct algorithm: max(ops / peak, bytes / bandwidth).
     pub bound: Seconds,
+}
+
+/// What feeds a chip: boards of one chip may differ in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Memory {
+    /// Peak bandwidth.
+    pub bandwidth: BytesPerSecond,
+    /// Second-level cache, where known.
+    pub cache: Option<Bytes>,
+}
+
+impl Memory {
+    /// A device's own.
+    pub fn of(gpu: &Gpu) -> Self {
+        Self { bandwidth: gpu.bandwidth.value, cache: gpu.l2.as_ref().map(|l2| l2.value) }
+    }
 }
 
 /// Times of a kernel's arithmetic and of its traffic at the device's peaks.
@@ -67,16 +85,21 @@ impl<'a> Work<'a> {
     /// The same where the cost is known, or is that of more than one layer together. A layer that takes another's kernels
     /// is on the device as that one ([`Work::twin`]), at its own cost.
     pub fn costing(self, cost: LayerCost, gpu: &'a Gpu) -> Option<Load<'a>> {
+        self.costing_over(cost, gpu, Memory::of(gpu))
+    }
+
+    /// The same as if the device had another memory.
+    pub fn costing_over(self, cost: LayerCost, gpu: &'a Gpu, memory: Memory) -> Option<Load<'a>> {
         let work = self.twin().unwrap_or(self);
         let peak = match work.family() {
             Family::Gemm => gpu.peak(work.precision)?,
             Family::Stream => gpu.vector_peak(),
         };
         let compute = cost.ops / peak;
-        let memory = cost.bytes() / gpu.bandwidth.value;
+        let traffic = cost.bytes() / memory.bandwidth;
         let values = work.batch.saturating_mul(work.output.elements());
         let bytes = work.precision.bytes();
-        let moved = |times: u64| Bytes::new(values.saturating_mul(times * bytes)) / gpu.bandwidth.value;
+        let moved = |times: u64| Bytes::new(values.saturating_mul(times * bytes)) / memory.bandwidth;
         let second = match (work.layer(), work.phase) {
             (Layer::Conv2d(conv), Phase::Forward) if conv.bias => moved(2),
             (
@@ -88,7 +111,7 @@ impl<'a> Work<'a> {
             }
             _ => Seconds::ZERO,
         };
-        let roofline = Roofline { compute, memory, second };
-        Some(Load { work, cost, gpu, bound: roofline.bound(), roofline }.by_algorithm())
+        let roofline = Roofline { compute, memory: traffic, second };
+        Some(Load { work, cost, gpu, memory, bound: roofline.bound(), roofline }.by_algorithm())
     }
 }

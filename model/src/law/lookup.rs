@@ -201,7 +201,7 @@ pub fn find<'a>(
             let on_gpu = |key: ModelKey, phase, precision| {
                 on_gpu(key, phase, precision).or(on_gpu(key, phase, alike(family, precision)))
             };
-            if key.in_narrow_groups() {
+            if key.in_groups() {
                 if let Some(model) = anywhere(key, phase, precision).filter(|m| !m.terms.is_empty()) {
                     return Some(Found { calibrated: true, ..of_all(model) });
                 }

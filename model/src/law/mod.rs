@@ -1,6 +1,7 @@
 //! What was fitted: models of time per kind of kernel, laws of power, and the files that hold them.
 
 pub mod calibration;
+pub mod carry;
 pub mod lookup;
 pub mod time;
 pub mod power;

@@ -2,6 +2,7 @@
 //! Fits, judges and the predictor all ask here.
 
 use super::calibration::{LayerModel, Siblings};
+use super::carry::Carry;
 use super::lookup::Found;
 use crate::base::units::Seconds;
 use crate::kernel::features::Variables;
@@ -14,29 +15,33 @@ pub const WIDER: f64 = 1.5;
 /// A kernel as the law sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// What it would take at peak.
+    /// What it would take at peak, with the memory that the model is of.
     pub roofline: Roofline,
     /// Launch floor of its kernel.
     pub floor: Seconds,
     /// Variables of its family, over that floor.
     pub variables: &'a Variables,
+    /// From that memory to the board's own.
+    pub carry: Carry,
 }
 
 /// What a model expects of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// t_ref: the smooth roofline with the model's exponent.
+    /// t_ref: the smooth roofline with the model's exponent, with the memory that the model is of.
     pub reference: Seconds,
     /// ln(t / t_ref).
     pub log: f64,
     /// Whether the kernel lies within what was fitted.
     pub in_domain: bool,
+    /// From that memory to the board's own.
+    pub carry: Carry,
 }
 
 impl Expected {
-    /// t = t_ref exp(ln(t / t_ref)).
+    /// t = t_ref exp(ln(t / t_ref)), carried to the board.
     pub fn time(&self) -> Seconds {
-        self.reference * self.log.exp()
+        self.carry.to_board(self.reference * self.log.exp())
     }
 }
 
@@ -45,7 +50,7 @@ impl LayerModel {
     pub fn expects(&self, seen: Seen<'_>) -> Expected {
         let reference = seen.roofline.reference(self.exponent, seen.floor);
         let ratio = self.ratio(seen.variables, reference);
-        Expected { reference, log: ratio.log, in_domain: ratio.in_domain }
+        Expected { reference, log: ratio.log, in_domain: ratio.in_domain, carry: seen.carry }
     }
 }
 

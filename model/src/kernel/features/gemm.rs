@@ -188,7 +188,7 @@ fn winograd(load: &Load<'_>, conv: &Conv2d, m: u64) -> Option<(Seconds, Seconds)
         let points = (size + 2) * (size + 2);
         let useful = (tiles * points) as f64 / (m * 9) as f64;
         let moved = load.work.precision.bytes() * points * (tiles * (c + conv.channels) + c * conv.channels);
-        load.roofline.compute * useful + Bytes::new(moved) / load.gpu.bandwidth.value
+        load.roofline.compute * useful + Bytes::new(moved) / load.memory.bandwidth
     };
     Some((form(2), form(4)))
 }
@@ -209,7 +209,7 @@ fn fourier(load: &Load<'_>, conv: &Conv2d) -> Option<Seconds> {
     // A complex multiply-accumulate is eight operations.
     let ops = Ops::new(8 * POINTS * tiles * c * conv.channels);
     let moved = 16 * POINTS * (tiles * (c + conv.channels) + c * conv.channels);
-    Some(ops / load.gpu.peak(load.work.precision)? + Bytes::new(moved) / load.gpu.bandwidth.value)
+    Some(ops / load.gpu.peak(load.work.precision)? + Bytes::new(moved) / load.memory.bandwidth)
 }
 
 /// What a tile size makes of a product.

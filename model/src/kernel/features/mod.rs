@@ -8,7 +8,7 @@ mod gemm;
 mod stream;
 
 use crate::base::text::joined;
-use crate::base::units::Seconds;
+use crate::base::units::{Bytes, Seconds};
 use crate::kernel::family::Family;
 use crate::kernel::load::Load;
 
@@ -136,7 +136,7 @@ pub fn library_age(cudnn: &str) -> Option<f64> {
 /// ln(1 + cache / traffic): how much of the traffic the second-level cache may hold.
 fn cached(load: &Load<'_>) -> f64 {
     const UNKNOWN_CACHE: f64 = 4e6;
-    let cache = load.gpu.l2.as_ref().map_or(UNKNOWN_CACHE, |l2| l2.value.to_f64());
+    let cache = load.memory.cache.map_or(UNKNOWN_CACHE, Bytes::to_f64);
     (1.0 + cache / load.cost.bytes().to_f64().max(1.0)).ln()
 }
 

@@ -14,11 +14,19 @@ use super::{
 use crate::base::file::{self, FileError, check_schema, within};
 use crate::base::precision::{Phase, Precision};
 use crate::base::text::{names, prose, shown};
-use crate::base::units::Seconds;
+use crate::base::units::{Bytes, BytesPerSecond, Seconds};
 use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
+use crate::kernel::load::Memory;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
+
+/// Bytes in the units of `memory`.
+const GB: f64 = 1e9;
+const MIB: f64 = 1048576.0;
+/// Most of each.
+const MOST_BANDWIDTH: f64 = 1e6;
+const MOST_CACHE: f64 = 1e6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,6 +75,8 @@ struct ModelFile {
     covers: Vec<(String, Phase, Precision)>,
     #[serde(default)]
     boards: Vec<String>,
+    /// Bandwidth in GB/s, and second-level cache in MiB, 0 where not known.
+    memory: Option<(f64, f64)>,
     family: Family,
     exponent: u32,
     floor_us: f64,
@@ -240,6 +250,10 @@ fn write_model(text: &mut String, model: &LayerModel) {
     if !model.boards.is_empty() {
         let _ = writeln!(text, "boards = {:?}", model.boards);
     }
+    if let Some(memory) = model.memory {
+        let cache = memory.cache.map_or(0.0, |c| c.to_f64() / MIB);
+        let _ = writeln!(text, "memory = [{}, {}]", number(memory.bandwidth.get() / GB), number(cache));
+    }
     if !model.covers.is_empty() {
         text.push_str("covers = [\n");
         for c in &model.covers {
@@ -306,6 +320,13 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
     ] {
         bounded(field, value, range)?;
     }
+    let memory = file.memory.map(|(bandwidth, cache)| {
+        bounded("memory", bandwidth, 1.0..=MOST_BANDWIDTH)?;
+        bounded("memory", cache, 0.0..=MOST_CACHE)?;
+        let cache = (cache > 0.0).then(|| Bytes::new((cache * MIB).round() as u64));
+        Ok(Memory { bandwidth: BytesPerSecond::new(bandwidth * GB), cache })
+    });
+    let memory = memory.transpose()?;
     let interval = |field: &str, (low, high): (f64, f64), most: f64| {
         bounded(field, low, either_side(most))?;
         bounded(field, high, either_side(most))?;
@@ -376,6 +397,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         framework: file.framework,
         covers,
         boards: file.boards,
+        memory,
         family: file.family,
         exponent: file.exponent,
         floor: Seconds::from_us(file.floor_us),
@@ -461,6 +483,7 @@ pub(crate) mod testing {
                 }],
             }),
             models: vec![LayerModel {
+                memory: Some(Memory { bandwidth: BytesPerSecond::new(4.8e12), cache: Some(Bytes::new(60 << 20)) }),
                 key: ModelKey::Kind("linear"),
                 phase: Phase::Forward,
                 precision: Precision::Fp32,

@@ -7,6 +7,7 @@ use crate::base::units::Seconds;
 use crate::kernel::family::Family;
 use crate::kernel::features::Variables;
 use crate::kernel::key::ModelKey;
+use crate::kernel::load::Memory;
 
 /// ln(t / t_ref) as a sum of standardised monomials of the family's variables, with
 /// t_ref = (t_comp^p + t_mem^p + t0^p)^(1/p).
@@ -24,6 +25,8 @@ pub struct LayerModel {
     pub covers: Vec<Cover>,
     /// Boards whose rows it was fitted to, where these are not all of the calibration's; else empty.
     pub boards: Vec<String>,
+    /// The memory that its times and variables are over; `None`: of whatever board it predicts.
+    pub memory: Option<Memory>,
     /// Which variables its terms are over: of products, or of what is bound by bandwidth.
     pub family: Family,
     /// p in t_ref: 1, 2 or 4, as cross-validation chose.

@@ -10,6 +10,7 @@ use crate::kernel::load::Load;
 use crate::kernel::setting::Algorithm;
 use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
+use crate::law::carry::Carry;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{Drives, Level, PowerModel, activities, power, traits};
 use crate::law::time::{Seen, time};
@@ -186,10 +187,15 @@ fn kernel_in<'a, 'm: 'a>(
     let algorithm = by_algorithm.map(|(algorithm, _)| algorithm);
     work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
     let (run_phase, batch) = (work.phase, work.batch);
-    let load = work.costing(cost, gpu).ok_or_else(no_model)?;
     let model = found.model;
-    let variables = load.variables(model.floor, setup.library.unwrap_or(model.library));
-    let seen = Seen { roofline: load.roofline, floor: model.floor, variables: &variables };
+    let load = work.clone().costing(cost, gpu).ok_or_else(no_model)?;
+    let over = match model.memory.filter(|memory| *memory != load.memory) {
+        Some(memory) => &work.costing_over(cost, gpu, memory).ok_or_else(no_model)?,
+        None => &load,
+    };
+    let variables = over.variables(model.floor, setup.library.unwrap_or(model.library));
+    let carry = Carry::between(over, &load);
+    let seen = Seen { roofline: over.roofline, floor: model.floor, variables: &variables, carry };
     let siblings = setup.all_chips.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
     let timed = time(seen, &found, siblings);
     let (low, high) = timed.edges.ok_or_else(no_model)?;
