@@ -114,7 +114,15 @@ pub(super) const VARIABLES: &[Variable] = &[
     v("cold", Flag, |g| flag(g.load.work.cache == Cache::Cold)),
     // Of the two 16-bit formats, which share their kernels.
     v("bf16", Flag, |g| flag(g.load.work.precision == Precision::Bf16)),
+    // Groups of a convolution one after the other, where libraries have no kernel for all of them: launches alone, and with
+    // each group's whole waves of tiles, over the roofline.
+    v("launches", Derived, |g| g.one_by_one(|_| 0.0)),
+    v("serial_128x64", Derived, |g| g.one_by_one(|group| group.wave(TILES[1]))),
+    v("serial_32x32", Derived, |g| g.one_by_one(|group| group.wave(TILES[6]))),
 ];
+
+/// A launch right after another: 2 us where groups were measured one by one.
+const NEXT_LAUNCH: Seconds = Seconds::from_us(2.0);
 
 /// The product's sizes: `groups` times `m` x `k` by `k` x `n`.
 struct Sizes {
@@ -334,6 +342,27 @@ impl<'a> Gemm<'a> {
     /// 1 for a convolution of which it holds, given its input channels.
     fn conv_is(&self, condition: impl Fn(&Conv2d, u64) -> bool) -> f64 {
         self.conv.map_or(0.0, |conv| flag(condition(conv, self.channels)))
+    }
+
+    /// ln of the time of a convolution's groups one after the other over the roofline, `wave` being elements computed over
+    /// those wanted where one group has the device alone; 0 for one group and one of a channel each.
+    fn one_by_one(&self, wave: impl Fn(&Self) -> f64) -> f64 {
+        let groups = self.product.groups as f64;
+        match self.conv {
+            Some(conv) if groups > 1.0 && !is_depthwise(conv, self.channels) => {
+                ((groups * NEXT_LAUNCH.get() + self.compute * wave(self)) / self.bound).ln().clamp(-3.0, 8.0)
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// Elements that whole waves of tiles compute over those wanted, one group at a time.
+    fn wave(&self, (tm, tn): (u64, u64)) -> f64 {
+        let Sizes { m, n, .. } = self.product;
+        let (rows, columns) = (m.div_ceil(tm), n.div_ceil(tn));
+        let sms = self.load.gpu.sms.value;
+        let computed = (rows * columns).div_ceil(sms) * sms * tm * tn;
+        (computed as f64 / (m * n) as f64).min(4096.0)
     }
 
     fn border(&self) -> f64 {
