@@ -54,6 +54,10 @@ pub fn words(warning: &Warning) -> String {
         Warning::OtherBoard { boards, gpu } => {
             format!("the calibration was measured on {}, not on {gpu}: same chip, other board", boards.join(", "))
         }
+        Warning::InFp8 { products, of } => format!(
+            "{products} of {of} products run in fp8, their inputs converted before each; all other layers in bf16, as in \
+             PyTorch"
+        ),
         Warning::Simulated => "the calibration has rows of a simulated device: its figures are no measurements".into(),
         Warning::Substituted { kinds, share, by } => format!(
             "{} ({:.0} % of the time): no rows on this GPU; {}",
@@ -109,6 +113,7 @@ pub fn words(warning: &Warning) -> String {
 fn substitute(by: Substitute) -> &'static str {
     match by {
         Substitute::Precision => "predicted by the fp32 model with its own traffic",
+        Substitute::Half => "predicted by the 16-bit model with the peak and the traffic of 8 bits",
         Substitute::Product => "predicted as matrix products",
         Substitute::Shared => "predicted by the model that kinds like it share",
         Substitute::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",

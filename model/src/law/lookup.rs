@@ -99,6 +99,8 @@ const GROUPED: Stated = Stated { log: 1.6, low: -1.2, high: 1.2 };
 pub enum Substitute {
     /// By the same kind's model in fp32, with its own traffic.
     Precision,
+    /// By the same kind's model in 16 bits, with the peak and the traffic of 8.
+    Half,
     /// As an implicit matrix product, by the linear layers' model.
     Product,
     /// By the model that kinds like it share on this GPU.
@@ -208,6 +210,12 @@ pub fn find<'a>(
                 let carrier = anywhere(ModelKey::Conv(ConvClass::General), Phase::Forward, Precision::Fp32)?;
                 let found = plain(carrier, Tier::Roofline, Some(Substitute::Statement));
                 return Some(Found { stated: Some(GROUPED), calibrated: true, ..found });
+            }
+            if precision == Precision::Fp8 {
+                let half = || [Precision::Bf16, Precision::Fp16].into_iter();
+                if let Some(model) = half().find_map(|p| keys().find_map(|k| calibration?.model(k, phase, p))) {
+                    return Some(plain(model, Tier::Transferred, Some(Substitute::Half)));
+                }
             }
             // Attention's products are batched.
             let batched =

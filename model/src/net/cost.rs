@@ -85,9 +85,13 @@ impl Site<'_> {
     pub fn out_elements(&self) -> u64 {
         self.batch.saturating_mul(self.output.elements())
     }
-    /// Bytes of that many stored elements.
+    /// Bytes of that many operands.
     pub fn bytes(&self, elements: u64) -> Bytes {
         Bytes::new(elements.saturating_mul(self.precision.bytes()))
+    }
+    /// Bytes of that many results.
+    pub fn result_bytes(&self, elements: u64) -> Bytes {
+        Bytes::new(elements.saturating_mul(self.precision.result_bytes()))
     }
     /// A kernel that reads and writes whole elements with `ops` operations and `weights` parameters.
     pub fn streaming(&self, ops: u64, read_elements: u64, written_elements: u64, weights: u64) -> LayerCost {
@@ -95,7 +99,7 @@ impl Site<'_> {
             ops: Ops::new(ops),
             macs: 0,
             read: self.bytes(read_elements.saturating_add(weights)),
-            written: self.bytes(written_elements),
+            written: self.result_bytes(written_elements),
             weights: self.bytes(weights),
         }
     }

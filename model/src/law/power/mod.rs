@@ -79,7 +79,7 @@ pub fn activities(load: &Load<'_>, floor: Seconds, time: Seconds) -> Activities 
         _ if load.work.family() == Family::Stream => 3,
         Precision::Fp32 => 3,
         Precision::Tf32 => 5,
-        Precision::Fp16 | Precision::Bf16 | Precision::Int8 => 7,
+        Precision::Fp16 | Precision::Bf16 | Precision::Int8 | Precision::Fp8 => 7,
     };
     list[at] = busy * compute;
     list[at + 1] = occupied * compute.sqrt();

@@ -130,7 +130,7 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
         (Phase::Update, _, _) => Precision::Fp32,
         // Fused kernels of attention take 32-bit operands as they are.
         (_, Layer::Attention(attention), Precision::Tf32) if attention.fused => Precision::Fp32,
-        (_, _, precision) => precision,
+        (_, _, precision) => layer.case.runs_in(precision),
     };
     if let Some((group, groups)) = layer.group().filter(|_| setup.framework.groups_apart && phase != Phase::Update)
         && let Some(part) = network.cost(&group, phase, setup.mode)
@@ -239,10 +239,11 @@ pub(super) fn host(
 /// What a kernel of the library's takes where the framework has a slower one of its own.
 fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seconds) -> Seconds {
     let (factor, extra) = setup.framework.slower(kernel, load.work.batch);
-    let bias =
-        match (load.roofline.second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, load.work.batch)) {
-            (Seconds::ZERO, _) => Seconds::ZERO,
-            (second, (factor, extra)) => second * (factor - 1.0) + extra,
-        };
+    // Beside a linear layer in fp8 its inputs are converted, no bias is added.
+    let second = if load.work.precision == Precision::Fp8 { Seconds::ZERO } else { load.roofline.second };
+    let bias = match (second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, load.work.batch)) {
+        (Seconds::ZERO, _) => Seconds::ZERO,
+        (second, (factor, extra)) => second * (factor - 1.0) + extra,
+    };
     ours * factor + extra + bias
 }

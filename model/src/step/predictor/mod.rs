@@ -211,7 +211,7 @@ impl NetworkPrediction {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PredictError {
     /// The hardware has no such mode.
-    #[error("{gpu} does not compute in {precision}; it has {available}")]
+    #[error("{gpu} has no units that compute in {precision}; it has {available}")]
     Precision {
         /// The device.
         gpu: String,

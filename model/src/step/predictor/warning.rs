@@ -97,6 +97,13 @@ pub enum Warning {
         /// The device's name.
         gpu: String,
     },
+    /// In fp8, not all layers are.
+    InFp8 {
+        /// Products that run in fp8.
+        products: usize,
+        /// Layers whose kernels multiply matrices.
+        of: usize,
+    },
     /// Rows of a simulated device are among those that were fitted.
     Simulated,
     /// Kernels without a model of their own.
