@@ -51,6 +51,13 @@ pub fn words(warning: &Warning) -> String {
         Warning::NoRows { gpu } => {
             format!("no measured layer of {gpu} is used: times are those that measured GPUs would take with its peaks")
         }
+        Warning::OtherVendor { vendor } => format!(
+            "no GPU of {} was measured: its libraries are taken to reach what others do, and intervals are half as wide again",
+            vendor.title()
+        ),
+        Warning::StoredHalves { gpu } => format!(
+            "{gpu} has no fast fp16: values are stored in 16 bits and computed in fp32, as cuDNN and cuBLAS do there"
+        ),
         Warning::OtherBoard { boards, gpu } => {
             format!("the calibration was measured on {}, not on {gpu}: same chip, other board", boards.join(", "))
         }

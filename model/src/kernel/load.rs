@@ -69,7 +69,7 @@ impl<'a> Work<'a> {
     pub fn costing(self, cost: LayerCost, gpu: &'a Gpu) -> Option<Load<'a>> {
         let work = self.twin().unwrap_or(self);
         let peak = match work.family() {
-            Family::Gemm => gpu.peak(work.precision)?,
+            Family::Gemm => gpu.peak_on(work.precision)?,
             Family::Stream => gpu.vector_peak(),
         };
         let compute = cost.ops / peak;

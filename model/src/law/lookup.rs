@@ -67,6 +67,16 @@ impl Found<'_> {
         Self { tier, substitute: self.substitute.or(Some(Substitute::Frames)), calibrated: false, ..self }
     }
 
+    /// The fp32 model for values that are stored in 16 bits and computed in fp32.
+    pub fn of_halves(self) -> Self {
+        Self { substitute: self.substitute.or(Some(Substitute::Precision)), calibrated: false, ..self }
+    }
+
+    /// A model of the GPUs of one vendor for those of another, whose libraries nobody measured.
+    pub fn of_other_vendor(self) -> Self {
+        Self { tier: self.tier.max(Tier::Transferred), calibrated: false, ..self }
+    }
+
     /// The roofline with a stated efficiency, for devices that are no GPUs: terms of tiles and waves mean nothing there.
     pub fn of_processor(self) -> Self {
         Self {

@@ -7,7 +7,7 @@ use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Load;
-use crate::kernel::setting::Algorithm;
+use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
@@ -163,6 +163,9 @@ fn kernel_in<'a, 'm: 'a>(
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
     let own = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
+    let computed = setup.gpu.computes_in(precision).unwrap_or(precision);
+    // Halves that are read into fp32 arithmetic run through fp32's kernels, in their order of dimensions.
+    let own = if computed == precision { own } else { Work { layout: Layout::usual(computed), ..own } };
     let (kind, layout, approximate) = (layer.case.layer.kind(), own.layout, own.is_approximated());
     let twin = own.twin();
     let is_twin = twin.is_some();
@@ -171,18 +174,20 @@ fn kernel_in<'a, 'm: 'a>(
     let (family, key, gpu) = (work.family(), work.key(), setup.gpu);
     let by_algorithm = setup.framework.algorithm().filter(|a| !is_twin && a.supports(work.layer(), work.inputs()));
     let by_algorithm = by_algorithm
-        .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, work.phase, precision)?)));
+        .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, work.phase, computed)?)));
     let look_up = || {
-        of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, precision)
-            .or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, precision))
+        of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, computed)
+            .or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, computed))
     };
     let found = match by_algorithm {
         Some((_, found)) => found,
-        None => models.find((key, work.phase, precision), look_up).ok_or_else(no_model)?,
+        None => models.find((key, work.phase, computed), look_up).ok_or_else(no_model)?,
     };
     let found = found.on_board(setup.calibration, &gpu.name);
     let found = if approximate { found.of_frames() } else { found };
     let found = if gpu.device == Device::Cpu { found.of_processor() } else { found };
+    let found = if computed == precision { found } else { found.of_halves() };
+    let found = if setup.of_other_vendor() { found.of_other_vendor() } else { found };
     let algorithm = by_algorithm.map(|(algorithm, _)| algorithm);
     work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
     let (run_phase, batch) = (work.phase, work.batch);

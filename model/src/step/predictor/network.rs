@@ -35,7 +35,7 @@ impl<'a> Step<'a> {
     pub(crate) fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Self, PredictError> {
         let precision = network.precision();
         let beside = if precision == Precision::Fp8 { Precision::Bf16 } else { precision };
-        if let Some(precision) = [precision, beside].into_iter().find(|p| setup.gpu.peak(*p).is_none()) {
+        if let Some(precision) = [precision, beside].into_iter().find(|p| setup.gpu.computes_in(*p).is_none()) {
             let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
             return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
         }

@@ -56,7 +56,11 @@ impl Step<'_> {
 
     fn of_precision(&self) -> Option<Warning> {
         let network = self.network;
-        let precision = Some(network.precision()).filter(|p| *p == Precision::Fp8)?;
+        let (precision, gpu) = (network.precision(), self.setup.gpu);
+        if gpu.computes_in(precision) != Some(precision) {
+            return Some(Warning::StoredHalves { gpu: gpu.name.clone() });
+        }
+        let precision = Some(precision).filter(|p| *p == Precision::Fp8)?;
         let products = network.layers().iter().filter(|l| Family::of(&l.case.layer, Phase::Forward) == Family::Gemm);
         let (fp8, of) =
             products.fold((0, 0), |(fp8, of), l| (fp8 + usize::from(l.case.runs_in(precision) == precision), of + 1));
@@ -122,7 +126,12 @@ impl Step<'_> {
         let gpu = &self.setup.gpu.name;
         let mut list = Vec::new();
         match self.setup.calibration {
-            None => list.push(Warning::NoRows { gpu: gpu.clone() }),
+            None => {
+                list.push(Warning::NoRows { gpu: gpu.clone() });
+                if self.setup.of_other_vendor() {
+                    list.push(Warning::OtherVendor { vendor: self.setup.gpu.vendor });
+                }
+            }
             Some(calibration) => {
                 if !calibration.boards.contains(gpu) {
                     list.push(Warning::OtherBoard { boards: calibration.boards.clone(), gpu: gpu.clone() });

@@ -1,6 +1,7 @@
 //! What a reader of a prediction should know of it, as values; the words are in `joulecast_reports::warnings`.
 
 use crate::base::units::{Bytes, Hertz, Seconds, Watts};
+use crate::device::gpu::Vendor;
 use crate::kernel::setting::Algorithm;
 use crate::law::lookup::Substitute;
 
@@ -87,6 +88,16 @@ pub enum Warning {
     },
     /// No rows of the device's chip.
     NoRows {
+        /// The device's name.
+        gpu: String,
+    },
+    /// No rows of any GPU of the device's vendor.
+    OtherVendor {
+        /// Who makes the device.
+        vendor: Vendor,
+    },
+    /// Values are stored in 16 bits and computed in fp32: the device has no fast fp16.
+    StoredHalves {
         /// The device's name.
         gpu: String,
     },
