@@ -28,6 +28,12 @@ impl LayerCost {
         self.read + self.written
     }
 
+    /// The same on numbers that are stored `times` as wide.
+    pub fn widened(self, times: u64) -> Self {
+        let wider = |bytes: Bytes| Bytes::new(bytes.get().saturating_mul(times));
+        Self { read: wider(self.read), written: wider(self.written), weights: wider(self.weights), ..self }
+    }
+
     /// Computation-to-communication ratio; `None` where nothing moves.
     pub fn ctc(&self) -> Option<OpsPerByte> {
         (self.bytes() > Bytes::ZERO).then(|| self.ops / self.bytes())
