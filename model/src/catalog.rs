@@ -1,6 +1,7 @@
 //! The networks, devices, calibrations and framework profiles that are baked into the program.
 
 use crate::base::file::FileError;
+use crate::base::precision::Precision;
 use crate::base::text::{nearest, shown};
 use crate::device::gpu::{Gpu, GpuError};
 use crate::device::interconnect::Interconnect;
@@ -196,13 +197,13 @@ pub fn calibration(chip: &str) -> Result<Option<Calibration>, CalibrationError> 
     shipped(chip).map(Calibration::from_toml).transpose()
 }
 
-/// The shipped calibration that holds for a device: that of its chip, unless the device is described so differently
+/// The shipped calibration that holds for a device in fp32: that of its chip, unless the device is described so differently
 /// from every measured board that it is not that chip (a file of the user's own, say).
 ///
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn calibration_for(gpu: &Gpu) -> Result<Option<Calibration>, CalibrationError> {
-    Ok(calibration(&gpu.chip)?.filter(|c| holds_for(c, gpu)))
+    Ok(calibration(&gpu.chip)?.filter(|c| holds_for(c, gpu, Precision::Fp32)))
 }
 
 /// The models over all measured chips.

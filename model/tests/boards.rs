@@ -173,6 +173,16 @@ fn another_vendor_is_told_and_less_certain() -> Result<(), PredictError> {
     Ok(())
 }
 
+/// An H20 has an H200's fp32 lanes and a seventh of its tensor cores: rows of the chip say nothing of the latter.
+#[test]
+fn a_board_with_fewer_tensor_cores_is_no_sibling_to_them() -> Result<(), PredictError> {
+    let tier = |name, precision| predicted("resnet50", gpu(name), 32, precision).map(|p| p.time_tier);
+    assert_eq!(tier("h20", Precision::Fp32)?, Tier::Sibling);
+    assert_eq!(tier("h800", Precision::Fp16)?, Tier::Sibling);
+    assert!(tier("h20", Precision::Fp16)? > Tier::Sibling);
+    Ok(())
+}
+
 /// Halves on a chip without fast fp16 save bytes and no arithmetic.
 #[test]
 fn halves_are_stored_where_they_are_not_computed() -> Result<(), PredictError> {

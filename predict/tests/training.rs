@@ -127,8 +127,8 @@ fn impossible_configurations_say_why() {
     refused("--net resnet50 --gpu p100-sxm2 --gpus 2 --batch 8 --interconnect nvlink2", "nvlink1 does");
     refused("--net resnet50 --gpu k20m --batch 8 --precision bf16", "has no units that compute in bf16");
     refused(
-        "--net resnet50 --gpus 1xv100,1xtitan-x-maxwell --batch 8 --precision fp16",
-        "has no units that compute in fp16",
+        "--net resnet50 --gpus 1xv100,1xtitan-x-maxwell --batch 8 --precision bf16",
+        "has no units that compute in bf16",
     );
     refused("--net resnet50 --gpu v100 --batch 8 --scaling weak", "--gpus");
     refused("--net resnet50 --gpu v100 --batch 8 --mode training --framework tensorrt", "inference only");

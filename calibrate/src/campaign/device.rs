@@ -173,6 +173,8 @@ mod tests {
             ("NVIDIA H200", "h200"),
             ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
             ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+            ("NVIDIA GeForce RTX 3090", "rtx3090"),
+            ("NVIDIA B300 SXM6 AC", "b300"),
         ] {
             assert_eq!(identified(product, None).expect(product).name, name);
         }
