@@ -137,6 +137,7 @@ fn substitute(by: Substitute) -> &'static str {
 mod tests {
     use super::*;
     use joulecast_model::base::units::{Hertz, Watts};
+    use joulecast_model::device::gpu::Vendor;
 
     #[test]
     fn figures_are_rounded_and_parts_named() {
@@ -155,5 +156,11 @@ mod tests {
             words(&substituted),
             "add, relu (16 % of the time): no rows on this GPU; predicted as matrix products"
         );
+        assert_eq!(
+            words(&Warning::InFp8 { products: 72, of: 86 }),
+            "72 of 86 products run in fp8, their inputs converted before each; all other layers in bf16, as in PyTorch"
+        );
+        let amd = words(&Warning::OtherVendor { vendor: Vendor::Amd });
+        assert!(amd.starts_with("no GPU of AMD was measured"), "{amd}");
     }
 }
