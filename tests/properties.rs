@@ -74,7 +74,8 @@ inputs.x.shape = [3, 4, 16, 16]
 "#;
     let network = ok(Network::from_toml(text));
     for gpu in catalog::gpu_names() {
-        for &precision in ok(catalog::gpu(gpu)).peaks.keys().filter(|p| **p != Precision::Int8) {
+        for &precision in ok(catalog::gpu(gpu)).peaks.keys().filter(|p| !matches!(p, Precision::Int8 | Precision::Fp8))
+        {
             let shaped = ok(ShapedNetwork::new(&network, 4, precision, &[]));
             for mode in [Mode::Inference, Mode::Training] {
                 let p = predicted(&shaped, gpu, mode);

@@ -447,6 +447,7 @@ fn every_operating_point_has_its_rows() {
         shard: joulecast_calibrate::campaign::run::Shard::default(),
         retry_skipped: false,
         rules: Rules::default(),
+        shard: run::Shard::default(),
     };
     let slow = Hertz::from_mhz(990.0);
     let points = [Point::default(), Point { core: Some(slow), power_limit: None }];

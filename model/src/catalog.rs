@@ -1,6 +1,7 @@
 //! The networks, devices, calibrations and framework profiles that are baked into the program.
 
 use crate::base::file::FileError;
+use crate::base::precision::Precision;
 use crate::base::text::{nearest, shown};
 use crate::device::gpu::{Gpu, GpuError};
 use crate::device::interconnect::Interconnect;
@@ -96,13 +97,25 @@ pub fn network(name: &str) -> Result<Network, CatalogError> {
     find(NETS, name, read, |n| &n.aliases)?.ok_or_else(|| Unknown::new("net", name, network_names()).into())
 }
 
-/// A known device, by name or alias.
+/// Words that stand before a GPU's name in what drivers and shops call it.
+const MAKERS: [&str; 5] = ["nvidia", "amd", "geforce", "tesla", "instinct"];
+
+/// A known device, by name or alias, with or without its maker's name: `rtx3090`, `RTX 3090`, `NVIDIA GeForce RTX 3090`.
 ///
 /// # Errors
 /// When there is none, with the nearest names.
 pub fn gpu(name: &str) -> Result<Gpu, CatalogError> {
     let read = |(key, text): &(&str, &str)| Gpu::from_toml(text).map_err(|e| CatalogError::Gpu(key.to_string(), e));
-    find(GPUS, name, read, |g| &g.aliases)?.ok_or_else(|| Unknown::new("gpu", name, gpu_names()).into())
+    let mut wanted = bare(name);
+    loop {
+        if let Some(gpu) = find(GPUS, &wanted, read, |g| &g.aliases)? {
+            return Ok(gpu);
+        }
+        match MAKERS.iter().find_map(|maker| wanted.strip_prefix(maker)) {
+            Some(rest) if !rest.is_empty() => wanted = rest.to_string(),
+            _ => return Err(Unknown::new("gpu", name, gpu_names()).into()),
+        }
+    }
 }
 
 fn read_interconnect((key, text): &(&str, &str)) -> Result<Interconnect, CatalogError> {
@@ -143,24 +156,33 @@ pub fn framework(name: &str) -> Result<Framework, CatalogError> {
     }
 }
 
-/// An entry by its file name, or else the one among whose aliases the name is. Only texts that mention the
-/// name are parsed, so that a look-up stays fast.
+/// A name without what people write differently: case, spaces, dashes, brackets.
+fn bare(name: &str) -> String {
+    name.chars().filter(|c| !c.is_whitespace() && !"-_()".contains(*c)).flat_map(char::to_lowercase).collect()
+}
+
+/// An entry by its file name, or else the one among whose aliases the name is, whatever their case, spaces and dashes. Only
+/// texts whose aliases look like the name are parsed, so that a look-up stays fast.
 fn find<T>(
     table: &[(&str, &str)],
     name: &str,
     read: impl Fn(&(&str, &str)) -> Result<T, CatalogError>,
     aliases: impl Fn(&T) -> &Vec<String>,
 ) -> Result<Option<T>, CatalogError> {
-    let wanted = name.to_ascii_lowercase();
-    let bare = |name: &str| name.replace(['-', '_'], "");
-    let exact = table.iter().find(|(key, _)| *key == wanted);
-    if let Some(entry) = exact.or_else(|| table.iter().find(|(key, _)| bare(key) == bare(&wanted))) {
+    let wanted = bare(name);
+    if wanted.is_empty() {
+        return Ok(None);
+    }
+    if let Some(entry) = table.iter().find(|(key, _)| bare(key) == wanted) {
         return read(entry).map(Some);
     }
-    let quoted = format!("\"{wanted}\"");
-    for entry in table.iter().filter(|(_, text)| text.contains(&quoted)) {
+    let alike = |text: &str| {
+        let line = text.lines().find(|line| line.starts_with("aliases"));
+        line.is_some_and(|line| line.split('"').any(|alias| bare(alias) == wanted))
+    };
+    for entry in table.iter().filter(|(_, text)| alike(text)) {
         let value = read(entry)?;
-        if aliases(&value).contains(&wanted) {
+        if aliases(&value).iter().any(|alias| bare(alias) == wanted) {
             return Ok(Some(value));
         }
     }
@@ -175,13 +197,13 @@ pub fn calibration(chip: &str) -> Result<Option<Calibration>, CalibrationError> 
     shipped(chip).map(Calibration::from_toml).transpose()
 }
 
-/// The shipped calibration that holds for a device: that of its chip, unless the device is described so differently
+/// The shipped calibration that holds for a device in fp32: that of its chip, unless the device is described so differently
 /// from every measured board that it is not that chip (a file of the user's own, say).
 ///
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn calibration_for(gpu: &Gpu) -> Result<Option<Calibration>, CalibrationError> {
-    Ok(calibration(&gpu.chip)?.filter(|c| holds_for(c, gpu)))
+    Ok(calibration(&gpu.chip)?.filter(|c| holds_for(c, gpu, Precision::Fp32)))
 }
 
 /// The models over all measured chips.

@@ -62,8 +62,16 @@ impl Cluster {
         if mode != Mode::Training && request.optimizer.is_some() && !request.modes.contains(&Mode::Training) {
             return Err(Failure::usage("--optimizer is of a training: --mode training"));
         }
-        if mode == Mode::Training && precision == Precision::Int8 {
-            return Err(Failure::usage("no framework trains in int8: --precision fp16, bf16, tf32 or fp32"));
+        match precision {
+            Precision::Int8 if mode == Mode::Training => {
+                return Err(Failure::usage("no framework trains in int8: --precision fp16, bf16, tf32 or fp32"));
+            }
+            Precision::Fp8 if mode == Mode::Training => {
+                return Err(Failure::usage(
+                    "fp8 is predicted in inference only, gradients in fp8 (e5m2) are not: --precision bf16",
+                ));
+            }
+            _ => {}
         }
         if framework.fusion.is_some() && mode == Mode::Training {
             return Err(Failure::usage(format_args!("the {} profile is of inference only", framework.name)));

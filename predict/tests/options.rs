@@ -207,11 +207,13 @@ fn what_cannot_run_is_not_predicted() {
     let cases = [
         (Step { framework: "tensorrt", ..training }, &[][..], "inference only"),
         (Step { gpu: "t4", ..training }, &["--precision", "int8"], "no framework trains in int8"),
+        (Step { gpu: "h100", ..training }, &["--precision", "fp8"], "fp8 is predicted in inference only"),
+        (Step { gpu: "t4", ..USUAL }, &["--precision", "fp8"], "t4 has no units that compute in fp8"),
         (Step { gpu: "i7-6700k", ..USUAL }, &["--launch", "graph"], "has no CUDA graphs"),
     ];
     for (step, options, why) in cases {
         refuses(&["predict", "optimize", "compare"], step, options, why);
-        let both = ["--gpu", "v100,i7-6700k,t4", "--precision", "fp32,int8", "--mode", "inference,training"];
+        let both = ["--gpu", "v100,i7-6700k,t4", "--precision", "fp32,int8,fp8", "--mode", "inference,training"];
         let words = ["sweep", "--net", step.net, "--batch", "8", "--framework", step.framework];
         let words = [&words[..], &both, if why.contains("graphs") { options } else { &[] }].concat();
         let output = Command::new(env!("CARGO_BIN_EXE_predict")).args(words).output().expect("it starts");

@@ -41,7 +41,7 @@ fn rows_come_in_order_whatever_the_threads_and_agree_with_predictions() {
     let first: Vec<&str> = lines[1].split(',').collect();
     assert_eq!(first[..11], ["resnet18", "v100", "1", "fp32", "inference", "", "", "", "cudnn", "graph", ""]);
     // What a board does not do or take has a row that says so.
-    let wrong = lines.iter().filter(|l| l.contains("does not compute in tf32")).count();
+    let wrong = lines.iter().filter(|l| l.contains("has no units that compute in tf32")).count();
     assert_eq!(wrong, 64);
     assert!(lines.iter().any(|l| l.contains("t4 has no power limit of 180 W")));
     let output =

@@ -125,8 +125,11 @@ fn impossible_configurations_say_why() {
     refused("--net resnet50 --gpus 2xv100,2xi7-6700k --batch 8 --mode training", "is a processor");
     refused("--net resnet50 --gpus 2xv100,2xk20m --batch 8 --interconnect nvlink2", "pcie3-host does");
     refused("--net resnet50 --gpu p100-sxm2 --gpus 2 --batch 8 --interconnect nvlink2", "nvlink1 does");
-    refused("--net resnet50 --gpu k20m --batch 8 --precision fp16", "does not compute in fp16");
-    refused("--net resnet50 --gpus 1xv100,1xtitan-x-maxwell --batch 8 --precision fp16", "does not compute in fp16");
+    refused("--net resnet50 --gpu k20m --batch 8 --precision bf16", "has no units that compute in bf16");
+    refused(
+        "--net resnet50 --gpus 1xv100,1xtitan-x-maxwell --batch 8 --precision bf16",
+        "has no units that compute in bf16",
+    );
     refused("--net resnet50 --gpu v100 --batch 8 --scaling weak", "--gpus");
     refused("--net resnet50 --gpu v100 --batch 8 --mode training --framework tensorrt", "inference only");
     assert!(run("--net resnet50 --gpu v100 --batch 64 --gpus 32").status.success(), "inference sums nothing");

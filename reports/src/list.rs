@@ -1,6 +1,7 @@
 //! `predict list`: what is built in, a row each.
 
 use crate::table::{Column, Row, significant};
+use joulecast_model::base::precision::Precision;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier};
@@ -30,14 +31,22 @@ impl Row for (Gpu, Tier) {
         Column::text("name", |(gpu, _)| gpu.name.clone()),
         Column::text("chip", |(gpu, _)| gpu.chip.clone()),
         Column::text("layer times", |(_, tier)| tier.to_string()),
+        Column::text("architecture", |(gpu, _)| format!("{} {}", gpu.vendor.title(), gpu.architecture)),
         Column::number("fp32 TFLOP/s", |(gpu, _)| significant(gpu.vector_peak().get() / 1e12, 3)),
+        Column::number("fp16 TFLOP/s", |(gpu, _)| {
+            gpu.peak(Precision::Fp16).map_or(String::new(), |p| significant(p.get() / 1e12, 3))
+        }),
         Column::number("GB/s", |(gpu, _)| significant(gpu.bandwidth.value.get() / 1e9, 3)),
         Column::number("GiB", |(gpu, _)| significant(gpu.memory.value.to_gib(), 3)),
         Column::number("limit W", |(gpu, _)| significant(gpu.power.limit.value.get(), 3)),
         Column::number("idle W", |(gpu, _)| {
             gpu.power.idle.as_ref().map_or("?".into(), |p| significant(p.value.get(), 2))
         }),
-        Column::text("also called", |(gpu, _)| gpu.aliases.join(" ")),
+        // A maker's name may stand before each of them.
+        Column::text("also called", |(gpu, _)| {
+            let maker = format!("{}-", gpu.vendor.title().to_lowercase());
+            gpu.aliases.iter().filter(|a| !a.starts_with(&maker)).map(String::as_str).collect::<Vec<_>>().join(" ")
+        }),
     ];
 }
 

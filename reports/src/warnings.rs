@@ -51,9 +51,20 @@ pub fn words(warning: &Warning) -> String {
         Warning::NoRows { gpu } => {
             format!("no measured layer of {gpu} is used: times are those that measured GPUs would take with its peaks")
         }
+        Warning::OtherVendor { vendor } => format!(
+            "no GPU of {} was measured: its libraries are taken to reach what others do, and intervals are half as wide again",
+            vendor.title()
+        ),
+        Warning::StoredHalves { gpu } => format!(
+            "{gpu} has no fast fp16: values are stored in 16 bits and computed in fp32, as cuDNN and cuBLAS do there"
+        ),
         Warning::OtherBoard { boards, gpu } => {
             format!("the calibration was measured on {}, not on {gpu}: same chip, other board", boards.join(", "))
         }
+        Warning::InFp8 { products, of } => format!(
+            "{products} of {of} products run in fp8, their inputs converted before each; all other layers in bf16, as in \
+             PyTorch"
+        ),
         Warning::Simulated => "the calibration has rows of a simulated device: its figures are no measurements".into(),
         Warning::Substituted { kinds, share, by } => format!(
             "{} ({:.0} % of the time): no rows on this GPU; {}",
@@ -109,6 +120,7 @@ pub fn words(warning: &Warning) -> String {
 fn substitute(by: Substitute) -> &'static str {
     match by {
         Substitute::Precision => "predicted by the fp32 model with its own traffic",
+        Substitute::Half => "predicted by the 16-bit model with the peak and the traffic of 8 bits",
         Substitute::Product => "predicted as matrix products",
         Substitute::Shared => "predicted by the model that kinds like it share",
         Substitute::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
@@ -125,6 +137,7 @@ fn substitute(by: Substitute) -> &'static str {
 mod tests {
     use super::*;
     use joulecast_model::base::units::{Hertz, Watts};
+    use joulecast_model::device::gpu::Vendor;
 
     #[test]
     fn figures_are_rounded_and_parts_named() {
@@ -143,5 +156,11 @@ mod tests {
             words(&substituted),
             "add, relu (16 % of the time): no rows on this GPU; predicted as matrix products"
         );
+        assert_eq!(
+            words(&Warning::InFp8 { products: 72, of: 86 }),
+            "72 of 86 products run in fp8, their inputs converted before each; all other layers in bf16, as in PyTorch"
+        );
+        let amd = words(&Warning::OtherVendor { vendor: Vendor::Amd });
+        assert!(amd.starts_with("no GPU of AMD was measured"), "{amd}");
     }
 }

@@ -1,6 +1,6 @@
 //! Devices to measure on: a CUDA GPU, or the fake.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use joulecast_kernels::cuda::{CudaRunner, library};
 use joulecast_kernels::fake::{FakeGpu, Faults, PRODUCT};
 use joulecast_kernels::nvml::{self, BoardChoice, NvmlMeter};
@@ -148,8 +148,7 @@ pub fn described(name: &str) -> Result<Gpu> {
     Gpu::from_toml(&text).with_context(|| name.to_string())
 }
 
-/// The GPU that a device counts as: the one asked for, or the one whose name or alias is the product's, written in
-/// lower case with dashes.
+/// The GPU that a device counts as: the one asked for, or the one whose name or alias is the product's.
 ///
 /// # Errors
 /// When the product is unknown and none is asked for.
@@ -157,25 +156,11 @@ pub fn identified(product: &str, asked: Option<&str>) -> Result<Gpu> {
     if let Some(name) = asked {
         return described(name);
     }
-    let words: Vec<String> = product
-        .split(|c: char| !c.is_ascii_alphanumeric())
-        .filter(|w| !w.is_empty())
-        .map(str::to_ascii_lowercase)
-        .collect();
-    let full = words.join("-");
-    let bare = words.iter().filter(|w| *w != "nvidia").cloned().collect::<Vec<_>>().join("-");
-    let names: Vec<&str> = catalog::gpu_names().collect();
-    for name in [&full, &bare] {
-        // Only a name that is really there: the catalog's nearest match is no identification.
-        if let Ok(gpu) = catalog::gpu(name)
-            && (names.contains(&name.as_str()) || gpu.aliases.contains(name))
-        {
-            return Ok(gpu);
-        }
-    }
-    bail!(
-        "no file in data/gpus describes \"{product}\": say which with --gpu NAME, or describe it in a file and give --gpu FILE"
-    )
+    catalog::gpu(product).map_err(|_| {
+        anyhow!(
+            "no file in data/gpus describes \"{product}\": say which with --gpu NAME, or describe it in a file and give --gpu FILE"
+        )
+    })
 }
 
 #[cfg(test)]
@@ -188,6 +173,8 @@ mod tests {
             ("NVIDIA H200", "h200"),
             ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
             ("NVIDIA H100 80GB HBM3", "h100-sxm"),
+            ("NVIDIA GeForce RTX 3090", "rtx3090"),
+            ("NVIDIA B300 SXM6 AC", "b300"),
         ] {
             assert_eq!(identified(product, None).expect(product).name, name);
         }

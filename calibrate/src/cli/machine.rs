@@ -91,7 +91,7 @@ pub struct GuardianArgs {
 
 pub(super) fn precision(text: &str) -> Result<Precision, String> {
     match Precision::from_name(text) {
-        Some(Precision::Int8) | None => Err("fp32, tf32, fp16 or bf16".to_string()),
+        Some(Precision::Int8 | Precision::Fp8) | None => Err("fp32, tf32, fp16 or bf16".to_string()),
         Some(known) => Ok(known),
     }
 }

@@ -61,6 +61,7 @@ pub fn data_type(precision: Precision) -> Result<DataType, DeviceError> {
         Precision::Fp16 => Ok(DataType::CUDNN_DATA_HALF),
         Precision::Bf16 => Ok(DataType::CUDNN_DATA_BFLOAT16),
         Precision::Int8 => Err(unsupported("convolution in int8", "no runner for it")),
+        Precision::Fp8 => Err(unsupported("convolution in fp8", "no runner for it")),
     }
 }
 

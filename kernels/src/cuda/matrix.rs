@@ -183,6 +183,7 @@ impl MatrixProduct {
             Precision::Fp16 => (DataType::CUDA_R_16F, Compute::CUBLAS_COMPUTE_32F),
             Precision::Bf16 => (DataType::CUDA_R_16BF, Compute::CUBLAS_COMPUTE_32F),
             Precision::Int8 => return Err(unsupported("matrix product in int8", "no runner for it")),
+            Precision::Fp8 => return Err(unsupported("matrix product in fp8", "no runner for it")),
         };
         let description = Description(
             lt::create_matmul_desc(compute, DataType::CUDA_R_32F).map_err(failed("cublasLtMatmulDescCreate"))?,

@@ -193,6 +193,7 @@ pub fn tolerance(precision: Precision, reduction_length: u64) -> (f64, f64) {
         Precision::Fp16 => (unit(11), unit(24)),
         Precision::Bf16 => (unit(8), unit(24)),
         Precision::Int8 => (unit(8), unit(8)),
+        Precision::Fp8 => (unit(8), unit(4)),
     };
     let n = reduction_length.max(1) as f64;
     (2.0 * storage + 16.0 * unit(24), 8.0 * (unit(24) * n + factors * n.sqrt()) + 2.0 * storage * n.sqrt())

@@ -48,6 +48,7 @@ impl Format {
             Precision::Fp16 => Ok(Self { suffix: "f16", bytes: 2 }),
             Precision::Bf16 => Ok(Self { suffix: "bf16", bytes: 2 }),
             Precision::Int8 => Err(unsupported("int8", "our own kernels compute in fp32 on floating-point tensors")),
+            Precision::Fp8 => Err(unsupported("fp8", "only products are computed in it")),
         }
     }
 

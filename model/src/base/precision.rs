@@ -43,17 +43,26 @@ named_enum!(
         Bf16 = "bf16",
         /// 8-bit integers.
         Int8 = "int8",
+        /// 8-bit floating point, four bits of exponent and three of fraction (e4m3; Micikevicius et al. 2022), in
+        /// products of learned weights; everything else in bfloat16.
+        Fp8 = "fp8",
     }
 );
 
 impl Precision {
-    /// Storage width of an element in bytes.
+    /// Storage width of a kernel's operands in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Self::Fp32 | Self::Tf32 => 4,
             Self::Fp16 | Self::Bf16 => 2,
-            Self::Int8 => 1,
+            Self::Int8 | Self::Fp8 => 1,
         }
+    }
+
+    /// Storage width of a kernel's results in bytes, hence of what layers hand on: products of 8-bit floating point
+    /// numbers are stored in 16 bits.
+    pub fn result_bytes(self) -> u64 {
+        if self == Self::Fp8 { Self::Bf16.bytes() } else { self.bytes() }
     }
 }
 

@@ -90,7 +90,7 @@ impl Load<'_> {
         let work = &self.work;
         let Layer::Conv2d(conv) = work.layer() else { return self };
         let plan = work.algorithm.plan(conv, &work.input(), &work.output, work.batch);
-        if let (Some(Plan { ops: Some(ops), numbers }), Some(peak)) = (plan, self.gpu.peak(work.precision)) {
+        if let (Some(Plan { ops: Some(ops), numbers }), Some(peak)) = (plan, self.gpu.peak_on(work.precision)) {
             self.roofline.compute = Ops::new(ops) / peak;
             self.roofline.second += Bytes::new(2 * numbers * WIDTH) / self.memory.bandwidth;
         }

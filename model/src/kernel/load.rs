@@ -1,6 +1,6 @@
 //! Work on a device: its operations, its traffic, and what these would take at the device's peaks.
 
-use crate::base::precision::Phase;
+use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Bytes, BytesPerSecond, Seconds};
 use crate::device::gpu::Gpu;
 use crate::kernel::family::Family;
@@ -54,8 +54,8 @@ pub struct Roofline {
     pub compute: Seconds,
     /// Traffic at peak bandwidth.
     pub memory: Seconds,
-    /// A second kernel that runs after the first: the one that adds a convolution's bias, or sums a bias's gradient; and
-    /// what the steps of a recurrent layer take however little they compute.
+    /// A second kernel that runs before or after the first: the one that adds a convolution's bias, or sums a bias's
+    /// gradient, or converts 16-bit inputs to fp8; and what the steps of a recurrent layer take however little they compute.
     pub second: Seconds,
 }
 
@@ -92,7 +92,7 @@ impl<'a> Work<'a> {
     pub fn costing_over(self, cost: LayerCost, gpu: &'a Gpu, memory: Memory) -> Option<Load<'a>> {
         let work = self.twin().unwrap_or(self);
         let peak = match work.family() {
-            Family::Gemm => gpu.peak(work.precision)?,
+            Family::Gemm => gpu.peak_on(work.precision)?,
             Family::Stream => gpu.vector_peak(),
         };
         let compute = cost.ops / peak;
@@ -106,6 +106,11 @@ impl<'a> Work<'a> {
                 Layer::Conv2d(Conv2d { bias: true, .. }) | Layer::Linear(Linear { bias: true, .. }),
                 Phase::BackwardWeights,
             ) => moved(1) + BIAS_GRADIENT,
+            (Layer::Linear(_), Phase::Forward) if work.precision == Precision::Fp8 => {
+                let inputs = work.inputs().iter().fold(0u64, |sum, shape| sum.saturating_add(shape.elements()));
+                let each = work.precision.result_bytes() + bytes;
+                Bytes::new(work.batch.saturating_mul(inputs).saturating_mul(each)) / gpu.bandwidth.value
+            }
             (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
                 RECURRENT_STEP * recurrent.steps(work.inputs()) as f64
             }

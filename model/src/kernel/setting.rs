@@ -18,7 +18,7 @@ impl Layout {
     pub fn usual(precision: Precision) -> Self {
         match precision {
             Precision::Fp32 | Precision::Tf32 => Self::Nchw,
-            Precision::Fp16 | Precision::Bf16 | Precision::Int8 => Self::Nhwc,
+            Precision::Fp16 | Precision::Bf16 | Precision::Int8 | Precision::Fp8 => Self::Nhwc,
         }
     }
 }

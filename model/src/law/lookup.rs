@@ -67,6 +67,16 @@ impl Found<'_> {
         Self { tier, substitute: self.substitute.or(Some(Substitute::Frames)), calibrated: false, ..self }
     }
 
+    /// The fp32 model for values that are stored in 16 bits and computed in fp32.
+    pub fn of_halves(self) -> Self {
+        Self { substitute: self.substitute.or(Some(Substitute::Precision)), calibrated: false, ..self }
+    }
+
+    /// A model of the GPUs of one vendor for those of another, whose libraries nobody measured.
+    pub fn of_other_vendor(self) -> Self {
+        Self { tier: self.tier.max(Tier::Transferred), calibrated: false, ..self }
+    }
+
     /// The roofline with a stated efficiency, for devices that are no GPUs: terms of tiles and waves mean nothing there.
     pub fn of_processor(self) -> Self {
         Self {
@@ -99,6 +109,8 @@ const GROUPED: Stated = Stated { log: 1.6, low: -1.2, high: 1.2 };
 pub enum Substitute {
     /// By the same kind's model in fp32, with its own traffic.
     Precision,
+    /// By the same kind's model in 16 bits, with the peak and the traffic of 8.
+    Half,
     /// As an implicit matrix product, by the linear layers' model.
     Product,
     /// By the model that kinds like it share on this GPU.
@@ -208,6 +220,12 @@ pub fn find<'a>(
                 let carrier = anywhere(ModelKey::Conv(ConvClass::General), Phase::Forward, Precision::Fp32)?;
                 let found = plain(carrier, Tier::Roofline, Some(Substitute::Statement));
                 return Some(Found { stated: Some(GROUPED), calibrated: true, ..found });
+            }
+            if precision == Precision::Fp8 {
+                let half = || [Precision::Bf16, Precision::Fp16].into_iter();
+                if let Some(model) = half().find_map(|p| keys().find_map(|k| calibration?.model(k, phase, p))) {
+                    return Some(plain(model, Tier::Transferred, Some(Substitute::Half)));
+                }
             }
             // Attention's products are batched.
             let batched =

@@ -7,6 +7,9 @@ use crate::net::layer::{Layer, LayerOp, ShapeError};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
+/// Sizes of products in fp8 are multiples of this (cuBLASLt, `torch._scaled_mm`).
+const FP8_ALIGNMENT: u64 = 16;
+
 /// A layer standing alone: its fields and its input shapes, without the batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,6 +66,21 @@ impl LayerCase {
         self.layer.parameters(&self.inputs)
     }
 
+    /// What its kernels compute in where a network runs in `network`. In fp8 only linear layers do that, and of these
+    /// those whose sizes are multiples of 16, as cuBLASLt wants them; frameworks run all other layers in bf16.
+    pub fn runs_in(&self, network: Precision) -> Precision {
+        let aligned = |features: u64| features > 0 && features.is_multiple_of(FP8_ALIGNMENT);
+        match (network, &self.layer, self.inputs.first()) {
+            (Precision::Fp8, Layer::Linear(linear), Some(input))
+                if aligned(linear.features) && aligned(input.axis()) =>
+            {
+                Precision::Fp8
+            }
+            (Precision::Fp8, ..) => Precision::Bf16,
+            _ => network,
+        }
+    }
+
     /// Output shape.
     ///
     /// # Errors
@@ -101,6 +119,27 @@ mod tests {
         let json = case.to_json()?;
         assert_eq!(json, r#"{"inputs":[[4096]],"layer":{"kind":"linear","features":1000,"bias":true}}"#);
         assert_eq!(LayerCase::from_json(&json)?, case);
+        Ok(())
+    }
+
+    #[test]
+    fn in_fp8_only_aligned_linear_layers_compute() -> Result<(), Box<dyn std::error::Error>> {
+        let linear = |inputs: u64, features| -> Result<_, Box<dyn std::error::Error>> {
+            let layer = Layer::Linear(Linear { features, bias: false });
+            Ok(LayerCase { inputs: vec![Shape::new(&[5, inputs])?], layer })
+        };
+        let (fp8, bf16) = (Precision::Fp8, Precision::Bf16);
+        assert_eq!(linear(32, 48)?.runs_in(fp8), fp8);
+        assert_eq!(linear(32, 48)?.runs_in(Precision::Int8), Precision::Int8);
+        assert_eq!([linear(32, 1000)?.runs_in(fp8), linear(30, 48)?.runs_in(fp8)], [bf16; 2]);
+        let relu = Layer::from_table("relu", toml::Table::new()).ok_or("no kind")??;
+        assert_eq!(LayerCase { inputs: vec![Shape::new(&[32])?], layer: relu }.runs_in(fp8), bf16);
+        // Three samples of five tokens: operands of one byte, results of two.
+        let cost = linear(32, 48)?.cost(Phase::Forward, 3, fp8, Mode::Inference)?.ok_or("runs")?;
+        assert_eq!(
+            (cost.read.get(), cost.weights.get(), cost.written.get()),
+            (15 * 32 + 32 * 48, 32 * 48, 2 * 15 * 48)
+        );
         Ok(())
     }
 

@@ -28,6 +28,12 @@ impl LayerCost {
         self.read + self.written
     }
 
+    /// The same on numbers that are stored `times` as wide.
+    pub fn widened(self, times: u64) -> Self {
+        let wider = |bytes: Bytes| Bytes::new(bytes.get().saturating_mul(times));
+        Self { read: wider(self.read), written: wider(self.written), weights: wider(self.weights), ..self }
+    }
+
     /// Computation-to-communication ratio; `None` where nothing moves.
     pub fn ctc(&self) -> Option<OpsPerByte> {
         (self.bytes() > Bytes::ZERO).then(|| self.ops / self.bytes())
@@ -85,9 +91,13 @@ impl Site<'_> {
     pub fn out_elements(&self) -> u64 {
         self.batch.saturating_mul(self.output.elements())
     }
-    /// Bytes of that many stored elements.
+    /// Bytes of that many operands.
     pub fn bytes(&self, elements: u64) -> Bytes {
         Bytes::new(elements.saturating_mul(self.precision.bytes()))
+    }
+    /// Bytes of that many results.
+    pub fn result_bytes(&self, elements: u64) -> Bytes {
+        Bytes::new(elements.saturating_mul(self.precision.result_bytes()))
     }
     /// A kernel that reads and writes whole elements with `ops` operations and `weights` parameters.
     pub fn streaming(&self, ops: u64, read_elements: u64, written_elements: u64, weights: u64) -> LayerCost {
@@ -95,7 +105,7 @@ impl Site<'_> {
             ops: Ops::new(ops),
             macs: 0,
             read: self.bytes(read_elements.saturating_add(weights)),
-            written: self.bytes(written_elements),
+            written: self.result_bytes(written_elements),
             weights: self.bytes(weights),
         }
     }

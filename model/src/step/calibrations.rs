@@ -78,7 +78,7 @@ impl Calibrations {
     pub fn on(&self, gpu: &Gpu, wanted: &Wanted<'_>) -> Result<Basis, CalibrationError> {
         match &self.0 {
             Source::Shipped(parts) => Ok(Basis {
-                chip: part(parts, &gpu.chip, wanted)?.filter(|c| holds_for(c, gpu)),
+                chip: part(parts, &gpu.chip, wanted)?.filter(|c| holds_for(c, gpu, wanted.precision)),
                 all: part(parts, ALL_CHIPS, wanted)?.ok_or_else(CalibrationError::missing)?,
             }),
             Source::Given(list) => {
@@ -112,11 +112,17 @@ pub(crate) fn shipped(name: &str) -> Option<&'static str> {
     CALIBRATIONS.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text)
 }
 
-/// Whether a device is described like one of the boards that a calibration was fitted to.
-pub(crate) fn holds_for(calibration: &Calibration, gpu: &Gpu) -> bool {
+/// Whether a device is described like one of the boards that a calibration was fitted to, as far as a precision matters: a
+/// board whose tensor cores are cut is another one to them.
+pub(crate) fn holds_for(calibration: &Calibration, gpu: &Gpu, precision: Precision) -> bool {
     let near = |a: f64, b: f64| SAME_CHIP.contains(&(a / b));
     let alike = |board: &Gpu| {
-        near(gpu.vector_peak().get(), board.vector_peak().get())
+        let alike = match (gpu.peak_on(precision), board.peak_on(precision)) {
+            (Some(own), Some(other)) => near(own.get(), other.get()),
+            _ => true,
+        };
+        alike
+            && near(gpu.vector_peak().get(), board.vector_peak().get())
             && near(gpu.bandwidth.value.get(), board.bandwidth.value.get())
             && near(gpu.sms.value as f64, board.sms.value as f64)
     };

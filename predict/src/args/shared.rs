@@ -74,7 +74,7 @@ pub struct SequenceArgs {
 
 #[derive(Args)]
 pub struct PrecisionArgs {
-    /// Storage and arithmetic; fp32 means TF32 off
+    /// Storage and arithmetic; fp32 means TF32 off, fp8 linear layers in it and all others in bf16 (inference only)
     #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
     pub precision: Precision,
     /// inference: one forward pass; training: forward, backward and update

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, anyhow};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
-use joulecast_model::device::gpu::Gpu;
+use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::law::calibration::{Calibration, Tier};
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::rows::splits::{Role, Splits};
@@ -24,7 +24,23 @@ pub fn nets() -> Result<Vec<(Network, Option<Role>, ShapedNetwork)>> {
     catalog::network_names().map(read).collect()
 }
 
-/// Known devices, and what times on them rest on.
+/// Architectures, oldest first, those of a vendor together; others follow.
+const GENERATIONS: [&str; 12] = [
+    "kepler",
+    "maxwell",
+    "pascal",
+    "volta",
+    "turing",
+    "ampere",
+    "ada",
+    "hopper",
+    "blackwell",
+    "cdna2",
+    "cdna3",
+    "cdna4",
+];
+
+/// Known devices, and what times on them rest on: by architecture, those of a generation by their names, processors last.
 ///
 /// # Errors
 /// Only if the build baked in a malformed file.
@@ -34,7 +50,10 @@ pub fn gpus() -> Result<Vec<(Gpu, Tier)>> {
         let tier = catalog::calibration_for(&gpu)?.map_or(Tier::Roofline, |c| c.tier_on(&gpu.name));
         Ok((gpu, tier))
     };
-    catalog::gpu_names().map(read).collect()
+    let mut gpus = catalog::gpu_names().map(read).collect::<Result<Vec<_>>>()?;
+    let generation = |gpu: &Gpu| GENERATIONS.iter().position(|a| *a == gpu.architecture).unwrap_or(GENERATIONS.len());
+    gpus.sort_by_key(|(gpu, _)| (gpu.device == Device::Cpu, generation(gpu)));
+    Ok(gpus)
 }
 
 /// Framework profiles.

@@ -16,7 +16,7 @@ pub(super) enum Storage {
 impl Storage {
     pub fn of(precision: Precision) -> Self {
         match precision {
-            Precision::Fp32 | Precision::Tf32 | Precision::Int8 => Self::F32,
+            Precision::Fp32 | Precision::Tf32 | Precision::Int8 | Precision::Fp8 => Self::F32,
             Precision::Fp16 => Self::F16,
             Precision::Bf16 => Self::Bf16,
         }

@@ -21,7 +21,8 @@ const MODEL: &str = "\n[[model]]\n";
 
 impl Wanted<'_> {
     /// A calibration's text without the models of other precisions, phases and frameworks. Substitutes stay: fp32 for
-    /// every precision, fp16 for those of 16 bits and fewer, forward for every phase.
+    /// every precision, fp16 for those of 16 bits and fewer, forward for every phase; and bf16 for fp8, which is bf16 but for
+    /// some products.
     pub fn part_of(&self, text: &str) -> String {
         let (head, models) = text.split_once(MODEL).unwrap_or((text, ""));
         let kept: Vec<&str> = models.split(MODEL).filter(|m| self.needs(m)).collect();
@@ -45,7 +46,8 @@ impl Wanted<'_> {
         let head = model.split_once("residuals = [").map_or(model, |(head, _)| head);
         let names = |name: &str| head.contains(&format!("\"{name}\""));
         let half = self.precision.bytes() < Precision::Fp32.bytes();
-        let precision = names(self.precision.name()) || names("fp32") || half && names("fp16");
+        let beside = self.precision == Precision::Fp8 && names("bf16");
+        let precision = names(self.precision.name()) || names("fp32") || half && names("fp16") || beside;
         // A transposed convolution runs a convolution's gradient forward.
         let transposed =
             names("backward_data") && head.contains(&format!("kind = \"{}", ModelKey::Conv(ConvClass::General)));

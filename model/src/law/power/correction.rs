@@ -64,7 +64,9 @@ impl Correction {
 pub fn traits(load: &Load<'_>, activities: &Activities, time: Seconds) -> Traits {
     let log = |share: f64| share.max(LEAST).ln();
     let bytes = (load.cost.read + load.cost.written).to_f64();
-    let precision = |p: Precision| f64::from(u8::from(load.work.precision == p));
+    // Products of fp8 hand on bf16.
+    let stored = if load.work.precision == Precision::Fp8 { Precision::Bf16 } else { load.work.precision };
+    let precision = |p: Precision| f64::from(u8::from(stored == p));
     let is = |yes: bool| f64::from(u8::from(yes));
     let layer = load.work.layer();
     [

@@ -75,11 +75,11 @@ pub fn activities(load: &Load<'_>, floor: Seconds, time: Seconds) -> Activities 
     let (compute, memory) = (share(roofline.compute, 1.0), share(roofline.memory + roofline.second, MOST_MEMORY));
     let mut list = [0.0; COUNT];
     list[..3].copy_from_slice(&[occupied, busy * memory, occupied * memory.sqrt()]);
-    let at = match load.work.precision {
+    let at = match load.gpu.computes_in(load.work.precision).unwrap_or(load.work.precision) {
         _ if load.work.family() == Family::Stream => 3,
         Precision::Fp32 => 3,
         Precision::Tf32 => 5,
-        Precision::Fp16 | Precision::Bf16 | Precision::Int8 => 7,
+        Precision::Fp16 | Precision::Bf16 | Precision::Int8 | Precision::Fp8 => 7,
     };
     list[at] = busy * compute;
     list[at + 1] = occupied * compute.sqrt();

@@ -307,6 +307,7 @@ impl ShapedLayer {
     }
 
     fn cost_at(&self, phase: Phase, batch: u64, precision: Precision, mode: Mode) -> Option<LayerCost> {
+        let precision = self.case.runs_in(precision);
         let site = Site { batch, inputs: &self.case.inputs, output: self.output, precision, mode };
         let mut cost = self.case.layer.cost(phase, &site)?;
         for layer in &self.absorbed {
@@ -314,7 +315,7 @@ impl ShapedLayer {
             if let Some(more) = layer.case.layer.cost(phase, &site) {
                 cost.ops += more.ops;
                 // What it writes it has at hand; other operands it reads.
-                cost.read += site.bytes(site.all_in_elements() - site.in_elements());
+                cost.read += site.result_bytes(site.all_in_elements() - site.in_elements());
             }
         }
         Some(cost)

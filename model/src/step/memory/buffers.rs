@@ -135,7 +135,7 @@ impl BufferPlan {
 
 impl Planner<'_> {
     fn bytes(&self, elements: u64) -> u64 {
-        elements.saturating_mul(self.network.batch()).saturating_mul(self.network.precision().bytes())
+        elements.saturating_mul(self.network.batch()).saturating_mul(self.network.precision().result_bytes())
     }
 
     fn inputs(&mut self) -> Vec<u64> {

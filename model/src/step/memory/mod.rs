@@ -104,9 +104,11 @@ const TENSOR_CHANNELS: u64 = 4;
 /// Memory of a step of the network.
 pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> MemoryFootprint {
     let parameters = network.parameters();
-    let width = network.precision().bytes();
+    let width = network.precision().result_bytes();
     let narrow = width < FP32;
     let training = mode == Mode::Training;
+    let stored = |l: &ShapedLayer| l.parameters().saturating_mul(l.case.runs_in(network.precision()).bytes());
+    let weights = network.layers().iter().map(stored).fold(0, u64::saturating_add);
     let both = if training && narrow { FP32 } else { 0 };
     let state = if training { network.optimizer().state_per_parameter() * FP32 } else { 0 };
     let gradient_width = if narrow && policy.narrow_gradients { width } else { FP32 };
@@ -121,11 +123,14 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
     let cached = cached.fold(0, u64::saturating_add).saturating_mul(network.batch()).saturating_mul(width);
     MemoryFootprint {
         cache: Bytes::new(cached),
-        weights: Bytes::new(parameters.saturating_mul(width + both)),
+        weights: Bytes::new(weights.saturating_add(parameters.saturating_mul(both))),
         optimizer_state: Bytes::new(parameters.saturating_mul(state)),
         gradients: Bytes::new(peak.gradients),
         activations: Bytes::new(peak.activations),
-        workspace: Bytes::new(peak.workspace).max(policy.library_workspace).max(scratch(network, policy)),
+        workspace: Bytes::new(peak.workspace)
+            .max(policy.library_workspace)
+            .max(scratch(network, policy))
+            .max(converted(network)),
         context: policy.context,
     }
 }
@@ -210,6 +215,14 @@ fn transforms(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
     let inputs: u64 = layer.case.inputs.iter().map(|s| s.elements()).sum();
     let elements = inputs.saturating_add(layer.output.elements());
     elements.saturating_mul(network.batch()).saturating_mul(network.precision().bytes())
+}
+
+/// The largest input that is converted for a product in fp8.
+fn converted(network: &ShapedNetwork) -> Bytes {
+    let fp8 = |layer: &&ShapedLayer| layer.case.runs_in(network.precision()) == Precision::Fp8;
+    let elements = |layer: &ShapedLayer| layer.case.inputs.iter().map(|s| s.elements()).fold(0, u64::saturating_add);
+    let most = network.layers().iter().filter(fp8).map(elements).max().unwrap_or(0);
+    Bytes::new(most.saturating_mul(network.batch()).saturating_mul(Precision::Fp8.bytes()))
 }
 
 fn nodes(layer: &ShapedLayer) -> impl Iterator<Item = usize> + '_ {

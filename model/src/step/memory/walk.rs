@@ -59,7 +59,7 @@ impl<'a> Walk<'a> {
     }
 
     fn bytes(&self, elements: u64) -> u64 {
-        elements.saturating_mul(self.network.batch()).saturating_mul(self.network.precision().bytes())
+        elements.saturating_mul(self.network.batch()).saturating_mul(self.network.precision().result_bytes())
     }
 
     /// Bytes in use when most are; gradients of parameters have `gradient_width` bytes each.

@@ -7,7 +7,7 @@ use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Load;
-use crate::kernel::setting::Algorithm;
+use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
 use crate::law::carry::Carry;
@@ -131,7 +131,7 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
         (Phase::Update, _, _) => Precision::Fp32,
         // Fused kernels of attention take 32-bit operands as they are.
         (_, Layer::Attention(attention), Precision::Tf32) if attention.fused => Precision::Fp32,
-        (_, _, precision) => precision,
+        (_, _, precision) => layer.case.runs_in(precision),
     };
     if let Some((group, groups)) = layer.group().filter(|_| setup.framework.groups_apart && phase != Phase::Update)
         && let Some(part) = network.cost(&group, phase, setup.mode)
@@ -164,6 +164,9 @@ fn kernel_in<'a, 'm: 'a>(
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
     let own = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
+    let computed = setup.gpu.computes_in(precision).unwrap_or(precision);
+    // Halves that are read into fp32 arithmetic run through fp32's kernels, in their order of dimensions.
+    let own = if computed == precision { own } else { Work { layout: Layout::usual(computed), ..own } };
     let (kind, layout, approximate) = (layer.case.layer.kind(), own.layout, own.is_approximated());
     let twin = own.twin();
     let is_twin = twin.is_some();
@@ -172,28 +175,36 @@ fn kernel_in<'a, 'm: 'a>(
     let (family, key, gpu) = (work.family(), work.key(), setup.gpu);
     let by_algorithm = setup.framework.algorithm().filter(|a| !is_twin && a.supports(work.layer(), work.inputs()));
     let by_algorithm = by_algorithm
-        .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, work.phase, precision)?)));
+        .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, work.phase, computed)?)));
     let look_up = || {
-        of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, precision)
-            .or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, precision))
+        of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, computed)
+            .or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, computed))
     };
     let found = match by_algorithm {
         Some((_, found)) => found,
-        None => models.find((key, work.phase, precision), look_up).ok_or_else(no_model)?,
+        None => models.find((key, work.phase, computed), look_up).ok_or_else(no_model)?,
     };
     let found = found.on_board(setup.calibration, &gpu.name);
     let found = if approximate { found.of_frames() } else { found };
     let found = if gpu.device == Device::Cpu { found.of_processor() } else { found };
+    let found = if computed == precision { found } else { found.of_halves() };
+    let found = if setup.of_other_vendor() { found.of_other_vendor() } else { found };
     let algorithm = by_algorithm.map(|(algorithm, _)| algorithm);
     work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
     let (run_phase, batch) = (work.phase, work.batch);
     let model = found.model;
     let load = work.clone().costing(cost, gpu).ok_or_else(no_model)?;
-    let over = match model.memory.filter(|memory| *memory != load.memory) {
-        Some(memory) => &work.costing_over(cost, gpu, memory).ok_or_else(no_model)?,
-        None => &load,
+    // A model of another board is asked with the memory that it is of.
+    let memory = model.memory.unwrap_or(load.memory);
+    let over = match memory == load.memory {
+        true => &load,
+        false => &work.clone().costing_over(cost, gpu, memory).ok_or_else(no_model)?,
     };
-    let variables = over.variables(model.floor, setup.library.unwrap_or(model.library));
+    // Halves that are computed in fp32 reach over their own roofline what the same kernel does in fp32: less traffic makes
+    // none slower.
+    let wide = (computed != precision).then(|| Work { precision: computed, ..work.clone() });
+    let wide = wide.and_then(|w| w.costing_over(cost.widened(computed.bytes() / precision.bytes()), gpu, memory));
+    let variables = wide.as_ref().unwrap_or(over).variables(model.floor, setup.library.unwrap_or(model.library));
     let carry = Carry::between(over, &load);
     let seen = Seen { roofline: over.roofline, floor: model.floor, variables: &variables, carry };
     let siblings = setup.all_chips.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
@@ -245,10 +256,11 @@ pub(super) fn host(
 /// What a kernel of the library's takes where the framework has a slower one of its own.
 fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seconds) -> Seconds {
     let (factor, extra) = setup.framework.slower(kernel, load.work.batch);
-    let bias =
-        match (load.roofline.second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, load.work.batch)) {
-            (Seconds::ZERO, _) => Seconds::ZERO,
-            (second, (factor, extra)) => second * (factor - 1.0) + extra,
-        };
+    // Beside a linear layer in fp8 its inputs are converted, no bias is added.
+    let second = if load.work.precision == Precision::Fp8 { Seconds::ZERO } else { load.roofline.second };
+    let bias = match (second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, load.work.batch)) {
+        (Seconds::ZERO, _) => Seconds::ZERO,
+        (second, (factor, extra)) => second * (factor - 1.0) + extra,
+    };
     ours * factor + extra + bias
 }

@@ -21,7 +21,7 @@ pub use warning::Warning;
 
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
-use crate::device::gpu::Gpu;
+use crate::device::gpu::{Device, Gpu, Vendor};
 use crate::kernel::setting::Algorithm;
 use crate::law::calibration::{Calibration, CalibrationError, Tier};
 use crate::step::framework::{Framework, Launch};
@@ -48,6 +48,13 @@ pub(crate) struct Setup<'a> {
     pub phases: &'a [Phase],
     /// Age of the framework's libraries ([`crate::kernel::features::library_age`]); the newest that each model saw without.
     pub library: Option<f64>,
+}
+
+impl Setup<'_> {
+    /// Whether the models are of GPUs of another vendor: all rows but a user's own are of NVIDIA's.
+    pub fn of_other_vendor(&self) -> bool {
+        self.calibration.is_none() && self.gpu.device == Device::Gpu && self.gpu.vendor != Vendor::Nvidia
+    }
 }
 
 /// A value with its 90 % interval.
@@ -211,7 +218,7 @@ impl NetworkPrediction {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PredictError {
     /// The hardware has no such mode.
-    #[error("{gpu} does not compute in {precision}; it has {available}")]
+    #[error("{gpu} has no units that compute in {precision}; it has {available}")]
     Precision {
         /// The device.
         gpu: String,

@@ -8,7 +8,7 @@ use super::remarks::Settled;
 use super::step::Step;
 use super::totals::Totals;
 use super::{NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Widths};
-use crate::base::precision::{Mode, Phase};
+use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
 use crate::kernel::key::ModelKey;
@@ -34,7 +34,8 @@ impl<'a> Step<'a> {
     /// When the device lacks the precision, or nothing runs.
     pub(crate) fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Self, PredictError> {
         let precision = network.precision();
-        if setup.gpu.peak(precision).is_none() {
+        let beside = if precision == Precision::Fp8 { Precision::Bf16 } else { precision };
+        if let Some(precision) = [precision, beside].into_iter().find(|p| setup.gpu.computes_in(*p).is_none()) {
             let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
             return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
         }

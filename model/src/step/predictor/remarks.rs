@@ -5,8 +5,9 @@ use super::settle::REACTION;
 use super::step::Step;
 use super::totals::Totals;
 use super::{LayerPrediction, Warning};
-use crate::base::precision::Phase;
+use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Joules, Seconds, Watts};
+use crate::kernel::family::Family;
 use crate::law::calibration::Tier;
 use crate::law::power::ClockLaw;
 use crate::step::framework::Launch;
@@ -45,11 +46,25 @@ impl Step<'_> {
             let (by, all) = convolutions.fold((0, 0), |(by, all), l| (by + u32::from(l.algorithm.is_some()), all + 1));
             list.push(Warning::ByAlgorithm { by, all, algorithm });
         }
+        list.extend(self.of_precision());
         list.extend(self.of_library());
         list.extend(self.of_rows(settled.totals));
         list.extend(self.of_host(settled.totals));
         list.extend(self.of_power());
         list
+    }
+
+    fn of_precision(&self) -> Option<Warning> {
+        let network = self.network;
+        let (precision, gpu) = (network.precision(), self.setup.gpu);
+        if gpu.computes_in(precision) != Some(precision) {
+            return Some(Warning::StoredHalves { gpu: gpu.name.clone() });
+        }
+        let precision = Some(precision).filter(|p| *p == Precision::Fp8)?;
+        let products = network.layers().iter().filter(|l| Family::of(&l.case.layer, Phase::Forward) == Family::Gemm);
+        let (fp8, of) =
+            products.fold((0, 0), |(fp8, of), l| (fp8 + usize::from(l.case.runs_in(precision) == precision), of + 1));
+        Some(Warning::InFp8 { products: fp8, of })
     }
 
     fn of_clocks(&self, settled: &Settled<'_>) -> Vec<Warning> {
@@ -111,7 +126,12 @@ impl Step<'_> {
         let gpu = &self.setup.gpu.name;
         let mut list = Vec::new();
         match self.setup.calibration {
-            None => list.push(Warning::NoRows { gpu: gpu.clone() }),
+            None => {
+                list.push(Warning::NoRows { gpu: gpu.clone() });
+                if self.setup.of_other_vendor() {
+                    list.push(Warning::OtherVendor { vendor: self.setup.gpu.vendor });
+                }
+            }
             Some(calibration) => {
                 if !calibration.boards.contains(gpu) {
                     list.push(Warning::OtherBoard { boards: calibration.boards.clone(), gpu: gpu.clone() });

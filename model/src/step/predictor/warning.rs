@@ -1,6 +1,7 @@
 //! What a reader of a prediction should know of it, as values; the words are in `joulecast_reports::warnings`.
 
 use crate::base::units::{Bytes, Hertz, Seconds, Watts};
+use crate::device::gpu::Vendor;
 use crate::kernel::setting::Algorithm;
 use crate::law::lookup::Substitute;
 
@@ -90,12 +91,29 @@ pub enum Warning {
         /// The device's name.
         gpu: String,
     },
+    /// No rows of any GPU of the device's vendor.
+    OtherVendor {
+        /// Who makes the device.
+        vendor: Vendor,
+    },
+    /// Values are stored in 16 bits and computed in fp32: the device has no fast fp16.
+    StoredHalves {
+        /// The device's name.
+        gpu: String,
+    },
     /// Rows of other boards of the device's chip.
     OtherBoard {
         /// Those boards.
         boards: Vec<String>,
         /// The device's name.
         gpu: String,
+    },
+    /// In fp8, not all layers are.
+    InFp8 {
+        /// Products that run in fp8.
+        products: usize,
+        /// Layers whose kernels multiply matrices.
+        of: usize,
     },
     /// Rows of a simulated device are among those that were fitted.
     Simulated,
