@@ -109,7 +109,7 @@ impl<'a> Work<'a> {
             (Layer::Linear(_), Phase::Forward) if work.precision == Precision::Fp8 => {
                 let inputs = work.inputs().iter().fold(0u64, |sum, shape| sum.saturating_add(shape.elements()));
                 let each = work.precision.result_bytes() + bytes;
-                Bytes::new(work.batch.saturating_mul(inputs).saturating_mul(each)) / gpu.bandwidth.value
+                Bytes::new(work.batch.saturating_mul(inputs).saturating_mul(each)) / memory.bandwidth
             }
             (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
                 RECURRENT_STEP * recurrent.steps(work.inputs()) as f64
