@@ -11,6 +11,7 @@ mod sweep;
 use self::rows::{Unseen, alike_rows, read_runs, read_unique, rows_for};
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
+use crate::campaign::trials::{self, Level};
 use crate::fit::{power, recipe, siblings, task};
 use crate::judge::{learning, leave_out, networks, spread, validate};
 use crate::rows::dataset::NoRows;
@@ -30,6 +31,7 @@ use joulecast_reports::export::{Export, Format, format_of};
 use joulecast_reports::networks::Networks;
 use joulecast_reports::table::Table;
 use joulecast_reports::{self as reports, chips};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -421,7 +423,13 @@ fn validate_siblings(args: &Validate) -> Result<()> {
     let Some(all) = siblings::quantiles(&boards) else {
         return Err(NoRows::Selection("chip with rows of several boards in these datasets".to_string()).into());
     };
-    show(&reports::siblings::LeftOut { boards: &siblings::lines(&boards), all }, args.format)
+    let mut own = BTreeMap::new();
+    for level in [Level::Quick, Level::Standard] {
+        let plan = trials::expand(trials::REFERENCE, level)?;
+        let ids = plan.items.into_iter().map(|item| item.trial_id).collect();
+        own.insert(level.name(), siblings::with_own_rows(&boards, &ids)?);
+    }
+    show(&reports::siblings::LeftOut { boards: &siblings::lines(&boards, &own), all }, args.format)
 }
 
 fn validate_chips(args: &Validate) -> Result<()> {

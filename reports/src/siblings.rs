@@ -26,6 +26,13 @@ pub struct Board {
     pub mape: f64,
     /// Mean signed percentage error.
     pub bias: f64,
+    /// Mean absolute percentage error of the same fit on the other boards, in the same trials, of shapes that it had not
+    /// seen; `None` where they ran others.
+    pub there: Option<f64>,
+    /// Mean absolute percentage error with the board's rows of the plan `quick`, on its other shapes; `None` without such.
+    pub with_quick: Option<f64>,
+    /// The same with those of `standard`.
+    pub with_standard: Option<f64>,
     /// Percent of the times within the model's own 90 % interval.
     pub held: f64,
     /// The same of the interval that boards of other chips ask for; `None` where there are none.
@@ -43,9 +50,16 @@ impl Row for Board {
         Column::number("rows", |b| b.rows.to_string()),
         Column::number("MAPE %", |b| format!("{:.1}", b.mape)),
         Column::number("bias", |b| format!("{:+.1}", b.bias)),
+        Column::number("on the others", |b| percent(b.there)),
+        Column::number("with quick", |b| percent(b.with_quick)),
+        Column::number("with standard", |b| percent(b.with_standard)),
         Column::number("own interval holds %", |b| format!("{:.0}", b.held)),
         Column::number("widened holds %", |b| b.held_widened.map_or("-".into(), |held| format!("{held:.0}"))),
     ];
+}
+
+fn percent(value: Option<f64>) -> String {
+    value.map_or("-".into(), |value| format!("{value:.1}"))
 }
 
 /// All boards that were left out.
@@ -109,6 +123,9 @@ mod tests {
             rows: 20,
             mape: 12.5,
             bias: -3.0,
+            there: Some(11.0),
+            with_quick: None,
+            with_standard: None,
             held: 80.0,
             held_widened: None,
         };

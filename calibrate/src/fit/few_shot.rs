@@ -75,9 +75,9 @@ enum Effect {
 }
 
 /// A model that is asked for: model kind, family, phase, precision.
-type Target = (ModelKey, Family, Phase, Precision);
+pub(crate) type Target = (ModelKey, Family, Phase, Precision);
 
-fn target(row: &Row) -> Target {
+pub(crate) fn target(row: &Row) -> Target {
     (row.model, row.family, row.phase, row.precision)
 }
 
@@ -98,13 +98,37 @@ fn intercepts((key, family, phase, precision): &Target) -> [Effect; 5] {
     ]
 }
 
-fn deviation(effect: &Effect, slopes: &[Slope]) -> f64 {
-    match effect {
-        Effect::Chip => CHIP,
-        Effect::Share(_, Arithmetic::Full) => OF_SHARE,
-        Effect::Share(_, Arithmetic::Reduced) => OF_REDUCED,
-        Effect::Phase(..) | Effect::Precision(..) | Effect::Class(..) => OF_SETTING,
-        Effect::Slope(n, ..) => slopes[*n].deviation,
+/// How far effects scatter about zero before any row is seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prior<'a> {
+    /// Slopes that may differ, with their deviations.
+    slopes: &'a [Slope],
+    /// Of the other effects, relative to those of chips.
+    scale: f64,
+    /// Deviation of a row from everything that is modelled.
+    noise: f64,
+}
+
+impl<'a> Prior<'a> {
+    /// Of a chip among all chips.
+    fn of_chip(slopes: &'a [Slope]) -> Self {
+        Self { slopes, scale: 1.0, noise: NOISE }
+    }
+
+    /// Of a board among those of its chip, whose deviations are so many times those of chips.
+    pub(crate) fn of_board(scale: f64) -> Prior<'static> {
+        Prior { slopes: &[], scale, noise: NOISE }
+    }
+
+    fn deviation(&self, effect: &Effect) -> f64 {
+        let of_chips = match effect {
+            Effect::Chip => CHIP,
+            Effect::Share(_, Arithmetic::Full) => OF_SHARE,
+            Effect::Share(_, Arithmetic::Reduced) => OF_REDUCED,
+            Effect::Phase(..) | Effect::Precision(..) | Effect::Class(..) => OF_SETTING,
+            Effect::Slope(n, ..) => return self.slopes[*n].deviation,
+        };
+        of_chips * self.scale
     }
 }
 
@@ -114,14 +138,14 @@ fn product(factors: &[Factor], values: &[f64]) -> f64 {
 
 /// Estimated effects.
 #[derive(Clone, Debug, Default)]
-struct Effects(BTreeMap<Effect, f64>);
+pub(crate) struct Effects(BTreeMap<Effect, f64>);
 
 impl Effects {
     /// From rows with their residuals in the logarithm.
-    fn estimate(rows: &[(&Row, f64)], slopes: &[Slope]) -> Result<Self> {
+    pub(crate) fn estimate(rows: &[(&Row, f64)], prior: &Prior<'_>) -> Result<Self> {
         let present = |row: &Row| {
             let share = Share::of(row.model, row.family);
-            let sloping = slopes.iter().enumerate().filter(move |(_, s)| s.share == share);
+            let sloping = prior.slopes.iter().enumerate().filter(move |(_, s)| s.share == share);
             let values = sloping.map(|(n, s)| {
                 (Effect::Slope(n, Arithmetic::of(row.precision), row.phase), product(&s.factors, &row.variables.values))
             });
@@ -134,7 +158,7 @@ impl Effects {
         for (mut line, present) in x.rows_mut().into_iter().zip(&list) {
             for (effect, value) in present {
                 if let Ok(at) = effects.binary_search(&effect) {
-                    line[at] = value * deviation(effect, slopes);
+                    line[at] = value * prior.deviation(effect);
                 }
             }
         }
@@ -143,12 +167,12 @@ impl Effects {
         let mut solution = Array1::zeros(effects.len());
         for _ in 0..ROUNDS {
             let weighted = &x * &weights.view().insert_axis(Axis(1));
-            let normal = weighted.t().dot(&x) + Array2::<f64>::eye(effects.len()) * NOISE.powi(2);
+            let normal = weighted.t().dot(&x) + Array2::<f64>::eye(effects.len()) * prior.noise.powi(2);
             solution = normal.invc().context("effects of few rows")?.dot(&weighted.t().dot(&y));
             let left = &y - &x.dot(&solution);
             weights = left.mapv(|r| (HUBER / r.abs().max(1e-9)).min(1.0));
         }
-        let scaled = effects.iter().zip(&solution).map(|(e, b)| ((*e).clone(), b * deviation(e, slopes)));
+        let scaled = effects.iter().zip(&solution).map(|(e, b)| ((*e).clone(), b * prior.deviation(e)));
         Ok(Self(scaled.collect()))
     }
 
@@ -156,7 +180,7 @@ impl Effects {
         self.0.get(effect).copied().unwrap_or(0.0)
     }
 
-    fn intercept(&self, target: &Target) -> f64 {
+    pub(crate) fn intercept(&self, target: &Target) -> f64 {
         intercepts(target).iter().map(|e| self.of(e)).sum()
     }
 
@@ -172,7 +196,7 @@ impl Effects {
             .filter(|(_, value)| *value != 0.0)
     }
 
-    fn correction(&self, row: &Row, slopes: &[Slope]) -> f64 {
+    pub(crate) fn correction(&self, row: &Row, slopes: &[Slope]) -> f64 {
         let sloped = self.slopes(alike(row), slopes).map(|(s, b)| b * product(&s.factors, &row.variables.values));
         self.intercept(&target(row)) + sloped.sum::<f64>()
     }
@@ -201,7 +225,7 @@ pub fn correct(base: &Calibration, rows: &[&Row]) -> Result<Vec<LayerModel>> {
     if own.is_empty() {
         bail!("{}: no model for any of the rows' kinds", base.id);
     }
-    let effects = Effects::estimate(&own, &transfer.slopes)?;
+    let effects = Effects::estimate(&own, &Prior::of_chip(&transfer.slopes))?;
     // How a kind without a model compares with element-wise ones, few rows of others do not say.
     let shared = |key| matches!(key, ModelKey::Stream | ModelKey::Pointwise | ModelKey::Copies);
     let known = |m: &&LayerModel| !matches!(m.key, ModelKey::ByProduct(_)) && !shared(m.key);
@@ -338,9 +362,9 @@ mod tests {
         let few: Vec<(&Row, f64)> = (0..2).map(|_| (&linear, 0.4)).collect();
         let many: Vec<(&Row, f64)> = (0..200).map(|_| (&linear, 0.4)).collect();
         let of =
-            |rows: &[(&Row, f64)]| Ok::<_, anyhow::Error>(Effects::estimate(rows, &[])?.intercept(&target(&linear)));
+            |rows: &[(&Row, f64)]| Ok::<_, anyhow::Error>(Effects::estimate(rows, &Prior::of_chip(&[]))?.intercept(&target(&linear)));
         assert!(of(&few)? > 0.2 && of(&few)? < of(&many)? && of(&many)? < 0.4);
-        let effects = Effects::estimate(&many, &[])?;
+        let effects = Effects::estimate(&many, &Prior::of_chip(&[]))?;
         let elsewhere = (ModelKey::Kind("relu"), Family::Stream, Phase::Forward, Precision::Fp32);
         let shared = effects.intercept(&elsewhere);
         assert!(shared > 0.05 && shared < of(&many)?, "what the chip's linear layers tell of its others: {shared}");

@@ -13,6 +13,7 @@ pub mod passport;
 pub mod universal;
 pub mod others;
 pub mod few_shot;
+pub mod board;
 pub mod power;
 pub mod transfer;
 pub mod siblings;

@@ -1,15 +1,17 @@
 //! A board by models of other boards of its chip: how far off times are, and how wide intervals must be.
 
-use crate::fit::polynomial::{Options, fit};
+use crate::fit::board::Correction;
+use crate::fit::polynomial::{Fitted, Options, fit};
 use crate::fit::task::{FEWEST_ROWS, Task, options_for};
 use crate::rows::prepare::Row;
 use anyhow::{Context, Result};
 use joulecast_model::base::accuracy::{Accuracy, conformal};
+use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::Siblings;
 use joulecast_reports::siblings::Board;
 use rayon::prelude::*;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Fewer rows of a board judge nothing.
 const FEWEST: usize = 20;
@@ -18,14 +20,17 @@ const MOST: usize = 200;
 
 /// A row of the board that was left out.
 #[derive(Clone, Copy, Debug)]
-struct Judged {
+struct Judged<'a> {
+    row: &'a Row,
     measured: f64,
     predicted: f64,
     /// Log quantiles of the model's own interval.
     interval: (f64, f64),
+    /// Where the others ran the same trial: how far off their fit without its shape is for them, in percent.
+    there: Option<f64>,
 }
 
-impl Judged {
+impl Judged<'_> {
     fn log(&self) -> f64 {
         (self.measured / self.predicted).ln()
     }
@@ -37,7 +42,7 @@ pub struct LeftOut<'a> {
     task: &'a Task,
     board: &'a str,
     others: BTreeSet<&'a str>,
-    rows: Vec<Judged>,
+    rows: Vec<Judged<'a>>,
 }
 
 /// Leaves every board out of every model that has rows of several.
@@ -60,15 +65,30 @@ pub fn left_out<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options) 
             return Ok(None);
         }
         let label = || format!("{task} without {board}");
-        let model = fit(task.model, &others, &options_for(task, options)).with_context(label)?.model;
-        let judge = |row: &&Row| {
+        let Fitted { model, held_out } =
+            fit(task.model, &others, &options_for(task, options)).with_context(label)?;
+        let trials = others.iter().zip(&held_out).filter(|(other, _)| !other.trial_id.is_empty());
+        let twins: HashMap<&str, (&Row, Seconds)> =
+            trials.map(|(other, time)| (other.trial_id.as_str(), (*other, *time))).collect();
+        let shapes: HashSet<&str> = others.iter().map(|other| other.key.as_str()).collect();
+        // What the others ran, too, is predicted as a shape that they had not seen.
+        let judge = |row: &&'a Row| {
             let expected = row.expected(&model);
-            let kernel = expected.time();
+            let twin = twins.get(row.trial_id.as_str());
+            let kernel = match twin {
+                Some((other, held_out)) => {
+                    row.carry.to_board(other.carry.to_model((*held_out - other.overhead).max(Seconds::ZERO)))
+                }
+                None if row.own && shapes.contains(row.key.as_str()) => return None,
+                None => expected.time(),
+            };
             let bucket = model.bucket(kernel)?;
+            let there = twin.map(|(other, held_out)| 100.0 * (*held_out / other.time - 1.0).abs());
             let (measured, predicted) = (row.time.get(), (kernel + row.overhead).get());
-            expected.in_domain.then_some(Judged { measured, predicted, interval: (bucket.low, bucket.high) })
+            let interval = (bucket.low, bucket.high);
+            expected.in_domain.then_some(Judged { row, measured, predicted, interval, there })
         };
-        let rows: Vec<Judged> = own.iter().filter_map(judge).collect();
+        let rows: Vec<Judged<'a>> = own.iter().filter_map(judge).collect();
         let others = others.iter().map(|r| r.board.as_str()).collect();
         Ok((rows.len() >= FEWEST).then_some(LeftOut { task, board, others, rows }))
     });
@@ -92,10 +112,40 @@ fn of(boards: &[&LeftOut<'_>]) -> Option<Siblings> {
     Some(Siblings { low, high, boards: boards.len(), rows: values.len() })
 }
 
+/// What a board's own rows change: those of a plan's level are learned from, rows of other shapes are judged.
+///
+/// # Errors
+/// When a least-squares fit fails.
+pub fn with_own_rows(boards: &[LeftOut<'_>], level: &HashSet<String>) -> Result<Vec<Option<f64>>> {
+    let mut errors: Vec<Option<f64>> = vec![None; boards.len()];
+    let names: BTreeSet<&str> = boards.iter().map(|b| b.board).collect();
+    for name in names {
+        let of_board = || boards.iter().enumerate().filter(|(_, b)| b.board == name);
+        let known: Vec<(&Row, f64)> = of_board()
+            .flat_map(|(_, b)| &b.rows)
+            .filter(|judged| level.contains(&judged.row.trial_id))
+            .map(|judged| (judged.row, judged.log()))
+            .collect();
+        if known.is_empty() {
+            continue;
+        }
+        let correction = Correction::estimate(&known)?;
+        let shapes: HashSet<&str> = known.iter().map(|(row, _)| row.key.as_str()).collect();
+        for (at, board) in of_board() {
+            let others = board.rows.iter().filter(|judged| !shapes.contains(judged.row.key.as_str()));
+            let pairs = others.map(|judged| (judged.measured, judged.predicted * correction.of(judged.row).exp()));
+            errors[at] = Accuracy::of(pairs).map(|accuracy| accuracy.mape);
+        }
+    }
+    Ok(errors)
+}
+
 /// Every board with its error, and how many of its times lie in the model's own interval and in one as wide as the boards of
 /// the other chips ask for.
-pub fn lines(boards: &[LeftOut<'_>]) -> Vec<Board> {
-    let line = |board: &LeftOut<'_>| {
+pub fn lines(boards: &[LeftOut<'_>], own: &BTreeMap<&'static str, Vec<Option<f64>>>) -> Vec<Board> {
+    let line = |(at, board): (usize, &LeftOut<'_>)| {
+        let with = |level: &str| own.get(level).and_then(|errors| *errors.get(at)?);
+        let there: Vec<f64> = board.rows.iter().filter_map(|r| r.there).collect();
         let chip = &board.task.chip;
         let others: Vec<&LeftOut<'_>> = boards.iter().filter(|b| b.task.chip != *chip).collect();
         let share = |within: &dyn Fn(&Judged) -> (f64, f64)| {
@@ -116,11 +166,14 @@ pub fn lines(boards: &[LeftOut<'_>]) -> Vec<Board> {
             rows: board.rows.len(),
             mape: error.mape,
             bias: error.bias,
+            there: (!there.is_empty()).then(|| there.iter().sum::<f64>() / there.len() as f64),
+            with_quick: with("quick"),
+            with_standard: with("standard"),
             held: share(&|r| r.interval),
             held_widened: of(&others).map(|s| share(&|r| s.widened(r.interval))),
         })
     };
-    boards.iter().filter_map(line).collect()
+    boards.iter().enumerate().filter_map(line).collect()
 }
 
 #[cfg(test)]

@@ -74,16 +74,17 @@ impl PowerRow {
 /// # Errors
 /// When a row is of an unknown GPU.
 pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<String, Vec<PowerRow>>> {
-    let bursts: HashMap<&str, &Row> = times
+    // Boards of one chip may have run the same trial.
+    let bursts: HashMap<(&str, &str), &Row> = times
         .iter()
         .filter(|r| r.own && r.framework.is_none() && !r.model.is_asked_for())
-        .map(|r| (r.trial_id.as_str(), r))
+        .map(|r| ((r.board.as_str(), r.trial_id.as_str()), r))
         .collect();
     let mut gpus: HashMap<&str, Gpu> = HashMap::new();
     let mut by_chip: BTreeMap<String, Vec<PowerRow>> = BTreeMap::new();
     let free = |m: &&Measurement| m.regime == Regime::Sustained && m.usable() && m.core_mhz_requested.is_none();
     for m in measurements.iter().filter(free) {
-        let (Some(burst), Some(watts), Some(mhz)) = (bursts.get(m.trial_id.as_str()), m.power_w, m.core_mhz_mean)
+        let (Some(burst), Some(watts), Some(mhz)) = (bursts.get(&(m.gpu.as_str(), m.trial_id.as_str())), m.power_w, m.core_mhz_mean)
         else {
             continue;
         };
