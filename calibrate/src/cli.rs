@@ -9,6 +9,8 @@ mod rows;
 mod sweep;
 
 use self::rows::{Unseen, alike_rows, read_runs, read_unique, rows_for};
+use crate::campaign::device::SIMULATED;
+use crate::fit::over_chip::over_chip;
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
 use crate::campaign::trials::{self, Level};
@@ -25,13 +27,14 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::rows::import::table::Mapping;
+use joulecast_model::rows::measurement::{Measurement, Regime};
 use joulecast_model::rows::splits::Role;
 use joulecast_reports::accuracy::HeldOut;
 use joulecast_reports::export::{Export, Format, format_of};
 use joulecast_reports::networks::Networks;
 use joulecast_reports::table::Table;
 use joulecast_reports::{self as reports, chips};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
@@ -154,9 +157,10 @@ struct Fit {
     /// Runs of whole networks: those with the role `conformal` make the intervals of networks; may be repeated
     #[arg(long, value_name = "FILE")]
     networks: Vec<PathBuf>,
-    /// Correct the models of all chips by each chip's rows, where these are few: `universal`, or a file as `fit` writes it
-    #[arg(long, value_name = "universal|FILE", conflicts_with = "evaluation")]
-    base: Option<String>,
+    /// What own rows correct: `auto`, the shipped calibration of their chip, where all rows are own and of one board;
+    /// `universal`, the models of all chips; a file as `fit` writes it; `none`: fit these rows alone
+    #[arg(long, value_name = "auto|none|universal|FILE", default_value = "auto")]
+    base: String,
     /// Replace calibrations that are there and differ
     #[arg(long, visible_alias = "replace")]
     force: bool,
@@ -301,13 +305,38 @@ fn run_import(args: &Import) -> Result<()> {
     Ok(())
 }
 
-/// The models of all chips: those shipped, or those of a file.
-fn read_base(name: &str) -> Result<Calibration> {
-    match name {
-        "universal" => Ok(joulecast_model::catalog::all_chips()?),
+/// What a fit corrects by its rows.
+enum Base {
+    /// Nothing: the rows are fitted alone.
+    None,
+    /// The models of all chips.
+    All(Calibration),
+    /// The models of the rows' chip.
+    Chip(Calibration),
+}
+
+/// The base that is asked for, or the nearest that there is.
+fn base_of(args: &Fit, measurements: &[Measurement]) -> Result<Base> {
+    let of = |calibration: Calibration| match calibration.chip == ANY_CHIP {
+        true => Base::All(calibration),
+        false => Base::Chip(calibration),
+    };
+    let whole = args.evaluation || !args.networks.is_empty() || args.model == ModelForm::Neuralpower;
+    match args.base.as_str() {
+        "none" => Ok(Base::None),
+        "auto" if whole => Ok(Base::None),
+        "auto" => {
+            let own = measurements.iter().all(|m| m.regime != Regime::Import && m.source != SIMULATED);
+            let boards: BTreeSet<&str> = measurements.iter().map(|m| m.gpu.as_str()).collect();
+            let [board] = boards.into_iter().collect::<Vec<_>>()[..] else { return Ok(Base::None) };
+            let chip = joulecast_model::catalog::gpu(board)?.chip;
+            Ok(joulecast_model::catalog::calibration(&chip)?.filter(|_| own).map_or(Base::None, Base::Chip))
+        }
+        _ if args.evaluation => Err(misuse("--base goes without --evaluation")),
+        "universal" => Ok(of(joulecast_model::catalog::all_chips()?)),
         path => {
             let text = fs::read_to_string(path).with_context(|| path.to_string())?;
-            Calibration::from_toml(&text).with_context(|| path.to_string())
+            Ok(of(Calibration::from_toml(&text).with_context(|| path.to_string())?))
         }
     }
 }
@@ -317,14 +346,20 @@ fn run_fit(args: &Fit) -> Result<()> {
     let further = networks::layers_beside(&runs)?;
     let unseen = Unseen::of(args.evaluation, &further);
     let (rows, measurements) = rows_for(&args.dataset, unseen)?;
-    let files: Vec<(String, String)> = match (args.model, &args.base) {
-        (ModelForm::Neuralpower, Some(_)) => bail!("--base goes with --model lasso"),
-        (ModelForm::Lasso, Some(base)) => {
-            let calibrations = recipe::few_shot(&alike_rows(&measurements, Unseen::None)?, &read_base(base)?)?;
+    let files: Vec<(String, String)> = match (args.model, &base_of(args, &measurements)?) {
+        (ModelForm::Neuralpower, Base::All(_) | Base::Chip(_)) => bail!("--base goes with --model lasso"),
+        (ModelForm::Lasso, Base::All(base)) => {
+            let calibrations = recipe::few_shot(&alike_rows(&measurements, Unseen::None)?, base)?;
             let file = |c: &Calibration| Ok((c.chip.to_lowercase(), c.to_toml()?));
             calibrations.iter().map(file).collect::<Result<_>>()?
         }
-        (ModelForm::Lasso, None) => {
+        (ModelForm::Lasso, Base::Chip(base)) => {
+            let all_chips = joulecast_model::catalog::all_chips()?;
+            let (calibration, brought) = over_chip(&measurements, base, &all_chips, &Options::default())?;
+            print(&brought.text())?;
+            vec![(calibration.chip.to_lowercase(), calibration.to_toml()?)]
+        }
+        (ModelForm::Lasso, Base::None) => {
             let bar = FitBar::new(args.quiet);
             let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
             let alike = alike_rows(&measurements, unseen)?;
@@ -346,7 +381,7 @@ fn run_fit(args: &Fit) -> Result<()> {
                 })
                 .collect::<Result<_>>()?
         }
-        (ModelForm::Neuralpower, None) => crate::fit::neuralpower::files(&rows)?,
+        (ModelForm::Neuralpower, Base::None) => crate::fit::neuralpower::files(&rows)?,
     };
     fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
     let files: Vec<(PathBuf, String)> =

@@ -15,6 +15,7 @@ pub mod others;
 pub mod few_shot;
 pub mod board;
 pub mod power;
+pub mod over_chip;
 pub mod transfer;
 pub mod siblings;
 pub mod recipe;

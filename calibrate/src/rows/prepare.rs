@@ -10,8 +10,10 @@ use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::features::{Variables, library_age};
 use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::kernel::load::{Memory, Roofline};
-use joulecast_model::law::calibration::LayerModel;
+use joulecast_model::kernel::setting::Algorithm;
+use joulecast_model::law::calibration::{Calibration, LayerModel};
 use joulecast_model::law::carry::Carry;
+use joulecast_model::law::lookup::find;
 use joulecast_model::law::power::{Activities, Traits, activities, traits};
 use joulecast_model::law::time::{Expected, Seen};
 use joulecast_model::net::cost::LayerCost;
@@ -136,6 +138,37 @@ pub fn prepare(measurements: &[Measurement]) -> Result<Vec<Row>> {
 pub fn prepare_alike(measurements: &[Measurement]) -> Result<Vec<Row>> {
     let mut rows = prepare_with(measurements, &gpus(measurements)?, &HashMap::new(), &HashMap::new())?;
     rows.retain(|r| r.framework.is_none() && !r.model.is_asked_for());
+    Ok(rows)
+}
+
+/// The rows of the library's kernels as the models of their chip see them, with ln(measured / predicted); those that no
+/// model of the chip predicts are left out.
+///
+/// # Errors
+/// As of [`prepare`].
+pub fn prepare_under(
+    measurements: &[Measurement],
+    base: &Calibration,
+    all_chips: &Calibration,
+) -> Result<Vec<(Row, f64)>> {
+    let gpus = gpus(measurements)?;
+    let overheads = overheads(measurements);
+    let mut rows = Vec::new();
+    for m in measurements.iter().filter(|m| m.usable() && is_usual(m) && framework(m).is_none()) {
+        let work = m.work()?;
+        if work.algorithm != Algorithm::Heuristic {
+            continue;
+        }
+        let found = find(Some(base), all_chips, work.key(), work.family(), work.phase, work.precision);
+        let Some(found) = found.filter(|f| f.substitute.is_none() && f.stated.is_none()) else { continue };
+        let overhead = overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
+        let gpu = &gpus[m.gpu.as_str()];
+        let row = row(m, gpu, overhead, found.model.floor, found.model.memory)
+            .with_context(|| format!("row {}", m.row_id))?;
+        let expected = found.expects(row.seen());
+        let residual = (row.carry.to_model(row.kernel_time()) / expected.reference).ln() - expected.log;
+        rows.push((row, residual));
+    }
     Ok(rows)
 }
 

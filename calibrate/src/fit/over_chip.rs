@@ -1,0 +1,150 @@
+//! A board's calibration over the shipped one of its chip: the models of all its boards, corrected by the board's own rows
+//! where cross-validation over its shapes finds that better (`board`), and its own law of power where that is better.
+
+use crate::fit::board::Correction;
+use crate::fit::few_shot::target;
+use crate::fit::passport::passport;
+use crate::fit::polynomial::Options;
+use crate::fit::power::{self, PowerRow};
+use crate::rows::prepare::{Row, prepare_under};
+use anyhow::{Context, Result};
+use joulecast_model::law::calibration::{Bucket, Calibration, LayerModel, Tier};
+use joulecast_model::law::power::PowerModel;
+use joulecast_model::rows::measurement::Measurement;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Fewer own rows than this do not make a model measured on the board.
+const MEASURED: usize = 5;
+/// Share of times that intervals are to hold.
+const HELD: f64 = 0.9;
+
+/// What own rows brought.
+#[derive(Clone, Debug)]
+pub struct Brought {
+    /// The base.
+    pub base: String,
+    /// Own rows that its models predict.
+    pub rows: usize,
+    /// Mean absolute percentage error on shapes that were left out: of the base as it is, and corrected.
+    pub time: (f64, f64),
+    /// The same of power, and how many rows; `None` without enough sustained rows for a law of one's own.
+    pub power: Option<(f64, f64, usize)>,
+}
+
+impl Brought {
+    /// In a line.
+    pub fn text(&self) -> String {
+        let (before, after) = self.time;
+        let what = if after < before { "corrected" } else { "left as they are: own rows make nothing better" };
+        let power = match self.power {
+            Some((before, after, rows)) => format!("; power of {rows} rows {before:.1} -> {after:.1} %"),
+            None => "; the law of power is the base's: fewer than 60 sustained rows".to_string(),
+        };
+        format!("{}: {} own rows, off by {before:.1} -> {after:.1} %, {what}{power}\n", self.base, self.rows)
+    }
+}
+
+/// The calibration of a chip for one of its boards, whose rows these are.
+///
+/// # Errors
+/// When no model of the base is of any row's kind, or a fit fails.
+pub fn over_chip(
+    measurements: &[Measurement],
+    base: &Calibration,
+    all_chips: &Calibration,
+    options: &Options,
+) -> Result<(Calibration, Brought)> {
+    let rows = prepare_under(measurements, base, all_chips)?;
+    let residuals: Vec<(&Row, f64)> = rows.iter().map(|(row, residual)| (row, *residual)).collect();
+    let correction = Correction::estimate(&residuals).with_context(|| format!("over {}", base.id))?;
+    let own: Vec<&Row> = rows.iter().map(|(row, _)| row).collect();
+    let boards: BTreeSet<String> = own.iter().map(|row| row.board.clone()).collect();
+    let widen = widening(base, &own, &correction.left);
+    let models = base.models.iter().map(|model| corrected(base, model, &own, &boards, &correction, widen)).collect();
+    let (power, brought) = law(measurements, &own, base, options)?;
+    let brought = Brought { base: base.id.clone(), rows: own.len(), time: correction.error, power: brought };
+    let first = own.first().context("no rows")?;
+    let made = passport(&first.chip, base.tier.min(Tier::Measured), &own, models, false);
+    let every = |a: &[String], b: &[String]| {
+        a.iter().chain(b).cloned().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+    };
+    let calibration = Calibration {
+        boards: every(&base.boards, &made.boards),
+        sources: every(&base.sources, &made.sources),
+        power,
+        networks: base.networks.clone(),
+        ..made
+    };
+    Ok((calibration, brought))
+}
+
+fn corrected(
+    base: &Calibration,
+    model: &LayerModel,
+    rows: &[&Row],
+    boards: &BTreeSet<String>,
+    correction: &Correction,
+    widen: f64,
+) -> LayerModel {
+    let of_model = |row: &&&Row| {
+        let fitted = model.key == row.model || model.covers.iter().any(|c| c.key == row.model && c.phase == row.phase);
+        fitted && (model.phase == row.phase || !model.covers.is_empty()) && model.framework.is_none()
+    };
+    let own = rows.iter().filter(of_model).count();
+    let added = correction.of_model(&(model.key, model.family, model.phase, model.precision));
+    let shifted = |(low, high): (f64, f64)| (low + added.min(0.0), high + added.max(0.0));
+    let mut fitted = if model.boards.is_empty() { base.boards.clone() } else { model.boards.clone() };
+    if own >= MEASURED {
+        fitted.extend(boards.iter().filter(|b| !fitted.contains(b)).cloned().collect::<Vec<_>>());
+    }
+    LayerModel {
+        intercept: model.intercept + added,
+        ratio_range: shifted(model.ratio_range),
+        ordinary_range: shifted(model.ordinary_range),
+        boards: fitted,
+        residuals: model.residuals.iter().map(|b| Bucket { low: b.low * widen, high: b.high * widen, ..*b }).collect(),
+        ..model.clone()
+    }
+}
+
+/// How many times as wide the base's intervals must be to hold on the board; never narrower than they are.
+fn widening(base: &Calibration, rows: &[&Row], left: &[f64]) -> f64 {
+    let mut needed: Vec<f64> = rows
+        .iter()
+        .zip(left)
+        .filter_map(|(row, left)| {
+            let (key, _, phase, precision) = target(row);
+            let model = base.model(key, phase, precision)?;
+            let bucket = model.bucket(row.kernel_time())?;
+            let edge = if *left > 0.0 { bucket.high } else { -bucket.low };
+            Some(left.abs() / edge.max(1e-6))
+        })
+        .collect();
+    needed.sort_by(f64::total_cmp);
+    let at = ((needed.len() as f64 * HELD).ceil() as usize).saturating_sub(1);
+    needed.get(at).copied().unwrap_or(1.0).max(1.0)
+}
+
+type Judged = (f64, f64, usize);
+
+/// The board's own law of power where it foresees the board's rows better than the base's does.
+fn law(
+    measurements: &[Measurement],
+    own: &[&Row],
+    base: &Calibration,
+    options: &Options,
+) -> Result<(Option<PowerModel>, Option<Judged>)> {
+    let times: Vec<Row> = own.iter().map(|row| (*row).clone()).collect();
+    let by_chip: BTreeMap<String, Vec<PowerRow>> = power::rows(measurements, &times)?;
+    let Some(rows) = by_chip.into_values().next() else { return Ok((base.power.clone(), None)) };
+    let Some((fitted, held_out)) = power::fit(&rows, options)? else { return Ok((base.power.clone(), None)) };
+    let error = |foreseen: &mut dyn Iterator<Item = f64>| {
+        let sum: f64 = rows.iter().zip(foreseen).map(|(row, p)| (p / row.measured() - 1.0).abs()).sum();
+        100.0 * sum / rows.len() as f64
+    };
+    let after = error(&mut held_out.iter().copied());
+    let Some(law) = &base.power else { return Ok((Some(fitted), None)) };
+    let before = error(&mut rows.iter().map(|row| row.foreseen(law)));
+    let better = after < before;
+    Ok((Some(if better { fitted } else { law.clone() }), Some((before, after.min(before), rows.len()))))
+}
