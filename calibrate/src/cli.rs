@@ -14,6 +14,7 @@ use crate::fit::waiting::FitBar;
 use crate::fit::{power, recipe, siblings, task};
 use crate::judge::{learning, leave_out, networks, spread, validate};
 use crate::rows::dataset::NoRows;
+use crate::rows::aiconfigurator;
 use crate::rows::import::{self, import};
 use crate::rows::prepare::Row;
 use crate::system::whole;
@@ -44,6 +45,7 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:
   calibrate import deepbench DeepBench_NV_V100.xlsx
   calibrate import neusight conv.csv linear.csv bmm.csv
+  calibrate import aiconfigurator systems --dataset products
   calibrate import table times.csv --mapping data/published/mappings/neusight_conv.toml
   calibrate plan --level standard
   calibrate run --plan quick --device cuda --dataset rows
@@ -109,6 +111,8 @@ enum ImportFormat {
     Table,
     /// Layers through PyTorch, measured by calibrate/tools/torch_ops.py
     Torch,
+    /// NVIDIA AIConfigurator's tables of products and attention in Parquet, or the folder that holds them
+    Aiconfigurator,
 }
 
 #[derive(Args)]
@@ -281,6 +285,7 @@ fn run_import(args: &Import) -> Result<()> {
         (ImportFormat::Deepbench, None) => import::Format::Deepbench,
         (ImportFormat::Neusight, None) => import::Format::Neusight,
         (ImportFormat::Torch, None) => import::Format::Torch,
+        (ImportFormat::Aiconfigurator, None) => import::Format::Aiconfigurator,
         (ImportFormat::Table, Some(path)) => {
             let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
             import::Format::Table(Box::new(Mapping::from_toml(&text).with_context(|| path.display().to_string())?))
@@ -288,7 +293,13 @@ fn run_import(args: &Import) -> Result<()> {
         (ImportFormat::Table, None) => return Err(misuse("import table needs --mapping FILE")),
         (_, Some(_)) => return Err(misuse("--mapping goes with import table only")),
     };
-    for file in &args.files {
+    let files = match args.format {
+        ImportFormat::Aiconfigurator => {
+            args.files.iter().map(|path| aiconfigurator::files(path)).collect::<Result<Vec<_>>>()?.concat()
+        }
+        _ => args.files.clone(),
+    };
+    for file in &files {
         let report = import(file, &format, args.gpu.as_deref(), &args.dataset.dataset)?;
         let known = if report.known { " (imported before: nothing written)" } else { "" };
         print(&format!("{}: {} rows, {} of them flagged{known}\n", file.display(), report.rows, report.flagged))?;
