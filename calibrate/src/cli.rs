@@ -12,7 +12,7 @@ use self::rows::{Unseen, alike_rows, read_runs, read_unique, rows_for};
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
 use crate::fit::{power, recipe, siblings, task};
-use crate::judge::{learning, leave_out, networks, spread, validate};
+use crate::judge::{given, learning, leave_out, networks, spread, validate};
 use crate::rows::dataset::NoRows;
 use crate::rows::aiconfigurator;
 use crate::rows::import::{self, import};
@@ -195,9 +195,13 @@ struct Validate {
     /// With --report: write over a report that is there
     #[arg(long, requires = "report")]
     force: bool,
-    /// Calibrations to predict networks with (as `fit --evaluation` writes them) instead of fitting them now
+    /// Calibrations to predict networks with (as `fit --evaluation` writes them) instead of fitting them now; with --layers
+    /// they predict every row, whether they were fitted to it or not
     #[arg(long, value_name = "DIR")]
     calibrations: Option<PathBuf>,
+    /// Also write every layer's measured and predicted time into this CSV
+    #[arg(long, value_name = "FILE", requires = "layers", conflicts_with_all = ["report", "levels"])]
+    residuals: Option<PathBuf>,
     /// Framework profile of the networks' runs (default: cudnn; in a report the one that ran each)
     #[arg(long, value_name = "NAME", value_parser = names::framework)]
     framework: Option<String>,
@@ -410,10 +414,17 @@ fn run_validate(args: &Validate) -> Result<()> {
         drop(bar);
         return show(learned.as_slice(), args.format);
     }
-    let lines = validate::layers(&rows, &all, &options, args.seeds)?;
+    let held_out = match &args.calibrations {
+        Some(folder) => given::predicted(&rows, &measurements, &joulecast_reports::given::calibrations(folder)?)?,
+        None => validate::held_out(&rows, &all, &options, args.seeds)?,
+    };
+    let lines = validate::lines(&rows, &held_out, &options);
     drop(bar);
+    if let Some(path) = &args.residuals {
+        validate::write(&rows, &held_out, path)?;
+    }
     show(&HeldOut { lines: &lines, seeds: args.seeds, evaluation: args.evaluation }, args.format)?;
-    if args.format == Format::Json {
+    if args.format == Format::Json || args.calibrations.is_some() {
         return Ok(());
     }
     for (chip, rows) in power::rows(&measurements, &rows)? {

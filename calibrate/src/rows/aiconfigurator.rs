@@ -29,22 +29,51 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Columns of products.
+const PRODUCTS: [&str; 7] = ["gpu", "framework", "dtype", "m", "n", "k", "time_us"];
+/// Columns of attention, beside the one that counts tokens.
+const ATTENTION: [&str; 10] = [
+    "gpu",
+    "framework",
+    "attn_dtype",
+    "kv_dtype",
+    "batch_size",
+    "num_heads",
+    "num_kv_heads",
+    "head_dim",
+    "window_size",
+    "time_us",
+];
+
 /// The rows of a table, which its columns tell apart: products, prompts or steps.
 ///
 /// # Errors
 /// When it is damaged or lacks columns.
 pub fn import(bytes: &[u8]) -> Result<Imported> {
-    let frame = quietly(|| Ok::<_, anyhow::Error>(ParquetReader::new(Cursor::new(bytes)).finish()?))
-        .context("the reader of Parquet failed")??;
     let known = |gpu: &str, precision: Precision| catalog::gpu(gpu).is_ok_and(|g| g.peak(precision).is_some());
-    let table = Table { frame: &frame };
-    let has = |name: &str| frame.get_column_index(name).is_some();
-    match () {
-        () if has("m") => products(&table, &known),
-        () if has("seq_len") => attention(&table, "seq_len", &known),
-        () if has("kv_len") => attention(&table, "kv_len", &known),
-        () => bail!("no column m, seq_len or kv_len: neither products nor attention"),
+    let there = quietly(|| columns(bytes)).context("the reader of Parquet failed")??;
+    let has = |name: &str| there.iter().any(|c| c == name);
+    let tokens = ["seq_len", "kv_len"].into_iter().find(|name| has(name));
+    match tokens {
+        Some(tokens) => {
+            let frame = read(bytes, &[&ATTENTION[..], &[tokens]].concat())?;
+            attention(&Table { frame: &frame }, tokens, &known)
+        }
+        None if has("m") => products(&Table { frame: &read(bytes, &PRODUCTS)? }, &known),
+        None => bail!("no column m, seq_len or kv_len: neither products nor attention"),
     }
+}
+
+fn columns(bytes: &[u8]) -> Result<Vec<String>> {
+    let schema = ParquetReader::new(Cursor::new(bytes)).schema()?;
+    Ok(schema.iter_names().map(|name| name.to_string()).collect())
+}
+
+/// Some columns alone: not every type of the others can be read.
+fn read(bytes: &[u8], names: &[&str]) -> Result<DataFrame> {
+    let names = names.iter().map(|name| (*name).to_string()).collect();
+    let frame = || Ok(ParquetReader::new(Cursor::new(bytes)).with_columns(Some(names)).finish()?);
+    quietly(frame).context("the reader of Parquet failed")?
 }
 
 struct Table<'f> {
