@@ -29,6 +29,11 @@ const GPUS: &[(&str, &str)] = &[
     ("b200_sxm", "b200"),
 ];
 
+/// The name in `data/gpus` of one of the source's.
+pub fn board(theirs: &str) -> Option<&'static str> {
+    GPUS.iter().find(|(name, _)| *name == theirs).map(|(_, ours)| *ours)
+}
+
 /// TensorRT-LLM's fp8 products compute the input's scale in kernels of their own: 12 us whatever the shape.
 const FLOORED: (&str, &str) = ("trtllm", "fp8");
 
@@ -90,8 +95,7 @@ fn positive<const N: usize>(values: [i64; N]) -> Option<[u64; N]> {
 
 /// The GPU's name in the catalogue, where that has it and it computes in the precision.
 fn gpu(name: &str, precision: Precision, known: Known<'_>) -> Result<&'static str, String> {
-    let ours = GPUS.iter().find(|(theirs, _)| *theirs == name).map(|(_, ours)| *ours);
-    let ours = ours.ok_or_else(|| format!("unknown device {}", shown(name)))?;
+    let ours = board(name).ok_or_else(|| format!("unknown device {}", shown(name)))?;
     known(ours, precision).then_some(ours).ok_or_else(|| format!("the catalogue has no {ours} with {precision}"))
 }
 

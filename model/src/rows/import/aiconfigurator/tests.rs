@@ -98,7 +98,8 @@ fn attends(dtypes: [&'static str; 2], tokens: i64, window: i64) -> Attention<'st
 #[test]
 fn prompts_and_steps_are_attention_with_grouped_heads() {
     const BF16: [&str; 2] = ["bfloat16"; 2];
-    let rows = [attends(BF16, 128, 0), attends(BF16, 1, 0), attends(BF16, 128, 1024), attends(["bfloat16", "fp8"], 128, 0)];
+    let rows =
+        [attends(BF16, 128, 0), attends(BF16, 1, 0), attends(BF16, 128, 1024), attends(["bfloat16", "fp8"], 128, 0)];
     let prompts = attention(rows.into_iter(), false, &all);
     let steps = attention(rows.into_iter(), true, &all);
     assert_eq!((prompts.rows.len(), steps.rows.len()), (2, 1));

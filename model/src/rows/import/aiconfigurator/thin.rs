@@ -2,7 +2,7 @@
 //! heads stays.
 
 use super::super::Imported;
-use super::{Point, Times};
+use super::Times;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Rows of products taken of a GPU and precision, about, at most.
@@ -23,7 +23,7 @@ pub(super) fn thinned<'t, S: Ord + Clone>(
     most: usize,
     grid: impl Fn(u64) -> bool,
     imported: &mut Imported,
-) -> Vec<(Point<S>, Vec<(&'t str, f64)>)> {
+) -> Times<'t, S> {
     let mut groups: BTreeMap<(&str, &str), Times<'t, S>> = BTreeMap::new();
     for (point, list) in times {
         if grid(point.size) {
@@ -32,14 +32,14 @@ pub(super) fn thinned<'t, S: Ord + Clone>(
             imported.skip("off the grid of sizes");
         }
     }
-    let mut kept = Vec::new();
+    let mut kept = Times::new();
     for group in groups.into_values() {
         let stride = group.len().div_ceil(most);
         let shapes = places(group.keys().map(|p| p.shape.clone()));
         let sizes = places(group.keys().map(|p| p.size));
         for (point, list) in group {
             if (shapes[&point.shape] + sizes[&point.size]).is_multiple_of(stride) {
-                kept.push((point, list));
+                kept.insert(point, list);
             } else {
                 imported.skip("thinned: more shapes than a fit needs");
             }
