@@ -49,7 +49,7 @@ impl Default for Options<'_> {
             seed: 1,
             folds: 5,
             exponents: &[1, 2, 4],
-            most_terms: 80,
+            most_terms: 160,
             standard_errors: 1.0,
             bar: None,
         }

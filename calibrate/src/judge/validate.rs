@@ -69,7 +69,8 @@ pub fn held_out<'a>(rows: &'a [Row], all: &[Row], options: &Options, seeds: u64)
 pub fn write(rows: &[Row], held_out: &HeldOut, path: &Path) -> Result<()> {
     let shown = || path.display().to_string();
     let mut file = csv::Writer::from_path(path).with_context(shown)?;
-    let header = ["gpu", "source", "kind", "framework", "phase", "precision", "sizes", "measured_s", "predicted_s", "held"];
+    let header =
+        ["gpu", "source", "kind", "framework", "phase", "precision", "sizes", "measured_s", "predicted_s", "held"];
     file.write_record(header).with_context(shown)?;
     for row in rows {
         let Some(predicted) = held_out.predicted[0].get(row.row_id.as_str()) else { continue };

@@ -1,8 +1,8 @@
 //! `calibrate import`: published files into a dataset.
 
-use crate::rows::{aiconfigurator, segment};
 use crate::rows::workbook::sheets;
 use crate::rows::writer::Writer;
+use crate::rows::{aiconfigurator, segment};
 use crate::system::hash::sha256_hex;
 use crate::system::memory;
 use anyhow::{Context, Result, bail};
