@@ -15,7 +15,8 @@ use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
 use crate::campaign::trials::{self, Level};
 use crate::fit::{power, recipe, siblings, task};
-use crate::judge::{learning, leave_out, networks, spread, validate};
+use crate::judge::{given, learning, leave_out, networks, spread, validate};
+use crate::rows::aiconfigurator;
 use crate::rows::dataset::NoRows;
 use crate::rows::import::{self, import};
 use crate::rows::prepare::Row;
@@ -49,6 +50,7 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:
   calibrate import deepbench DeepBench_NV_V100.xlsx
   calibrate import neusight conv.csv linear.csv bmm.csv
+  calibrate import aiconfigurator systems --dataset products
   calibrate import table times.csv --mapping data/published/mappings/neusight_conv.toml
   calibrate plan --level standard
   calibrate run --plan quick --device cuda --dataset rows
@@ -114,6 +116,8 @@ enum ImportFormat {
     Table,
     /// Layers through PyTorch, measured by calibrate/tools/torch_ops.py
     Torch,
+    /// NVIDIA AIConfigurator's tables of products and attention in Parquet, or the folder that holds them
+    Aiconfigurator,
 }
 
 #[derive(Args)]
@@ -197,9 +201,13 @@ struct Validate {
     /// With --report: write over a report that is there
     #[arg(long, requires = "report")]
     force: bool,
-    /// Calibrations to predict networks with (as `fit --evaluation` writes them) instead of fitting them now
+    /// Calibrations to predict networks with (as `fit --evaluation` writes them) instead of fitting them now; with --layers
+    /// they predict every row, whether they were fitted to it or not
     #[arg(long, value_name = "DIR")]
     calibrations: Option<PathBuf>,
+    /// Also write every layer's measured and predicted time into this CSV
+    #[arg(long, value_name = "FILE", requires = "layers", conflicts_with_all = ["report", "levels"])]
+    residuals: Option<PathBuf>,
     /// Framework profile of the networks' runs (default: cudnn; in a report the one that ran each)
     #[arg(long, value_name = "NAME", value_parser = names::framework)]
     framework: Option<String>,
@@ -287,6 +295,7 @@ fn run_import(args: &Import) -> Result<()> {
         (ImportFormat::Deepbench, None) => import::Format::Deepbench,
         (ImportFormat::Neusight, None) => import::Format::Neusight,
         (ImportFormat::Torch, None) => import::Format::Torch,
+        (ImportFormat::Aiconfigurator, None) => import::Format::Aiconfigurator,
         (ImportFormat::Table, Some(path)) => {
             let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
             import::Format::Table(Box::new(Mapping::from_toml(&text).with_context(|| path.display().to_string())?))
@@ -294,7 +303,13 @@ fn run_import(args: &Import) -> Result<()> {
         (ImportFormat::Table, None) => return Err(misuse("import table needs --mapping FILE")),
         (_, Some(_)) => return Err(misuse("--mapping goes with import table only")),
     };
-    for file in &args.files {
+    let files = match args.format {
+        ImportFormat::Aiconfigurator => {
+            args.files.iter().map(|path| aiconfigurator::files(path)).collect::<Result<Vec<_>>>()?.concat()
+        }
+        _ => args.files.clone(),
+    };
+    for file in &files {
         let report = import(file, &format, args.gpu.as_deref(), &args.dataset.dataset)?;
         let known = if report.known { " (imported before: nothing written)" } else { "" };
         print(&format!("{}: {} rows, {} of them flagged{known}\n", file.display(), report.rows, report.flagged))?;
@@ -436,10 +451,17 @@ fn run_validate(args: &Validate) -> Result<()> {
         drop(bar);
         return show(learned.as_slice(), args.format);
     }
-    let lines = validate::layers(&rows, &all, &options, args.seeds)?;
+    let held_out = match &args.calibrations {
+        Some(folder) => given::predicted(&rows, &measurements, &joulecast_reports::given::calibrations(folder)?)?,
+        None => validate::held_out(&rows, &all, &options, args.seeds)?,
+    };
+    let lines = validate::lines(&rows, &held_out, &options);
     drop(bar);
+    if let Some(path) = &args.residuals {
+        validate::write(&rows, &held_out, path)?;
+    }
     show(&HeldOut { lines: &lines, seeds: args.seeds, evaluation: args.evaluation }, args.format)?;
-    if args.format == Format::Json {
+    if args.format == Format::Json || args.calibrations.is_some() {
         return Ok(());
     }
     for (chip, rows) in power::rows(&measurements, &rows)? {

@@ -137,7 +137,7 @@ fn calibration(text: &mut String, c: &Calibration) {
 }
 
 fn lines(text: &mut String, rows: &[Row], options: &Options) -> Result<()> {
-    for line in validate::layers(rows, rows, options, 1)? {
+    for line in validate::lines(rows, &validate::held_out(rows, rows, options, 1)?, options) {
         let _ = writeln!(text, "{}", serde_json::to_string(&line)?);
     }
     for (name, file) in neuralpower::files(rows)? {

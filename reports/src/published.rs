@@ -108,6 +108,20 @@ pub const RUNS: Form = Form {
 pub const RUN_MEANS: Form =
     Form { labels: &[], numbers: &[("runs", 0, false), ("error %", 1, false), ("0.85 x limit: error %", 1, false)] };
 
+/// Power of long kernels: share of the limit that is drawn in the middle, and errors.
+pub const KERNELS: Form = Form {
+    labels: &["GPU", "kind", "precision"],
+    numbers: &[
+        ("rows", 0, false),
+        ("% of the limit", 0, false),
+        ("predicted", 0, false),
+        ("power error %", 1, false),
+        ("median", 1, true),
+        ("time error %", 1, false),
+        ("median", 1, true),
+    ],
+};
+
 /// What a paper calls efficiency.
 pub const EFFICIENCIES: Form = Form {
     labels: &["GPU", "network"],

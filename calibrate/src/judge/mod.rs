@@ -1,5 +1,6 @@
 //! What fits are worth: on rows and networks that they did not see, and on what others printed.
 
+pub mod given;
 pub mod validate;
 pub mod leave_out;
 pub mod learning;

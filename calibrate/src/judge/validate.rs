@@ -6,14 +6,15 @@ use crate::fit::polynomial::{Options, held};
 use crate::fit::recipe::fit_tasks;
 use crate::fit::task::tasks;
 use crate::rows::prepare::Row;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use joulecast_model::base::accuracy::{Accuracy, wilson};
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::key::ModelKey;
 use joulecast_reports::accuracy::{Line, Spread};
 use rayon::prelude::*;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
 
 /// Which rows a line of the table is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,15 +61,39 @@ pub fn held_out<'a>(rows: &'a [Row], all: &[Row], options: &Options, seeds: u64)
     Ok(HeldOut { predicted, within })
 }
 
-/// Held-out accuracy of every chip, kind, phase and precision, averaged over seeds of the folds.
+/// Writes every predicted row as CSV: what ran where, its sizes (batch, inputs, result), and its time as measured and as the
+/// first seed's other folds predict it, in seconds.
 ///
 /// # Errors
-/// When a fit fails.
-pub fn layers(rows: &[Row], all: &[Row], options: &Options, seeds: u64) -> Result<Vec<Line>> {
-    Ok(lines(rows, &held_out(rows, all, options, seeds)?, options))
+/// When the file cannot be written.
+pub fn write(rows: &[Row], held_out: &HeldOut, path: &Path) -> Result<()> {
+    let shown = || path.display().to_string();
+    let mut file = csv::Writer::from_path(path).with_context(shown)?;
+    let header =
+        ["gpu", "source", "kind", "framework", "phase", "precision", "sizes", "measured_s", "predicted_s", "held"];
+    file.write_record(header).with_context(shown)?;
+    for row in rows {
+        let Some(predicted) = held_out.predicted[0].get(row.row_id.as_str()) else { continue };
+        let sizes: Vec<String> = row.raw.sizes.iter().map(f64::to_string).collect();
+        let held = held_out.within.contains(row.row_id.as_str());
+        let cells = [
+            row.board.clone(),
+            row.source.clone(),
+            row.kind.to_string(),
+            row.framework.unwrap_or_default().to_string(),
+            row.phase.to_string(),
+            row.precision.to_string(),
+            sizes.join(" "),
+            format!("{:e}", row.time.get()),
+            format!("{predicted:e}"),
+            held.to_string(),
+        ];
+        file.write_record(cells).with_context(shown)?;
+    }
+    file.flush().with_context(shown)
 }
 
-/// The same of rows that are predicted already. The comparator sees the same folds of the first seed; the roofline needs
+/// Accuracy of every chip, kind, phase and precision, averaged over seeds of the folds. The comparator sees the same folds of the first seed; the roofline needs
 /// none.
 pub fn lines(rows: &[Row], held_out: &HeldOut, options: &Options) -> Vec<Line> {
     let HeldOut { predicted, within } = held_out;
@@ -102,7 +127,7 @@ pub fn lines(rows: &[Row], held_out: &HeldOut, options: &Options) -> Vec<Line> {
 /// Shorter kernels are mostly launch; their share of a network's time is small.
 const LONG: Seconds = Seconds::from_us(20.0);
 
-/// All rows; of our own those above 20 us; where there are several sources each of them; and DeepBench's aligned
+/// All rows; of our own those above 20 us; where there are several sources or boards each of them; and DeepBench's aligned
 /// convolutions, whose channels in and out divide by eight.
 fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
     let all: Vec<usize> = (0..rows.len()).collect();
@@ -113,6 +138,10 @@ fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
     let of = |keep: &dyn Fn(&Row) -> bool| all.iter().copied().filter(|&i| keep(rows[i])).collect::<Vec<_>>();
     if sources.len() > 1 {
         list.extend(sources.iter().map(|s| (s.to_string(), of(&|r| r.source == *s))));
+    }
+    let boards: BTreeSet<&str> = rows.iter().map(|r| r.board.as_str()).collect();
+    if boards.len() > 1 {
+        list.extend(boards.into_iter().map(|b| (format!("on {b}"), of(&|r| r.board == b))));
     }
     if rows.iter().any(|r| r.own) {
         list.push(("above 20 us".to_string(), of(&|r| r.time > LONG)));

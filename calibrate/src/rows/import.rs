@@ -1,15 +1,15 @@
 //! `calibrate import`: published files into a dataset.
 
-use crate::rows::segment;
 use crate::rows::workbook::sheets;
 use crate::rows::writer::Writer;
+use crate::rows::{aiconfigurator, segment};
 use crate::system::hash::sha256_hex;
 use crate::system::memory;
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::rows::import::table::Mapping;
-use joulecast_model::rows::import::{Imported, deepbench, neusight, table, torch};
+use joulecast_model::rows::import::{self, Imported, deepbench, neusight, table, torch};
 use std::fs;
 use std::path::Path;
 
@@ -27,6 +27,8 @@ pub enum Format {
     Table(Box<Mapping>),
     /// Layers through PyTorch, as `calibrate/tools/torch_ops.py` writes them.
     Torch,
+    /// A table of NVIDIA AIConfigurator in Parquet.
+    Aiconfigurator,
 }
 
 /// What happened to a file.
@@ -60,6 +62,7 @@ pub fn import(path: &Path, format: &Format, gpu: Option<&str>, dataset: &Path) -
         Format::Neusight => "neusight".to_string(),
         Format::Table(mapping) => mapping.name().to_string(),
         Format::Torch => torch::SOURCE.to_string(),
+        Format::Aiconfigurator => import::aiconfigurator::SOURCE.to_string(),
     };
     let digest = sha256_hex(&bytes);
     let segment_name = format!("{label}-{}-{}", gpu.unwrap_or("any"), &digest[..16]);
@@ -107,5 +110,7 @@ fn read(bytes: &[u8], name: &str, format: &Format, gpu: Option<&str>) -> Result<
             let gpu = gpu.context("the file does not say which GPU: --gpu NAME")?;
             Ok(torch::import(name, text()?, gpu)?)
         }
+        Format::Aiconfigurator if gpu.is_some() => bail!("the file says which GPUs: no --gpu"),
+        Format::Aiconfigurator => aiconfigurator::import(bytes),
     }
 }

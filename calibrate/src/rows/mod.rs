@@ -4,6 +4,7 @@ pub mod writer;
 pub mod segment;
 pub mod journal;
 pub mod dataset;
+pub mod aiconfigurator;
 pub mod import;
 pub mod workbook;
 pub mod raw;

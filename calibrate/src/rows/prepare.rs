@@ -255,12 +255,20 @@ fn memories<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> HashMap<&'a
     boards.into_iter().map(|(board, _)| (gpus[board].chip.as_str(), Memory::of(&gpus[board]))).collect()
 }
 
-/// The shortest kernels of a kind on a chip, measured back to back: almost nothing but launch. Kinds with few
-/// rows do not show it.
+/// The shortest kernels of a kind on a chip, measured back to back: almost nothing but launch. Our own where there are enough
+/// of them, else those of others who queued them in a graph. Kinds with few rows do not show it.
 fn floors<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> Floors<'a> {
+    let others = shortest(measurements, gpus, |m| m.regime == Regime::Import && m.method == "graph");
+    others.into_iter().chain(shortest(measurements, gpus, |m| m.regime == Regime::Burst)).collect()
+}
+
+fn shortest<'a>(
+    measurements: &[Measurement],
+    gpus: &'a Gpus<'a>,
+    queued: impl Fn(&Measurement) -> bool,
+) -> Floors<'a> {
     let mut times: HashMap<(&str, &'static str), Vec<f64>> = HashMap::new();
-    let own = |m: &&Measurement| m.regime == Regime::Burst && m.usable() && framework(m).is_none();
-    for m in measurements.iter().filter(own) {
+    for m in measurements.iter().filter(|m| queued(m) && m.usable() && framework(m).is_none()) {
         times.entry((gpus[m.gpu.as_str()].chip.as_str(), m.case.layer.kind())).or_default().push(m.time_s);
     }
     times
@@ -369,5 +377,40 @@ pub(crate) mod testing {
             activities,
             library: 0.0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joulecast_model::base::shape::Shape;
+    use joulecast_model::net::case::LayerCase;
+    use joulecast_model::net::layer::{Layer, Linear};
+
+    /// Linear layers on a GPU of which the shortest takes so many microseconds.
+    fn rows(gpu: &str, regime: Regime, method: &str, shortest_us: f64) -> Vec<Measurement> {
+        let layer = Layer::Linear(Linear { features: 8, bias: false });
+        let case = LayerCase { inputs: vec![Shape::new(&[8]).expect("a shape")], layer };
+        let row = |i: u32| {
+            let time_s = (shortest_us + f64::from(i)) * 1e-6;
+            let row = Measurement::imported("test", &i.to_string(), gpu, case.clone(), Phase::Forward, 1, time_s);
+            Measurement { regime, method: method.to_string(), ..row }
+        };
+        (0..FEWEST_SHORT as u32).map(row).collect()
+    }
+
+    #[test]
+    fn kernels_queued_by_others_show_a_floor_where_our_own_do_not() {
+        let all = [
+            rows("h200", Regime::Burst, "graph", 2.0),
+            rows("h200", Regime::Import, "graph", 1.0),
+            rows("l40s", Regime::Import, "graph", 1.5),
+            rows("v100", Regime::Import, "event_single", 1.0),
+            rows("t4", Regime::Import, "graph", 9.0),
+        ]
+        .concat();
+        let floors = floors(&all);
+        let of = |gpu| floors.get(&(gpu, "linear")).map(|floor| (floor.get() * 1e7).round());
+        assert_eq!(["h200", "l40s", "v100", "t4"].map(of), [Some(20.0), Some(15.0), None, Some(40.0)]);
     }
 }

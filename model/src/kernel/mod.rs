@@ -5,6 +5,7 @@ pub mod family;
 pub mod key;
 pub mod work;
 mod twin;
+mod alignment;
 pub mod load;
 pub mod algorithm;
 pub mod features;

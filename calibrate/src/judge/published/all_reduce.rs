@@ -1,6 +1,7 @@
 //! Latency and bandwidth of interconnects from DeepBench's all-reduce tables: what `data/interconnects` rests on.
 
 use crate::fit::least_squares::non_negative;
+use crate::rows::aiconfigurator;
 use crate::rows::import::read_capped;
 use crate::rows::workbook::sheets;
 use anyhow::{Context, Result, bail};
@@ -102,29 +103,44 @@ fn spread(pairs: &[(f64, f64)]) -> f64 {
 /// When a workbook cannot be read, or none has all-reduces.
 pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
     let mut several: Vec<(usize, bool, AllReduce)> = Vec::new();
-    let mut groups: BTreeMap<&str, Vec<(usize, Ring)>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, Vec<(usize, Ring)>> = BTreeMap::new();
     for (book, path) in files.iter().enumerate() {
         let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let stem = Path::new(&name).file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let two = TWO_PROCESSORS.contains(&stem.as_str());
+        if path.extension().is_some_and(|e| e == "parquet") {
+            let found = aiconfigurator::all_reduces(&read_capped(path)?).with_context(|| path.display().to_string())?;
+            for row in found {
+                let ring = Ring { members: row.gpus, bytes: row.bytes, seconds: row.seconds, within: 0.0 };
+                // What is left out in turn are rings of as many cards.
+                groups
+                    .entry(format!("{}, {}", row.gpu, row.by))
+                    .or_default()
+                    .push((files.len() + row.gpus as usize, ring));
+            }
+            continue;
+        }
         if path.extension().is_some_and(|e| e == "csv") {
             let rows = measured(path)?;
-            groups.entry("one node, measured (csv)").or_default().extend(rows.into_iter().map(|r| (book, r)));
+            groups
+                .entry("one node, measured (csv)".to_string())
+                .or_default()
+                .extend(rows.into_iter().map(|r| (book, r)));
             continue;
         }
         for row in all_reduces(&name, &sheets(&read_capped(path)?)?)? {
             if row.nodes > 1 {
                 several.push((book, two, row));
             } else {
-                groups.entry(node(two)).or_default().push((book, Ring::over_gpus(&row)));
+                groups.entry(node(two).to_string()).or_default().push((book, Ring::over_gpus(&row)));
             }
         }
     }
     let law = |rows: &Vec<(usize, Ring)>| fit(&rows.iter().map(|(_, r)| *r).collect::<Vec<_>>());
-    let nodes: BTreeMap<&str, [f64; 3]> = groups.iter().map(|(name, rows)| (*name, law(rows))).collect();
+    let nodes: BTreeMap<String, [f64; 3]> = groups.iter().map(|(name, rows)| (name.clone(), law(rows))).collect();
     for (book, two, row) in several {
         if let Some(law) = nodes.get(node(two)) {
-            groups.entry("nodes, InfiniBand FDR").or_default().push((book, Ring::over_nodes(&row, law)));
+            groups.entry("nodes, InfiniBand FDR".to_string()).or_default().push((book, Ring::over_nodes(&row, law)));
         }
     }
     if groups.is_empty() {

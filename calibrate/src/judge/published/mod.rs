@@ -4,6 +4,7 @@ pub mod all_reduce;
 pub mod average;
 pub mod board;
 pub mod caps;
+pub mod kernels;
 pub mod savings;
 pub mod sweeps;
 pub mod traces;

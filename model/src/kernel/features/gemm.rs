@@ -1,7 +1,7 @@
 //! Variables of kernels that multiply matrices: convolutions as implicit GEMM, linear layers, batched products.
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
-use super::{cached, divides, flag, ln};
+use super::{cached, divides, flag, ln, schedule};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Bytes, Ops, Seconds};
 use crate::kernel::load::Load;
@@ -119,6 +119,8 @@ pub(super) const VARIABLES: &[Variable] = &[
     v("launches", Derived, |g| g.one_by_one(|_| 0.0)),
     v("serial_128x64", Derived, |g| g.one_by_one(|group| group.wave(TILES[1]))),
     v("serial_32x32", Derived, |g| g.one_by_one(|group| group.wave(TILES[6]))),
+    // The best schedule of tiles, waves and splits, with the floor, over the roofline.
+    v("schedule", Derived, |g| ((g.scheduled + g.floor) / g.bound).ln()),
 ];
 
 /// A launch right after another: 2 us where groups were measured one by one.
@@ -255,6 +257,8 @@ pub(super) struct Gemm<'a> {
     best_split: f64,
     /// Direct, with the best split.
     direct: f64,
+    /// By the best schedule.
+    scheduled: f64,
     winograd: Option<(f64, f64)>,
     fourier: f64,
 }
@@ -272,7 +276,7 @@ impl<'a> Gemm<'a> {
     fn new(load: &'a Load<'a>, floor: Seconds, library: f64) -> Self {
         let product = sizes(load);
         let Sizes { groups, m, n, k } = product;
-        let (compute, memory) = (load.roofline.compute.get().max(1e-12), load.roofline.memory.get().max(1e-12));
+        let (compute, memory) = (load.roofline.arithmetic().get().max(1e-12), load.roofline.memory.get().max(1e-12));
         let (bound, floor) = (compute.max(memory), floor.get());
         let conv = if let Layer::Conv2d(conv) = load.work.layer() { Some(conv) } else { None };
         let (channels, area) = match (conv, load.work.inputs().first().and_then(|s| s.as_map())) {
@@ -307,6 +311,10 @@ impl<'a> Gemm<'a> {
         let direct = (compute * best_split).max(memory) + floor;
         let winograd = conv.and_then(|conv| winograd(load, conv, m)).map(|(f2, f4)| (f2.get(), f4.get()));
         let fourier = conv.and_then(|conv| fourier(load, conv)).map_or(direct.max(1e-12), |t| t.get() + floor);
+        let device = schedule::Device { sms, clock: load.gpu.core_clock.boost.value.get() };
+        let bytes = load.work.precision.bytes();
+        let aligned = schedule::Product { groups, m, n, k, bytes, compute, memory };
+        let scheduled = schedule::seconds(&aligned, &device);
         let contracted = if conv.is_some() && load.work.phase == Phase::Forward { channels } else { k };
         Self {
             load,
@@ -325,6 +333,7 @@ impl<'a> Gemm<'a> {
             best,
             best_split,
             direct,
+            scheduled,
             winograd,
             fourier,
         }

@@ -5,6 +5,7 @@
 //! through memory ([`stream`]).
 
 mod gemm;
+mod schedule;
 mod stream;
 
 use crate::base::text::joined;

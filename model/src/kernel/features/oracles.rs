@@ -82,13 +82,53 @@ struct Window {
 /// Multiprocessors, bytes per second and of the second-level cache of a V100; a peak of a precision.
 const SMS: f64 = 80.0;
 
+/// Core clock of a V100, Hz.
+const CLOCK: f64 = 1.53e9;
+
+/// Sixteen bytes over the largest power of two that divides the rows of all operands, on tensor cores.
+fn narrow(load: &Load<'_>) -> f64 {
+    let rows = match load.work.layer() {
+        Layer::Linear(linear) => vec![load.work.inputs()[0].last(), linear.features],
+        Layer::Matmul(_) => load.work.inputs().iter().map(Shape::last).collect(),
+        _ => vec![],
+    };
+    let bytes = load.work.precision.bytes();
+    let tensor = load.work.precision == Precision::Fp16;
+    let whole = |by: u64| rows.iter().all(|row| (row * bytes).is_multiple_of(by));
+    let widest = [16, 8, 4, 2].into_iter().find(|by| whole(*by)).expect("even bytes");
+    if tensor { 16.0 / widest as f64 } else { 1.0 }
+}
+
+/// Tile by tile and split by split, a step of 128 bytes after the other.
+fn schedule((g, m, n, k): Product, compute: f64, memory: f64, bytes_each: f64) -> f64 {
+    let sides =
+        [(256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (64, 32), (32, 64), (64, 16), (16, 64)];
+    let mut best = f64::MAX;
+    for (tm, tn) in sides.map(|(a, b)| (f64::from(a), f64::from(b))) {
+        for split in [1.0, 2.0, 4.0, 8.0, 16.0_f64] {
+            let step = 128.0 / bytes_each;
+            if split > 1.0 && (k / split).floor() < 2.0 * step {
+                continue;
+            }
+            let steps = up(up(k, split), step);
+            let share = steps * step * tm * tn / (g * m * n * k);
+            let block = [SMS * compute * share, (tm + tn) * steps * 128.0 / (32.0 * CLOCK), 0.15e-6 * steps];
+            let waves = up(g * up(m, tm) * up(n, tn) * split, SMS);
+            let busy = waves * block.into_iter().fold(0.0, f64::max);
+            let joined = if split > 1.0 { 1e-6 + 8.0 * split * g * m * n / (32.0 * CLOCK * SMS) } else { 0.0 };
+            best = best.min(busy.max(memory) + joined);
+        }
+    }
+    best
+}
+
 fn gemm(name: &str, load: &Load<'_>, (g, m, n, k): Product, samples: f64, conv: Option<Window>) -> f64 {
     let gpu = load.gpu;
     assert_eq!(gpu.sms.value as f64, SMS);
     let bandwidth = gpu.bandwidth.value.get();
     let peak = gpu.peak(load.work.precision).expect("a peak").get();
     let bytes = load.cost.bytes().to_f64();
-    let (compute, memory) = (load.cost.ops.to_f64() / peak, bytes / bandwidth);
+    let (compute, memory) = (narrow(load) * load.cost.ops.to_f64() / peak, bytes / bandwidth);
     let bound = if compute > memory { compute } else { memory };
     let tiles = [
         (128.0, 128.0),
@@ -191,6 +231,7 @@ fn gemm(name: &str, load: &Load<'_>, (g, m, n, k): Product, samples: f64, conv: 
         "cached" => (1.0 + gpu.l2.as_ref().expect("known").value.to_f64() / bytes).ln(),
         "nhwc" => yes(load.work.layout == Layout::Nhwc),
         "cold" => yes(load.work.cache == Cache::Cold),
+        "schedule" => ((schedule((g, m, n, k), compute, memory, bytes_each) + FLOOR) / bound).ln(),
         "bf16" => yes(load.work.precision == Precision::Bf16),
         _ => {
             if let Some(by) = name.strip_prefix('n').and_then(|by| by.parse().ok()) {
@@ -362,6 +403,14 @@ fn variables_of_products() {
     case(linear, 12, backward(Phase::BackwardData)).check(&|name, load| gemm(name, load, product, 600.0, None));
     let product = (1.0, 200.0, 320.0, 600.0);
     case(linear, 12, backward(Phase::BackwardWeights)).check(&|name, load| gemm(name, load, product, 600.0, None));
+    // Odd rows, and rows of 132 bytes, on tensor cores.
+    let half = (Phase::Forward, Precision::Fp16, Layout::Nchw, Cache::Hot, Mode::Inference);
+    let odd = ("linear", "features = 321", &[&[50u64, 200] as &[u64]] as &[&[u64]]);
+    case(odd, 12, half).with(|load| assert_eq!(load.roofline.narrow, 8.0));
+    case(odd, 12, half).check(&|name, load| gemm(name, load, (1.0, 600.0, 321.0, 200.0), 600.0, None));
+    let uneven = ("matmul", "", &[&[40u64, 66] as &[u64], &[66, 72]] as &[&[u64]]);
+    case(uneven, 5, half).with(|load| assert_eq!(load.roofline.narrow, 4.0));
+    case(uneven, 5, half).check(&|name, load| gemm(name, load, (5.0, 40.0, 72.0, 66.0), 5.0, None));
     let plain = ("matmul", "", &[&[40u64, 64] as &[u64], &[64, 72]] as &[&[u64]]);
     case(plain, 5, FORWARD).check(&|name, load| gemm(name, load, (5.0, 40.0, 72.0, 64.0), 5.0, None));
     // Six heads: so many products, each over its own rows' length.

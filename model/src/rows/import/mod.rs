@@ -4,6 +4,7 @@
 //! importer is given ends up in row ids, so it should be the path inside the source's own repository:
 //! NeuSight, for one, calls the files of all its operations alike.
 
+pub mod aiconfigurator;
 mod columns;
 pub mod deepbench;
 pub mod neusight;
