@@ -92,6 +92,40 @@ pub const RINGS: Form = Form {
     ],
 };
 
+/// Voltages that were read, and what idle power is made of: P0 + V^2 (l + c f), V over its constant value.
+pub const VOLTAGES: Form = Form {
+    labels: &["GPU"],
+    numbers: &[
+        ("idle W, low clocks", 1, false),
+        ("highest", 1, false),
+        ("knee MHz", 0, false),
+        ("rise", 3, false),
+        ("at most off %", 1, false),
+        ("P0 W", 1, false),
+        ("l W", 1, false),
+        ("c W", 1, false),
+        ("l / c", 2, false),
+    ],
+};
+
+/// Voltages that idle power tells with another board's l / c.
+pub const INFERRED: Form = Form {
+    labels: &["GPU", "l / c of"],
+    numbers: &[
+        ("knee MHz", 0, false),
+        ("rise", 3, false),
+        ("at most off %", 1, false),
+        ("rise read", 3, false),
+        ("error %", 1, true),
+    ],
+};
+
+/// How well held-out energy rows agree with rises of the voltage.
+pub const LIKELIHOODS: Form = Form {
+    labels: &["chip"],
+    numbers: &[("rise", 2, false), ("mean log density", 4, false), ("below the best", 4, false)],
+};
+
 /// Average power: every run.
 pub const RUNS: Form = Form {
     labels: &["GPU", "network", "phase"],

@@ -7,6 +7,7 @@ pub mod caps;
 pub mod savings;
 pub mod sweeps;
 pub mod traces;
+pub mod voltage;
 
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::Precision;
