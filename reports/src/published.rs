@@ -92,6 +92,26 @@ pub const RINGS: Form = Form {
     ],
 };
 
+/// Whole networks on a GPU without rows: means over networks by half.
+pub const TIMM_MEANS: Form = Form {
+    labels: &["half", "mode", "layout"],
+    numbers: &[("networks", 0, false), ("error %", 1, false), ("signed %", 1, true), ("in the interval %", 0, false)],
+};
+
+/// Whole networks on a GPU without rows: every run.
+pub const TIMM: Form = Form {
+    labels: &["half", "network", "mode", "layout"],
+    numbers: &[
+        ("pixels", 0, false),
+        ("batch", 0, false),
+        ("ms", 1, false),
+        ("predicted", 1, false),
+        ("error %", 1, true),
+        ("5 %", 1, false),
+        ("95 %", 1, false),
+    ],
+};
+
 /// Voltages that were read, and what idle power is made of: P0 + V^2 (l + c f), V over its constant value.
 pub const VOLTAGES: Form = Form {
     labels: &["GPU"],

@@ -1,7 +1,7 @@
 //! `calibrate published`: power and clocks that others published, beside predictions.
 
 use super::{print, show};
-use crate::judge::published::{Tools, all_reduce, average, caps, read, savings, sweeps, traces, voltage};
+use crate::judge::published::{Tools, all_reduce, average, caps, read, savings, sweeps, timm, traces, voltage};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use joulecast_reports::export::Format;
@@ -20,6 +20,8 @@ enum What {
     Traces,
     /// Kernels over core clocks, three clocks given
     Sweeps,
+    /// Whole networks on an RTX 3090, which no layer was measured on
+    Timm,
     /// Core voltage and idle power over the clock: what [voltage] of data/gpus rests on
     Voltage,
     /// Sums over several GPUs: what data/interconnects rests on
@@ -33,7 +35,7 @@ pub struct PublishedArgs {
     /// The tables or rows: krzywaniak2022.csv for caps, tang2019.csv for savings, castro2018.csv and nvidia2015.csv for
     /// power (data/published/papers); for traces and sweeps a CSV, for allreduce DeepBench's workbooks
     /// (DeepBench_NV_*.xlsx), of your own clone of their sources, or a CSV of calibrate/tools/torch_parallel.py; for
-    /// voltage a CSV and, to compare rises with energy rows, datasets
+    /// timm a Parquet; for voltage a CSV and, to compare rises with energy rows, datasets
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print Markdown
@@ -49,6 +51,9 @@ pub fn published(args: &PublishedArgs) -> Result<()> {
                 "no traces given: they are made of trace/summary_power_*.csv of github.com/ml-energy/zeus (Apache-2.0)"
             }
             What::Sweeps => "no sweeps given: they are blackjack2015/NV-DVFS-Benchmark's, without a licence",
+            What::Timm => {
+                "no runs given: results/benchmark-*rtx3090*.csv of huggingface/pytorch-image-models (Apache-2.0) as one Parquet"
+            }
             What::Voltage => {
                 "no readings given: they are the tables of config/dvfs of the EnergAIzer artifact (MIT), as columns gpu, \
                  sm_clock_mhz, core_voltage_mv, idle_power_w"
@@ -65,6 +70,7 @@ pub fn published(args: &PublishedArgs) -> Result<()> {
         (What::Power, _) => average::tables(&cells()?, &tools)?,
         (What::Traces, [file]) => traces::tables(file, &tools)?,
         (What::Sweeps, [file]) => sweeps::tables(file)?,
+        (What::Timm, [file]) => timm::tables(file)?,
         (What::Voltage, files) => voltage::tables(files)?,
         (What::Allreduce, files) => all_reduce::tables(files)?,
         _ => bail!("one file at a time"),

@@ -37,8 +37,8 @@ const FEWEST: usize = 60;
 const BURSTS: (f64, f64, usize) = (1.0, 0.05, 41);
 /// Rounds of finding what held rows would draw at full clock.
 const ROUNDS: usize = 8;
-/// Rows that draw less above waiting, as a share of the range, do not compare curves: their errors are others.
-const DRAWS: f64 = 0.1;
+/// Shorter kernels do not compare curves: what they draw is launches, which the law knows little of.
+const SHORTEST: Seconds = Seconds::from_us(20.0);
 /// No row counts as drawing less, as a share of the range.
 const LEAST: f64 = 1e-6;
 /// Rows whose clock is below this share of the highest were held back by the power limit.
@@ -153,16 +153,17 @@ impl PowerRow {
 /// # Errors
 /// When a row is of an unknown GPU.
 pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<String, Vec<PowerRow>>> {
-    let bursts: HashMap<&str, &Row> = times
+    let bursts: HashMap<(&str, &str), &Row> = times
         .iter()
         .filter(|r| r.own && r.framework.is_none() && !r.model.is_asked_for())
-        .map(|r| (r.trial_id.as_str(), r))
+        .map(|r| ((r.board.as_str(), r.trial_id.as_str()), r))
         .collect();
     let mut gpus: HashMap<&str, Gpu> = HashMap::new();
     let mut by_chip: BTreeMap<String, Vec<PowerRow>> = BTreeMap::new();
     let free = |m: &&Measurement| m.regime == Regime::Sustained && m.usable() && m.core_mhz_requested.is_none();
     for m in measurements.iter().filter(free) {
-        let (Some(burst), Some(watts), Some(mhz)) = (bursts.get(m.trial_id.as_str()), m.power_w, m.core_mhz_mean)
+        let (Some(burst), Some(watts), Some(mhz)) =
+            (bursts.get(&(m.gpu.as_str(), m.trial_id.as_str())), m.power_w, m.core_mhz_mean)
         else {
             continue;
         };
@@ -264,8 +265,7 @@ pub fn lines(chip: &str, rows: &[PowerRow], held_out: &[f64]) -> Vec<Power> {
 
 /// The power at which throttled rows settle, as a share of the limit: their median.
 fn headroom(rows: &[PowerRow]) -> f64 {
-    let mut held: Vec<f64> =
-        rows.iter().filter(|r| r.is_held()).map(|r| r.measured() / r.limit()).collect();
+    let mut held: Vec<f64> = rows.iter().filter(|r| r.is_held()).map(|r| r.measured() / r.limit()).collect();
     held.sort_by(f64::total_cmp);
     held.get(held.len() / 2).copied().unwrap_or(1.0).min(1.0)
 }
@@ -304,7 +304,7 @@ fn non_negative(rows: &[&PowerRow]) -> Activities {
 pub fn likelihood(rows: &[PowerRow], curve: VoltageCurve, options: &Options) -> Result<Option<f64>> {
     let rows: Vec<PowerRow> = rows.iter().map(|r| PowerRow { curve, ..r.clone() }).collect();
     let Some(laws) = laws(&rows, options)? else { return Ok(None) };
-    let counts = |r: &&PowerRow| r.above(r.clock) > DRAWS;
+    let counts = |r: &&PowerRow| r.burst.0 >= SHORTEST;
     let mut sum = 0.0;
     for (fold, law) in laws.without.iter().enumerate() {
         let of = |inside: bool| {
@@ -362,5 +362,49 @@ mod tests {
             assert!((found - known).abs() < 0.02, "{model:?}");
         }
         assert!(fit(&rows[..10], &Options::default()).expect("no failure").is_none());
+    }
+
+    /// Kernels draw a tenth more or less than their activities say, and the limit holds whichever draws most: its clock then
+    /// goes with the error. Comparing errors of power at that clock finds no rise; densities find it.
+    #[test]
+    fn a_rise_is_found_although_the_limit_chose_the_clocks() {
+        let board = catalog::gpu("h200").expect("shipped");
+        let knee = VoltageCurve::of(&board).knee();
+        let curve = |rise| VoltageCurve::new(knee, rise).expect("a curve");
+        let limit = board.power.limit.value;
+        let law = ClockLaw::Voltage(curve(0.4));
+        let row = |i: u32| {
+            let mut activities = [0.0; COUNT];
+            // Two numbers that go on without repeating, one of them as an error.
+            let (size, error) = (f64::from(i) * 0.618_034 % 1.0, f64::from(i) * 0.414_214 % 1.0);
+            (activities[0], activities[3]) = (0.6 + 0.4 * size, 0.2 + 0.8 * size);
+            let mut known = [0.0; COUNT];
+            (known[0], known[3]) = (0.6, 0.7);
+            let drawn = drives(&known, &activities).times(0.85 + 0.3 * error);
+            let at = |core: f64| power(&board, drawn, law.level(core), 1.0 / core);
+            let clock = highest(0.2, 1.0, |core| at(core) / limit - 1.0).expect("keeps the limit");
+            PowerRow {
+                key: format!("{i}"),
+                kind: "linear",
+                precision: Precision::Fp32,
+                activities,
+                traits: [0.0; TRAITS.len()],
+                clock,
+                curve: curve(0.4),
+                power: at(clock),
+                slowdown: 1.0 / clock,
+                burst: (Seconds::from_us(100.0), Seconds::ZERO),
+                board: board.clone(),
+                core: Hertz::from_mhz(1980.0 * clock),
+            }
+        };
+        let rows: Vec<PowerRow> = (0..400).map(row).collect();
+        assert!(
+            rows.iter().filter(|r| r.is_held()).count() > 100 && rows.iter().filter(|r| !r.is_held()).count() > 100
+        );
+        let options = Options { folds: 4, ..Options::default() };
+        let of = |rise| likelihood(&rows, curve(rise), &options).expect("a solution").expect("enough rows");
+        let found = [0.0, 0.2, 0.4, 0.7, 1.0].map(of);
+        assert!(found[2] > found[1] && found[1] > found[0] && found[2] > found[3] && found[3] > found[4], "{found:?}");
     }
 }

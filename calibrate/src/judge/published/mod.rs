@@ -6,6 +6,7 @@ pub mod board;
 pub mod caps;
 pub mod savings;
 pub mod sweeps;
+pub mod timm;
 pub mod traces;
 pub mod voltage;
 

@@ -169,15 +169,18 @@ pub fn tables(files: &[PathBuf]) -> Result<Vec<Table>> {
     let mean = [f64::NAN, f64::NAN, f64::NAN, f64::NAN, mean_absolute(&errors)];
     inferred.push(labelled(["mean of absolute values", ""], mean));
     let mut tables = vec![VOLTAGES.table(read), INFERRED.table(inferred)];
-    for folder in datasets {
-        tables.push(LIKELIHOODS.table(likelihoods(folder)?));
+    if !datasets.is_empty() {
+        tables.push(LIKELIHOODS.table(likelihoods(datasets)?));
     }
     Ok(tables)
 }
 
-/// How well a dataset's energy rows agree with rises of the voltage, by chip.
-fn likelihoods(folder: &Path) -> Result<Vec<Vec<Cell>>> {
-    let measurements = dataset::read(folder)?;
+/// How well the energy rows of datasets agree with rises of the voltage, by chip.
+fn likelihoods(folders: &[PathBuf]) -> Result<Vec<Vec<Cell>>> {
+    let mut measurements = Vec::new();
+    for folder in folders {
+        measurements.extend(dataset::read(folder)?);
+    }
     let times = prepare::prepare(&measurements)?;
     let mut list = Vec::new();
     for (chip, rows) in power::rows(&measurements, &times)? {
@@ -186,7 +189,8 @@ fn likelihoods(folder: &Path) -> Result<Vec<Vec<Cell>>> {
             let Some(curve) = VoltageCurve::new(usual.knee(), rise) else { return Ok(None) };
             Ok(power::likelihood(&rows, curve, &Options::default())?.map(|density| (rise, density)))
         };
-        let found: Vec<(f64, f64)> = RISES.into_iter().filter_map(|rise| of(rise).transpose()).collect::<Result<_>>()?;
+        let found: Vec<(f64, f64)> =
+            RISES.into_iter().filter_map(|rise| of(rise).transpose()).collect::<Result<_>>()?;
         let best = found.iter().map(|f| f.1).fold(f64::NEG_INFINITY, f64::max);
         list.extend(found.into_iter().map(|(rise, density)| labelled([&chip], [rise, density, density - best])));
     }

@@ -214,7 +214,6 @@ impl PowerModel {
     pub fn uncorrected(&self, activities: &Activities) -> Drives {
         drives(&self.coefficients, activities)
     }
-
 }
 
 impl ClockLaw {

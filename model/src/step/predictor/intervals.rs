@@ -127,8 +127,13 @@ mod tests {
             runs: 50,
             held: (0.9, 0.9, 0.9),
         };
-        let (time, power, energy) =
-            widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), Some(&spread), Carried::default());
+        let (time, power, energy) = widths.intervals(
+            Seconds::new(1.0),
+            Joules::new(100.0),
+            Watts::new(300.0),
+            Some(&spread),
+            Carried::default(),
+        );
         assert!((time.p05.get() - 0.5f64.sqrt()).abs() < 1e-12 && time.p95 == time.value);
         assert!((power.p95.get() - 100.0 * 0.4f64.exp()).abs() < 1e-9);
         assert_eq!((energy.p05, energy.p95), (energy.value, energy.value));
@@ -159,7 +164,8 @@ mod tests {
             widths.intervals(Seconds::new(1.0), Joules::new(290.0), Watts::new(300.0), None, Carried::default());
         assert_eq!(power.p95, Watts::new(300.0));
         assert!(energy.p95 <= Watts::new(300.0) * time.p95);
-        let (_, beyond, _) = widths.intervals(Seconds::new(1.0), Joules::new(310.0), Watts::new(300.0), None, Carried::default());
+        let (_, beyond, _) =
+            widths.intervals(Seconds::new(1.0), Joules::new(310.0), Watts::new(300.0), None, Carried::default());
         assert!(beyond.p95 > Watts::new(310.0), "a limit that does not hold bounds nothing");
     }
 }

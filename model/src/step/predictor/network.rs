@@ -153,13 +153,7 @@ impl<'a> Step<'a> {
         (widths, widths.intervals(totals.time.value, totals.energy, cap, spread, carried))
     }
 
-    fn predict(
-        &self,
-        point: OperatingPoint,
-        limits: &Limits,
-        clocks: &[f64],
-        likely: &[Outcome],
-    ) -> NetworkPrediction {
+    fn predict(&self, point: OperatingPoint, limits: &Limits, clocks: &[f64], likely: &[Outcome]) -> NetworkPrediction {
         let (network, setup, power_tier) = (self.network, &self.setup, self.power_tier);
         let mut totals = Totals::default();
         let mut layers = Vec::with_capacity(self.kernels.len());
