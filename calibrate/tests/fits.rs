@@ -104,8 +104,8 @@ fn calibration(text: &mut String, c: &Calibration) {
     if let Some(p) = &c.power {
         let _ = writeln!(
             text,
-            "  power {:.6?} exponent {:.4} headroom {:.4} residuals {:.5?} mape {:.4} rows {}",
-            p.coefficients, p.exponent, p.headroom, p.residuals, p.mape, p.rows
+            "  power {:.6?} burst {:.4?} headroom {:.4} residuals {:.5?} mape {:.4} rows {}",
+            p.coefficients, p.burst, p.headroom, p.residuals, p.mape, p.rows
         );
         if let Some(k) = &p.correction {
             let _ = writeln!(text, "  correction {:.6} {:.6?} {:.5?}", k.intercept, k.terms, k.clamp);

@@ -49,6 +49,8 @@ pub struct Found {
     pub candidates: Vec<Candidate>,
     /// Index of the best.
     pub best: usize,
+    /// Index of the best if the core voltage rises as little, and as much, as is likely; empty where that is not asked.
+    pub by_voltage: Vec<usize>,
     /// Indices of those tied with it, fastest first.
     pub tied: Vec<usize>,
     /// Indices of the Pareto front of time and energy per sample, fastest first.
@@ -113,6 +115,8 @@ struct Document<'a> {
     title: &'a str,
     metric: String,
     default: Row<'a>,
+    /// Settings that are best if the core voltage rises as little, and as much, as is likely.
+    best_by_voltage: Vec<String>,
     points: Vec<Row<'a>>,
     per_layer: Option<PlanDocument<'a>>,
     warnings: Vec<String>,
@@ -188,6 +192,7 @@ fn document(found: &Found) -> Document<'_> {
         title: &found.title,
         metric: found.metric.to_string(),
         default: row(&found.default, false, false, false),
+        best_by_voltage: found.by_voltage.iter().map(|&i| setting(&found.candidates[i])).collect(),
         points: rows(found),
         per_layer,
         warnings: found.warnings.iter().map(words).collect(),
@@ -289,6 +294,18 @@ fn text(found: &Found, markdown: bool) -> String {
         let also =
             if chosen.iter().any(|&i| found.is_default(i)) { "" } else { "; the first row, the default, is not" };
         let _ = write!(text, "\n{label}{some}{also}\n\n{}", print(&table(found, &shown)));
+    }
+    if let [little, much] = found.by_voltage[..] {
+        let of = |i: usize| {
+            let c = &found.candidates[i];
+            format!("{} (batch {}, {:.0} MHz)", setting(c), c.prediction.batch, c.prediction.clock.to_mhz())
+        };
+        let _ = writeln!(
+            text,
+            "\nbest if the core voltage rises with the clock as little as is likely: {}; as much: {}",
+            of(little),
+            of(much)
+        );
     }
     if let Some(plan) = &found.plan {
         let cost = plan.plan.cost;

@@ -92,6 +92,60 @@ pub const RINGS: Form = Form {
     ],
 };
 
+/// Whole networks on a GPU without rows: means over networks by half.
+pub const TIMM_MEANS: Form = Form {
+    labels: &["half", "mode", "layout"],
+    numbers: &[("networks", 0, false), ("error %", 1, false), ("signed %", 1, true), ("in the interval %", 0, false)],
+};
+
+/// Whole networks on a GPU without rows: every run.
+pub const TIMM: Form = Form {
+    labels: &["half", "network", "mode", "layout"],
+    numbers: &[
+        ("pixels", 0, false),
+        ("batch", 0, false),
+        ("ms", 1, false),
+        ("predicted", 1, false),
+        ("error %", 1, true),
+        ("5 %", 1, false),
+        ("95 %", 1, false),
+    ],
+};
+
+/// Voltages that were read, and what idle power is made of: P0 + V^2 (l + c f), V over its constant value.
+pub const VOLTAGES: Form = Form {
+    labels: &["GPU"],
+    numbers: &[
+        ("idle W, low clocks", 1, false),
+        ("highest", 1, false),
+        ("knee MHz", 0, false),
+        ("rise", 3, false),
+        ("at most off %", 1, false),
+        ("P0 W", 1, false),
+        ("l W", 1, false),
+        ("c W", 1, false),
+        ("l / c", 2, false),
+    ],
+};
+
+/// Voltages that idle power tells with another board's l / c.
+pub const INFERRED: Form = Form {
+    labels: &["GPU", "l / c of"],
+    numbers: &[
+        ("knee MHz", 0, false),
+        ("rise", 3, false),
+        ("at most off %", 1, false),
+        ("rise read", 3, false),
+        ("error %", 1, true),
+    ],
+};
+
+/// How well held-out energy rows agree with rises of the voltage.
+pub const LIKELIHOODS: Form = Form {
+    labels: &["chip"],
+    numbers: &[("rise", 2, false), ("mean log density", 4, false), ("below the best", 4, false)],
+};
+
 /// Average power: every run.
 pub const RUNS: Form = Form {
     labels: &["GPU", "network", "phase"],

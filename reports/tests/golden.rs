@@ -150,6 +150,7 @@ fn an_optimum() {
         default: candidates[0].clone(),
         candidates,
         best: 2,
+        by_voltage: vec![2, 0],
         tied: vec![2],
         front: vec![1, 2],
         plan: None,

@@ -1,7 +1,9 @@
 //! `calibrate published`: power and clocks that others published, beside predictions.
 
 use super::{print, show};
-use crate::judge::published::{Tools, all_reduce, average, caps, kernels, read, savings, sweeps, traces};
+use crate::judge::published::{
+    Tools, all_reduce, average, caps, kernels, read, savings, sweeps, timm, traces, voltage,
+};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use joulecast_reports::export::Format;
@@ -20,6 +22,10 @@ enum What {
     Traces,
     /// Kernels over core clocks, three clocks given
     Sweeps,
+    /// Whole networks on an RTX 3090, which no layer was measured on
+    Timm,
+    /// Core voltage and idle power over the clock: what [voltage] of data/gpus rests on
+    Voltage,
     /// Sums over several GPUs: what data/interconnects rests on
     Allreduce,
     /// Power of long kernels in NVIDIA AIConfigurator's table
@@ -33,7 +39,8 @@ pub struct PublishedArgs {
     /// The tables or rows: krzywaniak2022.csv for caps, tang2019.csv for savings, castro2018.csv and nvidia2015.csv for
     /// power (data/published/papers); for traces and sweeps a CSV, for allreduce DeepBench's workbooks
     /// (DeepBench_NV_*.xlsx), of your own clone of their sources, a CSV of calibrate/tools/torch_parallel.py, or
-    /// AIConfigurator's collectives in Parquet; for kernels its power
+    /// AIConfigurator's collectives in Parquet; for kernels its power; for timm a Parquet; for voltage a CSV and, to
+    /// compare rises with energy rows, datasets
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Print Markdown
@@ -52,6 +59,13 @@ pub fn published(args: &PublishedArgs) -> Result<()> {
             What::Kernels => {
                 "no table of power given: aic_power.parquet, made of ai-dynamo/aiconfigurator (Apache-2.0)"
             }
+            What::Timm => {
+                "no runs given: results/benchmark-*rtx3090*.csv of huggingface/pytorch-image-models (Apache-2.0) as one Parquet"
+            }
+            What::Voltage => {
+                "no readings given: they are the tables of config/dvfs of the EnergAIzer artifact (MIT), as columns gpu, \
+                 sm_clock_mhz, core_voltage_mv, idle_power_w"
+            }
             What::Allreduce => "no workbooks given: results/train/DeepBench_NV_*.xlsx of baidu-research/DeepBench",
         };
         return print(&format!("skipped: {source}\n"));
@@ -65,6 +79,8 @@ pub fn published(args: &PublishedArgs) -> Result<()> {
         (What::Traces, [file]) => traces::tables(file, &tools)?,
         (What::Sweeps, [file]) => sweeps::tables(file)?,
         (What::Kernels, [file]) => kernels::tables(file, &tools)?,
+        (What::Timm, [file]) => timm::tables(file)?,
+        (What::Voltage, files) => voltage::tables(files)?,
         (What::Allreduce, files) => all_reduce::tables(files)?,
         _ => bail!("one file at a time"),
     };

@@ -9,8 +9,16 @@ use crate::device::gpu::Gpu;
 const REACHED: f64 = 0.85;
 /// Where the knee is on a device whose file does not say: between those that are known, 0.65 to 0.87.
 const USUAL_KNEE: f64 = 0.75;
-/// How much the voltage rises from there to the boost clock: between those that are known, 0.1 to 0.3.
+/// How much the voltage rises from there to the boost clock: between those that are known.
 const USUAL_RISE: f64 = 0.2;
+/// The least and the most that is known: a Titan X, and a Quadro RTX 6000 (data/gpus).
+const KNOWN_RISES: (f64, f64) = (0.117, 0.478);
+/// A rise that is known is as far off as the A100's two boards foretell each other's from their idle power
+/// (`calibrate published voltage`), as a factor.
+const RISE_ERROR: f64 = 1.25;
+/// Idle power above its constant part: leakage over what the clock takes at the boost clock, both at one voltage. On both
+/// A100s (`calibrate published voltage`).
+pub const LEAKAGE: f64 = 2.8;
 
 /// Core and memory clock, relative.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,11 +83,37 @@ impl VoltageCurve {
         ((0.0..1.0).contains(&knee) && rise.is_finite() && rise >= 0.0).then_some(Self { knee, rise })
     }
 
+    /// Relative clock up to which the voltage is constant.
+    pub fn knee(&self) -> f64 {
+        self.knee
+    }
+
     /// A device's curve, or the usual one where its file has none.
     pub fn of(gpu: &Gpu) -> Self {
         let knee = gpu.voltage.as_ref().map_or(USUAL_KNEE, |v| v.knee.value / gpu.core_clock.boost.value);
         let rise = gpu.voltage.as_ref().map_or(USUAL_RISE, |v| v.rise.value);
         Self { knee, rise }
+    }
+
+    /// The least and the largest rise that is likely, the knee as it is: what the device's file says, else a quarter more
+    /// or less than its rise; all that is known of any GPU where its file has no voltage.
+    pub fn likely(gpu: &Gpu) -> [Self; 2] {
+        let usual = Self::of(gpu);
+        let (low, high) = match &gpu.voltage {
+            None => KNOWN_RISES,
+            Some(voltage) => match &voltage.likely {
+                Some((low, high)) => (low.value, high.value),
+                None => (usual.rise / RISE_ERROR, usual.rise * RISE_ERROR),
+            },
+        };
+        [low, high].map(|rise| Self { rise, ..usual })
+    }
+
+    /// Idle power over the clock: 0 without a clock, 1 at the boost clock. Leakage goes with V^2 and what the clock itself
+    /// takes with f V^2, as both A100s show (`calibrate published voltage`).
+    pub fn idle_share(&self, clock: f64) -> f64 {
+        let above = |clock: f64| self.relative(clock).powi(2) * (LEAKAGE + clock);
+        (above(clock) - above(0.0)) / (above(1.0) - above(0.0))
     }
 
     /// Voltage at a relative clock over that at the boost clock.
@@ -122,6 +156,18 @@ mod tests {
         let back = slowdown(traffic, time * there, core(0.6), Clocks::FULL);
         assert!(there > 1.0 && there < 1.0 / 0.6, "{there}");
         assert!((there * back - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn idle_power_rises_with_the_clock_and_faster_above_the_knee() -> Result<(), String> {
+        let curve = VoltageCurve::new(0.75, 0.25).ok_or("a valid curve")?;
+        assert_eq!((curve.idle_share(0.0), curve.idle_share(1.0)), (0.0, 1.0));
+        let slope = |clock: f64| (curve.idle_share(clock + 0.01) - curve.idle_share(clock)) / 0.01;
+        assert!((slope(0.2) - slope(0.6)).abs() < 1e-9, "a line below the knee");
+        assert!(slope(0.8) > 4.0 * slope(0.6), "{} {}", slope(0.8), slope(0.6));
+        // By hand: 0.64 (2.8 + 0.75) - 0.64 * 2.8 = 0.48 of 3.8 - 1.792.
+        assert!((curve.idle_share(0.75) - 0.48 / 2.008).abs() < 1e-12);
+        Ok(())
     }
 
     #[test]

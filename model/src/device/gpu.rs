@@ -127,6 +127,8 @@ pub struct Voltage {
     pub knee: Sourced<Hertz>,
     /// What it gains from there to the boost clock, as a share of the constant voltage.
     pub rise: Sourced<f64>,
+    /// Between what that gain lies at 90 %, where it was inferred and not read.
+    pub likely: Option<(Sourced<f64>, Sourced<f64>)>,
 }
 
 /// Board power.
@@ -138,9 +140,9 @@ pub struct Power {
     pub limit_minimum: Option<Sourced<Watts>>,
     /// Highest settable limit.
     pub limit_maximum: Option<Sourced<Watts>>,
-    /// Idle, where known.
+    /// Idle at the lowest core clock, where known.
     pub idle: Option<Sourced<Watts>>,
-    /// While a context waits at the usual memory clock, where known.
+    /// While a context waits at the boost clock and the usual memory clock, where known.
     pub waiting: Option<Sourced<Watts>>,
     /// Share of its limit that the board draws while that holds it back, where known.
     pub held: Option<Sourced<f64>>,
@@ -217,6 +219,8 @@ struct ClockFile {
 struct VoltageFile {
     knee: Entry<String>,
     rise: Entry<f64>,
+    rise_minimum: Option<Entry<f64>>,
+    rise_maximum: Option<Entry<f64>>,
 }
 
 #[derive(Deserialize)]
@@ -299,6 +303,16 @@ impl Gpu {
                 Some(v) => Some(Voltage {
                     knee: clock("voltage.knee", v.knee)?,
                     rise: reader.ratio("voltage.rise", v.rise, 1.0)?,
+                    likely: match (v.rise_minimum, v.rise_maximum) {
+                        (Some(low), Some(high)) => Some((
+                            reader.ratio("voltage.rise_minimum", low, 1.0)?,
+                            reader.ratio("voltage.rise_maximum", high, 1.0)?,
+                        )),
+                        (None, None) => None,
+                        _ => {
+                            return Err(GpuError("voltage.rise_minimum and voltage.rise_maximum go together".into()));
+                        }
+                    },
                 }),
                 None => None,
             },
@@ -354,8 +368,16 @@ impl Gpu {
                 ));
             }
         }
-        if self.voltage.as_ref().is_some_and(|v| v.knee.value >= clock.boost.value) {
-            return Err(GpuError("voltage.knee is not below core_clock.boost".into()));
+        if let Some(voltage) = &self.voltage {
+            if voltage.knee.value >= clock.boost.value {
+                return Err(GpuError("voltage.knee is not below core_clock.boost".into()));
+            }
+            let rise = voltage.rise.value;
+            if voltage.likely.as_ref().is_some_and(|(low, high)| low.value > rise || high.value < rise) {
+                return Err(GpuError(
+                    "voltage.rise is not within voltage.rise_minimum and voltage.rise_maximum".into(),
+                ));
+            }
         }
         Ok(())
     }

@@ -98,6 +98,15 @@ impl ModelKey {
         }
     }
 
+    /// Whether its kernels forward read and write each value of a map once, side by side: activations, batch norm.
+    pub fn goes_over_maps_once(self) -> bool {
+        match self {
+            Self::Kind("concat") => false,
+            Self::Kind("batch_norm") => true,
+            _ => self.shared() == Some(Self::Pointwise),
+        }
+    }
+
     /// The model that a class of convolutions shares where it has too few rows for one of its own.
     pub fn general(self) -> Option<Self> {
         matches!(self, Self::Conv(ConvClass::Plain1x1 | ConvClass::Plain3x3)).then_some(Self::Conv(ConvClass::General))

@@ -134,6 +134,9 @@ pub enum Substitute {
 /// The model of plain matrix products.
 const LINEAR: ModelKey = ModelKey::Kind("linear");
 
+/// The model of the plainest kernel over maps.
+const RELU: ModelKey = ModelKey::Kind("relu");
+
 /// The models that may stand in for a kernel's, in order.
 fn alternatives(key: ModelKey) -> [Option<ModelKey>; 2] {
     [Some(key), key.general()]
@@ -263,6 +266,13 @@ pub fn find<'a>(
                 return Some(Found { calibrated: true, ..plain(model, Tier::Roofline, Some(Substitute::Bandwidth)) });
             }
             let own = near.into_iter().find_map(|p| anywhere(key, phase, p));
+            // An efficiency is of small and large maps alike on the one chip that has rows. What goes over a map once, as
+            // ReLU does, runs as ReLU was seen to on many chips.
+            let alone = own.is_none_or(|m| m.terms.is_empty()) && key.goes_over_maps_once();
+            let once = || near.into_iter().find_map(|p| anywhere(RELU, phase, p)).filter(|m| !m.terms.is_empty());
+            if let Some(model) = alone.then(once).flatten() {
+                return Some(of_all(model));
+            }
             let model = own
                 .or_else(|| anywhere(key, phase, Precision::Fp32))
                 .or_else(|| anywhere(ModelKey::Stream, Phase::Forward, Precision::Fp32))?;

@@ -95,6 +95,31 @@ fn per_sample(p: &NetworkPrediction) -> Cost {
     Cost { time: p.time.value / p.batch as f64, energy: p.energy_per_sample() }
 }
 
+/// The best of the candidates if the core voltage rises as little (0) or as much (1) as is likely; `None` where that makes no
+/// difference to any.
+fn by_voltage(
+    all: &[Candidate],
+    end: usize,
+    default: &Candidate,
+    metric: Metric,
+    limit: Option<Seconds>,
+) -> Option<usize> {
+    let cost = |c: &Candidate| {
+        let batch = c.prediction.batch as f64;
+        match c.prediction.by_voltage.get(end) {
+            Some((time, energy)) => Cost { time: *time / batch, energy: *energy / batch },
+            None => per_sample(&c.prediction),
+        }
+    };
+    if all.iter().all(|c| c.prediction.by_voltage.is_empty()) {
+        return None;
+    }
+    let reference = cost(default);
+    let reference = Reference { time: reference.time, energy: reference.energy };
+    let costs: Vec<Cost> = all.iter().map(cost).collect();
+    optimum::choose(&costs, metric, &reference, limit).map(|found| found.best)
+}
+
 /// Candidates of one batch: the point asked for as it is, then with each limit and each clock that the board can keep to.
 fn candidates(
     step: &Step<'_>,
@@ -196,6 +221,7 @@ fn find(cluster: &Cluster, source: &Source, request: &Request, choice: &Choice) 
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     };
+    let by_voltage = [0, 1].map(|end| by_voltage(&all, end, &default, choice.metric, limit));
     let found = optimum::choose(&costs, choice.metric, &reference, limit)
         .ok_or_else(|| Failure::Failed(anyhow!("no clock, limit or batch is as fast as asked for")))?;
     let plan = match choice.per_layer {
@@ -215,7 +241,8 @@ fn find(cluster: &Cluster, source: &Source, request: &Request, choice: &Choice) 
     );
     let warnings = cluster.notes().cloned().chain(all[found.best].prediction.warnings.iter().cloned()).collect();
     let optimum::Optimum { best, tied, front } = found;
-    Ok(Found { title, metric: choice.metric, default, candidates: all, best, tied, front, plan, warnings })
+    let by_voltage = by_voltage.into_iter().flatten().collect();
+    Ok(Found { title, metric: choice.metric, default, candidates: all, best, by_voltage, tied, front, plan, warnings })
 }
 
 /// The candidates of the batch asked for over the limit or the clock, relative to the default.

@@ -38,12 +38,16 @@ impl<'a> Task<'a> {
         x -= &mean;
         let scale = x.map_axis(Axis(0), |c| (c.dot(&c) / rows.len() as f64).sqrt().max(1e-9));
         x /= &scale;
-        let weight = |r: &PowerRow| if r.share < LEAST { 0.0 } else { (r.share / r.measured()).powi(2) };
+        let weight = |r: &PowerRow| {
+            let share = r.above(r.clock);
+            if share < LEAST { 0.0 } else { (share / r.measured()).powi(2) }
+        };
         Self { rows, columns, x, mean, scale, weights: rows.iter().map(weight).collect() }
     }
 
     fn path(&self, law: &PowerModel, rows: &[usize]) -> Result<(Array1<f64>, Vec<Linear>)> {
-        let log = |r: &PowerRow| (r.share.max(LEAST) / r.by_law(law).max(LEAST)).ln();
+        let by_law = |r: &PowerRow| r.share(law.uncorrected(&r.activities), r.clock);
+        let log = |r: &PowerRow| (r.above(r.clock).max(LEAST) / by_law(r).max(LEAST)).ln();
         let y: Array1<f64> = self.rows.iter().map(log).collect();
         let (x, own, w) = (self.x.select(Axis(0), rows), y.select(Axis(0), rows), self.weights.select(Axis(0), rows));
         let problem = Moments::new(x.view(), own.view(), w.view()).standardised();

@@ -35,7 +35,7 @@ impl Board {
         let mut gpu = gpu.clone();
         let knee = gpu.voltage.as_ref().map_or(gpu.core_clock.boost.value * 0.75, |v| v.knee.value);
         let knee = Sourced::<Hertz> { value: knee, provenance: Provenance::Measured, source: "its file".into() };
-        gpu.voltage = Some(Voltage { knee, rise: sourced(self.rise) });
+        gpu.voltage = Some(Voltage { knee, rise: sourced(self.rise), likely: None });
         gpu.power.held = Some(sourced(self.held));
         gpu.power.draw = Some(sourced(self.draw));
         gpu

@@ -7,7 +7,9 @@ pub mod caps;
 pub mod kernels;
 pub mod savings;
 pub mod sweeps;
+pub mod timm;
 pub mod traces;
+pub mod voltage;
 
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::Precision;

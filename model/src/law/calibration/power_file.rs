@@ -9,10 +9,16 @@ use crate::law::power::{ACTIVITIES, COUNT, Correction, PowerModel, TRAITS};
 use serde::Deserialize;
 use std::fmt::Write;
 
+/// No board lets a burst draw more times its limit.
+const MOST_BURST: f64 = 4.0;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PowerFile {
-    exponent: f64,
+    /// In files from before power followed the voltage.
+    exponent: Option<f64>,
+    /// Power of bursts over the limit.
+    burst: Option<f64>,
     headroom: f64,
     /// Lower and upper log quantile.
     residuals: (f64, f64),
@@ -36,10 +42,15 @@ struct CorrectionFile {
 }
 
 pub(super) fn write_power(text: &mut String, power: &PowerModel) {
+    text.push_str("\n[power]\n");
+    for (field, value) in [("exponent", power.exponent), ("burst", power.burst)] {
+        if let Some(value) = value {
+            let _ = writeln!(text, "{field} = {}", number(value));
+        }
+    }
     let _ = write!(
         text,
-        "\n[power]\nexponent = {}\nheadroom = {}\nresiduals = [{}, {}]\nmape_percent = {}\nrows = {}\n",
-        number(power.exponent),
+        "headroom = {}\nresiduals = [{}, {}]\nmape_percent = {}\nrows = {}\n",
         number(power.headroom),
         number(power.residuals.0),
         number(power.residuals.1),
@@ -94,7 +105,8 @@ pub(super) fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError
     let fail = |why: &str| CalibrationError(format!("power: {why}"));
     let (low, high) = file.residuals;
     for (field, value, range) in [
-        ("exponent", file.exponent, 0.0..=4.0),
+        ("exponent", file.exponent.unwrap_or(0.0), 0.0..=4.0),
+        ("burst", file.burst.unwrap_or(1.0), 1.0..=MOST_BURST),
         ("headroom", file.headroom, 0.01..=1.0),
         ("mape_percent", file.mape_percent, 0.0..=1e9),
         ("residuals", low, either_side(MOST_RESIDUAL)),
@@ -122,6 +134,7 @@ pub(super) fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError
         coefficients,
         correction: file.correction.map(read_correction).transpose()?,
         exponent: file.exponent,
+        burst: file.burst,
         headroom: file.headroom,
         residuals: file.residuals,
         mape: file.mape_percent,

@@ -1,12 +1,12 @@
 //! Power of kernels: a non-negative law of activity, the clock, and what the power limit does to both.
 //!
-//! `P(f) = P0 + (L - P0) (f / f_max)^g sum_j c_j a_j`, P0 the power of a device that waits with a context, L its default
-//! limit, a_j activities of the kernel at full clock (shares of peak arithmetic and bandwidth that its predicted time
-//! implies, and how much of that time is not launch), c_j >= 0. The form is that of Guerreiro et al. (HPCA 2018) with
-//! predicted utilisations in place of counters (as in EnergAIzer) and V^2 f written as a power of the clock.
-//! Coefficients are shares of the range between waiting and limit, so that one law serves devices that have no energy
-//! rows of their own. There the exponent, which is the measured chip's, gives way to the device's own voltage: what
-//! occupied multiprocessors take goes with V^2 f, arithmetic with V^2 per operation, traffic with its rate.
+//! `P(f) = P0(f) + (L - P0) sum_j c_j a_j d_j(f)`, P0 the power of a device that waits with a context, L its default limit,
+//! a_j activities of the kernel (shares of peak arithmetic and bandwidth that its time implies, and how much of that time is
+//! not launch), c_j >= 0. The form is that of Guerreiro et al. (HPCA 2018) with predicted utilisations in place of counters
+//! (as in EnergAIzer). Over the clock d_j is V^2 f for occupied multiprocessors, V^2 times the rate for arithmetic and the
+//! rate for traffic, with the device's voltage; P0(f) falls to idle power with the clock. Coefficients are shares of the
+//! range between waiting and limit, so that one law serves devices that have no energy rows of their own.
+//! Files from before that have an exponent: everything above waiting goes with that power of the clock.
 
 mod correction;
 
@@ -34,7 +34,7 @@ pub const ACTIVITIES: [&str; 9] = [
 /// How many there are.
 pub const COUNT: usize = ACTIVITIES.len();
 
-/// Power while waiting with a context over idle power (H200: 130 W over 80 W).
+/// Power while waiting with a context over idle power (H200: 130 W over 80 W; H100 idle at 1980 and at 390 MHz: 1.66).
 const CONTEXT: f64 = 1.6;
 /// Share of the limit that idle is taken as where it is not known.
 const UNKNOWN_IDLE: f64 = 0.1;
@@ -51,8 +51,10 @@ pub struct PowerModel {
     pub coefficients: Activities,
     /// What these leave, where the rows showed something.
     pub correction: Option<Correction>,
-    /// Exponent of the relative clock.
-    pub exponent: f64,
+    /// Exponent of the relative clock, in files from before power followed the voltage.
+    pub exponent: Option<f64>,
+    /// Kernels that were timed in bursts ran at the highest clock at which they alone drew so many times the limit.
+    pub burst: Option<f64>,
     /// The clock falls where power would exceed this share of the limit.
     pub headroom: f64,
     /// Held-out log residuals of power: 5 % and 95 % quantiles.
@@ -120,6 +122,17 @@ impl Drives {
         Self(self.0.map(|d| d * factor))
     }
 
+    /// At a clock at which the kernel takes `slowdown` times as long, as a share of the same range.
+    pub fn share(self, level: Level, slowdown: f64) -> f64 {
+        let Self([clock, arithmetic, traffic]) = self;
+        match level {
+            Level::Scaled(scale) => self.total() * scale,
+            Level::Voltage { core, squared, .. } => {
+                squared * (clock * core + arithmetic / slowdown) + traffic / slowdown
+            }
+        }
+    }
+
     /// All of it.
     pub fn total(self) -> f64 {
         self.0.iter().sum()
@@ -129,8 +142,8 @@ impl Drives {
 /// How power follows the clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClockLaw {
-    /// By the exponent that was fitted to rows of the chip at several clocks.
-    Fitted,
+    /// By the exponent of the law.
+    Exponent(f64),
     /// By the device's voltage.
     Voltage(VoltageCurve),
 }
@@ -139,12 +152,19 @@ pub enum ClockLaw {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Level {
     /// Everything is scaled alike.
-    Fitted(f64),
-    /// The relative clock and the square of the relative voltage.
-    Voltage(f64, f64),
+    Scaled(f64),
+    /// By the voltage.
+    Voltage {
+        /// The relative clock.
+        core: f64,
+        /// The square of the relative voltage.
+        squared: f64,
+        /// How far waiting power is from idle (0) to that at the boost clock (1).
+        idle: f64,
+    },
 }
 
-/// Power of a device that waits with a context.
+/// Power of a device that waits with a context at the boost clock.
 pub fn waiting(gpu: &Gpu) -> Watts {
     let limit = gpu.power.limit.value;
     if let Some(waiting) = &gpu.power.waiting {
@@ -152,6 +172,20 @@ pub fn waiting(gpu: &Gpu) -> Watts {
     }
     let idle = gpu.power.idle.as_ref().map_or(limit * UNKNOWN_IDLE, |p| p.value);
     (idle * CONTEXT).min(limit)
+}
+
+/// Power of a device that waits with a context at a core clock.
+pub fn waiting_at(gpu: &Gpu, level: Level) -> Watts {
+    let full = waiting(gpu);
+    match level {
+        Level::Scaled(_) => full,
+        Level::Voltage { idle: share, .. } => {
+            // Some boards idle with their memory at a low clock, at which nothing runs.
+            let least = full * (1.0 / CONTEXT);
+            let idle = gpu.power.idle.as_ref().map_or(least, |idle| idle.value.max(least));
+            idle + (full - idle) * share
+        }
+    }
 }
 
 /// What [`waiting`] rests on, in words.
@@ -163,6 +197,15 @@ pub fn waiting_source(gpu: &Gpu) -> String {
     }
 }
 
+/// What a kernel with these activities takes above waiting at full clock, by the coefficients of a law.
+pub fn drives(coefficients: &Activities, activities: &Activities) -> Drives {
+    let mut drives = [0.0; 3];
+    for ((c, a), drive) in coefficients.iter().zip(activities).zip(DRIVES) {
+        drives[drive as usize] += c * a;
+    }
+    Drives(drives)
+}
+
 impl PowerModel {
     /// What a kernel takes above waiting at full clock.
     pub fn drives(&self, activities: &Activities, traits: &Traits) -> Drives {
@@ -171,18 +214,18 @@ impl PowerModel {
 
     /// The same without the correction.
     pub fn uncorrected(&self, activities: &Activities) -> Drives {
-        let mut drives = [0.0; 3];
-        for ((c, a), drive) in self.coefficients.iter().zip(activities).zip(DRIVES) {
-            drives[drive as usize] += c * a;
-        }
-        Drives(drives)
+        drives(&self.coefficients, activities)
     }
+}
 
-    /// A relative core clock as a law sees it.
-    pub fn level(&self, clock_law: ClockLaw, core: f64) -> Level {
-        match clock_law {
-            ClockLaw::Fitted => Level::Fitted(core.powf(self.exponent)),
-            ClockLaw::Voltage(curve) => Level::Voltage(core, curve.relative(core).powi(2)),
+impl ClockLaw {
+    /// A relative core clock as this law sees it.
+    pub fn level(self, core: f64) -> Level {
+        match self {
+            Self::Exponent(exponent) => Level::Scaled(core.powf(exponent)),
+            Self::Voltage(curve) => {
+                Level::Voltage { core, squared: curve.relative(core).powi(2), idle: curve.idle_share(core) }
+            }
         }
     }
 }
@@ -190,13 +233,7 @@ impl PowerModel {
 /// Power of a kernel on a device, whatever the limit, at a core clock at which it takes `slowdown` times as long as at the
 /// one that its drives are of.
 pub fn power(gpu: &Gpu, drives: Drives, level: Level, slowdown: f64) -> Watts {
-    let Drives([clock, arithmetic, traffic]) = drives;
-    let share = match level {
-        Level::Fitted(scale) => drives.total() * scale,
-        Level::Voltage(core, squared) => squared * (clock * core + arithmetic / slowdown) + traffic / slowdown,
-    };
-    let waiting = waiting(gpu);
-    waiting + (gpu.power.limit.value - waiting) * share
+    waiting_at(gpu, level) + (gpu.power.limit.value - waiting(gpu)) * drives.share(level, slowdown)
 }
 
 #[cfg(test)]
@@ -210,7 +247,8 @@ mod tests {
         PowerModel {
             coefficients,
             correction: None,
-            exponent: 2.0,
+            exponent: None,
+            burst: None,
             headroom: 0.98,
             residuals: (-0.1, 0.1),
             mape: 7.0,
@@ -221,7 +259,7 @@ mod tests {
 
     fn drawn(activities: &Activities, law: ClockLaw, core: f64, slowdown: f64) -> Watts {
         let model = model();
-        power(&toy(), model.uncorrected(activities), model.level(law, core), slowdown)
+        power(&toy(), model.uncorrected(activities), law.level(core), slowdown)
     }
 
     fn voltage() -> ClockLaw {
@@ -232,11 +270,11 @@ mod tests {
     fn work_takes_power_and_a_lower_clock_less_of_it() {
         let gpu = toy();
         let mut busy = [0.0; COUNT];
-        for law in [ClockLaw::Fitted, voltage()] {
+        for law in [ClockLaw::Exponent(2.0), voltage()] {
             assert_eq!(drawn(&busy, law, 1.0, 1.0), waiting(&gpu));
         }
         (busy[0], busy[1], busy[3]) = (1.0, 1.0, 1.0);
-        for law in [ClockLaw::Fitted, voltage()] {
+        for law in [ClockLaw::Exponent(2.0), voltage()] {
             let full = drawn(&busy, law, 1.0, 1.0);
             assert!(full > gpu.power.limit.value);
             assert!(drawn(&busy, law, 0.5, 2.0) < full);
@@ -245,11 +283,12 @@ mod tests {
 
     #[test]
     fn what_follows_the_voltage_falls_faster_than_the_clock() {
-        let waiting = waiting(&toy());
+        let waiting = |core| waiting_at(&toy(), voltage().level(core));
         let dynamic = |activities: &Activities, (core, slowdown)| {
-            let power = drawn(activities, voltage(), core, slowdown) - waiting;
-            power / (drawn(activities, voltage(), 1.0, 1.0) - waiting)
+            let power = drawn(activities, voltage(), core, slowdown) - waiting(core);
+            power / (drawn(activities, voltage(), 1.0, 1.0) - waiting(1.0))
         };
+        assert!(waiting(0.5) < waiting(1.0));
         let only = |index: usize| {
             let mut activities = [0.0; COUNT];
             activities[index] = 1.0;

@@ -11,6 +11,33 @@ pub struct Width(pub f64, pub f64);
 /// Time, power and energy of a network.
 pub type Intervals = (Estimate<Seconds>, Estimate<Watts>, Estimate<Joules>);
 
+/// Time and energy of a step.
+pub(super) type Outcome = (Seconds, Joules);
+
+/// What time, power and energy away from the default clock err beside what they err there.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Carried {
+    time: Width,
+    power: Width,
+    energy: Width,
+}
+
+impl Carried {
+    /// A half-width of all three, and what a step comes to if the voltage rises as little and as much as is likely.
+    pub(super) fn new(of_laws: f64, (time, energy): Outcome, likely: &[Outcome]) -> Self {
+        let width = |ratio: &dyn Fn(&Outcome) -> f64| {
+            let logs = || likely.iter().map(|o| ratio(o).ln());
+            let (low, high) = logs().fold((0.0f64, 0.0f64), |(low, high), r| (low.min(r), high.max(r)));
+            Width((-low).hypot(of_laws), high.hypot(of_laws))
+        };
+        Self {
+            time: width(&|o| o.0 / time),
+            power: width(&|o| (o.1 / o.0) / (energy / time)),
+            energy: width(&|o| o.1 / energy),
+        }
+    }
+}
+
 impl Width {
     fn of(estimate: &Estimate<Seconds>) -> Self {
         let Estimate { value, p05, p95 } = *estimate;
@@ -22,8 +49,8 @@ impl Width {
     }
 
     /// With an independent error besides.
-    fn and(self, error: f64) -> Self {
-        Self(self.0.hypot(error), self.1.hypot(error))
+    fn and(self, error: Self) -> Self {
+        Self(self.0.hypot(error.0), self.1.hypot(error.1))
     }
 }
 
@@ -47,8 +74,8 @@ impl Widths {
         Self { time, power, energy: Width(time.0.hypot(power.0), time.1.hypot(power.1)) }
     }
 
-    /// The intervals of a network's time, power and energy; `carried` is the half-width of what laws of clock and power that
-    /// carry them from the default clock err. No more power than the limit, unless the step cannot keep
+    /// The intervals of a network's time, power and energy; `carried` is what laws of clock and power that carry them from
+    /// the default clock err. No more power than the limit, unless the step cannot keep
     /// it, and no more energy than that over the longest time.
     pub fn intervals(
         &self,
@@ -56,15 +83,15 @@ impl Widths {
         energy: Joules,
         limit: Watts,
         spread: Option<&NetworkSpread>,
-        carried: f64,
+        carried: Carried,
     ) -> Intervals {
         let power = energy / time;
         let limit = if power <= limit { limit } else { Watts::new(f64::INFINITY) };
-        let Width(low, high) = self.time.scaled(spread.map(|s| s.time)).and(carried);
+        let Width(low, high) = self.time.scaled(spread.map(|s| s.time)).and(carried.time);
         let time = Estimate { value: time, p05: time * (-low).exp(), p95: time * high.exp() };
-        let Width(low, high) = self.power.scaled(spread.map(|s| s.power)).and(carried);
+        let Width(low, high) = self.power.scaled(spread.map(|s| s.power)).and(carried.power);
         let power = Estimate { value: power, p05: power * (-low).exp(), p95: (power * high.exp()).min(limit) };
-        let Width(low, high) = self.energy.scaled(spread.map(|s| s.energy)).and(carried);
+        let Width(low, high) = self.energy.scaled(spread.map(|s| s.energy)).and(carried.energy);
         let most = limit * time.p95;
         let energy = Estimate { value: energy, p05: energy * (-low).exp(), p95: (energy * high.exp()).min(most) };
         (time, power, energy)
@@ -84,7 +111,7 @@ mod tests {
     fn factors_narrow_the_sum_of_the_layers() {
         let widths = Widths::new(&sum(), (-0.1, 0.2));
         let (time, power, energy) =
-            widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), None, 0.0);
+            widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), None, Carried::default());
         assert!((time.p05.get() - 0.5).abs() < 1e-12 && (time.p95.get() - 2.0).abs() < 1e-12);
         assert!((power.p95.get() - 100.0 * 0.2f64.exp()).abs() < 1e-9);
         assert!((energy.p05.get() - 100.0 * (-(2f64.ln().hypot(0.1))).exp()).abs() < 1e-9);
@@ -100,8 +127,13 @@ mod tests {
             runs: 50,
             held: (0.9, 0.9, 0.9),
         };
-        let (time, power, energy) =
-            widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), Some(&spread), 0.0);
+        let (time, power, energy) = widths.intervals(
+            Seconds::new(1.0),
+            Joules::new(100.0),
+            Watts::new(300.0),
+            Some(&spread),
+            Carried::default(),
+        );
         assert!((time.p05.get() - 0.5f64.sqrt()).abs() < 1e-12 && time.p95 == time.value);
         assert!((power.p95.get() - 100.0 * 0.4f64.exp()).abs() < 1e-9);
         assert_eq!((energy.p05, energy.p95), (energy.value, energy.value));
@@ -110,20 +142,30 @@ mod tests {
     #[test]
     fn what_other_clocks_are_carried_to_is_less_certain() {
         let widths = Widths::new(&sum(), (-0.1, 0.1));
-        let at = |carried| widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), None, carried);
+        let one = (Seconds::new(1.0), Joules::new(100.0));
+        let of = |carried| widths.intervals(one.0, one.1, Watts::new(300.0), None, carried);
+        let at = |laws| of(Carried::new(laws, one, &[]));
         let (time, power, energy) = at(0.2);
         assert!((power.p05.get() - 100.0 * (-(0.1f64.hypot(0.2))).exp()).abs() < 1e-9);
         assert!(time.p95 > at(0.0).0.p95 && energy.p05 < at(0.0).2.p05);
+        // A voltage that rises less leaves less to save, one that rises more saves time too.
+        let likely = [(Seconds::new(1.0), Joules::new(130.0)), (Seconds::new(0.9), Joules::new(80.0))];
+        let (time, power, energy) = of(Carried::new(0.0, one, &likely));
+        let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} {expected}");
+        near(energy.p95.get(), 100.0 * 2f64.ln().hypot(0.1).hypot(1.3f64.ln()).exp());
+        near(time.p05.get(), (-(2f64.ln().hypot((1.0 / 0.9f64).ln()))).exp());
+        near(power.p05.get(), 100.0 * (-(0.1f64.hypot((0.9f64 / 0.8).ln()))).exp());
     }
 
     #[test]
     fn the_limit_bounds_power_and_energy() {
         let widths = Widths::new(&sum(), (-0.5, 0.5));
         let (time, power, energy) =
-            widths.intervals(Seconds::new(1.0), Joules::new(290.0), Watts::new(300.0), None, 0.0);
+            widths.intervals(Seconds::new(1.0), Joules::new(290.0), Watts::new(300.0), None, Carried::default());
         assert_eq!(power.p95, Watts::new(300.0));
         assert!(energy.p95 <= Watts::new(300.0) * time.p95);
-        let (_, beyond, _) = widths.intervals(Seconds::new(1.0), Joules::new(310.0), Watts::new(300.0), None, 0.0);
+        let (_, beyond, _) =
+            widths.intervals(Seconds::new(1.0), Joules::new(310.0), Watts::new(300.0), None, Carried::default());
         assert!(beyond.p95 > Watts::new(310.0), "a limit that does not hold bounds nothing");
     }
 }

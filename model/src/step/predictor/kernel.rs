@@ -2,7 +2,7 @@
 
 use super::{Estimate, LayerPrediction, PredictError, Setup};
 use crate::base::precision::{Mode, Phase, Precision};
-use crate::base::units::Seconds;
+use crate::base::units::{Seconds, Watts};
 use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
 use crate::kernel::key::ModelKey;
@@ -12,7 +12,7 @@ use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
 use crate::law::carry::Carry;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
-use crate::law::power::{Drives, Level, PowerModel, activities, power, traits};
+use crate::law::power::{ClockLaw, Drives, PowerModel, activities, power, traits};
 use crate::law::time::{Seen, time};
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
@@ -41,6 +41,8 @@ pub(super) struct Kernel<'a> {
     pub(super) host: Seconds,
     /// Relative core clock that its time is of.
     pub(super) reference: f64,
+    /// Relative core clock above which it does not run, whatever the board is set to.
+    pub(super) fastest: f64,
     /// Ages of libraries that its model knows, where it depends on them and one is asked for.
     pub(super) ages: Option<(f64, f64)>,
     /// The first kernel of the step that is alike in everything but its name, where that is known: itself, or an earlier one.
@@ -62,18 +64,28 @@ impl Kernel<'_> {
 
     /// How far its clocks are from those that its time is of: the sum of the logarithms' distances.
     pub(super) fn moved(&self, core: f64, memory: f64) -> f64 {
-        (core / self.reference).ln().abs() + memory.ln().abs()
+        (self.clock(core) / self.reference).ln().abs() + memory.ln().abs()
+    }
+
+    /// The relative core clock at which it runs on a board that is set to `core`.
+    pub(super) fn clock(&self, core: f64) -> f64 {
+        core.min(self.fastest)
+    }
+
+    /// Power at a core clock at which it takes `slowdown` times as long.
+    pub(super) fn power(&self, gpu: &Gpu, clock_law: ClockLaw, core: f64, slowdown: f64) -> Watts {
+        power(gpu, self.drives, clock_law.level(self.clock(core)), slowdown)
     }
 
     pub(super) fn slowdown(&self, clocks: Clocks) -> f64 {
         let from = Clocks { core: self.reference, memory: 1.0 };
-        slowdown(self.memory, self.time.value, from, clocks)
+        slowdown(self.memory, self.time.value, from, Clocks { core: self.clock(clocks.core), ..clocks })
     }
 
-    pub(super) fn at(&self, clocks: Clocks, level: Level, gpu: &Gpu) -> LayerPrediction {
+    pub(super) fn at(&self, clocks: Clocks, clock_law: ClockLaw, gpu: &Gpu) -> LayerPrediction {
         let slowdown = self.slowdown(clocks);
         let time = self.time.times(slowdown);
-        let power = power(gpu, self.drives, level, slowdown);
+        let power = self.power(gpu, clock_law, clocks.core, slowdown);
         LayerPrediction {
             name: self.name.to_string(),
             kind: self.kind,
@@ -236,6 +248,7 @@ fn kernel_in<'a, 'm: 'a>(
         jump: jump.map(|(name, _)| name),
         host: host(setup, &layer.case.layer, key, phase, setup.mode, network.precision()),
         reference: 1.0,
+        fastest: f64::INFINITY,
         ages: setup.library.and_then(|_| model.library_ages()),
         repeats: None,
     })

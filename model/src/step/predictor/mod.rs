@@ -12,8 +12,8 @@ mod summary;
 mod totals;
 mod warning;
 
-pub use intervals::{Width, Widths};
-pub use operating_point::{OperatingError, OperatingPoint, core_range};
+pub use intervals::{Carried, Width, Widths};
+pub use operating_point::{OperatingError, OperatingPoint, core_range, highest};
 pub use remarks::SIMULATED;
 pub use step::Step;
 pub use summary::{Prepared, Summary};
@@ -141,6 +141,9 @@ pub struct NetworkPrediction {
     pub mode: Mode,
     /// Id of the calibration of the chip, such as `gv100-imported-1`; without one that of all chips.
     pub calibration: String,
+    /// Time and energy if the core voltage rises as little, and as much, as is likely; empty at the default, where that makes
+    /// no difference.
+    pub by_voltage: Vec<(Seconds, Joules)>,
     /// Tier that most of the uncertainty of the time rests on.
     pub time_tier: Tier,
     /// What the law of power rests on.

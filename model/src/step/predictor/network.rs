@@ -1,7 +1,7 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
 use super::beside::{fused_update, gradient_sums};
-use super::intervals::Intervals;
+use super::intervals::{Carried, Intervals, Outcome};
 use super::kernel::{Kernel, Models, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
 use super::remarks::Settled;
@@ -13,7 +13,7 @@ use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
 use crate::kernel::key::ModelKey;
 use crate::law::calibration::Tier;
-use crate::law::power::ClockLaw;
+use crate::law::power::{ClockLaw, waiting_at};
 use crate::net::cost::LayerCost;
 use crate::net::network::ShapedNetwork;
 use crate::step::framework::Stages;
@@ -97,13 +97,20 @@ impl<'a> Step<'a> {
             setup: *setup,
             kernels,
             law,
-            clock_law: ClockLaw::Fitted,
+            clock_law: ClockLaw::Voltage(VoltageCurve::of(gpu)),
             power_tier,
             held: law.headroom,
+            burst: None,
             gap: Seconds::ZERO,
         };
-        if own_law.is_none() {
-            step.clock_law = ClockLaw::Voltage(VoltageCurve::of(gpu));
+        if own_law.is_some() {
+            step.burst = law.burst;
+            match (law.exponent, law.burst) {
+                (Some(exponent), _) => step.clock_law = ClockLaw::Exponent(exponent),
+                (None, Some(_)) => step.refer(),
+                (None, None) => {}
+            }
+        } else {
             step.held = gpu.power.held.as_ref().map_or(law.headroom, |h| h.value);
             step.scale_power(gpu.power.draw.as_ref().map_or(1.0, |d| d.value));
         }
@@ -120,11 +127,18 @@ impl<'a> Step<'a> {
     pub fn at(&self, point: OperatingPoint) -> Result<NetworkPrediction, PredictError> {
         let limits = point.on(self.setup.gpu)?;
         let clocks = self.clocks_under(&limits);
-        Ok(self.predict(point, &limits, &clocks))
+        let likely = if point == OperatingPoint::default() { Vec::new() } else { self.by_voltage(&limits)? };
+        Ok(self.predict(point, &limits, &clocks, &likely))
     }
 
     /// Half-widths, and time, power and energy of a step with their intervals.
-    pub(super) fn intervals(&self, totals: &Totals, point: OperatingPoint, cap: Watts) -> (Widths, Intervals) {
+    pub(super) fn intervals(
+        &self,
+        totals: &Totals,
+        point: OperatingPoint,
+        cap: Watts,
+        likely: &[Outcome],
+    ) -> (Widths, Intervals) {
         let (setup, law) = (&self.setup, self.law);
         let spread = if self.power_tier >= Tier::Sibling { OTHER_DEVICE } else { 1.0 };
         let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
@@ -135,17 +149,17 @@ impl<'a> Step<'a> {
         let widths = Widths::new(&totals.time, residuals);
         let asked = point != OperatingPoint::default();
         let carried = if asked { CARRIED * totals.moved / totals.time.value.get() } else { 0.0 };
+        let carried = Carried::new(carried, (totals.time.value, totals.energy), likely);
         (widths, widths.intervals(totals.time.value, totals.energy, cap, spread, carried))
     }
 
-    fn predict(&self, point: OperatingPoint, limits: &Limits, clocks: &[f64]) -> NetworkPrediction {
-        let (network, setup, power_tier, law) = (self.network, &self.setup, self.power_tier, self.law);
+    fn predict(&self, point: OperatingPoint, limits: &Limits, clocks: &[f64], likely: &[Outcome]) -> NetworkPrediction {
+        let (network, setup, power_tier) = (self.network, &self.setup, self.power_tier);
         let mut totals = Totals::default();
         let mut layers = Vec::with_capacity(self.kernels.len());
         let mut clock = 0.0;
         for (kernel, &core) in self.kernels.iter().zip(clocks) {
-            let level = law.level(self.clock_law, core);
-            let prediction = kernel.at(Clocks { core, memory: limits.memory }, level, setup.gpu);
+            let prediction = kernel.at(Clocks { core, memory: limits.memory }, self.clock_law, setup.gpu);
             clock += core * prediction.time.value.get();
             totals.add(&prediction, kernel);
             totals.host = totals.host + Stages::of(kernel.phase, kernel.host);
@@ -163,9 +177,10 @@ impl<'a> Step<'a> {
                 phase.energy += layer.energy;
             }
         }
-        totals.wait(layers.len(), setup, network.precision());
-        totals.idle(self.gap, setup.gpu);
-        let (widths, (time, power, energy)) = self.intervals(&totals, point, limits.cap);
+        let idle = waiting_at(setup.gpu, self.clock_law.level(clock));
+        totals.wait(layers.len(), setup, network.precision(), idle);
+        totals.idle(self.gap, idle);
+        let (widths, (time, power, energy)) = self.intervals(&totals, point, limits.cap, likely);
         let launch_bound = totals.for_host > Seconds::ZERO;
         let memory = footprint(network, setup.mode, &setup.framework.memory);
         let fits_in_memory = memory.total() <= setup.gpu.memory.value;
@@ -193,6 +208,7 @@ impl<'a> Step<'a> {
             precision: network.precision(),
             mode: setup.mode,
             calibration: setup.calibration.unwrap_or(setup.all_chips).id.clone(),
+            by_voltage: likely.to_vec(),
             time_tier: totals.tier(),
             power_tier,
             clock,

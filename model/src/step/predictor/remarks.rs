@@ -83,10 +83,7 @@ impl Step<'_> {
         }
         let moved = self.kernels.iter().zip(clocks).any(|(k, c)| (c / k.reference - 1.0).abs() > WORTH_A_WARNING);
         let asked = point != OperatingPoint::default();
-        let observed = match self.clock_law {
-            ClockLaw::Fitted => self.law.clocks,
-            ClockLaw::Voltage(_) => None,
-        };
+        let observed = self.law.clocks.filter(|_| self.power_tier <= Tier::Sibling);
         match observed {
             _ if !asked || !moved && limits.memory == 1.0 => {}
             Some((low, high)) if limits.memory == 1.0 => {

@@ -26,27 +26,32 @@ impl Step<'_> {
         for kernel in &mut self.kernels {
             kernel.drives = kernel.drives.times(factor);
         }
-        if matches!(self.clock_law, ClockLaw::Voltage(_)) {
-            self.refer();
-        }
+        self.refer();
     }
 
-    /// Others measured kernel by kernel under the default limit: each time is of the clock at which that kernel kept it.
-    fn refer(&mut self) {
+    /// A measured time is of the clock at which that kernel, alone, kept a power: the default limit where others timed it for
+    /// long; in a burst, which the limit is too slow for, so many times that, and it never runs faster.
+    pub(super) fn refer(&mut self) {
         let gpu = self.setup.gpu;
-        let cap = gpu.power.limit.value * self.held;
+        let clock_law = self.clock_law;
+        if matches!(clock_law, ClockLaw::Exponent(_)) {
+            return;
+        }
+        let cap = gpu.power.limit.value * self.burst.unwrap_or(self.held);
         let lowest = lowest(gpu);
-        let (law, clock_law) = (self.law, self.clock_law);
         for i in 0..self.kernels.len() {
             if let Some(first) = self.kernels[i].repeats.filter(|first| *first < i) {
-                let Kernel { reference, drives, .. } = self.kernels[first];
+                let Kernel { reference, fastest, drives, .. } = self.kernels[first];
                 let repeated = &mut self.kernels[i];
-                (repeated.reference, repeated.drives) = (reference, drives);
+                (repeated.reference, repeated.fastest, repeated.drives) = (reference, fastest, drives);
                 continue;
             }
             let kernel = &mut self.kernels[i];
-            let power = |core: f64| power(gpu, kernel.drives, law.level(clock_law, core), 1.0);
+            let power = |core: f64| power(gpu, kernel.drives, clock_law.level(core), 1.0);
             kernel.reference = highest(lowest, 1.0, |core| power(core) / cap - 1.0).unwrap_or(lowest);
+            if self.burst.is_some() && kernel.reference < 1.0 {
+                kernel.fastest = kernel.reference;
+            }
             let idle = waiting(gpu);
             let (drawn, allowed) = (power(kernel.reference) - idle, cap - idle);
             if drawn > allowed {
@@ -123,10 +128,11 @@ impl Step<'_> {
         let allowed = limits.cap * self.held;
         let excess = |core: f64| {
             let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
-            let level = self.law.level(self.clock_law, core);
+            let level = self.clock_law.level(core);
             for (kernel, count) in kernels.clone() {
                 let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
                 let t = kernel.time.value * (slowdown * count);
+                let level = if core > kernel.fastest { self.clock_law.level(kernel.fastest) } else { level };
                 time += t;
                 energy += power(self.setup.gpu, kernel.drives, level, slowdown) * t;
             }

@@ -18,6 +18,8 @@ pub struct Step<'a> {
     pub(super) power_tier: Tier,
     /// Share of the limit that the board draws while that holds it back.
     pub(super) held: f64,
+    /// Times are of bursts, in which a kernel may draw so many times the limit; else each was timed under the limit.
+    pub(super) burst: Option<f64>,
     /// Time between kernels beyond what the framework's profile says.
     pub(super) gap: Seconds,
 }

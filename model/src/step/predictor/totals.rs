@@ -3,11 +3,9 @@
 use super::kernel::Kernel;
 use super::{Estimate, LayerPrediction, Setup};
 use crate::base::precision::Precision;
-use crate::base::units::{Joules, Seconds};
-use crate::device::gpu::Gpu;
+use crate::base::units::{Joules, Seconds, Watts};
 use crate::law::calibration::Tier;
 use crate::law::lookup::Substitute;
-use crate::law::power::waiting;
 use crate::net::cost::LayerCost;
 use crate::step::framework::{Launch, Stages};
 use std::collections::BTreeMap;
@@ -59,8 +57,8 @@ impl Totals {
         }
     }
 
-    /// Adds the time in which the GPU waits: between kernels, and for a host that is slower than they are.
-    pub(super) fn wait(&mut self, kernels: usize, setup: &Setup<'_>, precision: Precision) {
+    /// Adds the time in which the GPU waits at `idle`: between kernels, and for a host that is slower than they are.
+    pub(super) fn wait(&mut self, kernels: usize, setup: &Setup<'_>, precision: Precision, idle: Watts) {
         let host = setup.framework.host.as_ref().filter(|_| setup.launch == Launch::Eager);
         let gap = setup.framework.dispatch + host.map_or(Seconds::ZERO, |h| h.gap);
         let gaps = gap * kernels as f64;
@@ -76,15 +74,15 @@ impl Totals {
         self.time.value += self.waiting;
         self.time.p05 += gaps + least;
         self.time.p95 += gaps + most;
-        self.energy += waiting(setup.gpu) * self.waiting;
+        self.energy += idle * self.waiting;
     }
 
     /// Adds time in which the GPU waits for something else.
-    pub(super) fn idle(&mut self, time: Seconds, gpu: &Gpu) {
+    pub(super) fn idle(&mut self, time: Seconds, idle: Watts) {
         let total = &mut self.time;
         *total = Estimate { value: total.value + time, p05: total.p05 + time, p95: total.p95 + time };
         self.waiting += time;
-        self.energy += waiting(gpu) * time;
+        self.energy += idle * time;
     }
 
     /// The tier that most of the uncertainty rests on.
