@@ -61,8 +61,9 @@ fn fitted() -> Vec<Calibration> {
 #[test]
 fn validation_ranks_the_forms() {
     let bar = FitBar::hidden();
-    let lines =
-        ok(validate::layers(&rows(), &rows(), &Options { exponents: &[4], bar: Some(&bar), ..Options::default() }, 2));
+    let options = Options { exponents: &[4], bar: Some(&bar), ..Options::default() };
+    let rows = rows();
+    let lines = validate::lines(&rows, &ok(validate::held_out(&rows, &rows, &options, 2)), &options);
     assert_eq!(bar.state(), (2, Some(2)), "one model for each seed was told of");
     assert_eq!(lines.len(), 1);
     let line = &lines[0];

@@ -444,7 +444,6 @@ fn every_operating_point_has_its_rows() {
         repeats: 1,
         only: vec!["linear".into()],
         which: Which::Time,
-        shard: joulecast_calibrate::campaign::run::Shard::default(),
         retry_skipped: false,
         rules: Rules::default(),
         shard: run::Shard::default(),

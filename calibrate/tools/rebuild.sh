@@ -7,9 +7,10 @@
 #   neusight/{conv,linear,bmm}-Tesla V100-PCIE-32GB.csv                         NeuSight's files of that card, so renamed
 #   neusight_{conv,linear,bmm,elementwise,ln,softmax}.csv                       NeuSight's files of all cards as tables
 #   convnet_benchmarks_layers.csv                                               convnet-benchmarks' logs as a table
+#   aic_{gemm,attention_context,attention_generation}.parquet                   AIConfigurator's kernels as tables
 # Every file whose SHA-256 is in sources.toml must have it. The V100's rows are in the first and the second form of
 # NeuSight: rows that are there twice are fitted once, as published and not rounded to six digits.
-# Our own rows are in data/measurements. OUT (default: target/rebuilt) gets the dataset and the calibrations; three
+# Our own rows are in data/measurements. OUT (default: target/rebuilt) gets the dataset and the calibrations; ten
 # minutes on two cores. Ends with 1 unless every file is byte for byte what is shipped.
 set -euo pipefail
 export LC_ALL=C
@@ -38,7 +39,8 @@ raw=()
 for kind in conv linear bmm; do raw+=("$kind-Tesla V100-PCIE-32GB.csv"); done
 tables=()
 for kind in conv linear bmm elementwise ln softmax; do tables+=("neusight_$kind"); done
-for file in "${workbooks[@]}" "${raw[@]/#/neusight/}" "${tables[@]/%/.csv}" convnet_benchmarks_layers.csv; do check "$file"; done
+aic=(aic_gemm.parquet aic_attention_context.parquet aic_attention_generation.parquet)
+for file in "${aic[@]}" "${workbooks[@]}" "${raw[@]/#/neusight/}" "${tables[@]/%/.csv}" convnet_benchmarks_layers.csv; do check "$file"; done
 
 dataset=$out/imported
 rm -rf "$dataset" "$out/calibrations"
@@ -49,11 +51,15 @@ rm -rf "$dataset" "$out/calibrations"
     "$calibrate" import table "$table.csv" --mapping "$mappings/$table.toml" --dataset "$dataset"
   done
   "$calibrate" import table convnet_benchmarks_layers.csv --mapping "$mappings/convnet_benchmarks.toml" --dataset "$dataset"
+  "$calibrate" import aiconfigurator . --dataset "$dataset"
 } > "$out/import.log"
 cd - > /dev/null
 
 own=data/measurements/h200
-"$calibrate" fit --quiet --dataset "$dataset" --dataset "$own/layers" --dataset "$own/torch_ops" --dataset "$own/algorithms" \
+sister=data/measurements/h100
+"$calibrate" fit --quiet --dataset "$dataset" --dataset "$own/layers" --dataset "$own/lattice" --dataset "$own/power" \
+  --dataset "$own/torch_ops" --dataset "$own/algorithms" \
+  --dataset "$sister/layers" --dataset "$sister/lattice" --dataset "$sister/power" \
   --networks "$own/networks.csv" --networks "$own/torch_networks.csv" --networks "$own/torch_transformer_networks.csv" \
   --networks "$own/torch_transformer_networks_2.csv" --out "$out/calibrations" > "$out/fit.log"
 

@@ -93,8 +93,8 @@ pub fn write(rows: &[Row], held_out: &HeldOut, path: &Path) -> Result<()> {
     file.flush().with_context(shown)
 }
 
-/// Accuracy of every chip, kind, phase and precision, averaged over seeds of the folds. The comparator sees the same folds of the first seed; the roofline needs
-/// none.
+/// Accuracy of every chip, kind, phase and precision, averaged over seeds of the folds. The comparator sees the same folds of
+/// the first seed; the roofline needs none.
 pub fn lines(rows: &[Row], held_out: &HeldOut, options: &Options) -> Vec<Line> {
     let HeldOut { predicted, within } = held_out;
     let mut groups: BTreeMap<Group, Vec<&Row>> = BTreeMap::new();

@@ -409,8 +409,25 @@ mod tests {
             rows("t4", Regime::Import, "graph", 9.0),
         ]
         .concat();
-        let floors = floors(&all);
-        let of = |gpu| floors.get(&(gpu, "linear")).map(|floor| (floor.get() * 1e7).round());
+        let gpus = gpus(&all).expect("shipped devices");
+        let floors = floors(&all, &gpus);
+        let of = |gpu: &str| {
+            floors.get(&(gpus[gpu].chip.as_str(), "linear")).map(|floor| (floor.get() * 1e7).round())
+        };
         assert_eq!(["h200", "l40s", "v100", "t4"].map(of), [Some(20.0), Some(15.0), None, Some(40.0)]);
+    }
+
+    #[test]
+    fn boards_of_a_chip_are_prepared_over_the_memory_of_the_one_with_most_rows() -> Result<()> {
+        let mut all = [rows("h200", Regime::Burst, "graph", 2.0), rows("h100-sxm", Regime::Burst, "graph", 2.0)].concat();
+        all.truncate(FEWEST_SHORT + 5);
+        let prepared = prepare(&all)?;
+        let h200 = Memory::of(&catalog::gpu("h200")?);
+        assert!(prepared.iter().all(|row| row.memory == Some(h200)));
+        for row in &prepared {
+            assert_eq!(row.carry == Carry::NONE, row.board == "h200", "{}", row.board);
+        }
+        assert!(prepare_alike(&all)?.iter().all(|row| row.memory.is_none() && row.carry == Carry::NONE));
+        Ok(())
     }
 }

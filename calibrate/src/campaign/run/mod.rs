@@ -375,3 +375,29 @@ impl Campaign<'_> {
         Ok(reason == Reason::Failed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::trials::{Level, REFERENCE, expand};
+
+    #[test]
+    fn parts_of_a_plan_hold_every_trial_once_and_a_shape_whole() -> Result<()> {
+        let plan = expand(REFERENCE, Level::Quick)?;
+        let parts: Vec<Shard> = (1..=3).filter_map(|i| format!("{i}/3").parse().ok()).collect();
+        let mut of_shape: BTreeMap<String, usize> = BTreeMap::new();
+        let mut counts = [0; 3];
+        for item in &plan.items {
+            let holding: Vec<usize> = (0..3).filter(|&p| parts[p].holds(item)).collect();
+            let [part] = holding[..] else { bail!("{holding:?}") };
+            counts[part] += 1;
+            assert_eq!(*of_shape.entry(item.trial.case.fold_key()).or_insert(part), part);
+        }
+        assert!(counts.iter().all(|n| *n * 5 > plan.items.len()), "{counts:?}");
+        assert!(plan.items.iter().all(|item| Shard::default().holds(item)));
+        for text in ["0/3", "4/3", "1", "1/0", "a/b"] {
+            assert!(text.parse::<Shard>().is_err(), "{text}");
+        }
+        Ok(())
+    }
+}

@@ -107,6 +107,91 @@ fn any_prefix_holds_the_strata_in_their_shares() {
     }
 }
 
+/// The recipe of the lattice, of the repository alone.
+fn lattice() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/plans/lattice.toml");
+    std::fs::read_to_string(path).expect("a recipe of the repository")
+}
+
+#[test]
+fn a_lattice_has_whole_rows_of_batches_of_shapes_that_networks_have() {
+    let recipe = Recipe::from_toml(&lattice()).expect("valid");
+    let quick = expand(&lattice(), Level::Quick).expect("expands").items;
+    let all = expand(&lattice(), Level::Reference).expect("expands").items;
+    let ids: HashSet<&str> = all.iter().map(|i| i.trial_id.as_str()).collect();
+    assert!(quick.iter().all(|i| ids.contains(i.trial_id.as_str())) && ids.len() == all.len());
+    let gpu = catalog::gpu("h200").expect("h200");
+    let mut batches: BTreeMap<String, std::collections::BTreeSet<u64>> = BTreeMap::new();
+    for lattice in &recipe.lattices {
+        let items: Vec<&Item> = all.iter().filter(|i| i.stratum == lattice.name).collect();
+        let shapes: HashSet<String> = items.iter().map(|i| i.trial.case.fold_key()).collect();
+        assert_eq!(shapes.len(), lattice.shapes.reference, "{}", lattice.name);
+        for item in items {
+            let Layer::Conv2d(conv) = &item.trial.case.layer else { panic!("{item:?}") };
+            let (channels, side, _) = item.trial.case.inputs[0].as_map().expect("a map");
+            assert!(lattice.sides.contains(&side) && (lattice.values[0]..=lattice.values[1]).contains(&(channels * side * side)));
+            let width = channels / if conv.groups(channels) == channels { 1 } else { conv.groups(channels) };
+            assert!(lattice.channels.contains(&width), "{item:?}");
+            let time = bound(&item.trial, &gpu).expect("fits").expect("runs");
+            assert!(time <= recipe.longest && item.trial.footprint().expect("fits") <= recipe.memory, "{item:?}");
+            let series = format!("{} {} {}", item.trial.case.fold_key(), item.trial.phase, item.trial.precision);
+            batches.entry(series).or_default().insert(item.trial.batch);
+        }
+    }
+    let rows: Vec<std::collections::BTreeSet<u64>> =
+        recipe.lattices[0].batches.iter().map(|row| row.iter().copied().collect()).collect();
+    for (series, found) in &batches {
+        // Long ones end early.
+        let whole = rows.iter().any(|row| row.iter().take(found.len()).eq(found.iter()));
+        assert!(whole, "{series}: {found:?}");
+    }
+    // A run that stops has whole shapes, but for the last.
+    let mut seen: Vec<String> = Vec::new();
+    let mut again = 0;
+    for item in all.iter().filter(|i| i.stratum.starts_with("lattice")) {
+        let key = item.trial.case.fold_key();
+        if seen.last() != Some(&key) {
+            again += usize::from(seen.contains(&key));
+            seen.push(key);
+        }
+    }
+    assert!(again * 20 < seen.len(), "{again} of {}", seen.len());
+}
+
+#[test]
+fn a_stratum_may_have_small_batches_and_many_inputs() {
+    let many: Vec<usize> = expand(&lattice(), Level::Standard)
+        .expect("expands")
+        .items
+        .iter()
+        .filter(|i| i.stratum == "concat forward fp32 many")
+        .map(|i| i.trial.case.inputs.len())
+        .collect();
+    assert!(many.iter().all(|n| (2..=64).contains(n)) && many.iter().any(|n| *n > 20), "{many:?}");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/plans/power.toml");
+    let power = expand(&std::fs::read_to_string(path).expect("a recipe"), Level::Standard).expect("expands");
+    assert!(power.items.iter().all(|i| i.measure == Measure::Energy));
+    let mut small = power.items.iter().filter(|i| i.stratum.contains("small"));
+    assert!(small.all(|i| i.trial.batch <= 16));
+    assert!(power.items.iter().any(|i| i.trial.batch > 16));
+}
+
+#[test]
+fn mistakes_in_a_lattice_are_named() {
+    for (from, to, expected) in [
+        ("groups = \"one\"", "groups = \"two\"", "two"),
+        ("share = 0.25", "share = 2.5", "share"),
+        ("kernel = [1, 1], stride = 1", "kernel = [0, 1], stride = 1", "windows"),
+        ("values = [4000, 1700000]", "values = [1700000, 4000]", "values"),
+        ("name = \"lattice 3x3\"", "name = \"lattice 1x1\"", "twice"),
+        ("quick = 8, standard = 70", "quick = 80, standard = 70", "fall"),
+        ("inputs = [2, 64]", "inputs = [64, 2]", "inputs"),
+    ] {
+        let error = format!("{:#}", Recipe::from_toml(&lattice().replacen(from, to, 1)).expect_err(expected));
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
 #[test]
 fn trials_are_hot_and_cold_small_and_large() {
     let items = plan(Level::Reference).items;
