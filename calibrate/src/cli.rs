@@ -10,10 +10,10 @@ mod sweep;
 
 use self::rows::{Unseen, alike_rows, read_runs, read_unique, rows_for};
 use crate::campaign::device::SIMULATED;
+use crate::campaign::trials::{self, Level};
 use crate::fit::over_chip::over_chip;
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
-use crate::campaign::trials::{self, Level};
 use crate::fit::{power, recipe, siblings, task};
 use crate::judge::{given, learning, leave_out, networks, spread, validate};
 use crate::rows::aiconfigurator;

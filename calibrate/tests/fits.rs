@@ -14,7 +14,7 @@ use joulecast_model::law::calibration::{Calibration, LayerModel};
 use joulecast_model::rows::measurement::{Measurement, Regime};
 use joulecast_reports::networks::table;
 use joulecast_reports::table::Table;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -166,7 +166,7 @@ fn fits() -> Result<String> {
     let few: Vec<Row> = rows.iter().filter(|r| ["linear", "relu"].contains(&r.kind)).cloned().collect();
     lines(&mut text, &few, &options)?;
     let tasks = task::tasks(&rows);
-    text += &Table::of(&siblings::lines(&siblings::left_out(&tasks, &options)?)).to_text();
+    text += &Table::of(&siblings::lines(&siblings::left_out(&tasks, &options)?, &BTreeMap::new())).to_text();
     for (chip, rows) in power::rows(&measurements, &rows)? {
         if let Some((_, held_out)) = power::fit(&rows, &options)? {
             text += &Table::of(&power::lines(&chip, &rows, &held_out)).to_text();

@@ -53,8 +53,7 @@ impl Correction {
         let plain = tried[0].1;
         let best = tried.into_iter().reduce(|a, b| if b.1 < a.1 && b.1 < plain * (1.0 - BETTER) { b } else { a });
         let Some((scale, error, left)) = best else { anyhow::bail!("no rows") };
-        let effects =
-            if scale > 0.0 { Effects::estimate(rows, &Prior::of_board(scale))? } else { Effects::default() };
+        let effects = if scale > 0.0 { Effects::estimate(rows, &Prior::of_board(scale))? } else { Effects::default() };
         Ok(Self { effects, scale, error: (plain, error), left })
     }
 

@@ -361,8 +361,9 @@ mod tests {
         let linear = row("A", 64, 0.0);
         let few: Vec<(&Row, f64)> = (0..2).map(|_| (&linear, 0.4)).collect();
         let many: Vec<(&Row, f64)> = (0..200).map(|_| (&linear, 0.4)).collect();
-        let of =
-            |rows: &[(&Row, f64)]| Ok::<_, anyhow::Error>(Effects::estimate(rows, &Prior::of_chip(&[]))?.intercept(&target(&linear)));
+        let of = |rows: &[(&Row, f64)]| {
+            Ok::<_, anyhow::Error>(Effects::estimate(rows, &Prior::of_chip(&[]))?.intercept(&target(&linear)))
+        };
         assert!(of(&few)? > 0.2 && of(&few)? < of(&many)? && of(&many)? < 0.4);
         let effects = Effects::estimate(&many, &Prior::of_chip(&[]))?;
         let elsewhere = (ModelKey::Kind("relu"), Family::Stream, Phase::Forward, Precision::Fp32);

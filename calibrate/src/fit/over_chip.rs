@@ -148,3 +148,73 @@ fn law(
     let better = after < before;
     Ok((Some(if better { fitted } else { law.clone() }), Some((before, after.min(before), rows.len()))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joulecast_model::base::precision::{Phase, Precision};
+    use joulecast_model::base::shape::Shape;
+    use joulecast_model::catalog;
+    use joulecast_model::kernel::key::ModelKey;
+    use joulecast_model::law::lookup::find;
+    use joulecast_model::net::case::LayerCase;
+    use joulecast_model::net::layer::{Layer, Linear};
+    use joulecast_model::rows::measurement::Regime;
+
+    /// Linear layers on an H100 whose kernels take `slower` times what the shipped models of its chip say.
+    fn measured(base: &Calibration, all: &Calibration, slower: impl Fn(u64) -> f64) -> Result<Vec<Measurement>> {
+        let row = |batch: u64| -> Result<Measurement> {
+            let layer = Layer::Linear(Linear { features: 512 + 64 * (batch % 7), bias: false });
+            let case = LayerCase { inputs: vec![Shape::new(&[1024])?], layer };
+            let bare =
+                Measurement::imported("own", &batch.to_string(), "h100-sxm", case, Phase::Forward, 64 * batch, 1.0);
+            let bare = Measurement { regime: Regime::Burst, ..bare };
+            let (row, residual) = prepare_under(std::slice::from_ref(&bare), base, all)?.pop().context("a model")?;
+            // A measured second is exp(residual) times what is predicted.
+            let time_s = row.carry.to_board(row.carry.to_model(row.time) * (-residual).exp()).get() * slower(batch);
+            Ok(Measurement { time_s, ..bare })
+        };
+        (1..=60).map(row).collect()
+    }
+
+    #[test]
+    fn a_board_that_is_slower_than_its_chip_is_corrected_and_known_as_measured() -> Result<()> {
+        let all = catalog::all_chips()?;
+        let base = catalog::calibration("GH100")?.context("shipped")?;
+        let rows = measured(&base, &all, |_| 1.25)?;
+        let (made, brought) = over_chip(&rows, &base, &all, &Options::default())?;
+        assert!(brought.rows == 60 && brought.time.0 > 15.0 && brought.time.1 < 3.0, "{}", brought.text());
+        let models = |c: &Calibration, key| {
+            let found = find(
+                Some(c),
+                &all,
+                key,
+                joulecast_model::kernel::family::Family::Gemm,
+                Phase::Forward,
+                Precision::Fp32,
+            );
+            found.map(|f| (f.model.intercept, c.knows(f.model, "h100-sxm")))
+        };
+        let key = ModelKey::Kind("linear");
+        let (before, after) = (models(&base, key).context("before")?, models(&made, key).context("after")?);
+        assert!((after.0 - before.0 - 1.25f64.ln()).abs() < 0.05 && after.1, "{before:?} {after:?}");
+        assert_eq!(made.tier, Tier::Measured);
+        assert_eq!(Calibration::from_toml(&made.to_toml()?)?, made, "it can be written and read");
+        Ok(())
+    }
+
+    #[test]
+    fn a_board_as_its_chip_is_left_as_it_is() -> Result<()> {
+        let all = catalog::all_chips()?;
+        let base = catalog::calibration("GH100")?.context("shipped")?;
+        let rows = measured(&base, &all, |batch| if batch % 2 == 0 { 1.1 } else { 1.0 / 1.1 })?;
+        let (made, brought) = over_chip(&rows, &base, &all, &Options::default())?;
+        assert_eq!(brought.time.0, brought.time.1);
+        assert!(brought.text().contains("left as they are"), "{}", brought.text());
+        for (old, new) in base.models.iter().zip(&made.models) {
+            assert_eq!(old.intercept, new.intercept);
+            assert!(new.residuals.iter().zip(&old.residuals).all(|(n, o)| n.high >= o.high && n.low <= o.low));
+        }
+        Ok(())
+    }
+}

@@ -262,11 +262,7 @@ fn floors<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> Floors<'a> {
     others.into_iter().chain(shortest(measurements, gpus, |m| m.regime == Regime::Burst)).collect()
 }
 
-fn shortest<'a>(
-    measurements: &[Measurement],
-    gpus: &'a Gpus<'a>,
-    queued: impl Fn(&Measurement) -> bool,
-) -> Floors<'a> {
+fn shortest<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>, queued: impl Fn(&Measurement) -> bool) -> Floors<'a> {
     let mut times: HashMap<(&str, &'static str), Vec<f64>> = HashMap::new();
     for m in measurements.iter().filter(|m| queued(m) && m.usable() && framework(m).is_none()) {
         times.entry((gpus[m.gpu.as_str()].chip.as_str(), m.case.layer.kind())).or_default().push(m.time_s);
@@ -411,15 +407,14 @@ mod tests {
         .concat();
         let gpus = gpus(&all).expect("shipped devices");
         let floors = floors(&all, &gpus);
-        let of = |gpu: &str| {
-            floors.get(&(gpus[gpu].chip.as_str(), "linear")).map(|floor| (floor.get() * 1e7).round())
-        };
+        let of = |gpu: &str| floors.get(&(gpus[gpu].chip.as_str(), "linear")).map(|floor| (floor.get() * 1e7).round());
         assert_eq!(["h200", "l40s", "v100", "t4"].map(of), [Some(20.0), Some(15.0), None, Some(40.0)]);
     }
 
     #[test]
     fn boards_of_a_chip_are_prepared_over_the_memory_of_the_one_with_most_rows() -> Result<()> {
-        let mut all = [rows("h200", Regime::Burst, "graph", 2.0), rows("h100-sxm", Regime::Burst, "graph", 2.0)].concat();
+        let mut all =
+            [rows("h200", Regime::Burst, "graph", 2.0), rows("h100-sxm", Regime::Burst, "graph", 2.0)].concat();
         all.truncate(FEWEST_SHORT + 5);
         let prepared = prepare(&all)?;
         let h200 = Memory::of(&catalog::gpu("h200")?);

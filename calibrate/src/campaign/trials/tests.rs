@@ -129,7 +129,10 @@ fn a_lattice_has_whole_rows_of_batches_of_shapes_that_networks_have() {
         for item in items {
             let Layer::Conv2d(conv) = &item.trial.case.layer else { panic!("{item:?}") };
             let (channels, side, _) = item.trial.case.inputs[0].as_map().expect("a map");
-            assert!(lattice.sides.contains(&side) && (lattice.values[0]..=lattice.values[1]).contains(&(channels * side * side)));
+            assert!(
+                lattice.sides.contains(&side)
+                    && (lattice.values[0]..=lattice.values[1]).contains(&(channels * side * side))
+            );
             let width = channels / if conv.groups(channels) == channels { 1 } else { conv.groups(channels) };
             assert!(lattice.channels.contains(&width), "{item:?}");
             let time = bound(&item.trial, &gpu).expect("fits").expect("runs");
