@@ -70,6 +70,7 @@ fn prediction(network: &str, batch: u64, ms: f64, watts: f64) -> NetworkPredicti
         precision: Precision::Fp32,
         mode: Mode::Inference,
         calibration: "toy".into(),
+        by_voltage: Vec::new(),
         time_tier: Tier::Imported,
         power_tier: Tier::Transferred,
         clock: Hertz::from_mhz(1500.0),
