@@ -74,6 +74,7 @@ pub fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)
                 framework: None,
                 boards: Vec::new(),
                 covers: Vec::new(),
+                imported: false,
                 memory: None,
                 exponent: EFFICIENCY_EXPONENT,
                 floor: KERNEL_FLOOR,

@@ -102,6 +102,7 @@ fn corrected(
         ratio_range: shifted(model.ratio_range),
         ordinary_range: shifted(model.ordinary_range),
         boards: fitted,
+        imported: model.imported && own < MEASURED,
         residuals: model.residuals.iter().map(|b| Bucket { low: b.low * widen, high: b.high * widen, ..*b }).collect(),
         ..model.clone()
     }

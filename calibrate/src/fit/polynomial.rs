@@ -265,6 +265,7 @@ impl<'a> Task<'a> {
             framework: None,
             boards: Vec::new(),
             covers: Vec::new(),
+            imported: 2 * trained.iter().filter(|&&i| self.rows[i].own).count() < trained.len(),
             memory: first.memory,
             family,
             exponent: self.exponent,

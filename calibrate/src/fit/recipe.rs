@@ -118,7 +118,8 @@ pub fn calibrations(
         .into_iter()
         .map(|(chip, models)| {
             let own: Vec<&Row> = rows.iter().filter(|r| r.chip == chip).collect();
-            let tier = if own.iter().all(|r| r.own) { Tier::Measured } else { Tier::Imported };
+            // Each model says whether its own rows are others' (`imported`).
+            let tier = if own.iter().any(|r| r.own) { Tier::Measured } else { Tier::Imported };
             let law = energy.get(chip).map(|rows| power::fit(rows, options)).transpose()?.flatten();
             Ok(Calibration { power: law.map(|(law, _)| law), ..passport(chip, tier, &own, models, evaluation) })
         })

@@ -250,6 +250,7 @@ impl<'a> Universal<'a> {
             framework: None,
             boards: Vec::new(),
             covers: Vec::new(),
+            imported: false,
             memory: None,
             family: pool.candidates.family,
             exponent: self.settings.exponent,

@@ -35,7 +35,8 @@ impl<'a> Found<'a> {
             residuals: model,
             correction: 0.0,
             stated: None,
-            tier,
+            // What a chip's calibration rests on need not be what each of its models does.
+            tier: if model.imported { tier.max(Tier::Imported) } else { tier },
             substitute,
             framework: false,
             calibrated: substitute.is_none(),

@@ -233,6 +233,14 @@ fn gemm(name: &str, load: &Load<'_>, (g, m, n, k): Product, samples: f64, conv: 
         "cold" => yes(load.work.cache == Cache::Cold),
         "schedule" => ((schedule((g, m, n, k), compute, memory, bytes_each) + FLOOR) / bound).ln(),
         "bf16" => yes(load.work.precision == Precision::Bf16),
+        "launches" | "serial_128x64" | "serial_32x32" => {
+            let Some(c) = conv.filter(|c| c.groups > 1.0 && !depthwise(*c)) else { return 0.0 };
+            let computed = name.strip_prefix("serial_").map_or(0.0, |text| {
+                let (tm, tn) = tile(text);
+                (up(up(m, tm) * up(n, tn), SMS) * SMS * tm * tn / (m * n)).min(4096.0)
+            });
+            ((c.groups * 2e-6 + compute * computed) / bound).ln().clamp(-3.0, 8.0)
+        }
         _ => {
             if let Some(by) = name.strip_prefix('n').and_then(|by| by.parse().ok()) {
                 return divisible(n, by);

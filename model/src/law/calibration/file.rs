@@ -75,6 +75,8 @@ struct ModelFile {
     covers: Vec<(String, Phase, Precision)>,
     #[serde(default)]
     boards: Vec<String>,
+    #[serde(default)]
+    imported: bool,
     /// Bandwidth in GB/s, and second-level cache in MiB, 0 where not known.
     memory: Option<(f64, f64)>,
     family: Family,
@@ -250,6 +252,9 @@ fn write_model(text: &mut String, model: &LayerModel) {
     if !model.boards.is_empty() {
         let _ = writeln!(text, "boards = {:?}", model.boards);
     }
+    if model.imported {
+        text.push_str("imported = true\n");
+    }
     if let Some(memory) = model.memory {
         let cache = memory.cache.map_or(0.0, |c| c.to_f64() / MIB);
         let _ = writeln!(text, "memory = [{}, {}]", number(memory.bandwidth.get() / GB), number(cache));
@@ -397,6 +402,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         framework: file.framework,
         covers,
         boards: file.boards,
+        imported: file.imported,
         memory,
         family: file.family,
         exponent: file.exponent,
@@ -484,6 +490,7 @@ pub(crate) mod testing {
                 }],
             }),
             models: vec![LayerModel {
+                imported: true,
                 memory: Some(Memory { bandwidth: BytesPerSecond::new(4.8e12), cache: Some(Bytes::new(60 << 20)) }),
                 key: ModelKey::Kind("linear"),
                 phase: Phase::Forward,

@@ -25,6 +25,8 @@ pub struct LayerModel {
     pub covers: Vec<Cover>,
     /// Boards whose rows it was fitted to, where these are not all of the calibration's; else empty.
     pub boards: Vec<String>,
+    /// Whether others published most of the rows that it was fitted to.
+    pub imported: bool,
     /// The memory that its times and variables are over; `None`: of whatever board it predicts.
     pub memory: Option<Memory>,
     /// Which variables its terms are over: of products, or of what is bound by bandwidth.
