@@ -143,6 +143,8 @@ fn law(
         let sum: f64 = rows.iter().zip(foreseen).map(|(row, p)| (p / row.measured() - 1.0).abs()).sum();
         100.0 * sum / rows.len() as f64
     };
+    let bandwidth = own.first().and_then(|row| row.memory).map(|memory| memory.bandwidth);
+    let fitted = PowerModel { bandwidth, ..fitted };
     let after = error(&mut held_out.iter().copied());
     let Some(law) = &base.power else { return Ok((Some(fitted), None)) };
     let before = error(&mut rows.iter().map(|row| row.foreseen(law)));

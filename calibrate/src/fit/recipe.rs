@@ -121,7 +121,9 @@ pub fn calibrations(
             // Each model says whether its own rows are others' (`imported`).
             let tier = if own.iter().any(|r| r.own) { Tier::Measured } else { Tier::Imported };
             let law = energy.get(chip).map(|rows| power::fit(rows, options)).transpose()?.flatten();
-            Ok(Calibration { power: law.map(|(law, _)| law), ..passport(chip, tier, &own, models, evaluation) })
+            let bandwidth = own.first().and_then(|row| row.memory).map(|memory| memory.bandwidth);
+            let power = law.map(|(law, _)| PowerModel { bandwidth, ..law });
+            Ok(Calibration { power, ..passport(chip, tier, &own, models, evaluation) })
         })
         .collect::<Result<_>>()?;
     // Where no energy was measured the law of the chip with most rows stands in, in shares of idle and limit.
@@ -138,7 +140,7 @@ pub fn calibrations(
     // Algorithms were asked for on one chip alone: its models, over the roofline of another, stand for all.
     let by_algorithm = list.iter().flat_map(|c| &c.models).filter(|m| m.key.is_asked_for()).cloned();
     let any = Calibration { models: any.models.iter().cloned().chain(by_algorithm).collect(), ..any };
-    list.push(Calibration { power: law.map(|law| PowerModel { correction: None, ..law }), ..any });
+    list.push(Calibration { power: law.map(|law| PowerModel { correction: None, bandwidth: None, ..law }), ..any });
     Ok(list)
 }
 

@@ -14,7 +14,7 @@ use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
 use joulecast_model::law::carry::Carry;
 use joulecast_model::law::lookup::find;
-use joulecast_model::law::power::{Activities, Traits, activities, traits};
+use joulecast_model::law::power::{Activities, Traits, activities, over as over_bandwidth, traits};
 use joulecast_model::law::time::{Expected, Seen};
 use joulecast_model::net::cost::LayerCost;
 use joulecast_model::net::layer::{Layer, Measured};
@@ -290,7 +290,8 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds, memory: Op
     let time = Seconds::new(m.time_s);
     // A row near the floor still has a kernel in it.
     let overhead = overhead.min(time * 0.9);
-    let activities = activities(&load, floor, time);
+    let reference = memory.map_or(load.memory.bandwidth, |memory| memory.bandwidth);
+    let activities = over_bandwidth(activities(&load, floor, time), load.memory.bandwidth, reference);
     let library = m.cudnn.as_deref().and_then(library_age).unwrap_or(UNKNOWN_LIBRARY);
     Ok(Row {
         row_id: m.row_id.clone(),

@@ -212,6 +212,7 @@ fn laws(rows: &[PowerRow], options: &Options) -> Result<Option<Laws>> {
     let law = |rows: &[&PowerRow]| PowerModel {
         coefficients: non_negative(rows),
         correction: None,
+        bandwidth: None,
         exponent: None,
         burst: None,
         headroom,

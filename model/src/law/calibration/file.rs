@@ -22,10 +22,10 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
 /// Bytes in the units of `memory`.
-const GB: f64 = 1e9;
+pub(super) const GB: f64 = 1e9;
 const MIB: f64 = 1048576.0;
 /// Most of each.
-const MOST_BANDWIDTH: f64 = 1e6;
+pub(super) const MOST_BANDWIDTH: f64 = 1e6;
 const MOST_CACHE: f64 = 1e6;
 
 #[derive(Deserialize)]
@@ -448,6 +448,7 @@ pub(crate) mod testing {
             held_out_hash: Some("00".into()),
             fold_key: "kind + shape without batch".into(),
             power: Some(PowerModel {
+                bandwidth: Some(BytesPerSecond::new(4.8e12)),
                 coefficients: [0.5, 0.0, 0.125, 0.0, 0.0, 0.0, 0.0, 0.0, 0.25],
                 correction: Some(Correction {
                     intercept: 0.25,

@@ -1,10 +1,11 @@
 //! The section `[power]` of a calibration.
 
 use super::CalibrationError;
+use super::file::{GB, MOST_BANDWIDTH};
 use super::bounds::{MOST_COEFFICIENT, MOST_RESIDUAL, MOST_VARIABLE, either_side, number};
 use crate::base::file::within;
 use crate::base::text::shown;
-use crate::base::units::Hertz;
+use crate::base::units::{BytesPerSecond, Hertz};
 use crate::law::power::{ACTIVITIES, COUNT, Correction, PowerModel, TRAITS};
 use serde::Deserialize;
 use std::fmt::Write;
@@ -17,6 +18,8 @@ const MOST_BURST: f64 = 4.0;
 pub(super) struct PowerFile {
     /// In files from before power followed the voltage.
     exponent: Option<f64>,
+    /// Bandwidth that shares of traffic are of.
+    bandwidth_gbs: Option<f64>,
     /// Power of bursts over the limit.
     burst: Option<f64>,
     headroom: f64,
@@ -43,7 +46,8 @@ struct CorrectionFile {
 
 pub(super) fn write_power(text: &mut String, power: &PowerModel) {
     text.push_str("\n[power]\n");
-    for (field, value) in [("exponent", power.exponent), ("burst", power.burst)] {
+    let bandwidth = power.bandwidth.map(|b| b.get() / GB);
+    for (field, value) in [("exponent", power.exponent), ("bandwidth_gbs", bandwidth), ("burst", power.burst)] {
         if let Some(value) = value {
             let _ = writeln!(text, "{field} = {}", number(value));
         }
@@ -107,6 +111,7 @@ pub(super) fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError
     for (field, value, range) in [
         ("exponent", file.exponent.unwrap_or(0.0), 0.0..=4.0),
         ("burst", file.burst.unwrap_or(1.0), 1.0..=MOST_BURST),
+        ("bandwidth_gbs", file.bandwidth_gbs.unwrap_or(1.0), 1.0..=MOST_BANDWIDTH),
         ("headroom", file.headroom, 0.01..=1.0),
         ("mape_percent", file.mape_percent, 0.0..=1e9),
         ("residuals", low, either_side(MOST_RESIDUAL)),
@@ -133,6 +138,7 @@ pub(super) fn read_power(file: PowerFile) -> Result<PowerModel, CalibrationError
     Ok(PowerModel {
         coefficients,
         correction: file.correction.map(read_correction).transpose()?,
+        bandwidth: file.bandwidth_gbs.map(|b| BytesPerSecond::new(b * GB)),
         exponent: file.exponent,
         burst: file.burst,
         headroom: file.headroom,

@@ -13,7 +13,7 @@ mod correction;
 pub use correction::{Correction, FLAGS, TRAITS, Traits, traits};
 
 use crate::base::precision::Precision;
-use crate::base::units::{Hertz, Seconds, Watts};
+use crate::base::units::{BytesPerSecond, Hertz, Seconds, Watts};
 use crate::device::clock::VoltageCurve;
 use crate::device::gpu::Gpu;
 use crate::kernel::family::Family;
@@ -51,6 +51,8 @@ pub struct PowerModel {
     pub coefficients: Activities,
     /// What these leave, where the rows showed something.
     pub correction: Option<Correction>,
+    /// The bandwidth that shares of traffic are of; `None`: each board's own.
+    pub bandwidth: Option<BytesPerSecond>,
     /// Exponent of the relative clock, in files from before power followed the voltage.
     pub exponent: Option<f64>,
     /// Kernels that were timed in bursts ran at the highest clock at which they alone drew so many times the limit.
@@ -85,6 +87,15 @@ pub fn activities(load: &Load<'_>, floor: Seconds, time: Seconds) -> Activities 
     };
     list[at] = busy * compute;
     list[at + 1] = occupied * compute.sqrt();
+    list
+}
+
+/// Activities as those of a board of the same chip with another bandwidth: a byte costs the same energy on both, and a share
+/// of a larger bandwidth is more bytes (H100 and H200, 107 trials that both ran: within a tenth).
+pub fn over(activities: Activities, bandwidth: BytesPerSecond, reference: BytesPerSecond) -> Activities {
+    let ratio = bandwidth.get() / reference.get();
+    let mut list = activities;
+    (list[1], list[2]) = (list[1] * ratio, list[2] * ratio.sqrt());
     list
 }
 
@@ -207,6 +218,11 @@ pub fn drives(coefficients: &Activities, activities: &Activities) -> Drives {
 }
 
 impl PowerModel {
+    /// A kernel's activities on a board with this bandwidth, as the law sees them.
+    pub fn seen(&self, activities: Activities, bandwidth: BytesPerSecond) -> Activities {
+        self.bandwidth.map_or(activities, |reference| over(activities, bandwidth, reference))
+    }
+
     /// What a kernel takes above waiting at full clock.
     pub fn drives(&self, activities: &Activities, traits: &Traits) -> Drives {
         self.uncorrected(activities).times(self.correction.as_ref().map_or(1.0, |c| c.factor(traits)))
@@ -247,6 +263,7 @@ mod tests {
         PowerModel {
             coefficients,
             correction: None,
+            bandwidth: None,
             exponent: None,
             burst: None,
             headroom: 0.98,

@@ -230,7 +230,7 @@ fn kernel_in<'a, 'm: 'a>(
         Some((rule.name.as_str(), ruled))
     });
     let value = jump.map_or(value, |(_, ruled)| ruled);
-    let activities = activities(&load, model.floor, value);
+    let activities = models.law.seen(activities(&load, model.floor, value), gpu.bandwidth.value);
     Ok(Kernel {
         name,
         kind,
