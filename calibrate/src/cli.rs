@@ -1,5 +1,6 @@
 //! The command line of `calibrate`.
 
+mod all;
 mod campaign;
 mod machine;
 mod names;
@@ -8,7 +9,7 @@ mod report;
 mod rows;
 mod sweep;
 
-use self::rows::{Unseen, alike_rows, read_runs, read_unique, rows_for};
+use self::rows::{Unseen, alike_rows, prepared, read_runs, read_unique, rows_for};
 use crate::campaign::device::SIMULATED;
 use crate::campaign::trials::{self, Level};
 use crate::fit::over_chip::over_chip;
@@ -48,6 +49,8 @@ pub struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:
+  calibrate all --out my_gpu                    measures this GPU, and says how to predict with it
+  calibrate all --device fake --out rehearsal   the same without a GPU, simulated
   calibrate import deepbench DeepBench_NV_V100.xlsx
   calibrate import neusight conv.csv linear.csv bmm.csv
   calibrate import aiconfigurator systems --dataset products
@@ -77,6 +80,8 @@ enum Command {
     Plan(campaign::PlanArgs),
     /// Measure the trials of a plan on a device
     Run(campaign::RunArgs),
+    /// Run, fit, judge and report in one: ends with the line that predicts with what was measured
+    All(all::AllArgs),
     /// Measure whole networks, or their layers one by one
     Measure(machine::MeasureArgs),
     /// Measure a network along power limits or core clocks until the best is found
@@ -266,6 +271,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Status(args) => campaign::status(&args),
         Command::Plan(args) => campaign::plan(&args),
         Command::Run(args) => campaign::run(&args),
+        Command::All(args) => all::all(&args),
         Command::Measure(args) => machine::measure(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Detect(args) => machine::detect(&args),
@@ -356,29 +362,39 @@ fn base_of(args: &Fit, measurements: &[Measurement]) -> Result<Base> {
     }
 }
 
-fn run_fit(args: &Fit) -> Result<()> {
+/// What a fit made.
+struct Fitted {
+    /// Names of files, and their texts.
+    files: Vec<(String, String)>,
+    /// What to tell of it.
+    said: String,
+}
+
+/// Fits measurements.
+fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     let runs = read_runs(&args.networks)?;
     let further = networks::layers_beside(&runs)?;
     let unseen = Unseen::of(args.evaluation, &further);
-    let (rows, measurements) = rows_for(&args.dataset, unseen)?;
-    let files: Vec<(String, String)> = match (args.model, &base_of(args, &measurements)?) {
+    let rows = prepared(measurements, unseen)?;
+    let mut said = String::new();
+    let files: Vec<(String, String)> = match (args.model, &base_of(args, measurements)?) {
         (ModelForm::Neuralpower, Base::All(_) | Base::Chip(_)) => bail!("--base goes with --model lasso"),
         (ModelForm::Lasso, Base::All(base)) => {
-            let calibrations = recipe::few_shot(&alike_rows(&measurements, Unseen::None)?, base)?;
+            let calibrations = recipe::few_shot(&alike_rows(measurements, Unseen::None)?, base)?;
             let file = |c: &Calibration| Ok((c.chip.to_lowercase(), c.to_toml()?));
             calibrations.iter().map(file).collect::<Result<_>>()?
         }
         (ModelForm::Lasso, Base::Chip(base)) => {
             let all_chips = joulecast_model::catalog::all_chips()?;
-            let (calibration, brought) = over_chip(&measurements, base, &all_chips, &Options::default())?;
-            print(&brought.text())?;
+            let (calibration, brought) = over_chip(measurements, base, &all_chips, &Options::default())?;
+            said = brought.text();
             vec![(calibration.chip.to_lowercase(), calibration.to_toml()?)]
         }
         (ModelForm::Lasso, Base::None) => {
             let bar = FitBar::new(args.quiet);
             let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
-            let alike = alike_rows(&measurements, unseen)?;
-            let mut calibrations = recipe::calibrations(&rows, &alike, &measurements, &options, args.evaluation)?;
+            let alike = alike_rows(measurements, unseen)?;
+            let mut calibrations = recipe::calibrations(&rows, &alike, measurements, &options, args.evaluation)?;
             spread::add(&runs, &mut calibrations)?;
             if args.evaluation {
                 let hash = recipe::held_out_hash(&further)?;
@@ -398,9 +414,14 @@ fn run_fit(args: &Fit) -> Result<()> {
         }
         (ModelForm::Neuralpower, Base::None) => crate::fit::neuralpower::files(&rows)?,
     };
+    Ok(Fitted { files: files.into_iter().map(|(name, text)| (format!("{name}.toml"), text)).collect(), said })
+}
+
+fn run_fit(args: &Fit) -> Result<()> {
+    let Fitted { files, said } = fitted(args, &read_unique(&args.dataset.dataset)?)?;
+    print(&said)?;
     fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;
-    let files: Vec<(PathBuf, String)> =
-        files.into_iter().map(|(name, text)| (args.out.join(format!("{name}.toml")), text)).collect();
+    let files: Vec<(PathBuf, String)> = files.into_iter().map(|(name, text)| (args.out.join(name), text)).collect();
     // All are looked at before the first is written: a folder holds one fit, or none of it.
     let differs = |(path, text): &&(PathBuf, String)| fs::read(path).is_ok_and(|old| old != text.as_bytes());
     if let (Some((path, _)), false) = (files.iter().find(differs), args.force) {

@@ -1,6 +1,7 @@
 //! Values into bytes: tables, JSON, CSV and Markdown, and bytes into files. Nothing is computed here.
 
 pub mod accuracy;
+pub mod beside;
 pub mod calibration;
 pub mod check;
 pub mod compare;

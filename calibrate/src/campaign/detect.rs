@@ -98,7 +98,7 @@ fn libraries() -> String {
 }
 
 /// Minutes of a plan at the rates of an H200.
-fn minutes(plan: &Plan) -> f64 {
+pub fn minutes(plan: &Plan) -> f64 {
     let energies = plan.count(Measure::Energy) as f64;
     (TIME_ROW_S * (plan.items.len() as f64 + energies) + ENERGY_ROW_S * energies) / 60.0
 }

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use joulecast_model::rows::splits::Role;
 use joulecast_reports::command_line;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Whole networks of the report: those that no evaluation fit saw, where nothing else is asked for.
 const ROLE: Role = Role::Development;
@@ -26,6 +26,12 @@ pub fn write(args: &Validate, folder: &Path) -> Result<()> {
     }
     // Minutes before it is written.
     whole::check_free(&folder.join(PAGE), args.force)?;
+    let files = make(args, folder)?;
+    print(&files.iter().map(|f| format!("{}: written\n", f.display())).collect::<String>())
+}
+
+/// Makes it; gives every file that was written.
+pub(super) fn make(args: &Validate, folder: &Path) -> Result<Vec<PathBuf>> {
     let mut report = Report::new(folder.to_path_buf(), command_line("calibrate", std::env::args_os().skip(1)))?;
     if !args.networks.is_empty() {
         let runs = read_runs(&args.networks)?;
@@ -59,6 +65,5 @@ pub fn write(args: &Validate, folder: &Path) -> Result<()> {
         let lines = validate::lines(&rows, &held_out, &options);
         add_layers(&mut report, &rows, &held_out, &lines)?;
     }
-    let files = report.finish()?;
-    print(&files.iter().map(|f| format!("{}: written\n", f.display())).collect::<String>())
+    report.finish()
 }

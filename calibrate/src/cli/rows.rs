@@ -22,7 +22,12 @@ pub(super) fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
 /// Rows ready for fitting, and the measurements behind them.
 pub(super) fn rows_for(datasets: &DatasetsArg, unseen: Unseen<'_>) -> Result<(Vec<Row>, Vec<Measurement>)> {
     let measurements = read_unique(&datasets.dataset)?;
-    Ok((unseen.left(prepare(&measurements)?)?, measurements))
+    Ok((prepared(&measurements, unseen)?, measurements))
+}
+
+/// Measurements ready for fitting.
+pub(super) fn prepared(measurements: &[Measurement], unseen: Unseen<'_>) -> Result<Vec<Row>> {
+    unseen.left(prepare(measurements)?)
 }
 
 /// Shapes that a fit may not know.

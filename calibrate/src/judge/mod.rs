@@ -5,6 +5,7 @@ pub mod validate;
 pub mod leave_out;
 pub mod learning;
 pub mod networks;
+pub mod beside;
 pub mod spread;
 pub mod published;
 pub mod report;
