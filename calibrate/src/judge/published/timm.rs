@@ -79,7 +79,7 @@ fn runs(frame: &DataFrame) -> Result<Vec<Run>> {
         (text("gpu")?, text("mode")?, text("layout")?, text("model")?, text("torch")?);
     let (size, batch, time) = (count("img_size")?, count("batch")?, frame.column("step_time_ms")?.f32()?);
     // The newest version of PyTorch counts.
-    let mut newest: BTreeMap<(String, &str, String, i32), (Vec<u64>, Run)> = BTreeMap::new();
+    let mut newest: BTreeMap<_, (Vec<u64>, Run)> = BTreeMap::new();
     for i in 0..frame.height() {
         let cells = (gpu.get(i), mode.get(i), layout.get(i), model.get(i), torch.get(i));
         let numbers = (size.get(i), batch.get(i), time.get(i));
@@ -107,6 +107,9 @@ fn runs(frame: &DataFrame) -> Result<Vec<Run>> {
     Ok(newest.into_values().map(|(_, run)| run).collect())
 }
 
+/// How far off a run is, in percent, and whether its interval holds.
+type Judged = (f64, bool);
+
 /// Errors of all networks of both halves.
 ///
 /// # Errors
@@ -122,7 +125,7 @@ pub fn tables(path: &Path) -> Result<Vec<Table>> {
     }
     let predictor = Predictor::with(gpu, Calibrations::shipped(), catalog::framework("pytorch")?);
     let mut lines = Vec::new();
-    let mut errors: BTreeMap<(&str, Mode, String), BTreeMap<&str, Vec<(f64, bool)>>> = BTreeMap::new();
+    let mut errors: BTreeMap<_, BTreeMap<&str, Vec<Judged>>> = BTreeMap::new();
     for run in &runs {
         let network = catalog::network(run.ours)?;
         let pixels = Shape::new(&[3, run.size, run.size])?;
@@ -145,8 +148,8 @@ pub fn tables(path: &Path) -> Result<Vec<Table>> {
     let means = errors.iter().map(|((half, mode, layout), networks)| {
         // Networks weigh the same, however many sizes of image they have.
         let n = networks.len() as f64;
-        let mean = |of: &dyn Fn(&[(f64, bool)]) -> f64| networks.values().map(|list| of(list)).sum::<f64>() / n;
-        let offs = |list: &[(f64, bool)]| list.iter().map(|(off, _)| *off).collect::<Vec<_>>();
+        let mean = |of: &dyn Fn(&[Judged]) -> f64| networks.values().map(|list| of(list)).sum::<f64>() / n;
+        let offs = |list: &[Judged]| list.iter().map(|(off, _)| *off).collect::<Vec<_>>();
         let absolute = mean(&|list| mean_absolute(&offs(list)));
         let signed = mean(&|list| offs(list).iter().sum::<f64>() / list.len() as f64);
         let held = mean(&|list| 100.0 * list.iter().filter(|(_, held)| *held).count() as f64 / list.len() as f64);
