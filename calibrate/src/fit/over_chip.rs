@@ -171,7 +171,7 @@ mod tests {
             let case = LayerCase { inputs: vec![Shape::new(&[1024])?], layer };
             let bare =
                 Measurement::imported("own", &batch.to_string(), "h100-sxm", case, Phase::Forward, 64 * batch, 1.0);
-            let bare = Measurement { regime: Regime::Burst, ..bare };
+            let bare = Measurement { regime: Regime::Burst, method: "graph".into(), ..bare };
             let (row, residual) = prepare_under(std::slice::from_ref(&bare), base, all)?.pop().context("a model")?;
             // A measured second is exp(residual) times what is predicted.
             let time_s = row.carry.to_board(row.carry.to_model(row.time) * (-residual).exp()).get() * slower(batch);
@@ -202,7 +202,8 @@ mod tests {
         let (before, after) = (models(&base, key).context("before")?, models(&made, key).context("after")?);
         assert!((after.0 - before.0 - 1.25f64.ln()).abs() < 0.05 && after.1, "{before:?} {after:?}");
         assert_eq!(made.tier, Tier::Measured);
-        assert_eq!(Calibration::from_toml(&made.to_toml()?)?, made, "it can be written and read");
+        let text = made.to_toml()?;
+        assert!(Calibration::from_toml(&text)?.to_toml()? == text, "it can be written and read");
         Ok(())
     }
 

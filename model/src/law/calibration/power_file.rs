@@ -1,8 +1,8 @@
 //! The section `[power]` of a calibration.
 
 use super::CalibrationError;
-use super::file::{GB, MOST_BANDWIDTH};
 use super::bounds::{MOST_COEFFICIENT, MOST_RESIDUAL, MOST_VARIABLE, either_side, number};
+use super::file::{GB, MOST_BANDWIDTH};
 use crate::base::file::within;
 use crate::base::text::shown;
 use crate::base::units::{BytesPerSecond, Hertz};
