@@ -125,7 +125,8 @@ mod tests {
     fn the_nearest_calibration_is_named() {
         let said = |name: &str| fits(&described(name).expect("in the catalog")).expect("readable");
         assert!(said("h200").contains("of this board; times measured, power: measured"), "{}", said("h200"));
-        assert!(said("h100-sxm").contains("same chip on other boards (h200"), "{}", said("h100-sxm"));
+        assert!(said("h100-sxm").contains("of this board; times measured"), "{}", said("h100-sxm"));
+        assert!(said("h100-nvl").contains("same chip on other boards (h100-sxm, h200"), "{}", said("h100-nvl"));
         assert!(said("v100").contains("times imported, power: another GPU's law"), "{}", said("v100"));
         assert!(said("l4").starts_with("universal"), "{}", said("l4"));
     }
