@@ -17,12 +17,15 @@ fn said(bytes: &[u8]) -> String {
 #[test]
 fn a_gpu_is_named_with_its_calibration_and_what_one_of_its_own_takes() {
     let gpu = FakeGpu::new();
-    let output = detect(&gpu.library(), &["--gpu", "h100-sxm"]);
+    let output = detect(&gpu.library(), &["--gpu", "h100-nvl"]);
     let text = said(&output.stdout);
     assert!(output.status.success(), "{}", said(&output.stderr));
-    for expected in
-        ["name: Fake H200", "driver: ", "of the same chip on other boards (h200", "calibrate run --plan quick"]
-    {
+    for expected in [
+        "name: Fake H200",
+        "driver: ",
+        "of the same chip on other boards (h100-sxm, h200",
+        "calibrate run --plan quick",
+    ] {
         assert!(text.contains(expected), "{expected}: {text}");
     }
 }

@@ -121,7 +121,14 @@ fn clocks_and_limits_that_do_not_exist_exit_2_and_name_the_range() {
     let slow_memory = json(&[&card[..], &["--mem-clock", "5800"]].concat());
     assert!(number(&slow_memory, "time_s") > number(&json(&card), "time_s"));
     assert_eq!(number(&slow_memory, "memory_clock_mhz"), 5800.0);
-    let low = run(&["--net", "vgg19", "--gpu", "a40", "--batch", "64", "--mode", "training", "--power-cap", "100"]);
+    // A limit that no clock keeps: lower than any board's.
+    let path = scratch("low").join("low.toml");
+    let a40 = include_str!("../../data/gpus/a40.toml").replace("name = \"a40\"", "name = \"low\"");
+    let a40 = a40.replace("aliases = [\"nvidia-a40\"]", "aliases = []");
+    let deep = a40.replace("limit_minimum = { value = \"100 W\"", "limit_minimum = { value = \"30 W\"");
+    std::fs::write(&path, deep).expect("a scratch file");
+    let file = path.display().to_string();
+    let low = run(&["--net", "vgg19", "--gpu", &file, "--batch", "64", "--mode", "training", "--power-cap", "40"]);
     assert!(stdout(&low).contains("will exceed its limit"), "{}", stdout(&low));
 }
 

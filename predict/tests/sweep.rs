@@ -437,9 +437,14 @@ fn one_sweep_at_a_time_writes_a_file() {
 #[test]
 fn lists_say_what_predictions_say() {
     let list = String::from_utf8_lossy(&run(&["list", "gpus"]).stdout).into_owned();
-    for (gpu, tier) in
-        [("h200", "measured"), ("h100-sxm", "sibling"), ("t4", "imported"), ("titan-v", "sibling"), ("l4", "roofline")]
-    {
+    for (gpu, tier) in [
+        ("h200", "measured"),
+        ("h100-sxm", "measured"),
+        ("h100-nvl", "sibling"),
+        ("t4", "imported"),
+        ("titan-v", "sibling"),
+        ("l4", "roofline"),
+    ] {
         let line = list.lines().find(|l| l.split_whitespace().next() == Some(gpu)).expect(gpu);
         assert_eq!(line.split_whitespace().nth(2), Some(tier), "{line}");
     }
