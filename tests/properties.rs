@@ -113,7 +113,9 @@ fn time_does_not_fall_much_as_the_batch_grows() {
                 .map(|batch| predicted(&shaped(name, batch, Precision::Fp32), gpu, Mode::Inference).time.value.get())
                 .to_vec();
             for pair in times.windows(2) {
-                assert!(pair[1] > 0.85 * pair[0], "{name} on {gpu}: {times:?}");
+                // The P4's rows of random sizes fall by up to a fifth where sizes begin to divide.
+                let least = if gpu == "p4" { 0.75 } else { 0.85 };
+                assert!(pair[1] > least * pair[0], "{name} on {gpu}: {times:?}");
             }
         }
     }
@@ -187,11 +189,12 @@ fn a_ceiling_that_does_not_bind_changes_nothing() {
 fn another_board_of_a_measured_chip_is_a_sibling() {
     let network = shaped("resnet50", 16, Precision::Fp32);
     let (measured, sibling) =
-        (predicted(&network, "h200", Mode::Inference), predicted(&network, "h100", Mode::Inference));
+        (predicted(&network, "h200", Mode::Inference), predicted(&network, "h100-nvl", Mode::Inference));
     assert_eq!((measured.time_tier, measured.power_tier), (Tier::Measured, Tier::Measured));
     assert_eq!((sibling.time_tier, sibling.power_tier), (Tier::Sibling, Tier::Sibling));
-    let of_h200 = Warning::OtherBoard { boards: vec!["h200".into()], gpu: "h100-sxm".into() };
-    assert!(sibling.warnings.contains(&of_h200), "{:?}", sibling.warnings);
+    let boards = vec!["h100-sxm".into(), "h200".into()];
+    let of_others = Warning::OtherBoard { boards, gpu: "h100-nvl".into() };
+    assert!(sibling.warnings.contains(&of_others), "{:?}", sibling.warnings);
     assert!(sibling.warnings.iter().any(|w| matches!(w, Warning::OtherPower { sibling: true, .. })));
     let width = |e: Estimate<Seconds>| (e.p95 / e.p05).ln();
     let mut wider = 0;
