@@ -1,7 +1,7 @@
 //! Convolutions as networks have them: sides, channels, windows and groups that occur in published networks, each shape
 //! at a whole row of batches. Engines change from batch to batch, so that the batches of a shape stand together.
 
-use super::recipe::{Count, bounded};
+use super::count::{Count, bounded};
 use anyhow::{Context, Result, ensure};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;

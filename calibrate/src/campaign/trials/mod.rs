@@ -3,6 +3,7 @@
 //! Half of a stratum's shapes fill its space evenly, half stand in networks of the role `layer`. No shape of a
 //! network with the role `test` is among them.
 
+pub mod count;
 pub mod file;
 pub mod lattice;
 pub mod near;

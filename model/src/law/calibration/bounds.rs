@@ -31,3 +31,7 @@ pub(super) const MOST_INVERSE: f64 = 1e9;
 pub(super) fn either_side(most: f64) -> RangeInclusive<f64> {
     -most..=most
 }
+
+/// Bytes per second in the unit of bandwidths, and most of it.
+pub(super) const GB: f64 = 1e9;
+pub(super) const MOST_BANDWIDTH: f64 = 1e6;

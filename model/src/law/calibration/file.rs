@@ -1,8 +1,8 @@
 //! Text form of a calibration.
 
 use super::bounds::{
-    LEAST_SCALE, MOST_COEFFICIENT, MOST_COLUMN, MOST_INVERSE, MOST_LOG_RATIO, MOST_PERCENT, MOST_RESIDUAL, MOST_US,
-    MOST_VARIABLE, either_side, number,
+    GB, LEAST_SCALE, MOST_BANDWIDTH, MOST_COEFFICIENT, MOST_COLUMN, MOST_INVERSE, MOST_LOG_RATIO, MOST_PERCENT,
+    MOST_RESIDUAL, MOST_US, MOST_VARIABLE, either_side, number,
 };
 use super::layer_model::parse_term;
 use super::power_file::{PowerFile, read_power, write_power};
@@ -21,11 +21,8 @@ use crate::kernel::load::Memory;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
-/// Bytes in the units of `memory`.
-pub(super) const GB: f64 = 1e9;
+/// Bytes in the unit of the cache, and most of it.
 const MIB: f64 = 1048576.0;
-/// Most of each.
-pub(super) const MOST_BANDWIDTH: f64 = 1e6;
 const MOST_CACHE: f64 = 1e6;
 
 #[derive(Deserialize)]

@@ -1,8 +1,7 @@
 //! The section `[power]` of a calibration.
 
 use super::CalibrationError;
-use super::bounds::{MOST_COEFFICIENT, MOST_RESIDUAL, MOST_VARIABLE, either_side, number};
-use super::file::{GB, MOST_BANDWIDTH};
+use super::bounds::{GB, MOST_BANDWIDTH, MOST_COEFFICIENT, MOST_RESIDUAL, MOST_VARIABLE, either_side, number};
 use crate::base::file::within;
 use crate::base::text::shown;
 use crate::base::units::{BytesPerSecond, Hertz};
