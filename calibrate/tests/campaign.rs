@@ -18,8 +18,6 @@ use joulecast_model::base::units::{Hertz, Seconds};
 use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::kernel::work::Trial;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
-use joulecast_model::law::carry::Carry;
-use joulecast_model::law::time::Seen;
 use joulecast_model::rows::measurement::{Measurement, Regime};
 use std::collections::HashSet;
 use std::fs;
@@ -476,10 +474,9 @@ fn every_operating_point_has_its_rows() {
 /// What a layer model of a calibration predicts for a trial.
 fn predicted(model: &LayerModel, trial: &Trial) -> Seconds {
     let gpu = device::described("h200").expect("in the catalog");
-    let load = trial.clone().on(&gpu).expect("fits").expect("a peak");
-    let variables = load.variables(model.floor, model.library);
-    let (roofline, floor, carry) = (load.roofline, model.floor, Carry::NONE);
-    model.expects(Seen { roofline, floor, variables: &variables, carry }).time()
+    let cost = trial.cost().expect("fits").expect("runs");
+    let view = model.view(trial.clone(), cost, &gpu, None).expect("a peak");
+    model.expects(view.seen()).time()
 }
 
 #[test]

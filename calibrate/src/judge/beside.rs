@@ -13,11 +13,10 @@ use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::key::ModelKey;
-use joulecast_model::law::calibration::{Calibration, Tier};
-use joulecast_model::law::carry::Carry;
+use joulecast_model::law::calibration::Calibration;
 use joulecast_model::law::lookup::find;
 use joulecast_model::law::power::PowerModel;
-use joulecast_model::law::time::{Seen, time};
+use joulecast_model::law::time::time;
 use joulecast_model::rows::measurement::{Measurement, Regime};
 use joulecast_reports::beside::{Line, Score};
 use std::collections::{BTreeMap, HashMap};
@@ -41,18 +40,12 @@ impl Basis<'_> {
     fn time(&self, measurement: &Measurement, gpu: &Gpu) -> Result<Option<Predicted>> {
         let work = measurement.work()?;
         let cost = work.cost()?.context("no kernel runs in this phase")?;
-        let Some(load) = work.clone().costing(cost, gpu) else { return Ok(None) };
-        let kernel = &load.work;
-        let computed = gpu.computes_in(kernel.precision).unwrap_or(kernel.precision);
-        let found = find(self.chip, self.all, kernel.key(), kernel.family(), kernel.phase, computed);
+        let work = work.twin().unwrap_or(work);
+        let computed = gpu.computes_in(work.precision).unwrap_or(work.precision);
+        let found = find(self.chip, self.all, work.key(), work.family(), work.phase, computed);
         let Some(found) = found.map(|f| f.on_board(self.chip, &gpu.name)) else { return Ok(None) };
-        let memory = found.model.memory.unwrap_or(load.memory);
-        let Some(over) = work.costing_over(cost, gpu, memory) else { return Ok(None) };
-        let variables = over.variables(found.model.floor, found.model.library);
-        let (floor, carry) = (found.model.floor, Carry::between(&over, &load));
-        let seen = Seen { roofline: over.roofline, floor, variables: &variables, carry };
-        let siblings = self.all.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
-        let timed = time(seen, &found, siblings);
+        let Some(view) = found.model.view(work, cost, gpu, None) else { return Ok(None) };
+        let timed = time(view.seen(), &found, self.all.siblings(found.tier));
         let (value, measured) = (timed.value.get(), measurement.time_s);
         let within = timed.edges.map(|(low, high)| (value * low..=value * high).contains(&measured));
         Ok(Some(Predicted { measured, predicted: value, within }))

@@ -5,10 +5,9 @@ use crate::rows::prepare::Row;
 use anyhow::{Context, Result};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use joulecast_model::law::calibration::{ANY_CHIP, Calibration, Tier};
-use joulecast_model::law::carry::Carry;
+use joulecast_model::law::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::law::lookup::{find, of_framework};
-use joulecast_model::law::time::{Seen, time};
+use joulecast_model::law::time::time;
 use joulecast_model::rows::measurement::Measurement;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,7 +23,6 @@ pub fn predicted<'a>(
 ) -> Result<HeldOut<'a>> {
     let of = |chip: &str| calibrations.iter().find(|c| c.chip == chip);
     let universal = of(ANY_CHIP).context("no calibration of all chips among these")?;
-    let siblings = universal.transfer.as_ref().and_then(|t| t.siblings);
     let measured: HashMap<&str, &Measurement> = measurements.iter().map(|m| (m.row_id.as_str(), m)).collect();
     let mut gpus: BTreeMap<&str, Gpu> = BTreeMap::new();
     for row in rows {
@@ -40,14 +38,10 @@ pub fn predicted<'a>(
         let own = row.framework.and_then(|name| of_framework(chip, name, key, family, phase, precision));
         let Some(found) = own.or_else(|| find(chip, universal, key, family, phase, precision)) else { continue };
         let found = found.on_board(chip, &row.board);
-        let (work, gpu, model) = (measurement.work()?, &gpus[row.board.as_str()], found.model);
-        let Some(load) = work.clone().on(gpu)? else { continue };
-        // A model of another board is asked with the memory that it is of.
-        let Some(over) = work.costing_over(load.cost, gpu, model.memory.unwrap_or(load.memory)) else { continue };
-        let variables = over.variables(model.floor, model.library);
-        let (roofline, floor, carry) = (over.roofline, model.floor, Carry::between(&over, &load));
-        let sibling = siblings.filter(|_| found.tier == Tier::Sibling);
-        let timed = time(Seen { roofline, floor, variables: &variables, carry }, &found, sibling);
+        let (work, gpu) = (measurement.work()?, &gpus[row.board.as_str()]);
+        let Some(cost) = work.cost()? else { continue };
+        let Some(view) = found.model.view(work, cost, gpu, None) else { continue };
+        let timed = time(view.seen(), &found, universal.siblings(found.tier));
         let value = timed.value + row.overhead;
         by_row.insert(row.row_id.as_str(), value.get());
         let (_, log) = row.against(timed.value);

@@ -1,12 +1,15 @@
 //! The law of time: t = t_ref exp(f), f a sparse polynomial of a kernel's variables, and the interval of what it leaves.
 //! Fits, judges and the predictor all ask here.
 
-use super::calibration::{LayerModel, Siblings};
+use super::calibration::{Calibration, LayerModel, Siblings, Tier};
 use super::carry::Carry;
 use super::lookup::Found;
 use crate::base::units::Seconds;
+use crate::device::gpu::Gpu;
 use crate::kernel::features::Variables;
-use crate::kernel::load::Roofline;
+use crate::kernel::load::{Load, Roofline};
+use crate::kernel::work::Work;
+use crate::net::cost::LayerCost;
 
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
 /// interval's edges move out by this factor.
@@ -23,6 +26,54 @@ pub struct Seen<'a> {
     pub variables: &'a Variables,
     /// From that memory to the board's own.
     pub carry: Carry,
+}
+
+/// A kernel on a board, with what a model, which may be of another board of the chip, sees of it.
+pub struct View<'a> {
+    /// On the board itself.
+    pub load: Load<'a>,
+    roofline: Roofline,
+    floor: Seconds,
+    variables: Variables,
+    carry: Carry,
+}
+
+impl View<'_> {
+    /// As the law sees it.
+    pub fn seen(&self) -> Seen<'_> {
+        Seen { roofline: self.roofline, floor: self.floor, variables: &self.variables, carry: self.carry }
+    }
+}
+
+impl LayerModel {
+    /// A kernel on a board, its traffic seen over the memory that the model is of. `library`: its age, if not the newest that
+    /// the model knows. `None` where the board has no peak for it.
+    pub fn view<'a>(&self, work: Work<'a>, cost: LayerCost, gpu: &'a Gpu, library: Option<f64>) -> Option<View<'a>> {
+        let (floor, library) = (self.floor, library.unwrap_or(self.library));
+        let load = work.clone().costing(cost, gpu)?;
+        let memory = self.memory.unwrap_or(load.memory);
+        let over = match memory == load.memory {
+            true => &load,
+            false => &work.clone().costing_over(cost, gpu, memory)?,
+        };
+        // Halves that are computed in fp32 reach over their own roofline what the same kernel does in fp32: less traffic
+        // makes none slower.
+        let computed = gpu.computes_in(work.precision).filter(|computed| *computed != work.precision);
+        let wide = computed.and_then(|precision| {
+            let cost = cost.widened(precision.bytes() / work.precision.bytes());
+            Work { precision, ..work }.costing_over(cost, gpu, memory)
+        });
+        let variables = wide.as_ref().unwrap_or(over).variables(floor, library);
+        let (roofline, carry) = (over.roofline, Carry::between(over, &load));
+        Some(View { roofline, floor, variables, carry, load })
+    }
+}
+
+impl Calibration {
+    /// What other boards of a measured chip err, of these models of all chips, where a prediction rests on such a board.
+    pub fn siblings(&self, tier: Tier) -> Option<Siblings> {
+        self.transfer.as_ref().and_then(|t| t.siblings).filter(|_| tier == Tier::Sibling)
+    }
 }
 
 /// What a model expects of a kernel.

@@ -10,10 +10,9 @@ use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
-use crate::law::carry::Carry;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, activities, power, traits};
-use crate::law::time::{Seen, time};
+use crate::law::time::time;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
 use crate::net::network::{ShapedLayer, ShapedNetwork};
@@ -205,22 +204,9 @@ fn kernel_in<'a, 'm: 'a>(
     work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
     let (run_phase, batch) = (work.phase, work.batch);
     let model = found.model;
-    let load = work.clone().costing(cost, gpu).ok_or_else(no_model)?;
-    // A model of another board is asked with the memory that it is of.
-    let memory = model.memory.unwrap_or(load.memory);
-    let over = match memory == load.memory {
-        true => &load,
-        false => &work.clone().costing_over(cost, gpu, memory).ok_or_else(no_model)?,
-    };
-    // Halves that are computed in fp32 reach over their own roofline what the same kernel does in fp32: less traffic makes
-    // none slower.
-    let wide = (computed != precision).then(|| Work { precision: computed, ..work.clone() });
-    let wide = wide.and_then(|w| w.costing_over(cost.widened(computed.bytes() / precision.bytes()), gpu, memory));
-    let variables = wide.as_ref().unwrap_or(over).variables(model.floor, setup.library.unwrap_or(model.library));
-    let carry = Carry::between(over, &load);
-    let seen = Seen { roofline: over.roofline, floor: model.floor, variables: &variables, carry };
-    let siblings = setup.all_chips.transfer.as_ref().and_then(|t| t.siblings).filter(|_| found.tier == Tier::Sibling);
-    let timed = time(seen, &found, siblings);
+    let view = model.view(work, cost, gpu, setup.library).ok_or_else(no_model)?;
+    let timed = time(view.seen(), &found, setup.all_chips.siblings(found.tier));
+    let load = view.load;
     let (low, high) = timed.edges.ok_or_else(no_model)?;
     let kind = if phase == Phase::Update { ModelKey::Update.name() } else { kind };
     let kernel = KernelOf { kind, layer: &layer.case.layer, phase: run_phase, layout };
