@@ -75,6 +75,9 @@ impl std::str::FromStr for Shard {
 
 impl Shard {
     fn holds(self, item: &Item) -> bool {
+        if self.of == 1 {
+            return true;
+        }
         let digest = sha256_hex(item.trial.case.fold_key().as_bytes());
         let place = digest[..8].bytes().fold(0u32, |sum, b| sum.wrapping_mul(31).wrapping_add(u32::from(b)));
         place % self.of == self.number - 1

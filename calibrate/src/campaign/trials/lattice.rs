@@ -99,12 +99,8 @@ impl Lattice {
         ensure!(self.outputs.is_empty() != self.ratios.is_empty(), "{}: either outputs or ratios", at());
         ensure!(self.ratios.iter().all(|r| (0.01..=100.0).contains(r)), "{}: ratios from 0.01 to 100", at());
         ensure!(self.windows.iter().map(|w| u64::from(w.weight)).sum::<u64>() > 0, "{}: no windows", at());
-        for window in &self.windows {
-            [window.kernel[0], window.kernel[1], window.stride]
-                .iter()
-                .try_for_each(|&v| bounded("windows", v))
-                .with_context(at)?;
-        }
+        let mut windows = self.windows.iter().flat_map(|w| [w.kernel[0], w.kernel[1], w.stride]);
+        windows.try_for_each(|v| bounded("windows", v)).with_context(at)?;
         if let Grouping::Count(counts) = &self.groups {
             ensure!(!counts.is_empty(), "{}: no groups", at());
             counts.iter().try_for_each(|&v| bounded("groups", v)).with_context(at)?;

@@ -26,7 +26,7 @@ use lattice::Lattice;
 use point::Point;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::Xoshiro256PlusPlus as Random;
 use recipe::{Recipe, Stratum};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
@@ -125,28 +125,27 @@ pub fn expand(text: &str, level: Level) -> Result<Plan> {
     let expansion = Expansion { recipe: &recipe, gpu: &gpu, zoo: &zoo };
     let mut seen = HashSet::new();
     let mut placed: Vec<(f64, Item)> = Vec::new();
+    // What is listed together has one place: of a lattice all trials of a shape, so that a run that stops has whole rows of
+    // batches.
+    let mut place = |stratum: &str, measure, most: usize, units: Vec<Vec<(String, Trial)>>, random: &mut Random| {
+        let keep = most.min(units.len());
+        for (i, trials) in units.into_iter().take(keep).enumerate() {
+            let place = (i as f64 + random.gen_range(0.0..1.0)) / keep as f64;
+            let item = |(trial_id, trial)| Item { trial_id, stratum: stratum.to_string(), measure, trial };
+            placed.extend(trials.into_iter().map(|trial| (place, item(trial))));
+        }
+    };
     for stratum in &recipe.strata {
         let name = stratum.name();
         let mut random = generator(recipe.seed, &name)?;
         let trials = expansion.trials(stratum, &mut seen, &mut random)?;
-        let keep = stratum.count.at(level).min(trials.len());
-        for (i, (trial_id, trial)) in trials.into_iter().take(keep).enumerate() {
-            let place = (i as f64 + random.gen_range(0.0..1.0)) / keep as f64;
-            placed.push((place, Item { trial_id, stratum: name.clone(), measure: stratum.measure, trial }));
-        }
+        let each = trials.into_iter().map(|trial| vec![trial]).collect();
+        place(&name, stratum.measure, stratum.count.at(level), each, &mut random);
     }
     for lattice in &recipe.lattices {
         let mut random = generator(recipe.seed, &lattice.name)?;
         let shapes = expansion.lattice(lattice, &mut seen, &mut random)?;
-        let keep = lattice.shapes.at(level).min(shapes.len());
-        for (i, trials) in shapes.into_iter().take(keep).enumerate() {
-            // One place for all trials of a shape: a run that stops has whole rows of batches.
-            let place = (i as f64 + random.gen_range(0.0..1.0)) / keep as f64;
-            placed.extend(trials.into_iter().map(|(trial_id, trial)| {
-                let item = Item { trial_id, stratum: lattice.name.clone(), measure: Measure::Time, trial };
-                (place, item)
-            }));
-        }
+        place(&lattice.name, Measure::Time, lattice.shapes.at(level), shapes, &mut random);
     }
     placed.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.trial_id.cmp(&b.1.trial_id)));
     let items = placed.into_iter().map(|(_, item)| item).collect();
@@ -154,9 +153,9 @@ pub fn expand(text: &str, level: Level) -> Result<Plan> {
 }
 
 /// A generator of a stratum's own, so that editing one leaves the draws of the others alone.
-fn generator(seed: u64, stratum: &str) -> Result<Xoshiro256PlusPlus> {
+fn generator(seed: u64, stratum: &str) -> Result<Random> {
     let digest = sha256_hex(format!("{seed} {stratum}").as_bytes());
-    Ok(Xoshiro256PlusPlus::seed_from_u64(u64::from_str_radix(&digest[..16], 16)?))
+    Ok(Random::seed_from_u64(u64::from_str_radix(&digest[..16], 16)?))
 }
 
 struct Expansion<'a> {
@@ -171,7 +170,7 @@ impl Expansion<'_> {
         &self,
         stratum: &Stratum,
         seen: &mut HashSet<String>,
-        random: &mut Xoshiro256PlusPlus,
+        random: &mut Random,
     ) -> Result<Vec<(String, Trial)>> {
         let count = stratum.count.reference;
         let points = point::strata(count, random);
@@ -201,7 +200,7 @@ impl Expansion<'_> {
         &self,
         lattice: &Lattice,
         seen: &mut HashSet<String>,
-        random: &mut Xoshiro256PlusPlus,
+        random: &mut Random,
     ) -> Result<Vec<Vec<(String, Trial)>>> {
         let mut shapes = Vec::new();
         let mut drawn = HashSet::new();
