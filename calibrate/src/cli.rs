@@ -26,6 +26,7 @@ use crate::system::whole::Done;
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::{ANY_CHIP, Calibration};
 use joulecast_model::rows::import::table::Mapping;
@@ -350,11 +351,11 @@ fn base_of(args: &Fit, measurements: &[Measurement]) -> Result<Base> {
             let own = measurements.iter().all(|m| m.regime != Regime::Import && m.source != SIMULATED);
             let boards: BTreeSet<&str> = measurements.iter().map(|m| m.gpu.as_str()).collect();
             let [board] = boards.into_iter().collect::<Vec<_>>()[..] else { return Ok(Base::None) };
-            let chip = joulecast_model::catalog::gpu(board)?.chip;
-            Ok(joulecast_model::catalog::calibration(&chip)?.filter(|_| own).map_or(Base::None, Base::Chip))
+            let chip = catalog::gpu(board)?.chip;
+            Ok(catalog::calibration(&chip)?.filter(|_| own).map_or(Base::None, Base::Chip))
         }
         _ if args.evaluation => Err(misuse("--base goes without --evaluation")),
-        "universal" => Ok(of(joulecast_model::catalog::all_chips()?)),
+        "universal" => Ok(of(catalog::all_chips()?)),
         path => {
             let text = fs::read_to_string(path).with_context(|| path.to_string())?;
             Ok(of(Calibration::from_toml(&text).with_context(|| path.to_string())?))
@@ -375,7 +376,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     let runs = read_runs(&args.networks)?;
     let further = networks::layers_beside(&runs)?;
     let unseen = Unseen::of(args.evaluation, &further);
-    let rows = prepared(measurements, unseen)?;
+    let rows = || prepared(measurements, unseen);
     let mut said = String::new();
     let files: Vec<(String, String)> = match (args.model, &base_of(args, measurements)?) {
         (ModelForm::Neuralpower, Base::All(_) | Base::Chip(_)) => bail!("--base goes with --model lasso"),
@@ -385,7 +386,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
             calibrations.iter().map(file).collect::<Result<_>>()?
         }
         (ModelForm::Lasso, Base::Chip(base)) => {
-            let all_chips = joulecast_model::catalog::all_chips()?;
+            let all_chips = catalog::all_chips()?;
             let (calibration, brought) = over_chip(measurements, base, &all_chips, &Options::default())?;
             said = brought.text();
             vec![(calibration.chip.to_lowercase(), calibration.to_toml()?)]
@@ -393,7 +394,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
         (ModelForm::Lasso, Base::None) => {
             let bar = FitBar::new(args.quiet);
             let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
-            let alike = alike_rows(measurements, unseen)?;
+            let (rows, alike) = (rows()?, alike_rows(measurements, unseen)?);
             let mut calibrations = recipe::calibrations(&rows, &alike, measurements, &options, args.evaluation)?;
             spread::add(&runs, &mut calibrations)?;
             if args.evaluation {
@@ -412,7 +413,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
                 })
                 .collect::<Result<_>>()?
         }
-        (ModelForm::Neuralpower, Base::None) => crate::fit::neuralpower::files(&rows)?,
+        (ModelForm::Neuralpower, Base::None) => crate::fit::neuralpower::files(&rows()?)?,
     };
     Ok(Fitted { files: files.into_iter().map(|(name, text)| (format!("{name}.toml"), text)).collect(), said })
 }
