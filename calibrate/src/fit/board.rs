@@ -4,10 +4,11 @@
 //! all chips (`few_shot`), only smaller: how much smaller, and whether they help at all, cross-validation over the board's
 //! own shapes says.
 
-use crate::fit::few_shot::{Effects, Prior};
+use crate::fit::few_shot::{Effects, Prior, Target};
 use crate::fit::folds::grouped;
 use crate::rows::prepare::Row;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use joulecast_model::base::accuracy::Accuracy;
 
 /// Deviations of a board's effects over those of a chip's, to choose from. None: the models as they are.
 const SCALES: [f64; 4] = [0.0, 0.05, 0.15, 0.4];
@@ -48,11 +49,13 @@ impl Correction {
                     left[i] -= effects.correction(rows[i].0, &[]);
                 }
             }
-            tried.push((scale, mean_error(&left), left));
+            // Of predictions whose ln(measured / predicted) these are.
+            let error = Accuracy::of(left.iter().map(|l| (1.0, (-l).exp()))).context("no rows")?.mape;
+            tried.push((scale, error, left));
         }
         let plain = tried[0].1;
         let best = tried.into_iter().reduce(|a, b| if b.1 < a.1 && b.1 < plain * (1.0 - BETTER) { b } else { a });
-        let Some((scale, error, left)) = best else { anyhow::bail!("no rows") };
+        let (scale, error, left) = best.context("no scale to choose from")?;
         let effects = if scale > 0.0 { Effects::estimate(rows, &Prior::of_board(scale))? } else { Effects::default() };
         Ok(Self { effects, scale, error: (plain, error), left })
     }
@@ -68,14 +71,9 @@ impl Correction {
     }
 
     /// The same of all kernels of a model.
-    pub fn of_model(&self, target: &crate::fit::few_shot::Target) -> f64 {
+    pub fn of_model(&self, target: &Target) -> f64 {
         self.effects.intercept(target)
     }
-}
-
-/// Mean absolute percentage error of predictions whose ln(measured / predicted) these are.
-fn mean_error(left: &[f64]) -> f64 {
-    100.0 * left.iter().map(|l| ((-l).exp() - 1.0).abs()).sum::<f64>() / left.len().max(1) as f64
 }
 
 #[cfg(test)]

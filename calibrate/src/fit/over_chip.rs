@@ -8,6 +8,7 @@ use crate::fit::polynomial::Options;
 use crate::fit::power::{self, PowerRow};
 use crate::rows::prepare::{Row, prepare_under};
 use anyhow::{Context, Result};
+use joulecast_model::base::accuracy::Accuracy;
 use joulecast_model::law::calibration::{Bucket, Calibration, LayerModel, Tier};
 use joulecast_model::law::power::PowerModel;
 use joulecast_model::rows::measurement::Measurement;
@@ -139,15 +140,15 @@ fn law(
     let by_chip: BTreeMap<String, Vec<PowerRow>> = power::rows(measurements, &times)?;
     let Some(rows) = by_chip.into_values().next() else { return Ok((base.power.clone(), None)) };
     let Some((fitted, held_out)) = power::fit(&rows, options)? else { return Ok((base.power.clone(), None)) };
-    let error = |foreseen: &mut dyn Iterator<Item = f64>| {
-        let sum: f64 = rows.iter().zip(foreseen).map(|(row, p)| (p / row.measured() - 1.0).abs()).sum();
-        100.0 * sum / rows.len() as f64
+    let error = |foreseen: &[f64]| {
+        let pairs = rows.iter().zip(foreseen).map(|(row, p)| (row.measured(), *p));
+        Accuracy::of(pairs).map_or(f64::INFINITY, |accuracy| accuracy.mape)
     };
     let bandwidth = own.first().and_then(|row| row.memory).map(|memory| memory.bandwidth);
     let fitted = PowerModel { bandwidth, ..fitted };
-    let after = error(&mut held_out.iter().copied());
+    let after = error(&held_out);
     let Some(law) = &base.power else { return Ok((Some(fitted), None)) };
-    let before = error(&mut rows.iter().map(|row| row.foreseen(law)));
+    let before = error(&rows.iter().map(|row| row.foreseen(law)).collect::<Vec<_>>());
     let better = after < before;
     Ok((Some(if better { fitted } else { law.clone() }), Some((before, after.min(before), rows.len()))))
 }
