@@ -2,11 +2,10 @@
 //! where cross-validation over its shapes finds that better (`board`), and its own law of power where that is better.
 
 use crate::fit::board::Correction;
-use crate::fit::few_shot::target;
 use crate::fit::passport::passport;
 use crate::fit::polynomial::Options;
 use crate::fit::power::{self, PowerRow};
-use crate::rows::prepare::{Row, prepare_under};
+use crate::rows::prepare::{Row, Under, prepare_under};
 use anyhow::{Context, Result};
 use joulecast_model::base::accuracy::Accuracy;
 use joulecast_model::law::calibration::{Bucket, Calibration, LayerModel, Tier};
@@ -56,12 +55,12 @@ pub fn over_chip(
     options: &Options,
 ) -> Result<(Calibration, Brought)> {
     let rows = prepare_under(measurements, base, all_chips)?;
-    let residuals: Vec<(&Row, f64)> = rows.iter().map(|(row, residual)| (row, *residual)).collect();
+    let residuals: Vec<(&Row, f64)> = rows.iter().map(|under| (&under.row, under.residual)).collect();
     let correction = Correction::estimate(&residuals).with_context(|| format!("over {}", base.id))?;
-    let own: Vec<&Row> = rows.iter().map(|(row, _)| row).collect();
+    let own: Vec<&Row> = rows.iter().map(|under| &under.row).collect();
     let boards: BTreeSet<String> = own.iter().map(|row| row.board.clone()).collect();
-    let widen = widening(base, &own, &correction.left);
-    let models = base.models.iter().map(|model| corrected(base, model, &own, &boards, &correction, widen)).collect();
+    let widen = widening(&rows, &correction.left);
+    let models = base.models.iter().map(|model| corrected(base, model, &rows, &boards, &correction, widen)).collect();
     let (power, brought) = law(measurements, &own, base, options)?;
     let brought = Brought { base: base.id.clone(), rows: own.len(), time: correction.error, power: brought };
     let first = own.first().context("no rows")?;
@@ -82,16 +81,12 @@ pub fn over_chip(
 fn corrected(
     base: &Calibration,
     model: &LayerModel,
-    rows: &[&Row],
+    rows: &[Under<'_>],
     boards: &BTreeSet<String>,
     correction: &Correction,
     widen: f64,
 ) -> LayerModel {
-    let of_model = |row: &&&Row| {
-        let fitted = model.key == row.model || model.covers.iter().any(|c| c.key == row.model && c.phase == row.phase);
-        fitted && (model.phase == row.phase || !model.covers.is_empty()) && model.framework.is_none()
-    };
-    let own = rows.iter().filter(of_model).count();
+    let own = rows.iter().filter(|under| std::ptr::eq(under.model, model)).count();
     let added = correction.of_model(&(model.key, model.family, model.phase, model.precision));
     let shifted = |(low, high): (f64, f64)| (low + added.min(0.0), high + added.max(0.0));
     let mut fitted = if model.boards.is_empty() { base.boards.clone() } else { model.boards.clone() };
@@ -110,14 +105,12 @@ fn corrected(
 }
 
 /// How many times as wide the base's intervals must be to hold on the board; never narrower than they are.
-fn widening(base: &Calibration, rows: &[&Row], left: &[f64]) -> f64 {
+fn widening(rows: &[Under<'_>], left: &[f64]) -> f64 {
     let mut needed: Vec<f64> = rows
         .iter()
         .zip(left)
-        .filter_map(|(row, left)| {
-            let (key, _, phase, precision) = target(row);
-            let model = base.model(key, phase, precision)?;
-            let bucket = model.bucket(row.kernel_time())?;
+        .filter_map(|(under, left)| {
+            let bucket = under.model.bucket(under.row.kernel_time() * (-left).exp())?;
             let edge = if *left > 0.0 { bucket.high } else { -bucket.low };
             Some(left.abs() / edge.max(1e-6))
         })
@@ -173,7 +166,8 @@ mod tests {
             let bare =
                 Measurement::imported("own", &batch.to_string(), "h100-sxm", case, Phase::Forward, 64 * batch, 1.0);
             let bare = Measurement { regime: Regime::Burst, method: "graph".into(), ..bare };
-            let (row, residual) = prepare_under(std::slice::from_ref(&bare), base, all)?.pop().context("a model")?;
+            let Under { row, residual, .. } =
+                prepare_under(std::slice::from_ref(&bare), base, all)?.pop().context("a model")?;
             // A measured second is exp(residual) times what is predicted.
             let time_s = row.carry.to_board(row.carry.to_model(row.time) * (-residual).exp()).get() * slower(batch);
             Ok(Measurement { time_s, ..bare })
@@ -220,6 +214,22 @@ mod tests {
             assert_eq!(old.intercept, new.intercept);
             assert!(new.residuals.iter().zip(&old.residuals).all(|(n, o)| n.high >= o.high && n.low <= o.low));
         }
+        Ok(())
+    }
+    #[test]
+    fn only_models_that_predict_own_rows_are_measured_on_the_board() -> Result<()> {
+        let all = catalog::all_chips()?;
+        let shipped = catalog::calibration("GH100")?.context("shipped")?;
+        let models = shipped.models.iter().map(|m| LayerModel { boards: vec!["h200".into()], ..m.clone() }).collect();
+        let base = Calibration { boards: vec!["h200".into()], models, ..shipped };
+        let (made, _) = over_chip(&measured(&base, &all, |_| 1.1)?, &base, &all, &Options::default())?;
+        let known: Vec<String> = made
+            .models
+            .iter()
+            .filter(|model| made.knows(model, "h100-sxm"))
+            .map(|model| format!("{} {} {}", model.key, model.phase, model.precision))
+            .collect();
+        assert_eq!(known, ["linear forward fp32"]);
         Ok(())
     }
 }

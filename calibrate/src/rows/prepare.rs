@@ -141,16 +141,27 @@ pub fn prepare_alike(measurements: &[Measurement]) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The rows of the library's kernels as the models of their chip see them, with ln(measured / predicted); those that no
-/// model of the chip predicts are left out.
+/// A row as the model of its chip that predicts it sees it.
+#[derive(Clone, Debug)]
+pub struct Under<'a> {
+    /// The row, over the memory that the model is of.
+    pub row: Row,
+    /// The model.
+    pub model: &'a LayerModel,
+    /// ln(measured / predicted).
+    pub residual: f64,
+}
+
+/// The rows of the library's kernels as the models of their chip see them; those that no model of the chip predicts are left
+/// out.
 ///
 /// # Errors
 /// As of [`prepare`].
-pub fn prepare_under(
+pub fn prepare_under<'a>(
     measurements: &[Measurement],
-    base: &Calibration,
-    all_chips: &Calibration,
-) -> Result<Vec<(Row, f64)>> {
+    base: &'a Calibration,
+    all_chips: &'a Calibration,
+) -> Result<Vec<Under<'a>>> {
     let gpus = gpus(measurements)?;
     let overheads = overheads(measurements);
     let mut rows = Vec::new();
@@ -167,7 +178,7 @@ pub fn prepare_under(
             .with_context(|| format!("row {}", m.row_id))?;
         let expected = found.expects(row.seen());
         let residual = (row.carry.to_model(row.kernel_time()) / expected.reference).ln() - expected.log;
-        rows.push((row, residual));
+        rows.push(Under { row, model: found.model, residual });
     }
     Ok(rows)
 }

@@ -1,7 +1,8 @@
 //! A kernel's time on boards of one chip whose memories differ: what traffic takes follows the bandwidth, all else stays.
 //!
 //! 22,000 trials that an H100 and an H200 both ran say so (data/measurements): products and convolutions take 1.00 to
-//! 1.05 times as long on the H100, whose bandwidth is 0.70 of the other's, element-wise kinds up to 1.43 times.
+//! 1.05 times as long on the H100, whose bandwidth is 0.70 of the other's, element-wise kinds up to 1.43 times. The constants
+//! below were chosen on these trials (development), of some twenty forms; `calibrate validate --siblings` judges them.
 
 use crate::base::units::Seconds;
 use crate::kernel::family::Family;
