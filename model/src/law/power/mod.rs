@@ -299,6 +299,17 @@ mod tests {
     }
 
     #[test]
+    fn a_byte_costs_the_same_on_boards_of_one_chip() {
+        let (fast, slow) = (BytesPerSecond::new(4.8e12), BytesPerSecond::new(3.36e12));
+        let mut full = [0.0; COUNT];
+        full[1] = 1.0;
+        let law = PowerModel { bandwidth: Some(fast), ..model() };
+        let drawn = |law: &PowerModel, bandwidth| law.uncorrected(&law.seen(full, bandwidth)).total();
+        assert!((drawn(&law, slow) / drawn(&law, fast) - 0.7).abs() < 1e-12, "0.7 of the bytes a second");
+        assert_eq!(drawn(&model(), slow), drawn(&model(), fast), "a law in shares of each board's own");
+    }
+
+    #[test]
     fn what_follows_the_voltage_falls_faster_than_the_clock() {
         let waiting = |core| waiting_at(&toy(), voltage().level(core));
         let dynamic = |activities: &Activities, (core, slowdown)| {
