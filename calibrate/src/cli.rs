@@ -9,15 +9,17 @@ mod report;
 mod rows;
 mod sweep;
 
-use self::rows::{Unseen, alike_rows, prepared, read_runs, read_unique, rows_for};
+use self::rows::{Rows, Unseen, alike_rows, prepared, read_runs, read_unique, rows_for};
 use crate::campaign::device::SIMULATED;
 use crate::campaign::trials::{self, Level};
+use crate::fit::choice::learned;
 use crate::fit::over_chip::over_chip;
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
 use crate::fit::{power, recipe, siblings, task};
 use crate::judge::{given, learning, leave_out, networks, spread, validate};
 use crate::rows::aiconfigurator;
+use crate::rows::choices;
 use crate::rows::dataset::NoRows;
 use crate::rows::import::{self, import};
 use crate::rows::prepare::Row;
@@ -81,6 +83,8 @@ enum Command {
     Plan(campaign::PlanArgs),
     /// Measure the trials of a plan on a device
     Run(campaign::RunArgs),
+    /// Ask which algorithms the libraries choose for a plan's trials, without running them
+    Choices(campaign::ChoicesArgs),
     /// Run, fit, judge and report in one: ends with the line that predicts with what was measured
     All(all::AllArgs),
     /// Measure whole networks, or their layers one by one
@@ -110,6 +114,10 @@ struct DatasetsArg {
     /// Folder of a dataset; may be repeated
     #[arg(long, value_name = "DIR", default_value = "data/imported")]
     dataset: Vec<PathBuf>,
+    /// Which engines the libraries choose, as `calibrate choices` writes it: convolutions are told apart by them; may be
+    /// repeated
+    #[arg(long, value_name = "FILE")]
+    choices: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -272,6 +280,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Status(args) => campaign::status(&args),
         Command::Plan(args) => campaign::plan(&args),
         Command::Run(args) => campaign::run(&args),
+        Command::Choices(args) => campaign::choices(&args),
         Command::All(args) => all::all(&args),
         Command::Measure(args) => machine::measure(&args),
         Command::Sweep(args) => sweep::sweep(&args),
@@ -376,7 +385,8 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     let runs = read_runs(&args.networks)?;
     let further = networks::layers_beside(&runs)?;
     let unseen = Unseen::of(args.evaluation, &further);
-    let rows = || prepared(measurements, unseen);
+    let choices = learned(&choices::read(&args.dataset.choices)?)?;
+    let rows = || prepared(measurements, unseen, &choices);
     let mut said = String::new();
     let files: Vec<(String, String)> = match (args.model, &base_of(args, measurements)?) {
         (ModelForm::Neuralpower, Base::All(_) | Base::Chip(_)) => bail!("--base goes with --model lasso"),
@@ -395,7 +405,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
             let bar = FitBar::new(args.quiet);
             let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
             let (rows, alike) = (rows()?, alike_rows(measurements, unseen)?);
-            let mut calibrations = recipe::calibrations(&rows, &alike, measurements, &options, args.evaluation)?;
+            let mut calibrations = recipe::calibrations(&rows, &alike, measurements, &choices, &options, args.evaluation)?;
             spread::add(&runs, &mut calibrations)?;
             if args.evaluation {
                 let hash = recipe::held_out_hash(&further)?;
@@ -464,7 +474,7 @@ fn run_validate(args: &Validate) -> Result<()> {
     if args.siblings {
         return validate_siblings(args);
     }
-    let (all, measurements) = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
+    let Rows { rows: all, measurements, .. } = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
     let rows = selected(args, &all)?;
     let bar = FitBar::new(args.quiet);
     let options = Options { bar: Some(&bar), ..Options::default() };
@@ -496,7 +506,7 @@ fn run_validate(args: &Validate) -> Result<()> {
 }
 
 fn validate_siblings(args: &Validate) -> Result<()> {
-    let (rows, _) = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
+    let Rows { rows, .. } = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
     let tasks = task::tasks(&rows);
     let boards = siblings::left_out(&tasks, &Options::default())?;
     let Some(all) = siblings::quantiles(&boards) else {
@@ -529,10 +539,11 @@ fn evaluation_calibrations(args: &Validate, runs: &[networks::Run]) -> Result<Ve
         None => {
             let further = networks::layers_beside(runs)?;
             let unseen = Unseen::HeldOutAnd(&further);
-            let (rows, measurements) = rows_for(&args.dataset, unseen)?;
+            let Rows { rows, measurements, choices } = rows_for(&args.dataset, unseen)?;
             let bar = FitBar::new(args.quiet);
             let options = Options { bar: Some(&bar), ..Options::default() };
-            recipe::calibrations(&rows, &alike_rows(&measurements, unseen)?, &measurements, &options, true)
+            let alike = alike_rows(&measurements, unseen)?;
+            recipe::calibrations(&rows, &alike, &measurements, &choices, &options, true)
         }
     }
 }

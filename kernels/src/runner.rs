@@ -92,6 +92,15 @@ pub trait LayerRunner {
     /// When the layer cannot run on this device in this way, or the device fails.
     fn load(&mut self, trial: &Trial) -> Result<Loaded, DeviceError>;
 
+    /// The algorithm that would run a trial, by the name that rows give it, without running it; `None` where the library
+    /// does not say.
+    ///
+    /// # Errors
+    /// As [`LayerRunner::load`].
+    fn algorithm(&mut self, trial: &Trial) -> Result<Option<String>, DeviceError> {
+        Ok(self.load(trial)?.algorithm)
+    }
+
     /// Prepares a whole network with real buffers and data flow. Replaces what was loaded.
     ///
     /// # Errors

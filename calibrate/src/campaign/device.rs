@@ -124,6 +124,25 @@ impl Device {
     }
 }
 
+impl Kind {
+    /// A device that is only asked which algorithms it would run.
+    ///
+    /// # Errors
+    /// As [`Device::open`].
+    pub fn to_ask(self) -> Result<(Box<dyn LayerRunner>, Gpu)> {
+        if self == Self::Fake {
+            let device = Device::open(self, None, &[])?;
+            return Ok((device.runner, device.gpu));
+        }
+        library::prepare(None)?;
+        let runner = CudaRunner::open_without_memory(0);
+        library::clean();
+        let runner = runner?;
+        let gpu = identified(&runner.identity().product, None)?;
+        Ok((Box::new(runner), gpu))
+    }
+}
+
 /// The first CUDA GPU. The program starts once more where NVIDIA's libraries lie outside the loader's path.
 ///
 /// # Errors

@@ -4,6 +4,7 @@ pub mod trials;
 pub mod device;
 pub mod detect;
 pub mod run;
+pub mod choices;
 pub mod measure;
 pub mod limits;
 pub mod search;

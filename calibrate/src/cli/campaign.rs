@@ -1,12 +1,14 @@
 //! `calibrate plan`, `run` and `status`.
 
 use super::{DatasetArg, misuse, names, print, show};
+use crate::campaign::choices::ask;
 use crate::campaign::device::{Device, Kind as DeviceKind, SIMULATED};
 use crate::campaign::limits::{self, ObservedOnly, Permission};
 use crate::campaign::run::progress::OnStderr;
 use crate::campaign::run::{AsFound, Which};
 use crate::campaign::trials::{Level, Measure, Plan};
 use crate::campaign::{run, status, trials};
+use crate::rows::choices;
 use crate::rows::writer::Writer;
 use crate::system::whole;
 use anyhow::{Context, Result};
@@ -105,6 +107,28 @@ pub struct RunArgs {
     fault: Vec<String>,
 }
 
+#[derive(Args)]
+pub struct ChoicesArgs {
+    /// reference, standard, quick, or a file that `calibrate plan` wrote
+    #[arg(long, value_name = "PLAN", value_parser = names::plan)]
+    plan: String,
+    /// What to ask
+    #[arg(long, value_enum)]
+    device: DeviceKind,
+    /// File to write to, in Parquet
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Write over another file that is there
+    #[arg(long)]
+    force: bool,
+    /// Ask nothing after this time
+    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    budget: Option<f64>,
+    /// Only this part of the plan, as in 1/4, for several processes side by side
+    #[arg(long, value_name = "I/N", default_value = "1/1")]
+    shard: run::Shard,
+}
+
 /// A number above zero.
 pub(super) fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
@@ -142,6 +166,16 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
         print(&format!("{}: {done}\n", path.display()))?;
     }
     Ok(())
+}
+
+/// Asks which algorithms the libraries choose.
+pub fn choices(args: &ChoicesArgs) -> Result<()> {
+    whole::check_free(&args.out, args.force)?;
+    let plan = Plan::named(&args.plan)?;
+    let (mut runner, gpu) = args.device.to_ask()?;
+    let asked = ask(&plan, (runner.as_mut(), &gpu.name), args.shard, args.budget.map(Seconds::new))?;
+    let done = whole::write_new(&args.out, choices::to_parquet(&asked.answers)?, args.force)?;
+    print(&format!("{}: {done}; {asked}\n", args.out.display()))
 }
 
 /// Runs a plan.

@@ -1,6 +1,6 @@
 //! `calibrate validate --report`.
 
-use super::{Unseen, Validate, evaluation_calibrations, misuse, networks_role, print, read_runs, rows_for};
+use super::{Unseen, Validate, evaluation_calibrations, misuse, networks_role, print, read_runs, rows_for, Rows};
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
 use crate::judge::networks;
@@ -57,7 +57,7 @@ pub(super) fn make(args: &Validate, folder: &Path) -> Result<Vec<PathBuf>> {
         add_networks(&mut report, &frames, &calibrations, Some(role))?;
     }
     if args.layers {
-        let (all, _) = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
+        let Rows { rows: all, .. } = rows_for(&args.dataset, Unseen::of(args.evaluation, &[]))?;
         let rows = super::selected(args, &all)?;
         let bar = FitBar::new(args.quiet);
         let options = Options { bar: Some(&bar), ..Options::default() };

@@ -1,8 +1,10 @@
 //! What commands read: rows of datasets, without the shapes that a fit may not know, and measured runs of networks.
 
 use super::DatasetsArg;
+use crate::fit::choice::{Choices, foresee, learned};
 use crate::fit::recipe;
 use crate::judge::networks;
+use crate::rows::choices;
 use crate::rows::dataset;
 use crate::rows::prepare::{Row, prepare, prepare_alike};
 use anyhow::Result;
@@ -19,15 +21,25 @@ pub(super) fn read_unique(folders: &[PathBuf]) -> Result<Vec<Measurement>> {
     Ok(dataset::unique(rows))
 }
 
-/// Rows ready for fitting, and the measurements behind them.
-pub(super) fn rows_for(datasets: &DatasetsArg, unseen: Unseen<'_>) -> Result<(Vec<Row>, Vec<Measurement>)> {
+/// Rows ready for fitting, and what they are made of.
+pub(super) struct Rows {
+    pub(super) rows: Vec<Row>,
+    pub(super) measurements: Vec<Measurement>,
+    pub(super) choices: Choices,
+}
+
+/// Reads rows, and foresees their engines.
+pub(super) fn rows_for(datasets: &DatasetsArg, unseen: Unseen<'_>) -> Result<Rows> {
     let measurements = read_unique(&datasets.dataset)?;
-    Ok((prepared(&measurements, unseen)?, measurements))
+    let choices = learned(&choices::read(&datasets.choices)?)?;
+    Ok(Rows { rows: prepared(&measurements, unseen, &choices)?, measurements, choices })
 }
 
 /// Measurements ready for fitting.
-pub(super) fn prepared(measurements: &[Measurement], unseen: Unseen<'_>) -> Result<Vec<Row>> {
-    unseen.left(prepare(measurements)?)
+pub(super) fn prepared(measurements: &[Measurement], unseen: Unseen<'_>, choices: &Choices) -> Result<Vec<Row>> {
+    let mut rows = unseen.left(prepare(measurements)?)?;
+    foresee(&mut rows, choices);
+    Ok(rows)
 }
 
 /// Shapes that a fit may not know.

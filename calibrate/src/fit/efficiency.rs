@@ -84,6 +84,7 @@ pub fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)
                 ordinary_range: (intercept, intercept),
                 shortest: Seconds::ZERO,
                 terms: Vec::new(),
+                engines: Vec::new(),
                 clamp: Vec::new(),
                 domain: Vec::new(),
                 sizes: Ellipsoid::default(),

@@ -6,6 +6,8 @@ pub mod lasso;
 pub mod least_squares;
 pub mod waiting;
 pub mod polynomial;
+pub mod choice;
+pub mod engines;
 pub mod neuralpower;
 pub mod task;
 pub mod efficiency;

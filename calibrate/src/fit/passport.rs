@@ -31,6 +31,7 @@ pub fn passport(chip: &str, tier: Tier, rows: &[&Row], models: Vec<LayerModel>, 
         power: None,
         networks: Vec::new(),
         transfer: None,
+        choices: Vec::new(),
         models,
     }
 }

@@ -14,7 +14,7 @@ use joulecast_model::base::accuracy::{Accuracy, conformal_weighted};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::key::ModelKey;
-use joulecast_model::law::calibration::{Bucket, CrossValidation, Ellipsoid, LayerModel, Range};
+use joulecast_model::law::calibration::{Bucket, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range};
 use joulecast_model::law::time::Expected;
 use linfa::Dataset;
 use linfa::prelude::*;
@@ -108,6 +108,43 @@ pub fn fit_from(key: ModelKey, rows: &[&Row], base: Option<&LayerModel>, options
     let (_, exponent, logs) = best.context("no exponent to choose from")?;
     task.set_exponent(exponent);
     task.fit(&logs)
+}
+
+/// What rows differ by from what was expected of them.
+pub(crate) struct Rest {
+    /// Intercept and terms; its engine is not named yet.
+    pub terms: EngineTerms,
+    /// For each row: what a fit without its fold adds to what was expected.
+    pub held_out: Vec<f64>,
+    /// What the rows really add.
+    measured: Vec<f64>,
+}
+
+impl Rest {
+    /// Whether rows that it has not seen are nearer with it.
+    pub fn helps(&self) -> bool {
+        let with: f64 = self.measured.iter().zip(&self.held_out).map(|(y, p)| (y - p).abs()).sum();
+        with < self.measured.iter().map(|y| y.abs()).sum()
+    }
+}
+
+/// Fits what logarithms that were expected of rows (`offset`) leave of them.
+///
+/// # Errors
+/// As of [`fit`].
+pub(crate) fn fit_rest(
+    key: ModelKey,
+    rows: &[&Row],
+    offset: Vec<f64>,
+    exponent: u32,
+    options: &Options,
+) -> Result<Rest> {
+    let first = rows.first().context("no rows")?;
+    let candidates = Candidates::new(first.family, options.richness, rows.iter().map(|r| &r.variables));
+    let mut task = Task::new(key, rows, None, candidates, options);
+    task.offset = offset.into();
+    task.set_exponent(exponent);
+    task.rest()
 }
 
 struct Task<'a> {
@@ -212,10 +249,47 @@ impl<'a> Task<'a> {
         let full = refit(&self.x, &self.y, &weights, &everything, &path.support(&path.full))?;
         let model = LayerModel {
             cross_validation: cross_validation(self.rows, &held_out),
-            residuals: buckets(residuals(self.rows, &held_out)),
+            residuals: intervals(self.rows, &held_out),
             ..self.artifact(&full, &everything)
         };
         Ok(Fitted { model, held_out })
+    }
+
+    /// The same for what is left of what was expected.
+    fn rest(&self) -> Result<Rest> {
+        let first = self.path(&self.weights)?.held_out(self);
+        let weights = huber(&self.weights, &self.y, &first);
+        let path = self.path(&weights)?;
+        let mut held_out = vec![0.0; self.rows.len()];
+        for (rows, models) in self.folds.iter().zip(&path.folds) {
+            let train: Vec<usize> = (0..self.rows.len()).filter(|i| rows.binary_search(i).is_err()).collect();
+            if rows.is_empty() || train.is_empty() {
+                continue;
+            }
+            let terms = self.terms(&refit(&self.x, &self.y, &weights, &train, &path.support(models))?, &train);
+            for &i in rows {
+                held_out[i] = terms.log(&self.rows[i].variables);
+            }
+        }
+        let everything: Vec<usize> = (0..self.rows.len()).collect();
+        let full = refit(&self.x, &self.y, &weights, &everything, &path.support(&path.full))?;
+        Ok(Rest { terms: self.terms(&full, &everything), held_out, measured: self.y.to_vec() })
+    }
+
+    /// What these rows' coefficients add.
+    fn terms(&self, linear: &Linear, trained: &[usize]) -> EngineTerms {
+        let term = |j: usize| self.candidates.term(j, linear.coefficients[j], self.mean[j], self.scale[j]);
+        let terms: Vec<_> = linear.support().into_iter().map(term).collect();
+        let used: BTreeSet<usize> = terms.iter().flat_map(|t| t.factors.iter().map(|f| f.variable)).collect();
+        let rows: Vec<&Row> = trained.iter().map(|&i| self.rows[i]).collect();
+        EngineTerms {
+            engine: String::new(),
+            rows: rows.len(),
+            intercept: linear.intercept,
+            terms,
+            range: up_to_quantile(trained.iter().map(|&i| self.y[i]), 0.01),
+            clamp: used.into_iter().map(|v| range_of(v, &rows)).collect(),
+        }
     }
 
     /// Lasso paths on everything and without each fold, and the penalty that cross-validation chooses.
@@ -276,6 +350,7 @@ impl<'a> Task<'a> {
             ordinary_range: self.ordinary_range(trained, shortest),
             shortest,
             terms,
+            engines: self.base.map_or(Vec::new(), |base| base.engines.clone()),
             clamp: used.into_iter().map(|v| range_of(v, &rows)).collect(),
             domain: domain.map(|v| range_of(v, &rows)).collect(),
             sizes: extent(family, &rows),
@@ -511,6 +586,11 @@ pub(crate) fn residuals(rows: &[&Row], held_out: &[Seconds]) -> Vec<Residual> {
         weight: 1.0 / shapes[row.key.as_str()],
     };
     rows.iter().zip(held_out).map(residual).collect()
+}
+
+/// Their quantiles by predicted time.
+pub(crate) fn intervals(rows: &[&Row], held_out: &[Seconds]) -> Vec<Bucket> {
+    buckets(residuals(rows, held_out))
 }
 
 /// Whether each row's time lies within the 90 % interval that the other folds' residuals make around what a model that

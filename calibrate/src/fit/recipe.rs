@@ -6,7 +6,9 @@ use crate::fit::efficiency::efficiencies;
 use crate::fit::few_shot;
 use crate::fit::others;
 use crate::fit::passport::passport;
-use crate::fit::polynomial::{Fitted, Options, Residual, buckets, fit};
+use crate::fit::choice::Choices;
+use crate::fit::engines;
+use crate::fit::polynomial::{Fitted, Options, Residual, buckets};
 use crate::fit::power;
 use crate::fit::siblings;
 use crate::fit::task::{ELEMENTWISE, Task, options_for, tasks};
@@ -44,7 +46,7 @@ pub fn fit_tasks<'a>(
         .par_iter()
         .map(|(task, rows)| {
             let label = || task.to_string();
-            let mut fitted = fit(task.model, rows, &options_for(task, options)).with_context(label)?;
+            let mut fitted = engines::fit(task.model, rows, &options_for(task, options)).with_context(label)?;
             if rows.len() < others::FEW && task.framework.is_none() {
                 let other = all.iter().filter(|row| row.chip != task.chip && row.framework.is_none());
                 let over = others::fit_over(task.model, rows, other, options).with_context(label)?;
@@ -89,7 +91,7 @@ fn held_out_keys(further: &[LayerCase]) -> Result<HashSet<String>> {
 }
 
 /// Calibrations of all chips among the rows, and the models of all chips for devices without any; the latter from the
-/// same rows prepared alike (`rows::prepare_alike`).
+/// same rows prepared alike (`rows::prepare_alike`). `choices`: by which the rows' engines were foreseen.
 ///
 /// # Errors
 /// When a fit fails.
@@ -97,6 +99,7 @@ pub fn calibrations(
     rows: &[Row],
     alike: &[Row],
     measurements: &[Measurement],
+    choices: &Choices,
     options: &Options,
     evaluation: bool,
 ) -> Result<Vec<Calibration>> {
@@ -123,7 +126,8 @@ pub fn calibrations(
             let law = energy.get(chip).map(|rows| power::fit(rows, options)).transpose()?.flatten();
             let bandwidth = own.first().and_then(|row| row.memory).map(|memory| memory.bandwidth);
             let power = law.map(|(law, _)| PowerModel { bandwidth, ..law });
-            Ok(Calibration { power, ..passport(chip, tier, &own, models, evaluation) })
+            let choices = choices.get(chip).cloned().unwrap_or_default();
+            Ok(Calibration { power, choices, ..passport(chip, tier, &own, models, evaluation) })
         })
         .collect::<Result<_>>()?;
     // Where no energy was measured the law of the chip with most rows stands in, in shares of idle and limit.

@@ -1,7 +1,8 @@
 //! A board by models of other boards of its chip: how far off times are, and how wide intervals must be.
 
 use crate::fit::board::Correction;
-use crate::fit::polynomial::{Fitted, Options, fit};
+use crate::fit::engines;
+use crate::fit::polynomial::{Fitted, Options};
 use crate::fit::task::{FEWEST_ROWS, Task, options_for};
 use crate::rows::prepare::Row;
 use anyhow::{Context, Result};
@@ -65,7 +66,7 @@ pub fn left_out<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options) 
             return Ok(None);
         }
         let label = || format!("{task} without {board}");
-        let Fitted { model, held_out } = fit(task.model, &others, &options_for(task, options)).with_context(label)?;
+        let Fitted { model, held_out } = engines::fit(task.model, &others, &options_for(task, options)).with_context(label)?;
         let trials = others.iter().zip(&held_out).filter(|(other, _)| !other.trial_id.is_empty());
         let twins: HashMap<&str, (&Row, Seconds)> =
             trials.map(|(other, time)| (other.trial_id.as_str(), (*other, *time))).collect();

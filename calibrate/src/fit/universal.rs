@@ -261,6 +261,7 @@ impl<'a> Universal<'a> {
             ordinary_range: fit.range,
             shortest: Seconds::ZERO,
             terms,
+            engines: Vec::new(),
             clamp: used.into_iter().map(|v| Range { variable: v, low: fit.low[v], high: fit.high[v] }).collect(),
             domain: Vec::new(),
             sizes: Ellipsoid::default(),

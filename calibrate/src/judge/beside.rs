@@ -44,7 +44,7 @@ impl Basis<'_> {
         let computed = gpu.computes_in(work.precision).unwrap_or(work.precision);
         let found = find(self.chip, self.all, work.key(), work.family(), work.phase, computed);
         let Some(found) = found.map(|f| f.on_board(self.chip, &gpu.name)) else { return Ok(None) };
-        let Some(view) = found.model.view(work, cost, gpu, None) else { return Ok(None) };
+        let Some(view) = found.model.view(work, cost, gpu, None, self.chip) else { return Ok(None) };
         let timed = time(view.seen(), &found, self.all.siblings(found.tier));
         let (value, measured) = (timed.value.get(), measurement.time_s);
         let within = timed.edges.map(|(low, high)| (value * low..=value * high).contains(&measured));

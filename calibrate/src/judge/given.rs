@@ -40,7 +40,7 @@ pub fn predicted<'a>(
         let found = found.on_board(chip, &row.board);
         let (work, gpu) = (measurement.work()?, &gpus[row.board.as_str()]);
         let Some(cost) = work.cost()? else { continue };
-        let Some(view) = found.model.view(work, cost, gpu, None) else { continue };
+        let Some(view) = found.model.view(work, cost, gpu, None, chip) else { continue };
         let timed = time(view.seen(), &found, universal.siblings(found.tier));
         let value = timed.value + row.overhead;
         by_row.insert(row.row_id.as_str(), value.get());

@@ -8,4 +8,5 @@ pub mod aiconfigurator;
 pub mod import;
 pub mod workbook;
 pub mod raw;
+pub mod choices;
 pub mod prepare;

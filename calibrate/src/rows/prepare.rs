@@ -1,5 +1,6 @@
 //! Measured rows made ready for fitting: roofline times, variables, and what the measurement itself added.
 
+use crate::rows::choices::engine_name;
 use crate::rows::raw::RawParameters;
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::{Phase, Precision};
@@ -11,6 +12,7 @@ use joulecast_model::kernel::features::{Variables, library_age};
 use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::kernel::load::{Memory, Roofline};
 use joulecast_model::kernel::setting::Algorithm;
+use joulecast_model::kernel::sizes::ConvSizes;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
 use joulecast_model::law::carry::Carry;
 use joulecast_model::law::lookup::find;
@@ -88,6 +90,12 @@ pub struct Row {
     pub traits: Traits,
     /// Library covariate.
     pub library: f64,
+    /// Sizes that its library's choice of an engine depends on; of convolutions alone.
+    pub sizes: Option<ConvSizes>,
+    /// The engine that ran, where the library said so.
+    pub engine: Option<String>,
+    /// The engine that was to be expected, where choices are known.
+    pub foreseen: Option<String>,
 }
 
 impl Row {
@@ -98,7 +106,8 @@ impl Row {
 
     /// As the law of time sees it.
     pub fn seen(&self) -> Seen<'_> {
-        Seen { roofline: self.roofline, floor: self.floor, variables: &self.variables, carry: self.carry }
+        let Self { roofline, floor, ref variables, carry, .. } = *self;
+        Seen { roofline, floor, variables, carry, engine: self.foreseen.as_deref() }
     }
 
     /// What a model, which need not be its own, expects of its kernel.
@@ -174,8 +183,9 @@ pub fn prepare_under<'a>(
         let Some(found) = found.filter(|f| f.substitute.is_none() && f.stated.is_none()) else { continue };
         let overhead = overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
         let gpu = &gpus[m.gpu.as_str()];
-        let row = row(m, gpu, overhead, found.model.floor, found.model.memory)
+        let mut row = row(m, gpu, overhead, found.model.floor, found.model.memory)
             .with_context(|| format!("row {}", m.row_id))?;
+        row.foreseen = row.sizes.as_ref().and_then(|sizes| base.engine(sizes)).map(str::to_string);
         let expected = found.expects(row.seen());
         let residual = (row.carry.to_model(row.kernel_time()) / expected.reference).ln() - expected.log;
         rows.push(Under { row, model: found.model, residual });
@@ -291,6 +301,7 @@ fn shortest<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>, queued: impl F
 fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds, memory: Option<Memory>) -> Result<Row> {
     let work = m.work()?;
     let (raw, asked) = (RawParameters::of(&work), ModelKey::by(work.algorithm));
+    let sizes = ConvSizes::of(&work);
     let cost = work.cost()?.context("no kernel runs in this phase")?;
     let no_peak = || format!("{} has no {} peak in its device file", gpu.name, m.precision);
     let load = work.clone().costing(cost, gpu).with_context(no_peak)?;
@@ -331,6 +342,9 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds, memory: Op
         traits: traits(&load, &activities, time),
         activities,
         library,
+        engine: sizes.and(m.algo.as_deref()).map(|algorithm| engine_name(algorithm).to_string()),
+        sizes,
+        foreseen: None,
     })
 }
 
@@ -384,6 +398,9 @@ pub(crate) mod testing {
             traits: traits(&load, &activities, time),
             activities,
             library: 0.0,
+            sizes: None,
+            engine: None,
+            foreseen: None,
         }
     }
 }

@@ -67,7 +67,7 @@ fn missing(column: &str, row: usize) -> String {
 }
 
 /// A value by its name.
-fn named<T>(column: &str, name: &str, value: impl Fn(&str) -> Option<T>) -> Result<T> {
+pub(super) fn named<T>(column: &str, name: &str, value: impl Fn(&str) -> Option<T>) -> Result<T> {
     value(name).with_context(|| format!("{column} {name}"))
 }
 
@@ -79,7 +79,7 @@ fn has(frame: &DataFrame, name: &str) -> bool {
     frame.get_column_index(name).is_some()
 }
 
-fn text<'a>(frame: &'a DataFrame, name: &str) -> Result<&'a StringChunked> {
+pub(super) fn text<'a>(frame: &'a DataFrame, name: &str) -> Result<&'a StringChunked> {
     Ok(frame.column(name)?.str()?)
 }
 

@@ -54,6 +54,14 @@ impl Gpu {
     /// # Errors
     /// When a library is missing, there is no such GPU, or its memory is taken.
     pub fn open(ordinal: usize) -> Result<Self, DeviceError> {
+        Self::open_with(ordinal, Bytes::new(ARENA_MOST))
+    }
+
+    /// The same with at most so much memory for operands.
+    ///
+    /// # Errors
+    /// As [`Gpu::open`].
+    pub fn open_with(ordinal: usize, most: Bytes) -> Result<Self, DeviceError> {
         // SAFETY: only asks whether the libraries can be opened.
         let present = unsafe {
             [
@@ -82,7 +90,7 @@ impl Gpu {
         check(unsafe { cudnn::cudnnSetStream(dnn.0, stream.cu_stream().cast()) }, "cudnnSetStream")?;
         let matrices = Library::open()?;
         let (free, _) = context.mem_get_info().map_err(driver("cuMemGetInfo"))?;
-        let arena = Arena::new(Bytes::new(((free as f64 * ARENA_SHARE) as u64).min(ARENA_MOST)))?;
+        let arena = Arena::new(Bytes::new(((free as f64 * ARENA_SHARE) as u64).min(most.get())))?;
         let identity = identity(&context, &matrices, compiler)?;
         let limits = Limits::new(u32::try_from(multiprocessors).unwrap_or(1));
         let cache = Bytes::new(u64::try_from(cache).unwrap_or(0));

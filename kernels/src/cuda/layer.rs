@@ -18,6 +18,9 @@ use joulecast_model::net::layer::{Layer, ShapeError};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+/// An address that is aligned as operands are; nothing is read from it.
+const NOWHERE: u64 = 1 << 20;
+
 /// A trial whose algorithm is chosen; operands are bound later.
 pub struct Prepared {
     trial: Trial,
@@ -114,6 +117,26 @@ impl Prepared {
             Kernel::Named(convolution) => convolution.workspace,
             Kernel::Products => matrix::WORKSPACE,
             Kernel::Own => 0,
+        }
+    }
+
+    /// Name of the engine or algorithm, as rows give it; `None` for kernels of our own.
+    ///
+    /// # Errors
+    /// When the library has none for a product.
+    pub fn algorithm(&self, gpu: &Gpu) -> Result<Option<String>, DeviceError> {
+        match &self.kernel {
+            Kernel::Engine(plan) => Ok(Some(plan.engine.clone())),
+            Kernel::Named(_) => Ok(Some(self.trial.algorithm.to_string())),
+            Kernel::Products => {
+                // The heuristics look at the alignment of addresses, not at what lies there.
+                let operands = Operands { parameters: NOWHERE, ..Operands::default() };
+                let products = self.products(&operands)?;
+                let Some((product, addresses)) = products.first() else { return Ok(None) };
+                let made = MatrixProduct::new(gpu.matrices(), product, self.trial.precision, *addresses, 0)?;
+                Ok(Some(made.name))
+            }
+            Kernel::Own => Ok(None),
         }
     }
 

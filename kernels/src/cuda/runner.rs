@@ -37,6 +37,15 @@ impl CudaRunner {
         Ok(Self { queue: None, plans: Plans::default(), gpu: Gpu::open(ordinal)? })
     }
 
+    /// The same without memory for operands: what many processes may hold that only ask for algorithms.
+    ///
+    /// # Errors
+    /// As [`Gpu::open`].
+    pub fn open_without_memory(ordinal: usize) -> Result<Self, DeviceError> {
+        let gpu = Gpu::open_with(ordinal, Bytes::new(1 << 20))?;
+        Ok(Self { queue: None, plans: Plans::default(), gpu })
+    }
+
     /// Adds what only NVML tells: the driver's version and the board's PCI address.
     pub fn set_driver(&mut self, driver: Option<String>, pci: Option<String>) {
         self.gpu.set_driver(driver, pci);
@@ -203,6 +212,10 @@ impl LayerRunner for CudaRunner {
         };
         self.queue = Some(queue);
         Ok(loaded)
+    }
+
+    fn algorithm(&mut self, trial: &Trial) -> Result<Option<String>, DeviceError> {
+        Prepared::new(&self.gpu, &mut Plans::default(), trial)?.algorithm(&self.gpu)
     }
 
     fn load_network(&mut self, trial: &NetworkTrial<'_>) -> Result<Loaded, DeviceError> {

@@ -6,6 +6,7 @@ pub mod key;
 pub mod work;
 mod twin;
 mod alignment;
+pub mod sizes;
 pub mod load;
 pub mod algorithm;
 pub mod features;

@@ -1,5 +1,6 @@
 //! What was fitted: models of time per kind of kernel, laws of power, and the files that hold them.
 
+pub mod choice;
 pub mod calibration;
 pub mod carry;
 pub mod lookup;

@@ -8,6 +8,7 @@ use crate::base::units::Seconds;
 use crate::device::gpu::Gpu;
 use crate::kernel::features::Variables;
 use crate::kernel::load::{Load, Roofline};
+use crate::kernel::sizes::ConvSizes;
 use crate::kernel::work::Work;
 use crate::net::cost::LayerCost;
 
@@ -26,6 +27,8 @@ pub struct Seen<'a> {
     pub variables: &'a Variables,
     /// From that memory to the board's own.
     pub carry: Carry,
+    /// The engine that the library runs, where it is known or foreseen.
+    pub engine: Option<&'a str>,
 }
 
 /// A kernel on a board, with what a model, which may be of another board of the chip, sees of it.
@@ -36,19 +39,30 @@ pub struct View<'a> {
     floor: Seconds,
     variables: Variables,
     carry: Carry,
+    engine: Option<&'a str>,
 }
 
 impl View<'_> {
     /// As the law sees it.
     pub fn seen(&self) -> Seen<'_> {
-        Seen { roofline: self.roofline, floor: self.floor, variables: &self.variables, carry: self.carry }
+        let Self { roofline, floor, carry, engine, .. } = *self;
+        Seen { roofline, floor, variables: &self.variables, carry, engine }
     }
 }
 
 impl LayerModel {
     /// A kernel on a board, its traffic seen over the memory that the model is of. `library`: its age, if not the newest that
-    /// the model knows. `None` where the board has no peak for it.
-    pub fn view<'a>(&self, work: Work<'a>, cost: LayerCost, gpu: &'a Gpu, library: Option<f64>) -> Option<View<'a>> {
+    /// the model knows. `chip`: the calibration that foresees which engine runs. `None` where the board has no peak for it.
+    pub fn view<'a>(
+        &self,
+        work: Work<'a>,
+        cost: LayerCost,
+        gpu: &'a Gpu,
+        library: Option<f64>,
+        chip: Option<&'a Calibration>,
+    ) -> Option<View<'a>> {
+        let sizes = if self.engines.is_empty() { None } else { ConvSizes::of(&work) };
+        let engine = sizes.and_then(|sizes| chip?.engine(&sizes));
         let (floor, library) = (self.floor, library.unwrap_or(self.library));
         let load = work.clone().costing(cost, gpu)?;
         let memory = self.memory.unwrap_or(load.memory);
@@ -65,7 +79,7 @@ impl LayerModel {
         });
         let variables = wide.as_ref().unwrap_or(over).variables(floor, library);
         let (roofline, carry) = (over.roofline, Carry::between(over, &load));
-        Some(View { roofline, floor, variables, carry, load })
+        Some(View { roofline, floor, variables, carry, load, engine })
     }
 }
 
@@ -100,7 +114,7 @@ impl LayerModel {
     /// ln(t / t_ref) of a kernel by this model, as it is.
     pub fn expects(&self, seen: Seen<'_>) -> Expected {
         let reference = seen.roofline.reference(self.exponent, seen.floor);
-        let ratio = self.ratio(seen.variables, reference);
+        let ratio = self.ratio(seen.variables, reference, seen.engine);
         Expected { reference, log: ratio.log, in_domain: ratio.in_domain, carry: seen.carry }
     }
 }

@@ -74,7 +74,8 @@ impl std::str::FromStr for Shard {
 }
 
 impl Shard {
-    fn holds(self, item: &Item) -> bool {
+    /// Whether a trial belongs to this part: all trials of a layer belong to one.
+    pub fn holds(self, item: &Item) -> bool {
         if self.of == 1 {
             return true;
         }

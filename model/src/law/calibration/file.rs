@@ -8,7 +8,7 @@ use super::layer_model::parse_term;
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
 use super::{
-    Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, LayerModel, NetworkSpread, Range, Term,
+    Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, NetworkSpread, Range, Term,
     Tier,
 };
 use crate::base::file::{self, FileError, check_schema, within};
@@ -18,6 +18,7 @@ use crate::base::units::{Bytes, BytesPerSecond, Seconds};
 use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Memory;
+use crate::law::choice::{Choice, Tree};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -56,9 +57,26 @@ struct File {
     #[serde(default, rename = "network")]
     networks: Vec<NetworkSpread>,
     transfer: Option<TransferFile>,
+    #[serde(default, rename = "choice")]
+    choices: Vec<ChoiceFile>,
     #[serde(default, rename = "model")]
     models: Vec<ModelFile>,
 }
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChoiceFile {
+    phase: Phase,
+    precisions: Vec<Precision>,
+    asked: usize,
+    right: f64,
+    #[serde(deserialize_with = "names")]
+    engines: Vec<String>,
+    tree: String,
+}
+
+/// What rows by an engine differ by: name, rows, intercept, range, terms, clamp.
+type EngineFile = (String, usize, f64, (f64, f64), Vec<(String, f64, f64, f64)>, Vec<(String, f64, f64)>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -101,6 +119,8 @@ struct ModelFile {
     /// name, mean, deviation, and a row of the inverse correlation matrix.
     #[serde(default)]
     sizes: Vec<(String, f64, f64, Vec<f64>)>,
+    #[serde(default)]
+    engines: Vec<EngineFile>,
 }
 
 /// The first and last keys of the file, in the order in which they are written.
@@ -154,6 +174,7 @@ impl Calibration {
             power: file.power.map(read_power).transpose()?,
             networks: file.networks,
             transfer: file.transfer.map(Transfer::read).transpose()?,
+            choices: file.choices.into_iter().map(read_choice).collect::<Result<_, _>>()?,
             models,
         })
     }
@@ -189,6 +210,9 @@ impl Calibration {
         if let Some(transfer) = &self.transfer {
             transfer.write(&mut text, number);
         }
+        for choice in &self.choices {
+            write_choice(&mut text, choice);
+        }
         for model in &self.models {
             write_model(&mut text, model);
         }
@@ -216,6 +240,29 @@ fn write_network(text: &mut String, network: &NetworkSpread) {
         number(power),
         number(energy),
     );
+}
+
+fn write_choice(text: &mut String, choice: &Choice) {
+    let names: Vec<&str> = choice.precisions.iter().map(|p| p.name()).collect();
+    let _ = write!(
+        text,
+        "\n[[choice]]\nphase = \"{}\"\nprecisions = {names:?}\nasked = {}\nright = {}\nengines = [\n",
+        choice.phase,
+        choice.asked,
+        number(choice.right),
+    );
+    for engine in &choice.engines {
+        let _ = writeln!(text, "  {engine:?},");
+    }
+    let _ = write!(text, "]\ntree = '''\n{}'''\n", choice.tree.to_text());
+}
+
+fn read_choice(file: ChoiceFile) -> Result<Choice, CalibrationError> {
+    let ChoiceFile { phase, precisions, asked, right, engines, tree } = file;
+    let fail = |why: String| CalibrationError(format!("choice {phase}: {why}"));
+    within("right", right, 0.0..=1.0).map_err(|why| fail(why.to_string()))?;
+    let tree = Tree::from_text(&tree, engines.len()).map_err(fail)?;
+    Ok(Choice { phase, precisions, engines, asked, right, tree })
 }
 
 fn write_model(text: &mut String, model: &LayerModel) {
@@ -291,6 +338,27 @@ fn write_model(text: &mut String, model: &LayerModel) {
         let _ = writeln!(text, "  [\"{}\", {mean}, {scale}, [{}]],", names[variable], row.join(", "));
     }
     text.push_str("]\n");
+    if !model.engines.is_empty() {
+        text.push_str("engines = [\n");
+        model.engines.iter().for_each(|e| write_engine(text, e, model.family));
+        text.push_str("]\n");
+    }
+}
+
+fn write_engine(text: &mut String, engine: &EngineTerms, family: Family) {
+    let (low, high) = engine.range;
+    let (intercept, low, high) = (number(engine.intercept), number(low), number(high));
+    let _ = write!(text, "  [{:?}, {}, {intercept}, [{low}, {high}], [", engine.engine, engine.rows);
+    for t in &engine.terms {
+        let (coefficient, mean, scale) = (number(t.coefficient), number(t.mean), number(t.scale));
+        let _ = write!(text, "\n    [\"{}\", {coefficient}, {mean}, {scale}],", t.name(family));
+    }
+    text.push_str("\n  ], [");
+    for r in &engine.clamp {
+        let name = family.variables()[r.variable];
+        let _ = write!(text, "\n    [\"{name}\", {}, {}],", number(r.low), number(r.high));
+    }
+    text.push_str("\n  ]],\n");
 }
 
 fn malformed(error: FileError) -> CalibrationError {
@@ -346,17 +414,23 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
             })
             .collect()
     };
-    let terms = file
-        .terms
-        .into_iter()
-        .map(|(name, coefficient, mean, scale)| {
-            let factors = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
-            bounded(&format!("the coefficient of {name}"), coefficient, either_side(MOST_COEFFICIENT))?;
-            bounded(&format!("the mean of {name}"), mean, either_side(MOST_COLUMN))?;
-            bounded(&format!("the scale of {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
-            Ok(Term { factors, coefficient, mean, scale })
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let terms = |list: Vec<(String, f64, f64, f64)>| -> Result<Vec<Term>, CalibrationError> {
+        list.into_iter()
+            .map(|(name, coefficient, mean, scale)| {
+                let factors = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
+                bounded(&format!("the coefficient of {name}"), coefficient, either_side(MOST_COEFFICIENT))?;
+                bounded(&format!("the mean of {name}"), mean, either_side(MOST_COLUMN))?;
+                bounded(&format!("the scale of {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
+                Ok(Term { factors, coefficient, mean, scale })
+            })
+            .collect()
+    };
+    let engine = |(engine, rows, intercept, range, list, clamp): EngineFile| {
+        bounded("intercept", intercept, either_side(MOST_COEFFICIENT))?;
+        interval("the range of an engine", range, MOST_LOG_RATIO)?;
+        Ok(EngineTerms { engine, rows, intercept, terms: terms(list)?, range, clamp: ranges(clamp)? })
+    };
+    let engines = file.engines.into_iter().map(engine).collect::<Result<Vec<_>, CalibrationError>>()?;
     let residuals = file
         .residuals
         .into_iter()
@@ -409,7 +483,8 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         ratio_range: file.ratio_range,
         ordinary_range: file.ordinary_range,
         shortest: Seconds::from_us(file.shortest_us),
-        terms,
+        terms: terms(file.terms)?,
+        engines,
         rows: file.rows,
         cross_validation: CrossValidation {
             mape: file.mape_percent,
@@ -487,6 +562,14 @@ pub(crate) mod testing {
                     high: 0.25,
                 }],
             }),
+            choices: vec![Choice {
+                phase: Phase::Forward,
+                precisions: vec![Precision::Fp16, Precision::Bf16],
+                engines: vec!["eng3{} fft".into(), "eng70{2=12,18=0}".into()],
+                asked: 1000,
+                right: 0.875,
+                tree: Tree::from_text("A4 0 1", 2).expect("a tree"),
+            }],
             models: vec![LayerModel {
                 imported: true,
                 memory: Some(Memory { bandwidth: BytesPerSecond::new(4.8e12), cache: Some(Bytes::new(60 << 20)) }),
@@ -509,6 +592,19 @@ pub(crate) mod testing {
                     coefficient: 0.125,
                     mean: 1.0,
                     scale: 2.0,
+                }],
+                engines: vec![EngineTerms {
+                    engine: "eng70{2=12,18=0}".into(),
+                    rows: 60,
+                    intercept: -0.25,
+                    terms: vec![Term {
+                        factors: parse_term("k", Family::Gemm).expect("variables"),
+                        coefficient: 0.5,
+                        mean: 2.0,
+                        scale: 1.0,
+                    }],
+                    range: (-0.75, 0.75),
+                    clamp: vec![range(2, 1.0, 3.0)],
                 }],
                 clamp: vec![range(0, -4.0, 4.0), range(1, -4.0, 4.0)],
                 domain: vec![range(0, -2.0, 2.0)],
@@ -562,6 +658,10 @@ mod tests {
             ("time = [0.5, 0.25]", "time = [0.5, 6e99]", "network pytorch training: time is 6e99"),
             ("[\"m\", -2.0, 2.0]", "[\"m\", 2.0, -2.0]", "range"),
             ("kind = \"linear\"", "", "kind"),
+            ("A4 0 1", "A4 0 7", "choice forward: node 2 of the tree names engine 7"),
+            ("right = 0.875", "right = 1.5", "right is 1.5"),
+            ("[-0.75, 0.75]", "[0.75, -0.75]", "range of an engine"),
+            ("[\"k\", 0.5, 2.0, 1.0]", "[\"k\", 6e99, 2.0, 1.0]", "coefficient of k"),
             ("[\"busy\", 0.5]", "[\"bizzy\", 0.5]", "bizzy"),
             ("[\"busy\", 0.5]", "[\"busy\", -0.5]", "busy is -0.5"),
             ("headroom = 0.96875", "headroom = 1.5", "headroom"),

@@ -49,6 +49,8 @@ pub struct LayerModel {
     pub shortest: Seconds,
     /// The monomials that the Lasso selected, in its order.
     pub terms: Vec<Term>,
+    /// What is added where the library runs a certain engine.
+    pub engines: Vec<EngineTerms>,
     /// Variables are clamped to what the fitted rows had.
     pub clamp: Vec<Range>,
     /// In-domain means within what the fitted rows had.
@@ -61,6 +63,45 @@ pub struct LayerModel {
     pub cross_validation: CrossValidation,
     /// Quantiles of held-out log residuals by predicted time, shortest first.
     pub residuals: Vec<Bucket>,
+}
+
+/// What a model's rows by one engine of a library differ by from the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineTerms {
+    /// The engine with its knobs, or the engine alone, with whatever knobs.
+    pub engine: String,
+    /// Rows by it.
+    pub rows: usize,
+    /// The constant of what is added to ln(t / t_ref).
+    pub intercept: f64,
+    /// Its monomials.
+    pub terms: Vec<Term>,
+    /// Its sum stays between these, the smallest of the fitted rows and their 99 % quantile.
+    pub range: (f64, f64),
+    /// Variables are clamped to what its rows had.
+    pub clamp: Vec<Range>,
+}
+
+impl EngineTerms {
+    /// What it adds to ln(t / t_ref) for these variables.
+    pub fn log(&self, variables: &Variables) -> f64 {
+        let mut values = variables.values;
+        for range in &self.clamp {
+            values[range.variable] = values[range.variable].clamp(range.low, range.high);
+        }
+        sum(self.intercept, &self.terms, &values).clamp(self.range.0, self.range.1)
+    }
+}
+
+/// The part of an engine's name before its knobs: `eng70` of `eng70{2=12,18=0}`.
+pub fn engine_alone(engine: &str) -> &str {
+    engine.split('{').next().unwrap_or(engine)
+}
+
+/// Intercept and terms as they are.
+fn sum(intercept: f64, terms: &[Term], values: &[f64]) -> f64 {
+    let term = |t: &Term| t.coefficient * (t.monomial(values) - t.mean) / t.scale;
+    intercept + terms.iter().map(term).sum::<f64>()
 }
 
 /// A kind, phase and precision whose rows are in a model of several.
@@ -198,10 +239,10 @@ pub(crate) fn term_name(factors: &[Factor], family: Family) -> String {
     factors.iter().map(name).collect::<Vec<_>>().join("*")
 }
 
-/// A monomial from its name.
 /// Variables that a product of them has at most.
 const MOST_FACTORS: usize = 8;
 
+/// A monomial from its name.
 pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, CalibrationError> {
     let variable = |text: &str| {
         family.variables().iter().position(|v| *v == text).ok_or_else(|| {
@@ -243,9 +284,17 @@ impl LayerModel {
         Some((range.low, range.high))
     }
 
-    /// ln(t / t_ref) for these variables and this t_ref, clamped to the fitted ranges.
-    pub fn ratio(&self, variables: &Variables, reference: Seconds) -> Ratio {
+    /// The terms of an engine: with its knobs, or whatever knobs, where it has such.
+    pub fn engine(&self, engine: &str) -> Option<&EngineTerms> {
+        let named = |name: &str| self.engines.iter().find(|e| e.engine == name);
+        named(engine).or_else(|| named(engine_alone(engine)))
+    }
+
+    /// ln(t / t_ref) for these variables and this t_ref, clamped to the fitted ranges, by an engine of the library where one
+    /// is known or foreseen.
+    pub fn ratio(&self, variables: &Variables, reference: Seconds, engine: Option<&str>) -> Ratio {
         let mut values = variables.values;
+        let by_engine = engine.and_then(|engine| self.engine(engine)).map_or(0.0, |e| e.log(variables));
         let in_domain = reference >= self.shortest
             && self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE)
             && self.sizes.relative_leverage(&values) <= MOST_LEVERAGE;
@@ -253,13 +302,12 @@ impl LayerModel {
             values[range.variable] = values[range.variable].clamp(range.low, range.high);
         }
         let (low, high) = if in_domain { self.ratio_range } else { self.ordinary_range };
-        Ratio { log: self.polynomial(&values).clamp(low, high), in_domain }
+        Ratio { log: self.polynomial(&values).clamp(low, high) + by_engine, in_domain }
     }
 
     /// The sum of intercept and terms as it is, wherever the values lie.
     pub fn polynomial(&self, values: &[f64]) -> f64 {
-        let term = |t: &Term| t.coefficient * (t.monomial(values) - t.mean) / t.scale;
-        self.intercept + self.terms.iter().map(term).sum::<f64>()
+        sum(self.intercept, &self.terms, values)
     }
 
     /// The conformal quantiles for a predicted time.

@@ -8,13 +8,17 @@ mod part;
 mod power_file;
 mod transfer;
 
-pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, Factor, LayerModel, Range, Ratio, Term};
+pub use layer_model::{
+    Bucket, Cover, CrossValidation, Ellipsoid, EngineTerms, Factor, LayerModel, Range, Ratio, Term, engine_alone,
+};
 pub use network_spread::{Factors, NetworkSpread};
 pub use part::Wanted;
 pub use transfer::{Arithmetic, FewShot, Share, Siblings, Slope, Transfer};
 
 use crate::base::precision::{Mode, Phase, Precision, named_enum};
 use crate::kernel::key::ModelKey;
+use crate::kernel::sizes::ConvSizes;
+use crate::law::choice::Choice;
 use crate::law::power::PowerModel;
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +79,8 @@ pub struct Calibration {
     pub networks: Vec<NetworkSpread>,
     /// What is known of chips that were not among the rows; in the models of all chips.
     pub transfer: Option<Transfer>,
+    /// Which engines the library chooses for convolutions on that chip, where it was asked.
+    pub choices: Vec<Choice>,
     /// Models of layers, by kind, phase and precision.
     pub models: Vec<LayerModel>,
 }
@@ -95,6 +101,11 @@ impl Calibration {
     /// The model of a kind, phase and precision as the vendor's library runs it.
     pub fn model(&self, key: ModelKey, phase: Phase, precision: Precision) -> Option<&LayerModel> {
         self.models.iter().find(|m| m.is_for(key, phase, precision, None))
+    }
+
+    /// The engine that the library is expected to choose for a convolution.
+    pub fn engine(&self, sizes: &ConvSizes) -> Option<&str> {
+        self.choices.iter().find(|c| c.is_for(sizes.phase, sizes.precision))?.engine(sizes)
     }
 
     /// Whether rows of a board (its name in `data/gpus`) are among those that were fitted.

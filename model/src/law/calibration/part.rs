@@ -18,6 +18,7 @@ pub struct Wanted<'a> {
 }
 
 const MODEL: &str = "\n[[model]]\n";
+const CHOICE: &str = "\n[[choice]]\n";
 
 impl Wanted<'_> {
     /// A calibration's text without the models of other precisions, phases and frameworks. Substitutes stay: fp32 for
@@ -25,6 +26,8 @@ impl Wanted<'_> {
     /// some products.
     pub fn part_of(&self, text: &str) -> String {
         let (head, models) = text.split_once(MODEL).unwrap_or((text, ""));
+        let mut choices = head.split(CHOICE);
+        let head = choices.next().unwrap_or_default();
         let kept: Vec<&str> = models.split(MODEL).filter(|m| self.needs(m)).collect();
         let mut part = String::with_capacity(text.len());
         for line in head.lines() {
@@ -34,11 +37,25 @@ impl Wanted<'_> {
             }
             part.push('\n');
         }
+        for choice in choices.filter(|c| self.asks(c)) {
+            part.push_str(CHOICE);
+            part.push_str(choice);
+        }
         for model in kept {
             part.push_str(MODEL);
             part.push_str(model);
         }
         part
+    }
+
+    /// Whether a section of engines is of the precision in hand, and of a phase that is run.
+    fn asks(&self, choice: &str) -> bool {
+        let head = choice.split_once("engines = [").map_or(choice, |(head, _)| head);
+        let names = |name: &str| head.contains(&format!("\"{name}\""));
+        // A transposed convolution runs a convolution's gradient forward.
+        let phase = self.mode == Mode::Training || names("forward") || names("backward_data");
+        let stands_in = self.precision == Precision::Fp8 && names("bf16");
+        phase && (names(self.precision.name()) || names("fp32") || stands_in)
     }
 
     fn needs(&self, model: &str) -> bool {

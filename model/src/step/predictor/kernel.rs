@@ -204,7 +204,7 @@ fn kernel_in<'a, 'm: 'a>(
     work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
     let (run_phase, batch) = (work.phase, work.batch);
     let model = found.model;
-    let view = model.view(work, cost, gpu, setup.library).ok_or_else(no_model)?;
+    let view = model.view(work, cost, gpu, setup.library, setup.calibration).ok_or_else(no_model)?;
     let timed = time(view.seen(), &found, setup.all_chips.siblings(found.tier));
     let load = view.load;
     let (low, high) = timed.edges.ok_or_else(no_model)?;

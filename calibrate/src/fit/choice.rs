@@ -1,0 +1,330 @@
+//! Decision trees of which engine a library chooses, from what its heuristics answered (CART: Breiman and others 1984).
+//!
+//! A tree is grown until it separates what it can, by the Gini index; then every branch that does not foresee more of a
+//! tenth of the shapes that was kept aside becomes a leaf. A twentieth more says how often the tree is right.
+
+use crate::rows::choices::{Answer, engine_name};
+use crate::rows::prepare::Row;
+use crate::system::hash::sha256_hex;
+use anyhow::{Context, Result};
+use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::catalog;
+use joulecast_model::kernel::sizes::{ConvSizes, NAMES};
+use joulecast_model::law::choice::{Choice, MOST_NODES, Node, Tree};
+use rayon::prelude::*;
+use std::collections::BTreeMap;
+
+/// Answers in a leaf, at least.
+const FEWEST: usize = 3;
+/// Of twenty shapes: to learn from, to prune by; the last judges.
+const TWENTIETHS: (u8, u8) = (17, 2);
+
+/// The choices on each chip.
+pub type Choices = BTreeMap<String, Vec<Choice>>;
+
+/// Learns what the libraries choose on each chip, by phase and arithmetic: both 16-bit formats together.
+///
+/// # Errors
+/// When an answer is of a GPU that the catalog does not know.
+pub fn learned(answers: &[Answer]) -> Result<Choices> {
+    let mut parts: BTreeMap<(String, Phase, Vec<Precision>), Vec<Sample<'_>>> = BTreeMap::new();
+    let mut chips: BTreeMap<&str, String> = BTreeMap::new();
+    for answer in answers {
+        let Some(sizes) = ConvSizes::of(&answer.trial) else { continue };
+        let chip = match chips.get(answer.gpu.as_str()) {
+            Some(chip) => chip.clone(),
+            None => {
+                let chip = catalog::gpu(&answer.gpu)?.chip;
+                chips.insert(&answer.gpu, chip.clone());
+                chip
+            }
+        };
+        let precisions = match sizes.precision {
+            Precision::Fp16 | Precision::Bf16 => vec![Precision::Fp16, Precision::Bf16],
+            other => vec![other],
+        };
+        let part = part_of(&answer.trial.case.fold_key());
+        let sample = Sample { sizes, engine: engine_name(&answer.algorithm), part };
+        parts.entry((chip, sizes.phase, precisions)).or_default().push(sample);
+    }
+    let learned: Vec<(String, Choice)> = parts
+        .into_par_iter()
+        .map(|((chip, phase, precisions), samples)| Ok((chip, choice(phase, precisions, &samples)?)))
+        .collect::<Result<_>>()?;
+    let mut choices = Choices::new();
+    for (chip, choice) in learned {
+        choices.entry(chip).or_default().push(choice);
+    }
+    Ok(choices)
+}
+
+/// Foresees the engines of rows.
+pub fn foresee(rows: &mut [Row], choices: &Choices) {
+    for row in rows {
+        let (Some(choices), Some(sizes)) = (choices.get(&row.chip), &row.sizes) else { continue };
+        let choice = choices.iter().find(|c| c.is_for(sizes.phase, sizes.precision));
+        row.foreseen = choice.and_then(|c| c.engine(sizes)).map(str::to_string);
+    }
+}
+
+struct Sample<'a> {
+    sizes: ConvSizes,
+    engine: &'a str,
+    part: Part,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Learn,
+    Prune,
+    Judge,
+}
+
+/// All answers for a shape are in one part.
+fn part_of(key: &str) -> Part {
+    let place = u32::from_str_radix(&sha256_hex(key.as_bytes())[..6], 16).unwrap_or(0) % 20;
+    match place as u8 {
+        n if n < TWENTIETHS.0 => Part::Learn,
+        n if n < TWENTIETHS.0 + TWENTIETHS.1 => Part::Prune,
+        _ => Part::Judge,
+    }
+}
+
+fn choice(phase: Phase, precisions: Vec<Precision>, samples: &[Sample<'_>]) -> Result<Choice> {
+    let mut engines: Vec<&str> = samples.iter().map(|s| s.engine).collect();
+    engines.sort_unstable();
+    engines.dedup();
+    let class = |s: &Sample<'_>| engines.binary_search(&s.engine).unwrap_or(0) as u16;
+    let of = |part: Part| samples.iter().filter(move |s| s.part == part);
+    let columns: Vec<Vec<f64>> =
+        (0..NAMES.len()).map(|i| of(Part::Learn).map(|s| s.sizes.values[i]).collect()).collect();
+    let classes: Vec<u16> = of(Part::Learn).map(class).collect();
+    let mut branch = Growing::new(&columns, &classes, engines.len()).grow();
+    let aside: Vec<(&[f64], u16)> = of(Part::Prune).map(|s| (&s.sizes.values[..], class(s))).collect();
+    prune(&mut branch, &aside);
+    let mut nodes = Vec::new();
+    flatten(&branch, &mut nodes);
+    let what = || format!("engines of {phase} in {precisions:?}");
+    anyhow::ensure!(nodes.len() <= MOST_NODES, "{}: a tree of {} nodes", what(), nodes.len());
+    let tree = Tree::new(nodes, engines.len()).map_err(anyhow::Error::msg).with_context(what)?;
+    let engines = engines.iter().map(|e| e.to_string()).collect();
+    let choice = Choice { phase, precisions, engines, asked: samples.len(), right: 0.0, tree };
+    let judged: Vec<bool> = of(Part::Judge).map(|s| choice.engine(&s.sizes) == Some(s.engine)).collect();
+    let right = judged.iter().filter(|right| **right).count() as f64 / judged.len().max(1) as f64;
+    Ok(Choice { right, ..choice })
+}
+
+/// A tree while it is made.
+enum Branch {
+    Leaf(u16),
+    Split { size: usize, at: f64, most: u16, low: Box<Branch>, high: Box<Branch> },
+}
+
+/// Rows in the order of each column, of which every branch has a stretch.
+struct Growing<'a> {
+    columns: &'a [Vec<f64>],
+    classes: &'a [u16],
+    orders: Vec<Vec<u32>>,
+    engines: usize,
+    low: Vec<bool>,
+    scratch: Vec<u32>,
+}
+
+impl<'a> Growing<'a> {
+    fn new(columns: &'a [Vec<f64>], classes: &'a [u16], engines: usize) -> Self {
+        let order = |column: &Vec<f64>| {
+            let mut order: Vec<u32> = (0..column.len() as u32).collect();
+            order.sort_by(|a, b| column[*a as usize].total_cmp(&column[*b as usize]));
+            order
+        };
+        let orders = columns.par_iter().map(order).collect();
+        Self { columns, classes, orders, engines, low: vec![false; classes.len()], scratch: Vec::new() }
+    }
+
+    fn grow(mut self) -> Branch {
+        self.branch(0, self.classes.len())
+    }
+
+    fn branch(&mut self, from: usize, to: usize) -> Branch {
+        let mut counts = vec![0u64; self.engines];
+        for &row in &self.orders[0][from..to] {
+            counts[usize::from(self.classes[row as usize])] += 1;
+        }
+        // Of equals the first.
+        let most = (0..counts.len()).rev().max_by_key(|&c| counts[c]).unwrap_or(0);
+        let split = if counts[most] == (to - from) as u64 { None } else { self.split(from, to, &counts) };
+        let Some((size, at)) = split else { return Branch::Leaf(most as u16) };
+        for &row in &self.orders[size][from..to] {
+            self.low[row as usize] = self.columns[size][row as usize] <= at;
+        }
+        let mut middle = from;
+        for order in &mut self.orders {
+            self.scratch.clear();
+            let stretch = &mut order[from..to];
+            let mut kept = 0;
+            for i in 0..stretch.len() {
+                let row = stretch[i];
+                if self.low[row as usize] {
+                    stretch[kept] = row;
+                    kept += 1;
+                } else {
+                    self.scratch.push(row);
+                }
+            }
+            stretch[kept..].copy_from_slice(&self.scratch);
+            middle = from + kept;
+        }
+        let low = Box::new(self.branch(from, middle));
+        let high = Box::new(self.branch(middle, to));
+        Branch::Split { size, at, most: most as u16, low, high }
+    }
+
+    /// The split with the least Gini index: the largest sum of n_c^2 / n over its two sides.
+    fn split(&self, from: usize, to: usize, counts: &[u64]) -> Option<(usize, f64)> {
+        let n = (to - from) as f64;
+        let square = |counts: &[u64]| counts.iter().map(|c| (c * c) as f64).sum::<f64>();
+        let whole = square(counts);
+        let mut best: Option<(f64, usize, f64)> = None;
+        for (size, column) in self.columns.iter().enumerate() {
+            let order = &self.orders[size][from..to];
+            let value = |i: usize| column[order[i] as usize];
+            if value(0) == value(order.len() - 1) {
+                continue;
+            }
+            let (mut low, mut high) = (vec![0u64; self.engines], counts.to_vec());
+            let (mut low_square, mut high_square) = (0.0, whole);
+            for i in 0..order.len() - 1 {
+                let class = usize::from(self.classes[order[i] as usize]);
+                low_square += (2 * low[class] + 1) as f64;
+                high_square -= (2 * high[class] - 1) as f64;
+                low[class] += 1;
+                high[class] -= 1;
+                let here = i + 1;
+                if here < FEWEST || order.len() - here < FEWEST || value(i) == value(here) {
+                    continue;
+                }
+                let score = low_square / here as f64 + high_square / (n - here as f64);
+                if best.is_none_or(|(most, ..)| score > most) {
+                    best = Some((score, size, between(value(i), value(here))));
+                }
+            }
+        }
+        let (score, size, at) = best?;
+        (score > whole / n * (1.0 + 1e-12)).then_some((size, at))
+    }
+}
+
+/// The number with the fewest digits that is at least `low` and below `high`: text is shorter for it.
+fn between(low: f64, high: f64) -> f64 {
+    let mut step = 10f64.powi(high.max(1.0).log10().floor() as i32);
+    while step >= 1.0 {
+        let at = (low / step).ceil() * step;
+        if at < high {
+            return at;
+        }
+        step /= 10.0;
+    }
+    low
+}
+
+/// Makes leaves of branches that foresee no more of what was kept aside than a leaf does; how much it foresees then.
+fn prune(branch: &mut Branch, aside: &[(&[f64], u16)]) -> usize {
+    let foreseen = |engine: u16| aside.iter().filter(|(_, class)| *class == engine).count();
+    let Branch::Split { size, at, most, low, high } = branch else {
+        let Branch::Leaf(engine) = branch else { return 0 };
+        return foreseen(*engine);
+    };
+    let (below, above): (Vec<_>, Vec<_>) = aside.iter().copied().partition(|(values, _)| values[*size] <= *at);
+    let by_branch = prune(low, &below) + prune(high, &above);
+    let by_leaf = foreseen(*most);
+    if by_leaf >= by_branch {
+        *branch = Branch::Leaf(*most);
+        return by_leaf;
+    }
+    by_branch
+}
+
+fn flatten(branch: &Branch, nodes: &mut Vec<Node>) {
+    match branch {
+        Branch::Leaf(engine) => nodes.push(Node::Engine(*engine)),
+        Branch::Split { size, at, low, high, .. } => {
+            let here = nodes.len();
+            nodes.push(Node::Engine(0));
+            flatten(low, nodes);
+            nodes[here] = Node::Split { size: *size as u8, at: *at, other: nodes.len() as u32 };
+            flatten(high, nodes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joulecast_model::base::precision::Mode;
+    use joulecast_model::base::shape::Shape;
+    use joulecast_model::kernel::work::Trial;
+    use joulecast_model::net::case::LayerCase;
+    use joulecast_model::net::layer::{Conv2d, Groups, Layer, Pair};
+
+    fn answer(batch: u64, channels: u64, side: u64, algorithm: &str) -> Answer {
+        let layer = Layer::Conv2d(Conv2d {
+            channels: 64,
+            kernel: Pair::square(3),
+            stride: Pair::square(1),
+            padding: Pair::square(1),
+            dilation: Pair::square(1),
+            groups: Groups::Count(1),
+            bias: false,
+        });
+        let case = LayerCase { inputs: vec![Shape::map(channels, side, side).expect("a shape")], layer };
+        let trial = Trial::usual(case, Phase::Forward, batch, Precision::Fp32, Mode::Inference).expect("fits");
+        Answer { gpu: "h200".into(), trial, algorithm: algorithm.into() }
+    }
+
+    /// A rule of three engines: by channels, then by batch.
+    fn rule(batch: u64, channels: u64) -> &'static str {
+        match (channels <= 48, batch <= 9) {
+            (true, _) => "eng1{2=4} tensor_core",
+            (false, true) => "eng2{2=4}",
+            (false, false) => "eng2{2=8}",
+        }
+    }
+
+    #[test]
+    fn a_rule_is_learned_and_foreseen_for_other_shapes() -> Result<()> {
+        let mut answers = Vec::new();
+        for channels in (8..=128).step_by(8) {
+            for side in 4..20 {
+                for batch in [1, 2, 4, 8, 12, 16, 32] {
+                    answers.push(answer(batch, channels, side, rule(batch, channels)));
+                }
+            }
+        }
+        let choices = learned(&answers)?;
+        let [choice] = &choices["GH100"][..] else { panic!("one phase and precision") };
+        assert_eq!((choice.right, choice.tree.nodes().len()), (1.0, 5), "{}", choice.tree.to_text());
+        for (batch, channels) in [(3, 44), (9, 100), (24, 100)] {
+            let sizes = ConvSizes::of(&answer(batch, channels, 33, "").trial).context("a convolution")?;
+            assert_eq!(choice.engine(&sizes), Some(engine_name(rule(batch, channels))), "{batch} {channels}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn chance_is_not_learned() -> Result<()> {
+        let word = |n: u64| ["eng1{}", "eng2{}"][(n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 63) as usize];
+        let answers: Vec<Answer> =
+            (0..4000).map(|n| answer(1 + n % 7, 8 + n % 61, 5 + n % 53, word(n))).collect();
+        let choice = learned(&answers)?.remove("GH100").and_then(|mut c| c.pop()).context("one")?;
+        assert!(choice.tree.nodes().len() < 400 && (0.35..0.65).contains(&choice.right), "{}", choice.right);
+        Ok(())
+    }
+
+    #[test]
+    fn splits_stand_at_round_numbers() {
+        assert_eq!(
+            [between(63.0, 65.0), between(1234.0, 5678.0), between(7.0, 8.0), between(99.0, 101.0)],
+            [64.0, 2000.0, 7.0, 100.0]
+        );
+    }
+}

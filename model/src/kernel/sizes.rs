@@ -1,0 +1,81 @@
+//! The sizes of a convolution that a library's heuristics can look at.
+
+use crate::base::precision::{Phase, Precision};
+use crate::kernel::setting::{Algorithm, Layout};
+use crate::kernel::work::Work;
+use crate::net::layer::Layer;
+
+/// Their names, in the order of [`ConvSizes`].
+pub const NAMES: [&str; 33] = [
+    "batch", "inputs", "outputs", "group_inputs", "group_outputs", "height", "width", "out_height", "out_width",
+    "kernel_h", "kernel_w", "kernel", "stride", "padding_h", "padding_w", "groups", "rows", "depth", "pixels",
+    "in_pixels", "products", "written", "read", "weights", "in_lanes", "out_lanes", "tiles_32", "tiles_64",
+    "tiles_128", "tiles_256", "gradient_tiles", "aligned_inputs", "aligned_outputs",
+];
+
+/// Sizes of a convolution's implicit product and of what it is made of: counts, none negative.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ConvSizes {
+    /// In the order of [`NAMES`].
+    pub values: [f64; NAMES.len()],
+    /// Which kernel of the layer.
+    pub phase: Phase,
+    /// Format of the operands.
+    pub precision: Precision,
+}
+
+impl ConvSizes {
+    /// Of a convolution whose engine the library chooses, with its maps in the usual order; `None` of everything else.
+    pub fn of(work: &Work<'_>) -> Option<Self> {
+        let Layer::Conv2d(conv) = work.layer() else { return None };
+        let usual = work.layout == Layout::usual(work.precision) && work.algorithm == Algorithm::Heuristic;
+        let ((inputs, height, width), (outputs, out_height, out_width)) =
+            (work.input().as_map()?, work.output.as_map()?);
+        if !usual || work.phase == Phase::Update {
+            return None;
+        }
+        let groups = conv.groups(inputs).max(1);
+        let (group_inputs, group_outputs) = (inputs / groups, outputs / groups);
+        let kernel = conv.kernel.h * conv.kernel.w;
+        let [pixels, in_pixels] = [out_height * out_width, height * width];
+        let (rows, depth) = (work.batch * pixels, group_inputs * kernel);
+        let aligned = |channels: u64| 1u64 << channels.trailing_zeros().min(6);
+        let tiles = |columns: u64| rows.div_ceil(128) * group_outputs.div_ceil(columns) * groups;
+        let values = [
+            work.batch,
+            inputs,
+            outputs,
+            group_inputs,
+            group_outputs,
+            height,
+            width,
+            out_height,
+            out_width,
+            conv.kernel.h,
+            conv.kernel.w,
+            kernel,
+            conv.stride.h,
+            conv.padding.h,
+            conv.padding.w,
+            groups,
+            rows,
+            depth,
+            pixels,
+            in_pixels,
+            rows.saturating_mul(outputs).saturating_mul(depth),
+            rows * outputs,
+            work.batch * inputs * in_pixels,
+            outputs * depth,
+            work.batch * inputs,
+            work.batch * outputs,
+            tiles(32),
+            tiles(64),
+            tiles(128),
+            tiles(256),
+            group_outputs.div_ceil(128) * depth.div_ceil(128) * groups,
+            aligned(group_inputs),
+            aligned(group_outputs),
+        ];
+        Some(Self { values: values.map(|v| v as f64), phase: work.phase, precision: work.precision })
+    }
+}

@@ -1,0 +1,240 @@
+//! Which engine a library chooses for a convolution, foreseen by a decision tree over the convolution's sizes.
+//!
+//! Libraries choose by heuristics of their own, which can be asked without running anything; `calibrate fit --choices`
+//! learns the trees from such answers. An engine that is foreseen has its own terms in the models of time.
+
+use crate::base::precision::{Phase, Precision};
+use crate::kernel::sizes::{ConvSizes, NAMES};
+use std::fmt::Write as _;
+
+/// Nodes of a tree at most: of a file, not of what is worth learning.
+pub const MOST_NODES: usize = 100_000;
+
+/// The engines that a library chooses for convolutions in a phase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// Which kernel of the layer.
+    pub phase: Phase,
+    /// Formats of the operands that it was learned from.
+    pub precisions: Vec<Precision>,
+    /// Names of the engines, as rows give them.
+    pub engines: Vec<String>,
+    /// Answers that it was learned from.
+    pub asked: usize,
+    /// Share of answers for shapes that it was not learned from that it foresees, from 0 to 1.
+    pub right: f64,
+    /// What decides.
+    pub tree: Tree,
+}
+
+/// A binary decision tree.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tree(Vec<Node>);
+
+/// A node, in the order of descent: the branch of small values follows its split.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Node {
+    /// By whether a size is at most so large.
+    Split {
+        /// Position in [`NAMES`].
+        size: u8,
+        /// The largest value of the branch that follows.
+        at: f64,
+        /// Where the other branch begins.
+        other: u32,
+    },
+    /// Position of the engine in [`Choice::engines`].
+    Engine(u16),
+}
+
+impl Choice {
+    /// Whether it speaks of convolutions in a phase and precision.
+    pub fn is_for(&self, phase: Phase, precision: Precision) -> bool {
+        self.phase == phase && self.precisions.contains(&precision)
+    }
+
+    /// The engine that the library is expected to choose.
+    pub fn engine(&self, sizes: &ConvSizes) -> Option<&str> {
+        self.engines.get(usize::from(self.tree.leaf(&sizes.values))).map(String::as_str)
+    }
+}
+
+/// The first size's sign in the text of a tree; the others' follow it.
+const FIRST_SIGN: u8 = b'A';
+/// Splits of a line of the text.
+const PER_LINE: usize = 24;
+
+impl Tree {
+    /// From nodes in the order of descent.
+    ///
+    /// # Errors
+    /// In words, when they make no tree, or an engine is not among so many.
+    pub fn new(nodes: Vec<Node>, engines: usize) -> Result<Self, String> {
+        // Subtrees end where the branch beside them begins.
+        let mut open: Vec<usize> = Vec::new();
+        for (i, node) in nodes.iter().enumerate() {
+            match *node {
+                Node::Split { size, at, other } => {
+                    if usize::from(size) >= NAMES.len() || !at.is_finite() {
+                        return Err(format!("node {i} of the tree splits by nothing"));
+                    }
+                    open.push(other as usize);
+                }
+                Node::Engine(engine) if usize::from(engine) >= engines => {
+                    return Err(format!("node {i} of the tree names engine {engine} of {engines}"));
+                }
+                Node::Engine(_) => match open.pop() {
+                    Some(next) if next == i + 1 => {}
+                    None if i + 1 == nodes.len() => return Ok(Self(nodes)),
+                    _ => return Err(format!("the tree's branches do not meet at node {i}")),
+                },
+            }
+        }
+        Err("the tree is cut".to_string())
+    }
+
+    /// The nodes, in the order of descent.
+    pub fn nodes(&self) -> &[Node] {
+        &self.0
+    }
+
+    fn leaf(&self, values: &[f64]) -> u16 {
+        let mut i = 0;
+        loop {
+            match self.0[i] {
+                Node::Split { size, at, other } => {
+                    i = if values[usize::from(size)] <= at { i + 1 } else { other as usize };
+                }
+                Node::Engine(engine) => return engine,
+            }
+        }
+    }
+
+    /// As text: a split is a sign for its size with the largest value of the branch that follows, an engine its number.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for (i, node) in self.0.iter().enumerate() {
+            if i > 0 {
+                text.push(if i % PER_LINE == 0 { '\n' } else { ' ' });
+            }
+            let _ = match *node {
+                Node::Split { size, at, .. } => write!(text, "{}{at}", char::from(FIRST_SIGN + size)),
+                Node::Engine(engine) => write!(text, "{engine}"),
+            };
+        }
+        text
+    }
+
+    /// From [`Self::to_text`].
+    ///
+    /// # Errors
+    /// In words, when the text is none.
+    pub fn from_text(text: &str, engines: usize) -> Result<Self, String> {
+        let mut nodes: Vec<Node> = Vec::new();
+        // Splits whose other branch has not begun.
+        let mut waiting: Vec<usize> = Vec::new();
+        for word in text.split_ascii_whitespace() {
+            if nodes.len() == MOST_NODES {
+                return Err(format!("the tree has more than {MOST_NODES} nodes"));
+            }
+            let wrong = || format!("the tree has no node \"{}\"", crate::base::text::shown(word));
+            let sign = word.as_bytes()[0];
+            if sign.is_ascii_digit() {
+                nodes.push(Node::Engine(word.parse().map_err(|_| wrong())?));
+                let next = u32::try_from(nodes.len()).map_err(|_| wrong())?;
+                if let Some(Node::Split { other, .. }) = waiting.pop().and_then(|split| nodes.get_mut(split)) {
+                    *other = next;
+                }
+            } else {
+                let size = sign.checked_sub(FIRST_SIGN).filter(|s| usize::from(*s) < NAMES.len()).ok_or_else(wrong)?;
+                let at = word.get(1..).and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
+                waiting.push(nodes.len());
+                nodes.push(Node::Split { size, at, other: 0 });
+            }
+        }
+        Self::new(nodes, engines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::Mode;
+    use crate::base::shape::Shape;
+    use crate::kernel::work::Work;
+    use crate::net::case::LayerCase;
+    use crate::net::layer::{Conv2d, Groups, Layer, Pair};
+
+    /// Batches to 4, then channels to 64; else more of either.
+    fn tree() -> Tree {
+        let split = |size, at, other| Node::Split { size, at, other };
+        let nodes = vec![
+            split(0, 4.0, 4),
+            split(1, 64.0, 3),
+            Node::Engine(0),
+            Node::Engine(1),
+            Node::Engine(2),
+        ];
+        Tree::new(nodes, 3).expect("a tree")
+    }
+
+    fn sizes(batch: u64, channels: u64) -> ConvSizes {
+        let layer = Layer::Conv2d(Conv2d {
+            channels: 32,
+            kernel: Pair::square(3),
+            stride: Pair::square(1),
+            padding: Pair::square(1),
+            dilation: Pair::square(1),
+            groups: Groups::Count(1),
+            bias: false,
+        });
+        let case = LayerCase { inputs: vec![Shape::map(channels, 14, 14).expect("a shape")], layer };
+        let work = Work::usual(case, Phase::Forward, batch, Precision::Fp32, Mode::Inference).expect("fits");
+        ConvSizes::of(&work).expect("a convolution")
+    }
+
+    #[test]
+    fn branches_of_small_values_follow_their_split() {
+        let choice = Choice {
+            phase: Phase::Forward,
+            precisions: vec![Precision::Fp32],
+            engines: ["a", "b", "c"].map(String::from).to_vec(),
+            asked: 3,
+            right: 1.0,
+            tree: tree(),
+        };
+        let engine = |batch, channels| choice.engine(&sizes(batch, channels));
+        assert_eq!([engine(4, 64), engine(4, 65), engine(5, 64)], [Some("a"), Some("b"), Some("c")]);
+    }
+
+    #[test]
+    fn a_tree_reads_back_what_was_written() {
+        assert_eq!(tree().to_text(), "A4 B64 0 1 2");
+        assert_eq!(Tree::from_text(&tree().to_text(), 3), Ok(tree()));
+    }
+
+    #[test]
+    fn what_is_no_tree_says_why() {
+        for (text, why) in [
+            ("", "cut"),
+            ("A4 B64 0 1", "cut"),
+            ("A4 0 1 2", "do not meet"),
+            ("A4 0 3", "engine 3 of 3"),
+            ("A4 0 -1", "\"-1\""),
+            ("~4 0 1", "\"~4\""),
+            ("Ax 0 1", "\"Ax\""),
+            ("Ainf 0 1", "by nothing"),
+        ] {
+            let error = Tree::from_text(text, 3).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_implicit_product() {
+        let sizes = sizes(2, 64);
+        let of = |name: &str| NAMES.iter().position(|n| *n == name).map(|i| sizes.values[i]);
+        let found = ["rows", "depth", "products", "tiles_64", "aligned_inputs"].map(of);
+        assert_eq!(found, [392.0, 576.0, 392.0 * 576.0 * 32.0, 4.0, 64.0].map(Some));
+    }
+}
