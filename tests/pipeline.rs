@@ -1,6 +1,7 @@
 //! The whole pipeline without a GPU: a table of times that follow a known law, imported, fitted, shipped as text,
 //! read back and used for a prediction.
 
+use joulecast_calibrate::fit::choice::Choices;
 use joulecast_calibrate::fit::polynomial::Options;
 use joulecast_calibrate::fit::recipe::{calibrations, without_held_out_shapes};
 use joulecast_calibrate::fit::waiting::FitBar;
@@ -55,7 +56,7 @@ fn rows() -> Vec<Row> {
 }
 
 fn fitted() -> Vec<Calibration> {
-    ok(calibrations(&rows(), &rows(), &[], &Options::default(), false))
+    ok(calibrations(&rows(), &rows(), &[], &Choices::new(), &Options::default(), false))
 }
 
 #[test]
@@ -99,8 +100,12 @@ fn a_known_law_is_recovered() {
 #[test]
 fn the_fit_is_deterministic() {
     let options = Options { exponents: &[2], ..Options::default() };
-    let texts =
-        || ok(calibrations(&rows(), &rows(), &[], &options, false)).iter().map(|c| ok(c.to_toml())).collect::<Vec<_>>();
+    let texts = || {
+        ok(calibrations(&rows(), &rows(), &[], &Choices::new(), &options, false))
+            .iter()
+            .map(|c| ok(c.to_toml()))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(texts(), texts());
 }
 

@@ -177,7 +177,7 @@ fn a_ceiling_that_does_not_bind_changes_nothing() {
         ok(step.at(point))
     };
     let first = at(1600.0);
-    assert!(first.clock < Hertz::from_mhz(1590.0) && first.power.value <= gpu.power.limit.value, "{:?}", first.clock);
+    assert!(first.clock < Hertz::from_mhz(1599.0) && first.power.value <= gpu.power.limit.value, "{:?}", first.clock);
     for mhz in (1600..=1911).step_by(7) {
         let other = at(f64::from(mhz));
         assert!((other.time.value / first.time.value - 1.0).abs() < 1e-7, "{mhz} MHz: {:?}", other.time);
@@ -204,7 +204,7 @@ fn another_board_of_a_measured_chip_is_a_sibling() {
         wider += usize::from(width(other.time) > width(own.time) * 1.1);
     }
     assert!(wider > measured.layers.len() / 2, "{wider} of {}", measured.layers.len());
-    assert!(width(sibling.time) > 2.0 * width(measured.time));
+    assert!(width(sibling.time) > 1.75 * width(measured.time));
     // Boards of a chip were measured with different kinds: convolutions on one A100, products on another.
     let network = shaped("vgg11", 16, Precision::Fp32);
     let tier = |gpu: &str, kind: &str| {

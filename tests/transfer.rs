@@ -1,5 +1,6 @@
 //! From rows of several chips to a chip that was not among them, and with few of its rows.
 
+use joulecast_calibrate::fit::choice::Choices;
 use joulecast_calibrate::fit::polynomial::Options;
 use joulecast_calibrate::fit::recipe::{calibrations, few_shot};
 use joulecast_calibrate::fit::transfer::predict;
@@ -71,7 +72,7 @@ fn judge(calibration: Option<&Calibration>, base: &Calibration, rows: &[Row]) ->
 #[test]
 fn a_chip_without_rows_is_predicted_and_few_rows_correct_it() {
     let others = rows(&CHIPS[..4], 1);
-    let all = ok(calibrations(&others, &others, &[], &Options::default(), false));
+    let all = ok(calibrations(&others, &others, &[], &Choices::new(), &Options::default(), false));
     let base = all.iter().find(|c| c.chip == "any").expect("models of all chips");
     let text = ok(base.to_toml());
     let base = ok(Calibration::from_toml(&text));
@@ -104,7 +105,8 @@ fn ways_of_fitting_are_compared_by_errors_alone() {
 #[test]
 fn a_base_of_one_chip_is_refused() {
     let one = rows(&CHIPS[..1], 4);
-    let all = ok(calibrations(&one, &one, &[], &Options { exponents: &[2], ..Options::default() }, false));
+    let all =
+        ok(calibrations(&one, &one, &[], &Choices::new(), &Options { exponents: &[2], ..Options::default() }, false));
     let base = all.iter().find(|c| c.chip == "any").expect("efficiencies");
     let error = few_shot(&one, base).expect_err("nothing is known of other chips");
     assert!(format!("{error:#}").contains("not fitted to several chips"), "{error:#}");

@@ -405,7 +405,8 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
             let bar = FitBar::new(args.quiet);
             let options = Options { seed: args.seed, bar: Some(&bar), ..Options::default() };
             let (rows, alike) = (rows()?, alike_rows(measurements, unseen)?);
-            let mut calibrations = recipe::calibrations(&rows, &alike, measurements, &choices, &options, args.evaluation)?;
+            let mut calibrations =
+                recipe::calibrations(&rows, &alike, measurements, &choices, &options, args.evaluation)?;
             spread::add(&runs, &mut calibrations)?;
             if args.evaluation {
                 let hash = recipe::held_out_hash(&further)?;

@@ -475,7 +475,7 @@ fn every_operating_point_has_its_rows() {
 fn predicted(model: &LayerModel, trial: &Trial) -> Seconds {
     let gpu = device::described("h200").expect("in the catalog");
     let cost = trial.cost().expect("fits").expect("runs");
-    let view = model.view(trial.clone(), cost, &gpu, None).expect("a peak");
+    let view = model.view(trial.clone(), cost, &gpu, None, None).expect("a peak");
     model.expects(view.seen()).time()
 }
 

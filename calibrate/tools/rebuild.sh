@@ -57,9 +57,10 @@ cd - > /dev/null
 
 own=data/measurements/h200
 sister=data/measurements/h100
-"$calibrate" fit --quiet --dataset "$dataset" --dataset "$own/layers" --dataset "$own/lattice" --dataset "$own/power" \
+"$calibrate" fit --quiet --dataset "$dataset" --dataset "$own/layers" --dataset "$own/lattice" --dataset "$own/batches" --dataset "$own/power" \
   --dataset "$own/torch_ops" --dataset "$own/algorithms" \
-  --dataset "$sister/layers" --dataset "$sister/lattice" --dataset "$sister/power" \
+  --dataset "$sister/layers" --dataset "$sister/lattice" --dataset "$sister/gradients" --dataset "$sister/power" \
+  --choices data/measurements/choices/gh100.parquet \
   --networks "$own/networks.csv" --networks "$own/torch_networks.csv" --networks "$own/torch_transformer_networks.csv" \
   --networks "$own/torch_transformer_networks_2.csv" --out "$out/calibrations" > "$out/fit.log"
 

@@ -38,7 +38,9 @@ pub fn ask(
             continue;
         }
         match runner.algorithm(&item.trial) {
-            Ok(Some(algorithm)) => asked.answers.push(Answer { gpu: gpu.to_string(), trial: item.trial.clone(), algorithm }),
+            Ok(Some(algorithm)) => {
+                asked.answers.push(Answer { gpu: gpu.to_string(), trial: item.trial.clone(), algorithm })
+            }
             Ok(None) => asked.refused += 1,
             Err(DeviceError::Unsupported { .. } | DeviceError::Call { .. }) => asked.refused += 1,
             Err(error) => return Err(error.into()),
@@ -56,6 +58,32 @@ impl fmt::Display for Asked {
         if self.left > 0 {
             write!(f, ", {} not asked in time", self.left)?;
         }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::device::Kind;
+    use crate::campaign::trials::{self, Level};
+
+    #[test]
+    fn the_parts_of_a_plan_are_asked_once_together() -> Result<()> {
+        let plan = trials::expand(trials::REFERENCE, Level::Quick)?;
+        let (mut runner, gpu) = Kind::Fake.to_ask()?;
+        let mut ask = |part: &str, budget| {
+            let shard = part.parse().map_err(anyhow::Error::msg)?;
+            super::ask(&plan, (runner.as_mut(), &gpu.name), shard, budget)
+        };
+        let whole = ask("1/1", None)?;
+        let held = plan.items.iter().filter(|item| holds(&item.trial)).count();
+        assert_eq!((whole.answers.len() + whole.refused, whole.left), (held, 0));
+        assert!(whole.answers.iter().all(|a| a.gpu == "h200" && a.algorithm.starts_with("fake_")));
+        let parts = [ask("1/2", None)?.answers, ask("2/2", None)?.answers];
+        assert_eq!(parts.iter().map(Vec::len).sum::<usize>(), whole.answers.len());
+        assert!(parts.iter().all(|part| !part.is_empty()));
+        assert_eq!(ask("1/1", Some(Seconds::new(-1.0)))?.left, held);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! `calibrate validate --report`.
 
-use super::{Unseen, Validate, evaluation_calibrations, misuse, networks_role, print, read_runs, rows_for, Rows};
+use super::{Rows, Unseen, Validate, evaluation_calibrations, misuse, networks_role, print, read_runs, rows_for};
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
 use crate::judge::networks;

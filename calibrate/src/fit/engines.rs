@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
 /// Fewer rows of an engine say nothing of it.
-const FEWEST: usize = 40;
+const FEWEST: usize = 25;
 /// Terms of an engine, at most.
 const MOST_TERMS: usize = 80;
 
@@ -92,4 +92,61 @@ fn groups<'a>(rows: &[&'a Row]) -> BTreeMap<&'a str, Vec<usize>> {
     };
     groups.retain(|engine, rows| rows.len() >= FEWEST && !repeated(engine, rows));
     groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::prepare::testing::row;
+
+    /// Rows of two engines, one of which takes half as long again; each foreseen as `foreseen` says.
+    fn rows(foreseen: impl Fn(&str) -> String) -> Vec<Row> {
+        (0..160)
+            .map(|i| {
+                // Which engine runs cannot be told from the sizes.
+                let engine = ["eng1{2=4}", "eng2{2=4}"][(i * 7 / 3 % 2) as usize];
+                let log = if engine.starts_with("eng1") { 0.2 } else { 0.2 + 1.5f64.ln() };
+                let engine_and =
+                    |row: Row| Row { engine: Some(engine.to_string()), foreseen: Some(foreseen(engine)), ..row };
+                engine_and(row("chip", 8 + i, log))
+            })
+            .collect()
+    }
+
+    fn fitted(rows: &[Row]) -> Fitted {
+        let rows: Vec<&Row> = rows.iter().collect();
+        fit(ModelKey::Kind("linear"), &rows, &Options::default()).expect("enough rows")
+    }
+
+    #[test]
+    fn engines_that_are_foreseen_are_told_apart() {
+        let rows = rows(str::to_string);
+        let Fitted { model, held_out } = fitted(&rows);
+        assert_eq!(model.engines.iter().map(|e| e.engine.as_str()).collect::<Vec<_>>(), ["eng1{2=4}", "eng2{2=4}"]);
+        assert!(model.cross_validation.mape < 2.0, "{:?}", model.cross_validation);
+        for (row, time) in rows.iter().zip(held_out) {
+            assert!((time / row.time).ln().abs() < 0.1, "{}: {time:?} for {:?}", row.row_id, row.time);
+            assert!((row.predicted(&model) / row.time).ln().abs() < 0.1);
+        }
+        // An engine with knobs that no row had, by that engine with whatever knobs: here the same rows.
+        assert!(model.engine("eng1{2=9}").is_none() && model.engine("eng3").is_none());
+    }
+
+    #[test]
+    fn engines_that_are_foreseen_wrong_do_not_count() {
+        let wrong = rows(|engine| if engine.starts_with("eng1") { "eng2{2=4}" } else { "eng1{2=4}" }.to_string());
+        let pooled = polynomial::fit(ModelKey::Kind("linear"), &wrong.iter().collect::<Vec<_>>(), &Options::default());
+        let pooled = pooled.expect("enough rows").model;
+        assert_eq!(fitted(&wrong).model, pooled);
+    }
+
+    #[test]
+    fn an_engine_alone_has_terms_where_its_knobs_are_several() {
+        let mut rows = rows(str::to_string);
+        for (i, row) in rows.iter_mut().enumerate().filter(|(i, _)| i % 2 == 0) {
+            row.engine = row.engine.take().map(|e| e.replace("2=4", &format!("2={}", i % 3)));
+        }
+        let engines: Vec<String> = fitted(&rows).model.engines.into_iter().map(|e| e.engine).collect();
+        assert!(engines.contains(&"eng1".to_string()) && engines.contains(&"eng2".to_string()), "{engines:?}");
+    }
 }

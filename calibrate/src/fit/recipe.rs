@@ -2,12 +2,12 @@
 
 use crate::campaign::device::SIMULATED;
 use crate::campaign::trials::zoo::held_out_layers;
+use crate::fit::choice::Choices;
 use crate::fit::efficiency::efficiencies;
+use crate::fit::engines;
 use crate::fit::few_shot;
 use crate::fit::others;
 use crate::fit::passport::passport;
-use crate::fit::choice::Choices;
-use crate::fit::engines;
 use crate::fit::polynomial::{Fitted, Options, Residual, buckets};
 use crate::fit::power;
 use crate::fit::siblings;

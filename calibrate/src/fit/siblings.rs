@@ -66,7 +66,8 @@ pub fn left_out<'a>(tasks: &'a BTreeMap<Task, Vec<&'a Row>>, options: &Options) 
             return Ok(None);
         }
         let label = || format!("{task} without {board}");
-        let Fitted { model, held_out } = engines::fit(task.model, &others, &options_for(task, options)).with_context(label)?;
+        let Fitted { model, held_out } =
+            engines::fit(task.model, &others, &options_for(task, options)).with_context(label)?;
         let trials = others.iter().zip(&held_out).filter(|(other, _)| !other.trial_id.is_empty());
         let twins: HashMap<&str, (&Row, Seconds)> =
             trials.map(|(other, time)| (other.trial_id.as_str(), (*other, *time))).collect();

@@ -19,8 +19,19 @@ const SCHEMA: &str = "choices/1";
 
 /// Columns of sizes: of a convolution all of them; of a linear layer its input `[rows, width]` and its outputs.
 const SIZES: [&str; 13] = [
-    "batch", "channels", "height", "width", "outputs", "kernel_h", "kernel_w", "stride_h", "stride_w", "padding_h",
-    "padding_w", "dilation", "groups",
+    "batch",
+    "channels",
+    "height",
+    "width",
+    "outputs",
+    "kernel_h",
+    "kernel_w",
+    "stride_h",
+    "stride_w",
+    "padding_h",
+    "padding_w",
+    "dilation",
+    "groups",
 ];
 
 /// What a library's heuristics answered.
@@ -52,7 +63,19 @@ fn sizes(trial: &Trial) -> Option<[u64; SIZES.len()]> {
             let [k, s, p, d] = [c.kernel, c.stride, c.padding, c.dilation];
             let groups = c.groups(channels);
             (d.h == d.w).then_some([
-                trial.batch, channels, height, width, c.channels, k.h, k.w, s.h, s.w, p.h, p.w, d.h, groups,
+                trial.batch,
+                channels,
+                height,
+                width,
+                c.channels,
+                k.h,
+                k.w,
+                s.h,
+                s.w,
+                p.h,
+                p.w,
+                d.h,
+                groups,
             ])
         }
         Layer::Linear(linear) => {
@@ -142,4 +165,61 @@ pub fn from_parquet(bytes: Vec<u8>) -> Result<Vec<Answer>> {
             Ok(Answer { gpu: word(gpus.get(i))?, trial, algorithm: word(algorithms.get(i))? })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joulecast_model::base::shape::Shape as Of;
+
+    fn answers() -> Vec<Answer> {
+        let conv = |groups| {
+            Layer::Conv2d(Conv2d {
+                channels: 64,
+                kernel: Pair { h: 1, w: 7 },
+                stride: Pair { h: 2, w: 1 },
+                padding: Pair { h: 0, w: 3 },
+                dilation: Pair::square(2),
+                groups,
+                bias: false,
+            })
+        };
+        let map = |c, h, w| Of::map(c, h, w).expect("a shape");
+        let linear = Layer::Linear(Linear { features: 10, bias: false });
+        let cases = [
+            LayerCase { inputs: vec![map(32, 20, 30)], layer: conv(Groups::Count(4)) },
+            LayerCase { inputs: vec![map(64, 20, 30)], layer: conv(Groups::Depthwise) },
+            LayerCase { inputs: vec![Of::new(&[5, 8]).expect("a shape")], layer: linear },
+        ];
+        cases
+            .into_iter()
+            .zip([Phase::Forward, Phase::BackwardData, Phase::BackwardWeights])
+            .map(|(case, phase)| {
+                let mode = if phase == Phase::Forward { Mode::Inference } else { Mode::Training };
+                let trial = Trial::usual(case, phase, 3, Precision::Fp16, mode).expect("fits");
+                Answer { gpu: "h200".into(), trial, algorithm: format!("eng1{{2=4}} {phase}") }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn answers_come_back_as_they_were_written() -> Result<()> {
+        assert_eq!(from_parquet(to_parquet(&answers())?)?, answers());
+        Ok(())
+    }
+
+    #[test]
+    fn damage_is_an_error() -> Result<()> {
+        let bytes = to_parquet(&answers())?;
+        for end in (0..bytes.len()).step_by(97) {
+            assert!(from_parquet(bytes[..end].to_vec()).is_err(), "{end}");
+        }
+        assert!(from_parquet(b"PAR1".to_vec()).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn an_engine_is_named_without_its_notes() {
+        assert_eq!(engine_name("eng38{1=2,23=0} tensor_core winograd"), "eng38{1=2,23=0}");
+    }
 }

@@ -7,10 +7,39 @@ use crate::net::layer::Layer;
 
 /// Their names, in the order of [`ConvSizes`].
 pub const NAMES: [&str; 33] = [
-    "batch", "inputs", "outputs", "group_inputs", "group_outputs", "height", "width", "out_height", "out_width",
-    "kernel_h", "kernel_w", "kernel", "stride", "padding_h", "padding_w", "groups", "rows", "depth", "pixels",
-    "in_pixels", "products", "written", "read", "weights", "in_lanes", "out_lanes", "tiles_32", "tiles_64",
-    "tiles_128", "tiles_256", "gradient_tiles", "aligned_inputs", "aligned_outputs",
+    "batch",
+    "inputs",
+    "outputs",
+    "group_inputs",
+    "group_outputs",
+    "height",
+    "width",
+    "out_height",
+    "out_width",
+    "kernel_h",
+    "kernel_w",
+    "kernel",
+    "stride",
+    "padding_h",
+    "padding_w",
+    "groups",
+    "rows",
+    "depth",
+    "pixels",
+    "in_pixels",
+    "products",
+    "written",
+    "read",
+    "weights",
+    "in_lanes",
+    "out_lanes",
+    "tiles_32",
+    "tiles_64",
+    "tiles_128",
+    "tiles_256",
+    "gradient_tiles",
+    "aligned_inputs",
+    "aligned_outputs",
 ];
 
 /// Sizes of a convolution's implicit product and of what it is made of: counts, none negative.
@@ -39,7 +68,7 @@ impl ConvSizes {
         let kernel = conv.kernel.h * conv.kernel.w;
         let [pixels, in_pixels] = [out_height * out_width, height * width];
         let (rows, depth) = (work.batch * pixels, group_inputs * kernel);
-        let aligned = |channels: u64| 1u64 << channels.trailing_zeros().min(6);
+        let aligned = |channels: u64| 1u64 << channels.trailing_zeros().min(12);
         let tiles = |columns: u64| rows.div_ceil(128) * group_outputs.div_ceil(columns) * groups;
         let values = [
             work.batch,

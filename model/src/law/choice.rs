@@ -168,13 +168,7 @@ mod tests {
     /// Batches to 4, then channels to 64; else more of either.
     fn tree() -> Tree {
         let split = |size, at, other| Node::Split { size, at, other };
-        let nodes = vec![
-            split(0, 4.0, 4),
-            split(1, 64.0, 3),
-            Node::Engine(0),
-            Node::Engine(1),
-            Node::Engine(2),
-        ];
+        let nodes = vec![split(0, 4.0, 4), split(1, 64.0, 3), Node::Engine(0), Node::Engine(1), Node::Engine(2)];
         Tree::new(nodes, 3).expect("a tree")
     }
 

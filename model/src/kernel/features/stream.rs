@@ -3,6 +3,7 @@
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
 use super::{cached, divides, flag, ln};
 use crate::base::precision::{Mode, Phase};
+use crate::base::shape::Shape;
 use crate::base::text::{joined, total};
 use crate::base::units::Seconds;
 use crate::kernel::load::Load;
@@ -20,7 +21,7 @@ const fn v(name: &'static str, role: Role, value: fn(&Stream<'_>) -> f64) -> Var
 }
 
 /// All of them but the kinds. The order is that of calibration files.
-pub(super) const VARIABLES: [Variable; 20] = [
+pub(super) const VARIABLES: [Variable; 24] = [
     v("bytes", Size, |s| (s.bytes / 1e6).ln()),
     v("row", Size, |s| ln(s.row, 256.0)),
     v("rows", Size, |s| ln(s.elements / s.row.max(1), 1024.0)),
@@ -45,6 +46,11 @@ pub(super) const VARIABLES: [Variable; 20] = [
     v("cold", Flag, |s| flag(s.load.work.cache == Cache::Cold)),
     v("nhwc", Flag, |s| flag(s.load.work.layout == Layout::Nhwc)),
     v("training", Flag, |s| flag(s.load.work.mode == Mode::Training && s.load.work.phase == Phase::Forward)),
+    // What is joined of several.
+    v("parts", Extent, |s| s.parts.map_or(0.0, |p| ln(p.count, 1.0))),
+    v("piece", Derived, |s| s.parts.map_or(0.0, |p| ln(p.shortest, 1.0))),
+    v("piece4", Flag, |s| s.parts.map_or(0.0, |p| divides(p.common, 4))),
+    v("piece8", Flag, |s| s.parts.map_or(0.0, |p| divides(p.common, 8))),
 ];
 
 /// Kinds with a flag, after the other variables.
@@ -106,6 +112,36 @@ pub(super) struct Stream<'a> {
     overlap: f64,
     floor: f64,
     library: f64,
+    parts: Option<Parts>,
+}
+
+/// The inputs of what joins several, each of which is a piece of every sample, or of every position where channels come
+/// last.
+#[derive(Clone, Copy)]
+struct Parts {
+    count: u64,
+    /// Elements of the shortest piece.
+    shortest: u64,
+    /// What all pieces are multiples of.
+    common: u64,
+}
+
+impl Parts {
+    fn of(load: &Load<'_>) -> Option<Self> {
+        let work = &load.work;
+        let Layer::Concat(_) = work.layer() else { return None };
+        let piece = |shape: &Shape| match (work.layout, shape.as_map()) {
+            (Layout::Nhwc, Some((channels, ..))) => channels,
+            _ => shape.elements(),
+        };
+        let pieces = || work.inputs().iter().map(piece);
+        let common = pieces().fold(0, |common, piece| greatest_divisor(common, piece));
+        Some(Self { count: work.inputs().len() as u64, shortest: pieces().min()?, common })
+    }
+}
+
+fn greatest_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
 impl<'a> Stream<'a> {
@@ -127,7 +163,8 @@ impl<'a> Stream<'a> {
         };
         let bytes = load.cost.bytes().to_f64().max(1.0);
         let waves = elements as f64 / (ELEMENTS_PER_SM * load.gpu.sms.value as f64);
-        Self { load, elements, row, bytes, waves, window, overlap, floor: floor.get(), library }
+        let (floor, parts) = (floor.get(), Parts::of(load));
+        Self { load, elements, row, bytes, waves, window, overlap, floor, library, parts }
     }
 
     /// Elements of the first input, without the batch.

@@ -8,8 +8,8 @@ use super::layer_model::parse_term;
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
 use super::{
-    Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, NetworkSpread, Range, Term,
-    Tier,
+    Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, NetworkSpread,
+    Range, Term, Tier,
 };
 use crate::base::file::{self, FileError, check_schema, within};
 use crate::base::precision::{Phase, Precision};
