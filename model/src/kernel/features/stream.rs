@@ -135,7 +135,7 @@ impl Parts {
             _ => shape.elements(),
         };
         let pieces = || work.inputs().iter().map(piece);
-        let common = pieces().fold(0, |common, piece| greatest_divisor(common, piece));
+        let common = pieces().fold(0, greatest_divisor);
         Some(Self { count: work.inputs().len() as u64, shortest: pieces().min()?, common })
     }
 }

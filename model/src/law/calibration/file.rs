@@ -243,7 +243,7 @@ fn write_network(text: &mut String, network: &NetworkSpread) {
 }
 
 fn write_choice(text: &mut String, choice: &Choice) {
-    let names: Vec<&str> = choice.precisions.iter().map(|p| p.name()).collect();
+    let names: Vec<&str> = choice.precisions.iter().copied().map(Precision::name).collect();
     let _ = write!(
         text,
         "\n[[choice]]\nphase = \"{}\"\nprecisions = {names:?}\nasked = {}\nright = {}\nengines = [\n",
