@@ -499,6 +499,32 @@ fn variables_of_what_streams() {
     }
 }
 
+/// Pieces of a sample, or of a position where channels come last.
+#[test]
+fn variables_of_what_is_joined() {
+    const LAST: (Phase, Precision, Layout, Cache, Mode) =
+        (Phase::Forward, Precision::Fp16, Layout::Nhwc, Cache::Hot, Mode::Inference);
+    let three = ("concat", "", &[&[24u64, 7, 7] as &[u64], &[40, 7, 7], &[12, 7, 7]] as &[&[u64]]);
+    let two = ("concat", "", &[&[16u64, 7, 7] as &[u64], &[8, 7, 7]] as &[&[u64]]);
+    let odd = ("concat", "", &[&[16u64, 7, 7] as &[u64], &[3, 7, 7]] as &[&[u64]]);
+    for (named, how, [parts, piece, by_4, by_8]) in [
+        (three, FORWARD, [3.0, 12.0 * 49.0, 1.0, 0.0]),
+        (three, LAST, [3.0, 12.0, 1.0, 0.0]),
+        (two, FORWARD, [2.0, 8.0 * 49.0, 1.0, 1.0]),
+        (two, LAST, [2.0, 8.0, 1.0, 1.0]),
+        (odd, LAST, [2.0, 3.0, 0.0, 0.0]),
+    ] {
+        case(named, 5, how).with(|load| {
+            let values = load.variables(Seconds::new(FLOOR), LIBRARY).values;
+            let of = |name: &str| load.work.family().variables().iter().position(|n| *n == name).map(|i| values[i]);
+            let expected = [f64::ln(parts), f64::ln(piece), by_4, by_8].map(Some);
+            assert_eq!(["parts", "piece", "piece4", "piece8"].map(of), expected, "{:?}", named.2);
+        });
+    }
+    case(("relu", "", &[&[64, 28, 28]]), 2, FORWARD)
+        .check(&|name, load| stream(name, load, (2.0 * 64.0 * 784.0, 64.0, 1.0, 1.0)));
+}
+
 /// How many multiprocessors a kernel fills.
 #[test]
 fn occupancy_counts_thread_blocks() {
