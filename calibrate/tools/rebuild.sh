@@ -55,14 +55,8 @@ rm -rf "$dataset" "$out/calibrations"
 } > "$out/import.log"
 cd - > /dev/null
 
-own=data/measurements/h200
-sister=data/measurements/h100
-"$calibrate" fit --quiet --dataset "$dataset" --dataset "$own/layers" --dataset "$own/lattice" --dataset "$own/batches" --dataset "$own/power" \
-  --dataset "$own/torch_ops" --dataset "$own/algorithms" \
-  --dataset "$sister/layers" --dataset "$sister/lattice" --dataset "$sister/gradients" --dataset "$sister/power" \
-  --choices data/measurements/choices/gh100.parquet \
-  --networks "$own/networks.csv" --networks "$own/torch_networks.csv" --networks "$own/torch_transformer_networks.csv" \
-  --networks "$own/torch_transformer_networks_2.csv" --out "$out/calibrations" > "$out/fit.log"
+source calibrate/tools/rows.sh
+"$calibrate" fit --quiet --dataset "$dataset" "${rows[@]}" "${runs[@]}" --out "$out/calibrations" > "$out/fit.log"
 
 differ=0
 for file in "$out"/calibrations/*.toml data/calibrations/*.toml; do

@@ -1,0 +1,12 @@
+# What the shipped calibrations and the evaluation fit are fitted to, beside the imported rows; sourced by them.
+own=data/measurements/h200
+sister=data/measurements/h100
+rows=()
+for folder in "$own"/{layers,lattice,batches,power,torch_ops,algorithms} "$sister"/{layers,lattice,gradients,power}; do
+  rows+=(--dataset "$folder")
+done
+rows+=(--choices data/measurements/choices/gh100.parquet)
+runs=()
+for file in "$own"/{networks,torch_networks,torch_transformer_networks,torch_transformer_networks_2}.csv; do
+  runs+=(--networks "$file")
+done
