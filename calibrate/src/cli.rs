@@ -9,17 +9,15 @@ mod report;
 mod rows;
 mod sweep;
 
-use self::rows::{Rows, Unseen, alike_rows, prepared, read_runs, read_unique, rows_for};
+use self::rows::{Rows, Unseen, alike_rows, choices_of, prepared, read_runs, read_unique, rows_for};
 use crate::campaign::device::SIMULATED;
 use crate::campaign::trials::{self, Level};
-use crate::fit::choice::learned;
 use crate::fit::over_chip::over_chip;
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
 use crate::fit::{power, recipe, siblings, task};
 use crate::judge::{given, learning, leave_out, networks, spread, validate};
 use crate::rows::aiconfigurator;
-use crate::rows::choices;
 use crate::rows::dataset::NoRows;
 use crate::rows::import::{self, import};
 use crate::rows::prepare::Row;
@@ -385,7 +383,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     let runs = read_runs(&args.networks)?;
     let further = networks::layers_beside(&runs)?;
     let unseen = Unseen::of(args.evaluation, &further);
-    let choices = learned(&choices::read(&args.dataset.choices)?)?;
+    let choices = choices_of(&args.dataset)?;
     let rows = || prepared(measurements, unseen, &choices);
     let mut said = String::new();
     let files: Vec<(String, String)> = match (args.model, &base_of(args, measurements)?) {

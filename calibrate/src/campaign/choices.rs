@@ -41,8 +41,7 @@ pub fn ask(
             Ok(Some(algorithm)) => {
                 asked.answers.push(Answer { gpu: gpu.to_string(), trial: item.trial.clone(), algorithm })
             }
-            Ok(None) => asked.refused += 1,
-            Err(DeviceError::Unsupported { .. } | DeviceError::Call { .. }) => asked.refused += 1,
+            Ok(None) | Err(DeviceError::Unsupported { .. } | DeviceError::Call { .. }) => asked.refused += 1,
             Err(error) => return Err(error.into()),
         }
     }

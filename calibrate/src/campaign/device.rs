@@ -4,7 +4,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use joulecast_kernels::cuda::{CudaRunner, library};
 use joulecast_kernels::fake::{FakeGpu, Faults, PRODUCT};
 use joulecast_kernels::nvml::{self, BoardChoice, NvmlMeter};
-use joulecast_kernels::{LayerRunner, PowerMeter};
+use joulecast_kernels::{DeviceError, LayerRunner, PowerMeter};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
@@ -134,10 +134,7 @@ impl Kind {
             let device = Device::open(self, None, &[])?;
             return Ok((device.runner, device.gpu));
         }
-        library::prepare(None)?;
-        let runner = CudaRunner::open_without_memory(0);
-        library::clean();
-        let runner = runner?;
+        let runner = opened(CudaRunner::open_without_memory)?;
         let gpu = identified(&runner.identity().product, None)?;
         Ok((Box::new(runner), gpu))
     }
@@ -148,8 +145,12 @@ impl Kind {
 /// # Errors
 /// When a library is missing or there is no GPU.
 pub fn open_cuda() -> Result<CudaRunner> {
+    opened(CudaRunner::open)
+}
+
+fn opened(open: impl FnOnce(usize) -> Result<CudaRunner, DeviceError>) -> Result<CudaRunner> {
     library::prepare(None)?;
-    let runner = CudaRunner::open(0);
+    let runner = open(0);
     library::clean();
     Ok(runner?)
 }

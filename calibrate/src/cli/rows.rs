@@ -31,8 +31,13 @@ pub(super) struct Rows {
 /// Reads rows, and foresees their engines.
 pub(super) fn rows_for(datasets: &DatasetsArg, unseen: Unseen<'_>) -> Result<Rows> {
     let measurements = read_unique(&datasets.dataset)?;
-    let choices = learned(&choices::read(&datasets.choices)?)?;
+    let choices = choices_of(datasets)?;
     Ok(Rows { rows: prepared(&measurements, unseen, &choices)?, measurements, choices })
+}
+
+/// What is learned from the answers beside datasets.
+pub(super) fn choices_of(datasets: &DatasetsArg) -> Result<Choices> {
+    learned(&choices::read(&datasets.choices)?)
 }
 
 /// Measurements ready for fitting.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::catalog;
 use joulecast_model::kernel::sizes::{ConvSizes, NAMES};
-use joulecast_model::law::choice::{Choice, MOST_NODES, Node, Tree};
+use joulecast_model::law::choice::{Choice, MOST_NODES, Node, Tree, foreseen};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
@@ -44,8 +44,8 @@ pub fn learned(answers: &[Answer]) -> Result<Choices> {
             Precision::Fp16 | Precision::Bf16 => vec![Precision::Fp16, Precision::Bf16],
             other => vec![other],
         };
-        let part = part_of(&answer.trial.case.fold_key());
-        let sample = Sample { sizes, engine: engine_name(&answer.algorithm), part };
+        let judges = judges(&answer.trial.case.fold_key());
+        let sample = Sample { sizes, engine: engine_name(&answer.algorithm), judges };
         parts.entry((chip, sizes.phase, precisions)).or_default().push(sample);
     }
     let learned: Vec<(String, Choice)> = parts
@@ -63,27 +63,20 @@ pub fn learned(answers: &[Answer]) -> Result<Choices> {
 pub fn foresee(rows: &mut [Row], choices: &Choices) {
     for row in rows {
         let (Some(choices), Some(sizes)) = (choices.get(&row.chip), &row.sizes) else { continue };
-        let choice = choices.iter().find(|c| c.is_for(sizes.phase, sizes.precision));
-        row.foreseen = choice.and_then(|c| c.engine(sizes)).map(str::to_string);
+        row.foreseen = foreseen(choices, sizes).map(str::to_string);
     }
 }
 
 struct Sample<'a> {
     sizes: ConvSizes,
     engine: &'a str,
-    part: Part,
+    /// Whether it is not learned from.
+    judges: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Learn,
-    Judge,
-}
-
-/// All answers for a shape are in one part.
-fn part_of(key: &str) -> Part {
-    let place = u32::from_str_radix(&sha256_hex(key.as_bytes())[..6], 16).unwrap_or(0) % JUDGES;
-    if place == 0 { Part::Judge } else { Part::Learn }
+/// Whether answers for a shape judge: all of them or none.
+fn judges(key: &str) -> bool {
+    u32::from_str_radix(&sha256_hex(key.as_bytes())[..6], 16).unwrap_or(0).is_multiple_of(JUDGES)
 }
 
 fn choice(phase: Phase, precisions: Vec<Precision>, samples: &[Sample<'_>]) -> Result<Choice> {
@@ -91,30 +84,22 @@ fn choice(phase: Phase, precisions: Vec<Precision>, samples: &[Sample<'_>]) -> R
     engines.sort_unstable();
     engines.dedup();
     let class = |s: &Sample<'_>| engines.binary_search(&s.engine).unwrap_or(0) as u16;
-    let of = |part: Part| samples.iter().filter(move |s| s.part == part);
-    let columns: Vec<Vec<f64>> =
-        (0..NAMES.len()).map(|i| of(Part::Learn).map(|s| s.sizes.values[i]).collect()).collect();
-    let classes: Vec<u16> = of(Part::Learn).map(class).collect();
-    let branch = Growing::new(&columns, &classes, engines.len()).grow();
-    let mut nodes = Vec::new();
-    flatten(&branch, &mut nodes);
+    let learned = || samples.iter().filter(|s| !s.judges);
+    let columns: Vec<Vec<f64>> = (0..NAMES.len()).map(|i| learned().map(|s| s.sizes.values[i]).collect()).collect();
+    let classes: Vec<u16> = learned().map(class).collect();
+    let nodes = Growing::new(&columns, &classes, engines.len()).grow();
     let what = || format!("engines of {phase} in {precisions:?}");
     anyhow::ensure!(nodes.len() <= MOST_NODES, "{}: a tree of {} nodes", what(), nodes.len());
     let tree = Tree::new(nodes, engines.len()).map_err(anyhow::Error::msg).with_context(what)?;
     let engines = engines.iter().map(|e| e.to_string()).collect();
     let choice = Choice { phase, precisions, engines, asked: samples.len(), right: 0.0, tree };
-    let judged: Vec<bool> = of(Part::Judge).map(|s| choice.engine(&s.sizes) == Some(s.engine)).collect();
+    let judging = samples.iter().filter(|s| s.judges);
+    let judged: Vec<bool> = judging.map(|s| choice.engine(&s.sizes) == Some(s.engine)).collect();
     let right = judged.iter().filter(|right| **right).count() as f64 / judged.len().max(1) as f64;
     Ok(Choice { right, ..choice })
 }
 
-/// A tree while it is made.
-enum Branch {
-    Leaf(u16),
-    Split { size: usize, at: f64, low: Box<Branch>, high: Box<Branch> },
-}
-
-/// Rows in the order of each column, of which every branch has a stretch.
+/// A tree while it is made, and its rows in the order of each column, of which every branch has a stretch.
 struct Growing<'a> {
     columns: &'a [Vec<f64>],
     classes: &'a [u16],
@@ -122,6 +107,7 @@ struct Growing<'a> {
     engines: usize,
     low: Vec<bool>,
     scratch: Vec<u32>,
+    nodes: Vec<Node>,
 }
 
 impl<'a> Growing<'a> {
@@ -132,14 +118,17 @@ impl<'a> Growing<'a> {
             order
         };
         let orders = columns.par_iter().map(order).collect();
-        Self { columns, classes, orders, engines, low: vec![false; classes.len()], scratch: Vec::new() }
+        let low = vec![false; classes.len()];
+        Self { columns, classes, orders, engines, low, scratch: Vec::new(), nodes: Vec::new() }
     }
 
-    fn grow(mut self) -> Branch {
-        self.branch(0, self.classes.len())
+    /// The nodes in the order of descent.
+    fn grow(mut self) -> Vec<Node> {
+        self.branch(0, self.classes.len());
+        self.nodes
     }
 
-    fn branch(&mut self, from: usize, to: usize) -> Branch {
+    fn branch(&mut self, from: usize, to: usize) {
         let mut counts = vec![0u64; self.engines];
         for &row in &self.orders[0][from..to] {
             counts[usize::from(self.classes[row as usize])] += 1;
@@ -147,7 +136,10 @@ impl<'a> Growing<'a> {
         // Of equals the first.
         let most = (0..counts.len()).rev().max_by_key(|&c| counts[c]).unwrap_or(0);
         let split = if counts[most] == (to - from) as u64 { None } else { self.split(from, to, &counts) };
-        let Some((size, at)) = split else { return Branch::Leaf(most as u16) };
+        // Of a split the place, until its other branch begins.
+        let here = self.nodes.len();
+        self.nodes.push(Node::Engine(most as u16));
+        let Some((size, at)) = split else { return };
         for &row in &self.orders[size][from..to] {
             self.low[row as usize] = self.columns[size][row as usize] <= at;
         }
@@ -168,9 +160,9 @@ impl<'a> Growing<'a> {
             stretch[kept..].copy_from_slice(&self.scratch);
             middle = from + kept;
         }
-        let low = Box::new(self.branch(from, middle));
-        let high = Box::new(self.branch(middle, to));
-        Branch::Split { size, at, low, high }
+        self.branch(from, middle);
+        self.nodes[here] = Node::Split { size: size as u8, at, other: self.nodes.len() as u32 };
+        self.branch(middle, to);
     }
 
     /// The split with the least Gini index: the largest sum of n_c^2 / n over its two sides.
@@ -219,19 +211,6 @@ fn between(low: f64, high: f64) -> f64 {
         step /= 10.0;
     }
     low
-}
-
-fn flatten(branch: &Branch, nodes: &mut Vec<Node>) {
-    match branch {
-        Branch::Leaf(engine) => nodes.push(Node::Engine(*engine)),
-        Branch::Split { size, at, low, high } => {
-            let here = nodes.len();
-            nodes.push(Node::Engine(0));
-            flatten(low, nodes);
-            nodes[here] = Node::Split { size: *size as u8, at: *at, other: nodes.len() as u32 };
-            flatten(high, nodes);
-        }
-    }
 }
 
 #[cfg(test)]

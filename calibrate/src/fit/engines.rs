@@ -10,8 +10,7 @@ use crate::rows::prepare::Row;
 use anyhow::Result;
 use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::key::ModelKey;
-use joulecast_model::law::calibration::{EngineTerms, LayerModel, engine_alone};
-use joulecast_model::law::time::Expected;
+use joulecast_model::law::calibration::{LayerModel, engine_alone};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
@@ -30,23 +29,22 @@ pub fn fit(key: ModelKey, rows: &[&Row], options: &Options) -> Result<Fitted> {
         return Ok(pooled);
     }
     let unseen: Vec<f64> = rows.iter().zip(&pooled.held_out).map(|(r, t)| unseen_log(r, *t, &pooled.model)).collect();
-    let groups = groups(rows);
-    let fitted: Vec<Option<(&str, Vec<usize>, Rest)>> = groups
+    let fitted: Vec<Option<(Vec<usize>, Rest)>> = groups(rows)
         .into_par_iter()
         .map(|(engine, members)| {
             let own: Vec<&Row> = members.iter().map(|&i| rows[i]).collect();
             let offset = members.iter().map(|&i| unseen[i]).collect();
             let options = Options { most_terms: MOST_TERMS, ..*options };
-            let rest = fit_rest(key, &own, offset, pooled.model.exponent, &options)?;
-            Ok(rest.helps().then_some((engine, members, rest)))
+            let rest = fit_rest(key, engine, (&own, offset), pooled.model.exponent, &options)?;
+            Ok(rest.helps().then_some((members, rest)))
         })
         .collect::<Result<_>>()?;
-    let mut engines = Vec::new();
+    let fitted: Vec<(Vec<usize>, Rest)> = fitted.into_iter().flatten().collect();
     let mut held: HashMap<(&str, usize), f64> = HashMap::new();
-    for (engine, members, rest) in fitted.into_iter().flatten() {
-        held.extend(members.iter().zip(&rest.held_out).map(|(&i, log)| ((engine, i), *log)));
-        engines.push(EngineTerms { engine: engine.to_string(), ..rest.terms });
+    for (members, rest) in &fitted {
+        held.extend(members.iter().zip(&rest.held_out).map(|(&i, log)| ((rest.terms.engine.as_str(), i), *log)));
     }
+    let engines = fitted.iter().map(|(_, rest)| rest.terms.clone()).collect();
     let model = LayerModel { engines, ..pooled.model.clone() };
     let held_out: Vec<Seconds> = (0..rows.len())
         .map(|i| {
@@ -55,9 +53,7 @@ pub fn fit(key: ModelKey, rows: &[&Row], options: &Options) -> Result<Fitted> {
                 return pooled.held_out[i];
             };
             let more = held.get(&(terms.engine.as_str(), i)).copied().unwrap_or_else(|| terms.log(&row.variables));
-            let reference = row.reference(model.exponent);
-            let expected = Expected { reference, log: unseen[i] + more, in_domain: true, carry: row.carry };
-            expected.time() + row.overhead
+            row.time_of(unseen[i] + more, model.exponent)
         })
         .collect();
     let accuracy = cross_validation(rows, &held_out);
@@ -71,7 +67,7 @@ pub fn fit(key: ModelKey, rows: &[&Row], options: &Options) -> Result<Fitted> {
 /// ln(t / t_ref) of a row's kernel as a fit without its fold predicted it, over the model's memory.
 fn unseen_log(row: &Row, held_out: Seconds, model: &LayerModel) -> f64 {
     let kernel = (held_out - row.overhead).max(row.floor * 1e-3);
-    (row.carry.to_model(kernel) / row.reference(model.exponent)).ln()
+    row.log_of(kernel, model.exponent)
 }
 
 /// Rows of each engine with its knobs, and of each with whatever knobs, where these are more.

@@ -14,8 +14,7 @@ use joulecast_model::base::accuracy::{Accuracy, conformal_weighted};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::key::ModelKey;
-use joulecast_model::law::calibration::{Bucket, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range};
-use joulecast_model::law::time::Expected;
+use joulecast_model::law::calibration::{Bucket, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range, Term};
 use linfa::Dataset;
 use linfa::prelude::*;
 use linfa_linalg::cholesky::InverseC;
@@ -112,7 +111,7 @@ pub fn fit_from(key: ModelKey, rows: &[&Row], base: Option<&LayerModel>, options
 
 /// What rows differ by from what was expected of them.
 pub(crate) struct Rest {
-    /// Intercept and terms; its engine is not named yet.
+    /// Intercept and terms.
     pub terms: EngineTerms,
     /// For each row: what a fit without its fold adds to what was expected.
     pub held_out: Vec<f64>,
@@ -128,14 +127,14 @@ impl Rest {
     }
 }
 
-/// Fits what logarithms that were expected of rows (`offset`) leave of them.
+/// Fits what logarithms that were expected of an engine's rows (`offset`) leave of them.
 ///
 /// # Errors
 /// As of [`fit`].
 pub(crate) fn fit_rest(
     key: ModelKey,
-    rows: &[&Row],
-    offset: Vec<f64>,
+    engine: &str,
+    (rows, offset): (&[&Row], Vec<f64>),
     exponent: u32,
     options: &Options,
 ) -> Result<Rest> {
@@ -144,7 +143,7 @@ pub(crate) fn fit_rest(
     let mut task = Task::new(key, rows, None, candidates, options);
     task.offset = offset.into();
     task.set_exponent(exponent);
-    task.rest()
+    task.rest(engine)
 }
 
 struct Task<'a> {
@@ -218,77 +217,74 @@ impl<'a> Task<'a> {
 
     /// Mean absolute percentage error of predicted logarithms.
     fn error_of(&self, logs: &[f64]) -> f64 {
-        let error = |(i, row): (usize, &&Row)| (self.time_of(row, logs[i] + self.offset[i]) / row.time - 1.0).abs();
+        let error =
+            |(i, row): (usize, &&Row)| (row.time_of(logs[i] + self.offset[i], self.exponent) / row.time - 1.0).abs();
         self.rows.iter().enumerate().map(error).sum::<f64>() / self.rows.len() as f64
-    }
-
-    fn time_of(&self, row: &Row, log: f64) -> Seconds {
-        let expected = Expected { reference: row.reference(self.exponent), log, in_domain: true, carry: row.carry };
-        expected.time() + row.overhead
     }
 
     /// The second pass: Huber weights from the first's held-out logarithms, so that outliers stop pulling; then
     /// least squares on the selected terms, on everything and without each fold.
     fn fit(&self, first: &[f64]) -> Result<Fitted> {
+        let mut held_out = vec![Seconds::ZERO; self.rows.len()];
+        let made = |linear: &Linear, trained: &[usize]| self.artifact(linear, trained);
+        let model = self.second_pass(first, made, |i, artifact| held_out[i] = self.rows[i].predicted(artifact))?;
+        let model = LayerModel {
+            cross_validation: cross_validation(self.rows, &held_out),
+            residuals: intervals(self.rows, &held_out),
+            ..model
+        };
+        Ok(Fitted { model, held_out })
+    }
+
+    /// The same for what an engine's rows leave of what was expected of them.
+    fn rest(&self, engine: &str) -> Result<Rest> {
+        let first = self.path(&self.weights)?.held_out(self);
+        let mut held_out = vec![0.0; self.rows.len()];
+        let made = |linear: &Linear, trained: &[usize]| self.engine_terms(engine, linear, trained);
+        let terms = self.second_pass(&first, made, |i, terms| held_out[i] = terms.log(&self.rows[i].variables))?;
+        Ok(Rest { terms, held_out, measured: self.y.to_vec() })
+    }
+
+    /// What is `made` of the coefficients of all rows; `judge` is shown every row with what is made without its fold.
+    fn second_pass<T>(
+        &self,
+        first: &[f64],
+        made: impl Fn(&Linear, &[usize]) -> T,
+        mut judge: impl FnMut(usize, &T),
+    ) -> Result<T> {
         let weights = huber(&self.weights, &self.y, first);
         let path = self.path(&weights)?;
-        let mut held_out = vec![Seconds::ZERO; self.rows.len()];
         for (rows, models) in self.folds.iter().zip(&path.folds) {
             let held: BTreeSet<usize> = rows.iter().copied().collect();
             let train: Vec<usize> = (0..self.rows.len()).filter(|i| !held.contains(i)).collect();
             if rows.is_empty() || train.is_empty() {
                 continue;
             }
-            let model = refit(&self.x, &self.y, &weights, &train, &path.support(models))?;
-            let artifact = self.artifact(&model, &train);
-            for &i in rows {
-                held_out[i] = self.rows[i].predicted(&artifact);
-            }
+            let without = made(&refit(&self.x, &self.y, &weights, &train, &path.support(models))?, &train);
+            rows.iter().for_each(|&i| judge(i, &without));
         }
         let everything: Vec<usize> = (0..self.rows.len()).collect();
         let full = refit(&self.x, &self.y, &weights, &everything, &path.support(&path.full))?;
-        let model = LayerModel {
-            cross_validation: cross_validation(self.rows, &held_out),
-            residuals: intervals(self.rows, &held_out),
-            ..self.artifact(&full, &everything)
-        };
-        Ok(Fitted { model, held_out })
+        Ok(made(&full, &everything))
     }
 
-    /// The same for what is left of what was expected.
-    fn rest(&self) -> Result<Rest> {
-        let first = self.path(&self.weights)?.held_out(self);
-        let weights = huber(&self.weights, &self.y, &first);
-        let path = self.path(&weights)?;
-        let mut held_out = vec![0.0; self.rows.len()];
-        for (rows, models) in self.folds.iter().zip(&path.folds) {
-            let train: Vec<usize> = (0..self.rows.len()).filter(|i| rows.binary_search(i).is_err()).collect();
-            if rows.is_empty() || train.is_empty() {
-                continue;
-            }
-            let terms = self.terms(&refit(&self.x, &self.y, &weights, &train, &path.support(models))?, &train);
-            for &i in rows {
-                held_out[i] = terms.log(&self.rows[i].variables);
-            }
-        }
-        let everything: Vec<usize> = (0..self.rows.len()).collect();
-        let full = refit(&self.x, &self.y, &weights, &everything, &path.support(&path.full))?;
-        Ok(Rest { terms: self.terms(&full, &everything), held_out, measured: self.y.to_vec() })
-    }
-
-    /// What these rows' coefficients add.
-    fn terms(&self, linear: &Linear, trained: &[usize]) -> EngineTerms {
+    /// The monomials that a fit selected.
+    fn terms(&self, linear: &Linear) -> Vec<Term> {
         let term = |j: usize| self.candidates.term(j, linear.coefficients[j], self.mean[j], self.scale[j]);
-        let terms: Vec<_> = linear.support().into_iter().map(term).collect();
-        let used: BTreeSet<usize> = terms.iter().flat_map(|t| t.factors.iter().map(|f| f.variable)).collect();
+        linear.support().into_iter().map(term).collect()
+    }
+
+    /// What an engine's rows add by these coefficients.
+    fn engine_terms(&self, engine: &str, linear: &Linear, trained: &[usize]) -> EngineTerms {
+        let terms = self.terms(linear);
         let rows: Vec<&Row> = trained.iter().map(|&i| self.rows[i]).collect();
         EngineTerms {
-            engine: String::new(),
+            engine: engine.to_string(),
             rows: rows.len(),
             intercept: linear.intercept,
-            terms,
             range: up_to_quantile(trained.iter().map(|&i| self.y[i]), 0.01),
-            clamp: used.into_iter().map(|v| range_of(v, &rows)).collect(),
+            clamp: ranges_of(&terms, &rows),
+            terms,
         }
     }
 
@@ -321,14 +317,8 @@ impl<'a> Task<'a> {
     fn artifact(&self, linear: &Linear, trained: &[usize]) -> LayerModel {
         let first = self.rows[trained[0]];
         let family = self.candidates.family;
-        let term = |j: usize| self.candidates.term(j, linear.coefficients[j], self.mean[j], self.scale[j]);
-        let terms: Vec<_> = linear
-            .support()
-            .into_iter()
-            .map(term)
-            .chain(self.base.into_iter().flat_map(|base| base.terms.iter().cloned()))
-            .collect();
-        let used: BTreeSet<usize> = terms.iter().flat_map(|t| t.factors.iter().map(|f| f.variable)).collect();
+        let of_base = self.base.into_iter().flat_map(|base| base.terms.iter().cloned());
+        let terms: Vec<Term> = self.terms(linear).into_iter().chain(of_base).collect();
         let shortest = self.shortest(trained);
         let domain = (0..family.variables().len()).filter(|&v| family.bounds_domain(v));
         let rows: Vec<&Row> = trained.iter().map(|&i| self.rows[i]).collect();
@@ -349,9 +339,9 @@ impl<'a> Task<'a> {
             ratio_range: up_to_quantile(trained.iter().map(|&i| self.y[i] + self.offset[i]), 0.01),
             ordinary_range: self.ordinary_range(trained, shortest),
             shortest,
+            clamp: ranges_of(&terms, &rows),
             terms,
             engines: self.base.map_or(Vec::new(), |base| base.engines.clone()),
-            clamp: used.into_iter().map(|v| range_of(v, &rows)).collect(),
             domain: domain.map(|v| range_of(v, &rows)).collect(),
             sizes: extent(family, &rows),
             rows: trained.len(),
@@ -412,6 +402,12 @@ pub(crate) fn extent(family: Family, rows: &[&Row]) -> Ellipsoid {
 pub(crate) fn range_of(variable: usize, rows: &[&Row]) -> Range {
     let (low, high) = extremes(rows.iter().map(|r| r.variables.values[variable]));
     Range { variable, low, high }
+}
+
+/// Ranges of the variables that terms are of.
+fn ranges_of(terms: &[Term], rows: &[&Row]) -> Vec<Range> {
+    let used: BTreeSet<usize> = terms.iter().flat_map(|t| t.factors.iter().map(|f| f.variable)).collect();
+    used.into_iter().map(|v| range_of(v, rows)).collect()
 }
 
 /// Solutions along the penalties.

@@ -122,7 +122,18 @@ impl Row {
 
     /// ln(t / t_ref) of its kernel, with the memory that its roofline is over.
     pub fn log(&self, exponent: u32) -> f64 {
-        (self.carry.to_model(self.kernel_time()) / self.reference(exponent)).ln()
+        self.log_of(self.kernel_time(), exponent)
+    }
+
+    /// The same if its kernel took another time.
+    pub fn log_of(&self, kernel: Seconds, exponent: u32) -> f64 {
+        (self.carry.to_model(kernel) / self.reference(exponent)).ln()
+    }
+
+    /// Its time if that logarithm were another, what the measurement added included.
+    pub fn time_of(&self, log: f64, exponent: u32) -> Seconds {
+        let expected = Expected { reference: self.reference(exponent), log, in_domain: true, carry: self.carry };
+        expected.time() + self.overhead
     }
 
     /// An expected time of its kernel, and the logarithm of how much longer it took.

@@ -59,6 +59,11 @@ impl Choice {
     }
 }
 
+/// The engine that a library whose choices are these is expected to choose for a convolution.
+pub fn foreseen<'c>(choices: &'c [Choice], sizes: &ConvSizes) -> Option<&'c str> {
+    choices.iter().find(|c| c.is_for(sizes.phase, sizes.precision))?.engine(sizes)
+}
+
 /// The first size's sign in the text of a tree; the others' follow it.
 const FIRST_SIGN: u8 = b'A';
 /// Splits of a line of the text.

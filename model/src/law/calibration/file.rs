@@ -4,6 +4,7 @@ use super::bounds::{
     GB, LEAST_SCALE, MOST_BANDWIDTH, MOST_COEFFICIENT, MOST_COLUMN, MOST_INVERSE, MOST_LOG_RATIO, MOST_PERCENT,
     MOST_RESIDUAL, MOST_US, MOST_VARIABLE, either_side, number,
 };
+use super::choice_file::{ChoiceFile, read_choice, write_choice};
 use super::layer_model::parse_term;
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
@@ -18,7 +19,6 @@ use crate::base::units::{Bytes, BytesPerSecond, Seconds};
 use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Memory;
-use crate::law::choice::{Choice, Tree};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -61,18 +61,6 @@ struct File {
     choices: Vec<ChoiceFile>,
     #[serde(default, rename = "model")]
     models: Vec<ModelFile>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ChoiceFile {
-    phase: Phase,
-    precisions: Vec<Precision>,
-    asked: usize,
-    right: f64,
-    #[serde(deserialize_with = "names")]
-    engines: Vec<String>,
-    tree: String,
 }
 
 /// What rows by an engine differ by: name, rows, intercept, range, terms, clamp.
@@ -240,29 +228,6 @@ fn write_network(text: &mut String, network: &NetworkSpread) {
         number(power),
         number(energy),
     );
-}
-
-fn write_choice(text: &mut String, choice: &Choice) {
-    let names: Vec<&str> = choice.precisions.iter().copied().map(Precision::name).collect();
-    let _ = write!(
-        text,
-        "\n[[choice]]\nphase = \"{}\"\nprecisions = {names:?}\nasked = {}\nright = {}\nengines = [\n",
-        choice.phase,
-        choice.asked,
-        number(choice.right),
-    );
-    for engine in &choice.engines {
-        let _ = writeln!(text, "  {engine:?},");
-    }
-    let _ = write!(text, "]\ntree = '''\n{}'''\n", choice.tree.to_text());
-}
-
-fn read_choice(file: ChoiceFile) -> Result<Choice, CalibrationError> {
-    let ChoiceFile { phase, precisions, asked, right, engines, tree } = file;
-    let fail = |why: String| CalibrationError(format!("choice {phase}: {why}"));
-    within("right", right, 0.0..=1.0).map_err(|why| fail(why.to_string()))?;
-    let tree = Tree::from_text(&tree, engines.len()).map_err(fail)?;
-    Ok(Choice { phase, precisions, engines, asked, right, tree })
 }
 
 fn write_model(text: &mut String, model: &LayerModel) {
@@ -502,6 +467,7 @@ pub(crate) mod testing {
     use crate::base::units::Hertz;
     use crate::kernel::key::ModelKey;
     use crate::law::calibration::{Arithmetic, Factor, FewShot, Share, Siblings, Slope};
+    use crate::law::choice::{Choice, Tree};
     use crate::law::power::{Correction, PowerModel, TRAITS};
 
     /// A calibration with one linear model, as `calibrate fit` would write it.

@@ -5,7 +5,7 @@ use crate::base::precision::{Phase, Precision};
 use crate::base::text::shown;
 use crate::base::units::Seconds;
 use crate::kernel::family::Family;
-use crate::kernel::features::Variables;
+use crate::kernel::features::{MAX_VARIABLES, Variables};
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Memory;
 
@@ -85,10 +85,7 @@ pub struct EngineTerms {
 impl EngineTerms {
     /// What it adds to ln(t / t_ref) for these variables.
     pub fn log(&self, variables: &Variables) -> f64 {
-        let mut values = variables.values;
-        for range in &self.clamp {
-            values[range.variable] = values[range.variable].clamp(range.low, range.high);
-        }
+        let values = clamped(variables, &self.clamp);
         sum(self.intercept, &self.terms, &values).clamp(self.range.0, self.range.1)
     }
 }
@@ -96,6 +93,15 @@ impl EngineTerms {
 /// The part of an engine's name before its knobs: `eng70` of `eng70{2=12,18=0}`.
 pub fn engine_alone(engine: &str) -> &str {
     engine.split('{').next().unwrap_or(engine)
+}
+
+/// Variables within what rows had.
+fn clamped(variables: &Variables, ranges: &[Range]) -> [f64; MAX_VARIABLES] {
+    let mut values = variables.values;
+    for range in ranges {
+        values[range.variable] = values[range.variable].clamp(range.low, range.high);
+    }
+    values
 }
 
 /// Intercept and terms as they are.
@@ -293,16 +299,14 @@ impl LayerModel {
     /// ln(t / t_ref) for these variables and this t_ref, clamped to the fitted ranges, by an engine of the library where one
     /// is known or foreseen.
     pub fn ratio(&self, variables: &Variables, reference: Seconds, engine: Option<&str>) -> Ratio {
-        let mut values = variables.values;
+        let values = &variables.values;
         let by_engine = engine.and_then(|engine| self.engine(engine)).map_or(0.0, |e| e.log(variables));
         let in_domain = reference >= self.shortest
             && self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE)
-            && self.sizes.relative_leverage(&values) <= MOST_LEVERAGE;
-        for range in &self.clamp {
-            values[range.variable] = values[range.variable].clamp(range.low, range.high);
-        }
+            && self.sizes.relative_leverage(values) <= MOST_LEVERAGE;
         let (low, high) = if in_domain { self.ratio_range } else { self.ordinary_range };
-        Ratio { log: self.polynomial(&values).clamp(low, high) + by_engine, in_domain }
+        let log = self.polynomial(&clamped(variables, &self.clamp)).clamp(low, high);
+        Ratio { log: log + by_engine, in_domain }
     }
 
     /// The sum of intercept and terms as it is, wherever the values lie.

@@ -1,6 +1,7 @@
 //! Fitted models of a device and their passport: `calibration/1`, plain text.
 
 mod bounds;
+mod choice_file;
 mod file;
 mod layer_model;
 mod network_spread;
@@ -18,7 +19,7 @@ pub use transfer::{Arithmetic, FewShot, Share, Siblings, Slope, Transfer};
 use crate::base::precision::{Mode, Phase, Precision, named_enum};
 use crate::kernel::key::ModelKey;
 use crate::kernel::sizes::ConvSizes;
-use crate::law::choice::Choice;
+use crate::law::choice::{Choice, foreseen};
 use crate::law::power::PowerModel;
 use serde::{Deserialize, Serialize};
 
@@ -105,7 +106,7 @@ impl Calibration {
 
     /// The engine that the library is expected to choose for a convolution.
     pub fn engine(&self, sizes: &ConvSizes) -> Option<&str> {
-        self.choices.iter().find(|c| c.is_for(sizes.phase, sizes.precision))?.engine(sizes)
+        foreseen(&self.choices, sizes)
     }
 
     /// Whether rows of a board (its name in `data/gpus`) are among those that were fitted.

@@ -48,14 +48,19 @@ impl Wanted<'_> {
         part
     }
 
-    /// Whether a section of engines is of the precision in hand, and of a phase that is run.
+    /// Whether a section of engines is of the precision in hand, and of a phase that is run. Engines are foreseen in the
+    /// precision that a convolution runs in, so that no other's stand in.
     fn asks(&self, choice: &str) -> bool {
         let head = choice.split_once("engines = [").map_or(choice, |(head, _)| head);
         let names = |name: &str| head.contains(&format!("\"{name}\""));
         // A transposed convolution runs a convolution's gradient forward.
         let phase = self.mode == Mode::Training || names("forward") || names("backward_data");
-        let stands_in = self.precision == Precision::Fp8 && names("bf16");
-        phase && (names(self.precision.name()) || names("fp32") || stands_in)
+        phase && self.is_run_in(names)
+    }
+
+    /// Whether what says which precisions it is of `names` the networks', or the one that stands beside fp8.
+    fn is_run_in(&self, names: impl Fn(&str) -> bool) -> bool {
+        names(self.precision.name()) || self.precision == Precision::Fp8 && names("bf16")
     }
 
     fn needs(&self, model: &str) -> bool {
@@ -63,8 +68,7 @@ impl Wanted<'_> {
         let head = model.split_once("residuals = [").map_or(model, |(head, _)| head);
         let names = |name: &str| head.contains(&format!("\"{name}\""));
         let half = self.precision.bytes() < Precision::Fp32.bytes();
-        let beside = self.precision == Precision::Fp8 && names("bf16");
-        let precision = names(self.precision.name()) || names("fp32") || half && names("fp16") || beside;
+        let precision = self.is_run_in(names) || names("fp32") || half && names("fp16");
         // A transposed convolution runs a convolution's gradient forward.
         let transposed =
             names("backward_data") && head.contains(&format!("kind = \"{}", ModelKey::Conv(ConvClass::General)));
