@@ -115,16 +115,6 @@ pub(crate) struct Rest {
     pub terms: EngineTerms,
     /// For each row: what a fit without its fold adds to what was expected.
     pub held_out: Vec<f64>,
-    /// What the rows really add.
-    measured: Vec<f64>,
-}
-
-impl Rest {
-    /// Whether rows that it has not seen are nearer with it.
-    pub fn helps(&self) -> bool {
-        let with: f64 = self.measured.iter().zip(&self.held_out).map(|(y, p)| (y - p).abs()).sum();
-        with < self.measured.iter().map(|y| y.abs()).sum()
-    }
 }
 
 /// Fits what logarithms that were expected of an engine's rows (`offset`) leave of them.
@@ -242,7 +232,7 @@ impl<'a> Task<'a> {
         let mut held_out = vec![0.0; self.rows.len()];
         let made = |linear: &Linear, trained: &[usize]| self.engine_terms(engine, linear, trained);
         let terms = self.second_pass(&first, made, |i, terms| held_out[i] = terms.log(&self.rows[i].variables))?;
-        Ok(Rest { terms, held_out, measured: self.y.to_vec() })
+        Ok(Rest { terms, held_out })
     }
 
     /// What is `made` of the coefficients of all rows; `judge` is shown every row with what is made without its fold.
