@@ -90,23 +90,19 @@ pub fn fit(key: ModelKey, rows: &[&Row], options: &Options) -> Result<Fitted> {
 /// # Errors
 /// As of [`fit`].
 pub fn fit_from(key: ModelKey, rows: &[&Row], base: Option<&LayerModel>, options: &Options) -> Result<Fitted> {
-    let first = rows.first().context("no rows")?;
-    let candidates = Candidates::new(first.family, options.richness, rows.iter().map(|r| &r.variables));
-    let mut task = Task::new(key, rows, base, candidates, options);
-    let mut best: Option<(f64, u32, Vec<f64>)> = None;
+    let mut task = Task::of(key, rows, base, options)?;
     let exponents = base.map_or(options.exponents.to_vec(), |b| vec![b.exponent]);
-    for exponent in exponents {
-        task.set_exponent(exponent);
-        let path = task.path(&task.weights)?;
-        let logs = path.held_out(&task);
-        let score = task.error_of(&logs);
-        if best.as_ref().is_none_or(|(s, ..)| score < *s) {
-            best = Some((score, exponent, logs));
-        }
-    }
-    let (_, exponent, logs) = best.context("no exponent to choose from")?;
-    task.set_exponent(exponent);
-    task.fit(&logs)
+    task.best_of(&exponents)
+}
+
+/// The same for what `beside` leaves of the rows' logarithms, which is not part of the model.
+///
+/// # Errors
+/// As of [`fit`].
+pub(crate) fn fit_beside(key: ModelKey, rows: &[&Row], beside: Vec<f64>, options: &Options) -> Result<Fitted> {
+    let mut task = Task::of(key, rows, None, options)?;
+    task.offset = beside.into();
+    task.best_of(options.exponents)
 }
 
 /// What rows differ by from what was expected of them.
@@ -128,9 +124,7 @@ pub(crate) fn fit_rest(
     exponent: u32,
     options: &Options,
 ) -> Result<Rest> {
-    let first = rows.first().context("no rows")?;
-    let candidates = Candidates::new(first.family, options.richness, rows.iter().map(|r| &r.variables));
-    let mut task = Task::new(key, rows, None, candidates, options);
+    let mut task = Task::of(key, rows, None, options)?;
     task.offset = offset.into();
     task.set_exponent(exponent);
     task.rest(engine)
@@ -147,7 +141,7 @@ struct Task<'a> {
     scale: Array1<f64>,
     /// ln(t / t_ref) for the exponent in hand, less the base's.
     y: Array1<f64>,
-    /// What other chips say, and that for each row.
+    /// What other chips say, and that for each row, or what engines add beside the model.
     base: Option<&'a LayerModel>,
     offset: Array1<f64>,
     exponent: u32,
@@ -197,6 +191,28 @@ impl<'a> Task<'a> {
             folds,
             weights,
         }
+    }
+
+    fn of(key: ModelKey, rows: &'a [&'a Row], base: Option<&'a LayerModel>, options: &'a Options<'a>) -> Result<Self> {
+        let first = rows.first().context("no rows")?;
+        let candidates = Candidates::new(first.family, options.richness, rows.iter().map(|r| &r.variables));
+        Ok(Self::new(key, rows, base, candidates, options))
+    }
+
+    /// The fit with the exponent that unseen rows are nearest with.
+    fn best_of(&mut self, exponents: &[u32]) -> Result<Fitted> {
+        let mut best: Option<(f64, u32, Vec<f64>)> = None;
+        for &exponent in exponents {
+            self.set_exponent(exponent);
+            let logs = self.path(&self.weights)?.held_out(self);
+            let score = self.error_of(&logs);
+            if best.as_ref().is_none_or(|(s, ..)| score < *s) {
+                best = Some((score, exponent, logs));
+            }
+        }
+        let (_, exponent, logs) = best.context("no exponent to choose from")?;
+        self.set_exponent(exponent);
+        self.fit(&logs)
     }
 
     fn set_exponent(&mut self, exponent: u32) {
@@ -326,7 +342,7 @@ impl<'a> Task<'a> {
             floor: first.floor,
             library: trained.iter().map(|&i| self.rows[i].library).fold(f64::NEG_INFINITY, f64::max),
             intercept: linear.intercept + self.base.map_or(0.0, |b| b.intercept),
-            ratio_range: up_to_quantile(trained.iter().map(|&i| self.y[i] + self.offset[i]), 0.01),
+            ratio_range: up_to_quantile(trained.iter().map(|&i| self.log_of_model(i)), 0.01),
             ordinary_range: self.ordinary_range(trained, shortest),
             shortest,
             clamp: ranges_of(&terms, &rows),
@@ -354,12 +370,17 @@ impl Task<'_> {
         Seconds::new(limits[limits.len() / 2])
     }
 
+    /// What the model is to predict of a row: with the base's part, without what is beside the model.
+    fn log_of_model(&self, i: usize) -> f64 {
+        self.y[i] + if self.base.is_some() { self.offset[i] } else { 0.0 }
+    }
+
     /// Where most of the rows' logarithms lie, short ones left out while enough others remain.
     fn ordinary_range(&self, rows: &[usize], shortest: Seconds) -> (f64, f64) {
         let long: Vec<usize> =
             rows.iter().copied().filter(|&i| self.rows[i].reference(self.exponent) >= shortest).collect();
         let typical = if long.len() >= FEWEST_TYPICAL { &long } else { rows };
-        up_to_quantile(typical.iter().map(|&i| self.y[i] + self.offset[i]), 0.05)
+        up_to_quantile(typical.iter().map(|&i| self.log_of_model(i)), 0.05)
     }
 }
 
