@@ -12,6 +12,7 @@ mod sweep;
 use self::rows::{Rows, Unseen, alike_rows, choices_of, prepared, read_runs, read_unique, rows_for};
 use crate::campaign::device::SIMULATED;
 use crate::campaign::trials::{self, Level};
+use crate::fit::choice::in_words;
 use crate::fit::over_chip::over_chip;
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
@@ -385,7 +386,10 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     let unseen = Unseen::of(args.evaluation, &further);
     let choices = choices_of(&args.dataset)?;
     let rows = || prepared(measurements, unseen, &choices);
-    let mut said = String::new();
+    let mut said = in_words(&choices);
+    if choices.is_empty() && !args.dataset.choices.is_empty() {
+        said = "--choices: too few answers to learn engines from\n".to_string();
+    }
     let files: Vec<(String, String)> = match (args.model, &base_of(args, measurements)?) {
         (ModelForm::Neuralpower, Base::All(_) | Base::Chip(_)) => bail!("--base goes with --model lasso"),
         (ModelForm::Lasso, Base::All(base)) => {
@@ -396,7 +400,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
         (ModelForm::Lasso, Base::Chip(base)) => {
             let all_chips = catalog::all_chips()?;
             let (calibration, brought) = over_chip(measurements, base, &all_chips, &Options::default())?;
-            said = brought.text();
+            said += &brought.text();
             vec![(calibration.chip.to_lowercase(), calibration.to_toml()?)]
         }
         (ModelForm::Lasso, Base::None) => {
@@ -409,6 +413,9 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
             if args.evaluation {
                 let hash = recipe::held_out_hash(&further)?;
                 calibrations.iter_mut().for_each(|c| c.held_out_hash = Some(hash.clone()));
+            }
+            if calibrations.iter().all(|c| c.power.is_none() || c.chip == ANY_CHIP) {
+                said += "no energy among the rows: power is by the shipped law of all chips\n";
             }
             if calibrations.iter().all(|c| c.models.is_empty()) {
                 let fewest = task::FEWEST_ROWS;

@@ -19,10 +19,32 @@ pub fn explain(calibration: &Calibration, kind: Option<&str>) -> String {
         calibration.dataset_hash,
         calibration.fold_key,
     );
+    explain_choices(&mut text, calibration);
     for model in calibration.models.iter().filter(|m| kind.is_none_or(|k| m.key.name() == k)) {
         explain_model(&mut text, model);
     }
     text
+}
+
+fn explain_choices(text: &mut String, calibration: &Calibration) {
+    if calibration.choices.is_empty() {
+        return;
+    }
+    text.push_str("\nengines that the library chooses for convolutions, foreseen by trees\n");
+    let mut table = Table::new(&["  kernel", "precisions", "engines", "branches", "answers", "right"], 2);
+    for choice in &calibration.choices {
+        let precisions: Vec<&str> = choice.precisions.iter().map(|p| p.name()).collect();
+        table.row(vec![
+            format!("  {}", choice.phase),
+            precisions.join(", "),
+            choice.engines.len().to_string(),
+            choice.tree.nodes().len().div_ceil(2).to_string(),
+            choice.asked.to_string(),
+            format!("{:.1} %", 100.0 * choice.right),
+        ]);
+    }
+    text.push_str(&table.to_text());
+    text.push_str("  right: share of the answers for shapes kept aside\n");
 }
 
 fn explain_model(text: &mut String, model: &LayerModel) {
@@ -54,6 +76,21 @@ fn explain_model(text: &mut String, model: &LayerModel) {
         ]);
     }
     if !model.terms.is_empty() {
+        text.push_str(&table.to_text());
+    }
+    if !model.engines.is_empty() {
+        let mut table = Table::new(&["  engine", "rows", "terms", "in the mean", "from", "to"], 1);
+        for engine in &model.engines {
+            let percent = |log: f64| format!("{:+.1} %", 100.0 * (log.exp() - 1.0));
+            table.row(vec![
+                format!("  {}", engine.engine),
+                engine.rows.to_string(),
+                engine.terms.len().to_string(),
+                percent(engine.intercept),
+                percent(engine.range.0),
+                percent(engine.range.1),
+            ]);
+        }
         text.push_str(&table.to_text());
     }
     for b in &model.residuals {

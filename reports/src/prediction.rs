@@ -191,6 +191,8 @@ struct Layer<'a> {
     tier: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     algorithm: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<&'a str>,
     in_domain: bool,
     jump: Option<&'a str>,
 }
@@ -216,6 +218,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
         bound_s: l.bound.get(),
         tier: l.tier.name(),
         algorithm: l.algorithm.map(|a| a.name()),
+        engine: l.engine.as_deref(),
         in_domain: l.in_domain,
         jump: l.jump.as_deref(),
     };

@@ -31,6 +31,11 @@ pub fn nameless(folder: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
         file.as_file().sync_all()?;
         Ok(file)
     };
+    // Else the error would name the file by the name that it has meanwhile.
+    if !folder.is_dir() {
+        let why = format!("{}: there is no such folder", folder.display());
+        return Err(io::Error::new(io::ErrorKind::NotFound, why));
+    }
     write().map_err(of(folder))
 }
 

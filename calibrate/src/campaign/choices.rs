@@ -14,8 +14,10 @@ use std::time::Instant;
 pub struct Asked {
     /// One for each trial that an algorithm was named for.
     pub answers: Vec<Answer>,
-    /// Trials without one.
+    /// Convolutions and linear layers that the library has none for.
     pub refused: usize,
+    /// Trials of other kinds, which are not asked for.
+    pub others: usize,
     /// Trials that were left when the time was up.
     pub left: usize,
 }
@@ -32,7 +34,11 @@ pub fn ask(
 ) -> Result<Asked> {
     let begun = Instant::now();
     let mut asked = Asked::default();
-    for item in plan.items.iter().filter(|item| holds(&item.trial) && shard.holds(item)) {
+    for item in plan.items.iter().filter(|item| shard.holds(item)) {
+        if !holds(&item.trial) {
+            asked.others += 1;
+            continue;
+        }
         if budget.is_some_and(|b| begun.elapsed().as_secs_f64() > b.get()) {
             asked.left += 1;
             continue;
@@ -50,12 +56,16 @@ pub fn ask(
 
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} algorithms", self.answers.len())?;
-        if self.refused > 0 {
-            write!(f, ", {} trials without one", self.refused)?;
-        }
-        if self.left > 0 {
-            write!(f, ", {} not asked in time", self.left)?;
+        let plural = if self.answers.len() == 1 { "" } else { "s" };
+        write!(f, "{} algorithm{plural}", self.answers.len())?;
+        for (trials, why) in [
+            (self.refused, "trials that the library has none for"),
+            (self.left, "not asked in time"),
+            (self.others, "trials of other kinds than convolutions and linear layers"),
+        ] {
+            if trials > 0 {
+                write!(f, ", {trials} {why}")?;
+            }
         }
         Ok(())
     }
@@ -78,6 +88,7 @@ mod tests {
         let whole = ask("1/1", None)?;
         let held = plan.items.iter().filter(|item| holds(&item.trial)).count();
         assert_eq!((whole.answers.len() + whole.refused, whole.left), (held, 0));
+        assert_eq!(whole.others, plan.items.len() - held);
         assert!(whole.answers.iter().all(|a| a.gpu == "h200" && a.algorithm.starts_with("fake_")));
         let parts = [ask("1/2", None)?.answers, ask("2/2", None)?.answers];
         assert_eq!(parts.iter().map(Vec::len).sum::<usize>(), whole.answers.len());

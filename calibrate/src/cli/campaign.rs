@@ -9,6 +9,7 @@ use crate::campaign::run::{AsFound, Which};
 use crate::campaign::trials::{Level, Measure, Plan};
 use crate::campaign::{run, status, trials};
 use crate::rows::choices;
+use crate::rows::dataset::NoRows;
 use crate::rows::writer::Writer;
 use crate::system::whole;
 use anyhow::{Context, Result};
@@ -174,6 +175,9 @@ pub fn choices(args: &ChoicesArgs) -> Result<()> {
     let plan = Plan::named(&args.plan)?;
     let (mut runner, gpu) = args.device.to_ask()?;
     let asked = ask(&plan, (runner.as_mut(), &gpu.name), args.shard, args.budget.map(Seconds::new))?;
+    if asked.answers.is_empty() {
+        return Err(NoRows::Selection(format!("answer for this plan: {asked}; nothing is written")).into());
+    }
     let done = whole::write_new(&args.out, choices::to_parquet(&asked.answers)?, args.force)?;
     print(&format!("{}: {done}; {asked}\n", args.out.display()))
 }

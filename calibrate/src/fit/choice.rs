@@ -19,11 +19,14 @@ use std::collections::BTreeMap;
 const FEWEST: usize = 2;
 /// Of so many shapes one is not learned from: it judges.
 const JUDGES: u32 = 20;
+/// A tree that fewer answers judge is left out: nothing is known of how often it is right.
+const FEWEST_JUDGED: usize = 20;
 
 /// The choices on each chip.
 pub type Choices = BTreeMap<String, Vec<Choice>>;
 
-/// Learns what the libraries choose on each chip, by phase and arithmetic: both 16-bit formats together.
+/// Learns what the libraries choose on each chip, by phase and arithmetic: both 16-bit formats together. Too few answers
+/// make no tree.
 ///
 /// # Errors
 /// When an answer is of a GPU that the catalog does not know.
@@ -50,6 +53,7 @@ pub fn learned(answers: &[Answer]) -> Result<Choices> {
     }
     let learned: Vec<(String, Choice)> = parts
         .into_par_iter()
+        .filter(|(_, samples)| samples.iter().filter(|s| s.judges).count() >= FEWEST_JUDGED)
         .map(|((chip, phase, precisions), samples)| Ok((chip, choice(phase, precisions, &samples)?)))
         .collect::<Result<_>>()?;
     let mut choices = Choices::new();
@@ -57,6 +61,20 @@ pub fn learned(answers: &[Answer]) -> Result<Choices> {
         choices.entry(chip).or_default().push(choice);
     }
     Ok(choices)
+}
+
+/// What was learned, in words: a line for each chip.
+pub fn in_words(choices: &Choices) -> String {
+    let line = |(chip, choices): (&String, &Vec<Choice>)| {
+        let asked: usize = choices.iter().map(|c| c.asked).sum();
+        let right = choices.iter().map(|c| 100.0 * c.right);
+        let (low, high) = right.fold((100.0f64, 0.0f64), |(low, high), r| (low.min(r), high.max(r)));
+        format!(
+            "{chip}: engines of convolutions from {asked} answers, {} trees, {low:.0} to {high:.0} % right for shapes kept aside\n",
+            choices.len()
+        )
+    };
+    choices.iter().map(line).collect()
 }
 
 /// Foresees the engines of rows.
@@ -95,7 +113,7 @@ fn choice(phase: Phase, precisions: Vec<Precision>, samples: &[Sample<'_>]) -> R
     let choice = Choice { phase, precisions, engines, asked: samples.len(), right: 0.0, tree };
     let judging = samples.iter().filter(|s| s.judges);
     let judged: Vec<bool> = judging.map(|s| choice.engine(&s.sizes) == Some(s.engine)).collect();
-    let right = judged.iter().filter(|right| **right).count() as f64 / judged.len().max(1) as f64;
+    let right = judged.iter().filter(|right| **right).count() as f64 / judged.len() as f64;
     Ok(Choice { right, ..choice })
 }
 

@@ -18,6 +18,7 @@ use crate::rows::prepare::Row;
 use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::units::Seconds;
+use joulecast_model::catalog;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::{ANY_CHIP, Bucket, Calibration, Cover, LayerModel, Tier, Transfer};
@@ -91,7 +92,8 @@ fn held_out_keys(further: &[LayerCase]) -> Result<HashSet<String>> {
 }
 
 /// Calibrations of all chips among the rows, and the models of all chips for devices without any; the latter from the
-/// same rows prepared alike (`rows::prepare_alike`). `choices`: by which the rows' engines were foreseen.
+/// same rows prepared alike (`rows::prepare_alike`), with the shipped law of power where no energy was measured. `choices`:
+/// by which the rows' engines were foreseen.
 ///
 /// # Errors
 /// When a fit fails.
@@ -144,7 +146,11 @@ pub fn calibrations(
     // Algorithms were asked for on one chip alone: its models, over the roofline of another, stand for all.
     let by_algorithm = list.iter().flat_map(|c| &c.models).filter(|m| m.key.is_asked_for()).cloned();
     let any = Calibration { models: any.models.iter().cloned().chain(by_algorithm).collect(), ..any };
-    list.push(Calibration { power: law.map(|law| PowerModel { correction: None, bandwidth: None, ..law }), ..any });
+    let power = match law {
+        Some(law) => Some(PowerModel { correction: None, bandwidth: None, ..law }),
+        None => catalog::all_chips()?.power,
+    };
+    list.push(Calibration { power, ..any });
     Ok(list)
 }
 

@@ -11,6 +11,7 @@ use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{Conv2d, Groups, Layer, Linear, Pair};
 use polars::prelude::{Column, DataFrame, ParquetReader, ParquetWriter, SerReader};
+use std::collections::HashSet;
 use std::fs;
 use std::io::Cursor;
 use std::path::PathBuf;
@@ -108,7 +109,7 @@ fn trial(sizes: &[u64; SIZES.len()], phase: Phase, precision: Precision) -> Resu
     Ok(Trial::usual(case, phase, batch, precision, mode)?)
 }
 
-/// Reads several files.
+/// Reads several files, each once.
 ///
 /// # Errors
 /// When one cannot be read or is none; the message names it.
@@ -117,7 +118,9 @@ pub fn read(paths: &[PathBuf]) -> Result<Vec<Answer>> {
         let bytes = fs::read(path).map_err(anyhow::Error::from);
         bytes.and_then(from_parquet).with_context(|| path.display().to_string())
     };
-    Ok(paths.iter().map(file).collect::<Result<Vec<_>>>()?.concat())
+    let mut seen = HashSet::new();
+    let new = |path: &&PathBuf| seen.insert(path.canonicalize().unwrap_or_else(|_| (*path).clone()));
+    Ok(paths.iter().filter(new).map(file).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// As the bytes of a file.
@@ -205,6 +208,15 @@ mod tests {
     #[test]
     fn answers_come_back_as_they_were_written() -> Result<()> {
         assert_eq!(from_parquet(to_parquet(&answers())?)?, answers());
+        Ok(())
+    }
+
+    #[test]
+    fn a_file_that_is_named_twice_is_read_once() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("choices.parquet");
+        fs::write(&path, to_parquet(&answers())?)?;
+        assert_eq!(read(&[path.clone(), folder.path().join("./choices.parquet")])?, answers());
         Ok(())
     }
 

@@ -71,9 +71,13 @@ impl Budget {
     }
 }
 
+/// Batches beyond one that breaks a budget that are looked at, at most.
+const MOST_BEYOND: u64 = 64;
+
 /// The largest batch from 1 to `most` that keeps a budget, what stops the next one, and both as they were found by
-/// `broken`, which says what a batch does not keep. Batches that do are taken to be consecutive: time and power grow with
-/// the batch, energy per sample falls. Where none does, what stops a batch of 1.
+/// `broken`, which says what a batch does not keep. Batches that do are taken to be consecutive, but for those up to a
+/// quarter larger, which are looked at one by one (time and power grow with the batch, energy per sample falls; where a
+/// library changes its engine a larger batch may take less). Where none does, what stops a batch of 1.
 ///
 /// # Errors
 /// Those of `broken`.
@@ -107,6 +111,16 @@ pub fn largest_batch<E>(
             Some(bound) => (high, stopped) = (middle, bound),
         }
     }
+    let reach = (low / 4).min(MOST_BEYOND).min(most - low);
+    for larger in (low + 1..=low + reach).rev() {
+        match broken(larger)? {
+            None => {
+                low = larger;
+                break;
+            }
+            Some(bound) => stopped = bound,
+        }
+    }
     Ok((Some(low), stopped))
 }
 
@@ -126,6 +140,13 @@ mod tests {
         }
         assert_eq!(found(1000, |_| None), (Some(1000), Bound::Tried));
         assert_eq!(found(1024, |_| Some(Bound::Memory)), (None, Bound::Memory));
+    }
+
+    #[test]
+    fn a_larger_batch_may_take_less() {
+        let broken = |b: u64| (b > 20 && ![23, 24].contains(&b)).then_some(Bound::Latency);
+        assert_eq!(found(1024, broken), (Some(24), Bound::Latency));
+        assert_eq!(found(22, broken), (Some(20), Bound::Latency), "no more than may be tried");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::base::precision::Phase;
 use crate::base::shape::Shape;
 use crate::base::text::{closest, shown};
 use crate::kernel::setting::Algorithm;
-use crate::net::layer::{Conv2d, Kind, Layer, SharedModel};
+use crate::net::layer::{Conv2d, Kind, Layer, PoolOp, SharedModel};
 use std::fmt;
 use std::str::FromStr;
 
@@ -79,6 +79,11 @@ impl ModelKey {
             Layer::Conv2d(conv) => Self::Conv(ConvClass::of(conv, inputs.first().map_or(1, Shape::axis))),
             Layer::Attention(attention) if attention.decodes() => Self::AttentionDecode,
             Layer::Attention(attention) if !attention.fused => Self::AttentionUnfused,
+            // Runners and frameworks take the mean of a whole map by kernels of its own, whatever it is called.
+            Layer::AdaptivePool2d(pool) if pool.output.is(1) => Self::Kind(match pool.op {
+                PoolOp::Avg => "global_avg_pool2d",
+                PoolOp::Max => "global_max_pool2d",
+            }),
             _ => Self::Kind(layer.kind()),
         }
     }
@@ -230,6 +235,19 @@ mod tests {
     }
 
     /// Which kernels classes stand for, at every edge of a class.
+    #[test]
+    fn a_window_over_the_whole_map_is_global() {
+        for (kind, fields, expected) in [
+            ("adaptive_avg_pool2d", "output = 1", "global_avg_pool2d"),
+            ("adaptive_max_pool2d", "output = 1", "global_max_pool2d"),
+            ("adaptive_avg_pool2d", "output = [1, 2]", "adaptive_avg_pool2d"),
+        ] {
+            let layer = Layer::from_table(kind, fields.parse().expect("fields")).expect("a kind").expect("a layer");
+            let key = ModelKey::of(&layer, &[Shape::map(8, 14, 14).expect("a shape")], Phase::Forward);
+            assert_eq!(key.name(), expected, "{fields}");
+        }
+    }
+
     #[test]
     fn classes_of_convolutions() {
         let class = |fields: &str, channels: u64| {

@@ -80,8 +80,13 @@ impl Tree {
         for (i, node) in nodes.iter().enumerate() {
             match *node {
                 Node::Split { size, at, other } => {
-                    if usize::from(size) >= NAMES.len() || !at.is_finite() {
+                    let name = NAMES.get(usize::from(size));
+                    let Some(name) = name.filter(|_| at.is_finite()) else {
                         return Err(format!("node {i} of the tree splits by nothing"));
+                    };
+                    // Sizes are counts: none is smaller than 0.
+                    if at < 0.0 {
+                        return Err(format!("node {i} of the tree splits at {at} by {name}, which is never so small"));
                     }
                     open.push(other as usize);
                 }

@@ -32,17 +32,18 @@ pub struct Seen<'a> {
 }
 
 /// A kernel on a board, with what a model, which may be of another board of the chip, sees of it.
-pub struct View<'a> {
+pub struct View<'a, 'c> {
     /// On the board itself.
     pub load: Load<'a>,
     roofline: Roofline,
     floor: Seconds,
     variables: Variables,
     carry: Carry,
-    engine: Option<&'a str>,
+    /// The engine that the chip's library is expected to choose.
+    pub engine: Option<&'c str>,
 }
 
-impl View<'_> {
+impl View<'_, '_> {
     /// As the law sees it.
     pub fn seen(&self) -> Seen<'_> {
         let Self { roofline, floor, carry, engine, .. } = *self;
@@ -53,14 +54,14 @@ impl View<'_> {
 impl LayerModel {
     /// A kernel on a board, its traffic seen over the memory that the model is of. `library`: its age, if not the newest that
     /// the model knows. `chip`: the calibration that foresees which engine runs. `None` where the board has no peak for it.
-    pub fn view<'a>(
+    pub fn view<'a, 'c>(
         &self,
         work: Work<'a>,
         cost: LayerCost,
         gpu: &'a Gpu,
         library: Option<f64>,
-        chip: Option<&'a Calibration>,
-    ) -> Option<View<'a>> {
+        chip: Option<&'c Calibration>,
+    ) -> Option<View<'a, 'c>> {
         let sizes = if self.engines.is_empty() { None } else { ConvSizes::of(&work) };
         let engine = sizes.and_then(|sizes| chip?.engine(&sizes));
         let (floor, library) = (self.floor, library.unwrap_or(self.library));

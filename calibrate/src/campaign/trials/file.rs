@@ -52,7 +52,8 @@ pub fn read(path: &Path) -> Result<Plan> {
 fn from_text(text: &str) -> Result<Plan> {
     let mut lines = text.lines();
     let header = lines.next().context("the file is empty")?;
-    let header: Header = serde_json::from_str(header).context("line 1 is not the header of an expanded plan")?;
+    let header: Header = serde_json::from_str(header)
+        .context("line 1 is not the header of an expanded plan; `calibrate plan --recipe FILE` expands a recipe")?;
     if header.schema != "trials/1" {
         bail!("schema is {}, expected trials/1", header.schema);
     }

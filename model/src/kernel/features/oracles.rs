@@ -469,7 +469,9 @@ fn stream(name: &str, load: &Load<'_>, (elements, row, window, overlap): Streame
 
 #[test]
 fn variables_of_what_streams() {
-    let list: [(Named, u64, Streamed); 9] = [
+    let list: [(Named, u64, Streamed); 11] = [
+        (("adaptive_avg_pool2d", "output = 7", &[&[10, 28, 21]]), 8, (8.0 * 10.0 * 49.0, 10.0, 12.0, 1.0)),
+        (("adaptive_avg_pool2d", "output = 2", &[&[10, 7, 9]]), 8, (8.0 * 10.0 * 4.0, 10.0, 16.0, 1.0)),
         (("relu", "", &[&[64, 28, 28]]), 16, (16.0 * 64.0 * 784.0, 64.0, 1.0, 1.0)),
         (("relu", "", &[&[512, 112, 112]]), 64, (64.0 * 512.0 * 12544.0, 512.0, 1.0, 1.0)),
         (("add", "", &[&[30, 7, 7], &[30, 7, 7]]), 2, (2.0 * 30.0 * 49.0, 30.0, 1.0, 1.0)),

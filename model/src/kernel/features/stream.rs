@@ -158,6 +158,11 @@ impl<'a> Stream<'a> {
                 let stride = pool.stride.unwrap_or(pool.kernel);
                 (pool.kernel.area(), (pool.kernel.area() as f64 / stride.area().max(1) as f64).max(1.0).ln())
             }
+            // A thread goes over its window alone.
+            Layer::AdaptivePool2d(pool) => {
+                let area = load.work.input().as_map().map_or(1, |(_, h, w)| h.saturating_mul(w));
+                (area.div_ceil(pool.output.area().max(1)), 0.0)
+            }
             Layer::LocalResponseNorm(norm) => (norm.size, 0.0),
             _ => (1, 0.0),
         };

@@ -4,9 +4,10 @@ use super::CalibrationError;
 use super::bounds::number;
 use crate::base::file::within;
 use crate::base::precision::{Phase, Precision};
-use crate::base::text::names;
+use crate::base::text::{names, shown};
 use crate::law::choice::{Choice, Tree};
 use serde::Deserialize;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 #[derive(Deserialize)]
@@ -19,6 +20,39 @@ pub(super) struct ChoiceFile {
     #[serde(deserialize_with = "names")]
     engines: Vec<String>,
     tree: String,
+}
+
+/// Whether every engine has a name of its own.
+///
+/// # Errors
+/// In words, when one has not.
+pub(super) fn each_once<T: AsRef<str>>(engines: &[T]) -> Result<(), String> {
+    let mut seen = HashSet::new();
+    for engine in engines.iter().map(AsRef::as_ref) {
+        if engine.trim().is_empty() {
+            return Err("an engine has no name".into());
+        }
+        if !seen.insert(engine) {
+            return Err(format!("engine {} is there twice", shown(engine)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether no two speak of the same kernels.
+///
+/// # Errors
+/// One line, when two do.
+pub(super) fn apart(choices: &[Choice]) -> Result<(), CalibrationError> {
+    let mut seen = HashSet::new();
+    for choice in choices {
+        for precision in &choice.precisions {
+            if !seen.insert((choice.phase, *precision)) {
+                return Err(CalibrationError(format!("choice {} {precision} is there twice", choice.phase)));
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn write_choice(text: &mut String, choice: &Choice) {
@@ -38,8 +72,16 @@ pub(super) fn write_choice(text: &mut String, choice: &Choice) {
 
 pub(super) fn read_choice(file: ChoiceFile) -> Result<Choice, CalibrationError> {
     let ChoiceFile { phase, precisions, asked, right, engines, tree } = file;
-    let fail = |why: String| CalibrationError(format!("choice {phase}: {why}"));
+    let formats: Vec<&str> = precisions.iter().copied().map(Precision::name).collect();
+    let fail = |why: String| CalibrationError(format!("choice {phase} {}: {why}", formats.join(", ")));
     within("right", right, 0.0..=1.0).map_err(|why| fail(why.to_string()))?;
+    if precisions.is_empty() {
+        return Err(fail("no precisions".into()));
+    }
+    if asked == 0 {
+        return Err(fail("asked is 0: nothing is learned from no answer".into()));
+    }
+    each_once(&engines).map_err(fail)?;
     let tree = Tree::from_text(&tree, engines.len()).map_err(fail)?;
     Ok(Choice { phase, precisions, engines, asked, right, tree })
 }

@@ -4,7 +4,7 @@ use super::bounds::{
     GB, LEAST_SCALE, MOST_BANDWIDTH, MOST_COEFFICIENT, MOST_COLUMN, MOST_INVERSE, MOST_LOG_RATIO, MOST_PERCENT,
     MOST_RESIDUAL, MOST_US, MOST_VARIABLE, either_side, number,
 };
-use super::choice_file::{ChoiceFile, read_choice, write_choice};
+use super::choice_file::{ChoiceFile, apart, each_once, read_choice, write_choice};
 use super::layer_model::parse_term;
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
@@ -146,6 +146,8 @@ impl Calibration {
             let fail = |why| CalibrationError(format!("network {} {}: {why}", shown(&n.framework), n.mode));
             n.check().map_err(fail)?;
         }
+        let choices = file.choices.into_iter().map(read_choice).collect::<Result<Vec<_>, _>>()?;
+        apart(&choices)?;
         let models = file.models.into_iter().map(read_model).collect::<Result<_, _>>()?;
         Ok(Self {
             id: file.id,
@@ -162,7 +164,7 @@ impl Calibration {
             power: file.power.map(read_power).transpose()?,
             networks: file.networks,
             transfer: file.transfer.map(Transfer::read).transpose()?,
-            choices: file.choices.into_iter().map(read_choice).collect::<Result<_, _>>()?,
+            choices,
             models,
         })
     }
@@ -395,6 +397,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         interval("the range of an engine", range, MOST_LOG_RATIO)?;
         Ok(EngineTerms { engine, rows, intercept, terms: terms(list)?, range, clamp: ranges(clamp)? })
     };
+    each_once(&file.engines.iter().map(|e| &e.0).collect::<Vec<_>>()).map_err(|why| fail(&why))?;
     let engines = file.engines.into_iter().map(engine).collect::<Result<Vec<_>, CalibrationError>>()?;
     let residuals = file
         .residuals
@@ -624,7 +627,17 @@ mod tests {
             ("time = [0.5, 0.25]", "time = [0.5, 6e99]", "network pytorch training: time is 6e99"),
             ("[\"m\", -2.0, 2.0]", "[\"m\", 2.0, -2.0]", "range"),
             ("kind = \"linear\"", "", "kind"),
-            ("A4 0 1", "A4 0 7", "choice forward: node 2 of the tree names engine 7"),
+            ("A4 0 1", "A4 0 7", "choice forward fp16, bf16: node 2 of the tree names engine 7"),
+            ("A4 0 1", "A-4 0 1", "splits at -4"),
+            ("\"eng70{2=12,18=0}\",\n]", "\"eng3{} fft\",\n]", "engine eng3{} fft is there twice"),
+            ("[\"eng70{2=12,18=0}\", 60", "[\" \", 60", "an engine has no name"),
+            ("asked = 1000", "asked = 0", "asked is 0"),
+            ("precisions = [\"fp16\", \"bf16\"]", "precisions = []", "no precisions"),
+            (
+                "precisions = [\"fp16\", \"bf16\"]",
+                "precisions = [\"fp16\", \"fp16\"]",
+                "choice forward fp16 is there twice",
+            ),
             ("right = 0.875", "right = 1.5", "right is 1.5"),
             ("[-0.75, 0.75]", "[0.75, -0.75]", "range of an engine"),
             ("[\"k\", 0.5, 2.0, 1.0]", "[\"k\", 6e99, 2.0, 1.0]", "coefficient of k"),

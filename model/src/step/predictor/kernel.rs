@@ -31,6 +31,8 @@ pub(super) struct Kernel<'a> {
     pub(super) drives: Drives,
     pub(super) tier: Tier,
     pub(super) algorithm: Option<Algorithm>,
+    /// The engine that its library is expected to choose.
+    pub(super) engine: Option<&'a str>,
     pub(super) in_domain: bool,
     pub(super) in_range: bool,
     pub(super) substitute: Option<Substitute>,
@@ -98,6 +100,7 @@ impl Kernel<'_> {
             bound: self.bound,
             tier: self.tier,
             algorithm: self.algorithm,
+            engine: self.engine.map(str::to_string),
             in_domain: self.in_domain,
             jump: self.jump.map(str::to_string),
         }
@@ -206,6 +209,7 @@ fn kernel_in<'a, 'm: 'a>(
     let model = found.model;
     let view = model.view(work, cost, gpu, setup.library, setup.calibration).ok_or_else(no_model)?;
     let timed = time(view.seen(), &found, setup.all_chips.siblings(found.tier));
+    let engine = view.engine.filter(|engine| model.engine(engine).is_some());
     let load = view.load;
     let (low, high) = timed.edges.ok_or_else(no_model)?;
     let kind = if phase == Phase::Update { ModelKey::Update.name() } else { kind };
@@ -228,6 +232,7 @@ fn kernel_in<'a, 'm: 'a>(
         drives: models.law.drives(&activities, &traits(&load, &activities, value)).times(setup.framework.activity),
         tier: found.tier,
         algorithm,
+        engine,
         in_domain: timed.in_domain && found.substitute.is_none(),
         in_range: timed.in_domain,
         substitute: found.substitute,

@@ -102,6 +102,8 @@ pub struct LayerPrediction {
     pub tier: Tier,
     /// What computes it, where somebody asked for that.
     pub algorithm: Option<Algorithm>,
+    /// The engine that the library is expected to choose, where its model knows that engine.
+    pub engine: Option<String>,
     /// Whether it lies within what was measured.
     pub in_domain: bool,
     /// The rule of its library's version that makes its time, where one does.
