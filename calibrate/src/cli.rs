@@ -36,7 +36,6 @@ use joulecast_model::rows::splits::Role;
 use joulecast_reports::accuracy::HeldOut;
 use joulecast_reports::export::{Export, Format, format_of};
 use joulecast_reports::networks::Networks;
-use joulecast_reports::table::Table;
 use joulecast_reports::{self as reports, chips};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -247,6 +246,9 @@ struct Validate {
     /// Error of each kind of layer when only the trials of quick, standard or reference are learned from
     #[arg(long)]
     levels: bool,
+    /// With --layers: also how errors fall with the number of rows
+    #[arg(long, requires = "layers", conflicts_with_all = ["levels", "report", "calibrations"])]
+    curves: bool,
     /// How to print
     #[arg(long, value_name = "FORMAT", value_parser = format_of::<chips::LeftOut>(), default_value_t = Format::Table)]
     format: Format,
@@ -494,21 +496,28 @@ fn run_validate(args: &Validate) -> Result<()> {
         None => validate::held_out(&rows, &all, &options, args.seeds)?,
     };
     let lines = validate::lines(&rows, &held_out, &options);
+    let curves = if args.curves { learning::curves(&rows, &held_out, &options)? } else { Vec::new() };
     drop(bar);
     if let Some(path) = &args.residuals {
         validate::write(&rows, &held_out, path)?;
     }
-    show(&HeldOut { lines: &lines, seeds: args.seeds, evaluation: args.evaluation }, args.format)?;
-    if args.format == Format::Json || args.calibrations.is_some() {
-        return Ok(());
-    }
-    for (chip, rows) in power::rows(&measurements, &rows)? {
-        if let Some((_, held_out)) = power::fit(&rows, &Options::default())? {
-            print("\n")?;
-            show(&Table::of(&power::lines(&chip, &rows, &held_out)), args.format)?;
+    let mut powers = Vec::new();
+    if args.calibrations.is_none() {
+        for (chip, rows) in power::rows(&measurements, &rows)? {
+            if let Some((_, held_out)) = power::fit(&rows, &Options::default())? {
+                powers.extend(power::lines(&chip, &rows, &held_out));
+            }
         }
     }
-    Ok(())
+    let page = HeldOut {
+        lines: &lines,
+        coverage: &validate::coverage(&rows, &held_out),
+        curves: &curves,
+        power: &powers,
+        seeds: args.seeds,
+        evaluation: args.evaluation,
+    };
+    show(&page, args.format)
 }
 
 fn validate_siblings(args: &Validate) -> Result<()> {

@@ -103,11 +103,88 @@ impl Row for Line {
     ];
 }
 
+/// All kinds of layers of a board together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Coverage {
+    /// Chip.
+    pub chip: String,
+    /// Board, as in `data/gpus`.
+    pub board: String,
+    /// Whether its rows are our own or published.
+    pub tier: &'static str,
+    /// Rows.
+    pub rows: usize,
+    /// Shapes of them.
+    pub shapes: usize,
+    /// Mean absolute percentage error.
+    pub mape: f64,
+    /// Median absolute percentage error.
+    pub median: f64,
+    /// Share of rows within their 90 % interval.
+    pub held: f64,
+    /// Wilson's 95 % interval of that share, a shape counting once.
+    pub held_low: f64,
+    /// Its upper end.
+    pub held_high: f64,
+}
+
+impl Row for Coverage {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("chip", |c| c.chip.clone()),
+        Column::text("board", |c| c.board.clone()),
+        Column::text("rows are", |c| c.tier.to_string()),
+        Column::number("rows", |c| c.rows.to_string()),
+        Column::number("shapes", |c| c.shapes.to_string()),
+        Column::number("MAPE %", |c| percent(c.mape)),
+        Column::number("median", |c| percent(c.median)),
+        Column::number("held %", |c| percent(c.held)),
+        Column::number("(95 %)", |c| format!("{:.0} to {:.0}", c.held_low, c.held_high)),
+    ];
+}
+
+/// Errors of a board's layers by how many rows its chip's fits know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    /// Board, as in `data/gpus`.
+    pub board: String,
+    /// Which layers, in words.
+    pub layers: &'static str,
+    /// An eighth, a quarter, half and all of the shapes: rows of the board among them, and their held-out MAPE.
+    pub points: [(usize, Option<f64>); 4],
+}
+
+impl Curve {
+    fn error(&self, point: usize) -> String {
+        self.points[point].1.map_or("-".into(), percent)
+    }
+}
+
+impl Row for Curve {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("board", |c| c.board.clone()),
+        Column::text("layers", |c| c.layers.to_string()),
+        Column::number("1/8: rows", |c| c.points[0].0.to_string()),
+        Column::number("MAPE %", |c| c.error(0)),
+        Column::number("1/4: rows", |c| c.points[1].0.to_string()),
+        Column::number("MAPE %", |c| c.error(1)),
+        Column::number("1/2: rows", |c| c.points[2].0.to_string()),
+        Column::number("MAPE %", |c| c.error(2)),
+        Column::number("all: rows", |c| c.points[3].0.to_string()),
+        Column::number("MAPE %", |c| c.error(3)),
+    ];
+}
+
 /// Held-out accuracy of layers as it is shown; the page says how it was made.
 #[derive(Clone, Copy, Debug)]
 pub struct HeldOut<'a> {
     /// What is told of every group of rows.
     pub lines: &'a [Line],
+    /// What is told of every board.
+    pub coverage: &'a [Coverage],
+    /// Errors by numbers of rows, where that was asked for.
+    pub curves: &'a [Curve],
+    /// What is told of layers' power.
+    pub power: &'a [Power],
     /// Seeds of the folds.
     pub seeds: u64,
     /// Whether shapes of networks that are held out were left out.
@@ -119,13 +196,27 @@ impl Export for HeldOut<'_> {
 
     fn export(&self, format: Format) -> Result<String, ExportError> {
         match format {
-            Format::Markdown => Ok(page(self.lines, self.seeds, self.evaluation)),
+            Format::Markdown => Ok(page(self)),
+            Format::Table => Ok(self.text()),
             _ => self.lines.export(format),
         }
     }
 }
 
-fn page(lines: &[Line], seeds: u64, evaluation: bool) -> String {
+impl HeldOut<'_> {
+    fn text(&self) -> String {
+        let tables = [
+            Table::of(self.lines).to_text(),
+            Table::of(self.coverage).to_text(),
+            if self.curves.is_empty() { String::new() } else { Table::of(self.curves).to_text() },
+            if self.power.is_empty() { String::new() } else { Table::of(self.power).to_text() },
+        ];
+        tables.into_iter().filter(|table| !table.is_empty()).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn page(held_out: &HeldOut<'_>) -> String {
+    let HeldOut { lines, coverage, curves, power, seeds, evaluation } = *held_out;
     let rows = if evaluation {
         "the imported rows without the shapes of networks that are held out (`data/splits.toml`)"
     } else {
@@ -138,7 +229,7 @@ fn page(lines: &[Line], seeds: u64, evaluation: bool) -> String {
     } else {
         "One seed of the folds.".to_string()
     };
-    format!(
+    let mut page = format!(
         "# Held-out layer times\n\n\
          Grouped 5-fold cross-validation over {rows}: a fold holds whole shapes (kind and shape without batch), and a row is \
          predicted by the artifact that a fit without its fold would ship. {spread} In percent of the measured time; bias is \
@@ -146,9 +237,26 @@ fn page(lines: &[Line], seeds: u64, evaluation: bool) -> String {
          make, with Wilson's 95 % interval of that share (a shape counts once). NeuralPower's polynomial sees the same folds, and is fitted to relative errors with the number of groups among its \
          variables; *as in its paper*: to errors in milliseconds, without groups. The roofline is \
          max(operations / peak, bytes / bandwidth). Boards of a chip are fitted together. Rows flagged on import (mostly \
-         dispatch-bound) are neither fitted nor judged.\n\n{}",
+         dispatch-bound) are neither fitted nor judged. *On the lattice*: convolutions over square maps of the sides, and with the \
+         channels in and out of a group, that networks have; the lists were fixed before anything was measured on them.\n\n\
+         ## All kinds together, board by board\n\n{}\n## Kind by kind\n\n{}",
+        Table::of(coverage).to_markdown(),
         Table::of(lines).to_markdown()
-    )
+    );
+    if !curves.is_empty() {
+        page += &format!(
+            "\n## Learning curves\n\nErrors on shapes that the fit has not seen (the same folds), when an eighth, a quarter, half \
+             and all of the shapes are there to be fitted to and judged by. Boards of a chip are fitted together.\n\n{}",
+            Table::of(curves).to_markdown()
+        );
+    }
+    if !power.is_empty() {
+        page += &format!(
+            "\n## Power\n\nHeld out by shape, foreseen without knowing the clock.\n\n{}",
+            Table::of(power).to_markdown()
+        );
+    }
+    page
 }
 
 /// Held-out power of layers of a kind and precision, foreseen without knowing the clock; in percent.

@@ -1,19 +1,70 @@
 //! What a plan's level buys: layer error when only its trials are learned from, judged on the same held-out rows.
 
+use super::validate::{self, HeldOut};
 use crate::campaign::trials::{self, Level};
 use crate::fit::folds::grouped;
 use crate::fit::polynomial::{Options, fit};
 use crate::fit::task::{options_for, tasks};
 use crate::rows::prepare::Row;
+use crate::system::hash::sha256_hex;
 use anyhow::Result;
 use joulecast_model::base::accuracy::Accuracy;
+use joulecast_model::base::precision::Phase;
 use joulecast_model::kernel::key::ModelKey;
+use joulecast_reports::accuracy::Curve;
 use joulecast_reports::levels::Learned;
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashSet};
 
 /// Fewer rows than this give no fit; their median ratio to the roofline stands in for one.
 const FEWEST: usize = 24;
+
+/// Shares of the shapes that a learning curve is made of.
+const SHARES: [f64; 4] = [0.125, 0.25, 0.5, 1.0];
+
+/// Measured and predicted times by share.
+type Pairs = [Vec<(f64, f64)>; SHARES.len()];
+
+/// Errors on unseen shapes where only a share of our own rows' shapes is there, of all kinds of layers on each board.
+///
+/// # Errors
+/// When a fit fails.
+pub fn curves(rows: &[Row], whole: &HeldOut, options: &Options) -> Result<Vec<Curve>> {
+    let own: Vec<Row> = rows.iter().filter(|r| r.own && r.framework.is_none()).cloned().collect();
+    let mut pairs: BTreeMap<(&str, &'static str), Pairs> = BTreeMap::new();
+    for (i, share) in SHARES.into_iter().enumerate() {
+        let part: Vec<Row> = own.iter().filter(|r| place(&r.key) < share).cloned().collect();
+        let fitted = if share < 1.0 { Some(validate::held_out(&part, &part, options, 1)?) } else { None };
+        let predicted = &fitted.as_ref().unwrap_or(whole).predicted[0];
+        for row in own.iter().filter(|r| place(&r.key) < share) {
+            if let Some(time) = predicted.get(row.row_id.as_str()) {
+                pairs.entry((&row.board, layers(row))).or_default()[i].push((row.time.get(), *time));
+            }
+        }
+    }
+    let point = |pairs: Vec<(f64, f64)>| (pairs.len(), Accuracy::of(pairs).map(|a| a.mape));
+    let curve = |((board, layers), pairs): ((&str, &'static str), Pairs)| Curve {
+        board: board.to_string(),
+        layers,
+        points: pairs.map(point),
+    };
+    Ok(pairs.into_iter().map(curve).collect())
+}
+
+/// Where a shape is drawn, from 0 to 1: the same whatever other shapes there are.
+fn place(key: &str) -> f64 {
+    let digits = &sha256_hex(key.as_bytes())[..8];
+    u32::from_str_radix(digits, 16).map_or(0.0, |n| f64::from(n) / f64::from(u32::MAX))
+}
+
+fn layers(row: &Row) -> &'static str {
+    match (row.kind, row.phase) {
+        ("conv2d", Phase::Forward) => "convolutions, forward",
+        ("conv2d", _) => "convolutions, gradients",
+        ("linear" | "matmul", _) => "products",
+        _ => "all others",
+    }
+}
 
 /// Errors of one kind of layer, level by level.
 #[derive(Clone, Debug, Default)]
@@ -103,4 +154,27 @@ fn lines(results: Vec<(String, Errors)>) -> Vec<Learned> {
         Learned { layer, rows: errors.rows, from }
     };
     results.into_iter().chain([("all".to_string(), all)]).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::prepare::testing::row;
+
+    #[test]
+    fn a_curve_knows_more_shapes_from_point_to_point() -> Result<()> {
+        let own = |batch: u64| Row { own: true, ..row("chip", batch, 0.3) };
+        let rows: Vec<Row> = (1..=400).map(own).collect();
+        let options = Options::default();
+        let whole = validate::held_out(&rows, &rows, &options, 1)?;
+        let curves = curves(&rows, &whole, &options)?;
+        let [Curve { board, layers, points }] = &curves[..] else { panic!("one board and kind: {curves:?}") };
+        assert_eq!((board.as_str(), *layers, points[3].0), ("t4", "products", 400));
+        for (point, share) in points.iter().zip(SHARES).filter(|(point, _)| point.0 > 0) {
+            assert!((point.0 as f64 / 400.0 - share).abs() < 0.08, "{} of a share of {share}", point.0);
+        }
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0), "{points:?}");
+        assert!(points[3].1.is_some_and(|mape| mape < 1.0), "{points:?}");
+        Ok(())
+    }
 }

@@ -11,7 +11,8 @@ use joulecast_model::base::accuracy::{Accuracy, wilson};
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::key::ModelKey;
-use joulecast_reports::accuracy::{Line, Spread};
+use joulecast_model::law::calibration::Tier;
+use joulecast_reports::accuracy::{Coverage, Line, Spread};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -93,6 +94,36 @@ pub fn write(rows: &[Row], held_out: &HeldOut, path: &Path) -> Result<()> {
     file.flush().with_context(shown)
 }
 
+/// How many of each board's rows are in their intervals, all kinds together, measured by us and published apart.
+pub fn coverage(rows: &[Row], held_out: &HeldOut) -> Vec<Coverage> {
+    let mut groups: BTreeMap<(&str, &str, Tier), Vec<&Row>> = BTreeMap::new();
+    for row in rows.iter().filter(|r| held_out.predicted[0].contains_key(r.row_id.as_str())) {
+        let tier = if row.own { Tier::Measured } else { Tier::Imported };
+        groups.entry((&row.chip, &row.board, tier)).or_default().push(row);
+    }
+    let line = |((chip, board, tier), rows): ((&str, &str, Tier), Vec<&Row>)| {
+        let pair = |r: &&Row| (r.time.get(), held_out.predicted[0][r.row_id.as_str()]);
+        let accuracy = Accuracy::of(rows.iter().map(pair))?;
+        let shapes: HashSet<&str> = rows.iter().map(|r| r.key.as_str()).collect();
+        let held =
+            rows.iter().filter(|r| held_out.within.contains(r.row_id.as_str())).count() as f64 / rows.len() as f64;
+        let (low, high) = wilson(held, shapes.len());
+        Some(Coverage {
+            chip: chip.to_string(),
+            board: board.to_string(),
+            tier: tier.name(),
+            rows: rows.len(),
+            shapes: shapes.len(),
+            mape: accuracy.mape,
+            median: accuracy.median,
+            held: 100.0 * held,
+            held_low: 100.0 * low,
+            held_high: 100.0 * high,
+        })
+    };
+    groups.into_iter().filter_map(line).collect()
+}
+
 /// Accuracy of every chip, kind, phase and precision, averaged over seeds of the folds. The comparator sees the same folds of
 /// the first seed; the roofline needs none.
 pub fn lines(rows: &[Row], held_out: &HeldOut, options: &Options) -> Vec<Line> {
@@ -127,7 +158,28 @@ pub fn lines(rows: &[Row], held_out: &HeldOut, options: &Options) -> Vec<Line> {
 /// Shorter kernels are mostly launch; their share of a network's time is small.
 const LONG: Seconds = Seconds::from_us(20.0);
 
-/// All rows; of our own those above 20 us; where there are several sources or boards each of them; and DeepBench's aligned
+/// Sides of maps that networks have.
+const SIDES: [u64; 13] = [7, 14, 28, 56, 112, 224, 8, 17, 35, 71, 147, 149, 299];
+/// Channels of a group that networks have, those of images first.
+const CHANNELS: [u64; 30] = [
+    3, 8, 16, 24, 32, 40, 48, 64, 72, 96, 112, 120, 128, 144, 160, 168, 192, 224, 240, 256, 320, 384, 480, 512, 672,
+    768, 960, 1024, 1280, 2048,
+];
+
+/// Whether a convolution lies on the lattice that networks' shapes are on, fixed before anything was measured on it
+/// (`data/plans/lattice.toml`): square maps of such sides, such channels in and out of a group, or of all groups where each
+/// has one.
+fn on_lattice(row: &Row) -> bool {
+    let Some(sizes) = &row.sizes else { return false };
+    let is_in = |name: &str, list: &[u64]| sizes.named(name).is_some_and(|size| list.iter().any(|l| *l as f64 == size));
+    let channels = match sizes.named("group_inputs") {
+        Some(1.0) => is_in("inputs", &CHANNELS),
+        _ => is_in("group_inputs", &CHANNELS) && is_in("group_outputs", &CHANNELS),
+    };
+    channels && is_in("height", &SIDES) && sizes.named("height") == sizes.named("width")
+}
+
+/// All rows; of our own those above 20 us, and convolutions on the networks' lattice; where there are several sources or boards each of them; and DeepBench's aligned
 /// convolutions, whose channels in and out divide by eight.
 fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
     let all: Vec<usize> = (0..rows.len()).collect();
@@ -145,6 +197,10 @@ fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
     }
     if rows.iter().any(|r| r.own) {
         list.push(("above 20 us".to_string(), of(&|r| r.time > LONG)));
+    }
+    let lattice = of(&|r| r.own && on_lattice(r));
+    if !lattice.is_empty() {
+        list.push(("on the lattice".to_string(), lattice));
     }
     if group.kind == "conv2d" && sources.contains(&"deepbench") {
         list.push(("deepbench aligned".to_string(), of(&|r| r.source == "deepbench" && aligned(r))));
@@ -209,4 +265,50 @@ fn line(
         neuralpower_paper_mape: paper.mape,
         roofline_mape: roofline.mape,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::prepare::testing::row;
+    use joulecast_model::kernel::sizes::{ConvSizes, NAMES};
+
+    fn conv(sizes: &[(&str, f64)]) -> Row {
+        let mut values = [1.0; NAMES.len()];
+        for (name, size) in sizes {
+            let at = NAMES.iter().position(|n| n == name).expect("a size");
+            values[at] = *size;
+        }
+        let sizes = ConvSizes { values, phase: Phase::Forward, precision: Precision::Fp32 };
+        Row { sizes: Some(sizes), ..row("chip", 1, 0.0) }
+    }
+
+    #[test]
+    fn the_lattice_is_of_square_maps_and_channels_of_groups() {
+        let of = |side, width, inputs, group_inputs, group_outputs| {
+            on_lattice(&conv(&[
+                ("height", side),
+                ("width", width),
+                ("inputs", inputs),
+                ("group_inputs", group_inputs),
+                ("group_outputs", group_outputs),
+            ]))
+        };
+        assert!(of(14.0, 14.0, 96.0, 96.0, 24.0) && of(224.0, 224.0, 3.0, 3.0, 64.0));
+        assert!(of(14.0, 14.0, 512.0, 16.0, 16.0), "in 32 groups");
+        assert!(of(7.0, 7.0, 960.0, 1.0, 1.0) && !of(7.0, 7.0, 950.0, 1.0, 1.0), "each channel apart");
+        assert!(!of(14.0, 28.0, 96.0, 96.0, 24.0) && !of(15.0, 15.0, 96.0, 96.0, 24.0));
+        assert!(!of(14.0, 14.0, 96.0, 96.0, 25.0) && !of(14.0, 14.0, 97.0, 97.0, 24.0));
+        assert!(!on_lattice(&row("chip", 1, 0.0)));
+    }
+
+    #[test]
+    fn a_boards_rows_are_covered_as_often_as_they_are_within() {
+        let rows: Vec<Row> = (1..=4).map(|batch| Row { own: batch < 4, ..row("chip", batch, 0.0) }).collect();
+        let predicted = rows.iter().map(|r| (r.row_id.as_str(), 1.1 * r.time.get())).collect();
+        let within = rows.iter().take(2).map(|r| r.row_id.as_str()).collect();
+        let lines = coverage(&rows, &HeldOut { predicted: vec![predicted], within });
+        let told: Vec<_> = lines.iter().map(|l| (l.tier, l.rows, l.shapes, l.held.round(), l.mape.round())).collect();
+        assert_eq!(told, [("measured", 3, 3, 67.0, 10.0), ("imported", 1, 1, 0.0, 10.0)]);
+    }
 }

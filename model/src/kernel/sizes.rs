@@ -54,6 +54,11 @@ pub struct ConvSizes {
 }
 
 impl ConvSizes {
+    /// The size of a name of [`NAMES`].
+    pub fn named(&self, name: &str) -> Option<f64> {
+        NAMES.iter().position(|n| *n == name).map(|i| self.values[i])
+    }
+
     /// Of a convolution whose engine the library chooses, with its maps in the usual order; `None` of everything else.
     pub fn of(work: &Work<'_>) -> Option<Self> {
         let Layer::Conv2d(conv) = work.layer() else { return None };

@@ -250,17 +250,28 @@ pub fn fit(rows: &[PowerRow], options: &Options) -> Result<Option<(PowerModel, V
     Ok(Some((PowerModel { residuals, mape: accuracy.mape, ..model }, held_out)))
 }
 
-/// Held-out power by kind and precision, foreseen without knowing the clock.
+/// Kernels shorter than this are mostly launch.
+const SHORT: Seconds = Seconds::from_us(20.0);
+
+/// Held-out power by kind and precision, of all, of each board and of short and long kernels, foreseen without knowing the
+/// clock.
 pub fn lines(chip: &str, rows: &[PowerRow], held_out: &[f64]) -> Vec<Power> {
-    let mut groups: BTreeMap<(&str, &str), Vec<(f64, f64)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(String, &str), Vec<(f64, f64)>> = BTreeMap::new();
     for (row, foreseen) in rows.iter().zip(held_out) {
-        for key in [(row.kind, row.precision.name()), ("all", "all")] {
+        let length = if row.burst.0 < SHORT { "all below 20 us" } else { "all from 20 us" };
+        let board = format!("all on {}", row.board.name);
+        for key in [
+            (row.kind.to_string(), row.precision.name()),
+            ("all".into(), "all"),
+            (length.into(), "all"),
+            (board, "all"),
+        ] {
             groups.entry(key).or_default().push((row.measured(), *foreseen));
         }
     }
-    let line = |((kind, precision), pairs): ((&str, &str), Vec<(f64, f64)>)| {
+    let line = |((kind, precision), pairs): ((String, &str), Vec<(f64, f64)>)| {
         let accuracy = Accuracy::of(pairs)?;
-        Some(Power { chip: chip.into(), kind: kind.into(), precision: precision.into(), accuracy })
+        Some(Power { chip: chip.into(), kind, precision: precision.into(), accuracy })
     };
     groups.into_iter().filter_map(line).collect()
 }
