@@ -388,11 +388,15 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     let unseen = Unseen::of(args.evaluation, &further);
     let choices = choices_of(&args.dataset)?;
     let rows = || prepared(measurements, unseen, &choices);
+    let base = base_of(args, measurements)?;
+    if !args.dataset.choices.is_empty() && !matches!((args.model, &base), (ModelForm::Lasso, Base::None)) {
+        return Err(misuse("--choices goes with --base none and --model lasso: other fits learn no engines"));
+    }
     let mut said = in_words(&choices);
     if choices.is_empty() && !args.dataset.choices.is_empty() {
         said = "--choices: too few answers to learn engines from\n".to_string();
     }
-    let files: Vec<(String, String)> = match (args.model, &base_of(args, measurements)?) {
+    let files: Vec<(String, String)> = match (args.model, &base) {
         (ModelForm::Neuralpower, Base::All(_) | Base::Chip(_)) => bail!("--base goes with --model lasso"),
         (ModelForm::Lasso, Base::All(base)) => {
             let calibrations = recipe::few_shot(&alike_rows(measurements, Unseen::None)?, base)?;

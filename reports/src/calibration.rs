@@ -19,7 +19,9 @@ pub fn explain(calibration: &Calibration, kind: Option<&str>) -> String {
         calibration.dataset_hash,
         calibration.fold_key,
     );
-    explain_choices(&mut text, calibration);
+    if kind.is_none_or(|kind| kind.starts_with("conv2d")) {
+        explain_choices(&mut text, calibration);
+    }
     for model in calibration.models.iter().filter(|m| kind.is_none_or(|k| m.key.name() == k)) {
         explain_model(&mut text, model);
     }
@@ -50,11 +52,12 @@ fn explain_choices(text: &mut String, calibration: &Calibration) {
 fn explain_model(text: &mut String, model: &LayerModel) {
     let _ = write!(
         text,
-        "\n{} {} {}: {} rows, held out {:.1} % MAPE, {:.1} % RMSPE, {:.1} % median\n  \
+        "\n{} {} {}{}: {} rows, held out {:.1} % MAPE, {:.1} % RMSPE, {:.1} % median\n  \
          t = t_ref exp({} + terms), t_ref = (t_comp^{p} + t_mem^{p} + ({} us)^{p})^(1/{p})\n",
         model.key,
         model.phase,
         model.precision,
+        model.framework.as_ref().map_or(String::new(), |framework| format!(" (kernels of {framework})")),
         model.rows,
         model.cross_validation.mape,
         model.cross_validation.rmspe,
@@ -79,7 +82,7 @@ fn explain_model(text: &mut String, model: &LayerModel) {
         text.push_str(&table.to_text());
     }
     if !model.engines.is_empty() {
-        let mut table = Table::new(&["  engine", "rows", "terms", "in the mean", "from", "to"], 1);
+        let mut table = Table::new(&["  engine", "rows", "terms", "adds in the mean", "from", "to"], 1);
         for engine in &model.engines {
             let percent = |log: f64| format!("{:+.1} %", 100.0 * (log.exp() - 1.0));
             table.row(vec![

@@ -172,6 +172,9 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
 /// Asks which algorithms the libraries choose.
 pub fn choices(args: &ChoicesArgs) -> Result<()> {
     whole::check_free(&args.out, args.force)?;
+    if args.out.canonicalize().is_ok_and(|out| PathBuf::from(&args.plan).canonicalize().is_ok_and(|plan| plan == out)) {
+        return Err(misuse("--out is the plan's own file"));
+    }
     let plan = Plan::named(&args.plan)?;
     let (mut runner, gpu) = args.device.to_ask()?;
     let asked = ask(&plan, (runner.as_mut(), &gpu.name), args.shard, args.budget.map(Seconds::new))?;

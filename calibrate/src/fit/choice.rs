@@ -69,9 +69,10 @@ pub fn in_words(choices: &Choices) -> String {
         let asked: usize = choices.iter().map(|c| c.asked).sum();
         let right = choices.iter().map(|c| 100.0 * c.right);
         let (low, high) = right.fold((100.0f64, 0.0f64), |(low, high), r| (low.min(r), high.max(r)));
+        let right = if low.round() == high.round() { format!("{low:.0}") } else { format!("{low:.0} to {high:.0}") };
+        let trees = choices.len();
         format!(
-            "{chip}: engines of convolutions from {asked} answers, {} trees, {low:.0} to {high:.0} % right for shapes kept aside\n",
-            choices.len()
+            "{chip}: engines of convolutions from {asked} answers, {trees} trees, {right} % right for shapes kept aside\n"
         )
     };
     choices.iter().map(line).collect()

@@ -17,6 +17,7 @@ use crate::fit::universal::{Excluded, Settings};
 use crate::rows::prepare::Row;
 use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result, bail};
+use joulecast_kernels::fake::FAKE_PREFIX;
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
 use joulecast_model::kernel::family::Family;
@@ -107,6 +108,10 @@ pub fn calibrations(
 ) -> Result<Vec<Calibration>> {
     if rows.iter().any(|r| r.source == SIMULATED) && rows.iter().any(|r| r.source != SIMULATED) {
         bail!("rows of the simulated device among measured ones: fit them apart");
+    }
+    let answered_by_fake = choices.values().flatten().any(|c| c.engines.iter().any(|e| e.starts_with(FAKE_PREFIX)));
+    if answered_by_fake && rows.iter().any(|r| r.source != SIMULATED) {
+        bail!("choices of the simulated device with measured rows: fit them apart");
     }
     let tasks = tasks(rows);
     let fitted = fit_tasks(&tasks, rows, options)?;

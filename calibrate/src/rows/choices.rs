@@ -3,6 +3,7 @@
 //! A Parquet file holds trials as columns of sizes: the JSON of a layer case would be ten times as long.
 
 use crate::rows::segment::{named, text};
+use crate::system::hash::sha256_hex;
 use crate::system::quiet::quietly;
 use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
@@ -114,13 +115,16 @@ fn trial(sizes: &[u64; SIZES.len()], phase: Phase, precision: Precision) -> Resu
 /// # Errors
 /// When one cannot be read or is none; the message names it.
 pub fn read(paths: &[PathBuf]) -> Result<Vec<Answer>> {
-    let file = |path: &PathBuf| {
-        let bytes = fs::read(path).map_err(anyhow::Error::from);
-        bytes.and_then(from_parquet).with_context(|| path.display().to_string())
-    };
     let mut seen = HashSet::new();
-    let new = |path: &&PathBuf| seen.insert(path.canonicalize().unwrap_or_else(|_| (*path).clone()));
-    Ok(paths.iter().filter(new).map(file).collect::<Result<Vec<_>>>()?.concat())
+    let mut answers = Vec::new();
+    for path in paths {
+        let named = || path.display().to_string();
+        let bytes = fs::read(path).with_context(named)?;
+        if seen.insert(sha256_hex(&bytes)) {
+            answers.extend(from_parquet(bytes).with_context(named)?);
+        }
+    }
+    Ok(answers)
 }
 
 /// As the bytes of a file.
@@ -216,7 +220,9 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("choices.parquet");
         fs::write(&path, to_parquet(&answers())?)?;
-        assert_eq!(read(&[path.clone(), folder.path().join("./choices.parquet")])?, answers());
+        let copy = folder.path().join("copy.parquet");
+        fs::copy(&path, &copy)?;
+        assert_eq!(read(&[path, copy])?, answers());
         Ok(())
     }
 

@@ -23,6 +23,8 @@ use world::World;
 
 /// Name of the product.
 pub const PRODUCT: &str = "Joulecast fake GPU";
+/// What its algorithms' names begin with.
+pub const FAKE_PREFIX: &str = "fake_";
 
 /// Device time that a block aims at.
 const BLOCK: Seconds = Seconds::from_ms(6.0);
@@ -174,7 +176,8 @@ impl LayerRunner for FakeGpu {
         self.check_memory(&world, memory)?;
         let work = Effort::of_trial(trial, &self.gpu)
             .ok_or_else(|| unsupported(kind, format!("no kernel runs in {} {}", trial.phase, trial.precision)))?;
-        let algorithm = matches!(trial.case.layer, Layer::Conv2d(_)).then(|| format!("fake_{}", trial.algorithm));
+        let algorithm =
+            matches!(trial.case.layer, Layer::Conv2d(_)).then(|| format!("{FAKE_PREFIX}{}", trial.algorithm));
         Ok(self.put(&mut world, work, algorithm, Some(trial.cache), memory))
     }
 

@@ -111,15 +111,15 @@ pub fn largest_batch<E>(
             Some(bound) => (high, stopped) = (middle, bound),
         }
     }
-    let reach = (low / 4).min(MOST_BEYOND).min(most - low);
-    for larger in (low + 1..=low + reach).rev() {
+    // From each that is found anew the look goes a quarter further.
+    let mut larger = low + 1;
+    while larger <= most && larger - low <= (low / 4).min(MOST_BEYOND) {
         match broken(larger)? {
-            None => {
-                low = larger;
-                break;
-            }
-            Some(bound) => stopped = bound,
+            None => low = larger,
+            Some(bound) if larger == low + 1 => stopped = bound,
+            Some(_) => {}
         }
+        larger += 1;
     }
     Ok((Some(low), stopped))
 }
@@ -147,6 +147,8 @@ mod tests {
         let broken = |b: u64| (b > 20 && ![23, 24].contains(&b)).then_some(Bound::Latency);
         assert_eq!(found(1024, broken), (Some(24), Bound::Latency));
         assert_eq!(found(22, broken), (Some(20), Bound::Latency), "no more than may be tried");
+        let twice = |b: u64| (b > 20 && ![25, 31].contains(&b)).then_some(Bound::Latency);
+        assert_eq!(found(1024, twice), (Some(31), Bound::Latency), "a quarter more than 25, not than 20");
     }
 
     #[test]

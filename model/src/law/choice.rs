@@ -96,7 +96,7 @@ impl Tree {
                 Node::Engine(_) => match open.pop() {
                     Some(next) if next == i + 1 => {}
                     None if i + 1 == nodes.len() => return Ok(Self(nodes)),
-                    _ => return Err(format!("the tree's branches do not meet at node {i}")),
+                    _ => return Err(format!("the tree goes on, or its branches do not meet, at node {i}")),
                 },
             }
         }

@@ -74,10 +74,10 @@ pub(super) fn read_choice(file: ChoiceFile) -> Result<Choice, CalibrationError> 
     let ChoiceFile { phase, precisions, asked, right, engines, tree } = file;
     let formats: Vec<&str> = precisions.iter().copied().map(Precision::name).collect();
     let fail = |why: String| CalibrationError(format!("choice {phase} {}: {why}", formats.join(", ")));
-    within("right", right, 0.0..=1.0).map_err(|why| fail(why.to_string()))?;
     if precisions.is_empty() {
-        return Err(fail("no precisions".into()));
+        return Err(CalibrationError(format!("choice {phase}: no precisions")));
     }
+    within("right", right, 0.0..=1.0).map_err(|why| fail(why.to_string()))?;
     if asked == 0 {
         return Err(fail("asked is 0: nothing is learned from no answer".into()));
     }

@@ -140,7 +140,8 @@ impl Calibration {
         check_schema(&file.schema, "calibration/1").map_err(malformed)?;
         if file.models.len() != file.model_count {
             let (found, expected) = (file.models.len(), file.model_count);
-            return Err(CalibrationError(format!("has {found} models instead of {expected}: the file was cut")));
+            let why = if found < expected { "the file was cut" } else { "model_count is not right" };
+            return Err(CalibrationError(format!("has {found} models instead of {expected}: {why}")));
         }
         for n in &file.networks {
             let fail = |why| CalibrationError(format!("network {} {}: {why}", shown(&n.framework), n.mode));
@@ -395,6 +396,7 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
     let engine = |(engine, rows, intercept, range, list, clamp): EngineFile| {
         bounded("intercept", intercept, either_side(MOST_COEFFICIENT))?;
         interval("the range of an engine", range, MOST_LOG_RATIO)?;
+        let engine = shown(&engine).to_string();
         Ok(EngineTerms { engine, rows, intercept, terms: terms(list)?, range, clamp: ranges(clamp)? })
     };
     each_once(&file.engines.iter().map(|e| &e.0).collect::<Vec<_>>()).map_err(|why| fail(&why))?;
