@@ -305,6 +305,45 @@ mod tests {
     }
 
     #[test]
+    fn an_engine_with_its_knobs_says_more_than_the_engine_alone() {
+        let all = rows(str::to_string);
+        let model = fitted(&all).model;
+        let engine = |name: &str, rows: Vec<usize>, log: f64| {
+            let terms = EngineTerms { engine: name.to_string(), ..model.engines[0].clone() };
+            Engine { rest: Rest { terms, held_out: vec![log; rows.len()] }, rows }
+        };
+        let rows: Vec<&Row> = all.iter().take(3).collect();
+        for engines in [
+            [("eng1", vec![0, 1], 0.1), ("eng1{2=4}", vec![1], 0.7)],
+            [("eng1{2=4}", vec![1], 0.7), ("eng1", vec![0, 1], 0.1)],
+        ] {
+            let engines = engines.map(|(name, rows, log)| engine(name, rows, log));
+            assert_eq!(by_engine(&rows, &engines), [0.1, 0.7, 0.0]);
+        }
+    }
+
+    #[test]
+    fn what_a_fold_is_predicted_with_is_chosen_by_the_others() {
+        let mut all = rows(str::to_string);
+        let (key, options) = (ModelKey::Kind("linear"), Options::default());
+        let fold_of = grouped(&all.iter().map(|r| r.key.as_str()).collect::<Vec<_>>(), options.folds, options.seed);
+        let wrong = |i: usize, row: &Row| fold_of[i] == 0 && row.engine.as_deref() == Some("eng1{2=4}");
+        let fooled: Vec<usize> = (0..all.len()).filter(|&i| wrong(i, &all[i])).collect();
+        // In one fold the second engine is foreseen for all rows, so that none of it would be best there.
+        for (i, row) in all.iter_mut().enumerate().filter(|(i, _)| fold_of[*i] == 0) {
+            row.foreseen = fooled.contains(&i).then(|| "eng2{2=4}".to_string());
+        }
+        let rows: Vec<&Row> = all.iter().collect();
+        let base = polynomial::fit(key, &rows, &options).expect("enough rows");
+        let engines = engines(key, &rows, &base, &options).expect("enough rows");
+        let held_out = with_engines(&rows, &base, &engines, &options).held_out;
+        assert!(fooled.len() > 5);
+        for i in fooled {
+            assert!(held_out[i] / rows[i].time > 1.3, "{i}: {:?} of {:?}", held_out[i], rows[i].time);
+        }
+    }
+
+    #[test]
     fn a_share_of_an_engine_adds_that_share() {
         let rows = rows(str::to_string);
         let model = fitted(&rows).model;
