@@ -386,12 +386,12 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     let runs = read_runs(&args.networks)?;
     let further = networks::layers_beside(&runs)?;
     let unseen = Unseen::of(args.evaluation, &further);
-    let choices = choices_of(&args.dataset)?;
-    let rows = || prepared(measurements, unseen, &choices);
     let base = base_of(args, measurements)?;
     if !args.dataset.choices.is_empty() && !matches!((args.model, &base), (ModelForm::Lasso, Base::None)) {
         return Err(misuse("--choices goes with --base none and --model lasso: other fits learn no engines"));
     }
+    let choices = choices_of(&args.dataset)?;
+    let rows = || prepared(measurements, unseen, &choices);
     let mut said = in_words(&choices);
     if choices.is_empty() && !args.dataset.choices.is_empty() {
         said = "--choices: too few answers to learn engines from\n".to_string();
@@ -406,7 +406,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
         (ModelForm::Lasso, Base::Chip(base)) => {
             let all_chips = catalog::all_chips()?;
             let (calibration, brought) = over_chip(measurements, base, &all_chips, &Options::default())?;
-            said += &brought.text();
+            said = brought.text();
             vec![(calibration.chip.to_lowercase(), calibration.to_toml()?)]
         }
         (ModelForm::Lasso, Base::None) => {

@@ -205,13 +205,14 @@ impl Export for HeldOut<'_> {
 
 impl HeldOut<'_> {
     fn text(&self) -> String {
-        let tables = [
-            Table::of(self.lines).to_text(),
-            Table::of(self.coverage).to_text(),
-            if self.curves.is_empty() { String::new() } else { Table::of(self.curves).to_text() },
-            if self.power.is_empty() { String::new() } else { Table::of(self.power).to_text() },
-        ];
-        tables.into_iter().filter(|table| !table.is_empty()).collect::<Vec<_>>().join("\n")
+        let mut tables = vec![Table::of(self.lines), Table::of(self.coverage)];
+        if !self.curves.is_empty() {
+            tables.push(Table::of(self.curves));
+        }
+        if !self.power.is_empty() {
+            tables.push(Table::of(self.power));
+        }
+        tables.iter().map(Table::to_text).collect::<Vec<_>>().join("\n")
     }
 }
 

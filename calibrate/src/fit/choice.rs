@@ -6,7 +6,7 @@
 
 use crate::rows::choices::{Answer, engine_name};
 use crate::rows::prepare::Row;
-use crate::system::hash::sha256_hex;
+use crate::system::hash::drawn;
 use anyhow::{Context, Result};
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::catalog;
@@ -95,7 +95,7 @@ struct Sample<'a> {
 
 /// Whether answers for a shape judge: all of them or none.
 fn judges(key: &str) -> bool {
-    u32::from_str_radix(&sha256_hex(key.as_bytes())[..6], 16).unwrap_or(0).is_multiple_of(JUDGES)
+    drawn(key).is_multiple_of(JUDGES)
 }
 
 fn choice(phase: Phase, precisions: Vec<Precision>, samples: &[Sample<'_>]) -> Result<Choice> {

@@ -6,7 +6,7 @@ use crate::fit::folds::grouped;
 use crate::fit::polynomial::{Options, fit};
 use crate::fit::task::{options_for, tasks};
 use crate::rows::prepare::Row;
-use crate::system::hash::sha256_hex;
+use crate::system::hash::{DRAWN_BELOW, drawn};
 use anyhow::Result;
 use joulecast_model::base::accuracy::Accuracy;
 use joulecast_model::base::precision::Phase;
@@ -51,10 +51,9 @@ pub fn curves(rows: &[Row], whole: &HeldOut, options: &Options) -> Result<Vec<Cu
     Ok(pairs.into_iter().map(curve).collect())
 }
 
-/// Where a shape is drawn, from 0 to 1: the same whatever other shapes there are.
+/// Where a shape is drawn, from 0 to 1.
 fn place(key: &str) -> f64 {
-    let digits = &sha256_hex(key.as_bytes())[..8];
-    u32::from_str_radix(digits, 16).map_or(0.0, |n| f64::from(n) / f64::from(u32::MAX))
+    f64::from(drawn(key)) / f64::from(DRAWN_BELOW)
 }
 
 fn layers(row: &Row) -> &'static str {

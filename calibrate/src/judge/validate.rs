@@ -94,6 +94,23 @@ pub fn write(rows: &[Row], held_out: &HeldOut, path: &Path) -> Result<()> {
     file.flush().with_context(shown)
 }
 
+/// How many of some rows are in their intervals, in percent, with Wilson's 95 % interval of that: a shape counts once.
+struct Held {
+    shapes: usize,
+    percent: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Held {
+    fn of(rows: &[&Row], within: &HashSet<&str>) -> Self {
+        let shapes = rows.iter().map(|r| r.key.as_str()).collect::<HashSet<_>>().len();
+        let held = rows.iter().filter(|r| within.contains(r.row_id.as_str())).count() as f64 / rows.len() as f64;
+        let (low, high) = wilson(held, shapes);
+        Self { shapes, percent: 100.0 * held, low: 100.0 * low, high: 100.0 * high }
+    }
+}
+
 /// How many of each board's rows are in their intervals, all kinds together, measured by us and published apart.
 pub fn coverage(rows: &[Row], held_out: &HeldOut) -> Vec<Coverage> {
     let mut groups: BTreeMap<(&str, &str, Tier), Vec<&Row>> = BTreeMap::new();
@@ -104,21 +121,18 @@ pub fn coverage(rows: &[Row], held_out: &HeldOut) -> Vec<Coverage> {
     let line = |((chip, board, tier), rows): ((&str, &str, Tier), Vec<&Row>)| {
         let pair = |r: &&Row| (r.time.get(), held_out.predicted[0][r.row_id.as_str()]);
         let accuracy = Accuracy::of(rows.iter().map(pair))?;
-        let shapes: HashSet<&str> = rows.iter().map(|r| r.key.as_str()).collect();
-        let held =
-            rows.iter().filter(|r| held_out.within.contains(r.row_id.as_str())).count() as f64 / rows.len() as f64;
-        let (low, high) = wilson(held, shapes.len());
+        let held = Held::of(&rows, &held_out.within);
         Some(Coverage {
             chip: chip.to_string(),
             board: board.to_string(),
             tier: tier.name(),
             rows: rows.len(),
-            shapes: shapes.len(),
+            shapes: held.shapes,
             mape: accuracy.mape,
             median: accuracy.median,
-            held: 100.0 * held,
-            held_low: 100.0 * low,
-            held_high: 100.0 * high,
+            held: held.percent,
+            held_low: held.low,
+            held_high: held.high,
         })
     };
     groups.into_iter().filter_map(line).collect()
@@ -179,8 +193,8 @@ fn on_lattice(row: &Row) -> bool {
     channels && is_in("height", &SIDES) && sizes.named("height") == sizes.named("width")
 }
 
-/// All rows; of our own those above 20 us, and convolutions on the networks' lattice; where there are several sources or boards each of them; and DeepBench's aligned
-/// convolutions, whose channels in and out divide by eight.
+/// All rows; of our own those above 20 us, and convolutions on the networks' lattice; where there are several sources or
+/// boards each of them; and DeepBench's aligned convolutions, whose channels in and out divide by eight.
 fn subsets(group: &Group, rows: &[&Row]) -> Vec<(String, Vec<usize>)> {
     let all: Vec<usize> = (0..rows.len()).collect();
     let mut sources: Vec<&str> = rows.iter().map(|r| r.source.as_str()).collect();
@@ -240,10 +254,7 @@ fn line(
     let of = |comparator: &Vec<f64>| Accuracy::of(members.iter().map(|&i| (measured(i), comparator[i])));
     let (relative, paper) = (of(&comparators[0])?, of(&comparators[1])?);
     let roofline = Accuracy::of(members.iter().map(|&i| (measured(i), rows[i].roofline.bound().get())))?;
-    let shapes: HashSet<&str> = members.iter().map(|&i| rows[i].key.as_str()).collect();
-    let held =
-        members.iter().filter(|&&i| within.contains(rows[i].row_id.as_str())).count() as f64 / members.len() as f64;
-    let (low, high) = wilson(held, shapes.len());
+    let held = Held::of(&members.iter().map(|&i| rows[i]).collect::<Vec<_>>(), within);
     Some(Line {
         chip: group.chip.clone(),
         kind: kind_label(group.kind, group.framework),
@@ -257,9 +268,9 @@ fn line(
         bias: first.bias,
         weighted: first.weighted,
         within_10: first.within_10,
-        held: 100.0 * held,
-        held_low: 100.0 * low,
-        held_high: 100.0 * high,
+        held: held.percent,
+        held_low: held.low,
+        held_high: held.high,
         neuralpower_mape: relative.mape,
         neuralpower_rmspe: relative.rmspe,
         neuralpower_paper_mape: paper.mape,

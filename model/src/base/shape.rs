@@ -77,6 +77,11 @@ impl Shape {
     }
 }
 
+/// The greatest number that divides both (Euclid); of 0 and a number that number.
+pub fn greatest_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_divisor(b, a % b) }
+}
+
 /// Saturating product: a saturated count is refused where a network is shaped.
 pub fn product(factors: &[u64]) -> u64 {
     factors.iter().fold(1u64, |a, &b| a.saturating_mul(b))

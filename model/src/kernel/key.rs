@@ -234,7 +234,6 @@ mod tests {
         assert_eq!(error, "no model is of kind \"matmull\"; did you mean \"matmul\"?");
     }
 
-    /// Which kernels classes stand for, at every edge of a class.
     #[test]
     fn a_window_over_the_whole_map_is_global() {
         for (kind, fields, expected) in [
@@ -248,6 +247,7 @@ mod tests {
         }
     }
 
+    /// Which kernels classes stand for, at every edge of a class.
     #[test]
     fn classes_of_convolutions() {
         let class = |fields: &str, channels: u64| {

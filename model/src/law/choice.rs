@@ -237,8 +237,7 @@ mod tests {
     #[test]
     fn sizes_are_those_of_the_implicit_product() {
         let sizes = sizes(2, 64);
-        let of = |name: &str| NAMES.iter().position(|n| *n == name).map(|i| sizes.values[i]);
-        let found = ["rows", "depth", "products", "tiles_64", "aligned_inputs"].map(of);
+        let found = ["rows", "depth", "products", "tiles_64", "aligned_inputs"].map(|name| sizes.named(name));
         assert_eq!(found, [392.0, 576.0, 392.0 * 576.0 * 32.0, 4.0, 64.0].map(Some));
     }
 }

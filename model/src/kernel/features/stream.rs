@@ -3,7 +3,7 @@
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
 use super::{cached, divides, flag, ln};
 use crate::base::precision::{Mode, Phase};
-use crate::base::shape::Shape;
+use crate::base::shape::{Shape, greatest_divisor};
 use crate::base::text::{joined, total};
 use crate::base::units::Seconds;
 use crate::kernel::load::Load;
@@ -138,10 +138,6 @@ impl Parts {
         let common = pieces().fold(0, greatest_divisor);
         Some(Self { count: work.inputs().len() as u64, shortest: pieces().min()?, common })
     }
-}
-
-fn greatest_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
 impl<'a> Stream<'a> {

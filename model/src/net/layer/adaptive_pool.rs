@@ -2,7 +2,7 @@
 
 use super::{LayerOp, Pair, PoolOp, ShapeError, one_map};
 use crate::base::precision::Phase;
-use crate::base::shape::{Shape, product};
+use crate::base::shape::{Shape, greatest_divisor, product};
 use crate::net::cost::{LayerCost, Site};
 use serde::{Deserialize, Serialize};
 
@@ -20,14 +20,8 @@ pub struct AdaptivePool2d {
 fn covered(input: u64, output: u64) -> u64 {
     let (m, n) = (u128::from(input), u128::from(output));
     // Neighbouring windows share an element exactly where a window does not begin on a whole element.
-    let gcd = {
-        let (mut a, mut b) = (m, n);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    u64::try_from(m + n - gcd).unwrap_or(u64::MAX)
+    let shared = u128::from(greatest_divisor(input, output));
+    u64::try_from(m + n - shared).unwrap_or(u64::MAX)
 }
 
 impl LayerOp for AdaptivePool2d {
