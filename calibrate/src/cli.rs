@@ -12,7 +12,7 @@ mod sweep;
 use self::rows::{Rows, Unseen, alike_rows, choices_of, prepared, read_runs, read_unique, rows_for};
 use crate::campaign::device::SIMULATED;
 use crate::campaign::trials::{self, Level};
-use crate::fit::choice::in_words;
+use crate::fit::choice::{FEWEST_ANSWERS, in_words};
 use crate::fit::over_chip::over_chip;
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
@@ -394,7 +394,9 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     let rows = || prepared(measurements, unseen, &choices);
     let mut said = in_words(&choices);
     if choices.is_empty() && !args.dataset.choices.is_empty() {
-        said = "--choices: too few answers to learn engines from\n".to_string();
+        said = format!(
+            "--choices: too few answers to learn engines from; a phase and arithmetic takes about {FEWEST_ANSWERS}\n"
+        );
     }
     let files: Vec<(String, String)> = match (args.model, &base) {
         (ModelForm::Neuralpower, Base::All(_) | Base::Chip(_)) => bail!("--base goes with --model lasso"),

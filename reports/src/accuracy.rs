@@ -1,9 +1,10 @@
 //! The accuracy of `calibrate validate`: of layers' times, and of their power.
 
-use crate::export::{Export, ExportError, Format};
+use crate::export::{Export, ExportError, Format, json};
 use crate::table::{Column, Row, Table};
 use joulecast_model::base::accuracy::Accuracy;
 use serde::Serialize;
+use std::fmt::Write as _;
 
 /// Mean and standard deviation over seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -104,7 +105,7 @@ impl Row for Line {
 }
 
 /// All kinds of layers of a board together.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Coverage {
     /// Chip.
     pub chip: String,
@@ -143,7 +144,7 @@ impl Row for Coverage {
 }
 
 /// Errors of a board's layers by how many rows its chip's fits know.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Curve {
     /// Board, as in `data/gpus`.
     pub board: String,
@@ -175,7 +176,7 @@ impl Row for Curve {
 }
 
 /// Held-out accuracy of layers as it is shown; the page says how it was made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct HeldOut<'a> {
     /// What is told of every group of rows.
     pub lines: &'a [Line],
@@ -198,6 +199,7 @@ impl Export for HeldOut<'_> {
         match format {
             Format::Markdown => Ok(page(self)),
             Format::Table => Ok(self.text()),
+            Format::Json => json(self),
             _ => self.lines.export(format),
         }
     }
@@ -205,23 +207,27 @@ impl Export for HeldOut<'_> {
 
 impl HeldOut<'_> {
     fn text(&self) -> String {
-        let mut tables = vec![Table::of(self.lines), Table::of(self.coverage)];
+        let mut text = Table::of(self.lines).to_text();
+        let mut beside = |title: &str, table: Table| {
+            let _ = write!(text, "\n{title}\n{}", table.to_text());
+        };
+        beside("All kinds together, board by board", Table::of(self.coverage));
         if !self.curves.is_empty() {
-            tables.push(Table::of(self.curves));
+            beside("Learning curves: held-out error by the share of the shapes that is there", Table::of(self.curves));
         }
         if !self.power.is_empty() {
-            tables.push(Table::of(self.power));
+            beside("Power, held out by shape", Table::of(self.power));
         }
-        tables.iter().map(Table::to_text).collect::<Vec<_>>().join("\n")
+        text
     }
 }
 
 fn page(held_out: &HeldOut<'_>) -> String {
     let HeldOut { lines, coverage, curves, power, seeds, evaluation } = *held_out;
     let rows = if evaluation {
-        "the imported rows without the shapes of networks that are held out (`data/splits.toml`)"
+        "the rows of the datasets without the shapes of networks that are held out (`data/splits.toml`)"
     } else {
-        "all imported rows"
+        "all rows of the datasets"
     };
     let spread = if seeds > 1 {
         format!(
@@ -261,7 +267,7 @@ fn page(held_out: &HeldOut<'_>) -> String {
 }
 
 /// Held-out power of layers of a kind and precision, foreseen without knowing the clock; in percent.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Power {
     /// Chip.
     pub chip: String,

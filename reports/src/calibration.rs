@@ -1,10 +1,10 @@
 //! `calibrate show`: a calibration in words.
 
-use crate::table::{Table, significant};
+use crate::table::{Column, Row, Table, significant};
 use joulecast_model::law::calibration::{Calibration, LayerModel};
 use std::fmt::Write as _;
 
-/// Everything a calibration holds, model by model, strongest term first.
+/// What a calibration holds: a line for each model, or of one kind all, strongest term first.
 pub fn explain(calibration: &Calibration, kind: Option<&str>) -> String {
     let mut text = format!(
         "{}: chip {}, tier {}, {} fit\nboards    {}\nsoftware  {}\nsources   {}\ntool      {}\ndataset   {}\nfolds by  {}\n",
@@ -22,10 +22,27 @@ pub fn explain(calibration: &Calibration, kind: Option<&str>) -> String {
     if kind.is_none_or(|kind| kind.starts_with("conv2d")) {
         explain_choices(&mut text, calibration);
     }
-    for model in calibration.models.iter().filter(|m| kind.is_none_or(|k| m.key.name() == k)) {
-        explain_model(&mut text, model);
+    match kind {
+        Some(kind) => calibration.models.iter().filter(|m| m.key.name() == kind).for_each(|m| explain_model(&mut text, m)),
+        None => {
+            let _ = write!(text, "\nmodels, all of one kind by --kind KIND\n{}", Table::of(&calibration.models).to_text());
+        }
     }
     text
+}
+
+impl Row for LayerModel {
+    const COLUMNS: &'static [Column<Self>] = &[
+        Column::text("  kind", |m| format!("  {}", m.key)),
+        Column::text("kernel", |m| m.phase.to_string()),
+        Column::text("precision", |m| m.precision.to_string()),
+        Column::text("kernels of", |m| m.framework.clone().unwrap_or_else(|| "library".into())),
+        Column::number("rows", |m| m.rows.to_string()),
+        Column::number("terms", |m| m.terms.len().to_string()),
+        Column::number("engines", |m| m.engines.len().to_string()),
+        Column::number("held-out MAPE %", |m| format!("{:.1}", m.cross_validation.mape)),
+        Column::number("median", |m| format!("{:.1}", m.cross_validation.median)),
+    ];
 }
 
 fn explain_choices(text: &mut String, calibration: &Calibration) {
@@ -46,7 +63,10 @@ fn explain_choices(text: &mut String, calibration: &Calibration) {
         ]);
     }
     text.push_str(&table.to_text());
-    text.push_str("  right: share of the answers for shapes kept aside\n");
+    text.push_str(
+        "  right: share of the answers for shapes kept aside\n  \
+         engines are as cuDNN's heuristics name them: eng67, or with knobs eng67{2=12}\n",
+    );
 }
 
 fn explain_model(text: &mut String, model: &LayerModel) {

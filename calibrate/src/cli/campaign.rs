@@ -171,6 +171,9 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
 
 /// Asks which algorithms the libraries choose.
 pub fn choices(args: &ChoicesArgs) -> Result<()> {
+    if args.out.extension().is_none_or(|e| e != "parquet") {
+        return Err(misuse("--out: answers are written as Parquet, to a file that ends in .parquet"));
+    }
     whole::check_free(&args.out, args.force)?;
     if args.out.canonicalize().is_ok_and(|out| PathBuf::from(&args.plan).canonicalize().is_ok_and(|plan| plan == out)) {
         return Err(misuse("--out is the plan's own file"));

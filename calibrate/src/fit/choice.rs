@@ -22,6 +22,9 @@ const JUDGES: u32 = 20;
 /// A tree that fewer answers judge is left out: nothing is known of how often it is right.
 const FEWEST_JUDGED: usize = 20;
 
+/// Answers of a phase and arithmetic from which on a tree is about to be learned.
+pub const FEWEST_ANSWERS: usize = FEWEST_JUDGED * JUDGES as usize;
+
 /// The choices on each chip.
 pub type Choices = BTreeMap<String, Vec<Choice>>;
 

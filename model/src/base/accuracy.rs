@@ -1,7 +1,9 @@
 //! Accuracy measures of predictions against measurements.
 
+use serde::Serialize;
+
 /// How far predictions are from measurements, in percent of the measurement.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Accuracy {
     /// Pairs behind it.
     pub count: usize,

@@ -99,7 +99,7 @@ fn part(
     if let Some(known) = parts.iter().find(|p| p.is(chip, wanted)) {
         return Ok(known.read.clone());
     }
-    let read = shipped(chip).map(|text| Calibration::from_toml(&wanted.part_of(text))).transpose()?.map(Arc::new);
+    let read = shipped(chip).map(|text| Calibration::part_from_toml(text, wanted)).transpose()?.map(Arc::new);
     let Wanted { precision, mode, framework, algorithm } = *wanted;
     let (chip, framework) = (chip.to_string(), framework.to_string());
     parts.push(Part { chip, precision, mode, framework, algorithm, read: read.clone() });

@@ -103,7 +103,7 @@ fn elements(load: &Load<'_>) -> u64 {
 pub(super) struct Stream<'a> {
     load: &'a Load<'a>,
     elements: u64,
-    /// Features of a row.
+    /// Features of a row, or outputs of a plane.
     row: u64,
     bytes: f64,
     /// Sets of resident thread blocks over multiprocessors.
@@ -147,6 +147,9 @@ impl<'a> Stream<'a> {
             (Layer::Softmax(softmax), Some(input)) => softmax.row(input),
             (Layer::Embedding(table), _) => table.features,
             (Layer::Attention(attention), Some(_)) => attention.sizes(load.work.inputs()).map_or(1, |s| s.keys),
+            // Blocks go over planes, threads over the outputs of one.
+            (Layer::AdaptivePool2d(pool), _) => pool.output.area(),
+            (Layer::Resize(resize), _) => resize.output.area(),
             (_, input) => input.map_or(1, |s| s.axis()),
         };
         let (window, overlap) = match load.work.layer() {
@@ -160,6 +163,7 @@ impl<'a> Stream<'a> {
                 (area.div_ceil(pool.output.area().max(1)), 0.0)
             }
             Layer::LocalResponseNorm(norm) => (norm.size, 0.0),
+            Layer::Resize(resize) => (resize.interpolation.neighbours(), 0.0),
             _ => (1, 0.0),
         };
         let bytes = load.cost.bytes().to_f64().max(1.0);

@@ -17,6 +17,8 @@ pub(super) const MOST_US: f64 = 1e6;
 pub(super) const MOST_PERCENT: f64 = 1e9;
 /// A factor of half a billion.
 pub(super) const MOST_LOG_RATIO: f64 = 20.0;
+/// What an engine is slower or faster by than the others of its model: a factor of 150.
+pub(super) const MOST_ENGINE: f64 = 5.0;
 /// A factor of 20,000.
 pub(super) const MOST_RESIDUAL: f64 = 10.0;
 pub(super) const MOST_COEFFICIENT: f64 = 1e4;

@@ -1,13 +1,14 @@
 //! Text form of a calibration.
 
 use super::bounds::{
-    GB, LEAST_SCALE, MOST_BANDWIDTH, MOST_COEFFICIENT, MOST_COLUMN, MOST_INVERSE, MOST_LOG_RATIO, MOST_PERCENT,
+    GB, LEAST_SCALE, MOST_BANDWIDTH, MOST_COEFFICIENT, MOST_COLUMN, MOST_ENGINE, MOST_INVERSE, MOST_LOG_RATIO, MOST_PERCENT,
     MOST_RESIDUAL, MOST_US, MOST_VARIABLE, either_side, number,
 };
 use super::choice_file::{ChoiceFile, apart, each_once, read_choice, write_choice};
-use super::layer_model::parse_term;
+use super::layer_model::{engine_alone, parse_term};
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
+use super::part::Wanted;
 use super::{
     Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, NetworkSpread,
     Range, Term, Tier,
@@ -19,7 +20,9 @@ use crate::base::units::{Bytes, BytesPerSecond, Seconds};
 use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Memory;
+use crate::law::choice::Choice;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 /// Bytes in the unit of the cache, and most of it.
@@ -134,8 +137,23 @@ impl Calibration {
     /// Reads a calibration file.
     ///
     /// # Errors
-    /// One line: malformed text, a wrong schema, an unknown variable, a number that is not finite.
+    /// One line: malformed text, a wrong schema, an unknown variable, a number that is not finite, an engine that the
+    /// library is never expected to choose.
     pub fn from_toml(text: &str) -> Result<Self, CalibrationError> {
+        let read = Self::parsed(text)?;
+        read.models.iter().try_for_each(|model| foreseen(model, &read.choices))?;
+        Ok(read)
+    }
+
+    /// Reads of a file that is shipped what one prediction can need.
+    ///
+    /// # Errors
+    /// As [`Calibration::from_toml`], of that part alone.
+    pub(crate) fn part_from_toml(text: &str, wanted: &Wanted<'_>) -> Result<Self, CalibrationError> {
+        Self::parsed(&wanted.part_of(text))
+    }
+
+    fn parsed(text: &str) -> Result<Self, CalibrationError> {
         let file: File = file::from_toml(text).map_err(malformed)?;
         check_schema(&file.schema, "calibration/1").map_err(malformed)?;
         if file.models.len() != file.model_count {
@@ -149,7 +167,7 @@ impl Calibration {
         }
         let choices = file.choices.into_iter().map(read_choice).collect::<Result<Vec<_>, _>>()?;
         apart(&choices)?;
-        let models = file.models.into_iter().map(read_model).collect::<Result<_, _>>()?;
+        let models = file.models.into_iter().map(read_model).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             id: file.id,
             chip: file.chip,
@@ -333,6 +351,24 @@ fn malformed(error: FileError) -> CalibrationError {
     CalibrationError(error.to_string())
 }
 
+/// Whether some tree names each engine of a model, alone or with knobs: what is never foreseen is never added.
+fn foreseen(model: &LayerModel, choices: &[Choice]) -> Result<(), CalibrationError> {
+    let own = (model.phase, model.precision);
+    let ran = || model.covers.iter().map(|c| (c.phase, c.precision)).chain([own]);
+    let named: HashSet<&str> = choices
+        .iter()
+        .filter(|choice| ran().any(|(phase, precision)| choice.is_for(phase, precision)))
+        .flat_map(|choice| choice.engines.iter().flat_map(|e| [e.as_str(), engine_alone(e)]))
+        .collect();
+    match model.engines.iter().find(|e| !named.contains(e.engine.as_str())) {
+        None => Ok(()),
+        Some(e) => Err(CalibrationError(format!(
+            "model {} {} {}: engine {} is in no [[choice]] of that phase and precision",
+            model.key, model.phase, model.precision, e.engine
+        ))),
+    }
+}
+
 fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
     let label = format!("model {} {} {}", shown(&file.kind), file.phase, file.precision);
     let fail = |why: &str| CalibrationError(format!("{label}: {why}"));
@@ -394,10 +430,24 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
             .collect()
     };
     let engine = |(engine, rows, intercept, range, list, clamp): EngineFile| {
-        bounded("intercept", intercept, either_side(MOST_COEFFICIENT))?;
-        interval("the range of an engine", range, MOST_LOG_RATIO)?;
-        let engine = shown(&engine).to_string();
-        Ok(EngineTerms { engine, rows, intercept, terms: terms(list)?, range, clamp: ranges(clamp)? })
+        let read = || {
+            bounded("intercept", intercept, either_side(MOST_ENGINE))?;
+            interval("range", range, MOST_ENGINE)?;
+            if rows == 0 {
+                return Err(fail("rows is 0: nothing is learned from no row"));
+            }
+            let mut seen = HashSet::new();
+            if let Some((twice, ..)) = list.iter().find(|(name, ..)| !seen.insert(name)) {
+                return Err(fail(&format!("term {} is there twice", shown(twice))));
+            }
+            let engine = shown(&engine).to_string();
+            Ok(EngineTerms { engine, rows, intercept, terms: terms(list.clone())?, range, clamp: ranges(clamp.clone())? })
+        };
+        let beside = format!("{label}: ");
+        read().map_err(|CalibrationError(why)| {
+            let why = why.strip_prefix(&beside).unwrap_or(&why);
+            fail(&format!("engine {}: {why}", shown(&engine)))
+        })
     };
     each_once(&file.engines.iter().map(|e| &e.0).collect::<Vec<_>>()).map_err(|why| fail(&why))?;
     let engines = file.engines.into_iter().map(engine).collect::<Result<Vec<_>, CalibrationError>>()?;
@@ -472,7 +522,7 @@ pub(crate) mod testing {
     use crate::base::units::Hertz;
     use crate::kernel::key::ModelKey;
     use crate::law::calibration::{Arithmetic, Factor, FewShot, Share, Siblings, Slope};
-    use crate::law::choice::{Choice, Tree};
+    use crate::law::choice::Tree;
     use crate::law::power::{Correction, PowerModel, TRAITS};
 
     /// A calibration with one linear model, as `calibrate fit` would write it.
@@ -535,7 +585,7 @@ pub(crate) mod testing {
             }),
             choices: vec![Choice {
                 phase: Phase::Forward,
-                precisions: vec![Precision::Fp16, Precision::Bf16],
+                precisions: vec![Precision::Fp32, Precision::Bf16],
                 engines: vec!["eng3{} fft".into(), "eng70{2=12,18=0}".into()],
                 asked: 1000,
                 right: 0.875,
@@ -629,19 +679,24 @@ mod tests {
             ("time = [0.5, 0.25]", "time = [0.5, 6e99]", "network pytorch training: time is 6e99"),
             ("[\"m\", -2.0, 2.0]", "[\"m\", 2.0, -2.0]", "range"),
             ("kind = \"linear\"", "", "kind"),
-            ("A4 0 1", "A4 0 7", "choice forward fp16, bf16: node 2 of the tree names engine 7"),
+            ("A4 0 1", "A4 0 7", "choice forward fp32, bf16: node 2 of the tree names engine 7"),
             ("A4 0 1", "A-4 0 1", "splits at -4"),
             ("\"eng70{2=12,18=0}\",\n]", "\"eng3{} fft\",\n]", "engine eng3{} fft is there twice"),
             ("[\"eng70{2=12,18=0}\", 60", "[\" \", 60", "an engine has no name"),
             ("asked = 1000", "asked = 0", "asked is 0"),
-            ("precisions = [\"fp16\", \"bf16\"]", "precisions = []", "no precisions"),
+            ("precisions = [\"fp32\", \"bf16\"]", "precisions = []", "no precisions"),
             (
-                "precisions = [\"fp16\", \"bf16\"]",
-                "precisions = [\"fp16\", \"fp16\"]",
-                "choice forward fp16 is there twice",
+                "precisions = [\"fp32\", \"bf16\"]",
+                "precisions = [\"fp32\", \"fp32\"]",
+                "choice forward fp32 is there twice",
             ),
             ("right = 0.875", "right = 1.5", "right is 1.5"),
-            ("[-0.75, 0.75]", "[0.75, -0.75]", "range of an engine"),
+            ("[-0.75, 0.75]", "[0.75, -0.75]", "linear forward fp32: engine eng70{2=12,18=0}: range is not a range"),
+            ("60, -0.25,", "60, 50,", "engine eng70{2=12,18=0}: intercept is 50"),
+            ("60, -0.25,", "0, -0.25,", "engine eng70{2=12,18=0}: rows is 0"),
+            ("[\"k\", 0.5,", "[\"k\", 0.5, 2.0, 1.0], [\"k\", 0.5,", "engine eng70{2=12,18=0}: term k is there twice"),
+            ("[\"eng70{2=12,18=0}\", 60", "[\"eng71{}\", 60", "engine eng71{} is in no [[choice]]"),
+            ("phase = \"forward\"\nprecisions", "phase = \"backward_data\"\nprecisions", "is in no [[choice]]"),
             ("[\"k\", 0.5, 2.0, 1.0]", "[\"k\", 6e99, 2.0, 1.0]", "coefficient of k"),
             ("[\"busy\", 0.5]", "[\"bizzy\", 0.5]", "bizzy"),
             ("[\"busy\", 0.5]", "[\"busy\", -0.5]", "busy is -0.5"),

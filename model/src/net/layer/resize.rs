@@ -18,6 +18,17 @@ named_enum!(
     }
 );
 
+impl Interpolation {
+    /// Elements that a value is made of.
+    pub fn neighbours(self) -> u64 {
+        match self {
+            Self::Nearest => 1,
+            Self::Linear => 4,
+            Self::Cubic => 16,
+        }
+    }
+}
+
 /// Interpolates a map to a given height and width.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,12 +57,11 @@ impl LayerOp for Resize {
     /// A multiplication and an addition per neighbour; backward adds every gradient to its neighbours.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let (x, y) = (site.in_elements(), site.out_elements());
-        let neighbours = match self.interpolation {
+        // The nearest is copied.
+        let ops = match self.interpolation {
             Interpolation::Nearest => 0,
-            Interpolation::Linear => 4,
-            Interpolation::Cubic => 16,
+            other => y.saturating_mul(2 * other.neighbours()),
         };
-        let ops = y.saturating_mul(2 * neighbours);
         match phase {
             Phase::Forward => Some(site.streaming(ops, x, y, 0)),
             Phase::BackwardData => Some(site.streaming(ops, y, x, 0)),
