@@ -28,7 +28,7 @@ import time
 import torch
 
 COLUMNS = ("network,mode,precision,layout,batch,launch,ms_per_iter,ms_p10,ms_p90,watts,joules_per_iter,sm_mhz_mean,"
-           "sm_mhz_min,mem_mhz,temp_c,peak_mem_mib,reserved_mib,iters,throttle,ticks,device,driver,torch,cudnn,sequence,cached").split(",")
+           "sm_mhz_min,mem_mhz,temp_c,peak_mem_mib,reserved_mib,iters,throttle,ticks,device,driver,torch,cudnn,sequence,cached,side").split(",")
 # What tells rows apart.
 KEYS = ("network", "mode", "precision", "layout", "batch", "launch", "sequence", "cached")
 HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -124,19 +124,31 @@ def u_net():
     return Net()
 
 
+def side_of(name):
+    """Height and width of the images that a network is run on; torchvision's all on 224 but one, whatever its weights' are."""
+    import torchvision
+    if name == "unet":
+        return 256
+    if hasattr(torchvision.models, name):
+        return 299 if name == "inception_v3" else 224
+    if hasattr(torchvision.models.segmentation, name):
+        return 520
+    import timm
+    return timm.get_pretrained_cfg(name).input_size[1]
+
+
 def vision(name):
     """A network of torchvision or, where it has none of that name, of timm, and the side of its images."""
     import torchvision
     if name == "unet":
-        return u_net(), 256
+        return u_net(), side_of(name)
     if hasattr(torchvision.models, name):
-        return getattr(torchvision.models, name)(weights=None), 299 if name == "inception_v3" else 224
+        return getattr(torchvision.models, name)(weights=None), side_of(name)
     if hasattr(torchvision.models.segmentation, name):
         model = getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None)
-        return FirstOutput(model), 520
+        return FirstOutput(model), side_of(name)
     import timm
-    model = timm.create_model(name, pretrained=False)
-    return model, model.pretrained_cfg["input_size"][1]
+    return timm.create_model(name, pretrained=False), side_of(name)
 
 
 class FirstOutput(torch.nn.Module):
@@ -396,7 +408,7 @@ def main():
                 torch.cuda.synchronize()
                 continue
             row.update(network=name, mode=mode, precision=precision, layout=layout, batch=batch, launch=launch,
-                       sequence=sequence, cached=cached,
+                       sequence=sequence, cached=cached, side="" if name in LANGUAGE else side_of(name),
                        peak_mem_mib=torch.cuda.max_memory_allocated() >> 20,
                        reserved_mib=torch.cuda.memory_reserved() >> 20, device=properties.name, driver=nvml.driver(),
                        torch=torch.__version__, cudnn=torch.backends.cudnn.version())

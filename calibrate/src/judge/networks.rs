@@ -48,6 +48,9 @@ pub struct Run {
     /// Tokens per sample, of networks that read a sequence.
     #[serde(default)]
     sequence: Option<u64>,
+    /// Height and width of the images, where they are not as large as the network's own.
+    #[serde(default)]
+    side: Option<u64>,
     /// Tokens before the one that the step is for, of a step of generation.
     #[serde(default)]
     cached: Option<u64>,
@@ -57,12 +60,15 @@ pub struct Run {
 }
 
 impl Run {
-    /// The network that ran: over its sequence, or for one token.
+    /// The network that ran: on its images, over its sequence, or for one token.
     fn network(&self, name: &str) -> Result<Network> {
         let mut network = match &self.beside {
             Some(network) => Network::clone(network),
             None => catalog::network(name)?,
         };
+        if let Some(side) = self.side {
+            network.bind_side(side)?;
+        }
         match (self.sequence, self.cached) {
             (_, Some(cached)) => Ok(generation::decode(&network, cached)?),
             (Some(tokens), None) => {
@@ -245,6 +251,23 @@ pub fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// PyTorch's script runs torchvision's networks on images of 224, EfficientNet-B2 among them, whose own are of 288.
+    #[test]
+    fn a_run_says_how_large_its_images_are() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("runs.csv");
+        let header = "network,mode,precision,batch,launch,ms_per_iter,watts,sm_mhz_mean,side";
+        let run = |side: &str| format!("efficientnet_b2,infer,fp32,2,graph,1,100,1980,{side}\n");
+        fs::write(&file, format!("{header}\n{}{}{}", run(""), run("224"), run("0")))?;
+        let (runs, splits) = (read_runs(&file)?, Splits::shipped()?);
+        let read = |run: &Run| Ok(Case::of(run, &splits, None)?.context("known")?.shaped.inputs()[0].dims().to_vec());
+        assert_eq!(read(&runs[0])?, [3, 288, 288]);
+        assert_eq!(read(&runs[1])?, [3, 224, 224]);
+        let none: Result<Vec<u64>> = read(&runs[2]);
+        assert!(none.is_err());
+        Ok(())
+    }
 
     #[test]
     fn networks_beside_a_file_are_test_networks() -> Result<()> {

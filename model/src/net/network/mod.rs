@@ -96,6 +96,22 @@ impl Network {
         }
         Ok(())
     }
+
+    /// Gives every map among the inputs another height and width, both `side`.
+    ///
+    /// # Errors
+    /// When no input is a map, or the side is none.
+    pub fn bind_side(&mut self, side: u64) -> Result<(), NetworkError> {
+        let mut maps = self.inputs.iter_mut().filter_map(|i| Some((i.shape.as_map()?.0, i))).peekable();
+        if maps.peek().is_none() {
+            return Err(NetworkError::Format(format!("{} reads no images", self.name)));
+        }
+        for (channels, input) in maps {
+            let shape = Shape::map(channels, side, side);
+            input.shape = shape.map_err(|e| NetworkError::Format(format!("a side of {side}: {e}")))?;
+        }
+        Ok(())
+    }
 }
 
 /// Where a tensor comes from.
