@@ -469,7 +469,9 @@ fn stream(name: &str, load: &Load<'_>, (elements, row, window, overlap): Streame
 
 #[test]
 fn variables_of_what_streams() {
-    let list: [(Named, u64, Streamed); 13] = [
+    let list: [(Named, u64, Streamed); 15] = [
+        (("global_avg_pool2d", "", &[&[10, 7, 9]]), 8, (8.0 * 10.0, 10.0, 63.0, 1.0)),
+        (("adaptive_avg_pool2d", "output = 1", &[&[10, 7, 9]]), 8, (8.0 * 10.0, 10.0, 63.0, 1.0)),
         (("resize", "output = 14", &[&[10, 7, 7]]), 2, (2.0 * 10.0 * 196.0, 196.0, 1.0, 1.0)),
         (
             ("resize", "output = [14, 15]\ninterpolation = \"linear\"", &[&[10, 7, 7]]),

@@ -148,20 +148,19 @@ impl<'a> Stream<'a> {
             (Layer::Embedding(table), _) => table.features,
             (Layer::Attention(attention), Some(_)) => attention.sizes(load.work.inputs()).map_or(1, |s| s.keys),
             // Blocks go over planes, threads over the outputs of one.
-            (Layer::AdaptivePool2d(pool), _) => pool.output.area(),
+            (Layer::AdaptivePool2d(pool), _) if !pool.output.is(1) => pool.output.area(),
             (Layer::Resize(resize), _) => resize.output.area(),
             (_, input) => input.map_or(1, |s| s.axis()),
         };
+        let area = || load.work.input().as_map().map_or(1, |(_, h, w)| h.saturating_mul(w));
         let (window, overlap) = match load.work.layer() {
             Layer::Pool2d(pool) => {
                 let stride = pool.stride.unwrap_or(pool.kernel);
                 (pool.kernel.area(), (pool.kernel.area() as f64 / stride.area().max(1) as f64).max(1.0).ln())
             }
             // A thread goes over its window alone.
-            Layer::AdaptivePool2d(pool) => {
-                let area = load.work.input().as_map().map_or(1, |(_, h, w)| h.saturating_mul(w));
-                (area.div_ceil(pool.output.area().max(1)), 0.0)
-            }
+            Layer::AdaptivePool2d(pool) => (area().div_ceil(pool.output.area().max(1)), 0.0),
+            Layer::GlobalPool2d(_) => (area(), 0.0),
             Layer::LocalResponseNorm(norm) => (norm.size, 0.0),
             Layer::Resize(resize) => (resize.interpolation.neighbours(), 0.0),
             _ => (1, 0.0),
