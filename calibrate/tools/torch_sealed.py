@@ -17,7 +17,8 @@ Training steps are those of `torch_networks.py`: SGD with momentum, in 16 bits u
 the loss; the loss is the cross entropy of classes, of other results their mean. In 16 bits maps are channels-last, as
 are volumes.
 
-Where `torch_host.py` lies beside this, the host is measured before the first row and after the last, too: OUT.host.jsonl.
+Where `torch_host.py` lies beside this, the host is measured before the first row and after the last, too: of measured-X.csv
+into host-X-before-1.json and host-X-after-1.json, for `calibrate host --from`.
 """
 import argparse
 import csv
@@ -169,13 +170,17 @@ def host(args, when):
     """The host's speed, where the module that measures it is there."""
     if not os.path.exists(os.path.join(HERE, "torch_host.py")):
         return
+    number, stem = 1, os.path.splitext(args.out)[0].replace("measured-", "host-")
+    while os.path.exists(path := f"{stem}-{when}-{number}.json"):
+        number += 1
     try:
         result = importlib.import_module("torch_host").measure()
     except Exception as error:  # noqa: BLE001 - rows are worth more than this
-        result = {"error": f"{type(error).__name__}: {error}"[:300]}
-    with open(args.out + ".host.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps({"utc": utc(), "when": when, "shard": args.shard, "result": result}) + "\n")
-    print("host measured", when, flush=True)
+        print("host not measured:", type(error).__name__, str(error)[:200], flush=True)
+        return
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(result, file, indent=1)
+    print(path, flush=True)
 
 
 class Rows:

@@ -1,7 +1,7 @@
 //! A sealed round against what was measured of it. Nothing is predicted here: values are those of the sealed files, whatever
 //! has been fitted since.
 
-use super::measured::{self, Boards, HostFactor, Measured};
+use super::measured::{self, Boards, HostFactors, Measured};
 use super::round::{Key, Loaded, Round, load};
 use super::seal::{Predicted, SIDECAR, Seal, file_names, rows};
 use crate::system::git::{self, Committed};
@@ -203,6 +203,8 @@ pub struct Board {
     pub failed: Vec<Failed>,
     /// Rows that nobody got to.
     pub not_reached: usize,
+    /// How many times as long as the profile's table the hosts of the visits took.
+    pub hosts: Vec<HostFactors>,
     /// Of the measured rows: when the first and the last were measured, and with what.
     pub visit: Visit,
 }
@@ -253,9 +255,10 @@ pub struct Outcome {
 pub fn outcome(folder: &Path) -> Result<Outcome> {
     let verified = verify(folder)?;
     let measured = measured::read(folder, &verified.seal.round_sha256)?;
-    let hosts = measured::hosts(folder)?;
-    let boards =
-        verified.predicted.iter().map(|(name, predicted)| board(name, &verified, predicted, &measured, &hosts));
+    let boards = verified
+        .predicted
+        .iter()
+        .map(|(name, predicted)| board(name, &verified, predicted, &measured, measured::hosts(folder, name)?));
     let boards = boards.collect::<Result<_>>()?;
     let unknown = measured.keys().find(|board| !verified.predicted.contains_key(*board));
     ensure!(
@@ -271,7 +274,7 @@ fn board(
     verified: &Verified,
     (predicted, on_hosts): &(Rows, OnHosts),
     measured: &Boards,
-    hosts: &[HostFactor],
+    hosts: Vec<HostFactors>,
 ) -> Result<Board> {
     let none = BTreeMap::new();
     let measured = measured.get(name).unwrap_or(&none);
@@ -285,7 +288,10 @@ fn board(
             continue;
         };
         ensure!(found.utc > verified.seal.utc, "{name}: {key} was measured at {}, before it was sealed", found.utc);
-        let factor = hosts.iter().find(|host| host.is_of(name, found)).map(|host| host.factor);
+        let run = key.step.run()?;
+        // Of several visits the geometric mean.
+        let logs = hosts.iter().map(|host| host.of(&run).ln()).sum::<f64>();
+        let factor = (!hosts.is_empty()).then(|| (logs / hosts.len() as f64).exp());
         let others = on_hosts.get(key).map_or(&[][..], Vec::as_slice);
         match Compared::of(key, row, others, found, factor)? {
             Some(compared) => rows.push(compared),
@@ -299,7 +305,7 @@ fn board(
         "{name}: a row was measured that is not in the round: {}",
         strange.map_or(String::new(), Key::to_string)
     );
-    Ok(Board { name: name.to_string(), rows, failed, not_reached, visit: Visit::of(measured.values()) })
+    Ok(Board { name: name.to_string(), rows, failed, not_reached, hosts, visit: Visit::of(measured.values()) })
 }
 
 /// What history says of a seal: the commit that holds it.

@@ -1,8 +1,9 @@
 //! What was measured of a sealed round: files of `calibrate/tools/torch_sealed.py` beside the predictions.
 
-use super::round::{Key, Step};
+use super::round::{Key, Run, Step};
 use super::seal::rows;
 use anyhow::{Context, Result, bail, ensure};
+use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -56,14 +57,14 @@ impl Measured {
 /// Measured rows by board and key.
 pub type Boards = BTreeMap<String, BTreeMap<Key, Measured>>;
 
-/// Files of measured rows in a folder, by name.
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+/// Files in a folder whose names begin and end so, by name.
+fn files(folder: &Path, begin: &str, end: &str) -> Result<Vec<PathBuf>> {
     let name = || folder.display().to_string();
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder).with_context(name)? {
         let path = entry.with_context(name)?.path();
         let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if file.starts_with("measured-") && file.ends_with(".csv") {
+        if file.starts_with(begin) && file.ends_with(end) {
             paths.push(path);
         }
     }
@@ -77,7 +78,7 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
 /// When one is of another round's file than that of the hash, a row was measured twice, or a cell is none.
 pub fn read(folder: &Path, round_sha256: &str) -> Result<Boards> {
     let mut boards = Boards::new();
-    for path in files(folder)? {
+    for path in files(folder, "measured-", ".csv")? {
         let name = path.display().to_string();
         let text = fs::read_to_string(&path).with_context(|| name.clone())?;
         for row in rows::<Measured>(&text, &name)? {
@@ -97,39 +98,49 @@ pub fn read(folder: &Path, round_sha256: &str) -> Result<Boards> {
     Ok(boards)
 }
 
-/// How many times as long as the profile's table a visit's host took (`hosts.csv`); an empty cell stands for all.
+/// How many times as long as the profile's table a visit's host took, as `calibrate host` writes it.
 #[derive(Clone, Debug, Deserialize)]
-pub struct HostFactor {
-    board: String,
-    shard: String,
-    mode: String,
-    precision: String,
-    /// The factor.
-    pub factor: f64,
+struct HostFile {
+    factor: HostFactors,
 }
 
-/// Reads `hosts.csv` of a round's folder; nothing where it is not there.
+/// By what the host does.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostFactors {
+    /// Forward pass of inference.
+    pub inference: f64,
+    /// Training in 32 bits.
+    pub training: f64,
+    /// Training in mixed precision.
+    pub autocast: f64,
+}
+
+impl HostFactors {
+    /// That of a step.
+    pub fn of(&self, run: &Run) -> f64 {
+        match run.mode {
+            Mode::Inference => self.inference,
+            Mode::Training if run.precision.bytes() < Precision::Fp32.bytes() => self.autocast,
+            Mode::Training => self.training,
+        }
+    }
+}
+
+/// Hosts of the visits to a board: the files `host-BOARD*.toml` of a round's folder.
 ///
 /// # Errors
-/// When it cannot be read.
-pub fn hosts(folder: &Path) -> Result<Vec<HostFactor>> {
-    let path = folder.join("hosts.csv");
-    if !path.exists() {
-        return Ok(Vec::new());
+/// When one cannot be read, or a factor is not above 0.
+pub fn hosts(folder: &Path, board: &str) -> Result<Vec<HostFactors>> {
+    let mut list = Vec::new();
+    for path in files(folder, &format!("host-{board}"), ".toml")? {
+        let name = || path.display().to_string();
+        let text = fs::read_to_string(&path).with_context(name)?;
+        let HostFile { factor } =
+            toml::from_str(&text).map_err(|e| anyhow::anyhow!(e.message().to_string())).with_context(name)?;
+        let all = [factor.inference, factor.training, factor.autocast];
+        ensure!(all.iter().all(|f| f.is_finite() && *f > 0.0), "{}: a factor that is not above 0", name());
+        list.push(factor);
     }
-    let name = path.display().to_string();
-    let list: Vec<HostFactor> = rows(&fs::read_to_string(&path).with_context(|| name.clone())?, &name)?;
-    ensure!(list.iter().all(|h| h.factor.is_finite() && h.factor > 0.0), "{name}: a factor that is not above 0");
     Ok(list)
-}
-
-impl HostFactor {
-    /// Whether it is of the visit in which a row was measured.
-    pub fn is_of(&self, board: &str, row: &Measured) -> bool {
-        let alike = |cell: &str, of: &str| cell.is_empty() || cell == of;
-        alike(&self.board, board)
-            && alike(&self.shard, &row.shard)
-            && alike(&self.mode, &row.mode)
-            && alike(&self.precision, &row.precision)
-    }
 }

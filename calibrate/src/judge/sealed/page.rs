@@ -1,6 +1,7 @@
 //! The page of a sealed round, in Markdown.
 
 use super::compare::{Board, Compared, Group, Outcome};
+use super::measured::HostFactors;
 use crate::system::git::Committed;
 use joulecast_model::base::accuracy::{Accuracy, wilson};
 use joulecast_model::base::precision::Precision;
@@ -173,7 +174,7 @@ fn protocol(outcome: &Outcome, committed: &Committed) -> String {
             .collect::<Vec<_>>()
             .join(", ")
     );
-    for Board { name, visit, rows, failed, not_reached, .. } in &outcome.boards {
+    for Board { name, visit, rows, failed, not_reached, hosts } in &outcome.boards {
         if visit.first.is_empty() {
             let _ = writeln!(text, "* {name}: not measured.");
             continue;
@@ -189,6 +190,22 @@ fn protocol(outcome: &Outcome, committed: &Committed) -> String {
             rows.len(),
             failed.len()
         );
+        if !hosts.is_empty() {
+            let range = |of: fn(&HostFactors) -> f64| {
+                let values = || hosts.iter().map(of);
+                let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+                format!("{low:.2} to {high:.2}")
+            };
+            let _ = writeln!(
+                text,
+                "* {name}: the host took {} times as long as the profile's table in inference, {} in training, {} in training in 16 bits \
+                 ({} times measured in the visits).",
+                range(|h| h.inference),
+                range(|h| h.training),
+                range(|h| h.autocast),
+                hosts.len()
+            );
+        }
     }
     text
 }

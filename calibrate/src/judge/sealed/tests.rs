@@ -175,8 +175,14 @@ fn a_round_goes_from_its_file_to_its_page() -> Result<()> {
     }
     // Intervals that hold, of a share that is neither none nor all.
     measured(&folder, "h200", "NVIDIA H200", (1.001, 1.0), LATER)?;
-    let near = page(&outcome(&folder)?, &committed);
-    assert!(near.contains("| all | all | 3 | 0.1 | 0.1 | -0.1 | -0 | 3/3 | 100 | 44 to 100 |"), "{near}");
+    let near = outcome(&folder)?;
+    let times = || near.boards.iter().flat_map(|b| &b.rows).map(|r| r.time);
+    let width = times().map(|p| 50.0 * (p.p95 - p.p05) / p.predicted).sum::<f64>() / 3.0;
+    let (near, line) = (
+        page(&near, &committed),
+        format!("| all | all | 3 | 0.1 | 0.1 | -0.1 | -0 | 3/3 | 100 | 44 to 100 | {width:.0} |"),
+    );
+    assert!(near.contains(&line), "{line} is not in\n{near}");
     drop(repository);
     Ok(())
 }
@@ -185,10 +191,15 @@ fn a_round_goes_from_its_file_to_its_page() -> Result<()> {
 fn a_host_that_was_measured_is_used_beside_the_profile_s() -> Result<()> {
     let Some((_repository, folder)) = sealed()? else { return Ok(()) };
     measured(&folder, "h200", "NVIDIA H200", (1.0, 1.0), LATER)?;
-    fs::write(
-        folder.join("hosts.csv"),
-        "board,shard,mode,precision,factor\nh100,,,,9\nh200,,train,,3\nh200,1/1,infer,,2\n",
-    )?;
+    let host = |name: &str, inference: f64| {
+        let text = format!(
+            "schema = \"host/1\"\ncpu = \"x\"\nfactor = {{ inference = {inference}, training = 9.0, autocast = 9.0 }}\n"
+        );
+        fs::write(folder.join(name), text)
+    };
+    host(&format!("host-{}.toml", catalog::gpu("h100")?.name), 9.0)?;
+    host("host-h200-before-1.toml", 1.6)?;
+    host("host-h200-after-1.toml", 2.5)?;
     let found = outcome(&folder)?;
     let h200 = found.boards.iter().find(|b| b.name == "h200").context("measured")?;
     let eager = h200.rows.iter().find(|r| r.group == Group::EagerHost).context("there is one")?;
@@ -198,6 +209,13 @@ fn a_host_that_was_measured_is_used_beside_the_profile_s() -> Result<()> {
     assert!(h200.rows.iter().filter(|r| r.hosted.is_some()).all(|r| r.key.step.launch == "eager"));
     let text = page(&found, &history(&folder, &found)?);
     assert!(text.contains("with the host as it was measured in the visit"));
+    assert!(
+        text.contains(
+            "h200: the host took 1.60 to 2.50 times as long as the profile's table in inference, 9.00 to 9.00"
+        )
+    );
+    host("host-h200.toml", 0.0)?;
+    assert!(outcome(&folder).is_err_and(|e| e.to_string().contains("not above 0")));
     Ok(())
 }
 
