@@ -7,6 +7,7 @@ mod names;
 mod published;
 mod report;
 mod rows;
+mod sealed;
 mod sweep;
 
 use self::rows::{Rows, Unseen, alike_rows, choices_of, prepared, read_runs, read_unique, rows_for};
@@ -73,6 +74,10 @@ enum Command {
     Validate(Validate),
     /// Power and clocks that others published, beside predictions
     Published(published::PublishedArgs),
+    /// Predict a round of networks that nobody ran yet, before anybody does
+    Seal(sealed::SealArgs),
+    /// What became of a sealed round once it was measured
+    Sealed(sealed::SealedArgs),
     /// Explain a calibration term by term
     Show(Show),
     /// What a dataset holds, and how good it is
@@ -277,6 +282,8 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Fit(args) => run_fit(&args),
         Command::Validate(args) => run_validate(&args),
         Command::Published(args) => published::published(&args),
+        Command::Seal(args) => sealed::run_seal(&args),
+        Command::Sealed(args) => sealed::run_sealed(&args),
         Command::Show(args) => run_show(&args),
         Command::Status(args) => campaign::status(&args),
         Command::Plan(args) => campaign::plan(&args),

@@ -8,4 +8,5 @@ pub mod networks;
 pub mod beside;
 pub mod spread;
 pub mod published;
+pub mod sealed;
 pub mod report;

@@ -1,6 +1,9 @@
-//! What both halves of the program ask of the system: memory, hashes, files written whole, panics of libraries.
+//! What both halves of the program ask of the system: memory, hashes, moments, the repository's history, files written
+//! whole, panics of libraries.
 
+pub mod git;
 pub mod hash;
 pub mod memory;
 pub mod quiet;
+pub mod utc;
 pub mod whole;

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# The page about sealed tests: what was predicted and committed before it was measured. Nothing is predicted here, so that
+# new calibrations change nothing; needs the repository's history. A second round adds its files and folders to the inputs.
+# inputs: data/sealed/round-1.toml data/sealed/round-1 data/sealed/round-1/nets
+# code: calibrate/src/judge/sealed
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+cat <<'TEXT'
+# Sealed tests
+
+Networks that nobody had run or looked at were predicted (`calibrate seal`), the predictions committed, and then measured once. How: [data/sealed/README.md](../../data/sealed/README.md). Nothing here is predicted anew: `calibrate sealed data/sealed/round-N` reads the sealed files, whatever was fitted since.
+
+Tables: mean, median, mean signed and largest absolute error, in percent of the measurement; how many 90 % intervals hold it, that share with Wilson's 95 % interval, and the mean half-width of the intervals in percent of the prediction.
+Host-bound: the host is foreseen to be slower than the GPU. Memory is the peak of PyTorch's allocator, without driver and context. Time of host-bound steps is by the profile's table of host times, unless a table says that the host was measured.
+
+TEXT
+measured=
+for seal in data/sealed/round-*/seal.toml; do
+  folder=${seal%/seal.toml}
+  if compgen -G "$folder/measured-*.csv" > /dev/null; then
+    target/release/calibrate sealed "$folder"
+    measured=yes
+  fi
+done
+[ -n "$measured" ] || echo 'No round was measured yet.'

@@ -1,0 +1,502 @@
+"""The networks that sealed rounds are drawn from (data/sealed): what they are called, how PyTorch builds them, what one sample is.
+
+Of torchvision, timm, torchaudio and transformers, the latter from their configuration, and some written out below:
+diffusion, image generation, speech, recurrent. All weights are random; nothing is fetched. `torch_sealed_round.py` exports
+them and draws the rows, `torch_sealed.py` measures them: both build them here, so that what is predicted is what runs.
+
+Detectors of torchvision are their backbone, neck and heads: decoding boxes and suppressing the overlapping ones has
+sizes that values decide, which no graph holds.
+"""
+import importlib
+
+import torch
+from torch import nn
+
+IMAGE = ((3, 224, 224),)
+
+
+class Network:
+    """A network: its library, the function that builds it, and the shapes of one sample's inputs, each without the
+    batch; `ids` is the vocabulary where inputs are indices."""
+
+    def __init__(self, library, make, inputs=IMAGE, ids=None):
+        self.library, self.make, self.inputs, self.ids = library, make, inputs, ids
+
+    def build(self):
+        torch.manual_seed(1)
+        return self.make()
+
+    def sample(self, batch, device="cpu"):
+        """A batch of random inputs."""
+        if self.ids:
+            return tuple(torch.randint(0, self.ids, (batch, *shape), device=device) for shape in self.inputs)
+        return tuple(torch.randn(batch, *shape, device=device) for shape in self.inputs)
+
+
+# ---------------------------------------------------------------------------------------------- libraries
+
+def torchvision(name, side=224):
+    def make():
+        return getattr(importlib.import_module("torchvision.models"), name)(weights=None)
+    return Network("torchvision", make, ((3, side, side),))
+
+
+def segmentation(name, side=520):
+    def make():
+        return Chosen(getattr(importlib.import_module("torchvision.models.segmentation"), name)(
+            weights=None, weights_backbone=None), "out")
+    return Network("torchvision", make, ((3, side, side),))
+
+
+def video(name, frames, side):
+    def make():
+        return getattr(importlib.import_module("torchvision.models.video"), name)(weights=None)
+    return Network("torchvision", make, ((3, frames, side, side),))
+
+
+def detection(name, side):
+    def make():
+        return Heads(getattr(importlib.import_module("torchvision.models.detection"), name)(
+            weights=None, weights_backbone=None))
+    return Network("torchvision", make, ((3, side, side),))
+
+
+def timm(name, side=224):
+    def make():
+        return importlib.import_module("timm").create_model(name, pretrained=False)
+    return Network("timm", make, ((3, side, side),))
+
+
+class Chosen(nn.Module):
+    """One output of a network that gives several by name."""
+
+    def __init__(self, model, key):
+        super().__init__()
+        self.model, self.key = model, key
+
+    def forward(self, x):
+        return self.model(x)[self.key]
+
+
+class Heads(nn.Module):
+    """A detector of torchvision up to its heads."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.backbone, self.head = model.backbone, model.head
+
+    def forward(self, x):
+        return tuple(self.head(list(self.backbone(x).values())).values())
+
+
+class Output(nn.Module):
+    """One output of a model of transformers or torchaudio; `which` names the input that it takes."""
+
+    def __init__(self, model, which=None, output=0):
+        super().__init__()
+        self.model, self.which, self.output = model, which, output
+
+    def forward(self, x):
+        out = self.model(**{self.which: x}) if self.which else self.model(x)
+        return out if torch.is_tensor(out) else out[self.output]
+
+
+def transformers(config, model, options, inputs, ids=None, part=None, which=None, output=0):
+    """A model of transformers from its configuration, without its head; `part`: one half of an encoder and decoder;
+    `output`: which of its outputs, the one that all of it is computed for."""
+    def make():
+        library = importlib.import_module("transformers")
+        settings = getattr(library, config)(**options)
+        settings.use_cache = False
+        whole = getattr(library, model)(settings)
+        whole = whole.get_encoder() if part == "encoder" else whole
+        return Output(whole, which or ("input_ids" if ids else "pixel_values"), output)
+    return Network("transformers", make, inputs, ids)
+
+
+def torchaudio(name, inputs, **options):
+    def make():
+        models = importlib.import_module("torchaudio.models")
+        return Output(getattr(models, name)(**options))
+    return Network("torchaudio", make, inputs)
+
+
+# ---------------------------------------------------------------------------------------------- written out
+
+class Attention(nn.Module):
+    """Attention over positions, with the projections in one product."""
+
+    def __init__(self, width, heads, causal=False):
+        super().__init__()
+        self.packed, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.heads, self.causal = heads, causal
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in self.packed(x).chunk(3, -1))
+        a = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.out(a.transpose(1, 2).reshape(batch, length, width))
+
+
+class Residual(nn.Module):
+    """A block of Ho et al. 2020: group norm, SiLU, convolution, twice, with the step's embedding added between."""
+
+    def __init__(self, inputs, outputs, embedded, attends):
+        super().__init__()
+        self.norm1, self.conv1 = nn.GroupNorm(32, inputs), nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.step = nn.Linear(embedded, outputs)
+        self.norm2, self.conv2 = nn.GroupNorm(32, outputs), nn.Conv2d(outputs, outputs, 3, padding=1)
+        self.skip = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
+        self.norm3 = nn.GroupNorm(32, outputs) if attends else None
+        self.attention = Attention(outputs, outputs // 64) if attends else None
+
+    def forward(self, x, step):
+        y = self.conv1(nn.functional.silu(self.norm1(x)))
+        y = y + self.step(step)[:, :, None, None]
+        y = self.conv2(nn.functional.silu(self.norm2(y))) + self.skip(x)
+        if self.attention is None:
+            return y
+        flat = self.norm3(y).flatten(2).transpose(1, 2)
+        return y + self.attention(flat).transpose(1, 2).reshape(y.shape)
+
+
+class DiffusionUNet(nn.Module):
+    """Ho et al. 2020: a U-Net of residual blocks that also reads an embedding of the noise's step."""
+
+    def __init__(self, channels=4, width=128, factors=(1, 2, 4), embedded=512):
+        super().__init__()
+        self.embed = nn.Sequential(nn.Linear(128, embedded), nn.SiLU(), nn.Linear(embedded, embedded), nn.SiLU())
+        self.first = nn.Conv2d(channels, width, 3, padding=1)
+        widths = [width * factor for factor in factors]
+        self.down, self.pools, self.up, self.raises = (nn.ModuleList() for _ in range(4))
+        now, kept = width, [width]
+        for i, w in enumerate(widths):
+            self.down.append(nn.ModuleList(Residual(now if j == 0 else w, w, embedded, i == len(widths) - 1) for j in range(2)))
+            now = w
+            kept += [w, w]
+            if i + 1 < len(widths):
+                self.pools.append(nn.Conv2d(w, w, 3, stride=2, padding=1))
+                kept.append(w)
+        self.middle = nn.ModuleList((Residual(now, now, embedded, True), Residual(now, now, embedded, False)))
+        for i, w in reversed(list(enumerate(widths))):
+            blocks = nn.ModuleList()
+            for _ in range(3):
+                blocks.append(Residual(now + kept.pop(), w, embedded, i == len(widths) - 1))
+                now = w
+            self.up.append(blocks)
+            if i:
+                self.raises.append(nn.Conv2d(w, w, 3, padding=1))
+        self.norm, self.last = nn.GroupNorm(32, now), nn.Conv2d(now, channels, 3, padding=1)
+
+    def forward(self, x, noise):
+        step, x = self.embed(noise), self.first(x)
+        kept = [x]
+        for i, blocks in enumerate(self.down):
+            for block in blocks:
+                x = block(x, step)
+                kept.append(x)
+            if i < len(self.pools):
+                x = self.pools[i](x)
+                kept.append(x)
+        for block in self.middle:
+            x = block(x, step)
+        for i, blocks in enumerate(self.up):
+            for block in blocks:
+                x = block(torch.cat((x, kept.pop()), 1), step)
+            if i < len(self.raises):
+                x = self.raises[i](nn.functional.interpolate(x, scale_factor=2.0, mode="nearest"))
+        return self.last(nn.functional.silu(self.norm(x)))
+
+
+class DiffusionTransformer(nn.Module):
+    """Peebles and Xie 2023, small, patches of two: blocks whose norms are shifted and scaled by the step's embedding."""
+
+    class Block(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.norm1 = nn.LayerNorm(width, elementwise_affine=False)
+            self.norm2 = nn.LayerNorm(width, elementwise_affine=False)
+            self.attention = Attention(width, heads)
+            self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+            self.modulate = nn.Linear(width, 6 * width)
+
+        def forward(self, x, step):
+            parts = self.modulate(nn.functional.silu(step)).unsqueeze(1).chunk(6, -1)
+            shift1, scale1, gate1, shift2, scale2, gate2 = parts
+            x = x + gate1 * self.attention(self.norm1(x) * (1 + scale1) + shift1)
+            y = nn.functional.gelu(self.wide(self.norm2(x) * (1 + scale2) + shift2), approximate="tanh")
+            return x + gate2 * self.narrow(y)
+
+    def __init__(self, width=384, heads=6, depth=12, side=16):
+        super().__init__()
+        self.patches = nn.Conv2d(4, width, 2, stride=2)
+        self.place = nn.Parameter(torch.randn(1, side * side, width))
+        self.embed = nn.Sequential(nn.Linear(256, width), nn.SiLU(), nn.Linear(width, width))
+        self.blocks = nn.ModuleList(self.Block(width, heads) for _ in range(depth))
+        self.norm, self.last = nn.LayerNorm(width), nn.Linear(width, 2 * 2 * 8)
+
+    def forward(self, x, noise):
+        x = self.patches(x).flatten(2).transpose(1, 2) + self.place
+        step = self.embed(noise)
+        for block in self.blocks:
+            x = block(x, step)
+        return self.last(self.norm(x))
+
+
+def sr_resnet():
+    """Ledig et al. 2017: sixteen blocks and two pixel shuffles, four times the side."""
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv1, self.norm1, self.act = nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64), nn.PReLU(64)
+            self.conv2, self.norm2 = nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64)
+
+        def forward(self, x):
+            return x + self.norm2(self.conv2(self.act(self.norm1(self.conv1(x)))))
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.act = nn.Conv2d(3, 64, 9, padding=4), nn.PReLU(64)
+            self.blocks = nn.Sequential(*(Block() for _ in range(16)))
+            self.conv, self.norm = nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64)
+            self.up = nn.Sequential(*(part for _ in range(2) for part in
+                                      (nn.Conv2d(64, 256, 3, padding=1), nn.PixelShuffle(2), nn.PReLU(64))))
+            self.last = nn.Conv2d(64, 3, 9, padding=4)
+
+        def forward(self, x):
+            x = self.act(self.first(x))
+            return self.last(self.up(x + self.norm(self.conv(self.blocks(x)))))
+
+    return Net()
+
+
+def cycle_generator():
+    """Zhu et al. 2017: a generator of nine residual blocks with instance norm, transposed convolutions going up."""
+    def conv(inputs, outputs, kernel, **more):
+        return [nn.Conv2d(inputs, outputs, kernel, **more), nn.InstanceNorm2d(outputs, affine=True), nn.ReLU(inplace=True)]
+
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            self.body = nn.Sequential(*conv(width, width, 3, padding=1), *conv(width, width, 3, padding=1)[:2])
+
+        def forward(self, x):
+            return x + self.body(x)
+
+    up = [part for i, o in ((256, 128), (128, 64)) for part in
+          (nn.ConvTranspose2d(i, o, 3, stride=2, padding=1, output_padding=1), nn.InstanceNorm2d(o, affine=True),
+           nn.ReLU(inplace=True))]
+    return nn.Sequential(*conv(3, 64, 7, padding=3), *conv(64, 128, 3, stride=2, padding=1),
+                         *conv(128, 256, 3, stride=2, padding=1), *(Block(256) for _ in range(9)), *up,
+                         nn.Conv2d(64, 3, 7, padding=3), nn.Tanh())
+
+
+def dcgan_generator():
+    """Radford et al. 2016: noise to an image of 64 pixels by transposed convolutions."""
+    widths = (1024, 512, 256, 128)
+    parts = [nn.ConvTranspose2d(100, 1024, 4, bias=False), nn.BatchNorm2d(1024), nn.ReLU(inplace=True)]
+    for i, o in zip(widths, widths[1:]):
+        parts += [nn.ConvTranspose2d(i, o, 4, stride=2, padding=1, bias=False), nn.BatchNorm2d(o), nn.ReLU(inplace=True)]
+    return nn.Sequential(*parts, nn.ConvTranspose2d(128, 3, 4, stride=2, padding=1), nn.Tanh())
+
+
+class DeepSpeech2(nn.Module):
+    """Amodei et al. 2016, small: two convolutions over a spectrogram, three bidirectional GRUs, a row of letters."""
+
+    def __init__(self, width=512):
+        super().__init__()
+        self.conv = nn.Sequential(
+            nn.Conv2d(1, 32, (41, 11), stride=(2, 2), padding=(20, 5)), nn.BatchNorm2d(32), nn.Hardtanh(0, 20, inplace=True),
+            nn.Conv2d(32, 32, (21, 11), stride=(2, 1), padding=(10, 5)), nn.BatchNorm2d(32), nn.Hardtanh(0, 20, inplace=True))
+        self.recurrent = nn.GRU(32 * 41, width, num_layers=3, batch_first=True, bidirectional=True)
+        self.letters = nn.Linear(2 * width, 29)
+
+    def forward(self, x):
+        x = self.conv(x)
+        x = x.flatten(1, 2).transpose(1, 2)
+        return self.letters(self.recurrent(x)[0])
+
+
+class RecurrentLanguage(nn.Module):
+    """Zaremba et al. 2014, medium: two LSTMs between an embedding and a vocabulary."""
+
+    def __init__(self, words=10000, width=650):
+        super().__init__()
+        self.embed, self.words = nn.Embedding(words, width), nn.Linear(width, words)
+        self.recurrent = nn.LSTM(width, width, num_layers=2, batch_first=True)
+
+    def forward(self, ids):
+        return self.words(self.recurrent(self.embed(ids))[0])
+
+
+class ConvRecurrent(nn.Module):
+    """Shi et al. 2015: text in an image, convolutions and two bidirectional LSTMs over its columns."""
+
+    def __init__(self):
+        super().__init__()
+        def conv(i, o, norm=False):
+            return [nn.Conv2d(i, o, 3, padding=1)] + ([nn.BatchNorm2d(o)] if norm else []) + [nn.ReLU(inplace=True)]
+        self.conv = nn.Sequential(
+            *conv(1, 64), nn.MaxPool2d(2), *conv(64, 128), nn.MaxPool2d(2), *conv(128, 256, True), *conv(256, 256),
+            nn.MaxPool2d((2, 1)), *conv(256, 512, True), *conv(512, 512), nn.MaxPool2d((2, 1)),
+            nn.Conv2d(512, 512, (2, 1)), nn.BatchNorm2d(512), nn.ReLU(inplace=True))
+        self.recurrent = nn.LSTM(512, 256, num_layers=2, batch_first=True, bidirectional=True)
+        self.letters = nn.Linear(512, 37)
+
+    def forward(self, x):
+        return self.letters(self.recurrent(self.conv(x).squeeze(2).transpose(1, 2))[0])
+
+
+class PointNet(nn.Module):
+    """Qi et al. 2017 without its transforms: points as a row of one-dimensional convolutions, their maximum, a head."""
+
+    def __init__(self):
+        super().__init__()
+        widths = (3, 64, 64, 64, 128, 1024)
+        self.points = nn.Sequential(*(part for i, o in zip(widths, widths[1:]) for part in
+                                      (nn.Conv1d(i, o, 1), nn.BatchNorm1d(o), nn.ReLU(inplace=True))))
+        self.head = nn.Sequential(nn.Linear(1024, 512), nn.BatchNorm1d(512), nn.ReLU(inplace=True), nn.Linear(512, 256),
+                                  nn.BatchNorm1d(256), nn.ReLU(inplace=True), nn.Linear(256, 40))
+
+    def forward(self, x):
+        return self.head(self.points(x).amax(2))
+
+
+class SmallLanguage(nn.Module):
+    """A causal transformer of eight layers written as many write it: norm first, GELU, learned places."""
+
+    class Block(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+            self.attention = Attention(width, heads, causal=True)
+            self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x):
+            x = x + self.attention(self.norm1(x))
+            return x + self.narrow(nn.functional.gelu(self.wide(self.norm2(x))))
+
+    def __init__(self, words=16000, width=512, heads=8, depth=8, length=256):
+        super().__init__()
+        self.embed, self.place = nn.Embedding(words, width), nn.Parameter(0.02 * torch.randn(length, width))
+        self.blocks = nn.ModuleList(self.Block(width, heads) for _ in range(depth))
+        self.norm, self.words = nn.LayerNorm(width), nn.Linear(width, words, bias=False)
+
+    def forward(self, ids):
+        x = self.embed(ids) + self.place
+        for block in self.blocks:
+            x = block(x)
+        return self.words(self.norm(x))
+
+
+def written(make, *inputs, ids=None):
+    return Network("written", make, inputs, ids)
+
+
+# ---------------------------------------------------------------------------------------------- all of them, by name
+
+NETWORKS = {
+    # Classification by torchvision.
+    "vgg16_bn": torchvision("vgg16_bn"),
+    "densenet161": torchvision("densenet161"),
+    "resnext101_64x4d": torchvision("resnext101_64x4d"),
+    "regnet_y_3_2gf": torchvision("regnet_y_3_2gf"),
+    "regnet_x_8gf": torchvision("regnet_x_8gf"),
+    "mnasnet0_75": torchvision("mnasnet0_75"),
+    "shufflenet_v2_x2_0": torchvision("shufflenet_v2_x2_0"),
+    "efficientnet_b3": torchvision("efficientnet_b3", 300),
+    "convnext_base": torchvision("convnext_base"),
+    "swin_v2_s": torchvision("swin_v2_s", 256),
+    "vit_l_16": torchvision("vit_l_16"),
+    # Segmentation, detection and video by torchvision.
+    "fcn_resnet101": segmentation("fcn_resnet101"),
+    "deeplabv3_mobilenet_v3_large": segmentation("deeplabv3_mobilenet_v3_large"),
+    "retinanet_resnet50_fpn": detection("retinanet_resnet50_fpn", 512),
+    "fcos_resnet50_fpn": detection("fcos_resnet50_fpn", 512),
+    "ssd300_vgg16": detection("ssd300_vgg16", 300),
+    "ssdlite320_mobilenet_v3_large": detection("ssdlite320_mobilenet_v3_large", 320),
+    "r3d_18": video("r3d_18", 16, 112),
+    "mc3_18": video("mc3_18", 16, 112),
+    "r2plus1d_18": video("r2plus1d_18", 16, 112),
+    "s3d": video("s3d", 16, 224),
+    "mvit_v1_b": video("mvit_v1_b", 16, 224),
+    # timm.
+    "botnet26t_256": timm("botnet26t_256", 256),
+    "cait_xxs24_224": timm("cait_xxs24_224"),
+    "coat_lite_tiny": timm("coat_lite_tiny"),
+    "coatnet_0_224": timm("coatnet_0_224"),
+    "convformer_s18": timm("convformer_s18"),
+    "convnext_atto": timm("convnext_atto"),
+    "crossvit_9_240": timm("crossvit_9_240", 240),
+    "cspresnext50": timm("cspresnext50"),
+    "dpn48b": timm("dpn48b"),
+    "eca_nfnet_l0": timm("eca_nfnet_l0"),
+    "efficientformer_l1": timm("efficientformer_l1"),
+    "efficientvit_b2": timm("efficientvit_b2"),
+    "focalnet_tiny_lrf": timm("focalnet_tiny_lrf"),
+    "gcvit_xxtiny": timm("gcvit_xxtiny"),
+    "gmlp_s16_224": timm("gmlp_s16_224"),
+    "hgnet_tiny": timm("hgnet_tiny"),
+    "inception_next_tiny": timm("inception_next_tiny"),
+    "inception_resnet_v2": timm("inception_resnet_v2", 299),
+    "mixnet_m": timm("mixnet_m"),
+    "mobilenetv4_conv_medium": timm("mobilenetv4_conv_medium"),
+    "mobilevitv2_100": timm("mobilevitv2_100", 256),
+    "mvitv2_tiny": timm("mvitv2_tiny"),
+    "nest_tiny": timm("nest_tiny"),
+    "nf_resnet26": timm("nf_resnet26"),
+    "pit_s_224": timm("pit_s_224"),
+    "regnetz_b16": timm("regnetz_b16"),
+    "repvit_m1_1": timm("repvit_m1_1"),
+    "resmlp_12_224": timm("resmlp_12_224"),
+    "resnet50_gn": timm("resnet50_gn"),
+    "resnetblur50d": timm("resnetblur50d"),
+    "resnetrs101": timm("resnetrs101"),
+    "rexnetr_200": timm("rexnetr_200"),
+    "selecsls42b": timm("selecsls42b"),
+    "skresnet50": timm("skresnet50"),
+    "tinynet_a": timm("tinynet_a", 192),
+    "tnt_s_patch16_224": timm("tnt_s_patch16_224"),
+    "visformer_small": timm("visformer_small"),
+    "vit_base_r50_s16_224": timm("vit_base_r50_s16_224"),
+    "xception41p": timm("xception41p", 299),
+    "xcit_tiny_12_p16_224": timm("xcit_tiny_12_p16_224"),
+    # Language, vision and speech by transformers.
+    "albert_base": transformers("AlbertConfig", "AlbertModel", dict(
+        hidden_size=768, num_attention_heads=12, intermediate_size=3072), ((128,),), 30000, output=1),
+    "roberta_small": transformers("RobertaConfig", "RobertaModel", dict(
+        hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048), ((256,),), 50000, output=1),
+    "squeezebert": transformers("SqueezeBertConfig", "SqueezeBertModel", {}, ((128,),), 30000, output=1),
+    "mobilebert": transformers("MobileBertConfig", "MobileBertModel", {}, ((128,),), 30000, output=1),
+    "t5_small_encoder": transformers("T5Config", "T5EncoderModel", {}, ((256,),), 32000),
+    "bart_base_encoder": transformers("BartConfig", "BartModel", dict(
+        d_model=768, encoder_layers=6, decoder_layers=6, encoder_attention_heads=12, decoder_attention_heads=12,
+        encoder_ffn_dim=3072, decoder_ffn_dim=3072), ((256,),), 50000, part="encoder"),
+    "gpt_neo_125m": transformers("GPTNeoConfig", "GPTNeoModel", dict(
+        hidden_size=768, num_layers=12, num_heads=12, attention_types=[[["global", "local"], 6]]), ((256,),), 50000),
+    "whisper_base_encoder": transformers("WhisperConfig", "WhisperModel", dict(
+        d_model=512, encoder_layers=6, encoder_attention_heads=8, encoder_ffn_dim=2048, decoder_layers=1, decoder_attention_heads=8),
+        ((80, 3000),),
+        part="encoder", which="input_features"),
+    "wav2vec2_base": transformers("Wav2Vec2Config", "Wav2Vec2Model", dict(apply_spec_augment=False, layerdrop=0.0),
+                                  ((32000,),), which="input_values"),
+    "clip_vision_b32": transformers("CLIPVisionConfig", "CLIPVisionModel", {}, IMAGE, output=1),
+    "dinov2_small": transformers("Dinov2Config", "Dinov2Model", dict(
+        hidden_size=384, num_attention_heads=6, image_size=224), IMAGE),
+    "segformer_b0": transformers("SegformerConfig", "SegformerModel", {}, ((3, 512, 512),)),
+    # Speech by torchaudio.
+    "wav2letter": torchaudio("Wav2Letter", ((64, 800),), num_classes=40, input_type="mfcc", num_features=64),
+    "conv_tasnet": torchaudio("ConvTasNet", ((1, 32000),)),
+    # Written out above.
+    "diffusion_unet": written(DiffusionUNet, (4, 64, 64), (128,)),
+    "diffusion_transformer_s2": written(DiffusionTransformer, (4, 32, 32), (256,)),
+    "sr_resnet": written(sr_resnet, (3, 96, 96)),
+    "cycle_generator": written(cycle_generator, (3, 256, 256)),
+    "dcgan_generator": written(dcgan_generator, (100, 1, 1)),
+    "deep_speech_2": written(DeepSpeech2, (1, 161, 400)),
+    "lstm_language": written(RecurrentLanguage, (64,), ids=10000),
+    "conv_recurrent": written(ConvRecurrent, (1, 32, 128)),
+    "point_net": written(PointNet, (3, 1024)),
+    "small_language": written(SmallLanguage, (256,), ids=16000),
+}

@@ -1,0 +1,136 @@
+//! Sealed tests (`data/sealed`): rounds are what their files say, nothing of them lies where a fit could read it, and what was
+//! sealed is as it was.
+
+use joulecast_calibrate::judge::sealed::compare::verify;
+use joulecast_calibrate::judge::sealed::round::{Loaded, load, networks_folder};
+use joulecast_calibrate::judge::sealed::seal::SIDECAR;
+use joulecast_model::catalog;
+use joulecast_model::rows::splits::Splits;
+use joulecast_tests::{ok, root};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Networks that are kept for a later test: nobody runs them, no round has them yet.
+const KEPT: [&str; 15] = [
+    "resnetv2_50",
+    "repvgg_a2",
+    "ghostnet_100",
+    "dla34",
+    "cspdarknet53",
+    "ese_vovnet39b",
+    "edgenext_small",
+    "fastvit_t8",
+    "deit_small",
+    "beit_base",
+    "twins_svt_small",
+    "pvt_v2_b1",
+    "res2net50_26w_4s",
+    "gernet_m",
+    "distilbert",
+];
+
+/// Files of the rounds, by name.
+fn rounds() -> Vec<PathBuf> {
+    let entries = ok(fs::read_dir(root().join("data/sealed"))).map(|e| ok(e).path());
+    let mut files: Vec<PathBuf> = entries.filter(|p| p.extension().is_some_and(|e| e == "toml")).collect();
+    files.sort();
+    files
+}
+
+/// Names of files in a folder that begin and end so.
+fn files(folder: &Path, begin: &str, end: &str) -> BTreeSet<String> {
+    let Ok(entries) = fs::read_dir(folder) else { return BTreeSet::new() };
+    let names = entries.map(|e| ok(e).file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(begin) && name.ends_with(end)).collect()
+}
+
+#[test]
+fn rounds_are_large_and_every_network_has_a_file_and_rows() {
+    let files_of = rounds();
+    assert!(!files_of.is_empty());
+    let mut seen = BTreeSet::new();
+    for file in files_of {
+        let Loaded { round, networks, .. } = ok(load(&file));
+        let name = file.display();
+        assert!(round.networks.len() >= 40 && round.keys().count() >= 120, "{name}");
+        for member in &round.networks {
+            assert!(member.rows.len() >= 3, "{name}: {} has {} rows", member.name, member.rows.len());
+            assert!(seen.insert(member.name.clone()), "{name}: {} was in an earlier round", member.name);
+            assert!(!KEPT.contains(&member.name.as_str()), "{name}: {} is kept for a later test", member.name);
+            assert_eq!(networks[&member.name].name, member.name);
+        }
+        let known: BTreeSet<String> = round.networks.iter().map(|m| format!("{}.toml", m.name)).collect();
+        assert_eq!(files(&networks_folder(&file), "", ".toml"), known, "{name}");
+        for board in &round.boards {
+            ok(catalog::gpu(board));
+        }
+    }
+}
+
+/// Texts in a folder and its folders, by path; datasets in Parquet hold layers without the names of networks.
+fn texts(path: &Path, found: &mut BTreeMap<PathBuf, String>) {
+    if path.is_dir() {
+        for entry in ok(fs::read_dir(path)) {
+            texts(&ok(entry).path(), found);
+        }
+    } else if path.extension().is_some_and(|e| ["toml", "csv", "json", "jsonl", "py"].iter().any(|x| e == *x)) {
+        found.insert(path.to_path_buf(), ok(fs::read_to_string(path)));
+    }
+}
+
+/// Names in a round that nobody measured yet, that stand in a file that plans, fits or scripts that measure read.
+fn named(names: &BTreeSet<&str>, texts: &BTreeMap<PathBuf, String>) -> Vec<String> {
+    let word = |c: char| c.is_alphanumeric() || c == '_';
+    let found = |(path, text): (&PathBuf, &String)| {
+        let words: BTreeSet<&str> = text.split(|c| !word(c)).filter(|w| names.contains(w)).collect();
+        words.into_iter().map(|w| format!("{w} in {}", path.display())).collect::<Vec<_>>()
+    };
+    texts.iter().flat_map(found).collect()
+}
+
+#[test]
+fn nothing_of_a_round_lies_where_it_could_be_learned_from() {
+    let splits = ok(Splits::shipped());
+    let mut all = BTreeMap::new();
+    for place in ["nets", "measurements", "plans", "frameworks", "calibrations", "capacity", "splits.toml"] {
+        texts(&root().join("data").join(place), &mut all);
+    }
+    texts(&root().join("calibrate/tools"), &mut all);
+    all.retain(|path, _| !path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("torch_sealed")));
+    assert!(all.len() > 100, "{}", all.len());
+    for file in rounds() {
+        // Once it was measured it is development, for whoever learns from it.
+        if !files(&file.with_extension(""), "measured-", ".csv").is_empty() {
+            continue;
+        }
+        let round = ok(load(&file)).round;
+        let names: BTreeSet<&str> = round.networks.iter().map(|m| m.name.as_str()).collect();
+        let list = named(&names, &all);
+        assert!(list.is_empty(), "{}: {list:?}", file.display());
+        for name in names {
+            assert_eq!(splits.role(name), None, "{name} has a role: it was to be measured before");
+            assert!(catalog::network(name).is_err(), "{name} is in the catalog");
+        }
+    }
+}
+
+#[test]
+fn a_name_that_stands_somewhere_is_found() {
+    let file = |text: &str| BTreeMap::from([(PathBuf::from("rows.csv"), text.to_string())]);
+    let names = BTreeSet::from(["vit_x", "net50"]);
+    assert_eq!(named(&names, &file("network,mode\nvit_x,infer\n")), ["vit_x in rows.csv"]);
+    assert_eq!(named(&names, &file("vit_x_16,\"net50d\" net5")), [""; 0]);
+}
+
+#[test]
+fn what_was_sealed_is_as_it_was() {
+    for file in rounds() {
+        let folder = file.with_extension("");
+        if folder.join(SIDECAR).exists() {
+            ok(verify(&folder));
+        } else {
+            assert!(files(&folder, "measured-", ".csv").is_empty(), "{}: measured, never sealed", folder.display());
+        }
+    }
+}
