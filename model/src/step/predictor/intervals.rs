@@ -14,7 +14,8 @@ pub type Intervals = (Estimate<Seconds>, Estimate<Watts>, Estimate<Joules>);
 /// Time and energy of a step.
 pub(super) type Outcome = (Seconds, Joules);
 
-/// What time, power and energy away from the default clock err beside what they err there.
+/// What time, power and energy err beside what kernels err: away from the default clock by the laws that carry them, and
+/// by a host whose speed is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Carried {
     time: Width,
@@ -34,6 +35,15 @@ impl Carried {
             time: width(&|o| o.0 / time),
             power: width(&|o| (o.1 / o.0) / (energy / time)),
             energy: width(&|o| o.1 / energy),
+        }
+    }
+
+    /// With an independent error besides.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            time: self.time.and(other.time),
+            power: self.power.and(other.power),
+            energy: self.energy.and(other.energy),
         }
     }
 }
