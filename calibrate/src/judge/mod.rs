@@ -7,5 +7,6 @@ pub mod learning;
 pub mod networks;
 pub mod beside;
 pub mod spread;
+pub mod hosts;
 pub mod published;
 pub mod report;
