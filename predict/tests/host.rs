@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-const STEP: [&str; 8] = ["--net", "resnet18", "--gpu", "h200", "--batch", "1", "--framework", "pytorch"];
+const STEP: [&str; 8] = ["--net", "mobilenet_v2", "--gpu", "h200", "--batch", "1", "--framework", "pytorch"];
 const FILE: &str = "schema = \"host/1\"\nframework = \"pytorch\"\ncpu = \"A CPU\"\ndevice = \"B\"\ntorch = \"2.11\"\n\
     date = \"2026-11-22T20:00:00Z\"\nrounds = 12\n[factor]\ninference = 0.5\ntraining = 2.0\nautocast = 3.0\n\
     [spread]\ninference = 1.02\ntraining = 1.0\nautocast = 1.1\n";
@@ -42,7 +42,7 @@ fn number(value: &Value, key: &str) -> f64 {
 }
 
 fn of(options: &[&str]) -> Value {
-    json(&run(&[&STEP, &["--format", "json"], options].concat()))
+    json(&run(&[&STEP[..], &["--format", "json"], options].concat()))
 }
 
 fn warned(step: &Value, what: &str) -> bool {
@@ -74,7 +74,7 @@ fn a_host_scales_what_it_decides_and_is_named() {
 fn every_command_takes_it_and_refuses_it_where_no_host_launches() {
     for command in [&[][..], &["optimize"], &["compare"], &["sweep"]] {
         let answer = |options: &[&str]| {
-            let output = run(&[command, &STEP, &["--format", "csv"], options].concat());
+            let output = run(&[command, &STEP[..], &["--format", "csv"], options].concat());
             assert!(output.status.success(), "{command:?}: {}", stderr(&output));
             output.stdout
         };
@@ -86,7 +86,7 @@ fn every_command_takes_it_and_refuses_it_where_no_host_launches() {
             (["--host", "0", "--launch", "eager"], "from 0.01 to 100"),
         ] {
             let step = if options.contains(&"--framework") { &STEP[..6] } else { &STEP[..] };
-            let output = run(&[command, step, &options].concat());
+            let output = run(&[command, step, &options[..]].concat());
             assert_eq!(output.status.code(), Some(2), "{command:?} {options:?}: {}", stderr(&output));
             assert!(stderr(&output).contains(why), "{}", stderr(&output));
         }
@@ -96,7 +96,7 @@ fn every_command_takes_it_and_refuses_it_where_no_host_launches() {
 #[test]
 fn a_file_that_the_user_keeps_is_taken_and_said() {
     let folder = kept(FILE);
-    let in_home = |options: &[&str]| run_in(folder.path(), &[&STEP, &["--format", "json"], options].concat());
+    let in_home = |options: &[&str]| run_in(folder.path(), &[&STEP[..], &["--format", "json"], options].concat());
     let kept_one = json(&in_home(&[]));
     let source = kept_one["host"]["source"].as_str().expect("a source");
     assert!(source.contains("joulecast/host.toml (A CPU, 2026-11-22)"), "{source}");

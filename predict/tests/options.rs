@@ -189,7 +189,7 @@ fn steps_are_shared_updated_and_fed_alike() {
     refuses(&SHARED, Step { gpu: "i7-6700k", ..USUAL }, &["--gpus", "2"], "is a processor");
     changes(&STEPS, training, &[], &["--optimizer", "adam"]);
     refuses(&STEPS, USUAL, &["--optimizer", "adam"], "--optimizer is of a training");
-    let mixed = Step { framework: "pytorch", ..training };
+    let mixed = Step { framework: "pytorch", gpu: "h200", ..training };
     for launch in ["eager", "graph"] {
         let base = ["--precision", "fp16", "--launch", launch];
         changes(&STEPS, mixed, &base, &["--loss-scaling", "none"]);

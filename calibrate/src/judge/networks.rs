@@ -252,7 +252,7 @@ pub fn compare_through(
             launch: case.launch.name(),
             launch_bound: p.launch_bound,
             host_decides: p.host.as_ref().is_some_and(|h| h.decides),
-            host_may_decide: p.host.as_ref().is_some_and(|h| h.decides || h.may_decide),
+            host_may_decide: p.host.as_ref().is_some_and(|h| h.may_decide),
             time,
             power,
             energy,

@@ -154,18 +154,27 @@ impl Host {
         }
     }
 
-    /// Whether a step whose kernels take `gpu`, and whose launches take `host`, lasts as long as the host takes.
-    pub fn decides(&self, gpu: Stages, host: Stages, mode: Mode, precision: Precision) -> bool {
-        self.step.of(mode, precision) + host.total() > gpu.total()
+    /// Whether a step whose kernels take `gpu`, and whose launches take `host` on a host of this speed, lasts as long as a host
+    /// takes that is so many times slower.
+    pub fn decides(&self, gpu: Stages, host: Stages, slower: f64, mode: Mode, precision: Precision) -> bool {
+        (self.step.of(mode, precision) + host.total()) * slower > gpu.total()
     }
 
-    /// How long the GPU waits for the host in a step whose kernels take `gpu`, where launching takes `host`.
+    /// How long the GPU waits in a step whose kernels take `gpu`, where launching takes `host`, for a host that is so many times
+    /// slower.
     ///
     /// The host runs ahead of the GPU from step to step, so that the slower of the two decides. A scaled loss ends that:
     /// the host reads back whether a gradient is infinite, and begins the next step's launches with an idle GPU. A step
     /// then lasts as long as the longest way through both: launches until an operation, kernels from there on.
-    pub fn waited_for(&self, gpu: Stages, host: Stages, mode: Mode, (precision, scaled): (Precision, bool)) -> Seconds {
-        let step = self.step.of(mode, precision);
+    pub fn waited_for(
+        &self,
+        gpu: Stages,
+        host: Stages,
+        slower: f64,
+        mode: Mode,
+        (precision, scaled): (Precision, bool),
+    ) -> Seconds {
+        let (step, host) = (self.step.of(mode, precision) * slower, host * slower);
         let launches = step + host.total();
         let drained = self.scaled_loss.filter(|_| mode == Mode::Training && scaled);
         let longest = match drained {
@@ -298,7 +307,7 @@ mod tests {
         let (gpu, launches) = (stages(3.0, 6.0, 1.0), stages(8.0, 0.0, 0.5));
         let waits = |host: &Host, mode, precision| {
             let scaled = precision == Precision::Fp16;
-            host.waited_for(gpu, launches, mode, (precision, scaled)).to_ms()
+            host.waited_for(gpu, launches, 1.0, mode, (precision, scaled)).to_ms()
         };
         let (ahead, scaled) = (host(None), host(Some(0.25)));
         // 9.5 of launches behind 10 of kernels.
@@ -310,7 +319,12 @@ mod tests {
         // A long forward pass of launches before a long backward pass of kernels: 1 + 0.5 + 0.75 x 8 + 6.
         assert!((waits(&host(Some(0.75)), Mode::Training, Precision::Fp16) - 3.5).abs() < 1e-9);
         // The host alone decides where it is slowest: 1 + 20.5 of launches, 10 of kernels.
-        let slow = ahead.waited_for(gpu, stages(20.0, 0.0, 0.5), Mode::Training, (Precision::Fp32, false)).to_ms();
+        let slow = ahead.waited_for(gpu, stages(20.0, 0.0, 0.5), 1.0, Mode::Training, (Precision::Fp32, false)).to_ms();
         assert!((slow - 11.5).abs() < 1e-9);
+        // Twice as slow a host is so in all that it does: 2 (1 + 8.5) of launches, 10 of kernels.
+        let slow = ahead.waited_for(gpu, launches, 2.0, Mode::Training, (Precision::Fp32, false)).to_ms();
+        assert!((slow - 9.0).abs() < 1e-9);
+        let decides = |slower| ahead.decides(gpu, launches, slower, Mode::Training, Precision::Fp32);
+        assert!(!decides(1.05) && decides(1.06), "9.5 of launches, 10 of kernels");
     }
 }

@@ -216,7 +216,7 @@ mod tests {
             let takes = |host: &super::super::Host| {
                 let key = ModelKey::Kind("relu");
                 let launch = host.launching(&layer, key, Phase::Forward, mode, (precision, false));
-                let waits = host.waited_for(Default::default(), Default::default(), mode, (precision, false));
+                let waits = host.waited_for(Default::default(), Default::default(), 1.0, mode, (precision, false));
                 [launch, waits].map(Seconds::get)
             };
             for (ours, theirs) in takes(&own).into_iter().zip(takes(&other)) {

@@ -51,7 +51,7 @@ impl Carried {
 impl Width {
     fn of(estimate: &Estimate<Seconds>) -> Self {
         let Estimate { value, p05, p95 } = *estimate;
-        Self((value / p05).ln(), (p95 / value).ln())
+        Self((value / p05).ln().max(0.0), (p95 / value).ln().max(0.0))
     }
 
     fn scaled(self, factors: Option<Factors>) -> Self {

@@ -141,7 +141,7 @@ pub struct HostOf {
     pub source: Option<String>,
     /// Whether the step lasts as long as the host takes, so that a faster GPU makes it no shorter.
     pub decides: bool,
-    /// Whether it does on the slowest host that is likely.
+    /// Whether it does for the slowest host that is likely.
     pub may_decide: bool,
 }
 

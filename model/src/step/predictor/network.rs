@@ -161,13 +161,12 @@ impl<'a> Step<'a> {
         let setup = &self.setup;
         let host = setup.framework.host.as_ref().filter(|_| setup.launch == Launch::Eager)?;
         let (mode, precision) = (setup.mode, self.network.precision());
-        let longest = totals.by_host.map_or(Seconds::ZERO, |[_, (slow, _)]| slow);
         Some(HostOf {
             factor: host.speed.as_ref().map_or(1.0, |s| s.factors[Group::of(mode, precision)]),
             spread: host.spread(mode, precision),
             source: host.speed.as_ref().map(|s| s.source.clone()),
-            decides: totals.host_decides,
-            may_decide: longest > totals.time.value,
+            decides: totals.host_decides.0,
+            may_decide: totals.host_decides.1,
         })
     }
 

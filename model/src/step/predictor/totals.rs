@@ -21,8 +21,8 @@ pub(super) struct Totals {
     pub(super) waiting: Seconds,
     /// That part of it in which the host has not launched the next.
     pub(super) for_host: Seconds,
-    /// Whether the step lasts as long as the host takes.
-    pub(super) host_decides: bool,
+    /// Whether the step lasts as long as the host takes, and whether as long as the slowest takes that is likely.
+    pub(super) host_decides: (bool, bool),
     /// Time and energy of a step of the fastest and of the slowest host that is likely.
     pub(super) by_host: Option<[Outcome; 2]>,
     /// How far the clocks are from those that times are of, weighted by time.
@@ -72,7 +72,7 @@ impl Totals {
         let for_host = |time: Seconds, slower: f64| {
             let scaled = setup.framework.scales_loss_in(precision);
             host.map_or(Seconds::ZERO, |h| {
-                h.waited_for(stages(time), self.host * slower, setup.mode, (precision, scaled))
+                h.waited_for(stages(time), self.host, slower, setup.mode, (precision, scaled))
             })
         };
         let waiting = |time: Seconds| gaps + for_host(time, 1.0);
@@ -80,10 +80,12 @@ impl Totals {
             let waiting = gaps + for_host(busy, host);
             (busy + waiting, self.energy + idle * waiting)
         };
-        let by_host = host.map(|h| h.spread(setup.mode, precision)).map(|spread| [with(1.0 / spread), with(spread)]);
-        let decides = host.is_some_and(|h| h.decides(stages(busy), self.host, setup.mode, precision));
+        let spread = host.map(|h| h.spread(setup.mode, precision));
+        let by_host = spread.map(|spread| [with(1.0 / spread), with(spread)]);
+        let decides = |slower| host.is_some_and(|h| h.decides(stages(busy), self.host, slower, setup.mode, precision));
+        let host_decides = (decides(1.0), decides(spread.unwrap_or(1.0)));
         let longer = [busy, self.time.p05, self.time.p95].map(waiting);
-        (self.for_host, self.by_host, self.host_decides) = (for_host(busy, 1.0), by_host, decides);
+        (self.for_host, self.by_host, self.host_decides) = (for_host(busy, 1.0), by_host, host_decides);
         self.waiting = longer[0];
         self.time.value += longer[0];
         self.time.p05 += longer[1];
