@@ -2,6 +2,7 @@
 
 mod all;
 mod campaign;
+mod host;
 mod machine;
 mod names;
 mod published;
@@ -53,6 +54,7 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:
   calibrate all --out my_gpu                    measures this GPU, and says how to predict with it
   calibrate all --device fake --out rehearsal   the same without a GPU, simulated
+  calibrate host                                how fast this machine launches PyTorch's operations
   calibrate import deepbench DeepBench_NV_V100.xlsx
   calibrate import neusight conv.csv linear.csv bmm.csv
   calibrate import aiconfigurator systems --dataset products
@@ -96,6 +98,8 @@ enum Command {
     Sweep(sweep::SweepArgs),
     /// Which GPU is here, which calibration fits it, and what one of its own would take
     Detect(machine::DetectArgs),
+    /// How fast this machine's host launches PyTorch's operations: a file that predictions of eager steps take
+    Host(host::HostArgs),
     /// Check that this GPU computes what the layers mean, and how near our kernels come to its ceilings
     Check(machine::CheckArgs),
     /// Restore clocks and power limits that a killed run left behind
@@ -228,6 +232,9 @@ struct Validate {
     /// Framework profile of the networks' runs (default: cudnn; in a report the one that ran each)
     #[arg(long, value_name = "NAME", value_parser = names::framework)]
     framework: Option<String>,
+    /// With --networks: the host of the machine that ran them, as `calibrate host` wrote it
+    #[arg(long, value_name = "FILE", requires = "networks", conflicts_with = "report")]
+    host: Option<PathBuf>,
     /// Only networks with this role (development, conformal, profile, test)
     #[arg(long, value_name = "ROLE", value_parser = names::role)]
     role: Option<Role>,
@@ -293,6 +300,7 @@ pub fn run(cli: Cli) -> Result<()> {
         Command::Measure(args) => machine::measure(&args),
         Command::Sweep(args) => sweep::sweep(&args),
         Command::Detect(args) => machine::detect(&args),
+        Command::Host(args) => host::host(&args),
         Command::Check(args) => machine::check(&args),
         Command::Restore(args) => machine::restore(&args),
         Command::Guardian(args) => machine::guardian(&args),
@@ -583,8 +591,8 @@ fn networks_role(role: Option<Role>) -> String {
 fn validate_networks(args: &Validate) -> Result<()> {
     let runs = read_runs(&args.networks)?;
     let calibrations = evaluation_calibrations(args, &runs)?;
-    let framework = args.framework.as_deref().unwrap_or("cudnn");
-    let compared = networks::compare(&runs, &calibrations, framework, args.role)?;
+    let framework = host::through(args.framework.as_deref().unwrap_or("cudnn"), args.host.as_deref())?;
+    let compared = networks::compare_through(&runs, &calibrations, &framework, args.role)?;
     if compared.is_empty() {
         return Err(NoRows::Selection(networks_role(args.role)).into());
     }

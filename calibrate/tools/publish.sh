@@ -14,6 +14,8 @@
 # not in the repository: the calibrations fitted to them stand for them.
 set -euo pipefail
 export LC_ALL=C
+# Pages depend on nobody's host (joulecast/host.toml).
+export XDG_CONFIG_HOME=/nonexistent
 cd "$(dirname "$0")/../.."
 pages=reports/published
 

@@ -62,6 +62,10 @@ impl Cluster {
         if mode != Mode::Training && request.optimizer.is_some() && !request.modes.contains(&Mode::Training) {
             return Err(Failure::usage("--optimizer is of a training: --mode training"));
         }
+        let scaling = request.runner.loss_scaling.is_some();
+        if scaling && mode != Mode::Training && !request.modes.contains(&Mode::Training) {
+            return Err(Failure::usage("--loss-scaling is of a training: --mode training"));
+        }
         match precision {
             Precision::Int8 if mode == Mode::Training => {
                 return Err(Failure::usage("no framework trains in int8: --precision fp16, bf16, tf32 or fp32"));

@@ -7,7 +7,7 @@ use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::net::layer::Optimizer;
 use joulecast_model::net::network::folding::Folding;
-use joulecast_model::step::framework::Launch;
+use joulecast_model::step::framework::{Launch, LossScaling};
 use joulecast_model::step::predictor::OperatingPoint;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -28,6 +28,20 @@ pub struct Reading {
     pub sequence: Option<u64>,
 }
 
+/// Whose host launches eager steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum HostAsked {
+    /// One of those that the framework profile was measured on; which is not known.
+    #[default]
+    Profile,
+    /// One whose launches take so many times as long.
+    Factor(f64),
+    /// That of a file `host/1`, as `calibrate host` writes it.
+    File(PathBuf),
+    /// The same, where the user keeps it: steps that no host launches have no use for it.
+    Usual(PathBuf),
+}
+
 /// What runs steps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runner {
@@ -43,6 +57,10 @@ pub struct Runner {
     pub best_algorithms: bool,
     /// A calibration file, or a folder of them, instead of the shipped ones.
     pub calibration: Option<PathBuf>,
+    /// Whose host launches eager steps.
+    pub host: HostAsked,
+    /// Whether trainings in 16 bits scale their loss; fp16 does without.
+    pub loss_scaling: Option<LossScaling>,
 }
 
 /// GPUs that run a step together.
@@ -202,7 +220,16 @@ impl Runner {
     /// A framework profile as it usually runs.
     pub fn through(framework: &str) -> Self {
         let framework = framework.to_string();
-        Self { framework, launch: None, library: None, algorithm: None, best_algorithms: false, calibration: None }
+        Self {
+            framework,
+            launch: None,
+            library: None,
+            algorithm: None,
+            best_algorithms: false,
+            calibration: None,
+            host: HostAsked::Profile,
+            loss_scaling: None,
+        }
     }
 }
 

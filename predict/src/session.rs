@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, Member};
 use crate::failure::Failure;
-use crate::request::{Reading, Request, Runner, Team};
+use crate::request::{HostAsked, Reading, Request, Runner, Team};
 use crate::source::Source;
 use anyhow::{Context, Result};
 use joulecast_model::base::precision::{Mode, Precision};
@@ -11,7 +11,7 @@ use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::law::calibration::ANY_CHIP;
 use joulecast_model::read::Format;
 use joulecast_model::step::calibrations::Calibrations;
-use joulecast_model::step::framework::{Framework, Launch};
+use joulecast_model::step::framework::{Framework, HostSpeed, Launch};
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::Warning;
 use joulecast_reports::given;
@@ -68,6 +68,8 @@ pub struct Session {
     given: Kept<PathBuf, Given>,
     networks: Kept<(String, Reading), Arc<Source>>,
     gpus: Kept<String, Arc<Gpu>>,
+    /// With the framework profiles that they are of.
+    hosts: Kept<PathBuf, (HostSpeed, String)>,
     predictors: Kept<(String, Runner), Member>,
 }
 
@@ -80,8 +82,8 @@ impl Default for Session {
 impl Session {
     /// One that has read nothing yet.
     pub fn new() -> Self {
-        let (given, networks, gpus, predictors) = Default::default();
-        Self { shipped: Calibrations::shipped(), given, networks, gpus, predictors }
+        let (given, networks, gpus, hosts, predictors) = Default::default();
+        Self { shipped: Calibrations::shipped(), given, networks, gpus, hosts, predictors }
     }
 
     /// A network of the zoo or of a file.
@@ -162,7 +164,7 @@ impl Session {
     /// The framework profile as it is asked for, in a precision.
     ///
     /// # Errors
-    /// When there is none of that name, or no algorithm in that precision.
+    /// When there is none of that name, no algorithm in that precision, or a host where none launches.
     pub fn framework(&self, runner: &Runner, precision: Precision) -> Result<Framework, Failure> {
         let framework = catalog::framework(&runner.framework).map_err(Failure::usage)?;
         if runner.algorithm.is_some() && precision != Precision::Fp32 {
@@ -174,7 +176,45 @@ impl Session {
         if runner.best_algorithms {
             framework.rules.clear();
         }
-        Ok(framework)
+        if runner.loss_scaling.is_some() && !framework.scales_losses() {
+            return Err(Failure::usage(format_args!(
+                "--loss-scaling: the {} profile does not say what that takes; others do, such as --framework pytorch",
+                framework.name
+            )));
+        }
+        let framework = framework.scaling_loss(runner.loss_scaling);
+        Ok(match self.host(runner, &framework)? {
+            Some(speed) => framework.on_host(speed),
+            None => framework,
+        })
+    }
+
+    /// How fast the host is, where that is said and a host launches.
+    fn host(&self, runner: &Runner, framework: &Framework) -> Result<Option<HostSpeed>, Failure> {
+        let name = &framework.name;
+        let launches = framework.host.is_some() && runner.launch != Some(Launch::Graph);
+        let read = |path: &Path| self.hosts.get(path.to_path_buf(), || given::host(path).map_err(Failure::failed));
+        match &runner.host {
+            HostAsked::Profile => Ok(None),
+            HostAsked::Usual(_) if !launches => Ok(None),
+            HostAsked::Usual(path) => match read(path) {
+                Ok((speed, theirs)) => Ok((theirs == *name).then_some(speed)),
+                Err(Failure::Failed(e)) => Err(Failure::Failed(e.context("--host 1 predicts without this file"))),
+                Err(other) => Err(other),
+            },
+            _ if framework.host.is_none() => Err(Failure::usage(format_args!(
+                "--host: the {name} profile does not say what a host does; others do, such as --framework pytorch"
+            ))),
+            _ if !launches => Err(Failure::usage("--host: a graph is launched at once; hosts are of --launch eager")),
+            HostAsked::Factor(factor) => Ok(HostSpeed::stated(*factor, "--host")),
+            HostAsked::File(path) => match read(path)? {
+                (speed, theirs) if theirs == *name => Ok(Some(speed)),
+                (_, theirs) => Err(Failure::usage(format_args!(
+                    "--host: {} is of the {theirs} profile, not of {name}: --host FACTOR",
+                    path.display()
+                ))),
+            },
+        }
     }
 
     /// Calibrations of a file or folder.

@@ -1,10 +1,12 @@
 //! The program as a user runs it.
 
+mod program;
+
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments).output().expect("the program starts")
+    program::predict().args(arguments).output().expect("the program starts")
 }
 
 fn stdout(output: &Output) -> String {
@@ -557,7 +559,7 @@ fn onnx_files_that_lose_folded_batch_norms_are_told_of() {
     for (more, told) in [(&[][..], true), (&["--unfold-batch-norm"], false)] {
         let output = folder.path().join(if told { "folded.onnx" } else { "apart.onnx" }).display().to_string();
         let arguments = [&["convert", net, "--to", "onnx", "--output", &output][..], more].concat();
-        let run = Command::new(env!("CARGO_BIN_EXE_predict")).args(&arguments).output().expect("it starts");
+        let run = program::predict().args(&arguments).output().expect("it starts");
         let said = String::from_utf8_lossy(&run.stderr).into_owned();
         assert!(run.status.success(), "{said}");
         assert_eq!(said.contains("which an ONNX file cannot say"), told, "{said}");

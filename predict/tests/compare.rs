@@ -1,9 +1,11 @@
 //! `predict compare` as a user runs it.
 
-use std::process::{Command, Output};
+mod program;
+
+use std::process::Output;
 
 fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_predict")).arg("compare").args(arguments).output().expect("the program starts")
+    program::predict().arg("compare").args(arguments).output().expect("the program starts")
 }
 
 fn stdout(output: &Output) -> String {
@@ -128,7 +130,7 @@ fn algorithms_lengths_and_answers_are_compared() {
         &["--net", "gpt2", "--sequence", "64", "--generate", "16"],
     ] {
         let row = &json(&[options, &["--gpu", "h200", "--batch", "2"]].concat())["rows"][0];
-        let single = Command::new(env!("CARGO_BIN_EXE_predict"))
+        let single = program::predict()
             .args([options, &["--gpu", "h200", "--batch", "2", "--format", "json"]].concat())
             .output()
             .expect("the program starts");
@@ -150,8 +152,7 @@ fn a_budget_that_no_batch_keeps_is_the_one_that_is_named() {
 #[test]
 fn all_gpus_are_compared() {
     let rows = json(&["--net", "lenet5", "--gpu", "all", "--batch", "1", "--price", "t4=0.4"]);
-    let listed =
-        Command::new(env!("CARGO_BIN_EXE_predict")).args(["list", "gpus"]).output().expect("the program starts");
+    let listed = program::predict().args(["list", "gpus"]).output().expect("the program starts");
     let listed = stdout(&listed);
     let rows = rows["rows"].as_array().expect("rows");
     assert!(rows.len() > 10 && rows.iter().all(|r| listed.contains(r["gpu"].as_str().expect("a name"))));
@@ -221,7 +222,7 @@ fn options_that_mean_nothing_exit_2() {
 /// What `predict` would tell of each is told once, with what it is of.
 #[test]
 fn what_predictions_have_to_tell_is_told_once() {
-    let output = Command::new(env!("CARGO_BIN_EXE_predict"))
+    let output = program::predict()
         .args(["compare", "--net", "vgg16,resnet18", "--gpu", "h200,v100", "--batch", "8,16", "--cudnn", "6"])
         .output()
         .expect("runs");
@@ -236,7 +237,7 @@ fn what_predictions_have_to_tell_is_told_once() {
     let nothing = of("--cudnn changes nothing");
     assert!(nothing.len() == 1 && nothing[0].starts_with("note: vgg16 on h200, resnet18 on h200: "), "{told}");
     assert_eq!(of("power was not measured on this GPU").len(), 1, "{told}");
-    let output = Command::new(env!("CARGO_BIN_EXE_predict"))
+    let output = program::predict()
         .args(["compare", "--net", "vgg16,resnet18", "--gpu", "all", "--batch", "8"])
         .output()
         .expect("runs");

@@ -1,9 +1,11 @@
 //! Language models and inference engines on the command line.
 
-use std::process::{Command, Output};
+mod program;
+
+use std::process::Output;
 
 fn run(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments.split(' ')).output().expect("the program starts")
+    program::predict().args(arguments.split(' ')).output().expect("the program starts")
 }
 
 fn stdout(arguments: &str) -> String {

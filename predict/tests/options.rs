@@ -1,8 +1,10 @@
 //! Every option with every command: it changes the answer, or is refused in one line that says why.
 
+mod program;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 const COMMANDS: [&str; 5] = ["predict", "optimize", "compare", "sweep", "plan"];
 
@@ -53,7 +55,7 @@ fn run(command: &str, step: Step<'_>, options: &[&str]) -> Output {
         words.extend(["--format", "csv"].map(String::from));
     }
     words.extend(options.iter().map(|o| o.to_string()));
-    Command::new(env!("CARGO_BIN_EXE_predict")).args(words).output().expect("the program starts")
+    program::predict().args(words).output().expect("the program starts")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -167,7 +169,7 @@ fn what_is_to_be_known_of_a_calibration_is_told_by_every_command() {
             other => [&[other], &asked[..]].concat(),
         };
         let words = [&words[..], &["--calibration", &all, "--format", form]].concat();
-        let output = Command::new(env!("CARGO_BIN_EXE_predict")).args(words).output().expect("it starts");
+        let output = program::predict().args(words).output().expect("it starts");
         let said = text(&output.stdout) + &text(&output.stderr);
         assert_eq!(said.matches("as if no layer of v100 had been measured").count(), 1, "{command}: {said}");
     }
@@ -187,6 +189,18 @@ fn steps_are_shared_updated_and_fed_alike() {
     refuses(&SHARED, Step { gpu: "i7-6700k", ..USUAL }, &["--gpus", "2"], "is a processor");
     changes(&STEPS, training, &[], &["--optimizer", "adam"]);
     refuses(&STEPS, USUAL, &["--optimizer", "adam"], "--optimizer is of a training");
+    let mixed = Step { framework: "pytorch", gpu: "h200", ..training };
+    for launch in ["eager", "graph"] {
+        let base = ["--precision", "fp16", "--launch", launch];
+        changes(&STEPS, mixed, &base, &["--loss-scaling", "none"]);
+        for (precision, usual) in [("fp16", "dynamic"), ("bf16", "none"), ("tf32", "dynamic")] {
+            let base = ["--precision", precision, "--launch", launch];
+            let said = [&base[..], &["--loss-scaling", usual]].concat();
+            assert_eq!(answer("predict", mixed, &base), answer("predict", mixed, &said), "{precision}");
+        }
+    }
+    refuses(&STEPS, Step { framework: "pytorch", ..USUAL }, &["--loss-scaling", "none"], "is of a training");
+    refuses(&STEPS, training, &["--loss-scaling", "none"], "cudnn profile does not say");
     changes(&STEPS, USUAL, &[], &["--input-rate", "100"]);
     refuses(&STEPS, USUAL, &["--input-rate", "fast"], "no input named \"fast\"");
     let layers = ["--input-rate", "100", "--per-layer", "--format", "json"];
@@ -216,7 +230,7 @@ fn what_cannot_run_is_not_predicted() {
         let both = ["--gpu", "v100,i7-6700k,t4", "--precision", "fp32,int8,fp8", "--mode", "inference,training"];
         let words = ["sweep", "--net", step.net, "--batch", "8", "--framework", step.framework];
         let words = [&words[..], &both, if why.contains("graphs") { options } else { &[] }].concat();
-        let output = Command::new(env!("CARGO_BIN_EXE_predict")).args(words).output().expect("it starts");
+        let output = program::predict().args(words).output().expect("it starts");
         let rows = text(&output.stdout);
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(rows.lines().any(|row| row.contains(why)), "{why}: {rows}");

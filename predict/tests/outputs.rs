@@ -1,12 +1,14 @@
 //! Where results go: files that are there, readers that are gone, and names that would be more than names.
 
+mod program;
+
 use std::fs;
 use std::io::pipe;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_predict"));
+    let mut command = program::predict();
     command.args(arguments);
     command
 }

@@ -1,11 +1,13 @@
 //! `predict plan` as a user runs it.
 
+mod program;
+
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments).output().expect("the program starts")
+    program::predict().args(arguments).output().expect("the program starts")
 }
 
 fn worked() -> String {

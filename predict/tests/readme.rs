@@ -1,8 +1,9 @@
 //! Every `predict` command of the README works as it is written.
 
+mod program;
+
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -29,7 +30,7 @@ fn commands() -> Vec<String> {
 
 fn predict(folder: &Path, command: &str) -> std::process::Output {
     let words = command.split_whitespace().skip(1);
-    Command::new(env!("CARGO_BIN_EXE_predict")).args(words).current_dir(folder).output().expect("predict starts")
+    program::predict().args(words).current_dir(folder).output().expect("predict starts")
 }
 
 /// The files that commands name, made by the program itself.

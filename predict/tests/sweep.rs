@@ -1,8 +1,10 @@
 //! `predict sweep` as a user runs it.
 
+mod program;
+
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 const BASE: [&str; 13] = [
     "sweep",
@@ -21,7 +23,7 @@ const BASE: [&str; 13] = [
 ];
 
 fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments).output().expect("the program starts")
+    program::predict().args(arguments).output().expect("the program starts")
 }
 
 fn swept(extra: &[&str]) -> String {
@@ -94,12 +96,7 @@ fn a_sweep_does_not_go_on_with_other_settings() {
         "sweep", "--net", "lenet5", "--gpu", "v100", "--batch", "8,16", "--gpus", "2", "--mode", "training", "--quiet",
     ];
     let go = |extra: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_predict"))
-            .args(base)
-            .args(["--output", name])
-            .args(extra)
-            .output()
-            .expect("runs");
+        let output = program::predict().args(base).args(["--output", name]).args(extra).output().expect("runs");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let all = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/calibrations/all_chips.toml");
@@ -189,7 +186,7 @@ fn rows_that_were_made_from_something_else_are_not_gone_on_with() {
     let sweep = |batch: &str, extra: &[&str]| {
         let base = ["sweep", "--net", "net.toml,vgg16", "--gpu", "gpu.toml,v100", "--quiet", "--output", "rows.csv"];
         let arguments = [&base[..], &["--batch", batch], extra].concat();
-        Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments).current_dir(folder.path()).output().expect("starts")
+        program::predict().args(arguments).current_dir(folder.path()).output().expect("starts")
     };
     let read = |name: &str| fs::read_to_string(at(name)).expect("there");
     assert!(sweep("1,2", &[]).status.success());
@@ -254,8 +251,7 @@ fn rows_that_were_made_from_something_else_are_not_gone_on_with() {
     // More of the same goes on, and what came is remembered with what was there.
     let more = ["sweep", "--net", "net.toml,vgg16", "--gpu", "gpu.toml,v100,p4", "--quiet", "--output", "rows.csv"];
     let more = [&more[..], &["--batch", "1,2", "--resume"]].concat();
-    let output =
-        Command::new(env!("CARGO_BIN_EXE_predict")).args(more).current_dir(folder.path()).output().expect("starts");
+    let output = program::predict().args(more).current_dir(folder.path()).output().expect("starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(read("rows.csv").starts_with(&rows) && read("rows.csv").lines().count() == 13);
     assert!(read("rows.csv.sweep.json").contains("GPU p4"));
@@ -267,7 +263,7 @@ fn devices_have_nothing_beside_them_and_links_have_it_where_they_lead() {
     let folder = tempfile::tempdir().expect("a folder");
     let sweep = |to: &str| {
         let base = ["sweep", "--net", "lenet5", "--gpu", "v100", "--batch", "1", "--quiet", "--output", to];
-        Command::new(env!("CARGO_BIN_EXE_predict")).args(base).current_dir(folder.path()).output().expect("starts")
+        program::predict().args(base).current_dir(folder.path()).output().expect("starts")
     };
     for device in ["/dev/null", "/dev/stdout"] {
         let output = sweep(device);
@@ -291,11 +287,7 @@ fn networks_of_one_name_are_told_apart_or_refused() {
         [("a.toml,./a.toml", Some(2)), ("vgg16,VGG-16", Some(2)), ("a.toml,b.toml", None), ("a.toml,lenet5", None)]
     {
         let arguments = ["sweep", "--net", nets, "--gpu", "v100", "--batch", "1", "--quiet"];
-        let output = Command::new(env!("CARGO_BIN_EXE_predict"))
-            .args(arguments)
-            .current_dir(folder.path())
-            .output()
-            .expect("starts");
+        let output = program::predict().args(arguments).current_dir(folder.path()).output().expect("starts");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         match rows {
             Some(rows) => {

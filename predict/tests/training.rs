@@ -1,9 +1,11 @@
 //! Training steps, whole trainings and several GPUs as a user asks for them.
 
-use std::process::{Command, Output};
+mod program;
+
+use std::process::Output;
 
 fn run(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments.split(' ')).output().expect("the program starts")
+    program::predict().args(arguments.split(' ')).output().expect("the program starts")
 }
 
 fn stdout(arguments: &str) -> String {
@@ -32,7 +34,7 @@ fn refused(arguments: &str, why: &str) {
 #[test]
 fn kinds_of_gpus_are_told_apart_by_what_they_are() {
     let arguments = ["--net", "lenet5", "--gpus", "2xv100,2xV100-SXM2", "--batch", "8", "--mode", "training"];
-    let output = Command::new(env!("CARGO_BIN_EXE_predict")).args(arguments).output().expect("the program starts");
+    let output = program::predict().args(arguments).output().expect("the program starts");
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("v100 and V100-SXM2 are one kind of GPU: write 4xV100-SXM2"), "{error}");

@@ -2,6 +2,7 @@
 
 use crate::whole::of;
 use joulecast_model::law::calibration::Calibration;
+use joulecast_model::step::framework::{HostRecord, HostSpeed};
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,23 @@ pub fn text(path: &Path) -> io::Result<String> {
         return Err(wrong(format!("{shown}: more than {MOST_BYTES} bytes, which no such file has")));
     }
     Ok(text)
+}
+
+/// Where a user keeps how fast the machine's host is (`host/1`): `joulecast/host.toml` in the configuration folder. `None`
+/// without a home. For programs alone: what a library answers depends on nobody's home.
+pub fn host_file() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let folder = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
+    folder.map(|folder| folder.join("joulecast/host.toml"))
+}
+
+/// The host of a file `host/1`, and the framework profile that it is of.
+///
+/// # Errors
+/// When it cannot be read; the message names it.
+pub fn host(path: &Path) -> io::Result<(HostSpeed, String)> {
+    let record = HostRecord::from_toml(&text(path)?).map_err(|e| wrong(format!("{}: {e}", path.display())))?;
+    Ok((record.speed(&path.display().to_string()), record.framework))
 }
 
 /// The TOML files of a folder, by name, and their texts.

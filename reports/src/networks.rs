@@ -58,8 +58,14 @@ pub struct Compared {
     pub tokens: String,
     /// eager or graph.
     pub launch: &'static str,
-    /// Whether the host is predicted to be the slower part.
+    /// Whether the GPU is predicted to wait for the host, however shortly.
     pub launch_bound: bool,
+    /// Whether the step is predicted to last as long as the host takes.
+    #[serde(skip)]
+    pub host_decides: bool,
+    /// Whether it would on the slowest host that is likely.
+    #[serde(skip)]
+    pub host_may_decide: bool,
     /// Seconds.
     pub time: Pair,
     /// Watts.

@@ -9,7 +9,7 @@ use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::parallel::DevicePrediction;
-use joulecast_model::step::predictor::{LayerPrediction, NetworkPrediction};
+use joulecast_model::step::predictor::{HostOf, LayerPrediction, NetworkPrediction};
 use joulecast_model::step::training::Training;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -40,6 +40,7 @@ struct Document<'a> {
     mode: &'a str,
     framework: &'a str,
     launch: &'a str,
+    host: Option<HostDocument<'a>>,
     gpu: &'a str,
     gpus: u64,
     devices: Vec<Device<'a>>,
@@ -70,6 +71,24 @@ struct Document<'a> {
     /// Only where a language model generates: everything above is of the whole answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<serde_json::Value>,
+}
+
+/// The host of an eager step.
+#[derive(Serialize)]
+struct HostDocument<'a> {
+    /// How many times as long as the profile says its launches take.
+    factor: f64,
+    /// 90 % of steps that it decides lie within this factor.
+    spread: f64,
+    /// Who says how fast it is; null where nobody does.
+    source: Option<&'a str>,
+    decides: bool,
+}
+
+impl<'a> HostDocument<'a> {
+    fn of(host: &'a HostOf) -> Self {
+        Self { factor: host.factor, spread: host.spread, source: host.source.as_deref(), decides: host.decides }
+    }
 }
 
 /// Powers and energies are of each of the `count` GPUs.
@@ -231,6 +250,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
         mode: p.mode.name(),
         framework: asked.framework,
         launch: asked.launch.name(),
+        host: p.host.as_ref().map(HostDocument::of),
         gpu: asked.gpu,
         gpus: p.devices.iter().map(|d| d.count).sum(),
         devices: p.devices.iter().map(Device::of).collect(),

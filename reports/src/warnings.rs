@@ -1,8 +1,12 @@
 //! What to tell of a prediction, in words.
 
+use crate::table::significant;
 use joulecast_model::base::units::Bytes;
 use joulecast_model::law::lookup::Substitute;
 use joulecast_model::step::predictor::Warning;
+
+/// The profile whose table of host times `calibrate host` compares a machine with.
+const CALIBRATED: &str = "pytorch";
 
 /// A warning in one line without a full stop.
 pub fn words(warning: &Warning) -> String {
@@ -77,6 +81,20 @@ pub fn words(warning: &Warning) -> String {
         }
         Warning::WaitsForHost { share } => {
             format!("the GPU waits {:.0} % of the step for the host to launch operations", percent(share))
+        }
+        Warning::UnknownHost { framework, spread } => {
+            let how = match &framework[..] {
+                CALIBRATED => "`calibrate host` measures this machine's".into(),
+                other => format!("--host FACTOR says how much longer than the {other} profile says this one takes"),
+            };
+            format!(
+                "the host decides how long the step takes, and hosts differ: 90 % of such steps lie within a factor of \
+                 {spread:.1} of the prediction; {how}"
+            )
+        }
+        Warning::KnownHost { framework, factor, source } => {
+            let factor = significant(*factor, 3);
+            format!("launches take the host {factor} times as long as the {framework} profile says: {source}")
         }
         Warning::NoHost { framework } => {
             format!("the {framework} profile has no host: eager is predicted as a graph is")

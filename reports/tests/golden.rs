@@ -78,6 +78,7 @@ fn prediction(network: &str, batch: u64, ms: f64, watts: f64) -> NetworkPredicti
         power_cap: None,
         waiting: 0.0,
         launch_bound: false,
+        host: None,
         widths: Widths::default(),
         time: around(ms, Seconds::from_ms),
         power: around(watts, Watts::new),

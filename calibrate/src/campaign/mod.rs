@@ -9,5 +9,6 @@ pub mod measure;
 pub mod limits;
 pub mod search;
 pub mod check;
+pub mod host;
 pub mod restore;
 pub mod status;

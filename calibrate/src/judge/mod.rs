@@ -7,6 +7,7 @@ pub mod learning;
 pub mod networks;
 pub mod beside;
 pub mod spread;
+pub mod hosts;
 pub mod published;
 pub mod sealed;
 pub mod report;

@@ -42,6 +42,9 @@ pub struct Run {
     /// Version of PyTorch, where that ran it.
     #[serde(default)]
     torch: Option<String>,
+    /// Which visit to which machine, where a file holds several.
+    #[serde(default)]
+    visit: Option<String>,
     /// What PyTorch's allocator held: only its script writes that.
     #[serde(default)]
     reserved_mib: Option<f64>,
@@ -80,6 +83,11 @@ impl Run {
             (Some(tokens), None) => tokens.to_string(),
             (None, None) => String::new(),
         }
+    }
+
+    /// The visit that it is of; empty where its file is of one.
+    pub fn visit(&self) -> &str {
+        self.visit.as_deref().unwrap_or_default()
     }
 
     /// The framework that ran it.
@@ -210,13 +218,25 @@ pub fn compare(
     framework: &str,
     role: Option<Role>,
 ) -> Result<Vec<Compared>> {
+    compare_through(runs, calibrations, &catalog::framework(framework)?, role)
+}
+
+/// The same through a profile of some host.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_through(
+    runs: &[Run],
+    calibrations: &[Calibration],
+    framework: &Framework,
+    role: Option<Role>,
+) -> Result<Vec<Compared>> {
     let splits = Splits::shipped()?;
-    let framework = catalog::framework(framework)?;
     let calibrations = Calibrations::given(calibrations.iter().cloned())?;
     let mut list = Vec::new();
     for run in runs {
         let Some(case) = Case::of(run, &splits, role)? else { continue };
-        let predictor = case.predictor(&calibrations, &framework);
+        let predictor = case.predictor(&calibrations, framework);
         let p = predictor.predict(&case.shaped, case.mode).with_context(|| case.name.clone())?;
         let time = Pair::of(run.ms_per_iter / 1e3, p.time, Seconds::get);
         let power = run.watts.map(|watts| Pair::of(watts, p.power, Watts::get));
@@ -231,6 +251,8 @@ pub fn compare(
             tokens: run.length(),
             launch: case.launch.name(),
             launch_bound: p.launch_bound,
+            host_decides: p.host.as_ref().is_some_and(|h| h.decides),
+            host_may_decide: p.host.as_ref().is_some_and(|h| h.may_decide),
             time,
             power,
             energy,

@@ -37,7 +37,9 @@ pub fn add(runs: &[Run], calibrations: &mut [Calibration]) -> Result<()> {
     for framework in frameworks {
         let runs: Vec<Run> = runs.iter().filter(|r| r.framework() == framework).cloned().collect();
         let mut by_chip: BTreeMap<String, Vec<Compared>> = BTreeMap::new();
-        for compared in compare(&runs, calibrations, framework, Some(Role::Conformal))? {
+        let compared = compare(&runs, calibrations, framework, Some(Role::Conformal))?;
+        // What a host makes of a step is of its machine: the profile says how far hosts differ.
+        for compared in compared.into_iter().filter(|c| !c.host_may_decide) {
             by_chip.entry(catalog::gpu(&compared.gpu)?.chip).or_default().push(compared);
         }
         for (chip, compared) in by_chip {

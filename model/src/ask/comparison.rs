@@ -40,6 +40,11 @@ impl Entry {
             prediction,
         }
     }
+
+    /// Whether the host, not the GPU, decides how long its step takes.
+    pub fn of_host(&self) -> bool {
+        self.prediction.host.as_ref().is_some_and(|h| h.decides)
+    }
 }
 
 /// The largest batch within a budget.
@@ -113,7 +118,7 @@ impl Measure {
     }
 }
 
-/// The best GPU for a network and batch.
+/// The best GPU for a network and batch, or that none is.
 #[derive(Clone, Debug)]
 pub struct Best<'a> {
     /// By what.
@@ -122,6 +127,9 @@ pub struct Best<'a> {
     pub entry: &'a Entry,
     /// Its value, in the measure's unit.
     pub value: f64,
+    /// Whether the GPU is what makes it the least. Where the host decides how long its step takes, another host makes another
+    /// GPU the best, and none is called so.
+    pub by_gpu: bool,
     /// Others whose 90 % interval reaches the best one's: it is not surely better than those.
     pub near: Vec<&'a Entry>,
 }
@@ -131,7 +139,7 @@ fn best_of<'a>(entries: &[&'a Entry], measure: Measure) -> Option<Best<'a>> {
     let values: Vec<(&Entry, Estimate<f64>)> = entries.iter().filter_map(|e| Some((*e, measure.of(e)?))).collect();
     let (entry, least) = *values.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
     let near = values.iter().filter(|(e, v)| !std::ptr::eq(*e, entry) && v.p05 <= least.p95).map(|(e, _)| *e);
-    Some(Best { measure, entry, value: least.value, near: near.collect() })
+    Some(Best { measure, entry, value: least.value, by_gpu: !entry.of_host(), near: near.collect() })
 }
 
 /// The best GPU by every measure, for every network and batch in the order they came; what does not fit is no choice.

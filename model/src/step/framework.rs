@@ -2,9 +2,11 @@
 
 mod host;
 mod input;
+mod speed;
 
 pub use host::{Costs, Host, HostKind, Stages};
 pub use input::Input;
+pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 
 use input::InputFile;
 
@@ -31,6 +33,28 @@ named_enum!(
         Graph = "graph",
     }
 );
+
+named_enum!(
+    /// Whether a training in 16 bits multiplies its loss so that small gradients do not vanish.
+    LossScaling {
+        /// As it is.
+        None = "none",
+        /// By a factor that grows until a gradient is infinite: gradients are divided and looked at before each update.
+        Dynamic = "dynamic",
+    }
+);
+
+impl LossScaling {
+    /// Whether a loss is scaled in a precision: as it is asked for, else in fp16 alone, whose range is short. In 32 bits
+    /// there is nothing to scale.
+    pub fn acts(asked: Option<Self>, precision: Precision) -> bool {
+        match asked {
+            _ if precision.bytes() >= Precision::Fp32.bytes() => false,
+            Some(asked) => asked == Self::Dynamic,
+            None => precision == Precision::Fp16,
+        }
+    }
+}
 
 /// How many times as much as ours a framework's kernels can take or draw.
 const FACTORS: RangeInclusive<f64> = 0.001..=1000.0;
@@ -66,6 +90,8 @@ pub struct Framework {
     pub fused_update: Option<FusedUpdate>,
     /// How it sums gradients over several GPUs.
     pub parallel: Parallel,
+    /// Whether trainings in 16 bits scale their loss, where that was asked for.
+    pub loss_scaling: Option<LossScaling>,
     /// What it does with device memory.
     pub memory: MemoryPolicy,
     /// Input pipelines whose rate is known; no step waits for one unless it is named.
@@ -88,10 +114,9 @@ pub struct FusedUpdate {
 }
 
 impl FusedUpdate {
-    /// Passes over tensors of the parameters' size.
-    pub fn passes(&self, optimizer: Optimizer, precision: Precision) -> u64 {
-        let scaled = if precision == Precision::Fp16 { self.scaled } else { 0 };
-        scaled
+    /// Passes over tensors of the parameters' size, of a loss that is scaled or not.
+    pub fn passes(&self, optimizer: Optimizer, scaled: bool) -> u64 {
+        u64::from(scaled) * self.scaled
             + match optimizer {
                 Optimizer::Sgd => self.sgd,
                 Optimizer::Momentum => self.momentum,
@@ -400,6 +425,7 @@ impl Framework {
             rules: library::shipped()?,
             fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
             parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
+            loss_scaling: None,
             memory: file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default(),
             inputs: file.inputs.into_iter().map(InputFile::read).collect::<Result<_, _>>()?,
             start: file.start.map(|s| s.time("start")).transpose()?,
@@ -426,6 +452,30 @@ impl Framework {
     #[must_use]
     pub fn by(mut self, algorithm: Option<Algorithm>) -> Self {
         self.memory.algorithm = algorithm;
+        self
+    }
+
+    /// With the loss of trainings in 16 bits scaled or not; as [`LossScaling::acts`] says without.
+    #[must_use]
+    pub fn scaling_loss(mut self, asked: Option<LossScaling>) -> Self {
+        self.loss_scaling = asked;
+        self
+    }
+
+    /// Whether the profile says what scaling a loss takes.
+    pub fn scales_losses(&self) -> bool {
+        self.fused_update.is_some_and(|u| u.scaled > 0) || self.host.as_ref().is_some_and(|h| h.scaled_loss.is_some())
+    }
+
+    /// Whether a training in a precision scales its loss.
+    pub fn scales_loss_in(&self, precision: Precision) -> bool {
+        LossScaling::acts(self.loss_scaling, precision)
+    }
+
+    /// On a machine of another host's speed, where the profile says what a host does.
+    #[must_use]
+    pub fn on_host(mut self, speed: HostSpeed) -> Self {
+        self.host = self.host.map(|host| host.of(speed));
         self
     }
 

@@ -6,7 +6,7 @@ use crate::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use crate::net::layer::{Layer, Slice};
 use crate::net::network::{Network, NetworkError, Node, ShapingError, Source};
 use crate::step::predict::Predictor;
-use crate::step::predictor::{Estimate, LayerPrediction, NetworkPrediction, OperatingPoint, PredictError};
+use crate::step::predictor::{Estimate, HostOf, LayerPrediction, NetworkPrediction, OperatingPoint, PredictError};
 
 /// Name of the dimension of a language model's input.
 pub const SEQUENCE: &str = "sequence";
@@ -210,6 +210,10 @@ fn sum(parts: &[(f64, &NetworkPrediction)]) -> Option<NetworkPrediction> {
         layer.in_domain = parts.iter().all(|(_, p)| p.layers.get(i).is_none_or(|l| l.in_domain));
     }
     all.launch_bound = parts.iter().any(|(_, p)| p.launch_bound);
+    if let Some(host) = &mut all.host {
+        let any = |flag: fn(&HostOf) -> bool| parts.iter().any(|(_, p)| p.host.as_ref().is_some_and(flag));
+        (host.decides, host.may_decide) = (any(|h| h.decides), any(|h| h.may_decide));
+    }
     all.fits_in_memory = parts.iter().all(|(_, p)| p.fits_in_memory);
     for (_, part) in parts {
         if part.memory.total() > all.memory.total() {

@@ -175,6 +175,7 @@ mod tests {
     use super::*;
     use crate::catalog;
     use crate::law::calibration::Tier;
+    use crate::step::framework::HostSpeed;
 
     #[test]
     fn totals_are_those_of_the_whole_prediction() {
@@ -208,6 +209,38 @@ mod tests {
                 assert_eq!((prepared.cost.ops, prepared.fits_in_memory), (whole.ops, whole.fits_in_memory));
             }
         }
+    }
+
+    /// What a host makes uncertain is what hosts differ by; of one whose speed is known, less. Where the GPU decides by far,
+    /// no host changes anything.
+    #[test]
+    fn a_step_that_the_host_decides_is_as_uncertain_as_hosts_are() {
+        let speed = |factor| HostSpeed::stated(factor, "here").expect("a host's");
+        let predict = |net: &str, batch, speed: Option<HostSpeed>| {
+            let profile = catalog::framework("pytorch").expect("known");
+            let profile = speed.into_iter().fold(profile, Framework::on_host);
+            let predictor = Predictor::shipped(catalog::gpu("h200").expect("known"), profile);
+            let network = catalog::network(net).expect("known");
+            let network = predictor.shape(&network, batch, Precision::Fp32, &[]).expect("fits");
+            predictor.predict(&network, Mode::Inference).expect("runs")
+        };
+        let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.03, "{found} {expected}");
+        let (unknown, known) = (predict("mobilenet_v2", 1, None), predict("mobilenet_v2", 1, Some(speed(1.0))));
+        assert_eq!(unknown.time.value, known.time.value);
+        for (p, of) in [(&unknown, "anybody"), (&known, "here")] {
+            let host = p.host.clone().expect("launches");
+            assert!(host.decides && host.source.as_deref().unwrap_or("anybody") == of);
+            near(p.time.p95 / p.time.value, host.spread);
+            assert!(p.time.value / p.time.p05 > 0.8 * host.spread && p.power.value / p.power.p05 > 1.05);
+        }
+        let spread = |p: &NetworkPrediction| p.host.as_ref().map_or(0.0, |h| h.spread);
+        assert!(spread(&known) < spread(&unknown));
+        let slow = predict("mobilenet_v2", 1, Some(speed(2.0)));
+        near(slow.time.value / known.time.value, 2.0);
+        assert!(slow.power.value < known.power.value && slow.energy.value > known.energy.value);
+        let (large, slow) = (predict("vgg16", 256, None), predict("vgg16", 256, Some(speed(3.0))));
+        assert_eq!((large.time, large.power), (slow.time, slow.power));
+        assert!(large.host.is_some_and(|h| !h.decides && !h.may_decide));
     }
 
     /// One predictor, asked in any order on several threads, says what fresh ones say: nothing of one question stays.

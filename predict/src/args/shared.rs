@@ -1,11 +1,11 @@
 //! Options that several commands take, each written once, and the part of a request that they fill in.
 
 use super::values::{
-    Gpus, parse_algorithm, parse_cudnn, parse_gpus, parse_input, parse_launch, parse_mode, parse_optimizer,
-    parse_positive, parse_precision, parse_size,
+    Gpus, parse_algorithm, parse_cudnn, parse_gpus, parse_host, parse_input, parse_launch, parse_loss_scaling,
+    parse_mode, parse_optimizer, parse_positive, parse_precision, parse_size,
 };
 use crate::failure::Failure;
-use crate::request::{Reading, Request, Runner, Team};
+use crate::request::{HostAsked, Reading, Request, Runner, Team};
 use clap::{Args, ValueEnum};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::shape::Shape;
@@ -14,8 +14,9 @@ use joulecast_model::catalog;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::net::layer::Optimizer;
 use joulecast_model::net::network::folding::Folding;
-use joulecast_model::step::framework::Launch;
+use joulecast_model::step::framework::{Launch, LossScaling};
 use joulecast_model::step::predictor::OperatingPoint;
+use joulecast_reports::given;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -112,9 +113,23 @@ pub struct LibraryArgs {
     /// had been measured; or a folder with one file per chip and an all_chips.toml, as `calibrate fit` writes it
     #[arg(long, value_name = "FILE|DIR")]
     calibration: Option<PathBuf>,
+    /// How fast this machine's host launches eager steps: a file that `calibrate host` wrote, or how many times as long as the
+    /// profile says its launches take; 1 for the profile's own hosts (default: ~/.config/joulecast/host.toml if it is there)
+    #[arg(long, value_name = "FILE|FACTOR", value_parser = parse_host, allow_negative_numbers = true)]
+    host: Option<HostAsked>,
+    /// Training in 16 bits: dynamic, the loss is scaled and gradients are looked at before each update; none, it is not
+    /// (default: dynamic in fp16, none in bf16)
+    #[arg(long, value_name = "HOW", value_parser = parse_loss_scaling)]
+    loss_scaling: Option<LossScaling>,
 }
 
 impl LibraryArgs {
+    /// The host that is asked for, or else the one that the user keeps.
+    fn host(&self) -> HostAsked {
+        let kept = || given::host_file().filter(|path| path.exists()).map(HostAsked::Usual);
+        self.host.clone().or_else(kept).unwrap_or_default()
+    }
+
     pub fn runner(&self, framework: &str) -> Runner {
         Runner {
             framework: framework.to_string(),
@@ -123,6 +138,8 @@ impl LibraryArgs {
             algorithm: self.conv_algorithm.filter(|a| *a != Algorithm::Heuristic),
             best_algorithms: self.best_algorithms,
             calibration: self.calibration.clone(),
+            host: self.host(),
+            loss_scaling: self.loss_scaling,
         }
     }
 }

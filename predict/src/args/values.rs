@@ -1,11 +1,12 @@
 //! Words of a command line as values.
 
+use crate::request::HostAsked;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::shape::{MAX_DIMENSION, Shape};
 use joulecast_model::kernel::features::library_age;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::net::layer::Optimizer;
-use joulecast_model::step::framework::Launch;
+use joulecast_model::step::framework::{HostSpeed, Launch, LossScaling};
 use std::ops::RangeInclusive;
 
 /// No machine park has more.
@@ -52,6 +53,16 @@ pub fn parse_positive(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(v) if v.is_finite() && v > 0.0 => Ok(v),
         _ => Err("must be a number above 0".into()),
+    }
+}
+
+/// A factor, or a file; 1 is the profile's own host, whose speed is not known.
+pub fn parse_host(text: &str) -> Result<HostAsked, String> {
+    match text.parse::<f64>() {
+        Ok(1.0) => Ok(HostAsked::Profile),
+        Ok(factor) if HostSpeed::stated(factor, "").is_some() => Ok(HostAsked::Factor(factor)),
+        Ok(_) => Err("must be from 0.01 to 100 times what the profile says, or a file".into()),
+        Err(_) => Ok(HostAsked::File(text.into())),
     }
 }
 
@@ -120,6 +131,10 @@ pub fn parse_input(text: &str) -> Result<(String, Shape), String> {
 
 pub fn parse_optimizer(text: &str) -> Result<Optimizer, String> {
     Optimizer::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Optimizer::ALL.iter().map(|o| o.name())))
+}
+
+pub fn parse_loss_scaling(text: &str) -> Result<LossScaling, String> {
+    LossScaling::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(LossScaling::ALL.iter().map(|l| l.name())))
 }
 
 pub fn parse_count(text: &str) -> Result<u64, String> {

@@ -33,6 +33,11 @@ struct Row<'a> {
     core_clock_mhz: f64,
     #[serde(flatten)]
     figures: Figures,
+    /// Whether the host decides how long the step takes, how many times as long as the profile says its launches take, and who
+    /// says so; null where none launches.
+    host_decides: Option<bool>,
+    host_factor: Option<f64>,
+    host_source: Option<&'a str>,
     fits_in_memory: bool,
     top1_error: Option<f64>,
     epr_j: Option<f64>,
@@ -58,6 +63,15 @@ struct Winner<'a> {
     within_its_interval: Vec<&'a str>,
 }
 
+/// Where no GPU is the best, since the host decides on the one with the least.
+#[derive(Serialize)]
+struct OfHost<'a> {
+    network: &'a str,
+    batch: u64,
+    metric: &'static str,
+    least_on: &'a str,
+}
+
 #[derive(Serialize)]
 struct BudgetRow<'a> {
     network: &'a str,
@@ -73,6 +87,7 @@ pub(super) struct Document<'a> {
     alpha: f64,
     rows: Vec<Row<'a>>,
     best: Vec<Winner<'a>>,
+    none_best: Vec<OfHost<'a>>,
     budget: Option<BudgetDocument>,
     within_budget: Vec<serde_json::Value>,
     most_accurate: Option<Choice<'a>>,
@@ -108,6 +123,9 @@ fn row<'a>(c: &Comparison, e: &'a Entry) -> Row<'a> {
         power_tier: p.power_tier.name(),
         core_clock_mhz: p.clock.to_mhz(),
         figures: Figures::of(p),
+        host_decides: p.host.as_ref().map(|h| h.decides),
+        host_factor: p.host.as_ref().map(|h| h.factor),
+        host_source: p.host.as_ref().and_then(|h| h.source.as_deref()),
         fits_in_memory: p.fits_in_memory,
         top1_error: e.top1_error,
         epr_j: e.epr.map(Joules::get),
@@ -153,6 +171,11 @@ fn winner<'a>(b: &Best<'a>) -> Winner<'a> {
     }
 }
 
+fn of_host<'a>(b: &Best<'a>) -> OfHost<'a> {
+    let (p, metric) = (&b.entry.prediction, b.measure.name());
+    OfHost { network: &p.network, batch: p.batch, metric, least_on: &b.entry.gpu }
+}
+
 pub(super) fn document(c: &Comparison) -> Result<Document<'_>, serde_json::Error> {
     let budget = c.budget.map(|b| BudgetDocument {
         latency_s: b.latency.map(|v| v.get()),
@@ -168,16 +191,18 @@ pub(super) fn document(c: &Comparison) -> Result<Document<'_>, serde_json::Error
             largest: l.entry.as_ref().map(|e| row(c, e)),
         })
     };
+    let (gpus, hosts): (Vec<Best<'_>>, Vec<_>) = best(&c.entries).into_iter().partition(|b| b.by_gpu);
     Ok(Document {
         schema: "comparison/1",
         title: &c.title,
         alpha: c.alpha,
         rows: c.entries.iter().map(|e| row(c, e)).collect(),
-        best: best(&c.entries).iter().map(winner).collect(),
+        best: gpus.iter().map(winner).collect(),
+        none_best: hosts.iter().map(of_host).collect(),
         budget,
         within_budget: c.largest.iter().map(budget_row).collect::<Result<_, _>>()?,
         most_accurate: most_accurate(&c.largest).map(choice),
-        cheapest: cheapest(&c.largest).into_iter().map(choice).collect(),
+        cheapest: cheapest(&c.largest).into_iter().filter(|e| !e.of_host()).map(choice).collect(),
     })
 }
 

@@ -7,6 +7,9 @@ use joulecast_model::ask::budget::{Bound, Budget};
 use joulecast_model::ask::comparison::{Entry, Largest, best, cheapest, most_accurate, no_choice};
 use std::fmt::Write as _;
 
+/// In place of a GPU where none is the best.
+const NONE: &str = "none, the host";
+
 fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table {
     let (errors, prices) =
         (entries.iter().any(|e| e.epr.is_some()), entries.iter().any(|e| e.price_per_hour.is_some()));
@@ -82,20 +85,28 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
     if c.entries.iter().any(|e| e.gpu != c.entries[0].gpu) {
         let mut table = Table::new(&["network", "batch", "least", "gpu", "value", "not surely better than"], 1)
             .with_trailing_text(1);
-        for b in best(&c.entries) {
+        let found = best(&c.entries);
+        for b in &found {
             let unit = b.measure.unit();
+            let near = || b.near.iter().map(|e| e.gpu.as_str()).collect::<Vec<_>>().join(", ");
             table.row(vec![
                 b.entry.prediction.network.clone(),
                 b.entry.prediction.batch.to_string(),
                 b.measure.name().into(),
-                b.entry.gpu.clone(),
+                if b.by_gpu { b.entry.gpu.clone() } else { NONE.into() },
                 if unit.is_empty() { significant(b.value, 3) } else { with_unit(b.value, unit) },
-                b.near.iter().map(|e| e.gpu.as_str()).collect::<Vec<_>>().join(", "),
+                if b.by_gpu { near() } else { String::new() },
             ]);
         }
         let _ =
             write!(text, "\nbest GPU for each; the last column: GPUs whose 90 % interval reaches the best one's\n\n");
         text += &print(&table);
+        if found.iter().any(|b| !b.by_gpu) {
+            let _ = write!(
+                text,
+                "\n{NONE}: it decides how long the step takes where that is least, so that no GPU is the best\n"
+            );
+        }
         for (network, batch, gpus) in no_choice(&c.entries) {
             let gpus = gpus.join(", ");
             let _ = write!(text, "\nno choice: {network} at batch {batch} on {gpus} (does not fit in memory)\n");
@@ -123,6 +134,11 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         for e in cheapest(&c.largest) {
             let price = e.price_per_million.unwrap_or(f64::NAN);
             let (net, gpu) = (&e.prediction.network, &e.gpu);
+            if e.of_host() {
+                let _ =
+                    writeln!(text, "no GPU is called cheapest for {net}: the host decides on {gpu}, which costs least");
+                continue;
+            }
             let _ = writeln!(text, "cheapest GPU for {net}: {gpu}, {} per million samples", significant(price, 3));
         }
         if !entries.is_empty() && entries.iter().all(|e| e.price_per_hour.is_none()) {

@@ -1,6 +1,7 @@
 //! What the host does in an eager step: it launches operation after operation, and the GPU waits where it is slower.
 
-use super::{Entry, FactorFile};
+use super::Entry;
+use super::speed::{Group, HostSpeed};
 use crate::base::file::{FileError, quantity, within};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Dimension, Seconds};
@@ -8,6 +9,9 @@ use crate::kernel::key::ModelKey;
 use crate::net::layer::Layer;
 use serde::Deserialize;
 use std::ops::{Add, Mul};
+
+/// Times of hosts differ by less.
+pub(super) const MOST_SPREAD: f64 = 100.0;
 
 /// What the host takes for an eager step, however short its kernels are.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,10 +24,14 @@ pub struct Host {
     pub step: Costs,
     /// What a kernel of a queue that is full waits for the one before, beyond the gap within a graph.
     pub gap: Seconds,
-    /// Where training in fp16 scales its loss: the share of a layer's cost that its forward pass has.
+    /// Where training scales its loss: the share of a layer's cost that its forward pass has.
     pub scaled_loss: Option<f64>,
-    /// 90 % of hosts' times lie within this factor.
+    /// 90 % of steps that hosts decide lie within this factor, whatever the machine.
     pub spread: f64,
+    /// 90 % of such steps of one machine, once its speed is known, lie within this factor.
+    pub known_spread: f64,
+    /// The machine whose times these are; those that the profile was measured on without.
+    pub speed: Option<HostSpeed>,
 }
 
 /// Times with 32 and with 16 bits.
@@ -102,9 +110,35 @@ impl Mul<f64> for Stages {
 }
 
 impl Host {
+    /// The times of a machine of another speed.
+    #[must_use]
+    pub(super) fn of(mut self, speed: HostSpeed) -> Self {
+        let costs = self.kinds.iter_mut().map(|k| &mut k.costs);
+        for costs in costs.chain([&mut self.other.costs, &mut self.step]) {
+            costs.inference = costs.inference.map(|time| time * speed.factors[Group::Inference]);
+            let [whole, half] = costs.training;
+            costs.training = [whole * speed.factors[Group::Training], half * speed.factors[Group::Autocast]];
+        }
+        self.speed = Some(speed);
+        self
+    }
+
+    /// 90 % of times that the host decides lie within this factor of what is predicted.
+    pub fn spread(&self, mode: Mode, precision: Precision) -> f64 {
+        let Some(speed) = &self.speed else { return self.spread };
+        self.known_spread.ln().hypot(speed.spreads[Group::of(mode, precision)].ln()).exp()
+    }
+
     /// What the host takes for a layer's operation in a phase. A layer's backward operation counts with its forward
-    /// one, whatever its gradients.
-    pub fn launching(&self, layer: &Layer, key: ModelKey, phase: Phase, mode: Mode, precision: Precision) -> Seconds {
+    /// one, whatever its gradients. An update in mixed precision is that of a scaled loss; without one it is that in 32 bits.
+    pub fn launching(
+        &self,
+        layer: &Layer,
+        key: ModelKey,
+        phase: Phase,
+        mode: Mode,
+        (precision, scaled): (Precision, bool),
+    ) -> Seconds {
         let listed = |kind: &str| self.kinds.iter().find(|k| k.kind == kind);
         let biased = match layer {
             Layer::Conv2d(conv) if conv.bias && phase != Phase::Update => {
@@ -115,19 +149,34 @@ impl Host {
         let costs = biased.or_else(|| listed(key.name())).or_else(|| listed(layer.kind())).unwrap_or(&self.other).costs;
         match (mode, phase) {
             (Mode::Training, Phase::BackwardData | Phase::BackwardWeights) => Seconds::ZERO,
+            (Mode::Training, Phase::Update) if !scaled => costs.training[0],
             _ => costs.of(mode, precision),
         }
     }
 
-    /// How long the GPU waits for the host in a step whose kernels take `gpu`, where launching takes `host`.
+    /// Whether a step whose kernels take `gpu`, and whose launches take `host` on a host of this speed, lasts as long as a host
+    /// takes that is so many times slower.
+    pub fn decides(&self, gpu: Stages, host: Stages, slower: f64, mode: Mode, precision: Precision) -> bool {
+        (self.step.of(mode, precision) + host.total()) * slower > gpu.total()
+    }
+
+    /// How long the GPU waits in a step whose kernels take `gpu`, where launching takes `host`, for a host that is so many times
+    /// slower.
     ///
     /// The host runs ahead of the GPU from step to step, so that the slower of the two decides. A scaled loss ends that:
     /// the host reads back whether a gradient is infinite, and begins the next step's launches with an idle GPU. A step
     /// then lasts as long as the longest way through both: launches until an operation, kernels from there on.
-    pub fn waited_for(&self, gpu: Stages, host: Stages, mode: Mode, precision: Precision) -> Seconds {
-        let step = self.step.of(mode, precision);
+    pub fn waited_for(
+        &self,
+        gpu: Stages,
+        host: Stages,
+        slower: f64,
+        mode: Mode,
+        (precision, scaled): (Precision, bool),
+    ) -> Seconds {
+        let (step, host) = (self.step.of(mode, precision) * slower, host * slower);
         let launches = step + host.total();
-        let drained = self.scaled_loss.filter(|_| mode == Mode::Training && precision == Precision::Fp16);
+        let drained = self.scaled_loss.filter(|_| mode == Mode::Training && scaled);
         let longest = match drained {
             None => launches,
             Some(forward) => [
@@ -148,7 +197,7 @@ pub(super) struct HostFile {
     step: StepFile,
     gap: Option<Entry>,
     scaled_loss: Option<ScaledLossFile>,
-    spread: FactorFile,
+    spread: SpreadFile,
     other: CostsFile,
     #[serde(default, rename = "kind")]
     kinds: Vec<KindFile>,
@@ -161,6 +210,15 @@ pub(super) struct HostFile {
 struct StepFile {
     inference: [String; 2],
     training: [String; 2],
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SpreadFile {
+    factor: f64,
+    known: Option<f64>,
     #[serde(rename = "source")]
     _source: String,
 }
@@ -200,7 +258,8 @@ fn kind(kind: String, inference: &[String; 2], training: &[String; 2]) -> Result
 
 impl HostFile {
     pub(super) fn read(self) -> Result<Host, FileError> {
-        let spread = within("host spread", self.spread.factor, 1.0..=100.0)?;
+        let spread = within("host spread", self.spread.factor, 1.0..=MOST_SPREAD)?;
+        let known_spread = within("host spread: known", self.spread.known.unwrap_or(spread), 1.0..=spread)?;
         let scaled_loss = self.scaled_loss.map(|s| s.forward);
         if let Some(share) = scaled_loss.filter(|s| !(0.0..=1.0).contains(s)) {
             return Err(FileError::value("host scaled_loss", format!("forward = {share} is no share")));
@@ -212,6 +271,8 @@ impl HostFile {
             gap: self.gap.map_or(Ok(Seconds::ZERO), |g| g.time("host gap"))?,
             scaled_loss,
             spread,
+            known_spread,
+            speed: None,
         })
     }
 }
@@ -224,7 +285,16 @@ mod tests {
         let times = |ms: f64| [Seconds::from_ms(ms); 2];
         let costs = Costs { inference: times(0.1), training: times(1.0) };
         let other = HostKind { kind: "other".into(), costs };
-        Host { other, kinds: Vec::new(), step: costs, gap: Seconds::ZERO, scaled_loss, spread: 1.5 }
+        Host {
+            other,
+            kinds: Vec::new(),
+            step: costs,
+            gap: Seconds::ZERO,
+            scaled_loss,
+            spread: 1.5,
+            known_spread: 1.2,
+            speed: None,
+        }
     }
 
     fn stages(forward: f64, backward: f64, update: f64) -> Stages {
@@ -235,7 +305,10 @@ mod tests {
     #[test]
     fn the_slower_of_both_decides_unless_a_scaled_loss_drains_the_queue() {
         let (gpu, launches) = (stages(3.0, 6.0, 1.0), stages(8.0, 0.0, 0.5));
-        let waits = |host: &Host, mode, precision| host.waited_for(gpu, launches, mode, precision).to_ms();
+        let waits = |host: &Host, mode, precision| {
+            let scaled = precision == Precision::Fp16;
+            host.waited_for(gpu, launches, 1.0, mode, (precision, scaled)).to_ms()
+        };
         let (ahead, scaled) = (host(None), host(Some(0.25)));
         // 9.5 of launches behind 10 of kernels.
         assert_eq!(waits(&ahead, Mode::Training, Precision::Fp16), 0.0);
@@ -246,7 +319,12 @@ mod tests {
         // A long forward pass of launches before a long backward pass of kernels: 1 + 0.5 + 0.75 x 8 + 6.
         assert!((waits(&host(Some(0.75)), Mode::Training, Precision::Fp16) - 3.5).abs() < 1e-9);
         // The host alone decides where it is slowest: 1 + 20.5 of launches, 10 of kernels.
-        let slow = ahead.waited_for(gpu, stages(20.0, 0.0, 0.5), Mode::Training, Precision::Fp32).to_ms();
+        let slow = ahead.waited_for(gpu, stages(20.0, 0.0, 0.5), 1.0, Mode::Training, (Precision::Fp32, false)).to_ms();
         assert!((slow - 11.5).abs() < 1e-9);
+        // Twice as slow a host is so in all that it does: 2 (1 + 8.5) of launches, 10 of kernels.
+        let slow = ahead.waited_for(gpu, launches, 2.0, Mode::Training, (Precision::Fp32, false)).to_ms();
+        assert!((slow - 9.0).abs() < 1e-9);
+        let decides = |slower| ahead.decides(gpu, launches, slower, Mode::Training, Precision::Fp32);
+        assert!(!decides(1.05) && decides(1.06), "9.5 of launches, 10 of kernels");
     }
 }

@@ -7,7 +7,7 @@ use crate::device::gpu::Gpu;
 use crate::law::power::waiting;
 use crate::net::network::ShapedNetwork;
 use crate::step::framework::{Framework, Parallel};
-use crate::step::predictor::{Estimate, NetworkPrediction, PhaseTotal, Warning};
+use crate::step::predictor::{Estimate, HostOf, NetworkPrediction, PhaseTotal, Warning};
 use std::collections::HashMap;
 
 /// Gradients are summed in 32 bits, whatever the activations.
@@ -186,6 +186,11 @@ pub fn combine(
         PhaseTotal { energy: shares.iter().map(of).sum(), ..*phase }
     });
     let phases = phases.collect();
+    // One machine has one host: where it decides for any of its GPUs, the others wait.
+    let host = first.host.clone().map(|host| {
+        let any = |flag: fn(&HostOf) -> bool| shares.iter().any(|s| s.alone.host.as_ref().is_some_and(flag));
+        HostOf { decides: any(|h| h.decides), may_decide: any(|h| h.may_decide), ..host }
+    });
     let kernels: Seconds = first.layers.iter().map(|l| l.time.value).sum();
     Some(NetworkPrediction {
         batch: total(|p| p.batch),
@@ -203,6 +208,7 @@ pub fn combine(
         time,
         power,
         energy,
+        host,
         devices,
         phases,
         warnings,

@@ -49,11 +49,12 @@ pub(super) fn gradient_sums(network: &ShapedNetwork) -> Vec<Beside<'_>> {
     list
 }
 
-/// The update of all parameters by kernels that each pass over many tensors; `None` where nothing is learned.
-pub(super) fn fused_update<'a>(network: &'a ShapedNetwork, fused: &FusedUpdate) -> Option<Beside<'a>> {
+/// The update of all parameters by kernels that each pass over many tensors, after a loss that is scaled or not; `None` where
+/// nothing is learned.
+pub(super) fn fused_update<'a>(network: &'a ShapedNetwork, fused: &FusedUpdate, scaled: bool) -> Option<Beside<'a>> {
     let parameters = network.parameters();
     let cost = update_cost(parameters, network.optimizer())?;
-    let total = fused.passes(network.optimizer(), network.precision()).saturating_mul(cost.weights.get());
+    let total = fused.passes(network.optimizer(), scaled).saturating_mul(cost.weights.get());
     let share = cost.written.to_f64() / (cost.read + cost.written).to_f64();
     let written = (total as f64 * share) as u64;
     let shape = Shape::new(&[parameters.min(MAX_DIMENSION)]).ok()?;
@@ -97,7 +98,7 @@ mod tests {
         let pytorch = catalog::framework("pytorch").expect("shipped");
         let fused = pytorch.fused_update.expect("updates all at once");
         let network = shaped("vgg16");
-        let update = fused_update(&network, &fused).expect("learns");
+        let update = fused_update(&network, &fused, false).expect("learns");
         assert_eq!(update.cost.bytes().get(), network.parameters() * 4 * 8);
     }
 }

@@ -14,7 +14,8 @@ pub type Intervals = (Estimate<Seconds>, Estimate<Watts>, Estimate<Joules>);
 /// Time and energy of a step.
 pub(super) type Outcome = (Seconds, Joules);
 
-/// What time, power and energy away from the default clock err beside what they err there.
+/// What time, power and energy err beside what kernels err: away from the default clock by the laws that carry them, and
+/// by a host whose speed is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Carried {
     time: Width,
@@ -36,12 +37,21 @@ impl Carried {
             energy: width(&|o| o.1 / energy),
         }
     }
+
+    /// With an independent error besides.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            time: self.time.and(other.time),
+            power: self.power.and(other.power),
+            energy: self.energy.and(other.energy),
+        }
+    }
 }
 
 impl Width {
     fn of(estimate: &Estimate<Seconds>) -> Self {
         let Estimate { value, p05, p95 } = *estimate;
-        Self((value / p05).ln(), (p95 / value).ln())
+        Self((value / p05).ln().max(0.0), (p95 / value).ln().max(0.0))
     }
 
     fn scaled(self, factors: Option<Factors>) -> Self {

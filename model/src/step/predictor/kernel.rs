@@ -254,7 +254,8 @@ pub(super) fn host(
     mode: Mode,
     precision: Precision,
 ) -> Seconds {
-    setup.framework.host.as_ref().map_or(Seconds::ZERO, |h| h.launching(layer, key, phase, mode, precision))
+    let scaled = setup.framework.scales_loss_in(precision);
+    setup.framework.host.as_ref().map_or(Seconds::ZERO, |h| h.launching(layer, key, phase, mode, (precision, scaled)))
 }
 
 /// What a kernel of the library's takes where the framework has a slower one of its own.

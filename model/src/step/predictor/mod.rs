@@ -130,6 +130,21 @@ pub struct Fed {
     pub waits: Seconds,
 }
 
+/// The host that launches an eager step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostOf {
+    /// How many times as long as the framework profile's table says its launches take.
+    pub factor: f64,
+    /// 90 % of times that such a host decides lie within this factor.
+    pub spread: f64,
+    /// Who says how fast it is; none where that is not known, and the host is one of those of the profile's table.
+    pub source: Option<String>,
+    /// Whether the step lasts as long as the host takes, so that a faster GPU makes it no shorter.
+    pub decides: bool,
+    /// Whether it does for the slowest host that is likely.
+    pub may_decide: bool,
+}
+
 /// A step of a network on a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkPrediction {
@@ -158,9 +173,11 @@ pub struct NetworkPrediction {
     pub power_cap: Option<Watts>,
     /// Share of the step in which no kernel runs.
     pub waiting: f64,
-    /// Whether the host, not the GPU, decides how long it takes.
+    /// Whether the GPU waits for the host, however shortly.
     pub launch_bound: bool,
-    /// Half-widths of the intervals before whole networks were compared.
+    /// The host of an eager step, where the framework profile says what it does.
+    pub host: Option<HostOf>,
+    /// Half-widths of the intervals before whole networks were compared, and without what hosts differ by.
     pub widths: Widths,
     /// Time of a step, from its first launch to its last kernel.
     pub time: Estimate<Seconds>,

@@ -7,7 +7,7 @@ use super::operating_point::{Limits, OperatingPoint};
 use super::remarks::Settled;
 use super::step::Step;
 use super::totals::Totals;
-use super::{NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Widths};
+use super::{HostOf, NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Widths};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
@@ -16,7 +16,7 @@ use crate::law::calibration::Tier;
 use crate::law::power::{ClockLaw, waiting_at};
 use crate::net::cost::LayerCost;
 use crate::net::network::ShapedNetwork;
-use crate::step::framework::Stages;
+use crate::step::framework::{Group, Launch, Stages};
 use crate::step::memory::footprint;
 use crate::step::parallel::DevicePrediction;
 
@@ -46,6 +46,7 @@ impl<'a> Step<'a> {
         let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(network.layers().len());
         let mut models = Models::new(law);
         let mut first = vec![None; network.layers().len()];
+        let scaled = setup.framework.scales_loss_in(precision);
         for &phase in setup.phases {
             first.fill(None);
             let mut hosts = Seconds::ZERO;
@@ -68,7 +69,7 @@ impl<'a> Step<'a> {
                 let repeats = *first[alike].get_or_insert(kernels.len());
                 kernels.push(Kernel { repeats: Some(repeats), ..kernel });
             }
-            if let Some((fused, all)) = fused.and_then(|f| Some((f, fused_update(network, f)?))) {
+            if let Some((fused, all)) = fused.and_then(|f| Some((f, fused_update(network, f, scaled)?))) {
                 let kernel = predict_kernel(network, all.name, &all.layer, phase, all.cost, setup, &mut models)?;
                 kernels.push(Kernel { host: hosts, ..kernel.longer_by(fused.per_layer * f64::from(updates)) });
             }
@@ -149,8 +150,24 @@ impl<'a> Step<'a> {
         let widths = Widths::new(&totals.time, residuals);
         let asked = point != OperatingPoint::default();
         let carried = if asked { CARRIED * totals.moved / totals.time.value.get() } else { 0.0 };
-        let carried = Carried::new(carried, (totals.time.value, totals.energy), likely);
+        let step = (totals.time.value, totals.energy);
+        let by_host = totals.by_host.as_ref().map_or(&[][..], |outcomes| outcomes);
+        let carried = Carried::new(carried, step, likely).and(Carried::new(0.0, step, by_host));
         (widths, widths.intervals(totals.time.value, totals.energy, cap, spread, carried))
+    }
+
+    /// The host of an eager step, where the profile says what it does.
+    pub(super) fn host(&self, totals: &Totals) -> Option<HostOf> {
+        let setup = &self.setup;
+        let host = setup.framework.host.as_ref().filter(|_| setup.launch == Launch::Eager)?;
+        let (mode, precision) = (setup.mode, self.network.precision());
+        Some(HostOf {
+            factor: host.speed.as_ref().map_or(1.0, |s| s.factors[Group::of(mode, precision)]),
+            spread: host.spread(mode, precision),
+            source: host.speed.as_ref().map(|s| s.source.clone()),
+            decides: totals.host_decides.0,
+            may_decide: totals.host_decides.1,
+        })
     }
 
     fn predict(&self, point: OperatingPoint, limits: &Limits, clocks: &[f64], likely: &[Outcome]) -> NetworkPrediction {
@@ -216,6 +233,7 @@ impl<'a> Step<'a> {
             power_cap: point.power_cap,
             waiting: totals.waiting / totals.time.value,
             launch_bound,
+            host: self.host(&totals),
             widths,
             power,
             energy,

@@ -4,7 +4,7 @@ use super::operating_point::{Limits, OperatingPoint};
 use super::settle::REACTION;
 use super::step::Step;
 use super::totals::Totals;
-use super::{LayerPrediction, Warning};
+use super::{HostOf, LayerPrediction, Warning};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::kernel::family::Family;
@@ -158,8 +158,18 @@ impl Step<'_> {
             list.push(Warning::WaitsForHost { share });
         }
         let framework = self.setup.framework;
+        let name = || framework.name.clone();
+        match self.host(totals) {
+            Some(HostOf { source: Some(source), factor, .. }) => {
+                list.push(Warning::KnownHost { framework: name(), factor, source });
+            }
+            Some(HostOf { decides: true, spread, .. }) => {
+                list.push(Warning::UnknownHost { framework: name(), spread });
+            }
+            _ => {}
+        }
         if self.setup.launch == Launch::Eager && framework.host.is_none() {
-            list.push(Warning::NoHost { framework: framework.name.clone() });
+            list.push(Warning::NoHost { framework: name() });
         }
         list
     }

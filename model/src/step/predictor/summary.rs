@@ -30,7 +30,7 @@ pub struct Summary {
     pub power: Estimate<Watts>,
     /// Energy of a step.
     pub energy: Estimate<Joules>,
-    /// Whether the host, not the GPU, decides how long it takes.
+    /// Whether the GPU waits for the host, however shortly.
     pub launch_bound: bool,
 }
 

@@ -1,5 +1,6 @@
 //! Sums over the kernels of a step, the time in which none runs.
 
+use super::intervals::Outcome;
 use super::kernel::Kernel;
 use super::{Estimate, LayerPrediction, Setup};
 use crate::base::precision::Precision;
@@ -20,6 +21,10 @@ pub(super) struct Totals {
     pub(super) waiting: Seconds,
     /// That part of it in which the host has not launched the next.
     pub(super) for_host: Seconds,
+    /// Whether the step lasts as long as the host takes, and whether as long as the slowest takes that is likely.
+    pub(super) host_decides: (bool, bool),
+    /// Time and energy of a step of the fastest and of the slowest host that is likely.
+    pub(super) by_host: Option<[Outcome; 2]>,
     /// How far the clocks are from those that times are of, weighted by time.
     pub(super) moved: f64,
     /// What kernels take, by stage.
@@ -63,17 +68,28 @@ impl Totals {
         let gap = setup.framework.dispatch + host.map_or(Seconds::ZERO, |h| h.gap);
         let gaps = gap * kernels as f64;
         let busy = self.time.value;
+        let stages = |time: Seconds| self.stages * ((time + gaps) / busy);
         let for_host = |time: Seconds, slower: f64| {
-            let stages = self.stages * ((time + gaps) / busy);
-            host.map_or(Seconds::ZERO, |h| h.waited_for(stages, self.host * slower, setup.mode, precision))
+            let scaled = setup.framework.scales_loss_in(precision);
+            host.map_or(Seconds::ZERO, |h| {
+                h.waited_for(stages(time), self.host, slower, setup.mode, (precision, scaled))
+            })
         };
-        let spread = host.map_or(1.0, |h| h.spread);
-        self.for_host = for_host(busy, 1.0);
-        let (least, most) = (for_host(self.time.p05, 1.0 / spread), for_host(self.time.p95, spread));
-        self.waiting = gaps + self.for_host;
-        self.time.value += self.waiting;
-        self.time.p05 += gaps + least;
-        self.time.p95 += gaps + most;
+        let waiting = |time: Seconds| gaps + for_host(time, 1.0);
+        let with = |host: f64| {
+            let waiting = gaps + for_host(busy, host);
+            (busy + waiting, self.energy + idle * waiting)
+        };
+        let spread = host.map(|h| h.spread(setup.mode, precision));
+        let by_host = spread.map(|spread| [with(1.0 / spread), with(spread)]);
+        let decides = |slower| host.is_some_and(|h| h.decides(stages(busy), self.host, slower, setup.mode, precision));
+        let host_decides = (decides(1.0), decides(spread.unwrap_or(1.0)));
+        let longer = [busy, self.time.p05, self.time.p95].map(waiting);
+        (self.for_host, self.by_host, self.host_decides) = (for_host(busy, 1.0), by_host, host_decides);
+        self.waiting = longer[0];
+        self.time.value += longer[0];
+        self.time.p05 += longer[1];
+        self.time.p95 += longer[2];
         self.energy += idle * self.waiting;
     }
 
@@ -83,6 +99,9 @@ impl Totals {
         *total = Estimate { value: total.value + time, p05: total.p05 + time, p95: total.p95 + time };
         self.waiting += time;
         self.energy += idle * time;
+        for outcome in self.by_host.iter_mut().flatten() {
+            *outcome = (outcome.0 + time, outcome.1 + idle * time);
+        }
     }
 
     /// The tier that most of the uncertainty rests on.

@@ -136,6 +136,22 @@ pub enum Warning {
         /// Of the time.
         share: f64,
     },
+    /// The host decides how long the step takes, and nobody says how fast it is.
+    UnknownHost {
+        /// The profile's name.
+        framework: String,
+        /// 90 % of steps that hosts decide lie within this factor.
+        spread: f64,
+    },
+    /// How fast the host is, as it was said.
+    KnownHost {
+        /// The profile's name.
+        framework: String,
+        /// How many times as long as its table says launches take.
+        factor: f64,
+        /// Who says so.
+        source: String,
+    },
     /// An eager step was asked for, and the profile does not say what the host takes.
     NoHost {
         /// The profile's name.
