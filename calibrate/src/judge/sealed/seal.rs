@@ -9,7 +9,7 @@ use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::ANY_CHIP;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::step::calibrations::Calibrations;
-use joulecast_model::step::framework::{Costs, Framework, Launch};
+use joulecast_model::step::framework::{Framework, HostSpeed, Launch};
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::NetworkPrediction;
 use serde::de::DeserializeOwned;
@@ -208,20 +208,11 @@ impl Models {
     }
 }
 
-/// The profile on a host that takes so many times as long.
-fn on_host(framework: &Framework, factor: f64) -> Framework {
-    let mut framework = framework.clone();
-    if let Some(host) = &mut framework.host {
-        let slower = |costs: &mut Costs| {
-            for time in costs.inference.iter_mut().chain(&mut costs.training) {
-                *time = *time * factor;
-            }
-        };
-        slower(&mut host.step);
-        slower(&mut host.other.costs);
-        host.kinds.iter_mut().for_each(|kind| slower(&mut kind.costs));
-    }
-    framework
+/// The profile on a host that is known to take so many times as long.
+fn on_host(framework: &Framework, factor: f64) -> Result<Framework> {
+    let speed =
+        HostSpeed::stated(factor, "measured in the visit").with_context(|| format!("a host's factor {factor}"))?;
+    Ok(framework.clone().on_host(speed))
 }
 
 /// Files of a seal, by their names: predictions of each board, and what they were made from.
@@ -257,8 +248,8 @@ pub fn seal(loaded: &Loaded, boards: &[Gpu], models: &Models, from: Provenance) 
         profiles
             .extend(text_of(joulecast_data::GPUS, &board.name).map(|sum| (format!("gpus/{}.toml", board.name), sum)));
         let predictor = Predictor::with(board.clone(), models.calibrations.clone(), framework.clone());
-        let on: Vec<Predictor> =
-            HOSTS.iter().map(|host| predictor.clone().through(on_host(&framework, *host))).collect();
+        let on = HOSTS.iter().map(|host| Ok(predictor.clone().through(on_host(&framework, *host)?)));
+        let on: Vec<Predictor> = on.collect::<Result<_>>()?;
         let (mut rows, mut hosts) = (Vec::new(), Vec::new());
         for key in loaded.round.keys() {
             let run = key.step.run()?;
