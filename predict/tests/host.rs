@@ -58,7 +58,7 @@ fn a_host_scales_what_it_decides_and_is_named() {
     assert_eq!((number(&unknown["host"], "factor"), &unknown["host"]["source"]), (1.0, &Value::Null));
     assert_eq!((number(&slower["host"], "factor"), &slower["host"]["source"]), (1.6, &Value::from("--host")));
     assert!(warned(&unknown, "`calibrate host` measures") && !warned(&slower, "`calibrate host`"));
-    assert!(warned(&slower, "1.6 times as long as the pytorch profile says"));
+    assert!(warned(&slower, "1.60 times as long as the pytorch profile says"));
     // As wide as hosts differ without it, less so with it.
     let width = |step: &Value| number(step, "time_s_p95") / number(step, "time_s_p05");
     let spread = number(&unknown["host"], "spread");
