@@ -331,8 +331,9 @@ fn packages_hold_all_that_is_embedded_and_no_measurements() {
     assert!(kernels.iter().filter(|f| f.starts_with("cuda/") && f.ends_with(".cu")).count() > 10, "{kernels:?}");
     for name in ["model", "kernels", "reports", "calibrate", "predict"] {
         let files = packaged(&format!("joulecast-{name}"));
-        let strange =
-            |f: &&String| f.contains('/') && !["src/", "cuda/", "benches/", "tools/"].iter().any(|at| f.starts_with(at));
+        let strange = |f: &&String| {
+            f.contains('/') && !["src/", "cuda/", "benches/", "tools/"].iter().any(|at| f.starts_with(at))
+        };
         assert!(files.contains("README.md") && files.iter().find(strange).is_none(), "{name}: {files:?}");
     }
 }
