@@ -23,9 +23,12 @@ pub fn explain(calibration: &Calibration, kind: Option<&str>) -> String {
         explain_choices(&mut text, calibration);
     }
     match kind {
-        Some(kind) => calibration.models.iter().filter(|m| m.key.name() == kind).for_each(|m| explain_model(&mut text, m)),
+        Some(kind) => {
+            calibration.models.iter().filter(|m| m.key.name() == kind).for_each(|m| explain_model(&mut text, m))
+        }
         None => {
-            let _ = write!(text, "\nmodels, all of one kind by --kind KIND\n{}", Table::of(&calibration.models).to_text());
+            let _ =
+                write!(text, "\nmodels, all of one kind by --kind KIND\n{}", Table::of(&calibration.models).to_text());
         }
     }
     text

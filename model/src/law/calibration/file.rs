@@ -1,14 +1,14 @@
 //! Text form of a calibration.
 
 use super::bounds::{
-    GB, LEAST_SCALE, MOST_BANDWIDTH, MOST_COEFFICIENT, MOST_COLUMN, MOST_ENGINE, MOST_INVERSE, MOST_LOG_RATIO, MOST_PERCENT,
-    MOST_RESIDUAL, MOST_US, MOST_VARIABLE, either_side, number,
+    GB, LEAST_SCALE, MOST_BANDWIDTH, MOST_COEFFICIENT, MOST_COLUMN, MOST_ENGINE, MOST_INVERSE, MOST_LOG_RATIO,
+    MOST_PERCENT, MOST_RESIDUAL, MOST_US, MOST_VARIABLE, either_side, number,
 };
 use super::choice_file::{ChoiceFile, apart, each_once, read_choice, write_choice};
 use super::layer_model::{engine_alone, parse_term};
+use super::part::Wanted;
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
-use super::part::Wanted;
 use super::{
     Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, NetworkSpread,
     Range, Term, Tier,
@@ -441,7 +441,14 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
                 return Err(fail(&format!("term {} is there twice", shown(twice))));
             }
             let engine = shown(&engine).to_string();
-            Ok(EngineTerms { engine, rows, intercept, terms: terms(list.clone())?, range, clamp: ranges(clamp.clone())? })
+            Ok(EngineTerms {
+                engine,
+                rows,
+                intercept,
+                terms: terms(list.clone())?,
+                range,
+                clamp: ranges(clamp.clone())?,
+            })
         };
         let beside = format!("{label}: ");
         read().map_err(|CalibrationError(why)| {
