@@ -5,6 +5,7 @@ use joulecast_model::base::units::{Hertz, Seconds};
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::step::framework::Launch;
 use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{Estimate, OperatingPoint, Prepared, core_range};
 use joulecast_tests::{ok, predicted, predictor, seeded, shaped};
@@ -119,6 +120,23 @@ fn time_does_not_fall_much_as_the_batch_grows() {
             }
         }
     }
+}
+
+/// A polynomial may fall with the batch where no row is: AlexNet's and VGG's pools are larger than any that PyTorch's smallest
+/// rows were of. No such kernel takes longer than for 64 times as many samples.
+#[test]
+fn beyond_what_was_measured_fewer_samples_take_no_longer() {
+    let pytorch = ok(catalog::framework("pytorch"));
+    let predictor = predictor("h200").through(pytorch).launched(Some(Launch::Graph));
+    let mut beyond = 0;
+    for name in ["alexnet", "vgg16"] {
+        let layers = |batch| ok(predictor.predict(&shaped(name, batch, Precision::Fp16), Mode::Inference)).layers;
+        for (few, many) in layers(1).iter().zip(layers(64)).filter(|(few, _)| !few.in_domain) {
+            assert!(few.time.value <= many.time.value * 1.001, "{name} {}: {:?} {:?}", few.name, few.time, many.time);
+            beyond += 1;
+        }
+    }
+    assert!(beyond > 2, "{beyond} kernels are beyond what was measured");
 }
 
 /// Times of a step along settings, each of which allows more than the one before.

@@ -73,6 +73,7 @@ pub fn over_chip(
         sources: every(&base.sources, &made.sources),
         power,
         networks: base.networks.clone(),
+        choices: base.choices.clone(),
         ..made
     };
     Ok((calibration, brought))
@@ -199,6 +200,7 @@ mod tests {
         assert_eq!(made.tier, Tier::Measured);
         let text = made.to_toml()?;
         assert!(Calibration::from_toml(&text)?.to_toml()? == text, "it can be written and read");
+        assert!(!made.choices.is_empty() && made.choices == base.choices, "engines are foreseen as before");
         Ok(())
     }
 

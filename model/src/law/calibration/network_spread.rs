@@ -40,6 +40,13 @@ pub struct NetworkSpread {
 }
 
 impl NetworkSpread {
+    /// As far as it makes intervals wider, and no narrower: what it says of a board that no network was measured on.
+    pub fn widening(&self) -> Self {
+        let wider = |(low, high): Factors| (low.max(1.0), high.max(1.0));
+        let (time, power, energy) = (wider(self.time), wider(self.power), wider(self.energy));
+        Self { time, power, energy, ..self.clone() }
+    }
+
     /// Whether its numbers can be used.
     ///
     /// # Errors

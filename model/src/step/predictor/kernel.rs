@@ -248,8 +248,8 @@ fn kernel_in<'a, 'm: 'a>(
     })
 }
 
-/// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 4, 16 or
-/// 64 times as many samples.
+/// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
+/// and so on up to 64 times as many samples.
 fn as_for_more_samples(own: Seconds, found: &Found<'_>, load: &Load<'_>, setup: &Setup<'_>) -> Seconds {
     let of = |times: u64| {
         let work = Work { batch: load.work.batch.checked_mul(times)?, ..load.work.clone() };
@@ -257,7 +257,7 @@ fn as_for_more_samples(own: Seconds, found: &Found<'_>, load: &Load<'_>, setup: 
         let view = found.model.view(work, cost, setup.gpu, setup.library, setup.calibration)?;
         Some(found.expects(view.seen()).time())
     };
-    [4, 16, 64].into_iter().filter_map(of).fold(own, |least, time| if time < least { time } else { least })
+    [2, 4, 8, 16, 32, 64].into_iter().filter_map(of).fold(own, |least, time| if time < least { time } else { least })
 }
 
 /// What the host takes to launch a layer's operation.

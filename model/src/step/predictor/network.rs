@@ -12,7 +12,7 @@ use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
 use crate::kernel::key::ModelKey;
-use crate::law::calibration::Tier;
+use crate::law::calibration::{NetworkSpread, Tier};
 use crate::law::power::{ClockLaw, waiting_at};
 use crate::net::cost::LayerCost;
 use crate::net::network::ShapedNetwork;
@@ -144,9 +144,11 @@ impl<'a> Step<'a> {
         let spread = if self.power_tier >= Tier::Sibling { OTHER_DEVICE } else { 1.0 };
         let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
         let launch_bound = totals.for_host > Seconds::ZERO;
-        // Whole networks were measured on boards of the calibration alone.
-        let own = setup.calibration.filter(|c| c.is_of(&setup.gpu.name));
-        let spread = own.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
+        // Whole networks were measured on boards of the calibration alone: of others they say no more than that more is open.
+        let own = setup.calibration.is_some_and(|c| c.is_of(&setup.gpu.name));
+        let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
+        let lent = spread.filter(|_| !own).map(NetworkSpread::widening);
+        let spread = lent.as_ref().or(spread);
         let widths = Widths::new(&totals.time, residuals);
         let asked = point != OperatingPoint::default();
         let carried = if asked { CARRIED * totals.moved / totals.time.value.get() } else { 0.0 };
