@@ -141,14 +141,15 @@ def vision(name):
     """A network of torchvision or, where it has none of that name, of timm, and the side of its images."""
     import torchvision
     if name == "unet":
-        return u_net(), side_of(name)
-    if hasattr(torchvision.models, name):
-        return getattr(torchvision.models, name)(weights=None), side_of(name)
-    if hasattr(torchvision.models.segmentation, name):
-        model = getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None)
-        return FirstOutput(model), side_of(name)
-    import timm
-    return timm.create_model(name, pretrained=False), side_of(name)
+        model = u_net()
+    elif hasattr(torchvision.models, name):
+        model = getattr(torchvision.models, name)(weights=None)
+    elif hasattr(torchvision.models.segmentation, name):
+        model = FirstOutput(getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None))
+    else:
+        import timm
+        model = timm.create_model(name, pretrained=False)
+    return model, side_of(name)
 
 
 class FirstOutput(torch.nn.Module):

@@ -40,7 +40,6 @@ KEYS = ("network", "mode", "precision", "batch", "launch")
 COLUMNS = ("network,mode,precision,batch,launch,layout,ms_per_iter,ms_p10,ms_p90,watts,joules_per_iter,sm_mhz_mean,sm_mhz_min,"
            "mem_mhz,temp_c,before_mib,peak_mem_mib,reserved_mib,iters,throttle,ticks,error,utc,device,uuid,driver,torch,cudnn,"
            "libraries,round_sha256,shard").split(",")
-MIB = 1 << 20
 # Given to the process that goes on after an error of CUDA: when the first one began.
 BEGAN = "SEALED_BEGAN"
 
@@ -61,18 +60,6 @@ def in_order(rounds, part, parts):
         ranked += [(turn, hashed(*(row[k] for k in KEYS)), row) for turn, row in enumerate(rows)]
     ranked.sort(key=lambda item: item[:2])
     return [row for at, (_, _, row) in enumerate(ranked) if at % parts == part - 1]
-
-
-def emptied():
-    """MiB that the allocator still holds once nothing is referred to."""
-    import torch
-    # Modules refer to themselves in circles.
-    gc.collect()
-    torch.cuda.synchronize()
-    torch._C._cuda_clearCublasWorkspaces()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    return torch.cuda.memory_allocated() / MIB
 
 
 def built(network, device):
@@ -135,6 +122,7 @@ def prepare(network, mode, precision, batch, device="cuda"):
 def measured(network, row, nvml, args):
     """Time, power, energy and memory of a row."""
     import torch
+    from torch_memory import MIB, emptied
     from torch_networks import captured, measure
     before = emptied()
     step, layout = prepare(network, row["mode"], row["precision"], row["batch"])

@@ -61,7 +61,8 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     if path.exists() { path.canonicalize().map_err(of(path)) } else { end_of_links(path) }
 }
 
-fn folder(file: &Path) -> &Path {
+/// The folder that a file lies in, by its name alone.
+pub fn folder(file: &Path) -> &Path {
     file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

@@ -44,18 +44,13 @@ pub struct SealedArgs {
     verify: bool,
 }
 
-/// The folder that a file lies in.
-fn beside(file: &Path) -> &Path {
-    file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 /// At which commit the seal is made.
 fn provenance(args: &SealArgs) -> Result<Provenance> {
     let utc = utc::now();
     if let Some(commit) = &args.commit {
         return Ok(Provenance { commit: commit.clone(), dirty: args.dirty, utc });
     }
-    let folder = beside(&args.round);
+    let folder = whole::folder(&args.round);
     let changes = git::changes(folder)?;
     if let (Some(first), false) = (changes.first(), args.dirty) {
         bail!("the working tree has {} changes, the first of them {first}: commit them, or --dirty", changes.len());

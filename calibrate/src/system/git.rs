@@ -61,7 +61,7 @@ pub struct Committed {
 /// # Errors
 /// As [`head`].
 pub fn added(path: &Path) -> Result<Option<Committed>> {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = super::whole::folder(path);
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if !git(folder, &["status", "--porcelain", "--", &name])?.is_empty() {
         return Ok(None);

@@ -1,6 +1,6 @@
 //! Files written whole, as both programs write them, and never over what somebody may have edited unasked.
 
-pub use joulecast_reports::whole::{holds, nameless, write};
+pub use joulecast_reports::whole::{folder, holds, nameless, write};
 
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};

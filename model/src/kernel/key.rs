@@ -80,7 +80,7 @@ impl ModelKey {
             Layer::Attention(attention) if attention.decodes() => Self::AttentionDecode,
             Layer::Attention(attention) if !attention.fused => Self::AttentionUnfused,
             // Runners and frameworks take the mean of a whole map by kernels of its own, whatever it is called.
-            Layer::AdaptivePool2d(pool) if pool.output.is(1) => Self::Kind(match pool.op {
+            Layer::AdaptivePool2d(pool) if pool.is_global() => Self::Kind(match pool.op {
                 PoolOp::Avg => "global_avg_pool2d",
                 PoolOp::Max => "global_max_pool2d",
             }),

@@ -148,7 +148,7 @@ impl<'a> Stream<'a> {
             (Layer::Embedding(table), _) => table.features,
             (Layer::Attention(attention), Some(_)) => attention.sizes(load.work.inputs()).map_or(1, |s| s.keys),
             // Blocks go over planes, threads over the outputs of one.
-            (Layer::AdaptivePool2d(pool), _) if !pool.output.is(1) => pool.output.area(),
+            (Layer::AdaptivePool2d(pool), _) if !pool.is_global() => pool.output.area(),
             (Layer::Resize(resize), _) => resize.output.area(),
             (_, input) => input.map_or(1, |s| s.axis()),
         };

@@ -371,7 +371,11 @@ fn foreseen(model: &LayerModel, choices: &[Choice]) -> Result<(), CalibrationErr
 
 fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
     let label = format!("model {} {} {}", shown(&file.kind), file.phase, file.precision);
-    let fail = |why: &str| CalibrationError(format!("{label}: {why}"));
+    read_numbers(file).map_err(|CalibrationError(why)| CalibrationError(format!("{label}: {why}")))
+}
+
+fn read_numbers(file: ModelFile) -> Result<LayerModel, CalibrationError> {
+    let fail = |why: &str| CalibrationError(why.to_string());
     let read_key = |kind: &str| kind.parse::<ModelKey>().map_err(|e| fail(&e.to_string()));
     let key = read_key(&file.kind)?;
     let cover = |(kind, phase, precision): &(String, _, _)| {
@@ -429,32 +433,22 @@ fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
             })
             .collect()
     };
+    let numbers = |(engine, rows, intercept, range, list, clamp): EngineFile| {
+        bounded("intercept", intercept, either_side(MOST_ENGINE))?;
+        interval("range", range, MOST_ENGINE)?;
+        if rows == 0 {
+            return Err(fail("rows is 0: nothing is learned from no row"));
+        }
+        let mut seen = HashSet::new();
+        if let Some((twice, ..)) = list.iter().find(|(name, ..)| !seen.insert(name)) {
+            return Err(fail(&format!("term {} is there twice", shown(twice))));
+        }
+        Ok(EngineTerms { engine, rows, intercept, terms: terms(list)?, range, clamp: ranges(clamp)? })
+    };
     let engine = |(engine, rows, intercept, range, list, clamp): EngineFile| {
-        let read = || {
-            bounded("intercept", intercept, either_side(MOST_ENGINE))?;
-            interval("range", range, MOST_ENGINE)?;
-            if rows == 0 {
-                return Err(fail("rows is 0: nothing is learned from no row"));
-            }
-            let mut seen = HashSet::new();
-            if let Some((twice, ..)) = list.iter().find(|(name, ..)| !seen.insert(name)) {
-                return Err(fail(&format!("term {} is there twice", shown(twice))));
-            }
-            let engine = shown(&engine).to_string();
-            Ok(EngineTerms {
-                engine,
-                rows,
-                intercept,
-                terms: terms(list.clone())?,
-                range,
-                clamp: ranges(clamp.clone())?,
-            })
-        };
-        let beside = format!("{label}: ");
-        read().map_err(|CalibrationError(why)| {
-            let why = why.strip_prefix(&beside).unwrap_or(&why);
-            fail(&format!("engine {}: {why}", shown(&engine)))
-        })
+        let engine = shown(&engine).to_string();
+        let named = |CalibrationError(why): CalibrationError| fail(&format!("engine {engine}: {why}"));
+        numbers((engine.clone(), rows, intercept, range, list, clamp)).map_err(named)
     };
     each_once(&file.engines.iter().map(|e| &e.0).collect::<Vec<_>>()).map_err(|why| fail(&why))?;
     let engines = file.engines.into_iter().map(engine).collect::<Result<Vec<_>, CalibrationError>>()?;

@@ -40,11 +40,14 @@ pub struct NetworkSpread {
 }
 
 impl NetworkSpread {
-    /// As far as it makes intervals wider, and no narrower: what it says of a board that no network was measured on.
-    pub fn widening(&self) -> Self {
-        let wider = |(low, high): Factors| (low.max(1.0), high.max(1.0));
-        let (time, power, energy) = (wider(self.time), wider(self.power), wider(self.energy));
-        Self { time, power, energy, ..self.clone() }
+    /// Factors of time, power and energy.
+    pub fn factors(&self) -> [Factors; 3] {
+        [self.time, self.power, self.energy]
+    }
+
+    /// The same as far as they make intervals wider: what they say of a board that no network was measured on.
+    pub fn widening(&self) -> [Factors; 3] {
+        self.factors().map(|(low, high)| (low.max(1.0), high.max(1.0)))
     }
 
     /// Whether its numbers can be used.

@@ -16,6 +16,13 @@ pub struct AdaptivePool2d {
     pub output: Pair,
 }
 
+impl AdaptivePool2d {
+    /// Whether its one window is the whole map.
+    pub fn is_global(&self) -> bool {
+        self.output.is(1)
+    }
+}
+
 /// Total length of all windows along one direction.
 fn covered(input: u64, output: u64) -> u64 {
     let (m, n) = (u128::from(input), u128::from(output));

@@ -2,7 +2,7 @@
 
 use super::Estimate;
 use crate::base::units::{Joules, Seconds, Watts};
-use crate::law::calibration::{Factors, NetworkSpread};
+use crate::law::calibration::Factors;
 
 /// Half-widths below and above a value on a logarithmic scale, neither negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -92,16 +92,16 @@ impl Widths {
         time: Seconds,
         energy: Joules,
         limit: Watts,
-        spread: Option<&NetworkSpread>,
+        factors: Option<[Factors; 3]>,
         carried: Carried,
     ) -> Intervals {
         let power = energy / time;
         let limit = if power <= limit { limit } else { Watts::new(f64::INFINITY) };
-        let Width(low, high) = self.time.scaled(spread.map(|s| s.time)).and(carried.time);
+        let Width(low, high) = self.time.scaled(factors.map(|[time, ..]| time)).and(carried.time);
         let time = Estimate { value: time, p05: time * (-low).exp(), p95: time * high.exp() };
-        let Width(low, high) = self.power.scaled(spread.map(|s| s.power)).and(carried.power);
+        let Width(low, high) = self.power.scaled(factors.map(|[_, power, _]| power)).and(carried.power);
         let power = Estimate { value: power, p05: power * (-low).exp(), p95: (power * high.exp()).min(limit) };
-        let Width(low, high) = self.energy.scaled(spread.map(|s| s.energy)).and(carried.energy);
+        let Width(low, high) = self.energy.scaled(factors.map(|[.., energy]| energy)).and(carried.energy);
         let most = limit * time.p95;
         let energy = Estimate { value: energy, p05: energy * (-low).exp(), p95: (energy * high.exp()).min(most) };
         (time, power, energy)
@@ -112,6 +112,7 @@ impl Widths {
 mod tests {
     use super::*;
     use crate::base::precision::Mode;
+    use crate::law::calibration::NetworkSpread;
 
     fn sum() -> Estimate<Seconds> {
         Estimate { value: Seconds::new(1.0), p05: Seconds::new(0.5), p95: Seconds::new(2.0) }
@@ -141,7 +142,7 @@ mod tests {
             Seconds::new(1.0),
             Joules::new(100.0),
             Watts::new(300.0),
-            Some(&spread),
+            Some(spread.factors()),
             Carried::default(),
         );
         assert!((time.p05.get() - 0.5f64.sqrt()).abs() < 1e-12 && time.p95 == time.value);

@@ -257,7 +257,7 @@ fn as_for_more_samples(own: Seconds, found: &Found<'_>, load: &Load<'_>, setup: 
         let view = found.model.view(work, cost, setup.gpu, setup.library, setup.calibration)?;
         Some(found.expects(view.seen()).time())
     };
-    [2, 4, 8, 16, 32, 64].into_iter().filter_map(of).fold(own, |least, time| if time < least { time } else { least })
+    [2, 4, 8, 16, 32, 64].into_iter().filter_map(of).fold(own, Seconds::min)
 }
 
 /// What the host takes to launch a layer's operation.

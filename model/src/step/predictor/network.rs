@@ -147,15 +147,14 @@ impl<'a> Step<'a> {
         // Whole networks were measured on boards of the calibration alone: of others they say no more than that more is open.
         let own = setup.calibration.is_some_and(|c| c.is_of(&setup.gpu.name));
         let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
-        let lent = spread.filter(|_| !own).map(NetworkSpread::widening);
-        let spread = lent.as_ref().or(spread);
+        let factors = spread.map(if own { NetworkSpread::factors } else { NetworkSpread::widening });
         let widths = Widths::new(&totals.time, residuals);
         let asked = point != OperatingPoint::default();
         let carried = if asked { CARRIED * totals.moved / totals.time.value.get() } else { 0.0 };
         let step = (totals.time.value, totals.energy);
         let by_host = totals.by_host.as_ref().map_or(&[][..], |outcomes| outcomes);
         let carried = Carried::new(carried, step, likely).and(Carried::new(0.0, step, by_host));
-        (widths, widths.intervals(totals.time.value, totals.energy, cap, spread, carried))
+        (widths, widths.intervals(totals.time.value, totals.energy, cap, factors, carried))
     }
 
     /// The host of an eager step, where the profile says what it does.
