@@ -23,8 +23,10 @@ const SAME: f64 = 0.9;
 pub struct Lattice {
     /// Name of its trials' stratum.
     pub name: String,
-    /// Height and width of the input.
+    /// Height and width of the input; its width where there is a `height`.
     pub sides: Vec<u64>,
+    /// Height of the input where it is not its width: 1 for sequences.
+    pub height: Option<u64>,
     /// Channels of the input; of one group, where `groups` counts them.
     pub channels: Vec<u64>,
     /// Channels of the output where they do not follow from the input's.
@@ -55,8 +57,15 @@ pub struct Window {
     pub kernel: [u64; 2],
     /// Step in both directions.
     pub stride: u64,
+    /// Distance of the values that it reads, in both directions.
+    #[serde(default = "one")]
+    pub dilation: u64,
     /// How often it is drawn, relative to the others.
     pub weight: u32,
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// How the channels of a lattice are grouped.
@@ -96,10 +105,11 @@ impl Lattice {
             ensure!(what == "outputs" || !list.is_empty(), "{}: no {what}", at());
             list.iter().try_for_each(|&v| bounded(what, v)).with_context(at)?;
         }
+        self.height.iter().try_for_each(|&v| bounded("height", v)).with_context(at)?;
         ensure!(self.outputs.is_empty() != self.ratios.is_empty(), "{}: either outputs or ratios", at());
         ensure!(self.ratios.iter().all(|r| (0.01..=100.0).contains(r)), "{}: ratios from 0.01 to 100", at());
         ensure!(self.windows.iter().map(|w| u64::from(w.weight)).sum::<u64>() > 0, "{}: no windows", at());
-        let mut windows = self.windows.iter().flat_map(|w| [w.kernel[0], w.kernel[1], w.stride]);
+        let mut windows = self.windows.iter().flat_map(|w| [w.kernel[0], w.kernel[1], w.stride, w.dilation]);
         windows.try_for_each(|v| bounded("windows", v)).with_context(at)?;
         if let Grouping::Count(counts) = &self.groups {
             ensure!(!counts.is_empty(), "{}: no groups", at());
@@ -131,7 +141,9 @@ impl Lattice {
         };
         let (bias, same) = (random.gen_bool(BIAS), window.stride > 1 || random.gen_bool(SAME));
         let [h, w] = window.kernel;
-        if !(self.values[0]..=self.values[1]).contains(&(channels_in * side * side)) || side < h.max(w) {
+        let dilation = window.dilation;
+        let height = self.height.unwrap_or(side);
+        if !(self.values[0]..=self.values[1]).contains(&(channels_in * height * side)) || height < h || side < w {
             return None;
         }
         let (groups, channels) = match self.groups {
@@ -140,13 +152,13 @@ impl Lattice {
             Grouping::Count(_) => (Groups::Count(count), wanted),
         };
         let case = LayerCase {
-            inputs: vec![Shape::map(channels_in, side, side).ok()?],
+            inputs: vec![Shape::map(channels_in, height, side).ok()?],
             layer: Layer::Conv2d(Conv2d {
                 channels,
                 kernel: Pair { h, w },
                 stride: Pair::square(window.stride),
-                padding: if same { Pair { h: h / 2, w: w / 2 } } else { Pair::square(0) },
-                dilation: Pair::square(1),
+                padding: if same { Pair { h: dilation * (h / 2), w: dilation * (w / 2) } } else { Pair::square(0) },
+                dilation: Pair::square(dilation),
                 groups,
                 bias,
             }),
