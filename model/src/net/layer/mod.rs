@@ -17,6 +17,7 @@ mod elementwise;
 mod embedding;
 mod flatten;
 mod global_pool;
+mod group_norm;
 mod kind;
 mod layer_norm;
 mod linear;
@@ -232,6 +233,7 @@ layers! {
     scale::Scale { "scale": Stream, ByRunner, Own, never, Elementwise, Inputs; }
     local_response_norm::LocalResponseNorm { "local_response_norm": Stream, ByRunner, Own, never, Never, Both; }
     layer_norm::LayerNorm { "layer_norm": Stream, ByRunner, Own, never, Never, Inputs; }
+    group_norm::GroupNorm { "group_norm": Stream, ByItsFramework, Own, never, Never, Inputs; }
     softmax::Softmax { "softmax": Stream, ByRunner, Own, never, Never, Output; }
     dropout::Dropout { "dropout": Stream, ByRunner, Pointwise, in_inference, Elementwise, Nothing; }
     concat::Concat { "concat": Stream, ByRunner, Pointwise, never, Never, Nothing; }

@@ -7,7 +7,8 @@ use crate::net::layer::Layer;
 impl ShapedNetwork {
     /// The network as it runs where layers of the kinds `absorbed` are folded into the convolution before them, as long
     /// as nobody else reads what lies between: batch norm and scale into its weights, at most one sum, whose other
-    /// operands the kernel reads besides, and at most one activation, the last. A bias is added in the kernel.
+    /// operands the kernel reads besides, and at most one activation, the last. A bias is added in the kernel. Attention runs as one
+    /// kernel however it was written.
     pub fn fused(&self, absorbed: &[String]) -> Self {
         let readers = self.readers();
         let mut groups: Vec<Option<Vec<usize>>> = vec![None; self.layers.len()];
@@ -25,11 +26,14 @@ impl ShapedNetwork {
         let mut place: Vec<usize> = vec![0; self.layers.len()];
         let mut layers: Vec<ShapedLayer> = Vec::new();
         for (i, layer) in self.layers.iter().enumerate() {
-            let made = match &groups[i] {
+            let mut made = match &groups[i] {
                 Some(group) => self.folded(group),
                 None if taken[i] => continue,
                 None => layer.clone(),
             };
+            if let Layer::Attention(attention) = &mut made.case.layer {
+                attention.fused = true;
+            }
             place[i] = layers.len();
             layers.push(made);
         }
@@ -109,6 +113,7 @@ impl ShapedNetwork {
 #[cfg(test)]
 mod tests {
     use crate::base::precision::{Mode, Phase, Precision};
+    use crate::net::layer::Layer;
     use crate::net::network::{Network, ShapedNetwork, Source};
 
     const RESIDUAL: &str = r#"
@@ -150,6 +155,21 @@ inputs.x.shape = [3, 5, 5]
         };
         // The operand of the sum that another kernel made: 8 channels of 5x5, two samples, two bytes.
         assert_eq!(read(&fused, 2) - read(&plain, 4), 8 * 25 * 2 * 2);
+    }
+
+    #[test]
+    fn an_engine_computes_attention_in_one_kernel_however_it_was_written() {
+        let text = r#"
+schema = "network/1"
+name = "a"
+title = "a"
+layers = [{ name = "a", kind = "attention", heads = 2, fused = false, from = ["x", "x", "x"] }]
+inputs.x.shape = [16, 8]
+"#;
+        let network = Network::from_toml(text).expect("valid");
+        let written = ShapedNetwork::new(&network, 2, Precision::Fp16, &[]).expect("fits");
+        let unfused = |net: &ShapedNetwork| matches!(&net.layers()[0].case.layer, Layer::Attention(a) if !a.fused);
+        assert!(unfused(&written) && !unfused(&written.fused(&[])));
     }
 
     #[test]

@@ -27,6 +27,9 @@ const PATTERNS: &[(&str, &str)] = &[
          | Div(1, Sqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _)))) \
          | Div(x, Sqrt(Add(ReduceMean(Pow(x, 2) | Mul(x, x)), _))), $w)",
     ),
+    // A group normalization by the one of instances: as many ones as there are groups, then a factor and a shift per channel.
+    ("GroupNorm(x, w, b, g)", "Add(Mul(Reshape(InstanceNormalization(Reshape(x, s), $g, $c), t), $w), $b)"),
+    ("GroupNorm(x, w, b)", "Add(Mul(Reshape(InstanceNormalization(Reshape(x, s), _, _), t), $w), $b)"),
     // Activations.
     ("Gelu(x)", "Mul(Mul(x, Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1)), 0.5)"),
     ("Gelu(x)", "Mul(Mul(x, 0.5), Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1))"),
@@ -51,18 +54,20 @@ const PATTERNS: &[(&str, &str)] = &[
     ("RotaryEmbedding(x)", "Add(Mul(x, c), Mul(Concat(Neg(Split(x)), Split(x)), s))"),
     // Rows of a softmax that are all masked, set to zero: looked through, and no kernel.
     ("Guarded(s)", "Where(IsNaN(s), _, s)"),
-    // Scaled dot-product attention; the keys come transposed, scaled before the product or after it.
+    // Scaled dot-product attention; the keys come transposed. PyTorch's own function scales queries and keys by the root.
+    ("Attention(q, k, v)", "MatMul(Softmax(Add(MatMul(Mul(q, _), Mul(k, _)), m) | MatMul(Mul(q, _), Mul(k, _))), v)"),
+    // Written out: scaled before the product or after it.
     (
-        "Attention(q, k, v)",
+        "UnfusedAttention(q, k, v)",
         "MatMul(Softmax(Add(Mul(MatMul(q, k), _) | Div(MatMul(q, k), _) \
          | MatMul(Mul(q, _) | Div(q, _) | q, Mul(k, _) | Div(k, _) | k), m)), v)",
     ),
     (
-        "Attention(q, k, v)",
+        "UnfusedAttention(q, k, v)",
         "MatMul(Softmax(Where(m, Mul(MatMul(q, k), _) | Div(MatMul(q, k), _) | MatMul(q, k), f)), v)",
     ),
     (
-        "Attention(q, k, v)",
+        "UnfusedAttention(q, k, v)",
         "MatMul(Softmax(Mul(MatMul(q, k), _) | Div(MatMul(q, k), _) \
          | MatMul(Mul(q, _) | Div(q, _) | q, Mul(k, _) | Div(k, _) | k)), v)",
     ),
@@ -193,7 +198,13 @@ fn fits(graph: &Graph<'_>, name: &str, bound: &HashMap<&str, Id>) -> bool {
         "Linear" => dims("w").len() == 2 && dims("b").len() == 1 && dims("w").last() == dims("b").last(),
         // A learned bias of the scores, as windowed attention has, is added by a kernel of its own; it differs from head to
         // head, which a mask does not.
-        "Attention" => {
+        "GroupNorm" => {
+            let channels = dims("x").get(1).copied().unwrap_or(0);
+            let per_channel = |name: &str| dims(name).iter().product::<i64>() == channels;
+            let learned = |name: &str| value(name).is_some_and(|v| !v.learned.is_empty());
+            per_channel("w") && per_channel("b") && learned("w") && learned("b")
+        }
+        "Attention" | "UnfusedAttention" => {
             let of_all_heads = |dims: &[i64]| dims.len() < 3 || dims[dims.len() - 3] == 1;
             let masks = ["m", "f"].into_iter().filter_map(value);
             let computed = ["q", "k", "v"].into_iter().filter_map(value).all(|x| x.kind == Kind::Activation);

@@ -8,7 +8,7 @@ use super::{OnnxError, Options, read};
 use crate::base::precision::Precision;
 use crate::base::shape::Shape;
 use crate::catalog;
-use crate::net::layer::Layer;
+use crate::net::layer::{Attention, Layer};
 use crate::net::network::folding::{self, Folding};
 use crate::net::network::{Network, ShapedNetwork};
 use prost::Message as _;
@@ -148,6 +148,11 @@ fn understood(bytes: Vec<u8>, options: &Options<'_>) -> Network {
     read(Cursor::new(bytes), options).unwrap_or_else(|e| panic!("{e}"))
 }
 
+fn attentions(network: &Network) -> Vec<Attention> {
+    let of = |layer: &Layer| if let Layer::Attention(attention) = layer { Some(attention.clone()) } else { None };
+    network.nodes.iter().filter_map(|n| of(&n.layer)).collect()
+}
+
 /// Kinds of the layers that run something.
 fn kinds(network: &Network) -> Vec<&'static str> {
     let view = |layer: &Layer| match layer {
@@ -263,6 +268,7 @@ fn a_layer_of_bert() {
             "tanh"
         ]
     );
+    assert!(attentions(&network).iter().all(|a| !a.fused), "scores are divided by a step of their own");
     let norms = 3 * 128;
     let products = 4 * (64 * 64 + 64) + 2 * 64 * 256 + 256 + 64 + 64 * 64 + 64;
     let macs = 32 * (4 * 64 * 64 + 2 * 64 * 256) + 2 * 32 * 32 * 64 + 64 * 64;
@@ -275,6 +281,45 @@ fn a_layer_of_bert() {
     let given = ["input_ids", "attention_mask", "token_type_ids"]
         .map(|n| (n.to_string(), Shape::new(&[1, 32]).expect("a shape")));
     assert_eq!(understood(bert(), &Options { inputs: &given, ..Options::default() }).nodes, network.nodes);
+}
+
+/// PyTorch's own function, as its exporters write it: queries and keys are scaled by the root of the factor.
+#[test]
+fn attention_of_one_function_is_one_kernel() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "4", "32", "16"]);
+    let root = m.number(0.5);
+    let turned = m.op_with("Transpose", &["x"], "perm", &[0, 1, 3, 2]);
+    let (q, k) = (m.op("Mul", &["x", &root]), m.op("Mul", &[&turned, &root]));
+    let scores = m.op("MatMul", &[&q, &k]);
+    let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
+    let y = m.op("MatMul", &[&weights, "x"]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    let found = attentions(&network);
+    assert!(matches!(found[..], [Attention { heads: 4, fused: true, .. }]), "{found:?}");
+}
+
+/// A group normalization as PyTorch's exporters write it, then an instance normalization.
+#[test]
+fn groups_of_channels_are_normalized_by_one_layer() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "64", "8", "8"]);
+    let ones = Tensor { data_type: element::FLOAT, dims: vec![16], ..Tensor::default() };
+    let (ones, zeros) = (m.constant(ones.clone()), m.constant(ones));
+    let (apart, back) = (m.ints(&[0, 16, -1]), m.ints(&[1, 64, 8, 8]));
+    let y = m.op("Reshape", &["x", &apart]);
+    let y = m.op("InstanceNormalization", &[&y, &ones, &zeros]);
+    let y = m.op("Reshape", &[&y, &back]);
+    let (weight, bias) = (m.weight("norm.weight", &[64, 1, 1]), m.weight("norm.bias", &[64, 1, 1]));
+    let y = m.op("Mul", &[&y, &weight]);
+    let y = m.op("Add", &[&y, &bias]);
+    let (weight, bias) = (m.weight("last.weight", &[64]), m.weight("last.bias", &[64]));
+    let y = m.op("InstanceNormalization", &[&y, &weight, &bias]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    let norms: Vec<_> = network.nodes.iter().map(|n| &n.layer).collect();
+    let [Layer::GroupNorm(first), Layer::GroupNorm(second)] = norms[..] else { panic!("{norms:?}") };
+    assert_eq!((first.groups, first.affine, second.groups, second.affine), (16, true, 64, true));
+    assert_eq!(totals(&network).0, 4 * 64);
 }
 
 /// One layer of GPT-2 as the tracing exporter writes it, operator set 13: 64 features, 4 heads, tied tables.

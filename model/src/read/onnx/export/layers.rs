@@ -49,6 +49,14 @@ impl Writer<'_> {
             Layer::Scale(scale) => self.scale(scale.bias, site),
             Layer::LocalResponseNorm(norm) => self.node("LRN", &[&x], name, &[("size", Int(norm.size as i64))]),
             Layer::LayerNorm(norm) => self.layer_norm(norm.affine, site),
+            Layer::GroupNorm(norm) => {
+                // Factors per channel since operator set 21, per group before.
+                self.modern = true;
+                let channels = [site.read[0].dims().first().copied().unwrap_or(1)];
+                let (weight, bias) = (self.weight_of(site, &channels), self.vector_of(site, "bias", &channels));
+                let groups = ("num_groups", Int(norm.groups as i64));
+                self.node("GroupNormalization", &[&x, &weight, &bias], name, &[groups]);
+            }
             Layer::RmsNorm(_) => {
                 self.modern = true;
                 let weight = self.weight_of(site, &[site.read[0].last()]);

@@ -3,8 +3,8 @@
 use super::{Issue, Lowering, Op, shape};
 use crate::base::shape::product;
 use crate::net::layer::{
-    AdaptivePool2d, BatchNorm, Conv2d, Conv3d, ConvTranspose2d, Elementwise, GlobalPool2d, Groups, Interpolation,
-    Layer, LocalResponseNorm, Pad, Pair, Pool2d, Pool3d, PoolOp, Resize, Triple,
+    AdaptivePool2d, BatchNorm, Conv2d, Conv3d, ConvTranspose2d, Elementwise, GlobalPool2d, GroupNorm, Groups,
+    Interpolation, Layer, LocalResponseNorm, Pad, Pair, Pool2d, Pool3d, PoolOp, Resize, Triple,
 };
 use crate::net::network::Source;
 use crate::read::onnx::graph::Id;
@@ -261,13 +261,19 @@ impl<'g, 'a> Lowering<'g, 'a> {
         self.made(op, place)
     }
 
-    /// Mean 1, variance 2, normalization 2, scale and shift 2 operations per element, as [`crate::net::layer::LayerNorm`].
+    /// An instance normalization has a group per channel; the constant that a pattern found has a value per group.
     pub(super) fn group_norm(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let input = self.activation(op, 0)?;
-        let from = self.seen(input, &self.dims(input)?)?;
-        let learned = &op.inputs[1..];
-        let layer = Elementwise { ops: 7, parameters: self.unlearned(learned), output: None };
-        let place = self.emit(op, Layer::Elementwise(layer), vec![from], learned)?;
+        let dims = self.dims(input)?;
+        let groups = match &op.op[..] {
+            "InstanceNormalization" => dims.first().copied(),
+            "GroupNormalization" => self.call(op).int("num_groups").and_then(|n| u64::try_from(n).ok()),
+            _ => Some(op.inputs.get(3).copied().flatten().map_or(1, |id| self.tensor(id).elements() as u64)),
+        };
+        let learned = &op.inputs[1..op.inputs.len().min(3)];
+        let layer = GroupNorm { groups: groups.ok_or("its groups are missing")?, affine: self.unlearned(learned) > 0 };
+        let from = self.seen(input, &dims)?;
+        let place = self.emit(op, Layer::GroupNorm(layer), vec![from], learned)?;
         self.made(op, place)
     }
 

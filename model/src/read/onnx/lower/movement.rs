@@ -61,7 +61,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
 
     /// Within so many operators, on every way: queries, keys and values are parts of one tensor.
     fn leads_within(&self, op: &Op<'_>, steps: usize) -> bool {
-        if matches!(&op.op[..], "Attention" | "RotaryEmbedding" | "Concat" | "Expand" | "Tile") {
+        if matches!(&op.op[..], "Attention" | "UnfusedAttention" | "RotaryEmbedding" | "Concat" | "Expand" | "Tile") {
             return true;
         }
         let readers = || op.outputs.iter().flat_map(|id| self.readers.get(id).into_iter().flatten());
@@ -88,7 +88,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let mut op = op;
         for _ in 0..4 {
             match op.inputs.first().copied().flatten().and_then(|id| self.makers.get(&id)) {
-                Some(maker) if maker.op == "Attention" => return true,
+                Some(maker) if matches!(&maker.op[..], "Attention" | "UnfusedAttention") => return true,
                 Some(maker) if self.keeps_order(maker) => op = maker,
                 _ => return false,
             }
@@ -204,7 +204,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
 
     /// One dimension's part: a view, and a copy of it where the whole lies in another order.
     fn part(&mut self, op: &'g Op<'a>, input: Id, axis: usize, which: [u64; 3], made: Id) -> Result<Place, Issue> {
-        let place = self.view_of_part(op, input, axis, which)?;
+        let place = self.one_part(op, input, axis, which, made)?;
         if !self.scattered.contains(&input) {
             return Ok(place);
         }
@@ -220,12 +220,14 @@ impl<'g, 'a> Lowering<'g, 'a> {
         self.emit(op, Layer::Reshape(Reshape { shape, copy: true }), vec![rows.source], &[])
     }
 
-    fn view_of_part(
+    /// A view, but a copy where a kernel with windows reads it: those take whole tensors.
+    fn one_part(
         &mut self,
         op: &'g Op<'a>,
         input: Id,
         axis: usize,
         [start, size, step]: [u64; 3],
+        made: Id,
     ) -> Result<Place, Issue> {
         let dims = &self.tensor(input).dims;
         let Some(mut axis) = self.sample_axis(dims, axis) else {
@@ -242,7 +244,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
             axis = 1;
         }
         let from = self.seen(input, &sizes)?;
-        self.emit(op, Layer::Slice(Slice { axis, start, size, step, copy: false }), vec![from], &[])
+        let windows = |op: &&Op<'_>| matches!(&op.op[..], "Conv" | "ConvTranspose" | "MaxPool" | "AveragePool");
+        let copy = self.readers.get(&made).is_some_and(|readers| readers.iter().any(|op| windows(op)));
+        self.emit(op, Layer::Slice(Slice { axis, start, size, step, copy }), vec![from], &[])
     }
 
     pub(super) fn slice(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {

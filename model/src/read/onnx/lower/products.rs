@@ -180,7 +180,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 self.seen(v, &[keys, kv_heads * d])?,
             ],
         };
-        self.fused_attention(op, from, [heads, kv_heads], causal && keys == tokens)
+        self.attention_over(op, from, [heads, kv_heads], causal && keys == tokens)
     }
 
     /// `[tokens, heads features]` throughout.
@@ -194,10 +194,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 }
             }
         }
-        self.fused_attention(op, from, heads, causal)
+        self.attention_over(op, from, heads, causal)
     }
 
-    fn fused_attention(
+    fn attention_over(
         &mut self,
         op: &'g Op<'a>,
         from: Vec<Source>,
@@ -205,7 +205,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         causal: bool,
     ) -> Result<(), Issue> {
         let kv_heads = Some(kv_heads).filter(|n| *n != heads);
-        let layer = Attention { heads, kv_heads, causal, cached: None, fused: true };
+        let layer = Attention { heads, kv_heads, causal, cached: None, fused: op.op == "Attention" };
         let place = self.emit(op, Layer::Attention(layer), from, &[])?;
         self.made(op, place)
     }
