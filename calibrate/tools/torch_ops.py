@@ -29,18 +29,23 @@ COLUMNS = "trial_id,kind,time_us,spread_us,calls,device,torch,cudnn,trial".split
 HOST_COLUMNS = "kind,precision,inference_us,forward_us,backward_us,device,torch".split(",")
 # What a rotation of operands must exceed so that none is left in the cache.
 ROTATION = 200 << 20
+# No kernel is shorter: a graph without one replays in a tenth of a microsecond a call.
+SHORTEST_US = 0.6
 # Layers whose kernels no framework has apart.
-LEFT_OUT = {"scale", "pad", "flatten"}
+LEFT_OUT = {"pad", "flatten"}
+# Kinds that take volumes: see `is_volume`.
+VOLUMES = {"conv3d", "pool3d", "batch_norm", "group_norm", "activation", "add", "multiply", "dropout"}
+CONVOLUTIONS = ("conv2d", "conv3d")
 PRECISIONS = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 
 def group(trial):
     """Trials of one group are alike."""
     layer = trial["case"]["layer"]
-    kind = layer["kind"]
+    kind, inputs = layer["kind"], trial["case"]["inputs"]
     detail = layer.get("function") or layer.get("op") or ""
-    if kind == "conv2d":
-        groups, channels = layer.get("groups", 1), trial["case"]["inputs"][0][0]
+    if kind in CONVOLUTIONS:
+        groups, channels = layer.get("groups", 1), inputs[0][0]
         groups = channels if groups == "depthwise" else groups
         kernel, stride = layer["kernel"], layer["stride"]
         if groups == channels and groups > 1:
@@ -48,14 +53,50 @@ def group(trial):
         elif groups > 1:
             detail = "grouped"
         else:
-            detail = f"{kernel == [1, 1]}{kernel == [3, 3] and stride == [1, 1]}"
+            detail = f"{set(kernel) == {1}}{set(kernel) == {3} and set(stride) == {1}}"
+    if kind == "elementwise":
+        single = layer.get("ops", 1) == 1 and len(inputs) == 1
+        detail = "other" if not single else "sum" if layer.get("parameters") else "factor"
+    if kind == "layer_norm":
+        size = inputs[0][normalized(inputs[0])]
+        detail = "narrow" if size <= 64 else "middle" if size <= 256 else "wide"
     if kind == "attention":
         detail = "unfused" if not layer.get("fused", True) else "decode" if layer.get("cached") else "fused"
     if kind == "recurrent":
         detail = layer["cell"]
     if kind == "pool2d":
         detail += str(layer.get("stride", layer["kernel"]) == [1, 1])
+    if is_volume(layer, inputs):
+        detail = f"{detail} 3d".strip()
+    if is_flat(layer, inputs):
+        detail = f"{detail} 1d".strip()
     return kind, detail, trial["phase"], trial["mode"], trial["precision"], trial["layout"]
+
+
+def of_maps(layer, inputs):
+    """Whether three dimensions are a map's: not those of a product, of attention's neighbours, or beside a table or mask."""
+    kind = layer["kind"]
+    rows = kind == "matmul" or kind in TRANSFORMERS.keys() - MAPS or layer.get("last") or layer.get("parameters")
+    return not rows and all(len(shape) == len(inputs[0]) for shape in inputs)
+
+
+def is_flat(layer, inputs):
+    """Whether a map is a sequence, which PyTorch holds without a height, and hence never channels last."""
+    shape = inputs[0]
+    one_high = len(shape) == 3 and shape[1] == 1 and shape[2] > 1 and of_maps(layer, inputs)
+    return one_high and (layer["kind"] != "conv2d" or layer["kernel"][0] == 1)
+
+
+def is_volume(layer, inputs):
+    """Whether these are volumes, channels last where maps are; other tensors of four dimensions are rows, or stacked maps."""
+    first, *others = inputs
+    beside = all(other == first or other == [first[0], 1, 1, 1] for other in others)
+    return layer["kind"] in VOLUMES and len(first) == 4 and beside
+
+
+def normalized(shape):
+    """The axis of a learned factor, without the batch: the channels of a map, else the last."""
+    return 0 if len(shape) == 3 else -1
 
 
 def sample(paths, most, few, only):
@@ -68,7 +109,8 @@ def sample(paths, most, few, only):
             trial = entry.get("trial")
             if trial is None or trial["algorithm"] != "heuristic" or trial["case"]["layer"]["kind"] in LEFT_OUT:
                 continue
-            if only and not set(map(str, group(trial)[:2])) & only:
+            kind, detail = group(trial)[:2]
+            if only and not {kind, detail, *detail.split()} & only:
                 continue
             if trial["phase"] == "update" or (trial["case"]["layer"]["kind"] in ("concat", "add")
                                               and trial["phase"] != "forward"):
@@ -77,7 +119,7 @@ def sample(paths, most, few, only):
     ranked = []
     for key, trials in sorted(groups.items()):
         random.Random(str(key)).shuffle(trials)
-        gradients = key[0] in ("conv2d", "linear", "matmul") and key[2] != "forward"
+        gradients = key[0] in (*CONVOLUTIONS, "linear", "matmul") and key[2] != "forward"
         trials = trials[:few if gradients else most]
         ranked += [((i + 0.5) / len(trials), t) for i, t in enumerate(trials)]
     return [trial for _, trial in sorted(ranked, key=lambda pair: (pair[0], pair[1][0]))]
@@ -89,49 +131,69 @@ def operation(trial, torch):
     layer, batch = trial["case"]["layer"], trial["batch"]
     kind, training = layer["kind"], trial["mode"] == "training"
     dtype = getattr(torch, PRECISIONS[trial["precision"]])
-    # Three dimensions of a product or of attention's neighbours are no map.
-    channels_last = trial["layout"] == "nhwc" and kind != "matmul" and (kind not in TRANSFORMERS or kind == "resize") and not layer.get("last")
+    inputs = trial["case"]["inputs"]
+    flat, volume = is_flat(layer, inputs), is_volume(layer, inputs)
+    channels_last = trial["layout"] == "nhwc" and of_maps(layer, inputs) and not flat
     gradient = trial["phase"] != "forward"
-    shapes = [[batch] + shape for shape in trial["case"]["inputs"]]
+    shapes = [[batch] + shape for shape in inputs]
+    if kind in ("add", "multiply"):
+        # Aligned at the last dimension behind the batch.
+        shapes = [[batch] + [1] * (len(inputs[0]) - len(shape)) + shape for shape in inputs]
+    if kind == "conv2d" and flat:
+        shapes = [[batch, inputs[0][0], inputs[0][2]]]
 
     def tensor(shape, of=None):
         t = torch.randn(shape, device="cuda", dtype=of or dtype)
         if channels_last and len(shape) == 4:
             t = t.to(memory_format=torch.channels_last)
+        if channels_last and len(shape) == 5 and volume:
+            t = t.to(memory_format=torch.channels_last_3d)
         return t
 
     parameters, from_indices = [], None
-    if kind == "conv2d":
+    if kind in CONVOLUTIONS:
         channels = shapes[0][1]
         groups = channels if layer.get("groups") == "depthwise" else layer.get("groups", 1)
-        parameters = [[layer["channels"], channels // groups] + layer["kernel"]]
+        directions = len(shapes[0]) - 2
+        convolve = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}[directions]
+        # Of a sequence the width alone.
+        kernel, stride, padding = (layer[name][-directions:] for name in ("kernel", "stride", "padding"))
+        dilation = layer.get("dilation", [1] * 3)[-directions:]
+        parameters = [[layer["channels"], channels // groups] + kernel]
         parameters += [[layer["channels"]]] if layer.get("bias") else []
-        stride, padding, dilation = layer["stride"], layer["padding"], layer.get("dilation", [1, 1])
 
         def run(x, w, b=None):
-            return functional.conv2d(x, w, b, stride, padding, dilation, groups)
+            return convolve(x, w, b, stride, padding, dilation, groups)
     elif kind == "linear":
         parameters = [[layer["features"], shapes[0][-1]]] + ([[layer["features"]]] if layer.get("bias") else [])
         run = functional.linear
     elif kind == "matmul":
         run = torch.matmul
     elif kind == "batch_norm":
-        channels = shapes[0][1]
-        parameters = [[channels], [channels]]
+        # Rows are normalized as if they were samples.
+        rows = len(inputs[0]) == 2
+        channels = shapes[0][-1] if rows else shapes[0][1]
+        parameters = [[channels], [channels]] if layer.get("affine", True) else []
         of = torch.float32 if training else dtype
         mean, variance = torch.zeros(channels, device="cuda", dtype=of), torch.ones(channels, device="cuda", dtype=of)
 
-        def run(x, w, b):
-            return functional.batch_norm(x, mean, variance, w, b, training, 0.1, 1e-5)
+        def run(x, *learned):
+            w, b = learned or (None, None)
+            given = x.flatten(0, 1) if rows else x
+            out = functional.batch_norm(given, mean, variance, w, b, training, 0.1, 1e-5)
+            return out.view(x.shape) if rows else out
     elif kind in TRANSFORMERS:
         from_indices = {"embedding": layer.get("vocabulary")}.get(kind)
         parameters, run = TRANSFORMERS[kind](layer, shapes, dtype, training, torch)
     elif kind == "layer_norm":
-        size = shapes[0][-1:]
-        parameters = [size, size]
+        size = [inputs[0][normalized(inputs[0])]]
+        parameters = [size, size] if layer.get("affine", True) else []
 
-        def run(x, w, b):
-            return functional.layer_norm(x, size, w, b)
+        def run(x, *learned):
+            if x.dim() != 4:
+                return functional.layer_norm(x, size, *learned)
+            # Of a map over its channels.
+            return functional.layer_norm(x.permute(0, 2, 3, 1), size, *learned).permute(0, 3, 1, 2)
     elif kind == "activation":
         function, overwrites = activation(layer["function"], torch)
         # Networks overwrite; a gradient needs the input.
@@ -147,12 +209,15 @@ def operation(trial, torch):
     elif kind == "multiply":
         run = torch.mul
     elif kind == "concat":
-        def run(*inputs):
-            return torch.cat(inputs, 1)
-    elif kind == "pool2d":
+        axis = layer.get("axis")
+        joined = axis + 1 if axis is not None else 1 if len(inputs[0]) == 3 else -1
+
+        def run(*parts):
+            return torch.cat(parts, joined)
+    elif kind in ("pool2d", "pool3d"):
         kernel, stride = layer["kernel"], layer.get("stride", layer["kernel"])
         padding, ceil = layer["padding"], layer.get("ceil", False)
-        pool = functional.max_pool2d if layer["op"] == "max" else functional.avg_pool2d
+        pool = getattr(functional, f"{layer['op']}_{kind}")
 
         def run(x):
             return pool(x, kernel, stride, padding, ceil_mode=ceil)
@@ -185,12 +250,17 @@ def operation(trial, torch):
             return lambda: run(*operands)
         data = trial["phase"] == "backward_data"
         wanted = operands[:len(shapes)] if data else operands[len(shapes):]
-        if kind in ("batch_norm", "layer_norm", "rms_norm"):
+        if kind in ("batch_norm", "layer_norm", "rms_norm", "group_norm"):
             wanted = operands
+        if kind == "recurrent" and not data:
+            # The library's gradient of the weights needs that of the inputs before it.
+            wanted = operands + run.weights
         for t in wanted:
             t.requires_grad_()
         output = run(*operands)
         above = torch.randn_like(output)
+        if kind == "elementwise" and parameters and (data or shapes[0] == [1] + parameters[0]):
+            raise ValueError("the gradient of a sum is no kernel")
         return lambda: torch.autograd.grad(output, wanted, above, retain_graph=True)
 
     def size_of(width):
@@ -227,6 +297,54 @@ def of_kind(name):
     return noted
 
 
+# Those among them whose three dimensions are a map's.
+MAPS = {"resize", "scale", "elementwise", "group_norm"}
+
+
+@of_kind("scale")
+def scale(layer, shapes, dtype, training, torch):
+    """A parameter times a map, such as the scale of a residual branch; the shift is an operation of its own."""
+    shape = shapes[0][1:]
+    channels = [shape[0], 1, 1] if len(shape) == 3 else shape[-1:]
+    if not layer.get("bias", True):
+        return [channels], torch.mul
+    return [channels, channels], lambda x, w, b: x * w + b
+
+
+@of_kind("elementwise")
+def elementwise(layer, shapes, dtype, training, torch):
+    """A factor, or a learned table that is added; whatever else programs compute so is not known."""
+    learned, shape = layer.get("parameters", 0), shapes[0][1:]
+    if layer.get("ops", 1) != 1 or len(shapes) != 1 or layer.get("output") not in (None, shape):
+        raise ValueError("no operation for elementwise of other than one operation on one input")
+    if not learned:
+        return [], lambda x: x * 0.5
+    ends = [shape[i:] for i in range(len(shape)) if _product(shape[i:]) == learned]
+    if not ends:
+        raise ValueError("no operation for elementwise whose parameters are not its last dimensions")
+    return [ends[-1]], torch.add
+
+
+@of_kind("reduce")
+def reduce(layer, shapes, dtype, training, torch):
+    return [], lambda x: x.mean(-1)
+
+
+@of_kind("group_norm")
+def group_norm(layer, shapes, dtype, training, torch):
+    """Channels-last inputs are copied first, by PyTorch, and its result is not channels last: that the next layer copies it
+    back is part of what the norm costs."""
+    channels = shapes[0][1:2]
+    learned = [channels, channels] if layer.get("affine", True) else []
+
+    def run(x, *learned):
+        y = torch.nn.functional.group_norm(x, layer["groups"], *learned)
+        last = torch.channels_last_3d if x.dim() == 5 else torch.channels_last
+        return y if x.is_contiguous() else y.contiguous(memory_format=last)
+
+    return learned, run
+
+
 @of_kind("attention")
 def attention(layer, shapes, dtype, training, torch):
     """As frameworks call it; a cached token writes its key and value into the cache and reads all of it."""
@@ -239,16 +357,15 @@ def attention(layer, shapes, dtype, training, torch):
     cached = layer.get("cached") or 0
     fused, causal = layer.get("fused", True), layer["causal"] and not cached
     grouped = kv_heads != heads
-    # Kernels for 32 bits know no groups: keys and values are repeated, as transformers does.
-    repeated = grouped and fused and dtype.itemsize == 4
-    backends = torch.nn.attention.SDPBackend
-    only = contextlib.nullcontext if fused else lambda: torch.nn.attention.sdpa_kernel(backends.MATH)
+    # Kernels for 32 bits know no groups, nor do products: keys and values are repeated, as transformers does.
+    repeated = grouped and (not fused or dtype.itemsize == 4)
     caches = []
     if cached:
         shape = [batch, kv_heads, cached + tokens, size]
         # A rotation of operands rotates caches, too.
         caches = [[torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2)] for _ in range(4)]
     turn = [0]
+    later = torch.ones(tokens, tokens, device="cuda", dtype=torch.bool).triu(1) if causal and not fused else None
 
     def run(q, k=None, v=None):
         if packed:
@@ -263,9 +380,15 @@ def attention(layer, shapes, dtype, training, torch):
         if repeated:
             k, v = (t[:, :, None].expand(-1, -1, heads // kv_heads, -1, -1).reshape(batch, heads, -1, size)
                     for t in (k, v))
-        with only():
+        if fused:
             out = functional.scaled_dot_product_attention(q, k, v, is_causal=causal,
                                                           enable_gqa=grouped and not repeated)
+        else:
+            # As programs write it out; PyTorch's own function without a fused kernel would compute halves in 32 bits.
+            scores = q @ k.transpose(-2, -1) * size ** -0.5
+            if causal:
+                scores = scores.masked_fill(later, float("-inf"))
+            out = scores.softmax(-1) @ v
         return out.transpose(1, 2).reshape(batch, -1, heads * size)
 
     return [], run
@@ -300,14 +423,19 @@ def rotary(layer, shapes, dtype, training, torch):
 
 @of_kind("recurrent")
 def recurrent(layer, shapes, dtype, training, torch):
-    """Through cuDNN, samples first. The weights are the module's, so that only the gradient of the input is asked for."""
+    """Through cuDNN, samples first. The weights are the module's: `operation` asks for their gradients apart."""
     kind = {"lstm": torch.nn.LSTM, "gru": torch.nn.GRU, "rnn": torch.nn.RNN}[layer["cell"]]
     module = kind(shapes[0][-1], layer["hidden"], layer["layers"], bias=layer["bias"], batch_first=True,
                   bidirectional=layer["bidirectional"], device="cuda", dtype=dtype)
     module.train(training)
     for parameter in module.parameters():
         parameter.requires_grad_(False)
-    return [], lambda x: module(x)[0]
+
+    def run(x):
+        return module(x)[0]
+
+    run.weights = list(module.parameters())
+    return [], run
 
 
 @of_kind("position_embedding")
@@ -371,6 +499,15 @@ def _product(numbers):
 
 def measure(trial, torch):
     """Device time of a call in microseconds, the spread of repeats, and how many calls a graph held."""
+    time_us, spread_us, calls = timed(trial, torch)
+    if trial["case"]["layer"]["kind"] == "recurrent" and trial["phase"] == "backward_weights":
+        before, _, _ = timed({**trial, "phase": "backward_data"}, torch)
+        time_us = max(time_us - before, 0.5)
+    return time_us, spread_us, calls
+
+
+def timed(trial, torch):
+    """As `measure`, of one call as it is."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = trial["precision"] == "tf32"
     make, size = operation(trial, torch)
     sets = 1 if trial["cache"] == "hot" else max(1, min(32, -(-ROTATION // size)))
@@ -403,6 +540,8 @@ def measure(trial, torch):
             end.synchronize()
             times.append(begin.elapsed_time(end) / (repeats * sets) * 1e3)
     times.sort()
+    if times[3] < SHORTEST_US:
+        raise ValueError("a view: no kernel runs")
     return times[3], times[5] - times[1], repeats * sets
 
 

@@ -1,11 +1,12 @@
 //! `calibrate plan`, `run` and `status`.
 
-use super::{DatasetArg, misuse, names, print, show};
+use super::{DatasetArg, machine, misuse, names, print, show};
 use crate::campaign::choices::ask;
 use crate::campaign::device::{Device, Kind as DeviceKind, SIMULATED};
 use crate::campaign::limits::{self, ObservedOnly, Permission};
 use crate::campaign::run::progress::OnStderr;
 use crate::campaign::run::{AsFound, Which};
+use crate::campaign::trials::nets::{Wanted, of_networks};
 use crate::campaign::trials::{Level, Measure, Plan};
 use crate::campaign::{run, status, trials};
 use crate::rows::choices;
@@ -16,7 +17,9 @@ use anyhow::{Context, Result};
 use clap::Args;
 use joulecast_kernels::measure::Rules;
 use joulecast_kernels::settings::Point;
+use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::units::Seconds;
+use joulecast_model::catalog;
 use joulecast_reports::export::{Format, format_of};
 use joulecast_reports::say;
 use joulecast_reports::status::Status;
@@ -44,6 +47,26 @@ pub struct PlanArgs {
     /// How much of it
     #[arg(long, value_enum, default_value_t = Level::Reference)]
     level: Level,
+    /// Instead of a recipe: the distinct layers of these networks, of the zoo or of files, as `measure --net` takes them;
+    /// may be repeated. Those longer than 30 ms by the roofline or larger than 6 GiB are left out
+    #[arg(long, value_name = "NAME|FILE", num_args = 1.., value_delimiter = ',', conflicts_with_all = ["recipe", "level"],
+        value_parser = names::network_or_file)]
+    net: Vec<String>,
+    /// With --net: batches, separated by commas
+    #[arg(long, value_name = "N", default_value = "1,16,64", value_delimiter = ',', requires = "net",
+        value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    batches: Vec<u64>,
+    /// With --net: precisions, separated by commas
+    #[arg(long, value_name = "PRECISION", default_value = "fp32,fp16", value_delimiter = ',', requires = "net",
+        value_parser = machine::precision)]
+    precisions: Vec<Precision>,
+    /// With --net: phases, separated by commas; forward as in inference, the others as in training
+    #[arg(long, value_name = "PHASE", default_value = "forward,backward_data,backward_weights", value_delimiter = ',',
+        requires = "net", value_parser = phase)]
+    phases: Vec<Phase>,
+    /// With --net: the GPU whose roofline bounds the trials' times
+    #[arg(long, value_name = "NAME", default_value = "h200", requires = "net", value_parser = names::gpu_name)]
+    gpu: String,
     /// File to write the trials to, one JSON line each, in the order to run them
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -136,6 +159,12 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "a number above 0".to_string())
 }
 
+fn phase(text: &str) -> Result<Phase, String> {
+    Phase::from_name(text)
+        .filter(|phase| *phase != Phase::Update)
+        .ok_or_else(|| "forward, backward_data or backward_weights".to_string())
+}
+
 /// Summarises a dataset.
 pub fn status(args: &StatusArgs) -> Result<()> {
     let folder = args.folder.as_ref().unwrap_or(&args.dataset.dataset);
@@ -144,9 +173,17 @@ pub fn status(args: &StatusArgs) -> Result<()> {
     show(&summary, args.format)
 }
 
-/// Expands a recipe.
+/// Expands a recipe, or networks into their layers.
 pub fn plan(args: &PlanArgs) -> Result<()> {
+    let mut beyond = 0;
     let plan = match &args.recipe {
+        _ if !args.net.is_empty() => {
+            let networks = args.net.iter().map(|name| machine::network(name)).collect::<Result<Vec<_>>>()?;
+            let (batches, precisions, phases) = (args.batches.clone(), args.precisions.clone(), args.phases.clone());
+            let planned = of_networks(&Wanted { networks, batches, precisions, phases }, &catalog::gpu(&args.gpu)?)?;
+            beyond = planned.beyond;
+            planned.plan
+        }
         Some(path) => {
             let name = path.display().to_string();
             let text = fs::read_to_string(path).with_context(|| name.clone())?;
@@ -162,6 +199,9 @@ pub fn plan(args: &PlanArgs) -> Result<()> {
         plan.count(Measure::Energy),
         plan.estimate().get() / 60.0
     ))?;
+    if beyond > 0 {
+        print(&format!("left out, longer than 30 ms by the roofline or larger than 6 GiB: {beyond}\n"))?;
+    }
     if let Some(path) = &args.out {
         let done = whole::write_new(path, &trials::file::to_text(&plan)?, args.force)?;
         print(&format!("{}: {done}\n", path.display()))?;

@@ -1,12 +1,13 @@
 //! `calibrate plan`: a recipe is expanded into trials, the same ones wherever it is expanded.
 //!
 //! Half of a stratum's shapes fill its space evenly, half stand in networks of the role `layer`. No shape of a
-//! network with the role `test` is among them.
+//! network with the role `test` is among them. With `--net` the trials are the layers of given networks instead.
 
 pub mod count;
 pub mod file;
 pub mod lattice;
 pub mod near;
+pub mod nets;
 pub mod point;
 pub mod recipe;
 pub mod shapes;

@@ -8,8 +8,8 @@ use joulecast_model::base::shape::Shape;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{
     Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, ConvTranspose2d, Dropout, Function, GlobalPool2d,
-    Groups, Interpolation, Layer, LayerNorm, LayerOp as _, Linear, LocalResponseNorm, Matmul, Measured, Multiply, Pad,
-    Pair, Pool2d, PoolOp, Resize, Scale, Softmax,
+    GroupNorm, Groups, Interpolation, Layer, LayerNorm, LayerOp as _, Linear, LocalResponseNorm, Matmul, Measured,
+    Multiply, Pad, Pair, Pool2d, PoolOp, Resize, Scale, Softmax,
 };
 
 /// A layer of a kind at a point; `None` where the sizes there do not fit together.
@@ -22,6 +22,7 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
         "matmul" => matmul(point, ranges),
         "layer_norm" | "softmax" | "gelu" | "gelu_tanh" => rows(kind, point, ranges),
         "resize" => resize(point, ranges),
+        "group_norm" => group_norm(point, ranges),
         _ if Layer::measured(kind) != Measured::ByRunner => transformers::case(kind, phase, point, ranges),
         _ => map_layer(kind, point, ranges),
     }?;
@@ -198,6 +199,14 @@ fn resize(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
         if point.chance(0.2) { point.pick(&[224, 256, 512, 520]) } else { side * point.pick(&[2, 2, 2, 4, 8]) };
     let interpolation = point.pick(&[Interpolation::Nearest, Interpolation::Linear, Interpolation::Linear]);
     one(Shape::map(channels, side, side).ok()?, Layer::Resize(Resize { output: Pair::square(output), interpolation }))
+}
+
+/// A map of groups as wide as networks have them.
+fn group_norm(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    let (channels, side) = (point.channels(ranges.channels), point.side(ranges.side));
+    let groups = point.pick(&[32, 32, 32, 16, 8, 1]);
+    let map = Shape::map(channels.next_multiple_of(groups), side, side).ok()?;
+    one(map, Layer::GroupNorm(GroupNorm { groups, affine: true }))
 }
 
 /// Layers that read several maps.

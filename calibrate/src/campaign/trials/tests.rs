@@ -1,5 +1,6 @@
+use super::nets::{Wanted, of_networks};
 use super::*;
-use joulecast_model::base::precision::Phase;
+use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::units::Bytes;
 use joulecast_model::net::layer::Layer;
 use joulecast_model::rows::splits::Role;
@@ -207,4 +208,62 @@ fn trials_are_hot_and_cold_small_and_large() {
     assert!(cold(Phase::BackwardData) > 0.6);
     assert!(share(&|i| i.trial.batch == 1) > 0.03);
     assert!(share(&|i| i.trial.batch >= 128) > 0.1);
+}
+
+fn wanted(networks: &[&str]) -> Wanted {
+    Wanted {
+        networks: networks.iter().map(|name| catalog::network(name).expect("known")).collect(),
+        batches: vec![1, 16],
+        precisions: vec![Precision::Fp32, Precision::Fp16],
+        phases: vec![Phase::Forward, Phase::BackwardData, Phase::BackwardWeights],
+    }
+}
+
+#[test]
+fn layers_of_networks_are_trials_once_each_and_in_a_balanced_order() {
+    let gpu = catalog::gpu("h200").expect("h200");
+    let one = of_networks(&wanted(&["resnet50"]), &gpu).expect("plans").plan;
+    let mut cases = HashSet::new();
+    for item in &one.items {
+        let trial = &item.trial;
+        assert_eq!(trial.mode, if trial.phase == Phase::Forward { Mode::Inference } else { Mode::Training });
+        assert_eq!(item.stratum, format!("net {} {} {}", trial.layer().kind(), trial.phase, trial.precision));
+        assert_eq!(item.trial_id, trial_id(trial).expect("json"));
+        assert!(trial.cost().expect("fits").is_some(), "{item:?}");
+        cases.insert(trial.case.to_json().expect("json"));
+    }
+    let layers = zoo::layers_of(&catalog::network("resnet50").expect("known")).expect("shapes");
+    let distinct: HashSet<String> = layers.iter().map(|c| c.to_json().expect("json")).collect();
+    assert!(cases.is_subset(&distinct) && cases.len() + 2 >= distinct.len(), "{} {}", cases.len(), distinct.len());
+    let convolutions = distinct.iter().filter(|c| c.contains("\"conv2d\"")).count();
+    let planned = one.items.iter().filter(|i| matches!(i.trial.case.layer, Layer::Conv2d(_))).count();
+    assert_eq!(planned, convolutions * 2 * 2 * 3);
+    // Shapes that several networks have are there once, and it does not matter which comes first.
+    let both = of_networks(&wanted(&["resnet50", "resnet18"]), &gpu).expect("plans").plan;
+    let turned = of_networks(&wanted(&["resnet18", "resnet50", "resnet18"]), &gpu).expect("plans").plan;
+    assert_eq!(both, turned);
+    let ids: HashSet<&str> = both.items.iter().map(|i| i.trial_id.as_str()).collect();
+    assert_eq!(ids.len(), both.items.len());
+    assert!(one.items.iter().all(|i| ids.contains(i.trial_id.as_str())) && both.items.len() > one.items.len());
+    // A run that stops has a bit of all strata.
+    let part = both.items.len() / 4;
+    for stratum in both.strata() {
+        let early = both.items[..part].iter().filter(|i| i.stratum == stratum.name).count() as f64;
+        assert!((early - stratum.time as f64 / 4.0).abs() <= 1.0, "{}: {early} of {}", stratum.name, stratum.time);
+    }
+}
+
+#[test]
+fn trials_of_networks_keep_the_limits_of_recipes() {
+    let gpu = catalog::gpu("h200").expect("h200");
+    let large = Wanted { batches: vec![4096], ..wanted(&["vgg16"]) };
+    let planned = of_networks(&large, &gpu).expect("plans");
+    assert!(planned.beyond > 0 && !planned.plan.items.is_empty());
+    for item in &planned.plan.items {
+        assert!(item.trial.footprint().expect("fits") <= Bytes::new(6 << 30), "{item:?}");
+        let time = bound(&item.trial, &gpu).expect("fits").expect("runs");
+        assert!(time <= Seconds::from_ms(30.0), "{item:?}");
+    }
+    let text = file::to_text(&planned.plan).expect("json");
+    assert_eq!(text.lines().count(), planned.plan.items.len() + 1);
 }
