@@ -109,7 +109,7 @@ const OTHER_NAMES: [(&str, &str); 1] = [("googlenet", "googlenet_bn")];
 const DEFAULT_GPU: &str = "h200";
 
 /// Runs of a file. Networks that the catalog does not have lie in a folder of the file's name without its extension, one
-/// file of the project's format each; they have the role `development`.
+/// file of the project's format each; they have the role `development` unless the splits name another.
 ///
 /// # Errors
 /// When it cannot be read, a row lacks a column, or is not the one that its checksum was made of.
@@ -184,7 +184,8 @@ impl Case {
         let other = OTHER_NAMES.iter().find(|(theirs, _)| *theirs == run.network);
         let name = other.map_or(run.network.as_str(), |(_, ours)| ours);
         let in_catalog = || splits.role(name).filter(|_| catalog::network_names().any(|n| n == name));
-        let Some(own_role) = run.beside.as_ref().map(|_| Role::Development).or_else(in_catalog) else {
+        let beside = run.beside.as_ref().map(|_| splits.role(name).unwrap_or(Role::Development));
+        let Some(own_role) = beside.or_else(in_catalog) else {
             return Ok(None);
         };
         let flagged = !run.flags.as_deref().unwrap_or("").is_empty();
