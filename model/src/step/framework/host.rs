@@ -6,9 +6,13 @@ use crate::base::file::{FileError, quantity, within};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Dimension, Seconds};
 use crate::kernel::key::ModelKey;
+use crate::net::case::LayerCase;
 use crate::net::layer::Layer;
 use serde::Deserialize;
 use std::ops::{Add, Mul};
+
+/// Steps of the chains' recurrent layers, of one direction.
+const STEPS_OF_CHAINS: u64 = 4;
 
 /// Times of hosts differ by less.
 pub(super) const MOST_SPREAD: f64 = 100.0;
@@ -56,7 +60,9 @@ impl Costs {
 /// What launching a layer costs the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostKind {
-    /// Layer kind or class of convolutions, with `_bias` where a bias is added apart; `update` for the optimizer.
+    /// Layer kind or class of convolutions, with `_bias` where a bias is added apart, `_within` for what a network does
+    /// around such a layer beyond a chain of them; `view` for layers that run no kernel, or their kind with `_view`;
+    /// `recurrent_step` for each step of a direction beyond those of the chains; `update` for the optimizer.
     pub kind: String,
     /// Its times.
     pub costs: Costs,
@@ -133,31 +139,62 @@ impl Host {
     /// one, whatever its gradients. An update in mixed precision is that of a scaled loss; without one it is that in 32 bits.
     pub fn launching(
         &self,
-        layer: &Layer,
+        case: &LayerCase,
         key: ModelKey,
         phase: Phase,
         mode: Mode,
         (precision, scaled): (Precision, bool),
     ) -> Seconds {
-        let listed = |kind: &str| self.kinds.iter().find(|k| k.kind == kind);
+        let layer = &case.layer;
         let biased = match layer {
             Layer::Conv2d(conv) if conv.bias && phase != Phase::Update => {
-                listed(&format!("{key}_bias")).or_else(|| listed("conv2d_bias"))
+                self.listed(&format!("{key}_bias")).or_else(|| self.listed("conv2d_bias"))
             }
+            Layer::Scale(scale) if scale.bias && phase != Phase::Update => self.listed("scale_bias"),
             _ => None,
         };
-        let costs = biased.or_else(|| listed(key.name())).or_else(|| listed(layer.kind())).unwrap_or(&self.other).costs;
+        let kind = biased.or_else(|| self.listed(key.name())).or_else(|| self.listed(layer.kind()));
+        let costs = kind.unwrap_or(&self.other).costs;
         match (mode, phase) {
             (Mode::Training, Phase::BackwardData | Phase::BackwardWeights) => Seconds::ZERO,
             (Mode::Training, Phase::Update) if !scaled => costs.training[0],
+            (_, Phase::Forward) => costs.of(mode, precision) + self.around(case, mode, precision),
             _ => costs.of(mode, precision),
         }
+    }
+
+    /// What a layer costs the host beside what chains of such layers were measured to.
+    fn around(&self, case: &LayerCase, mode: Mode, precision: Precision) -> Seconds {
+        let of = |kind: &str| self.listed(kind).map_or(Seconds::ZERO, |k| k.costs.of(mode, precision));
+        let further = match &case.layer {
+            Layer::Recurrent(cells) => {
+                let steps = cells.steps(&case.inputs).saturating_mul(cells.directions());
+                of("recurrent_step") * steps.saturating_sub(STEPS_OF_CHAINS) as f64
+            }
+            _ => Seconds::ZERO,
+        };
+        of(&format!("{}_within", case.layer.kind())) + further
+    }
+
+    /// What the host takes for a layer that runs no kernel: its operation is called nevertheless, in training backward too.
+    pub fn viewing(&self, layer: &Layer, mode: Mode, precision: Precision) -> Seconds {
+        let kind = self.listed(&format!("{}_view", layer.kind())).or_else(|| self.listed("view"));
+        kind.map_or(Seconds::ZERO, |k| k.costs.of(mode, precision))
+    }
+
+    fn listed(&self, kind: &str) -> Option<&HostKind> {
+        self.kinds.iter().find(|k| k.kind == kind)
+    }
+
+    /// What the host takes for a whole step, of which `host` is for its layers.
+    pub fn launches(&self, host: Stages, mode: Mode, precision: Precision) -> Seconds {
+        self.step.of(mode, precision) + host.total()
     }
 
     /// Whether a step whose kernels take `gpu`, and whose launches take `host` on a host of this speed, lasts as long as a host
     /// takes that is so many times slower.
     pub fn decides(&self, gpu: Stages, host: Stages, slower: f64, mode: Mode, precision: Precision) -> bool {
-        (self.step.of(mode, precision) + host.total()) * slower > gpu.total()
+        self.launches(host, mode, precision) * slower > gpu.total()
     }
 
     /// How long the GPU waits in a step whose kernels take `gpu`, where launching takes `host`, for a host that is so many times
@@ -244,6 +281,8 @@ struct KindFile {
     name: String,
     inference: [String; 2],
     training: [String; 2],
+    #[serde(rename = "source")]
+    _source: Option<String>,
 }
 
 fn costs(what: &str, inference: &[String; 2], training: &[String; 2]) -> Result<Costs, FileError> {
@@ -280,6 +319,7 @@ impl HostFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::shape::Shape;
 
     fn host(scaled_loss: Option<f64>) -> Host {
         let times = |ms: f64| [Seconds::from_ms(ms); 2];
@@ -300,6 +340,49 @@ mod tests {
     fn stages(forward: f64, backward: f64, update: f64) -> Stages {
         let ms = Seconds::from_ms;
         Stages { forward: ms(forward), backward: ms(backward), update: ms(update) }
+    }
+
+    #[test]
+    fn what_chains_lack_is_added_where_networks_have_it() {
+        let times = |ms: f64| [Seconds::from_ms(ms); 2];
+        let kinds = [
+            ("attention", 0.2),
+            ("attention_within", 0.5),
+            ("lstm", 0.3),
+            ("recurrent_step", 0.01),
+            ("scale_bias", 0.4),
+            ("view", 0.05),
+            ("slice_view", 0.07),
+        ];
+        let kinds = kinds.map(|(kind, ms)| HostKind {
+            kind: kind.into(),
+            costs: Costs { inference: times(ms), training: times(4.0 * ms) },
+        });
+        let host = Host { kinds: kinds.into(), ..host(None) };
+        let layer = |kind: &str, fields: &str| {
+            Layer::from_table(kind, fields.parse().expect("a table")).expect("a kind").expect("fields")
+        };
+        let launch = |layer: Layer, phase, mode| {
+            let case = LayerCase { inputs: vec![Shape::new(&[32, 8]).expect("a shape")], layer };
+            let key = ModelKey::Kind(case.layer.kind());
+            host.launching(&case, key, phase, mode, (Precision::Fp16, false)).to_ms()
+        };
+        let near = |ms: f64, expected: f64| assert!((ms - expected).abs() < 1e-9, "{ms} {expected}");
+        let forward = |layer: Layer| launch(layer, Phase::Forward, Mode::Inference);
+        near(forward(layer("attention", "heads = 2")), 0.7);
+        near(launch(layer("attention", "heads = 2"), Phase::Forward, Mode::Training), 2.8);
+        near(launch(layer("attention", "heads = 2"), Phase::BackwardData, Mode::Training), 0.0);
+        // A chain's four steps are in the layer's own cost.
+        near(forward(layer("lstm", "hidden = 4")), 0.3 + 28.0 * 0.01);
+        near(forward(layer("lstm", "hidden = 4\nbidirectional = true")), 0.3 + 60.0 * 0.01);
+        near(forward(layer("scale", "")), 0.4);
+        near(forward(layer("scale", "bias = false")), 0.1);
+        near(launch(layer("scale", ""), Phase::Update, Mode::Inference), 0.1);
+        let views = |layer: Layer, mode| host.viewing(&layer, mode, Precision::Fp16).to_ms();
+        near(views(layer("flatten", ""), Mode::Inference), 0.05);
+        near(views(layer("slice", "axis = 0\nsize = 4"), Mode::Training), 0.28);
+        let silent = Host { kinds: Vec::new(), ..host.clone() };
+        assert_eq!(silent.viewing(&layer("flatten", ""), Mode::Inference, Precision::Fp16), Seconds::ZERO);
     }
 
     #[test]

@@ -178,6 +178,7 @@ mod tests {
     use crate::base::units::Seconds;
     use crate::catalog;
     use crate::kernel::key::ModelKey;
+    use crate::net::case::LayerCase;
     use crate::net::layer::Layer;
 
     const FILE: &str = "schema = \"host/1\"\nframework = \"pytorch\"\ncpu = \"A\"\ndevice = \"B\"\ntorch = \"2.11\"\n\
@@ -207,6 +208,7 @@ mod tests {
         let speed = HostRecord::from_toml(FILE).expect("whole").speed("there");
         let (own, other) = (profile.clone().host.expect("has one"), profile.on_host(speed).host.expect("has one"));
         let layer = Layer::from_table("relu", toml::Table::new()).expect("a kind").expect("fields");
+        let case = LayerCase { inputs: Vec::new(), layer };
         for (mode, precision, factor) in [
             (Mode::Inference, Precision::Fp32, 0.5),
             (Mode::Inference, Precision::Fp16, 0.5),
@@ -215,7 +217,7 @@ mod tests {
         ] {
             let takes = |host: &super::super::Host| {
                 let key = ModelKey::Kind("relu");
-                let launch = host.launching(&layer, key, Phase::Forward, mode, (precision, false));
+                let launch = host.launching(&case, key, Phase::Forward, mode, (precision, false));
                 let waits = host.waited_for(Default::default(), Default::default(), 1.0, mode, (precision, false));
                 [launch, waits].map(Seconds::get)
             };

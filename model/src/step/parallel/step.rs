@@ -150,6 +150,15 @@ pub fn combine(
     let (communication, exposed) = timelines[slowest].reduce(gpus, fabric, framework);
     let most = |part: fn(&Timeline) -> Seconds| timelines.iter().map(part).fold(Seconds::ZERO, Seconds::max);
     let time = most(|t| t.until_update) + exposed + most(|t| t.update);
+    // Launching goes on beside the kernels: the host decides where it takes longer than all of them and their sums.
+    let launches = |s: &Share<'_>| {
+        let layers = network.layers().iter().filter(|l| l.parameters() > 0).count() as f64;
+        let sharing = framework.parallel.host_per_layer * layers;
+        s.alone.host.as_ref().filter(|_| gpus > 1).map_or(Seconds::ZERO, |h| h.launches + sharing * h.factor)
+    };
+    let launches = shares.iter().map(launches).fold(Seconds::ZERO, Seconds::max);
+    let for_host = (launches - time).max(Seconds::ZERO);
+    let time = time + for_host;
     let wait = |edge: fn(&Estimate<Seconds>) -> Seconds| {
         shares.iter().map(|s| edge(&s.alone.time)).fold(Seconds::ZERO, Seconds::max)
     };
@@ -157,7 +166,7 @@ pub fn combine(
     let time = Estimate {
         value: time,
         p05: (wait(|t| t.p05) + exposed / spread).min(time),
-        p95: (wait(|t| t.p95) + exposed * spread).max(time),
+        p95: (wait(|t| t.p95) + exposed * spread + for_host).max(time),
     };
 
     let devices: Vec<DevicePrediction> = shares.iter().map(|s| device(s, time)).collect();
@@ -189,7 +198,7 @@ pub fn combine(
     // One machine has one host: where it decides for any of its GPUs, the others wait.
     let host = first.host.clone().map(|host| {
         let any = |flag: fn(&HostOf) -> bool| shares.iter().any(|s| s.alone.host.as_ref().is_some_and(flag));
-        HostOf { decides: any(|h| h.decides), may_decide: any(|h| h.may_decide), ..host }
+        HostOf { decides: any(|h| h.decides) || for_host > Seconds::ZERO, may_decide: any(|h| h.may_decide), ..host }
     });
     let kernels: Seconds = first.layers.iter().map(|l| l.time.value).sum();
     Some(NetworkPrediction {

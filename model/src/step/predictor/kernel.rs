@@ -13,6 +13,7 @@ use crate::law::calibration::Tier;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, activities, power, traits};
 use crate::law::time::time;
+use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
 use crate::net::network::{ShapedLayer, ShapedNetwork};
@@ -218,6 +219,9 @@ fn kernel_in<'a, 'm: 'a>(
     let kind = if phase == Phase::Update { ModelKey::Update.name() } else { kind };
     let kernel = KernelOf { kind, layer: &layer.case.layer, phase: run_phase, layout };
     let value = if found.framework { timed.value } else { through(setup, &kernel, &load, timed.value) };
+    let value = setup.framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, setup.gpu)));
+    let reordering = setup.framework.sequences.map_or(Seconds::ZERO, |s| s.reordering(&load.work, setup.gpu));
+    let value = value + reordering;
     let jump = setup.framework.rules.iter().find_map(|rule| {
         let ruled = rule.applied(value, layer, run_phase, batch, gpu, setup.library)?;
         Some((rule.name.as_str(), ruled))
@@ -240,7 +244,7 @@ fn kernel_in<'a, 'm: 'a>(
         in_range: timed.in_domain,
         substitute: found.substitute,
         jump: jump.map(|(name, _)| name),
-        host: host(setup, &layer.case.layer, key, phase, setup.mode, network.precision()),
+        host: host(setup, &layer.case, key, phase, setup.mode, network.precision()),
         reference: 1.0,
         fastest: f64::INFINITY,
         ages: setup.library.and_then(|_| model.library_ages()),
@@ -263,14 +267,14 @@ fn as_for_more_samples(own: Seconds, found: &Found<'_>, load: &Load<'_>, setup: 
 /// What the host takes to launch a layer's operation.
 pub(super) fn host(
     setup: &Setup<'_>,
-    layer: &Layer,
+    case: &LayerCase,
     key: ModelKey,
     phase: Phase,
     mode: Mode,
     precision: Precision,
 ) -> Seconds {
     let scaled = setup.framework.scales_loss_in(precision);
-    setup.framework.host.as_ref().map_or(Seconds::ZERO, |h| h.launching(layer, key, phase, mode, (precision, scaled)))
+    setup.framework.host.as_ref().map_or(Seconds::ZERO, |h| h.launching(case, key, phase, mode, (precision, scaled)))
 }
 
 /// What a kernel of the library's takes where the framework has a slower one of its own.
@@ -280,7 +284,12 @@ fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seco
     let second = if load.work.precision == Precision::Fp8 { Seconds::ZERO } else { load.roofline.second };
     let bias = match (second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, load.work.batch)) {
         (Seconds::ZERO, _) => Seconds::ZERO,
-        (second, (factor, extra)) => second * (factor - 1.0) + extra,
+        (second, (factor, extra)) => {
+            let results = (load.work.output.elements() * load.work.batch) as f64;
+            let at_least = setup.framework.broadcast.filter(|_| load.work.phase == Phase::Forward);
+            let at_least = at_least.map_or(Seconds::ZERO, |b| b.bias(results, load.work.precision, setup.gpu));
+            (second * factor + extra).max(at_least) - second
+        }
     };
     ours * factor + extra + bias
 }

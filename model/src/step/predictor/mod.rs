@@ -139,6 +139,8 @@ pub struct HostOf {
     pub spread: f64,
     /// Who says how fast it is; none where that is not known, and the host is one of those of the profile's table.
     pub source: Option<String>,
+    /// What launching all of the step takes it, whether or not that decides.
+    pub launches: Seconds,
     /// Whether the step lasts as long as the host takes, so that a faster GPU makes it no shorter.
     pub decides: bool,
     /// Whether it does for the slowest host that is likely.

@@ -50,15 +50,22 @@ impl<'a> Step<'a> {
         for &phase in setup.phases {
             first.fill(None);
             let mut hosts = Seconds::ZERO;
+            let mut views = Seconds::ZERO;
             let mut updates = 0;
             let fused = setup.framework.fused_update.as_ref().filter(|_| phase == Phase::Update);
             for (layer, &alike) in network.layers().iter().zip(network.alike()) {
                 let same = first[alike].map(|same: usize| &kernels[same]);
                 // Whether a gradient is wanted depends on what a layer reads, nothing else does.
                 let known = same.filter(|_| phase != Phase::BackwardData).map(|same| same.cost);
-                let Some(cost) = known.or_else(|| network.cost(layer, phase, setup.mode)) else { continue };
+                let Some(cost) = known.or_else(|| network.cost(layer, phase, setup.mode)) else {
+                    let host = setup.framework.host.as_ref().filter(|_| phase == Phase::Forward);
+                    if let Some(host) = host.filter(|_| layer.case.layer.is_view(setup.mode)) {
+                        views += host.viewing(&layer.case.layer, setup.mode, network.precision());
+                    }
+                    continue;
+                };
                 if fused.is_some() {
-                    hosts += host(setup, &layer.case.layer, ModelKey::Update, phase, setup.mode, network.precision());
+                    hosts += host(setup, &layer.case, ModelKey::Update, phase, setup.mode, network.precision());
                     updates += 1;
                     continue;
                 }
@@ -68,6 +75,10 @@ impl<'a> Step<'a> {
                 };
                 let repeats = *first[alike].get_or_insert(kernels.len());
                 kernels.push(Kernel { repeats: Some(repeats), ..kernel });
+            }
+            // Only sums over phases count, so that any kernel of the phase may have them.
+            if let Some(last) = kernels.last_mut() {
+                last.host += views;
             }
             if let Some((fused, all)) = fused.and_then(|f| Some((f, fused_update(network, f, scaled)?))) {
                 let kernel = predict_kernel(network, all.name, &all.layer, phase, all.cost, setup, &mut models)?;
@@ -79,7 +90,7 @@ impl<'a> Step<'a> {
                     let kernel = predict_kernel(network, sum.name, &sum.layer, forward, sum.cost, setup, &mut models)?;
                     let host = host(
                         setup,
-                        &sum.layer.case.layer,
+                        &sum.layer.case,
                         ModelKey::Kind("add"),
                         forward,
                         Mode::Inference,
@@ -166,6 +177,7 @@ impl<'a> Step<'a> {
             factor: host.speed.as_ref().map_or(1.0, |s| s.factors[Group::of(mode, precision)]),
             spread: host.spread(mode, precision),
             source: host.speed.as_ref().map(|s| s.source.clone()),
+            launches: host.launches(totals.host, mode, precision),
             decides: totals.host_decides.0,
             may_decide: totals.host_decides.1,
         })
