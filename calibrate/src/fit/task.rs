@@ -13,6 +13,8 @@ use std::fmt;
 
 /// Fewer usable rows than this make no model.
 pub const FEWEST_ROWS: usize = 40;
+/// The same of rows through a framework, which has kernels of its own: the library's model is of others.
+const FEWEST_OF_FRAMEWORK: usize = 24;
 /// Kinds whose rows together give the bandwidth model of kinds without rows.
 pub const ELEMENTWISE: [&str; 3] = ["relu", "add", "multiply"];
 /// Fewer trials in common do not show that a framework's kernels are the library's.
@@ -82,7 +84,7 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
     }
     merge_small_classes(&mut tasks);
     drop_shared_kernels(&mut tasks, rows);
-    tasks.retain(|_, rows| rows.len() >= FEWEST_ROWS);
+    tasks.retain(|task, rows| rows.len() >= if task.framework.is_some() { FEWEST_OF_FRAMEWORK } else { FEWEST_ROWS });
     tasks
 }
 
