@@ -409,6 +409,9 @@ NETWORKS = {
     "convnext_base": torchvision("convnext_base"),
     "swin_v2_s": torchvision("swin_v2_s", 256),
     "vit_l_16": torchvision("vit_l_16"),
+    "regnet_y_16gf": torchvision("regnet_y_16gf"),
+    "mnasnet1_3": torchvision("mnasnet1_3"),
+    "efficientnet_v2_m": torchvision("efficientnet_v2_m", 320),
     # Segmentation, detection and video by torchvision.
     "fcn_resnet101": segmentation("fcn_resnet101"),
     "deeplabv3_mobilenet_v3_large": segmentation("deeplabv3_mobilenet_v3_large"),
@@ -462,6 +465,15 @@ NETWORKS = {
     "vit_base_r50_s16_224": timm("vit_base_r50_s16_224"),
     "xception41p": timm("xception41p", 299),
     "xcit_tiny_12_p16_224": timm("xcit_tiny_12_p16_224"),
+    "davit_tiny": timm("davit_tiny"),
+    "mobileone_s1": timm("mobileone_s1"),
+    "sequencer2d_s": timm("sequencer2d_s"),
+    "seresnet50": timm("seresnet50"),
+    "volo_d1_224": timm("volo_d1_224"),
+    "hardcorenas_a": timm("hardcorenas_a"),
+    "repghostnet_100": timm("repghostnet_100"),
+    "starnet_s2": timm("starnet_s2"),
+    "rdnet_tiny": timm("rdnet_tiny"),
     # Language, vision and speech by transformers.
     "albert_base": transformers("AlbertConfig", "AlbertModel", dict(
         hidden_size=768, num_attention_heads=12, intermediate_size=3072), ((128,),), 30000, output=1),
