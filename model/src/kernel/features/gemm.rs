@@ -6,7 +6,7 @@ use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Bytes, Ops, Seconds};
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Cache, Layout};
-use crate::net::layer::{Conv2d, Layer};
+use crate::net::layer::{Conv2d, Layer, Recurrent};
 
 /// Tiles that cuBLAS and cuDNN kernels compute per thread block, rows by columns.
 const TILES: [(u64, u64); 8] = [(128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (32, 32), (256, 128)];
@@ -154,7 +154,12 @@ fn sizes(load: &Load<'_>) -> Sizes {
         },
         Layer::Recurrent(recurrent) => {
             let read = load.work.inputs().first().map_or(1, |s| s.last()) + recurrent.hidden;
-            (recurrent.directions(), batch, recurrent.cell.gates() * recurrent.hidden, read)
+            (
+                recurrent.directions(),
+                batch * Recurrent::sequences(load.work.inputs()),
+                recurrent.cell.gates() * recurrent.hidden,
+                read,
+            )
         }
         _ => {
             let heads = if out.len() == 3 { out[0] } else { 1 };

@@ -30,7 +30,8 @@ impl Cell {
 }
 
 /// Stacked layers over `[tokens, features]`, token after token: the hidden states of the last one, `[tokens, hidden]`,
-/// twice as wide in both directions. Two biases per gate, as cuDNN and PyTorch keep them.
+/// twice as wide in both directions. Over `[sequences, tokens, features]`, as rows or columns of a map are, the sequences of
+/// a sample run side by side. Two biases per gate, as cuDNN and PyTorch keep them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recurrent {
@@ -61,7 +62,16 @@ impl Recurrent {
 
     /// Steps that can only run one after the other.
     pub fn steps(&self, inputs: &[Shape]) -> u64 {
-        inputs.first().map_or(1, |s| s.dims()[0]).saturating_mul(self.layers)
+        let tokens = inputs.first().and_then(|s| s.dims().iter().rev().nth(1)).copied().unwrap_or(1);
+        tokens.saturating_mul(self.layers)
+    }
+
+    /// Sequences of a sample that run side by side.
+    pub fn sequences(inputs: &[Shape]) -> u64 {
+        match inputs.first().map(Shape::dims) {
+            Some([sequences, _, _]) => *sequences,
+            _ => 1,
+        }
     }
 
     /// Weights of the gates of all layers and directions.
@@ -81,9 +91,11 @@ impl LayerOp for Recurrent {
         if self.layers == 0 {
             return Err(ShapeError::Field("layers must be at least 1"));
         }
+        let states = self.hidden.saturating_mul(self.directions());
         match *input.dims() {
-            [tokens, _] => Ok(Shape::new(&[tokens, self.hidden.saturating_mul(self.directions())])?),
-            _ => Err(ShapeError::Rank { needs: "[tokens, features]", found: input }),
+            [tokens, _] => Ok(Shape::new(&[tokens, states])?),
+            [sequences, tokens, _] => Ok(Shape::new(&[sequences, tokens, states])?),
+            _ => Err(ShapeError::Rank { needs: "[tokens, features] or [sequences, tokens, features]", found: input }),
         }
     }
 
@@ -96,7 +108,7 @@ impl LayerOp for Recurrent {
     /// Every weight once per token, and about three operations per gate and hidden feature for nonlinearities and the
     /// cell. Weights are counted as read once; layers hand their states on through memory; training keeps the gates.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
-        let tokens = site.batch.saturating_mul(site.input().dims()[0]);
+        let tokens = site.in_elements() / site.input().last().max(1);
         let learned = self.parameters(site.inputs);
         let x = site.in_elements();
         let states = product(&[tokens, self.hidden, self.directions(), self.layers]);
@@ -138,6 +150,19 @@ mod tests {
         assert_eq!(lstm(2, true).parameters(&input), 2 * (4 * 20 * (10 + 20 + 2) + 4 * 20 * (40 + 20 + 2)));
         let gru = Recurrent { cell: Cell::Gru, ..lstm(1, false) };
         assert_eq!(gru.parameters(&input), 3 * 20 * (10 + 20 + 2));
+    }
+
+    #[test]
+    fn sequences_of_a_sample_run_side_by_side() {
+        let (map, row) = ([shape(&[14, 32, 10])], [shape(&[32, 10])]);
+        let layer = lstm(2, true);
+        assert_eq!(layer.output(&map), Ok(shape(&[14, 32, 40])));
+        assert_eq!((layer.steps(&map), Recurrent::sequences(&map)), (64, 14));
+        assert_eq!((layer.steps(&row), Recurrent::sequences(&row)), (64, 1));
+        assert_eq!(layer.parameters(&map), layer.parameters(&row));
+        let of = |input: &[_], batch| cost(&layer, input, batch, Phase::Forward, Mode::Training).expect("runs");
+        assert_eq!(of(&map, 3), of(&row, 42), "as so many samples more");
+        assert!(layer.output(&[shape(&[2, 14, 32, 10])]).is_err());
     }
 
     #[test]

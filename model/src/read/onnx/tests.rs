@@ -299,6 +299,24 @@ fn attention_of_one_function_is_one_kernel() {
     assert!(matches!(found[..], [Attention { heads: 4, fused: true, .. }]), "{found:?}");
 }
 
+/// Rows of a map as sequences: each sample has several of them, which run side by side.
+#[test]
+fn rows_of_a_map_are_sequences_of_their_own() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "14", "32", "10"]);
+    let rows = m.ints(&[-1, 32, 10]);
+    let y = m.op("Reshape", &["x", &rows]);
+    let y = m.op_with("Transpose", &[&y], "perm", &[1, 0, 2]);
+    let (w, r) = (m.weight("rnn.W", &[2, 80, 10]), m.weight("rnn.R", &[2, 80, 20]));
+    let b = m.weight("rnn.B", &[2, 160]);
+    let y = m.op("LSTM", &[&y, &w, &r, &b]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    let [node] = &network.nodes[..] else { panic!("{:?}", kinds(&network)) };
+    assert_eq!(node.layer.kind(), "lstm");
+    let shaped = ShapedNetwork::new(&network, 4, Precision::Fp32, &[]).expect("fits");
+    assert_eq!(shaped.layers()[0].case.inputs, [Shape::new(&[14, 32, 10]).expect("a shape")]);
+}
+
 /// A group normalization as PyTorch's exporters write it, then an instance normalization.
 #[test]
 fn groups_of_channels_are_normalized_by_one_layer() {

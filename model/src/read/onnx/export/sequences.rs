@@ -83,7 +83,15 @@ impl Writer<'_> {
         let (directions, hidden, gates) = (recurrent.directions(), recurrent.hidden, recurrent.cell.gates());
         let op = recurrent.cell.name().to_uppercase();
         let (mut input, mut length) = (site.named("steps"), site.read[0].last());
-        self.node("Transpose", &[site.x()], &input, &[("perm", Ints(&[1, 0, 2]))]);
+        // Sequences of a sample are samples of their own here.
+        let several = site.read[0].dims().len() == 3;
+        let mut from = site.x().to_string();
+        if let (true, &[_, tokens, features]) = (several, site.read[0].dims()) {
+            let target = self.integers(&site.named("side_by_side"), &[-1, tokens as i64, features as i64]);
+            from = site.named("sequences");
+            self.node("Reshape", &[site.x(), &target], &from, &[]);
+        }
+        self.node("Transpose", &[&from], &input, &[("perm", Ints(&[1, 0, 2]))]);
         let direction = if recurrent.bidirectional { "bidirectional" } else { "forward" };
         for layer in 0..recurrent.layers {
             let part = |name: &str| site.named(&format!("{layer}.{name}"));
@@ -105,6 +113,10 @@ impl Writer<'_> {
             let target = self.integers(&part("shape"), &[0, 0, length as i64]);
             self.node("Reshape", &[&part("rows"), &target], &input, &[]);
         }
-        self.node("Transpose", &[&input], site.name, &[("perm", Ints(&[1, 0, 2]))]);
+        let states = if several { site.named("all_states") } else { site.name.to_string() };
+        self.node("Transpose", &[&input], &states, &[("perm", Ints(&[1, 0, 2]))]);
+        if several {
+            self.reshape(&states, site.output.dims(), site.name);
+        }
     }
 }

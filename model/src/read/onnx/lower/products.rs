@@ -301,13 +301,23 @@ impl<'g, 'a> Lowering<'g, 'a> {
             bidirectional: directions == 2,
             bias: op.inputs.get(3).is_some_and(Option::is_some),
         };
-        let features = self.tensor(input).dims.last().copied().unwrap_or(1) as u64;
-        let steps = product(&self.dims(input)?) / features.max(1);
-        let from = self.seen(input, &[steps, features])?;
+        let &[first, second, features] = &self.tensor(input).dims[..] else {
+            return Err("its input does not have three dimensions".into());
+        };
+        // Steps, then batch, unless the layout says otherwise; samples may have several sequences each.
+        let together = if self.call(op).int("layout") == Some(1) { first } else { second };
+        let sequences = self.per_sample(together as u64).unwrap_or(1).max(1);
+        let features = features as u64;
+        let steps = product(&self.dims(input)?) / features.max(1) / sequences;
+        let (shape, axis) = match sequences {
+            1 => (vec![steps, features], 0),
+            _ => (vec![sequences, steps, features], 1),
+        };
+        let from = self.seen(input, &shape)?;
         let place = self.emit(op, Layer::Recurrent(layer), vec![from], &op.inputs[1..op.inputs.len().min(4)])?;
         for position in 1..op.outputs.len() {
             if self.readers.contains_key(&op.outputs[position]) || self.graph.outputs.contains(&op.outputs[position]) {
-                let last = Slice { axis: 0, start: steps - 1, size: 1, step: 1, copy: false };
+                let last = Slice { axis, start: steps.saturating_sub(1), size: 1, step: 1, copy: false };
                 let state = self.emit(op, Layer::Slice(last), vec![place.source], &[])?;
                 self.made_at(op, position, state)?;
             }
