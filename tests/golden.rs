@@ -48,6 +48,7 @@ fn costs_of_every_kind() {
             "embedding" => ("vocabulary = 50\nfeatures = 8", &[&[6]]),
             "rotary" => ("heads = 2", &[&[6, 32]]),
             "lstm" | "gru" | "rnn" => ("hidden = 8\nlayers = 2", &[&[6, 16]]),
+            "group_norm" => ("groups = 2", &[&[4, 6, 6]]),
             "rms_norm" | "class_token" => ("", &[&[6, 16]]),
             "position_embedding" => ("positions = 10", &[&[6, 16]]),
             "relative_position_bias" => ("heads = 2\nwindow = 3", &[&[4, 9, 9]]),

@@ -166,7 +166,7 @@ fn a_round_goes_from_its_file_to_its_page() -> Result<()> {
         ": not measured.",
         "| graph and GPU-bound eager | all | 1 | 20.0 | 20.0 | -20.0 | -20 |",
         "| eager, host-bound | fp16 | 1 | 20.0 |",
-        "| training, GPU-bound | bf16 | 1 | 100.0 | 100.0 | +100.0 | +100 | 0/1 | 0 | 0 to 79 |",
+        "| training, GPU-bound | bf16 | 1 | 100.0 | 100.0 | +100.0 | +100 |",
         "| wide | written | 3 | 20.0 | -20.0 | 100.0 | +100.0 | 60.0 | +60.0 | 0.0 |",
         "| flat train fp32 2 eager | out of memory |",
         "| odd | it is odd |",

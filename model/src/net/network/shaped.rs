@@ -249,10 +249,11 @@ impl ShapedNetwork {
     }
 
     /// Cost of a phase of one of this network's layers; `None` where no kernel runs. The gradient with
-    /// respect to the network's own input is not needed.
+    /// respect to the network's own input is not needed, but where the way back through time gives that of the weights.
     pub fn cost(&self, layer: &ShapedLayer, phase: Phase, mode: Mode) -> Option<LayerCost> {
         let reads_only_inputs = layer.from.iter().all(|s| matches!(s, Source::Input(_)));
-        if phase == Phase::BackwardData && reads_only_inputs {
+        let through_time = matches!(layer.case.layer, Layer::Recurrent(_));
+        if phase == Phase::BackwardData && reads_only_inputs && !through_time {
             return None;
         }
         if phase == Phase::Update {

@@ -7,7 +7,7 @@ mod walk;
 pub use buffers::{BufferPlan, Gradients, Placed, Sum};
 
 use crate::base::precision::{Mode, Phase, Precision};
-use crate::base::shape::Shape;
+use crate::base::shape::{Shape, product};
 use crate::base::units::Bytes;
 use crate::kernel::setting::Algorithm;
 use crate::net::layer::Layer;
@@ -166,6 +166,14 @@ pub fn largest_batch<E>(
 /// No larger multiple is looked for by [`largest_batch`]: more may fit.
 pub const MOST_UNITS: u64 = (1 << 24) - 1;
 
+/// Bytes of both scores of attention that keeps them in memory: products, and what softmax makes of them.
+fn scores(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
+    let Layer::Attention(attention) = &layer.case.layer else { return 0 };
+    let sizes = attention.sizes(&layer.case.inputs).ok().filter(|_| !attention.fused);
+    let pairs = sizes.map_or(0, |s| product(&[s.heads, s.tokens, s.keys]));
+    product(&[2, pairs, network.batch(), network.precision().bytes()])
+}
+
 /// What our own runner takes: the plan of its buffers, what layers keep for their backward pass alone, and one workspace for
 /// all of them.
 fn planned(network: &ShapedNetwork, mode: Mode, gradient_width: u64) -> Use {
@@ -175,14 +183,17 @@ fn planned(network: &ShapedNetwork, mode: Mode, gradient_width: u64) -> Use {
         buffers::rounded(match &layer.case.layer {
             Layer::Dropout(_) if training => elements.saturating_mul(MASK),
             Layer::LocalResponseNorm(_) if training => elements.saturating_mul(network.precision().bytes()),
+            Layer::Attention(_) if training => scores(network, layer),
             _ => 0,
         })
     };
+    let beside =
+        |layer: &ShapedLayer| transforms(network, layer).max(if training { 0 } else { scores(network, layer) });
     let kept = network.layers().iter().map(kept).fold(0, u64::saturating_add);
     Use {
         activations: BufferPlan::new(network, mode).bytes.saturating_add(kept),
         gradients: if training { network.parameters().saturating_mul(gradient_width) } else { 0 },
-        workspace: network.layers().iter().map(|l| transforms(network, l)).max().unwrap_or(0),
+        workspace: network.layers().iter().map(beside).max().unwrap_or(0),
     }
 }
 
@@ -265,6 +276,28 @@ inputs.x.shape = [1, 2, 2]
 
     fn of(mode: Mode, activations: Activations) -> MemoryFootprint {
         footprint(&shaped(RESIDUAL, 1), mode, &MemoryPolicy { activations, ..MemoryPolicy::default() })
+    }
+
+    #[test]
+    fn scores_that_are_written_out_take_memory() -> Result<(), Box<dyn std::error::Error>> {
+        let text = |fused: bool| {
+            format!(
+                "schema = \"network/1\"\nname = \"a\"\ntitle = \"a\"\nlayers = [{{ name = \"a\", kind = \"attention\", \
+                 heads = 4, fused = {fused} }}]\ninputs.x.shape = [512, 96]\n"
+            )
+        };
+        for (profile, mode) in ["cudnn", "pytorch"].iter().flat_map(|p| [(p, Mode::Inference), (p, Mode::Training)]) {
+            let framework = crate::catalog::framework(profile)?;
+            let of = |fused: bool| {
+                let network = crate::net::network::Network::from_toml(&text(fused))?;
+                let shaped = ShapedNetwork::new(&network, 8, Precision::Fp32, &[])?;
+                Ok::<_, Box<dyn std::error::Error>>(footprint(&shaped, mode, &framework.memory).total().get())
+            };
+            // 4 heads of 512 x 512 pairs, 8 samples, 4 bytes, twice; a workspace may be there anyway.
+            let more = of(true)?.abs_diff(of(false)?);
+            assert!((32 << 20..=65 << 20).contains(&more), "{profile} {mode}: {more}");
+        }
+        Ok(())
     }
 
     #[test]

@@ -178,6 +178,7 @@ impl<'a> Walk<'a> {
         match (&layer.case.layer, self.policy.pooling_index) {
             (Layer::Dropout(_), _) if self.training => elements(layer.output.elements(), MASK),
             (Layer::Pool2d(p), Some(width)) if p.op == PoolOp::Max => elements(layer.output.elements(), width),
+            (Layer::Attention(_), _) => super::scores(self.network, layer),
             _ => 0,
         }
     }
