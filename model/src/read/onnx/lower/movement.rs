@@ -244,8 +244,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             axis = 1;
         }
         let from = self.seen(input, &sizes)?;
-        let windows = |op: &&Op<'_>| matches!(&op.op[..], "Conv" | "ConvTranspose" | "MaxPool" | "AveragePool");
-        let copy = self.readers.get(&made).is_some_and(|readers| readers.iter().any(|op| windows(op)));
+        let windows = |op: &&'g Op<'a>| matches!(&op.op[..], "Conv" | "ConvTranspose" | "MaxPool" | "AveragePool");
+        let copy = self.readers.get(&made).is_some_and(|readers| readers.iter().any(windows));
         self.emit(op, Layer::Slice(Slice { axis, start, size, step, copy }), vec![from], &[])
     }
 
