@@ -1,5 +1,6 @@
 //! Group normalization.
 
+use super::layer_norm::normalized;
 use super::{LayerOp, ShapeError, one};
 use crate::base::precision::Phase;
 use crate::base::shape::Shape;
@@ -32,18 +33,9 @@ impl LayerOp for GroupNorm {
         if self.affine { channels.saturating_mul(2) } else { 0 }
     }
 
-    /// Mean 1, variance 2, normalization 2, scale and shift 2 operations per element. Groups are too large to stay on chip:
-    /// the input is read for its moments and once more. Backward reads input and gradient twice likewise.
+    /// As of a layer norm, but groups are too large to stay on chip: the input is read for its moments and once more.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
-        let n = site.in_elements();
-        let times = |k: u64| n.saturating_mul(k);
-        let learned = self.parameters(site.inputs);
-        let ops = if self.affine { 7 } else { 5 };
-        match phase {
-            Phase::Forward => Some(site.streaming(times(ops), times(2), n, learned)),
-            Phase::BackwardData => Some(site.streaming(times(ops + 4), times(4), n.saturating_add(learned), learned)),
-            Phase::BackwardWeights | Phase::Update => None,
-        }
+        normalized(phase, site, if self.affine { 7 } else { 5 }, self.parameters(site.inputs), 2)
     }
 }
 

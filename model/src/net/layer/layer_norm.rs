@@ -25,17 +25,23 @@ impl LayerOp for LayerNorm {
     }
 
     /// Mean 1, variance 2, normalization 2, scale and shift 2 operations per element; a row stays on chip,
-    /// so it is read once. Backward reads input and gradient and writes both gradients.
+    /// so it is read once.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
-        let n = site.in_elements();
-        let times = |k: u64| n.saturating_mul(k);
-        let learned = self.parameters(site.inputs);
-        let ops = if self.affine { 7 } else { 5 };
-        match phase {
-            Phase::Forward => Some(site.streaming(times(ops), n, n, learned)),
-            Phase::BackwardData => Some(site.streaming(times(ops + 4), times(2), n.saturating_add(learned), learned)),
-            Phase::BackwardWeights | Phase::Update => None,
+        normalized(phase, site, if self.affine { 7 } else { 5 }, self.parameters(site.inputs), 1)
+    }
+}
+
+/// Cost of a normalization of so many operations per element and `learned` values that passes over its input so often. Backward
+/// takes four operations more, reads input and gradient as often and writes both gradients.
+pub(super) fn normalized(phase: Phase, site: &Site<'_>, ops: u64, learned: u64, passes: u64) -> Option<LayerCost> {
+    let n = site.in_elements();
+    let times = |k: u64| n.saturating_mul(k);
+    match phase {
+        Phase::Forward => Some(site.streaming(times(ops), times(passes), n, learned)),
+        Phase::BackwardData => {
+            Some(site.streaming(times(ops + 4), times(2 * passes), n.saturating_add(learned), learned))
         }
+        Phase::BackwardWeights | Phase::Update => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Root-mean-square normalization.
 
+use super::layer_norm::normalized;
 use super::{LayerOp, ShapeError, one};
 use crate::base::precision::Phase;
 use crate::base::shape::Shape;
@@ -21,16 +22,8 @@ impl LayerOp for RmsNorm {
     }
 
     /// Square and sum 2, normalization 1, factor 1 operations per element; a row stays on chip, so it is read once.
-    /// Backward reads input and gradient and writes both gradients.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
-        let n = site.in_elements();
-        let times = |k: u64| n.saturating_mul(k);
-        let learned = self.parameters(site.inputs);
-        match phase {
-            Phase::Forward => Some(site.streaming(times(4), n, n, learned)),
-            Phase::BackwardData => Some(site.streaming(times(8), times(2), n.saturating_add(learned), learned)),
-            Phase::BackwardWeights | Phase::Update => None,
-        }
+        normalized(phase, site, 4, self.parameters(site.inputs), 1)
     }
 }
 
