@@ -68,7 +68,7 @@ pub struct AllArgs {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Begin no trial after this time; what was measured until then is fitted
-    #[arg(long, value_name = "SECONDS", value_parser = super::campaign::positive)]
+    #[arg(long, value_name = "SECONDS", value_parser = super::names::positive)]
     budget: Option<f64>,
     /// Name of the campaign: of the dataset's segments and in every row; default: the device's
     #[arg(long, value_name = "NAME", value_parser = run::campaign_name)]

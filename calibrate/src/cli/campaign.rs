@@ -62,7 +62,7 @@ pub struct PlanArgs {
     precisions: Vec<Precision>,
     /// With --net: phases, separated by commas; forward as in inference, the others as in training
     #[arg(long, value_name = "PHASE", default_value = "forward,backward_data,backward_weights", value_delimiter = ',',
-        requires = "net", value_parser = phase)]
+        requires = "net", value_parser = names::layer_phase)]
     phases: Vec<Phase>,
     /// With --net: the GPU whose roofline bounds the trials' times
     #[arg(long, value_name = "NAME", default_value = "h200", requires = "net", value_parser = names::gpu_name)]
@@ -90,7 +90,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DIR")]
     dataset: PathBuf,
     /// Begin no trial after this time
-    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    #[arg(long, value_name = "SECONDS", value_parser = names::positive)]
     budget: Option<f64>,
     /// How often to measure every trial
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -115,10 +115,10 @@ pub struct RunArgs {
     #[arg(long)]
     retry_skipped: bool,
     /// SET these core clocks in MHz, one after the other (needs the right to; the prior state is restored)
-    #[arg(long, value_name = "MHZ", value_delimiter = ',', value_parser = positive)]
+    #[arg(long, value_name = "MHZ", value_delimiter = ',', value_parser = names::positive)]
     clocks: Vec<f64>,
     /// SET these power limits in W, one after the other; with --clocks, every pair
-    #[arg(long, value_name = "W", value_delimiter = ',', value_parser = positive)]
+    #[arg(long, value_name = "W", value_delimiter = ',', value_parser = names::positive)]
     power_caps: Vec<f64>,
     /// With --clocks or --power-caps: list what would be set, measure nothing
     #[arg(long)]
@@ -146,23 +146,11 @@ pub struct ChoicesArgs {
     #[arg(long)]
     force: bool,
     /// Ask nothing after this time
-    #[arg(long, value_name = "SECONDS", value_parser = positive)]
+    #[arg(long, value_name = "SECONDS", value_parser = names::positive)]
     budget: Option<f64>,
     /// Only this part of the plan, as in 1/4, for several processes side by side
     #[arg(long, value_name = "I/N", default_value = "1/1")]
     shard: run::Shard,
-}
-
-/// A number above zero.
-pub(super) fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
-    number.ok_or_else(|| "a number above 0".to_string())
-}
-
-fn phase(text: &str) -> Result<Phase, String> {
-    Phase::from_name(text)
-        .filter(|phase| *phase != Phase::Update)
-        .ok_or_else(|| "forward, backward_data or backward_weights".to_string())
 }
 
 /// Summarises a dataset.

@@ -23,7 +23,7 @@ pub struct HostArgs {
     #[arg(long, value_name = "PROGRAM", default_value = "python3", conflicts_with = "from")]
     python: String,
     /// How long to measure, beside what importing PyTorch takes
-    #[arg(long, value_name = "SECONDS", default_value_t = 12.0, conflicts_with = "from", value_parser = super::campaign::positive)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 12.0, conflicts_with = "from", value_parser = super::names::positive)]
     seconds: f64,
     /// Where to write it (default: ~/.config/joulecast/host.toml, which predictions take without being told)
     #[arg(long, value_name = "FILE")]

@@ -43,7 +43,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "layers", value_parser = share)]
     energy_share: f64,
     /// With --layers: window of an energy reading
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.5, requires = "layers", value_parser = super::campaign::positive)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.5, requires = "layers", value_parser = super::names::positive)]
     window: f64,
     /// What to run on
     #[arg(long, value_enum, default_value_t = DeviceKind::Cuda)]
@@ -55,7 +55,7 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Begin nothing after this time
-    #[arg(long, value_name = "SECONDS", value_parser = super::campaign::positive)]
+    #[arg(long, value_name = "SECONDS", value_parser = super::names::positive)]
     budget: Option<f64>,
 }
 

@@ -5,6 +5,7 @@ use crate::campaign::device::THROUGH_NVML;
 use crate::campaign::trials::Level;
 use clap::ValueEnum as _;
 use joulecast_kernels::fake::Faults;
+use joulecast_model::base::precision::Phase;
 use joulecast_model::base::text::nearest;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
@@ -56,6 +57,19 @@ pub fn network_or_file(text: &str) -> Result<String, String> {
 /// A framework profile.
 pub fn framework(text: &str) -> Result<String, String> {
     catalog::framework(text).map(|profile| profile.name).map_err(|e| e.to_string())
+}
+
+/// A number above zero.
+pub fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
+    number.ok_or_else(|| "a number above 0".to_string())
+}
+
+/// A phase that a layer's kernels run in; no update.
+pub fn layer_phase(text: &str) -> Result<Phase, String> {
+    Phase::from_name(text)
+        .filter(|phase| *phase != Phase::Update)
+        .ok_or_else(|| "forward, backward_data or backward_weights".to_string())
 }
 
 /// A role of `data/splits.toml`.

@@ -56,17 +56,17 @@ pub struct SweepArgs {
     #[arg(long, value_enum)]
     over: Over,
     /// Highest setting; default: below the default
-    #[arg(long, value_name = "W|MHZ", value_parser = super::campaign::positive)]
+    #[arg(long, value_name = "W|MHZ", value_parser = super::names::positive)]
     from: Option<f64>,
     /// Lowest setting; default: the lowest that the board offers
-    #[arg(long, value_name = "W|MHZ", value_parser = super::campaign::positive)]
+    #[arg(long, value_name = "W|MHZ", value_parser = super::names::positive)]
     to: Option<f64>,
     /// Distance of settings; default: 5 W, 15 MHz (clocks are the board's own)
-    #[arg(long, value_name = "W|MHZ", value_parser = super::campaign::positive)]
+    #[arg(long, value_name = "W|MHZ", value_parser = super::names::positive)]
     step: Option<f64>,
     /// These settings, separated by commas
     #[arg(long, value_name = "W|MHZ", value_delimiter = ',', conflicts_with_all = ["from", "to", "step"],
-        value_parser = super::campaign::positive)]
+        value_parser = super::names::positive)]
     points: Vec<f64>,
     /// What to make least: energy, time, edp, ed2p, eds:K
     #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>)]

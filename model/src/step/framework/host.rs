@@ -1,7 +1,7 @@
 //! What the host does in an eager step: it launches operation after operation, and the GPU waits where it is slower.
 
 use super::Entry;
-use super::speed::{Group, HostSpeed};
+use super::speed::{Group, HostSpeed, MOST_SPREAD};
 use crate::base::file::{FileError, quantity, within};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Dimension, Seconds};
@@ -13,9 +13,6 @@ use std::ops::{Add, Mul};
 
 /// Steps of the chains' recurrent layers, of one direction.
 const STEPS_OF_CHAINS: u64 = 4;
-
-/// Times of hosts differ by less.
-pub(super) const MOST_SPREAD: f64 = 100.0;
 
 /// What the host takes for an eager step, however short its kernels are.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,13 @@
 //! How fast a machine's host is beside those that a profile's table was measured on. `host/1`, as `calibrate host` writes it.
 
-use super::host::MOST_SPREAD;
 use crate::base::file::{self, FileError, check_schema, within};
 use crate::base::precision::{Mode, Precision};
 use crate::base::text::names;
 use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut, RangeInclusive};
+
+/// Times of hosts differ by less.
+pub(super) const MOST_SPREAD: f64 = 100.0;
 
 /// Factors beyond which a host is no host.
 const FACTORS: RangeInclusive<f64> = 0.01..=100.0;
