@@ -84,6 +84,8 @@ layers = [
   { name = "over_channels", kind = "layer_norm" },
   { name = "pad", kind = "pad", padding = [0, 1, 0, 1] },
   { name = "plain", kind = "batch_norm", affine = false },
+  { name = "groups", kind = "group_norm", groups = 2 },
+  { name = "plain_groups", kind = "group_norm", groups = 4, affine = false },
   { name = "larger", kind = "resize", output = 18, interpolation = "linear" },
   { name = "up", kind = "conv_transpose2d", channels = 6, kernel = 3, stride = 2, padding = 1, output_padding = 1, groups = 2 },
   { name = "down", kind = "conv2d", channels = 4, kernel = [3, 4], stride = 2 },

@@ -52,8 +52,8 @@ impl Writer<'_> {
             Layer::GroupNorm(norm) => {
                 // Factors per channel since operator set 21, per group before.
                 self.modern = true;
-                let channels = [site.read[0].dims().first().copied().unwrap_or(1)];
-                let (weight, bias) = (self.weight_of(site, &channels), self.vector_of(site, "bias", &channels));
+                let channels = site.read[0].dims().first().copied().unwrap_or(1);
+                let (weight, bias) = self.factor_and_shift(norm.affine, channels, site);
                 let groups = ("num_groups", Int(norm.groups as i64));
                 self.node("GroupNormalization", &[&x, &weight, &bias], name, &[groups]);
             }
@@ -254,22 +254,26 @@ impl Writer<'_> {
 
     fn batch_norm(&mut self, affine: bool, site: &Site<'_>) {
         let channels = [site.read[0].axis()];
-        let (weight, bias) = if affine {
-            (self.weight_of(site, &channels), self.vector_of(site, "bias", &channels))
-        } else {
-            // Not learned: ones and zeros that are spread over the channels.
-            let dims = self.integers(&site.named("channels"), &[channels[0] as i64]);
-            let spread = |writer: &mut Self, part: &str, value: f32| {
-                let one = writer.number(&site.named(&format!("{part}.each")), value);
-                let all = site.named(part);
-                writer.node("Expand", &[&one, &dims], &all, &[]);
-                all
-            };
-            (spread(self, "ones", 1.0), spread(self, "zeros", 0.0))
-        };
+        let (weight, bias) = self.factor_and_shift(affine, channels[0], site);
         let mean = self.weight(&site.named("running_mean"), &channels);
         let variance = self.weight(&site.named("running_var"), &channels);
         self.node("BatchNormalization", &[site.x(), &weight, &bias, &mean, &variance], site.name, &[]);
+    }
+
+    /// What a normalization multiplies and adds per channel; where that is not learned, ones and zeros that are spread over
+    /// the channels.
+    fn factor_and_shift(&mut self, affine: bool, channels: u64, site: &Site<'_>) -> (String, String) {
+        if affine {
+            return (self.weight_of(site, &[channels]), self.vector_of(site, "bias", &[channels]));
+        }
+        let dims = self.integers(&site.named("channels"), &[channels as i64]);
+        let mut spread = |part: &str, value: f32| {
+            let one = self.number(&site.named(&format!("{part}.each")), value);
+            let all = site.named(part);
+            self.node("Expand", &[&one, &dims], &all, &[]);
+            all
+        };
+        (spread("ones", 1.0), spread("zeros", 0.0))
     }
 
     /// Dimensions of one value per channel of a map, or per feature of a row, as they spread over a batch.
