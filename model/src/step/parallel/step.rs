@@ -310,6 +310,26 @@ mod tests {
     }
 
     #[test]
+    fn a_host_launches_what_sharing_takes_beside_its_step() -> Result<(), Box<dyn std::error::Error>> {
+        let mut case = Case::new("mobilenet_v2", "pytorch", &["h200"])?;
+        let launches = case.alone(&case.gpus[0], Mode::Training)?.host.ok_or("no host")?.launches;
+        let layers = case.network.layers().iter().filter(|l| l.parameters() > 0).count() as f64;
+        let two = case.of(&[2], Mode::Training, "nvlink4")?;
+        assert!(two.host.as_ref().is_some_and(|h| h.decides));
+        let more = two.time.value - launches;
+        assert!((more / (Seconds::from_us(75.0) * layers) - 1.0).abs() < 1e-9, "{more:?}");
+        assert!(two.time.p05 < two.time.value && two.time.p95 > two.time.value);
+        // A GPU that is slow enough hides all of it, and one alone shares nothing.
+        case.framework.parallel.host_per_layer = Seconds::ZERO;
+        let free = case.of(&[2], Mode::Training, "nvlink4")?;
+        assert!(free.time.value < two.time.value);
+        let slow = Case::new("vgg16", "pytorch", &["t4"])?;
+        let kernels = slow.of(&[2], Mode::Training, "pcie3")?;
+        assert!(kernels.host.is_some_and(|h| !h.decides));
+        Ok(())
+    }
+
+    #[test]
     fn backward_hides_what_a_framework_lets_it_hide() -> Result<(), Box<dyn std::error::Error>> {
         let exposed = |framework: &str, over: &str| -> Result<Communication, Box<dyn std::error::Error>> {
             let case = Case::new("resnet50", framework, &["v100"])?;
