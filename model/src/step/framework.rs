@@ -2,10 +2,12 @@
 
 mod host;
 mod input;
+mod kernels;
 mod speed;
 
 pub use host::{Costs, Host, HostKind, Stages};
 pub use input::Input;
+pub use kernels::{Broadcast, RowByRow, Sequences};
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 
 use input::InputFile;
@@ -17,11 +19,11 @@ use crate::base::units::{Bytes, Dimension, Seconds};
 use crate::device::gpu::{Device, Gpu};
 use crate::kernel::library::{self, Rule};
 use crate::kernel::setting::{Algorithm, Layout};
-use crate::kernel::work::Work;
 use crate::net::layer::{Layer, Optimizer};
 use crate::net::network::ShapedNetwork;
 use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
+use kernels::{BroadcastFile, RowByRowFile, SequencesFile};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
@@ -50,7 +52,7 @@ impl LossScaling {
     /// there is nothing to scale.
     pub fn acts(asked: Option<Self>, precision: Precision) -> bool {
         match asked {
-            _ if !is_half(precision) => false,
+            _ if precision.bytes() >= Precision::Fp32.bytes() => false,
             Some(asked) => asked == Self::Dynamic,
             None => precision == Precision::Fp16,
         }
@@ -59,8 +61,6 @@ impl LossScaling {
 
 /// How many times as much as ours a framework's kernels can take or draw.
 const FACTORS: RangeInclusive<f64> = 0.001..=1000.0;
-/// Cycles that a row of a kernel can take.
-const CYCLES: RangeInclusive<f64> = 1.0..=1e6;
 /// Passes over all parameters of one update or copy.
 const PASSES: RangeInclusive<f64> = 0.0..=1000.0;
 
@@ -107,67 +107,6 @@ pub struct Framework {
     pub inputs: Vec<Input>,
     /// What a program takes before its first step, where that is known.
     pub start: Option<Seconds>,
-}
-
-/// Kernels that compute where each value's operands lie, one of which is repeated: that bounds them, not traffic.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Broadcast {
-    /// Results per multiprocessor and cycle, in 32 and in 16 bits.
-    per_cycle: [f64; 2],
-}
-
-impl Broadcast {
-    /// The time of adding a bias to so many results at a board's highest clock.
-    pub fn bias(&self, results: f64, precision: Precision, gpu: &Gpu) -> Seconds {
-        let per_cycle = self.per_cycle[usize::from(is_half(precision))];
-        Seconds::new(results / (per_cycle * gpu.sms.value as f64 * gpu.core_clock.boost.value.get()))
-    }
-}
-
-/// Layer norms by a block of threads for each row, however short that is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RowByRow {
-    /// Cycles of a multiprocessor per row, in 32 and in 16 bits.
-    cycles_per_row: [f64; 2],
-}
-
-impl RowByRow {
-    /// What a layer norm takes at least, forward at a board's highest clock; nothing of all other layers.
-    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
-        if !matches!(work.layer(), Layer::LayerNorm(_)) || work.phase != Phase::Forward {
-            return Seconds::ZERO;
-        }
-        let rows = work.input().elements() / work.input().axis().max(1) * work.batch;
-        let cycles = self.cycles_per_row[usize::from(is_half(work.precision))] * rows as f64;
-        Seconds::new(cycles / (gpu.sms.value as f64 * gpu.core_clock.boost.value.get()))
-    }
-}
-
-fn is_half(precision: Precision) -> bool {
-    precision.bytes() < Precision::Fp32.bytes()
-}
-
-/// Convolutions over sequences, whose channels come first in every precision: in 16 bits the library brings input and result
-/// into another order and back, but for windows of one value, which are matrix products in either.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sequences {
-    /// Share of the bandwidth at which they are reordered.
-    reordered: f64,
-}
-
-impl Sequences {
-    /// What a convolution takes besides its kernel; nothing for other layers, groups, windows of one value and 32 bits.
-    pub fn reordering(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
-        let Layer::Conv2d(conv) = work.layer() else { return Seconds::ZERO };
-        let (input, channels) = (work.input(), work.input().axis());
-        let over_a_sequence = matches!(input.dims(), [_, 1, _]) && conv.kernel.h == 1 && conv.kernel.w > 1;
-        let plain = conv.groups(channels) == 1;
-        if !over_a_sequence || !plain || !is_half(work.precision) || work.phase == Phase::Update {
-            return Seconds::ZERO;
-        }
-        let elements = (input.elements() + work.output.elements()) * work.batch;
-        Bytes::new(2 * elements * work.precision.bytes()) / (gpu.bandwidth.value * self.reordered)
-    }
 }
 
 /// How a framework updates all parameters by few kernels.
@@ -430,51 +369,6 @@ struct SlowerFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct BroadcastFile {
-    per_cycle: [f64; 2],
-    #[serde(rename = "source")]
-    _source: String,
-}
-
-impl BroadcastFile {
-    fn read(self) -> Result<Broadcast, FileError> {
-        self.per_cycle.iter().try_for_each(|&rate| within("broadcast per_cycle", rate, FACTORS).map(drop))?;
-        Ok(Broadcast { per_cycle: self.per_cycle })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SequencesFile {
-    reordered: f64,
-    #[serde(rename = "source")]
-    _source: String,
-}
-
-impl SequencesFile {
-    fn read(self) -> Result<Sequences, FileError> {
-        Ok(Sequences { reordered: within("sequences reordered", self.reordered, 0.01..=1.0)? })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RowByRowFile {
-    cycles_per_row: [f64; 2],
-    #[serde(rename = "source")]
-    _source: String,
-}
-
-impl RowByRowFile {
-    fn read(self) -> Result<RowByRow, FileError> {
-        let field = "layer_norm cycles_per_row";
-        self.cycles_per_row.iter().try_for_each(|&c| within(field, c, CYCLES).map(drop))?;
-        Ok(RowByRow { cycles_per_row: self.cycles_per_row })
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Entry {
     value: String,
     #[serde(rename = "source")]
@@ -668,58 +562,6 @@ mod tests {
             caffe.slower(&kernel, batch).1
         };
         assert!((extra(64) / extra(1) - 64.0).abs() < 1e-9);
-    }
-
-    fn work(kind: &str, fields: &str, dims: &[u64], precision: Precision) -> crate::kernel::work::Trial {
-        let layer = Layer::from_table(kind, fields.parse().expect("a table")).expect("a kind").expect("fields");
-        let case = crate::net::case::LayerCase { inputs: vec![Shape::new(dims).expect("a shape")], layer };
-        Work::usual(case, Phase::Forward, 4, precision, crate::base::precision::Mode::Inference).expect("runs")
-    }
-
-    #[test]
-    fn a_repeated_operand_bounds_a_bias_by_results() {
-        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
-        let broadcast = pytorch.broadcast.expect("in the profile");
-        let time = |results, precision| broadcast.bias(results, precision, &gpu).get();
-        assert!((time(2e9, Precision::Fp16) / time(1e9, Precision::Bf16) - 2.0).abs() < 1e-12);
-        // 380 billion results a second in 16 bits on an H200, fewer in 32.
-        assert!((time(380e9, Precision::Fp16) - 1.0).abs() < 0.02, "{}", time(380e9, Precision::Fp16));
-        assert!(time(1e9, Precision::Tf32) > time(1e9, Precision::Fp16));
-    }
-
-    #[test]
-    fn sequences_are_reordered_in_16_bits_around_windows_of_several_values() {
-        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
-        let sequences = pytorch.sequences.expect("in the profile");
-        let of = |kernel: &str, dims: &[u64], precision| {
-            let fields = format!("channels = 64\nkernel = {kernel}");
-            sequences.reordering(&work("conv2d", &fields, dims, precision), &gpu).get()
-        };
-        // 4 samples of 32 x 100 values read and 64 x 98 written, each twice, two bytes.
-        let bytes = 2.0 * 2.0 * 4.0 * (32.0 * 100.0 + 64.0 * 98.0);
-        let expected = bytes / (0.44 * gpu.bandwidth.value.get());
-        assert!((of("[1, 3]", &[32, 1, 100], Precision::Fp16) / expected - 1.0).abs() < 1e-9);
-        assert_eq!(of("[1, 3]", &[32, 1, 100], Precision::Fp32), 0.0);
-        assert_eq!(of("[1, 1]", &[32, 1, 100], Precision::Fp16), 0.0);
-        assert_eq!(of("3", &[32, 10, 100], Precision::Fp16), 0.0);
-    }
-
-    #[test]
-    fn short_rows_are_normalized_one_by_one() {
-        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
-        let rows = pytorch.layer_norm.expect("in the profile");
-        let of = |dims: &[u64], precision| rows.least(&work("layer_norm", "", dims, precision), &gpu).to_us();
-        // 4 x 16384 rows of 1.09 ns.
-        assert!((of(&[16384, 32], Precision::Fp16) - 71.5).abs() < 1.0, "{}", of(&[16384, 32], Precision::Fp16));
-        assert_eq!(of(&[16384, 32], Precision::Fp16), of(&[16384, 96], Precision::Fp16));
-        assert_eq!(
-            of(&[32, 128, 128], Precision::Fp16),
-            of(&[16384, 32], Precision::Fp16),
-            "over the channels of a map"
-        );
-        assert!(of(&[16384, 32], Precision::Fp32) > 1.3 * of(&[16384, 32], Precision::Fp16));
-        let gelu = work("gelu", "", &[16384, 32], Precision::Fp16);
-        assert_eq!(rows.least(&gelu, &gpu), Seconds::ZERO);
     }
 
     #[test]

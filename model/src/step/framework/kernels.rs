@@ -1,0 +1,198 @@
+//! Kernels of a framework's own that neither traffic nor operations bound.
+
+use crate::base::file::{FileError, within};
+use crate::base::precision::{Phase, Precision};
+use crate::base::units::{Bytes, Seconds};
+use crate::device::gpu::Gpu;
+use crate::kernel::work::Work;
+use crate::net::layer::Layer;
+use serde::Deserialize;
+use std::ops::RangeInclusive;
+
+/// Results that a multiprocessor can make in a cycle.
+const PER_CYCLE: RangeInclusive<f64> = 0.001..=1000.0;
+/// Cycles that a row of a kernel can take.
+const CYCLES: RangeInclusive<f64> = 1.0..=1e6;
+
+/// Numbers in 32 and in 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct ByWidth([f64; 2]);
+
+impl ByWidth {
+    fn read(field: &str, numbers: [f64; 2], bounds: &RangeInclusive<f64>) -> Result<Self, FileError> {
+        numbers.iter().try_for_each(|&n| within(field, n, bounds.clone()).map(drop))?;
+        Ok(Self(numbers))
+    }
+
+    fn of(self, precision: Precision) -> f64 {
+        self.0[usize::from(is_half(precision))]
+    }
+}
+
+fn is_half(precision: Precision) -> bool {
+    precision.bytes() < Precision::Fp32.bytes()
+}
+
+/// Cycles of all multiprocessors in a second of a board's highest clock.
+fn cycles_per_second(gpu: &Gpu) -> f64 {
+    gpu.sms.value as f64 * gpu.core_clock.boost.value.get()
+}
+
+/// Kernels that compute where each value's operands lie, one of which is repeated: that bounds them, not traffic.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Broadcast {
+    /// Results per multiprocessor and cycle.
+    per_cycle: ByWidth,
+}
+
+impl Broadcast {
+    /// The time of adding a bias to so many results at a board's highest clock.
+    pub fn bias(&self, results: f64, precision: Precision, gpu: &Gpu) -> Seconds {
+        Seconds::new(results / (self.per_cycle.of(precision) * cycles_per_second(gpu)))
+    }
+}
+
+/// Layer norms by a block of threads for each row, however short that is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowByRow {
+    /// Cycles of a multiprocessor per row.
+    cycles_per_row: ByWidth,
+}
+
+impl RowByRow {
+    /// What a layer norm takes at least, forward at a board's highest clock; nothing of all other layers.
+    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+        if !matches!(work.layer(), Layer::LayerNorm(_)) || work.phase != Phase::Forward {
+            return Seconds::ZERO;
+        }
+        let rows = work.input().elements() / work.input().axis().max(1) * work.batch;
+        Seconds::new(self.cycles_per_row.of(work.precision) * rows as f64 / cycles_per_second(gpu))
+    }
+}
+
+/// Convolutions over sequences, whose channels come first in every precision: in 16 bits the library brings input and result
+/// into another order and back, but for windows of one value, which are matrix products in either.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sequences {
+    /// Share of the bandwidth at which they are reordered.
+    reordered: f64,
+}
+
+impl Sequences {
+    /// What a convolution takes besides its kernel; nothing for other layers, groups, windows of one value and 32 bits.
+    pub fn reordering(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+        let Layer::Conv2d(conv) = work.layer() else { return Seconds::ZERO };
+        let (input, channels) = (work.input(), work.input().axis());
+        let over_a_sequence = matches!(input.dims(), [_, 1, _]) && conv.kernel.h == 1 && conv.kernel.w > 1;
+        let plain = conv.groups(channels) == 1;
+        if !over_a_sequence || !plain || !is_half(work.precision) || work.phase == Phase::Update {
+            return Seconds::ZERO;
+        }
+        let elements = (input.elements() + work.output.elements()) * work.batch;
+        Bytes::new(2 * elements * work.precision.bytes()) / (gpu.bandwidth.value * self.reordered)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BroadcastFile {
+    per_cycle: [f64; 2],
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl BroadcastFile {
+    pub(super) fn read(self) -> Result<Broadcast, FileError> {
+        Ok(Broadcast { per_cycle: ByWidth::read("broadcast per_cycle", self.per_cycle, &PER_CYCLE)? })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RowByRowFile {
+    cycles_per_row: [f64; 2],
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl RowByRowFile {
+    pub(super) fn read(self) -> Result<RowByRow, FileError> {
+        Ok(RowByRow { cycles_per_row: ByWidth::read("layer_norm cycles_per_row", self.cycles_per_row, &CYCLES)? })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SequencesFile {
+    reordered: f64,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl SequencesFile {
+    pub(super) fn read(self) -> Result<Sequences, FileError> {
+        Ok(Sequences { reordered: within("sequences reordered", self.reordered, 0.01..=1.0)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::Mode;
+    use crate::base::shape::Shape;
+    use crate::catalog;
+    use crate::kernel::work::Trial;
+    use crate::net::case::LayerCase;
+
+    fn work(kind: &str, fields: &str, dims: &[u64], precision: Precision) -> Trial {
+        let layer = Layer::from_table(kind, fields.parse().expect("a table")).expect("a kind").expect("fields");
+        let case = LayerCase { inputs: vec![Shape::new(dims).expect("a shape")], layer };
+        Work::usual(case, Phase::Forward, 4, precision, Mode::Inference).expect("runs")
+    }
+
+    #[test]
+    fn a_repeated_operand_bounds_a_bias_by_results() {
+        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
+        let broadcast = pytorch.broadcast.expect("in the profile");
+        let time = |results, precision| broadcast.bias(results, precision, &gpu).get();
+        assert!((time(2e9, Precision::Fp16) / time(1e9, Precision::Bf16) - 2.0).abs() < 1e-12);
+        // 380 billion results a second in 16 bits on an H200, fewer in 32.
+        assert!((time(380e9, Precision::Fp16) - 1.0).abs() < 0.02, "{}", time(380e9, Precision::Fp16));
+        assert!(time(1e9, Precision::Tf32) > time(1e9, Precision::Fp16));
+    }
+
+    #[test]
+    fn sequences_are_reordered_in_16_bits_around_windows_of_several_values() {
+        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
+        let sequences = pytorch.sequences.expect("in the profile");
+        let of = |kernel: &str, dims: &[u64], precision| {
+            let fields = format!("channels = 64\nkernel = {kernel}");
+            sequences.reordering(&work("conv2d", &fields, dims, precision), &gpu).get()
+        };
+        // 4 samples of 32 x 100 values read and 64 x 98 written, each twice, two bytes.
+        let bytes = 2.0 * 2.0 * 4.0 * (32.0 * 100.0 + 64.0 * 98.0);
+        let expected = bytes / (0.44 * gpu.bandwidth.value.get());
+        assert!((of("[1, 3]", &[32, 1, 100], Precision::Fp16) / expected - 1.0).abs() < 1e-9);
+        assert_eq!(of("[1, 3]", &[32, 1, 100], Precision::Fp32), 0.0);
+        assert_eq!(of("[1, 1]", &[32, 1, 100], Precision::Fp16), 0.0);
+        assert_eq!(of("3", &[32, 10, 100], Precision::Fp16), 0.0);
+    }
+
+    #[test]
+    fn short_rows_are_normalized_one_by_one() {
+        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
+        let rows = pytorch.layer_norm.expect("in the profile");
+        let of = |dims: &[u64], precision| rows.least(&work("layer_norm", "", dims, precision), &gpu).to_us();
+        // 4 x 16384 rows of 1.09 ns.
+        assert!((of(&[16384, 32], Precision::Fp16) - 71.5).abs() < 1.0, "{}", of(&[16384, 32], Precision::Fp16));
+        assert_eq!(of(&[16384, 32], Precision::Fp16), of(&[16384, 96], Precision::Fp16));
+        assert_eq!(
+            of(&[32, 128, 128], Precision::Fp16),
+            of(&[16384, 32], Precision::Fp16),
+            "over the channels of a map"
+        );
+        assert!(of(&[16384, 32], Precision::Fp32) > 1.3 * of(&[16384, 32], Precision::Fp16));
+        let gelu = work("gelu", "", &[16384, 32], Precision::Fp16);
+        assert_eq!(rows.least(&gelu, &gpu), Seconds::ZERO);
+    }
+}
