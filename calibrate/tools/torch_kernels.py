@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Which operations the networks of a sealed round that was measured run through PyTorch on one GPU, on which shapes, for how long.
+
+Observes only: no clock, power limit or other setting of the card is touched. Needs what torch_sealed.py needs, which builds
+the steps. `torch_layers.py` tells kernels of torchvision's networks layer by layer; here shapes tell them.
+
+  torch_kernels.py --round data/sealed/round-1.toml --out torch_profile.csv --budget 180
+  torch_kernels.py --biases torch_profile.csv
+
+--out: a row for each operation and shapes of its inputs in one step, `time_us` the device time of all `calls`, mean over
+two profiled steps; of every network its largest batch in inference, then in training. Operations that launch nothing are left out.
+--biases: how many results a second additions make that repeat a value per channel, above 2 million results.
+"""
+import argparse
+import ast
+import csv
+import gc
+import math
+import os
+import sys
+import time
+import tomllib
+from collections import defaultdict
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+ROW = "network,mode,precision,batch".split(",")
+COLUMNS = ROW + "op,shapes,calls,time_us".split(",")
+STEPS = 2
+FEWEST_RESULTS = 2_000_000
+
+
+def largest(rounds):
+    """Of every network the row of the largest batch, inference first."""
+    from torch_sealed import in_order
+    rows = {}
+    for row in in_order(rounds, 1, 1):
+        key = row["network"], row["mode"]
+        if key not in rows or row["batch"] > rows[key]["batch"]:
+            rows[key] = row
+    return sorted(rows.values(), key=lambda row: row["mode"])
+
+
+def profiled(step, torch):
+    """Operations of one step: name, shapes, calls, device time in microseconds."""
+    from torch.profiler import ProfilerActivity, profile
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True) as found:
+        for _ in range(STEPS):
+            step()
+        torch.cuda.synchronize()
+    for event in found.key_averages(group_by_input_shape=True):
+        on_host = str(event.device_type).endswith("CPU")
+        if on_host and event.key.startswith("aten::") and event.self_device_time_total > 0:
+            yield event.key, event.input_shapes, event.count / STEPS, event.self_device_time_total / STEPS
+
+
+def run(args):
+    import torch
+    from torch_sealed import prepare
+    from torch_sealed_networks import NETWORKS
+    began = time.time()
+    with open(args.round, "rb") as file:
+        rows = largest(tomllib.load(file))
+    with open(args.out, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in rows:
+            if time.time() - began > args.budget:
+                print("budget used", flush=True)
+                break
+            try:
+                step, _ = prepare(NETWORKS[row["network"]], row["mode"], row["precision"], row["batch"])
+                for op, shapes, calls, time_us in profiled(step, torch):
+                    writer.writerow([*(row[k] for k in ROW), op, shapes, calls, round(time_us, 1)])
+                file.flush()
+            except Exception as error:  # noqa: BLE001 - the others are worth it
+                print(row["network"], type(error).__name__, str(error)[:200], flush=True)
+            step = None
+            gc.collect()
+            torch.cuda.empty_cache()
+
+
+def biases(path):
+    """Rates of additions of [1, channels, 1, 1] to a map, in billions of results a second."""
+    rates = defaultdict(list)
+    with open(path, newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            shapes = ast.literal_eval(row["shapes"])
+            if row["op"] not in ("aten::add", "aten::add_") or len(shapes) < 2 or len(shapes[0]) != 4:
+                continue
+            result, added = shapes[:2]
+            if added[-2:] == [1, 1] and added[0] == 1 and math.prod(result) >= FEWEST_RESULTS:
+                each = float(row["time_us"]) / float(row["calls"])
+                width = 16 if row["precision"] in ("fp16", "bf16") else 32
+                rates[width].append(math.prod(result) / each / 1e3)
+    for width, found in sorted(rates.items()):
+        found.sort()
+        low, middle, high = (found[int(q * (len(found) - 1))] for q in (0.1, 0.5, 0.9))
+        print(f"{width} bits: {len(found)} shapes, {middle:.0f} billion results a second in the median, {low:.0f} to {high:.0f}")
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--round", help="the round's file, once it was measured")
+    arguments.add_argument("--out")
+    arguments.add_argument("--budget", type=float, default=180, help="seconds; no network is begun after them")
+    arguments.add_argument("--biases", metavar="FILE", help="only reads such a file; needs no GPU")
+    args = arguments.parse_args()
+    if args.biases:
+        biases(args.biases)
+    elif args.round and args.out:
+        run(args)
+    else:
+        arguments.error("--round with --out, or --biases")
+
+
+if __name__ == "__main__":
+    main()
