@@ -405,7 +405,7 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     if !args.dataset.choices.is_empty() && !matches!((args.model, &base), (ModelForm::Lasso, Base::None)) {
         return Err(misuse("--choices goes with --base none and --model lasso: other fits learn no engines"));
     }
-    let choices = choices_of(&args.dataset)?;
+    let choices = choices_of(&args.dataset, measurements, unseen)?;
     let rows = || prepared(measurements, unseen, &choices);
     let mut said = in_words(&choices);
     if choices.is_empty() && !args.dataset.choices.is_empty() {

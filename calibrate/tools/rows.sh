@@ -2,7 +2,7 @@
 own=data/measurements/h200
 sister=data/measurements/h100
 rows=()
-for folder in "$own"/{layers,lattice,batches,forward,windows,thin,power,torch_ops,algorithms} "$sister"/{layers,lattice,gradients,thin,power}; do
+for folder in "$own"/{layers,lattice,batches,forward,windows,seldom,thin,power,torch_ops,algorithms} "$sister"/{layers,lattice,gradients,thin,power}; do
   rows+=(--dataset "$folder")
 done
 rows+=(--choices data/measurements/choices/gh100.parquet)
@@ -10,5 +10,5 @@ runs=()
 for file in "$own"/{networks,torch_networks,torch_transformer_networks,torch_transformer_networks_2}.csv; do
   runs+=(--networks "$file")
 done
-# Networks of a sealed round that was measured: some with the role conformal, the others development.
-runs+=(--networks data/measurements/sealed/round_1.csv)
+# Networks of the sealed rounds that were measured: some with the role conformal, the others development.
+runs+=(--networks data/measurements/sealed/round_1.csv --networks data/measurements/sealed/round_2.csv)

@@ -390,6 +390,76 @@ class SmallLanguage(nn.Module):
         return self.words(self.norm(x))
 
 
+class UNet(nn.Module):
+    """Ronneberger et al. 2015, with batch norms and padding, half as wide."""
+
+    def __init__(self, width=32, depth=4, classes=2):
+        super().__init__()
+        def block(i, o):
+            return nn.Sequential(*(part for a, b in ((i, o), (o, o)) for part in
+                                   (nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True))))
+        widths = [width << i for i in range(depth + 1)]
+        self.down = nn.ModuleList(block(i, o) for i, o in zip([3, *widths], widths))
+        self.pool = nn.MaxPool2d(2)
+        self.up = nn.ModuleList(nn.ConvTranspose2d(o, i, 2, stride=2) for i, o in zip(widths, widths[1:]))
+        self.join = nn.ModuleList(block(o, i) for i, o in zip(widths, widths[1:]))
+        self.classes = nn.Conv2d(width, classes, 1)
+
+    def forward(self, x):
+        kept = []
+        for i, block in enumerate(self.down):
+            x = block(self.pool(x) if i else x)
+            kept.append(x)
+        for i in reversed(range(len(self.up))):
+            x = self.join[i](torch.cat([kept[i], self.up[i](x)], 1))
+        return self.classes(x)
+
+
+class TemporalConvolutions(nn.Module):
+    """Bai et al. 2018: residual blocks of two dilated convolutions over a sequence, the dilation doubling."""
+
+    class Block(nn.Module):
+        def __init__(self, i, o, dilation):
+            super().__init__()
+            self.first = nn.Conv1d(i, o, 3, padding=dilation, dilation=dilation)
+            self.second = nn.Conv1d(o, o, 3, padding=dilation, dilation=dilation)
+            self.same = nn.Conv1d(i, o, 1) if i != o else nn.Identity()
+
+        def forward(self, x):
+            y = nn.functional.relu(self.second(nn.functional.relu(self.first(x))))
+            return nn.functional.relu(y + self.same(x))
+
+    def __init__(self, inputs=88, width=256, depth=6):
+        super().__init__()
+        widths = [inputs] + [width] * depth
+        self.blocks = nn.Sequential(*(self.Block(i, o, 1 << n) for n, (i, o) in enumerate(zip(widths, widths[1:]))))
+        self.out = nn.Conv1d(width, inputs, 1)
+
+    def forward(self, x):
+        return self.out(self.blocks(x))
+
+
+class Tagger(nn.Module):
+    """Lample et al. 2016 without its letters: a bidirectional LSTM between an embedding and tags."""
+
+    def __init__(self, words=20000, width=256, tags=17):
+        super().__init__()
+        self.embed, self.tags = nn.Embedding(words, width), nn.Linear(2 * width, tags)
+        self.recurrent = nn.LSTM(width, width, num_layers=2, batch_first=True, bidirectional=True)
+
+    def forward(self, ids):
+        return self.tags(self.recurrent(self.embed(ids))[0])
+
+
+def patch_discriminator():
+    """Isola et al. 2017: four strided convolutions with batch norms, a map of one channel."""
+    parts = [nn.Conv2d(6, 64, 4, stride=2, padding=1), nn.LeakyReLU(0.2, inplace=True)]
+    for i, o, stride in ((64, 128, 2), (128, 256, 2), (256, 512, 1)):
+        parts += [nn.Conv2d(i, o, 4, stride=stride, padding=1, bias=False), nn.BatchNorm2d(o),
+                  nn.LeakyReLU(0.2, inplace=True)]
+    return nn.Sequential(*parts, nn.Conv2d(512, 1, 4, padding=1))
+
+
 def written(make, *inputs, ids=None):
     return Network("written", make, inputs, ids)
 
@@ -412,6 +482,9 @@ NETWORKS = {
     "regnet_y_16gf": torchvision("regnet_y_16gf"),
     "mnasnet1_3": torchvision("mnasnet1_3"),
     "efficientnet_v2_m": torchvision("efficientnet_v2_m", 320),
+    "shufflenet_v2_x1_5": torchvision("shufflenet_v2_x1_5"),
+    "regnet_x_3_2gf": torchvision("regnet_x_3_2gf"),
+    "efficientnet_b5": torchvision("efficientnet_b5", 300),
     # Segmentation, detection and video by torchvision.
     "fcn_resnet101": segmentation("fcn_resnet101"),
     "deeplabv3_mobilenet_v3_large": segmentation("deeplabv3_mobilenet_v3_large"),
@@ -474,6 +547,48 @@ NETWORKS = {
     "repghostnet_100": timm("repghostnet_100"),
     "starnet_s2": timm("starnet_s2"),
     "rdnet_tiny": timm("rdnet_tiny"),
+    # timm, added for the third round.
+    "hrnet_w18_small": timm("hrnet_w18_small"),
+    "levit_128s": timm("levit_128s"),
+    "xcit_nano_12_p16_224": timm("xcit_nano_12_p16_224"),
+    "hiera_tiny_224": timm("hiera_tiny_224"),
+    "lcnet_100": timm("lcnet_100"),
+    "fbnetv3_b": timm("fbnetv3_b"),
+    "spnasnet_100": timm("spnasnet_100"),
+    "skresnet18": timm("skresnet18"),
+    "resnest26d": timm("resnest26d"),
+    "ecaresnet26t": timm("ecaresnet26t"),
+    "regnetv_040": timm("regnetv_040"),
+    "focalnet_tiny_srf": timm("focalnet_tiny_srf"),
+    "mixer_s16_224": timm("mixer_s16_224"),
+    "convit_tiny": timm("convit_tiny"),
+    "swin_s3_tiny_224": timm("swin_s3_tiny_224"),
+    "eva02_tiny_patch14_224": timm("eva02_tiny_patch14_224", 224),
+    "vit_small_patch32_224": timm("vit_small_patch32_224"),
+    "caformer_s18": timm("caformer_s18"),
+    "ghostnetv2_100": timm("ghostnetv2_100"),
+    "darknet53": timm("darknet53", 256),
+    "cs3darknet_m": timm("cs3darknet_m", 256),
+    "tresnet_m": timm("tresnet_m"),
+    "efficientformerv2_s0": timm("efficientformerv2_s0"),
+    "tiny_vit_5m_224": timm("tiny_vit_5m_224"),
+    "efficientvit_m1": timm("efficientvit_m1"),
+    "nextvit_small": timm("nextvit_small"),
+    "xception65": timm("xception65", 299),
+    "seresnextaa101d_32x8d": timm("seresnextaa101d_32x8d"),
+    "legacy_seresnext50_32x4d": timm("legacy_seresnext50_32x4d"),
+    "semnasnet_075": timm("semnasnet_075"),
+    "mobilenetv2_140": timm("mobilenetv2_140"),
+    "hardcorenas_d": timm("hardcorenas_d"),
+    "nf_regnet_b1": timm("nf_regnet_b1", 256),
+    "swinv2_cr_tiny_224": timm("swinv2_cr_tiny_224"),
+    "coat_tiny": timm("coat_tiny"),
+    "vitamin_small_224": timm("vitamin_small_224"),
+    "fasternet_t0": timm("fasternet_t0"),
+    "shvit_s1": timm("shvit_s1"),
+    "rdnet_small": timm("rdnet_small"),
+    "mambaout_femto": timm("mambaout_femto"),
+    "lambda_resnet26t": timm("lambda_resnet26t", 256),
     # Language, vision and speech by transformers.
     "albert_base": transformers("AlbertConfig", "AlbertModel", dict(
         hidden_size=768, num_attention_heads=12, intermediate_size=3072), ((128,),), 30000, output=1),
@@ -497,6 +612,16 @@ NETWORKS = {
     "dinov2_small": transformers("Dinov2Config", "Dinov2Model", dict(
         hidden_size=384, num_attention_heads=6, image_size=224), IMAGE),
     "segformer_b0": transformers("SegformerConfig", "SegformerModel", {}, ((3, 512, 512),)),
+    "opt_125m": transformers("OPTConfig", "OPTModel", {}, ((256,),), 50272),
+    "bloom_small": transformers("BloomConfig", "BloomModel", dict(hidden_size=1024, n_layer=8, n_head=16), ((256,),), 50000),
+    "pythia_70m": transformers("GPTNeoXConfig", "GPTNeoXModel", dict(
+        hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048), ((256,),), 50304),
+    "electra_small": transformers("ElectraConfig", "ElectraModel", {}, ((128,),), 30522),
+    "mpnet_base": transformers("MPNetConfig", "MPNetModel", dict(num_hidden_layers=8), ((128,),), 30527),
+    "hubert_small": transformers("HubertConfig", "HubertModel", dict(
+        apply_spec_augment=False, layerdrop=0.0, hidden_size=512, num_hidden_layers=8, num_attention_heads=8,
+        intermediate_size=2048), ((32000,),), which="input_values"),
+    "siglip_vision_b32": transformers("SiglipVisionConfig", "SiglipVisionModel", dict(patch_size=32), IMAGE, output=1),
     # Speech by torchaudio.
     "wav2letter": torchaudio("Wav2Letter", ((64, 800),), num_classes=40, input_type="mfcc", num_features=64),
     "conv_tasnet": torchaudio("ConvTasNet", ((1, 32000),)),
@@ -510,5 +635,9 @@ NETWORKS = {
     "lstm_language": written(RecurrentLanguage, (64,), ids=10000),
     "conv_recurrent": written(ConvRecurrent, (1, 32, 128)),
     "point_net": written(PointNet, (3, 1024)),
+    "u_net_small": written(UNet, (3, 256, 256)),
+    "temporal_convolutions": written(TemporalConvolutions, (88, 512)),
+    "tagger": written(Tagger, (128,), ids=20000),
+    "patch_discriminator": written(patch_discriminator, (6, 256, 256)),
     "small_language": written(SmallLanguage, (256,), ids=16000),
 }

@@ -31,13 +31,16 @@ pub(super) struct Rows {
 /// Reads rows, and foresees their engines.
 pub(super) fn rows_for(datasets: &DatasetsArg, unseen: Unseen<'_>) -> Result<Rows> {
     let measurements = read_unique(&datasets.dataset)?;
-    let choices = choices_of(datasets)?;
+    let choices = choices_of(datasets, &measurements, unseen)?;
     Ok(Rows { rows: prepared(&measurements, unseen, &choices)?, measurements, choices })
 }
 
-/// What is learned from the answers beside datasets.
-pub(super) fn choices_of(datasets: &DatasetsArg) -> Result<Choices> {
-    learned(&choices::read(&datasets.choices)?)
+/// What is learned from the answers beside datasets, and of what they lack from measurements.
+pub(super) fn choices_of(datasets: &DatasetsArg, measurements: &[Measurement], unseen: Unseen<'_>) -> Result<Choices> {
+    if datasets.choices.is_empty() {
+        return Ok(Choices::default());
+    }
+    learned(&choices::read(&datasets.choices)?, &unseen.left(prepare(measurements)?)?)
 }
 
 /// Measurements ready for fitting.

@@ -15,6 +15,8 @@ use joulecast_model::law::choice::{Choice, MOST_NODES, Node, Tree, foreseen};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 
+/// The size that answers lack.
+const DILATION: &str = "dilation";
 /// Answers in a leaf, at least.
 const FEWEST: usize = 2;
 /// Of so many shapes one is not learned from: it judges.
@@ -29,11 +31,11 @@ pub const FEWEST_ANSWERS: usize = FEWEST_JUDGED * JUDGES as usize;
 pub type Choices = BTreeMap<String, Vec<Choice>>;
 
 /// Learns what the libraries choose on each chip, by phase and arithmetic: both 16-bit formats together. Too few answers
-/// make no tree.
+/// make no tree. Of dilated windows heuristics were not asked: there rows say what ran.
 ///
 /// # Errors
 /// When an answer is of a GPU that the catalog does not know.
-pub fn learned(answers: &[Answer]) -> Result<Choices> {
+pub fn learned(answers: &[Answer], rows: &[Row]) -> Result<Choices> {
     let mut parts: BTreeMap<(String, Phase, Vec<Precision>), Vec<Sample<'_>>> = BTreeMap::new();
     let mut chips: BTreeMap<&str, String> = BTreeMap::new();
     for answer in answers {
@@ -46,13 +48,16 @@ pub fn learned(answers: &[Answer]) -> Result<Choices> {
                 chip
             }
         };
-        let precisions = match sizes.precision {
-            Precision::Fp16 | Precision::Bf16 => vec![Precision::Fp16, Precision::Bf16],
-            other => vec![other],
-        };
         let judges = judges(&answer.trial.case.fold_key());
         let sample = Sample { sizes, engine: engine_name(&answer.algorithm), judges };
-        parts.entry((chip, sizes.phase, precisions)).or_default().push(sample);
+        parts.entry((chip, sizes.phase, arithmetic(sizes.precision))).or_default().push(sample);
+    }
+    for row in rows {
+        let (Some(sizes), Some(engine)) = (row.sizes, &row.engine) else { continue };
+        if sizes.named(DILATION).is_some_and(|dilation| dilation > 1.0) {
+            let sample = Sample { sizes, engine, judges: judges(&row.key) };
+            parts.entry((row.chip.clone(), sizes.phase, arithmetic(sizes.precision))).or_default().push(sample);
+        }
     }
     let learned: Vec<(String, Choice)> = parts
         .into_par_iter()
@@ -64,6 +69,14 @@ pub fn learned(answers: &[Answer]) -> Result<Choices> {
         choices.entry(chip).or_default().push(choice);
     }
     Ok(choices)
+}
+
+/// Precisions whose engines are chosen alike.
+fn arithmetic(precision: Precision) -> Vec<Precision> {
+    match precision {
+        Precision::Fp16 | Precision::Bf16 => vec![Precision::Fp16, Precision::Bf16],
+        other => vec![other],
+    }
 }
 
 /// What was learned, in words: a line for each chip.
@@ -278,7 +291,7 @@ mod tests {
                 }
             }
         }
-        let choices = learned(&answers)?;
+        let choices = learned(&answers, &[])?;
         let [choice] = &choices["GH100"][..] else { panic!("one phase and precision") };
         assert_eq!((choice.right, choice.tree.nodes().len()), (1.0, 5), "{}", choice.tree.to_text());
         for (batch, channels) in [(3, 44), (9, 100), (24, 100)] {

@@ -311,7 +311,7 @@ fn shortest<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>, queued: impl F
 
 fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds, memory: Option<Memory>) -> Result<Row> {
     let work = m.work()?;
-    let (raw, asked) = (RawParameters::of(&work), ModelKey::by(work.algorithm));
+    let (raw, asked) = (RawParameters::of(&work), ModelKey::by(work.algorithm).or(work.apart()));
     let sizes = ConvSizes::of(&work);
     let cost = work.cost()?.context("no kernel runs in this phase")?;
     let no_peak = || format!("{} has no {} peak in its device file", gpu.name, m.precision);

@@ -6,7 +6,7 @@ use crate::kernel::work::Work;
 use crate::net::layer::Layer;
 
 /// Their names, in the order of [`ConvSizes`].
-pub const NAMES: [&str; 33] = [
+pub const NAMES: [&str; 34] = [
     "batch",
     "inputs",
     "outputs",
@@ -40,6 +40,7 @@ pub const NAMES: [&str; 33] = [
     "gradient_tiles",
     "aligned_inputs",
     "aligned_outputs",
+    "dilation",
 ];
 
 /// Sizes of a convolution's implicit product and of what it is made of: counts, none negative.
@@ -109,6 +110,7 @@ impl ConvSizes {
             group_outputs.div_ceil(128) * depth.div_ceil(128) * groups,
             aligned(group_inputs),
             aligned(group_outputs),
+            conv.dilation.h,
         ];
         Some(Self { values: values.map(|v| v as f64), phase: work.phase, precision: work.precision })
     }

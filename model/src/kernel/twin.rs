@@ -3,6 +3,7 @@
 use crate::base::precision::Phase;
 use crate::base::shape::Shape;
 use crate::base::units::{Bytes, Ops};
+use crate::kernel::key::ModelKey;
 use crate::kernel::work::Work;
 use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
@@ -39,6 +40,13 @@ impl Work<'_> {
         let Self { precision, mode, layout, cache, algorithm, optimizer, .. } = *self;
         let case = Cow::Owned(case);
         Some(Work { case, output, phase, batch, precision, mode, layout, cache, algorithm, optimizer })
+    }
+
+    /// The model of the kernels that run where a twin gives no more than their sizes: those of volumes, where they were
+    /// measured.
+    pub fn apart(&self) -> Option<ModelKey> {
+        let volumes = matches!(self.layer(), Layer::Conv3d(_)) && self.phase != Phase::Update;
+        volumes.then(|| ModelKey::Kind(self.layer().kind()))
     }
 
     /// A kernel of its own that adds a transposed convolution's bias, or sums its gradient: what its twin, which has none,

@@ -13,7 +13,7 @@ pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 use input::InputFile;
 
 use crate::base::file::{self, FileError, check_schema, quantity, within};
-use crate::base::precision::{Phase, Precision, named_enum};
+use crate::base::precision::{Mode, Phase, Precision, named_enum};
 use crate::base::text::{names, shown};
 use crate::base::units::{Bytes, Dimension, Seconds};
 use crate::device::gpu::{Device, Gpu};
@@ -21,6 +21,7 @@ use crate::kernel::library::{self, Rule};
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::net::layer::{Layer, Optimizer};
 use crate::net::network::ShapedNetwork;
+use crate::step::autocast::Mixed;
 use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
 use kernels::{BroadcastFile, RowByRowFile, SequencesFile};
@@ -81,6 +82,8 @@ pub struct Framework {
     /// Whether it runs a model's modules one after the other as they are written, so that a batch norm that an export
     /// folded is a kernel all the same.
     pub runs_modules: bool,
+    /// Whether training in 16 bits is mixed: operations convert what they read, parameters stay in 32 bits.
+    pub autocasts: bool,
     /// Whether it computes the groups of a convolution one after the other, each as a convolution of its own.
     pub groups_apart: bool,
     /// What the host does in an eager step; without it the GPU never waits for the host.
@@ -210,6 +213,7 @@ struct File {
     activity: Option<FactorFile>,
     fusion: Option<FusionFile>,
     modules: Option<ModulesFile>,
+    autocast: Option<AutocastFile>,
     groups: Option<GroupsFile>,
     host: Option<HostFile>,
     #[serde(default)]
@@ -273,6 +277,7 @@ impl MemoryFile {
         };
         Ok(MemoryPolicy {
             algorithm: None,
+            autocasts: false,
             activations: self.activations,
             in_place: self.in_place,
             narrow_gradients: self.narrow_gradients,
@@ -333,6 +338,14 @@ struct FusionFile {
 #[serde(deny_unknown_fields)]
 struct ModulesFile {
     as_written: bool,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AutocastFile {
+    training: bool,
     #[serde(rename = "source")]
     _source: String,
 }
@@ -429,6 +442,8 @@ impl Framework {
         for entry in &slower {
             within(&format!("slower {}: factor", shown(&entry.kind)), entry.factor, FACTORS)?;
         }
+        let autocasts = file.autocast.is_some_and(|a| a.training);
+        let memory = file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default();
         Ok(Self {
             name: file.name,
             title: file.title,
@@ -436,6 +451,7 @@ impl Framework {
             activity,
             fusion,
             runs_modules: file.modules.is_some_and(|m| m.as_written),
+            autocasts,
             groups_apart: file.groups.is_some_and(|g| g.apart),
             host: file.host.map(HostFile::read).transpose()?,
             slower,
@@ -446,7 +462,7 @@ impl Framework {
             fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
             parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
             loss_scaling: None,
-            memory: file.memory.map(MemoryFile::read).transpose()?.unwrap_or_default(),
+            memory: MemoryPolicy { autocasts, ..memory },
             inputs: file.inputs.into_iter().map(InputFile::read).collect::<Result<_, _>>()?,
             start: file.start.map(|s| s.time("start")).transpose()?,
         })
@@ -456,6 +472,11 @@ impl Framework {
     pub fn slower(&self, kernel: &KernelOf<'_>, batch: u64) -> (f64, Seconds) {
         let entry = self.slower.iter().find(|s| s.is_of(kernel));
         entry.map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra + s.extra_per_sample * batch as f64))
+    }
+
+    /// How the layers of a network run where that is mixed; `None` where all of them have the network's precision.
+    pub fn mixed(&self, network: &ShapedNetwork, mode: Mode) -> Option<Mixed> {
+        (self.autocasts && mode == Mode::Training).then(|| Mixed::of(network)).flatten()
     }
 
     /// The input pipeline of a name.

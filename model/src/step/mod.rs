@@ -1,5 +1,6 @@
 //! A step of a network through a framework on one or several GPUs: time, power, energy and memory.
 
+pub mod autocast;
 pub mod memory;
 pub mod framework;
 pub mod predictor;

@@ -7,9 +7,9 @@ use joulecast_model::base::precision::Phase;
 use joulecast_model::base::shape::Shape;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{
-    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, ConvTranspose2d, Dropout, Function, GlobalPool2d,
-    GroupNorm, Groups, Interpolation, Layer, LayerNorm, LayerOp as _, Linear, LocalResponseNorm, Matmul, Measured,
-    Multiply, Pad, Pair, Pool2d, PoolOp, Resize, Scale, Softmax,
+    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, Conv3d, ConvTranspose2d, Dropout, Function,
+    GlobalPool2d, GroupNorm, Groups, Interpolation, Layer, LayerNorm, LayerOp as _, Linear, LocalResponseNorm, Matmul,
+    Measured, Multiply, Pad, Pair, Pool2d, Pool3d, PoolOp, Resize, Scale, Softmax, Triple,
 };
 
 /// A layer of a kind at a point; `None` where the sizes there do not fit together.
@@ -23,6 +23,7 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
         "layer_norm" | "softmax" | "gelu" | "gelu_tanh" => rows(kind, point, ranges),
         "resize" => resize(point, ranges),
         "group_norm" => group_norm(point, ranges),
+        "conv3d" | "max_pool3d" | "avg_pool3d" => volume(kind, point, ranges),
         _ if Layer::measured(kind) != Measured::ByRunner => transformers::case(kind, phase, point, ranges),
         _ => map_layer(kind, point, ranges),
     }?;
@@ -207,6 +208,54 @@ fn group_norm(point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
     let groups = point.pick(&[32, 32, 32, 16, 8, 1]);
     let map = Shape::map(channels.next_multiple_of(groups), side, side).ok()?;
     one(map, Layer::GroupNorm(GroupNorm { groups, affine: true }))
+}
+
+/// Convolutions and pools over frames, with the windows of video networks: cubes, maps' and frames' apart.
+fn volume(kind: &str, point: &mut Point<'_>, ranges: &Ranges) -> Option<LayerCase> {
+    let (channels, side) = (point.channels(ranges.channels), point.side(ranges.side));
+    let frames = point.pick(&[2, 4, 8, 8, 16, 16, 32]);
+    let (channels, layer) = match kind {
+        "conv3d" => conv3d(channels, point),
+        "max_pool3d" => (channels, pool3d(PoolOp::Max, point)),
+        _ => (channels, pool3d(PoolOp::Avg, point)),
+    };
+    one(Shape::new(&[channels, frames, side, side]).ok()?, layer)
+}
+
+/// So many frames of squares.
+fn box_of(d: u64, side: u64) -> Triple {
+    Triple { d, h: side, w: side }
+}
+
+/// A convolution over frames, and the channels that it reads: of a wide window mostly those of an image.
+fn conv3d(channels: u64, point: &mut Point<'_>) -> (u64, Layer) {
+    let windows = [(3, 3), (3, 3), (3, 3), (1, 3), (1, 3), (3, 1), (3, 1), (1, 1), (1, 7), (7, 1), (3, 7)];
+    let (d, side) = point.pick(&windows);
+    let (inputs, outputs) = if side == 7 && point.chance(0.7) {
+        (3, 64)
+    } else {
+        let inputs = channels.max(8);
+        (inputs, aligned((inputs as f64 * point.pick(&[0.5, 1.0, 1.0, 2.0])) as u64))
+    };
+    let step = |size: u64, steps: &[u64], point: &mut Point<'_>| if size > 1 { point.pick(steps) } else { 1 };
+    let stride = box_of(step(d, &[1, 1, 1, 2], point), step(side, &[1, 1, 2], point));
+    let layer = Conv3d {
+        channels: outputs,
+        kernel: box_of(d, side),
+        stride,
+        padding: box_of(d / 2, side / 2),
+        dilation: box_of(1, 1),
+        groups: Groups::Count(1),
+        bias: point.chance(0.2),
+    };
+    (inputs, Layer::Conv3d(layer))
+}
+
+fn pool3d(op: PoolOp, point: &mut Point<'_>) -> Layer {
+    let windows = [((3, 3), (1, 1)), ((3, 3), (2, 2)), ((1, 3), (1, 2)), ((1, 2), (1, 2)), ((2, 2), (2, 2))];
+    let ((d, side), (step_d, step)) = point.pick(&windows);
+    let padding = if side == 3 { box_of(d / 2, 1) } else { box_of(0, 0) };
+    Layer::Pool3d(Pool3d { op, kernel: box_of(d, side), stride: Some(box_of(step_d, step)), padding, ceil: false })
 }
 
 /// Layers that read several maps.

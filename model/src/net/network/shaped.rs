@@ -251,6 +251,11 @@ impl ShapedNetwork {
     /// Cost of a phase of one of this network's layers; `None` where no kernel runs. The gradient with
     /// respect to the network's own input is not needed, but where the way back through time gives that of the weights.
     pub fn cost(&self, layer: &ShapedLayer, phase: Phase, mode: Mode) -> Option<LayerCost> {
+        self.cost_in(self.precision, layer, phase, mode)
+    }
+
+    /// The same in another precision than the network's.
+    pub fn cost_in(&self, precision: Precision, layer: &ShapedLayer, phase: Phase, mode: Mode) -> Option<LayerCost> {
         let reads_only_inputs = layer.from.iter().all(|s| matches!(s, Source::Input(_)));
         let through_time = matches!(layer.case.layer, Layer::Recurrent(_));
         if phase == Phase::BackwardData && reads_only_inputs && !through_time {
@@ -259,7 +264,7 @@ impl ShapedNetwork {
         if phase == Phase::Update {
             return update_cost(layer.parameters(), self.optimizer);
         }
-        layer.cost_at(phase, self.batch, self.precision, mode)
+        layer.cost_at(phase, self.batch, precision, mode)
     }
 }
 

@@ -34,10 +34,9 @@ const PATTERNS: &[(&str, &str)] = &[
     ("Gelu(x)", "Mul(Mul(x, Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1)), 0.5)"),
     ("Gelu(x)", "Mul(Mul(x, 0.5), Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1))"),
     ("Gelu(x)", "Mul(x, Mul(Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1), 0.5))"),
-    (
-        "GeluTanh(x)",
-        "Mul(Mul(x, 0.5), Add(Tanh(Mul(Add(x, Mul(Pow(x, 3) | Mul(Mul(x, x), x), 0.044715)), 0.79788)), 1))",
-    ),
+    // With a power in this place it is written out, one operation after the other: as a function of PyTorch's it is exported
+    // with products, or halved last.
+    ("GeluTanh(x)", "Mul(Mul(x, 0.5), Add(Tanh(Mul(Add(x, Mul(Mul(Mul(x, x), x), 0.044715)), 0.79788)), 1))"),
     (
         "GeluTanh(x)",
         "Mul(x, Mul(Add(Tanh(Mul(Add(x, Mul(Pow(x, 3) | Mul(Mul(x, x), x), 0.044715)), 0.79788)), 1), 0.5))",

@@ -428,7 +428,15 @@ fn a_layer_of_gpt_2() {
             "add",
             "layer_norm",
             "linear",
-            "gelu_tanh",
+            // NewGELUActivation of transformers: a half, a power and its factor, a sum, a factor, the tangent, one more.
+            "elementwise",
+            "elementwise",
+            "elementwise",
+            "add",
+            "elementwise",
+            "tanh",
+            "elementwise",
+            "multiply",
             "linear",
             "add",
             "linear"

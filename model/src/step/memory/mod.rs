@@ -13,6 +13,7 @@ use crate::kernel::setting::Algorithm;
 use crate::net::layer::Layer;
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
 use serde::Deserialize;
+use crate::step::autocast::Mixed;
 use walk::{MASK, Use, Walk};
 
 /// How a framework treats memory.
@@ -32,6 +33,8 @@ pub struct MemoryPolicy {
     /// Bytes of the place of a maximum that max pooling finds for each result, and keeps in training; without it, it keeps
     /// input and result.
     pub pooling_index: Option<u64>,
+    /// Whether training in 16 bits is mixed: see [`Mixed`].
+    pub autocasts: bool,
     /// What convolutions are computed by, if asked for: its scratch memory is workspace.
     pub algorithm: Option<Algorithm>,
     /// What libraries keep as workspace.
@@ -107,7 +110,12 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
     let width = network.precision().result_bytes();
     let narrow = width < FP32;
     let training = mode == Mode::Training;
-    let stored = |l: &ShapedLayer| l.parameters().saturating_mul(l.case.runs_in(network.precision()).bytes());
+    let mixed = policy.autocasts && training && narrow;
+    // Beside master weights in 32 bits autocast converts those of products alone.
+    let stored = |l: &ShapedLayer| match mixed && !Mixed::narrows_parameters(l) {
+        true => 0,
+        false => l.parameters().saturating_mul(l.case.runs_in(network.precision()).bytes()),
+    };
     let weights = network.layers().iter().map(stored).fold(0, u64::saturating_add);
     let both = if training && narrow { FP32 } else { 0 };
     let state = if training { network.optimizer().state_per_parameter() * FP32 } else { 0 };
@@ -237,8 +245,13 @@ fn converted(network: &ShapedNetwork) -> Bytes {
 }
 
 fn nodes(layer: &ShapedLayer) -> impl Iterator<Item = usize> + '_ {
-    layer.from.iter().filter_map(|s| match s {
-        Source::Node(k) => Some(*k),
+    nodes_by_input(layer).map(|(_, k)| k)
+}
+
+/// The layers whose results a layer reads, each with the number of its input.
+fn nodes_by_input(layer: &ShapedLayer) -> impl Iterator<Item = (usize, usize)> + '_ {
+    layer.from.iter().enumerate().filter_map(|(input, s)| match s {
+        Source::Node(k) => Some((input, *k)),
         Source::Input(_) => None,
     })
 }

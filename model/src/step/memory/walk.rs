@@ -1,10 +1,11 @@
 //! A step as a framework's allocator sees it: a walk over its forward and backward pass with every buffer's life.
 
 use super::modules::Held;
-use super::{Activations, InPlace, MemoryPolicy, nodes, passes_on, transforms};
-use crate::base::precision::Mode;
+use super::{Activations, InPlace, MemoryPolicy, nodes_by_input, passes_on, transforms};
+use crate::base::precision::{Mode, Precision};
 use crate::net::layer::{Layer, Overwrites, PoolOp, Reads};
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
+use crate::step::autocast::Mixed;
 
 /// Width of an element of dropout's mask.
 pub(super) const MASK: u64 = 1;
@@ -36,6 +37,10 @@ pub(super) struct Walk<'a> {
     mode: Mode,
     training: bool,
     policy: &'a MemoryPolicy,
+    /// What runs in which precision, where that is mixed.
+    mixed: Option<Mixed>,
+    /// Converted copies of inputs that a layer keeps for its backward pass.
+    copies: Vec<Vec<usize>>,
     /// Which buffer a layer's result lies in.
     lies_in: Vec<Option<usize>>,
     buffers: Vec<Buffer>,
@@ -51,6 +56,8 @@ impl<'a> Walk<'a> {
             mode,
             training: mode == Mode::Training,
             policy,
+            mixed: Some(network).filter(|_| policy.autocasts && mode == Mode::Training).and_then(Mixed::of),
+            copies: Vec::new(),
             lies_in: Vec::new(),
             buffers: Vec::new(),
             now: Use::default(),
@@ -58,14 +65,26 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn bytes(&self, elements: u64) -> u64 {
-        elements.saturating_mul(self.network.batch()).saturating_mul(self.network.precision().result_bytes())
+    /// Bytes of so many elements a sample.
+    fn bytes_in(&self, precision: Precision, elements: u64) -> u64 {
+        elements.saturating_mul(self.network.batch()).saturating_mul(precision.result_bytes())
+    }
+
+    /// What a layer's result, and its gradient, have.
+    fn result(&self, layer: usize) -> Precision {
+        self.mixed.as_ref().map_or(self.network.precision(), |m| m.result(layer))
+    }
+
+    /// Whether a layer reads a converted copy of an input.
+    fn copies(&self, layer: usize, input: usize) -> bool {
+        self.mixed.as_ref().is_some_and(|m| m.copies(layer, input))
     }
 
     /// Bytes in use when most are; gradients of parameters have `gradient_width` bytes each.
     pub fn peak(mut self, gradient_width: u64) -> Use {
         let inputs: u64 = self.network.inputs().iter().map(|s| s.elements()).sum();
-        self.now.activations = self.bytes(inputs);
+        let precision = if self.mixed.is_some() { Precision::Fp32 } else { self.network.precision() };
+        self.now.activations = self.bytes_in(precision, inputs);
         self.forward();
         if self.training && self.policy.activations != Activations::Mirrored {
             self.backward(gradient_width);
@@ -129,21 +148,30 @@ impl<'a> Walk<'a> {
                     self.lies_in.push(Some(b));
                 }
                 _ => {
-                    let bytes = self.bytes(layer.output.elements());
+                    let bytes = self.bytes_in(self.result(i), layer.output.elements());
                     let buffer = self.keep(bytes, holders);
                     self.lies_in.push(Some(buffer));
                 }
             }
             let beside = self.beside(layer);
             self.now.activations = self.now.activations.saturating_add(beside);
+            let copied = layer.case.inputs.iter().enumerate().filter(|(j, _)| self.copies(i, *j));
+            let works = self.mixed.as_ref().map_or(self.network.precision(), |m| m.works(i));
+            let copied: Vec<u64> = copied.map(|(_, shape)| self.bytes_in(works, shape.elements())).collect();
+            let copied: Vec<usize> = copied.into_iter().map(|bytes| self.keep(bytes, 1)).collect();
             self.note(transforms(self.network, layer));
+            let kept = self.training && self.reads(&layer.case.layer).inputs;
+            if !kept {
+                copied.iter().for_each(|copy| self.release(*copy));
+            }
+            self.copies.push(if kept { copied } else { Vec::new() });
             if !self.training {
                 self.now.activations = self.now.activations.saturating_sub(beside);
             }
-            for k in nodes(layer) {
+            for (j, k) in nodes_by_input(layer) {
                 if let Some(b) = self.lies_in[k] {
-                    // Kept for backward by one more holder.
-                    if !(self.training && self.reads(&layer.case.layer).inputs) {
+                    // Kept for backward by one more holder, unless a copy is.
+                    if !kept || self.copies(i, j) {
                         self.release(b);
                     }
                 }
@@ -178,6 +206,8 @@ impl<'a> Walk<'a> {
         match (&layer.case.layer, self.policy.pooling_index) {
             (Layer::Dropout(_), _) if self.training => elements(layer.output.elements(), MASK),
             (Layer::Pool2d(p), Some(width)) if p.op == PoolOp::Max => elements(layer.output.elements(), width),
+            // The probabilities in 32 bits and their copy in 16, instead of two of 16.
+            (Layer::Attention(_), _) if self.mixed.is_some() => super::scores(self.network, layer) / 2 * 3,
             (Layer::Attention(_), _) => super::scores(self.network, layer),
             _ => 0,
         }
@@ -189,7 +219,7 @@ impl<'a> Walk<'a> {
         for (i, layer) in layers.iter().enumerate().rev() {
             let gradient = match gradients[i].take() {
                 Some(buffer) => buffer,
-                None => self.keep(self.bytes(layer.output.elements()), 1),
+                None => self.keep(self.bytes_in(self.result(i), layer.output.elements()), 1),
             };
             let learned = layer.parameters().saturating_mul(width);
             self.now.gradients = self.now.gradients.saturating_add(learned);
@@ -199,11 +229,11 @@ impl<'a> Walk<'a> {
                 Source::Node(k) => Some((*k, shape)),
                 Source::Input(_) => None,
             }) {
-                let buffer = if passes_on {
+                let buffer = if passes_on && self.result(k) == self.result(i) {
                     self.buffers[gradient].holders += 1;
                     gradient
                 } else {
-                    self.keep(self.bytes(shape.elements()), 1)
+                    self.keep(self.bytes_in(self.result(k), shape.elements()), 1)
                 };
                 made.push((k, buffer));
             }
@@ -235,11 +265,14 @@ impl<'a> Walk<'a> {
     fn forget(&mut self, i: usize, layer: &ShapedLayer) {
         self.now.activations = self.now.activations.saturating_sub(self.beside(layer));
         if self.reads(&layer.case.layer).inputs {
-            for k in nodes(layer) {
-                if let Some(b) = self.lies_in[k] {
+            for (j, k) in nodes_by_input(layer) {
+                if let Some(b) = self.lies_in[k].filter(|_| !self.copies(i, j)) {
                     self.release(b);
                 }
             }
+        }
+        for copy in std::mem::take(&mut self.copies[i]) {
+            self.release(copy);
         }
         if self.reads(&layer.case.layer).output
             && let Some(b) = self.lies_in[i]

@@ -1,12 +1,13 @@
-//! Kernels of a step that belong to no layer: sums of gradients where branches join, and updates of all parameters at
-//! once.
+//! Kernels of a step that belong to no layer: sums of gradients where branches join, conversions between precisions, and
+//! updates of all parameters at once.
 
-use crate::base::precision::{Mode, Phase};
+use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::{MAX_DIMENSION, Shape};
-use crate::base::units::Bytes;
+use crate::base::units::{Bytes, Ops};
 use crate::net::cost::{LayerCost, Site};
-use crate::net::layer::{Add, Layer, LayerOp as _, Linear, update_cost};
+use crate::net::layer::{Activation, Add, Function, Layer, LayerOp as _, Linear, update_cost};
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
+use crate::step::autocast::Mixed;
 use crate::step::framework::FusedUpdate;
 
 /// What a kernel computes, as a layer of its own.
@@ -17,11 +18,27 @@ pub(super) struct Beside<'a> {
     pub layer: ShapedLayer,
     /// Operations and traffic.
     pub cost: LayerCost,
+    /// What it works in.
+    pub precision: Precision,
+}
+
+/// A kernel that converts so many values of the step between 32 and 16 bits: each is read once and written once.
+pub(super) fn conversion<'a>(name: &'a str, values: u64, network: &ShapedNetwork) -> Option<Beside<'a>> {
+    let shape = Shape::new(&[values.div_ceil(network.batch()).clamp(1, MAX_DIMENSION)]).ok()?;
+    let layer = Layer::Activation(Activation { function: Function::Relu });
+    let (wide, narrow) = (values.saturating_mul(4), values.saturating_mul(2));
+    let cost = LayerCost {
+        ops: Ops::new(values),
+        read: Bytes::new(wide),
+        written: Bytes::new(narrow),
+        ..LayerCost::default()
+    };
+    Some(Beside { name, layer: ShapedLayer::alone(layer, vec![shape], shape), cost, precision: Precision::Fp32 })
 }
 
 /// The gradient of a result that several layers read is the sum of theirs: an addition for each but the first. The
 /// gradients of the network's inputs are not wanted.
-pub(super) fn gradient_sums(network: &ShapedNetwork) -> Vec<Beside<'_>> {
+pub(super) fn gradient_sums<'a>(network: &'a ShapedNetwork, mixed: Option<&Mixed>) -> Vec<Beside<'a>> {
     let layers = network.layers();
     let mut readers = vec![0u64; layers.len()];
     for source in layers.iter().flat_map(|l| &l.from) {
@@ -30,20 +47,21 @@ pub(super) fn gradient_sums(network: &ShapedNetwork) -> Vec<Beside<'_>> {
         }
     }
     let mut list = Vec::new();
-    for (made_by, readers) in layers.iter().zip(readers).rev().filter(|(_, readers)| *readers > 1) {
+    for ((i, made_by), readers) in layers.iter().enumerate().zip(readers).rev().filter(|(_, readers)| *readers > 1) {
+        let precision = mixed.map_or(network.precision(), |m| m.result(i));
         let sum = Layer::Add(Add {});
         let inputs = vec![made_by.output; 2];
         let site = Site {
             batch: network.batch(),
             inputs: &inputs,
             output: made_by.output,
-            precision: network.precision(),
+            precision,
             mode: Mode::Training,
         };
         let Some(cost) = sum.cost(Phase::Forward, &site) else { continue };
         for _ in 1..readers {
             let layer = ShapedLayer::alone(sum.clone(), inputs.clone(), made_by.output);
-            list.push(Beside { name: &made_by.name, layer, cost });
+            list.push(Beside { name: &made_by.name, layer, cost, precision });
         }
     }
     list
@@ -63,6 +81,7 @@ pub(super) fn fused_update<'a>(network: &'a ShapedNetwork, fused: &FusedUpdate, 
     Some(Beside {
         name: "all parameters",
         layer: ShapedLayer::alone(layer, vec![shape], output),
+        precision: network.precision(),
         cost: LayerCost { read: Bytes::new(total - written), written: Bytes::new(written), ..cost },
     })
 }
@@ -70,7 +89,6 @@ pub(super) fn fused_update<'a>(network: &'a ShapedNetwork, fused: &FusedUpdate, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::precision::Precision;
     use crate::catalog;
 
     fn shaped(net: &str) -> ShapedNetwork {
@@ -82,15 +100,15 @@ mod tests {
     fn a_result_read_twice_has_one_sum_of_gradients() {
         // 16 blocks, whose input goes to the first convolution and to the shortcut.
         let network = shaped("resnet50");
-        let sums = gradient_sums(&network);
+        let sums = gradient_sums(&network, None);
         assert_eq!(sums.len(), 16);
         let elements = |dims: [u64; 3]| dims.iter().product::<u64>() * 2 * 4;
         // The last block's comes first: its input has 2048 channels.
         assert_eq!(sums[0].cost.read.get(), 2 * elements([2048, 7, 7]));
         assert_eq!(sums[0].cost.written.get(), elements([2048, 7, 7]));
-        assert!(gradient_sums(&shaped("vgg16")).is_empty());
+        assert!(gradient_sums(&shaped("vgg16"), None).is_empty());
         // Nine inception modules, each of whose inputs four branches read.
-        assert_eq!(gradient_sums(&shaped("googlenet")).len(), 27);
+        assert_eq!(gradient_sums(&shaped("googlenet"), None).len(), 27);
     }
 
     #[test]

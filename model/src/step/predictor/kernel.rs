@@ -132,16 +132,16 @@ impl<'m> Models<'m> {
     }
 }
 
+/// A kernel of a layer that runs in a precision: the network's, unless it is mixed.
 pub(super) fn predict_kernel<'a, 'm: 'a>(
-    network: &ShapedNetwork,
-    name: &'a str,
-    layer: &ShapedLayer,
+    (network, runs): (&ShapedNetwork, Precision),
+    (name, layer): (&'a str, &ShapedLayer),
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
-    let precision = match (phase, &layer.case.layer, network.precision()) {
+    let precision = match (phase, &layer.case.layer, runs) {
         // The optimizer works on fp32 master weights.
         (Phase::Update, _, _) => Precision::Fp32,
         // Fused kernels of attention take 32-bit operands as they are.
@@ -149,9 +149,9 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
         (_, _, precision) => layer.case.runs_in(precision),
     };
     if let Some((group, groups)) = layer.group().filter(|_| setup.framework.groups_apart && phase != Phase::Update)
-        && let Some(part) = network.cost(&group, phase, setup.mode)
+        && let Some(part) = network.cost_in(runs, &group, phase, setup.mode)
     {
-        let kernel = predict_kernel(network, name, &group, phase, part, setup, models)?;
+        let kernel = predict_kernel((network, runs), (name, &group), phase, part, setup, models)?;
         return Ok(Kernel { cost, ..kernel.repeated(groups as f64) });
     }
     let mut of = |precision| kernel_in(precision, network, (name, layer), phase, cost, setup, models);
@@ -183,7 +183,7 @@ fn kernel_in<'a, 'm: 'a>(
     // Halves that are read into fp32 arithmetic run through fp32's kernels, in their order of dimensions.
     let own = if computed == precision { own } else { Work { layout: Layout::usual(computed), ..own } };
     let (kind, layout, approximate) = (layer.case.layer.kind(), own.layout, own.is_approximated());
-    let twin = own.twin();
+    let (apart, twin) = (own.apart(), own.twin());
     let is_twin = twin.is_some();
     let mut work = twin.unwrap_or(own);
     let no_model = || PredictError::NoModel { layer: name.to_string(), kind, phase, precision };
@@ -191,16 +191,21 @@ fn kernel_in<'a, 'm: 'a>(
     let by_algorithm = setup.framework.algorithm().filter(|a| !is_twin && a.supports(work.layer(), work.inputs()));
     let by_algorithm = by_algorithm
         .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, work.phase, computed)?)));
+    let named = |key| of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, computed);
     let look_up = || {
-        of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, computed)
+        named(key)
             .or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, computed))
     };
+    let apart = apart.and_then(|key| models.find((key, work.phase, computed), || named(key)));
     let found = match by_algorithm {
         Some((_, found)) => found,
-        None => models.find((key, work.phase, computed), look_up).ok_or_else(no_model)?,
+        None => match apart {
+            Some(found) => found,
+            None => models.find((key, work.phase, computed), look_up).ok_or_else(no_model)?,
+        },
     };
     let found = found.on_board(setup.calibration, &gpu.name);
-    let found = if approximate { found.of_frames() } else { found };
+    let found = if approximate && apart.is_none() { found.of_frames() } else { found };
     let found = if gpu.device == Device::Cpu { found.of_processor() } else { found };
     let found = if computed == precision { found } else { found.of_halves() };
     let found = if setup.of_other_vendor() { found.of_other_vendor() } else { found };

@@ -1,6 +1,6 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
-use super::beside::{fused_update, gradient_sums};
+use super::beside::{conversion, fused_update, gradient_sums};
 use super::intervals::{Carried, Intervals, Outcome};
 use super::kernel::{Kernel, Models, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
@@ -24,6 +24,9 @@ use crate::step::parallel::DevicePrediction;
 /// of them given are 3.5 % off in the mean over clocks down to half of the highest (`calibrate published sweeps`).
 const CARRIED: f64 = 0.2;
 
+/// The kind of kernels that convert values between precisions; they are no layer's.
+const CONVERSION: &str = "conversion";
+
 /// The law of power of another device is this much less certain, as a factor.
 const OTHER_DEVICE: f64 = 1.3;
 
@@ -45,19 +48,39 @@ impl<'a> Step<'a> {
             own_law.or(setup.all_chips.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
         let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(network.layers().len());
         let mut models = Models::new(law);
-        let mut first = vec![None; network.layers().len()];
+        // In mixed precision layers that are alike otherwise run in two.
+        let mut first = vec![[None; 2]; network.layers().len()];
+        let mixed = setup.framework.mixed(network, setup.mode);
+        let mut converting: Vec<(u64, Kernel<'a>)> = Vec::new();
         let scaled = setup.framework.scales_loss_in(precision);
         for &phase in setup.phases {
-            first.fill(None);
+            first.fill([None; 2]);
             let mut hosts = Seconds::ZERO;
             let mut views = Seconds::ZERO;
             let mut updates = 0;
             let fused = setup.framework.fused_update.as_ref().filter(|_| phase == Phase::Update);
-            for (layer, &alike) in network.layers().iter().zip(network.alike()) {
-                let same = first[alike].map(|same: usize| &kernels[same]);
+            for (i, (layer, &alike)) in network.layers().iter().zip(network.alike()).enumerate() {
+                for values in mixed.iter().flat_map(|m| m.converted(network, i, phase)) {
+                    let known = converting.iter().find(|(n, _)| *n == values).map(|(_, kernel)| kernel.clone());
+                    let kernel = match known {
+                        Some(kernel) => Kernel { name: &layer.name, ..kernel },
+                        None => {
+                            let Some(beside) = conversion(&layer.name, values, network) else { continue };
+                            let at = (beside.name, &beside.layer);
+                            let runs = (network, beside.precision);
+                            let kernel = predict_kernel(runs, at, Phase::Forward, beside.cost, setup, &mut models)?;
+                            converting.push((values, kernel.clone()));
+                            kernel
+                        }
+                    };
+                    kernels.push(Kernel { phase, kind: CONVERSION, host: Seconds::ZERO, repeats: None, ..kernel });
+                }
+                let runs = mixed.as_ref().map_or(precision, |m| m.works(i));
+                let first = &mut first[alike][usize::from(runs != precision)];
+                let same = first.map(|same: usize| &kernels[same]);
                 // Whether a gradient is wanted depends on what a layer reads, nothing else does.
                 let known = same.filter(|_| phase != Phase::BackwardData).map(|same| same.cost);
-                let Some(cost) = known.or_else(|| network.cost(layer, phase, setup.mode)) else {
+                let Some(cost) = known.or_else(|| network.cost_in(runs, layer, phase, setup.mode)) else {
                     let host = setup.framework.host.as_ref().filter(|_| phase == Phase::Forward);
                     if let Some(host) = host.filter(|_| layer.case.layer.is_view(setup.mode)) {
                         views += host.viewing(&layer.case.layer, setup.mode, network.precision());
@@ -71,9 +94,11 @@ impl<'a> Step<'a> {
                 }
                 let kernel = match same {
                     Some(same) => Kernel { name: &layer.name, ..same.clone() },
-                    None => predict_kernel(network, &layer.name, layer, phase, cost, setup, &mut models)?,
+                    None => {
+                        predict_kernel((network, runs), (&layer.name, layer), phase, cost, setup, &mut models)?
+                    }
                 };
-                let repeats = *first[alike].get_or_insert(kernels.len());
+                let repeats = *first.get_or_insert(kernels.len());
                 kernels.push(Kernel { repeats: Some(repeats), ..kernel });
             }
             // Only sums over phases count, so that any kernel of the phase may have them.
@@ -81,13 +106,15 @@ impl<'a> Step<'a> {
                 last.host += views;
             }
             if let Some((fused, all)) = fused.and_then(|f| Some((f, fused_update(network, f, scaled)?))) {
-                let kernel = predict_kernel(network, all.name, &all.layer, phase, all.cost, setup, &mut models)?;
+                let (runs, at) = ((network, all.precision), (all.name, &all.layer));
+                let kernel = predict_kernel(runs, at, phase, all.cost, setup, &mut models)?;
                 kernels.push(Kernel { host: hosts, ..kernel.longer_by(fused.per_layer * f64::from(updates)) });
             }
             if phase == Phase::BackwardData {
-                for sum in gradient_sums(network) {
+                for sum in gradient_sums(network, mixed.as_ref()) {
                     let forward = Phase::Forward;
-                    let kernel = predict_kernel(network, sum.name, &sum.layer, forward, sum.cost, setup, &mut models)?;
+                    let (runs, at) = ((network, sum.precision), (sum.name, &sum.layer));
+                    let kernel = predict_kernel(runs, at, forward, sum.cost, setup, &mut models)?;
                     let host = host(
                         setup,
                         &sum.layer.case,

@@ -167,6 +167,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             return Err("attention over too few dimensions".into());
         };
         let heads = self.per_sample(count(stack))?;
+        // Batch and heads: fused kernels take no further dimensions, frameworks run those step by step.
+        let fused = stack.len() <= 2;
         let (tokens, d, keys, value_d) = (tokens as u64, d as u64, keys as u64, value_d as u64);
         if value_d != d {
             return self.attention_in_steps(op, [heads, tokens, d, keys, value_d]);
@@ -180,7 +182,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 self.seen(v, &[keys, kv_heads * d])?,
             ],
         };
-        self.attention_over(op, from, [heads, kv_heads], causal && keys == tokens)
+        self.attention_over(op, from, [heads, kv_heads], causal && keys == tokens, fused)
     }
 
     /// `[tokens, heads features]` throughout.
@@ -194,7 +196,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 }
             }
         }
-        self.attention_over(op, from, heads, causal)
+        self.attention_over(op, from, heads, causal, true)
     }
 
     fn attention_over(
@@ -203,9 +205,10 @@ impl<'g, 'a> Lowering<'g, 'a> {
         from: Vec<Source>,
         [heads, kv_heads]: [u64; 2],
         causal: bool,
+        fused: bool,
     ) -> Result<(), Issue> {
         let kv_heads = Some(kv_heads).filter(|n| *n != heads);
-        let layer = Attention { heads, kv_heads, causal, cached: None, fused: op.op == "Attention" };
+        let layer = Attention { heads, kv_heads, causal, cached: None, fused: fused && op.op == "Attention" };
         let place = self.emit(op, Layer::Attention(layer), from, &[])?;
         self.made(op, place)
     }

@@ -1,0 +1,258 @@
+//! Training in 16 bits as PyTorch's autocast runs it: parameters stay in 32 bits, each operation converts what it reads as its
+//! kind asks for, and what is added to 32 bits has 32. Lists of operations: aten/src/ATen/autocast_mode.h of pytorch/pytorch.
+
+use crate::base::precision::{Phase, Precision};
+use crate::base::shape::product;
+use crate::net::layer::Layer;
+use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
+
+/// What autocast makes of an operation's inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    /// All are converted to 16 bits, parameters too.
+    Narrow,
+    /// All are converted to 32 bits.
+    Wide,
+    /// The kernel reads 16 bits and writes 32.
+    Widening,
+    /// A parameter in 32 bits takes part in the arithmetic: so is the result.
+    Promoted,
+    /// The widest of the inputs says; others are converted within the kernel.
+    Widest,
+    /// As the first input is.
+    AsRead,
+}
+
+impl Policy {
+    fn of(layer: &ShapedLayer) -> Self {
+        let channels = layer.case.inputs.first().and_then(|s| s.dims().first()).copied();
+        match &layer.case.layer {
+            // A group for each channel is an instance norm, which runs as a batch norm.
+            Layer::GroupNorm(norm) if channels == Some(norm.groups) => Self::AsRead,
+            Layer::Conv2d(_)
+            | Layer::Conv3d(_)
+            | Layer::ConvTranspose2d(_)
+            | Layer::Linear(_)
+            | Layer::Matmul(_)
+            | Layer::Attention(_)
+            | Layer::Recurrent(_) => Self::Narrow,
+            Layer::LayerNorm(_) | Layer::GroupNorm(_) => Self::Wide,
+            Layer::Softmax(_) => Self::Widening,
+            Layer::Embedding(_)
+            | Layer::PositionEmbedding(_)
+            | Layer::RelativePositionBias(_)
+            | Layer::ClassToken(_)
+            | Layer::RmsNorm(_)
+            | Layer::Scale(_) => Self::Promoted,
+            Layer::Elementwise(elementwise) if elementwise.parameters > 0 => Self::Promoted,
+            Layer::Add(_) | Layer::Multiply(_) | Layer::Concat(_) | Layer::Elementwise(_) => Self::Widest,
+            _ => Self::AsRead,
+        }
+    }
+}
+
+/// How a layer runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Run {
+    /// What its kernels work in.
+    works: Precision,
+    /// What its result has.
+    result: Precision,
+    /// Of each input, whether kernels before it write a converted copy.
+    copied: Vec<bool>,
+    /// Of each input, whether its gradient is converted.
+    returned: Vec<bool>,
+}
+
+/// How the layers of a network run under autocast.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mixed {
+    narrow: Precision,
+    runs: Vec<Run>,
+}
+
+impl Mixed {
+    /// Of a training; `None` but in 16 bits.
+    pub fn of(network: &ShapedNetwork) -> Option<Self> {
+        let narrow = network.precision();
+        if !matches!(narrow, Precision::Fp16 | Precision::Bf16) {
+            return None;
+        }
+        let mut runs: Vec<Run> = Vec::with_capacity(network.layers().len());
+        for layer in network.layers() {
+            let policy = Policy::of(layer);
+            let stored = |source: &Source| match *source {
+                Source::Input(_) => Precision::Fp32,
+                Source::Node(k) => runs.get(k).map_or(narrow, |r| r.result),
+            };
+            let read: Vec<Precision> = layer.from.iter().map(stored).collect();
+            let first = read.first().copied().unwrap_or(narrow);
+            let widest = if read.contains(&Precision::Fp32) { Precision::Fp32 } else { narrow };
+            let (works, result) = match policy {
+                Policy::Narrow => (narrow, narrow),
+                Policy::Wide | Policy::Widening | Policy::Promoted => (Precision::Fp32, Precision::Fp32),
+                Policy::Widest => (widest, widest),
+                Policy::AsRead => (first, first),
+            };
+            let copies = matches!(policy, Policy::Narrow | Policy::Wide);
+            let differs: Vec<bool> = read.iter().map(|&p| p != works).collect();
+            let node = |source: &Source| matches!(source, Source::Node(_));
+            let returned = differs.iter().zip(&layer.from).map(|(&d, source)| d && node(source)).collect();
+            let copied = differs.into_iter().map(|d| d && copies).collect();
+            runs.push(Run { works, result, copied, returned });
+        }
+        Some(Self { narrow, runs })
+    }
+
+    /// What the kernels of a layer work in.
+    pub fn works(&self, layer: usize) -> Precision {
+        self.runs.get(layer).map_or(self.narrow, |r| r.works)
+    }
+
+    /// What the result of a layer, and its gradient, have.
+    pub fn result(&self, layer: usize) -> Precision {
+        self.runs.get(layer).map_or(self.narrow, |r| r.result)
+    }
+
+    /// Whether a layer reads a converted copy of its input of that number, and keeps that for backward instead of it.
+    pub fn copies(&self, layer: usize, input: usize) -> bool {
+        self.runs.get(layer).and_then(|r| r.copied.get(input)).is_some_and(|&copied| copied)
+    }
+
+    /// Whether it converts its parameters.
+    pub fn narrows_parameters(layer: &ShapedLayer) -> bool {
+        Policy::of(layer) == Policy::Narrow
+    }
+
+    /// Values that kernels around a layer convert in a phase of a step, one number for each kernel.
+    pub fn converted(&self, network: &ShapedNetwork, i: usize, phase: Phase) -> Vec<u64> {
+        let (Some(run), Some(layer)) = (self.runs.get(i), network.layers().get(i)) else { return Vec::new() };
+        let inputs = |which: &[bool]| -> Vec<u64> {
+            let shapes = layer.case.inputs.iter().zip(which).filter(|(_, which)| **which);
+            shapes.map(|(shape, _)| shape.elements().saturating_mul(network.batch())).collect()
+        };
+        let parameters = || match layer.parameters() {
+            n if n > 0 && Self::narrows_parameters(layer) => vec![n],
+            _ => Vec::new(),
+        };
+        match phase {
+            Phase::Forward => {
+                [parameters(), inputs(&run.copied), probabilities(network, layer), reordered(network, layer, 2)].concat()
+            }
+            Phase::BackwardData => {
+                [inputs(&run.returned), probabilities(network, layer), reordered(network, layer, 3)].concat()
+            }
+            Phase::BackwardWeights => parameters(),
+            Phase::Update => Vec::new(),
+        }
+    }
+}
+
+/// What softmax leaves in 32 bits in attention that is written out, and the next product reads in 16.
+fn probabilities(network: &ShapedNetwork, layer: &ShapedLayer) -> Vec<u64> {
+    let Layer::Attention(attention) = &layer.case.layer else { return Vec::new() };
+    let sizes = attention.sizes(&layer.case.inputs).ok().filter(|_| !attention.fused);
+    sizes.map(|s| product(&[s.heads, s.tokens, s.keys, network.batch()])).into_iter().collect()
+}
+
+/// What a copy of 32-bit values into another order of dimensions takes, in values that a conversion passes in that time: it
+/// moves 8 bytes, not 6, at 0.44 of the bandwidth (`[sequences]` of the profile), not 0.8.
+const REORDERED: f64 = 8.0 / 6.0 * 0.8 / 0.44;
+
+/// Group norm of maps wants channels first, where all around it have them last: result and input, backward both gradients and
+/// the input once more, are copied.
+fn reordered(network: &ShapedNetwork, layer: &ShapedLayer, copies: usize) -> Vec<u64> {
+    let map = layer.case.inputs.first().filter(|s| s.as_map().is_some());
+    let Some(map) = map.filter(|_| matches!(layer.case.layer, Layer::GroupNorm(_)) && Policy::of(layer) == Policy::Wide)
+    else {
+        return Vec::new();
+    };
+    let values = map.elements().saturating_mul(network.batch());
+    vec![(values as f64 * REORDERED) as u64; copies]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::network::Network;
+
+    /// A block as vision transformers have it behind a convolution, and a head.
+    const BLOCK: &str = r#"
+schema = "network/1"
+name = "block"
+title = "block"
+inputs.x.shape = [3, 8, 8]
+layers = [
+  { name = "patches", kind = "conv2d", channels = 16, kernel = 2, stride = 2 },
+  { name = "norm_of_maps", kind = "batch_norm" },
+  { name = "relu", kind = "relu" },
+  { name = "rows", kind = "reshape", shape = [16, 16] },
+  { name = "places", kind = "position_embedding" },
+  { name = "norm", kind = "layer_norm" },
+  { name = "wide", kind = "linear", features = 64 },
+  { name = "gelu", kind = "gelu" },
+  { name = "narrow", kind = "linear", features = 16 },
+  { name = "sum", kind = "add", from = ["narrow", "places"] },
+  { name = "softmax", kind = "softmax" },
+]
+"#;
+
+    fn shaped() -> ShapedNetwork {
+        let network = Network::from_toml(BLOCK).expect("valid");
+        ShapedNetwork::new(&network, 2, Precision::Bf16, &[]).expect("fits")
+    }
+
+    fn at(network: &ShapedNetwork, name: &str) -> usize {
+        network.layers().iter().position(|l| l.name == name).expect("a layer")
+    }
+
+    #[test]
+    fn rows_stay_wide_behind_a_parameter_and_products_are_narrow() {
+        let network = shaped();
+        let mixed = Mixed::of(&network).expect("16 bits");
+        let result = |name| mixed.result(at(&network, name));
+        for name in ["patches", "norm_of_maps", "relu", "rows", "wide", "gelu", "narrow"] {
+            assert_eq!(result(name), Precision::Bf16, "{name}");
+        }
+        for name in ["places", "norm", "sum", "softmax"] {
+            assert_eq!(result(name), Precision::Fp32, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_converted_is_what_autocast_converts() {
+        let network = shaped();
+        let mixed = Mixed::of(&network).expect("16 bits");
+        let converted = |name, phase| mixed.converted(&network, at(&network, name), phase);
+        // Weights and biases, then the image of two samples, of which no gradient is wanted.
+        assert_eq!(converted("patches", Phase::Forward), [16 * 3 * 4 + 16, 2 * 3 * 64]);
+        assert_eq!(converted("patches", Phase::BackwardData), [0u64; 0]);
+        assert_eq!(converted("patches", Phase::BackwardWeights), [16 * 3 * 4 + 16]);
+        // Rows in 16 bits are added to places in 32 by one kernel; backward their gradient is narrowed.
+        assert_eq!(converted("places", Phase::Forward), [0u64; 0]);
+        assert_eq!(converted("places", Phase::BackwardData), [2 * 16 * 16]);
+        assert_eq!(converted("wide", Phase::Forward), [16 * 64 + 64, 2 * 16 * 16]);
+        assert_eq!(converted("wide", Phase::BackwardData), [2 * 16 * 16]);
+        // Of the two that are summed one is narrow.
+        assert_eq!(converted("sum", Phase::Forward), [0u64; 0]);
+        assert_eq!(converted("sum", Phase::BackwardData), [2 * 16 * 16]);
+        assert_eq!(converted("gelu", Phase::Forward), [0u64; 0]);
+        assert!(mixed.copies(at(&network, "wide"), 0) && !mixed.copies(at(&network, "sum"), 0));
+    }
+
+    #[test]
+    fn attention_that_is_written_out_narrows_its_probabilities() {
+        let text = |fused: bool| {
+            format!(
+                "schema = \"network/1\"\nname = \"a\"\ntitle = \"a\"\nlayers = [{{ name = \"q\", kind = \"linear\", features = 96 }}, \
+                 {{ name = \"a\", kind = \"attention\", heads = 4, fused = {fused} }}]\ninputs.x.shape = [8, 96]\n"
+            )
+        };
+        let of = |fused| {
+            let network = Network::from_toml(&text(fused)).expect("valid");
+            let network = ShapedNetwork::new(&network, 3, Precision::Fp16, &[]).expect("fits");
+            Mixed::of(&network).expect("16 bits").converted(&network, 1, Phase::Forward)
+        };
+        assert_eq!((of(true), of(false)), (vec![], vec![4 * 8 * 8 * 3]));
+    }
+}
