@@ -302,6 +302,38 @@ mod tests {
     }
 
     #[test]
+    fn what_ran_dilated_is_learned_from_rows() -> Result<()> {
+        let shapes = || (8..=512).step_by(8).flat_map(|channels| [1u64, 4, 16].map(|batch| (batch, channels)));
+        let answers: Vec<Answer> =
+            shapes().flat_map(|(b, c)| (8..16).map(move |side| answer(b, c, side, "eng5{}"))).collect();
+        let dilated = |batch: u64, channels: u64, side: u64| {
+            let mut trial = answer(batch, channels, side, "").trial;
+            if let Layer::Conv2d(conv) = &mut trial.case.to_mut().layer {
+                (conv.dilation, conv.padding) = (Pair::square(2), Pair::square(2));
+            }
+            trial
+        };
+        let rows: Vec<Row> = shapes()
+            .flat_map(|(b, c)| [9, 11, 14].map(|side| dilated(b, c, side)))
+            .map(|trial| Row {
+                key: trial.case.fold_key(),
+                sizes: ConvSizes::of(&trial),
+                engine: Some("eng0{}".into()),
+                ..crate::rows::prepare::testing::row("GH100", 8, 0.1)
+            })
+            .collect();
+        let of = |rows: &[Row], trial: &Trial| -> Result<Option<String>> {
+            let choices = learned(&answers, rows)?;
+            let sizes = ConvSizes::of(trial).context("a convolution")?;
+            Ok(choices["GH100"][0].engine(&sizes).map(str::to_string))
+        };
+        let (plain, open) = (answer(8, 100, 12, "").trial, dilated(8, 100, 12));
+        assert_eq!((of(&rows, &plain)?.as_deref(), of(&rows, &open)?.as_deref()), (Some("eng5{}"), Some("eng0{}")));
+        assert_eq!(of(&[], &open)?.as_deref(), Some("eng5{}"));
+        Ok(())
+    }
+
+    #[test]
     fn splits_stand_at_round_numbers() {
         assert_eq!(
             [between(63.0, 65.0), between(1234.0, 5678.0), between(7.0, 8.0), between(99.0, 101.0)],

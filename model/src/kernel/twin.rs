@@ -122,6 +122,9 @@ mod tests {
                 assert_eq!(macs(&case, 3, phase), macs(&twin.case, twin.batch, twin.phase), "{case:?} {phase}");
             }
             assert_eq!(work(&case, Phase::Update).twin(), None);
+            let volumes = matches!(case.layer, Layer::Conv3d(_)).then_some(ModelKey::Kind("conv3d"));
+            assert_eq!(work(&case, Phase::BackwardData).apart(), volumes, "only frames have kernels of their own");
+            assert_eq!(work(&case, Phase::Update).apart(), None);
         }
         let plain = Layer::Activation(crate::net::layer::Activation { function: crate::net::layer::Function::Relu });
         let map = shape(&[6, 7, 5]);

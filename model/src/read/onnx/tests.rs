@@ -283,20 +283,27 @@ fn a_layer_of_bert() {
     assert_eq!(understood(bert(), &Options { inputs: &given, ..Options::default() }).nodes, network.nodes);
 }
 
-/// PyTorch's own function, as its exporters write it: queries and keys are scaled by the root of the factor.
+/// PyTorch's own function, as its exporters write it: queries and keys are scaled by the root of the factor. Its fused kernels
+/// take a batch and heads, no further dimensions.
 #[test]
 fn attention_of_one_function_is_one_kernel() {
+    let found = attention_of_one_function(&["batch", "4", "32", "16"], &[0, 1, 3, 2]);
+    assert!(matches!(found[..], [Attention { heads: 4, fused: true, .. }]), "{found:?}");
+    let found = attention_of_one_function(&["batch", "4", "9", "32", "16"], &[0, 1, 2, 4, 3]);
+    assert!(matches!(found[..], [Attention { heads: 36, fused: false, .. }]), "{found:?}");
+}
+
+fn attention_of_one_function(dims: &[&str], turn: &[i64]) -> Vec<Attention> {
     let mut m = Maker::new(17);
-    m.input("x", element::FLOAT, &["batch", "4", "32", "16"]);
+    m.input("x", element::FLOAT, dims);
     let root = m.number(0.5);
-    let turned = m.op_with("Transpose", &["x"], "perm", &[0, 1, 3, 2]);
+    let turned = m.op_with("Transpose", &["x"], "perm", turn);
     let (q, k) = (m.op("Mul", &["x", &root]), m.op("Mul", &[&turned, &root]));
     let scores = m.op("MatMul", &[&q, &k]);
     let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
     let y = m.op("MatMul", &[&weights, "x"]);
     let network = understood(m.bytes(&[&y]), &Options::default());
-    let found = attentions(&network);
-    assert!(matches!(found[..], [Attention { heads: 4, fused: true, .. }]), "{found:?}");
+    attentions(&network)
 }
 
 /// Rows of a map as sequences: each sample has several of them, which run side by side.

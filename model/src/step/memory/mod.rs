@@ -292,6 +292,29 @@ inputs.x.shape = [1, 2, 2]
     }
 
     #[test]
+    fn mixed_precision_keeps_converted_copies() -> Result<(), Box<dyn std::error::Error>> {
+        let text = "schema = \"network/1\"\nname = \"a\"\ntitle = \"a\"\ninputs.x.shape = [1024, 64]\nlayers = [\n\
+                    { name = \"norm\", kind = \"layer_norm\" },\n{ name = \"a\", kind = \"linear\", features = 64 },\n\
+                    { name = \"b\", kind = \"linear\", features = 64, from = [\"norm\"] },\n\
+                    { name = \"sum\", kind = \"add\", from = [\"a\", \"b\"] }]\n";
+        let pytorch = crate::catalog::framework("pytorch")?;
+        let narrow = MemoryPolicy { autocasts: false, ..pytorch.memory };
+        let of = |precision, policy: &MemoryPolicy| {
+            let network = Network::from_toml(text)?;
+            let shaped = ShapedNetwork::new(&network, 16, precision, &[])?;
+            Ok::<_, Box<dyn std::error::Error>>(footprint(&shaped, Mode::Training, policy).activations.get())
+        };
+        // Most is in use where the second product's gradient of the norm lies beside the first's. All in 16 bits: the input, the
+        // norm, the sum, its gradient and those two, 12 bytes a value. Mixed: the input and those two have 4 bytes each,
+        // a copy of the norm stands for it.
+        let values = 16 * 1024 * 64;
+        assert_eq!(of(Precision::Fp16, &narrow)?, 12 * values);
+        assert_eq!(of(Precision::Fp16, &pytorch.memory)?, 18 * values);
+        assert_eq!(of(Precision::Fp32, &pytorch.memory)?, of(Precision::Fp32, &narrow)?);
+        Ok(())
+    }
+
+    #[test]
     fn scores_that_are_written_out_take_memory() -> Result<(), Box<dyn std::error::Error>> {
         let text = |fused: bool| {
             format!(

@@ -112,6 +112,14 @@ mod tests {
     }
 
     #[test]
+    fn a_conversion_moves_six_bytes_a_value() {
+        let network = shaped("vgg16");
+        let beside = conversion("a", 1001, &network).expect("fits");
+        assert_eq!((beside.cost.read.get(), beside.cost.written.get()), (4004, 2002));
+        assert_eq!(beside.layer.output.elements(), 501, "a sample's part of a batch of two");
+    }
+
+    #[test]
     fn an_update_of_all_parameters_passes_over_them_as_often_as_the_framework_does() {
         let pytorch = catalog::framework("pytorch").expect("shipped");
         let fused = pytorch.fused_update.expect("updates all at once");
