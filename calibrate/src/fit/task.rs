@@ -126,8 +126,7 @@ fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
         .iter()
         .filter(|(task, rows)| {
             let differences: Vec<f64> = rows.iter().filter_map(|r| Some((r.time / twin(r)?).ln().abs())).collect();
-            let alike =
-                is_librarys(task.model) || differences.len() >= FEWEST_PAIRS && median(differences) <= SAME;
+            let alike = is_librarys(task.model) || differences.len() >= FEWEST_PAIRS && median(differences) <= SAME;
             task.framework.is_some() && alike
         })
         .map(|(task, _)| task.clone())

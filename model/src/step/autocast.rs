@@ -137,7 +137,8 @@ impl Mixed {
         };
         match phase {
             Phase::Forward => {
-                [parameters(), inputs(&run.copied), probabilities(network, layer), reordered(network, layer, 2)].concat()
+                [parameters(), inputs(&run.copied), probabilities(network, layer), reordered(network, layer, 2)]
+                    .concat()
             }
             Phase::BackwardData => {
                 [inputs(&run.returned), probabilities(network, layer), reordered(network, layer, 3)].concat()
@@ -163,7 +164,8 @@ const REORDERED: f64 = 8.0 / 6.0 * 0.8 / 0.44;
 /// the input once more, are copied.
 fn reordered(network: &ShapedNetwork, layer: &ShapedLayer, copies: usize) -> Vec<u64> {
     let map = layer.case.inputs.first().filter(|s| s.as_map().is_some());
-    let Some(map) = map.filter(|_| matches!(layer.case.layer, Layer::GroupNorm(_)) && Policy::of(layer) == Policy::Wide)
+    let Some(map) =
+        map.filter(|_| matches!(layer.case.layer, Layer::GroupNorm(_)) && Policy::of(layer) == Policy::Wide)
     else {
         return Vec::new();
     };

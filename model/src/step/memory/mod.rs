@@ -12,8 +12,8 @@ use crate::base::units::Bytes;
 use crate::kernel::setting::Algorithm;
 use crate::net::layer::Layer;
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
-use serde::Deserialize;
 use crate::step::autocast::Mixed;
+use serde::Deserialize;
 use walk::{MASK, Use, Walk};
 
 /// How a framework treats memory.

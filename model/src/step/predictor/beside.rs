@@ -51,13 +51,8 @@ pub(super) fn gradient_sums<'a>(network: &'a ShapedNetwork, mixed: Option<&Mixed
         let precision = mixed.map_or(network.precision(), |m| m.result(i));
         let sum = Layer::Add(Add {});
         let inputs = vec![made_by.output; 2];
-        let site = Site {
-            batch: network.batch(),
-            inputs: &inputs,
-            output: made_by.output,
-            precision,
-            mode: Mode::Training,
-        };
+        let site =
+            Site { batch: network.batch(), inputs: &inputs, output: made_by.output, precision, mode: Mode::Training };
         let Some(cost) = sum.cost(Phase::Forward, &site) else { continue };
         for _ in 1..readers {
             let layer = ShapedLayer::alone(sum.clone(), inputs.clone(), made_by.output);

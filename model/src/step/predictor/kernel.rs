@@ -192,10 +192,7 @@ fn kernel_in<'a, 'm: 'a>(
     let by_algorithm = by_algorithm
         .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, work.phase, computed)?)));
     let named = |key| of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, computed);
-    let look_up = || {
-        named(key)
-            .or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, computed))
-    };
+    let look_up = || named(key).or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, computed));
     let apart = apart.and_then(|key| models.find((key, work.phase, computed), || named(key)));
     let found = match by_algorithm {
         Some((_, found)) => found,

@@ -94,9 +94,7 @@ impl<'a> Step<'a> {
                 }
                 let kernel = match same {
                     Some(same) => Kernel { name: &layer.name, ..same.clone() },
-                    None => {
-                        predict_kernel((network, runs), (&layer.name, layer), phase, cost, setup, &mut models)?
-                    }
+                    None => predict_kernel((network, runs), (&layer.name, layer), phase, cost, setup, &mut models)?,
                 };
                 let repeats = *first.get_or_insert(kernels.len());
                 kernels.push(Kernel { repeats: Some(repeats), ..kernel });
