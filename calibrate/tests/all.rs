@@ -225,7 +225,8 @@ fn the_shipped_calibration_is_judged_as_it_predicts() {
     let all = beside::of_all(&same).expect("times");
     assert_eq!(all.before, all.after, "the same calibration is as good as itself");
     assert!(all.before.mape < 13.0 && all.before.bias.abs() < 4.0, "{all:?}");
-    assert!(all.before.held.is_some_and(|held| (85.0..=99.0).contains(&held)), "{all:?}");
+    // Rows that the fit saw: nearly all, but not whatever they are.
+    assert!(all.before.held.is_some_and(|held| (85.0..=99.5).contains(&held)), "{all:?}");
     let without = beside::lines(&rows, &h200, |_| Ok(None)).expect("judged");
     let all = beside::of_all(&without).expect("times");
     assert!(all.after.mape > 1.5 * all.before.mape, "models of all chips alone are no better: {all:?}");
