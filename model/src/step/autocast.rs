@@ -2,7 +2,6 @@
 //! kind asks for, and what is added to 32 bits has 32. Lists of operations: aten/src/ATen/autocast_mode.h of pytorch/pytorch.
 
 use crate::base::precision::{Phase, Precision};
-use crate::base::shape::product;
 use crate::net::layer::Layer;
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
 
@@ -151,9 +150,8 @@ impl Mixed {
 
 /// What softmax leaves in 32 bits in attention that is written out, and the next product reads in 16.
 fn probabilities(network: &ShapedNetwork, layer: &ShapedLayer) -> Vec<u64> {
-    let Layer::Attention(attention) = &layer.case.layer else { return Vec::new() };
-    let sizes = attention.sizes(&layer.case.inputs).ok().filter(|_| !attention.fused);
-    sizes.map(|s| product(&[s.heads, s.tokens, s.keys, network.batch()])).into_iter().collect()
+    let pairs = layer.case.layer.written_pairs(&layer.case.inputs);
+    pairs.map(|pairs| pairs.saturating_mul(network.batch())).into_iter().collect()
 }
 
 /// What a copy of 32-bit values into another order of dimensions takes, in values that a conversion passes in that time: it

@@ -82,8 +82,6 @@ pub struct Framework {
     /// Whether it runs a model's modules one after the other as they are written, so that a batch norm that an export
     /// folded is a kernel all the same.
     pub runs_modules: bool,
-    /// Whether training in 16 bits is mixed: operations convert what they read, parameters stay in 32 bits.
-    pub autocasts: bool,
     /// Whether it computes the groups of a convolution one after the other, each as a convolution of its own.
     pub groups_apart: bool,
     /// What the host does in an eager step; without it the GPU never waits for the host.
@@ -451,7 +449,6 @@ impl Framework {
             activity,
             fusion,
             runs_modules: file.modules.is_some_and(|m| m.as_written),
-            autocasts,
             groups_apart: file.groups.is_some_and(|g| g.apart),
             host: file.host.map(HostFile::read).transpose()?,
             slower,
@@ -476,7 +473,7 @@ impl Framework {
 
     /// How the layers of a network run where that is mixed; `None` where all of them have the network's precision.
     pub fn mixed(&self, network: &ShapedNetwork, mode: Mode) -> Option<Mixed> {
-        (self.autocasts && mode == Mode::Training).then(|| Mixed::of(network)).flatten()
+        self.memory.mixed(network, mode)
     }
 
     /// The input pipeline of a name.

@@ -1,6 +1,6 @@
 //! Scaled dot-product attention.
 
-use super::{LayerOp, ShapeError};
+use super::{Layer, LayerOp, ShapeError};
 use crate::base::precision::Phase;
 use crate::base::shape::{Shape, product};
 use crate::base::units::Ops;
@@ -46,6 +46,15 @@ pub struct Heads {
     pub keys: u64,
     /// Features of a head.
     pub dimension: u64,
+}
+
+impl Layer {
+    /// Pairs of queries and keys of a sample, over all heads, whose scores lie in memory: of attention that is not fused.
+    pub fn written_pairs(&self, inputs: &[Shape]) -> Option<u64> {
+        let Self::Attention(attention) = self else { return None };
+        let sizes = attention.sizes(inputs).ok().filter(|_| !attention.fused)?;
+        Some(product(&[sizes.heads, sizes.tokens, sizes.keys]))
+    }
 }
 
 impl Attention {

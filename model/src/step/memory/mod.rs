@@ -43,6 +43,13 @@ pub struct MemoryPolicy {
     pub context: Bytes,
 }
 
+impl MemoryPolicy {
+    /// How the layers of a network run where that is mixed; `None` where all of them have the network's precision.
+    pub fn mixed(&self, network: &ShapedNetwork, mode: Mode) -> Option<Mixed> {
+        (self.autocasts && mode == Mode::Training).then(|| Mixed::of(network)).flatten()
+    }
+}
+
 /// What becomes of activations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -176,9 +183,7 @@ pub const MOST_UNITS: u64 = (1 << 24) - 1;
 
 /// Bytes of both scores of attention that keeps them in memory: products, and what softmax makes of them.
 fn scores(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
-    let Layer::Attention(attention) = &layer.case.layer else { return 0 };
-    let sizes = attention.sizes(&layer.case.inputs).ok().filter(|_| !attention.fused);
-    let pairs = sizes.map_or(0, |s| product(&[s.heads, s.tokens, s.keys]));
+    let pairs = layer.case.layer.written_pairs(&layer.case.inputs).unwrap_or(0);
     product(&[2, pairs, network.batch(), network.precision().bytes()])
 }
 

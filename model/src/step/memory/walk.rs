@@ -56,7 +56,7 @@ impl<'a> Walk<'a> {
             mode,
             training: mode == Mode::Training,
             policy,
-            mixed: Some(network).filter(|_| policy.autocasts && mode == Mode::Training).and_then(Mixed::of),
+            mixed: policy.mixed(network, mode),
             copies: Vec::new(),
             lies_in: Vec::new(),
             buffers: Vec::new(),

@@ -194,12 +194,9 @@ fn kernel_in<'a, 'm: 'a>(
     let named = |key| of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, computed);
     let look_up = || named(key).or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, computed));
     let apart = apart.and_then(|key| models.find((key, work.phase, computed), || named(key)));
-    let found = match by_algorithm {
-        Some((_, found)) => found,
-        None => match apart {
-            Some(found) => found,
-            None => models.find((key, work.phase, computed), look_up).ok_or_else(no_model)?,
-        },
+    let found = match by_algorithm.map(|(_, found)| found).or(apart) {
+        Some(found) => found,
+        None => models.find((key, work.phase, computed), look_up).ok_or_else(no_model)?,
     };
     let found = found.on_board(setup.calibration, &gpu.name);
     let found = if approximate && apart.is_none() { found.of_frames() } else { found };
