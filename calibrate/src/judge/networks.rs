@@ -82,6 +82,16 @@ impl Run {
         }
     }
 
+    /// Its network, as its file calls it.
+    pub fn name(&self) -> &str {
+        &self.network
+    }
+
+    /// Whether its network lies beside its file: the catalog does not have it.
+    pub fn is_beside_catalog(&self) -> bool {
+        self.beside.is_some()
+    }
+
     /// What tells its steps from others of the network.
     fn length(&self) -> String {
         match (self.sequence, self.cached) {

@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Fewer networks say nothing about the next one.
 const FEWEST: usize = 5;
+/// So many networks that came from outside the catalog make a group of their own: the catalog's were looked at while the
+/// model was made, and err less than a network that nobody saw.
+const ENOUGH_NEW: usize = 15;
 /// Share of runs that an interval is to hold.
 const HOLDS: f64 = 0.9;
 /// An interval is never narrower than this share of what the layers' intervals say on a side.
@@ -36,6 +39,7 @@ pub fn add(runs: &[Run], calibrations: &mut [Calibration]) -> Result<()> {
     let mut found: BTreeMap<String, Vec<NetworkSpread>> = BTreeMap::new();
     for framework in frameworks {
         let runs: Vec<Run> = runs.iter().filter(|r| r.framework() == framework).cloned().collect();
+        let new: BTreeSet<&str> = runs.iter().filter(|r| r.is_beside_catalog()).map(Run::name).collect();
         let mut by_chip: BTreeMap<String, Vec<Compared>> = BTreeMap::new();
         let compared = compare(&runs, calibrations, framework, Some(Role::Conformal))?;
         // What a host makes of a step is of its machine: the profile says how far hosts differ.
@@ -43,7 +47,7 @@ pub fn add(runs: &[Run], calibrations: &mut [Calibration]) -> Result<()> {
             by_chip.entry(catalog::gpu(&compared.gpu)?.chip).or_default().push(compared);
         }
         for (chip, compared) in by_chip {
-            found.entry(chip).or_default().extend(spreads(framework, &compared));
+            found.entry(chip).or_default().extend(spreads(framework, &compared, &new));
         }
     }
     for calibration in calibrations {
@@ -52,8 +56,9 @@ pub fn add(runs: &[Run], calibrations: &mut [Calibration]) -> Result<()> {
     Ok(())
 }
 
-/// Factors for every framework, mode and kind of launch among these runs that has enough networks.
-fn spreads(framework: &str, runs: &[Compared]) -> Vec<NetworkSpread> {
+/// Factors for every framework, mode and kind of launch among these runs that has enough networks; of `new` networks alone
+/// where there are enough.
+fn spreads(framework: &str, runs: &[Compared], new: &BTreeSet<&str>) -> Vec<NetworkSpread> {
     let mut groups: BTreeMap<(&str, bool), Vec<&Compared>> = BTreeMap::new();
     for run in runs {
         groups.entry((run.mode, run.launch_bound)).or_default().push(run);
@@ -61,10 +66,11 @@ fn spreads(framework: &str, runs: &[Compared]) -> Vec<NetworkSpread> {
     groups
         .into_iter()
         .filter_map(|((mode, launch_bound), runs)| {
-            let networks: BTreeSet<&str> = runs.iter().map(|r| r.network.as_str()).collect();
+            let of_new: Vec<&Compared> = runs.iter().copied().filter(|r| new.contains(r.network.as_str())).collect();
+            let runs = if names(of_new.iter().copied()).len() >= ENOUGH_NEW { of_new } else { runs };
+            let networks = names(runs.iter().copied());
             let energetic = |r: &&&Compared| r.energy.is_some();
-            let measured: BTreeSet<&str> = runs.iter().filter(energetic).map(|r| r.network.as_str()).collect();
-            if measured.len() < FEWEST {
+            if names(runs.iter().filter(energetic).copied()).len() < FEWEST {
                 return None;
             }
             let (time, time_held) = factors(&scores(&runs, |r| Some(r.time), |r| r.widths.time));
@@ -84,6 +90,10 @@ fn spreads(framework: &str, runs: &[Compared]) -> Vec<NetworkSpread> {
             })
         })
         .collect()
+}
+
+fn names<'a>(runs: impl IntoIterator<Item = &'a Compared>) -> BTreeSet<&'a str> {
+    runs.into_iter().map(|r| r.network.as_str()).collect()
 }
 
 fn scores<'a>(
@@ -140,6 +150,7 @@ fn quantiles(scores: &[&Score<'_>], widen: f64) -> Factors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use joulecast_model::step::predictor::Widths;
 
     const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
 
@@ -150,6 +161,45 @@ mod tests {
             .flat_map(|(n, name)| (0..10).map(move |i| (n, i, *name)))
             .map(|(n, i, network)| Score { network, value: of(n, i) })
             .collect()
+    }
+
+    fn compared(network: String, off: f64) -> Compared {
+        let pair = Pair { measured: off, predicted: 1.0, p05: 0.5, p95: 2.0 };
+        let even = Width(0.5, 0.5);
+        Compared {
+            network,
+            role: "conformal",
+            gpu: "h200".into(),
+            mode: "inference",
+            precision: "fp32",
+            batch: 1,
+            tokens: String::new(),
+            launch: "graph",
+            launch_bound: false,
+            host_decides: false,
+            host_may_decide: false,
+            time: pair,
+            power: Some(pair),
+            energy: Some(pair),
+            roofline: 1.0,
+            clock: (None, 1.0),
+            widths: Widths { time: even, power: even, energy: even },
+        }
+    }
+
+    #[test]
+    fn enough_networks_that_nobody_looked_at_decide_alone() {
+        let known = (0..30).map(|i| compared(format!("known{i}"), if i % 2 == 0 { 1.01 } else { 0.99 }));
+        let new = |count: usize| (0..count).map(|i| compared(format!("new{i}"), if i % 2 == 0 { 1.5 } else { 0.7 }));
+        let of = |count: usize| {
+            let runs: Vec<Compared> = known.clone().chain(new(count)).collect();
+            let names = runs.iter().map(|r| r.network.as_str()).filter(|n| n.starts_with("new")).collect();
+            let found = spreads("pytorch", &runs, &names);
+            (found[0].networks, found[0].time.1)
+        };
+        assert_eq!(of(ENOUGH_NEW - 1).0, 30 + ENOUGH_NEW - 1);
+        assert_eq!(of(ENOUGH_NEW).0, ENOUGH_NEW);
+        assert!(of(ENOUGH_NEW).1 > 0.7, "{:?}", of(ENOUGH_NEW));
     }
 
     #[test]
