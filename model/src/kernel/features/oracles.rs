@@ -463,6 +463,12 @@ fn stream(name: &str, load: &Load<'_>, (elements, row, window, overlap): Streame
         "cold" => yes(load.work.cache == Cache::Cold),
         "nhwc" => yes(load.work.layout == Layout::Nhwc),
         "training" => yes(load.work.mode == Mode::Training && load.work.phase == Phase::Forward),
+        "planes" => {
+            let dims = load.work.inputs()[0].dims();
+            let planes =
+                if dims.len() == 3 && load.work.layout == Layout::Nchw { load.work.batch * dims[0] } else { 0 };
+            (planes as f64 * 82e-9 / SMS / bound).ln_1p()
+        }
         kind => yes(kind == load.work.layer().kind()),
     }
 }
