@@ -460,6 +460,45 @@ def patch_discriminator():
     return nn.Sequential(*parts, nn.Conv2d(512, 1, 4, padding=1))
 
 
+class SignalResNet(nn.Module):
+    """Strodthoff et al. 2020: a residual network over one-dimensional signals, twelve leads of an electrocardiogram."""
+
+    def __init__(self, leads=12, width=128, classes=71):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv1d(leads, width, 15, 2, 7), nn.BatchNorm1d(width), nn.ReLU())
+        widths = [width, width, 2 * width, 2 * width, 4 * width]
+        self.blocks = nn.ModuleList(nn.ModuleDict({
+            "body": nn.Sequential(nn.Conv1d(a, b, 7, 1 if a == b else 2, 3), nn.BatchNorm1d(b), nn.ReLU(), nn.Conv1d(b, b, 7, 1, 3),
+                                  nn.BatchNorm1d(b)),
+            "skip": nn.Identity() if a == b else nn.Conv1d(a, b, 1, 2)}) for a, b in zip(widths, widths[1:]))
+        self.head = nn.Linear(widths[-1], classes)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = nn.functional.relu(block["body"](x) + block["skip"](x))
+        return self.head(x.mean(-1))
+
+
+def convolutional_autoencoder():
+    """Convolutions down to a code and transposed ones up again."""
+    widths = (3, 64, 128, 256, 512)
+    layers = []
+    for a, b in zip(widths, widths[1:]):
+        layers += [nn.Conv2d(a, b, 4, 2, 1), nn.BatchNorm2d(b), nn.LeakyReLU(0.2)]
+    for a, b in zip(widths[:0:-1], widths[-2::-1]):
+        layers += [nn.ConvTranspose2d(a, b, 4, 2, 1)] + ([nn.BatchNorm2d(b), nn.ReLU()] if b > 3 else [nn.Tanh()])
+    return nn.Sequential(*layers)
+
+
+def wide_perceptron():
+    """Gorishniy et al. 2021: a perceptron over tables, of a few wide layers."""
+    layers = []
+    for a, b in ((256, 2048), (2048, 2048), (2048, 2048), (2048, 1024)):
+        layers += [nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU(), nn.Dropout(0.1)]
+    return nn.Sequential(*layers, nn.Linear(1024, 10))
+
+
 def written(make, *inputs, ids=None):
     return Network("written", make, inputs, ids)
 
@@ -485,7 +524,16 @@ NETWORKS = {
     "shufflenet_v2_x1_5": torchvision("shufflenet_v2_x1_5"),
     "regnet_x_3_2gf": torchvision("regnet_x_3_2gf"),
     "efficientnet_b5": torchvision("efficientnet_b5", 300),
+    "efficientnet_b4": torchvision("efficientnet_b4", 288),
+    "shufflenet_v2_x0_5": torchvision("shufflenet_v2_x0_5"),
+    "vgg19_bn": torchvision("vgg19_bn"),
+    "regnet_y_8gf": torchvision("regnet_y_8gf"),
+    "regnet_x_16gf": torchvision("regnet_x_16gf"),
+    "swin_v2_b": torchvision("swin_v2_b", 256),
+    "vit_l_32": torchvision("vit_l_32"),
     # Segmentation, detection and video by torchvision.
+    "mvit_v2_s": video("mvit_v2_s", 16, 224),
+    "swin3d_t": video("swin3d_t", 16, 224),
     "fcn_resnet101": segmentation("fcn_resnet101"),
     "deeplabv3_mobilenet_v3_large": segmentation("deeplabv3_mobilenet_v3_large"),
     "retinanet_resnet50_fpn": detection("retinanet_resnet50_fpn", 512),
@@ -589,6 +637,69 @@ NETWORKS = {
     "rdnet_small": timm("rdnet_small"),
     "mambaout_femto": timm("mambaout_femto"),
     "lambda_resnet26t": timm("lambda_resnet26t", 256),
+    # timm, added for the fourth round.
+    "seresnext26d_32x4d": timm("seresnext26d_32x4d"),
+    "resnet26d": timm("resnet26d"),
+    "resnetaa50": timm("resnetaa50"),
+    "regnety_016": timm("regnety_016"),
+    "regnetx_016": timm("regnetx_016"),
+    "regnetz_c16": timm("regnetz_c16"),
+    "gc_efficientnetv2_rw_t": timm("gc_efficientnetv2_rw_t"),
+    "efficientnetv2_rw_s": timm("efficientnetv2_rw_s", 288),
+    "tf_efficientnet_b1": timm("tf_efficientnet_b1", 240),
+    "mixnet_s": timm("mixnet_s"),
+    "tinynet_c": timm("tinynet_c", 184),
+    "mobilenetv2_120d": timm("mobilenetv2_120d"),
+    "mobilenet_edgetpu_v2_s": timm("mobilenet_edgetpu_v2_s"),
+    "mobilevit_xs": timm("mobilevit_xs", 256),
+    "mobileone_s2": timm("mobileone_s2"),
+    "repvgg_b0": timm("repvgg_b0"),
+    "hgnetv2_b2": timm("hgnetv2_b2"),
+    "convnextv2_atto": timm("convnextv2_atto"),
+    "convnext_nano": timm("convnext_nano"),
+    "poolformerv2_s12": timm("poolformerv2_s12"),
+    "deit3_small_patch16_224": timm("deit3_small_patch16_224"),
+    "flexivit_small": timm("flexivit_small", 240),
+    "xcit_tiny_24_p16_224": timm("xcit_tiny_24_p16_224"),
+    "swiftformer_s": timm("swiftformer_s"),
+    "maxvit_nano_rw_256": timm("maxvit_nano_rw_256", 256),
+    "coatnext_nano_rw_224": timm("coatnext_nano_rw_224"),
+    "gcresnet50t": timm("gcresnet50t"),
+    "eca_resnext26ts": timm("eca_resnext26ts"),
+    "legacy_seresnet18": timm("legacy_seresnet18"),
+    "vovnet39a": timm("vovnet39a"),
+    "cspresnet50": timm("cspresnet50"),
+    "darknetaa53": timm("darknetaa53", 256),
+    "densenetblur121d": timm("densenetblur121d"),
+    "dla60": timm("dla60"),
+    "dpn68": timm("dpn68"),
+    "resnest14d": timm("resnest14d"),
+    "selecsls60": timm("selecsls60"),
+    "skresnet34": timm("skresnet34"),
+    "starnet_s3": timm("starnet_s3"),
+    "nf_ecaresnet26": timm("nf_ecaresnet26"),
+    "visformer_tiny": timm("visformer_tiny"),
+    "tresnet_l": timm("tresnet_l"),
+    "xception71": timm("xception71", 299),
+    "resmlp_24_224": timm("resmlp_24_224"),
+    "gmixer_24_224": timm("gmixer_24_224"),
+    "gmlp_ti16_224": timm("gmlp_ti16_224"),
+    "inception_next_small": timm("inception_next_small"),
+    "focalnet_small_lrf": timm("focalnet_small_lrf"),
+    "hiera_small_224": timm("hiera_small_224"),
+    "levit_256": timm("levit_256"),
+    "davit_small": timm("davit_small"),
+    "nest_small": timm("nest_small"),
+    "botnet50ts_256": timm("botnet50ts_256", 256),
+    "halonet26t": timm("halonet26t", 256),
+    "lowformer_b0": timm("lowformer_b0"),
+    "fasternet_s": timm("fasternet_s"),
+    "repvit_m0_9": timm("repvit_m0_9"),
+    "tiny_vit_11m_224": timm("tiny_vit_11m_224"),
+    "crossvit_15_240": timm("crossvit_15_240", 240),
+    "resnet14t": timm("resnet14t"),
+    "seresnet50t": timm("seresnet50t"),
+    "mambaout_small": timm("mambaout_small"),
     # Language, vision and speech by transformers.
     "albert_base": transformers("AlbertConfig", "AlbertModel", dict(
         hidden_size=768, num_attention_heads=12, intermediate_size=3072), ((128,),), 30000, output=1),
@@ -622,6 +733,15 @@ NETWORKS = {
         apply_spec_augment=False, layerdrop=0.0, hidden_size=512, num_hidden_layers=8, num_attention_heads=8,
         intermediate_size=2048), ((32000,),), which="input_values"),
     "siglip_vision_b32": transformers("SiglipVisionConfig", "SiglipVisionModel", dict(patch_size=32), IMAGE, output=1),
+    "clip_text": transformers("CLIPTextConfig", "CLIPTextModel", {}, ((77,),), 49408),
+    "roformer_small": transformers("RoFormerConfig", "RoFormerModel", dict(
+        hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048), ((256,),), 50000),
+    "gpt_bigcode_small": transformers("GPTBigCodeConfig", "GPTBigCodeModel", dict(n_embd=768, n_layer=8, n_head=12), ((256,),), 49152),
+    "conv_bert_small": transformers("ConvBertConfig", "ConvBertModel", dict(
+        hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048), ((128,),), 30522),
+    "codegen_small": transformers("CodeGenConfig", "CodeGenModel", dict(n_embd=768, n_layer=8, n_head=12, rotary_dim=32), ((256,),), 50400),
+    "yolos_small_backbone": transformers("YolosConfig", "YolosModel", dict(
+        hidden_size=384, num_attention_heads=6, intermediate_size=1536, image_size=[224, 224], num_detection_tokens=100), IMAGE),
     # Speech by torchaudio.
     "wav2letter": torchaudio("Wav2Letter", ((64, 800),), num_classes=40, input_type="mfcc", num_features=64),
     "conv_tasnet": torchaudio("ConvTasNet", ((1, 32000),)),
@@ -640,4 +760,7 @@ NETWORKS = {
     "tagger": written(Tagger, (128,), ids=20000),
     "patch_discriminator": written(patch_discriminator, (6, 256, 256)),
     "small_language": written(SmallLanguage, (256,), ids=16000),
+    "signal_resnet": written(SignalResNet, (12, 1000)),
+    "convolutional_autoencoder": written(convolutional_autoencoder, (3, 128, 128)),
+    "wide_perceptron": written(wide_perceptron, (256,)),
 }
