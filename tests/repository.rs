@@ -175,6 +175,20 @@ fn constants_of_boards_are_those_of_their_command() {
         found += 1;
     }
     assert_eq!(found, 2, "boards with runs under limits");
+    // Lent ones are the donor's: rise on its line from the knee to the boost clock, draw as it is.
+    let mhz = |gpu: &str, section: &str, key: &str| -> f64 {
+        let table = manifest(&format!("data/gpus/{gpu}.toml"));
+        let text = table.get(section).and_then(|t| t.get(key)).and_then(|v| v.get("value")).and_then(Value::as_str);
+        let text = text.unwrap_or_else(|| panic!("{gpu} has no {section}.{key}"));
+        ok(text.trim_end_matches(" MHz").parse())
+    };
+    let above_knee = |gpu: &str| mhz(gpu, "core_clock", "boost") - mhz(gpu, "voltage", "knee");
+    for (gpu, donor) in [("t4", "quadro-rtx6000"), ("rtx2080ti", "quadro-rtx6000"), ("titan-v", "v100")] {
+        let rise = value(donor, "rise") * above_knee(gpu) / above_knee(donor);
+        assert!((value(gpu, "rise") - rise).abs() < 5.1e-4, "{gpu}: {rise} on the line of {donor}");
+        assert_eq!(value(gpu, "draw"), value(donor, "draw"), "{gpu}");
+    }
+    assert_eq!(value("v100-pcie", "draw"), value("v100", "draw"));
     // Boards without runs of their own have none of those, but for those of the same chip or architecture.
     for name in catalog::gpu_names() {
         let gpu = ok(catalog::gpu(name));
