@@ -270,6 +270,35 @@ mod tests {
         }
     }
 
+    /// Variables that a model does not read change nothing of what it says, by whatever engine.
+    #[test]
+    fn models_say_which_variables_they_read() {
+        use crate::base::units::Seconds;
+        use crate::kernel::features::{MAX_VARIABLES, Variables};
+        let mut bits: u64 = 20;
+        for (name, _) in calibration_files() {
+            for model in calibration(name).expect("packed").expect("there").models {
+                let reads = model.reads();
+                let (mut all, mut read) = ([0.0; MAX_VARIABLES], [0.0; MAX_VARIABLES]);
+                for i in 0..MAX_VARIABLES {
+                    bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    all[i] = (bits >> 40) as f64 / f64::from(1 << 22);
+                    read[i] = if reads.has(i) { all[i] } else { 0.0 };
+                }
+                let says = |values, engine| model.ratio(&Variables { values }, Seconds::new(1.0), engine);
+                let polynomial = |values: &[f64]| (model.polynomial(values), model.sizes.relative_leverage(values));
+                assert_eq!(polynomial(&all), polynomial(&read), "{name} {}", model.key);
+                for engine in model.engines.iter().map(|e| Some(e.engine.as_str())).chain([None]) {
+                    assert_eq!(says(all, engine), says(read, engine), "{name} {} {engine:?}", model.key);
+                }
+                for engine in &model.engines {
+                    let log = |values| engine.log(&Variables { values });
+                    assert_eq!(log(all), log(read), "{name} {} {}", model.key, engine.engine);
+                }
+            }
+        }
+    }
+
     #[test]
     fn fingerprints_are_of_the_texts() {
         for ((name, text), (packed, fingerprint)) in CALIBRATIONS.iter().zip(calibration_files()) {
