@@ -1,4 +1,17 @@
 //! The files under `data/` that the programs embed: the name (without extension) and the text of each, in the order of
-//! their names. Nothing is parsed here; `joulecast_model::catalog` reads them.
+//! their names, and what programs read at their start [packed](pack) besides. `joulecast_model::catalog` reads them.
+
+pub mod pack;
+
+/// A file in its packed form.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed {
+    /// Its name, without extension.
+    pub name: &'static str,
+    /// What [`pack::pack`] makes of its text.
+    pub bytes: &'static [u8],
+    /// [`pack::fingerprint`] of its text.
+    pub fingerprint: &'static str,
+}
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));

@@ -1,6 +1,7 @@
 //! The networks, devices, calibrations and framework profiles that are baked into the program.
 
 use crate::base::file::FileError;
+use crate::base::packed::from_packed;
 use crate::base::precision::Precision;
 use crate::base::text::{nearest, shown};
 use crate::device::gpu::{Gpu, GpuError};
@@ -9,7 +10,12 @@ use crate::law::calibration::{Calibration, CalibrationError};
 use crate::net::network::{Network, NetworkError};
 use crate::step::calibrations::{ALL_CHIPS, holds_for, shipped};
 use crate::step::framework::Framework;
-use joulecast_data::{CALIBRATIONS, FRAMEWORKS, GPUS, INTERCONNECTS, NETS};
+use joulecast_data::{
+    CALIBRATIONS, FRAMEWORKS, PACKED_CALIBRATIONS, PACKED_FRAMEWORKS, PACKED_GPUS, PACKED_INTERCONNECTS, PACKED_NETS,
+    Packed,
+};
+use serde::Deserialize;
+use std::borrow::Cow;
 
 /// A fingerprint of the code that predicts.
 pub const SOURCES: &str = env!("JOULECAST_SOURCES");
@@ -69,17 +75,27 @@ pub enum CatalogError {
 
 /// Names of the zoo's networks.
 pub fn network_names() -> impl Iterator<Item = &'static str> {
-    NETS.iter().map(|(name, _)| *name)
+    PACKED_NETS.iter().map(|file| file.name)
 }
 
 /// Names of the known devices.
 pub fn gpu_names() -> impl Iterator<Item = &'static str> {
-    GPUS.iter().map(|(name, _)| *name)
+    PACKED_GPUS.iter().map(|file| file.name)
+}
+
+/// Names of the framework profiles.
+pub fn framework_names() -> impl Iterator<Item = &'static str> + Clone {
+    PACKED_FRAMEWORKS.iter().map(|file| file.name)
 }
 
 /// Names and texts of the shipped calibrations.
 pub fn calibrations() -> &'static [(&'static str, &'static str)] {
     CALIBRATIONS
+}
+
+/// Names and fingerprints of the shipped calibrations' files.
+pub fn calibration_files() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PACKED_CALIBRATIONS.iter().map(|file| (file.name, file.fingerprint))
 }
 
 /// Names and texts of the framework profiles.
@@ -93,8 +109,8 @@ pub fn frameworks() -> &'static [(&'static str, &'static str)] {
 /// When there is none, with the nearest names.
 pub fn network(name: &str) -> Result<Network, CatalogError> {
     let read =
-        |(key, text): &(&str, &str)| Network::from_toml(text).map_err(|e| CatalogError::Network(key.to_string(), e));
-    find(NETS, name, read, |n| &n.aliases)?.ok_or_else(|| Unknown::new("net", name, network_names()).into())
+        |file: &Packed| Network::from_packed(file.bytes).map_err(|e| CatalogError::Network(file.name.to_string(), e));
+    find(PACKED_NETS, name, read)?.ok_or_else(|| Unknown::new("net", name, network_names()).into())
 }
 
 /// Words that stand before a GPU's name in what drivers and shops call it.
@@ -105,10 +121,10 @@ const MAKERS: [&str; 5] = ["nvidia", "amd", "geforce", "tesla", "instinct"];
 /// # Errors
 /// When there is none, with the nearest names.
 pub fn gpu(name: &str) -> Result<Gpu, CatalogError> {
-    let read = |(key, text): &(&str, &str)| Gpu::from_toml(text).map_err(|e| CatalogError::Gpu(key.to_string(), e));
+    let read = |file: &Packed| Gpu::from_packed(file.bytes).map_err(|e| CatalogError::Gpu(file.name.to_string(), e));
     let mut wanted = bare(name);
     loop {
-        if let Some(gpu) = find(GPUS, &wanted, read, |g| &g.aliases)? {
+        if let Some(gpu) = find(PACKED_GPUS, &wanted, read)? {
             return Ok(gpu);
         }
         match MAKERS.iter().find_map(|maker| wanted.strip_prefix(maker)) {
@@ -118,8 +134,8 @@ pub fn gpu(name: &str) -> Result<Gpu, CatalogError> {
     }
 }
 
-fn read_interconnect((key, text): &(&str, &str)) -> Result<Interconnect, CatalogError> {
-    Interconnect::from_toml(text).map_err(|e| CatalogError::Interconnect(key.to_string(), e))
+fn read_interconnect(file: &Packed) -> Result<Interconnect, CatalogError> {
+    Interconnect::from_packed(file.bytes).map_err(|e| CatalogError::Interconnect(file.name.to_string(), e))
 }
 
 /// All interconnects.
@@ -127,7 +143,7 @@ fn read_interconnect((key, text): &(&str, &str)) -> Result<Interconnect, Catalog
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn interconnects() -> Result<Vec<Interconnect>, CatalogError> {
-    INTERCONNECTS.iter().map(read_interconnect).collect()
+    PACKED_INTERCONNECTS.iter().map(read_interconnect).collect()
 }
 
 /// An interconnect, by name or alias.
@@ -135,9 +151,8 @@ pub fn interconnects() -> Result<Vec<Interconnect>, CatalogError> {
 /// # Errors
 /// When there is none, with the nearest names.
 pub fn interconnect(name: &str) -> Result<Interconnect, CatalogError> {
-    let names = INTERCONNECTS.iter().map(|(name, _)| *name);
-    find(INTERCONNECTS, name, read_interconnect, |i| &i.aliases)?
-        .ok_or_else(|| Unknown::new("interconnect", name, names).into())
+    let names = PACKED_INTERCONNECTS.iter().map(|file| file.name);
+    find(PACKED_INTERCONNECTS, name, read_interconnect)?.ok_or_else(|| Unknown::new("interconnect", name, names).into())
 }
 
 /// A framework profile, by name.
@@ -145,10 +160,10 @@ pub fn interconnect(name: &str) -> Result<Interconnect, CatalogError> {
 /// # Errors
 /// When there is none of that name; the message lists the nearest, or all.
 pub fn framework(name: &str) -> Result<Framework, CatalogError> {
-    match FRAMEWORKS.iter().find(|(key, _)| *key == name) {
-        Some((key, text)) => Framework::from_toml(text).map_err(|e| CatalogError::Framework(key.to_string(), e)),
+    match PACKED_FRAMEWORKS.iter().find(|file| file.name == name) {
+        Some(file) => Framework::from_packed(file.bytes).map_err(|e| CatalogError::Framework(file.name.to_string(), e)),
         None => {
-            let names = FRAMEWORKS.iter().map(|(key, _)| *key);
+            let names = framework_names();
             let near = nearest(name, names.clone());
             let there = if near.is_empty() { names.collect() } else { near };
             Err(CatalogError::NoFramework { name: name.into(), there })
@@ -161,32 +176,30 @@ fn bare(name: &str) -> String {
     name.chars().filter(|c| !c.is_whitespace() && !"-_()".contains(*c)).flat_map(char::to_lowercase).collect()
 }
 
-/// An entry by its file name, or else the one among whose aliases the name is, whatever their case, spaces and dashes. Only
-/// texts whose aliases look like the name are parsed, so that a look-up stays fast.
+/// What else a file's subject is called.
+#[derive(Deserialize)]
+struct Aliases {
+    #[serde(default)]
+    aliases: Vec<Cow<'static, str>>,
+}
+
+/// An entry by its file name, or else the one among whose aliases the name is, whatever their case, spaces and dashes.
 fn find<T>(
-    table: &[(&str, &str)],
+    table: &'static [Packed],
     name: &str,
-    read: impl Fn(&(&str, &str)) -> Result<T, CatalogError>,
-    aliases: impl Fn(&T) -> &Vec<String>,
+    read: impl Fn(&Packed) -> Result<T, CatalogError>,
 ) -> Result<Option<T>, CatalogError> {
     let wanted = bare(name);
     if wanted.is_empty() {
         return Ok(None);
     }
-    if let Some(entry) = table.iter().find(|(key, _)| bare(key) == wanted) {
-        return read(entry).map(Some);
-    }
-    let alike = |text: &str| {
-        let line = text.lines().find(|line| line.starts_with("aliases"));
-        line.is_some_and(|line| line.split('"').any(|alias| bare(alias) == wanted))
+    // What cannot be read says so itself.
+    let called = |file: &&Packed| {
+        let aliases = from_packed::<Aliases>(file.bytes).map(|file| file.aliases);
+        aliases.is_ok_and(|names| names.iter().any(|alias| bare(alias) == wanted))
     };
-    for entry in table.iter().filter(|(_, text)| alike(text)) {
-        let value = read(entry)?;
-        if aliases(&value).iter().any(|alias| bare(alias) == wanted) {
-            return Ok(Some(value));
-        }
-    }
-    Ok(None)
+    let entry = table.iter().find(|file| bare(file.name) == wanted).or_else(|| table.iter().find(called));
+    entry.map(read).transpose()
 }
 
 /// The shipped calibration of a chip; `None` where no layer of it was ever measured.
@@ -194,7 +207,7 @@ fn find<T>(
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn calibration(chip: &str) -> Result<Option<Calibration>, CalibrationError> {
-    shipped(chip).map(Calibration::from_toml).transpose()
+    shipped(chip, None)
 }
 
 /// The shipped calibration that holds for a device in fp32: that of its chip, unless the device is described so differently
@@ -217,6 +230,112 @@ pub fn all_chips() -> Result<Calibration, CalibrationError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::precision::Mode;
+    use crate::base::text::Fingerprint;
+    use crate::law::calibration::Wanted;
+    use joulecast_data::{CUDNN, GPUS, INTERCONNECTS, NETS, pack};
+    use std::fmt::Write as _;
+
+    fn same<T: PartialEq + std::fmt::Debug>(name: &str, packed: T, text: T) {
+        assert!(packed == text, "{name}: {packed:?}\n{text:?}");
+    }
+
+    /// TOML is the source: what the build packed says the same, to the last digit.
+    #[test]
+    fn packed_files_say_what_their_texts_say() {
+        for (name, text) in NETS {
+            same(name, network(name).expect("packed"), Network::from_toml(text).expect("readable"));
+        }
+        for (name, text) in GPUS {
+            same(name, gpu(name).expect("packed"), Gpu::from_toml(text).expect("readable"));
+        }
+        for (name, text) in FRAMEWORKS {
+            same(name, framework(name).expect("packed"), Framework::from_toml(text).expect("readable"));
+        }
+        for (name, text) in INTERCONNECTS {
+            same(name, interconnect(name).expect("packed"), Interconnect::from_toml(text).expect("readable"));
+        }
+        for (name, text) in CALIBRATIONS {
+            same(
+                name,
+                calibration(name).expect("packed").expect("there"),
+                Calibration::from_toml(text).expect("readable"),
+            );
+        }
+        let texts = || NETS.iter().chain(GPUS).chain(FRAMEWORKS).chain(INTERCONNECTS).map(|(_, text)| *text);
+        for text in texts().chain([CUDNN]) {
+            let packed: &'static [u8] = pack::pack(text).expect("packed").leak();
+            let value: toml::Value = from_packed(packed).expect("packed");
+            assert_eq!(value, toml::from_str(text).expect("readable"));
+        }
+    }
+
+    /// Variables that a model does not read change nothing of what it says, by whatever engine.
+    #[test]
+    fn models_say_which_variables_they_read() {
+        use crate::base::units::Seconds;
+        use crate::kernel::features::{MAX_VARIABLES, Variables};
+        let mut bits: u64 = 20;
+        for (name, _) in calibration_files() {
+            for model in calibration(name).expect("packed").expect("there").models {
+                let reads = model.reads();
+                let (mut all, mut read) = ([0.0; MAX_VARIABLES], [0.0; MAX_VARIABLES]);
+                for i in 0..MAX_VARIABLES {
+                    bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    all[i] = (bits >> 40) as f64 / f64::from(1 << 22);
+                    read[i] = if reads.has(i) { all[i] } else { 0.0 };
+                }
+                let says = |values, engine| model.ratio(&Variables { values }, Seconds::new(1.0), engine);
+                let polynomial = |values: &[f64]| (model.polynomial(values), model.sizes.relative_leverage(values));
+                assert_eq!(polynomial(&all), polynomial(&read), "{name} {}", model.key);
+                for engine in model.engines.iter().map(|e| Some(e.engine.as_str())).chain([None]) {
+                    assert_eq!(says(all, engine), says(read, engine), "{name} {} {engine:?}", model.key);
+                }
+                for engine in &model.engines {
+                    let log = |values| engine.log(&Variables { values });
+                    assert_eq!(log(all), log(read), "{name} {} {}", model.key, engine.engine);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fingerprints_are_of_the_texts() {
+        for ((name, text), (packed, fingerprint)) in CALIBRATIONS.iter().zip(calibration_files()) {
+            let mut of_text = Fingerprint::default();
+            of_text.write_str(text).expect("counted");
+            assert_eq!((*name, of_text.to_string().as_str()), (packed, fingerprint));
+        }
+    }
+
+    /// Cut anywhere, or with any byte changed, a packed file is an error or another file, and nothing worse.
+    #[test]
+    fn damaged_files_are_errors() {
+        let whole = PACKED_GPUS[0].bytes;
+        for end in 0..whole.len() {
+            assert!(from_packed::<toml::Value>(&whole[..end]).is_err(), "cut at {end}");
+        }
+        for at in 0..whole.len() {
+            let mut other = whole.to_vec();
+            other[at] ^= 0x55;
+            let _ = from_packed::<toml::Value>(other.leak());
+        }
+    }
+
+    #[test]
+    fn a_part_has_the_models_of_its_precision_and_phase() {
+        let wanted = Wanted { precision: Precision::Fp16, mode: Mode::Inference, framework: "cudnn", algorithm: None };
+        let whole = calibration("gh100").expect("readable").expect("shipped");
+        let part = shipped("gh100", Some(&wanted)).expect("readable").expect("shipped");
+        assert!(part.models.len() < whole.models.len() && part.choices.len() < whole.choices.len());
+        assert!(part.models.iter().all(|model| whole.models.contains(model)));
+        let forward = |m: &&crate::law::calibration::LayerModel| {
+            m.phase == crate::base::precision::Phase::Forward && m.precision == Precision::Fp16 && m.framework.is_none()
+        };
+        assert!(whole.models.iter().filter(forward).filter(|m| m.covers.is_empty()).all(|m| {
+            part.models.contains(m) || m.key.name().starts_with("conv2d_") || m.key.name().contains("fft")
+        }));
+    }
 
     #[test]
     fn what_is_not_known_is_said_with_what_can_be_done() {

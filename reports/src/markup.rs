@@ -1,5 +1,7 @@
 //! Text within what has a syntax: Markdown, HTML, CSV.
 
+use std::borrow::Cow;
+
 /// Text within Markdown that is neither HTML nor a link there, whatever it holds: names that were typed, sources.
 pub fn markdown_text(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -17,9 +19,13 @@ pub fn markdown_text(text: &str) -> String {
 }
 
 /// A text cell: quoted where needed, and never a formula for a spreadsheet.
-pub fn csv_cell(text: &str) -> String {
-    let safe = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { format!("'{text}") } else { text.to_string() };
-    if safe.contains([',', '"', '\n', '\r']) { format!("\"{}\"", safe.replace('"', "\"\"")) } else { safe }
+pub fn csv_cell(text: &str) -> Cow<'_, str> {
+    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let safe = if formula { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) };
+    match safe.contains([',', '"', '\n', '\r']) {
+        true => Cow::Owned(format!("\"{}\"", safe.replace('"', "\"\""))),
+        false => safe,
+    }
 }
 
 /// Text within HTML and SVG.

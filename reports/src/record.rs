@@ -65,10 +65,10 @@ fn flatten(key: &str, value: &Value, cells: &mut Vec<(String, String)>) {
         Value::Object(map) => map.iter().for_each(|(k, v)| flatten(&format!("{key}.{k}"), v, cells)),
         Value::Array(items) => {
             let text = items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("; ");
-            cells.push((key.to_string(), csv_cell(&text)));
+            cells.push((key.to_string(), csv_cell(&text).into_owned()));
         }
         Value::Null => cells.push((key.to_string(), String::new())),
-        Value::String(text) => cells.push((key.to_string(), csv_cell(text))),
+        Value::String(text) => cells.push((key.to_string(), csv_cell(text).into_owned())),
         other => cells.push((key.to_string(), other.to_string())),
     }
 }

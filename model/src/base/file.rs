@@ -2,7 +2,7 @@
 
 use crate::base::text::{shown, toml_error};
 use crate::base::units::{Dimension, UnitError, parse_with_unit};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use std::ops::RangeInclusive;
 
 /// Why a file cannot be used, in one line without the file's name.
@@ -81,7 +81,7 @@ impl FileError {
 ///
 /// # Errors
 /// For text that is not TOML, or has other fields.
-pub(crate) fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
+pub(crate) fn from_toml<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, FileError> {
     toml::from_str(text).map_err(|e| FileError::Syntax(toml_error(&e, text)))
 }
 

@@ -3,6 +3,7 @@
 pub mod text;
 pub mod units;
 pub mod file;
+pub(crate) mod packed;
 pub mod precision;
 pub mod shape;
 pub mod accuracy;

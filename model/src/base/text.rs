@@ -74,6 +74,11 @@ pub fn printable(text: &str) -> String {
 /// A name or title from a file as it may stand anywhere: in a table, a page, a message. One line without control
 /// characters and without the characters that mark up Markdown and HTML, short. The same again when it is read again.
 pub fn shown(name: &str) -> String {
+    // Most names are one plain word.
+    let plain = |b: u8| b.is_ascii_graphic() && !b"<>[]|*`\\".contains(&b);
+    if name.len() <= LONGEST_NAME && name.bytes().all(plain) {
+        return name.to_string();
+    }
     let marks = |c: char| is_hidden(c) || "<>[]|*`\\".contains(c);
     let words = name.split(|c: char| marks(c) || c.is_whitespace()).filter(|word| !word.is_empty());
     let text = words.collect::<Vec<_>>().join(" ");

@@ -34,6 +34,12 @@ impl Clocks {
     pub const FULL: Self = Self { core: 1.0, memory: 1.0 };
 }
 
+/// Share of a kernel's time at a relative memory clock that its traffic takes, if that needs `traffic` at the peak bandwidth
+/// of the usual memory clock.
+pub fn traffic_share(traffic: Seconds, time: Seconds, memory: f64) -> f64 {
+    if time > Seconds::ZERO { (traffic / (time * REACHED * memory)).min(1.0) } else { 0.0 }
+}
+
 /// How many times as long a kernel takes at `to` as at `from`, where it takes `time` with traffic that needs `traffic` at
 /// the peak bandwidth of the usual memory clock: what traffic takes follows the memory clock, the rest the core clock.
 ///
@@ -43,7 +49,7 @@ pub fn slowdown(traffic: Seconds, time: Seconds, from: Clocks, to: Clocks) -> f6
     if time <= Seconds::ZERO {
         return 1.0;
     }
-    let bound = (traffic / (time * REACHED * from.memory)).min(1.0);
+    let bound = traffic_share(traffic, time, from.memory);
     (1.0 - bound) * from.core / to.core + bound * from.memory / to.memory
 }
 

@@ -1,6 +1,7 @@
 //! Devices: what their data sheets and measurements say. The file format is documented in `data/gpus/README.md`.
 
 use crate::base::file::{self, FileError, check_schema, quantity, within};
+use crate::base::packed::from_packed;
 use crate::base::precision::Precision;
 use crate::base::text::{names, prose, shown};
 use crate::base::units::{Bytes, BytesPerSecond, Dimension, Hertz, OpsPerSecond, Watts};
@@ -253,7 +254,18 @@ impl Gpu {
     /// One line that names the field: a missing or unknown field, a missing unit, an unknown source key, a
     /// zero where a positive number is needed.
     pub fn from_toml(text: &str) -> Result<Self, GpuError> {
-        let file: File = file::from_toml(text)?;
+        Self::of(file::from_toml(text)?)
+    }
+
+    /// Reads a device file that is shipped.
+    ///
+    /// # Errors
+    /// As [`Self::from_toml`].
+    pub(crate) fn from_packed(bytes: &'static [u8]) -> Result<Self, GpuError> {
+        Self::of(from_packed(bytes)?)
+    }
+
+    fn of(file: File) -> Result<Self, GpuError> {
         check_schema(&file.schema, "gpu/1")?;
         let reader = Reader { sources: &file.sources };
         let mut peaks = BTreeMap::new();

@@ -1,6 +1,7 @@
 //! What joins GPUs, and how long a sum over them takes on it. `data/interconnects/*.toml`, `interconnect/1`.
 
 use crate::base::file::{self, FileError, check_schema, quantity, within};
+use crate::base::packed::from_packed;
 use crate::base::text::{names, shown};
 use crate::base::units::{Bytes, BytesPerSecond, Dimension, Seconds};
 use crate::device::gpu::Gpu;
@@ -125,7 +126,18 @@ impl Interconnect {
     /// # Errors
     /// One line that says where it is malformed.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        let file: File = file::from_toml(text)?;
+        Self::of(file::from_toml(text)?)
+    }
+
+    /// Reads a file that is shipped.
+    ///
+    /// # Errors
+    /// As [`Self::from_toml`].
+    pub(crate) fn from_packed(bytes: &'static [u8]) -> Result<Self, FileError> {
+        Self::of(from_packed(bytes)?)
+    }
+
+    fn of(file: File) -> Result<Self, FileError> {
         check_schema(&file.schema, "interconnect/1")?;
         let known = |field: &str, source: &str| match file.sources.contains_key(source) {
             true => Ok(()),

@@ -1,6 +1,7 @@
 //! Jumps of a library's times that its version explains. `data/libraries/cudnn.toml`, `library/1`.
 
 use crate::base::file::{self, FileError, check_schema, quantity, within};
+use crate::base::packed::from_packed;
 use crate::base::precision::Phase;
 use crate::base::text::shown;
 use crate::base::units::{Dimension, Seconds};
@@ -65,7 +66,10 @@ struct RuleFile {
 /// # Errors
 /// One line that says where the text is malformed.
 pub fn rules(text: &str) -> Result<Vec<Rule>, FileError> {
-    let file: File = file::from_toml(text)?;
+    rules_of(file::from_toml(text)?)
+}
+
+fn rules_of(file: File) -> Result<Vec<Rule>, FileError> {
     check_schema(&file.schema, "library/1")?;
     let read = |rule: RuleFile| {
         let place = format!("rule {}", shown(&rule.name));
@@ -91,7 +95,7 @@ pub fn rules(text: &str) -> Result<Vec<Rule>, FileError> {
 /// # Errors
 /// Only if the build embedded a malformed file.
 pub fn shipped() -> Result<Vec<Rule>, FileError> {
-    rules(joulecast_data::CUDNN).map_err(|e| e.at("data/libraries/cudnn.toml"))
+    from_packed(joulecast_data::PACKED_CUDNN.bytes).and_then(rules_of).map_err(|e| e.at("data/libraries/cudnn.toml"))
 }
 
 impl Rule {

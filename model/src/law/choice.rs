@@ -5,7 +5,9 @@
 
 use crate::base::precision::{Phase, Precision};
 use crate::kernel::sizes::{ConvSizes, NAMES};
-use std::fmt::Write as _;
+use joulecast_data::pack::{SPLIT, WIDE, from_few_digits};
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
 
 /// Nodes of a tree at most: of a file, not of what is worth learning.
 pub const MOST_NODES: usize = 100_000;
@@ -28,8 +30,15 @@ pub struct Choice {
 }
 
 /// A binary decision tree.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tree(Vec<Node>);
+#[derive(Clone)]
+pub struct Tree(Form);
+
+#[derive(Clone)]
+enum Form {
+    Nodes(Vec<Node>),
+    /// As the build packed it ([`joulecast_data::pack::tree`]): most trees of a large file are never asked.
+    Packed(&'static [u8]),
+}
 
 /// A node, in the order of descent: the branch of small values follows its split.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +54,58 @@ pub enum Node {
     },
     /// Position of the engine in [`Choice::engines`].
     Engine(u16),
+}
+
+impl PartialEq for Tree {
+    fn eq(&self, other: &Self) -> bool {
+        self.nodes() == other.nodes()
+    }
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Tree").field(&self.nodes()).finish()
+    }
+}
+
+/// The node that begins at a byte of a packed tree, and where the next one does; other branches are where they begin.
+fn node(bytes: &[u8], at: usize) -> (Node, usize) {
+    let head = bytes[at];
+    if head & SPLIT == 0 {
+        return (Node::Engine(u16::from_be_bytes([head, bytes[at + 1]])), at + 2);
+    }
+    let four = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let (other, value) = (four(at + 1), four(at + 5));
+    let size = head & !(SPLIT | WIDE);
+    match head & WIDE {
+        0 => (Node::Split { size, at: from_few_digits(value), other }, at + 9),
+        _ => {
+            let wide = u64::from(four(at + 9)) << 32 | u64::from(value);
+            (Node::Split { size, at: f64::from_bits(wide), other }, at + 13)
+        }
+    }
+}
+
+/// The nodes of a packed tree, other branches as positions among them.
+fn unpacked(bytes: &[u8]) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    let mut waiting: Vec<usize> = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let (node, next) = node(bytes, at);
+        match node {
+            Node::Split { .. } => waiting.push(nodes.len()),
+            Node::Engine(_) => {
+                let begins = nodes.len() as u32 + 1;
+                if let Some(Node::Split { other, .. }) = waiting.pop().and_then(|split| nodes.get_mut(split)) {
+                    *other = begins;
+                }
+            }
+        }
+        nodes.push(node);
+        at = next;
+    }
+    nodes
 }
 
 impl Choice {
@@ -95,7 +156,7 @@ impl Tree {
                 }
                 Node::Engine(_) => match open.pop() {
                     Some(next) if next == i + 1 => {}
-                    None if i + 1 == nodes.len() => return Ok(Self(nodes)),
+                    None if i + 1 == nodes.len() => return Ok(Self(Form::Nodes(nodes))),
                     _ => return Err(format!("the tree goes on, or its branches do not meet, at node {i}")),
                 },
             }
@@ -103,17 +164,29 @@ impl Tree {
         Err("the tree is cut".to_string())
     }
 
+    /// A tree of a shipped file.
+    pub(crate) fn packed(bytes: &'static [u8]) -> Self {
+        Self(Form::Packed(bytes))
+    }
+
     /// The nodes, in the order of descent.
-    pub fn nodes(&self) -> &[Node] {
-        &self.0
+    pub fn nodes(&self) -> Cow<'_, [Node]> {
+        match &self.0 {
+            Form::Nodes(nodes) => nodes.into(),
+            Form::Packed(bytes) => unpacked(bytes).into(),
+        }
     }
 
     fn leaf(&self, values: &[f64]) -> u16 {
         let mut i = 0;
         loop {
-            match self.0[i] {
+            let (node, next) = match &self.0 {
+                Form::Nodes(nodes) => (nodes[i], i + 1),
+                Form::Packed(bytes) => node(bytes, i),
+            };
+            match node {
                 Node::Split { size, at, other } => {
-                    i = if values[usize::from(size)] <= at { i + 1 } else { other as usize };
+                    i = if values[usize::from(size)] <= at { next } else { other as usize };
                 }
                 Node::Engine(engine) => return engine,
             }
@@ -123,7 +196,7 @@ impl Tree {
     /// As text: a split is a sign for its size with the largest value of the branch that follows, an engine its number.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
-        for (i, node) in self.0.iter().enumerate() {
+        for (i, node) in self.nodes().iter().enumerate() {
             if i > 0 {
                 text.push(if i % PER_LINE == 0 { '\n' } else { ' ' });
             }

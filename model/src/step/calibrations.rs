@@ -4,7 +4,7 @@ use crate::base::precision::{Mode, Precision};
 use crate::device::gpu::Gpu;
 use crate::kernel::setting::Algorithm;
 use crate::law::calibration::{ANY_CHIP, Calibration, CalibrationError, Wanted};
-use joulecast_data::{CALIBRATIONS, GPUS};
+use joulecast_data::{PACKED_CALIBRATIONS, PACKED_GPUS};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Name of the calibration over all chips.
@@ -99,17 +99,22 @@ fn part(
     if let Some(known) = parts.iter().find(|p| p.is(chip, wanted)) {
         return Ok(known.read.clone());
     }
-    let read = shipped(chip).map(|text| Calibration::part_from_toml(text, wanted)).transpose()?.map(Arc::new);
+    let read = shipped(chip, Some(wanted))?.map(Arc::new);
     let Wanted { precision, mode, framework, algorithm } = *wanted;
     let (chip, framework) = (chip.to_string(), framework.to_string());
     parts.push(Part { chip, precision, mode, framework, algorithm, read: read.clone() });
     Ok(read)
 }
 
-/// The text of a shipped calibration, that of a chip or [`ALL_CHIPS`]; `None` where no layer of the chip was ever measured.
-pub(crate) fn shipped(name: &str) -> Option<&'static str> {
-    let wanted = name.to_ascii_lowercase();
-    CALIBRATIONS.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text)
+/// A shipped calibration, that of a chip or [`ALL_CHIPS`], all of it or what one prediction can need; `None` where no layer of
+/// the chip was ever measured.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub(crate) fn shipped(name: &str, wanted: Option<&Wanted<'_>>) -> Result<Option<Calibration>, CalibrationError> {
+    let name = name.to_ascii_lowercase();
+    let file = PACKED_CALIBRATIONS.iter().find(|file| file.name == name);
+    file.map(|file| Calibration::from_packed(file.bytes, wanted)).transpose()
 }
 
 /// Whether a device is described like one of the boards that a calibration was fitted to, as far as a precision matters: a
@@ -127,8 +132,8 @@ pub(crate) fn holds_for(calibration: &Calibration, gpu: &Gpu, precision: Precisi
             && near(gpu.sms.value as f64, board.sms.value as f64)
     };
     let board = |name: &String| {
-        let (_, text) = GPUS.iter().find(|(key, _)| key == name)?;
-        Gpu::from_toml(text).ok()
+        let file = PACKED_GPUS.iter().find(|file| file.name == name)?;
+        Gpu::from_packed(file.bytes).ok()
     };
     calibration.boards.iter().filter_map(board).any(|board| alike(&board))
 }

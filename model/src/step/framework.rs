@@ -13,6 +13,7 @@ pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 use input::InputFile;
 
 use crate::base::file::{self, FileError, check_schema, quantity, within};
+use crate::base::packed::from_packed;
 use crate::base::precision::{Mode, Phase, Precision, named_enum};
 use crate::base::text::{names, shown};
 use crate::base::units::{Bytes, Dimension, Seconds};
@@ -410,7 +411,18 @@ impl Framework {
     /// # Errors
     /// One line that says where it is malformed.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        let file: File = file::from_toml(text)?;
+        Self::of(file::from_toml(text)?)
+    }
+
+    /// Reads a profile that is shipped.
+    ///
+    /// # Errors
+    /// As [`Self::from_toml`].
+    pub(crate) fn from_packed(bytes: &'static [u8]) -> Result<Self, FileError> {
+        Self::of(from_packed(bytes)?)
+    }
+
+    fn of(file: File) -> Result<Self, FileError> {
         check_schema(&file.schema, "framework/1")?;
         let activity = within("factor of activity", file.activity.map_or(1.0, |a| a.factor), FACTORS)?;
         let fusion = file.fusion.map(|f| f.into_convolution);

@@ -61,7 +61,7 @@ pub fn gpus() -> Result<Vec<(Gpu, Tier)>> {
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn frameworks() -> Result<Vec<Framework>> {
-    catalog::frameworks().iter().map(|(_, text)| Framework::from_toml(text).map_err(|e| anyhow!(e))).collect()
+    catalog::framework_names().map(|name| catalog::framework(name).map_err(|e| anyhow!(e))).collect()
 }
 
 /// Input pipelines whose rate the profiles know, by profile.
@@ -78,6 +78,6 @@ pub fn inputs() -> Result<Vec<(String, Input)>> {
 /// # Errors
 /// Only if the build baked in a malformed file.
 pub fn calibrations() -> Result<Vec<Calibration>> {
-    let read = |(name, text): &(&str, &str)| Calibration::from_toml(text).with_context(|| name.to_string());
-    catalog::calibrations().iter().map(read).collect()
+    let read = |(name, _)| catalog::calibration(name).with_context(|| format!("data/calibrations/{name}.toml"));
+    catalog::calibration_files().filter_map(|file| read(file).transpose()).collect()
 }

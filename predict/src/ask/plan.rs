@@ -12,15 +12,16 @@ use joulecast_model::ask::capacity::{
     sensitivity,
 };
 use joulecast_model::base::precision::Mode;
-use joulecast_model::base::units::Watts;
+use joulecast_model::base::units::{Bytes, Watts};
 use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::law::power::{waiting, waiting_source};
-use joulecast_model::net::network::ShapingError;
-use joulecast_model::step::predictor::Warning;
-use joulecast_model::step::predictor::{OperatingPoint, core_range};
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::memory::footprint;
+use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Prepared, Step, Warning, core_range};
 use joulecast_reports::error_line;
 use joulecast_reports::fleet::{AtSetting, Candidate, Plan};
 use joulecast_reports::warnings::words;
+use rayon::prelude::*;
 use std::sync::Arc;
 
 /// At most so many power limits are tried besides the default, and so many clocks.
@@ -80,11 +81,63 @@ struct Predicted {
     warnings: Vec<String>,
 }
 
+/// A network's steps at the batches that fit in memory, rising, and whether those were all.
+struct Steps<'s, 'a> {
+    prepared: Vec<(u64, Prepared<'s, 'a>)>,
+    more_fit: bool,
+    /// What the first does, as the GPU comes.
+    first: Option<NetworkPrediction>,
+    /// What one sample needs of memory, where that is too much.
+    needed: Option<Bytes>,
+}
+
+/// The steps of all networks on a GPU, for `then` to ask at settings.
+fn with_steps<T>(
+    file: &PlanFile,
+    networks: &[Arc<Source>],
+    cluster: &Cluster,
+    then: impl FnOnce(&[Steps<'_, '_>]) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let (predictor, mode) = (cluster.first(), cluster.mode);
+    let fits = |shaped: &ShapedNetwork| {
+        footprint(shaped, mode, &predictor.framework().memory).total() <= predictor.gpu().memory.value
+    };
+    // Up to the first batch that does not fit, which says what it needs.
+    let shapes = |source: &Arc<Source>| {
+        let single = cluster.shape(source, 1)?;
+        let mut list = Vec::new();
+        for batch in batches(file.largest_batch) {
+            let shaped =
+                single.with_batch(batch).map_err(|e| Failure::Failed(anyhow!("{}: {e}", source.network.name)))?;
+            let last = !fits(&shaped);
+            list.push(shaped);
+            if last {
+                break;
+            }
+        }
+        Ok(list)
+    };
+    let shaped = networks.iter().map(shapes).collect::<Result<Vec<Vec<ShapedNetwork>>, Failure>>()?;
+    let step = |shaped| predictor.step(shaped, mode);
+    let steps = shaped.iter().map(|list| list.iter().map(step).collect::<Result<Vec<_>, _>>());
+    let steps = steps.collect::<Result<Vec<_>, _>>()?;
+    let prepare = |(shaped, steps): (&Vec<ShapedNetwork>, _)| {
+        let steps: &Vec<Step<'_>> = steps;
+        let all = shaped.iter().zip(steps).map(|(shaped, step)| (shaped.batch(), step.prepare()));
+        let (prepared, larger): (Vec<_>, Vec<_>) = all.partition(|(_, prepared)| prepared.fits_in_memory);
+        let needed = larger.first().filter(|_| prepared.is_empty()).map(|(_, prepared)| prepared.memory.total());
+        let first = steps.first().filter(|_| needed.is_none()).map(|step| step.at(OperatingPoint::default()));
+        Ok(Steps { more_fit: larger.is_empty(), prepared, first: first.transpose()?, needed })
+    };
+    let steps = shaped.iter().zip(&steps).map(prepare).collect::<Result<Vec<_>, Failure>>()?;
+    then(&steps)
+}
+
 fn predict(
     file: &PlanFile,
     candidate: &CandidateFile,
     networks: &[Arc<Source>],
-    cluster: &Cluster,
+    (cluster, steps): (&Cluster, &[Steps<'_, '_>]),
     settings: &[OperatingPoint],
 ) -> Result<Predicted, Failure> {
     let gpu = cluster.first().gpu();
@@ -103,37 +156,26 @@ fn predict(
         })
         .collect();
     let (mut rests_on, mut warnings): (_, Vec<String>) = (Vec::new(), cluster.notes().map(words).collect());
-    for (entry, source) in file.networks.iter().zip(networks) {
+    for ((entry, source), steps) in file.networks.iter().zip(networks).zip(steps) {
         let network = &source.network;
         let mut services: Vec<Vec<Service>> = vec![Vec::new(); settings.len()];
-        let mut more_fit = true;
-        let shaping = |e: ShapingError| Failure::Failed(anyhow!("{}: {e}", network.name));
-        let single = cluster.shape(source, 1)?;
-        for batch in batches(file.largest_batch) {
-            let shaped = single.with_batch(batch).map_err(shaping)?;
-            let step = cluster.first().step(&shaped, cluster.mode)?;
-            let prepared = step.prepare();
-            if !prepared.fits_in_memory {
-                more_fit = false;
-                if batch == 1 {
-                    let (needed, has) = (prepared.memory.total(), gpu.memory.value);
-                    warnings.push(words(&Warning::NoBatch { network: network.name.clone(), needed, has }));
-                }
-                break;
-            }
+        if let Some(needed) = steps.needed {
+            let has = gpu.memory.value;
+            warnings.push(words(&Warning::NoBatch { network: network.name.clone(), needed, has }));
+        }
+        if let Some(first) = &steps.first {
+            rests_on.push(format!("{}: times {}, power {}", network.name, first.time_tier, first.power_tier));
+            let new = first.warnings.iter().map(words).filter(|w| !warnings.contains(w)).collect::<Vec<_>>();
+            warnings.extend(new);
+        }
+        for (batch, prepared) in &steps.prepared {
             for ((point, services), board) in settings.iter().zip(&mut services).zip(&mut boards) {
                 let total = prepared.at(*point)?;
                 // What the board cannot keep to is no choice.
                 if point.power_cap.is_some_and(|cap| total.power.value > cap) {
                     *board = None;
                 }
-                services.push(Service { batch, time: total.time, energy: total.energy });
-            }
-            if batch == 1 {
-                let whole = step.at(OperatingPoint::default())?;
-                rests_on.push(format!("{}: times {}, power {}", network.name, whole.time_tier, whole.power_tier));
-                let new = whole.warnings.iter().map(words).filter(|w| !warnings.contains(w)).collect::<Vec<_>>();
-                warnings.extend(new);
+                services.push(Service { batch: *batch, time: total.time, energy: total.energy });
             }
         }
         let each = |s: &Service| s.time.value.get() / s.batch as f64;
@@ -148,7 +190,7 @@ fn predict(
         for (board, services) in boards.iter_mut().zip(services) {
             if let Some(board) = board {
                 board.services.push(services);
-                board.more_fit.push(more_fit);
+                board.more_fit.push(steps.more_fit);
             }
         }
     }
@@ -167,21 +209,30 @@ fn reason(fleets: &[Result<Fleet, Misfit>]) -> String {
 }
 
 /// The fleets of a candidate at all its settings, and the one it would be taken with.
-fn candidate(
+fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Arc<Source>], cluster: &Cluster) -> Candidate {
+    let gpu = cluster.first().gpu();
+    let made = with_steps(file, networks, cluster, |steps| {
+        let at = |settings: &[OperatingPoint]| predict(file, c, networks, (cluster, steps), settings);
+        let predicted = at(&settings(gpu, &c.vary))?;
+        Ok(of_predicted(file, c, gpu, (predicted, None), |ends| at(ends).map(|p| p.boards).unwrap_or_default()))
+    });
+    // What a GPU cannot do is no reason to leave out the others.
+    made.unwrap_or_else(|failure| {
+        let (Failure::Usage(e) | Failure::Failed(e)) = failure;
+        let nothing = Predicted { boards: Vec::new(), rests_on: Vec::new(), warnings: Vec::new() };
+        let why = error_line(e.chain().map(ToString::to_string));
+        of_predicted(file, c, gpu, (nothing, Some(why)), |_| Vec::new())
+    })
+}
+
+/// A candidate whose boards are predicted, or refused; `at`: its boards at other settings.
+fn of_predicted(
     file: &PlanFile,
     c: &CandidateFile,
-    networks: &[Arc<Source>],
-    cluster: &Cluster,
-) -> Result<Candidate, Failure> {
-    let gpu = cluster.first().gpu();
-    // What a GPU cannot do is no reason to leave out the others.
-    let (predicted, refused) = match predict(file, c, networks, cluster, &settings(gpu, &c.vary)) {
-        Ok(predicted) => (predicted, None),
-        Err(Failure::Usage(e) | Failure::Failed(e)) => {
-            let nothing = Predicted { boards: Vec::new(), rests_on: Vec::new(), warnings: Vec::new() };
-            (nothing, Some(error_line(e.chain().map(ToString::to_string))))
-        }
-    };
+    gpu: &Gpu,
+    (predicted, refused): (Predicted, Option<String>),
+    at: impl Fn(&[OperatingPoint]) -> Vec<Option<Board>>,
+) -> Candidate {
     let boards: Vec<Board> = predicted.boards.into_iter().flatten().collect();
     let load = assumptions(file, c);
     let fleets: Vec<_> = boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value)).collect();
@@ -192,7 +243,7 @@ fn candidate(
     let changes = match chosen {
         Some(i) => {
             let ends = moved(gpu, &boards[i]);
-            let boards_there = predict(file, c, networks, cluster, &ends).map(|p| p.boards).unwrap_or_default();
+            let boards_there = at(&ends);
             let at = |end: usize| boards_there.get(end)?.as_ref();
             sensitivity(&boards[i], &load, [at(0), at(1)])
         }
@@ -209,7 +260,7 @@ fn candidate(
             high: plan_fleet(board, &load, Scenario::High).ok(),
         })
         .collect();
-    Ok(Candidate {
+    Candidate {
         name: c.name.clone(),
         gpu: c.gpu.clone(),
         title: gpu.title.clone(),
@@ -225,7 +276,7 @@ fn candidate(
         chosen,
         rests_on: predicted.rests_on,
         warnings: predicted.warnings,
-    })
+    }
 }
 
 fn assumptions(file: &PlanFile, c: &CandidateFile) -> Assumptions {
@@ -254,11 +305,12 @@ pub fn plan(
         file.networks.iter().map(|n| session.network(&n.net, reading)).collect::<Result<Vec<_>, Failure>>()?;
     let (precisions, runner) = (vec![file.precision], runner.clone());
     let request = Request { precisions, runner, ..Request::new("", "") };
-    let mut candidates = Vec::new();
-    for c in &file.candidates {
+    let made = |c: &CandidateFile| {
         let cluster = session.cluster(&request, &Team::of(1, &c.gpu), file.precision, Mode::Inference)?;
-        candidates.push(candidate(&file, c, &networks, &cluster)?);
-    }
+        Ok(candidate(&file, c, &networks, &cluster))
+    };
+    let candidates: Vec<Result<Candidate, Failure>> = file.candidates.par_iter().map(made).collect();
+    let candidates = candidates.into_iter().collect::<Result<Vec<_>, _>>()?;
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();
     let winner = best(&chosen, file.minimise, None::<Watts>);
     let framework = session.framework(&request.runner, file.precision)?;

@@ -1,6 +1,6 @@
 //! A pool of GPUs that serves one network.
 
-use super::queueing::{gathering, wait};
+use super::queueing::{known_gathering, wait};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::step::predictor::Estimate;
 use std::fmt;
@@ -79,7 +79,7 @@ pub(super) struct Gathered {
 
 /// Steps with their gathering.
 pub(super) fn gathered(services: &[Service], quantile: f64) -> Vec<Gathered> {
-    services.iter().map(|s| Gathered { service: *s, arrivals: gathering(s.batch, quantile) }).collect()
+    services.iter().map(|s| Gathered { service: *s, arrivals: known_gathering(s.batch, quantile) }).collect()
 }
 
 /// Latency at a quantile: quantiles of gathering and waiting added up, which promises rather too much than too little,

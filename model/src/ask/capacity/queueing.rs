@@ -13,6 +13,8 @@
 //! * Quantiles: a wait that is not zero is taken as exponential with the mean that fits, its probability as Erlang's C.
 
 use crate::base::units::Seconds;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 /// Erlang's B: the share of arrivals that find all `servers` busy and leave. `erlangs`: arrival rate times service time.
 pub fn erlang_b(servers: u64, erlangs: f64) -> f64 {
@@ -91,6 +93,20 @@ pub fn gathering(batch: u64, quantile: f64) -> f64 {
         if longer(middle) > 1.0 - quantile { low = middle } else { high = middle }
     }
     high
+}
+
+/// [`gathering`], worked out once for every batch and quantile: plans ask for the same few over and over.
+pub(super) fn known_gathering(batch: u64, quantile: f64) -> f64 {
+    static KNOWN: Mutex<BTreeMap<(u64, u64), f64>> = Mutex::new(BTreeMap::new());
+    // A thread that panicked left whole entries.
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (batch, quantile.to_bits());
+    let found = known().get(&key).copied();
+    found.unwrap_or_else(|| {
+        let worked_out = gathering(batch, quantile);
+        known().insert(key, worked_out);
+        worked_out
+    })
 }
 
 #[cfg(test)]
@@ -230,6 +246,9 @@ mod tests {
         // Half of the requests complete a pair, the others wait for one arrival: P(F > x) = exp(-x) / 2.
         near(gathering(2, 0.95), 10f64.ln(), 1e-6);
         assert_eq!(gathering(1, 0.95), 0.0);
+        for (batch, quantile) in [(7, 0.9), (8, 0.9), (7, 0.95), (7, 0.9)] {
+            assert_eq!(known_gathering(batch, quantile), gathering(batch, quantile));
+        }
         // A large batch fills evenly: a request is at a random place of it.
         near(gathering(500, 0.5), 0.5 * 499.0, 0.02);
     }

@@ -1,7 +1,7 @@
 //! Variables of kernels that multiply matrices: convolutions as implicit GEMM, linear layers, batched products.
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
-use super::{cached, divides, flag, ln, schedule};
+use super::{Wanted, cached, divides, flag, ln, schedule};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Bytes, Ops, Seconds};
 use crate::kernel::load::Load;
@@ -62,14 +62,14 @@ pub(super) const VARIABLES: &[Variable] = &[
     v("best_tile", Derived, |g| g.best.min(64.0).ln()),
     v("best_split", Derived, |g| g.best_split.min(64.0).ln()),
     // Per tile: waves of tiles at peak arithmetic, or the traffic where that takes longer, and the floor, over the roofline.
-    v("time_128x128", Derived, |g| g.tiles[0].time),
-    v("time_128x64", Derived, |g| g.tiles[1].time),
-    v("time_64x128", Derived, |g| g.tiles[2].time),
-    v("time_64x64", Derived, |g| g.tiles[3].time),
-    v("time_128x32", Derived, |g| g.tiles[4].time),
-    v("time_32x128", Derived, |g| g.tiles[5].time),
-    v("time_32x32", Derived, |g| g.tiles[6].time),
-    v("time_256x128", Derived, |g| g.tiles[7].time),
+    v("time_128x128", Derived, |g| g.time(0)),
+    v("time_128x64", Derived, |g| g.time(1)),
+    v("time_64x128", Derived, |g| g.time(2)),
+    v("time_64x64", Derived, |g| g.time(3)),
+    v("time_128x32", Derived, |g| g.time(4)),
+    v("time_32x128", Derived, |g| g.time(5)),
+    v("time_32x32", Derived, |g| g.time(6)),
+    v("time_256x128", Derived, |g| g.time(7)),
     // Winograd, where it applies: its time over the roofline.
     v("wino2", Derived, |g| g.winograd.map_or(0.0, |(f2, _)| (f2 / g.bound).ln())),
     v("wino4", Derived, |g| g.winograd.map_or(0.0, |(_, f4)| (f4 / g.bound).ln())),
@@ -120,13 +120,14 @@ pub(super) const VARIABLES: &[Variable] = &[
     v("serial_128x64", Derived, |g| g.one_by_one(|group| group.wave(TILES[1]))),
     v("serial_32x32", Derived, |g| g.one_by_one(|group| group.wave(TILES[6]))),
     // The best schedule of tiles, waves and splits, with the floor, over the roofline.
-    v("schedule", Derived, |g| ((g.scheduled + g.floor) / g.bound).ln()),
+    v("schedule", Derived, |g| ((g.scheduled() + g.floor) / g.bound).ln()),
 ];
 
 /// A launch right after another: 2 us where groups were measured one by one.
 const NEXT_LAUNCH: Seconds = Seconds::from_us(2.0);
 
 /// The product's sizes: `groups` times `m` x `k` by `k` x `n`.
+#[derive(Clone, Copy)]
 struct Sizes {
     groups: u64,
     m: u64,
@@ -236,8 +237,6 @@ struct Tile {
     waves: f64,
     /// That rounded up, over it.
     wave: f64,
-    /// ln of the time at peak of whole waves, or of the traffic, with the floor, over the roofline.
-    time: f64,
 }
 
 /// A product on a device, with what several variables are of.
@@ -262,8 +261,6 @@ pub(super) struct Gemm<'a> {
     best_split: f64,
     /// Direct, with the best split.
     direct: f64,
-    /// By the best schedule.
-    scheduled: f64,
     winograd: Option<(f64, f64)>,
     fourier: f64,
 }
@@ -310,16 +307,11 @@ impl<'a> Gemm<'a> {
             let split = (1.0 / waves).clamp(1.0, (k as f64 / 64.0).max(1.0)).min(16.0);
             best_split =
                 best_split.min(pad * (waves * split).ceil() / (waves * split) * reuse * (1.0 + 0.05 * (split - 1.0)));
-            let time = (((compute * pad * wave.min(64.0)).max(memory) + floor) / bound).ln();
-            *tile = Tile { pad, waves, wave, time };
+            *tile = Tile { pad, waves, wave };
         }
         let direct = (compute * best_split).max(memory) + floor;
         let winograd = conv.and_then(|conv| winograd(load, conv, m)).map(|(f2, f4)| (f2.get(), f4.get()));
         let fourier = conv.and_then(|conv| fourier(load, conv)).map_or(direct.max(1e-12), |t| t.get() + floor);
-        let device = schedule::Device { sms, clock: load.gpu.core_clock.boost.value.get() };
-        let bytes = load.work.precision.bytes();
-        let aligned = schedule::Product { groups, m, n, k, bytes, compute, memory };
-        let scheduled = schedule::seconds(&aligned, &device);
         let contracted = if conv.is_some() && load.work.phase == Phase::Forward { channels } else { k };
         Self {
             load,
@@ -338,10 +330,24 @@ impl<'a> Gemm<'a> {
             best,
             best_split,
             direct,
-            scheduled,
             winograd,
             fourier,
         }
+    }
+
+    /// ln of the time at peak of whole waves of a tile, or of the traffic, with the floor, over the roofline.
+    fn time(&self, tile: usize) -> f64 {
+        let Tile { pad, wave, .. } = self.tiles[tile];
+        (((self.compute * pad * wave.min(64.0)).max(self.memory) + self.floor) / self.bound).ln()
+    }
+
+    /// By the best schedule.
+    fn scheduled(&self) -> f64 {
+        let gpu = self.load.gpu;
+        let device = schedule::Device { sms: gpu.sms.value as f64, clock: gpu.core_clock.boost.value.get() };
+        let (Sizes { groups, m, n, k }, bytes) = (self.product, self.load.work.precision.bytes());
+        let (compute, memory) = (self.compute, self.memory);
+        schedule::seconds(&schedule::Product { groups, m, n, k, bytes, compute, memory }, &device)
     }
 
     fn plain(&self) -> f64 {
@@ -387,9 +393,11 @@ impl<'a> Gemm<'a> {
     }
 }
 
-pub(super) fn fill(load: &Load<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
+pub(super) fn fill(load: &Load<'_>, floor: Seconds, library: f64, wanted: Wanted, values: &mut [f64]) {
     let gemm = Gemm::new(load, floor, library);
-    for (value, variable) in values.iter_mut().zip(VARIABLES) {
-        *value = (variable.value)(&gemm);
+    for (i, (value, variable)) in values.iter_mut().zip(VARIABLES).enumerate() {
+        if wanted.has(i) {
+            *value = (variable.value)(&gemm);
+        }
     }
 }

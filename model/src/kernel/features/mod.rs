@@ -109,12 +109,39 @@ impl Load<'_> {
 
     /// Values of its family's variables over a launch floor, for a library of an age ([`library_age`]).
     pub fn variables(&self, floor: Seconds, library: f64) -> Variables {
+        self.some_variables(floor, library, Wanted::ALL)
+    }
+
+    /// The same of those that are wanted; the others are zero.
+    pub fn some_variables(&self, floor: Seconds, library: f64, wanted: Wanted) -> Variables {
         let mut values = Variables { values: [0.0; MAX_VARIABLES] };
         match self.work.family() {
-            Family::Gemm => gemm::fill(self, floor, library, &mut values.values),
-            Family::Stream => stream::fill(self, floor, library, &mut values.values),
+            Family::Gemm => gemm::fill(self, floor, library, wanted, &mut values.values),
+            Family::Stream => stream::fill(self, floor, library, wanted, &mut values.values),
         }
         values
+    }
+}
+
+/// Some of a family's variables, by their positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted(u128);
+
+const _: () = assert!(MAX_VARIABLES <= u128::BITS as usize);
+
+impl Wanted {
+    /// All of them.
+    pub const ALL: Self = Self(u128::MAX);
+
+    /// Whether a variable is among them.
+    pub fn has(self, variable: usize) -> bool {
+        self.0 >> variable & 1 == 1
+    }
+}
+
+impl FromIterator<usize> for Wanted {
+    fn from_iter<I: IntoIterator<Item = usize>>(variables: I) -> Self {
+        Self(variables.into_iter().fold(0, |set, variable| set | 1 << variable))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Variables of kernels bound by memory traffic: activations, normalization, pooling, sums, softmax, updates.
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
-use super::{cached, divides, flag, ln};
+use super::{Wanted, cached, divides, flag, ln};
 use crate::base::precision::{Mode, Phase};
 use crate::base::shape::{Shape, greatest_divisor};
 use crate::base::text::{joined, total};
@@ -194,12 +194,18 @@ impl<'a> Stream<'a> {
     }
 }
 
-pub(super) fn fill(load: &Load<'_>, floor: Seconds, library: f64, values: &mut [f64]) {
+pub(super) fn fill(load: &Load<'_>, floor: Seconds, library: f64, wanted: Wanted, values: &mut [f64]) {
     let stream = Stream::new(load, floor, library);
     let kind = load.work.layer().kind();
-    let flags = KINDS.iter().map(|name| flag(*name == kind));
-    let list = VARIABLES.iter().map(|variable| (variable.value)(&stream)).chain(flags);
-    for (value, new) in values.iter_mut().zip(list) {
-        *value = new;
+    let (listed, flags) = values.split_at_mut(VARIABLES.len());
+    for (i, (value, variable)) in listed.iter_mut().zip(&VARIABLES).enumerate() {
+        if wanted.has(i) {
+            *value = (variable.value)(&stream);
+        }
+    }
+    for (i, (value, name)) in flags.iter_mut().zip(KINDS).enumerate() {
+        if wanted.has(VARIABLES.len() + i) {
+            *value = flag(*name == kind);
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::CalibrationError;
 use super::bounds::number;
 use crate::base::file::within;
+use crate::base::packed::{self, Packed};
 use crate::base::precision::{Phase, Precision};
 use crate::base::text::{names, shown};
 use crate::law::choice::{Choice, Tree};
@@ -19,7 +20,22 @@ pub(super) struct ChoiceFile {
     right: f64,
     #[serde(deserialize_with = "names")]
     engines: Vec<String>,
+    #[serde(default)]
     tree: String,
+    /// In place of its text.
+    #[serde(skip)]
+    packed: Option<&'static [u8]>,
+}
+
+impl ChoiceFile {
+    /// From a section of a packed file.
+    ///
+    /// # Errors
+    /// When the section is damaged.
+    pub(super) fn from_packed(section: Packed<'_>) -> Result<Self, packed::Error> {
+        let tree = section.field("tree")?.map(Packed::tree).transpose()?;
+        Ok(Self { packed: tree, ..section.without(&["tree"])? })
+    }
 }
 
 /// Whether every engine has a name of its own.
@@ -71,7 +87,7 @@ pub(super) fn write_choice(text: &mut String, choice: &Choice) {
 }
 
 pub(super) fn read_choice(file: ChoiceFile) -> Result<Choice, CalibrationError> {
-    let ChoiceFile { phase, precisions, asked, right, engines, tree } = file;
+    let ChoiceFile { phase, precisions, asked, right, engines, tree, packed } = file;
     let formats: Vec<&str> = precisions.iter().copied().map(Precision::name).collect();
     let fail = |why: String| CalibrationError(format!("choice {phase} {}: {why}", formats.join(", ")));
     if precisions.is_empty() {
@@ -82,6 +98,7 @@ pub(super) fn read_choice(file: ChoiceFile) -> Result<Choice, CalibrationError> 
         return Err(fail("asked is 0: nothing is learned from no answer".into()));
     }
     each_once(&engines).map_err(fail)?;
-    let tree = Tree::from_text(&tree, engines.len()).map_err(fail)?;
+    let tree = packed.map_or_else(|| Tree::from_text(&tree, engines.len()), |bytes| Ok(Tree::packed(bytes)));
+    let tree = tree.map_err(fail)?;
     Ok(Choice { phase, precisions, engines, asked, right, tree })
 }

@@ -5,7 +5,8 @@ use super::bounds::{
     MOST_PERCENT, MOST_RESIDUAL, MOST_US, MOST_VARIABLE, either_side, number,
 };
 use super::choice_file::{ChoiceFile, apart, each_once, read_choice, write_choice};
-use super::layer_model::{engine_alone, parse_term};
+use super::layer_model::engine_alone;
+use super::name::{Monomials, Name};
 use super::part::Wanted;
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
@@ -14,6 +15,7 @@ use super::{
     Range, Term, Tier,
 };
 use crate::base::file::{self, FileError, check_schema, within};
+use crate::base::packed::{self, Document, Packed};
 use crate::base::precision::{Phase, Precision};
 use crate::base::text::{names, prose, shown};
 use crate::base::units::{Bytes, BytesPerSecond, Seconds};
@@ -23,7 +25,8 @@ use crate::kernel::load::Memory;
 use crate::law::choice::Choice;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
+use std::ops::RangeInclusive;
 
 /// Bytes in the unit of the cache, and most of it.
 const MIB: f64 = 1048576.0;
@@ -31,7 +34,7 @@ const MOST_CACHE: f64 = 1e6;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct File<'a> {
     schema: String,
     #[serde(deserialize_with = "names")]
     id: String,
@@ -62,23 +65,28 @@ struct File {
     transfer: Option<TransferFile>,
     #[serde(default, rename = "choice")]
     choices: Vec<ChoiceFile>,
-    #[serde(default, rename = "model")]
-    models: Vec<ModelFile>,
+    #[serde(default, rename = "model", borrow)]
+    models: Vec<ModelFile<'a>>,
 }
 
 /// What rows by an engine differ by: name, rows, intercept, range, terms, clamp.
-type EngineFile = (String, usize, f64, (f64, f64), Vec<(String, f64, f64, f64)>, Vec<(String, f64, f64)>);
+type EngineFile<'a> = (Name<'a>, usize, f64, (f64, f64), Vec<TermFile<'a>>, Vec<RangeFile<'a>>);
+/// Name, coefficient, mean, scale.
+type TermFile<'a> = (Name<'a>, f64, f64, f64);
+/// Name, low, high.
+type RangeFile<'a> = (Name<'a>, f64, f64);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ModelFile {
-    kind: String,
+struct ModelFile<'a> {
+    #[serde(borrow)]
+    kind: Name<'a>,
     phase: Phase,
     precision: Precision,
     framework: Option<String>,
     /// kind, phase, precision, of a model of several.
-    #[serde(default)]
-    covers: Vec<(String, Phase, Precision)>,
+    #[serde(default, borrow)]
+    covers: Vec<(Name<'a>, Phase, Precision)>,
     #[serde(default)]
     boards: Vec<String>,
     #[serde(default)]
@@ -99,19 +107,17 @@ struct ModelFile {
     median_percent: f64,
     /// up to (microseconds; inf), lower and upper log quantile, rows.
     residuals: Vec<(f64, f64, f64, usize)>,
-    /// name, coefficient, mean, scale.
-    #[serde(default)]
-    terms: Vec<(String, f64, f64, f64)>,
-    /// name, low, high.
-    #[serde(default)]
-    clamp: Vec<(String, f64, f64)>,
-    #[serde(default)]
-    domain: Vec<(String, f64, f64)>,
+    #[serde(default, borrow)]
+    terms: Vec<TermFile<'a>>,
+    #[serde(default, borrow)]
+    clamp: Vec<RangeFile<'a>>,
+    #[serde(default, borrow)]
+    domain: Vec<RangeFile<'a>>,
     /// name, mean, deviation, and a row of the inverse correlation matrix.
-    #[serde(default)]
-    sizes: Vec<(String, f64, f64, Vec<f64>)>,
-    #[serde(default)]
-    engines: Vec<EngineFile>,
+    #[serde(default, borrow)]
+    sizes: Vec<(Name<'a>, f64, f64, Vec<f64>)>,
+    #[serde(default, borrow)]
+    engines: Vec<EngineFile<'a>>,
 }
 
 /// The first and last keys of the file, in the order in which they are written.
@@ -140,21 +146,43 @@ impl Calibration {
     /// One line: malformed text, a wrong schema, an unknown variable, a number that is not finite, an engine that the
     /// library is never expected to choose.
     pub fn from_toml(text: &str) -> Result<Self, CalibrationError> {
-        let read = Self::parsed(text)?;
+        let file: File<'_> = file::from_toml(text).map_err(malformed)?;
+        file.models.iter().try_for_each(terms_apart)?;
+        let read = Self::of(file)?;
         read.models.iter().try_for_each(|model| foreseen(model, &read.choices))?;
         Ok(read)
     }
 
-    /// Reads of a file that is shipped what one prediction can need.
+    /// Reads a file that is shipped, all of it or what one prediction can need.
     ///
     /// # Errors
     /// As [`Calibration::from_toml`], of that part alone.
-    pub(crate) fn part_from_toml(text: &str, wanted: &Wanted<'_>) -> Result<Self, CalibrationError> {
-        Self::parsed(&wanted.part_of(text))
+    pub(crate) fn from_packed(bytes: &'static [u8], wanted: Option<&Wanted<'_>>) -> Result<Self, CalibrationError> {
+        let read = || -> Result<_, packed::Error> {
+            let document = Document::new(bytes)?;
+            let root = document.root();
+            let items = |list: &str| root.field(list)?.map_or(Ok(Vec::new()), Packed::items);
+            let (models, choices) = (items("model")?, items("choice")?);
+            let mut file: File<'static> = root.without(&["model", "choice"])?;
+            // A part is as whole as the file is.
+            let missing = file.model_count.wrapping_sub(models.len());
+            for model in models {
+                if wanted.map_or(Ok(true), |w| Ok(w.needs(&model.read()?)))? {
+                    file.models.push(model.read()?);
+                }
+            }
+            file.model_count = file.models.len().wrapping_add(missing);
+            for choice in choices {
+                if wanted.map_or(Ok(true), |w| Ok(w.asks(&choice.read()?)))? {
+                    file.choices.push(ChoiceFile::from_packed(choice)?);
+                }
+            }
+            Ok(file)
+        };
+        Self::of(read().map_err(|e| malformed(e.into()))?)
     }
 
-    fn parsed(text: &str) -> Result<Self, CalibrationError> {
-        let file: File = file::from_toml(text).map_err(malformed)?;
+    fn of(file: File<'_>) -> Result<Self, CalibrationError> {
         check_schema(&file.schema, "calibration/1").map_err(malformed)?;
         if file.models.len() != file.model_count {
             let (found, expected) = (file.models.len(), file.model_count);
@@ -167,7 +195,8 @@ impl Calibration {
         }
         let choices = file.choices.into_iter().map(read_choice).collect::<Result<Vec<_>, _>>()?;
         apart(&choices)?;
-        let models = file.models.into_iter().map(read_model).collect::<Result<Vec<_>, _>>()?;
+        let monomials = Monomials::default();
+        let models = file.models.into_iter().map(|m| read_model(m, &monomials)).collect::<Result<Vec<_>, _>>()?;
         Ok(Self {
             id: file.id,
             chip: file.chip,
@@ -369,21 +398,38 @@ fn foreseen(model: &LayerModel, choices: &[Choice]) -> Result<(), CalibrationErr
     }
 }
 
-fn read_model(file: ModelFile) -> Result<LayerModel, CalibrationError> {
-    let label = format!("model {} {} {}", shown(&file.kind), file.phase, file.precision);
-    read_numbers(file).map_err(|CalibrationError(why)| CalibrationError(format!("{label}: {why}")))
+/// Whether no engine of a model has a term twice.
+fn terms_apart(model: &ModelFile<'_>) -> Result<(), CalibrationError> {
+    for (engine, .., terms, _) in &model.engines {
+        let mut seen = HashSet::new();
+        if let Some((twice, ..)) = terms.iter().find(|(name, ..)| !seen.insert(name.as_ref())) {
+            let (kind, engine) = (shown(model.kind.as_ref()), shown(engine.as_ref()));
+            let (phase, precision, twice) = (model.phase, model.precision, shown(twice.as_ref()));
+            let why = format!("model {kind} {phase} {precision}: engine {engine}: term {twice} is there twice");
+            return Err(CalibrationError(why));
+        }
+    }
+    Ok(())
 }
 
-fn read_numbers(file: ModelFile) -> Result<LayerModel, CalibrationError> {
+fn read_model<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<LayerModel, CalibrationError> {
+    let (kind, phase, precision) = (file.kind.clone(), file.phase, file.precision);
+    let named = |why| format!("model {} {phase} {precision}: {why}", shown(kind.as_ref()));
+    read_numbers(file, monomials).map_err(|CalibrationError(why)| CalibrationError(named(why)))
+}
+
+fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<LayerModel, CalibrationError> {
     let fail = |why: &str| CalibrationError(why.to_string());
     let read_key = |kind: &str| kind.parse::<ModelKey>().map_err(|e| fail(&e.to_string()));
-    let key = read_key(&file.kind)?;
-    let cover = |(kind, phase, precision): &(String, _, _)| {
-        Ok(Cover { key: read_key(kind)?, phase: *phase, precision: *precision })
+    let key = read_key(file.kind.as_ref())?;
+    let cover = |(kind, phase, precision): &(Name<'_>, _, _)| {
+        Ok(Cover { key: read_key(kind.as_ref())?, phase: *phase, precision: *precision })
     };
     let covers = file.covers.iter().map(cover).collect::<Result<_, _>>()?;
-    let bounded =
-        |field: &str, value: f64, range| within(field, value, range).map(drop).map_err(|why| fail(&why.to_string()));
+    let bounded = |field: &dyn Display, value: f64, range: RangeInclusive<f64>| match range.contains(&value) {
+        true => Ok(()),
+        false => within(&field.to_string(), value, range).map(drop).map_err(|why| fail(&why.to_string())),
+    };
     if !matches!(file.exponent, 1 | 2 | 4) {
         return Err(fail("exponent must be 1, 2 or 4"));
     }
@@ -396,59 +442,62 @@ fn read_numbers(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         ("rmspe_percent", file.rmspe_percent, 0.0..=MOST_PERCENT),
         ("median_percent", file.median_percent, 0.0..=MOST_PERCENT),
     ] {
-        bounded(field, value, range)?;
+        bounded(&field, value, range)?;
     }
     let memory = file.memory.map(|(bandwidth, cache)| {
-        bounded("memory", bandwidth, 1.0..=MOST_BANDWIDTH)?;
-        bounded("memory", cache, 0.0..=MOST_CACHE)?;
+        bounded(&"memory", bandwidth, 1.0..=MOST_BANDWIDTH)?;
+        bounded(&"memory", cache, 0.0..=MOST_CACHE)?;
         let cache = (cache > 0.0).then(|| Bytes::new((cache * MIB).round() as u64));
         Ok(Memory { bandwidth: BytesPerSecond::new(bandwidth * GB), cache })
     });
     let memory = memory.transpose()?;
-    let interval = |field: &str, (low, high): (f64, f64), most: f64| {
-        bounded(field, low, either_side(most))?;
-        bounded(field, high, either_side(most))?;
+    let interval = |field: &dyn Display, (low, high): (f64, f64), most: f64| {
+        bounded(&field, low, either_side(most))?;
+        bounded(&field, high, either_side(most))?;
         if low <= high { Ok(()) } else { Err(fail(&format!("{field} is not a range"))) }
     };
-    interval("ratio_range", file.ratio_range, MOST_LOG_RATIO)?;
-    interval("ordinary_range", file.ordinary_range, MOST_LOG_RATIO)?;
-    let ranges = |list: Vec<(String, f64, f64)>| -> Result<Vec<Range>, CalibrationError> {
+    interval(&"ratio_range", file.ratio_range, MOST_LOG_RATIO)?;
+    interval(&"ordinary_range", file.ordinary_range, MOST_LOG_RATIO)?;
+    let ranges = |list: Vec<RangeFile<'a>>| -> Result<Vec<Range>, CalibrationError> {
         list.into_iter()
             .map(|(name, low, high)| {
-                let factor = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
+                let factor = monomials.read(&name, file.family)?;
                 let [factor] = factor[..] else { return Err(fail("a range is of one variable")) };
-                interval(&format!("the range of {name}"), (low, high), MOST_VARIABLE)?;
+                interval(&format_args!("the range of {name}"), (low, high), MOST_VARIABLE)?;
                 Ok(Range { variable: factor.variable, low, high })
             })
             .collect()
     };
-    let terms = |list: Vec<(String, f64, f64, f64)>| -> Result<Vec<Term>, CalibrationError> {
+    let terms = |list: Vec<TermFile<'a>>| -> Result<Vec<Term>, CalibrationError> {
         list.into_iter()
             .map(|(name, coefficient, mean, scale)| {
-                let factors = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
-                bounded(&format!("the coefficient of {name}"), coefficient, either_side(MOST_COEFFICIENT))?;
-                bounded(&format!("the mean of {name}"), mean, either_side(MOST_COLUMN))?;
-                bounded(&format!("the scale of {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
+                let factors = monomials.read(&name, file.family)?;
+                bounded(&format_args!("the coefficient of {name}"), coefficient, either_side(MOST_COEFFICIENT))?;
+                bounded(&format_args!("the mean of {name}"), mean, either_side(MOST_COLUMN))?;
+                bounded(&format_args!("the scale of {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
                 Ok(Term { factors, coefficient, mean, scale })
             })
             .collect()
     };
-    let numbers = |(engine, rows, intercept, range, list, clamp): EngineFile| {
-        bounded("intercept", intercept, either_side(MOST_ENGINE))?;
-        interval("range", range, MOST_ENGINE)?;
+    let numbers = |(engine, rows, intercept, range, list, clamp): EngineFile<'a>| {
+        bounded(&"intercept", intercept, either_side(MOST_ENGINE))?;
+        interval(&"range", range, MOST_ENGINE)?;
         if rows == 0 {
             return Err(fail("rows is 0: nothing is learned from no row"));
         }
-        let mut seen = HashSet::new();
-        if let Some((twice, ..)) = list.iter().find(|(name, ..)| !seen.insert(name)) {
-            return Err(fail(&format!("term {} is there twice", shown(twice))));
-        }
-        Ok(EngineTerms { engine, rows, intercept, terms: terms(list)?, range, clamp: ranges(clamp)? })
+        Ok(EngineTerms {
+            engine: shown(engine.as_ref()),
+            rows,
+            intercept,
+            terms: terms(list)?,
+            range,
+            clamp: ranges(clamp)?,
+        })
     };
-    let engine = |(engine, rows, intercept, range, list, clamp): EngineFile| {
-        let engine = shown(&engine).to_string();
-        let named = |CalibrationError(why): CalibrationError| fail(&format!("engine {engine}: {why}"));
-        numbers((engine.clone(), rows, intercept, range, list, clamp)).map_err(named)
+    let engine = |(engine, rows, intercept, range, list, clamp): EngineFile<'a>| {
+        let name = engine.clone();
+        let named = |CalibrationError(why): CalibrationError| fail(&format!("engine {}: {why}", shown(name.as_ref())));
+        numbers((engine, rows, intercept, range, list, clamp)).map_err(named)
     };
     each_once(&file.engines.iter().map(|e| &e.0).collect::<Vec<_>>()).map_err(|why| fail(&why))?;
     let engines = file.engines.into_iter().map(engine).collect::<Result<Vec<_>, CalibrationError>>()?;
@@ -456,7 +505,7 @@ fn read_numbers(file: ModelFile) -> Result<LayerModel, CalibrationError> {
         .residuals
         .into_iter()
         .map(|(up_to_us, low, high, rows)| {
-            interval("residuals", (low, high), MOST_RESIDUAL)?;
+            interval(&"residuals", (low, high), MOST_RESIDUAL)?;
             if up_to_us.is_nan() || up_to_us <= 0.0 {
                 return Err(fail(&format!("residuals up to {up_to_us:?} us are of no time")));
             }
@@ -466,12 +515,12 @@ fn read_numbers(file: ModelFile) -> Result<LayerModel, CalibrationError> {
     let mut sizes = Ellipsoid::default();
     let dimensions = file.sizes.len();
     for (name, mean, scale, row) in file.sizes {
-        let factor = parse_term(&name, file.family).map_err(|e| fail(&e.0))?;
+        let factor = monomials.read(&name, file.family)?;
         let [factor] = factor[..] else { return Err(fail("a size is one variable")) };
-        bounded(&format!("the mean of size {name}"), mean, either_side(MOST_COLUMN))?;
-        bounded(&format!("the deviation of size {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
+        bounded(&format_args!("the mean of size {name}"), mean, either_side(MOST_COLUMN))?;
+        bounded(&format_args!("the deviation of size {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
         for value in &row {
-            bounded(&format!("the row of size {name}"), *value, either_side(MOST_INVERSE))?;
+            bounded(&format_args!("the row of size {name}"), *value, either_side(MOST_INVERSE))?;
         }
         if row.len() != dimensions {
             return Err(fail(&format!("the row of size {name} is not as long as there are sizes")));
@@ -522,6 +571,7 @@ pub(crate) mod testing {
     use crate::base::precision::Mode;
     use crate::base::units::Hertz;
     use crate::kernel::key::ModelKey;
+    use crate::law::calibration::layer_model::parse_term;
     use crate::law::calibration::{Arithmetic, Factor, FewShot, Share, Siblings, Slope};
     use crate::law::choice::Tree;
     use crate::law::power::{Correction, PowerModel, TRAITS};

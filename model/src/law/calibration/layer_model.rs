@@ -5,7 +5,7 @@ use crate::base::precision::{Phase, Precision};
 use crate::base::text::shown;
 use crate::base::units::Seconds;
 use crate::kernel::family::Family;
-use crate::kernel::features::{MAX_VARIABLES, Variables};
+use crate::kernel::features::{MAX_VARIABLES, Variables, Wanted};
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Memory;
 
@@ -288,6 +288,14 @@ impl LayerModel {
         let known = self.terms.iter().flat_map(|t| &t.factors).any(|f| f.variable == age);
         let range = self.clamp.iter().find(|r| r.variable == age && r.low < r.high).filter(|_| known)?;
         Some((range.low, range.high))
+    }
+
+    /// The variables that it reads: those of its terms, of its engines' terms, and of what was fitted.
+    pub fn reads(&self) -> Wanted {
+        let terms = self.terms.iter().chain(self.engines.iter().flat_map(|engine| &engine.terms));
+        let factors = terms.flat_map(|term| &term.factors).map(|factor| factor.variable);
+        let domain = self.domain.iter().map(|range| range.variable);
+        factors.chain(domain).chain(self.sizes.variables.iter().copied()).collect()
     }
 
     /// The terms of an engine: with its knobs, or whatever knobs, where it has such.

@@ -4,6 +4,7 @@ mod bounds;
 mod choice_file;
 mod file;
 mod layer_model;
+mod name;
 mod network_spread;
 mod part;
 mod power_file;

@@ -133,6 +133,11 @@ impl Drives {
         Self(self.0.map(|d| d * factor))
     }
 
+    /// What the clock, arithmetic and traffic drive.
+    pub fn parts(self) -> [f64; 3] {
+        self.0
+    }
+
     /// At a clock at which the kernel takes `slowdown` times as long, as a share of the same range.
     pub fn share(self, level: Level, slowdown: f64) -> f64 {
         let Self([clock, arithmetic, traffic]) = self;

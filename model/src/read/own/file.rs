@@ -1,6 +1,7 @@
 //! The network file format, documented in `data/nets/README.md`.
 
 use crate::base::file::{self, check_schema};
+use crate::base::packed::from_packed;
 use crate::base::shape::Shape;
 use crate::base::text::{closest, names, prose, shown, toml_message};
 use crate::net::layer::Layer;
@@ -77,7 +78,18 @@ impl Network {
     /// # Errors
     /// One line that names the line, layer or field at fault.
     pub fn from_toml(text: &str) -> Result<Self, NetworkError> {
-        let file: File = file::from_toml(text).map_err(|e| NetworkError::Format(e.to_string()))?;
+        Self::of(file::from_toml(text).map_err(|e| NetworkError::Format(e.to_string()))?)
+    }
+
+    /// Reads a network file that is shipped.
+    ///
+    /// # Errors
+    /// As [`Self::from_toml`].
+    pub(crate) fn from_packed(bytes: &'static [u8]) -> Result<Self, NetworkError> {
+        Self::of(from_packed(bytes).map_err(|e| NetworkError::Format(e.to_string()))?)
+    }
+
+    fn of(file: File) -> Result<Self, NetworkError> {
         check_schema(&file.schema, "network/1").map_err(|e| NetworkError::Format(e.to_string()))?;
         let inputs = read_inputs(&file.inputs, &file.dimensions)?;
         let mut expander = Expander { blocks: &file.blocks, nodes: Vec::new() };

@@ -224,7 +224,7 @@ impl Text<'_> {
     }
 
     fn profile(&self, file: ProfileFile) -> Result<ProfileOf, FileError> {
-        let names = catalog::frameworks().iter().map(|(name, _)| *name);
+        let names = catalog::framework_names();
         let cudnn = file.cudnn.map(|version| {
             let age = library_age(version.get_ref());
             let age = age.ok_or_else(|| self.wrong(&version, format!("\"{}\" is not a version", version.get_ref())))?;

@@ -5,11 +5,12 @@ use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Seconds, Watts};
 use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
+use crate::kernel::features::Wanted;
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
-use crate::law::calibration::Tier;
+use crate::law::calibration::{LayerModel, Tier};
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, activities, power, traits};
 use crate::law::time::time;
@@ -18,6 +19,7 @@ use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
 use crate::net::network::{ShapedLayer, ShapedNetwork};
 use crate::step::framework::KernelOf;
+use std::ptr;
 
 /// A kernel at the clock that its calibration is of.
 #[derive(Clone)]
@@ -111,24 +113,36 @@ impl Kernel<'_> {
 /// The law of power, and models by class, phase and precision: the same few are wanted again and again.
 pub(super) struct Models<'m> {
     law: &'m PowerModel,
-    found: Vec<(Wanted, Option<Found<'m>>)>,
+    found: Vec<(Sought, Option<Found<'m>>)>,
+    /// Which variables models read.
+    reads: Vec<(&'m LayerModel, Wanted)>,
 }
 
-type Wanted = (ModelKey, Phase, Precision);
+type Sought = (ModelKey, Phase, Precision);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
-        Self { law, found: Vec::new() }
+        Self { law, found: Vec::new(), reads: Vec::new() }
     }
 
     /// What was found before, or is found now.
-    fn find(&mut self, key: Wanted, find: impl Fn() -> Option<Found<'m>>) -> Option<Found<'m>> {
+    fn find(&mut self, key: Sought, find: impl Fn() -> Option<Found<'m>>) -> Option<Found<'m>> {
         if let Some((_, found)) = self.found.iter().find(|(other, _)| *other == key) {
             return *found;
         }
         let found = find();
         self.found.push((key, found));
         found
+    }
+
+    /// The variables that a model reads.
+    fn reads(&mut self, model: &'m LayerModel) -> Wanted {
+        if let Some((_, known)) = self.reads.iter().find(|(other, _)| ptr::eq(*other, model)) {
+            return *known;
+        }
+        let reads = model.reads();
+        self.reads.push((model, reads));
+        reads
     }
 }
 
@@ -207,10 +221,11 @@ fn kernel_in<'a, 'm: 'a>(
     work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
     let (run_phase, batch) = (work.phase, work.batch);
     let model = found.model;
-    let view = model.view(work, cost, gpu, setup.library, setup.calibration).ok_or_else(no_model)?;
+    let reads = models.reads(model);
+    let view = model.view_of(reads, work, cost, gpu, setup.library, setup.calibration).ok_or_else(no_model)?;
     let mut timed = time(view.seen(), &found, setup.all_chips.siblings(found.tier));
     if !timed.in_domain {
-        timed.value = as_for_more_samples(timed.value, &found, &view.load, setup);
+        timed.value = as_for_more_samples(timed.value, (&found, reads), &view.load, setup);
     }
     let engine = view.engine.filter(|engine| model.engine(engine).is_some());
     let load = view.load;
@@ -253,11 +268,16 @@ fn kernel_in<'a, 'm: 'a>(
 
 /// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
 /// and so on up to 64 times as many samples.
-fn as_for_more_samples(own: Seconds, found: &Found<'_>, load: &Load<'_>, setup: &Setup<'_>) -> Seconds {
+fn as_for_more_samples(
+    own: Seconds,
+    (found, reads): (&Found<'_>, Wanted),
+    load: &Load<'_>,
+    setup: &Setup<'_>,
+) -> Seconds {
     let of = |times: u64| {
         let work = Work { batch: load.work.batch.checked_mul(times)?, ..load.work.clone() };
         let cost = work.cost().ok().flatten()?;
-        let view = found.model.view(work, cost, setup.gpu, setup.library, setup.calibration)?;
+        let view = found.model.view_of(reads, work, cost, setup.gpu, setup.library, setup.calibration)?;
         Some(found.expects(view.seen()).time())
     };
     [2, 4, 8, 16, 32, 64].into_iter().filter_map(of).fold(own, Seconds::min)

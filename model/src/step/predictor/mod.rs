@@ -9,6 +9,7 @@ mod remarks;
 mod settle;
 mod step;
 mod summary;
+mod sums;
 mod totals;
 mod warning;
 

@@ -16,7 +16,7 @@ pub(super) const REACTION: Seconds = Seconds::from_ms(30.0);
 /// must have let pass.
 const MOST_DRAW: f64 = 1.3;
 /// Times of others are of a board that kept the default limit: rounding must not undo that.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 /// Steps of halving in the search for such a factor.
 const HALVINGS: usize = 12;
 

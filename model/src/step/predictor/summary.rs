@@ -3,6 +3,7 @@
 use super::intervals::Outcome;
 use super::operating_point::{Limits, OperatingPoint};
 use super::step::Step;
+use super::sums::{Seen, Sums};
 use super::totals::Totals;
 use super::{Estimate, PredictError};
 use crate::base::units::{Hertz, Joules, Seconds, Watts};
@@ -39,6 +40,8 @@ struct Grouped<'s, 'a> {
     step: Cow<'s, Step<'a>>,
     /// Positions of kernels, and how many of each.
     stretches: Vec<Vec<(usize, f64)>>,
+    /// The stretches in sums, where kernels follow the voltage; made when another point than the default is first asked for.
+    sums: OnceLock<Option<Vec<Sums>>>,
     host: Stages,
 }
 
@@ -116,7 +119,34 @@ impl<'s, 'a> Grouped<'s, 'a> {
             stretches.push(groups);
         }
         let host = step.kernels.iter().fold(Stages::default(), |sum, k| sum + Stages::of(k.phase, k.host));
-        Self { step, stretches, host }
+        Self { step, stretches, sums: OnceLock::new(), host }
+    }
+
+    fn sums(&self) -> Option<&[Sums]> {
+        let sums = self.sums.get_or_init(|| {
+            let step = &self.step;
+            let of = |groups: &Vec<(usize, f64)>| {
+                let kernels = groups.iter().map(|&(at, count)| (&step.kernels[at], count));
+                Sums::of(kernels, step.setup.gpu, step.clock_law)
+            };
+            self.stretches.iter().map(of).collect()
+        });
+        sums.as_deref()
+    }
+
+    /// What [`Self::totals`] gives, kernel by kernel, by sums over them.
+    fn summed(&self, limits: &Limits) -> Option<(Totals, f64)> {
+        let (step, setup) = (&self.step, &self.step.setup);
+        let mut totals = Totals { host: self.host, ..Totals::default() };
+        let mut clock = 0.0;
+        for sums in self.sums()? {
+            let seen = |core| Seen::new(setup.gpu, step.clock_law, core);
+            let core = sums.settled(limits, limits.cap * step.held, seen)?;
+            let before = totals.time.value;
+            sums.add_to(&mut totals, Clocks { core, memory: limits.memory }, seen(core)?);
+            clock += core * (totals.time.value - before).get();
+        }
+        Some(self.waited(totals, clock))
     }
 
     /// Totals, and the mean of the relative core clock.
@@ -139,7 +169,13 @@ impl<'s, 'a> Grouped<'s, 'a> {
                 *totals.by_tier.entry(kernel.tier).or_default() += (time.p95 - time.p05).get();
             }
         }
-        clock /= totals.time.value.get();
+        self.waited(totals, clock)
+    }
+
+    /// With the time in which no kernel runs; `clock`: the core clock times the time of kernels, then over that time.
+    fn waited(&self, mut totals: Totals, clock: f64) -> (Totals, f64) {
+        let (step, setup) = (&self.step, &self.step.setup);
+        let clock = clock / totals.time.value.get();
         let idle = waiting_at(setup.gpu, step.clock_law.level(clock));
         totals.wait(step.kernels.len(), setup, step.network.precision(), idle);
         totals.idle(step.gap, idle);
@@ -166,16 +202,43 @@ impl<'s, 'a> Prepared<'s, 'a> {
     /// # Errors
     /// For clocks or a limit that the device does not take.
     pub fn at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
-        let step = &self.as_is.step;
-        let limits = point.on(step.setup.gpu)?;
-        let (totals, clock) = self.as_is.totals(&limits);
-        let likely: Vec<Outcome> = if point == OperatingPoint::default() {
-            Vec::new()
-        } else {
-            self.likely()?.iter().map(|step| step.outcome(&limits)).collect()
+        let limits = point.on(self.as_is.step.setup.gpu)?;
+        if point == OperatingPoint::default() {
+            return Ok(self.summary(point, &limits, self.as_is.totals(&limits), &[]));
+        }
+        // One sum over all kernels takes longer than further points by sums.
+        let quick = |step: &Grouped<'_, '_>| step.summed(&limits).unwrap_or_else(|| step.totals(&limits));
+        let outcome = |step: &Grouped<'_, '_>| {
+            let (totals, _) = quick(step);
+            (totals.time.value, totals.energy)
         };
-        let (_, (time, power, energy)) = step.intervals(&totals, point, limits.cap, &likely);
-        Ok(Summary {
+        let likely: Vec<Outcome> = self.likely()?.iter().map(outcome).collect();
+        Ok(self.summary(point, &limits, quick(&self.as_is), &likely))
+    }
+
+    /// What [`Self::at`] gives, kernel by kernel: the plain way, which sums are held to.
+    ///
+    /// # Errors
+    /// As [`Self::at`].
+    pub fn plainly_at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
+        let limits = point.on(self.as_is.step.setup.gpu)?;
+        let likely: Vec<Outcome> = match point == OperatingPoint::default() {
+            true => Vec::new(),
+            false => self.likely()?.iter().map(|step| step.outcome(&limits)).collect(),
+        };
+        Ok(self.summary(point, &limits, self.as_is.totals(&limits), &likely))
+    }
+
+    fn summary(
+        &self,
+        point: OperatingPoint,
+        limits: &Limits,
+        (totals, clock): (Totals, f64),
+        likely: &[Outcome],
+    ) -> Summary {
+        let step = &self.as_is.step;
+        let (_, (time, power, energy)) = step.intervals(&totals, point, limits.cap, likely);
+        Summary {
             time_tier: totals.tier(),
             power_tier: step.power_tier,
             clock: step.setup.gpu.core_clock.boost.value * clock,
@@ -183,6 +246,6 @@ impl<'s, 'a> Prepared<'s, 'a> {
             power,
             energy,
             launch_bound: totals.for_host > Seconds::ZERO,
-        })
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 mod rows;
 
-pub use rows::{COLUMNS, Cell, KEYS, Key, Row, Values};
+pub use rows::{COLUMNS, Cell, KEYS, Key, POINT, Row, Values};
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
@@ -243,7 +243,7 @@ impl<'a> Sweep<'a> {
             let shaped = of(largest).or_else(|_| of(1)).map_err(|e| e.to_string())?;
             Ok(cluster.runs(shaped))
         };
-        let shaped = self.networks.iter().map(shape).collect();
+        let shaped = self.networks.par_iter().map(shape).collect();
         Ok(Block { cluster, shaped, precision, mode })
     }
 
@@ -285,19 +285,25 @@ impl<'a> Sweep<'a> {
                         skip -= self.rows_per_block();
                         continue;
                     }
-                    let block = self.block(team, precision, mode)?;
+                    let block = pool.install(|| self.block(team, precision, mode))?;
                     let mut tasks = self.tasks(std::mem::take(&mut skip));
+                    let mut made: Vec<(u64, T)> = Vec::new();
                     loop {
                         let window: Vec<Task> = tasks.by_ref().take(threads * TASKS_PER_THREAD).collect();
-                        if window.is_empty() {
+                        if window.is_empty() && made.is_empty() {
                             break;
                         }
                         let one = |task: Task| {
                             let rows = self.task(task, i, &block);
                             (rows.len() as u64, make(rows))
                         };
-                        let made: Vec<(u64, T)> = pool.install(|| window.into_par_iter().map(one).collect());
-                        made.into_iter().try_for_each(|(rows, made)| take(rows, made))?;
+                        // What is made is taken while the next is being made.
+                        let (mut ready, mut next) = (std::mem::take(&mut made).into_iter(), Vec::new());
+                        pool.in_place_scope(|scope| {
+                            scope.spawn(|_| next = window.into_par_iter().map(one).collect());
+                            ready.try_for_each(|(rows, made)| take(rows, made))
+                        })?;
+                        made = next;
                     }
                 }
             }

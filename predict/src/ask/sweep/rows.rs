@@ -101,22 +101,36 @@ pub const COLUMNS: [&str; 32] = [
 ];
 /// How many columns say what a row is of.
 pub const KEYS: usize = 11;
+/// The first of the two columns of the point: clock and limit.
+pub const POINT: usize = 5;
 
 fn or_nothing(value: Option<f64>) -> Cell<'static> {
     value.map_or(Cell::Nothing, Cell::Number)
 }
 
 impl Key<'_> {
+    /// Whether another is of the same step, at whatever point.
+    pub fn differs_by_its_point_alone(&self, other: &Self) -> bool {
+        Key { point: other.point, ..self.clone() } == *other
+    }
+
+    /// Cells of the point.
+    pub fn point_cells(&self) -> [Cell<'static>; 2] {
+        let OperatingPoint { core_clock, power_cap, .. } = self.point;
+        [or_nothing(core_clock.map(|f| f.to_mhz())), or_nothing(power_cap.map(|w| w.get()))]
+    }
+
     /// Cells of the first [`KEYS`] columns.
     pub fn cells(&self) -> [Cell<'_>; KEYS] {
+        let [clock, cap] = self.point_cells();
         [
             Cell::Text(self.network),
             Cell::Text(self.gpu),
             Cell::Whole(self.batch),
             Cell::Text(self.precision.name()),
             Cell::Text(self.mode.name()),
-            or_nothing(self.point.core_clock.map(|f| f.to_mhz())),
-            or_nothing(self.point.power_cap.map(|w| w.get())),
+            clock,
+            cap,
             self.sequence.map_or(Cell::Nothing, Cell::Whole),
             Cell::Text(self.framework),
             Cell::Text(self.launch.name()),
@@ -166,28 +180,44 @@ impl<'a> Row<'a> {
 
     /// A cell per column.
     pub fn cells(&self) -> Vec<Cell<'_>> {
-        let mut cells = Vec::with_capacity(COLUMNS.len());
-        cells.extend(self.key.cells());
-        match &self.result {
-            Ok(Values { summary: s, ops, memory_bytes, fits_in_memory }) => {
-                let (time, energy, batch) = (s.time.value, s.energy.value, self.key.batch as f64);
-                cells.push(Cell::Number(s.clock.to_mhz()));
-                cells.extend(three(&s.time, |v| v.get()));
-                cells.extend(three(&s.power, |v| v.get()));
-                cells.extend(three(&s.energy, |v| v.get()));
-                cells.extend(
-                    [(energy * time).get(), batch / time.get(), energy.get() / batch, batch / energy.get()]
-                        .map(Cell::Number),
-                );
-                cells.extend([Cell::Whole(*ops), Cell::Whole(*memory_bytes), Cell::Truth(*fits_in_memory)]);
-                cells.extend([s.time_tier.name(), s.power_tier.name()].map(Cell::Text));
-                cells.extend([Cell::Truth(s.launch_bound), Cell::Nothing]);
-            }
+        self.key.cells().into_iter().chain(self.results()).collect()
+    }
+
+    /// Cells of the columns behind the first [`KEYS`].
+    pub fn results(&self) -> [Cell<'_>; COLUMNS.len() - KEYS] {
+        let Values { summary: s, ops, memory_bytes, fits_in_memory } = match &self.result {
+            Ok(values) => values,
             Err(why) => {
-                cells.resize_with(COLUMNS.len() - 1, || Cell::Nothing);
-                cells.push(Cell::Text(why));
+                let mut cells = [const { Cell::Nothing }; COLUMNS.len() - KEYS];
+                cells[COLUMNS.len() - KEYS - 1] = Cell::Text(why);
+                return cells;
             }
-        }
-        cells
+        };
+        let (time, energy, batch) = (s.time.value, s.energy.value, self.key.batch as f64);
+        let ([t, t05, t95], [p, p05, p95]) = (three(&s.time, |v| v.get()), three(&s.power, |v| v.get()));
+        let [e, e05, e95] = three(&s.energy, |v| v.get());
+        [
+            Cell::Number(s.clock.to_mhz()),
+            t,
+            t05,
+            t95,
+            p,
+            p05,
+            p95,
+            e,
+            e05,
+            e95,
+            Cell::Number((energy * time).get()),
+            Cell::Number(batch / time.get()),
+            Cell::Number(energy.get() / batch),
+            Cell::Number(batch / energy.get()),
+            Cell::Whole(*ops),
+            Cell::Whole(*memory_bytes),
+            Cell::Truth(*fits_in_memory),
+            Cell::Text(s.time_tier.name()),
+            Cell::Text(s.power_tier.name()),
+            Cell::Truth(s.launch_bound),
+            Cell::Nothing,
+        ]
     }
 }

@@ -31,12 +31,6 @@ fn of(value: &impl Debug) -> Value {
     Value::from(fingerprint.to_string())
 }
 
-fn of_text(text: &str) -> Value {
-    let mut fingerprint = Fingerprint::default();
-    let _ = fingerprint.write_str(text);
-    Value::from(fingerprint.to_string())
-}
-
 /// What no column of a row says, and holds for all rows of a sweep.
 const SETTINGS: [&str; 5] = ["optimizer", "interconnect", "input rate", "division of the batch", "memory clock"];
 
@@ -88,8 +82,8 @@ impl Identity {
             return Ok(());
         }
         for chip in [&chip[..], "all_chips"] {
-            if let Some((_, text)) = catalog::calibrations().iter().find(|(name, _)| *name == chip) {
-                self.0.insert(format!("calibration {chip}"), of_text(text));
+            if let Some((_, fingerprint)) = catalog::calibration_files().find(|(name, _)| *name == chip) {
+                self.0.insert(format!("calibration {chip}"), fingerprint.into());
             }
         }
         Ok(())
