@@ -412,8 +412,8 @@ impl<'a> Pool<'a> {
 }
 
 /// Blocks without the rows of a chip whose sizes and classes no other chip's rows reach: what one chip alone ran says
-/// nothing of what chips share, and stands so far out that it would bend the slopes for all of them. (Dilated, one-dimensional
-/// and few-channel convolutions of one chip took trainings on others from 8 % off to 27.) All rows where there is one chip.
+/// nothing of what chips share, and stands so far out that it may bend the slopes for all of them. All rows where there is one
+/// chip.
 fn shared(mut blocks: Blocks<'_>) -> Blocks<'_> {
     let chips: BTreeSet<&str> = blocks.keys().map(|(chip, ..)| *chip).collect();
     if chips.len() < 2 {
