@@ -7,6 +7,10 @@
 
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis};
 
+/// Largest squared change of a sweep that ends them, over the target's variance: as glmnet has it. Least squares on the
+/// selected columns follow, so that nothing but the selection depends on it.
+const TOLERANCE: f64 = 1e-7;
+
 /// Weighted sums over a set of rows: enough to fit any subset of columns.
 #[derive(Clone, Debug)]
 pub struct Moments {
@@ -159,7 +163,12 @@ impl Problem {
     /// Solutions for falling penalties, each started from the one before. Stops early once more than
     /// `most_terms` columns are selected.
     pub fn path(&self, penalties: &[f64], most_terms: usize) -> Vec<Linear> {
-        let mut state = Descent::new(self);
+        self.path_within(penalties, most_terms, TOLERANCE)
+    }
+
+    /// The same, where sweeps end once their largest squared change is that share of the target's variance.
+    fn path_within(&self, penalties: &[f64], most_terms: usize, tolerance: f64) -> Vec<Linear> {
+        let mut state = Descent::new(self, tolerance);
         let mut path = Vec::with_capacity(penalties.len());
         for &penalty in penalties {
             state.solve(penalty);
@@ -182,37 +191,36 @@ struct Descent<'a> {
     b: Array1<f64>,
     /// gram times b, kept up to date.
     fitted: Array1<f64>,
+    /// Largest squared change that ends sweeps.
+    tolerance: f64,
 }
 
 impl<'a> Descent<'a> {
     const MOST_SWEEPS: usize = 1_000;
-    /// Largest squared change of a sweep that ends them, over the target's variance: as glmnet has it. Least squares on the
-    /// selected columns follow, so that nothing but the selection depends on it.
-    const TOLERANCE: f64 = 1e-7;
 
-    fn new(problem: &'a Problem) -> Self {
+    fn new(problem: &'a Problem, tolerance: f64) -> Self {
         let p = problem.correlation.len();
-        Self { problem, b: Array1::zeros(p), fitted: Array1::zeros(p) }
+        let tolerance = tolerance * problem.y_variance.max(f64::MIN_POSITIVE);
+        Self { problem, b: Array1::zeros(p), fitted: Array1::zeros(p), tolerance }
     }
 
     /// Sweeps the active columns until they settle, then all columns; done when a full sweep changes nothing.
     fn solve(&mut self, penalty: f64) {
         let all: Vec<usize> = (0..self.b.len()).filter(|&j| self.problem.scale[j].is_finite()).collect();
-        let tolerance = Self::TOLERANCE * self.problem.y_variance.max(f64::MIN_POSITIVE);
         let mut sweeps = 0;
         while sweeps < Self::MOST_SWEEPS {
             sweeps += 1;
-            if self.sweep(&all, penalty) < tolerance {
+            if self.sweep(&all, penalty) < self.tolerance {
                 return;
             }
             let active: Vec<usize> = all.iter().copied().filter(|&j| self.b[j] != 0.0).collect();
-            sweeps += self.settle(&active, penalty, tolerance, Self::MOST_SWEEPS - sweeps);
+            sweeps += self.settle(&active, penalty, Self::MOST_SWEEPS - sweeps);
         }
     }
 
     /// Sweeps the active columns until they settle; returns how often. Only their own part of the Gram matrix is
     /// needed for that: the others' fitted values follow once at the end.
-    fn settle(&mut self, active: &[usize], penalty: f64, tolerance: f64, most: usize) -> usize {
+    fn settle(&mut self, active: &[usize], penalty: f64, most: usize) -> usize {
         let gram =
             Array2::from_shape_fn((active.len(), active.len()), |(i, j)| self.problem.gram[[active[i], active[j]]]);
         let correlation: Array1<f64> = active.iter().map(|&j| self.problem.correlation[j]).collect();
@@ -222,7 +230,7 @@ impl<'a> Descent<'a> {
         let mut sweeps = 0;
         while sweeps < most {
             sweeps += 1;
-            if problem.sweep(0..active.len(), penalty, &mut b, &mut fitted) < tolerance {
+            if problem.sweep(0..active.len(), penalty, &mut b, &mut fitted) < self.tolerance {
                 break;
             }
         }
@@ -329,7 +337,7 @@ mod tests {
         let problem = moments(&x, &y).standardised();
         for share in [0.3, 0.05, 0.01] {
             let penalty = share * problem.largest_penalty();
-            let ours = problem.path(&[penalty], 100).remove(0);
+            let ours = problem.path_within(&[penalty], 100, 1e-9).remove(0);
             let theirs = ElasticNet::params()
                 .penalty(penalty)
                 .l1_ratio(1.0)
@@ -339,8 +347,7 @@ mod tests {
                 .fit(&Dataset::new(x.clone(), y.clone()))
                 .expect("linfa fits");
             for (a, b) in ours.coefficients.iter().zip(theirs.hyperplane()) {
-                // Sweeps end at changes of the root of the tolerance.
-                assert!((a - b).abs() < 5e-3, "{a} and {b} at {share} of the largest penalty");
+                assert!((a - b).abs() < 1e-6, "{a} and {b} at {share} of the largest penalty");
             }
         }
     }
@@ -369,7 +376,7 @@ mod tests {
                 + penalty * b.iter().map(|v| v.abs()).sum::<f64>()
         };
         let all: Vec<usize> = (0..12).collect();
-        let mut state = Descent::new(&problem);
+        let mut state = Descent::new(&problem, TOLERANCE);
         let mut last = objective(&state.b);
         for _ in 0..20 {
             state.sweep(&all, penalty);
