@@ -1,9 +1,14 @@
 //! Embeds the files of this folder: one table per folder, so that adding a file needs no code; the TOML that programs read
 //! at their start also packed.
 
+#[path = "src/fingerprint.rs"]
+mod fingerprint;
 #[path = "src/pack.rs"]
+mod form;
+#[path = "build/pack.rs"]
 mod pack;
 
+use fingerprint::Fingerprint;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs, io};
@@ -77,6 +82,8 @@ fn packed_file(path: &Path, out: &Path) -> io::Result<String> {
     let bytes = pack::pack(&text).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))?;
     let to = out.join(format!("{folder}-{name}"));
     fs::write(&to, bytes)?;
-    let (bytes, fingerprint) = (to.display().to_string(), pack::fingerprint(&text));
+    let mut fingerprint = Fingerprint::default();
+    let _ = fingerprint.write_str(&text);
+    let (bytes, fingerprint) = (to.display().to_string(), fingerprint.to_string());
     Ok(format!("Packed {{ name: {name:?}, bytes: include_bytes!({bytes:?}), fingerprint: {fingerprint:?} }}"))
 }

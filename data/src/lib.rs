@@ -1,16 +1,19 @@
 //! The files under `data/` that the programs embed: the name (without extension) and the text of each, in the order of
 //! their names, and what programs read at their start [packed](pack) besides. `joulecast_model::catalog` reads them.
 
+mod fingerprint;
 pub mod pack;
+
+pub use fingerprint::Fingerprint;
 
 /// A file in its packed form.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed {
     /// Its name, without extension.
     pub name: &'static str,
-    /// What [`pack::pack`] makes of its text.
+    /// Its text in the form that [`pack`] says.
     pub bytes: &'static [u8],
-    /// [`pack::fingerprint`] of its text.
+    /// The [`Fingerprint`] of its text.
     pub fingerprint: &'static str,
 }
 

@@ -233,7 +233,7 @@ mod tests {
     use crate::base::precision::Mode;
     use crate::base::text::Fingerprint;
     use crate::law::calibration::Wanted;
-    use joulecast_data::{CUDNN, GPUS, INTERCONNECTS, NETS, pack};
+    use joulecast_data::{CUDNN, GPUS, INTERCONNECTS, NETS, PACKED_CUDNN};
     use std::fmt::Write as _;
 
     fn same<T: PartialEq + std::fmt::Debug>(name: &str, packed: T, text: T) {
@@ -262,11 +262,11 @@ mod tests {
                 Calibration::from_toml(text).expect("readable"),
             );
         }
-        let texts = || NETS.iter().chain(GPUS).chain(FRAMEWORKS).chain(INTERCONNECTS).map(|(_, text)| *text);
-        for text in texts().chain([CUDNN]) {
-            let packed: &'static [u8] = pack::pack(text).expect("packed").leak();
-            let value: toml::Value = from_packed(packed).expect("packed");
-            assert_eq!(value, toml::from_str(text).expect("readable"));
+        let texts = NETS.iter().chain(GPUS).chain(FRAMEWORKS).chain(INTERCONNECTS).map(|(_, text)| *text);
+        let packed = PACKED_NETS.iter().chain(PACKED_GPUS).chain(PACKED_FRAMEWORKS).chain(PACKED_INTERCONNECTS);
+        for (text, file) in texts.chain([CUDNN]).zip(packed.chain([&PACKED_CUDNN])) {
+            let value: toml::Value = from_packed(file.bytes).expect("packed");
+            assert_eq!(value, toml::from_str(text).expect("readable"), "{}", file.name);
         }
     }
 

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Deserializer};
 use std::collections::HashMap;
-use std::fmt;
 
 /// `, did you mean "x"?` for the nearest of the names, or nothing when none is near.
 pub fn closest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> String {
@@ -74,12 +73,13 @@ pub fn printable(text: &str) -> String {
 /// A name or title from a file as it may stand anywhere: in a table, a page, a message. One line without control
 /// characters and without the characters that mark up Markdown and HTML, short. The same again when it is read again.
 pub fn shown(name: &str) -> String {
+    const MARKUP: &str = "<>[]|*`\\";
     // Most names are one plain word.
-    let plain = |b: u8| b.is_ascii_graphic() && !b"<>[]|*`\\".contains(&b);
-    if name.len() <= LONGEST_NAME && name.bytes().all(plain) {
+    let plain = |c: char| c.is_ascii_graphic() && !MARKUP.contains(c);
+    if name.len() <= LONGEST_NAME && name.chars().all(plain) {
         return name.to_string();
     }
-    let marks = |c: char| is_hidden(c) || "<>[]|*`\\".contains(c);
+    let marks = |c: char| is_hidden(c) || MARKUP.contains(c);
     let words = name.split(|c: char| marks(c) || c.is_whitespace()).filter(|word| !word.is_empty());
     let text = words.collect::<Vec<_>>().join(" ");
     if text.is_empty() && !name.is_empty() {
@@ -149,29 +149,7 @@ pub(crate) fn prose<'de, D: Deserializer<'de>, T: Deserialize<'de> + Texts>(from
     Ok(T::deserialize(from)?.changed(printable))
 }
 
-/// A fingerprint of text by which changes are noticed: 128 bits by Fowler, Noll and Vo (FNV-1a). Not against forgers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fingerprint(u128);
-
-impl Default for Fingerprint {
-    fn default() -> Self {
-        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
-    }
-}
-
-impl fmt::Write for Fingerprint {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        const PRIME: u128 = (1 << 88) + 0x13b;
-        self.0 = text.bytes().fold(self.0, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
-        Ok(())
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", self.0)
-    }
-}
+pub use joulecast_data::Fingerprint;
 
 /// Names of a network that is read from another format.
 #[derive(Debug, Default)]

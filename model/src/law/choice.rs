@@ -36,7 +36,7 @@ pub struct Tree(Form);
 #[derive(Clone)]
 enum Form {
     Nodes(Vec<Node>),
-    /// As the build packed it ([`joulecast_data::pack::tree`]): most trees of a large file are never asked.
+    /// As the build packed it ([`joulecast_data::pack`]): most trees of a large file are never asked.
     Packed(&'static [u8]),
 }
 
