@@ -25,6 +25,8 @@ pub struct Found<'a> {
     pub framework: bool,
     /// Whether the residuals are of this very substitution, so that the interval need not be widened.
     pub calibrated: bool,
+    /// Whether it is of GPUs of another vendor, whose libraries nobody measured.
+    pub other_vendor: bool,
 }
 
 impl<'a> Found<'a> {
@@ -40,6 +42,7 @@ impl<'a> Found<'a> {
             substitute,
             framework: false,
             calibrated: substitute.is_none(),
+            other_vendor: false,
         }
     }
 
@@ -75,7 +78,7 @@ impl Found<'_> {
 
     /// A model of the GPUs of one vendor for those of another, whose libraries nobody measured.
     pub fn of_other_vendor(self) -> Self {
-        Self { tier: self.tier.max(Tier::Transferred), calibrated: false, ..self }
+        Self { tier: self.tier.max(Tier::Transferred), other_vendor: true, ..self }
     }
 
     /// The roofline with a stated efficiency, for devices that are no GPUs: terms of tiles and waves mean nothing there.

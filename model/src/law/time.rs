@@ -161,7 +161,9 @@ pub fn time(seen: Seen<'_>, found: &Found<'_>, siblings: Option<Siblings>) -> Ti
         Some(stated) => Some((stated.low, stated.high)),
         None => found.residuals.bucket(value).map(|bucket| (bucket.low, bucket.high)),
     };
-    let widen = if found.trusted(expected.in_domain) { 1.0 } else { WIDER };
+    // Each reason for doubt is one of its own.
+    let doubts = [!found.trusted(expected.in_domain), found.other_vendor];
+    let widen: f64 = doubts.into_iter().filter(|doubt| *doubt).map(|_| WIDER).product();
     let edges = logs.map(|logs| {
         let (low, high) = siblings.map_or(logs, |s| s.widened(logs));
         (low.exp() / widen, high.exp() * widen)
