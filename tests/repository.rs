@@ -338,8 +338,12 @@ fn packages_hold_all_that_is_embedded_and_no_measurements() {
             }
         }
     }
-    let held: BTreeSet<_> = data.iter().filter(|f| f.contains('/') && !f.starts_with("src/")).cloned().collect();
+    let code = |f: &str| f.starts_with("src/") || f.starts_with("build/");
+    let held: BTreeSet<_> = data.iter().filter(|f| f.contains('/') && !code(f)).cloned().collect();
     assert_eq!(held, embedded);
+    for builds in ["build.rs", "build/pack.rs"] {
+        assert!(data.contains(builds), "the package does not build without {builds}");
+    }
     assert!(data.contains("splits.toml"));
     let kernels = packaged("joulecast-kernels");
     assert!(kernels.iter().filter(|f| f.starts_with("cuda/") && f.ends_with(".cu")).count() > 10, "{kernels:?}");
