@@ -3,7 +3,7 @@
 use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::catalog;
 use joulecast_model::kernel::family::Family;
-use joulecast_model::kernel::key::ModelKey;
+use joulecast_model::kernel::key::{ConvClass, ModelKey};
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::law::lookup::{Substitute, find};
 
@@ -42,4 +42,28 @@ fn a_kind_without_rows_anywhere_runs_as_those_that_it_shares_a_model_with() {
     let found = find(Some(&unknown), &known, TANH, Family::Stream, Phase::Forward, Precision::Fp16).expect("a model");
     let elsewhere = known.models.iter().any(|m| m.key == TANH);
     assert_eq!(found.substitute, Some(if elsewhere { Substitute::Bandwidth } else { Substitute::Shared }));
+}
+
+/// Convolutions of a chip that has rows of matrix products alone go the way that erred less on chips that were left out: by
+/// all chips' convolutions or by this chip's products.
+#[test]
+fn convolutions_without_rows_go_the_way_that_erred_less_elsewhere() {
+    let key = ModelKey::Conv(ConvClass::Plain3x3);
+    let mut products = chip("gv100");
+    products.models.retain(|m| m.key == ModelKey::Kind("linear"));
+    let substitute = |by_product: f64, by_all: f64| {
+        let mut universal = catalog::all_chips().expect("valid");
+        for model in &mut universal.models {
+            match model.key {
+                k if k == key => model.cross_validation.mape = by_all,
+                k if Some(k) == key.by_product() => model.cross_validation.mape = by_product,
+                _ => continue,
+            }
+        }
+        let (phase, precision) = (Phase::BackwardData, Precision::Fp32);
+        let found = find(Some(&products), &universal, key, Family::Gemm, phase, precision).expect("a model");
+        (found.substitute, found.calibrated)
+    };
+    assert_eq!(substitute(40.0, 30.0), (Some(Substitute::Universal), true));
+    assert_eq!(substitute(30.0, 40.0), (Some(Substitute::Product), true));
 }

@@ -241,6 +241,12 @@ pub fn find<'a>(
                 let found = plain(model, Tier::Transferred, Some(Substitute::Product));
                 // How convolutions compare with the product model was seen on the chips that have rows of both.
                 let seen = keys().find_map(|k| anywhere(k.by_product()?, phase, precision));
+                // Both ways were judged on chips that were left out.
+                let fitted = keys().find_map(|k| anywhere(k, phase, precision)).filter(|m| !m.terms.is_empty());
+                let error = |model: &LayerModel| model.cross_validation.mape;
+                if let Some(model) = fitted.filter(|m| seen.is_some_and(|seen| error(m) < error(seen))) {
+                    return Some(Found { calibrated: true, ..of_all(model) });
+                }
                 return Some(match seen {
                     Some(seen) => Found { residuals: seen, correction: seen.intercept, calibrated: true, ..found },
                     None => found,
