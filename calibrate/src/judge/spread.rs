@@ -17,14 +17,14 @@ const FEWEST: usize = 5;
 const ENOUGH_NEW: usize = 15;
 /// Share of runs that an interval is to hold.
 const HOLDS: f64 = 0.9;
-/// An interval is never narrower than this share of what the layers' intervals say on a side.
+/// An interval is never narrower than this share of its pooled half-width on a side.
 const NARROWEST: f64 = 0.1;
 /// Quantiles of the others are widened in these steps until they hold enough runs of the network left out.
-const STEP: f64 = 0.05;
+const STEP: f64 = 0.01;
 /// Most steps.
-const STEPS: usize = 60;
+const STEPS: usize = 300;
 
-/// A run's error: signed, in half-widths of the side it lies on.
+/// A run's error: signed, in pooled half-widths.
 struct Score<'a> {
     network: &'a str,
     value: f64,
@@ -103,8 +103,7 @@ fn scores<'a>(
 ) -> Vec<Score<'a>> {
     let score = |run: &&'a Compared| {
         let pair = pair(run)?;
-        let (Width(low, high), log) = (width(run), (pair.measured / pair.predicted).ln());
-        let half = if log < 0.0 { low } else { high };
+        let (Width(half, _), log) = (width(run).pooled(), (pair.measured / pair.predicted).ln());
         (half > 0.0).then(|| Score { network: &run.network, value: log / half })
     };
     runs.iter().filter_map(score).collect()

@@ -50,6 +50,11 @@ named_enum!(
 );
 
 impl Precision {
+    /// Whether frameworks keep maps with channels last: where tensor cores read them in 16 bits or fewer.
+    pub fn channels_last(self) -> bool {
+        self.bytes() < Self::Fp32.bytes()
+    }
+
     /// Storage width of a kernel's operands in bytes.
     pub fn bytes(self) -> u64 {
         match self {

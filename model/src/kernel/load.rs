@@ -86,6 +86,17 @@ impl Roofline {
 }
 
 impl<'a> Work<'a> {
+    /// What the steps of a recurrent layer take however little they compute, nothing in all others: the multiprocessors wait
+    /// for each other, and nothing is moved.
+    fn stalls(&self) -> Seconds {
+        match (self.layer(), self.phase) {
+            (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
+                RECURRENT_STEP * recurrent.steps(self.inputs()) as f64
+            }
+            _ => Seconds::ZERO,
+        }
+    }
+
     /// It on a device. `None` where no kernel runs, or the device has no peak for the precision.
     ///
     /// # Errors
@@ -123,13 +134,22 @@ impl<'a> Work<'a> {
                 let each = work.precision.result_bytes() + bytes;
                 Bytes::new(work.batch.saturating_mul(inputs).saturating_mul(each)) / memory.bandwidth + QUANTISATION
             }
-            (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
-                RECURRENT_STEP * recurrent.steps(work.inputs()) as f64
-            }
-            _ => Seconds::ZERO,
+            _ => work.stalls(),
         };
         let narrow = narrowness(&work, gpu);
         let roofline = Roofline { compute, memory: traffic, narrow, second };
         Some(Load { work, cost, gpu, memory, bound: roofline.bound(), roofline }.by_algorithm())
+    }
+}
+
+impl Load<'_> {
+    /// What its traffic takes at peak bandwidth, that of a second kernel too.
+    pub fn traffic(&self) -> Seconds {
+        self.roofline.memory + (self.roofline.second - self.work.stalls())
+    }
+
+    /// What it waits for, given its launch floor: launches, and the steps of a recurrent layer.
+    pub fn waiting(&self, floor: Seconds) -> Seconds {
+        floor + self.work.stalls()
     }
 }

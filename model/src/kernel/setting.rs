@@ -16,10 +16,7 @@ named_enum!(
 impl Layout {
     /// The layout that frameworks use with a precision: channels last where tensor cores read 16-bit maps.
     pub fn usual(precision: Precision) -> Self {
-        match precision {
-            Precision::Fp32 | Precision::Tf32 => Self::Nchw,
-            Precision::Fp16 | Precision::Bf16 | Precision::Int8 | Precision::Fp8 => Self::Nhwc,
-        }
+        if precision.channels_last() { Self::Nhwc } else { Self::Nchw }
     }
 }
 

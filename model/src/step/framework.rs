@@ -7,7 +7,7 @@ mod speed;
 
 pub use host::{Costs, Host, HostKind, Stages};
 pub use input::Input;
-pub use kernels::{Broadcast, RowByRow, Sequences};
+pub use kernels::{Broadcast, Maps, RowByRow, Sequences};
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 
 use input::InputFile;
@@ -25,7 +25,7 @@ use crate::net::network::ShapedNetwork;
 use crate::step::autocast::Mixed;
 use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
-use kernels::{BroadcastFile, RowByRowFile, SequencesFile};
+use kernels::{BroadcastFile, MapsFile, RowByRowFile, SequencesFile};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
@@ -91,6 +91,8 @@ pub struct Framework {
     pub slower: Vec<Slower>,
     /// How fast its kernels are that repeat an operand, where that bounds them: those that add a convolution's bias.
     pub broadcast: Option<Broadcast>,
+    /// What maps in an order that is not the usual one take, where that is known.
+    pub maps: Option<Maps>,
     /// How it runs convolutions over sequences, where that differs from those over maps.
     pub sequences: Option<Sequences>,
     /// How it normalizes rows, where their number bounds that.
@@ -219,6 +221,7 @@ struct File {
     slower: Vec<SlowerFile>,
     broadcast: Option<BroadcastFile>,
     sequences: Option<SequencesFile>,
+    maps: Option<MapsFile>,
     layer_norm: Option<RowByRowFile>,
     fused_update: Option<FusedUpdateFile>,
     parallel: Option<ParallelFile>,
@@ -467,6 +470,7 @@ impl Framework {
             broadcast: file.broadcast.map(BroadcastFile::read).transpose()?,
             layer_norm: file.layer_norm.map(RowByRowFile::read).transpose()?,
             sequences: file.sequences.map(SequencesFile::read).transpose()?,
+            maps: file.maps.map(MapsFile::read).transpose()?,
             rules: library::shipped()?,
             fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
             parallel: file.parallel.map(ParallelFile::read).transpose()?.unwrap_or_default(),
@@ -619,6 +623,10 @@ mod tests {
             ("kind = \"add\"\nfactor = 1\nextra_per_sample = \"4 W\"", "slower add"),
             ("kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [0, 1]\nsource = \"x\"", "broadcast per_cycle is 0"),
             ("kind = \"add\"\nfactor = 1\n[sequences]\nreordered = 2\nsource = \"x\"", "sequences reordered is 2"),
+            (
+                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = 1\ninterpolated_per_cycle = [1, 0]\ncycles_per_plane = 2\nsource = \"x\"",
+                "maps interpolated_per_cycle is 0",
+            ),
             (
                 "kind = \"add\"\nfactor = 1\n[layer_norm]\ncycles_per_row = [1, 0]\nsource = \"x\"",
                 "layer_norm cycles_per_row is 0",

@@ -4,14 +4,15 @@ use crate::base::file::{FileError, within};
 use crate::base::precision::Mode;
 use serde::{Deserialize, Serialize};
 
-/// What the half-widths of an interval below and above its value are multiplied by, on a logarithmic scale.
+/// What the pooled half-width (`Width::pooled`) of an interval is multiplied by below and above its value, on a logarithmic
+/// scale.
 pub type Factors = (f64, f64);
 
 /// No interval is so many times as wide as the sum of its layers'.
 const MOST: f64 = 100.0;
 
 /// The intervals of networks, from networks that were measured whole. The layers' intervals add up as if all layers
-/// erred alike; these factors say how much of that sum is needed. They are of runs of a framework and mode in which the
+/// erred alike, and are pooled with what is usual; these factors say how much of that is needed. They are of runs of a framework and mode in which the
 /// GPU is, or is not, the slower part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,11 +23,11 @@ pub struct NetworkSpread {
     pub mode: Mode,
     /// Whether steps in which the host, not the GPU, is the slower part.
     pub launch_bound: bool,
-    /// Factors of the half-widths of time, down and up.
+    /// Factors of the pooled half-widths of time, down and up.
     pub time: Factors,
-    /// Factors of the half-widths of power, down and up.
+    /// Factors of the pooled half-widths of power, down and up.
     pub power: Factors,
-    /// Factors of the half-widths of energy, down and up.
+    /// Factors of the pooled half-widths of energy, down and up.
     pub energy: Factors,
     /// How many networks the factors are of.
     pub networks: usize,
@@ -43,11 +44,6 @@ impl NetworkSpread {
     /// Factors of time, power and energy.
     pub fn factors(&self) -> [Factors; 3] {
         [self.time, self.power, self.energy]
-    }
-
-    /// The same as far as they make intervals wider: what they say of a board that no network was measured on.
-    pub fn widening(&self) -> [Factors; 3] {
-        self.factors().map(|(low, high)| (low.max(1.0), high.max(1.0)))
     }
 
     /// Whether its numbers can be used.

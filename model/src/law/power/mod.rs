@@ -73,10 +73,10 @@ pub struct PowerModel {
 pub fn activities(load: &Load<'_>, floor: Seconds, time: Seconds) -> Activities {
     let share = |part: Seconds, most: f64| if time > Seconds::ZERO { (part / time).clamp(0.0, most) } else { 0.0 };
     let roofline = &load.roofline;
-    let busy = 1.0 - share(floor, 1.0);
+    let busy = 1.0 - share(load.waiting(floor), 1.0);
     // What a kernel takes beyond its traffic and arithmetic is spent on the multiprocessors that it fills.
     let occupied = busy * load.occupancy();
-    let (compute, memory) = (share(roofline.compute, 1.0), share(roofline.memory + roofline.second, MOST_MEMORY));
+    let (compute, memory) = (share(roofline.compute, 1.0), share(load.traffic(), MOST_MEMORY));
     let mut list = [0.0; COUNT];
     list[..3].copy_from_slice(&[occupied, busy * memory, occupied * memory.sqrt()]);
     let at = match load.gpu.computes_in(load.work.precision).unwrap_or(load.work.precision) {
@@ -260,7 +260,12 @@ pub fn power(gpu: &Gpu, drives: Drives, level: Level, slowdown: f64) -> Watts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::precision::{Mode, Phase};
+    use crate::base::shape::Shape;
     use crate::device::gpu::testing::toy;
+    use crate::kernel::work::Work;
+    use crate::net::case::LayerCase;
+    use crate::net::layer::{Cell, Layer, Recurrent};
 
     fn model() -> PowerModel {
         let mut coefficients = [0.0; COUNT];
@@ -286,6 +291,33 @@ mod tests {
 
     fn voltage() -> ClockLaw {
         ClockLaw::Voltage(VoltageCurve::new(0.75, 0.2).expect("a valid curve"))
+    }
+
+    #[test]
+    fn steps_that_wait_for_each_other_draw_no_power() {
+        let case = |layers| LayerCase {
+            inputs: vec![Shape::new(&[500, 64]).expect("a shape")],
+            layer: Layer::Recurrent(Recurrent {
+                cell: Cell::Lstm,
+                hidden: 64,
+                layers,
+                bidirectional: false,
+                bias: true,
+            }),
+        };
+        let gpu = toy();
+        let seen = |layers, time| {
+            let work = Work::usual(case(layers), Phase::Forward, 1, Precision::Fp32, Mode::Inference).expect("fits");
+            activities(&work.on(&gpu).expect("fits").expect("runs"), Seconds::from_us(3.0), Seconds::from_us(time))
+        };
+        // 500 and 1000 steps of 4 us.
+        for (layers, time) in [(1, 2005.0), (2, 4010.0)] {
+            let seen = seen(layers, time);
+            assert!(seen.iter().all(|&a| a < 0.01), "{seen:?}");
+        }
+        let (short, long) = (seen(1, 2500.0), seen(1, 5000.0));
+        assert!(long[0] > short[0] && short[0] > 0.0, "what takes longer than its steps computes: {short:?} {long:?}");
+        assert!(short[1] < 0.01, "no traffic: {short:?}");
     }
 
     #[test]

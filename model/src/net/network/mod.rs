@@ -2,6 +2,7 @@
 
 pub mod folding;
 mod fusion;
+mod order;
 mod shaped;
 
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};

@@ -1,6 +1,6 @@
 //! A network with shapes for a batch.
 
-use super::{Network, Source};
+use super::{Network, Source, order};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
@@ -45,6 +45,8 @@ pub struct ShapedLayer {
     pub bias: bool,
     /// Whether its weights hold the batch norm that ran after it: see [`ShapedNetwork::unfolded`].
     pub folded: bool,
+    /// Whether it reads a map whose dimensions lie in another order than maps usually have in the network's precision.
+    pub strays: bool,
 }
 
 impl ShapedLayer {
@@ -148,6 +150,7 @@ impl ShapedNetwork {
                 absorbed: Vec::new(),
                 bias: false,
                 folded: node.folded,
+                strays: false,
             });
             if let Some(other) = node.tied {
                 let count = |layer: &ShapedLayer| layer.case.parameters();
@@ -157,6 +160,7 @@ impl ShapedNetwork {
                 }
             }
         }
+        order::mark(&mut layers, precision);
         let alike = alike(&layers).into();
         let (notes, optimizer) = (network.notes.clone(), Optimizer::Momentum);
         let (name, layers) = (network.name.clone(), layers.into());
@@ -275,7 +279,7 @@ pub(super) fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
         let list = firsts.entry((layer.case.layer.kind(), layer.output, layer.case.inputs.first())).or_default();
         let same = |&&j: &&usize| {
             let other = &layers[j];
-            let own = other.case == layer.case && other.bias == layer.bias;
+            let own = other.case == layer.case && other.bias == layer.bias && other.strays == layer.strays;
             own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
         };
         alike.push(list.iter().find(same).copied().unwrap_or_else(|| {
@@ -299,6 +303,7 @@ impl ShapedLayer {
             absorbed,
             bias: false,
             folded: false,
+            strays: false,
         }
     }
 

@@ -5,7 +5,7 @@ use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Bytes, Seconds};
 use crate::device::gpu::Gpu;
 use crate::kernel::work::Work;
-use crate::net::layer::Layer;
+use crate::net::layer::{Interpolation, Layer};
 use serde::Deserialize;
 use std::ops::RangeInclusive;
 
@@ -93,6 +93,67 @@ impl Sequences {
     }
 }
 
+/// Maps whose dimensions lie in another order than those of the network's precision usually do (`ShapedLayer::strays`): after
+/// group norms and copies channels come first in 16 bits, and maps that were tokens have them last in 32 bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Maps {
+    /// Values per multiprocessor and cycle of the copy that brings channels last before a convolution.
+    copied: f64,
+    /// Results per multiprocessor and cycle of linear interpolation over channels that lie last.
+    last: f64,
+    /// The same over channels that lie first, where there are enough results of a channel for all threads.
+    first: f64,
+    /// Cycles per channel of every sample there: each thread goes over all of them for its place.
+    plane: f64,
+}
+
+impl Maps {
+    /// What a layer takes that reads such a map, given what it takes on a usual one, at a board's highest clock.
+    pub fn straying(&self, usual: Seconds, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+        if work.phase != Phase::Forward {
+            return usual;
+        }
+        let (cycles, sms) = (cycles_per_second(gpu), gpu.sms.value as f64);
+        match work.layer() {
+            Layer::Conv2d(_) | Layer::ConvTranspose2d(_) if work.precision.channels_last() => {
+                let values = (work.input().elements() * work.batch) as f64;
+                usual + Seconds::new(values / (self.copied * cycles))
+            }
+            Layer::Resize(resize) if resize.interpolation == Interpolation::Linear => {
+                let results = (work.output.elements() * work.batch) as f64;
+                if !work.precision.channels_last() {
+                    return Seconds::new(results / (self.last * cycles));
+                }
+                let planes = (work.output.axis() * work.batch) as f64;
+                let one_by_one = Seconds::new(planes * self.plane / (cycles / sms));
+                one_by_one.max(Seconds::new(results / (self.first * cycles)))
+            }
+            _ => usual,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MapsFile {
+    copied_per_cycle: f64,
+    interpolated_per_cycle: [f64; 2],
+    cycles_per_plane: f64,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl MapsFile {
+    pub(super) fn read(self) -> Result<Maps, FileError> {
+        let [first, last] = self.interpolated_per_cycle;
+        for (field, value) in [("copied", self.copied_per_cycle), ("interpolated", first), ("interpolated", last)] {
+            within(&format!("maps {field}_per_cycle"), value, PER_CYCLE)?;
+        }
+        within("maps cycles_per_plane", self.cycles_per_plane, CYCLES)?;
+        Ok(Maps { copied: self.copied_per_cycle, last, first, plane: self.cycles_per_plane })
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BroadcastFile {
@@ -176,6 +237,29 @@ mod tests {
         assert_eq!(of("[1, 3]", &[32, 1, 100], Precision::Fp32), 0.0);
         assert_eq!(of("[1, 1]", &[32, 1, 100], Precision::Fp16), 0.0);
         assert_eq!(of("3", &[32, 10, 100], Precision::Fp16), 0.0);
+    }
+
+    #[test]
+    fn straying_maps_are_copied_and_interpolated_otherwise() {
+        let maps = Maps { copied: 0.5, last: 0.25, first: 1.0, plane: 300.0 };
+        let gpu = catalog::gpu("h200").expect("shipped");
+        let (cycles, sms) = (cycles_per_second(&gpu), gpu.sms.value as f64);
+        let usual = Seconds::from_us(10.0);
+        let takes = |trial: &Trial| maps.straying(usual, trial, &gpu).get();
+        let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
+        let conv = |precision| work("conv2d", "channels = 8\nkernel = 3", &[16, 20, 20], precision);
+        let half = conv(Precision::Fp16);
+        near(takes(&half), 1e-5 + (16 * 400 * half.batch) as f64 / (0.5 * cycles));
+        near(takes(&conv(Precision::Fp32)), 1e-5);
+        near(takes(&Trial { phase: Phase::BackwardData, ..half.clone() }), 1e-5);
+        let linear = |side: u64, precision| {
+            work("resize", &format!("output = {side}\ninterpolation = \"linear\""), &[16, 20, 20], precision)
+        };
+        let planes = 16 * half.batch;
+        near(takes(&linear(40, Precision::Fp32)), (planes * 1600) as f64 / (0.25 * cycles));
+        near(takes(&linear(4, Precision::Fp16)), planes as f64 * 300.0 * sms / cycles);
+        near(takes(&linear(4000, Precision::Bf16)), (planes * 16_000_000) as f64 / cycles);
+        near(takes(&work("resize", "output = 40", &[16, 20, 20], Precision::Fp16)), 1e-5);
     }
 
     #[test]

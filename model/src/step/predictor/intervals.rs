@@ -4,6 +4,9 @@ use super::Estimate;
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::law::calibration::Factors;
 
+/// A half-width as networks' layers usually say; factors are relative to it, so that its size does not matter.
+const USUAL: f64 = 0.3;
+
 /// Half-widths below and above a value on a logarithmic scale, neither negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Width(pub f64, pub f64);
@@ -21,6 +24,15 @@ pub struct Carried {
     time: Width,
     power: Width,
     energy: Width,
+}
+
+/// What whole networks showed of the intervals of networks.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// Factors of the pooled half-widths of time, power and energy.
+    pub factors: [Factors; 3],
+    /// Whether they ran on that very board; of others they say no more than that more is open.
+    pub on_board: bool,
 }
 
 impl Carried {
@@ -54,8 +66,19 @@ impl Width {
         Self((value / p05).ln().max(0.0), (p95 / value).ln().max(0.0))
     }
 
-    fn scaled(self, factors: Option<Factors>) -> Self {
-        factors.map_or(self, |(low, high)| Self(self.0 * low, self.1 * high))
+    /// Halfway, on a logarithmic scale, from what a network's own layers say to what is usual, and the same on both sides: how
+    /// far whole networks are off follows their layers' intervals so far, and no further (MODELLING.md, "Decisions").
+    pub fn pooled(self) -> Self {
+        let half = ((self.0 * self.1).sqrt() * USUAL).sqrt();
+        Self(half, half)
+    }
+
+    /// What whole networks showed, where they did.
+    fn scaled(self, shown: Option<Shown>, of: impl Fn(&[Factors; 3]) -> Factors) -> Self {
+        let Some(shown) = shown else { return self };
+        let ((low, high), pooled) = (of(&shown.factors), self.pooled());
+        let scaled = Self(pooled.0 * low, pooled.1 * high);
+        if shown.on_board { scaled } else { Self(scaled.0.max(self.0), scaled.1.max(self.1)) }
     }
 
     /// With an independent error besides.
@@ -92,16 +115,16 @@ impl Widths {
         time: Seconds,
         energy: Joules,
         limit: Watts,
-        factors: Option<[Factors; 3]>,
+        shown: Option<Shown>,
         carried: Carried,
     ) -> Intervals {
         let power = energy / time;
         let limit = if power <= limit { limit } else { Watts::new(f64::INFINITY) };
-        let Width(low, high) = self.time.scaled(factors.map(|[time, ..]| time)).and(carried.time);
+        let Width(low, high) = self.time.scaled(shown, |[time, ..]| *time).and(carried.time);
         let time = Estimate { value: time, p05: time * (-low).exp(), p95: time * high.exp() };
-        let Width(low, high) = self.power.scaled(factors.map(|[_, power, _]| power)).and(carried.power);
+        let Width(low, high) = self.power.scaled(shown, |[_, power, _]| *power).and(carried.power);
         let power = Estimate { value: power, p05: power * (-low).exp(), p95: (power * high.exp()).min(limit) };
-        let Width(low, high) = self.energy.scaled(factors.map(|[.., energy]| energy)).and(carried.energy);
+        let Width(low, high) = self.energy.scaled(shown, |[.., energy]| *energy).and(carried.energy);
         let most = limit * time.p95;
         let energy = Estimate { value: energy, p05: energy * (-low).exp(), p95: (energy * high.exp()).min(most) };
         (time, power, energy)
@@ -142,12 +165,19 @@ mod tests {
             Seconds::new(1.0),
             Joules::new(100.0),
             Watts::new(300.0),
-            Some(spread.factors()),
+            Some(Shown { factors: spread.factors(), on_board: true }),
             Carried::default(),
         );
-        assert!((time.p05.get() - 0.5f64.sqrt()).abs() < 1e-12 && time.p95 == time.value);
-        assert!((power.p95.get() - 100.0 * 0.4f64.exp()).abs() < 1e-9);
+        let usual = |half: f64| (half * USUAL).sqrt();
+        assert!((time.p05.get() - (-0.5 * usual(2f64.ln())).exp()).abs() < 1e-12 && time.p95 == time.value);
+        assert!((power.p95.get() - 100.0 * (2.0 * usual((0.1f64 * 0.2).sqrt())).exp()).abs() < 1e-9);
         assert_eq!((energy.p05, energy.p95), (energy.value, energy.value));
+        // Of another board they only make more of what the layers say.
+        let shown = Some(Shown { factors: [(0.5, 9.0), (1.0, 2.0), (0.0, 0.0)], on_board: false });
+        let carried = Carried::default();
+        let (time, ..) = widths.intervals(Seconds::new(1.0), Joules::new(100.0), Watts::new(300.0), shown, carried);
+        assert!((time.p05.get() - 0.5).abs() < 1e-12, "{}", time.p05.get());
+        assert!((time.p95.get() - (9.0 * usual(2f64.ln())).exp()).abs() < 1e-9);
     }
 
     #[test]

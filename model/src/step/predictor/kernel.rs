@@ -234,6 +234,8 @@ fn kernel_in<'a, 'm: 'a>(
     let kernel = KernelOf { kind, layer: &layer.case.layer, phase: run_phase, layout };
     let value = if found.framework { timed.value } else { through(setup, &kernel, &load, timed.value) };
     let value = setup.framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, setup.gpu)));
+    let strays = setup.framework.maps.filter(|_| layer.strays);
+    let value = strays.map_or(value, |m| m.straying(value, &load.work, setup.gpu));
     let reordering = setup.framework.sequences.map_or(Seconds::ZERO, |s| s.reordering(&load.work, setup.gpu));
     let value = value + reordering;
     let jump = setup.framework.rules.iter().find_map(|rule| {
@@ -249,7 +251,7 @@ fn kernel_in<'a, 'm: 'a>(
         cost,
         time: Estimate { value, p05: value * low, p95: value * high },
         bound: load.bound,
-        memory: load.roofline.memory + load.roofline.second,
+        memory: load.traffic(),
         drives: models.law.drives(&activities, &traits(&load, &activities, value)).times(setup.framework.activity),
         tier: found.tier,
         algorithm,

@@ -1,7 +1,7 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
 use super::beside::{conversion, fused_update, gradient_sums};
-use super::intervals::{Carried, Intervals, Outcome};
+use super::intervals::{Carried, Intervals, Outcome, Shown};
 use super::kernel::{Kernel, Models, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
 use super::remarks::Settled;
@@ -12,7 +12,7 @@ use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
 use crate::kernel::key::ModelKey;
-use crate::law::calibration::{NetworkSpread, Tier};
+use crate::law::calibration::Tier;
 use crate::law::power::{ClockLaw, waiting_at};
 use crate::net::cost::LayerCost;
 use crate::net::network::ShapedNetwork;
@@ -180,17 +180,16 @@ impl<'a> Step<'a> {
         let spread = if self.power_tier >= Tier::Sibling { OTHER_DEVICE } else { 1.0 };
         let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
         let launch_bound = totals.for_host > Seconds::ZERO;
-        // Whole networks were measured on boards of the calibration alone: of others they say no more than that more is open.
-        let own = setup.calibration.is_some_and(|c| c.is_of(&setup.gpu.name));
+        let on_board = setup.calibration.is_some_and(|c| c.is_of(&setup.gpu.name));
         let spread = setup.calibration.and_then(|c| c.network_spread(&setup.framework.name, setup.mode, launch_bound));
-        let factors = spread.map(if own { NetworkSpread::factors } else { NetworkSpread::widening });
+        let shown = spread.map(|s| Shown { factors: s.factors(), on_board });
         let widths = Widths::new(&totals.time, residuals);
         let asked = point != OperatingPoint::default();
         let carried = if asked { CARRIED * totals.moved / totals.time.value.get() } else { 0.0 };
         let step = (totals.time.value, totals.energy);
         let by_host = totals.by_host.as_ref().map_or(&[][..], |outcomes| outcomes);
         let carried = Carried::new(carried, step, likely).and(Carried::new(0.0, step, by_host));
-        (widths, widths.intervals(totals.time.value, totals.energy, cap, factors, carried))
+        (widths, widths.intervals(totals.time.value, totals.energy, cap, shown, carried))
     }
 
     /// The host of an eager step, where the profile says what it does.

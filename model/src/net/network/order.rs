@@ -1,0 +1,122 @@
+//! In which order the dimensions of maps lie in memory, as PyTorch hands them on.
+
+use super::{ShapedLayer, Source};
+use crate::base::precision::Precision;
+use crate::base::shape::Shape;
+use crate::net::layer::Layer;
+
+/// Marks layers that read a map in another order than maps usually have in that precision.
+pub(super) fn mark(layers: &mut [ShapedLayer], precision: Precision) {
+    let usual = precision.channels_last();
+    // Of every result: whether its first dimension lies closest together (channels last), not its last one.
+    let mut last: Vec<bool> = Vec::with_capacity(layers.len());
+    for layer in layers {
+        let read = match layer.from.first() {
+            Some(Source::Node(i)) => last[*i],
+            Some(Source::Input(_)) => usual && layer.case.inputs.first().is_some_and(is_map),
+            None => false,
+        };
+        layer.strays = read != usual && layer.case.inputs.first().is_some_and(|s| is_map(s) && area(s) > 1);
+        last.push(written(layer, read, usual));
+    }
+}
+
+/// Whether a layer's result has its channels last, where what it reads has or has not.
+fn written(layer: &ShapedLayer, read: bool, usual: bool) -> bool {
+    let Some(input) = layer.case.inputs.first() else { return false };
+    match &layer.case.layer {
+        // A copy is contiguous in its own dimensions.
+        Layer::Reshape(reshape) => !reshape.copy && read != turned(input, &layer.output),
+        Layer::Permute(permute) => {
+            let dims = permute.order.len();
+            let ends = permute.order.first() != Some(&0) && permute.order.last() != Some(&(dims - 1));
+            !permute.copy && read != ends
+        }
+        Layer::Slice(slice) => !slice.copy && read,
+        // Either operand in that order makes the library run in it; sequences have no such order.
+        Layer::Conv2d(_) | Layer::Conv3d(_) | Layer::ConvTranspose2d(_) => (usual || read) && !is_sequence(input),
+        Layer::GroupNorm(_)
+        | Layer::LayerNorm(_)
+        | Layer::RmsNorm(_)
+        | Layer::Linear(_)
+        | Layer::Matmul(_)
+        | Layer::Attention(_)
+        | Layer::Embedding(_)
+        | Layer::Recurrent(_) => false,
+        _ => read,
+    }
+}
+
+/// Whether a view brings the channels of a map from the first to the last place, or back.
+fn turned(input: &Shape, output: &Shape) -> bool {
+    let ends = |s: &Shape| (s.dims().first().copied(), s.dims().last().copied());
+    let ((first, last), (to_first, to_last)) = (ends(input), ends(output));
+    let short = |s: &Shape| (2..=3).contains(&s.dims().len());
+    short(input) && short(output) && first != to_first && (first == to_last || last == to_first)
+}
+
+/// A map over one, two or three dimensions.
+fn is_map(shape: &Shape) -> bool {
+    shape.dims().len() >= 3
+}
+
+fn is_sequence(shape: &Shape) -> bool {
+    matches!(shape.dims(), [_, 1, _])
+}
+
+fn area(shape: &Shape) -> u64 {
+    shape.elements() / shape.dims().first().copied().unwrap_or(1).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::base::precision::Precision;
+    use crate::net::network::{Network, ShapedNetwork};
+
+    /// Names of the layers that read a map in the other order.
+    fn straying(layers: &str, precision: Precision) -> Vec<String> {
+        let text = format!(
+            "schema = \"network/1\"\nname = \"n\"\ntitle = \"N\"\nsource = \"test\"\ninputs.x.shape = [32, 14, 14]\nlayers = [\n{layers}\n]\n"
+        );
+        let network = Network::from_toml(&text).expect("a network");
+        let shaped = ShapedNetwork::new(&network, 2, precision, &[]).expect("shapes");
+        shaped.layers().iter().filter(|l| l.strays).map(|l| l.name.clone()).collect()
+    }
+
+    #[test]
+    fn group_norms_hand_on_channels_first() {
+        let layers = r#"{ name = "a", kind = "conv2d", channels = 32, kernel = 3, padding = 1 },
+            { name = "norm", kind = "group_norm", groups = 8 },
+            { name = "act", kind = "relu" },
+            { name = "b", kind = "conv2d", channels = 32, kernel = 3, padding = 1 },
+            { name = "c", kind = "conv2d", channels = 32, kernel = 1 }"#;
+        assert_eq!(straying(layers, Precision::Fp16), ["act", "b"], "a convolution brings channels last again");
+        assert_eq!(straying(layers, Precision::Fp32), [""; 0]);
+    }
+
+    #[test]
+    fn tokens_become_maps_with_channels_last_unless_they_are_copied() {
+        let of = |copy: &str| {
+            format!(
+                r#"{{ name = "tokens", kind = "reshape", shape = [196, 32] }},
+                {{ name = "linear", kind = "linear", features = 64 }},{copy}
+                {{ name = "map", kind = "reshape", shape = [64, 14, 14] }},
+                {{ name = "up", kind = "resize", output = 28, interpolation = "linear" }},
+                {{ name = "conv", kind = "conv2d", channels = 32, kernel = 1 }}"#
+            )
+        };
+        assert_eq!(straying(&of(""), Precision::Fp32), ["up", "conv"]);
+        assert_eq!(straying(&of(""), Precision::Fp16), [""; 0]);
+        let copied = of(r#"{ name = "copy", kind = "reshape", shape = [64, 196], copy = true },"#);
+        assert_eq!(straying(&copied, Precision::Fp32), [""; 0]);
+        assert_eq!(straying(&copied, Precision::Fp16), ["up", "conv"]);
+    }
+
+    #[test]
+    fn what_is_over_one_position_has_no_order() {
+        let layers = r#"{ name = "norm", kind = "group_norm", groups = 8 },
+            { name = "pool", kind = "global_avg_pool2d" },
+            { name = "squeeze", kind = "conv2d", channels = 8, kernel = 1 }"#;
+        assert_eq!(straying(layers, Precision::Bf16), ["pool"]);
+    }
+}
