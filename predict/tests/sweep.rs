@@ -86,6 +86,34 @@ fn a_sweep_goes_on_where_it_stopped_and_not_on_another_s_rows() {
     resumed("jsonl", without(2));
 }
 
+/// One after the other, whatever the number of parts; a part that stopped goes on, and not as another.
+#[test]
+fn shards_together_are_the_sweep() {
+    let rows = |extra: &[&str]| {
+        let text = swept(&[&["--quiet"], extra].concat());
+        let (_, rows) = text.split_once('\n').expect("a header");
+        rows.to_string()
+    };
+    let whole = rows(&[]);
+    for of in [1, 2, 3, 7, 1000] {
+        let parts: String = (1..=of.min(200)).map(|i| rows(&["--shard", &format!("{i}/{of}")])).collect();
+        assert!(whole.starts_with(&parts) && (of > 200 || parts == whole), "{of} parts");
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("rows.csv");
+    let name = path.to_str().expect("a name");
+    swept(&["--quiet", "--output", name, "--shard", "2/3"]);
+    let second = fs::read_to_string(&path).expect("rows");
+    fs::write(&path, &second[..second.len() / 2]).expect("cut");
+    swept(&["--quiet", "--output", name, "--shard", "2/3", "--resume"]);
+    assert_eq!(fs::read_to_string(&path).expect("rows"), second);
+    let other = run(&[&BASE[..], &["--quiet", "--output", name, "--shard", "3/3", "--resume"]].concat());
+    assert_eq!(other.status.code(), Some(1), "another part's rows");
+    for wrong in ["0/2", "3/2", "1/0", "2", "a/b"] {
+        assert_eq!(run(&[&BASE[..], &["--shard", wrong]].concat()).status.code(), Some(2), "{wrong}");
+    }
+}
+
 /// What no column says is refused, too, whichever of the two asked for it.
 #[test]
 fn a_sweep_does_not_go_on_with_other_settings() {

@@ -3,7 +3,10 @@
 use super::shared::{
     FrameworkArgs, MemoryClockArgs, OperatingArgs, OutputArgs, PrecisionArgs, ReadingArgs, SequenceArgs, SharingArgs,
 };
-use super::values::{Axis, parse_axis, parse_mode, parse_positive, parse_precision, parse_price, parse_size, settings};
+use super::values::{
+    Axis, parse_axis, parse_mode, parse_positive, parse_precision, parse_price, parse_shard, parse_size, settings,
+};
+use crate::ask::Shard;
 use crate::failure::Failure;
 use crate::request::{Batch, Request};
 use clap::{Args, ValueEnum};
@@ -138,6 +141,9 @@ pub struct SweepArgs {
     /// Write over what --output has
     #[arg(long, requires = "output", conflicts_with = "resume")]
     pub force: bool,
+    /// Only the I-th of N parts of the rows, one after the other: the parts together are the sweep
+    #[arg(long, value_name = "I/N", value_parser = parse_shard)]
+    shard: Option<Shard>,
     /// Threads (default: all cores)
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -151,6 +157,11 @@ impl SweepArgs {
     pub fn request(&self) -> Result<Request, Failure> {
         let request = self.many.request(&self.batch, None)?;
         Ok(Request { precisions: self.precision.clone(), modes: self.mode.clone(), ..request })
+    }
+
+    /// Which part of the rows.
+    pub fn shard(&self) -> Shard {
+        self.shard.unwrap_or_default()
     }
 
     /// Clocks, and limits for each.

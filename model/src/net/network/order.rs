@@ -117,6 +117,22 @@ mod tests {
     }
 
     #[test]
+    fn a_view_that_permutes_turns_the_order_and_one_that_copies_does_not() {
+        let of = |permute: &str| {
+            format!(
+                r#"{{ name = "tokens", kind = "reshape", shape = [196, 32] }},
+                {{ name = "linear", kind = "linear", features = 64 }},
+                {{ name = "turned", kind = "permute", {permute} }},
+                {{ name = "map", kind = "reshape", shape = [64, 14, 14] }},
+                {{ name = "conv", kind = "conv2d", channels = 32, kernel = 1 }}"#
+            )
+        };
+        assert_eq!(straying(&of("order = [1, 0]"), Precision::Fp32), ["conv"]);
+        assert_eq!(straying(&of("order = [1, 0], copy = true"), Precision::Fp32), [""; 0]);
+        assert_eq!(straying(&of("order = [1, 0], copy = true"), Precision::Fp16), ["conv"]);
+    }
+
+    #[test]
     fn what_is_over_one_position_has_no_order() {
         let layers = r#"{ name = "copy", kind = "reshape", shape = [32, 14, 14], copy = true },
             { name = "pool", kind = "global_avg_pool2d" },

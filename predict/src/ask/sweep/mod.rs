@@ -19,6 +19,7 @@ use joulecast_model::step::framework::Launch;
 use joulecast_model::step::generation::SEQUENCE;
 use joulecast_model::step::predictor::OperatingPoint;
 use rayon::prelude::*;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// So many tasks per core are worked on before their rows are handed on.
@@ -55,6 +56,30 @@ pub struct Sweep<'a> {
     /// How each team's steps are launched.
     launches: Vec<Launch>,
     batches: Vec<u64>,
+    shard: Shard,
+}
+
+/// One of several parts of a sweep's rows, one after the other: all of them, in order, are the sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// Which, from 1.
+    pub which: u64,
+    /// How many there are.
+    pub of: u64,
+}
+
+impl Default for Shard {
+    fn default() -> Self {
+        Self { which: 1, of: 1 }
+    }
+}
+
+impl Shard {
+    /// Its rows of so many.
+    fn rows(self, all: u64) -> Range<u64> {
+        let until = |parts: u64| (u128::from(all) * u128::from(parts) / u128::from(self.of)) as u64;
+        until(self.which - 1)..until(self.which)
+    }
 }
 
 /// Some points of one network and batch.
@@ -121,7 +146,12 @@ impl<'a> Sweep<'a> {
             Ok(request.runner.launch.unwrap_or_else(|| cluster.first().launch()))
         };
         let launches = teams.iter().map(launch).collect::<Result<_, Failure>>()?;
-        Ok(Self { session, request, points, networks, teams, launches, batches })
+        Ok(Self { session, request, points, networks, teams, launches, batches, shard: Shard::default() })
+    }
+
+    /// Only a part of it.
+    pub fn shard(self, shard: Shard) -> Self {
+        Self { shard, ..self }
     }
 
     /// What it was made of.
@@ -138,24 +168,36 @@ impl<'a> Sweep<'a> {
         (self.networks.len() * self.batches.len() * self.points.len()) as u64
     }
 
-    /// How many rows it has.
-    pub fn rows(&self) -> u64 {
-        self.rows_per_block() * (self.teams.len() * self.request.precisions.len() * self.request.modes.len()) as u64
+    /// Which rows of the whole sweep are its own.
+    fn range(&self) -> Range<u64> {
+        let blocks = (self.teams.len() * self.request.precisions.len() * self.request.modes.len()) as u64;
+        self.shard.rows(self.rows_per_block() * blocks)
     }
 
-    /// The tasks of a GPU, precision and mode, from a row on.
-    fn tasks(&self, skip: u64) -> impl Iterator<Item = Task> + '_ {
+    /// How many rows it has.
+    pub fn rows(&self) -> u64 {
+        let range = self.range();
+        range.end - range.start
+    }
+
+    /// The tasks of a GPU, precision and mode: so many rows from a row on.
+    fn tasks(&self, skip: u64, most: u64) -> impl Iterator<Item = Task> + '_ {
         let points = self.points.len();
         let all = (0..self.networks.len()).flat_map(|n| self.batches.iter().map(move |b| (n, *b)));
         let steps = all.flat_map(move |(network, batch)| {
             let starts = (0..points).step_by(POINTS);
             starts.map(move |from| Task { network, batch, from, to: (from + POINTS).min(points) })
         });
-        let mut left = skip as usize;
-        steps.filter_map(move |task| {
+        let (mut left, mut most) = (skip as usize, most as usize);
+        let later = steps.filter_map(move |task| {
             let passed = left.min(task.to - task.from);
             left -= passed;
             (task.from + passed < task.to).then_some(Task { from: task.from + passed, ..task })
+        });
+        later.map_while(move |task| {
+            let taken = most.min(task.to - task.from);
+            most -= taken;
+            (taken > 0).then_some(Task { to: task.from + taken, ..task })
         })
     }
 
@@ -177,9 +219,9 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// The key of a row by its place.
+    /// The key of a row by its place among its own.
     pub fn key(&self, row: u64) -> Option<Key<'_>> {
-        let block = self.rows_per_block();
+        let (block, row) = (self.rows_per_block(), self.range().start + row);
         let (block, mut row) = ((row / block) as usize, (row % block) as usize);
         let (modes, precisions) = (&self.request.modes, &self.request.precisions);
         let (mode, block) = (modes[block % modes.len()], block / modes.len());
@@ -278,6 +320,8 @@ impl<'a> Sweep<'a> {
         mut take: impl FnMut(u64, T) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(Failure::failed)?;
+        let mut most = self.rows().saturating_sub(skip);
+        skip += self.range().start;
         for (i, team) in self.teams.iter().enumerate() {
             for &precision in &self.request.precisions {
                 for &mode in &self.request.modes {
@@ -285,8 +329,13 @@ impl<'a> Sweep<'a> {
                         skip -= self.rows_per_block();
                         continue;
                     }
+                    if most == 0 {
+                        return Ok(());
+                    }
                     let block = pool.install(|| self.block(team, precision, mode))?;
-                    let mut tasks = self.tasks(std::mem::take(&mut skip));
+                    let here = most.min(self.rows_per_block() - skip);
+                    let mut tasks = self.tasks(std::mem::take(&mut skip), here);
+                    most -= here;
                     let mut made: Vec<(u64, T)> = Vec::new();
                     loop {
                         let window: Vec<Task> = tasks.by_ref().take(threads * TASKS_PER_THREAD).collect();

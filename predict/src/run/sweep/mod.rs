@@ -6,7 +6,7 @@ mod parquet;
 mod writer;
 
 use crate::args::SweepArgs;
-use crate::ask::{Errors, Sweep};
+use crate::ask::{Errors, Shard, Sweep};
 use crate::failure::Failure;
 use crate::session::Session;
 use anyhow::anyhow;
@@ -20,12 +20,12 @@ fn broken_pipe(error: &anyhow::Error) -> bool {
     kind == Some(std::io::ErrorKind::BrokenPipe)
 }
 
-/// What has no prediction is said on standard error; where nothing was predicted, a failure. `done`: rows that were there
-/// before; `made`: those that came.
-fn tell(errors: Errors, done: u64, made: u64) -> Result<(), Failure> {
+/// What has no prediction is said on standard error; where nothing of a whole sweep was predicted, a failure. `made`: rows
+/// that came; `all`: whether they are the whole sweep.
+fn tell(errors: Errors, made: u64, all: bool) -> Result<(), Failure> {
     let Some(first) = errors.first else { return Ok(()) };
     let count = errors.count;
-    if done == 0 && count == made {
+    if all && count == made {
         return Err(Failure::Failed(anyhow!("no row has a prediction; the first: {first}")));
     }
     say(format_args!("note: {count} of {made} rows have an error instead of a prediction; the first: {first}"));
@@ -34,7 +34,7 @@ fn tell(errors: Errors, done: u64, made: u64) -> Result<(), Failure> {
 
 /// Makes the rows and writes them.
 pub fn sweep(session: &Session, args: &SweepArgs) -> Result<(), Failure> {
-    let sweep = Sweep::new(session, &args.request()?, &args.sequence, args.points())?;
+    let sweep = Sweep::new(session, &args.request()?, &args.sequence, args.points())?.shard(args.shard());
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     if threads == 0 {
         return Err(Failure::usage("--threads must be above 0"));
@@ -76,5 +76,5 @@ pub fn sweep(session: &Session, args: &SweepArgs) -> Result<(), Failure> {
         let seconds = bar.elapsed().as_secs_f64();
         say(format_args!("{made} predictions in {seconds:.1} s, {:.0} per second", made as f64 / seconds));
     }
-    tell(errors, done, made)
+    tell(errors, made, done == 0 && args.shard() == Shard::default())
 }
