@@ -1,0 +1,83 @@
+//! Repeats one operation of the library so often, for whoever counts instructions (`.ci/instructions`): the difference between
+//! two numbers of repetitions is the operation's own.
+//!
+//! ```text
+//! steps           names the operations
+//! steps NAME N    runs one N times
+//! ```
+
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::units::{Hertz, Watts};
+use joulecast_model::catalog;
+use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::OperatingPoint;
+use std::error::Error;
+use std::hint::black_box;
+use std::process::ExitCode;
+
+/// Name, GPU, precision.
+const STEPS: [(&str, &str, Precision); 2] = [("v100", "v100", Precision::Fp32), ("h200", "h200", Precision::Fp16)];
+const OPERATIONS: [&str; 6] = ["network", "shapes", "step", "batch", "clock", "limit"];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words[..] {
+        [] => {
+            for (step, ..) in STEPS {
+                OPERATIONS.iter().for_each(|operation| println!("{operation}-{step}"));
+            }
+            Ok(())
+        }
+        [name, count] => run(name, count),
+        _ => Err("steps [NAME N]".into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("{e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(name: &str, count: &str) -> Result<(), Box<dyn Error>> {
+    let count: u64 = count.parse()?;
+    let (operation, step) = name.split_once('-').ok_or("an operation is like step-v100")?;
+    let (_, gpu, precision) = *STEPS.iter().find(|(name, ..)| *name == step).ok_or("no such step")?;
+    let mode = Mode::Inference;
+    let network = catalog::network("resnet50")?;
+    let shaped = ShapedNetwork::new(&network, 64, precision, &[])?;
+    let predictor = Predictor::shipped(catalog::gpu(gpu)?, catalog::framework("cudnn")?);
+    let one = predictor.step(&shaped, mode)?;
+    let prepared = one.prepare();
+    for i in 0..count {
+        match operation {
+            "network" => {
+                let shaped = ShapedNetwork::new(black_box(&network), 64, precision, &[])?;
+                black_box(predictor.predict(&shaped, mode)?);
+            }
+            "shapes" => {
+                black_box(predictor.predict(black_box(&shaped), mode)?);
+            }
+            "step" => {
+                black_box(predictor.step(black_box(&shaped), mode)?.prepare().cost);
+            }
+            "batch" => {
+                let other = shaped.with_batch(black_box(33 + i % 31))?;
+                black_box(predictor.step(&other, mode)?.prepare().at(OperatingPoint::default())?);
+            }
+            "clock" => {
+                let core_clock = Some(Hertz::from_mhz(black_box(900.0 + (i % 31) as f64)));
+                black_box(prepared.at(OperatingPoint { core_clock, ..OperatingPoint::default() })?);
+            }
+            "limit" => {
+                let power_cap = Some(Watts::new(black_box(220.0 + (i % 31) as f64)));
+                black_box(prepared.at(OperatingPoint { power_cap, ..OperatingPoint::default() })?);
+            }
+            other => return Err(format!("no operation {other}").into()),
+        }
+    }
+    Ok(())
+}
