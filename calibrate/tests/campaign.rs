@@ -14,6 +14,7 @@ use joulecast_kernels::fake::{FakeGpu, Faults};
 use joulecast_kernels::measure::Rules;
 use joulecast_kernels::settings::Point;
 use joulecast_model::base::precision::{Mode, Phase, Precision};
+use joulecast_model::base::shard::Shard;
 use joulecast_model::base::units::{Hertz, Seconds};
 use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::kernel::work::Trial;
@@ -444,7 +445,7 @@ fn every_operating_point_has_its_rows() {
         which: Which::Time,
         retry_skipped: false,
         rules: Rules::default(),
-        shard: run::Shard::default(),
+        shard: Shard::default(),
     };
     let slow = Hertz::from_mhz(990.0);
     let points = [Point::default(), Point { core: Some(slow), power_limit: None }];

@@ -16,8 +16,8 @@ use std::error::Error;
 use std::hint::black_box;
 use std::process::ExitCode;
 
-/// Name, GPU, precision.
-const STEPS: [(&str, &str, Precision); 2] = [("v100", "v100", Precision::Fp32), ("h200", "h200", Precision::Fp16)];
+/// GPU and precision.
+const STEPS: [(&str, Precision); 2] = [("v100", Precision::Fp32), ("h200", Precision::Fp16)];
 const OPERATIONS: [&str; 6] = ["network", "shapes", "step", "batch", "clock", "limit"];
 
 fn main() -> ExitCode {
@@ -25,8 +25,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words[..] {
         [] => {
-            for (step, ..) in STEPS {
-                OPERATIONS.iter().for_each(|operation| println!("{operation}-{step}"));
+            for (gpu, _) in STEPS {
+                OPERATIONS.iter().for_each(|operation| println!("{operation}-{gpu}"));
             }
             Ok(())
         }
@@ -44,8 +44,8 @@ fn main() -> ExitCode {
 
 fn run(name: &str, count: &str) -> Result<(), Box<dyn Error>> {
     let count: u64 = count.parse()?;
-    let (operation, step) = name.split_once('-').ok_or("an operation is like step-v100")?;
-    let (_, gpu, precision) = *STEPS.iter().find(|(name, ..)| *name == step).ok_or("no such step")?;
+    let (operation, gpu) = name.split_once('-').ok_or("an operation is like step-v100")?;
+    let (gpu, precision) = *STEPS.iter().find(|(name, _)| *name == gpu).ok_or("no such step")?;
     let mode = Mode::Inference;
     let network = catalog::network("resnet50")?;
     let shaped = ShapedNetwork::new(&network, 64, precision, &[])?;

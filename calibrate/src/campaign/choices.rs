@@ -1,10 +1,11 @@
 //! `calibrate choices`: which algorithms the libraries choose, asked of their heuristics for many trials in a minute.
 
-use super::run::Shard;
+use super::run::in_shard;
 use super::trials::Plan;
 use crate::rows::choices::{Answer, holds};
 use anyhow::Result;
 use joulecast_kernels::{DeviceError, LayerRunner};
+use joulecast_model::base::shard::Shard;
 use joulecast_model::base::units::Seconds;
 use std::fmt;
 use std::time::Instant;
@@ -34,7 +35,7 @@ pub fn ask(
 ) -> Result<Asked> {
     let begun = Instant::now();
     let mut asked = Asked::default();
-    for item in plan.items.iter().filter(|item| shard.holds(item)) {
+    for item in plan.items.iter().filter(|item| in_shard(shard, item)) {
         if !holds(&item.trial) {
             asked.others += 1;
             continue;

@@ -18,6 +18,7 @@ use clap::Args;
 use joulecast_kernels::measure::Rules;
 use joulecast_kernels::settings::Point;
 use joulecast_model::base::precision::{Phase, Precision};
+use joulecast_model::base::shard::Shard;
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
 use joulecast_reports::export::{Format, format_of};
@@ -110,7 +111,7 @@ pub struct RunArgs {
     /// Only this part of the plan, as in 1/4, for several GPUs side by side: each with a dataset of its own, and a process
     /// that sees its GPU alone (CUDA_VISIBLE_DEVICES)
     #[arg(long, value_name = "I/N", default_value = "1/1")]
-    shard: run::Shard,
+    shard: Shard,
     /// Try again what an earlier run could not do
     #[arg(long)]
     retry_skipped: bool,
@@ -150,7 +151,7 @@ pub struct ChoicesArgs {
     budget: Option<f64>,
     /// Only this part of the plan, as in 1/4, for several processes side by side
     #[arg(long, value_name = "I/N", default_value = "1/1")]
-    shard: run::Shard,
+    shard: Shard,
 }
 
 /// Summarises a dataset.

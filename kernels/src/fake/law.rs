@@ -66,8 +66,13 @@ impl Effort {
 
     /// Time of one execution at a clock relative to the highest.
     pub fn time(&self, clock: f64) -> Seconds {
-        let roofline =
-            Roofline { compute: self.compute / clock, memory: self.memory, narrow: 1.0, second: Seconds::ZERO };
+        let roofline = Roofline {
+            compute: self.compute / clock,
+            memory: self.memory,
+            narrow: 1.0,
+            second: Seconds::ZERO,
+            stalls: Seconds::ZERO,
+        };
         roofline.reference(EXPONENT, FLOOR) * self.factor
     }
 

@@ -6,4 +6,5 @@ pub mod file;
 pub(crate) mod packed;
 pub mod precision;
 pub mod shape;
+pub mod shard;
 pub mod accuracy;

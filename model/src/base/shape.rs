@@ -62,6 +62,11 @@ impl Shape {
         }
     }
 
+    /// Whether it is a map of one row: what runs over a sequence.
+    pub fn is_sequence(&self) -> bool {
+        matches!(self.dims(), [_, 1, _])
+    }
+
     /// The last dimension: the features of a token.
     pub fn last(&self) -> u64 {
         self.dims[usize::from(self.rank) - 1]

@@ -64,9 +64,16 @@ pub struct Roofline {
     /// A second kernel that runs before or after the first: the one that adds a convolution's bias, or sums a bias's
     /// gradient, or converts 16-bit inputs to fp8; and what the steps of a recurrent layer take however little they compute.
     pub second: Seconds,
+    /// What of that is waiting, and moves nothing: the steps of a recurrent layer.
+    pub stalls: Seconds,
 }
 
 impl Roofline {
+    /// Traffic at peak bandwidth, a second kernel's too.
+    pub fn traffic(&self) -> Seconds {
+        self.memory + (self.second - self.stalls)
+    }
+
     /// Arithmetic at the rate that its operands' alignment allows.
     pub fn arithmetic(&self) -> Seconds {
         self.compute * self.narrow
@@ -87,7 +94,7 @@ impl Roofline {
 
 impl<'a> Work<'a> {
     /// What the steps of a recurrent layer take however little they compute, nothing in all others: the multiprocessors wait
-    /// for each other, and nothing is moved.
+    /// for each other.
     fn stalls(&self) -> Seconds {
         match (self.layer(), self.phase) {
             (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
@@ -123,6 +130,7 @@ impl<'a> Work<'a> {
         let values = work.batch.saturating_mul(work.output.elements());
         let bytes = work.precision.bytes();
         let moved = |times: u64| Bytes::new(values.saturating_mul(times * bytes)) / memory.bandwidth;
+        let stalls = work.stalls();
         let second = match (work.layer(), work.phase) {
             (Layer::Conv2d(conv), Phase::Forward) if conv.bias => moved(2),
             (
@@ -134,22 +142,10 @@ impl<'a> Work<'a> {
                 let each = work.precision.result_bytes() + bytes;
                 Bytes::new(work.batch.saturating_mul(inputs).saturating_mul(each)) / memory.bandwidth + QUANTISATION
             }
-            _ => work.stalls(),
+            _ => stalls,
         };
         let narrow = narrowness(&work, gpu);
-        let roofline = Roofline { compute, memory: traffic, narrow, second };
+        let roofline = Roofline { compute, memory: traffic, narrow, second, stalls };
         Some(Load { work, cost, gpu, memory, bound: roofline.bound(), roofline }.by_algorithm())
-    }
-}
-
-impl Load<'_> {
-    /// What its traffic takes at peak bandwidth, that of a second kernel too.
-    pub fn traffic(&self) -> Seconds {
-        self.roofline.memory + (self.roofline.second - self.work.stalls())
-    }
-
-    /// What it waits for, given its launch floor: launches, and the steps of a recurrent layer.
-    pub fn waiting(&self, floor: Seconds) -> Seconds {
-        floor + self.work.stalls()
     }
 }

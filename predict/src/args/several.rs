@@ -3,14 +3,12 @@
 use super::shared::{
     FrameworkArgs, MemoryClockArgs, OperatingArgs, OutputArgs, PrecisionArgs, ReadingArgs, SequenceArgs, SharingArgs,
 };
-use super::values::{
-    Axis, parse_axis, parse_mode, parse_positive, parse_precision, parse_price, parse_shard, parse_size, settings,
-};
-use crate::ask::Shard;
+use super::values::{Axis, parse_axis, parse_mode, parse_positive, parse_precision, parse_price, parse_size, settings};
 use crate::failure::Failure;
 use crate::request::{Batch, Request};
 use clap::{Args, ValueEnum};
 use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::shard::Shard;
 use joulecast_model::base::units::{Hertz, Watts};
 use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::compare::Comparison;
@@ -142,8 +140,8 @@ pub struct SweepArgs {
     #[arg(long, requires = "output", conflicts_with = "resume")]
     pub force: bool,
     /// Only the I-th of N parts of the rows, one after the other: the parts together are the sweep
-    #[arg(long, value_name = "I/N", value_parser = parse_shard)]
-    shard: Option<Shard>,
+    #[arg(long, value_name = "I/N", default_value = "1/1", hide_default_value = true)]
+    pub shard: Shard,
     /// Threads (default: all cores)
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
@@ -157,11 +155,6 @@ impl SweepArgs {
     pub fn request(&self) -> Result<Request, Failure> {
         let request = self.many.request(&self.batch, None)?;
         Ok(Request { precisions: self.precision.clone(), modes: self.mode.clone(), ..request })
-    }
-
-    /// Which part of the rows.
-    pub fn shard(&self) -> Shard {
-        self.shard.unwrap_or_default()
     }
 
     /// Clocks, and limits for each.

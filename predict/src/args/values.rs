@@ -1,6 +1,5 @@
 //! Words of a command line as values.
 
-use crate::ask::Shard;
 use crate::request::HostAsked;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::shape::{MAX_DIMENSION, Shape};
@@ -22,13 +21,6 @@ pub enum Gpus {
     Count(u64),
     /// So many of each name.
     Kinds(Vec<(u64, String)>),
-}
-
-/// A part of a sweep, `2/4`.
-pub fn parse_shard(text: &str) -> Result<Shard, String> {
-    let numbers = text.split_once('/').and_then(|(which, of)| Some((which.parse().ok()?, of.parse().ok()?)));
-    let shard = numbers.map(|(which, of)| Shard { which, of }).filter(|s| (1..=s.of).contains(&s.which));
-    shard.ok_or_else(|| format!("\"{text}\" is not like 2/4, the second of four parts"))
 }
 
 pub fn parse_gpus(text: &str) -> Result<Gpus, String> {

@@ -19,4 +19,4 @@ pub use optimize::{Choice, Over, figure, optimize};
 pub use papers::{Papers, papers};
 pub use plan::plan;
 pub use step::{Answer, step};
-pub use sweep::{COLUMNS, Cell, Entry, Errors, KEYS, Key, POINT, Row, Shard, Sweep, Values};
+pub use sweep::{COLUMNS, Cell, Entry, Errors, KEYS, Key, POINT, Row, Sweep, Values};

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail, ensure};
 use joulecast_kernels::DeviceError;
 use joulecast_kernels::measure::{self, Rules};
 use joulecast_kernels::settings::Point;
+use joulecast_model::base::shard::Shard;
 use joulecast_model::base::units::Seconds;
 use joulecast_model::rows::measurement::{Measurement, Regime};
 use outcome::{End, Outcome, RunRecord};
@@ -48,41 +49,14 @@ pub enum Which {
     Time,
 }
 
-/// A part of a plan, for several GPUs side by side. All trials of a shape are in one part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    number: u32,
-    of: u32,
-}
-
-impl Default for Shard {
-    fn default() -> Self {
-        Self { number: 1, of: 1 }
+/// Whether a trial belongs to a part of a plan, for several GPUs side by side: all trials of a shape are in one part.
+pub fn in_shard(shard: Shard, item: &Item) -> bool {
+    if shard == Shard::default() {
+        return true;
     }
-}
-
-impl std::str::FromStr for Shard {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
-        match parts {
-            Some((number, of)) if 1 <= number && number <= of => Ok(Self { number, of }),
-            _ => Err("a part of so many, as in 1/4".to_string()),
-        }
-    }
-}
-
-impl Shard {
-    /// Whether a trial belongs to this part: all trials of a layer belong to one.
-    pub fn holds(self, item: &Item) -> bool {
-        if self.of == 1 {
-            return true;
-        }
-        let digest = sha256_hex(item.trial.case.fold_key().as_bytes());
-        let place = digest[..8].bytes().fold(0u32, |sum, b| sum.wrapping_mul(31).wrapping_add(u32::from(b)));
-        place % self.of == self.number - 1
-    }
+    let digest = sha256_hex(item.trial.case.fold_key().as_bytes());
+    let place = digest[..8].bytes().fold(0u32, |sum, b| sum.wrapping_mul(31).wrapping_add(u32::from(b)));
+    u64::from(place) % shard.of() == shard.number() - 1
 }
 
 /// What to run, and where to.
@@ -250,7 +224,7 @@ fn tasks<'a>(
                     _ => &[Regime::Burst],
                 };
                 let left_out = !options.only.is_empty() && !options.only.iter().any(|k| k == kind);
-                if left_out || !options.shard.holds(item) {
+                if left_out || !in_shard(options.shard, item) {
                     continue;
                 }
                 if let Some(reason) = never.get(item.trial_id.as_str()).filter(|r| r.is_final()) {
@@ -392,13 +366,13 @@ mod tests {
         let mut of_shape: BTreeMap<String, usize> = BTreeMap::new();
         let mut counts = [0; 3];
         for item in &plan.items {
-            let holding: Vec<usize> = (0..3).filter(|&p| parts[p].holds(item)).collect();
+            let holding: Vec<usize> = (0..3).filter(|&p| in_shard(parts[p], item)).collect();
             let [part] = holding[..] else { bail!("{holding:?}") };
             counts[part] += 1;
             assert_eq!(*of_shape.entry(item.trial.case.fold_key()).or_insert(part), part);
         }
         assert!(counts.iter().all(|n| *n * 5 > plan.items.len()), "{counts:?}");
-        assert!(plan.items.iter().all(|item| Shard::default().holds(item)));
+        assert!(plan.items.iter().all(|item| in_shard(Shard::default(), item)));
         for text in ["0/3", "4/3", "1", "1/0", "a/b"] {
             assert!(text.parse::<Shard>().is_err(), "{text}");
         }

@@ -184,7 +184,7 @@ pub fn rows(measurements: &[Measurement], times: &[Row]) -> Result<BTreeMap<Stri
             curve: VoltageCurve::of(gpu),
             power: Watts::new(watts),
             slowdown: Seconds::new(m.time_s) / time,
-            burst: (time, burst.roofline.memory + burst.roofline.second),
+            burst: (time, burst.roofline.traffic()),
             board: gpu.clone(),
             core: Hertz::from_mhz(mhz),
         });

@@ -12,8 +12,8 @@ pub type Factors = (f64, f64);
 const MOST: f64 = 100.0;
 
 /// The intervals of networks, from networks that were measured whole. The layers' intervals add up as if all layers
-/// erred alike, and are pooled with what is usual; these factors say how much of that is needed. They are of runs of a framework and mode in which the
-/// GPU is, or is not, the slower part.
+/// erred alike, and are pooled with what is usual; these factors say how much of that is needed. They are of runs of a
+/// framework and mode in which the GPU is, or is not, the slower part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkSpread {

@@ -73,10 +73,10 @@ pub struct PowerModel {
 pub fn activities(load: &Load<'_>, floor: Seconds, time: Seconds) -> Activities {
     let share = |part: Seconds, most: f64| if time > Seconds::ZERO { (part / time).clamp(0.0, most) } else { 0.0 };
     let roofline = &load.roofline;
-    let busy = 1.0 - share(load.waiting(floor), 1.0);
+    let busy = 1.0 - share(floor + roofline.stalls, 1.0);
     // What a kernel takes beyond its traffic and arithmetic is spent on the multiprocessors that it fills.
     let occupied = busy * load.occupancy();
-    let (compute, memory) = (share(roofline.compute, 1.0), share(load.traffic(), MOST_MEMORY));
+    let (compute, memory) = (share(roofline.compute, 1.0), share(roofline.traffic(), MOST_MEMORY));
     let mut list = [0.0; COUNT];
     list[..3].copy_from_slice(&[occupied, busy * memory, occupied * memory.sqrt()]);
     let at = match load.gpu.computes_in(load.work.precision).unwrap_or(load.work.precision) {

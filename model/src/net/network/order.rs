@@ -34,7 +34,7 @@ fn written(layer: &ShapedLayer, read: bool, usual: bool) -> bool {
         }
         Layer::Slice(slice) => !slice.copy && read,
         // Either operand in that order makes the library run in it; sequences have no such order.
-        Layer::Conv2d(_) | Layer::Conv3d(_) | Layer::ConvTranspose2d(_) => (usual || read) && !is_sequence(input),
+        Layer::Conv2d(_) | Layer::Conv3d(_) | Layer::ConvTranspose2d(_) => (usual || read) && !input.is_sequence(),
         // It writes channels first; its rows hold the copy that brings them last again.
         Layer::GroupNorm(_) => usual && read,
         Layer::LayerNorm(_)
@@ -59,10 +59,6 @@ fn turned(input: &Shape, output: &Shape) -> bool {
 /// A map over one, two or three dimensions.
 fn is_map(shape: &Shape) -> bool {
     shape.dims().len() >= 3
-}
-
-fn is_sequence(shape: &Shape) -> bool {
-    matches!(shape.dims(), [_, 1, _])
 }
 
 fn area(shape: &Shape) -> u64 {

@@ -83,7 +83,7 @@ impl Sequences {
     pub fn reordering(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
         let Layer::Conv2d(conv) = work.layer() else { return Seconds::ZERO };
         let (input, channels) = (work.input(), work.input().axis());
-        let over_a_sequence = matches!(input.dims(), [_, 1, _]) && conv.kernel.h == 1 && conv.kernel.w > 1;
+        let over_a_sequence = input.is_sequence() && conv.kernel.h == 1 && conv.kernel.w > 1;
         let plain = conv.groups(channels) == 1;
         if !over_a_sequence || !plain || !is_half(work.precision) || work.phase == Phase::Update {
             return Seconds::ZERO;
@@ -94,7 +94,7 @@ impl Sequences {
 }
 
 /// Maps whose dimensions lie in another order than those of the network's precision usually do (`ShapedLayer::strays`): after
-/// group norms and copies channels come first in 16 bits, and maps that were tokens have them last in 32 bits.
+/// copies channels come first in 16 bits, and maps that were tokens have them last in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Maps {
     /// Values per multiprocessor and cycle of the copy that brings channels last before a convolution.

@@ -251,7 +251,7 @@ fn kernel_in<'a, 'm: 'a>(
         cost,
         time: Estimate { value, p05: value * low, p95: value * high },
         bound: load.bound,
-        memory: load.traffic(),
+        memory: load.roofline.traffic(),
         drives: models.law.drives(&activities, &traits(&load, &activities, value)).times(setup.framework.activity),
         tier: found.tier,
         algorithm,

@@ -14,6 +14,7 @@ use crate::request::{Batch, Reading, Request, Team};
 use crate::session::{Session, once};
 use crate::source::Source;
 use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::shard::Shard;
 use joulecast_model::net::network::{ShapedNetwork, ShapingError};
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::generation::SEQUENCE;
@@ -59,27 +60,10 @@ pub struct Sweep<'a> {
     shard: Shard,
 }
 
-/// One of several parts of a sweep's rows, one after the other: all of them, in order, are the sweep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shard {
-    /// Which, from 1.
-    pub which: u64,
-    /// How many there are.
-    pub of: u64,
-}
-
-impl Default for Shard {
-    fn default() -> Self {
-        Self { which: 1, of: 1 }
-    }
-}
-
-impl Shard {
-    /// Its rows of so many.
-    fn rows(self, all: u64) -> Range<u64> {
-        let until = |parts: u64| (u128::from(all) * u128::from(parts) / u128::from(self.of)) as u64;
-        until(self.which - 1)..until(self.which)
-    }
+/// A part's rows of so many: the parts lie one after the other, and all of them, in order, are the sweep.
+fn part(shard: Shard, rows: u64) -> Range<u64> {
+    let until = |parts: u64| (u128::from(rows) * u128::from(parts) / u128::from(shard.of())) as u64;
+    until(shard.number() - 1)..until(shard.number())
 }
 
 /// Some points of one network and batch.
@@ -171,7 +155,7 @@ impl<'a> Sweep<'a> {
     /// Which rows of the whole sweep are its own.
     fn range(&self) -> Range<u64> {
         let blocks = (self.teams.len() * self.request.precisions.len() * self.request.modes.len()) as u64;
-        self.shard.rows(self.rows_per_block() * blocks)
+        part(self.shard, self.rows_per_block() * blocks)
     }
 
     /// How many rows it has.

@@ -6,12 +6,13 @@ mod parquet;
 mod writer;
 
 use crate::args::SweepArgs;
-use crate::ask::{Errors, Shard, Sweep};
+use crate::ask::{Errors, Sweep};
 use crate::failure::Failure;
 use crate::session::Session;
 use anyhow::anyhow;
 use identity::Identity;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use joulecast_model::base::shard::Shard;
 use joulecast_reports::say;
 use writer::Writer;
 
@@ -34,7 +35,7 @@ fn tell(errors: Errors, made: u64, all: bool) -> Result<(), Failure> {
 
 /// Makes the rows and writes them.
 pub fn sweep(session: &Session, args: &SweepArgs) -> Result<(), Failure> {
-    let sweep = Sweep::new(session, &args.request()?, &args.sequence, args.points())?.shard(args.shard());
+    let sweep = Sweep::new(session, &args.request()?, &args.sequence, args.points())?.shard(args.shard);
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     if threads == 0 {
         return Err(Failure::usage("--threads must be above 0"));
@@ -76,5 +77,5 @@ pub fn sweep(session: &Session, args: &SweepArgs) -> Result<(), Failure> {
         let seconds = bar.elapsed().as_secs_f64();
         say(format_args!("{made} predictions in {seconds:.1} s, {:.0} per second", made as f64 / seconds));
     }
-    tell(errors, made, done == 0 && args.shard() == Shard::default())
+    tell(errors, made, done == 0 && args.shard == Shard::default())
 }
