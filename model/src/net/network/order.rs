@@ -128,6 +128,22 @@ mod tests {
         assert_eq!(straying(&of("order = [1, 0], copy = true"), Precision::Fp16), ["conv"]);
     }
 
+    /// A convolution in 32 bits runs in the order of what it reads, over sequences in none but the usual one.
+    #[test]
+    fn a_convolution_hands_on_the_order_that_it_reads() {
+        let of = |height: u64, width: u64| {
+            format!(
+                r#"{{ name = "tokens", kind = "reshape", shape = [196, 32] }},
+                {{ name = "linear", kind = "linear", features = 64 }},
+                {{ name = "map", kind = "reshape", shape = [64, {height}, {width}] }},
+                {{ name = "conv", kind = "conv2d", channels = 32, kernel = 1 }},
+                {{ name = "act", kind = "relu" }}"#
+            )
+        };
+        assert_eq!(straying(&of(14, 14), Precision::Fp32), ["conv", "act"]);
+        assert_eq!(straying(&of(1, 196), Precision::Fp32), ["conv"]);
+    }
+
     #[test]
     fn what_is_over_one_position_has_no_order() {
         let layers = r#"{ name = "copy", kind = "reshape", shape = [32, 14, 14], copy = true },
