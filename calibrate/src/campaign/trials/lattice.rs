@@ -139,8 +139,10 @@ impl Lattice {
             Some(&outputs) => outputs,
             None => self.snapped(per_group as f64 * self.ratios.choose(random)?) * count,
         };
-        let (bias, same) = (random.gen_bool(BIAS), window.stride > 1 || random.gen_bool(SAME));
         let [h, w] = window.kernel;
+        // Patches lie side by side.
+        let patches = h > 1 && [h, w] == [window.stride; 2];
+        let (bias, same) = (random.gen_bool(BIAS), !patches && (window.stride > 1 || random.gen_bool(SAME)));
         let dilation = window.dilation;
         let height = self.height.unwrap_or(side);
         if !(self.values[0]..=self.values[1]).contains(&(channels_in * height * side)) || height < h || side < w {
@@ -148,7 +150,7 @@ impl Lattice {
         }
         let (groups, channels) = match self.groups {
             Grouping::One => (Groups::Count(1), wanted),
-            Grouping::Depthwise => (Groups::Depthwise, channels_in),
+            Grouping::Depthwise => (Groups::Depthwise, wanted.div_ceil(channels_in) * channels_in),
             Grouping::Count(_) => (Groups::Count(count), wanted),
         };
         let case = LayerCase {
