@@ -277,7 +277,9 @@ mod tests {
         use crate::kernel::features::{MAX_VARIABLES, Variables};
         let mut bits: u64 = 20;
         for (name, _) in calibration_files() {
-            for model in calibration(name).expect("packed").expect("there").models {
+            let models = calibration(name).expect("packed").expect("there").models;
+            assert_eq!(models.iter().count(), models.len(), "{name}: one cannot be read");
+            for model in models.iter() {
                 let reads = model.reads();
                 let (mut all, mut read) = ([0.0; MAX_VARIABLES], [0.0; MAX_VARIABLES]);
                 for i in 0..MAX_VARIABLES {

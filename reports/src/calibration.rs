@@ -27,8 +27,8 @@ pub fn explain(calibration: &Calibration, kind: Option<&str>) -> String {
             calibration.models.iter().filter(|m| m.key.name() == kind).for_each(|m| explain_model(&mut text, m))
         }
         None => {
-            let _ =
-                write!(text, "\nmodels, all of one kind by --kind KIND\n{}", Table::of(&calibration.models).to_text());
+            let models = Table::of(calibration.models.iter());
+            let _ = write!(text, "\nmodels, all of one kind by --kind KIND\n{}", models.to_text());
         }
     }
     text

@@ -45,10 +45,10 @@ impl Table {
     }
 
     /// A row per value.
-    pub fn of<R: Row>(values: &[R]) -> Self {
+    pub fn of<'a, R: Row + 'a>(values: impl IntoIterator<Item = &'a R>) -> Self {
         Self {
             header: R::COLUMNS.iter().map(|c| c.name.to_string()).collect(),
-            rows: values.iter().map(|value| R::COLUMNS.iter().map(|c| (c.cell)(value)).collect()).collect(),
+            rows: values.into_iter().map(|value| R::COLUMNS.iter().map(|c| (c.cell)(value)).collect()).collect(),
             text: R::COLUMNS.iter().map(|c| c.text).collect(),
         }
     }

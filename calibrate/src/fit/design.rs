@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_later_kind_is_a_candidate_only_where_rows_have_it() {
-        let flag = |name: &str| Family::Stream.variables().iter().position(|v| *v == name).expect("a kind");
+        let flag = |name: &str| Family::Stream.position(name).expect("a kind");
         let terms = |kinds: &[&str]| {
             let mut variables = Variables { values: [0.0; MAX_VARIABLES] };
             kinds.iter().for_each(|kind| variables.values[flag(kind)] = 1.0);

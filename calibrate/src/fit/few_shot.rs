@@ -314,10 +314,8 @@ pub fn slopes(held_out: &[(&Row, f64)]) -> Vec<Slope> {
 }
 
 fn factors(family: Family, names: &[&str]) -> Option<Vec<Factor>> {
-    let mut list: Vec<Factor> = names
-        .iter()
-        .map(|name| Some(Factor { variable: family.variables().iter().position(|v| v == name)?, power: 1 }))
-        .collect::<Option<_>>()?;
+    let mut list: Vec<Factor> =
+        names.iter().map(|name| Some(Factor { variable: family.position(name)?, power: 1 })).collect::<Option<_>>()?;
     list.sort_by_key(|f| f.variable);
     Some(list)
 }

@@ -212,7 +212,7 @@ mod tests {
         let (made, brought) = over_chip(&rows, &base, &all, &Options::default())?;
         assert_eq!(brought.time.0, brought.time.1);
         assert!(brought.text().contains("left as they are"), "{}", brought.text());
-        for (old, new) in base.models.iter().zip(&made.models) {
+        for (old, new) in base.models.iter().zip(made.models.iter()) {
             assert_eq!(old.intercept, new.intercept);
             assert!(new.residuals.iter().zip(&old.residuals).all(|(n, o)| n.high >= o.high && n.low <= o.low));
         }

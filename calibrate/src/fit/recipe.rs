@@ -149,7 +149,7 @@ pub fn calibrations(
         None => any,
     };
     // Algorithms were asked for on one chip alone: its models, over the roofline of another, stand for all.
-    let by_algorithm = list.iter().flat_map(|c| &c.models).filter(|m| m.key.is_asked_for()).cloned();
+    let by_algorithm = list.iter().flat_map(|c| c.models.iter()).filter(|m| m.key.is_asked_for()).cloned();
     let any = Calibration { models: any.models.iter().cloned().chain(by_algorithm).collect(), ..any };
     let power = match law {
         Some(law) => Some(PowerModel { correction: None, bandwidth: None, ..law }),

@@ -188,7 +188,7 @@ pub fn with_universal(constants: Calibration, universal: Vec<LayerModel>) -> Cal
     let kept = |m: &LayerModel| !replaced.contains(&(m.key, m.phase, m.precision));
     models.extend(constants.models.iter().filter(|m| kept(m)).cloned());
     models.sort_by_key(|m| (m.key, m.phase, m.precision));
-    Calibration { models, ..constants }
+    Calibration { models: models.into(), ..constants }
 }
 
 /// Rows as they would be predicted, by whatever model the predictor would take; `None` where it has none.

@@ -171,7 +171,7 @@ pub fn trials(rows: &[Row]) -> Vec<Trial> {
             .chips()
             .into_par_iter()
             .map(|chip| {
-                let models = Calibration { models: world.without(chip), ..world.constants(&[chip].into()) };
+                let models = Calibration { models: world.without(chip).into(), ..world.constants(&[chip].into()) };
                 let mut tallies = Tallies::new();
                 for (target, rows) in world.judged(chip).iter().filter(|(t, _)| t.1 == Family::Gemm) {
                     for (row, predicted) in rows.iter().zip(predict(None, &models, *target, rows)) {

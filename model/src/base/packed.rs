@@ -6,6 +6,7 @@ use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 use std::fmt;
+use std::sync::Arc;
 
 /// A packed file that is damaged, or without the fields of its schema.
 #[derive(Debug)]
@@ -74,6 +75,25 @@ impl Document {
     /// The file's table.
     pub fn root(&self) -> Packed<'_> {
         Packed { rest: self.body, strings: &self.strings }
+    }
+}
+
+/// A value of a file that is read later.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    rest: &'static [u8],
+    document: Arc<Document>,
+}
+
+impl Kept {
+    /// A value of a file.
+    pub fn new(document: &Arc<Document>, value: Packed<'_>) -> Self {
+        Self { rest: value.rest, document: Arc::clone(document) }
+    }
+
+    /// The value.
+    pub fn value(&self) -> Packed<'_> {
+        Packed { rest: self.rest, strings: &self.document.strings }
     }
 }
 

@@ -133,7 +133,27 @@ impl LayerModel {
     }
 }
 
+impl LayerModel {
+    /// The smallest that ln(t / t_ref) can be.
+    fn least_log(&self) -> f64 {
+        let engine = self.engines.iter().map(|e| e.range.0).fold(0.0, f64::min);
+        self.ratio_range.0.min(self.ordinary_range.0) + engine
+    }
+
+    /// t_ref of a kernel on a board whose memory is the model's own; `None` on others, and where the board has no peak for it.
+    pub(crate) fn reference(&self, work: &Work<'_>, cost: LayerCost, gpu: &Gpu) -> Option<Seconds> {
+        let load = work.clone().costing(cost, gpu)?;
+        let own = self.memory.is_none_or(|memory| memory == load.memory);
+        own.then(|| load.roofline.reference(self.exponent, self.floor))
+    }
+}
+
 impl Found<'_> {
+    /// The smallest that ln(t / t_ref) can be by what it expects; `None` where that is stated.
+    pub(crate) fn shortest(&self) -> Option<f64> {
+        self.stated.is_none().then(|| self.model.least_log() + self.correction)
+    }
+
     /// The same by a model that was found for the kernel, with what is known of the substitution.
     pub fn expects(&self, seen: Seen<'_>) -> Expected {
         let own = self.model.expects(seen);

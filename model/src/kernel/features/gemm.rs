@@ -271,7 +271,7 @@ fn smaller(a: f64, b: f64) -> f64 {
 }
 
 fn is_depthwise(conv: &Conv2d, channels: u64) -> bool {
-    conv.groups(channels) == channels && channels > 1
+    conv.groups(channels) == channels && conv.channels == channels && channels > 1
 }
 
 impl<'a> Gemm<'a> {

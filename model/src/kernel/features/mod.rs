@@ -12,6 +12,7 @@ use crate::base::text::joined;
 use crate::base::units::{Bytes, Seconds};
 use crate::kernel::family::Family;
 use crate::kernel::load::Load;
+use std::sync::LazyLock;
 
 /// More variables than any family has.
 pub const MAX_VARIABLES: usize = 96;
@@ -53,6 +54,16 @@ const GEMM: [&str; gemm::VARIABLES.len()] = names(gemm::VARIABLES);
 const STREAM: [&str; stream::VARIABLES.len() + stream::KINDS.len()] =
     joined(&[&names::<_, { stream::VARIABLES.len() }>(&stream::VARIABLES), stream::KINDS]);
 
+/// Positions in the order of names: a large calibration names thousands of variables.
+static GEMM_SORTED: LazyLock<Vec<usize>> = LazyLock::new(|| sorted(&GEMM));
+static STREAM_SORTED: LazyLock<Vec<usize>> = LazyLock::new(|| sorted(&STREAM));
+
+fn sorted(names: &[&str]) -> Vec<usize> {
+    let mut positions: Vec<usize> = (0..names.len()).collect();
+    positions.sort_unstable_by_key(|&i| names[i]);
+    positions
+}
+
 impl Family {
     /// Names of its variables, in order. The list is part of the format: a calibration names the variables
     /// it uses, and an unknown name is an error.
@@ -61,6 +72,12 @@ impl Family {
             Self::Gemm => &GEMM,
             Self::Stream => &STREAM,
         }
+    }
+
+    /// The position of a variable, by its name.
+    pub fn position(self, name: &str) -> Option<usize> {
+        let (names, sorted) = (self.variables(), if self == Self::Gemm { &GEMM_SORTED } else { &STREAM_SORTED });
+        sorted.binary_search_by_key(&name, |&i| names[i]).ok().map(|found| sorted[found])
     }
 
     /// The role of a variable (by position); a kind's flag is one.
@@ -199,8 +216,10 @@ mod tests {
         for family in Family::ALL {
             let names = family.variables();
             assert!(names.len() <= MAX_VARIABLES);
-            let unique: std::collections::HashSet<_> = names.iter().collect();
-            assert_eq!(unique.len(), names.len());
+            for (i, name) in names.iter().enumerate() {
+                assert_eq!(family.position(name), Some(i), "{name}");
+            }
+            assert_eq!(family.position("").or(family.position("no variable")), None);
         }
     }
 
@@ -260,7 +279,7 @@ mod tests {
     fn attention_multiplies_per_sample_and_head() {
         let layer = Attention { heads: 4, kv_heads: None, causal: false, cached: None, fused: true };
         let (_, _, values) = values_of(Layer::Attention(layer), &[&[128, 3 * 4 * 32]], 2);
-        let value = |name| values[Family::Gemm.variables().iter().position(|n| *n == name).expect("a variable")];
+        let value = |name| values[Family::Gemm.position(name).expect("a variable")];
         assert_eq!((value("m"), value("n")), (ln(128, 4096.0), ln(128, 256.0)));
         assert_eq!((value("k"), value("g")), (ln(32, 1024.0), ln(2 * 4, 1.0)));
     }
@@ -296,7 +315,7 @@ mod tests {
             (Family::Gemm, ["c1x1", "bf16", "n8"], ["m", "n", "k"]),
             (Family::Stream, ["row4", "training", "relu"], ["bytes", "rows", "row"]),
         ] {
-            let of = |name: &str| family.variables().iter().position(|n| *n == name).expect(name);
+            let of = |name: &str| family.position(name).expect(name);
             assert!(flags.iter().all(|name| family.is_flag(of(name))), "{family}");
             assert!(sizes.iter().all(|name| !family.is_flag(of(name)) && family.bounds_domain(of(name))), "{family}");
             assert!(sizes.iter().all(|name| family.sizes().contains(&of(name))), "{family}");

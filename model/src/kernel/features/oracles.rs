@@ -190,7 +190,7 @@ fn gemm(name: &str, load: &Load<'_>, (g, m, n, k): Product, samples: f64, conv: 
         _ => k,
     };
     let of = |value: fn(Window) -> f64| conv.map_or(0.0, value);
-    let depthwise = |c: Window| c.groups == c.channels && c.channels > 1.0;
+    let depthwise = |c: Window| c.groups == c.channels && c.features == c.channels && c.channels > 1.0;
     match name {
         "m" => (m / 4096.0).ln(),
         "n" => (n / 256.0).ln(),
@@ -532,7 +532,7 @@ fn variables_of_what_is_joined() {
     ] {
         case(named, 5, how).with(|load| {
             let values = load.variables(Seconds::new(FLOOR), LIBRARY).values;
-            let of = |name: &str| load.work.family().variables().iter().position(|n| *n == name).map(|i| values[i]);
+            let of = |name: &str| load.work.family().position(name).map(|i| values[i]);
             let expected = [f64::ln(parts), f64::ln(piece), by_4, by_8].map(Some);
             assert_eq!(["parts", "piece", "piece4", "piece8"].map(of), expected, "{:?}", named.2);
         });

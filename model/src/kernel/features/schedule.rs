@@ -40,24 +40,44 @@ pub(super) struct Device {
 /// Seconds by the best schedule, without the launch: whole waves of blocks, each as long as its arithmetic, its loads from the
 /// second-level cache or the latency of its steps takes; or the traffic where that takes longer.
 pub(super) fn seconds(product: &Product, device: &Device) -> f64 {
+    let splits = SPLITS.map(|split| product.split(split));
     let mut best = f64::INFINITY;
     for tile in TILES {
-        for split in SPLITS {
-            let shortest = split == 1 || product.k / split >= 2 * STEP_BYTES / product.bytes.max(1);
-            if shortest {
-                best = best.min(by(product, device, tile, split));
-            }
+        let blocks = product.blocks(tile);
+        for split in splits.iter().flatten() {
+            best = best.min(by(product, device, (tile, blocks), split));
         }
     }
     best
 }
 
-fn by(p: &Product, device: &Device, (tm, tn): (u64, u64), split: u64) -> f64 {
-    let step = (STEP_BYTES / p.bytes.max(1)).max(1);
-    let blocks = p.groups as f64 * p.m.div_ceil(tm) as f64 * p.n.div_ceil(tn) as f64 * split as f64;
-    let waves = (blocks / device.sms).ceil();
-    let steps = p.k.div_ceil(split).div_ceil(step) as f64;
-    let depth = steps * step as f64;
+/// A contraction whose parts are on several blocks.
+#[derive(Clone, Copy)]
+struct Split {
+    parts: f64,
+    /// Steps of a part, and how many elements of the contraction they go over.
+    steps: f64,
+    depth: f64,
+}
+
+impl Product {
+    /// The contraction on so many blocks; `None` where their parts would be shorter than two steps.
+    fn split(&self, parts: u64) -> Option<Split> {
+        let shortest = parts == 1 || self.k / parts >= 2 * STEP_BYTES / self.bytes.max(1);
+        let step = (STEP_BYTES / self.bytes.max(1)).max(1);
+        let steps = self.k.div_ceil(parts).div_ceil(step) as f64;
+        shortest.then_some(Split { parts: parts as f64, steps, depth: steps * step as f64 })
+    }
+
+    /// Tiles of its result.
+    fn blocks(&self, (tm, tn): (u64, u64)) -> f64 {
+        self.groups as f64 * self.m.div_ceil(tm) as f64 * self.n.div_ceil(tn) as f64
+    }
+}
+
+fn by(p: &Product, device: &Device, ((tm, tn), blocks): ((u64, u64), f64), split: &Split) -> f64 {
+    let Split { parts, steps, depth } = *split;
+    let waves = (blocks * parts / device.sms).ceil();
     // One multiprocessor has its share of the peak.
     let useful = p.groups as f64 * p.m as f64 * p.n as f64 * p.k as f64;
     let arithmetic = p.compute * device.sms * (tm * tn) as f64 * depth / useful;
@@ -65,7 +85,7 @@ fn by(p: &Product, device: &Device, (tm, tn): (u64, u64), split: u64) -> f64 {
     let block = arithmetic.max(loads).max(steps * STEP_S);
     // Partial sums are written and read in 32 bits, by the cache.
     let (joins, sums) =
-        if split > 1 { (JOIN_S, 8.0 * split as f64 * p.groups as f64 * (p.m * p.n) as f64) } else { (0.0, 0.0) };
+        if parts > 1.0 { (JOIN_S, 8.0 * parts * p.groups as f64 * (p.m * p.n) as f64) } else { (0.0, 0.0) };
     let join = joins + sums / (CACHE_BYTES * device.clock * device.sms);
     (waves * block).max(p.memory) + join
 }
@@ -94,7 +114,7 @@ mod tests {
     #[test]
     fn a_long_contraction_of_few_tiles_is_split() {
         let few = product(64, 64, 65_536);
-        let alone = by(&few, &DEVICE, (64, 64), 1);
+        let alone = by(&few, &DEVICE, ((64, 64), few.blocks((64, 64))), &few.split(1).expect("whole"));
         assert!(seconds(&few, &DEVICE) < alone / 8.0);
         let short = Product { compute: 0.0, ..product(16, 16, 64) };
         let quick = Device { clock: 1e10, ..DEVICE };

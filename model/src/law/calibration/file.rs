@@ -6,8 +6,9 @@ use super::bounds::{
 };
 use super::choice_file::{ChoiceFile, apart, each_once, read_choice, write_choice};
 use super::layer_model::engine_alone;
+use super::models::{Models, wanted_of};
 use super::name::{Monomials, Name};
-use super::part::Wanted;
+use super::part::{ModelHead, Wanted};
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
 use super::{
@@ -15,7 +16,7 @@ use super::{
     Range, Term, Tier,
 };
 use crate::base::file::{self, FileError, check_schema, within};
-use crate::base::packed::{self, Document, Packed};
+use crate::base::packed::{self, Document, Kept, Packed};
 use crate::base::precision::{Phase, Precision};
 use crate::base::text::{names, prose, shown};
 use crate::base::units::{Bytes, BytesPerSecond, Seconds};
@@ -23,10 +24,11 @@ use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Memory;
 use crate::law::choice::Choice;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de};
 use std::collections::HashSet;
 use std::fmt::{Display, Write as _};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 /// Bytes in the unit of the cache, and most of it.
 const MIB: f64 = 1048576.0;
@@ -153,33 +155,35 @@ impl Calibration {
         Ok(read)
     }
 
-    /// Reads a file that is shipped, all of it or what one prediction can need.
+    /// A file that is shipped, all of it or what one prediction can need. Its models are read when they are asked for.
     ///
     /// # Errors
-    /// As [`Calibration::from_toml`], of that part alone.
+    /// As [`Calibration::from_toml`], of what is read at once.
     pub(crate) fn from_packed(bytes: &'static [u8], wanted: Option<&Wanted<'_>>) -> Result<Self, CalibrationError> {
         let read = || -> Result<_, packed::Error> {
-            let document = Document::new(bytes)?;
+            let document = Arc::new(Document::new(bytes)?);
             let root = document.root();
             let items = |list: &str| root.field(list)?.map_or(Ok(Vec::new()), Packed::items);
             let (models, choices) = (items("model")?, items("choice")?);
             let mut file: File<'static> = root.without(&["model", "choice"])?;
             // A part is as whole as the file is.
-            let missing = file.model_count.wrapping_sub(models.len());
-            for model in models {
-                if wanted.map_or(Ok(true), |w| Ok(w.needs(&model.read()?)))? {
-                    file.models.push(model.read()?);
-                }
+            let found = models.len();
+            if found != std::mem::take(&mut file.model_count) {
+                return Err(de::Error::custom("models are missing"));
             }
-            file.model_count = file.models.len().wrapping_add(missing);
+            let kept = |value: Packed<'_>| Kept::new(&document, value);
+            let needed = |head: &ModelHead<'_>| wanted.is_none_or(|w| w.needs(head));
+            let models = models.into_iter().map(|model| wanted_of(model, kept, needed)).filter_map(Result::transpose);
+            let models = Models::packed(models.collect::<Result<Vec<_>, _>>()?)?;
             for choice in choices {
                 if wanted.map_or(Ok(true), |w| Ok(w.asks(&choice.read()?)))? {
                     file.choices.push(ChoiceFile::from_packed(choice)?);
                 }
             }
-            Ok(file)
+            Ok((file, models))
         };
-        Self::of(read().map_err(|e| malformed(e.into()))?)
+        let (file, models) = read().map_err(|e| malformed(e.into()))?;
+        Ok(Self { models, ..Self::of(file)? })
     }
 
     fn of(file: File<'_>) -> Result<Self, CalibrationError> {
@@ -196,7 +200,7 @@ impl Calibration {
         let choices = file.choices.into_iter().map(read_choice).collect::<Result<Vec<_>, _>>()?;
         apart(&choices)?;
         let monomials = Monomials::default();
-        let models = file.models.into_iter().map(|m| read_model(m, &monomials)).collect::<Result<Vec<_>, _>>()?;
+        let models = file.models.into_iter().map(|m| read_model(m, &monomials)).collect::<Result<Models, _>>()?;
         Ok(Self {
             id: file.id,
             chip: file.chip,
@@ -251,7 +255,7 @@ impl Calibration {
         for choice in &self.choices {
             write_choice(&mut text, choice);
         }
-        for model in &self.models {
+        for model in self.models.iter() {
             write_model(&mut text, model);
         }
         Ok(text)
@@ -410,6 +414,15 @@ fn terms_apart(model: &ModelFile<'_>) -> Result<(), CalibrationError> {
         }
     }
     Ok(())
+}
+
+/// A model of a packed file.
+///
+/// # Errors
+/// As [`Calibration::from_toml`].
+pub(super) fn read_packed_model(packed: Packed<'_>) -> Result<LayerModel, CalibrationError> {
+    let file: ModelFile<'static> = packed.read().map_err(|e| malformed(e.into()))?;
+    read_model(file, &Monomials::default())
 }
 
 fn read_model<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<LayerModel, CalibrationError> {
@@ -642,7 +655,7 @@ pub(crate) mod testing {
                 right: 0.875,
                 tree: Tree::from_text("A4 0 1", 2).expect("a tree"),
             }],
-            models: vec![LayerModel {
+            models: Models::from(vec![LayerModel {
                 imported: true,
                 memory: Some(Memory { bandwidth: BytesPerSecond::new(4.8e12), cache: Some(Bytes::new(60 << 20)) }),
                 key: ModelKey::Kind("linear"),
@@ -684,7 +697,7 @@ pub(crate) mod testing {
                 rows: 100,
                 cross_validation: CrossValidation { mape: 8.0, rmspe: 11.0, median: 6.0 },
                 residuals: vec![Bucket { up_to: Seconds::new(f64::INFINITY), low: -0.2, high: 0.2, rows: 100 }],
-            }],
+            }]),
         }
     }
 }

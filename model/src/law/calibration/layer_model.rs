@@ -1,6 +1,7 @@
 //! A sparse polynomial model of one layer kind's time in one phase and precision.
 
 use super::CalibrationError;
+use super::models::Head;
 use crate::base::precision::{Phase, Precision};
 use crate::base::text::shown;
 use crate::base::units::Seconds;
@@ -251,7 +252,7 @@ const MOST_FACTORS: usize = 8;
 /// A monomial from its name.
 pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, CalibrationError> {
     let variable = |text: &str| {
-        family.variables().iter().position(|v| *v == text).ok_or_else(|| {
+        family.position(text).ok_or_else(|| {
             CalibrationError(format!("term {}: the {family} family has no variable \"{}\"", shown(name), shown(text)))
         })
     };
@@ -274,17 +275,13 @@ pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, Cali
 impl LayerModel {
     /// Whether it predicts a kind in a phase and precision, through a framework's own kernels or the library's.
     pub fn is_for(&self, key: ModelKey, phase: Phase, precision: Precision, framework: Option<&str>) -> bool {
-        let of = |k, p, q| k == key && p == phase && q == precision && self.framework.as_deref() == framework;
-        match self.covers.is_empty() {
-            true => of(self.key, self.phase, self.precision),
-            false => self.covers.iter().any(|c| of(c.key, c.phase, c.precision)),
-        }
+        Head::of(self).is_for(key, phase, precision, framework)
     }
 
     /// First and last age of the libraries that the rows had ([`crate::kernel::features::library_age`]); `None` where the model does
     /// not depend on it.
     pub fn library_ages(&self) -> Option<(f64, f64)> {
-        let age = self.family.variables().iter().position(|name| *name == "library")?;
+        let age = self.family.position("library")?;
         let known = self.terms.iter().flat_map(|t| &t.factors).any(|f| f.variable == age);
         let range = self.clamp.iter().find(|r| r.variable == age && r.low < r.high).filter(|_| known)?;
         Some((range.low, range.high))

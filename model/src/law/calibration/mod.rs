@@ -4,6 +4,7 @@ mod bounds;
 mod choice_file;
 mod file;
 mod layer_model;
+mod models;
 mod name;
 mod network_spread;
 mod part;
@@ -13,6 +14,7 @@ mod transfer;
 pub use layer_model::{
     Bucket, Cover, CrossValidation, Ellipsoid, EngineTerms, Factor, LayerModel, Range, Ratio, Term, engine_alone,
 };
+pub use models::Models;
 pub use network_spread::{Factors, NetworkSpread};
 pub use part::Wanted;
 pub use transfer::{Arithmetic, FewShot, Share, Siblings, Slope, Transfer};
@@ -84,7 +86,7 @@ pub struct Calibration {
     /// Which engines the library chooses for convolutions on that chip, where it was asked.
     pub choices: Vec<Choice>,
     /// Models of layers, by kind, phase and precision.
-    pub models: Vec<LayerModel>,
+    pub models: Models,
 }
 
 /// A calibration file that cannot be used, in one line.
@@ -102,7 +104,7 @@ impl CalibrationError {
 impl Calibration {
     /// The model of a kind, phase and precision as the vendor's library runs it.
     pub fn model(&self, key: ModelKey, phase: Phase, precision: Precision) -> Option<&LayerModel> {
-        self.models.iter().find(|m| m.is_for(key, phase, precision, None))
+        self.models.find(|m| m.is_for(key, phase, precision, None))
     }
 
     /// The engine that the library is expected to choose for a convolution.
@@ -117,15 +119,15 @@ impl Calibration {
 
     /// Whether any of its models predicts a kind, in whatever phase and precision.
     pub fn knows_kind(&self, key: ModelKey) -> bool {
-        self.models.iter().any(|m| m.key == key || m.covers.iter().any(|c| c.key == key))
+        self.models.heads().any(|m| m.key == key || m.covers.iter().any(|c| c.key == key))
     }
 
     /// The library's model that kinds share, where it knows several of them in a phase and precision: of one or two it says
     /// little of others.
     pub fn shared(&self, key: ModelKey, phase: Phase, precision: Precision) -> Option<&LayerModel> {
         const SEVERAL: usize = 3;
-        let kinds = |m: &LayerModel| m.covers.iter().filter(|c| c.phase == phase && c.precision == precision).count();
-        self.models.iter().find(|m| m.key == key && m.framework.is_none() && kinds(m) >= SEVERAL)
+        let kinds = |m: &models::Head| m.covers.iter().filter(|c| c.phase == phase && c.precision == precision).count();
+        self.models.find(|m| m.key == key && m.framework.is_none() && kinds(m) >= SEVERAL)
     }
 
     /// What it rests on for a board of its chip (its name in `data/gpus`).
@@ -152,6 +154,6 @@ impl Calibration {
         phase: Phase,
         precision: Precision,
     ) -> Option<&LayerModel> {
-        self.models.iter().find(|m| m.is_for(key, phase, precision, Some(framework)))
+        self.models.find(|m| m.is_for(key, phase, precision, Some(framework)))
     }
 }

@@ -1,10 +1,13 @@
 //! The part of a shipped calibration that one prediction can need: reading all of a large one takes longer than predicting.
 
+use super::Cover;
+use super::models::Head;
 use super::name::Name;
+use crate::base::packed::Error;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::kernel::key::{ConvClass, ModelKey};
 use crate::kernel::setting::Algorithm;
-use serde::Deserialize;
+use serde::{Deserialize, de};
 
 /// What is to be predicted.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +33,26 @@ pub(super) struct ModelHead<'a> {
     framework: Option<Name<'a>>,
     #[serde(default, borrow)]
     covers: Vec<(Name<'a>, Phase, Precision)>,
+}
+
+impl ModelHead<'_> {
+    /// With the names of models read.
+    ///
+    /// # Errors
+    /// When a name is no model's.
+    pub(super) fn named(self) -> Result<Head, Error> {
+        let key = |name: &Name<'_>| name.as_ref().parse::<ModelKey>().map_err(de::Error::custom);
+        let cover = |(kind, phase, precision): &(Name<'_>, Phase, Precision)| {
+            Ok(Cover { key: key(kind)?, phase: *phase, precision: *precision })
+        };
+        Ok(Head {
+            key: key(&self.kind)?,
+            phase: self.phase,
+            precision: self.precision,
+            framework: self.framework.as_ref().map(Name::to_string),
+            covers: self.covers.iter().map(cover).collect::<Result<_, _>>()?,
+        })
+    }
 }
 
 /// What a section of engines is for.

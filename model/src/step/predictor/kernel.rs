@@ -276,13 +276,20 @@ fn as_for_more_samples(
     load: &Load<'_>,
     setup: &Setup<'_>,
 ) -> Seconds {
-    let of = |times: u64| {
-        let work = Work { batch: load.work.batch.checked_mul(times)?, ..load.work.clone() };
-        let cost = work.cost().ok().flatten()?;
-        let view = found.model.view_of(reads, work, cost, setup.gpu, setup.library, setup.calibration)?;
-        Some(found.expects(view.seen()).time())
-    };
-    [2, 4, 8, 16, 32, 64].into_iter().filter_map(of).fold(own, Seconds::min)
+    let shortest = found.shortest();
+    let mut least = own;
+    for times in [2, 4, 8, 16, 32, 64] {
+        let work = load.work.batch.checked_mul(times).map(|batch| Work { batch, ..load.work.clone() });
+        let Some((work, Some(cost))) = work.and_then(|work| Some((work.clone(), work.cost().ok()?))) else { break };
+        // Whatever the polynomial says, more samples take more than that, and more still take more.
+        let bound = shortest.and_then(|log| Some(found.model.reference(&work, cost, setup.gpu)? * log.exp()));
+        if bound.is_some_and(|bound| bound >= least) {
+            break;
+        }
+        let view = found.model.view_of(reads, work, cost, setup.gpu, setup.library, setup.calibration);
+        least = view.map_or(least, |view| least.min(found.expects(view.seen()).time()));
+    }
+    least
 }
 
 /// What the host takes to launch a layer's operation.
