@@ -165,7 +165,8 @@ fn gpus_that_share_a_step_add_up() {
     assert_eq!(c.bytes.get(), parameters);
     assert!(c.exposed <= c.time && c.exposed.get() > 0.0);
     let slowest = alone.iter().map(|p| p.time.value.get()).fold(0.0, f64::max);
-    assert!(all.time.value.get() >= slowest + c.exposed.get());
+    // But for rounding.
+    assert!(all.time.value.get() >= (slowest + c.exposed.get()) * (1.0 - 1e-12));
     assert!(all.time.p05 <= all.time.value && all.time.value <= all.time.p95);
     let energy: f64 = all.devices.iter().map(|d| d.count as f64 * d.energy.value.get()).sum();
     close(all.energy.value.get(), energy, "energy");

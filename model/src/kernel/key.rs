@@ -21,13 +21,23 @@ pub enum ConvClass {
     Grouped,
     /// All other groups of more than one input channel, ten times as slow per operation in 16 bits.
     GroupedOdd,
-    /// One input channel per group.
+    /// One input channel per group, one result of each.
     Depthwise,
+    /// One input channel per group and several results of each, which cuDNN's depthwise kernels cannot do: up to 100 times
+    /// as long in 16 bits.
+    DepthwiseMultiplier,
 }
 
 impl ConvClass {
-    const ALL: [Self; 6] =
-        [Self::General, Self::Plain1x1, Self::Plain3x3, Self::Grouped, Self::GroupedOdd, Self::Depthwise];
+    const ALL: [Self; 7] = [
+        Self::General,
+        Self::Plain1x1,
+        Self::Plain3x3,
+        Self::Grouped,
+        Self::GroupedOdd,
+        Self::Depthwise,
+        Self::DepthwiseMultiplier,
+    ];
 
     /// The class of a convolution that reads so many channels.
     pub fn of(conv: &Conv2d, channels: u64) -> Self {
@@ -37,7 +47,8 @@ impl ConvClass {
             1 if plain && conv.kernel.is(1) => Self::Plain1x1,
             1 if plain && conv.kernel.is(3) => Self::Plain3x3,
             1 => Self::General,
-            _ if groups == channels => Self::Depthwise,
+            _ if groups == channels && conv.channels == channels => Self::Depthwise,
+            _ if groups == channels => Self::DepthwiseMultiplier,
             _ if channels == conv.channels && (channels / groups).is_power_of_two() => Self::Grouped,
             _ => Self::GroupedOdd,
         }
@@ -114,7 +125,11 @@ impl ModelKey {
 
     /// The model that a class of convolutions shares where it has too few rows for one of its own.
     pub fn general(self) -> Option<Self> {
-        matches!(self, Self::Conv(ConvClass::Plain1x1 | ConvClass::Plain3x3)).then_some(Self::Conv(ConvClass::General))
+        match self {
+            Self::Conv(ConvClass::Plain1x1 | ConvClass::Plain3x3) => Some(Self::Conv(ConvClass::General)),
+            Self::Conv(ConvClass::DepthwiseMultiplier) => Some(Self::Conv(ConvClass::Depthwise)),
+            _ => None,
+        }
     }
 
     /// How its convolutions compare with matrix products; `None` of what is no convolution.
@@ -129,7 +144,8 @@ impl ModelKey {
 
     /// Whether its kernels run in groups, which are no matrix products.
     pub fn in_groups(self) -> bool {
-        matches!(self, Self::Conv(ConvClass::Grouped | ConvClass::GroupedOdd | ConvClass::Depthwise))
+        use ConvClass::{Depthwise, DepthwiseMultiplier, Grouped, GroupedOdd};
+        matches!(self, Self::Conv(Grouped | GroupedOdd | Depthwise | DepthwiseMultiplier))
     }
 
     /// Whether its products are batched: attention's are, over samples and heads.
@@ -147,6 +163,7 @@ impl ModelKey {
             Self::Conv(ConvClass::Grouped) => "conv2d_grouped",
             Self::Conv(ConvClass::GroupedOdd) => "conv2d_grouped_odd",
             Self::Conv(ConvClass::Depthwise) => "conv2d_depthwise",
+            Self::Conv(ConvClass::DepthwiseMultiplier) => "conv2d_depthwise_multiplier",
             Self::By(Algorithm::Heuristic) => "conv2d_by_heuristic",
             Self::By(Algorithm::Gemm) => "conv2d_by_gemm",
             Self::By(Algorithm::ImplicitGemm) => "conv2d_by_implicit_gemm",
@@ -161,6 +178,7 @@ impl ModelKey {
             Self::ByProduct(ConvClass::Grouped) => "conv2d_grouped_by_product",
             Self::ByProduct(ConvClass::GroupedOdd) => "conv2d_grouped_odd_by_product",
             Self::ByProduct(ConvClass::Depthwise) => "conv2d_depthwise_by_product",
+            Self::ByProduct(ConvClass::DepthwiseMultiplier) => "conv2d_depthwise_multiplier_by_product",
             Self::AttentionDecode => "attention_decode",
             Self::AttentionUnfused => "attention_unfused",
             Self::Update => "update",
@@ -266,6 +284,7 @@ mod tests {
             ("channels = 24\nkernel = 3\ngroups = 2", 24, "conv2d_grouped_odd"),
             ("channels = 32\nkernel = 3\ngroups = 32", 32, "conv2d_depthwise"),
             ("channels = 32\nkernel = 3\ngroups = \"depthwise\"", 32, "conv2d_depthwise"),
+            ("channels = 64\nkernel = 3\ngroups = \"depthwise\"", 32, "conv2d_depthwise_multiplier"),
             ("channels = 32\nkernel = 3\ngroups = \"depthwise\"", 1, "conv2d_3x3"),
         ] {
             assert_eq!(class(fields, channels).name(), expected, "{fields}, {channels}");
@@ -273,6 +292,7 @@ mod tests {
         let general = |name: &str| name.parse::<ModelKey>().expect("a model").general().map(ModelKey::name);
         assert_eq!(general("conv2d_3x3"), Some("conv2d"));
         assert_eq!(general("conv2d_1x1"), Some("conv2d"));
+        assert_eq!(general("conv2d_depthwise_multiplier"), Some("conv2d_depthwise"));
         assert_eq!(general("conv2d_grouped"), None);
     }
 }
