@@ -9,7 +9,7 @@ use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::key::ModelKey;
-use joulecast_model::law::calibration::{CrossValidation, Ellipsoid, LayerModel};
+use joulecast_model::law::calibration::{Compiled, CrossValidation, Ellipsoid, LayerModel};
 use std::collections::BTreeMap;
 
 /// Exponent of the roofline that efficiencies are of.
@@ -82,6 +82,7 @@ pub fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)
                 intercept,
                 ratio_range: (intercept, intercept),
                 ordinary_range: (intercept, intercept),
+                compiled: Compiled::default(),
                 shortest: Seconds::ZERO,
                 terms: Vec::new(),
                 engines: Vec::new(),

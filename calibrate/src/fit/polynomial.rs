@@ -14,7 +14,9 @@ use joulecast_model::base::accuracy::{Accuracy, conformal_weighted};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::key::ModelKey;
-use joulecast_model::law::calibration::{Bucket, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range, Term};
+use joulecast_model::law::calibration::{
+    Bucket, Compiled, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range, Term,
+};
 use linfa::Dataset;
 use linfa::prelude::*;
 use linfa_linalg::cholesky::InverseC;
@@ -344,6 +346,7 @@ impl<'a> Task<'a> {
             intercept: linear.intercept + self.base.map_or(0.0, |b| b.intercept),
             ratio_range: up_to_quantile(trained.iter().map(|&i| self.log_of_model(i)), 0.01),
             ordinary_range: self.ordinary_range(trained, shortest),
+            compiled: Compiled::default(),
             shortest,
             clamp: ranges_of(&terms, &rows),
             terms,

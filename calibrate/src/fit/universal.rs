@@ -18,7 +18,7 @@ use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::features::MAX_VARIABLES;
 use joulecast_model::kernel::key::ModelKey;
-use joulecast_model::law::calibration::{CrossValidation, Ellipsoid, LayerModel, Range, Share};
+use joulecast_model::law::calibration::{Compiled, CrossValidation, Ellipsoid, LayerModel, Range, Share};
 use ndarray::{Array1, Array2, s};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -260,6 +260,7 @@ impl<'a> Universal<'a> {
             intercept: fit.intercepts.get(&precision).copied().unwrap_or_else(typical),
             ratio_range: fit.range,
             ordinary_range: fit.range,
+            compiled: Compiled::default(),
             shortest: Seconds::ZERO,
             terms,
             engines: Vec::new(),

@@ -6,7 +6,7 @@ use super::carry::Carry;
 use super::lookup::Found;
 use crate::base::units::Seconds;
 use crate::device::gpu::Gpu;
-use crate::kernel::features::{Variables, Wanted};
+use crate::kernel::features::Variables;
 use crate::kernel::load::{Load, Roofline};
 use crate::kernel::sizes::ConvSizes;
 use crate::kernel::work::Work;
@@ -62,19 +62,6 @@ impl LayerModel {
         library: Option<f64>,
         chip: Option<&'c Calibration>,
     ) -> Option<View<'a, 'c>> {
-        self.view_of(self.reads(), work, cost, gpu, library, chip)
-    }
-
-    /// The same where it is known which variables the model reads ([`Self::reads`]).
-    pub(crate) fn view_of<'a, 'c>(
-        &self,
-        wanted: Wanted,
-        work: Work<'a>,
-        cost: LayerCost,
-        gpu: &'a Gpu,
-        library: Option<f64>,
-        chip: Option<&'c Calibration>,
-    ) -> Option<View<'a, 'c>> {
         let sizes = if self.engines.is_empty() { None } else { ConvSizes::of(&work) };
         let engine = sizes.and_then(|sizes| chip?.engine(&sizes));
         let (floor, library) = (self.floor, library.unwrap_or(self.library));
@@ -91,7 +78,7 @@ impl LayerModel {
             let cost = cost.widened(precision.bytes() / work.precision.bytes());
             Work { precision, ..work }.costing_over(cost, gpu, memory)
         });
-        let variables = wide.as_ref().unwrap_or(over).some_variables(floor, library, wanted);
+        let variables = wide.as_ref().unwrap_or(over).some_variables(floor, library, self.reads());
         let (roofline, carry) = (over.roofline, Carry::between(over, &load));
         Some(View { roofline, floor, variables, carry, load, engine })
     }

@@ -12,8 +12,8 @@ use super::part::{ModelHead, Wanted};
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
 use super::{
-    Bucket, Calibration, CalibrationError, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, NetworkSpread,
-    Range, Term, Tier,
+    Bucket, Calibration, CalibrationError, Compiled, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel,
+    NetworkSpread, Range, Term, Tier,
 };
 use crate::base::file::{self, FileError, check_schema, within};
 use crate::base::packed::{self, Document, Kept, Packed};
@@ -575,6 +575,7 @@ fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<La
             median: file.median_percent,
         },
         residuals,
+        compiled: Compiled::default(),
     })
 }
 
@@ -697,6 +698,7 @@ pub(crate) mod testing {
                 rows: 100,
                 cross_validation: CrossValidation { mape: 8.0, rmspe: 11.0, median: 6.0 },
                 residuals: vec![Bucket { up_to: Seconds::new(f64::INFINITY), low: -0.2, high: 0.2, rows: 100 }],
+                compiled: Compiled::default(),
             }]),
         }
     }

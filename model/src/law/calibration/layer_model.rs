@@ -1,6 +1,7 @@
 //! A sparse polynomial model of one layer kind's time in one phase and precision.
 
 use super::CalibrationError;
+use super::compiled::Compiled;
 use super::models::Head;
 use crate::base::precision::{Phase, Precision};
 use crate::base::text::shown;
@@ -64,6 +65,8 @@ pub struct LayerModel {
     pub cross_validation: CrossValidation,
     /// Quantiles of held-out log residuals by predicted time, shortest first.
     pub residuals: Vec<Bucket>,
+    /// For evaluation; the default, wherever a model is made.
+    pub compiled: Compiled,
 }
 
 /// What a model's rows by one engine of a library differ by from the model.
@@ -289,6 +292,10 @@ impl LayerModel {
 
     /// The variables that it reads: those of its terms, of its engines' terms, and of what was fitted.
     pub fn reads(&self) -> Wanted {
+        self.compiled.of(self).reads
+    }
+
+    pub(super) fn variables_read(&self) -> Wanted {
         let terms = self.terms.iter().chain(self.engines.iter().flat_map(|engine| &engine.terms));
         let factors = terms.flat_map(|term| &term.factors).map(|factor| factor.variable);
         let domain = self.domain.iter().map(|range| range.variable);
@@ -310,7 +317,7 @@ impl LayerModel {
             && self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE)
             && self.sizes.relative_leverage(values) <= MOST_LEVERAGE;
         let (low, high) = if in_domain { self.ratio_range } else { self.ordinary_range };
-        let log = self.polynomial(&clamped(variables, &self.clamp)).clamp(low, high);
+        let log = self.compiled.of(self).at(&clamped(variables, &self.clamp)).clamp(low, high);
         Ratio { log: log + by_engine, in_domain }
     }
 

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod choice_file;
+mod compiled;
 mod file;
 mod layer_model;
 mod models;
@@ -11,6 +12,7 @@ mod part;
 mod power_file;
 mod transfer;
 
+pub use compiled::Compiled;
 pub use layer_model::{
     Bucket, Cover, CrossValidation, Ellipsoid, EngineTerms, Factor, LayerModel, Range, Ratio, Term, engine_alone,
 };

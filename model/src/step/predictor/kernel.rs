@@ -5,12 +5,11 @@ use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Seconds, Watts};
 use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
-use crate::kernel::features::Wanted;
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
-use crate::law::calibration::{LayerModel, Tier};
+use crate::law::calibration::Tier;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, activities, power, traits};
 use crate::law::time::time;
@@ -19,7 +18,6 @@ use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
 use crate::net::network::{ShapedLayer, ShapedNetwork};
 use crate::step::framework::KernelOf;
-use std::ptr;
 
 /// A kernel at the clock that its calibration is of.
 #[derive(Clone)]
@@ -114,15 +112,13 @@ impl Kernel<'_> {
 pub(super) struct Models<'m> {
     law: &'m PowerModel,
     found: Vec<(Sought, Option<Found<'m>>)>,
-    /// Which variables models read.
-    reads: Vec<(&'m LayerModel, Wanted)>,
 }
 
 type Sought = (ModelKey, Phase, Precision);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
-        Self { law, found: Vec::new(), reads: Vec::new() }
+        Self { law, found: Vec::new() }
     }
 
     /// What was found before, or is found now.
@@ -133,16 +129,6 @@ impl<'m> Models<'m> {
         let found = find();
         self.found.push((key, found));
         found
-    }
-
-    /// The variables that a model reads.
-    fn reads(&mut self, model: &'m LayerModel) -> Wanted {
-        if let Some((_, known)) = self.reads.iter().find(|(other, _)| ptr::eq(*other, model)) {
-            return *known;
-        }
-        let reads = model.reads();
-        self.reads.push((model, reads));
-        reads
     }
 }
 
@@ -221,11 +207,10 @@ fn kernel_in<'a, 'm: 'a>(
     work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
     let (run_phase, batch) = (work.phase, work.batch);
     let model = found.model;
-    let reads = models.reads(model);
-    let view = model.view_of(reads, work, cost, gpu, setup.library, setup.calibration).ok_or_else(no_model)?;
+    let view = model.view(work, cost, gpu, setup.library, setup.calibration).ok_or_else(no_model)?;
     let mut timed = time(view.seen(), &found, setup.all_chips.siblings(found.tier));
     if !timed.in_domain {
-        timed.value = as_for_more_samples(timed.value, (&found, reads), &view.load, setup);
+        timed.value = as_for_more_samples(timed.value, &found, &view.load, setup);
     }
     let engine = view.engine.filter(|engine| model.engine(engine).is_some());
     let load = view.load;
@@ -270,12 +255,7 @@ fn kernel_in<'a, 'm: 'a>(
 
 /// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
 /// and so on up to 64 times as many samples.
-fn as_for_more_samples(
-    own: Seconds,
-    (found, reads): (&Found<'_>, Wanted),
-    load: &Load<'_>,
-    setup: &Setup<'_>,
-) -> Seconds {
+fn as_for_more_samples(own: Seconds, found: &Found<'_>, load: &Load<'_>, setup: &Setup<'_>) -> Seconds {
     let shortest = found.shortest();
     let mut least = own;
     for times in [2, 4, 8, 16, 32, 64] {
@@ -286,7 +266,7 @@ fn as_for_more_samples(
         if bound.is_some_and(|bound| bound >= least) {
             break;
         }
-        let view = found.model.view_of(reads, work, cost, setup.gpu, setup.library, setup.calibration);
+        let view = found.model.view(work, cost, setup.gpu, setup.library, setup.calibration);
         least = view.map_or(least, |view| least.min(found.expects(view.seen()).time()));
     }
     least
