@@ -2,7 +2,7 @@ use super::nets::{Wanted, of_networks};
 use super::*;
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::units::Bytes;
-use joulecast_model::net::layer::Layer;
+use joulecast_model::net::layer::{Conv2d, Layer};
 use joulecast_model::rows::splits::Role;
 use joulecast_model::rows::splits::Splits;
 
@@ -160,6 +160,38 @@ fn a_lattice_has_whole_rows_of_batches_of_shapes_that_networks_have() {
         }
     }
     assert!(again * 20 < seen.len(), "{again} of {}", seen.len());
+}
+
+/// The convolutions of a recipe of the repository, with the channels that they read.
+fn convolutions(name: &str) -> Vec<(Conv2d, u64)> {
+    let path = format!("{}/../data/plans/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).expect("a recipe");
+    let items = expand(&text, Level::Quick).expect("expands").items;
+    let conv = |item: &Item| match &item.trial.case.layer {
+        Layer::Conv2d(conv) => Some((conv.clone(), item.trial.case.inputs.first()?.axis())),
+        _ => None,
+    };
+    items.iter().filter_map(conv).collect()
+}
+
+#[test]
+fn depthwise_convolutions_have_as_many_results_of_a_channel_as_the_ratio_says() {
+    let found = convolutions("multipliers");
+    assert!(found.iter().all(|(conv, channels)| conv.groups(*channels) == *channels));
+    assert!(found.iter().all(|(conv, channels)| conv.channels.is_multiple_of(*channels)));
+    assert!(found.iter().any(|(conv, channels)| conv.channels >= 2 * channels), "{found:?}");
+}
+
+#[test]
+fn patches_lie_side_by_side_and_other_windows_with_strides_are_padded() {
+    let found = convolutions("patches");
+    for (conv, _) in &found {
+        let (kernel, stride) = (conv.kernel.h, conv.stride.h);
+        if stride > 1 {
+            assert_eq!(conv.padding.h == 0, kernel == stride, "{conv:?}");
+        }
+    }
+    assert!(found.iter().any(|(conv, _)| conv.kernel.h == 16 && conv.stride.h == 16), "{found:?}");
 }
 
 #[test]
