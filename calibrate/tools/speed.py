@@ -85,17 +85,16 @@ def main():
         instructions = dict(line.strip().split(",", 1) for line in file)
     print(f"{os.cpu_count()} cores, {platform.machine()}, load {os.getloadavg()[0]:.1f} before.\n")
     print("| ResNet-50, batch 64 | GPU | instructions | CPU us |\n| --- | --- | ---: | ---: |")
-    shapes = {}
+    times_us = {}
     for kind, words in WHAT.items():
         for gpu, title in GPUS.items():
             name = f"{kind}-{gpu}"
-            us = operation(name)
-            shapes[name] = us
+            us = times_us[name] = operation(name)
             print(f"| {words} | {title} | {int(instructions[name]):,} | {us:.3g} |")
     if args.peer:
         version, seconds = subprocess.run([args.peer, "-c", PEER], check=True, capture_output=True, text=True).stdout.split()
         us = float(seconds) * 1e6
-        times = us / shapes["shapes-v100"]
+        times = us / times_us["shapes-v100"]
         print(f"| operations alone, by FlopCounterMode of PyTorch {version} on `meta` | - | - | {us:.3g}, {times:.0f} times \"shapes known\" |")
     print("\n| process | CPU ms | peak MiB |\n| --- | ---: | ---: |")
     for command, times in [

@@ -82,7 +82,6 @@ pub fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)
                 intercept,
                 ratio_range: (intercept, intercept),
                 ordinary_range: (intercept, intercept),
-                compiled: Compiled::default(),
                 shortest: Seconds::ZERO,
                 terms: Vec::new(),
                 engines: Vec::new(),
@@ -96,6 +95,7 @@ pub fn efficiencies(tasks: &BTreeMap<Task, Vec<&Row>>, fitted: &[(&Task, Fitted)
                     median: accuracy.median,
                 },
                 residuals: buckets(residuals.into_iter().map(Residual::from).collect()),
+                compiled: Compiled::default(),
             })
         })
         .collect()

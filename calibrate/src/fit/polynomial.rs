@@ -346,7 +346,6 @@ impl<'a> Task<'a> {
             intercept: linear.intercept + self.base.map_or(0.0, |b| b.intercept),
             ratio_range: up_to_quantile(trained.iter().map(|&i| self.log_of_model(i)), 0.01),
             ordinary_range: self.ordinary_range(trained, shortest),
-            compiled: Compiled::default(),
             shortest,
             clamp: ranges_of(&terms, &rows),
             terms,
@@ -356,6 +355,7 @@ impl<'a> Task<'a> {
             rows: trained.len(),
             cross_validation: CrossValidation::default(),
             residuals: Vec::new(),
+            compiled: Compiled::default(),
         }
     }
 }

@@ -260,7 +260,6 @@ impl<'a> Universal<'a> {
             intercept: fit.intercepts.get(&precision).copied().unwrap_or_else(typical),
             ratio_range: fit.range,
             ordinary_range: fit.range,
-            compiled: Compiled::default(),
             shortest: Seconds::ZERO,
             terms,
             engines: Vec::new(),
@@ -270,6 +269,7 @@ impl<'a> Universal<'a> {
             rows: 0,
             cross_validation: CrossValidation::default(),
             residuals: Vec::new(),
+            compiled: Compiled::default(),
         }
     }
 }

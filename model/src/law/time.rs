@@ -177,3 +177,33 @@ pub fn time(seen: Seen<'_>, found: &Found<'_>, siblings: Option<Siblings>) -> Ti
     });
     Timed { value, edges, in_domain: expected.in_domain }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{calibration, calibration_files};
+    use crate::kernel::features::MAX_VARIABLES;
+
+    /// What shipped models say of kernels like and unlike those that they know, by each engine, in and out of what was measured.
+    #[test]
+    fn no_model_says_less_than_its_least() {
+        let mut bits: u64 = 3;
+        let mut near = 0;
+        for (name, _) in calibration_files() {
+            for model in calibration(name).expect("packed").expect("there").models.iter() {
+                for _ in 0..20 {
+                    let values: [f64; MAX_VARIABLES] = std::array::from_fn(|_| {
+                        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        (bits >> 40) as f64 / f64::from(1 << 20) - 8.0
+                    });
+                    for engine in model.engines.iter().map(|e| Some(e.engine.as_str())).chain([None]) {
+                        let ratio = model.ratio(&Variables { values }, Seconds::new(1.0), engine);
+                        assert!(ratio.log >= model.least_log() - 1e-12, "{name} {} {engine:?}", model.key);
+                        near += usize::from(ratio.log <= model.least_log() + 1e-6);
+                    }
+                }
+            }
+        }
+        assert!(near > 100, "the least is reached: {near}");
+    }
+}

@@ -1,6 +1,6 @@
 //! A model's polynomial as it is evaluated again and again: no division, no list of factors apart for every term.
 
-use super::{LayerModel, Term};
+use super::term::Term;
 use crate::kernel::features::Wanted;
 use std::fmt;
 use std::sync::OnceLock;
@@ -29,8 +29,9 @@ impl fmt::Debug for Compiled {
 }
 
 impl Compiled {
-    pub(super) fn of(&self, model: &LayerModel) -> &Polynomial {
-        self.0.get_or_init(|| Polynomial::new(model))
+    /// What was made before, or is made now.
+    pub(super) fn get(&self, make: impl FnOnce() -> Polynomial) -> &Polynomial {
+        self.0.get_or_init(make)
     }
 }
 
@@ -46,21 +47,20 @@ pub(super) struct Polynomial {
 }
 
 impl Polynomial {
-    fn new(model: &LayerModel) -> Self {
-        let each = |t: &Term| t.coefficient / t.scale;
-        let mut variables = Vec::new();
-        let mut term = |t: &Term| {
-            for factor in &t.factors {
+    pub fn new(intercept: f64, list: &[Term], reads: Wanted) -> Self {
+        let coefficient = |term: &Term| term.coefficient / term.scale;
+        let constant = intercept - list.iter().map(|term| coefficient(term) * term.mean).sum::<f64>();
+        let (mut terms, mut variables) = (Vec::with_capacity(list.len()), Vec::new());
+        for term in list {
+            for factor in &term.factors {
                 variables.extend(std::iter::repeat_n(factor.variable, usize::from(factor.power)));
             }
-            (each(t), variables.len())
-        };
-        let terms = model.terms.iter().map(&mut term).collect();
-        let constant = model.intercept - model.terms.iter().map(|t| each(t) * t.mean).sum::<f64>();
-        Self { reads: model.variables_read(), constant, terms, variables }
+            terms.push((coefficient(term), variables.len()));
+        }
+        Self { reads, constant, terms, variables }
     }
 
-    /// As [`LayerModel::polynomial`], but for rounding.
+    /// The sum of intercept and terms, wherever the values lie: as [`LayerModel::polynomial`](super::LayerModel::polynomial) but for rounding.
     pub fn at(&self, values: &[f64]) -> f64 {
         let (mut sum, mut begin) = (self.constant, 0);
         for &(coefficient, end) in &self.terms {
@@ -75,8 +75,14 @@ impl Polynomial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::units::Seconds;
     use crate::catalog::{calibration, calibration_files};
-    use crate::kernel::features::MAX_VARIABLES;
+    use crate::kernel::features::{MAX_VARIABLES, Variables};
+    use crate::law::calibration::LayerModel;
+
+    fn compiled(model: &LayerModel, values: &[f64]) -> f64 {
+        Polynomial::new(model.intercept, &model.terms, Wanted::ALL).at(values)
+    }
 
     #[test]
     fn compiled_polynomials_say_what_plain_ones_do() {
@@ -90,7 +96,7 @@ mod tests {
                 });
                 let size = |t: &Term| t.coefficient / t.scale * (t.monomial(&values).abs() + t.mean.abs());
                 let size = 1.0 + model.terms.iter().map(|t| size(t).abs()).sum::<f64>();
-                let (plain, compiled) = (model.polynomial(&values), model.compiled.of(model).at(&values));
+                let (plain, compiled) = (model.polynomial(&values), compiled(model, &values));
                 assert!((plain - compiled).abs() <= 1e-12 * size, "{name} {}: {plain} {compiled}", model.key);
                 models += 1;
             }
@@ -102,9 +108,13 @@ mod tests {
     fn a_changed_copy_is_compiled_anew() {
         let models = calibration("gv100").expect("packed").expect("there").models;
         let model = models.iter().find(|m| !m.terms.is_empty()).expect("a polynomial");
-        let values = [0.5; MAX_VARIABLES];
-        let before = model.compiled.of(model).at(&values);
-        let other = LayerModel { intercept: model.intercept + 1.0, ..model.clone() };
-        assert!((other.compiled.of(&other).at(&values) - before - 1.0).abs() < 1e-9);
+        let log = |model: &LayerModel| {
+            let variables = Variables { values: [0.5; MAX_VARIABLES] };
+            model.ratio(&variables, Seconds::new(1.0), None).log
+        };
+        let wide = LayerModel { ratio_range: (-1e9, 1e9), ordinary_range: (-1e9, 1e9), ..model.clone() };
+        let before = log(&wide);
+        let other = LayerModel { intercept: wide.intercept + 1.0, ..wide.clone() };
+        assert!((log(&other) - before - 1.0).abs() < 1e-9);
     }
 }

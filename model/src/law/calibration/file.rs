@@ -6,7 +6,7 @@ use super::bounds::{
 };
 use super::choice_file::{ChoiceFile, apart, each_once, read_choice, write_choice};
 use super::layer_model::engine_alone;
-use super::models::{Models, wanted_of};
+use super::models::Models;
 use super::name::{Monomials, Name};
 use super::part::{ModelHead, Wanted};
 use super::power_file::{PowerFile, read_power, write_power};
@@ -24,7 +24,7 @@ use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Memory;
 use crate::law::choice::Choice;
-use serde::{Deserialize, Serialize, de};
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fmt::{Display, Write as _};
 use std::ops::RangeInclusive;
@@ -167,20 +167,20 @@ impl Calibration {
             let (models, choices) = (items("model")?, items("choice")?);
             let mut file: File<'static> = root.without(&["model", "choice"])?;
             // A part is as whole as the file is.
-            let found = models.len();
-            if found != std::mem::take(&mut file.model_count) {
-                return Err(de::Error::custom("models are missing"));
+            file.model_count = file.model_count.wrapping_sub(models.len());
+            let mut kept = Vec::new();
+            for model in models {
+                let head: ModelHead<'static> = model.read()?;
+                if wanted.is_none_or(|w| w.needs(&head)) {
+                    kept.push((head.named()?, Kept::new(&document, model)));
+                }
             }
-            let kept = |value: Packed<'_>| Kept::new(&document, value);
-            let needed = |head: &ModelHead<'_>| wanted.is_none_or(|w| w.needs(head));
-            let models = models.into_iter().map(|model| wanted_of(model, kept, needed)).filter_map(Result::transpose);
-            let models = Models::packed(models.collect::<Result<Vec<_>, _>>()?)?;
             for choice in choices {
                 if wanted.map_or(Ok(true), |w| Ok(w.asks(&choice.read()?)))? {
                     file.choices.push(ChoiceFile::from_packed(choice)?);
                 }
             }
-            Ok((file, models))
+            Ok((file, Models::packed(kept, read_packed_model)))
         };
         let (file, models) = read().map_err(|e| malformed(e.into()))?;
         Ok(Self { models, ..Self::of(file)? })
@@ -420,7 +420,7 @@ fn terms_apart(model: &ModelFile<'_>) -> Result<(), CalibrationError> {
 ///
 /// # Errors
 /// As [`Calibration::from_toml`].
-pub(super) fn read_packed_model(packed: Packed<'_>) -> Result<LayerModel, CalibrationError> {
+fn read_packed_model(packed: Packed<'_>) -> Result<LayerModel, CalibrationError> {
     let file: ModelFile<'static> = packed.read().map_err(|e| malformed(e.into()))?;
     read_model(file, &Monomials::default())
 }
@@ -585,7 +585,7 @@ pub(crate) mod testing {
     use crate::base::precision::Mode;
     use crate::base::units::Hertz;
     use crate::kernel::key::ModelKey;
-    use crate::law::calibration::layer_model::parse_term;
+    use crate::law::calibration::term::parse_term;
     use crate::law::calibration::{Arithmetic, Factor, FewShot, Share, Siblings, Slope};
     use crate::law::choice::Tree;
     use crate::law::power::{Correction, PowerModel, TRAITS};

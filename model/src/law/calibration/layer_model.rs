@@ -1,10 +1,8 @@
 //! A sparse polynomial model of one layer kind's time in one phase and precision.
 
-use super::CalibrationError;
-use super::compiled::Compiled;
-use super::models::Head;
+use super::compiled::{Compiled, Polynomial};
+use super::term::Term;
 use crate::base::precision::{Phase, Precision};
-use crate::base::text::shown;
 use crate::base::units::Seconds;
 use crate::kernel::family::Family;
 use crate::kernel::features::{MAX_VARIABLES, Variables, Wanted};
@@ -125,26 +123,11 @@ pub struct Cover {
     pub precision: Precision,
 }
 
-/// A monomial with its coefficient on the standardised column (value - mean) / scale.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Term {
-    /// The variables that are multiplied.
-    pub factors: Vec<Factor>,
-    /// What ln(t / t_ref) changes by per standard deviation of the column.
-    pub coefficient: f64,
-    /// Mean of the column in the fit.
-    pub mean: f64,
-    /// Standard deviation of the column in the fit.
-    pub scale: f64,
-}
-
-/// A variable to a small power.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Factor {
-    /// Position in [`Family::variables`].
-    pub variable: usize,
-    /// Exponent, at least 1.
-    pub power: u8,
+impl Cover {
+    /// Whether it is what a model is for: one of what that was fitted to, of a model of several.
+    pub(super) fn is_among(&self, own: &Self, covers: &[Self]) -> bool {
+        if covers.is_empty() { self == own } else { covers.contains(self) }
+    }
 }
 
 /// Range of a variable.
@@ -221,64 +204,12 @@ const EDGE: f64 = 1e-3;
 /// More leverage than this many times the mean is outside of what was measured.
 const MOST_LEVERAGE: f64 = 3.0;
 
-impl Term {
-    /// Value of the monomial before standardisation.
-    pub fn monomial(&self, values: &[f64]) -> f64 {
-        let factor = |f: &Factor| match (values[f.variable], f.power) {
-            // Most are, and a call of powi costs more than they do.
-            (value, 1) => value,
-            (value, 2) => value * value,
-            (value, power) => value.powi(i32::from(power)),
-        };
-        self.factors.iter().map(factor).product()
-    }
-
-    /// Name such as `m^2*n`.
-    pub fn name(&self, family: Family) -> String {
-        term_name(&self.factors, family)
-    }
-}
-
-/// Name of a monomial such as `m^2*n`.
-pub(crate) fn term_name(factors: &[Factor], family: Family) -> String {
-    let names = family.variables();
-    let name = |f: &Factor| match f.power {
-        1 => names[f.variable].to_string(),
-        p => format!("{}^{p}", names[f.variable]),
-    };
-    factors.iter().map(name).collect::<Vec<_>>().join("*")
-}
-
-/// Variables that a product of them has at most.
-const MOST_FACTORS: usize = 8;
-
-/// A monomial from its name.
-pub(crate) fn parse_term(name: &str, family: Family) -> Result<Vec<Factor>, CalibrationError> {
-    let variable = |text: &str| {
-        family.position(text).ok_or_else(|| {
-            CalibrationError(format!("term {}: the {family} family has no variable \"{}\"", shown(name), shown(text)))
-        })
-    };
-    if name.split('*').count() > MOST_FACTORS {
-        return Err(CalibrationError(format!("term {}: more than {MOST_FACTORS} variables", shown(name))));
-    }
-    name.split('*')
-        .map(|part| match part.split_once('^') {
-            None => Ok(Factor { variable: variable(part)?, power: 1 }),
-            Some((base, power)) => {
-                let power = power.parse::<u8>().ok().filter(|p| (1..=4).contains(p));
-                let power =
-                    power.ok_or_else(|| CalibrationError(format!("term {}: exponents are 1 to 4", shown(name))))?;
-                Ok(Factor { variable: variable(base)?, power })
-            }
-        })
-        .collect()
-}
-
 impl LayerModel {
     /// Whether it predicts a kind in a phase and precision, through a framework's own kernels or the library's.
     pub fn is_for(&self, key: ModelKey, phase: Phase, precision: Precision, framework: Option<&str>) -> bool {
-        Head::of(self).is_for(key, phase, precision, framework)
+        let own = Cover { key: self.key, phase: self.phase, precision: self.precision };
+        let asked = Cover { key, phase, precision };
+        self.framework.as_deref() == framework && asked.is_among(&own, &self.covers)
     }
 
     /// First and last age of the libraries that the rows had ([`crate::kernel::features::library_age`]); `None` where the model does
@@ -292,14 +223,19 @@ impl LayerModel {
 
     /// The variables that it reads: those of its terms, of its engines' terms, and of what was fitted.
     pub fn reads(&self) -> Wanted {
-        self.compiled.of(self).reads
+        self.polynomial_of().reads
     }
 
-    pub(super) fn variables_read(&self) -> Wanted {
+    fn variables_read(&self) -> Wanted {
         let terms = self.terms.iter().chain(self.engines.iter().flat_map(|engine| &engine.terms));
         let factors = terms.flat_map(|term| &term.factors).map(|factor| factor.variable);
         let domain = self.domain.iter().map(|range| range.variable);
         factors.chain(domain).chain(self.sizes.variables.iter().copied()).collect()
+    }
+
+    /// Intercept and terms as they are evaluated.
+    fn polynomial_of(&self) -> &Polynomial {
+        self.compiled.get(|| Polynomial::new(self.intercept, &self.terms, self.variables_read()))
     }
 
     /// The terms of an engine: with its knobs, or whatever knobs, where it has such.
@@ -317,7 +253,7 @@ impl LayerModel {
             && self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE)
             && self.sizes.relative_leverage(values) <= MOST_LEVERAGE;
         let (low, high) = if in_domain { self.ratio_range } else { self.ordinary_range };
-        let log = self.compiled.of(self).at(&clamped(variables, &self.clamp)).clamp(low, high);
+        let log = self.polynomial_of().at(&clamped(variables, &self.clamp)).clamp(low, high);
         Ratio { log: log + by_engine, in_domain }
     }
 
@@ -347,16 +283,5 @@ mod tests {
         assert!((sizes.relative_leverage(&[1.0, 9.0, 2.0]) - 1.0 / 3.0).abs() < 1e-12);
         assert!((sizes.relative_leverage(&[5.0, 9.0, 0.0]) - 3.0).abs() < 1e-12);
         assert_eq!(Ellipsoid::default().relative_leverage(&[]), 1.0);
-    }
-
-    #[test]
-    fn names_of_terms_read_back() -> Result<(), CalibrationError> {
-        for name in ["m", "m^2*n", "m*n*k", "c1x1*wave_64x64"] {
-            assert_eq!(term_name(&parse_term(name, Family::Gemm)?, Family::Gemm), name);
-        }
-        assert!(parse_term("m^9", Family::Gemm).is_err());
-        assert!(parse_term("bytes", Family::Gemm).is_err());
-        assert!(parse_term("", Family::Gemm).is_err());
-        Ok(())
     }
 }

@@ -10,15 +10,15 @@ mod name;
 mod network_spread;
 mod part;
 mod power_file;
+mod term;
 mod transfer;
 
 pub use compiled::Compiled;
-pub use layer_model::{
-    Bucket, Cover, CrossValidation, Ellipsoid, EngineTerms, Factor, LayerModel, Range, Ratio, Term, engine_alone,
-};
+pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range, Ratio, engine_alone};
 pub use models::Models;
 pub use network_spread::{Factors, NetworkSpread};
 pub use part::Wanted;
+pub use term::{Factor, Term};
 pub use transfer::{Arithmetic, FewShot, Share, Siblings, Slope, Transfer};
 
 use crate::base::precision::{Mode, Phase, Precision, named_enum};
@@ -121,7 +121,7 @@ impl Calibration {
 
     /// Whether any of its models predicts a kind, in whatever phase and precision.
     pub fn knows_kind(&self, key: ModelKey) -> bool {
-        self.models.heads().any(|m| m.key == key || m.covers.iter().any(|c| c.key == key))
+        self.models.heads().any(|m| m.own.key == key || m.covers.iter().any(|c| c.key == key))
     }
 
     /// The library's model that kinds share, where it knows several of them in a phase and precision: of one or two it says
@@ -129,7 +129,7 @@ impl Calibration {
     pub fn shared(&self, key: ModelKey, phase: Phase, precision: Precision) -> Option<&LayerModel> {
         const SEVERAL: usize = 3;
         let kinds = |m: &models::Head| m.covers.iter().filter(|c| c.phase == phase && c.precision == precision).count();
-        self.models.find(|m| m.key == key && m.framework.is_none() && kinds(m) >= SEVERAL)
+        self.models.find(|m| m.own.key == key && m.framework.is_none() && kinds(m) >= SEVERAL)
     }
 
     /// What it rests on for a board of its chip (its name in `data/gpus`).

@@ -1,6 +1,6 @@
 //! Names in calibration files: of kinds and of terms, of which the same come again and again.
 
-use super::layer_model::parse_term;
+use super::term::parse_term;
 use super::{CalibrationError, Factor};
 use crate::kernel::family::Family;
 use serde::Deserialize;

@@ -40,15 +40,13 @@ impl ModelHead<'_> {
     ///
     /// # Errors
     /// When a name is no model's.
-    pub(super) fn named(self) -> Result<Head, Error> {
-        let key = |name: &Name<'_>| name.as_ref().parse::<ModelKey>().map_err(de::Error::custom);
+    pub(super) fn named(&self) -> Result<Head, Error> {
         let cover = |(kind, phase, precision): &(Name<'_>, Phase, Precision)| {
-            Ok(Cover { key: key(kind)?, phase: *phase, precision: *precision })
+            let key = kind.as_ref().parse().map_err(de::Error::custom)?;
+            Ok(Cover { key, phase: *phase, precision: *precision })
         };
         Ok(Head {
-            key: key(&self.kind)?,
-            phase: self.phase,
-            precision: self.precision,
+            own: cover(&(self.kind.clone(), self.phase, self.precision))?,
             framework: self.framework.as_ref().map(Name::to_string),
             covers: self.covers.iter().map(cover).collect::<Result<_, _>>()?,
         })

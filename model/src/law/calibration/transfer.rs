@@ -2,7 +2,7 @@
 //! how far times lie from predictions once few of its rows are known.
 
 use super::bounds::{MOST_RESIDUAL, MOST_VARIABLE, either_side};
-use super::layer_model::{parse_term, term_name};
+use super::term::{parse_term, term_name};
 use super::{CalibrationError, Factor};
 use crate::base::file::within;
 use crate::base::precision::{Precision, named_enum};
