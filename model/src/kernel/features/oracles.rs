@@ -558,6 +558,9 @@ fn occupancy_counts_thread_blocks() {
     filled("linear", "features = 7000", &[&[2000]], 1300, Phase::Forward, SMS);
     filled("relu", "", &[&[8192, 3]], 2, Phase::Forward, 6.0);
     filled("relu", "", &[&[8192, 300]], 2, Phase::Forward, SMS);
+    // 2000 x 60 weights and 60 biases, whatever the batch.
+    filled("linear", "features = 60", &[&[2000]], 1, Phase::Update, 120_060.0 / 8192.0);
+    filled("linear", "features = 60", &[&[2000]], 130, Phase::Update, 120_060.0 / 8192.0);
 }
 
 impl Case {

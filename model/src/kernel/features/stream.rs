@@ -2,7 +2,7 @@
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
 use super::{Wanted, cached, divides, flag, ln};
-use crate::base::precision::{Mode, Phase};
+use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::{Shape, greatest_divisor};
 use crate::base::text::{joined, total};
 use crate::base::units::Seconds;
@@ -97,9 +97,10 @@ pub(super) fn blocks(load: &Load<'_>) -> f64 {
     elements(load) as f64 / ELEMENTS_PER_SM
 }
 
-/// What threads are handed out over: the results, for attention against a cache what is read of it.
+/// What threads are handed out over: the results, of an update the parameters, for attention against a cache what is read of it.
 fn elements(load: &Load<'_>) -> u64 {
     match load.work.layer() {
+        _ if load.work.phase == Phase::Update => load.cost.weights.get() / Precision::Fp32.bytes(),
         Layer::Attention(_) => load.cost.bytes().get() / load.work.precision.bytes(),
         _ => load.work.batch.saturating_mul(load.work.output.elements()),
     }
