@@ -2,7 +2,7 @@
 
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::gpu::Gpu;
-use crate::law::power::waiting;
+use crate::law::power::Waits;
 use crate::step::predictor::{Estimate, Fed, NetworkPrediction};
 
 /// A step whose samples come at a rate: it takes what the GPUs or the input takes, whichever is longer, as the next
@@ -16,27 +16,32 @@ pub fn fed(step: NetworkPrediction, samples_per_second: f64, gpus: &[&Gpu]) -> N
     let waits = time.value - busy;
     let share = busy / time.value;
     // A step that is busy for longer waits for less: ends go with ends.
-    let later = |energy: Estimate<Joules>, watts: Watts| Estimate {
-        value: energy.value + watts * waits,
-        p05: energy.p05 + watts * (time.p05 - step.time.p05),
-        p95: energy.p95 + watts * (time.p95 - step.time.p95),
+    let later = |energy: Estimate<Joules>, idle: Waits| Estimate {
+        value: energy.value + idle.value * waits,
+        p05: energy.p05 + idle.p05 * (time.p05 - step.time.p05),
+        p95: energy.p95 + idle.p95 * (time.p95 - step.time.p95),
     };
-    let diluted = |power: Estimate<Watts>, watts: Watts| {
-        let mean = |power: Watts, busy: Seconds, time: Seconds| watts + (power - watts) * (busy / time);
+    let diluted = |power: Estimate<Watts>, idle: Waits| {
+        let mean = |power: Watts, idle: Watts, busy: Seconds, time: Seconds| idle + (power - idle) * (busy / time);
         Estimate {
-            value: mean(power.value, busy, time.value),
-            p05: mean(power.p05, step.time.p05, time.p05),
-            p95: mean(power.p95, step.time.p95, time.p95),
+            value: mean(power.value, idle.value, busy, time.value),
+            p05: mean(power.p05, idle.p05, step.time.p05, time.p05),
+            p95: mean(power.p95, idle.p95, step.time.p95, time.p95),
         }
     };
     let mut devices = step.devices;
-    let (mut idle, mut low, mut high) = (Watts::ZERO, Watts::ZERO, Watts::ZERO);
+    let mut idle = Waits { p05: Watts::ZERO, value: Watts::ZERO, p95: Watts::ZERO };
+    let (mut low, mut high) = (Watts::ZERO, Watts::ZERO);
     for (device, gpu) in devices.iter_mut().zip(gpus) {
-        let (count, watts) = (device.count as f64, waiting(gpu));
-        device.energy = later(device.energy, watts);
-        device.waiting += watts * waits;
-        device.power = diluted(device.power, watts);
-        idle += watts * count;
+        let (count, own) = (device.count as f64, Waits::idle(gpu));
+        device.energy = later(device.energy, own);
+        device.waiting += own.value * waits;
+        device.power = diluted(device.power, own);
+        idle = Waits {
+            p05: idle.p05 + own.p05 * count,
+            value: idle.value + own.value * count,
+            p95: idle.p95 + own.p95 * count,
+        };
         low += device.power.p05 * count;
         high += device.power.p95 * count;
     }
@@ -57,6 +62,7 @@ mod tests {
     use super::*;
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
+    use crate::law::power::waiting;
     use crate::net::network::ShapedNetwork;
     use crate::step::predict::Predictor;
 

@@ -9,8 +9,10 @@
 //! Files from before that have an exponent: everything above waiting goes with that power of the clock.
 
 mod correction;
+mod waits;
 
 pub use correction::{Correction, FLAGS, TRAITS, Traits, traits};
+pub use waits::Waits;
 
 use crate::base::precision::Precision;
 use crate::base::units::{BytesPerSecond, Hertz, Seconds, Watts};

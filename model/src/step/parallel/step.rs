@@ -4,7 +4,7 @@ use super::Fabric;
 use crate::base::precision::Phase;
 use crate::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use crate::device::gpu::Gpu;
-use crate::law::power::waiting;
+use crate::law::power::Waits;
 use crate::net::network::ShapedNetwork;
 use crate::step::framework::{Framework, Parallel};
 use crate::step::predictor::{Estimate, HostOf, NetworkPrediction, PhaseTotal, Warning};
@@ -41,7 +41,7 @@ pub struct DevicePrediction {
     pub power: Estimate<Watts>,
     /// Energy of each over the whole step.
     pub energy: Estimate<Joules>,
-    /// What of that it draws while it waits for the others or for gradients.
+    /// What of that it draws while it waits for the others, for gradients or for the host.
     pub waiting: Joules,
 }
 
@@ -140,8 +140,10 @@ pub fn combine(
 ) -> Option<NetworkPrediction> {
     let mut timelines: Vec<Timeline> = shares.iter().map(|s| Timeline::of(network, &s.alone)).collect();
     let gpus: u64 = shares.iter().map(|s| s.count).sum();
-    for (timeline, share) in timelines.iter_mut().zip(&shares).filter(|_| gpus > 1) {
-        timeline.until_update += timeline.copies(share.gpu, framework);
+    let mut copies = vec![Seconds::ZERO; shares.len()];
+    for ((timeline, share), copies) in timelines.iter_mut().zip(&shares).zip(&mut copies).filter(|_| gpus > 1) {
+        *copies = timeline.copies(share.gpu, framework);
+        timeline.until_update += *copies;
     }
     let slowest = (0..shares.len()).max_by(|a, b| {
         let time = |i: &usize| timelines[*i].until_update.get();
@@ -169,7 +171,7 @@ pub fn combine(
         p95: (wait(|t| t.p95) + exposed * spread + for_host).max(time),
     };
 
-    let devices: Vec<DevicePrediction> = shares.iter().map(|s| device(s, time)).collect();
+    let devices: Vec<DevicePrediction> = shares.iter().zip(copies).map(|(s, copies)| device(s, time, copies)).collect();
     let sum = |edge: fn(&DevicePrediction) -> f64| devices.iter().map(|d| edge(d) * d.count as f64).sum::<f64>();
     let energy = Estimate {
         value: Joules::new(sum(|d| d.energy.value.get())),
@@ -225,21 +227,34 @@ pub fn combine(
     })
 }
 
-/// What one kind of GPU does in a step of a given time: its own work, then waiting.
-fn device(share: &Share<'_>, step: Estimate<Seconds>) -> DevicePrediction {
+/// What one kind of GPU does in a step of a given time: its own work, copies of gradients, then waiting.
+fn device(share: &Share<'_>, step: Estimate<Seconds>, copies: Seconds) -> DevicePrediction {
     let alone = &share.alone;
-    let idle = waiting(share.gpu) * (step.value - alone.time.value).max(Seconds::ZERO);
-    let energy =
-        Estimate { value: alone.energy.value + idle, p05: alone.energy.p05 + idle, p95: alone.energy.p95 + idle };
+    let besides = (step.value - alone.time.value).max(Seconds::ZERO);
+    let copies = copies.min(besides);
+    let (copying, spinning) = (Waits::copying(share.gpu), Waits::spinning(share.gpu));
+    let drawn = |of: fn(&Waits) -> Watts| of(&copying) * copies + of(&spinning) * (besides - copies);
+    let idle = drawn(|w| w.value);
+    let energy = Estimate {
+        value: alone.energy.value + idle,
+        p05: alone.energy.p05 + drawn(|w| w.p05),
+        p95: alone.energy.p95 + drawn(|w| w.p95),
+    };
     let power = energy.value / step.value;
-    let narrow = |own: Watts| power * (own / alone.power.value);
+    // Ends of its own power and of what it draws besides, over times as they are foreseen.
+    let mean = |own: Watts, drawn: Joules| (own * alone.time.value + drawn) / (alone.time.value + besides);
+    let power = Estimate {
+        value: power,
+        p05: mean(alone.power.p05, drawn(|w| w.p05)).min(power),
+        p95: mean(alone.power.p95, drawn(|w| w.p95)).max(power),
+    };
     DevicePrediction {
         gpu: share.gpu.name.clone(),
         count: share.count,
         batch: alone.batch,
         clock: alone.clock,
         time: alone.time.value,
-        power: Estimate { value: power, p05: narrow(alone.power.p05), p95: narrow(alone.power.p95) },
+        power,
         energy,
         waiting: idle,
     }
@@ -326,6 +341,19 @@ mod tests {
         let slow = Case::new("vgg16", "pytorch", &["t4"])?;
         let kernels = slow.of(&[2], Mode::Training, "pcie3")?;
         assert!(kernels.host.is_some_and(|h| !h.decides));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_drawn_while_others_are_waited_for_is_less_sure() -> Result<(), Box<dyn std::error::Error>> {
+        let case = Case::new("resnet50", "pytorch", &["h200"])?;
+        let relative = |gpus: u64| -> Result<f64, Box<dyn std::error::Error>> {
+            let energy = case.of(&[gpus], Mode::Training, "infiniband-fdr")?.energy;
+            Ok((energy.p95 - energy.p05) / energy.value)
+        };
+        let widths = [1, 2, 8, 64, 1024, 65_536].map(relative);
+        let widths: Vec<f64> = widths.into_iter().collect::<Result<_, _>>()?;
+        assert!(widths.windows(2).all(|pair| pair[1] > 0.95 * pair[0]), "{widths:?}");
         Ok(())
     }
 
