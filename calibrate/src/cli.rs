@@ -19,7 +19,7 @@ use crate::fit::over_chip::over_chip;
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
 use crate::fit::{power, recipe, siblings, task};
-use crate::judge::{given, learning, leave_out, networks, spread, validate};
+use crate::judge::{activity, given, learning, leave_out, networks, spread, validate};
 use crate::rows::aiconfigurator;
 use crate::rows::dataset::NoRows;
 use crate::rows::import::{self, import};
@@ -235,6 +235,10 @@ struct Validate {
     /// With --networks: the host of the machine that ran them, as `calibrate host` wrote it
     #[arg(long, value_name = "FILE", requires = "networks", conflicts_with = "report")]
     host: Option<PathBuf>,
+    /// With --networks and --calibrations: how much of what kernels of random operands draw networks' do, learned from
+    /// these runs, and errors of power with it: what [activity] of a framework profile rests on
+    #[arg(long, requires = "networks", requires = "calibrations", conflicts_with_all = ["report", "rows", "role", "host"])]
+    activity: bool,
     /// Only networks with this role (development, conformal, profile, test)
     #[arg(long, value_name = "ROLE", value_parser = names::role)]
     role: Option<Role>,
@@ -594,6 +598,9 @@ fn validate_networks(args: &Validate) -> Result<()> {
     let runs = read_runs(&args.networks)?;
     let calibrations = evaluation_calibrations(args, &runs)?;
     let framework = host::through(args.framework.as_deref().unwrap_or("cudnn"), args.host.as_deref())?;
+    if args.activity {
+        return show(activity::tables(&runs, &calibrations, &framework)?.as_slice(), args.format);
+    }
     let compared = networks::compare_through(&runs, &calibrations, &framework, args.role)?;
     if compared.is_empty() {
         return Err(NoRows::Selection(networks_role(args.role)).into());

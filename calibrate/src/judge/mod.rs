@@ -8,6 +8,7 @@ pub mod networks;
 pub mod beside;
 pub mod spread;
 pub mod hosts;
+pub mod activity;
 pub mod published;
 pub mod sealed;
 pub mod report;

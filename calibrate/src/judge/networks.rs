@@ -5,7 +5,7 @@ use crate::campaign::trials::zoo::layers_of;
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_kernels::fake::PRODUCT;
 use joulecast_model::base::precision::{Mode, Precision};
-use joulecast_model::base::units::{Joules, Seconds, Watts};
+use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::Calibration;
@@ -104,6 +104,16 @@ impl Run {
     /// The visit that it is of; empty where its file is of one.
     pub fn visit(&self) -> &str {
         self.visit.as_deref().unwrap_or_default()
+    }
+
+    /// What it drew, where that was measured.
+    pub fn power(&self) -> Option<Watts> {
+        self.watts.map(Watts::new)
+    }
+
+    /// The clock that it ran at, where it was read.
+    pub fn clock(&self) -> Option<Hertz> {
+        self.sm_mhz_mean.map(Hertz::from_mhz)
     }
 
     /// The framework that ran it.

@@ -1,15 +1,18 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
+mod activity;
 mod host;
 mod input;
 mod kernels;
 mod speed;
 
+pub use activity::{Activity, TRAITS as ACTIVITY_TRAITS};
 pub use host::{Costs, Host, HostKind, Stages};
 pub use input::Input;
 pub use kernels::{Broadcast, Maps, RowByRow, Sequences};
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 
+use activity::ActivityFile;
 use input::InputFile;
 
 use crate::base::file::{self, FileError, check_schema, quantity, within};
@@ -76,7 +79,7 @@ pub struct Framework {
     /// Gap after every kernel.
     pub dispatch: Seconds,
     /// Power of its kernels above waiting, relative to kernels of random operands.
-    pub activity: f64,
+    pub activity: Activity,
     /// Kinds of layers that it folds into the kernel of the convolution before them, in inference; none where it runs a
     /// kernel for each.
     pub fusion: Option<Vec<String>>,
@@ -211,7 +214,7 @@ struct File {
     #[serde(deserialize_with = "names")]
     title: String,
     dispatch: Entry,
-    activity: Option<FactorFile>,
+    activity: Option<ActivityFile>,
     fusion: Option<FusionFile>,
     modules: Option<ModulesFile>,
     autocast: Option<AutocastFile>,
@@ -362,14 +365,6 @@ struct GroupsFile {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FactorFile {
-    factor: f64,
-    #[serde(rename = "source")]
-    _source: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
 struct SlowerFile {
     kind: String,
     layout: Option<Layout>,
@@ -427,7 +422,7 @@ impl Framework {
 
     fn of(file: File) -> Result<Self, FileError> {
         check_schema(&file.schema, "framework/1")?;
-        let activity = within("factor of activity", file.activity.map_or(1.0, |a| a.factor), FACTORS)?;
+        let activity = file.activity.map(|a| a.read(FACTORS)).transpose()?.unwrap_or_default();
         let fusion = file.fusion.map(|f| f.into_convolution);
         if let Some(kind) = fusion.iter().flatten().find(|k| !Layer::KINDS.contains(&k.as_str())) {
             return Err(FileError::value("fusion", format!("{} is no layer kind", shown(kind))));

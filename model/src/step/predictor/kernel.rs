@@ -229,6 +229,7 @@ fn kernel_in<'a, 'm: 'a>(
     });
     let value = jump.map_or(value, |(_, ruled)| ruled);
     let activities = models.law.seen(activities(&load, model.floor, value), gpu.bandwidth.value);
+    let drives = models.law.drives(&activities, &traits(&load, &activities, value));
     Ok(Kernel {
         name,
         kind,
@@ -237,7 +238,7 @@ fn kernel_in<'a, 'm: 'a>(
         time: Estimate { value, p05: value * low, p95: value * high },
         bound: load.bound,
         memory: load.roofline.traffic(),
-        drives: models.law.drives(&activities, &traits(&load, &activities, value)).times(setup.framework.activity),
+        drives: drives.times(setup.framework.activity.of(&load, setup.mode)),
         tier: found.tier,
         algorithm,
         engine,
