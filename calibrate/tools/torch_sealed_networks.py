@@ -499,6 +499,95 @@ def wide_perceptron():
     return nn.Sequential(*layers, nn.Linear(1024, 10))
 
 
+class NeuralField(nn.Module):
+    """Mildenhall et al. 2020: sines and cosines of points in space, through eight layers with one shortcut."""
+
+    def __init__(self, octaves=10, width=256):
+        super().__init__()
+        self.octaves, encoded = octaves, 3 + 6 * octaves
+        self.near = nn.ModuleList(nn.Linear(encoded if i == 0 else width, width) for i in range(4))
+        self.far = nn.ModuleList(nn.Linear(encoded + width if i == 0 else width, width) for i in range(4))
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, x):
+        waves = [x]
+        for i in range(self.octaves):
+            waves += [torch.sin(x * 2.0 ** i), torch.cos(x * 2.0 ** i)]
+        encoded = torch.cat(waves, -1)
+        y = encoded
+        for layer in self.near:
+            y = nn.functional.relu(layer(y))
+        y = torch.cat([encoded, y], -1)
+        for layer in self.far:
+            y = nn.functional.relu(layer(y))
+        return self.head(y)
+
+
+class DilatedSpeech(nn.Module):
+    """van den Oord et al. 2016: gated convolutions over samples, each twice as dilated, their sums as logits."""
+
+    def __init__(self, width=64, skipped=128, levels=256, depth=10):
+        super().__init__()
+        self.first = nn.Conv1d(1, width, 1)
+        self.gates = nn.ModuleList(nn.Conv1d(width, 2 * width, 2, dilation=2 ** i, padding=2 ** i) for i in range(depth))
+        self.onward = nn.ModuleList(nn.Conv1d(width, width, 1) for _ in range(depth))
+        self.aside = nn.ModuleList(nn.Conv1d(width, skipped, 1) for _ in range(depth))
+        self.head = nn.Sequential(nn.ReLU(), nn.Conv1d(skipped, skipped, 1), nn.ReLU(), nn.Conv1d(skipped, levels, 1))
+
+    def forward(self, x):
+        x, total = self.first(x), 0
+        for gate, onward, aside in zip(self.gates, self.onward, self.aside):
+            value, open_ = gate(x)[..., :x.shape[-1]].chunk(2, 1)
+            y = torch.tanh(value) * torch.sigmoid(open_)
+            x, total = x + onward(y), total + aside(y)
+        return self.head(total)
+
+
+class Hourglass(nn.Module):
+    """Newell et al. 2016: pools down and interpolates up again with shortcuts at each size, for key points."""
+
+    class Block(nn.Module):
+        def __init__(self, width):
+            super().__init__()
+            half = width // 2
+            self.body = nn.Sequential(
+                nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, half, 1), nn.BatchNorm2d(half), nn.ReLU(),
+                nn.Conv2d(half, half, 3, padding=1), nn.BatchNorm2d(half), nn.ReLU(), nn.Conv2d(half, width, 1))
+
+        def forward(self, x):
+            return x + self.body(x)
+
+    def __init__(self, width=256, depth=4, points=16):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, width, 7, 4, 3), nn.BatchNorm2d(width), nn.ReLU())
+        self.aside, self.down, self.up = (nn.ModuleList(self.Block(width) for _ in range(depth)) for _ in range(3))
+        self.middle, self.head = self.Block(width), nn.Conv2d(width, points, 1)
+
+    def forward(self, x):
+        x, kept = self.stem(x), []
+        for aside, down in zip(self.aside, self.down):
+            kept.append(aside(x))
+            x = down(nn.functional.max_pool2d(x, 2))
+        x = self.middle(x)
+        for up in self.up:
+            x = kept.pop() + nn.functional.interpolate(up(x), scale_factor=2.0)
+        return self.head(x)
+
+
+class Forecaster(nn.Module):
+    """Lai et al. 2018 without its skips: a convolution over a window of many series, a GRU, and a linear term of the last values."""
+
+    def __init__(self, series=321, width=100, kernel=6):
+        super().__init__()
+        self.conv, self.recurrent = nn.Conv1d(series, width, kernel), nn.GRU(width, width, batch_first=True)
+        self.head, self.linear = nn.Linear(width, series), nn.Linear(24, 1)
+
+    def forward(self, x):
+        y = nn.functional.relu(self.conv(x))
+        y = self.recurrent(y.transpose(1, 2))[0][:, -1]
+        return self.head(y) + self.linear(x[:, :, -24:]).squeeze(-1)
+
+
 def written(make, *inputs, ids=None):
     return Network("written", make, inputs, ids)
 
@@ -660,7 +749,7 @@ NETWORKS = {
     "poolformerv2_s12": timm("poolformerv2_s12"),
     "deit3_small_patch16_224": timm("deit3_small_patch16_224"),
     "flexivit_small": timm("flexivit_small", 240),
-    "xcit_tiny_24_p16_224": timm("xcit_tiny_24_p16_224"),
+    "xcit_small_12_p16_224": timm("xcit_small_12_p16_224"),
     "swiftformer_s": timm("swiftformer_s"),
     "maxvit_nano_rw_256": timm("maxvit_nano_rw_256", 256),
     "coatnext_nano_rw_224": timm("coatnext_nano_rw_224"),
@@ -716,6 +805,62 @@ NETWORKS = {
     "swinv2_tiny_window8_256": timm("swinv2_tiny_window8_256", 256),
     "seresnet50t": timm("seresnet50t"),
     "mambaout_small": timm("mambaout_small"),
+    # timm, added for the sixth round.
+    "deit_tiny_patch16_224": timm("deit_tiny_patch16_224"),
+    "convit_small": timm("convit_small"),
+    "cs3darknet_l": timm("cs3darknet_l", 256),
+    "cspresnet50d": timm("cspresnet50d", 256),
+    "darknet21": timm("darknet21", 256),
+    "dla46_c": timm("dla46_c"),
+    "dpn92": timm("dpn92"),
+    "edgenext_x_small": timm("edgenext_x_small", 256),
+    "efficientformer_l3": timm("efficientformer_l3"),
+    "efficientnet_lite2": timm("efficientnet_lite2"),
+    "efficientnet_es": timm("efficientnet_es"),
+    "efficientnetv2_rw_t": timm("efficientnetv2_rw_t", 288),
+    "fasternet_t1": timm("fasternet_t1"),
+    "fbnetv3_d": timm("fbnetv3_d", 256),
+    "efficientvit_b1": timm("efficientvit_b1", 256),
+    "efficientvit_m4": timm("efficientvit_m4"),
+    "hgnetv2_b3": timm("hgnetv2_b3"),
+    "hrnet_w30": timm("hrnet_w30"),
+    "inception_next_atto": timm("inception_next_atto"),
+    "legacy_seresnet34": timm("legacy_seresnet34"),
+    "lcnetv2_base": timm("lcnetv2_base"),
+    "levit_conv_256": timm("levit_conv_256"),
+    "mixer_b32_224": timm("mixer_b32_224"),
+    "mobilenetv3_rw": timm("mobilenetv3_rw"),
+    "mobilenetv4_conv_small": timm("mobilenetv4_conv_small"),
+    "mobilevitv2_125": timm("mobilevitv2_125", 256),
+    "mvitv2_small": timm("mvitv2_small"),
+    "nest_tiny_jx": timm("nest_tiny_jx"),
+    "nf_resnet50": timm("nf_resnet50", 256),
+    "poolformerv2_s24": timm("poolformerv2_s24"),
+    "pvt_v2_b0": timm("pvt_v2_b0"),
+    "regnety_032": timm("regnety_032"),
+    "regnetz_040": timm("regnetz_040", 256),
+    "repghostnet_111": timm("repghostnet_111"),
+    "rexnetr_130": timm("rexnetr_130"),
+    "resnet34d": timm("resnet34d"),
+    "resnext101_32x4d": timm("resnext101_32x4d"),
+    "resnetblur50": timm("resnetblur50"),
+    "resnetv2_50d_gn": timm("resnetv2_50d_gn"),
+    "selecsls42": timm("selecsls42"),
+    "skresnext50_32x4d": timm("skresnext50_32x4d"),
+    "starnet_s4": timm("starnet_s4"),
+    "swiftformer_l1": timm("swiftformer_l1"),
+    "twins_svt_base": timm("twins_svt_base"),
+    "vit_small_r26_s32_224": timm("vit_small_r26_s32_224"),
+    "vit_relpos_small_patch16_224": timm("vit_relpos_small_patch16_224"),
+    "vovnet57a": timm("vovnet57a"),
+    "xcit_small_12_p16_224": timm("xcit_small_12_p16_224"),
+    "caformer_s36": timm("caformer_s36"),
+    "repvit_m1_5": timm("repvit_m1_5"),
+    "coatnet_rmlp_nano_rw_224": timm("coatnet_rmlp_nano_rw_224"),
+    "shvit_s3": timm("shvit_s3"),
+    "crossvit_tiny_240": timm("crossvit_tiny_240", 240),
+    "ese_vovnet19b_dw": timm("ese_vovnet19b_dw"),
+    "resnetrs50": timm("resnetrs50"),
     # Language, vision and speech by transformers.
     "albert_base": transformers("AlbertConfig", "AlbertModel", dict(
         hidden_size=768, num_attention_heads=12, intermediate_size=3072), ((128,),), 30000, output=1),
@@ -758,6 +903,19 @@ NETWORKS = {
     "codegen_small": transformers("CodeGenConfig", "CodeGenModel", dict(n_embd=768, n_layer=8, n_head=12, rotary_dim=32), ((256,),), 50400),
     "yolos_small_backbone": transformers("YolosConfig", "YolosModel", dict(
         hidden_size=384, num_attention_heads=6, intermediate_size=1536, image_size=[224, 224], num_detection_tokens=100), IMAGE),
+    "xglm_small": transformers("XGLMConfig", "XGLMModel", dict(
+        d_model=768, ffn_dim=3072, num_layers=8, attention_heads=12), ((256,),), 50000),
+    "layoutlm_small": transformers("LayoutLMConfig", "LayoutLMModel", dict(
+        hidden_size=512, num_hidden_layers=8, num_attention_heads=8, intermediate_size=2048), ((256,),), 30522, output=1),
+    "stablelm_small": transformers("StableLmConfig", "StableLmModel", dict(
+        hidden_size=1024, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=16, intermediate_size=2816),
+        ((256,),), 50304),
+    "spectrogram_transformer": transformers("ASTConfig", "ASTModel", dict(
+        hidden_size=384, num_hidden_layers=12, num_attention_heads=6, intermediate_size=1536, max_length=512), ((512, 128),),
+        which="input_values", output=1),
+    "cvt_13": transformers("CvtConfig", "CvtModel", {}, IMAGE),
+    "sew_tiny": transformers("SEWConfig", "SEWModel", dict(
+        apply_spec_augment=False, layerdrop=0.0), ((32000,),), which="input_values"),
     # Speech by torchaudio.
     "wav2letter": torchaudio("Wav2Letter", ((64, 800),), num_classes=40, input_type="mfcc", num_features=64),
     "conv_tasnet": torchaudio("ConvTasNet", ((1, 32000),)),
@@ -779,4 +937,8 @@ NETWORKS = {
     "signal_resnet": written(SignalResNet, (12, 1000)),
     "convolutional_autoencoder": written(convolutional_autoencoder, (3, 128, 128)),
     "wide_perceptron": written(wide_perceptron, (256,)),
+    "neural_field": written(NeuralField, (4096, 3)),
+    "dilated_speech": written(DilatedSpeech, (1, 4096)),
+    "hourglass": written(Hourglass, (3, 256, 256)),
+    "forecaster": written(Forecaster, (321, 168)),
 }

@@ -40,6 +40,8 @@ BOARDS = ("h200", "h100")
 # Kinds of rows, of which a network has as many as it has rows, one after the other.
 LAUNCHES = ("graph", "eager", "train", "graph", "eager", "train-graph")
 ROWS = 3
+# Of so many networks one row more, a step that two GPUs share; each takes such a batch.
+PAIRS, PAIR_BATCHES = 28, (32, 64, 128)
 INFERENCE_BATCHES, TRAINING_BATCHES = (1, 4, 16, 64, 256), (4, 16, 32, 64, 128)
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 # A bound of a step's time and memory on the smaller board: rates in operations per second, bytes per second.
@@ -246,6 +248,16 @@ def drawn(seed, records):
     return rows
 
 
+def shared(seed, records):
+    """A step that two GPUs share, of the first networks by their hash that have one."""
+    rows = {}
+    for name in sorted(records, key=lambda name: hashed(seed, "pair", name)):
+        free = [c for c in candidates(records[name], "train") if c[2] in PAIR_BATCHES]
+        if free and len(rows) < PAIRS:
+            rows[name] = min(free, key=lambda c: hashed(seed, "pair", name, *c))
+    return rows
+
+
 def run_draw(args):
     import torch
     from importlib.metadata import version
@@ -258,7 +270,7 @@ def run_draw(args):
             earlier |= {member["name"] for member in tomllib.load(file)["network"]}
     read_ = picked(seed, {n: r for n, r in records.items() if "refused" not in r and n not in earlier}, args.networks)
     refused = {name: r for name, r in records.items() if "refused" in r}
-    rows = drawn(seed, read_)
+    rows, pairs = drawn(seed, read_), shared(seed, read_)
     nets = os.path.join(os.path.splitext(args.out)[0], "nets")
     os.makedirs(nets, exist_ok=True)
     for name in read_:
@@ -276,7 +288,11 @@ def run_draw(args):
                   f'export = "{r["export"]}"', f"parameters = {r['parameters']}", f"macs = {int(r['macs_read'])}"]
         rows_of = sorted(rows[name], key=lambda row: (row[0], row[3], PRECISIONS.index(row[1]), row[2]))
         lines += ["rows = ["] + [f'  {{ mode = "{m}", precision = "{p}", batch = {b}, launch = "{l}" }},'
-                                 for m, p, b, l in rows_of] + ["]"]
+                                 for m, p, b, l in rows_of]
+        if name in pairs:
+            m, p, b, l = pairs[name]
+            lines.append(f'  {{ mode = "{m}", precision = "{p}", batch = {b}, launch = "{l}", gpus = 2 }},')
+        lines.append("]")
     for name in sorted(refused):
         lines += ["", "[[refused]]", f'name = "{name}"', f"reason = {json.dumps(records[name]['refused'])}"]
     with open(args.out, "w", encoding="utf-8") as file:
@@ -286,7 +302,7 @@ def run_draw(args):
         for mode, precision, _, launch in own:
             for key in ((mode, launch), (precision,)):
                 kinds[key] = kinds.get(key, 0) + 1
-    print(f"{len(read_)} networks, {sum(map(len, rows.values()))} rows, {len(refused)} refused", kinds)
+    print(f"{len(read_)} networks, {sum(map(len, rows.values()))} rows and {len(pairs)} of two GPUs, {len(refused)} refused", kinds)
     print("fewest rows:", sorted((len(own), name) for name, own in rows.items())[:8])
 
 

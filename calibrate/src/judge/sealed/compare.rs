@@ -27,6 +27,10 @@ pub enum Group {
     TrainingGpu,
     /// Training that the host is foreseen to bound.
     TrainingHost,
+    /// Training over two GPUs that they are foreseen to bound.
+    PairGpu,
+    /// Training over two GPUs that the host is foreseen to bound.
+    PairHost,
 }
 
 impl Group {
@@ -38,12 +42,14 @@ impl Group {
             Self::EagerHost => "eager, host-bound",
             Self::TrainingGpu => "training, GPU-bound",
             Self::TrainingHost => "training, host-bound",
+            Self::PairGpu => "training on two GPUs, GPU-bound",
+            Self::PairHost => "training on two GPUs, host-bound",
         }
     }
 
     /// Whether the host is foreseen to decide.
     pub fn of_host(self) -> bool {
-        matches!(self, Self::EagerHost | Self::TrainingHost)
+        matches!(self, Self::EagerHost | Self::TrainingHost | Self::PairHost)
     }
 }
 
@@ -149,6 +155,7 @@ impl Compared {
             (Mode::Inference, "graph", _) => Group::Graph,
             (Mode::Inference, _, false) => Group::EagerGpu,
             (Mode::Inference, _, true) => Group::EagerHost,
+            (Mode::Training, _, bound) if key.step.gpus > 1 => [Group::PairGpu, Group::PairHost][usize::from(bound)],
             (Mode::Training, _, false) => Group::TrainingGpu,
             (Mode::Training, _, true) => Group::TrainingHost,
         };

@@ -1,6 +1,6 @@
 //! What was measured of a sealed round: files of `calibrate/tools/torch_sealed.py` beside the predictions.
 
-use super::round::{Key, Run, Step};
+use super::round::{Key, Run, Step, one};
 use super::seal::rows;
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_model::base::precision::{Mode, Precision};
@@ -18,9 +18,11 @@ pub struct Measured {
     precision: String,
     batch: u64,
     launch: String,
+    #[serde(default = "one")]
+    gpus: u64,
     /// Time of a step.
     pub ms_per_iter: Option<f64>,
-    /// Mean power.
+    /// Mean power, of all its GPUs.
     pub watts: Option<f64>,
     /// Peak of what the allocator held.
     pub peak_mem_mib: Option<f64>,
@@ -49,8 +51,8 @@ pub struct Measured {
 impl Measured {
     /// What tells it from others.
     pub fn key(&self) -> Key {
-        let Self { network, mode, precision, batch, launch, .. } = self.clone();
-        Key { network, step: Step { mode, precision, batch, launch } }
+        let Self { network, mode, precision, batch, launch, gpus, .. } = self.clone();
+        Key { network, step: Step { mode, precision, batch, launch, gpus } }
     }
 }
 

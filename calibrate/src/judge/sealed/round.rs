@@ -23,10 +23,21 @@ pub struct Step {
     pub mode: String,
     /// Precision; of training in 16 bits under autocast.
     pub precision: String,
-    /// Samples.
+    /// Samples, of each GPU.
     pub batch: u64,
     /// `eager` or `graph`.
     pub launch: String,
+    /// GPUs that take a batch each and add their gradients.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub gpus: u64,
+}
+
+pub(super) const fn one() -> u64 {
+    1
+}
+
+fn is_one(gpus: &u64) -> bool {
+    *gpus == 1
 }
 
 /// What a step's words mean.
@@ -55,6 +66,8 @@ impl Step {
             Precision::from_name(&self.precision).with_context(|| format!("precision \"{}\"", self.precision))?;
         let launch = Launch::from_name(&self.launch).with_context(|| format!("launch \"{}\"", self.launch))?;
         ensure!(self.batch > 0, "a batch of 0");
+        ensure!(self.gpus > 0, "0 GPUs");
+        ensure!(self.gpus == 1 || (mode, launch) == (Mode::Training, Launch::Eager), "only eager training is shared");
         Ok(Run { mode, precision, launch })
     }
 }
@@ -70,8 +83,9 @@ pub struct Key {
 
 impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Step { mode, precision, batch, launch } = &self.step;
-        write!(f, "{} {mode} {precision} {batch} {launch}", self.network)
+        let Step { mode, precision, batch, launch, gpus } = &self.step;
+        write!(f, "{} {mode} {precision} {batch} {launch}", self.network)?;
+        if is_one(gpus) { Ok(()) } else { write!(f, " on {gpus} GPUs") }
     }
 }
 

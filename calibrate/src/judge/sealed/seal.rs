@@ -1,7 +1,7 @@
 //! `calibrate seal`: predictions of a round's rows, with all that they were made from.
 
 use super::FRAMEWORK;
-use super::round::{Key, Loaded, Run, Step};
+use super::round::{Key, Loaded, Run, Step, one};
 use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_model::catalog;
@@ -10,6 +10,7 @@ use joulecast_model::law::calibration::ANY_CHIP;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::step::calibrations::Calibrations;
 use joulecast_model::step::framework::{Framework, HostSpeed, Launch};
+use joulecast_model::step::parallel::{Fabric, Share, combine};
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::NetworkPrediction;
 use serde::de::DeserializeOwned;
@@ -38,6 +39,9 @@ pub struct Predicted {
     pub batch: u64,
     /// `eager` or `graph`.
     pub launch: String,
+    /// GPUs that share the step.
+    #[serde(default = "one")]
+    pub gpus: u64,
     /// How many times as long as in the profile's table the host takes.
     pub host: f64,
     /// Time of a step.
@@ -76,13 +80,14 @@ pub struct Predicted {
 
 impl Predicted {
     fn of(key: &Key, host: f64, p: &NetworkPrediction) -> Self {
-        let Step { mode, precision, batch, launch } = key.step.clone();
+        let Step { mode, precision, batch, launch, gpus } = key.step.clone();
         Self {
             network: key.network.clone(),
             mode,
             precision,
             batch,
             launch,
+            gpus,
             host,
             time_s: p.time.value.get(),
             time_p05_s: p.time.p05.get(),
@@ -97,7 +102,7 @@ impl Predicted {
             memory_bytes: p.memory.total().to_f64(),
             tier: p.time_tier.to_string(),
             power_tier: p.power_tier.to_string(),
-            host_bound: p.launch_bound,
+            host_bound: if gpus > 1 { p.host.as_ref().is_some_and(|h| h.decides) } else { p.launch_bound },
             clock_mhz: p.clock.to_mhz(),
             roofline_s: p.bound.get(),
         }
@@ -105,8 +110,8 @@ impl Predicted {
 
     /// What tells it from others.
     pub fn key(&self) -> Key {
-        let Self { network, mode, precision, batch, launch, .. } = self.clone();
-        Key { network, step: Step { mode, precision, batch, launch } }
+        let Self { network, mode, precision, batch, launch, gpus, .. } = self.clone();
+        Key { network, step: Step { mode, precision, batch, launch, gpus } }
     }
 }
 
@@ -234,7 +239,7 @@ pub fn file_names(board: &str) -> [String; 2] {
 /// # Errors
 /// When a shipped file is malformed. A row that cannot be predicted is listed in the seal.
 pub fn seal(loaded: &Loaded, boards: &[Gpu], models: &Models, from: Provenance) -> Result<Sealed> {
-    let framework = catalog::framework(FRAMEWORK)?;
+    let (framework, interconnects) = (catalog::framework(FRAMEWORK)?, catalog::interconnects()?);
     let (mut files, mut unpredicted) = (Vec::new(), Vec::new());
     let (mut calibrations, mut profiles) = (BTreeMap::new(), BTreeMap::new());
     let text_of = |list: &[(&str, &'static str)], name: &str| {
@@ -258,7 +263,13 @@ pub fn seal(loaded: &Loaded, boards: &[Gpu], models: &Models, from: Provenance) 
             let predict = |predictor: &Predictor| -> Result<NetworkPrediction> {
                 let Run { mode, precision, launch } = run;
                 let shaped = predictor.shape(&network, key.step.batch, precision, &[])?;
-                Ok(predictor.clone().launched(Some(launch)).predict(&shaped, mode)?)
+                let alone = predictor.clone().launched(Some(launch)).predict(&shaped, mode)?;
+                if key.step.gpus == 1 {
+                    return Ok(alone);
+                }
+                let shares = vec![Share { count: key.step.gpus, gpu: board, alone }];
+                let fabric = Fabric::of(&interconnects, &[board], key.step.gpus, None)?;
+                combine(shares, &shaped, &fabric, predictor.framework()).context("no GPU")
             };
             match predict(&predictor) {
                 Ok(prediction) => rows.push(Predicted::of(&key, 1.0, &prediction)),
