@@ -5,6 +5,7 @@ use super::count::{Count, bounded};
 use anyhow::{Context, Result, ensure};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;
+use joulecast_model::kernel::setting::Layout;
 use joulecast_model::kernel::work::Trial;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{Conv2d, Groups, Layer, Pair};
@@ -39,6 +40,8 @@ pub struct Lattice {
     pub windows: Vec<Window>,
     /// How the channels are grouped.
     pub groups: Grouping,
+    /// Order of dimensions, where it is not the precision's usual one.
+    pub layout: Option<Layout>,
     /// Fewest and most values of an input map: networks are wide where their maps are small.
     pub values: [u64; 2],
     /// Rows of batches; the shapes take them in turn.
@@ -191,7 +194,8 @@ impl Lattice {
                 let mode = if phase == Phase::Forward { Mode::Inference } else { Mode::Training };
                 for &precision in &precisions {
                     for &batch in batches {
-                        trials.push(Trial::usual(case.clone(), phase, batch, precision, mode)?);
+                        let usual = Trial::usual(case.clone(), phase, batch, precision, mode)?;
+                        trials.push(Trial { layout: self.layout.unwrap_or(usual.layout), ..usual });
                     }
                 }
             }

@@ -324,3 +324,37 @@ fn a_round_s_file_is_read_strictly() {
         assert!(error(&text).contains(expected), "{}", error(&text));
     }
 }
+
+#[test]
+fn a_step_that_two_gpus_share_is_a_row_of_its_own() -> Result<()> {
+    let repository = tempfile::tempdir()?;
+    let file = repository.path().join("round-7.toml");
+    let nets = file.with_extension("").join("nets");
+    fs::create_dir_all(&nets)?;
+    let flat = network("flat", "512", "  { name = \"fc\", kind = \"linear\", features = 512 },\n");
+    fs::write(nets.join("wide.toml"), network("wide", "8", "  { name = \"relu\", kind = \"relu\" },\n"))?;
+    fs::write(nets.join("flat.toml"), flat)?;
+    let one = r#"{ mode = "train", precision = "fp32", batch = 2, launch = "eager" }"#;
+    let two = one.replace(" }", ", gpus = 2 }");
+    fs::write(&file, ROUND.replace(one, &format!("{one}, {two}")))?;
+    let from = Provenance { commit: "none".into(), dirty: true, utc: LATER.into() };
+    let Sealed { files, seal: own } = seal(&load(&file)?, &[catalog::gpu("h200")?], &Models::shipped(), from)?;
+    assert!(own.unpredicted.is_empty(), "{:?}", own.unpredicted);
+    let (name, text) = files.first().context("a board")?;
+    let predicted: Vec<Predicted> = rows(text, name)?;
+    let of = |gpus: u64| predicted.iter().find(|p| p.network == "flat" && p.gpus == gpus).context("sealed");
+    let (alone, pair) = (of(1)?, of(2)?);
+    assert_ne!(alone.key(), pair.key());
+    assert_eq!(pair.key().to_string(), "flat train fp32 2 eager on 2 GPUs");
+    assert!(pair.time_s > alone.time_s && pair.host_bound, "hooks and buckets take the host longer");
+    assert!(pair.power_w > 1.5 * alone.power_w && pair.power_w < 3.0 * alone.power_w, "of both");
+    // Rows from before say nothing of GPUs.
+    let before = text.replacen("launch,gpus,", "launch,", 1).replace(",eager,1,", ",eager,").replace(",graph,1,", ",graph,");
+    let before: Vec<String> = before.lines().filter(|l| !l.contains(",eager,2,")).map(String::from).collect();
+    let before: Vec<Predicted> = rows(&before.join("\n"), name)?;
+    assert!(before.len() == predicted.len() - 1 && before.iter().all(|p| p.gpus == 1));
+    fs::write(&file, ROUND.replace(r#"batch = 256, launch = "graph" }"#, r#"batch = 256, launch = "graph", gpus = 2 }"#))?;
+    let refused = load(&file).err().map(|e| format!("{e:#}")).unwrap_or_default();
+    assert!(refused.contains("only eager training is shared"), "{refused}");
+    Ok(())
+}
