@@ -349,11 +349,15 @@ fn a_step_that_two_gpus_share_is_a_row_of_its_own() -> Result<()> {
     assert!(pair.time_s > alone.time_s && pair.host_bound, "hooks and buckets take the host longer");
     assert!(pair.power_w > 1.5 * alone.power_w && pair.power_w < 3.0 * alone.power_w, "of both");
     // Rows from before say nothing of GPUs.
-    let before = text.replacen("launch,gpus,", "launch,", 1).replace(",eager,1,", ",eager,").replace(",graph,1,", ",graph,");
+    let before =
+        text.replacen("launch,gpus,", "launch,", 1).replace(",eager,1,", ",eager,").replace(",graph,1,", ",graph,");
     let before: Vec<String> = before.lines().filter(|l| !l.contains(",eager,2,")).map(String::from).collect();
     let before: Vec<Predicted> = rows(&before.join("\n"), name)?;
     assert!(before.len() == predicted.len() - 1 && before.iter().all(|p| p.gpus == 1));
-    fs::write(&file, ROUND.replace(r#"batch = 256, launch = "graph" }"#, r#"batch = 256, launch = "graph", gpus = 2 }"#))?;
+    fs::write(
+        &file,
+        ROUND.replace(r#"batch = 256, launch = "graph" }"#, r#"batch = 256, launch = "graph", gpus = 2 }"#),
+    )?;
     let refused = load(&file).err().map(|e| format!("{e:#}")).unwrap_or_default();
     assert!(refused.contains("only eager training is shared"), "{refused}");
     Ok(())

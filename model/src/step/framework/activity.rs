@@ -127,8 +127,24 @@ mod tests {
         let width = (l2 / 8.0 / (64.0 * 8.0)).round() as u64;
         let cached = of(relu.clone(), width, forward, Precision::Fp32, train);
         assert!((cached[3] - 8f64.ln()).abs() < 1e-3 && cached[1] == 0.0, "{cached:?}");
+        assert_eq!(
+            of(relu.clone(), 20 * width, forward, Precision::Tf32, train),
+            [1.0, 0.0, 0.0, 0.0, 0.0],
+            "no product"
+        );
         assert_eq!(of(relu.clone(), 20 * width, forward, Precision::Fp32, train)[3], 0.0);
         assert_eq!(of(relu, 1, forward, Precision::Fp32, train)[3], MOST_CACHED);
+    }
+
+    #[test]
+    fn an_update_is_told_from_the_layer_it_is_of() {
+        let gpu = catalog::gpu("h200").expect("shipped");
+        let linear = case(Layer::Linear(Linear { features: 4096, bias: true }), 8192);
+        let optimizer = Some(crate::net::layer::Optimizer::Momentum);
+        let work = Work::usual(linear, Phase::Update, 64, Precision::Fp32, Mode::Training).expect("fits");
+        let work = Work { optimizer, ..work };
+        let found = traits(&work.on(&gpu).expect("fits").expect("a peak"), Mode::Training);
+        assert_eq!(found, [1.0, 0.0, 0.0, 0.0, 1.0], "its 34 million parameters are more than the cache holds");
     }
 
     #[test]

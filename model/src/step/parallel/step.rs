@@ -345,6 +345,25 @@ mod tests {
     }
 
     #[test]
+    fn copies_draw_what_kernels_do_and_waiting_for_others_less() -> Result<(), Box<dyn std::error::Error>> {
+        let mut case = Case::new("vgg16", "pytorch", &["h200"])?;
+        let gpu = case.gpus[0].clone();
+        let alone = case.alone(&gpu, Mode::Training)?.time.value;
+        let besides = |case: &Case| -> Result<(Seconds, Joules), Box<dyn std::error::Error>> {
+            let two = case.of(&[2], Mode::Training, "nvlink4")?;
+            Ok((two.time.value - alone, two.devices[0].waiting))
+        };
+        let (whole, drawn) = besides(&case)?;
+        (case.framework.parallel.copy_passes, case.framework.parallel.copy_per_layer) = (0, Seconds::ZERO);
+        let (waits, spun) = besides(&case)?;
+        let (copying, spinning) = (Waits::copying(&gpu).value, Waits::spinning(&gpu).value);
+        assert!(waits > Seconds::ZERO && (spun / (spinning * waits) - 1.0).abs() < 1e-9, "{spun:?}");
+        let copies = whole - waits;
+        assert!(copies > waits && (drawn / (copying * copies + spun) - 1.0).abs() < 1e-9, "{drawn:?}");
+        Ok(())
+    }
+
+    #[test]
     fn what_is_drawn_while_others_are_waited_for_is_less_sure() -> Result<(), Box<dyn std::error::Error>> {
         let case = Case::new("resnet50", "pytorch", &["h200"])?;
         let relative = |gpus: u64| -> Result<f64, Box<dyn std::error::Error>> {
