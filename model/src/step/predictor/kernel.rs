@@ -209,7 +209,8 @@ fn kernel_in<'a, 'm: 'a>(
     let model = found.model;
     let view = model.view(work, cost, gpu, setup.library, setup.calibration).ok_or_else(no_model)?;
     let mut timed = time(view.seen(), &found, setup.all_chips.siblings(found.tier));
-    if !timed.in_domain {
+    // An update is of parameters, however many samples there were, and its cost is the framework's.
+    if !timed.in_domain && phase != Phase::Update {
         timed.value = as_for_more_samples(timed.value, &found, &view.load, setup);
     }
     let engine = view.engine.filter(|engine| model.engine(engine).is_some());
