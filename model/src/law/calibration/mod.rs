@@ -14,6 +14,8 @@ mod term;
 mod transfer;
 
 pub use compiled::Compiled;
+pub(crate) use compiled::Polynomial;
+pub(crate) use layer_model::EDGE;
 pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range, Ratio, engine_alone};
 pub use models::Models;
 pub use network_spread::{Factors, NetworkSpread};
