@@ -158,8 +158,8 @@ fn rounded(value: f64) -> f64 {
 }
 
 /// ln 2, the first digits with zeros behind them.
-const LN2_HIGH: f64 = 6.931_471_803_691_238_164_90e-1;
-const LN2_LOW: f64 = 1.908_214_929_270_587_700_02e-10;
+const LN2_HIGH: f64 = 0.693_147_180_369_123_8;
+const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
 /// The logarithm of a positive normal number: x = 2^k (1 + f) with 1 + f from sqrt(1/2) to sqrt(2), ln(1 + f) by a minimax
 /// polynomial of s = f / (2 + f). That of FreeBSD's `e_log.c`, whose error is below an ulp, without its branches.
@@ -175,10 +175,10 @@ fn ln_of_normal(x: f64) -> f64 {
     let s = f / (2.0 + f);
     let z = s * s;
     let w = z * z;
-    let even = w * (0.399_999_999_994_094_190_8 + w * (0.222_221_984_321_497_839_6 + w * 0.153_138_376_992_093_733_2));
+    let even = w * (0.399_999_999_994_094_2 + w * (0.222_221_984_321_497_84 + w * 0.153_138_376_992_093_73));
     let odd = z
-        * (0.666_666_666_666_673_513
-            + w * (0.285_714_287_436_623_914_9 + w * (0.181_835_721_616_180_501_2 + w * 0.147_981_986_051_165_859_1)));
+        * (0.666_666_666_666_673_5
+            + w * (0.285_714_287_436_623_9 + w * (0.181_835_721_616_180_5 + w * 0.147_981_986_051_165_86)));
     s * (half + even + odd) + exponent * LN2_LOW - half + f + exponent * LN2_HIGH
 }
 
@@ -191,10 +191,9 @@ fn exp_of_small(x: f64) -> f64 {
     let r = high - low;
     let z = r * r;
     let c = r - z
-        * (1.666_666_666_666_660_19e-1
-            + z * (-2.777_777_777_701_559_34e-3
-                + z * (6.613_756_321_437_934_36e-5
-                    + z * (-1.653_390_220_546_525_15e-6 + z * 4.138_136_797_057_238_46e-8))));
+        * (0.166_666_666_666_666_02
+            + z * (-0.002_777_777_777_701_559_3
+                + z * (6.613_756_321_437_934e-5 + z * (-1.653_390_220_546_525_2e-6 + z * 4.138_136_797_057_238_5e-8))));
     let fraction = 1.0 + (r * c / (2.0 - c) - low + high);
     fraction * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1.0f64.to_bits()))
 }
@@ -210,7 +209,7 @@ impl Number for Lanes {
     fn ln(self) -> Self {
         Self::by_widest(
             #[inline(always)]
-            || match self.all(|x| x >= f64::MIN_POSITIVE && x < f64::INFINITY) {
+            || match self.all(|x| (f64::MIN_POSITIVE..f64::INFINITY).contains(&x)) {
                 true => self.map(ln_of_normal),
                 false => self.map(f64::ln),
             },

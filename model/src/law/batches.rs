@@ -188,11 +188,13 @@ impl Room {
     }
 }
 
+/// Edges of the intervals of times up to one, outside of what was fitted and within.
+type Edges = [Option<(f64, f64)>; 2];
+
 /// A kernel by its model, over batches.
 pub(crate) struct OverBatches<'a, 'm> {
     found: Found<'m>,
-    /// Edges of the intervals of times up to each, outside of what was fitted and within.
-    edges: Vec<(Seconds, [Option<(f64, f64)>; 2])>,
+    edges: Vec<(Seconds, Edges)>,
     loads: Loads<'a>,
     cost: CostLine,
     own: Lines,

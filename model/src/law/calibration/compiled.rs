@@ -124,7 +124,7 @@ impl Polynomial {
                 whole.constant += coefficient;
                 continue;
             }
-            let key = left.iter().fold(0, |key: u128, &variable| key << 8 | variable as u128 + 1);
+            let key = left.iter().fold(0, |key: u128, &variable| (key << 8) | (variable as u128 + 1));
             let place =
                 if left.len() > BYTES { whole.terms.len() } else { *known.entry(key).or_insert(whole.terms.len()) };
             match whole.terms.get_mut(place) {

@@ -405,6 +405,9 @@ pub(super) fn host(
 
 /// What a kernel of the library's takes where the framework has a slower one of its own.
 fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seconds) -> Seconds {
+    if setup.framework.slower.is_empty() && setup.framework.broadcast.is_none() {
+        return ours;
+    }
     let (factor, extra) = setup.framework.slower(kernel, load.work.batch);
     // Beside a linear layer in fp8 its inputs are converted, no bias is added.
     let second = if load.work.precision == Precision::Fp8 { Seconds::ZERO } else { load.roofline.second };
