@@ -254,7 +254,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         // What the layer alone has otherwise changes, too.
         let alone = longer.as_ref().map_or(own.described(), Lines::described);
         let moving = own.described().with(alone, |own, alone| Changes(own.each != 0.0 || own != alone));
-        let (described, reads) = (many.described(), model.reads());
+        let (described, reads) = (many.described(), model.reads_of_all());
         described.fill(&moving, (model.floor, library), reads, &mut changes);
         let changing: Wanted = (0..MAX_VARIABLES).filter(|&v| changes[v].0).collect();
         let fixed = described.some_variables(model.floor, library, reads);

@@ -110,7 +110,7 @@ impl LayerModel {
         let engine = sizes.and_then(|sizes| chip?.engine(&sizes));
         let (floor, library) = (self.floor, library.unwrap_or(self.library));
         let loads = self.loads(work, cost, gpu)?;
-        let variables = loads.described().some_variables(floor, library, self.reads());
+        let variables = loads.described().some_variables(floor, library, self.reads(engine));
         let (roofline, carry) = (loads.over().roofline, Carry::between(loads.over(), &loads.board));
         let load = loads.board;
         Some(View { roofline, floor, variables, carry, load, engine })

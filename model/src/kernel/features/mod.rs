@@ -167,6 +167,12 @@ impl Wanted {
     /// All of them.
     pub const ALL: Self = Self(u128::MAX);
 
+    /// These and others.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
     /// Whether a variable is among them.
     pub fn has(self, variable: usize) -> bool {
         self.0 >> variable & 1 == 1

@@ -40,7 +40,7 @@ impl Compiled {
 /// Intercept and terms, the means folded into the intercept, the scales into the coefficients.
 #[derive(Clone, Debug)]
 pub(crate) struct Polynomial {
-    /// The variables that its model reads, its engines' among them.
+    /// The variables that its model reads, whatever its engines read besides.
     pub reads: Wanted,
     constant: f64,
     /// Coefficients, and where each one's variables end.

@@ -1,6 +1,7 @@
 //! A sparse polynomial model of one layer kind's time in one phase and precision.
 
 use super::compiled::{Compiled, Polynomial};
+use super::later::Later;
 use super::term::Term;
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
@@ -77,14 +78,19 @@ pub struct EngineTerms {
     /// The constant of what is added to ln(t / t_ref).
     pub intercept: f64,
     /// Its monomials.
-    pub terms: Vec<Term>,
+    pub terms: Later<Term>,
     /// Its sum stays between these, the smallest of the fitted rows and their 99 % quantile.
     pub range: (f64, f64),
     /// Variables are clamped to what its rows had.
-    pub clamp: Vec<Range>,
+    pub clamp: Later<Range>,
 }
 
 impl EngineTerms {
+    /// The variables that it reads.
+    pub fn reads(&self) -> Wanted {
+        self.terms.iter().flat_map(|term| &term.factors).map(|factor| factor.variable).collect()
+    }
+
     /// Its sum before it is clamped.
     pub(crate) fn polynomial(&self) -> Polynomial {
         Polynomial::new(self.intercept, &self.terms, Wanted::ALL)
@@ -244,14 +250,20 @@ impl LayerModel {
         Some((range.low, range.high))
     }
 
-    /// The variables that it reads: those of its terms, of its engines' terms, and of what was fitted.
-    pub fn reads(&self) -> Wanted {
-        self.polynomial_of().reads
+    /// The variables that it reads where the library runs an engine: those of its terms, of that engine's terms, and of what
+    /// was fitted.
+    pub fn reads(&self, engine: Option<&str>) -> Wanted {
+        let own = self.polynomial_of().reads;
+        engine.and_then(|engine| self.engine(engine)).map_or(own, |engine| own.or(engine.reads()))
+    }
+
+    /// The same whatever engine runs.
+    pub(crate) fn reads_of_all(&self) -> Wanted {
+        self.engines.iter().fold(self.reads(None), |reads, engine| reads.or(engine.reads()))
     }
 
     fn variables_read(&self) -> Wanted {
-        let terms = self.terms.iter().chain(self.engines.iter().flat_map(|engine| &engine.terms));
-        let factors = terms.flat_map(|term| &term.factors).map(|factor| factor.variable);
+        let factors = self.terms.iter().flat_map(|term| &term.factors).map(|factor| factor.variable);
         let domain = self.domain.iter().map(|range| range.variable);
         factors.chain(domain).chain(self.sizes.variables.iter().copied()).collect()
     }
