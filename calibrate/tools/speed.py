@@ -23,6 +23,7 @@ WHAT = {
     "network": "cold, from a parsed network",
     "shapes": "shapes known",
     "step": "compiled, without a point",
+    "compile": "over batches, once",
     "batch": "another batch",
     "clock": "another clock",
     "limit": "another limit that binds",

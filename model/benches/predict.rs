@@ -21,12 +21,12 @@ fn resnet50(c: &mut Criterion) {
     c.bench_function("prepare resnet50 on v100", |b| {
         b.iter(|| predictor.step(black_box(&shaped), mode).map(|s| s.prepare().cost))
     });
-    // What `predict sweep` does for every batch.
-    c.bench_function("resnet50 on v100 at another batch", |b| {
+    // What `predict sweep` does for batches.
+    let over = predictor.over_batches(&shaped, mode).expect("a prediction").expect("the same kernels");
+    c.bench_function("resnet50 on v100 at eight other batches", |b| {
         b.iter(|| {
-            let shaped = shaped.with_batch(black_box(48)).expect("fits");
-            let step = predictor.step(&shaped, mode).expect("a prediction");
-            step.prepare().at(OperatingPoint::default())
+            let prepared = over.prepare(black_box(&[41, 42, 43, 44, 45, 46, 47, 48])).expect("a prediction");
+            prepared.iter().map(|p| p.at(OperatingPoint::default())).collect::<Vec<_>>()
         })
     });
     let step = predictor.step(&shaped, mode).expect("a prediction");

@@ -18,7 +18,9 @@ use std::process::ExitCode;
 
 /// GPU and precision.
 const STEPS: [(&str, Precision); 2] = [("v100", Precision::Fp32), ("h200", Precision::Fp16)];
-const OPERATIONS: [&str; 6] = ["network", "shapes", "step", "batch", "clock", "limit"];
+const OPERATIONS: [&str; 7] = ["network", "shapes", "step", "compile", "batch", "clock", "limit"];
+/// As many batches are asked for at once as a sweep asks for.
+const BATCHES: u64 = 64;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,6 +54,7 @@ fn run(name: &str, count: &str) -> Result<(), Box<dyn Error>> {
     let predictor = Predictor::shipped(catalog::gpu(gpu)?, catalog::framework("cudnn")?);
     let one = predictor.step(&shaped, mode)?;
     let prepared = one.prepare();
+    let over = predictor.over_batches(&shaped, mode)?.ok_or("other batches run other kernels")?;
     for i in 0..count {
         match operation {
             "network" => {
@@ -64,10 +67,16 @@ fn run(name: &str, count: &str) -> Result<(), Box<dyn Error>> {
             "step" => {
                 black_box(predictor.step(black_box(&shaped), mode)?.prepare().cost);
             }
-            "batch" => {
-                let other = shaped.with_batch(black_box(33 + i % 31))?;
-                black_box(predictor.step(&other, mode)?.prepare().at(OperatingPoint::default())?);
+            "compile" => {
+                black_box(predictor.over_batches(black_box(&shaped), mode)?);
             }
+            "batch" if i % BATCHES == 0 => {
+                let batches: Vec<u64> = (0..BATCHES.min(count - i)).map(|j| black_box(1 + j)).collect();
+                for prepared in over.prepare(&batches)? {
+                    black_box(prepared.at(OperatingPoint::default())?);
+                }
+            }
+            "batch" => {}
             "clock" => {
                 let core_clock = Some(Hertz::from_mhz(black_box(900.0 + (i % 31) as f64)));
                 black_box(prepared.at(OperatingPoint { core_clock, ..OperatingPoint::default() })?);

@@ -274,27 +274,33 @@ mod tests {
     #[test]
     fn models_say_which_variables_they_read() {
         use crate::base::units::Seconds;
-        use crate::kernel::features::{MAX_VARIABLES, Variables};
+        use crate::kernel::features::{MAX_VARIABLES, Variables, Wanted};
         let mut bits: u64 = 20;
         for (name, _) in calibration_files() {
             let models = calibration(name).expect("packed").expect("there").models;
             assert_eq!(models.iter().count(), models.len(), "{name}: one cannot be read");
             for model in models.iter() {
-                let reads = model.reads();
-                let (mut all, mut read) = ([0.0; MAX_VARIABLES], [0.0; MAX_VARIABLES]);
-                for i in 0..MAX_VARIABLES {
+                let mut all = [0.0; MAX_VARIABLES];
+                for value in &mut all {
                     bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                    all[i] = (bits >> 40) as f64 / f64::from(1 << 22);
-                    read[i] = if reads.has(i) { all[i] } else { 0.0 };
+                    *value = (bits >> 40) as f64 / f64::from(1 << 22);
                 }
+                let only = |reads: Wanted| -> [f64; MAX_VARIABLES] {
+                    std::array::from_fn(|i| if reads.has(i) { all[i] } else { 0.0 })
+                };
                 let says = |values, engine| model.ratio(&Variables { values }, Seconds::new(1.0), engine);
                 let polynomial = |values: &[f64]| (model.polynomial(values), model.sizes.relative_leverage(values));
+                let read = only(model.reads(None));
                 assert_eq!(polynomial(&all), polynomial(&read), "{name} {}", model.key);
                 for engine in model.engines.iter().map(|e| Some(e.engine.as_str())).chain([None]) {
+                    let read = only(model.reads(engine));
+                    assert_eq!(says(all, engine), says(read, engine), "{name} {} {engine:?}", model.key);
+                    let read = only(model.reads_of_all());
                     assert_eq!(says(all, engine), says(read, engine), "{name} {} {engine:?}", model.key);
                 }
                 for engine in &model.engines {
-                    let log = |values| engine.log(&Variables { values });
+                    assert!(!engine.terms.is_empty() || engine.intercept != 0.0, "{name} {}: not read", engine.engine);
+                    let (log, read) = (|values| engine.log(&Variables { values }), only(engine.reads()));
                     assert_eq!(log(all), log(read), "{name} {} {}", model.key, engine.engine);
                 }
             }

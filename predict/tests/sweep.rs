@@ -114,6 +114,45 @@ fn shards_together_are_the_sweep() {
     }
 }
 
+/// Many batches of a network are worked on together; few go the plain way. Where tasks begin changes no row.
+#[test]
+fn many_batches_together_are_as_few() {
+    let rows = |batches: std::ops::RangeInclusive<u64>, extra: &[&str]| -> Vec<String> {
+        let batches: Vec<String> = batches.map(|batch| batch.to_string()).collect();
+        let of = [
+            "sweep",
+            "--net",
+            "resnet18",
+            "--gpu",
+            "v100,mi250x",
+            "--power-cap",
+            "default,200",
+            "--mode",
+            "inference,training",
+        ];
+        let output = run(&[&of[..], &["--quiet", "--batch", &batches.join(",")], extra].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).lines().skip(1).map(str::to_string).collect()
+    };
+    let together = rows(1..=33, &[]);
+    let parts = (1..=5).flat_map(|part| rows(1..=33, &["--shard", &format!("{part}/5")]));
+    assert_eq!(together, parts.collect::<Vec<_>>());
+    let sorted = |mut rows: Vec<String>| {
+        rows.sort();
+        rows
+    };
+    let few = [1..=11, 12..=22, 23..=33].into_iter().flat_map(|batches| rows(batches, &[])).collect();
+    let (together, few) = (sorted(together), sorted(few));
+    assert_eq!((together.len(), few.len()), (2 * 2 * 2 * 33, 2 * 2 * 2 * 33));
+    for (together, few) in together.iter().zip(&few) {
+        let same = |(a, b): (&str, &str)| match (a.parse::<f64>(), b.parse::<f64>()) {
+            (Ok(a), Ok(b)) => (a - b).abs() <= 1e-11 * b.abs(),
+            _ => a == b,
+        };
+        assert!(together.split(',').zip(few.split(',')).all(same), "{together}\n{few}");
+    }
+}
+
 /// What no column says is refused, too, whichever of the two asked for it.
 #[test]
 fn a_sweep_does_not_go_on_with_other_settings() {

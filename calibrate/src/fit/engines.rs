@@ -193,7 +193,7 @@ fn part(terms: &EngineTerms, share: f64) -> EngineTerms {
     EngineTerms {
         intercept: share * terms.intercept,
         range: (share * terms.range.0, share * terms.range.1),
-        terms: terms.terms.iter().map(scaled).collect(),
+        terms: terms.terms.iter().map(scaled).collect::<Vec<_>>().into(),
         ..terms.clone()
     }
 }

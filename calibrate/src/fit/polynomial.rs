@@ -291,8 +291,8 @@ impl<'a> Task<'a> {
             rows: rows.len(),
             intercept: linear.intercept,
             range: up_to_quantile(trained.iter().map(|&i| self.y[i]), 0.01),
-            clamp: ranges_of(&terms, &rows),
-            terms,
+            clamp: ranges_of(&terms, &rows).into(),
+            terms: terms.into(),
         }
     }
 

@@ -91,6 +91,11 @@ impl Kept {
         Self { rest: value.rest, document: Arc::clone(document) }
     }
 
+    /// A value within it.
+    pub fn within(&self, value: Packed<'_>) -> Self {
+        Self { rest: value.rest, document: Arc::clone(&self.document) }
+    }
+
     /// The value.
     pub fn value(&self) -> Packed<'_> {
         Packed { rest: self.rest, strings: &self.document.strings }

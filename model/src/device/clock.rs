@@ -122,6 +122,14 @@ impl VoltageCurve {
         (above(clock) - above(0.0)) / (above(1.0) - above(0.0))
     }
 
+    /// The square of [`Self::relative`], and what it changes by per clock.
+    pub(crate) fn squared(&self, clock: f64) -> (f64, f64) {
+        let above = clock - self.knee;
+        let (rise, most) = (self.rise / (1.0 - self.knee), 1.0 + self.rise);
+        let relative = (1.0 + rise * above.max(0.0)) / most;
+        (relative * relative, if above > 0.0 { 2.0 * relative * rise / most } else { 0.0 })
+    }
+
     /// Voltage at a relative clock over that at the boost clock.
     pub fn relative(&self, clock: f64) -> f64 {
         let voltage = |clock: f64| 1.0 + self.rise * ((clock - self.knee) / (1.0 - self.knee)).max(0.0);

@@ -1,5 +1,6 @@
 //! Work on a device: its operations, its traffic, and what these would take at the device's peaks.
 
+use crate::base::number::Number;
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Bytes, BytesPerSecond, Seconds};
 use crate::device::gpu::Gpu;
@@ -86,9 +87,74 @@ impl Roofline {
 
     /// Smooth roofline with a floor, and what runs after it: (t_comp^p + t_mem^p + t0^p)^(1/p) + t_second.
     pub fn reference(&self, exponent: u32, floor: Seconds) -> Seconds {
-        let p = exponent as i32;
-        let sum = self.arithmetic().get().powi(p) + self.memory.get().powi(p) + floor.get().powi(p);
-        Seconds::new(sum.powf(1.0 / f64::from(exponent))) + self.second
+        let [compute, memory, second] = [self.compute, self.memory, self.second].map(Seconds::get);
+        let amounts = Amounts { batch: 0.0, ops: 0.0, bytes: 0.0, weights: 0.0, compute, memory, second };
+        Seconds::new(amounts.reference(self.narrow, exponent, floor))
+    }
+}
+
+/// What of a load goes with its batch, for one batch or for several side by side: all that a model's variables see of it beside
+/// shapes and device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Amounts<V> {
+    /// Samples.
+    pub batch: V,
+    /// Operations.
+    pub ops: V,
+    /// Traffic in bytes.
+    pub bytes: V,
+    /// Parameters, in bytes.
+    pub weights: V,
+    /// Fields of the [`Roofline`], in seconds.
+    pub compute: V,
+    pub memory: V,
+    pub second: V,
+}
+
+impl<V: Copy> Amounts<V> {
+    /// What a function makes of each of these and of others.
+    #[inline(always)]
+    pub fn with<U>(&self, other: &Self, of: impl Fn(V, V) -> U) -> Amounts<U> {
+        Amounts {
+            batch: of(self.batch, other.batch),
+            ops: of(self.ops, other.ops),
+            bytes: of(self.bytes, other.bytes),
+            weights: of(self.weights, other.weights),
+            compute: of(self.compute, other.compute),
+            memory: of(self.memory, other.memory),
+            second: of(self.second, other.second),
+        }
+    }
+}
+
+impl<V: Number> Amounts<V> {
+    /// [`Roofline::reference`] of these, where operands are as aligned as a roofline says, in seconds.
+    pub fn reference(&self, narrow: f64, exponent: u32, floor: Seconds) -> V {
+        let (compute, floor) = (self.compute * narrow, floor.get());
+        let smooth = match exponent {
+            1 => compute + self.memory + floor,
+            2 => (compute * compute + self.memory * self.memory + floor * floor).sqrt(),
+            4 => {
+                let fourth = |t: V| (t * t) * (t * t);
+                (fourth(compute) + fourth(self.memory) + floor.powi(4)).sqrt().sqrt()
+            }
+            p => {
+                let power = |t: V| (t.ln() * f64::from(p)).exp();
+                let sum = power(compute) + power(self.memory) + floor.powi(p as i32);
+                (sum.ln() / f64::from(p)).exp()
+            }
+        };
+        smooth + self.second
+    }
+}
+
+impl Load<'_> {
+    /// Of its own batch.
+    pub(crate) fn amounts(&self) -> Amounts<f64> {
+        let Roofline { compute, memory, second, .. } = self.roofline;
+        let [compute, memory, second] = [compute, memory, second].map(Seconds::get);
+        let (batch, ops, bytes) = (self.work.batch as f64, self.cost.ops.to_f64(), self.cost.bytes().to_f64());
+        Amounts { batch, ops, bytes, weights: self.cost.weights.to_f64(), compute, memory, second }
     }
 }
 

@@ -29,6 +29,9 @@ pub struct Choice {
     pub tree: Tree,
 }
 
+/// Values of [`NAMES`].
+type Sizes = [f64; NAMES.len()];
+
 /// A binary decision tree.
 #[derive(Clone)]
 pub struct Tree(Form);
@@ -177,13 +180,58 @@ impl Tree {
         }
     }
 
-    fn leaf(&self, values: &[f64]) -> u16 {
+    /// The node at a place, and the place of the one that follows it.
+    fn node(&self, at: usize) -> (Node, usize) {
+        match &self.0 {
+            Form::Nodes(nodes) => (nodes[at], at + 1),
+            Form::Packed(bytes) => node(bytes, at),
+        }
+    }
+
+    /// Where sizes that none fall as a count rises lead for counts from one to another: up to which count to which engine, in
+    /// rising order.
+    pub(crate) fn ranges(
+        &self,
+        (least, most): (u64, u64),
+        mut sizes: impl FnMut(u64) -> Option<Sizes>,
+    ) -> Vec<(u64, u16)> {
+        let mut list: Vec<(u64, u16)> = Vec::new();
+        let (Some(first), Some(last)) = (sizes(least), sizes(most)) else { return list };
+        // Branches that counts from one to another lead to, those of small counts on top.
+        let mut waiting = vec![(0, (least, first), (most, last))];
+        while let Some((at, low, high)) = waiting.pop() {
+            match self.node(at) {
+                (Node::Engine(engine), _) => match list.last_mut() {
+                    Some(before) if before.1 == engine => before.0 = high.0,
+                    _ => list.push((high.0, engine)),
+                },
+                (Node::Split { size, at, other }, next) => {
+                    let is_small = |sizes: &Sizes| sizes[usize::from(size)] <= at;
+                    if is_small(&high.1) {
+                        waiting.push((next, low, high));
+                    } else if !is_small(&low.1) {
+                        waiting.push((other as usize, low, high));
+                    } else {
+                        let (mut small, mut large) = (low, high);
+                        while large.0 - small.0 > 1 {
+                            let middle = small.0 + (large.0 - small.0) / 2;
+                            let Some(found) = sizes(middle) else { return Vec::new() };
+                            if is_small(&found) { small = (middle, found) } else { large = (middle, found) }
+                        }
+                        waiting.push((other as usize, large, high));
+                        waiting.push((next, low, small));
+                    }
+                }
+            }
+        }
+        list
+    }
+
+    /// Where sizes, in the order of [`NAMES`], lead.
+    pub(crate) fn leaf(&self, values: &[f64]) -> u16 {
         let mut i = 0;
         loop {
-            let (node, next) = match &self.0 {
-                Form::Nodes(nodes) => (nodes[i], i + 1),
-                Form::Packed(bytes) => node(bytes, i),
-            };
+            let (node, next) = self.node(i);
             match node {
                 Node::Split { size, at, other } => {
                     i = if values[usize::from(size)] <= at { next } else { other as usize };
@@ -282,6 +330,31 @@ mod tests {
         };
         let engine = |batch, channels| choice.engine(&sizes(batch, channels));
         assert_eq!([engine(4, 64), engine(4, 65), engine(5, 64)], [Some("a"), Some("b"), Some("c")]);
+    }
+
+    #[test]
+    fn ranges_of_batches_lead_where_each_batch_does() {
+        let split = |size, at, other| Node::Split { size, at, other };
+        // Batches, then rows of 196 each, then batches again.
+        let nodes = vec![
+            split(0, 4.0, 4),
+            split(16, 200.0, 3),
+            Node::Engine(0),
+            Node::Engine(1),
+            split(16, 3000.0, 6),
+            Node::Engine(1),
+            split(0, 90.0, 8),
+            Node::Engine(2),
+            Node::Engine(0),
+        ];
+        let tree = Tree::new(nodes, 3).expect("a tree");
+        let of = |batch| Some(sizes(batch, 64).values);
+        let ranges = tree.ranges((1, 1000), of);
+        assert_eq!(ranges, [(1, 0), (15, 1), (90, 2), (1000, 0)]);
+        for batch in 1..=1000 {
+            let range = ranges.iter().find(|(most, _)| batch <= *most).expect("covered");
+            assert_eq!(range.1, tree.leaf(&sizes(batch, 64).values), "{batch}");
+        }
     }
 
     #[test]

@@ -5,4 +5,5 @@ pub mod calibration;
 pub mod carry;
 pub mod lookup;
 pub mod time;
+pub(crate) mod batches;
 pub mod power;

@@ -7,7 +7,7 @@ use super::lookup::Found;
 use crate::base::units::Seconds;
 use crate::device::gpu::Gpu;
 use crate::kernel::features::Variables;
-use crate::kernel::load::{Load, Roofline};
+use crate::kernel::load::{Load, Memory, Roofline};
 use crate::kernel::sizes::ConvSizes;
 use crate::kernel::work::Work;
 use crate::net::cost::LayerCost;
@@ -15,6 +15,9 @@ use crate::net::cost::LayerCost;
 /// Outside of what was measured, and where another kind's model stands in without having been compared, the
 /// interval's edges move out by this factor.
 pub const WIDER: f64 = 1.5;
+
+/// Beyond what was measured a kernel is compared with the same one of so many times as many samples.
+pub(crate) const MORE: [u64; 6] = [2, 4, 8, 16, 32, 64];
 
 /// A kernel as the law sees it.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +32,29 @@ pub struct Seen<'a> {
     pub carry: Carry,
     /// The engine that the library runs, where it is known or foreseen.
     pub engine: Option<&'a str>,
+}
+
+/// A kernel on a board, as it is and as a model sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Loads<'a> {
+    /// On the board itself.
+    pub board: Load<'a>,
+    /// Over the memory that the model is of, where that is another.
+    pub other: Option<Load<'a>>,
+    /// In the precision that computes, where that is another than the operands'.
+    pub wide: Option<Load<'a>>,
+}
+
+impl<'a> Loads<'a> {
+    /// Over the model's memory.
+    pub fn over(&self) -> &Load<'a> {
+        self.other.as_ref().unwrap_or(&self.board)
+    }
+
+    /// What the variables are of.
+    pub fn described(&self) -> &Load<'a> {
+        self.wide.as_ref().unwrap_or(self.over())
+    }
 }
 
 /// A kernel on a board, with what a model, which may be of another board of the chip, sees of it.
@@ -52,6 +78,24 @@ impl View<'_, '_> {
 }
 
 impl LayerModel {
+    /// A kernel on a board as this model sees it. `None` where the board has no peak for it.
+    pub(crate) fn loads<'a>(&self, work: Work<'a>, cost: LayerCost, gpu: &'a Gpu) -> Option<Loads<'a>> {
+        let board = work.clone().costing(cost, gpu)?;
+        let memory = self.memory.unwrap_or(board.memory);
+        let other = match memory == board.memory {
+            true => None,
+            false => Some(work.clone().costing_over(cost, gpu, memory)?),
+        };
+        // Halves that are computed in fp32 reach over their own roofline what the same kernel does in fp32: less traffic
+        // makes none slower.
+        let computed = gpu.computes_in(work.precision).filter(|computed| *computed != work.precision);
+        let wide = computed.and_then(|precision| {
+            let cost = cost.widened(precision.bytes() / work.precision.bytes());
+            Work { precision, ..work }.costing_over(cost, gpu, memory)
+        });
+        Some(Loads { board, other, wide })
+    }
+
     /// A kernel on a board, its traffic seen over the memory that the model is of. `library`: its age, if not the newest that
     /// the model knows. `chip`: the calibration that foresees which engine runs. `None` where the board has no peak for it.
     pub fn view<'a, 'c>(
@@ -65,21 +109,10 @@ impl LayerModel {
         let sizes = if self.engines.is_empty() { None } else { ConvSizes::of(&work) };
         let engine = sizes.and_then(|sizes| chip?.engine(&sizes));
         let (floor, library) = (self.floor, library.unwrap_or(self.library));
-        let load = work.clone().costing(cost, gpu)?;
-        let memory = self.memory.unwrap_or(load.memory);
-        let over = match memory == load.memory {
-            true => &load,
-            false => &work.clone().costing_over(cost, gpu, memory)?,
-        };
-        // Halves that are computed in fp32 reach over their own roofline what the same kernel does in fp32: less traffic
-        // makes none slower.
-        let computed = gpu.computes_in(work.precision).filter(|computed| *computed != work.precision);
-        let wide = computed.and_then(|precision| {
-            let cost = cost.widened(precision.bytes() / work.precision.bytes());
-            Work { precision, ..work }.costing_over(cost, gpu, memory)
-        });
-        let variables = wide.as_ref().unwrap_or(over).some_variables(floor, library, self.reads());
-        let (roofline, carry) = (over.roofline, Carry::between(over, &load));
+        let loads = self.loads(work, cost, gpu)?;
+        let variables = loads.described().some_variables(floor, library, self.reads(engine));
+        let (roofline, carry) = (loads.over().roofline, Carry::between(loads.over(), &loads.board));
+        let load = loads.board;
         Some(View { roofline, floor, variables, carry, load, engine })
     }
 }
@@ -121,6 +154,11 @@ impl LayerModel {
 }
 
 impl LayerModel {
+    /// Whether it knows a kernel's board: then what [`Self::reference`] says is no `None`.
+    pub(crate) fn is_over(&self, memory: Memory) -> bool {
+        self.memory.is_none_or(|own| own == memory)
+    }
+
     /// The smallest that ln(t / t_ref) can be.
     fn least_log(&self) -> f64 {
         let engine = self.engines.iter().map(|e| e.range.0).fold(0.0, f64::min);
@@ -130,8 +168,7 @@ impl LayerModel {
     /// t_ref of a kernel on a board whose memory is the model's own; `None` on others, and where the board has no peak for it.
     pub(crate) fn reference(&self, work: &Work<'_>, cost: LayerCost, gpu: &Gpu) -> Option<Seconds> {
         let load = work.clone().costing(cost, gpu)?;
-        let own = self.memory.is_none_or(|memory| memory == load.memory);
-        own.then(|| load.roofline.reference(self.exponent, self.floor))
+        self.is_over(load.memory).then(|| load.roofline.reference(self.exponent, self.floor))
     }
 }
 
@@ -159,22 +196,28 @@ pub struct Timed {
     pub in_domain: bool,
 }
 
+impl Found<'_> {
+    /// Edges of the interval of a predicted time, as factors of it. `siblings`: what other boards of a measured chip err,
+    /// where the model is of such a board. `None` where nobody judged the model.
+    pub(crate) fn edges(&self, value: Seconds, in_domain: bool, siblings: Option<Siblings>) -> Option<(f64, f64)> {
+        let logs = match self.stated {
+            Some(stated) => (stated.low, stated.high),
+            None => self.residuals.bucket(value).map(|bucket| (bucket.low, bucket.high))?,
+        };
+        // Each reason for doubt is one of its own.
+        let doubts = [!self.trusted(in_domain), self.other_vendor];
+        let widen: f64 = doubts.into_iter().filter(|doubt| *doubt).map(|_| WIDER).product();
+        let (low, high) = siblings.map_or(logs, |s| s.widened(logs));
+        Some((low.exp() / widen, high.exp() * widen))
+    }
+}
+
 /// A kernel's time by the model that was found for it. `siblings`: what other boards of a measured chip err, where the
 /// model is of such a board.
 pub fn time(seen: Seen<'_>, found: &Found<'_>, siblings: Option<Siblings>) -> Timed {
     let expected = found.expects(seen);
     let value = expected.time();
-    let logs = match found.stated {
-        Some(stated) => Some((stated.low, stated.high)),
-        None => found.residuals.bucket(value).map(|bucket| (bucket.low, bucket.high)),
-    };
-    // Each reason for doubt is one of its own.
-    let doubts = [!found.trusted(expected.in_domain), found.other_vendor];
-    let widen: f64 = doubts.into_iter().filter(|doubt| *doubt).map(|_| WIDER).product();
-    let edges = logs.map(|logs| {
-        let (low, high) = siblings.map_or(logs, |s| s.widened(logs));
-        (low.exp() / widen, high.exp() * widen)
-    });
+    let edges = found.edges(value, expected.in_domain, siblings);
     Timed { value, edges, in_domain: expected.in_domain }
 }
 

@@ -2,7 +2,7 @@
 
 use super::calibrations::{Basis, Calibrations};
 use super::framework::{Framework, Launch};
-use super::predictor::{NetworkPrediction, OperatingPoint, PredictError, Setup, Step};
+use super::predictor::{NetworkPrediction, OperatingPoint, PredictError, Setup, Step, StepOverBatches};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::device::gpu::Gpu;
@@ -147,8 +147,24 @@ impl Predictor {
         mode: Mode,
         phases: &'a [Phase],
     ) -> Result<Step<'a>, PredictError> {
-        let Basis { chip, all } = self.basis(network.precision(), mode)?;
-        let setup = Setup {
+        Step::new(network, &self.setup(network.precision(), mode, phases)?)
+    }
+
+    /// A step ready to be predicted at any batch. `None` where another batch runs other kernels, not the same with more to do.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub fn over_batches<'a>(
+        &'a self,
+        network: &'a ShapedNetwork,
+        mode: Mode,
+    ) -> Result<Option<StepOverBatches<'a>>, PredictError> {
+        StepOverBatches::new(network, &self.setup(network.precision(), mode, mode.phases())?)
+    }
+
+    fn setup<'a>(&'a self, precision: Precision, mode: Mode, phases: &'a [Phase]) -> Result<Setup<'a>, PredictError> {
+        let Basis { chip, all } = self.basis(precision, mode)?;
+        Ok(Setup {
             gpu: &self.gpu,
             calibration: chip.as_deref(),
             all_chips: all,
@@ -157,8 +173,7 @@ impl Predictor {
             mode,
             phases,
             library: self.library,
-        };
-        Step::new(network, &setup)
+        })
     }
 
     /// A step as the driver runs it by default.

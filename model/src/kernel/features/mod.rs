@@ -8,10 +8,11 @@ mod gemm;
 mod schedule;
 mod stream;
 
+use crate::base::number::Number;
 use crate::base::text::joined;
 use crate::base::units::{Bytes, Seconds};
 use crate::kernel::family::Family;
-use crate::kernel::load::Load;
+use crate::kernel::load::{Amounts, Load};
 use std::sync::LazyLock;
 
 /// More variables than any family has.
@@ -117,11 +118,16 @@ impl Family {
 impl Load<'_> {
     /// Share of the multiprocessors that it fills, at most 1.
     pub fn occupancy(&self) -> f64 {
+        self.occupancy_of(&self.amounts())
+    }
+
+    /// The same where so much is to be done.
+    pub(crate) fn occupancy_of<V: Number>(&self, amounts: &Amounts<V>) -> V {
         let filled = match self.work.family() {
-            Family::Gemm => gemm::blocks(self),
-            Family::Stream => stream::blocks(self),
+            Family::Gemm => gemm::blocks(&self.work, amounts.batch),
+            Family::Stream => stream::blocks(&self.work, amounts),
         };
-        (filled / self.gpu.sms.value as f64).min(1.0)
+        (filled / self.gpu.sms.value as f64).min(V::of(1.0))
     }
 
     /// Values of its family's variables over a launch floor, for a library of an age ([`library_age`]).
@@ -132,11 +138,22 @@ impl Load<'_> {
     /// The same of those that are wanted; the others are zero.
     pub fn some_variables(&self, floor: Seconds, library: f64, wanted: Wanted) -> Variables {
         let mut values = Variables { values: [0.0; MAX_VARIABLES] };
-        match self.work.family() {
-            Family::Gemm => gemm::fill(self, floor, library, wanted, &mut values.values),
-            Family::Stream => stream::fill(self, floor, library, wanted, &mut values.values),
-        }
+        self.fill(&self.amounts(), (floor, library), wanted, &mut values.values);
         values
+    }
+
+    /// Writes those that are wanted into `values`, where so much is to be done, over a launch floor, for a library of an age.
+    pub(crate) fn fill<V: Number>(
+        &self,
+        amounts: &Amounts<V>,
+        over: (Seconds, f64),
+        wanted: Wanted,
+        values: &mut [V; MAX_VARIABLES],
+    ) {
+        match self.work.family() {
+            Family::Gemm => gemm::fill(self, amounts, over, wanted, values),
+            Family::Stream => stream::fill(self, amounts, over, wanted, values),
+        }
     }
 }
 
@@ -149,6 +166,12 @@ const _: () = assert!(MAX_VARIABLES <= u128::BITS as usize);
 impl Wanted {
     /// All of them.
     pub const ALL: Self = Self(u128::MAX);
+
+    /// These and others.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
 
     /// Whether a variable is among them.
     pub fn has(self, variable: usize) -> bool {
@@ -179,15 +202,15 @@ pub fn library_age(cudnn: &str) -> Option<f64> {
 }
 
 /// ln(1 + cache / traffic): how much of the traffic the second-level cache may hold.
-fn cached(load: &Load<'_>) -> f64 {
+fn cached<V: Number>(load: &Load<'_>, amounts: &Amounts<V>) -> V {
     const UNKNOWN_CACHE: f64 = 4e6;
     let cache = load.memory.cache.map_or(UNKNOWN_CACHE, Bytes::to_f64);
-    (1.0 + cache / load.cost.bytes().to_f64().max(1.0)).ln()
+    (V::of(cache) / amounts.bytes.max(V::of(1.0)) + 1.0).ln()
 }
 
 /// Natural logarithm of a ratio of counts.
-fn ln(value: u64, unit: f64) -> f64 {
-    (value.max(1) as f64 / unit).ln()
+fn ln<V: Number>(value: V, unit: f64) -> V {
+    (value.max(V::of(1.0)) / unit).ln()
 }
 
 /// 1 where the condition holds, else 0.
@@ -280,8 +303,8 @@ mod tests {
         let layer = Attention { heads: 4, kv_heads: None, causal: false, cached: None, fused: true };
         let (_, _, values) = values_of(Layer::Attention(layer), &[&[128, 3 * 4 * 32]], 2);
         let value = |name| values[Family::Gemm.position(name).expect("a variable")];
-        assert_eq!((value("m"), value("n")), (ln(128, 4096.0), ln(128, 256.0)));
-        assert_eq!((value("k"), value("g")), (ln(32, 1024.0), ln(2 * 4, 1.0)));
+        assert_eq!((value("m"), value("n")), (ln(128.0, 4096.0), ln(128.0, 256.0)));
+        assert_eq!((value("k"), value("g")), (ln(32.0, 1024.0), ln(8.0, 1.0)));
     }
 
     #[test]

@@ -2,13 +2,16 @@
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
 use super::{Wanted, cached, divides, flag, ln};
+use crate::base::number::Number;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::{Shape, greatest_divisor};
 use crate::base::text::{joined, total};
 use crate::base::units::Seconds;
-use crate::kernel::load::Load;
+use crate::kernel::load::{Amounts, Load};
 use crate::kernel::setting::{Cache, Layout};
+use crate::kernel::work::Work;
 use crate::net::layer::{Function, Layer};
+use std::marker::PhantomData;
 
 /// Elements that one resident set of thread blocks covers per multiprocessor: 2048 threads, four each.
 const ELEMENTS_PER_SM: f64 = 8192.0;
@@ -18,46 +21,59 @@ const ELEMENTS_PER_SM: f64 = 8192.0;
 const PLANE: Seconds = Seconds::from_us(0.082);
 
 /// A variable of what streams.
-type Variable = super::Variable<fn(&Stream<'_>) -> f64>;
+type Variable<V> = super::Variable<fn(&Stream<'_, V>) -> V>;
 
-const fn v(name: &'static str, role: Role, value: fn(&Stream<'_>) -> f64) -> Variable {
+const fn v<V>(name: &'static str, role: Role, value: fn(&Stream<'_, V>) -> V) -> Variable<V> {
     Variable { name, role, value }
 }
 
-/// All of them but the kinds. The order is that of calibration files.
-pub(super) const VARIABLES: [Variable; 25] = [
-    v("bytes", Size, |s| (s.bytes / 1e6).ln()),
-    v("row", Size, |s| ln(s.row, 256.0)),
-    v("rows", Size, |s| ln(s.elements / s.row.max(1), 1024.0)),
-    v("balance", Derived, |s| {
-        let roofline = &s.load.roofline;
-        (roofline.compute.get().max(1e-15) / roofline.memory.get().max(1e-15)).ln().max(-8.0)
-    }),
-    v("floor", Derived, |s| (1.0 + s.floor / s.bound()).ln()),
-    v("wave", Derived, |s| (s.waves.ceil() / s.waves).min(64.0).ln()),
-    v("few", Derived, |s| (1.0 + 1.0 / s.waves).ln()),
-    v("cached", Derived, |s| cached(s.load)),
-    v("row4", Flag, |s| divides(s.row, 4)),
-    v("row32", Flag, |s| divides(s.row, 32)),
-    v("window", Extent, |s| ln(s.window, 1.0)),
-    v("overlap", Extent, |s| s.overlap),
-    v("operands", Class, |s| flag(s.load.work.inputs().len() > 1)),
-    v("library", Derived, |s| s.library),
-    // Outputs per input; how it runs.
-    v("shrink", Derived, |s| (s.elements as f64 / (s.load.work.batch.max(1) * s.read()) as f64).ln()),
-    v("half", Flag, |s| flag(s.load.work.precision.bytes() == 2)),
-    v("backward", Flag, |s| flag(s.load.work.phase != Phase::Forward)),
-    v("cold", Flag, |s| flag(s.load.work.cache == Cache::Cold)),
-    v("nhwc", Flag, |s| flag(s.load.work.layout == Layout::Nhwc)),
-    v("training", Flag, |s| flag(s.load.work.mode == Mode::Training && s.load.work.phase == Phase::Forward)),
-    // What is joined of several.
-    v("parts", Extent, |s| s.parts.map_or(0.0, |p| ln(p.count, 1.0))),
-    v("piece", Derived, |s| s.parts.map_or(0.0, |p| ln(p.shortest, 1.0))),
-    v("piece4", Flag, |s| s.parts.map_or(0.0, |p| divides(p.common, 4))),
-    v("piece8", Flag, |s| s.parts.map_or(0.0, |p| divides(p.common, 8))),
-    // A thread block for every plane of a map, where planes lie one after the other: issuing them over the roofline.
-    v("planes", Derived, |s| (1.0 + s.planes * PLANE.get() / s.load.gpu.sms.value as f64 / s.bound()).ln()),
-];
+/// All of them but the kinds, of one batch.
+pub(super) const VARIABLES: [Variable<f64>; 25] = Table::<f64>::VARIABLES;
+
+/// What variables are of: one batch, or several side by side.
+struct Table<V>(PhantomData<V>);
+
+impl<V: Number> Table<V> {
+    /// The order is that of calibration files.
+    const VARIABLES: [Variable<V>; 25] = [
+        v("bytes", Size, |s| (s.bytes / 1e6).ln()),
+        v("row", Size, |s| V::of(count(s.row, 256.0))),
+        v("rows", Size, |s| ln((s.elements / s.row.max(1) as f64).floor(), 1024.0)),
+        v("balance", Derived, |s| {
+            let (compute, memory) = (s.amounts.compute.max(V::of(1e-15)), s.amounts.memory.max(V::of(1e-15)));
+            (compute / memory).ln().max(V::of(-8.0))
+        }),
+        v("floor", Derived, |s| (V::of(s.floor) / s.bound() + 1.0).ln()),
+        v("wave", Derived, |s| (s.waves.ceil() / s.waves).min(V::of(64.0)).ln()),
+        v("few", Derived, |s| (s.waves.inverse() + 1.0).ln()),
+        v("cached", Derived, |s| cached(s.load, s.amounts)),
+        v("row4", Flag, |s| V::of(divides(s.row, 4))),
+        v("row32", Flag, |s| V::of(divides(s.row, 32))),
+        v("window", Extent, |s| V::of(count(s.window, 1.0))),
+        v("overlap", Extent, |s| V::of(s.overlap)),
+        v("operands", Class, |s| V::of(flag(s.load.work.inputs().len() > 1))),
+        v("library", Derived, |s| V::of(s.library)),
+        // Outputs per input; how it runs.
+        v("shrink", Derived, |s| (s.elements / (s.amounts.batch.max(V::of(1.0)) * s.read() as f64)).ln()),
+        v("half", Flag, |s| V::of(flag(s.load.work.precision.bytes() == 2))),
+        v("backward", Flag, |s| V::of(flag(s.load.work.phase != Phase::Forward))),
+        v("cold", Flag, |s| V::of(flag(s.load.work.cache == Cache::Cold))),
+        v("nhwc", Flag, |s| V::of(flag(s.load.work.layout == Layout::Nhwc))),
+        v("training", Flag, |s| V::of(flag(s.load.work.mode == Mode::Training && s.load.work.phase == Phase::Forward))),
+        // What is joined of several.
+        v("parts", Extent, |s| V::of(s.parts.map_or(0.0, |p| count(p.count, 1.0)))),
+        v("piece", Derived, |s| V::of(s.parts.map_or(0.0, |p| count(p.shortest, 1.0)))),
+        v("piece4", Flag, |s| V::of(s.parts.map_or(0.0, |p| divides(p.common, 4)))),
+        v("piece8", Flag, |s| V::of(s.parts.map_or(0.0, |p| divides(p.common, 8)))),
+        // A thread block for every plane of a map, where planes lie one after the other: issuing them over the roofline.
+        v("planes", Derived, |s| (s.planes * PLANE.get() / s.load.gpu.sms.value as f64 / s.bound() + 1.0).ln()),
+    ];
+}
+
+/// ln of a count over a typical one.
+fn count(value: u64, unit: f64) -> f64 {
+    ln(value as f64, unit)
+}
 
 /// Kinds with a flag, after the other variables.
 pub(super) const KINDS: &[&str] = &joined::<{ total(LISTS) }>(LISTS);
@@ -93,35 +109,36 @@ pub(super) const FLAGGED: &[&str] = &[
 const FIRST_FUNCTIONS: usize = 8;
 
 /// Sets of resident thread blocks that one multiprocessor holds, for so many elements.
-pub(super) fn blocks(load: &Load<'_>) -> f64 {
-    elements(load) as f64 / ELEMENTS_PER_SM
+pub(super) fn blocks<V: Number>(work: &Work<'_>, amounts: &Amounts<V>) -> V {
+    elements(work, amounts) / ELEMENTS_PER_SM
 }
 
 /// What threads are handed out over: the results, of an update the parameters, for attention against a cache what is read of it.
-fn elements(load: &Load<'_>) -> u64 {
-    match load.work.layer() {
-        _ if load.work.phase == Phase::Update => load.cost.weights.get() / Precision::Fp32.bytes(),
-        Layer::Attention(_) => load.cost.bytes().get() / load.work.precision.bytes(),
-        _ => load.work.batch.saturating_mul(load.work.output.elements()),
+fn elements<V: Number>(work: &Work<'_>, amounts: &Amounts<V>) -> V {
+    match work.layer() {
+        _ if work.phase == Phase::Update => (amounts.weights / Precision::Fp32.bytes() as f64).floor(),
+        Layer::Attention(_) => (amounts.bytes / work.precision.bytes() as f64).floor(),
+        _ => amounts.batch * work.output.elements() as f64,
     }
 }
 
 /// What streams on a device, with what several variables are of.
-pub(super) struct Stream<'a> {
+pub(super) struct Stream<'a, V> {
     load: &'a Load<'a>,
-    elements: u64,
+    amounts: &'a Amounts<V>,
+    elements: V,
     /// Features of a row, or outputs of a plane.
     row: u64,
-    bytes: f64,
+    bytes: V,
     /// Sets of resident thread blocks over multiprocessors.
-    waves: f64,
+    waves: V,
     window: u64,
     overlap: f64,
     floor: f64,
     library: f64,
     parts: Option<Parts>,
     /// Planes of the map that it reads; 0 where channels come last, or of no map.
-    planes: f64,
+    planes: V,
 }
 
 /// The inputs of what joins several, each of which is a piece of every sample, or of every position where channels come
@@ -149,9 +166,9 @@ impl Parts {
     }
 }
 
-impl<'a> Stream<'a> {
-    fn new(load: &'a Load<'a>, floor: Seconds, library: f64) -> Self {
-        let elements = elements(load).max(1);
+impl<'a, V: Number> Stream<'a, V> {
+    fn new(load: &'a Load<'a>, amounts: &'a Amounts<V>, floor: Seconds, library: f64) -> Self {
+        let elements = elements(&load.work, amounts).max(V::of(1.0));
         let row = match (load.work.layer(), load.work.inputs().first()) {
             (Layer::Softmax(softmax), Some(input)) => softmax.row(input),
             (Layer::Embedding(table), _) => table.features,
@@ -174,19 +191,19 @@ impl<'a> Stream<'a> {
             Layer::Resize(resize) => (resize.interpolation.neighbours(), 0.0),
             _ => (1, 0.0),
         };
-        let bytes = load.cost.bytes().to_f64().max(1.0);
-        let waves = elements as f64 / (ELEMENTS_PER_SM * load.gpu.sms.value as f64);
+        let bytes = amounts.bytes.max(V::of(1.0));
+        let waves = elements / (ELEMENTS_PER_SM * load.gpu.sms.value as f64);
         let (floor, parts) = (floor.get(), Parts::of(load));
         let planes = match (load.work.layout, load.work.inputs().first().and_then(Shape::as_map)) {
-            (Layout::Nchw, Some((channels, ..))) => load.work.batch.saturating_mul(channels) as f64,
-            _ => 0.0,
+            (Layout::Nchw, Some((channels, ..))) => amounts.batch * channels as f64,
+            _ => V::of(0.0),
         };
-        Self { load, elements, row, bytes, waves, window, overlap, floor, library, parts, planes }
+        Self { load, amounts, elements, row, bytes, waves, window, overlap, floor, library, parts, planes }
     }
 
     /// Seconds by the roofline.
-    fn bound(&self) -> f64 {
-        self.load.roofline.bound().get().max(1e-12)
+    fn bound(&self) -> V {
+        self.amounts.compute.max(self.amounts.memory).max(V::of(1e-12))
     }
 
     /// Elements of the first input, without the batch.
@@ -195,18 +212,24 @@ impl<'a> Stream<'a> {
     }
 }
 
-pub(super) fn fill(load: &Load<'_>, floor: Seconds, library: f64, wanted: Wanted, values: &mut [f64]) {
-    let stream = Stream::new(load, floor, library);
+pub(super) fn fill<V: Number>(
+    load: &Load<'_>,
+    amounts: &Amounts<V>,
+    (floor, library): (Seconds, f64),
+    wanted: Wanted,
+    values: &mut [V],
+) {
+    let stream = Stream::new(load, amounts, floor, library);
     let kind = load.work.layer().kind();
     let (listed, flags) = values.split_at_mut(VARIABLES.len());
-    for (i, (value, variable)) in listed.iter_mut().zip(&VARIABLES).enumerate() {
+    for (i, (value, variable)) in listed.iter_mut().zip(&Table::<V>::VARIABLES).enumerate() {
         if wanted.has(i) {
             *value = (variable.value)(&stream);
         }
     }
     for (i, (value, name)) in flags.iter_mut().zip(KINDS).enumerate() {
         if wanted.has(VARIABLES.len() + i) {
-            *value = flag(*name == kind);
+            *value = V::of(flag(*name == kind));
         }
     }
 }

@@ -12,7 +12,7 @@ use super::part::{ModelHead, Wanted};
 use super::power_file::{PowerFile, read_power, write_power};
 use super::transfer::{Transfer, TransferFile};
 use super::{
-    Bucket, Calibration, CalibrationError, Compiled, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel,
+    Bucket, Calibration, CalibrationError, Compiled, Cover, CrossValidation, Ellipsoid, EngineTerms, Later, LayerModel,
     NetworkSpread, Range, Term, Tier,
 };
 use crate::base::file::{self, FileError, check_schema, within};
@@ -368,12 +368,12 @@ fn write_engine(text: &mut String, engine: &EngineTerms, family: Family) {
     let (low, high) = engine.range;
     let (intercept, low, high) = (number(engine.intercept), number(low), number(high));
     let _ = write!(text, "  [{:?}, {}, {intercept}, [{low}, {high}], [", engine.engine, engine.rows);
-    for t in &engine.terms {
+    for t in engine.terms.iter() {
         let (coefficient, mean, scale) = (number(t.coefficient), number(t.mean), number(t.scale));
         let _ = write!(text, "\n    [\"{}\", {coefficient}, {mean}, {scale}],", t.name(family));
     }
     text.push_str("\n  ], [");
-    for r in &engine.clamp {
+    for r in engine.clamp.iter() {
         let name = family.variables()[r.variable];
         let _ = write!(text, "\n    [\"{name}\", {}, {}],", number(r.low), number(r.high));
     }
@@ -416,13 +416,38 @@ fn terms_apart(model: &ModelFile<'_>) -> Result<(), CalibrationError> {
     Ok(())
 }
 
-/// A model of a packed file.
+/// A model of a packed file, whose engines' terms are read when they are asked for.
 ///
 /// # Errors
 /// As [`Calibration::from_toml`].
-fn read_packed_model(packed: Packed<'_>) -> Result<LayerModel, CalibrationError> {
-    let file: ModelFile<'static> = packed.read().map_err(|e| malformed(e.into()))?;
-    read_model(file, &Monomials::default())
+fn read_packed_model(kept: &Kept) -> Result<LayerModel, CalibrationError> {
+    let packed = kept.value();
+    let read = || -> Result<_, packed::Error> {
+        let file: ModelFile<'static> = packed.without(&["engines"])?;
+        let mut engines = Vec::new();
+        for engine in packed.field("engines")?.map_or(Ok(Vec::new()), Packed::items)? {
+            let [name, rows, intercept, range, terms, clamp] = engine.items()?[..] else {
+                return Err(serde::de::Error::custom("an engine has six parts"));
+            };
+            let (terms, clamp) = (kept.within(terms), kept.within(clamp));
+            let name: Name<'static> = name.read()?;
+            engines.push(EngineTerms {
+                engine: shown(name.as_ref()),
+                rows: rows.read()?,
+                intercept: intercept.read()?,
+                range: range.read()?,
+                terms: Later::packed(terms, file.family, |list, family| {
+                    read_terms(list.read().ok()?, family, &Monomials::default()).ok()
+                }),
+                clamp: Later::packed(clamp, file.family, |list, family| {
+                    read_ranges(list.read().ok()?, family, &Monomials::default()).ok()
+                }),
+            });
+        }
+        Ok((file, engines))
+    };
+    let (file, engines) = read().map_err(|e| malformed(e.into()))?;
+    Ok(LayerModel { engines, ..read_model(file, &Monomials::default())? })
 }
 
 fn read_model<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<LayerModel, CalibrationError> {
@@ -431,18 +456,61 @@ fn read_model<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<Laye
     read_numbers(file, monomials).map_err(|CalibrationError(why)| CalibrationError(named(why)))
 }
 
+fn fail(why: &str) -> CalibrationError {
+    CalibrationError(why.to_string())
+}
+
+fn bounded(field: &dyn Display, value: f64, range: RangeInclusive<f64>) -> Result<(), CalibrationError> {
+    match range.contains(&value) {
+        true => Ok(()),
+        false => within(&field.to_string(), value, range).map(drop).map_err(|why| fail(&why.to_string())),
+    }
+}
+
+fn interval(field: &dyn Display, (low, high): (f64, f64), most: f64) -> Result<(), CalibrationError> {
+    bounded(&field, low, either_side(most))?;
+    bounded(&field, high, either_side(most))?;
+    if low <= high { Ok(()) } else { Err(fail(&format!("{field} is not a range"))) }
+}
+
+fn read_ranges<'a>(
+    list: Vec<RangeFile<'a>>,
+    family: Family,
+    monomials: &Monomials<'a>,
+) -> Result<Vec<Range>, CalibrationError> {
+    list.into_iter()
+        .map(|(name, low, high)| {
+            let factor = monomials.read(&name, family)?;
+            let [factor] = factor[..] else { return Err(fail("a range is of one variable")) };
+            interval(&format_args!("the range of {name}"), (low, high), MOST_VARIABLE)?;
+            Ok(Range { variable: factor.variable, low, high })
+        })
+        .collect()
+}
+
+fn read_terms<'a>(
+    list: Vec<TermFile<'a>>,
+    family: Family,
+    monomials: &Monomials<'a>,
+) -> Result<Vec<Term>, CalibrationError> {
+    list.into_iter()
+        .map(|(name, coefficient, mean, scale)| {
+            let factors = monomials.read(&name, family)?;
+            bounded(&format_args!("the coefficient of {name}"), coefficient, either_side(MOST_COEFFICIENT))?;
+            bounded(&format_args!("the mean of {name}"), mean, either_side(MOST_COLUMN))?;
+            bounded(&format_args!("the scale of {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
+            Ok(Term { factors, coefficient, mean, scale })
+        })
+        .collect()
+}
+
 fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<LayerModel, CalibrationError> {
-    let fail = |why: &str| CalibrationError(why.to_string());
     let read_key = |kind: &str| kind.parse::<ModelKey>().map_err(|e| fail(&e.to_string()));
     let key = read_key(file.kind.as_ref())?;
     let cover = |(kind, phase, precision): &(Name<'_>, _, _)| {
         Ok(Cover { key: read_key(kind.as_ref())?, phase: *phase, precision: *precision })
     };
     let covers = file.covers.iter().map(cover).collect::<Result<_, _>>()?;
-    let bounded = |field: &dyn Display, value: f64, range: RangeInclusive<f64>| match range.contains(&value) {
-        true => Ok(()),
-        false => within(&field.to_string(), value, range).map(drop).map_err(|why| fail(&why.to_string())),
-    };
     if !matches!(file.exponent, 1 | 2 | 4) {
         return Err(fail("exponent must be 1, 2 or 4"));
     }
@@ -464,34 +532,8 @@ fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<La
         Ok(Memory { bandwidth: BytesPerSecond::new(bandwidth * GB), cache })
     });
     let memory = memory.transpose()?;
-    let interval = |field: &dyn Display, (low, high): (f64, f64), most: f64| {
-        bounded(&field, low, either_side(most))?;
-        bounded(&field, high, either_side(most))?;
-        if low <= high { Ok(()) } else { Err(fail(&format!("{field} is not a range"))) }
-    };
     interval(&"ratio_range", file.ratio_range, MOST_LOG_RATIO)?;
     interval(&"ordinary_range", file.ordinary_range, MOST_LOG_RATIO)?;
-    let ranges = |list: Vec<RangeFile<'a>>| -> Result<Vec<Range>, CalibrationError> {
-        list.into_iter()
-            .map(|(name, low, high)| {
-                let factor = monomials.read(&name, file.family)?;
-                let [factor] = factor[..] else { return Err(fail("a range is of one variable")) };
-                interval(&format_args!("the range of {name}"), (low, high), MOST_VARIABLE)?;
-                Ok(Range { variable: factor.variable, low, high })
-            })
-            .collect()
-    };
-    let terms = |list: Vec<TermFile<'a>>| -> Result<Vec<Term>, CalibrationError> {
-        list.into_iter()
-            .map(|(name, coefficient, mean, scale)| {
-                let factors = monomials.read(&name, file.family)?;
-                bounded(&format_args!("the coefficient of {name}"), coefficient, either_side(MOST_COEFFICIENT))?;
-                bounded(&format_args!("the mean of {name}"), mean, either_side(MOST_COLUMN))?;
-                bounded(&format_args!("the scale of {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
-                Ok(Term { factors, coefficient, mean, scale })
-            })
-            .collect()
-    };
     let numbers = |(engine, rows, intercept, range, list, clamp): EngineFile<'a>| {
         bounded(&"intercept", intercept, either_side(MOST_ENGINE))?;
         interval(&"range", range, MOST_ENGINE)?;
@@ -502,9 +544,9 @@ fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<La
             engine: shown(engine.as_ref()),
             rows,
             intercept,
-            terms: terms(list)?,
+            terms: read_terms(list, file.family, monomials)?.into(),
             range,
-            clamp: ranges(clamp)?,
+            clamp: read_ranges(clamp, file.family, monomials)?.into(),
         })
     };
     let engine = |(engine, rows, intercept, range, list, clamp): EngineFile<'a>| {
@@ -547,8 +589,8 @@ fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<La
         return Err(fail("no residual quantiles"));
     }
     Ok(LayerModel {
-        clamp: ranges(file.clamp)?,
-        domain: ranges(file.domain)?,
+        clamp: read_ranges(file.clamp, file.family, monomials)?,
+        domain: read_ranges(file.domain, file.family, monomials)?,
         sizes,
         key,
         phase: file.phase,
@@ -566,7 +608,7 @@ fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<La
         ratio_range: file.ratio_range,
         ordinary_range: file.ordinary_range,
         shortest: Seconds::from_us(file.shortest_us),
-        terms: terms(file.terms)?,
+        terms: read_terms(file.terms, file.family, monomials)?,
         engines,
         rows: file.rows,
         cross_validation: CrossValidation {
@@ -688,9 +730,10 @@ pub(crate) mod testing {
                         coefficient: 0.5,
                         mean: 2.0,
                         scale: 1.0,
-                    }],
+                    }]
+                    .into(),
                     range: (-0.75, 0.75),
-                    clamp: vec![range(2, 1.0, 3.0)],
+                    clamp: vec![range(2, 1.0, 3.0)].into(),
                 }],
                 clamp: vec![range(0, -4.0, 4.0), range(1, -4.0, 4.0)],
                 domain: vec![range(0, -2.0, 2.0)],

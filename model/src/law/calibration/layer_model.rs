@@ -1,6 +1,7 @@
 //! A sparse polynomial model of one layer kind's time in one phase and precision.
 
 use super::compiled::{Compiled, Polynomial};
+use super::later::Later;
 use super::term::Term;
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
@@ -77,14 +78,24 @@ pub struct EngineTerms {
     /// The constant of what is added to ln(t / t_ref).
     pub intercept: f64,
     /// Its monomials.
-    pub terms: Vec<Term>,
+    pub terms: Later<Term>,
     /// Its sum stays between these, the smallest of the fitted rows and their 99 % quantile.
     pub range: (f64, f64),
     /// Variables are clamped to what its rows had.
-    pub clamp: Vec<Range>,
+    pub clamp: Later<Range>,
 }
 
 impl EngineTerms {
+    /// The variables that it reads.
+    pub fn reads(&self) -> Wanted {
+        self.terms.iter().flat_map(|term| &term.factors).map(|factor| factor.variable).collect()
+    }
+
+    /// Its sum before it is clamped.
+    pub(crate) fn polynomial(&self) -> Polynomial {
+        Polynomial::new(self.intercept, &self.terms, Wanted::ALL)
+    }
+
     /// What it adds to ln(t / t_ref) for these variables.
     pub fn log(&self, variables: &Variables) -> f64 {
         let values = clamped(variables, &self.clamp);
@@ -155,6 +166,24 @@ pub struct Ellipsoid {
 }
 
 impl Ellipsoid {
+    /// D^2 as a polynomial of the variables.
+    pub(crate) fn distance(&self) -> Polynomial {
+        let d = self.variables.len();
+        let weight = |i: usize, j: usize| self.inverse[i * d + j] / (self.scale[i] * self.scale[j]);
+        let pairs = || (0..d).flat_map(move |i| (0..d).map(move |j| (i, j)));
+        let constant = pairs().map(|(i, j)| weight(i, j) * self.mean[i] * self.mean[j]).sum();
+        let terms = pairs().flat_map(|(i, j)| {
+            let (weight, at) = (weight(i, j), |i: usize| self.variables[i]);
+            [(weight, vec![at(i), at(j)]), (-weight * self.mean[j], vec![at(i)]), (-weight * self.mean[i], vec![at(j)])]
+        });
+        Polynomial::of(constant, terms)
+    }
+
+    /// The distance D^2 from which on a row has more leverage than [`MOST_LEVERAGE`] times the mean.
+    pub(crate) fn farthest(&self) -> f64 {
+        MOST_LEVERAGE * (1.0 + self.variables.len() as f64) - 1.0
+    }
+
     /// A row's leverage over the mean leverage of the fitted rows: (1 + D^2) / (1 + d), D the Mahalanobis distance
     /// in d variables.
     pub fn relative_leverage(&self, values: &[f64]) -> f64 {
@@ -199,7 +228,7 @@ pub struct Ratio {
 }
 
 /// Slack on the edges of a range, whose ends are rounded to six digits: a tenth of a percent of a size.
-const EDGE: f64 = 1e-3;
+pub(crate) const EDGE: f64 = 1e-3;
 
 /// More leverage than this many times the mean is outside of what was measured.
 const MOST_LEVERAGE: f64 = 3.0;
@@ -221,20 +250,26 @@ impl LayerModel {
         Some((range.low, range.high))
     }
 
-    /// The variables that it reads: those of its terms, of its engines' terms, and of what was fitted.
-    pub fn reads(&self) -> Wanted {
-        self.polynomial_of().reads
+    /// The variables that it reads where the library runs an engine: those of its terms, of that engine's terms, and of what
+    /// was fitted.
+    pub fn reads(&self, engine: Option<&str>) -> Wanted {
+        let own = self.polynomial_of().reads;
+        engine.and_then(|engine| self.engine(engine)).map_or(own, |engine| own.or(engine.reads()))
+    }
+
+    /// The same whatever engine runs.
+    pub(crate) fn reads_of_all(&self) -> Wanted {
+        self.engines.iter().fold(self.reads(None), |reads, engine| reads.or(engine.reads()))
     }
 
     fn variables_read(&self) -> Wanted {
-        let terms = self.terms.iter().chain(self.engines.iter().flat_map(|engine| &engine.terms));
-        let factors = terms.flat_map(|term| &term.factors).map(|factor| factor.variable);
+        let factors = self.terms.iter().flat_map(|term| &term.factors).map(|factor| factor.variable);
         let domain = self.domain.iter().map(|range| range.variable);
         factors.chain(domain).chain(self.sizes.variables.iter().copied()).collect()
     }
 
     /// Intercept and terms as they are evaluated.
-    fn polynomial_of(&self) -> &Polynomial {
+    pub(crate) fn polynomial_of(&self) -> &Polynomial {
         self.compiled.get(|| Polynomial::new(self.intercept, &self.terms, self.variables_read()))
     }
 
@@ -283,5 +318,11 @@ mod tests {
         assert!((sizes.relative_leverage(&[1.0, 9.0, 2.0]) - 1.0 / 3.0).abs() < 1e-12);
         assert!((sizes.relative_leverage(&[5.0, 9.0, 0.0]) - 3.0).abs() < 1e-12);
         assert_eq!(Ellipsoid::default().relative_leverage(&[]), 1.0);
+        let skewed = Ellipsoid { inverse: vec![1.5, -0.5, -0.5, 1.25], ..sizes };
+        for values in [[1.0, 9.0, 2.0], [5.0, 9.0, 0.0], [-3.0, 9.0, 4.0]] {
+            let leverage = (1.0 + skewed.distance().at(&values)) / 3.0;
+            assert!((leverage - skewed.relative_leverage(&values)).abs() < 1e-12);
+        }
+        assert_eq!((1.0 + skewed.farthest()) / 3.0, MOST_LEVERAGE);
     }
 }

@@ -4,6 +4,7 @@ mod bounds;
 mod choice_file;
 mod compiled;
 mod file;
+mod later;
 mod layer_model;
 mod models;
 mod name;
@@ -14,6 +15,9 @@ mod term;
 mod transfer;
 
 pub use compiled::Compiled;
+pub(crate) use compiled::Polynomial;
+pub use later::Later;
+pub(crate) use layer_model::EDGE;
 pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range, Ratio, engine_alone};
 pub use models::Models;
 pub use network_spread::{Factors, NetworkSpread};

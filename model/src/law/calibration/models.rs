@@ -3,7 +3,7 @@
 
 use super::CalibrationError;
 use super::layer_model::{Cover, LayerModel};
-use crate::base::packed::{Kept, Packed};
+use crate::base::packed::Kept;
 use crate::base::precision::{Phase, Precision};
 use crate::kernel::key::ModelKey;
 use std::fmt;
@@ -22,7 +22,7 @@ struct Entry {
 }
 
 /// Reads a packed model.
-pub(super) type Read = fn(Packed<'_>) -> Result<LayerModel, CalibrationError>;
+pub(super) type Read = fn(&Kept) -> Result<LayerModel, CalibrationError>;
 
 /// What a model is for.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ impl Head {
 
 impl Entry {
     fn model(&self) -> Option<&LayerModel> {
-        let read = || self.packed.as_ref().and_then(|(kept, read)| read(kept.value()).ok()).map(Box::new);
+        let read = || self.packed.as_ref().and_then(|(kept, read)| read(kept).ok()).map(Box::new);
         self.read.get_or_init(read).as_deref()
     }
 }

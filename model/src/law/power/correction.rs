@@ -1,9 +1,10 @@
 //! What the law of power leaves of kernels' power: a sparse sum over logarithms of how a kernel uses the device, and classes.
 
 use super::Activities;
+use crate::base::number::Number;
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
-use crate::kernel::load::Load;
+use crate::kernel::load::{Amounts, Load};
 use crate::net::layer::{Function, Layer};
 
 /// Names of the variables, in order: first logarithms, then from [`FLAGS`] on classes. They are part of the calibration
@@ -52,31 +53,40 @@ pub struct Correction {
 impl Correction {
     /// By which factor a kernel draws more above waiting than the law says.
     pub fn factor(&self, traits: &Traits) -> f64 {
-        let mut inside = *traits;
-        for (value, (low, high)) in inside.iter_mut().zip(&self.clamp) {
-            *value = value.clamp(*low, *high);
-        }
-        (self.intercept + self.terms.iter().map(|(at, c)| c * inside[*at]).sum::<f64>()).exp()
+        self.factor_of(traits)
+    }
+
+    pub(super) fn factor_of<V: Number>(&self, traits: &[V; TRAITS.len()]) -> V {
+        let inside = |at: usize| match self.clamp.get(at) {
+            Some(&(low, high)) => traits[at].between(low, high),
+            None => traits[at],
+        };
+        self.terms.iter().fold(V::of(self.intercept), |sum, &(at, c)| sum + inside(at) * c).exp()
     }
 }
 
 /// The traits of a kernel that takes `time`.
 pub fn traits(load: &Load<'_>, activities: &Activities, time: Seconds) -> Traits {
-    let log = |share: f64| share.max(LEAST).ln();
-    let bytes = (load.cost.read + load.cost.written).to_f64();
+    traits_of(load, &load.amounts(), activities[0], time.get())
+}
+
+/// The same where so much is to be done, which occupies multiprocessors so far, in so many seconds.
+pub(super) fn traits_of<V: Number>(load: &Load<'_>, amounts: &Amounts<V>, occupied: V, time: V) -> [V; TRAITS.len()] {
+    let log = |share: V| share.max(V::of(LEAST)).ln();
+    let bytes = amounts.bytes.max(V::of(1.0));
     // Products of fp8 hand on bf16.
     let stored = if load.work.precision == Precision::Fp8 { Precision::Bf16 } else { load.work.precision };
-    let precision = |p: Precision| f64::from(u8::from(stored == p));
-    let is = |yes: bool| f64::from(u8::from(yes));
+    let is = |yes: bool| V::of(f64::from(u8::from(yes)));
+    let precision = |p: Precision| is(stored == p);
     let layer = load.work.layer();
     [
-        time.get().ln(),
-        log(activities[0]),
-        log(load.roofline.compute / time),
-        log(load.roofline.memory / time),
-        (load.cost.ops.to_f64().max(1.0) / bytes.max(1.0)).ln(),
-        bytes.max(1.0).ln(),
-        (load.work.batch as f64).ln(),
+        time.ln(),
+        log(occupied),
+        log(amounts.compute / time),
+        log(amounts.memory / time),
+        (amounts.ops.max(V::of(1.0)) / bytes).ln(),
+        bytes.ln(),
+        amounts.batch.ln(),
         precision(Precision::Fp32),
         precision(Precision::Tf32),
         precision(Precision::Fp16),

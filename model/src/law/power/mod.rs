@@ -14,12 +14,13 @@ mod waits;
 pub use correction::{Correction, FLAGS, TRAITS, Traits, traits};
 pub use waits::Waits;
 
+use crate::base::number::Number;
 use crate::base::precision::Precision;
 use crate::base::units::{BytesPerSecond, Hertz, Seconds, Watts};
-use crate::device::clock::VoltageCurve;
+use crate::device::clock::{LEAKAGE, VoltageCurve};
 use crate::device::gpu::Gpu;
 use crate::kernel::family::Family;
-use crate::kernel::load::Load;
+use crate::kernel::load::{Amounts, Load};
 
 /// Names of the activities, in order. They are part of the calibration format.
 pub const ACTIVITIES: [&str; 9] = [
@@ -73,13 +74,20 @@ pub struct PowerModel {
 
 /// What a kernel does to power, given its launch floor and how long it takes at full clock.
 pub fn activities(load: &Load<'_>, floor: Seconds, time: Seconds) -> Activities {
-    let share = |part: Seconds, most: f64| if time > Seconds::ZERO { (part / time).clamp(0.0, most) } else { 0.0 };
-    let roofline = &load.roofline;
-    let busy = 1.0 - share(floor + roofline.stalls, 1.0);
+    activities_of(load, &load.amounts(), floor, time.get())
+}
+
+/// The same where so much is to be done in so many seconds.
+fn activities_of<V: Number>(load: &Load<'_>, amounts: &Amounts<V>, floor: Seconds, time: V) -> [V; COUNT] {
+    let none = V::of(0.0);
+    let share = |part: V, most: f64| time.at_most(none, none, (part / time).between(0.0, most));
+    let stalls = load.roofline.stalls;
+    let busy = V::of(1.0) - share(V::of((floor + stalls).get()), 1.0);
     // What a kernel takes beyond its traffic and arithmetic is spent on the multiprocessors that it fills.
-    let occupied = busy * load.occupancy();
-    let (compute, memory) = (share(roofline.compute, 1.0), share(roofline.traffic(), MOST_MEMORY));
-    let mut list = [0.0; COUNT];
+    let occupied = busy * load.occupancy_of(amounts);
+    let traffic = amounts.memory + (amounts.second - stalls.get());
+    let (compute, memory) = (share(amounts.compute, 1.0), share(traffic, MOST_MEMORY));
+    let mut list = [none; COUNT];
     list[..3].copy_from_slice(&[occupied, busy * memory, occupied * memory.sqrt()]);
     let at = match load.gpu.computes_in(load.work.precision).unwrap_or(load.work.precision) {
         _ if load.work.family() == Family::Stream => 3,
@@ -95,6 +103,14 @@ pub fn activities(load: &Load<'_>, floor: Seconds, time: Seconds) -> Activities 
 /// Activities as those of a board of the same chip with another bandwidth: a byte costs the same energy on both, and a share
 /// of a larger bandwidth is more bytes (H100 and H200, 107 trials that both ran: within a tenth).
 pub fn over(activities: Activities, bandwidth: BytesPerSecond, reference: BytesPerSecond) -> Activities {
+    with_bandwidth(activities, bandwidth, reference)
+}
+
+fn with_bandwidth<V: Number>(
+    activities: [V; COUNT],
+    bandwidth: BytesPerSecond,
+    reference: BytesPerSecond,
+) -> [V; COUNT] {
     let ratio = bandwidth.get() / reference.get();
     let mut list = activities;
     (list[1], list[2]) = (list[1] * ratio, list[2] * ratio.sqrt());
@@ -130,6 +146,11 @@ const DRIVES: [Drive; COUNT] = [
 pub struct Drives([f64; 3]);
 
 impl Drives {
+    /// Of [`Self::parts`].
+    pub(crate) fn of(parts: [f64; 3]) -> Self {
+        Self(parts)
+    }
+
     /// So many times as much.
     pub fn times(self, factor: f64) -> Self {
         Self(self.0.map(|d| d * factor))
@@ -217,11 +238,15 @@ pub fn waiting_source(gpu: &Gpu) -> String {
 
 /// What a kernel with these activities takes above waiting at full clock, by the coefficients of a law.
 pub fn drives(coefficients: &Activities, activities: &Activities) -> Drives {
-    let mut drives = [0.0; 3];
-    for ((c, a), drive) in coefficients.iter().zip(activities).zip(DRIVES) {
-        drives[drive as usize] += c * a;
+    Drives(parts(coefficients, activities))
+}
+
+fn parts<V: Number>(coefficients: &Activities, activities: &[V; COUNT]) -> [V; 3] {
+    let mut parts = [V::of(0.0); 3];
+    for ((&c, &a), drive) in coefficients.iter().zip(activities).zip(DRIVES) {
+        parts[drive as usize] = parts[drive as usize] + a * c;
     }
-    Drives(drives)
+    parts
 }
 
 impl PowerModel {
@@ -235,9 +260,86 @@ impl PowerModel {
         self.uncorrected(activities).times(self.correction.as_ref().map_or(1.0, |c| c.factor(traits)))
     }
 
+    /// [`Drives::parts`] of a kernel on its board, where so much is to be done in so many seconds: [`activities`], [`Self::seen`],
+    /// [`traits`] and [`Self::drives`] in one.
+    pub(crate) fn parts<V: Number>(
+        &self,
+        load: &Load<'_>,
+        amounts: &Amounts<V>,
+        (floor, time): (Seconds, V),
+    ) -> [V; 3] {
+        let activities = activities_of(load, amounts, floor, time);
+        let activities = match self.bandwidth {
+            Some(reference) => with_bandwidth(activities, load.gpu.bandwidth.value, reference),
+            None => activities,
+        };
+        let parts = parts(&self.coefficients, &activities);
+        let Some(correction) = &self.correction else { return parts };
+        let factor = correction.factor_of(&correction::traits_of(load, amounts, activities[0], time));
+        parts.map(|part| part * factor)
+    }
+
     /// The same without the correction.
     pub fn uncorrected(&self, activities: &Activities) -> Drives {
         drives(&self.coefficients, activities)
+    }
+}
+
+/// A device's power over the core clock where it follows the voltage, everything worked out that no clock changes: as
+/// [`waiting_at`] and [`power`] say it, with what it changes by per clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OverClock {
+    curve: VoltageCurve,
+    /// Waiting power that does not follow the clock, and what does per V^2 ([`LEAKAGE`] + clock).
+    constant: f64,
+    each: f64,
+    /// What drives are shares of, W.
+    pub range: f64,
+}
+
+/// Power at a core clock, W, and what it changes by per clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AtClock {
+    pub waiting: f64,
+    pub waiting_slope: f64,
+    /// The square of the relative voltage.
+    pub squared: f64,
+    pub squared_slope: f64,
+}
+
+impl OverClock {
+    /// `None` of a law that power does not follow the voltage by.
+    pub fn new(gpu: &Gpu, law: ClockLaw) -> Option<Self> {
+        let ClockLaw::Voltage(curve) = law else { return None };
+        let at = |core| waiting_at(gpu, law.level(core)).get();
+        let (none, full) = (at(0.0), at(1.0));
+        let idle = |core: f64| curve.squared(core).0 * (LEAKAGE + core);
+        let each = (full - none) / (idle(1.0) - idle(0.0));
+        let range = (gpu.power.limit.value - waiting(gpu)).get();
+        Some(Self { curve, constant: none - each * idle(0.0), each, range })
+    }
+
+    /// At a relative core clock.
+    pub fn at(&self, core: f64) -> AtClock {
+        let (squared, squared_slope) = self.curve.squared(core);
+        let leaks = LEAKAGE + core;
+        AtClock {
+            waiting: self.constant + self.each * squared * leaks,
+            waiting_slope: self.each * (squared_slope * leaks + squared),
+            squared,
+            squared_slope,
+        }
+    }
+
+    /// Power of a kernel that is as fast at any clock, W, and what it changes by per clock.
+    pub fn power(&self, drives: Drives, core: f64) -> (f64, f64) {
+        let AtClock { waiting, waiting_slope, squared, squared_slope } = self.at(core);
+        let [clock, arithmetic, traffic] = drives.parts();
+        let moving = clock * core + arithmetic;
+        (
+            waiting + self.range * (squared * moving + traffic),
+            waiting_slope + self.range * (squared_slope * moving + squared * clock),
+        )
     }
 }
 
@@ -334,6 +436,22 @@ mod tests {
             let full = drawn(&busy, law, 1.0, 1.0);
             assert!(full > gpu.power.limit.value);
             assert!(drawn(&busy, law, 0.5, 2.0) < full);
+        }
+    }
+
+    #[test]
+    fn power_over_the_clock_is_power_at_each_clock_and_so_is_its_slope() {
+        let gpu = toy();
+        let drives = Drives([0.3, 0.4, 0.2]);
+        let over = OverClock::new(&gpu, voltage()).expect("follows the voltage");
+        assert!(OverClock::new(&gpu, ClockLaw::Exponent(2.0)).is_none());
+        for core in [0.2, 0.5, 0.74, 0.76, 0.9, 1.0, 1.1] {
+            let level = voltage().level(core);
+            let (found, slope) = over.power(drives, core);
+            assert!((found / power(&gpu, drives, level, 1.0).get() - 1.0).abs() < 1e-14, "{core}");
+            assert!((over.at(core).waiting / waiting_at(&gpu, level).get() - 1.0).abs() < 1e-14, "{core}");
+            let near = (over.power(drives, core + 1e-6).0 - over.power(drives, core - 1e-6).0) / 2e-6;
+            assert!((slope / near - 1.0).abs() < 1e-6, "{core}: {slope} {near}");
         }
     }
 

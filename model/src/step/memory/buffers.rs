@@ -8,6 +8,7 @@ use super::{nodes, passes_on};
 use crate::base::precision::{Mode, Phase};
 use crate::net::layer::{Layer, Overwrites};
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
+use std::collections::HashMap;
 
 /// Buffers begin at multiples of this many bytes.
 const ALIGNMENT: u64 = 512;
@@ -65,16 +66,65 @@ pub(super) fn rounded(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX)
 }
 
+/// What becomes of buffers, one after the other.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    /// A new one of so many bytes.
+    Grown(u64),
+    /// One of so many bytes, new or not.
+    Taken(u64),
+    /// The one of that turn, of so many bytes, is given back.
+    Given(usize, u64),
+}
+
+/// The buffers of a step of one sample: with more, each is so many times as large, and taken and given back at the same time.
+pub(super) struct Script(Vec<Turn>);
+
+impl Script {
+    /// [`BufferPlan::bytes`] of so many samples.
+    pub fn bytes(&self, samples: u64) -> u64 {
+        let mut pool = Pool::default();
+        let mut offsets = vec![0; self.0.len()];
+        let times = |bytes: u64| bytes.saturating_mul(samples);
+        for (i, turn) in self.0.iter().enumerate() {
+            match *turn {
+                Turn::Grown(bytes) => offsets[i] = pool.grow(times(bytes)),
+                Turn::Taken(bytes) => offsets[i] = pool.take(times(bytes)),
+                Turn::Given(made, bytes) => pool.give(offsets[made], times(bytes)),
+            }
+        }
+        pool.used
+    }
+}
+
 /// Memory that only grows, over which buffers are taken and given back.
 #[derive(Default)]
 struct Pool {
     used: u64,
     /// Sizes and offsets.
     free: Vec<(u64, u64)>,
+    /// What became of buffers, where somebody wants to know, and the turns of those that are in use, by offset.
+    turns: Option<(Vec<Turn>, HashMap<u64, usize>)>,
 }
 
 impl Pool {
+    fn note(&mut self, turn: impl FnOnce(&mut HashMap<u64, usize>, usize) -> Turn) {
+        if let Some((turns, live)) = &mut self.turns {
+            let turn = turn(live, turns.len());
+            turns.push(turn);
+        }
+    }
+
     fn grow(&mut self, bytes: u64) -> u64 {
+        let at = self.grown(bytes);
+        self.note(|live, turn| {
+            live.insert(at, turn);
+            Turn::Grown(bytes)
+        });
+        at
+    }
+
+    fn grown(&mut self, bytes: u64) -> u64 {
         let at = self.used;
         self.used = at.saturating_add(rounded(bytes));
         at
@@ -82,8 +132,17 @@ impl Pool {
 
     /// The smallest that is free and large enough, cut to size; else new.
     fn take(&mut self, bytes: u64) -> u64 {
+        let at = self.taken(bytes);
+        self.note(|live, turn| {
+            live.insert(at, turn);
+            Turn::Taken(bytes)
+        });
+        at
+    }
+
+    fn taken(&mut self, bytes: u64) -> u64 {
         let fitting = self.free.iter().enumerate().filter(|(_, (size, _))| *size >= bytes);
-        let Some(i) = fitting.min_by_key(|(_, (size, _))| *size).map(|(i, _)| i) else { return self.grow(bytes) };
+        let Some(i) = fitting.min_by_key(|(_, (size, _))| *size).map(|(i, _)| i) else { return self.grown(bytes) };
         let (size, at) = self.free.swap_remove(i);
         let taken = rounded(bytes);
         if size > taken {
@@ -93,6 +152,7 @@ impl Pool {
     }
 
     fn give(&mut self, at: u64, bytes: u64) {
+        self.note(|live, _| Turn::Given(live.remove(&at).unwrap_or_default(), bytes));
         self.free.push((rounded(bytes), at));
     }
 }
@@ -119,13 +179,24 @@ struct Gradient {
 struct Planner<'a> {
     network: &'a ShapedNetwork,
     mode: Mode,
-    pool: Pool,
+    pool: &'a mut Pool,
 }
 
 impl BufferPlan {
     /// The plan of a step.
     pub fn new(network: &ShapedNetwork, mode: Mode) -> Self {
-        let mut planner = Planner { network, mode, pool: Pool::default() };
+        Self::with(network, mode, &mut Pool::default())
+    }
+
+    /// How it comes about, of a network with a batch of one.
+    pub(super) fn script(network: &ShapedNetwork, mode: Mode) -> Script {
+        let mut pool = Pool { turns: Some(Default::default()), ..Pool::default() };
+        Self::with(network, mode, &mut pool);
+        Script(pool.turns.map_or_else(Vec::new, |(turns, _)| turns))
+    }
+
+    fn with(network: &ShapedNetwork, mode: Mode, pool: &mut Pool) -> Self {
+        let mut planner = Planner { network, mode, pool };
         let inputs = planner.inputs();
         let forward = planner.forward(&inputs);
         let backward = if mode == Mode::Training { planner.backward() } else { Vec::new() };

@@ -1,9 +1,11 @@
 //! What a step keeps in device memory.
 
+mod batches;
 mod buffers;
 mod modules;
 mod walk;
 
+pub(crate) use batches::FootprintOverBatches;
 pub use buffers::{BufferPlan, Gradients, Placed, Sum};
 
 use crate::base::precision::{Mode, Phase, Precision};
@@ -190,24 +192,33 @@ fn scores(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
 /// What our own runner takes: the plan of its buffers, what layers keep for their backward pass alone, and one workspace for
 /// all of them.
 fn planned(network: &ShapedNetwork, mode: Mode, gradient_width: u64) -> Use {
-    let training = mode == Mode::Training;
-    let kept = |layer: &ShapedLayer| {
-        let elements = layer.output.elements().saturating_mul(network.batch());
-        buffers::rounded(match &layer.case.layer {
-            Layer::Dropout(_) if training => elements.saturating_mul(MASK),
-            Layer::LocalResponseNorm(_) if training => elements.saturating_mul(network.precision().bytes()),
-            Layer::Attention(_) if training => scores(network, layer),
-            _ => 0,
-        })
-    };
-    let beside =
-        |layer: &ShapedLayer| transforms(network, layer).max(if training { 0 } else { scores(network, layer) });
-    let kept = network.layers().iter().map(kept).fold(0, u64::saturating_add);
+    let kept = network.layers().iter().map(|layer| buffers::rounded(kept_by_runner(network, layer, mode)));
+    let kept = kept.fold(0, u64::saturating_add);
     Use {
         activations: BufferPlan::new(network, mode).bytes.saturating_add(kept),
-        gradients: if training { network.parameters().saturating_mul(gradient_width) } else { 0 },
-        workspace: network.layers().iter().map(beside).max().unwrap_or(0),
+        gradients: if mode == Mode::Training { network.parameters().saturating_mul(gradient_width) } else { 0 },
+        workspace: workspace_by_runner(network, mode),
     }
+}
+
+/// Bytes that a layer keeps for its own backward pass.
+fn kept_by_runner(network: &ShapedNetwork, layer: &ShapedLayer, mode: Mode) -> u64 {
+    let elements = layer.output.elements().saturating_mul(network.batch());
+    match &layer.case.layer {
+        _ if mode == Mode::Inference => 0,
+        Layer::Dropout(_) => elements.saturating_mul(MASK),
+        Layer::LocalResponseNorm(_) => elements.saturating_mul(network.precision().bytes()),
+        Layer::Attention(_) => scores(network, layer),
+        _ => 0,
+    }
+}
+
+/// Bytes of the one workspace of all layers.
+fn workspace_by_runner(network: &ShapedNetwork, mode: Mode) -> u64 {
+    let training = mode == Mode::Training;
+    let beside =
+        |layer: &ShapedLayer| transforms(network, layer).max(if training { 0 } else { scores(network, layer) });
+    network.layers().iter().map(beside).max().unwrap_or(0)
 }
 
 /// The largest scratch memory of an algorithm that was asked for.

@@ -35,13 +35,18 @@ pub struct Shown {
     pub on_board: bool,
 }
 
+/// Of two independent errors. Half-widths of logarithms are small, so that nothing overflows.
+fn both(a: f64, b: f64) -> f64 {
+    (a * a + b * b).sqrt()
+}
+
 impl Carried {
     /// A half-width of all three, and what a step comes to if the voltage rises as little and as much as is likely.
     pub(super) fn new(of_laws: f64, (time, energy): Outcome, likely: &[Outcome]) -> Self {
         let width = |ratio: &dyn Fn(&Outcome) -> f64| {
             let logs = || likely.iter().map(|o| ratio(o).ln());
             let (low, high) = logs().fold((0.0f64, 0.0f64), |(low, high), r| (low.min(r), high.max(r)));
-            Width((-low).hypot(of_laws), high.hypot(of_laws))
+            Width(both(-low, of_laws), both(high, of_laws))
         };
         Self {
             time: width(&|o| o.0 / time),
@@ -83,7 +88,7 @@ impl Width {
 
     /// With an independent error besides.
     fn and(self, error: Self) -> Self {
-        Self(self.0.hypot(error.0), self.1.hypot(error.1))
+        Self(both(self.0, error.0), both(self.1, error.1))
     }
 }
 
@@ -104,7 +109,7 @@ impl Widths {
     pub fn new(time: &Estimate<Seconds>, power: (f64, f64)) -> Self {
         let time = Width::of(time);
         let power = Width(-power.0, power.1);
-        Self { time, power, energy: Width(time.0.hypot(power.0), time.1.hypot(power.1)) }
+        Self { time, power, energy: Width(both(time.0, power.0), both(time.1, power.1)) }
     }
 
     /// The intervals of a network's time, power and energy; `carried` is what laws of clock and power that carry them from

@@ -11,8 +11,8 @@ use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
-use crate::law::power::{ClockLaw, Drives, PowerModel, activities, power, traits};
-use crate::law::time::time;
+use crate::law::power::{ClockLaw, Drives, PowerModel, power};
+use crate::law::time::{MORE, Timed, time};
 use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
@@ -49,13 +49,18 @@ pub(super) struct Kernel<'a> {
     pub(super) ages: Option<(f64, f64)>,
     /// The first kernel of the step that is alike in everything but its name, where that is known: itself, or an earlier one.
     pub(super) repeats: Option<usize>,
+    /// Which kernel of those that the step asked for ([`Models::asked`]), where they are noted down.
+    pub(super) asked: Option<usize>,
+    /// What of its time the step added to that kernel's.
+    pub(super) besides: Seconds,
 }
 
 impl Kernel<'_> {
     /// The same kernel where launches of further ones take time besides.
     pub(super) fn longer_by(self, extra: Seconds) -> Self {
         let Estimate { value, p05, p95 } = self.time;
-        Self { time: Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra }, ..self }
+        let time = Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra };
+        Self { time, besides: self.besides + extra, ..self }
     }
 
     /// So many of it, one after the other.
@@ -112,13 +117,28 @@ impl Kernel<'_> {
 pub(super) struct Models<'m> {
     law: &'m PowerModel,
     found: Vec<(Sought, Option<Found<'m>>)>,
+    /// Kernels that were asked for, where somebody wants to know.
+    pub(super) asked: Option<Vec<Asked>>,
+}
+
+/// A kernel that a step asks for.
+pub(super) struct Asked {
+    pub(super) runs: Precision,
+    pub(super) layer: ShapedLayer,
+    pub(super) phase: Phase,
+    pub(super) cost: LayerCost,
 }
 
 type Sought = (ModelKey, Phase, Precision);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
-        Self { law, found: Vec::new() }
+        Self { law, found: Vec::new(), asked: None }
+    }
+
+    /// The same, noting down what is asked for.
+    pub(super) fn noting(law: &'m PowerModel) -> Self {
+        Self { asked: Some(Vec::new()), ..Self::new(law) }
     }
 
     /// What was found before, or is found now.
@@ -135,23 +155,45 @@ impl<'m> Models<'m> {
 /// A kernel of a layer that runs in a precision: the network's, unless it is mixed.
 pub(super) fn predict_kernel<'a, 'm: 'a>(
     (network, runs): (&ShapedNetwork, Precision),
+    at: (&'a str, &ShapedLayer),
+    phase: Phase,
+    cost: LayerCost,
+    setup: &Setup<'m>,
+    models: &mut Models<'m>,
+) -> Result<Kernel<'a>, PredictError> {
+    let asked = models.asked.as_mut().map(|asked| {
+        asked.push(Asked { runs, layer: at.1.clone(), phase, cost });
+        asked.len() - 1
+    });
+    let besides = Seconds::ZERO;
+    Ok(Kernel { asked, besides, ..kernels_of((network, runs), at, phase, cost, setup, models)? })
+}
+
+/// What the kernels of a layer compute in where the network, or it alone, runs in a precision.
+pub(super) fn computed_in(runs: Precision, layer: &ShapedLayer, phase: Phase) -> Precision {
+    match (phase, &layer.case.layer, runs) {
+        // The optimizer works on fp32 master weights.
+        (Phase::Update, _, _) => Precision::Fp32,
+        // Fused kernels of attention take 32-bit operands as they are.
+        (_, Layer::Attention(attention), Precision::Tf32) if attention.fused => Precision::Fp32,
+        (_, _, precision) => layer.case.runs_in(precision),
+    }
+}
+
+/// A kernel, or several that run for it.
+fn kernels_of<'a, 'm: 'a>(
+    (network, runs): (&ShapedNetwork, Precision),
     (name, layer): (&'a str, &ShapedLayer),
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
-    let precision = match (phase, &layer.case.layer, runs) {
-        // The optimizer works on fp32 master weights.
-        (Phase::Update, _, _) => Precision::Fp32,
-        // Fused kernels of attention take 32-bit operands as they are.
-        (_, Layer::Attention(attention), Precision::Tf32) if attention.fused => Precision::Fp32,
-        (_, _, precision) => layer.case.runs_in(precision),
-    };
+    let precision = computed_in(runs, layer, phase);
     if let Some((group, groups)) = layer.group().filter(|_| setup.framework.groups_apart && phase != Phase::Update)
         && let Some(part) = network.cost_in(runs, &group, phase, setup.mode)
     {
-        let kernel = predict_kernel((network, runs), (name, &group), phase, part, setup, models)?;
+        let kernel = kernels_of((network, runs), (name, &group), phase, part, setup, models)?;
         return Ok(Kernel { cost, ..kernel.repeated(groups as f64) });
     }
     let mut of = |precision| kernel_in(precision, network, (name, layer), phase, cost, setup, models);
@@ -169,15 +211,27 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
     Ok(kernel)
 }
 
-fn kernel_in<'a, 'm: 'a>(
+/// A kernel of a layer with everything that its batch does not change: its model, and what the framework adds.
+pub(super) struct Plan<'w, 'm> {
+    /// What runs, at the batch that it was made with.
+    pub(super) work: Work<'w>,
+    pub(super) found: Found<'m>,
+    kind: &'static str,
+    phase: Phase,
+    layout: Layout,
+    algorithm: Option<Algorithm>,
+    host: Seconds,
+}
+
+/// The model that predicts a kernel of a layer in a precision, and in which way it runs.
+pub(super) fn plan<'w, 'm>(
     precision: Precision,
     network: &ShapedNetwork,
-    (name, layer): (&'a str, &ShapedLayer),
+    (name, layer): (&str, &'w ShapedLayer),
     phase: Phase,
-    cost: LayerCost,
     setup: &Setup<'m>,
     models: &mut Models<'m>,
-) -> Result<Kernel<'a>, PredictError> {
+) -> Result<Plan<'w, 'm>, PredictError> {
     let own = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
     let computed = setup.gpu.computes_in(precision).unwrap_or(precision);
     // Halves that are read into fp32 arithmetic run through fp32's kernels, in their order of dimensions.
@@ -205,61 +259,113 @@ fn kernel_in<'a, 'm: 'a>(
     let found = if setup.of_other_vendor() { found.of_other_vendor() } else { found };
     let algorithm = by_algorithm.map(|(algorithm, _)| algorithm);
     work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
-    let (run_phase, batch) = (work.phase, work.batch);
-    let model = found.model;
-    let view = model.view(work, cost, gpu, setup.library, setup.calibration).ok_or_else(no_model)?;
-    let mut timed = time(view.seen(), &found, setup.all_chips.siblings(found.tier));
+    let host = host(setup, &layer.case, key, phase, setup.mode, network.precision());
+    let kind = if phase == Phase::Update { ModelKey::Update.name() } else { kind };
+    Ok(Plan { work, found, kind, phase, layout, algorithm, host })
+}
+
+impl<'m> Plan<'_, 'm> {
+    /// The same, of no layer.
+    pub(super) fn into_owned(self) -> Plan<'static, 'm> {
+        Plan { work: self.work.into_owned(), ..self }
+    }
+
+    /// What a kernel takes on its board that takes the library so long, and the rule that says so where one does.
+    pub(super) fn time(
+        &self,
+        layer: &ShapedLayer,
+        load: &Load<'_>,
+        library: Seconds,
+        setup: &Setup<'m>,
+    ) -> (Seconds, Option<&'m str>) {
+        let (framework, gpu, run_phase) = (setup.framework, setup.gpu, self.work.phase);
+        let kernel = KernelOf { kind: self.kind, layer: &layer.case.layer, phase: run_phase, layout: self.layout };
+        let value = if self.found.framework { library } else { through(setup, &kernel, load, library) };
+        let value = framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, gpu)));
+        let strays = framework.maps.filter(|_| layer.strays);
+        let value = strays.map_or(value, |m| m.straying(value, &load.work, gpu));
+        let reordering = framework.sequences.map_or(Seconds::ZERO, |s| s.reordering(&load.work, gpu));
+        let value = value + reordering;
+        let jump = framework.rules.iter().find_map(|rule| {
+            let ruled = rule.applied(value, layer, run_phase, load.work.batch, gpu, setup.library)?;
+            Some((rule.name.as_str(), ruled))
+        });
+        (jump.map_or(value, |(_, ruled)| ruled), jump.map(|(name, _)| name))
+    }
+
+    /// The kernel on its board; `None` where nobody judged its model. `value`: what it takes, by what rule.
+    pub(super) fn kernel<'a>(
+        &self,
+        (name, cost, load): (&'a str, LayerCost, &Load<'_>),
+        (timed, engine): (Timed, Option<&'m str>),
+        (value, jump): (Seconds, Option<&'m str>),
+        drives: Drives,
+        setup: &Setup<'m>,
+    ) -> Option<Kernel<'a>>
+    where
+        'm: 'a,
+    {
+        let found = &self.found;
+        let (low, high) = timed.edges?;
+        Some(Kernel {
+            name,
+            kind: self.kind,
+            phase: self.phase,
+            cost,
+            time: Estimate { value, p05: value * low, p95: value * high },
+            bound: load.bound,
+            memory: load.roofline.traffic(),
+            drives: drives.times(setup.framework.activity.of(load, setup.mode)),
+            tier: found.tier,
+            algorithm: self.algorithm,
+            engine,
+            in_domain: timed.in_domain && found.substitute.is_none(),
+            in_range: timed.in_domain,
+            substitute: found.substitute,
+            jump,
+            host: self.host,
+            reference: 1.0,
+            fastest: f64::INFINITY,
+            ages: setup.library.and_then(|_| found.model.library_ages()),
+            repeats: None,
+            asked: None,
+            besides: Seconds::ZERO,
+        })
+    }
+}
+
+fn kernel_in<'a, 'm: 'a>(
+    precision: Precision,
+    network: &ShapedNetwork,
+    (name, layer): (&'a str, &ShapedLayer),
+    phase: Phase,
+    cost: LayerCost,
+    setup: &Setup<'m>,
+    models: &mut Models<'m>,
+) -> Result<Kernel<'a>, PredictError> {
+    let plan = plan(precision, network, (name, layer), phase, setup, models)?;
+    let found = &plan.found;
+    let no_model =
+        || PredictError::NoModel { layer: name.to_string(), kind: layer.case.layer.kind(), phase, precision };
+    let view = found.model.view(plan.work.clone(), cost, setup.gpu, setup.library, setup.calibration);
+    let view = view.ok_or_else(no_model)?;
+    let mut timed = time(view.seen(), found, setup.all_chips.siblings(found.tier));
     // An update is of parameters, however many samples there were, and its cost is the framework's.
     if !timed.in_domain && phase != Phase::Update {
-        timed.value = as_for_more_samples(timed.value, &found, &view.load, setup);
+        timed.value = as_for_more_samples(timed.value, found, &view.load, setup);
     }
-    let engine = view.engine.filter(|engine| model.engine(engine).is_some());
-    let load = view.load;
-    let (low, high) = timed.edges.ok_or_else(no_model)?;
-    let kind = if phase == Phase::Update { ModelKey::Update.name() } else { kind };
-    let kernel = KernelOf { kind, layer: &layer.case.layer, phase: run_phase, layout };
-    let value = if found.framework { timed.value } else { through(setup, &kernel, &load, timed.value) };
-    let value = setup.framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, setup.gpu)));
-    let strays = setup.framework.maps.filter(|_| layer.strays);
-    let value = strays.map_or(value, |m| m.straying(value, &load.work, setup.gpu));
-    let reordering = setup.framework.sequences.map_or(Seconds::ZERO, |s| s.reordering(&load.work, setup.gpu));
-    let value = value + reordering;
-    let jump = setup.framework.rules.iter().find_map(|rule| {
-        let ruled = rule.applied(value, layer, run_phase, batch, gpu, setup.library)?;
-        Some((rule.name.as_str(), ruled))
-    });
-    let value = jump.map_or(value, |(_, ruled)| ruled);
-    let activities = models.law.seen(activities(&load, model.floor, value), gpu.bandwidth.value);
-    let drives = models.law.drives(&activities, &traits(&load, &activities, value));
-    Ok(Kernel {
-        name,
-        kind,
-        phase,
-        cost,
-        time: Estimate { value, p05: value * low, p95: value * high },
-        bound: load.bound,
-        memory: load.roofline.traffic(),
-        drives: drives.times(setup.framework.activity.of(&load, setup.mode)),
-        tier: found.tier,
-        algorithm,
-        engine,
-        in_domain: timed.in_domain && found.substitute.is_none(),
-        in_range: timed.in_domain,
-        substitute: found.substitute,
-        jump: jump.map(|(name, _)| name),
-        host: host(setup, &layer.case, key, phase, setup.mode, network.precision()),
-        reference: 1.0,
-        fastest: f64::INFINITY,
-        ages: setup.library.and_then(|_| model.library_ages()),
-        repeats: None,
-    })
+    let engine = view.engine.filter(|engine| found.model.engine(engine).is_some());
+    let load = &view.load;
+    let taken = plan.time(layer, load, timed.value, setup);
+    let drives = Drives::of(models.law.parts(load, &load.amounts(), (found.model.floor, taken.0.get())));
+    plan.kernel((name, cost, load), (timed, engine), taken, drives, setup).ok_or_else(no_model)
 }
 
 /// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
 /// and so on up to 64 times as many samples.
 fn as_for_more_samples(own: Seconds, found: &Found<'_>, load: &Load<'_>, setup: &Setup<'_>) -> Seconds {
     let shortest = found.shortest();
-    let longer = [2, 4, 8, 16, 32, 64].into_iter().map_while(|times| {
+    let longer = MORE.into_iter().map_while(|times| {
         let work = Work { batch: load.work.batch.checked_mul(times)?, ..load.work.clone() };
         let cost = work.cost().ok()??;
         let bound = shortest.and_then(|log| Some(found.model.reference(&work, cost, setup.gpu)? * log.exp()));
@@ -300,6 +406,9 @@ pub(super) fn host(
 
 /// What a kernel of the library's takes where the framework has a slower one of its own.
 fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seconds) -> Seconds {
+    if setup.framework.slower.is_empty() && setup.framework.broadcast.is_none() {
+        return ours;
+    }
     let (factor, extra) = setup.framework.slower(kernel, load.work.batch);
     // Beside a linear layer in fp8 its inputs are converted, no bias is added.
     let second = if load.work.precision == Precision::Fp8 { Seconds::ZERO } else { load.roofline.second };

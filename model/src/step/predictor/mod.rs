@@ -1,5 +1,6 @@
 //! From a shaped network and a device to time, power and energy, per layer and in total.
 
+mod batches;
 mod beside;
 mod intervals;
 mod kernel;
@@ -13,6 +14,7 @@ mod sums;
 mod totals;
 mod warning;
 
+pub use batches::StepOverBatches;
 pub use intervals::{Carried, Width, Widths};
 pub use operating_point::{OperatingError, OperatingPoint, core_range, highest};
 pub use remarks::SIMULATED;

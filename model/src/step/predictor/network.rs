@@ -13,7 +13,7 @@ use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
 use crate::kernel::key::ModelKey;
 use crate::law::calibration::Tier;
-use crate::law::power::{ClockLaw, waiting_at};
+use crate::law::power::{ClockLaw, PowerModel, waiting_at};
 use crate::net::cost::LayerCost;
 use crate::net::network::ShapedNetwork;
 use crate::step::framework::{Group, Launch, Stages};
@@ -30,24 +30,36 @@ const CONVERSION: &str = "conversion";
 /// The law of power of another device is this much less certain, as a factor.
 const OTHER_DEVICE: f64 = 1.3;
 
+/// The law of power, and what it rests on where it is the chip's own: another board of a measured chip keeps the law, not the
+/// claim that its power was measured.
+pub(super) fn law_of<'a>(setup: &Setup<'a>) -> Result<(&'a PowerModel, Option<Tier>), PredictError> {
+    let own = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, Some(c.tier_on(&setup.gpu.name)))));
+    own.or(setup.all_chips.power.as_ref().map(|p| (p, None))).ok_or(PredictError::NoPower)
+}
+
 impl<'a> Step<'a> {
     /// Predicts a step's kernels.
     ///
     /// # Errors
     /// When the device lacks the precision, or nothing runs.
     pub(crate) fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Self, PredictError> {
+        let (law, _) = law_of(setup)?;
+        Self::of(network, setup, &mut Models::new(law))
+    }
+
+    /// The same by models that some were asked for before.
+    pub(super) fn of(
+        network: &'a ShapedNetwork,
+        setup: &Setup<'a>,
+        models: &mut Models<'a>,
+    ) -> Result<Self, PredictError> {
         let precision = network.precision();
         let beside = if precision == Precision::Fp8 { Precision::Bf16 } else { precision };
         if let Some(precision) = [precision, beside].into_iter().find(|p| setup.gpu.computes_in(*p).is_none()) {
             let available = setup.gpu.peaks.keys().map(|p| p.name()).collect::<Vec<_>>().join(", ");
             return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
         }
-        // Another board of a measured chip keeps the law, not the claim that its power was measured.
-        let own_law = setup.calibration.and_then(|c| c.power.as_ref().map(|p| (p, c.tier_on(&setup.gpu.name))));
-        let (law, power_tier) =
-            own_law.or(setup.all_chips.power.as_ref().map(|p| (p, Tier::Transferred))).ok_or(PredictError::NoPower)?;
         let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(network.layers().len());
-        let mut models = Models::new(law);
         // In mixed precision layers that are alike otherwise run in two.
         let mut first = vec![[None; 2]; network.layers().len()];
         let mixed = setup.framework.mixed(network, setup.mode);
@@ -68,7 +80,7 @@ impl<'a> Step<'a> {
                             let Some(beside) = conversion(&layer.name, values, network) else { continue };
                             let at = (beside.name, &beside.layer);
                             let runs = (network, beside.precision);
-                            let kernel = predict_kernel(runs, at, Phase::Forward, beside.cost, setup, &mut models)?;
+                            let kernel = predict_kernel(runs, at, Phase::Forward, beside.cost, setup, models)?;
                             converting.push((values, kernel.clone()));
                             kernel
                         }
@@ -94,7 +106,7 @@ impl<'a> Step<'a> {
                 }
                 let kernel = match same {
                     Some(same) => Kernel { name: &layer.name, ..same.clone() },
-                    None => predict_kernel((network, runs), (&layer.name, layer), phase, cost, setup, &mut models)?,
+                    None => predict_kernel((network, runs), (&layer.name, layer), phase, cost, setup, models)?,
                 };
                 let repeats = *first.get_or_insert(kernels.len());
                 kernels.push(Kernel { repeats: Some(repeats), ..kernel });
@@ -105,14 +117,14 @@ impl<'a> Step<'a> {
             }
             if let Some((fused, all)) = fused.and_then(|f| Some((f, fused_update(network, f, scaled)?))) {
                 let (runs, at) = ((network, all.precision), (all.name, &all.layer));
-                let kernel = predict_kernel(runs, at, phase, all.cost, setup, &mut models)?;
+                let kernel = predict_kernel(runs, at, phase, all.cost, setup, models)?;
                 kernels.push(Kernel { host: hosts, ..kernel.longer_by(fused.per_layer * f64::from(updates)) });
             }
             if phase == Phase::BackwardData {
                 for sum in gradient_sums(network, mixed.as_ref()) {
                     let forward = Phase::Forward;
                     let (runs, at) = ((network, sum.precision), (sum.name, &sum.layer));
-                    let kernel = predict_kernel(runs, at, forward, sum.cost, setup, &mut models)?;
+                    let kernel = predict_kernel(runs, at, forward, sum.cost, setup, models)?;
                     let host = host(
                         setup,
                         &sum.layer.case,
@@ -128,19 +140,29 @@ impl<'a> Step<'a> {
         if kernels.is_empty() {
             return Err(PredictError::Empty(network.name().to_string()));
         }
+        Self::from_kernels(network, setup, kernels)
+    }
+
+    /// Of kernels that are predicted each alone.
+    pub(super) fn from_kernels(
+        network: &'a ShapedNetwork,
+        setup: &Setup<'a>,
+        kernels: Vec<Kernel<'a>>,
+    ) -> Result<Self, PredictError> {
         let gpu = setup.gpu;
+        let (law, own) = law_of(setup)?;
         let mut step = Self {
             network,
             setup: *setup,
             kernels,
             law,
             clock_law: ClockLaw::Voltage(VoltageCurve::of(gpu)),
-            power_tier,
+            power_tier: own.unwrap_or(Tier::Transferred),
             held: law.headroom,
             burst: None,
             gap: Seconds::ZERO,
         };
-        if own_law.is_some() {
+        if own.is_some() {
             step.burst = law.burst;
             match (law.exponent, law.burst) {
                 (Some(exponent), _) => step.clock_law = ClockLaw::Exponent(exponent),

@@ -177,6 +177,47 @@ pub fn highest(low: f64, high: f64, excess: impl Fn(f64) -> f64) -> Option<f64> 
     Some(below.0)
 }
 
+/// The same where what `excess` changes by per clock is known besides: Newton's steps, kept between clocks below and above, to
+/// [`DIGITS`].
+pub(super) fn highest_by_slope(low: f64, high: f64, excess: impl Fn(f64) -> (f64, f64)) -> Option<f64> {
+    let (value, slope) = excess(high);
+    if value <= 0.0 {
+        return Some(high);
+    }
+    let (mut below, mut above) = (None, high);
+    let (mut clock, mut next) = (high, high - value / slope);
+    for _ in 0..MOST_STEPS {
+        if (next - clock).abs() <= DIGITS * clock {
+            return Some(next.clamp(low, high));
+        }
+        // Halving, from the lowest clock on, where a step leads out.
+        if !(next > below.unwrap_or(low) && next < above) {
+            if below.is_none() && excess(low).0 > 0.0 {
+                return None;
+            }
+            let least = *below.get_or_insert(low);
+            next = least + (above - least) / 2.0;
+        }
+        clock = next;
+        let (value, slope) = excess(clock);
+        if value <= 0.0 {
+            below = Some(clock);
+        } else {
+            above = clock;
+        }
+        next = clock - value / slope;
+        if above - below.unwrap_or(low) <= DIGITS * clock {
+            break;
+        }
+    }
+    Some(below.unwrap_or(low))
+}
+
+/// What rounding leaves of a clock, generously.
+const DIGITS: f64 = 64.0 * f64::EPSILON;
+/// Many more steps than Newton's ever take, and halving alone needs.
+const MOST_STEPS: usize = 100;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,6 +278,29 @@ limit_minimum = { value = "150 W", kind = "vendor", source = "a" }"#;
             let found = highest(0.2, high, over(0.7)).expect("within");
             assert!(found <= 0.7 && found > 0.7 - 2.0 * RESOLUTION, "{high}: {found}");
         }
+    }
+
+    #[test]
+    fn slopes_lead_to_the_same_clock_in_fewer_steps() {
+        let count = std::cell::Cell::new(0);
+        let counted = |low: f64, high: f64, excess: fn(f64) -> (f64, f64)| {
+            count.set(0);
+            let found = highest_by_slope(low, high, |clock| {
+                count.set(count.get() + 1);
+                excess(clock)
+            });
+            (found, count.get())
+        };
+        let cube = |clock: f64| (clock.powi(3) - 0.343, 3.0 * clock.powi(2));
+        assert_eq!(counted(0.2, 0.6, cube), (Some(0.6), 1));
+        assert_eq!(counted(0.8, 1.0, cube).0, None);
+        let (found, steps) = counted(0.2, 1.0, cube);
+        assert!((found.expect("within") - 0.7).abs() < 1e-14 && steps <= 8, "{found:?} {steps}");
+        // A kink, and a jump, beyond which slopes say nothing of the root.
+        let kink = |clock: f64| if clock < 0.5 { (clock - 0.3, 1.0) } else { (0.2 + 9.0 * (clock - 0.5), 9.0) };
+        assert!((counted(0.2, 1.0, kink).0.expect("within") - 0.3).abs() < 1e-14);
+        let (found, steps) = counted(0.2, 1.0, |clock| if clock <= 0.6 { (-1.0, 0.0) } else { (5.0, 0.0) });
+        assert!((found.expect("within") - 0.6).abs() < 1e-12 && steps < 60, "{found:?} {steps}");
     }
 
     #[test]

@@ -2,11 +2,11 @@
 
 use super::PredictError;
 use super::kernel::Kernel;
-use super::operating_point::{Limits, OperatingPoint, highest, lowest};
+use super::operating_point::{Limits, OperatingPoint, highest, highest_by_slope, lowest};
 use super::step::Step;
 use crate::base::units::{Joules, Seconds, Watts};
-use crate::device::clock::Clocks;
-use crate::law::power::{ClockLaw, power, waiting};
+use crate::device::clock::{Clocks, traffic_share};
+use crate::law::power::{OverClock, waiting};
 use std::ops::Range;
 
 /// How long power is averaged before the limit acts on it: on an H200 the clock falls 20 to 40 ms after a heavy layer
@@ -33,12 +33,9 @@ impl Step<'_> {
     /// long; in a burst, which the limit is too slow for, so many times that, and it never runs faster.
     pub(super) fn refer(&mut self) {
         let gpu = self.setup.gpu;
-        let clock_law = self.clock_law;
-        if matches!(clock_law, ClockLaw::Exponent(_)) {
-            return;
-        }
-        let cap = gpu.power.limit.value * self.burst.unwrap_or(self.held);
-        let lowest = lowest(gpu);
+        let Some(over) = OverClock::new(gpu, self.clock_law) else { return };
+        let cap = (gpu.power.limit.value * self.burst.unwrap_or(self.held)).get();
+        let (lowest, idle) = (lowest(gpu), waiting(gpu).get());
         for i in 0..self.kernels.len() {
             if let Some(first) = self.kernels[i].repeats.filter(|first| *first < i) {
                 let Kernel { reference, fastest, drives, .. } = self.kernels[first];
@@ -47,13 +44,15 @@ impl Step<'_> {
                 continue;
             }
             let kernel = &mut self.kernels[i];
-            let power = |core: f64| power(gpu, kernel.drives, clock_law.level(core), 1.0);
-            kernel.reference = highest(lowest, 1.0, |core| power(core) / cap - 1.0).unwrap_or(lowest);
+            let excess = |core: f64| {
+                let (power, slope) = over.power(kernel.drives, core);
+                (power - cap, slope)
+            };
+            kernel.reference = highest_by_slope(lowest, 1.0, excess).unwrap_or(lowest);
             if self.burst.is_some() && kernel.reference < 1.0 {
                 kernel.fastest = kernel.reference;
             }
-            let idle = waiting(gpu);
-            let (drawn, allowed) = (power(kernel.reference) - idle, cap - idle);
+            let (drawn, allowed) = (over.power(kernel.drives, kernel.reference).0 - idle, cap - idle);
             if drawn > allowed {
                 kernel.drives = kernel.drives.times((allowed / drawn).max(0.0));
             }
@@ -126,15 +125,56 @@ impl Step<'_> {
         limits: &Limits,
     ) -> f64 {
         let allowed = limits.cap * self.held;
+        let Some(over) = OverClock::new(self.setup.gpu, self.clock_law) else {
+            return self.settled_by_exponent(kernels, limits, allowed);
+        };
+        let most = allowed.get() * (1.0 + ROUNDING);
+        // Energy above what is allowed for the time, times the clock: a polynomial between the kernels' fastest clocks.
+        let excess = |core: f64| {
+            let at = over.at(core);
+            let (mut excess, mut slope) = (0.0, 0.0);
+            for (kernel, count) in kernels.clone() {
+                let time = kernel.time.value.get() * count;
+                let share = traffic_share(kernel.memory, kernel.time.value, 1.0);
+                // t = by_core / clock + by_memory
+                let (by_core, by_memory) = (time * (1.0 - share) * kernel.reference, time * share / limits.memory);
+                let [clock, arithmetic, traffic] = kernel.drives.parts();
+                if core > kernel.fastest {
+                    let (at, fastest) = (over.at(kernel.fastest), kernel.fastest);
+                    let taken = by_core / fastest + by_memory;
+                    let drawn = at.squared * (clock * fastest * taken + arithmetic * time) + traffic * time;
+                    let constant = (at.waiting - most) * taken + over.range * drawn;
+                    excess += constant * core;
+                    slope += constant;
+                } else {
+                    let taken = by_core + by_memory * core;
+                    let moving = clock * taken + arithmetic * time;
+                    let drawn = at.squared * moving + traffic * time;
+                    excess += (at.waiting - most) * taken + over.range * drawn * core;
+                    let rising = at.squared_slope * moving + at.squared * clock * by_memory;
+                    slope += at.waiting_slope * taken + (at.waiting - most) * by_memory;
+                    slope += over.range * (drawn + rising * core);
+                }
+            }
+            (excess, slope)
+        };
+        highest_by_slope(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
+    }
+
+    /// The same where power follows no voltage.
+    fn settled_by_exponent<'k>(
+        &self,
+        kernels: impl Iterator<Item = (&'k Kernel<'k>, f64)> + Clone,
+        limits: &Limits,
+        allowed: Watts,
+    ) -> f64 {
         let excess = |core: f64| {
             let (mut time, mut energy) = (Seconds::ZERO, Joules::ZERO);
-            let level = self.clock_law.level(core);
             for (kernel, count) in kernels.clone() {
                 let slowdown = kernel.slowdown(Clocks { core, memory: limits.memory });
                 let t = kernel.time.value * (slowdown * count);
-                let level = if core > kernel.fastest { self.clock_law.level(kernel.fastest) } else { level };
                 time += t;
-                energy += power(self.setup.gpu, kernel.drives, level, slowdown) * t;
+                energy += kernel.power(self.setup.gpu, self.clock_law, core, slowdown) * t;
             }
             energy / time / allowed - 1.0 - ROUNDING
         };
@@ -143,21 +183,26 @@ impl Step<'_> {
 
     /// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.
     pub(super) fn stretches(&self) -> Vec<Range<usize>> {
-        let mut list: Vec<Range<usize>> = Vec::new();
-        let (mut start, mut time) = (0, Seconds::ZERO);
-        for (i, kernel) in self.kernels.iter().enumerate() {
-            time += kernel.time.value;
-            if time >= REACTION {
-                list.push(start..i + 1);
-                (start, time) = (i + 1, Seconds::ZERO);
-            }
-        }
-        match list.last_mut() {
-            Some(last) => last.end = self.kernels.len(),
-            None => list.push(0..self.kernels.len()),
-        }
-        list
+        stretches_of(self.kernels.iter().map(|kernel| kernel.time.value))
     }
+}
+
+/// The stretches of kernels that take so long each.
+pub(super) fn stretches_of(times: impl ExactSizeIterator<Item = Seconds>) -> Vec<Range<usize>> {
+    let mut list: Vec<Range<usize>> = Vec::new();
+    let (mut start, mut time, kernels) = (0, Seconds::ZERO, times.len());
+    for (i, value) in times.enumerate() {
+        time += value;
+        if time >= REACTION {
+            list.push(start..i + 1);
+            (start, time) = (i + 1, Seconds::ZERO);
+        }
+    }
+    match list.last_mut() {
+        Some(last) => last.end = kernels,
+        None => list.push(0..kernels),
+    }
+    list
 }
 
 /// The step at the least value that draws a power, of those from `low` to `high`.

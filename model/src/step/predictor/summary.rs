@@ -1,15 +1,17 @@
 //! A step at many clocks and limits: its totals alone, kernels that are alike settled once.
 
 use super::intervals::Outcome;
+use super::kernel::Kernel;
 use super::operating_point::{Limits, OperatingPoint};
+use super::settle::stretches_of;
 use super::step::Step;
-use super::sums::{Seen, Sums};
+use super::sums::Sums;
 use super::totals::Totals;
 use super::{Estimate, PredictError};
 use crate::base::units::{Hertz, Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
 use crate::law::calibration::Tier;
-use crate::law::power::{ClockLaw, power, waiting_at};
+use crate::law::power::{ClockLaw, OverClock, power, waiting_at};
 use crate::net::cost::LayerCost;
 use crate::step::framework::Stages;
 use crate::step::memory::{MemoryFootprint, footprint};
@@ -35,14 +37,50 @@ pub struct Summary {
     pub launch_bound: bool,
 }
 
+/// Which kernels of a step are alike, and what no clock and no batch changes of them all.
+#[derive(Clone)]
+pub(super) struct Order {
+    /// For each kernel in turn the place of the first that is alike; or, of a step that holds each of these once, its place there.
+    pub alike: Vec<usize>,
+    /// Whether the step holds those that are alike once.
+    pub once: bool,
+    /// What the host takes.
+    pub host: Stages,
+}
+
+impl Order {
+    /// Of a step that holds all of its kernels.
+    pub fn of(kernels: &[Kernel<'_>]) -> Self {
+        let alike = kernels.iter().enumerate().map(|(i, kernel)| kernel.repeats.unwrap_or(i)).collect();
+        let host = kernels.iter().fold(Stages::default(), |sum, k| sum + Stages::of(k.phase, k.host));
+        Self { alike, once: false, host }
+    }
+
+    /// Where the step holds the kernel that is that one in turn.
+    fn place(&self, turn: usize) -> usize {
+        if self.once { self.alike[turn] } else { turn }
+    }
+
+    /// A step that holds all of its kernels.
+    fn whole<'a>(&self, step: &Step<'a>) -> Step<'a> {
+        let mut first = vec![None; step.kernels.len()];
+        let each = self.alike.iter().enumerate().map(|(turn, &alike)| {
+            let place = self.place(turn);
+            let repeats = Some(*first[alike].get_or_insert(turn));
+            Kernel { repeats, ..step.kernels[place].clone() }
+        });
+        Step { kernels: each.collect(), ..step.clone() }
+    }
+}
+
 /// A step's kernels with how many there are of each, by the stretches over which a limit acts.
 struct Grouped<'s, 'a> {
     step: Cow<'s, Step<'a>>,
+    order: Cow<'s, Order>,
     /// Positions of kernels, and how many of each.
     stretches: Vec<Vec<(usize, f64)>>,
     /// The stretches in sums, where kernels follow the voltage; made when another point than the default is first asked for.
-    sums: OnceLock<Option<Vec<Sums>>>,
-    host: Stages,
+    sums: OnceLock<Option<(OverClock, Vec<Sums>)>>,
 }
 
 /// A step ready to be asked for its totals at many points.
@@ -62,13 +100,8 @@ impl<'a> Step<'a> {
     /// Ready to be asked for its totals at many points.
     pub fn prepare(&self) -> Prepared<'_, 'a> {
         let memory = footprint(self.network, self.setup.mode, &self.setup.framework.memory);
-        Prepared {
-            as_is: Grouped::of(Cow::Borrowed(self)),
-            likely: OnceLock::new(),
-            cost: self.kernels.iter().fold(LayerCost::default(), |sum, k| sum + k.cost),
-            memory,
-            fits_in_memory: memory.total() <= self.setup.gpu.memory.value,
-        }
+        let cost = self.kernels.iter().fold(LayerCost::default(), |sum, k| sum + k.cost);
+        Prepared::of(Grouped::of(Cow::Borrowed(self), Cow::Owned(Order::of(&self.kernels))), cost, memory)
     }
 
     /// The step if the voltage rises as little, and as much, as is likely ([`VoltageCurve::likely`]), every kernel drawing
@@ -97,53 +130,55 @@ impl<'a> Step<'a> {
     /// Time and energy at limits, by how the voltage may rise: as little, and as much, as is likely.
     pub(super) fn by_voltage(&self, limits: &Limits) -> Result<Vec<Outcome>, PredictError> {
         let steps = self.likely()?;
-        Ok(steps.iter().map(|step| Grouped::of(Cow::Borrowed(step)).outcome(limits)).collect())
+        let order = Order::of(&self.kernels);
+        let grouped = |step| Grouped::of(Cow::Borrowed(step), Cow::Borrowed(&order));
+        Ok(steps.iter().map(|step| grouped(step).outcome(limits)).collect())
     }
 }
 
 impl<'s, 'a> Grouped<'s, 'a> {
-    fn of(step: Cow<'s, Step<'a>>) -> Self {
+    fn of(step: Cow<'s, Step<'a>>, order: Cow<'s, Order>) -> Self {
         let mut stretches = Vec::new();
         // The group of every kernel's first in the stretch, and the stretch.
         let mut group = vec![(0, 0); step.kernels.len()];
-        for (i, range) in step.stretches().into_iter().enumerate() {
+        let times = (0..order.alike.len()).map(|turn| step.kernels[order.place(turn)].time.value);
+        for (i, range) in stretches_of(times).into_iter().enumerate() {
             let mut groups: Vec<(usize, f64)> = Vec::new();
-            for at in range {
-                let first = &mut group[step.kernels[at].repeats.unwrap_or(at)];
+            for turn in range {
+                let first = &mut group[order.alike[turn]];
                 if first.0 != i + 1 {
                     *first = (i + 1, groups.len());
-                    groups.push((at, 0.0));
+                    groups.push((order.place(turn), 0.0));
                 }
                 groups[first.1].1 += 1.0;
             }
             stretches.push(groups);
         }
-        let host = step.kernels.iter().fold(Stages::default(), |sum, k| sum + Stages::of(k.phase, k.host));
-        Self { step, stretches, sums: OnceLock::new(), host }
+        Self { step, order, stretches, sums: OnceLock::new() }
     }
 
-    fn sums(&self) -> Option<&[Sums]> {
+    fn sums(&self) -> Option<&(OverClock, Vec<Sums>)> {
         let sums = self.sums.get_or_init(|| {
             let step = &self.step;
+            let over = OverClock::new(step.setup.gpu, step.clock_law)?;
             let of = |groups: &Vec<(usize, f64)>| {
                 let kernels = groups.iter().map(|&(at, count)| (&step.kernels[at], count));
-                Sums::of(kernels, step.setup.gpu, step.clock_law)
+                Sums::of(kernels, &over)
             };
-            self.stretches.iter().map(of).collect()
+            Some((over, self.stretches.iter().map(of).collect::<Option<_>>()?))
         });
-        sums.as_deref()
+        sums.as_ref()
     }
 
     /// What [`Self::totals`] gives, kernel by kernel, by sums over them.
     fn summed(&self, limits: &Limits) -> Option<(Totals, f64)> {
-        let (step, setup) = (&self.step, &self.step.setup);
-        let mut totals = Totals { host: self.host, ..Totals::default() };
+        let (over, sums) = self.sums()?;
+        let mut totals = Totals { host: self.order.host, ..Totals::default() };
         let mut clock = 0.0;
-        for sums in self.sums()? {
-            let seen = |core| Seen::new(setup.gpu, step.clock_law, core);
-            let core = sums.settled(limits, limits.cap * step.held, seen)?;
+        for sums in sums {
+            let core = sums.settled(limits, limits.cap * self.step.held, over);
             let before = totals.time.value;
-            sums.add_to(&mut totals, Clocks { core, memory: limits.memory }, seen(core)?);
+            sums.add_to(&mut totals, Clocks { core, memory: limits.memory }, over);
             clock += core * (totals.time.value - before).get();
         }
         Some(self.waited(totals, clock))
@@ -152,7 +187,7 @@ impl<'s, 'a> Grouped<'s, 'a> {
     /// Totals, and the mean of the relative core clock.
     fn totals(&self, limits: &Limits) -> (Totals, f64) {
         let (step, setup) = (&self.step, &self.step.setup);
-        let mut totals = Totals { host: self.host, ..Totals::default() };
+        let mut totals = Totals { host: self.order.host, ..Totals::default() };
         let mut clock = 0.0;
         for groups in &self.stretches {
             let groups = groups.iter().map(|&(at, count)| (&step.kernels[at], count));
@@ -166,7 +201,7 @@ impl<'s, 'a> Grouped<'s, 'a> {
                 totals.stages = totals.stages + Stages::of(kernel.phase, time.value);
                 clock += core * time.value.get();
                 totals.moved += kernel.moved(core, limits.memory) * time.value.get();
-                *totals.by_tier.entry(kernel.tier).or_default() += (time.p95 - time.p05).get();
+                totals.by_tier[kernel.tier as usize] += (time.p95 - time.p05).get();
             }
         }
         self.waited(totals, clock)
@@ -177,7 +212,7 @@ impl<'s, 'a> Grouped<'s, 'a> {
         let (step, setup) = (&self.step, &self.step.setup);
         let clock = clock / totals.time.value.get();
         let idle = waiting_at(setup.gpu, step.clock_law.level(clock));
-        totals.wait(step.kernels.len(), setup, step.network.precision(), idle);
+        totals.wait(self.order.alike.len(), setup, step.network.precision(), idle);
         totals.idle(step.gap, idle);
         (totals, clock)
     }
@@ -189,12 +224,32 @@ impl<'s, 'a> Grouped<'s, 'a> {
 }
 
 impl<'s, 'a> Prepared<'s, 'a> {
+    fn of(as_is: Grouped<'s, 'a>, cost: LayerCost, memory: MemoryFootprint) -> Self {
+        let fits_in_memory = memory.total() <= as_is.step.setup.gpu.memory.value;
+        Self { as_is, likely: OnceLock::new(), cost, memory, fits_in_memory }
+    }
+
+    /// Of a step that holds kernels that are alike once.
+    pub(super) fn of_alike(step: Step<'a>, order: &'s Order, cost: LayerCost, memory: MemoryFootprint) -> Self {
+        Self::of(Grouped::of(Cow::Owned(step), Cow::Borrowed(order)), cost, memory)
+    }
+
+    /// The step and how its kernels follow each other.
+    #[cfg(test)]
+    pub(super) fn step(&self) -> (&Step<'a>, &Order) {
+        (&self.as_is.step, &self.as_is.order)
+    }
+
     fn likely(&self) -> Result<&[Grouped<'s, 'a>], PredictError> {
         if let Some(likely) = self.likely.get() {
             return Ok(likely);
         }
-        let steps = self.as_is.step.likely()?.into_iter();
-        Ok(self.likely.get_or_init(|| steps.map(|step| Grouped::of(Cow::Owned(step))).collect()))
+        let Grouped { step, order, .. } = &self.as_is;
+        let whole: Step<'a> = order.whole(step);
+        let order = Order::of(&whole.kernels);
+        let steps = whole.likely()?.into_iter();
+        let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
+        Ok(self.likely.get_or_init(|| steps.map(grouped).collect()))
     }
 
     /// The totals that [`Step::at`] gives.

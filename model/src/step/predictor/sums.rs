@@ -6,14 +6,13 @@
 
 use super::Estimate;
 use super::kernel::Kernel;
-use super::operating_point::{Limits, highest};
+use super::operating_point::{Limits, highest_by_slope};
 use super::settle::ROUNDING;
 use super::totals::Totals;
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, traffic_share};
-use crate::device::gpu::Gpu;
 use crate::law::calibration::Tier;
-use crate::law::power::{ClockLaw, Level, waiting, waiting_at};
+use crate::law::power::{AtClock, OverClock};
 use crate::step::framework::Stages;
 use std::ops::AddAssign;
 
@@ -113,7 +112,7 @@ impl Following {
     }
 
     /// The same where it stays at a core clock.
-    fn staying(&self, seen: Seen, core: f64) -> Staying {
+    fn staying(&self, over: &OverClock, core: f64) -> Staying {
         let at = |split: Split| Split { core: split.core / core, memory: split.memory };
         let t = &self.times;
         let times = Times {
@@ -123,11 +122,12 @@ impl Following {
             stages: t.stages.map(at),
             tiers: t.tiers.map(at),
         };
-        let (waiting, range) = (seen.waiting.get(), seen.range.get());
-        let fixed = seen.squared * (self.clock.core + self.arithmetic) + self.traffic;
+        let AtClock { waiting, squared, .. } = over.at(core);
+        let range = over.range;
+        let fixed = squared * (self.clock.core + self.arithmetic) + self.traffic;
         let energy = Split {
             core: waiting * times.value.core + range * fixed,
-            memory: waiting * times.value.memory + range * seen.squared * self.clock.memory * core,
+            memory: waiting * times.value.memory + range * squared * self.clock.memory * core,
         };
         Staying { times, energy }
     }
@@ -173,38 +173,9 @@ pub(super) struct Sums {
     between: Vec<Between>,
 }
 
-/// Time and energy at clocks.
-pub(super) struct Taken {
-    pub(super) time: Seconds,
-    pub(super) energy: Joules,
-}
-
-/// A core clock as the law of power sees it, on a device.
-#[derive(Clone, Copy)]
-pub(super) struct Seen {
-    waiting: Watts,
-    /// What drives are shares of.
-    range: Watts,
-    squared: f64,
-}
-
-impl Seen {
-    /// `None` of a law that power does not follow the voltage by.
-    pub(super) fn new(gpu: &Gpu, law: ClockLaw, core: f64) -> Option<Self> {
-        let level = law.level(core);
-        let Level::Voltage { squared, .. } = level else { return None };
-        Some(Self { waiting: waiting_at(gpu, level), range: gpu.power.limit.value - waiting(gpu), squared })
-    }
-}
-
 impl Sums {
-    /// Of kernels, so many of each; `None` where power does not follow the voltage, or kernels are not faster up to a clock
-    /// that their times are not of.
-    pub(super) fn of<'k>(
-        kernels: impl Iterator<Item = (&'k Kernel<'k>, f64)>,
-        gpu: &Gpu,
-        law: ClockLaw,
-    ) -> Option<Self> {
+    /// Of kernels, so many of each; `None` where kernels are not faster up to a clock that their times are not of.
+    pub(super) fn of<'k>(kernels: impl Iterator<Item = (&'k Kernel<'k>, f64)>, over: &OverClock) -> Option<Self> {
         let mut kernels: Vec<_> = kernels.collect();
         kernels.sort_by(|(a, _), (b, _)| a.reference.total_cmp(&b.reference));
         let mut references: Vec<f64> = kernels.iter().map(|(kernel, _)| kernel.reference).collect();
@@ -218,7 +189,7 @@ impl Sums {
             let own = Following::of(kernel, count);
             after[at] += &own;
             if kernel.fastest == kernel.reference {
-                before[at + 1].staying += &own.staying(Seen::new(gpu, law, kernel.fastest)?, kernel.fastest);
+                before[at + 1].staying += &own.staying(over, kernel.fastest);
             } else if kernel.fastest == f64::INFINITY {
                 before[at + 1].following += &own.above();
             } else {
@@ -240,15 +211,24 @@ impl Sums {
     }
 
     /// The highest core clock at which the stretch's mean power keeps what is allowed, as `Step::settled` finds it.
-    pub(super) fn settled(&self, limits: &Limits, allowed: Watts, seen: impl Fn(f64) -> Option<Seen>) -> Option<f64> {
-        // Where one clock is seen, all are.
-        seen(limits.ceiling)?;
+    pub(super) fn settled(&self, limits: &Limits, allowed: Watts, over: &OverClock) -> f64 {
+        let (most, by_memory) = (allowed.get() * (1.0 + ROUNDING), 1.0 / limits.memory);
+        // Energy above what is allowed for the time, times the clock.
         let excess = |core: f64| {
-            let Some(seen) = seen(core) else { return 0.0 };
-            let Taken { time, energy } = self.taken(Clocks { core, memory: limits.memory }, seen);
-            energy / time / allowed - 1.0 - ROUNDING
+            let at = over.at(core);
+            let Between { following, staying } = self.between(core);
+            let (time, clock) = (following.times.value, following.clock);
+            let taken = time.at(1.0, core * by_memory);
+            let moving = clock.at(1.0, core * by_memory) + following.arithmetic;
+            let drawn = at.squared * moving + following.traffic;
+            let rising = at.squared_slope * moving + at.squared * clock.memory * by_memory;
+            let still = staying.energy.at(1.0, by_memory) - most * staying.times.value.at(1.0, by_memory);
+            let above = at.waiting - most;
+            let slope =
+                at.waiting_slope * taken + above * time.memory * by_memory + over.range * (drawn + rising * core);
+            (above * taken + (over.range * drawn + still) * core, slope + still)
         };
-        Some(highest(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest))
+        highest_by_slope(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
     }
 
     fn between(&self, core: f64) -> &Between {
@@ -256,7 +236,7 @@ impl Sums {
     }
 
     /// Adds what the stretch takes at clocks.
-    pub(super) fn add_to(&self, totals: &mut Totals, clocks: Clocks, seen: Seen) {
+    pub(super) fn add_to(&self, totals: &mut Totals, clocks: Clocks, over: &OverClock) {
         let Between { following, staying } = self.between(clocks.core);
         let (by_core, by_memory) = (1.0 / clocks.core, 1.0 / clocks.memory);
         let (moving, still) = (&following.times, &staying.times);
@@ -267,29 +247,16 @@ impl Sums {
         totals.time.p95 += seconds(moving.p95, still.p95);
         let stage = |i: usize| seconds(moving.stages[i], still.stages[i]);
         totals.stages = totals.stages + Stages { forward: stage(0), backward: stage(1), update: stage(2) };
-        for (tier, (a, b)) in Tier::ALL.iter().zip(moving.tiers.into_iter().zip(still.tiers)) {
-            let width = both(a, b);
-            if width > 0.0 {
-                *totals.by_tier.entry(*tier).or_default() += width;
-            }
+        for (width, (a, b)) in totals.by_tier.iter_mut().zip(moving.tiers.into_iter().zip(still.tiers)) {
+            *width += both(a, b);
         }
         let core =
             following.below_log.at(by_core, by_memory) - clocks.core.ln() * following.below.at(by_core, by_memory);
         totals.moved += core + clocks.memory.ln().abs() * both(moving.value, still.value);
-        totals.energy += self.taken(clocks, seen).energy;
-    }
-
-    /// Time and energy at clocks; `seen`: the core clock.
-    pub(super) fn taken(&self, Clocks { core, memory }: Clocks, seen: Seen) -> Taken {
-        let Between { following, staying } = self.between(core);
-        let (by_core, by_memory) = (1.0 / core, 1.0 / memory);
-        let time = following.times.value.at(by_core, by_memory);
-        let clock = following.clock.at(1.0, core * by_memory);
-        let drawn = seen.squared * (clock + following.arithmetic) + following.traffic;
-        let energy = seen.waiting.get() * time + seen.range.get() * drawn;
-        Taken {
-            time: Seconds::new(time + staying.times.value.at(1.0, by_memory)),
-            energy: Joules::new(energy + staying.energy.at(1.0, by_memory)),
-        }
+        let AtClock { waiting, squared, .. } = over.at(clocks.core);
+        let clock = following.clock.at(1.0, clocks.core * by_memory);
+        let drawn = squared * (clock + following.arithmetic) + following.traffic;
+        let energy = waiting * moving.value.at(by_core, by_memory) + over.range * drawn;
+        totals.energy += Joules::new(energy + staying.energy.at(1.0, by_memory));
     }
 }

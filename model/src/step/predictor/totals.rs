@@ -32,8 +32,8 @@ pub(super) struct Totals {
     /// What the host takes to launch them.
     pub(super) host: Stages,
     pub(super) cost: LayerCost,
-    /// Widths of the kernels' intervals.
-    pub(super) by_tier: BTreeMap<Tier, f64>,
+    /// Widths of the kernels' intervals, in the order of tiers.
+    pub(super) by_tier: [f64; Tier::ALL.len()],
     pub(super) outside: f64,
     pub(super) substituted: BTreeMap<Substitute, BTreeMap<&'static str, f64>>,
 }
@@ -54,7 +54,7 @@ impl Totals {
         self.bound += layer.bound;
         self.energy += layer.energy;
         self.cost = self.cost + kernel.cost;
-        *self.by_tier.entry(layer.tier).or_default() += (layer.time.p95 - layer.time.p05).get();
+        self.by_tier[layer.tier as usize] += (layer.time.p95 - layer.time.p05).get();
         if let Some(substitute) = kernel.substitute {
             *self.substituted.entry(substitute).or_default().entry(layer.kind).or_default() += time.get();
         } else if !kernel.in_range {
@@ -106,7 +106,7 @@ impl Totals {
 
     /// The tier that most of the uncertainty rests on.
     pub(super) fn tier(&self) -> Tier {
-        let largest = self.by_tier.iter().max_by(|a, b| a.1.total_cmp(b.1));
-        largest.map_or(Tier::Roofline, |(tier, _)| *tier)
+        let widths = Tier::ALL.iter().zip(self.by_tier);
+        widths.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(Tier::Roofline, |(tier, _)| *tier)
     }
 }

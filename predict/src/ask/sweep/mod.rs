@@ -18,15 +18,20 @@ use joulecast_model::base::shard::Shard;
 use joulecast_model::net::network::{ShapedNetwork, ShapingError};
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::generation::SEQUENCE;
-use joulecast_model::step::predictor::OperatingPoint;
+use joulecast_model::step::predictor::{OperatingPoint, Prepared, StepOverBatches};
 use rayon::prelude::*;
+use std::iter::Peekable;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// So many tasks per core are worked on before their rows are handed on.
 const TASKS_PER_THREAD: usize = 16;
-/// At most so many points of a step make a task.
+/// At most so many points of a step make a task, or of several batches that are worked on together.
 const POINTS: usize = 512;
+/// So many batches of a network are worked on together.
+const BATCHES: usize = 32;
+/// With so many batches a step over batches, which takes as long as ten to be made, is worth it.
+const WORTH_IT: usize = 24;
 
 /// A network with its tokens per sample, where it reads a sequence.
 pub struct Entry {
@@ -217,41 +222,56 @@ impl<'a> Sweep<'a> {
         known.then(|| self.key_of((network, team), batch, (precision, mode), point))
     }
 
-    /// Rows of a task, in order; what cannot be predicted has a row that says why.
-    fn task(&self, task: Task, team: usize, block: &Block) -> Vec<Row<'_>> {
-        let points = &self.points[task.from..task.to];
-        let key = |point: &OperatingPoint| {
-            self.key_of((task.network, team), task.batch, (block.precision, block.mode), *point)
+    /// Rows of tasks of one network, in order; what cannot be predicted has a row that says why.
+    fn rows_of<'b>(&self, tasks: &[Task], team: usize, block: &'b Block, over: &[Over<'b>]) -> Vec<Row<'_>> {
+        let points = |task: &Task| &self.points[task.from..task.to];
+        let how = (block.precision, block.mode);
+        let key = |task: &Task, point: &OperatingPoint| self.key_of((task.network, team), task.batch, how, *point);
+        let failed = |task: &Task, why: &str| -> Vec<Row<'_>> {
+            points(task).iter().map(|p| Row::failed(key(task, p), why.to_string())).collect()
         };
-        let failed = |why: String| points.iter().map(|p| Row::failed(key(p), why.clone())).collect();
+        let Some(first) = tasks.first() else { return Vec::new() };
         let cluster = match &block.cluster {
             Ok(cluster) => cluster,
-            Err(why) => return failed(why.clone()),
+            Err(why) => return tasks.iter().flat_map(|task| failed(task, why)).collect(),
         };
-        let source = &self.networks[task.network].source;
+        let source = &self.networks[first.network].source;
         if !cluster.is_single() {
-            let row = |p: &OperatingPoint| match cluster.step(source, Batch::Samples(task.batch), *p) {
-                Ok(prediction) => Row::predicted(key(p), &prediction),
-                Err(e) => Row::failed(key(p), e.to_string()),
+            let row = |task: &Task, p: &OperatingPoint| match cluster.step(source, Batch::Samples(task.batch), *p) {
+                Ok(prediction) => Row::predicted(key(task, p), &prediction),
+                Err(e) => Row::failed(key(task, p), e.to_string()),
             };
-            return points.iter().map(row).collect();
+            return tasks
+                .iter()
+                .flat_map(|task| points(task).iter().map(move |p| (task, p)))
+                .map(|(t, p)| row(t, p))
+                .collect();
         }
-        let with_batch = |s: &ShapedNetwork| s.with_batch(task.batch).map_err(|e: ShapingError| e.to_string());
-        let shaped = match block.shaped[task.network].as_ref().map_err(Clone::clone).and_then(with_batch) {
-            Ok(shaped) => shaped,
-            Err(why) => return failed(why),
+        let shaped = |task: &Task| {
+            let base = block.shaped[task.network].as_ref().map_err(Clone::clone)?;
+            base.with_batch(task.batch).map_err(|e: ShapingError| e.to_string())
         };
-        match cluster.first().step(&shaped, block.mode) {
-            Err(e) => failed(e.to_string()),
-            Ok(step) => {
-                let prepared = step.prepare();
-                let row = |p: &OperatingPoint| match prepared.at(*p) {
-                    Ok(summary) => Row::summed(key(p), &summary, &prepared),
-                    Err(e) => Row::failed(key(p), e.to_string()),
-                };
-                points.iter().map(row).collect()
-            }
+        let summed = |task: &Task, prepared: &Prepared<'_, '_>| -> Vec<Row<'_>> {
+            let row = |p: &OperatingPoint| match prepared.at(*p) {
+                Ok(summary) => Row::summed(key(task, p), &summary, prepared),
+                Err(e) => Row::failed(key(task, p), e.to_string()),
+            };
+            points(task).iter().map(row).collect()
+        };
+        if tasks.iter().all(|task| shaped(task).is_ok())
+            && let Some(over) = over[first.network].of(self.batches.len(), block, first.network)
+            && let Ok(prepared) = over.prepare(&tasks.iter().map(|task| task.batch).collect::<Vec<_>>())
+        {
+            return tasks.iter().zip(&prepared).flat_map(|(task, prepared)| summed(task, prepared)).collect();
         }
+        let alone = |task: &Task| match shaped(task) {
+            Err(why) => failed(task, &why),
+            Ok(shaped) => match cluster.first().step(&shaped, block.mode) {
+                Err(e) => failed(task, &e.to_string()),
+                Ok(step) => summed(task, &step.prepare()),
+            },
+        };
+        tasks.iter().flat_map(alone).collect()
     }
 
     /// A team in a precision and mode.
@@ -318,16 +338,17 @@ impl<'a> Sweep<'a> {
                     }
                     let block = pool.install(|| self.block(team, precision, mode))?;
                     let here = most.min(self.rows_per_block() - skip);
-                    let mut tasks = self.tasks(std::mem::take(&mut skip), here);
+                    let mut tasks = self.tasks(std::mem::take(&mut skip), here).peekable();
                     most -= here;
+                    let over: Vec<Over<'_>> = self.networks.iter().map(|_| Over::default()).collect();
                     let mut made: Vec<(u64, T)> = Vec::new();
                     loop {
-                        let window: Vec<Task> = tasks.by_ref().take(threads * TASKS_PER_THREAD).collect();
+                        let window = together(&mut tasks, threads * TASKS_PER_THREAD);
                         if window.is_empty() && made.is_empty() {
                             break;
                         }
-                        let one = |task: Task| {
-                            let rows = self.task(task, i, &block);
+                        let one = |tasks: Vec<Task>| {
+                            let rows = self.rows_of(&tasks, i, &block, &over);
                             (rows.len() as u64, make(rows))
                         };
                         // What is made is taken while the next is being made.
@@ -342,6 +363,41 @@ impl<'a> Sweep<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// The next tasks, so many times those of one network that are worked on together.
+fn together(tasks: &mut Peekable<impl Iterator<Item = Task>>, most: usize) -> Vec<Vec<Task>> {
+    let mut list = Vec::new();
+    while list.len() < most
+        && let Some(first) = tasks.next()
+    {
+        let mut points = first.to - first.from;
+        let mut same = vec![first];
+        while same.len() < BATCHES
+            && let Some(task) = tasks.next_if(|t| t.network == first.network && points + t.to - t.from <= POINTS)
+        {
+            points += task.to - task.from;
+            same.push(task);
+        }
+        list.push(same);
+    }
+    list
+}
+
+/// A network's step over batches, made when a task first wants it.
+#[derive(Default)]
+struct Over<'b>(OnceLock<Option<StepOverBatches<'b>>>);
+
+impl<'b> Over<'b> {
+    /// `None` where so few batches are not worth it, or kernels differ between them.
+    fn of(&self, batches: usize, block: &'b Block, network: usize) -> Option<&StepOverBatches<'b>> {
+        let make = || {
+            let cluster = block.cluster.as_ref().ok().filter(|_| batches >= WORTH_IT)?;
+            let shaped = block.shaped[network].as_ref().ok()?;
+            cluster.first().over_batches(shaped, block.mode).ok()?
+        };
+        self.0.get_or_init(make).as_ref()
     }
 }
 

@@ -1,0 +1,485 @@
+//! One kernel by its model over batches: what no batch changes is worked out once, the rest for several batches side by side.
+//!
+//! The plain way is [`LayerModel::view`] with [`time`](super::time::time), batch by batch; this one says the same but for
+//! rounding. It rests on amounts that are straight lines over the batch (operations, traffic and so the times of a roofline),
+//! which is looked at where they are made.
+
+use super::calibration::{EDGE, EngineTerms, LayerModel, Polynomial, Range, Siblings};
+use super::carry::Carry;
+use super::choice::Choice;
+use super::lookup::Found;
+use super::time::{Loads, Timed};
+use crate::base::number::{Changes, LANES, Lanes, Number};
+use crate::base::units::{Bytes, Ops, Seconds};
+use crate::kernel::features::{MAX_VARIABLES, Variables, Wanted};
+use crate::kernel::load::{Amounts, Load};
+use crate::kernel::setting::Algorithm;
+use crate::kernel::sizes::{ConvSizes, NAMES};
+use crate::kernel::work::Work;
+use crate::law::calibration::Calibration;
+use crate::net::cost::LayerCost;
+use std::sync::OnceLock;
+
+/// Batches that lines are drawn through; the last is looked at alone.
+pub(crate) const SAMPLED: [u64; 3] = [1, 64, 7];
+/// A line is one where the last of these is so near it, relatively.
+const STRAIGHT: f64 = 1e-13;
+
+/// Choices of engines are laid out for so many samples; sizes of what is larger need not fit.
+const MOST_SAMPLES: u64 = 1 << 20;
+
+/// A quantity over the batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Line {
+    at_one: f64,
+    each: f64,
+}
+
+impl Line {
+    /// Through its values at the [`SAMPLED`] batches; `None` where they lie on none.
+    fn through([one, many, between]: [f64; 3]) -> Option<Self> {
+        let [first, last, middle] = SAMPLED.map(|batch| batch as f64);
+        let line = Self { at_one: one, each: (many - one) / (last - first) };
+        ((line.at(middle) - between).abs() <= STRAIGHT * between.abs()).then_some(line)
+    }
+
+    fn at<V: Number>(self, batch: V) -> V {
+        (batch - 1.0) * self.each + self.at_one
+    }
+}
+
+/// A kernel's operations and traffic over the batch: whole numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CostLine {
+    at_one: LayerCost,
+    each: [u64; 5],
+}
+
+fn numbers(cost: &LayerCost) -> [u64; 5] {
+    [cost.ops.get(), cost.macs, cost.read.get(), cost.written.get(), cost.weights.get()]
+}
+
+impl CostLine {
+    /// Through the costs at the [`SAMPLED`] batches; `None` where they lie on no line.
+    pub fn through([one, many, between]: [LayerCost; 3]) -> Option<Self> {
+        let [first, last, middle] = SAMPLED;
+        let mut each = [0; 5];
+        for (each, (one, many)) in each.iter_mut().zip(numbers(&one).into_iter().zip(numbers(&many))) {
+            *each = many.checked_sub(one)? / (last - first);
+        }
+        let line = Self { at_one: one, each };
+        (line.at(last) == many && line.at(middle) == between).then_some(line)
+    }
+
+    /// At a batch, at least 1.
+    pub fn at(&self, batch: u64) -> LayerCost {
+        let mut sums = numbers(&self.at_one);
+        for (sum, each) in sums.iter_mut().zip(self.each) {
+            *sum = sum.saturating_add(each.saturating_mul(batch - 1));
+        }
+        let [ops, macs, read, written, weights] = sums;
+        LayerCost {
+            ops: Ops::new(ops),
+            macs,
+            read: Bytes::new(read),
+            written: Bytes::new(written),
+            weights: Bytes::new(weights),
+        }
+    }
+}
+
+/// What a kernel's batch changes of what its model sees.
+#[derive(Clone, Debug)]
+struct Lines {
+    board: Amounts<Line>,
+    /// Over the model's memory, and what its variables are of, where these are others.
+    over: Option<Amounts<Line>>,
+    described: Option<Amounts<Line>>,
+}
+
+impl Lines {
+    fn through(loads: [&Loads<'_>; 3]) -> Option<Self> {
+        let of = |loads: [Option<&Load<'_>>; 3]| -> Option<Option<Amounts<Line>>> {
+            let [Some(one), Some(many), Some(between)] = loads else { return Some(None) };
+            let [one, many, between] = [one, many, between].map(Load::amounts);
+            let line = |of: fn(&Amounts<f64>) -> f64| Line::through([&one, &many, &between].map(of));
+            Some(Some(Amounts {
+                batch: line(|a| a.batch)?,
+                ops: line(|a| a.ops)?,
+                bytes: line(|a| a.bytes)?,
+                weights: line(|a| a.weights)?,
+                compute: line(|a| a.compute)?,
+                memory: line(|a| a.memory)?,
+                second: line(|a| a.second)?,
+            }))
+        };
+        Some(Self {
+            board: of(loads.map(|l| Some(&l.board)))??,
+            over: of(loads.map(|l| l.other.as_ref()))?,
+            described: of(loads.map(|l| l.wide.as_ref()))?,
+        })
+    }
+
+    fn over(&self) -> &Amounts<Line> {
+        self.over.as_ref().unwrap_or(&self.board)
+    }
+
+    fn described(&self) -> &Amounts<Line> {
+        self.described.as_ref().unwrap_or(self.over())
+    }
+}
+
+fn amounts(lines: &Amounts<Line>, batch: Lanes) -> Amounts<Lanes> {
+    lines.with(lines, |line, _| line.at(batch))
+}
+
+/// Intercept and terms of which only some variables are left, each within what rows had.
+struct Narrowed {
+    polynomial: Polynomial,
+    /// The variables that are left, with their bounds.
+    clamp: Vec<Range>,
+}
+
+impl Narrowed {
+    fn new(polynomial: &Polynomial, ranges: &[Range], changing: Wanted, fixed: &Variables) -> Self {
+        let mut values = fixed.values;
+        for range in ranges {
+            values[range.variable] = values[range.variable].clamp(range.low, range.high);
+        }
+        let bounds = |variable: usize| {
+            let unbounded = Range { variable, low: f64::NEG_INFINITY, high: f64::INFINITY };
+            // Later ranges of a variable bound what earlier ones left.
+            ranges.iter().filter(|r| r.variable == variable).fold(unbounded, |a, r| Range {
+                variable,
+                low: a.low.clamp(r.low, r.high),
+                high: a.high.clamp(r.low, r.high),
+            })
+        };
+        let clamp = (0..MAX_VARIABLES).filter(|&v| changing.has(v)).map(bounds).collect();
+        Self { polynomial: polynomial.where_only(changing, &values), clamp }
+    }
+
+    fn at(&self, values: &[Lanes; MAX_VARIABLES], clamped: &mut [Lanes; MAX_VARIABLES]) -> Lanes {
+        for range in &self.clamp {
+            clamped[range.variable] = values[range.variable].between(range.low, range.high);
+        }
+        self.polynomial.at(&clamped[..])
+    }
+}
+
+/// The engines that a library chooses for a kernel over the batch.
+struct Engines<'m> {
+    choice: &'m Choice,
+    /// Up to so many samples that engine, and so on; what is beyond the last asks the tree.
+    ranges: Vec<(u64, u16)>,
+    /// For each engine of the choice its terms in the model, where it has such.
+    terms: Vec<Option<(&'m EngineTerms, OnceLock<Narrowed>)>>,
+}
+
+/// Room for the variables of several batches.
+pub(crate) struct Room {
+    values: [Lanes; MAX_VARIABLES],
+    clamped: [Lanes; MAX_VARIABLES],
+}
+
+impl Room {
+    pub fn new() -> Box<Self> {
+        let zeros = [Lanes::of(0.0); MAX_VARIABLES];
+        Box::new(Self { values: zeros, clamped: zeros })
+    }
+}
+
+/// Edges of the intervals of times up to one, outside of what was fitted and within.
+type Edges = [Option<(f64, f64)>; 2];
+
+/// A kernel by its model, over batches.
+pub(crate) struct OverBatches<'a, 'm> {
+    found: Found<'m>,
+    edges: Vec<(Seconds, Edges)>,
+    loads: Loads<'a>,
+    cost: CostLine,
+    own: Lines,
+    /// Of the layer alone, as it is with more samples.
+    longer: Option<Lines>,
+    library: f64,
+    changing: Wanted,
+    fixed: Variables,
+    polynomial: Narrowed,
+    /// Whether what stays the same lies within what was fitted, and bounds of what does not.
+    inside: bool,
+    domain: Vec<Range>,
+    distance: Polynomial,
+    farthest: f64,
+    engines: Option<Engines<'m>>,
+}
+
+/// What a kernel takes in each of several batches.
+pub(crate) struct Taken<'m> {
+    /// In each.
+    pub timed: [Timed; LANES],
+    /// The engine that the library is expected to choose, where its model knows that engine.
+    pub engines: [Option<&'m str>; LANES],
+}
+
+/// What a model expects of a kernel in several batches.
+struct Expected {
+    reference: Lanes,
+    log: Lanes,
+    inside: [bool; LANES],
+}
+
+impl<'a, 'm> OverBatches<'a, 'm> {
+    /// Of a kernel that is known at the [`SAMPLED`] batches: on the board, with its cost; and as the layer alone has it.
+    /// `None` where something of it is no straight line over the batch.
+    pub fn new(
+        found: Found<'m>,
+        siblings: Option<Siblings>,
+        [one, many, between]: [Loads<'a>; 3],
+        longer: Option<[Loads<'a>; 3]>,
+        library: Option<f64>,
+        chip: Option<&'m Calibration>,
+    ) -> Option<Self> {
+        let model = found.model;
+        // By an algorithm that is asked for the bound is another than the roofline's.
+        if many.board.work.algorithm != Algorithm::Heuristic {
+            return None;
+        }
+        let cost = CostLine::through([&one, &many, &between].map(|loads| loads.board.cost))?;
+        let own = Lines::through([&one, &many, &between])?;
+        let longer = match &longer {
+            Some([one, many, between]) => Some(Lines::through([one, many, between])?),
+            None => None,
+        };
+        let library = library.unwrap_or(model.library);
+        let mut changes = [Changes(false); MAX_VARIABLES];
+        // What the layer alone has otherwise changes, too.
+        let alone = longer.as_ref().map_or(own.described(), Lines::described);
+        let moving = own.described().with(alone, |own, alone| Changes(own.each != 0.0 || own != alone));
+        let (described, reads) = (many.described(), model.reads_of_all());
+        described.fill(&moving, (model.floor, library), reads, &mut changes);
+        let changing: Wanted = (0..MAX_VARIABLES).filter(|&v| changes[v].0).collect();
+        let fixed = described.some_variables(model.floor, library, reads);
+        let within = |r: &Range| fixed.values[r.variable] >= r.low - EDGE && fixed.values[r.variable] <= r.high + EDGE;
+        let (domain, settled): (Vec<Range>, Vec<Range>) = model.domain.iter().partition(|r| changing.has(r.variable));
+        let polynomial = Narrowed::new(model.polynomial_of(), &model.clamp, changing, &fixed);
+        let engines = Self::engines(model, &many.board, chip);
+        let longest = Seconds::new(f64::INFINITY);
+        let ends: Vec<Seconds> = match found.stated {
+            Some(_) => vec![longest],
+            None => found.residuals.residuals.iter().map(|bucket| bucket.up_to).collect(),
+        };
+        let edges = |end: Seconds| (end, [false, true].map(|inside| found.edges(end, inside, siblings)));
+        let edges = ends.into_iter().map(edges).collect();
+        Some(Self {
+            edges,
+            cost,
+            own,
+            longer,
+            library,
+            changing,
+            polynomial,
+            inside: settled.iter().all(within),
+            domain,
+            distance: model.sizes.distance().where_only(changing, &fixed.values),
+            farthest: model.sizes.farthest(),
+            engines,
+            fixed,
+            loads: many,
+            found,
+        })
+    }
+
+    fn engines(model: &'m LayerModel, load: &Load<'_>, chip: Option<&'m Calibration>) -> Option<Engines<'m>> {
+        if model.engines.is_empty() {
+            return None;
+        }
+        let known = ConvSizes::of(&load.work)?;
+        let choice = chip?.choices.iter().find(|c| c.is_for(known.phase, known.precision))?;
+        let terms = choice.engines.iter().map(|name| Some((model.engine(name)?, OnceLock::new()))).collect();
+        let ranges = choice.tree.ranges((1, MOST_SAMPLES), sizes(load.work.clone()));
+        Some(Engines { choice, ranges, terms })
+    }
+
+    /// The kernel on its board, for whatever goes by a load; [`Self::at`] makes it that of a batch.
+    pub fn load(&self) -> Load<'a> {
+        self.loads.board.clone()
+    }
+
+    /// Makes a copy of [`Self::load`] that of a batch.
+    pub fn at(&self, batch: u64, load: &mut Load<'_>) {
+        set(load, &self.own.board, self.cost.at(batch), batch as f64);
+    }
+
+    /// What is to be done on the board in each of several batches.
+    pub fn amounts(&self, batches: &[u64; LANES]) -> Amounts<Lanes> {
+        amounts(&self.own.board, Lanes(batches.map(|batch| batch as f64)))
+    }
+
+    /// The engine of the library's choice at each of so many samples.
+    fn chosen(&self, samples: &[f64; LANES]) -> [Option<usize>; LANES] {
+        let Some(engines) = &self.engines else { return [None; LANES] };
+        samples.map(|samples| {
+            let samples = samples.round() as u64;
+            let ranges = &engines.ranges;
+            let range = ranges.get(ranges.partition_point(|(most, _)| *most < samples));
+            let beyond = || Some(engines.choice.tree.leaf(&sizes(self.loads.board.work.clone())(samples)?));
+            range.map(|(_, engine)| *engine).or_else(beyond).map(usize::from)
+        })
+    }
+
+    fn expects(&self, lines: &Lines, batch: Lanes, engines: &[Option<usize>; LANES], room: &mut Room) -> Expected {
+        let model = self.found.model;
+        let over = amounts(lines.over(), batch);
+        let reference = over.reference(self.loads.over().roofline.narrow, model.exponent, model.floor);
+        if let Some(stated) = self.found.stated {
+            let log = Lanes::of(stated.log);
+            return Expected { reference, log, inside: self.is_inside(lines, &over, batch, reference, room) };
+        }
+        let inside = self.is_inside(lines, &over, batch, reference, room);
+        let mut log = self.polynomial.at(&room.values, &mut room.clamped);
+        for (log, &inside) in log.0.iter_mut().zip(&inside) {
+            let (low, high) = if inside { model.ratio_range } else { model.ordinary_range };
+            *log = log.clamp(low, high);
+        }
+        let by_engine = self.by_engine(engines, room);
+        Expected { reference, log: log + by_engine + self.found.correction, inside }
+    }
+
+    /// Fills the room with the variables, and says in which batches they lie within what was fitted.
+    fn is_inside(
+        &self,
+        lines: &Lines,
+        over: &Amounts<Lanes>,
+        batch: Lanes,
+        reference: Lanes,
+        room: &mut Room,
+    ) -> [bool; LANES] {
+        let model = self.found.model;
+        let described = lines.described.as_ref().map(|described| amounts(described, batch));
+        let described = described.as_ref().unwrap_or(over);
+        self.loads.described().fill(described, (model.floor, self.library), self.changing, &mut room.values);
+        let mut inside = reference.0.map(|reference| self.inside && reference >= model.shortest.get());
+        for range in &self.domain {
+            for (inside, value) in inside.iter_mut().zip(room.values[range.variable].0) {
+                *inside &= value >= range.low - EDGE && value <= range.high + EDGE;
+            }
+        }
+        let distance = self.distance.at(&room.values[..]);
+        for (inside, distance) in inside.iter_mut().zip(distance.0) {
+            *inside &= distance <= self.farthest;
+        }
+        inside
+    }
+
+    /// What engines add to ln(t / t_ref).
+    fn by_engine(&self, engines: &[Option<usize>; LANES], room: &mut Room) -> Lanes {
+        let mut added = [0.0; LANES];
+        let Some(known) = &self.engines else { return Lanes(added) };
+        for i in 0..LANES {
+            if engines[..i].contains(&engines[i]) {
+                continue;
+            }
+            let Some((terms, narrowed)) = engines[i].and_then(|e| known.terms.get(e)?.as_ref()) else { continue };
+            let make = || Narrowed::new(&terms.polynomial(), &terms.clamp, self.changing, &self.fixed);
+            let log = narrowed.get_or_init(make).at(&room.values, &mut room.clamped);
+            for ((added, engine), log) in added.iter_mut().zip(engines).zip(log.0) {
+                if *engine == engines[i] {
+                    *added = log.clamp(terms.range.0, terms.range.1);
+                }
+            }
+        }
+        Lanes(added)
+    }
+
+    /// Times that are expected, on the board.
+    fn times(&self, lines: &Lines, batch: &[f64; LANES], expected: &Expected) -> [Seconds; LANES] {
+        let times = (expected.reference * expected.log.exp()).0.map(Seconds::new);
+        let Some(over) = lines.over.as_ref() else { return times };
+        let (mut board, mut other) = (self.load(), self.loads.over().clone());
+        let mut carried = times;
+        for (time, &batch) in carried.iter_mut().zip(batch) {
+            // Traffic decides, which is the same over either memory.
+            let cost = self.cost.at(1);
+            set(&mut board, &lines.board, cost, batch);
+            set(&mut other, over, cost, batch);
+            board.cost.read = Bytes::new(lines.board.bytes.at(batch).round() as u64);
+            board.cost.written = Bytes::ZERO;
+            *time = Carry::between(&other, &board).to_board(*time);
+        }
+        carried
+    }
+
+    /// What the kernel takes in each of these batches, as [`time`](super::time::time) says it, and no longer than the same one
+    /// of more samples.
+    pub fn taken(&self, batches: &[u64; LANES], room: &mut Room) -> Taken<'m> {
+        let batch = batches.map(|batch| batch as f64);
+        let samples = amounts(&self.own.board, Lanes(batch)).batch.0;
+        let chosen = self.chosen(&samples);
+        let expected = self.expects(&self.own, Lanes(batch), &chosen, room);
+        let times = self.times(&self.own, &batch, &expected);
+        let mut timed = [Timed { value: Seconds::ZERO, edges: None, in_domain: false }; LANES];
+        for (i, timed) in timed.iter_mut().enumerate() {
+            let inside = expected.inside[i];
+            let bucket = self.edges.iter().find(|(up_to, _)| times[i] <= *up_to).or(self.edges.last());
+            let edges = bucket.and_then(|(_, edges)| edges[usize::from(inside)]);
+            *timed = Timed { value: times[i], edges, in_domain: inside };
+        }
+        if expected.inside.contains(&false) {
+            self.bound_by_longer(&batch, &mut timed, room);
+        }
+        let engine = |chosen: Option<usize>| {
+            let known = self.engines.as_ref()?;
+            known.terms.get(chosen?)?.as_ref()?;
+            known.choice.engines.get(chosen?).map(String::as_str)
+        };
+        Taken { timed, engines: chosen.map(engine) }
+    }
+
+    /// Outside of what was measured no longer than the same kernel of 2, 4, 8 and so on times as many samples.
+    fn bound_by_longer(&self, batch: &[f64; LANES], timed: &mut [Timed; LANES], room: &mut Room) {
+        let Some(lines) = &self.longer else { return };
+        let model = self.found.model;
+        let shortest = self.found.shortest().filter(|_| model.is_over(self.loads.board.memory));
+        let mut open: [bool; LANES] = std::array::from_fn(|i| !timed[i].in_domain);
+        for times in super::time::MORE {
+            let batch = batch.map(|batch| batch * times as f64);
+            if let Some(shortest) = shortest {
+                let over = amounts(lines.over(), Lanes(batch));
+                let reference = over.reference(self.loads.over().roofline.narrow, model.exponent, model.floor);
+                let factor = shortest.exp();
+                for (open, (timed, reference)) in open.iter_mut().zip(timed.iter().zip(reference.0)) {
+                    *open &= reference * factor < timed.value.get();
+                }
+            }
+            if !open.contains(&true) {
+                return;
+            }
+            let samples = amounts(&lines.board, Lanes(batch)).batch.0;
+            let expected = self.expects(lines, Lanes(batch), &self.chosen(&samples), room);
+            for (i, time) in self.times(lines, &batch, &expected).into_iter().enumerate() {
+                if open[i] {
+                    timed[i].value = timed[i].value.min(time);
+                }
+            }
+        }
+    }
+}
+
+/// Sizes of a convolution over so many samples.
+fn sizes(mut work: Work<'_>) -> impl FnMut(u64) -> Option<[f64; NAMES.len()]> {
+    move |samples| {
+        work.batch = samples;
+        ConvSizes::of(&work).map(|sizes| sizes.values)
+    }
+}
+
+/// Makes a load that of another batch.
+fn set(load: &mut Load<'_>, lines: &Amounts<Line>, cost: LayerCost, batch: f64) {
+    load.work.batch = lines.batch.at(batch).round() as u64;
+    load.cost = cost;
+    let roofline = &mut load.roofline;
+    roofline.compute = Seconds::new(lines.compute.at(batch));
+    roofline.memory = Seconds::new(lines.memory.at(batch));
+    roofline.second = Seconds::new(lines.second.at(batch));
+    load.bound = roofline.bound();
+}

@@ -1,0 +1,346 @@
+//! A step over batches: what no batch changes is found once, and kernels that differ are predicted once each, several batches
+//! side by side. [`Step::new`] is the plain way, and says the same but for rounding.
+
+use super::kernel::{Asked, Kernel, Models, Plan, computed_in, plan, predict_kernel};
+use super::network::law_of;
+use super::step::Step;
+use super::summary::{Order, Prepared};
+use super::{PredictError, Setup};
+use crate::base::number::{LANES, Lanes};
+use crate::base::precision::{Phase, Precision};
+use crate::base::units::Seconds;
+use crate::kernel::work::Work;
+use crate::law::batches::{CostLine, OverBatches, Room, SAMPLED};
+use crate::law::lookup::Substitute;
+use crate::law::power::{Drives, PowerModel};
+use crate::law::time::Loads;
+use crate::net::cost::LayerCost;
+use crate::net::network::ShapedNetwork;
+use crate::step::memory::FootprintOverBatches;
+
+/// A step of a network, ready to be predicted at other batches.
+pub struct StepOverBatches<'a> {
+    network: &'a ShapedNetwork,
+    setup: Setup<'a>,
+    law: &'a PowerModel,
+    /// Kernels that were asked for.
+    asked: Vec<Made<'a>>,
+    /// Kernels that differ, at the network's own batch.
+    kernels: Vec<Kernel<'a>>,
+    order: Order,
+    /// All kernels' operations and traffic.
+    cost: CostLine,
+    memory: FootprintOverBatches<'a>,
+}
+
+/// A kernel as it is predicted at any batch.
+struct Made<'a> {
+    /// The first layer that has it.
+    name: &'a str,
+    asked: Asked,
+    cost: CostLine,
+    /// None of what goes the plain way.
+    over: Option<(Plan<'static, 'a>, OverBatches<'a, 'a>)>,
+}
+
+impl<'a> StepOverBatches<'a> {
+    /// Of a network, whatever batch it has. `None` where another batch runs other kernels, not the same with more to do.
+    ///
+    /// # Errors
+    /// As [`Step::new`].
+    pub(crate) fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Option<Self>, PredictError> {
+        let (law, _) = law_of(setup)?;
+        let mut models = Models::noting(law);
+        let step = Step::of(network, setup, &mut models)?;
+        let own = models.asked.take().unwrap_or_default();
+        let (mut sampled, mut sums) = (Vec::with_capacity(SAMPLED.len()), Vec::with_capacity(SAMPLED.len()));
+        for batch in SAMPLED {
+            let Ok(network) = network.with_batch(batch) else { return Ok(None) };
+            let mut models = Models::noting(law);
+            let other = Step::of(&network, setup, &mut models)?;
+            let asked = models.asked.take().unwrap_or_default();
+            let alike = |(a, b): (&Kernel<'_>, &Kernel<'_>)| a.asked == b.asked && a.repeats == b.repeats;
+            let same = |(a, b): (&Asked, &Asked)| {
+                (a.runs, a.phase, &a.layer.case, a.layer.output) == (b.runs, b.phase, &b.layer.case, b.layer.output)
+            };
+            let kernels =
+                step.kernels.len() == other.kernels.len() && step.kernels.iter().zip(&other.kernels).all(alike);
+            if !kernels || own.len() != asked.len() || !own.iter().zip(&asked).all(same) {
+                return Ok(None);
+            }
+            sums.push(other.kernels.iter().fold(LayerCost::default(), |sum, kernel| sum + kernel.cost));
+            sampled.push(asked.into_iter().map(|asked| asked.cost).collect::<Vec<_>>());
+        }
+        let ([one, many, between], [first, last, middle]) = (&sampled[..], &sums[..]) else { return Ok(None) };
+        let mut asked = Vec::with_capacity(own.len());
+        for (i, kernel) in own.into_iter().enumerate() {
+            let name = step.kernels.iter().find(|k| k.asked == Some(i)).map_or("", |k| k.name);
+            let costs = [one[i], many[i], between[i]];
+            let Some(cost) = CostLine::through(costs) else { return Ok(None) };
+            let over = over(network, (name, &kernel), costs, setup, &mut models);
+            asked.push(Made { name, asked: kernel, cost, over });
+        }
+        let Some(cost) = CostLine::through([*first, *last, *middle]) else { return Ok(None) };
+        let Some(memory) = FootprintOverBatches::new(network, setup.mode, &setup.framework.memory) else {
+            return Ok(None);
+        };
+        let mut order = Order { once: true, ..Order::of(&step.kernels) };
+        let mut kernels: Vec<Kernel<'a>> = Vec::new();
+        for (kernel, alike) in step.kernels.into_iter().zip(&mut order.alike) {
+            let what = |k: &Kernel<'_>| (k.asked, k.phase, k.kind, k.besides);
+            let known = kernels.iter().position(|k| what(k) == what(&kernel));
+            *alike = known.unwrap_or(kernels.len());
+            if known.is_none() {
+                kernels.push(Kernel { repeats: None, ..kernel });
+            }
+        }
+        Ok(Some(Self { network, setup: *setup, law, asked, kernels, order, cost, memory }))
+    }
+
+    /// How many kernels of those that were asked for are predicted for several batches at once, and of how many.
+    pub fn side_by_side(&self) -> (usize, usize) {
+        (self.asked.iter().filter(|made| made.over.is_some()).count(), self.asked.len())
+    }
+
+    /// The step at each of these batches, which the network can have ([`ShapedNetwork::with_batch`]).
+    ///
+    /// # Errors
+    /// As [`Step::new`].
+    pub fn prepare(&self, batches: &[u64]) -> Result<Vec<Prepared<'_, 'a>>, PredictError> {
+        let mut prepared = Vec::with_capacity(batches.len());
+        let mut room = Room::new();
+        for batches in batches.chunks(LANES) {
+            for (&batch, kernels) in batches.iter().zip(self.kernels_at(batches, &mut room)?) {
+                let step = Step::from_kernels(self.network, &self.setup, kernels)?;
+                prepared.push(Prepared::of_alike(step, &self.order, self.cost.at(batch), self.memory.at(batch)));
+            }
+        }
+        Ok(prepared)
+    }
+
+    /// Kernels that differ, for each of at most [`LANES`] batches.
+    fn kernels_at(&self, batches: &[u64], room: &mut Room) -> Result<Vec<Vec<Kernel<'a>>>, PredictError> {
+        let mut made: Vec<Vec<Kernel<'a>>> = batches.iter().map(|_| Vec::with_capacity(self.asked.len())).collect();
+        for kernel in &self.asked {
+            self.make(kernel, batches, &mut made, room)?;
+        }
+        let of = |made: &Vec<Kernel<'a>>| -> Vec<Kernel<'a>> {
+            let one = |kernel: &Kernel<'a>| {
+                let Kernel { name, kind, phase, host, asked, besides, .. } = *kernel;
+                let Some(made) = asked.and_then(|asked| made.get(asked)) else { return kernel.clone() };
+                let named = Kernel { name, kind, phase, host, asked, ..made.clone() };
+                if besides > Seconds::ZERO { named.longer_by(besides) } else { named }
+            };
+            self.kernels.iter().map(one).collect()
+        };
+        Ok(made.iter().map(of).collect())
+    }
+
+    /// Adds a kernel to those of each batch.
+    fn make(
+        &self,
+        kernel: &Made<'a>,
+        batches: &[u64],
+        made: &mut [Vec<Kernel<'a>>],
+        room: &mut Room,
+    ) -> Result<(), PredictError> {
+        let Made { name, ref asked, ref cost, ref over } = *kernel;
+        let setup = &self.setup;
+        let no_model = || PredictError::NoModel {
+            layer: name.to_string(),
+            kind: asked.layer.case.layer.kind(),
+            phase: asked.phase,
+            precision: asked.runs,
+        };
+        let Some((plan, over)) = over else {
+            let mut models = Models::new(self.law);
+            for (&batch, made) in batches.iter().zip(made) {
+                let network = self.network.with_batch(batch).map_err(|_| no_model())?;
+                let (runs, cost) = ((&network, asked.runs), cost.at(batch));
+                made.push(predict_kernel(runs, (name, &asked.layer), asked.phase, cost, setup, &mut models)?);
+            }
+            return Ok(());
+        };
+        // Lanes that nothing is asked of are as the last.
+        let batch = |i: usize| batches.get(i).or(batches.last()).map_or(1, |batch| *batch);
+        let lanes: [u64; LANES] = std::array::from_fn(batch);
+        let taken = over.taken(&lanes, room);
+        let mut load = over.load();
+        let times: [_; LANES] = std::array::from_fn(|i| {
+            over.at(lanes[i], &mut load);
+            plan.time(&asked.layer, &load, taken.timed[i].value, setup)
+        });
+        let (floor, seconds) = (plan.found.model.floor, Lanes(times.map(|(time, _)| time.get())));
+        let parts = self.law.parts(&load, &over.amounts(&lanes), (floor, seconds));
+        for (i, made) in made.iter_mut().enumerate() {
+            over.at(lanes[i], &mut load);
+            let drives = Drives::of(parts.map(|part| part.0[i]));
+            let timed = (taken.timed[i], taken.engines[i]);
+            let kernel = plan.kernel((name, cost.at(lanes[i]), &load), timed, times[i], drives, setup);
+            made.push(kernel.ok_or_else(no_model)?);
+        }
+        Ok(())
+    }
+}
+
+/// A kernel of a step over batches; None where it is several kernels, the better of two, or not a straight line over the batch.
+fn over<'a>(
+    network: &ShapedNetwork,
+    (name, asked): (&str, &Asked),
+    costs: [LayerCost; 3],
+    setup: &Setup<'a>,
+    models: &mut Models<'a>,
+) -> Option<(Plan<'static, 'a>, OverBatches<'a, 'a>)> {
+    let Asked { runs, ref layer, phase, .. } = *asked;
+    let precision = computed_in(runs, layer, phase);
+    let apart = setup.framework.groups_apart && layer.group().is_some();
+    let work = Work::of(layer, phase, network.batch(), network.precision(), setup.mode);
+    if apart || work.bias_beside().is_some() {
+        return None;
+    }
+    let plan_at = |batch: u64, models: &mut Models<'a>| {
+        let network = network.with_batch(batch).ok()?;
+        plan(precision, &network, (name, layer), phase, setup, models).ok()
+    };
+    let plans = SAMPLED.map(|batch| plan_at(batch, models));
+    let [Some(one), Some(many), Some(between)] = plans else { return None };
+    let found = many.found;
+    if precision == Precision::Tf32 && matches!(found.substitute, Some(Substitute::Universal | Substitute::Efficiency))
+    {
+        return None;
+    }
+    let loads = |of: [Option<LayerCost>; 3]| -> Option<[Loads<'a>; 3]> {
+        let load = |plan: &Plan<'_, 'a>, cost| found.model.loads(plan.work.clone().into_owned(), cost, setup.gpu);
+        Some([load(&one, of[0]?)?, load(&many, of[1]?)?, load(&between, of[2]?)?])
+    };
+    let alone = |plan: &Plan<'_, 'a>| plan.work.cost().ok().flatten();
+    let longer = match phase {
+        Phase::Update => None,
+        _ => loads([alone(&one), alone(&many), alone(&between)]),
+    };
+    let siblings = setup.all_chips.siblings(found.tier);
+    let own = loads(costs.map(Some))?;
+    let over = OverBatches::new(found, siblings, own, longer, setup.library, setup.calibration)?;
+    Some((many.into_owned(), over))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::Mode;
+    use crate::catalog;
+    use crate::device::gpu::Gpu;
+    use crate::step::predict::Predictor;
+    use crate::step::predictor::OperatingPoint;
+
+    /// Relative, of every number of a kernel.
+    const MOST: f64 = 1e-12;
+
+    /// Panics unless a kernel is another but for rounding.
+    fn check(found: &Kernel<'_>, plain: &Kernel<'_>, what: &str) {
+        let what = || format!("{what}: {} {} {}", plain.name, plain.kind, plain.phase);
+        let words = |k: &Kernel<'_>| {
+            let (engine, jump) = (k.engine.map(str::to_string), k.jump.map(str::to_string));
+            let tier = (k.in_domain, k.in_range, k.substitute, k.tier);
+            (k.kind, k.phase, k.cost, tier, k.algorithm, engine, jump, k.ages)
+        };
+        assert_eq!(words(found), words(plain), "{}", what());
+        let numbers = |k: &Kernel<'_>| {
+            let times = [k.time.value, k.time.p05, k.time.p95, k.bound, k.memory].map(|time| time.get());
+            let [clock, arithmetic, traffic] = k.drives.parts();
+            let others = [clock, arithmetic, traffic, k.reference, k.fastest];
+            times.into_iter().chain(others)
+        };
+        for (i, (found, plain)) in numbers(found).zip(numbers(plain)).enumerate() {
+            let near = found == plain || (found - plain).abs() <= MOST * plain.abs();
+            assert!(near, "{}: number {i} is {found}, not {plain}", what());
+        }
+    }
+
+    /// The default, and a clock and a limit.
+    fn points(gpu: &Gpu) -> [OperatingPoint; 3] {
+        let default = OperatingPoint::default();
+        let (clock, limit) = (gpu.core_clock.boost.value * 0.8, gpu.power.limit.value * 0.8);
+        [
+            default,
+            OperatingPoint { core_clock: Some(clock), ..default },
+            OperatingPoint {
+                power_cap: gpu.power.limit_minimum.as_ref().map(|least| least.value.max(limit)),
+                ..default
+            },
+        ]
+    }
+
+    /// What steps over batches are asked for.
+    struct Asking {
+        net: &'static str,
+        gpu: &'static str,
+        profile: &'static str,
+        precision: Precision,
+        mode: Mode,
+        batches: Vec<u64>,
+    }
+
+    /// Of kernels that differ, how many were predicted for several batches at once, and how many there are; none of a network
+    /// that cannot be asked.
+    fn compare(asking: &Asking) -> Option<(usize, usize)> {
+        let Asking { net, gpu, profile, precision, mode, ref batches } = *asking;
+        let framework = catalog::framework(profile).expect("shipped");
+        let predictor = Predictor::shipped(catalog::gpu(gpu).expect("shipped"), framework);
+        let network = catalog::network(net).expect("shipped");
+        let network = predictor.shape(&network, 5, precision, &[]).ok()?;
+        let over = predictor.over_batches(&network, mode).ok()??;
+        let batches: Vec<u64> = batches.iter().copied().filter(|batch| network.with_batch(*batch).is_ok()).collect();
+        for (&batch, prepared) in batches.iter().zip(over.prepare(&batches).expect("as at its own batch")) {
+            let what = format!("{net} on {gpu} through {profile}, {precision} {mode}, batch {batch}");
+            let alone = network.with_batch(batch).expect("fits");
+            let plain = predictor.step(&alone, mode).expect("as at its own batch");
+            let (found, order) = prepared.step();
+            assert_eq!(order.alike.len(), plain.kernels.len(), "{what}");
+            order.alike.iter().zip(&plain.kernels).for_each(|(&at, plain)| check(&found.kernels[at], plain, &what));
+            let plain = plain.prepare();
+            assert_eq!((prepared.cost, prepared.memory), (plain.cost, plain.memory), "{what}");
+            assert_eq!(prepared.fits_in_memory, plain.fits_in_memory, "{what}");
+            for point in points(predictor.gpu()) {
+                let (found, plain) = (prepared.at(point).expect("taken"), plain.plainly_at(point).expect("taken"));
+                let apart = (found.energy.value / plain.energy.value - 1.0).abs();
+                let apart = apart.max((found.time.p95 / plain.time.p95 - 1.0).abs());
+                assert!(apart < 1e-9, "{what} at {point:?}: {found:?} {plain:?}");
+                assert_eq!((found.launch_bound, found.time_tier), (plain.launch_bound, plain.time_tier), "{what}");
+            }
+        }
+        Some(over.side_by_side())
+    }
+
+    #[test]
+    fn several_batches_at_once_are_each_alone() {
+        let mut bits: u64 = 5;
+        let mut draw = |of: usize| {
+            bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (bits >> 33) as usize % of
+        };
+        let (nets, gpus): (Vec<_>, Vec<_>) = (catalog::network_names().collect(), catalog::gpu_names().collect());
+        let profiles = ["cudnn", "pytorch", "tensorrt", "caffe", "cudnn"];
+        let (mut steps, mut together, mut all) = (0, 0, 0);
+        for i in 0..DRAWS {
+            // What most is measured of comes often.
+            let gpu = if i % 3 == 0 { ["h200", "v100", "h100-pcie"][draw(3)] } else { gpus[draw(gpus.len())] };
+            let most = draw(12);
+            let asking = Asking {
+                net: nets[draw(nets.len())],
+                gpu,
+                profile: profiles[draw(profiles.len())],
+                precision: Precision::ALL[draw(Precision::ALL.len())],
+                mode: Mode::ALL[draw(Mode::ALL.len())],
+                batches: (0..11).map(|_| 1 + draw(1 << most) as u64).collect(),
+            };
+            let Some((side_by_side, kernels)) = compare(&asking) else { continue };
+            (steps, together, all) = (steps + 1, together + side_by_side, all + kernels);
+        }
+        assert!(steps > DRAWS / 3, "{steps} of {DRAWS} steps");
+        assert!(together > all * 8 / 10, "{together} of {all} kernels");
+    }
+
+    /// How many combinations are drawn.
+    const DRAWS: usize = 60;
+}
