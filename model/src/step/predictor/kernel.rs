@@ -1,5 +1,6 @@
 //! A kernel of a step: its model, its time, its power at any clock.
 
+use super::bounds::as_for_more_samples;
 use super::{Estimate, LayerPrediction, PredictError, Setup};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Seconds, Watts};
@@ -253,36 +254,6 @@ fn kernel_in<'a, 'm: 'a>(
     })
 }
 
-/// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
-/// and so on up to 64 times as many samples.
-fn as_for_more_samples(own: Seconds, found: &Found<'_>, load: &Load<'_>, setup: &Setup<'_>) -> Seconds {
-    let shortest = found.shortest();
-    let longer = [2, 4, 8, 16, 32, 64].into_iter().map_while(|times| {
-        let work = Work { batch: load.work.batch.checked_mul(times)?, ..load.work.clone() };
-        let cost = work.cost().ok()??;
-        let bound = shortest.and_then(|log| Some(found.model.reference(&work, cost, setup.gpu)? * log.exp()));
-        let time = move || {
-            let view = found.model.view(work, cost, setup.gpu, setup.library, setup.calibration)?;
-            Some(found.expects(view.seen()).time())
-        };
-        Some((bound, time))
-    });
-    least(own, longer)
-}
-
-/// The least of a time and of those of ever more samples, each with what it takes whatever its polynomial says: where that is no
-/// less already, no later one is less.
-fn least(own: Seconds, longer: impl Iterator<Item = (Option<Seconds>, impl FnOnce() -> Option<Seconds>)>) -> Seconds {
-    let mut least = own;
-    for (bound, time) in longer {
-        if bound.is_some_and(|bound| bound >= least) {
-            break;
-        }
-        least = time().map_or(least, |time| least.min(time));
-    }
-    least
-}
-
 /// What the host takes to launch a layer's operation.
 pub(super) fn host(
     setup: &Setup<'_>,
@@ -311,25 +282,4 @@ fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seco
         }
     };
     ours * factor + extra + bias
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_samples_are_looked_at_while_they_may_take_less() {
-        let us = Seconds::from_us;
-        // Bounds that hold, times by a polynomial that falls; the last is beyond what its bound lets through.
-        let list = [(4.0, 11.0), (6.0, 7.0), (6.9, 6.95), (7.0, 7.5)];
-        let all = list.iter().map(|(_, time)| *time).fold(10.0, f64::min);
-        let mut asked = 0;
-        let longer = list.into_iter().map(|(bound, time)| (Some(us(bound)), move || Some(us(time))));
-        let found = least(us(10.0), longer.inspect(|_| asked += 1));
-        assert_eq!((found, asked), (us(all), 4));
-        let unbounded = list.into_iter().map(|(_, time)| (None, move || Some(us(time))));
-        assert_eq!(least(us(10.0), unbounded), us(all));
-        let never = || -> Option<Seconds> { unreachable!("its bound is above") };
-        assert_eq!(least(us(10.0), std::iter::once((Some(us(10.0)), never))), us(10.0));
-    }
 }

@@ -1,6 +1,7 @@
 //! From a shaped network and a device to time, power and energy, per layer and in total.
 
 mod beside;
+mod bounds;
 mod intervals;
 mod kernel;
 mod network;
