@@ -2,25 +2,127 @@
 
 use super::Setup;
 use crate::base::units::Seconds;
-use crate::kernel::load::Load;
 use crate::kernel::work::Work;
 use crate::law::lookup::Found;
+use crate::law::time::{Expected, Timed, View};
+use crate::net::case::LayerCase;
+use crate::net::layer::{Conv2d, Layer};
 
-/// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
-/// and so on up to 64 times as many samples.
-pub(super) fn as_for_more_samples(own: Seconds, found: &Found<'_>, load: &Load<'_>, setup: &Setup<'_>) -> Seconds {
-    let shortest = found.shortest();
-    let longer = [2, 4, 8, 16, 32, 64].into_iter().map_while(|times| {
-        let work = Work { batch: load.work.batch.checked_mul(times)?, ..load.work.clone() };
+/// A model that was found for a kernel, with what else decides what it says.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds<'s, 'm> {
+    pub(super) found: &'s Found<'m>,
+    pub(super) setup: &'s Setup<'m>,
+}
+
+/// So many times as many samples are looked at, as a power of two.
+const MOST_DOUBLINGS: u32 = 12;
+/// More results of every channel than these are not looked at one by one.
+const MOST_RESULTS: usize = 64;
+
+impl<'m> Bounds<'_, 'm> {
+    /// A kernel as the model sees it; `None` where nothing runs.
+    fn view<'w>(&self, work: Work<'w>) -> Option<View<'w, 'm>>
+    where
+        'm: 'w,
+    {
         let cost = work.cost().ok()??;
-        let bound = shortest.and_then(|log| Some(found.model.reference(&work, cost, setup.gpu)? * log.exp()));
-        let time = move || {
-            let view = found.model.view(work, cost, setup.gpu, setup.library, setup.calibration)?;
-            Some(found.expects(view.seen()).time())
+        self.found.model.view(work, cost, self.setup.gpu, self.setup.library, self.setup.calibration)
+    }
+
+    /// What a kernel outside of what was fitted takes, as the same one of more and fewer samples bounds it.
+    pub(super) fn outside(&self, own: Seconds, view: &View<'_, '_>) -> Seconds {
+        self.as_for_fewer_samples(self.as_for_more_samples(own, view), view)
+    }
+
+    /// A kernel's time as it is expected, bounded where it lies outside of what was fitted.
+    fn time(&self, work: Work<'_>) -> Option<Seconds> {
+        let view = self.view(work)?;
+        let expected = self.found.expects(view.seen());
+        let time = expected.time();
+        Some(if expected.in_domain { time } else { self.outside(time, &view) })
+    }
+
+    /// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
+    /// and so on up to 4,096 times as many samples.
+    fn as_for_more_samples(&self, own: Seconds, view: &View<'_, '_>) -> Seconds {
+        let (shortest, work) = (self.found.shortest(), &view.load.work);
+        let longer = (1..=MOST_DOUBLINGS).map_while(|doublings| {
+            let work = Work { batch: work.batch.checked_mul(1 << doublings)?, ..work.clone() };
+            let cost = work.cost().ok()??;
+            let reference = || self.found.model.reference(&work, cost, self.setup.gpu);
+            let bound = shortest.and_then(|log| Some(reference()? * log.exp()));
+            let time = move || Some(self.found.expects(self.view(work)?.seen()).time());
+            Some((bound, time))
+        });
+        least(own, longer)
+    }
+
+    /// Nor may it fall where what was measured ends: a kernel that is larger takes no less than the same one of the most samples
+    /// that lie within, as long as the library is expected to run both by one engine.
+    fn as_for_fewer_samples(&self, own: Seconds, view: &View<'_, '_>) -> Seconds {
+        let (work, model) = (&view.load.work, self.found.model);
+        let Some(longest) = self.found.longest() else { return own };
+        let at = |batch| -> Option<Fewer> {
+            let there = self.view(Work { batch, ..work.clone() })?;
+            let expected = self.found.expects(there.seen());
+            let shorter = Expected { log: longest, ..expected }.time() <= own;
+            let apart = model.comes_no_nearer(view.seen().variables, there.seen().variables);
+            let hopeless = apart || shorter && !expected.in_domain;
+            Some(Fewer { expected, hopeless, alike: there.engine == view.engine })
         };
-        Some((bound, time))
-    });
-    least(own, longer)
+        at_the_edge(work.batch, at).map_or(own, |edge| if edge.alike { own.max(edge.expected.time()) } else { own })
+    }
+
+    /// Several results of every channel by a chip of its own ways: no less than with fewer of them on this GPU, one by the model
+    /// `depthwise`, and perhaps as little as so many kernels of one.
+    pub(super) fn of_several_results(&self, timed: Timed, view: &View<'_, '_>, depthwise: &Found<'m>) -> Timed {
+        let work = &view.load.work;
+        let Layer::Conv2d(conv) = work.layer() else { return timed };
+        let (channels, results) = (work.input().axis(), conv.channels / work.input().axis().max(1));
+        let fewer = |results: u64| {
+            let conv = Conv2d { channels: results * channels, ..conv.clone() };
+            let case = LayerCase { inputs: work.inputs().to_vec(), layer: Layer::Conv2d(conv) };
+            let fewer = Work::usual(case, work.phase, work.batch, work.precision, work.mode).ok()?;
+            Some(Work { layout: work.layout, cache: work.cache, algorithm: work.algorithm, ..fewer })
+        };
+        let Some(one) = fewer(1).and_then(|one| Bounds { found: depthwise, ..*self }.time(one)) else { return timed };
+        let several = (2..results).take(MOST_RESULTS).filter_map(|results| self.time(fewer(results)?));
+        let value = several.fold(timed.value.max(one), Seconds::max);
+        let apart = one * results as f64 / value;
+        Timed { value, edges: timed.edges.map(|(low, high)| (low.min(apart), high)), ..timed }
+    }
+}
+
+/// A kernel of fewer samples.
+struct Fewer {
+    expected: Expected,
+    /// Whether it lies outside and those of yet fewer lie there too, or cannot take longer than what is asked for.
+    hopeless: bool,
+    /// Whether the same engine runs it.
+    alike: bool,
+}
+
+/// The kernel of the most samples, fewer than `batch`, that lies within what was measured, where one is worth it.
+fn at_the_edge(batch: u64, at: impl Fn(u64) -> Option<Fewer>) -> Option<Fewer> {
+    let (mut outside, mut inside, mut found) = (batch, 0, None);
+    while inside == 0 {
+        let few = outside / 2;
+        let there = if few == 0 { return None } else { at(few)? };
+        match there.expected.in_domain {
+            _ if there.hopeless => return None,
+            true => (inside, found) = (few, Some(there)),
+            false => outside = few,
+        }
+    }
+    while outside - inside > 1 {
+        let middle = inside + (outside - inside) / 2;
+        match at(middle)? {
+            there if there.expected.in_domain => (inside, found) = (middle, Some(there)),
+            _ => outside = middle,
+        }
+    }
+    found
 }
 
 /// The least of a time and of those of ever more samples, each with what it takes whatever its polynomial says: where that is no
@@ -39,6 +141,32 @@ fn least(own: Seconds, longer: impl Iterator<Item = (Option<Seconds>, impl FnOnc
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::law::carry::Carry;
+
+    /// Kernels of up to so many samples lie within; each takes a microsecond a sample.
+    fn fewer(within: u64, batch: u64) -> Fewer {
+        let expected = Expected {
+            reference: Seconds::from_us(batch as f64),
+            log: 0.0,
+            in_domain: (1..=within).contains(&batch),
+            carry: Carry::NONE,
+        };
+        Fewer { expected, hopeless: false, alike: true }
+    }
+
+    #[test]
+    fn the_edge_is_the_most_samples_that_lie_within() {
+        for (batch, within, expected) in
+            [(65, 64, Some(64)), (100, 37, Some(37)), (1000, 1, Some(1)), (3, 2, Some(2)), (9, 0, None), (1, 0, None)]
+        {
+            let found = at_the_edge(batch, |n| Some(fewer(within, n)));
+            let us = found.map(|edge| edge.expected.time().to_us().round() as u64);
+            assert_eq!(us, expected, "{batch} samples, {within} within");
+        }
+        let hopeless = |n: u64| Some(Fewer { hopeless: n <= 50, ..fewer(64, n) });
+        assert!(at_the_edge(100, hopeless).is_none(), "nothing that is fewer takes longer");
+        assert!(at_the_edge(100, |n| (n > 70).then(|| fewer(64, n))).is_none());
+    }
 
     #[test]
     fn more_samples_are_looked_at_while_they_may_take_less() {

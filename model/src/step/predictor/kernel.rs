@@ -1,12 +1,12 @@
 //! A kernel of a step: its model, its time, its power at any clock.
 
-use super::bounds::as_for_more_samples;
+use super::bounds::Bounds;
 use super::{Estimate, LayerPrediction, PredictError, Setup};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Seconds, Watts};
 use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
-use crate::kernel::key::ModelKey;
+use crate::kernel::key::{ConvClass, ModelKey};
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
@@ -162,7 +162,8 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
         kernel = kernel.longer_by(bias.bytes() / setup.gpu.bandwidth.value);
     }
     // What other chips reach in TF32 says little of one with another ratio of peaks: a library would take plain fp32.
-    if precision == Precision::Tf32 && matches!(kernel.substitute, Some(Substitute::Universal | Substitute::Efficiency))
+    if precision == Precision::Tf32
+        && matches!(kernel.substitute, Some(Substitute::Universal | Substitute::OneChip | Substitute::Efficiency))
     {
         let plain = of(Precision::Fp32)?;
         return Ok(if plain.time.value < kernel.time.value { plain } else { kernel });
@@ -188,16 +189,16 @@ fn kernel_in<'a, 'm: 'a>(
     let is_twin = twin.is_some();
     let mut work = twin.unwrap_or(own);
     let no_model = || PredictError::NoModel { layer: name.to_string(), kind, phase, precision };
-    let (family, key, gpu) = (work.family(), work.key(), setup.gpu);
+    let (family, key, run_phase, gpu) = (work.family(), work.key(), work.phase, setup.gpu);
     let by_algorithm = setup.framework.algorithm().filter(|a| !is_twin && a.supports(work.layer(), work.inputs()));
     let by_algorithm = by_algorithm
-        .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, work.phase, computed)?)));
-    let named = |key| of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, computed);
-    let look_up = || named(key).or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, computed));
-    let apart = apart.and_then(|key| models.find((key, work.phase, computed), || named(key)));
+        .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, run_phase, computed)?)));
+    let named = |key| of_framework(setup.calibration, &setup.framework.name, key, family, run_phase, computed);
+    let look_up = |key| find(setup.calibration, setup.all_chips, key, family, run_phase, computed);
+    let apart = apart.and_then(|key| models.find((key, run_phase, computed), || named(key)));
     let found = match by_algorithm.map(|(_, found)| found).or(apart) {
         Some(found) => found,
-        None => models.find((key, work.phase, computed), look_up).ok_or_else(no_model)?,
+        None => models.find((key, run_phase, computed), || named(key).or_else(|| look_up(key))).ok_or_else(no_model)?,
     };
     let found = found.on_board(setup.calibration, &gpu.name);
     let found = if approximate && apart.is_none() { found.of_frames() } else { found };
@@ -206,12 +207,18 @@ fn kernel_in<'a, 'm: 'a>(
     let found = if setup.of_other_vendor() { found.of_other_vendor() } else { found };
     let algorithm = by_algorithm.map(|(algorithm, _)| algorithm);
     work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
-    let (run_phase, batch) = (work.phase, work.batch);
+    let batch = work.batch;
     let model = found.model;
     let view = model.view(work, cost, gpu, setup.library, setup.calibration).ok_or_else(no_model)?;
     let mut timed = time(view.seen(), &found, setup.all_chips.siblings(found.tier));
+    let bounds = Bounds { found: &found, setup };
     if !timed.in_domain {
-        timed.value = as_for_more_samples(timed.value, &found, &view.load, setup);
+        timed.value = bounds.outside(timed.value, &view);
+    }
+    if found.substitute == Some(Substitute::OneChip) {
+        let depthwise = (ModelKey::Conv(ConvClass::Depthwise), run_phase, computed);
+        let depthwise = models.find(depthwise, || named(depthwise.0).or_else(|| look_up(depthwise.0)));
+        timed = depthwise.map_or(timed, |one| bounds.of_several_results(timed, &view, &one));
     }
     let engine = view.engine.filter(|engine| model.engine(engine).is_some());
     let load = view.load;
