@@ -109,9 +109,12 @@ fn priced(session: &Session, request: &Request, prices: &[(String, f64)]) -> Res
     Ok(known)
 }
 
+/// A team and what predicts on it.
+type Able = (Team, Cluster);
+
 /// The teams that do what is asked, and those that do not, with why. Where none does, the first one's reason is an error, here
 /// or of its prediction.
-fn able(session: &Session, request: &Request) -> Result<(Vec<(Team, Cluster)>, Vec<LeftOut>), Failure> {
+fn able(session: &Session, request: &Request) -> Result<(Vec<Able>, Vec<LeftOut>), Failure> {
     let (precision, mode) = (*only(&request.precisions, "precision")?, *only(&request.modes, "mode")?);
     let (mut able, mut unable, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
     for team in session.teams(&request.teams)? {
