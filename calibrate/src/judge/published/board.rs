@@ -264,9 +264,7 @@ mod tests {
         let truth = [0.6, 0.86, 1.2];
         let error = |v: [f64; 3]| 0.5 + (0..3).map(|i| 20.0 * ((v[i] - truth[i]) / STEPS[i]).abs()).sum::<f64>();
         let (_, taken, _) = both(error);
-        for i in 0..3 {
-            assert!((taken[i] - truth[i]).abs() < 0.05 * STEPS[i], "{taken:?}");
-        }
+        assert!((0..3).all(|i| (taken[i] - truth[i]).abs() < 0.05 * STEPS[i]), "{taken:?}");
     }
 
     /// Runs that a board with the prior's constants would give, each a little off: the fit gives the prior back, and by runs of
