@@ -4,7 +4,7 @@ use joulecast_model::base::precision::{Phase, Precision};
 use joulecast_model::catalog;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::key::{ConvClass, ModelKey};
-use joulecast_model::law::calibration::Calibration;
+use joulecast_model::law::calibration::{Calibration, Tier};
 use joulecast_model::law::lookup::{Substitute, find};
 
 const TANH: ModelKey = ModelKey::Kind("tanh");
@@ -68,4 +68,29 @@ fn convolutions_without_rows_go_the_way_that_erred_less_elsewhere() {
     };
     assert_eq!(substitute(40.0, 30.0), (Some(Substitute::Universal), true));
     assert_eq!(substitute(30.0, 40.0), (Some(Substitute::Product), true));
+}
+
+/// One chip alone has rows of several results of every channel: everywhere else its law is a substitute whose residuals nobody
+/// compared. Rows of a second chip make [`ModelKey::is_of_one_chip`] wrong.
+#[test]
+fn several_results_of_every_channel_are_of_one_chip() {
+    let key = ModelKey::Conv(ConvClass::DepthwiseMultiplier);
+    let chips = ["ad102", "ga100", "gb100", "gh100", "gm200", "gp100", "gp102", "gp104", "gv100", "tu104"];
+    assert_eq!(catalog::calibration_files().count(), chips.len() + 1, "a chip that is not asked here");
+    let with = |key: ModelKey| -> Vec<&str> { chips.into_iter().filter(|name| chip(name).knows_kind(key)).collect() };
+    assert_eq!(with(key), ["gh100"]);
+    assert!(key.is_of_one_chip());
+    let plain = ModelKey::Conv(ConvClass::Plain3x3);
+    assert!(with(plain).len() > 1 && !plain.is_of_one_chip());
+    let universal = catalog::all_chips().expect("valid");
+    let (measured, other) = (chip("gh100"), chip("ad102"));
+    for precision in [Precision::Fp32, Precision::Fp16, Precision::Bf16] {
+        for phase in [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights] {
+            let found = |on| find(Some(on), &universal, key, Family::Gemm, phase, precision).expect("a model");
+            let (own, elsewhere) = (found(&measured), found(&other));
+            assert_eq!((own.substitute, own.tier), (None, Tier::Measured));
+            assert_eq!((elsewhere.substitute, elsewhere.tier), (Some(Substitute::OneChip), Tier::Transferred));
+            assert!(!elsewhere.trusted(true), "{phase} {precision}: its interval must be wider");
+        }
+    }
 }

@@ -118,6 +118,52 @@ inputs.x.shape = [4, 8, 8]
     }
 }
 
+/// What computes element by element and is no kind of its own: as many operations over the same values, learned ones among them.
+#[test]
+fn elementwise_layers_keep_their_cost_through_onnx() {
+    let text = |last: &str| {
+        format!(
+            r#"
+schema = "network/1"
+name = "pointwise"
+title = "pointwise"
+layers = [
+  {{ name = "first", kind = "relu", from = "x" }},
+  {{ name = "second", kind = "tanh", from = "x" }},
+  {{ name = "less", kind = "elementwise", from = ["first", "second"] }},
+  {{ name = "remainder", kind = "elementwise", ops = 2, from = ["less", "second"] }},
+  {{ name = "largest", kind = "elementwise", from = ["remainder", "first", "second"] }},
+  {{ name = "shrunk", kind = "elementwise", ops = 2 }},
+  {{ name = "of_each", kind = "elementwise", parameters = 8 }},
+  {{ name = "last", kind = "elementwise", {last} }},
+]
+inputs.x.shape = [4, 8]
+"#
+        )
+    };
+    let network = |last: &str| Network::from_toml(&text(last)).expect("valid");
+    let through = |network: &Network| {
+        let bytes = onnx::write(network).expect("written");
+        onnx::read(Cursor::new(bytes), &Options::default()).expect("read")
+    };
+    let one = network("ops = 1");
+    let (before, after) = (shaped(&one), shaped(&through(&one)));
+    assert_eq!(before.parameters(), after.parameters());
+    for mode in [Mode::Inference, Mode::Training] {
+        assert_eq!(kernels(&before, mode), kernels(&after, mode), "{mode}");
+    }
+    let several = network("ops = 5");
+    let ops = |network: &Network| {
+        let costs = kernels(&shaped(network), Mode::Inference);
+        costs.iter().map(|kernel| kernel.1.ops.get()).sum::<u64>()
+    };
+    assert_eq!(ops(&several), ops(&through(&several)));
+    for unknown in ["ops = 0", "parameters = 3", "ops = 99", "output = [4, 1]"] {
+        let error = onnx::write(&network(unknown)).expect_err(unknown).to_string();
+        assert!(error.contains("last") && error.contains("elementwise with"), "{error}");
+    }
+}
+
 #[test]
 fn every_activation_is_itself_through_onnx() {
     let names: Vec<&str> = Function::ALL.iter().map(|f| f.name()).collect();

@@ -2,11 +2,11 @@
 
 use crate::failure::Failure;
 use crate::request::Reading;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::base::shape::Shape;
 use joulecast_model::catalog;
-use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::net::network::{Network, ShapedNetwork, ShapingError};
 use joulecast_model::read::Format;
 use joulecast_model::read::onnx::{self, OnnxError};
 use joulecast_model::step::generation;
@@ -56,9 +56,14 @@ impl Source {
     /// # Errors
     /// When it cannot have that batch or what was asked for.
     pub fn shaped(&self, batch: u64, precision: Precision) -> Result<ShapedNetwork, Failure> {
-        ShapedNetwork::new(&self.network, batch, precision, &self.bindings)
-            .with_context(|| self.network.name.clone())
-            .map_err(if self.asked { Failure::Usage } else { Failure::Failed })
+        ShapedNetwork::new(&self.network, batch, precision, &self.bindings).map_err(|error| {
+            // What is too large at batch 1 is the file's own fault.
+            let counted = matches!(error, ShapingError::Batch(_) | ShapingError::TooLarge { .. });
+            let kind = if self.asked || counted && batch > 1 { Failure::Usage } else { Failure::Failed };
+            let of =
+                if counted { format!("{} at batch {batch}", self.network.name) } else { self.network.name.clone() };
+            kind(anyhow::Error::from(error).context(of))
+        })
     }
 }
 

@@ -565,3 +565,39 @@ fn onnx_files_that_lose_folded_batch_norms_are_told_of() {
         assert_eq!(said.contains("which an ONNX file cannot say"), told, "{said}");
     }
 }
+
+/// A batch that cannot be counted is what was typed, not what went wrong.
+#[test]
+fn an_absurd_batch_is_a_wrong_argument() {
+    for command in [&[][..], &["compare"], &["optimize"]] {
+        let arguments = ["--net", "resnet50", "--gpu", "v100", "--batch", "999999999"];
+        let output = program::predict().args(command).args(arguments).output().expect("runs");
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains("resnet50 at batch 999999999: "), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn help_names_every_precision() {
+    for command in [&[][..], &["compare"], &["optimize"], &["sweep"], &["describe"]] {
+        let output = program::predict().args(command).arg("--help").output().expect("runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let from = text.find("--precision").expect("an option");
+        let of = &text[from..(from + 400).min(text.len())];
+        for precision in joulecast_model::base::precision::Precision::ALL {
+            assert!(of.contains(precision.name()), "{command:?} {precision}: {of}");
+        }
+    }
+}
+
+/// Not the name that a file has while it is written.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_that_cannot_be_written_is_named_and_nothing_else() {
+    let arguments = ["--net", "lenet5", "--gpu", "v100", "--batch", "4", "--output", "/proc/joulecast.txt"];
+    let output = program::predict().args(arguments).output().expect("runs");
+    assert_eq!(output.status.code(), Some(1));
+    let told = stderr(&output);
+    assert!(told.starts_with("error: /proc: no file can be made there (") && !told.contains(".tmp"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+}

@@ -219,6 +219,41 @@ fn options_that_mean_nothing_exit_2() {
     }
 }
 
+/// What is asked of all GPUs is asked of those that can; the others are named with the reason.
+#[test]
+fn gpus_that_cannot_are_left_out_and_named() {
+    let all = ["--net", "lenet5", "--gpu", "all", "--precision", "bf16", "--batch", "4"];
+    let document = json(&all);
+    let names = |key: &str| -> Vec<String> {
+        let list = document[key].as_array().expect("a list");
+        list.iter().map(|row| row["gpu"].as_str().expect("a name").to_string()).collect()
+    };
+    let (compared, left_out) = (names("rows"), names("left_out"));
+    assert!(compared.contains(&"h200".into()) && left_out.contains(&"v100".into()), "{left_out:?}");
+    assert!(left_out.iter().all(|gpu| !compared.contains(gpu)));
+    assert_eq!(compared.len() + left_out.len(), joulecast_model::catalog::gpu_names().count());
+    let text = stdout(&run(&["--net", "lenet5", "--gpu", "t4,h200,v100", "--precision", "bf16", "--batch", "4"]));
+    assert!(text.contains("\nleft out: t4, v100 (no units that compute in bf16)\n"), "{text}");
+    let other = stdout(&run(&["--net", "lenet5", "--gpu", "h200,xeon-e5-2630", "--launch", "graph", "--batch", "4"]));
+    assert!(other.contains("left out: xeon-e5-2630 (") && other.contains("processor"), "{other}");
+    for named in ["v100", "v100,t4"] {
+        let output = run(&["--net", "lenet5", "--gpu", named, "--precision", "bf16", "--batch", "4"]);
+        assert_eq!(output.status.code(), Some(2));
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(told.contains("error: v100 has no units that compute in bf16; it has fp32"), "{told}");
+    }
+}
+
+/// A note that is not of all batches says of which it is.
+#[test]
+fn a_note_names_its_batches() {
+    let output = run(&["--net", "resnet50", "--gpu", "v100", "--batch", "1,999"]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let of = |text: &str| told.lines().find(|line| line.contains(text)).unwrap_or_else(|| panic!("{text}: {told}"));
+    assert!(of("holds the clock").starts_with("note: resnet50 on v100 at batch 999: "), "{told}");
+    assert!(of("power was not measured").starts_with("note: resnet50 on v100: "), "{told}");
+}
+
 /// What `predict` would tell of each is told once, with what it is of.
 #[test]
 fn what_predictions_have_to_tell_is_told_once() {

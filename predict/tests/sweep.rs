@@ -508,3 +508,18 @@ fn lists_say_what_predictions_say() {
         assert_eq!(line.split_whitespace().nth(2), Some(tier), "{line}");
     }
 }
+
+#[test]
+fn batches_are_a_list_of_numbers_and_ranges() {
+    let rows = |batch: &str| {
+        let output = program::predict()
+            .args(["sweep", "--net", "lenet5", "--gpu", "v100", "--quiet", "--batch", batch])
+            .output()
+            .expect("runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let ranged = rows("1,4..10:3");
+    assert_eq!(ranged, rows("1,4,7,10"));
+    assert_eq!(ranged.lines().count(), 5);
+}

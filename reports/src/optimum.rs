@@ -291,8 +291,11 @@ fn text(found: &Found, markdown: bool) -> String {
         let shown = thinned(&chosen);
         let some =
             if shown.len() < chosen.len() { format!(", {} of {}", shown.len(), chosen.len()) } else { String::new() };
-        let also =
-            if chosen.iter().any(|&i| found.is_default(i)) { "" } else { "; the first row, the default, is not" };
+        let also = if chosen.iter().any(|&i| found.is_default(i)) {
+            ""
+        } else {
+            " (the first row is the default, to compare with)"
+        };
         let _ = write!(text, "\n{label}{some}{also}\n\n{}", print(&table(found, &shown)));
     }
     if let [little, much] = found.by_voltage[..] {

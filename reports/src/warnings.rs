@@ -143,6 +143,10 @@ fn substitute(by: Substitute) -> &'static str {
         Substitute::Shared => "predicted by the model that kinds like it share",
         Substitute::Bandwidth => "roofline with the bandwidth efficiency of its element-wise rows",
         Substitute::Universal => "predicted by the model of all measured GPUs",
+        Substitute::OneChip => {
+            "predicted by the law of the one chip that was measured with several results of every channel, whose library \
+             may run them otherwise"
+        }
         Substitute::Efficiency => "roofline with the efficiency that measured GPUs reach",
         Substitute::Algorithm => "predicted by that algorithm's model of the GPU on which algorithms were measured",
         Substitute::Processor => "roofline with three quarters of the processor's peaks, as tuned libraries reach",

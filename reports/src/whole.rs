@@ -26,7 +26,10 @@ pub fn nameless(folder: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     let write = || {
-        let mut file = builder.tempfile_in(folder)?;
+        // Its own words would name the file by a name that nobody knows.
+        let mut file = builder
+            .tempfile_in(folder)
+            .map_err(|e| io::Error::new(e.kind(), format!("no file can be made there ({})", e.kind())))?;
         file.write_all(bytes)?;
         file.as_file().sync_all()?;
         Ok(file)

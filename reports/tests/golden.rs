@@ -12,7 +12,7 @@ use joulecast_model::step::framework::Launch;
 use joulecast_model::step::memory::MemoryFootprint;
 use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
-use joulecast_reports::compare::Comparison;
+use joulecast_reports::compare::{Comparison, LeftOut};
 use joulecast_reports::export::{Export, Format};
 use joulecast_reports::fleet::{self, AtSetting, Plan};
 use joulecast_reports::optimum::{Candidate, Found};
@@ -126,6 +126,9 @@ fn a_comparison() {
         title: "fp32 inference, cudnn profile (graph)".into(),
         alpha: 2.0,
         entries,
+        left_out: ["m40", "p4"]
+            .map(|gpu| LeftOut { gpu: gpu.into(), why: "no units that compute in bf16".into() })
+            .into(),
         budget: Some(Budget {
             latency: Some(Seconds::from_ms(20.0)),
             power: Some(Watts::new(100.0)),

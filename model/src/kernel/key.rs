@@ -148,6 +148,12 @@ impl ModelKey {
         matches!(self, Self::Conv(Grouped | GroupedOdd | Depthwise | DepthwiseMultiplier))
     }
 
+    /// Whether one chip alone was measured with such kernels, and its library runs them in ways of its own: what it takes says
+    /// little of another chip.
+    pub fn is_of_one_chip(self) -> bool {
+        self == Self::Conv(ConvClass::DepthwiseMultiplier)
+    }
+
     /// Whether its products are batched: attention's are, over samples and heads.
     pub fn is_attention(self) -> bool {
         matches!(self, Self::Kind("attention") | Self::AttentionDecode | Self::AttentionUnfused)

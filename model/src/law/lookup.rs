@@ -123,6 +123,8 @@ pub enum Substitute {
     Bandwidth,
     /// By the polynomial that was fitted to all measured GPUs.
     Universal,
+    /// By the polynomial that was fitted to the one chip that was measured with such kernels.
+    OneChip,
     /// By the roofline and the efficiency that other GPUs reach.
     Efficiency,
     /// By a stated multiple of the roofline.
@@ -222,7 +224,11 @@ pub fn find<'a>(
             };
             if key.in_groups() {
                 if let Some(model) = anywhere(key, phase, precision).filter(|m| !m.terms.is_empty()) {
-                    return Some(Found { calibrated: true, ..of_all(model) });
+                    // Its residuals are other convolutions' on chips that were left out: nobody compared these.
+                    return Some(match key.is_of_one_chip() {
+                        true => plain(model, Tier::Transferred, Some(Substitute::OneChip)),
+                        false => Found { calibrated: true, ..of_all(model) },
+                    });
                 }
                 let carrier = anywhere(ModelKey::Conv(ConvClass::General), Phase::Forward, Precision::Fp32)?;
                 let found = plain(carrier, Tier::Roofline, Some(Substitute::Statement));

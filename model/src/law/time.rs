@@ -17,7 +17,7 @@ use crate::net::cost::LayerCost;
 pub const WIDER: f64 = 1.5;
 
 /// Beyond what was measured a kernel is compared with the same one of so many times as many samples.
-pub(crate) const MORE: [u64; 6] = [2, 4, 8, 16, 32, 64];
+pub(crate) const MORE: [u64; 12] = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 
 /// A kernel as the law sees it.
 #[derive(Clone, Copy, Debug)]
@@ -165,6 +165,11 @@ impl LayerModel {
         self.ratio_range.0.min(self.ordinary_range.0) + engine
     }
 
+    /// The largest that ln(t / t_ref) can be within what was fitted.
+    fn most_log(&self) -> f64 {
+        self.ratio_range.1 + self.engines.iter().map(|e| e.range.1).fold(0.0, f64::max)
+    }
+
     /// t_ref of a kernel on a board whose memory is the model's own; `None` on others, and where the board has no peak for it.
     pub(crate) fn reference(&self, work: &Work<'_>, cost: LayerCost, gpu: &Gpu) -> Option<Seconds> {
         let load = work.clone().costing(cost, gpu)?;
@@ -176,6 +181,11 @@ impl Found<'_> {
     /// The smallest that ln(t / t_ref) can be by what it expects; `None` where that is stated.
     pub(crate) fn shortest(&self) -> Option<f64> {
         self.stated.is_none().then(|| self.model.least_log() + self.correction)
+    }
+
+    /// The largest that ln(t / t_ref) can be by what it expects within what was fitted; `None` where that is stated.
+    pub(crate) fn longest(&self) -> Option<f64> {
+        self.stated.is_none().then(|| self.model.most_log() + self.correction)
     }
 
     /// The same by a model that was found for the kernel, with what is known of the substitution.

@@ -22,7 +22,7 @@ pub struct DescribeArgs {
     /// Samples per step
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_size, allow_negative_numbers = true)]
     pub batch: u64,
-    /// Storage width for the traffic
+    /// Storage width for the traffic: fp32, tf32, fp16, bf16, int8 or fp8
     #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
     pub precision: Precision,
     /// Whose rules: ours (a multiply-accumulate is two operations) or those of castro2018 (one; always per sample, in

@@ -3,7 +3,10 @@
 use super::shared::{
     FrameworkArgs, MemoryClockArgs, OperatingArgs, OutputArgs, PrecisionArgs, ReadingArgs, SequenceArgs, SharingArgs,
 };
-use super::values::{Axis, parse_axis, parse_mode, parse_positive, parse_precision, parse_price, parse_size, settings};
+use super::values::{
+    Axis, Sizes, parse_axis, parse_mode, parse_positive, parse_precision, parse_price, parse_size, parse_sizes,
+    settings, sizes,
+};
 use crate::failure::Failure;
 use crate::request::{Batch, Request};
 use clap::{Args, ValueEnum};
@@ -52,9 +55,10 @@ pub struct CompareArgs {
     many: ManyArgs,
     #[command(flatten)]
     sequence: SequenceArgs,
-    /// Samples per step, separated by commas; with a budget: only these are tried (default there: any)
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_size, allow_negative_numbers = true)]
-    batch: Vec<u64>,
+    /// Samples per step, separated by commas, ranges with a step (8..64:8) among them; with a budget: only these are tried
+    /// (default there: any)
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_sizes, allow_negative_numbers = true)]
+    batch: Vec<Sizes>,
     #[command(flatten)]
     precision: PrecisionArgs,
     /// Language models: whole answers of so many tokens per sample to prompts of --sequence tokens, instead of steps
@@ -97,7 +101,7 @@ impl CompareArgs {
             precisions: vec![self.precision.precision],
             modes: vec![self.precision.mode],
             point: self.operating.point(),
-            ..self.many.request(&self.batch, self.sequence.sequence)?
+            ..self.many.request(&sizes(&self.batch), self.sequence.sequence)?
         })
     }
 }
@@ -106,10 +110,10 @@ impl CompareArgs {
 pub struct SweepArgs {
     #[command(flatten)]
     many: ManyArgs,
-    /// Samples per step, separated by commas
-    #[arg(long, value_name = "N", value_delimiter = ',', required = true, value_parser = parse_size, allow_negative_numbers = true)]
-    batch: Vec<u64>,
-    /// Storage and arithmetic, separated by commas
+    /// Samples per step: a list (1,16,64), ranges with a step (8..64:8)
+    #[arg(long, value_name = "N", value_delimiter = ',', required = true, value_parser = parse_sizes, allow_negative_numbers = true)]
+    batch: Vec<Sizes>,
+    /// Storage and arithmetic, separated by commas: fp32, tf32, fp16, bf16, int8, fp8
     #[arg(long, value_name = "PRECISIONS", value_delimiter = ',', default_value = "fp32", value_parser = parse_precision)]
     precision: Vec<Precision>,
     /// inference and training, separated by commas
@@ -153,7 +157,7 @@ pub struct SweepArgs {
 impl SweepArgs {
     /// What is meant.
     pub fn request(&self) -> Result<Request, Failure> {
-        let request = self.many.request(&self.batch, None)?;
+        let request = self.many.request(&sizes(&self.batch), None)?;
         Ok(Request { precisions: self.precision.clone(), modes: self.mode.clone(), ..request })
     }
 

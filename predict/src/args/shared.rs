@@ -75,7 +75,8 @@ pub struct SequenceArgs {
 
 #[derive(Args)]
 pub struct PrecisionArgs {
-    /// Storage and arithmetic; fp32 means TF32 off, fp8 linear layers in it and all others in bf16 (inference only)
+    /// Storage and arithmetic: fp32 (TF32 off), tf32, fp16, bf16, int8, or fp8 (linear layers in it and all others in bf16;
+    /// inference only)
     #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
     pub precision: Precision,
     /// inference: one forward pass; training: forward, backward and update

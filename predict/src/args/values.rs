@@ -187,6 +187,32 @@ pub fn settings(axis: &[Axis]) -> Vec<Option<f64>> {
     axis.iter().flat_map(each).collect()
 }
 
+/// Batches as they were typed: from, to and step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    from: u64,
+    to: u64,
+    step: u64,
+}
+
+pub fn parse_sizes(text: &str) -> Result<Sizes, String> {
+    let Some((from, rest)) = text.split_once("..") else {
+        let size = parse_size(text)?;
+        return Ok(Sizes { from: size, to: size, step: 1 });
+    };
+    let (to, step) = rest.split_once(':').ok_or("write a range like 8..64:8, with its step")?;
+    let (from, to, step) = (parse_size(from)?, parse_size(to)?, parse_size(step)?);
+    if to < from || ((to - from) / step) as f64 > MOST_SETTINGS {
+        return Err(format!("a range goes up, in at most {MOST_SETTINGS} steps"));
+    }
+    Ok(Sizes { from, to, step })
+}
+
+/// All of them.
+pub fn sizes(typed: &[Sizes]) -> Vec<u64> {
+    typed.iter().flat_map(|s| (s.from..=s.to).step_by(s.step as usize)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -198,6 +224,15 @@ mod tests {
         assert_eq!(parse_gpus("2xtitan-x-pascal,2xtitan-x-maxwell"), Ok(Gpus::Kinds(mixed)));
         for wrong in ["0", "-1", "v100", "2x", "x2", "2xv100,", "99999999", ""] {
             assert!(parse_gpus(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn batches_are_numbers_and_ranges() {
+        let typed = ["1", "8..64:16", "7..7:1"].map(|text| parse_sizes(text).expect("read"));
+        assert_eq!(sizes(&typed), [1, 8, 24, 40, 56, 7]);
+        for wrong in ["0", "8..64", "64..8:8", "0..8:1", "1..8:0", "1..2147483647:1", "1..x:1", "-1..4:1", ""] {
+            assert!(parse_sizes(wrong).is_err(), "{wrong}");
         }
     }
 

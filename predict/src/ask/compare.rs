@@ -2,13 +2,13 @@
 
 use crate::cluster::Cluster;
 use crate::failure::Failure;
-use crate::request::{Batch, Request, only};
+use crate::request::{Batch, Request, Team, only};
 use crate::session::{Session, once};
 use crate::source::Source;
 use joulecast_model::ask::budget::{Bound, Budget, largest_batch};
 use joulecast_model::ask::comparison::{Entry, Largest};
 use joulecast_model::step::predictor::NetworkPrediction;
-use joulecast_reports::compare::Comparison;
+use joulecast_reports::compare::{Comparison, LeftOut};
 
 /// No larger batch is tried for a budget.
 const LARGEST_BATCH: u64 = 4096;
@@ -109,6 +109,38 @@ fn priced(session: &Session, request: &Request, prices: &[(String, f64)]) -> Res
     Ok(known)
 }
 
+/// A team and what predicts on it.
+type Able = (Team, Cluster);
+
+/// The teams that do what is asked, and those that do not, with why. Where none does, the first one's reason is an error, here
+/// or of its prediction.
+fn able(session: &Session, request: &Request) -> Result<(Vec<Able>, Vec<LeftOut>), Failure> {
+    let (precision, mode) = (*only(&request.precisions, "precision")?, *only(&request.modes, "mode")?);
+    let (mut able, mut unable, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    for team in session.teams(&request.teams)? {
+        let mut leave = |why: String| left_out.push(LeftOut { gpu: team.name.clone(), why });
+        match session.cluster(request, &team, precision, mode) {
+            Ok(cluster) if cluster.gpus().iter().all(|gpu| gpu.computes_in(precision).is_some()) => {
+                able.push((team, cluster));
+            }
+            Ok(cluster) => {
+                leave(format!("no units that compute in {precision}"));
+                unable.push(Ok((team, cluster)));
+            }
+            Err(Failure::Usage(why)) => {
+                let why = Failure::Usage(why);
+                leave(why.to_string());
+                unable.push(Err(why));
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    match unable.into_iter().next().filter(|_| able.is_empty()) {
+        Some(first) => Ok((vec![first?], Vec::new())),
+        None => Ok((able, left_out)),
+    }
+}
+
 fn title(request: &Request, question: &Question, first: &Cluster) -> String {
     let framework = first.first().framework();
     let launch = request.runner.launch.unwrap_or_else(|| framework.usual_launch());
@@ -142,12 +174,11 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
     if batches.is_empty() && shared && !request.weak {
         return Err(Failure::usage("not every batch divides among GPUs: give --batch, or --scaling weak"));
     }
-    let (precision, mode) = (*only(&request.precisions, "precision")?, *only(&request.modes, "mode")?);
     let prices = priced(session, request, &question.prices)?;
     let networks = session.networks(&request.networks, &request.reading)?;
     let mut on = Vec::new();
-    for team in session.teams(&request.teams)? {
-        let cluster = session.cluster(request, &team, precision, mode)?;
+    let (able, left_out) = able(session, request)?;
+    for (team, cluster) in able {
         // Of all GPUs of a team; where one has no price, neither has the team.
         let each = team.kinds.iter().map(|(count, gpu)| {
             let gpu = session.identity(gpu)?;
@@ -171,5 +202,6 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
     }
     let first = on.first().ok_or_else(|| Failure::usage("no GPU to compare"))?;
     let title = title(request, question, &first.cluster);
-    Ok(Comparison { title, alpha: question.alpha, entries, budget: (!budget.is_free()).then_some(budget), largest })
+    let budget = (!budget.is_free()).then_some(budget);
+    Ok(Comparison { title, alpha: question.alpha, entries, left_out, budget, largest })
 }

@@ -28,6 +28,7 @@ use joulecast_reports::prediction::{Asked, Shown};
 use joulecast_reports::table::Table;
 use joulecast_reports::warnings::words;
 use joulecast_reports::{compare, describe, fleet, given, say};
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
@@ -66,16 +67,31 @@ const PLACES: usize = 3;
 /// Notes on many predictions that are told.
 const MOST_NOTES: usize = 12;
 
+/// A network on a GPU, with the batches that a note is of.
+type Place = (String, Vec<u64>);
+
+/// `compared`: how many batches there are; all of them need no names.
+fn place_words((place, batches): &Place, compared: usize) -> String {
+    let named: Vec<String> = batches.iter().map(u64::to_string).collect();
+    if named.len() == compared { place.clone() } else { format!("{place} at batch {}", named.join(" and ")) }
+}
+
 /// What predictions have to tell, each once, with what it is of.
 fn tell_warnings<'a>(predictions: impl Iterator<Item = (&'a str, &'a NetworkPrediction)>) {
-    let mut told: Vec<(String, Vec<String>)> = Vec::new();
+    let predictions: Vec<(&str, &NetworkPrediction)> = predictions.collect();
+    let compared = predictions.iter().map(|(_, p)| p.batch).collect::<BTreeSet<_>>().len();
+    let mut told: Vec<(String, Vec<Place>)> = Vec::new();
     for (gpu, prediction) in predictions {
         let place = format!("{} on {gpu}", prediction.network);
         for text in prediction.warnings.iter().map(words) {
-            match told.iter_mut().find(|(other, _)| *other == text) {
-                Some((_, places)) if places.contains(&place) => {}
-                Some((_, places)) => places.push(place.clone()),
-                None => told.push((text, vec![place.clone()])),
+            let known = told.iter().position(|(other, _)| *other == text).unwrap_or_else(|| {
+                told.push((text, Vec::new()));
+                told.len() - 1
+            });
+            let places = &mut told[known].1;
+            match places.iter_mut().find(|(other, _)| *other == place) {
+                Some((_, batches)) => batches.push(prediction.batch),
+                None => places.push((place.clone(), vec![prediction.batch])),
             }
         }
     }
@@ -87,7 +103,8 @@ fn tell_warnings<'a>(predictions: impl Iterator<Item = (&'a str, &'a NetworkPred
     for (text, places) in told.into_iter().take(MOST_NOTES) {
         let more = places.len().saturating_sub(PLACES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        say(format_args!("note: {}{more}: {text}", places[..places.len().min(PLACES)].join(", ")));
+        let named: Vec<String> = places.iter().take(PLACES).map(|place| place_words(place, compared)).collect();
+        say(format_args!("note: {}{more}: {text}", named.join(", ")));
     }
     if further > 0 {
         say(format_args!("note: {further} further notes are of fewer predictions each: predict tells them"));

@@ -15,10 +15,21 @@ pub struct Comparison {
     pub alpha: f64,
     /// Networks in the order they were asked for, GPUs within, batches within.
     pub entries: Vec<Entry>,
+    /// GPUs that were asked for and cannot do what is compared.
+    pub left_out: Vec<LeftOut>,
     /// The budget, where there is one.
     pub budget: Option<Budget>,
     /// For every network and GPU, where there is a budget.
     pub largest: Vec<Largest>,
+}
+
+/// A GPU that cannot do what is compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// The GPU as typed.
+    pub gpu: String,
+    /// Why, without its name where many share the reason.
+    pub why: String,
 }
 
 #[derive(Serialize)]
@@ -86,6 +97,7 @@ pub(super) struct Document<'a> {
     title: &'a str,
     alpha: f64,
     rows: Vec<Row<'a>>,
+    left_out: &'a [LeftOut],
     best: Vec<Winner<'a>>,
     none_best: Vec<OfHost<'a>>,
     budget: Option<BudgetDocument>,
@@ -197,6 +209,7 @@ pub(super) fn document(c: &Comparison) -> Result<Document<'_>, serde_json::Error
         title: &c.title,
         alpha: c.alpha,
         rows: c.entries.iter().map(|e| row(c, e)).collect(),
+        left_out: &c.left_out,
         best: gpus.iter().map(winner).collect(),
         none_best: hosts.iter().map(of_host).collect(),
         budget,

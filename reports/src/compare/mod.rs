@@ -5,7 +5,7 @@ mod document;
 mod dots;
 mod page;
 
-pub use document::Comparison;
+pub use document::{Comparison, LeftOut};
 
 use crate::export::{self, Export, ExportError, Format};
 use crate::figure::FigureError;

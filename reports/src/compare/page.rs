@@ -1,6 +1,6 @@
 //! A comparison as tables.
 
-use super::document::Comparison;
+use super::document::{Comparison, LeftOut};
 use crate::markup::markdown_text;
 use crate::table::{Table, significant, with_unit};
 use joulecast_model::ask::budget::{Bound, Budget};
@@ -74,6 +74,24 @@ fn budget_words(b: &Budget) -> String {
     format!("{}{sure}, within memory", words.join(", "))
 }
 
+/// What the column EPR is.
+fn epr_words(alpha: f64) -> String {
+    let power = if alpha == 1.0 { String::new() } else { format!(" to the power of {alpha}") };
+    format!("EPR({alpha}): energy-precision ratio, energy per sample times the top-1 error{power}; less is better")
+}
+
+/// GPUs that are left out for one reason, in the order they came.
+fn by_reason(left_out: &[LeftOut]) -> Vec<(&str, Vec<&str>)> {
+    let mut list: Vec<(&str, Vec<&str>)> = Vec::new();
+    for LeftOut { gpu, why } in left_out {
+        match list.iter_mut().find(|(other, _)| other == why) {
+            Some((_, gpus)) => gpus.push(gpu),
+            None => list.push((why, vec![gpu])),
+        }
+    }
+    list
+}
+
 /// The readable report, or the same in Markdown.
 pub fn text(c: &Comparison, markdown: bool) -> String {
     let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
@@ -81,6 +99,12 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
     if !c.entries.is_empty() {
         let all: Vec<&Entry> = c.entries.iter().collect();
         let _ = write!(text, "\n{}", print(&table(c, &all, None)));
+    }
+    for (why, gpus) in by_reason(&c.left_out) {
+        let _ = write!(text, "\nleft out: {} ({why})\n", gpus.join(", "));
+    }
+    if c.shown().iter().any(|e| e.epr.is_some()) {
+        let _ = write!(text, "\n{}\n", epr_words(c.alpha));
     }
     if c.entries.iter().any(|e| e.gpu != c.entries[0].gpu) {
         let mut table = Table::new(&["network", "batch", "least", "gpu", "value", "not surely better than"], 1)

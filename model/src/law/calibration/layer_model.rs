@@ -292,6 +292,12 @@ impl LayerModel {
         Ratio { log: log + by_engine, in_domain }
     }
 
+    /// Whether a size lies outside of what was fitted and no nearer to it than that of other variables.
+    pub fn comes_no_nearer(&self, from: &Variables, to: &Variables) -> bool {
+        let outside = |r: &Range, v: &Variables| (r.low - v.values[r.variable]).max(v.values[r.variable] - r.high);
+        self.domain.iter().any(|r| outside(r, to) > EDGE && outside(r, to) >= outside(r, from))
+    }
+
     /// The sum of intercept and terms as it is, wherever the values lie.
     pub fn polynomial(&self, values: &[f64]) -> f64 {
         sum(self.intercept, &self.terms, values)

@@ -1,6 +1,7 @@
 //! A step over batches: what no batch changes is found once, and kernels that differ are predicted once each, several batches
 //! side by side. [`Step::new`] is the plain way, and says the same but for rounding.
 
+use super::bounds::Bounds;
 use super::kernel::{Asked, Kernel, Models, Plan, computed_in, plan, predict_kernel};
 use super::network::law_of;
 use super::step::Step;
@@ -164,8 +165,15 @@ impl<'a> StepOverBatches<'a> {
         // Lanes that nothing is asked of are as the last.
         let batch = |i: usize| batches.get(i).or(batches.last()).map_or(1, |batch| *batch);
         let lanes: [u64; LANES] = std::array::from_fn(batch);
-        let taken = over.taken(&lanes, room);
+        let mut taken = over.taken(&lanes, room);
         let mut load = over.load();
+        let bounds = Bounds { found: &plan.found, setup };
+        for (timed, &batch) in taken.timed.iter_mut().zip(batches) {
+            if !timed.in_domain && asked.phase != Phase::Update {
+                over.at(batch, &mut load);
+                timed.value = bounds.not_below_fewer_samples(timed.value, &load);
+            }
+        }
         let times: [_; LANES] = std::array::from_fn(|i| {
             over.at(lanes[i], &mut load);
             plan.time(&asked.layer, &load, taken.timed[i].value, setup)
@@ -205,8 +213,9 @@ fn over<'a>(
     let plans = SAMPLED.map(|batch| plan_at(batch, models));
     let [Some(one), Some(many), Some(between)] = plans else { return None };
     let found = many.found;
-    if precision == Precision::Tf32 && matches!(found.substitute, Some(Substitute::Universal | Substitute::Efficiency))
-    {
+    let is_better_of_two = precision == Precision::Tf32
+        && matches!(found.substitute, Some(Substitute::Universal | Substitute::Efficiency));
+    if is_better_of_two || found.substitute == Some(Substitute::OneChip) {
         return None;
     }
     let loads = |of: [Option<LayerCost>; 3]| -> Option<[Loads<'a>; 3]> {

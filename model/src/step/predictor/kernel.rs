@@ -1,18 +1,19 @@
 //! A kernel of a step: its model, its time, its power at any clock.
 
+use super::bounds::Bounds;
 use super::{Estimate, LayerPrediction, PredictError, Setup};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Seconds, Watts};
 use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
-use crate::kernel::key::ModelKey;
+use crate::kernel::key::{ConvClass, ModelKey};
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, power};
-use crate::law::time::{MORE, Timed, time};
+use crate::law::time::{Timed, time};
 use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
@@ -203,7 +204,8 @@ fn kernels_of<'a, 'm: 'a>(
         kernel = kernel.longer_by(bias.bytes() / setup.gpu.bandwidth.value);
     }
     // What other chips reach in TF32 says little of one with another ratio of peaks: a library would take plain fp32.
-    if precision == Precision::Tf32 && matches!(kernel.substitute, Some(Substitute::Universal | Substitute::Efficiency))
+    if precision == Precision::Tf32
+        && matches!(kernel.substitute, Some(Substitute::Universal | Substitute::OneChip | Substitute::Efficiency))
     {
         let plain = of(Precision::Fp32)?;
         return Ok(if plain.time.value < kernel.time.value { plain } else { kernel });
@@ -216,6 +218,8 @@ pub(super) struct Plan<'w, 'm> {
     /// What runs, at the batch that it was made with.
     pub(super) work: Work<'w>,
     pub(super) found: Found<'m>,
+    /// That of depthwise convolutions with one result of every channel, where the kernel's model is of another chip's several.
+    one_result: Option<Found<'m>>,
     kind: &'static str,
     phase: Phase,
     layout: Layout,
@@ -241,16 +245,16 @@ pub(super) fn plan<'w, 'm>(
     let is_twin = twin.is_some();
     let mut work = twin.unwrap_or(own);
     let no_model = || PredictError::NoModel { layer: name.to_string(), kind, phase, precision };
-    let (family, key, gpu) = (work.family(), work.key(), setup.gpu);
+    let (family, key, run_phase, gpu) = (work.family(), work.key(), work.phase, setup.gpu);
     let by_algorithm = setup.framework.algorithm().filter(|a| !is_twin && a.supports(work.layer(), work.inputs()));
     let by_algorithm = by_algorithm
-        .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, work.phase, computed)?)));
-    let named = |key| of_framework(setup.calibration, &setup.framework.name, key, family, work.phase, computed);
-    let look_up = || named(key).or_else(|| find(setup.calibration, setup.all_chips, key, family, work.phase, computed));
-    let apart = apart.and_then(|key| models.find((key, work.phase, computed), || named(key)));
+        .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, run_phase, computed)?)));
+    let named = |key| of_framework(setup.calibration, &setup.framework.name, key, family, run_phase, computed);
+    let look_up = |key| find(setup.calibration, setup.all_chips, key, family, run_phase, computed);
+    let apart = apart.and_then(|key| models.find((key, run_phase, computed), || named(key)));
     let found = match by_algorithm.map(|(_, found)| found).or(apart) {
         Some(found) => found,
-        None => models.find((key, work.phase, computed), look_up).ok_or_else(no_model)?,
+        None => models.find((key, run_phase, computed), || named(key).or_else(|| look_up(key))).ok_or_else(no_model)?,
     };
     let found = found.on_board(setup.calibration, &gpu.name);
     let found = if approximate && apart.is_none() { found.of_frames() } else { found };
@@ -261,7 +265,11 @@ pub(super) fn plan<'w, 'm>(
     work.algorithm = algorithm.unwrap_or(Algorithm::Heuristic);
     let host = host(setup, &layer.case, key, phase, setup.mode, network.precision());
     let kind = if phase == Phase::Update { ModelKey::Update.name() } else { kind };
-    Ok(Plan { work, found, kind, phase, layout, algorithm, host })
+    let one_result = (found.substitute == Some(Substitute::OneChip)).then(|| {
+        let depthwise = ModelKey::Conv(ConvClass::Depthwise);
+        models.find((depthwise, run_phase, computed), || named(depthwise).or_else(|| look_up(depthwise)))
+    });
+    Ok(Plan { work, found, one_result: one_result.flatten(), kind, phase, layout, algorithm, host })
 }
 
 impl<'m> Plan<'_, 'm> {
@@ -350,45 +358,19 @@ fn kernel_in<'a, 'm: 'a>(
     let view = found.model.view(plan.work.clone(), cost, setup.gpu, setup.library, setup.calibration);
     let view = view.ok_or_else(no_model)?;
     let mut timed = time(view.seen(), found, setup.all_chips.siblings(found.tier));
+    let bounds = Bounds { found, setup };
     // An update is of parameters, however many samples there were, and its cost is the framework's.
     if !timed.in_domain && phase != Phase::Update {
-        timed.value = as_for_more_samples(timed.value, found, &view.load, setup);
+        timed.value = bounds.outside(timed.value, &view);
+    }
+    if let Some(one) = &plan.one_result {
+        timed = bounds.of_several_results(timed, &view, one);
     }
     let engine = view.engine.filter(|engine| found.model.engine(engine).is_some());
     let load = &view.load;
     let taken = plan.time(layer, load, timed.value, setup);
     let drives = Drives::of(models.law.parts(load, &load.amounts(), (found.model.floor, taken.0.get())));
     plan.kernel((name, cost, load), (timed, engine), taken, drives, setup).ok_or_else(no_model)
-}
-
-/// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
-/// and so on up to 64 times as many samples.
-fn as_for_more_samples(own: Seconds, found: &Found<'_>, load: &Load<'_>, setup: &Setup<'_>) -> Seconds {
-    let shortest = found.shortest();
-    let longer = MORE.into_iter().map_while(|times| {
-        let work = Work { batch: load.work.batch.checked_mul(times)?, ..load.work.clone() };
-        let cost = work.cost().ok()??;
-        let bound = shortest.and_then(|log| Some(found.model.reference(&work, cost, setup.gpu)? * log.exp()));
-        let time = move || {
-            let view = found.model.view(work, cost, setup.gpu, setup.library, setup.calibration)?;
-            Some(found.expects(view.seen()).time())
-        };
-        Some((bound, time))
-    });
-    least(own, longer)
-}
-
-/// The least of a time and of those of ever more samples, each with what it takes whatever its polynomial says: where that is no
-/// less already, no later one is less.
-fn least(own: Seconds, longer: impl Iterator<Item = (Option<Seconds>, impl FnOnce() -> Option<Seconds>)>) -> Seconds {
-    let mut least = own;
-    for (bound, time) in longer {
-        if bound.is_some_and(|bound| bound >= least) {
-            break;
-        }
-        least = time().map_or(least, |time| least.min(time));
-    }
-    least
 }
 
 /// What the host takes to launch a layer's operation.
@@ -422,25 +404,4 @@ fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seco
         }
     };
     ours * factor + extra + bias
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn more_samples_are_looked_at_while_they_may_take_less() {
-        let us = Seconds::from_us;
-        // Bounds that hold, times by a polynomial that falls; the last is beyond what its bound lets through.
-        let list = [(4.0, 11.0), (6.0, 7.0), (6.9, 6.95), (7.0, 7.5)];
-        let all = list.iter().map(|(_, time)| *time).fold(10.0, f64::min);
-        let mut asked = 0;
-        let longer = list.into_iter().map(|(bound, time)| (Some(us(bound)), move || Some(us(time))));
-        let found = least(us(10.0), longer.inspect(|_| asked += 1));
-        assert_eq!((found, asked), (us(all), 4));
-        let unbounded = list.into_iter().map(|(_, time)| (None, move || Some(us(time))));
-        assert_eq!(least(us(10.0), unbounded), us(all));
-        let never = || -> Option<Seconds> { unreachable!("its bound is above") };
-        assert_eq!(least(us(10.0), std::iter::once((Some(us(10.0)), never))), us(10.0));
-    }
 }

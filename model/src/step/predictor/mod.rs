@@ -2,6 +2,7 @@
 
 mod batches;
 mod beside;
+mod bounds;
 mod intervals;
 mod kernel;
 mod network;

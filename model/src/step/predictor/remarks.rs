@@ -9,6 +9,7 @@ use crate::base::precision::{Phase, Precision};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::kernel::family::Family;
 use crate::law::calibration::Tier;
+use crate::law::lookup::Substitute;
 use crate::law::power::ClockLaw;
 use crate::step::framework::Launch;
 
@@ -128,6 +129,7 @@ impl Step<'_> {
                 if self.setup.of_other_vendor() {
                     list.push(Warning::OtherVendor { vendor: self.setup.gpu.vendor });
                 }
+                list.extend(substituted(totals, |by| by == Substitute::OneChip));
             }
             Some(calibration) => {
                 if !calibration.boards.contains(gpu) {
@@ -136,12 +138,7 @@ impl Step<'_> {
                 if calibration.sources.iter().any(|s| s == SIMULATED) {
                     list.push(Warning::Simulated);
                 }
-                for (&by, kinds) in &totals.substituted {
-                    let share = kinds.values().sum::<f64>() / total;
-                    if share >= WORTH_A_WARNING {
-                        list.push(Warning::Substituted { kinds: kinds.keys().copied().collect(), share, by });
-                    }
-                }
+                list.extend(substituted(totals, |_| true));
             }
         }
         let share = totals.outside / total;
@@ -182,6 +179,15 @@ impl Step<'_> {
             _ => None,
         }
     }
+}
+
+/// Kinds that other models stand in for, where that is worth a warning.
+fn substituted(totals: &Totals, told: impl Fn(Substitute) -> bool) -> impl Iterator<Item = Warning> {
+    totals.substituted.iter().filter(move |(by, _)| told(**by)).filter_map(|(&by, kinds)| {
+        let share = kinds.values().sum::<f64>() / totals.time.value.get();
+        let kinds = || kinds.keys().copied().collect();
+        (share >= WORTH_A_WARNING).then(|| Warning::Substituted { kinds: kinds(), share, by })
+    })
 }
 
 /// Layers that draw more than the limit although all of them together keep it.

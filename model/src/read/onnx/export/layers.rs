@@ -3,9 +3,12 @@
 use super::site::Site;
 use super::{Int, Ints, Real, Word, Writer};
 use crate::net::layer::{
-    Activation, Conv2d, Conv3d, ConvTranspose2d, Interpolation, Layer, OnnxForm, OnnxValue, Pair, PoolOp, Triple,
-    Window,
+    Activation, Conv2d, Conv3d, ConvTranspose2d, Elementwise, Interpolation, Layer, OnnxForm, OnnxValue, Pair, PoolOp,
+    Triple, Window,
 };
+
+/// More operators than these are written for no layer.
+const MOST_OPERATORS: u64 = 16;
 
 fn both(pair: Pair) -> [i64; 2] {
     [pair.h as i64, pair.w as i64]
@@ -139,13 +142,49 @@ impl Writer<'_> {
                 let op = if pool.op == PoolOp::Max { "MaxPool" } else { "AveragePool" };
                 self.node(op, &[&x], name, &attributes);
             }
-            // Which operation it is, is not part of a network here.
-            Layer::Elementwise(e) if e.ops == 1 && e.parameters == 0 && e.output.is_none() && site.read.len() == 1 => {
-                self.node("Neg", &[&x], name, &[]);
-            }
-            Layer::Elementwise(_) | Layer::Reduce(_) | Layer::Slice(_) => {
+            Layer::Elementwise(elementwise) => return self.elementwise(elementwise, site),
+            Layer::Reduce(_) | Layer::Slice(_) => {
                 return Err(format!("no ONNX operator stands for {}", layer.kind()));
             }
+        }
+        Ok(())
+    }
+
+    /// Which operation it is, is not part of a network here: operators that compute, read and write as much. More than two
+    /// operations are several operators, of which a reader makes a kernel each.
+    fn elementwise(&mut self, elementwise: &Elementwise, site: &Site<'_>) -> Result<(), String> {
+        let unknown = |why: &str| Err(format!("no ONNX operator stands for elementwise with {why}"));
+        if site.output != site.read[0] {
+            return unknown("a result of another shape than its first input's");
+        }
+        let last = site.read[0].last();
+        let learned = match elementwise.parameters {
+            0 => None,
+            n if n == last => Some([n]),
+            _ => return unknown("learned values that are not one of each feature"),
+        };
+        let mut inputs = self.aligned(site);
+        inputs.extend(learned.map(|dims| self.weight_of(site, &dims)));
+        let spreads = |dims: &[u64]| dims.iter().rev().zip(site.dims().iter().rev()).all(|(a, b)| a == b || *a == 1);
+        if !site.read.iter().all(|shape| shape.dims().len() <= site.dims().len() && spreads(shape.dims())) {
+            return unknown("inputs that do not spread over its result");
+        }
+        let inputs: Vec<&str> = inputs.iter().map(String::as_str).collect();
+        let (first, done) = match (inputs.len(), elementwise.ops) {
+            (_, 0) => return unknown("no operation"),
+            (1, 1) => ("Neg", 1),
+            (1, _) => ("Shrink", 2),
+            (2, 1) => ("Sub", 1),
+            (2, _) => ("Mod", 2),
+            _ => ("Max", 1),
+        };
+        if elementwise.ops > MOST_OPERATORS {
+            return unknown("so many operations");
+        }
+        let part = |i: u64| if i == elementwise.ops { site.name.to_string() } else { site.named(&format!("part_{i}")) };
+        self.node(first, &inputs, &part(done), &[]);
+        for i in done + 1..=elementwise.ops {
+            self.node("Neg", &[&part(i - 1)], &part(i), &[]);
         }
         Ok(())
     }

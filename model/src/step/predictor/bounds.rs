@@ -1,0 +1,192 @@
+//! What a kernel's time cannot be beyond, whatever a polynomial says where no row is.
+
+use super::Setup;
+use crate::base::units::Seconds;
+use crate::kernel::load::Load;
+use crate::kernel::work::Work;
+use crate::law::lookup::Found;
+use crate::law::time::{Expected, MORE, Timed, View};
+use crate::net::case::LayerCase;
+use crate::net::layer::{Conv2d, Layer};
+
+/// A model that was found for a kernel, with what else decides what it says.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds<'s, 'm> {
+    pub(super) found: &'s Found<'m>,
+    pub(super) setup: &'s Setup<'m>,
+}
+
+/// More results of every channel than these are not looked at one by one.
+const MOST_RESULTS: usize = 64;
+
+impl<'m> Bounds<'_, 'm> {
+    /// A kernel as the model sees it; `None` where nothing runs.
+    fn view<'w>(&self, work: Work<'w>) -> Option<View<'w, 'm>>
+    where
+        'm: 'w,
+    {
+        let cost = work.cost().ok()??;
+        self.found.model.view(work, cost, self.setup.gpu, self.setup.library, self.setup.calibration)
+    }
+
+    /// What a kernel outside of what was fitted takes, as the same one of more and fewer samples bounds it.
+    pub(super) fn outside(&self, own: Seconds, view: &View<'_, '_>) -> Seconds {
+        self.as_for_fewer_samples(self.as_for_more_samples(own, view), view)
+    }
+
+    /// What a kernel outside of what was fitted takes that takes no longer than the same one of more samples.
+    pub(super) fn not_below_fewer_samples(&self, own: Seconds, load: &Load<'_>) -> Seconds {
+        let Setup { gpu, library, calibration, .. } = *self.setup;
+        let view = self.found.model.view(load.work.clone(), load.cost, gpu, library, calibration);
+        view.map_or(own, |view| self.as_for_fewer_samples(own, &view))
+    }
+
+    /// A kernel's time as it is expected, bounded where it lies outside of what was fitted.
+    fn time(&self, work: Work<'_>) -> Option<Seconds> {
+        let view = self.view(work)?;
+        let expected = self.found.expects(view.seen());
+        let time = expected.time();
+        Some(if expected.in_domain { time } else { self.outside(time, &view) })
+    }
+
+    /// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
+    /// and so on up to 4,096 times as many samples.
+    fn as_for_more_samples(&self, own: Seconds, view: &View<'_, '_>) -> Seconds {
+        let (shortest, work) = (self.found.shortest(), &view.load.work);
+        let longer = MORE.into_iter().map_while(|times| {
+            let work = Work { batch: work.batch.checked_mul(times)?, ..work.clone() };
+            let cost = work.cost().ok()??;
+            let reference = || self.found.model.reference(&work, cost, self.setup.gpu);
+            let bound = shortest.and_then(|log| Some(reference()? * log.exp()));
+            let time = move || Some(self.found.expects(self.view(work)?.seen()).time());
+            Some((bound, time))
+        });
+        least(own, longer)
+    }
+
+    /// Nor may it fall where what was measured ends: a kernel that is larger takes no less than the same one of the most samples
+    /// that lie within, as long as the library is expected to run both by one engine.
+    fn as_for_fewer_samples(&self, own: Seconds, view: &View<'_, '_>) -> Seconds {
+        let (work, model) = (&view.load.work, self.found.model);
+        let Some(longest) = self.found.longest() else { return own };
+        let at = |batch| -> Option<Fewer> {
+            let there = self.view(Work { batch, ..work.clone() })?;
+            let expected = self.found.expects(there.seen());
+            let shorter = Expected { log: longest, ..expected }.time() <= own;
+            let apart = model.comes_no_nearer(view.seen().variables, there.seen().variables);
+            let hopeless = apart || shorter && !expected.in_domain;
+            Some(Fewer { expected, hopeless, alike: there.engine == view.engine })
+        };
+        at_the_edge(work.batch, at).map_or(own, |edge| if edge.alike { own.max(edge.expected.time()) } else { own })
+    }
+
+    /// Several results of every channel by a chip of its own ways: no less than with fewer of them on this GPU, one by the model
+    /// `depthwise`, and perhaps as little as so many kernels of one.
+    pub(super) fn of_several_results(&self, timed: Timed, view: &View<'_, '_>, depthwise: &Found<'m>) -> Timed {
+        let work = &view.load.work;
+        let Layer::Conv2d(conv) = work.layer() else { return timed };
+        let (channels, results) = (work.input().axis(), conv.channels / work.input().axis().max(1));
+        let fewer = |results: u64| {
+            let conv = Conv2d { channels: results * channels, ..conv.clone() };
+            let case = LayerCase { inputs: work.inputs().to_vec(), layer: Layer::Conv2d(conv) };
+            let fewer = Work::usual(case, work.phase, work.batch, work.precision, work.mode).ok()?;
+            Some(Work { layout: work.layout, cache: work.cache, algorithm: work.algorithm, ..fewer })
+        };
+        let Some(one) = fewer(1).and_then(|one| Bounds { found: depthwise, ..*self }.time(one)) else { return timed };
+        let several = (2..results).take(MOST_RESULTS).filter_map(|results| self.time(fewer(results)?));
+        let value = several.fold(timed.value.max(one), Seconds::max);
+        let apart = one * results as f64 / value;
+        Timed { value, edges: timed.edges.map(|(low, high)| (low.min(apart), high)), ..timed }
+    }
+}
+
+/// A kernel of fewer samples.
+struct Fewer {
+    expected: Expected,
+    /// Whether it lies outside and those of yet fewer lie there too, or cannot take longer than what is asked for.
+    hopeless: bool,
+    /// Whether the same engine runs it.
+    alike: bool,
+}
+
+/// The kernel of the most samples, fewer than `batch`, that lies within what was measured, where one is worth it.
+fn at_the_edge(batch: u64, at: impl Fn(u64) -> Option<Fewer>) -> Option<Fewer> {
+    let (mut outside, mut inside, mut found) = (batch, 0, None);
+    while inside == 0 {
+        let few = outside / 2;
+        let there = if few == 0 { return None } else { at(few)? };
+        match there.expected.in_domain {
+            _ if there.hopeless => return None,
+            true => (inside, found) = (few, Some(there)),
+            false => outside = few,
+        }
+    }
+    while outside - inside > 1 {
+        let middle = inside + (outside - inside) / 2;
+        match at(middle)? {
+            there if there.expected.in_domain => (inside, found) = (middle, Some(there)),
+            _ => outside = middle,
+        }
+    }
+    found
+}
+
+/// The least of a time and of those of ever more samples, each with what it takes whatever its polynomial says: where that is no
+/// less already, no later one is less.
+fn least(own: Seconds, longer: impl Iterator<Item = (Option<Seconds>, impl FnOnce() -> Option<Seconds>)>) -> Seconds {
+    let mut least = own;
+    for (bound, time) in longer {
+        if bound.is_some_and(|bound| bound >= least) {
+            break;
+        }
+        least = time().map_or(least, |time| least.min(time));
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::law::carry::Carry;
+
+    /// Kernels of up to so many samples lie within; each takes a microsecond a sample.
+    fn fewer(within: u64, batch: u64) -> Fewer {
+        let expected = Expected {
+            reference: Seconds::from_us(batch as f64),
+            log: 0.0,
+            in_domain: (1..=within).contains(&batch),
+            carry: Carry::NONE,
+        };
+        Fewer { expected, hopeless: false, alike: true }
+    }
+
+    #[test]
+    fn the_edge_is_the_most_samples_that_lie_within() {
+        for (batch, within, expected) in
+            [(65, 64, Some(64)), (100, 37, Some(37)), (1000, 1, Some(1)), (3, 2, Some(2)), (9, 0, None), (1, 0, None)]
+        {
+            let found = at_the_edge(batch, |n| Some(fewer(within, n)));
+            let us = found.map(|edge| edge.expected.time().to_us().round() as u64);
+            assert_eq!(us, expected, "{batch} samples, {within} within");
+        }
+        let hopeless = |n: u64| Some(Fewer { hopeless: n <= 50, ..fewer(64, n) });
+        assert!(at_the_edge(100, hopeless).is_none(), "nothing that is fewer takes longer");
+        assert!(at_the_edge(100, |n| (n > 70).then(|| fewer(64, n))).is_none());
+    }
+
+    #[test]
+    fn more_samples_are_looked_at_while_they_may_take_less() {
+        let us = Seconds::from_us;
+        // Bounds that hold, times by a polynomial that falls; the last is beyond what its bound lets through.
+        let list = [(4.0, 11.0), (6.0, 7.0), (6.9, 6.95), (7.0, 7.5)];
+        let all = list.iter().map(|(_, time)| *time).fold(10.0, f64::min);
+        let mut asked = 0;
+        let longer = list.into_iter().map(|(bound, time)| (Some(us(bound)), move || Some(us(time))));
+        let found = least(us(10.0), longer.inspect(|_| asked += 1));
+        assert_eq!((found, asked), (us(all), 4));
+        let unbounded = list.into_iter().map(|(_, time)| (None, move || Some(us(time))));
+        assert_eq!(least(us(10.0), unbounded), us(all));
+        let never = || -> Option<Seconds> { unreachable!("its bound is above") };
+        assert_eq!(least(us(10.0), std::iter::once((Some(us(10.0)), never))), us(10.0));
+    }
+}
