@@ -150,9 +150,23 @@ fn sizes(load: &Load<'_>) -> Sizes {
             (1, batch * rows, linear.features, load.work.inputs().first().map_or(1, |s| s.axis()))
         }
         Layer::Attention(attention) => match attention.sizes(load.work.inputs()) {
-            Ok(s) => (batch * s.heads, s.tokens, s.keys, s.dimension),
+            Ok(s) => (batch * s.heads, s.tokens, s.keys.min(attention.window.unwrap_or(s.keys)), s.dimension),
             Err(_) => (1, 1, 1, 1),
         },
+        Layer::LatentAttention(attention) => match attention.sizes(load.work.inputs()) {
+            // All heads read the same latent keys, or each its own.
+            Ok(s) if attention.decodes() => (batch, attention.heads * s.tokens, s.keys, s.rank + s.rope),
+            Ok(s) => (batch * attention.heads, s.tokens, s.keys, s.own + s.rope),
+            Err(_) => (1, 1, 1, 1),
+        },
+        // The products of all experts that are used, side by side, over one expert's rows.
+        Layer::Experts(experts) => {
+            let (features, tokens) =
+                (load.work.input().last(), load.work.input().elements() / load.work.input().last());
+            let used = experts.used(batch * tokens);
+            let rows = (batch * tokens * experts.active) as f64 / used;
+            (1, rows.ceil() as u64, (used.ceil() as u64) * experts.products() * experts.hidden, features)
+        }
         Layer::Recurrent(recurrent) => {
             let read = load.work.inputs().first().map_or(1, |s| s.last()) + recurrent.hidden;
             (
@@ -171,7 +185,7 @@ fn sizes(load: &Load<'_>) -> Sizes {
     // The backward products contract over the forward's columns, or over its rows.
     match load.work.phase {
         // All of attention's, in both directions, are of the same sizes.
-        _ if matches!(load.work.layer(), Layer::Attention(_)) => Sizes { groups, m, n, k },
+        _ if load.work.layer().causal().is_some() => Sizes { groups, m, n, k },
         Phase::BackwardData => Sizes { groups, m, n: k, k: n },
         Phase::BackwardWeights => Sizes { groups, m: k, n, k: m },
         _ => Sizes { groups, m, n, k },

@@ -96,7 +96,7 @@ impl Writer<'_> {
                 let table = self.weight_of(site, &[embedding.vocabulary, embedding.features]);
                 self.node("Gather", &[&table, &x], name, &[("axis", Int(0))]);
             }
-            Layer::Rotary(rotary) => self.rotary(rotary.heads, site),
+            Layer::Rotary(rotary) => self.rotary(rotary, site),
             Layer::Recurrent(recurrent) => self.recurrent(recurrent, site),
             Layer::PositionEmbedding(embedding) => {
                 let &[tokens, features] = site.dims() else { return Err("its input is no list of tokens".into()) };
@@ -143,7 +143,11 @@ impl Writer<'_> {
             Layer::Elementwise(e) if e.ops == 1 && e.parameters == 0 && e.output.is_none() && site.read.len() == 1 => {
                 self.node("Neg", &[&x], name, &[]);
             }
-            Layer::Elementwise(_) | Layer::Reduce(_) | Layer::Slice(_) => {
+            Layer::Elementwise(_)
+            | Layer::Reduce(_)
+            | Layer::Slice(_)
+            | Layer::LatentAttention(_)
+            | Layer::Experts(_) => {
                 return Err(format!("no ONNX operator stands for {}", layer.kind()));
             }
         }
