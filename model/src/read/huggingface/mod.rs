@@ -90,7 +90,7 @@ fn tell(config: &Config<'_>, notes: &mut Vec<String>) -> Outcome<()> {
     }
     let further = config.count("num_nextn_predict_layers", 0)?;
     if further > 0 {
-        note(format!("left out: {further} layers that predict tokens further ahead (num_nextn_predict_layers)"));
+        note(format!("left out: what predicts tokens further ahead (num_nextn_predict_layers, {further})"));
     }
     Ok(())
 }
