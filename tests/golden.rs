@@ -45,6 +45,8 @@ fn costs_of_every_kind() {
             "max_pool3d" | "avg_pool3d" => ("kernel = 2", &[&[4, 4, 6, 6]]),
             "pad" => ("padding = [0, 1, 0, 1]", &[&[4, 6, 6]]),
             "attention" => ("heads = 4\nkv_heads = 2\ncausal = true", &[&[6, 32]]),
+            "latent_attention" => ("heads = 4\nvalue = 5\ncausal = true", &[&[6, 32], &[6, 12], &[6, 2]]),
+            "experts" => ("experts = 4\nactive = 2\nhidden = 8", &[&[6, 16], &[6, 4]]),
             "embedding" => ("vocabulary = 50\nfeatures = 8", &[&[6]]),
             "rotary" => ("heads = 2", &[&[6, 32]]),
             "lstm" | "gru" | "rnn" => ("hidden = 8\nlayers = 2", &[&[6, 16]]),

@@ -9,6 +9,7 @@ use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::read::caffe;
+use joulecast_model::read::huggingface;
 use joulecast_model::read::onnx;
 use joulecast_model::rows::import::table::Mapping;
 use joulecast_model::rows::splits::Splits;
@@ -162,6 +163,17 @@ proptest! {
     fn prototxt_files(changes in proptest::collection::vec(change(), 1..4)) {
         let damaged = String::from_utf8_lossy(&apply(PROTOTXT.as_bytes(), &changes)).into_owned();
         if let Some(network) = one_line(caffe::read(&damaged, "damaged", &[])) {
+            let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));
+            only_names([&network.name, &network.title]);
+            prop_assert!(Network::from_toml(&network.to_toml()).is_ok());
+        }
+    }
+
+    #[test]
+    fn language_model_files(changes in proptest::collection::vec(change(), 1..4), which in 0usize..3) {
+        let text = file(&format!("model/tests/huggingface/{}.json", ["pythia_70m", "gemma3_1b", "deepseek_v2_lite"][which]));
+        let damaged = String::from_utf8_lossy(&apply(text.as_bytes(), &changes)).into_owned();
+        if let Some(network) = one_line(huggingface::read(&damaged, "damaged")) {
             let _ = one_line(ShapedNetwork::new(&network, 7, Precision::Fp16, &[]));
             only_names([&network.name, &network.title]);
             prop_assert!(Network::from_toml(&network.to_toml()).is_ok());

@@ -4,7 +4,7 @@ use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;
 use joulecast_model::catalog;
 use joulecast_model::net::cost::LayerCost;
-use joulecast_model::net::layer::Function;
+use joulecast_model::net::layer::{Function, Layer};
 use joulecast_model::net::network::{Network, ShapedNetwork};
 use joulecast_model::read::onnx::{self, Options};
 use std::fs::File;
@@ -53,8 +53,15 @@ fn kernels(network: &ShapedNetwork, mode: Mode) -> Vec<(Phase, LayerCost)> {
 
 #[test]
 fn every_network_of_the_zoo_keeps_its_shapes_and_cost_through_onnx() {
+    let mut unwritten = Vec::new();
     for name in catalog::network_names() {
         let network = catalog::network(name).expect(name);
+        if network.nodes.iter().any(|node| has_no_operator(&node.layer)) {
+            let error = onnx::write(&network).expect_err(name).to_string();
+            assert!(error.contains("layers.0."), "{name}: {error}");
+            unwritten.push(name);
+            continue;
+        }
         let bytes = onnx::write(&network).unwrap_or_else(|e| panic!("{name}: {e}"));
         let options = Options { name, ..Options::default() };
         let again = onnx::read(Cursor::new(bytes), &options).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -69,6 +76,16 @@ fn every_network_of_the_zoo_keeps_its_shapes_and_cost_through_onnx() {
             }
             assert_eq!(before.len(), after.len(), "{name}, {mode}");
         }
+    }
+    assert_eq!(unwritten, ["deepseek_v3", "gemma2_9b", "gpt_oss_20b", "mixtral_8x7b", "qwen3_30b_a3b"]);
+}
+
+/// Layers of language models for which ONNX has nothing.
+fn has_no_operator(layer: &Layer) -> bool {
+    match layer {
+        Layer::Experts(_) | Layer::LatentAttention(_) => true,
+        Layer::Attention(attention) => attention.window.is_some() || attention.sinks,
+        _ => false,
     }
 }
 
@@ -98,6 +115,7 @@ layers = [
   { name = "part", kind = "slice", axis = 1, size = 8, step = 2 },
   { name = "rows", kind = "reshape", shape = [4, 128] },
   { name = "over_rows", kind = "layer_norm", affine = false },
+  { name = "partly_turned", kind = "rotary", heads = 4, rotated = 8 },
   { name = "both_ways", kind = "lstm", hidden = 6, bidirectional = true },
   { name = "one_way", kind = "gru", hidden = 5, bias = false },
   { name = "plainly", kind = "rnn", hidden = 5 },

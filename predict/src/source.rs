@@ -1,4 +1,4 @@
-//! Networks as users name them: of the zoo, or from a file of one of three formats.
+//! Networks as users name them: of the zoo, or from a file of one of four formats.
 
 use crate::failure::Failure;
 use crate::request::Reading;
@@ -7,10 +7,11 @@ use joulecast_model::base::precision::Precision;
 use joulecast_model::base::shape::Shape;
 use joulecast_model::catalog;
 use joulecast_model::net::network::{Network, ShapedNetwork, ShapingError};
-use joulecast_model::read::Format;
 use joulecast_model::read::onnx::{self, OnnxError};
+use joulecast_model::read::{CONFIG, Format};
 use joulecast_model::step::generation;
 use std::fs;
+use std::path::Path;
 
 /// A network that was read.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub struct Source {
     pub typed: String,
     /// The network.
     pub network: Network,
-    /// `zoo`, `file`, `onnx` or `prototxt`.
+    /// As [`Format::source`] says it.
     pub kind: &'static str,
     /// Shapes of inputs that are yet to be bound.
     pub bindings: Vec<(String, Shape)>,
@@ -28,17 +29,19 @@ pub struct Source {
 }
 
 impl Source {
-    /// A network of the zoo or of a file.
+    /// A network of the zoo, of a file, or of a folder that holds Hugging Face's file.
     ///
     /// # Errors
     /// When there is none, its file cannot be used, or it reads no sequence.
     pub fn read(name: &str, reading: &Reading) -> Result<Self, Failure> {
-        let format = Format::of(name);
+        let file = config_in(name);
+        let path = file.as_deref().unwrap_or(name);
+        let format = Format::of(path);
         let mut network = match format {
             Format::Zoo => catalog::network(name).map_err(|e| Failure::Usage(e.into()))?,
-            _ => from_file(name, format, reading)?,
+            _ => from_file(path, format, reading)?,
         };
-        if let (Some(tokens), Format::Zoo | Format::Toml) = (reading.sequence, format) {
+        if let (Some(tokens), Format::Zoo | Format::Toml | Format::HuggingFace) = (reading.sequence, format) {
             network.bind(generation::SEQUENCE, tokens).map_err(|e| Failure::Usage(e.into()))?;
         }
         // Inputs of an imported file are bound already, since other shapes follow from them.
@@ -65,6 +68,15 @@ impl Source {
             kind(anyhow::Error::from(error).context(of))
         })
     }
+}
+
+/// The file of a folder that somebody names; a network of the zoo comes first.
+fn config_in(name: &str) -> Option<String> {
+    let folder = Path::new(name);
+    if !folder.is_dir() || Format::of(name) == Format::Zoo && catalog::network(name).is_ok() {
+        return None;
+    }
+    Some(folder.join(CONFIG).display().to_string())
 }
 
 fn from_file(path: &str, format: Format, reading: &Reading) -> Result<Network, Failure> {

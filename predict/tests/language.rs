@@ -95,3 +95,69 @@ fn what_attention_rests_on_is_said() {
     assert_eq!((tier("h.0.attn"), tier("decode/h.0.attn")), ("transferred".into(), "roofline".into()));
     assert!(json.contains("prefill: attention"), "{json}");
 }
+
+/// A `config.json` of the model's tests.
+fn config(name: &str) -> String {
+    format!("{}/../model/tests/huggingface/{name}.json", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_configuration_generates_as_the_zoos_network_does() {
+    for name in ["qwen3_8b", "qwen3_30b_a3b", "deepseek_v3"] {
+        let answer = |net: &str| {
+            stdout(&format!("--net {net} --gpu h100 --precision bf16 --batch 1 --generate 64 --format json"))
+        };
+        let (read, zoo) = (answer(&config(name)), answer(name));
+        assert!(read.contains("\"source\": \"huggingface\""), "{read}");
+        for path in ["generation.prefill.time_s", "generation.decode.time_s", "energy_j", "generation.kv_cache_bytes"] {
+            assert_eq!(value(&read, path), value(&zoo, path), "{name} {path}");
+        }
+        assert!(value(&read, "generation.prefill.time_s") > 0.0);
+    }
+    let longer = |tokens| {
+        let arguments =
+            format!("--net {} --gpu h100 --precision bf16 --batch 1 --sequence {tokens} --generate 2", config("phi_4"));
+        value(&stdout(&format!("{arguments} --format json")), "generation.prefill.time_s")
+    };
+    assert!(longer(2048) > 1.5 * longer(512));
+}
+
+#[test]
+fn a_folder_that_holds_a_configuration_is_a_network() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("Tiny-Pythia");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::copy(config("pythia_70m"), folder.join("config.json")).expect("a copy");
+    let typed = folder.display();
+    let described = stdout(&format!("describe --net {typed}"));
+    assert!(described.contains("layers.5.o_proj"), "{described}");
+    let written = stdout(&format!("convert {typed} --output -"));
+    assert!(written.contains("name = \"Tiny-Pythia\"") && written.contains("rotated = 16"), "{written}");
+}
+
+/// One line and status 2, with the key.
+#[test]
+fn what_a_configuration_lacks_is_named() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("damaged");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let whole = std::fs::read_to_string(config("llama3_1_8b")).expect("readable");
+    for (from, to, says) in [
+        ("\"llama\"", "\"bloom\"", "model_type \"bloom\""),
+        ("\"hidden_size\": 4096", "\"hidden\": 4096", "hidden_size is missing"),
+        ("\"num_hidden_layers\": 32", "\"num_hidden_layers\": 99999999", "num_hidden_layers is 99999999"),
+        ("\"num_key_value_heads\": 8", "\"num_key_value_heads\": 7", "num_key_value_heads is 7"),
+        ("{", "[", "not JSON"),
+    ] {
+        assert!(whole.contains(from), "{from}");
+        let path = folder.join("config.json");
+        std::fs::write(&path, whole.replacen(from, to, 1)).expect("written");
+        let output = run(&format!("--net {} --gpu h100 --batch 1", path.display()));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(says) && error.trim().lines().count() == 1, "{says}: {error}");
+    }
+    let empty = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty");
+    std::fs::create_dir_all(&empty).expect("a folder");
+    let output = run(&format!("--net {} --gpu h100 --batch 1", empty.display()));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && error.contains("config.json"), "{error}");
+}

@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 pub struct Asked<'a> {
     /// The GPU as typed.
     pub gpu: &'a str,
-    /// Where the network came from: `zoo`, `file`, `onnx` or `prototxt`.
+    /// Where the network came from: `zoo`, `file`, `onnx`, `prototxt` or `huggingface`.
     pub source: &'a str,
     /// Framework profile.
     pub framework: &'a str,

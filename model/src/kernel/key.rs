@@ -156,7 +156,7 @@ impl ModelKey {
 
     /// Whether its products are batched: attention's are, over samples and heads.
     pub fn is_attention(self) -> bool {
-        matches!(self, Self::Kind("attention") | Self::AttentionDecode | Self::AttentionUnfused)
+        matches!(self, Self::Kind("attention" | "latent_attention") | Self::AttentionDecode | Self::AttentionUnfused)
     }
 
     /// As calibration files write it.

@@ -10,6 +10,9 @@ use std::borrow::Cow;
 /// Sizes of products in fp8 are multiples of this (cuBLASLt, `torch._scaled_mm`).
 const FP8_ALIGNMENT: u64 = 16;
 
+/// Fields of layers, as they are written where they are not given, that rows of before do not have.
+const LATER: [&str; 2] = [", window: None, sinks: false", ", rotated: None"];
+
 /// A layer standing alone: its fields and its input shapes, without the batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -58,7 +61,9 @@ impl LayerCase {
             Layer::Linear(linear) => linear.bias = false,
             _ => {}
         }
-        format!("{}{:?}{:?}", bare.layer.kind(), bare.inputs, bare.layer)
+        // Fields that came later and are not given leave the key of older rows, hence their fold, as it was.
+        let layer = LATER.iter().fold(format!("{:?}", bare.layer), |text, field| text.replace(field, ""));
+        format!("{}{:?}{layer}", bare.layer.kind(), bare.inputs)
     }
 
     /// Learned parameters.
@@ -140,6 +145,22 @@ mod tests {
             (cost.read.get(), cost.weights.get(), cost.written.get()),
             (15 * 32 + 32 * 48, 32 * 48, 2 * 15 * 48)
         );
+        Ok(())
+    }
+
+    #[test]
+    fn keys_are_those_of_older_rows() -> Result<(), Box<dyn std::error::Error>> {
+        let key = |json: &str| Ok::<_, serde_json::Error>(LayerCase::from_json(json)?.fold_key());
+        let attention = r#"{"inputs":[[6,32]],"layer":{"kind":"attention","heads":4,"kv_heads":2,"causal":true}}"#;
+        let plain = "attention[6x32]Attention(Attention { heads: 4, kv_heads: Some(2), causal: true, cached: None, fused: true })";
+        assert_eq!(key(attention)?, plain);
+        let rotary = r#"{"inputs":[[6,32]],"layer":{"kind":"rotary","heads":4}}"#;
+        assert_eq!(key(rotary)?, "rotary[6x32]Rotary(Rotary { heads: 4 })");
+        for (whole, part) in
+            [(attention, r#","window":4}}"#), (attention, r#","sinks":true}}"#), (rotary, r#","rotated":4}}"#)]
+        {
+            assert_ne!(key(&whole.replace("}}", part))?, key(whole)?, "{part}");
+        }
         Ok(())
     }
 

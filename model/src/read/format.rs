@@ -3,12 +3,16 @@
 use super::own::check_names;
 use crate::net::network::{Network, NetworkError};
 use crate::read::caffe;
+use crate::read::huggingface;
 use crate::read::onnx::{self, OnnxError, Options};
 use std::io::{Read, Seek};
 use std::path::Path;
 
 /// No text file of a network is larger.
 const MOST_BYTES: u64 = 16 << 20;
+
+/// What Hugging Face calls the file that describes a model, in a folder of the model's name.
+pub const CONFIG: &str = "config.json";
 
 /// What a name on the command line means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub enum Format {
     Onnx,
     /// Caffe's.
     Prototxt,
+    /// Hugging Face's `config.json`.
+    HuggingFace,
 }
 
 impl Format {
@@ -30,6 +36,7 @@ impl Format {
         match &extension[..] {
             "onnx" => Self::Onnx,
             "prototxt" => Self::Prototxt,
+            "json" => Self::HuggingFace,
             "toml" => Self::Toml,
             _ if name.contains(['/', '\\']) => Self::Toml,
             _ => Self::Zoo,
@@ -43,12 +50,15 @@ impl Format {
             Self::Toml => "file",
             Self::Onnx => "onnx",
             Self::Prototxt => "prototxt",
+            Self::HuggingFace => "huggingface",
         }
     }
 
-    /// What a network of a file is called.
+    /// What a network of a file is called: as the file, or as its folder where all files of the format have one name.
     pub fn stem(path: &str) -> &str {
-        Path::new(path).file_stem().and_then(|s| s.to_str()).unwrap_or("network")
+        let path = Path::new(path);
+        let folder = path.parent().and_then(Path::file_name).filter(|_| path.ends_with(CONFIG));
+        folder.or(path.file_stem()).and_then(|s| s.to_str()).unwrap_or("network")
     }
 }
 
@@ -75,6 +85,7 @@ impl Network {
         }
         let network: Result<Self, NetworkError> = match format {
             Format::Prototxt => caffe::read(&text, options.name, options.inputs),
+            Format::HuggingFace => return huggingface::read(&text, options.name).map_err(OnnxError::Usage),
             _ => Self::from_toml(&text),
         };
         Ok(network?)
@@ -95,8 +106,12 @@ mod tests {
             ("a.onnx", Format::Onnx),
             ("folder/deploy.prototxt", Format::Prototxt),
             ("v1.1", Format::Zoo),
+            ("folder/config.json", Format::HuggingFace),
+            ("llama.json", Format::HuggingFace),
         ] {
             assert_eq!(Format::of(name), format, "{name}");
         }
+        let stems = ["a/b.onnx", "Llama-3.1-8B/config.json", "config.json", "a/llama.json"].map(Format::stem);
+        assert_eq!(stems, ["b", "Llama-3.1-8B", "config", "llama"]);
     }
 }

@@ -3,6 +3,7 @@
 pub mod own;
 pub mod onnx;
 pub mod caffe;
+pub mod huggingface;
 mod format;
 
-pub use format::Format;
+pub use format::{CONFIG, Format};

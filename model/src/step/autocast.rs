@@ -34,6 +34,8 @@ impl Policy {
             | Layer::Linear(_)
             | Layer::Matmul(_)
             | Layer::Attention(_)
+            | Layer::LatentAttention(_)
+            | Layer::Experts(_)
             | Layer::Recurrent(_) => Self::Narrow,
             Layer::LayerNorm(_) | Layer::GroupNorm(_) => Self::Wide,
             Layer::Softmax(_) => Self::Widening,

@@ -4,12 +4,10 @@
 use crate::base::precision::{Mode, Precision};
 use crate::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use crate::net::layer::{Layer, Slice};
+pub use crate::net::network::SEQUENCE;
 use crate::net::network::{Network, NetworkError, Node, ShapingError, Source};
 use crate::step::predict::Predictor;
 use crate::step::predictor::{Estimate, HostOf, LayerPrediction, NetworkPrediction, OperatingPoint, PredictError};
-
-/// Name of the dimension of a language model's input.
-pub const SEQUENCE: &str = "sequence";
 
 /// Why a network does not generate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,10 +53,7 @@ pub fn check(network: &Network, prompt: u64, tokens: u64) -> Result<(), Generati
     if network.inputs.len() != 1 || network.dimensions() != [SEQUENCE] {
         return lacks("it has not one input of a sequence");
     }
-    let mut attention = network.nodes.iter().filter_map(|n| match &n.layer {
-        Layer::Attention(a) => Some(a.causal),
-        _ => None,
-    });
+    let mut attention = network.nodes.iter().filter_map(|n| n.layer.causal());
     if attention.clone().count() == 0 || !attention.all(|causal| causal) {
         return lacks("its attention is not causal");
     }
@@ -77,21 +72,32 @@ pub fn check(network: &Network, prompt: u64, tokens: u64) -> Result<(), Generati
 fn with_cache(network: &Network, new: u64, cached: u64) -> Result<Network, GenerationError> {
     let mut network = network.clone();
     network.bind(SEQUENCE, new)?;
-    for node in &mut network.nodes {
-        if let Layer::Attention(attention) = &mut node.layer {
-            attention.cached = Some(cached);
+    network.nodes.iter_mut().for_each(|node| node.layer.set_cached(cached));
+    if new > 1
+        && let Some(at) = head(&network)
+    {
+        let nodes = &mut network.nodes;
+        let last = Slice { axis: 0, start: new - 1, size: 1, step: 1, copy: false };
+        let (name, from) = (format!("{}.last", nodes[at].name), std::mem::take(&mut nodes[at].from));
+        nodes.insert(at, Node { name, layer: Layer::Slice(last), from, tied: None, folded: false });
+        nodes[at + 1].from = vec![Source::Node(at)];
+        for source in nodes[at + 2..].iter_mut().flat_map(|node| &mut node.from) {
+            *source = match *source {
+                Source::Node(i) if i >= at => Source::Node(i + 1),
+                other => other,
+            };
         }
     }
-    if new > 1
-        && let Some(head) = network.nodes.pop()
-    {
-        let last = Slice { axis: 0, start: new - 1, size: 1, step: 1, copy: false };
-        let name = format!("{}.last", head.name);
-        network.nodes.push(Node { name, layer: Layer::Slice(last), from: head.from, tied: None, folded: false });
-        let from = vec![Source::Node(network.nodes.len() - 1)];
-        network.nodes.push(Node { from, ..head });
-    }
     Ok(network)
+}
+
+/// Where the layer is that makes the logits: the last one, or the product before what is done to them one by one.
+fn head(network: &Network) -> Option<usize> {
+    let last = network.nodes.len().checked_sub(1)?;
+    let pointwise = |node: &Node| matches!(node.layer, Layer::Elementwise(_) | Layer::Activation(_));
+    let rest = network.nodes.iter().rev().take_while(|node| pointwise(node)).count();
+    let product = last.checked_sub(rest).filter(|&i| matches!(network.nodes[i].layer, Layer::Linear(_)));
+    Some(product.unwrap_or(last))
 }
 
 /// The step over a prompt.

@@ -13,7 +13,7 @@ pub struct Generated {
     pub generation: Generation,
     /// What runs it.
     pub cluster: Cluster,
-    /// Where the network came from: `zoo`, `file`, `onnx` or `prototxt`.
+    /// Where the network came from, as [`joulecast_model::read::Format::source`] says it.
     pub source: &'static str,
 }
 

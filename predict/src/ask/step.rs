@@ -18,7 +18,7 @@ pub struct Answer {
     pub training: Option<Training>,
     /// What runs it.
     pub cluster: Cluster,
-    /// Where the network came from: `zoo`, `file`, `onnx` or `prototxt`.
+    /// Where the network came from: `zoo`, `file`, `onnx`, `prototxt` or `huggingface`.
     pub source: &'static str,
 }
 

@@ -28,7 +28,7 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
         }
         "rotary" => {
             let (heads, dimension) = (point.pick(&HEADS), point.pick(&DIMENSIONS));
-            one(Shape::new(&[tokens, heads * dimension]).ok()?, Layer::Rotary(Rotary { heads }))
+            one(Shape::new(&[tokens, heads * dimension]).ok()?, Layer::Rotary(Rotary { heads, rotated: None }))
         }
         "lstm" | "gru" | "rnn" => {
             let recurrent = Recurrent {
@@ -85,6 +85,8 @@ fn attention(phase: Phase, point: &mut Point<'_>, ranges: &Ranges) -> Option<Lay
         causal: point.chance(0.5),
         cached: decoding.then_some(length),
         fused,
+        window: None,
+        sinks: false,
     };
     let row = |heads: u64| Shape::new(&[tokens, heads * dimension]).ok();
     Some(LayerCase { inputs: vec![row(heads)?, row(kv_heads)?, row(kv_heads)?], layer: Layer::Attention(layer) })

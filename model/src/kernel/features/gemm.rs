@@ -171,9 +171,39 @@ fn sizes<V: Number>(work: &Work<'_>, batch: V) -> Sizes<V> {
             // All of attention's, in both directions, are of the same sizes.
             let of = |size: u64| V::of(size as f64);
             return match attention.sizes(work.inputs()) {
-                Ok(s) => Sizes { groups: batch * s.heads as f64, m: of(s.tokens), n: of(s.keys), k: of(s.dimension) },
+                Ok(s) => Sizes {
+                    groups: batch * s.heads as f64,
+                    m: of(s.tokens),
+                    n: of(s.keys.min(attention.window.unwrap_or(s.keys))),
+                    k: of(s.dimension),
+                },
                 Err(_) => Sizes { groups: of(1), m: of(1), n: of(1), k: of(1) },
             };
+        }
+        Layer::LatentAttention(attention) => {
+            let of = |size: u64| V::of(size as f64);
+            return match attention.sizes(work.inputs()) {
+                // All heads read the same latent keys, or each its own.
+                Ok(s) if attention.decodes() => {
+                    Sizes { groups: batch, m: of(attention.heads * s.tokens), n: of(s.keys), k: of(s.rank + s.rope) }
+                }
+                Ok(s) => Sizes {
+                    groups: batch * attention.heads as f64,
+                    m: of(s.tokens),
+                    n: of(s.keys),
+                    k: of(s.own + s.rope),
+                },
+                Err(_) => Sizes { groups: of(1), m: of(1), n: of(1), k: of(1) },
+            };
+        }
+        // The products of all experts that are used, side by side, over one expert's rows.
+        Layer::Experts(experts) => {
+            let features = work.input().last();
+            let tokens = batch * (work.input().elements() / features.max(1)) as f64;
+            let used = experts.used(tokens);
+            let n = used.ceil() * (experts.products() * experts.hidden) as f64;
+            let m = (tokens * experts.active as f64 / used).ceil();
+            return Sizes { groups: V::of(1.0), m, n, k: V::of(features as f64) }.of(work.phase);
         }
         Layer::Recurrent(recurrent) => {
             let read = work.inputs().first().map_or(1, |s| s.last()) + recurrent.hidden;

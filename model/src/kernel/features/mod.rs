@@ -286,8 +286,17 @@ mod tests {
 
     #[test]
     fn attention_is_three_kinds_of_kernels() {
-        let attention =
-            |cached, fused| Layer::Attention(Attention { heads: 4, kv_heads: Some(2), causal: true, cached, fused });
+        let attention = |cached, fused| {
+            Layer::Attention(Attention {
+                heads: 4,
+                kv_heads: Some(2),
+                causal: true,
+                cached,
+                fused,
+                window: None,
+                sinks: false,
+            })
+        };
         let class = |layer, tokens: u64| {
             let (key, family, _) = values_of(layer, &[&[tokens, 64], &[tokens, 32], &[tokens, 32]], 2);
             (key.name(), family)
@@ -300,7 +309,15 @@ mod tests {
 
     #[test]
     fn attention_multiplies_per_sample_and_head() {
-        let layer = Attention { heads: 4, kv_heads: None, causal: false, cached: None, fused: true };
+        let layer = Attention {
+            heads: 4,
+            kv_heads: None,
+            causal: false,
+            cached: None,
+            fused: true,
+            window: None,
+            sinks: false,
+        };
         let (_, _, values) = values_of(Layer::Attention(layer), &[&[128, 3 * 4 * 32]], 2);
         let value = |name| values[Family::Gemm.position(name).expect("a variable")];
         assert_eq!((value("m"), value("n")), (ln(128.0, 4096.0), ln(128.0, 256.0)));

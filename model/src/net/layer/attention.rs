@@ -29,6 +29,13 @@ pub struct Attention {
     /// of all pairs in memory.
     #[serde(default = "super::linear::yes")]
     pub fused: bool,
+    /// A token attends to itself and as many before it as make this number together (sliding windows, Beltagy et al.
+    /// 2020), and a cache keeps no more; to all without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// A learned score per head that takes part in the softmax and has no value (attention sinks, Xiao et al. 2023).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sinks: bool,
 }
 
 /// Sizes of one sample's attention.
@@ -42,7 +49,7 @@ pub struct Heads {
     pub tokens: u64,
     /// Keys that are computed now.
     pub new_keys: u64,
-    /// All keys, cached ones included.
+    /// Keys that some query attends to, cached ones included.
     pub keys: u64,
     /// Features of a head.
     pub dimension: u64,
@@ -54,6 +61,33 @@ impl Layer {
         let Self::Attention(attention) = self else { return None };
         let sizes = attention.sizes(inputs).ok().filter(|_| !attention.fused)?;
         Some(product(&[sizes.heads, sizes.tokens, sizes.keys]))
+    }
+
+    /// Whether attention of any kind looks only backward; `None` of what is no attention.
+    pub fn causal(&self) -> Option<bool> {
+        match self {
+            Self::Attention(attention) => Some(attention.causal),
+            Self::LatentAttention(attention) => Some(attention.causal),
+            _ => None,
+        }
+    }
+
+    /// Attention of any kind against a cache of so many tokens; nothing else has one.
+    pub fn set_cached(&mut self, tokens: u64) {
+        match self {
+            Self::Attention(attention) => attention.cached = Some(tokens),
+            Self::LatentAttention(attention) => attention.cached = Some(tokens),
+            _ => {}
+        }
+    }
+
+    /// Elements per sample that attention of any kind has in a cache once this has run.
+    pub fn cache_elements(&self, inputs: &[Shape]) -> u64 {
+        match self {
+            Self::Attention(attention) => attention.cache_elements(inputs),
+            Self::LatentAttention(attention) => attention.cache_elements(inputs),
+            _ => 0,
+        }
     }
 }
 
@@ -95,7 +129,11 @@ impl Attention {
         if self.causal && new_keys != tokens {
             return Err(ShapeError::Field("causal attention has as many new keys as queries"));
         }
-        let keys = new_keys.saturating_add(self.cached.unwrap_or(0));
+        if self.window.is_some_and(|window| window == 0 || !self.causal) {
+            return Err(ShapeError::Field("a window is of causal attention, and at least 1"));
+        }
+        let reach = self.window.map_or(u64::MAX, |window| window.saturating_add(new_keys - 1));
+        let keys = self.all_keys(new_keys).min(reach);
         Ok(Heads { heads, kv_heads, tokens, new_keys, keys, dimension })
     }
 
@@ -104,33 +142,53 @@ impl Attention {
         self.cached.is_some_and(|n| n > 0)
     }
 
+    /// New keys and all before them.
+    fn all_keys(&self, new_keys: u64) -> u64 {
+        new_keys.saturating_add(self.cached.unwrap_or(0))
+    }
+
     /// Pairs of a query and a key per head that matter.
     fn pairs(&self, s: &Heads) -> u64 {
-        let all = s.tokens.saturating_mul(s.keys);
         // Unfused kernels compute all and mask.
-        if self.causal && self.fused { all - s.tokens * (s.tokens - 1) / 2 } else { all }
+        if !(self.causal && self.fused) {
+            return s.tokens.saturating_mul(s.keys);
+        }
+        seen(self.cached.unwrap_or(0), s.tokens, self.window)
     }
 
     /// Elements per sample that keys and values take in a cache once this has run; zero without one.
     pub fn cache_elements(&self, inputs: &[Shape]) -> u64 {
         match (self.cached, self.sizes(inputs)) {
-            (Some(_), Ok(s)) => product(&[2, s.keys, s.kv_heads, s.dimension]),
+            (Some(_), Ok(s)) => {
+                let kept = self.all_keys(s.new_keys).min(self.window.unwrap_or(u64::MAX));
+                product(&[2, kept, s.kv_heads, s.dimension])
+            }
             _ => 0,
         }
     }
 }
 
+/// Pairs of a query and a key that causal attention of `tokens` queries computes after `past` tokens: each query sees all
+/// up to itself, but no more than a window.
+pub(super) fn seen(past: u64, tokens: u64, window: Option<u64>) -> u64 {
+    let triangle = |n: u64| n.saturating_mul(n + 1) / 2;
+    // Queries whose whole past lies in the window.
+    let short = window.map_or(tokens, |window| window.saturating_sub(past).min(tokens));
+    let full = (tokens - short).saturating_mul(window.unwrap_or(0));
+    short.saturating_mul(past).saturating_add(triangle(short)).saturating_add(full)
+}
+
 impl LayerOp for Attention {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
         let s = self.sizes(inputs)?;
-        if s.tokens > crate::base::shape::MAX_DIMENSION || s.keys > crate::base::shape::MAX_DIMENSION {
+        if self.all_keys(s.new_keys) > crate::base::shape::MAX_DIMENSION {
             return Err(ShapeError::Field("too many keys"));
         }
         Ok(Shape::new(&[s.tokens, s.heads.saturating_mul(s.dimension)])?)
     }
 
     fn parameters(&self, _inputs: &[Shape]) -> u64 {
-        0
+        if self.sinks { self.heads } else { 0 }
     }
 
     /// Two products over the pairs, and four operations per pair (scale, exponential, sum, division). Backward: five
@@ -169,14 +227,15 @@ mod tests {
     use crate::base::precision::Mode;
 
     fn attention(heads: u64, kv_heads: u64, causal: bool) -> Attention {
-        Attention { heads, kv_heads: Some(kv_heads), causal, cached: None, fused: true }
+        Attention { heads, kv_heads: Some(kv_heads), causal, cached: None, fused: true, window: None, sinks: false }
     }
 
     /// Multiply-accumulates by counting pairs one by one.
     fn counted(layer: &Attention, tokens: u64, dimension: u64) -> u64 {
         let past = layer.cached.unwrap_or(0);
+        let near = |q: u64, k: u64| k <= past + q && layer.window.is_none_or(|window| past + q - k < window);
         let allowed =
-            |q: u64| (0..past + tokens).filter(|&k| !(layer.causal && layer.fused) || k <= past + q).count() as u64;
+            |q: u64| (0..past + tokens).filter(|&k| !(layer.causal && layer.fused) || near(q, k)).count() as u64;
         (0..layer.heads).map(|_| (0..tokens).map(|q| 2 * allowed(q) * dimension).sum::<u64>()).sum()
     }
 
@@ -191,6 +250,34 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_window_leaves_the_nearest_keys() {
+        for (window, cached) in
+            (1..12).flat_map(|window| [None, Some(0), Some(1), Some(5), Some(40)].map(|c| (window, c)))
+        {
+            for tokens in [1, 2, 7] {
+                let layer = Attention { window: Some(window), cached, ..attention(4, 2, true) };
+                let input = [shape(&[tokens, 8 * 3])];
+                let c = cost(&layer, &input, 1, Phase::Forward, Mode::Inference).expect("runs");
+                assert_eq!(c.macs, counted(&layer, tokens, 3), "{layer:?}, {tokens} tokens");
+                // Keys that any of the queries attends to, one by one.
+                let past = cached.unwrap_or(0);
+                let read = (0..past + tokens).filter(|k| k + window > past).count() as u64;
+                assert_eq!(layer.sizes(&input).map(|s| s.keys), Ok(read), "{layer:?}, {tokens} tokens");
+                let kept = cached.map_or(0, |past| 2 * (past + tokens).min(window) * 2 * 3);
+                assert_eq!(layer.cache_elements(&input), kept, "{layer:?}, {tokens} tokens");
+            }
+        }
+        let of = |window, causal| Attention { window, ..attention(4, 2, causal) }.output(&[shape(&[7, 24])]);
+        assert!(of(Some(0), true).is_err() && of(Some(3), false).is_err() && of(Some(3), true).is_ok());
+    }
+
+    #[test]
+    fn sinks_are_a_parameter_per_head() {
+        let layer = Attention { sinks: true, ..attention(4, 2, true) };
+        assert_eq!((layer.parameters(&[]), attention(4, 2, true).parameters(&[])), (4, 0));
     }
 
     #[test]

@@ -15,10 +15,12 @@ mod conv_transpose2d;
 mod dropout;
 mod elementwise;
 mod embedding;
+mod experts;
 mod flatten;
 mod global_pool;
 mod group_norm;
 mod kind;
+mod latent_attention;
 mod layer_norm;
 mod linear;
 mod local_response_norm;
@@ -242,6 +244,8 @@ layers! {
     flatten::Flatten { "flatten": Stream, ByRunner, Own, always, Never, Nothing; }
     pad::Pad { "pad": Stream, ByRunner, Own, never, Never, Nothing; }
     attention::Attention { "attention": Gemm, ByAnyFramework, Own, never, Never, Inputs; }
+    latent_attention::LatentAttention { "latent_attention": Gemm, Nowhere, Own, never, Never, Inputs; }
+    experts::Experts { "experts": Gemm, Nowhere, Own, never, Never, Inputs; }
     embedding::Embedding { "embedding": Stream, ByAnyFramework, Copies, never, Never, Inputs; }
     rms_norm::RmsNorm { "rms_norm": Stream, ByAnyFramework, Own, never, Never, Inputs; }
     rotary::Rotary { "rotary": Stream, ByItsFramework, Own, never, Never, Inputs; }

@@ -11,6 +11,9 @@ use crate::base::shape::Shape;
 use crate::base::text::prose;
 use crate::net::layer::Layer;
 
+/// Name of the dimension of a language model's input.
+pub const SEQUENCE: &str = "sequence";
+
 /// A network's structure, without batch or precision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {

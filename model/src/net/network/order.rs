@@ -42,6 +42,8 @@ fn written(layer: &ShapedLayer, read: bool, usual: bool) -> bool {
         | Layer::Linear(_)
         | Layer::Matmul(_)
         | Layer::Attention(_)
+        | Layer::LatentAttention(_)
+        | Layer::Experts(_)
         | Layer::Embedding(_)
         | Layer::Recurrent(_) => false,
         _ => read,

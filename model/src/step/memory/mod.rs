@@ -133,10 +133,7 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
         Activations::Arena => planned(network, mode, gradient_width),
         Activations::Saved | Activations::Mirrored => Walk::new(network, mode, policy).peak(gradient_width),
     };
-    let cached = network.layers().iter().map(|l| match &l.case.layer {
-        Layer::Attention(attention) => attention.cache_elements(&l.case.inputs),
-        _ => 0,
-    });
+    let cached = network.layers().iter().map(|l| l.case.layer.cache_elements(&l.case.inputs));
     let cached = cached.fold(0, u64::saturating_add).saturating_mul(network.batch()).saturating_mul(width);
     MemoryFootprint {
         cache: Bytes::new(cached),
@@ -189,6 +186,12 @@ fn scores(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
     product(&[2, pairs, network.batch(), network.precision().bytes()])
 }
 
+/// Bytes that a layer of several kernels has in memory between them, but for scores.
+fn between(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
+    let bytes = layer.case.runs_in(network.precision()).bytes();
+    product(&[layer.case.layer.between(&layer.case.inputs), network.batch(), bytes])
+}
+
 /// What our own runner takes: the plan of its buffers, what layers keep for their backward pass alone, and one workspace for
 /// all of them.
 fn planned(network: &ShapedNetwork, mode: Mode, gradient_width: u64) -> Use {
@@ -209,15 +212,15 @@ fn kept_by_runner(network: &ShapedNetwork, layer: &ShapedLayer, mode: Mode) -> u
         Layer::Dropout(_) => elements.saturating_mul(MASK),
         Layer::LocalResponseNorm(_) => elements.saturating_mul(network.precision().bytes()),
         Layer::Attention(_) => scores(network, layer),
-        _ => 0,
+        _ => between(network, layer),
     }
 }
 
 /// Bytes of the one workspace of all layers.
 fn workspace_by_runner(network: &ShapedNetwork, mode: Mode) -> u64 {
     let training = mode == Mode::Training;
-    let beside =
-        |layer: &ShapedLayer| transforms(network, layer).max(if training { 0 } else { scores(network, layer) });
+    let made = |layer: &ShapedLayer| scores(network, layer).max(between(network, layer));
+    let beside = |layer: &ShapedLayer| transforms(network, layer).max(if training { 0 } else { made(layer) });
     network.layers().iter().map(beside).max().unwrap_or(0)
 }
 

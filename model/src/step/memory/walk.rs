@@ -209,7 +209,7 @@ impl<'a> Walk<'a> {
             // The probabilities in 32 bits and their copy in 16, instead of two of 16.
             (Layer::Attention(_), _) if self.mixed.is_some() => super::scores(self.network, layer) / 2 * 3,
             (Layer::Attention(_), _) => super::scores(self.network, layer),
-            _ => 0,
+            _ => super::between(self.network, layer),
         }
     }
 

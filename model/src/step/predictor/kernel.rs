@@ -177,6 +177,7 @@ pub(super) fn computed_in(runs: Precision, layer: &ShapedLayer, phase: Phase) ->
         (Phase::Update, _, _) => Precision::Fp32,
         // Fused kernels of attention take 32-bit operands as they are.
         (_, Layer::Attention(attention), Precision::Tf32) if attention.fused => Precision::Fp32,
+        (_, Layer::LatentAttention(_), Precision::Tf32) => Precision::Fp32,
         (_, _, precision) => layer.case.runs_in(precision),
     }
 }

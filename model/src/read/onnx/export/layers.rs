@@ -99,7 +99,7 @@ impl Writer<'_> {
                 let table = self.weight_of(site, &[embedding.vocabulary, embedding.features]);
                 self.node("Gather", &[&table, &x], name, &[("axis", Int(0))]);
             }
-            Layer::Rotary(rotary) => self.rotary(rotary.heads, site),
+            Layer::Rotary(rotary) => self.rotary(rotary, site),
             Layer::Recurrent(recurrent) => self.recurrent(recurrent, site),
             Layer::PositionEmbedding(embedding) => {
                 let &[tokens, features] = site.dims() else { return Err("its input is no list of tokens".into()) };
@@ -143,7 +143,7 @@ impl Writer<'_> {
                 self.node(op, &[&x], name, &attributes);
             }
             Layer::Elementwise(elementwise) => return self.elementwise(elementwise, site),
-            Layer::Reduce(_) | Layer::Slice(_) => {
+            Layer::Reduce(_) | Layer::Slice(_) | Layer::LatentAttention(_) | Layer::Experts(_) => {
                 return Err(format!("no ONNX operator stands for {}", layer.kind()));
             }
         }

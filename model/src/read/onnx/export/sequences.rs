@@ -2,12 +2,15 @@
 
 use super::site::Site;
 use super::{Int, Ints, Word, Writer};
-use crate::net::layer::{Attention, Recurrent};
+use crate::net::layer::{Attention, Recurrent, Rotary};
 
 impl Writer<'_> {
     pub(super) fn attention(&mut self, attention: &Attention, site: &Site<'_>) -> Result<(), String> {
         if attention.cached.is_some() {
             return Err("a step with a cache of keys and values is not written".into());
+        }
+        if attention.window.is_some() || attention.sinks {
+            return Err("attention over a window or with sinks is not written".into());
         }
         self.modern = true;
         let sizes = attention.sizes(&site.read).map_err(|e| e.to_string())?;
@@ -30,16 +33,19 @@ impl Writer<'_> {
         Ok(())
     }
 
-    pub(super) fn rotary(&mut self, heads: u64, site: &Site<'_>) {
+    pub(super) fn rotary(&mut self, rotary: &Rotary, site: &Site<'_>) {
         self.modern = true;
-        let (tokens, half) = (site.dims()[0], site.read[0].last() / heads / 2);
+        let heads = rotary.heads;
+        let (tokens, half) = (site.dims()[0], rotary.turned(site.read[0].last() / heads) / 2);
         let tables = ["cos", "sin"].map(|part| self.weight(&site.named(part), &[tokens, half]));
         let positions: Vec<i64> = (0..tokens as i64).collect();
         let positions = self.integers(&site.named("positions"), &positions);
         let every = site.named("positions_of_all");
         self.spread_over_batch(&positions, &[tokens], site, &every);
         let inputs = [site.x(), &tables[0], &tables[1], &every];
-        self.node("RotaryEmbedding", &inputs, site.name, &[("num_heads", Int(heads as i64))]);
+        // No such number means all features of a head.
+        let turned = ("rotary_embedding_dim", Int(rotary.rotated.unwrap_or(0) as i64));
+        self.node("RotaryEmbedding", &inputs, site.name, &[("num_heads", Int(heads as i64)), turned]);
     }
 
     /// Copies a constant for every sample of what the layer reads.

@@ -208,7 +208,15 @@ impl<'g, 'a> Lowering<'g, 'a> {
         fused: bool,
     ) -> Result<(), Issue> {
         let kv_heads = Some(kv_heads).filter(|n| *n != heads);
-        let layer = Attention { heads, kv_heads, causal, cached: None, fused: fused && op.op == "Attention" };
+        let layer = Attention {
+            heads,
+            kv_heads,
+            causal,
+            cached: None,
+            fused: fused && op.op == "Attention",
+            window: None,
+            sinks: false,
+        };
         let place = self.emit(op, Layer::Attention(layer), from, &[])?;
         self.made(op, place)
     }
@@ -282,7 +290,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             _ => return Err(Issue::Wrong(format!("rotated positions of {dims:?}"))),
         };
         let from = self.seen(input, &[tokens, heads * d])?;
-        let place = self.emit(op, Layer::Rotary(Rotary { heads }), vec![from], &[])?;
+        let rotated = self.call(op).int("rotary_embedding_dim").and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0);
+        let place = self.emit(op, Layer::Rotary(Rotary { heads, rotated }), vec![from], &[])?;
         self.made(op, place)
     }
 

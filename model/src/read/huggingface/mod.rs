@@ -1,0 +1,96 @@
+//! Language models from Hugging Face's `config.json`.
+//!
+//! [`config`] reads keys and refuses what is missing or absurd by name, [`architectures`] says what the keys of each
+//! architecture mean, as a [`decoder`]; [`lower`] writes that as layers. What is not known is refused: a file of another
+//! architecture, or one that changes a known one in a way that is not known.
+
+mod architectures;
+mod config;
+mod decoder;
+mod lower;
+
+use crate::base::precision::Precision;
+use crate::base::shape::Shape;
+use crate::base::text::{Names, closest, in_short, shown};
+use crate::net::network::{Input, Network, Published, SEQUENCE, ShapedNetwork};
+use config::{Config, Outcome};
+use serde_json::Value;
+
+/// Tokens of a prompt unless somebody says otherwise, as in the zoo; of learned positions no more than there are.
+const TOKENS: u64 = 1024;
+
+/// Reads a `config.json`. What the network does not hold of it is in its notes.
+///
+/// # Errors
+/// One line that names the key, or the architecture that is not known.
+pub fn read(text: &str, name: &str) -> Result<Network, String> {
+    let file: Value = serde_json::from_str(text).map_err(|e| in_short(&format!("not JSON: {e}")))?;
+    let whole = Config::of(&file).ok_or("not a config.json: it is no object")?;
+    let mut notes = Vec::new();
+    let ((kind, read), config) = architecture(whole, &mut notes)?;
+    for config in [whole, config] {
+        tell(&config, &mut notes)?;
+    }
+    let model = read(config)?;
+    let tokens = Shape::new(&[model.positions.unwrap_or(TOKENS).min(TOKENS)]).map_err(|e| e.to_string())?;
+    let nodes = lower::lower(&model, tokens)?;
+    let symbols = vec![Some(SEQUENCE.to_string())];
+    let network = Network {
+        name: Names::default().unique(name),
+        title: shown(name),
+        source: format!("Hugging Face config.json, architecture {kind}"),
+        aliases: vec![],
+        published: Published::default(),
+        inputs: vec![Input { name: "tokens".into(), shape: tokens, symbols, integer: true }],
+        nodes,
+        outputs: vec![],
+        notes,
+    };
+    // Sizes that cannot be counted together are the file's fault, whatever is asked of it.
+    ShapedNetwork::new(&network, 1, Precision::Fp32, &[]).map_err(|e| e.to_string())?;
+    Ok(network)
+}
+
+/// What reads an architecture, with its name.
+type Known = (&'static str, architectures::Read);
+
+/// The architecture of a file, and the part of it that describes a language model: of models that read images as well that is
+/// `text_config`.
+fn architecture<'j>(whole: Config<'j>, notes: &mut Vec<String>) -> Outcome<(Known, Config<'j>)> {
+    let known = |config: &Config<'j>| -> Outcome<Option<Known>> {
+        let kind = config.text("model_type")?.unwrap_or_default();
+        Ok(architectures::KNOWN.iter().find(|(name, _)| *name == kind).copied())
+    };
+    if let Some(known) = known(&whole)? {
+        return Ok((known, whole));
+    }
+    if let Some(part) = whole.part("text_config")
+        && let Some(known) = known(&part)?
+    {
+        notes.push("of a model that reads more than text the part that reads text, text_config, is read".into());
+        return Ok((known, part));
+    }
+    let names = || architectures::KNOWN.iter().map(|(name, _)| *name);
+    let kind = whole.text("model_type")?.ok_or("model_type is missing: not a config.json of transformers")?;
+    let near = closest(kind, names());
+    let all = names().collect::<Vec<_>>().join(", ");
+    Err(format!("model_type \"{}\" is not known here{near}; known: {all}", shown(kind)))
+}
+
+/// What of a file is left out, or is not as the network will be.
+fn tell(config: &Config<'_>, notes: &mut Vec<String>) -> Outcome<()> {
+    let mut note = |text: String| {
+        if !notes.contains(&text) {
+            notes.push(text);
+        }
+    };
+    if let Some(part) = config.part("quantization_config") {
+        let method = shown(part.text("quant_method")?.unwrap_or("another form"));
+        note(format!("its weights are published in {method}: predicted in the precision that is asked for"));
+    }
+    let further = config.count("num_nextn_predict_layers", 0)?;
+    if further > 0 {
+        note(format!("left out: what predicts tokens further ahead (num_nextn_predict_layers, {further})"));
+    }
+    Ok(())
+}
