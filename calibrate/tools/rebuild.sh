@@ -7,7 +7,7 @@
 #   neusight/{conv,linear,bmm}-Tesla V100-PCIE-32GB.csv                         NeuSight's files of that card, so renamed
 #   neusight_{conv,linear,bmm,elementwise,ln,softmax}.csv                       NeuSight's files of all cards as tables
 #   convnet_benchmarks_layers.csv                                               convnet-benchmarks' logs as a table
-#   aic_{gemm,attention_context,attention_generation}.parquet                   AIConfigurator's kernels as tables
+#   aic_{gemm,attention_context,attention_generation,moe}.parquet               AIConfigurator's kernels as tables
 # Every file whose SHA-256 is in sources.toml must have it. The V100's rows are in the first and the second form of
 # NeuSight: rows that are there twice are fitted once, as published and not rounded to six digits.
 # Our own rows are in data/measurements. OUT (default: target/rebuilt) gets the dataset and the calibrations; ten
@@ -39,7 +39,7 @@ raw=()
 for kind in conv linear bmm; do raw+=("$kind-Tesla V100-PCIE-32GB.csv"); done
 tables=()
 for kind in conv linear bmm elementwise ln softmax; do tables+=("neusight_$kind"); done
-aic=(aic_gemm.parquet aic_attention_context.parquet aic_attention_generation.parquet)
+aic=(aic_gemm.parquet aic_attention_context.parquet aic_attention_generation.parquet aic_moe.parquet)
 for file in "${aic[@]}" "${workbooks[@]}" "${raw[@]/#/neusight/}" "${tables[@]/%/.csv}" convnet_benchmarks_layers.csv; do check "$file"; done
 
 dataset=$out/imported

@@ -34,7 +34,7 @@ impl Source {
     /// # Errors
     /// When there is none, its file cannot be used, or it reads no sequence.
     pub fn read(name: &str, reading: &Reading) -> Result<Self, Failure> {
-        let file = config_in(name);
+        let file = config_in(name)?;
         let path = file.as_deref().unwrap_or(name);
         let format = Format::of(path);
         let mut network = match format {
@@ -71,12 +71,19 @@ impl Source {
 }
 
 /// The file of a folder that somebody names; a network of the zoo comes first.
-fn config_in(name: &str) -> Option<String> {
+///
+/// # Errors
+/// When the folder has none.
+fn config_in(name: &str) -> Result<Option<String>, Failure> {
     let folder = Path::new(name);
     if !folder.is_dir() || Format::of(name) == Format::Zoo && catalog::network(name).is_ok() {
-        return None;
+        return Ok(None);
     }
-    Some(folder.join(CONFIG).display().to_string())
+    let file = folder.join(CONFIG);
+    match file.exists() {
+        true => Ok(Some(file.display().to_string())),
+        false => Err(Failure::Failed(anyhow!("{name}: a folder without a {CONFIG}"))),
+    }
 }
 
 fn from_file(path: &str, format: Format, reading: &Reading) -> Result<Network, Failure> {

@@ -375,7 +375,11 @@ fn what_is_not_a_regular_file_is_not_read() {
         }
         let output = run(&arguments);
         assert_eq!(output.status.code(), Some(1), "{option}: {}", stderr(&output));
-        let expected = if option == "--calibration" { "holds no calibration" } else { "not a regular file" };
+        let expected = match option {
+            "--calibration" => "holds no calibration",
+            "--net" => "a folder without a config.json",
+            _ => "not a regular file",
+        };
         assert!(stderr(&output).contains(expected), "{}", stderr(&output));
     }
 }

@@ -5,13 +5,13 @@ use anyhow::{Context, Result, bail};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::rows::import::Imported;
-use joulecast_model::rows::import::aiconfigurator::{self as aic, Attention, Product};
+use joulecast_model::rows::import::aiconfigurator::{self as aic, Attention, Experts, Product};
 use polars::prelude::{DataFrame, Float32Chunked, Int32Chunked, ParquetReader, SerReader, StringChunked};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// The tables of a folder that hold layers.
-const TABLES: [&str; 3] = ["aic_gemm", "aic_attention_context", "aic_attention_generation"];
+const TABLES: [&str; 4] = ["aic_gemm", "aic_attention_context", "aic_attention_generation", "aic_moe"];
 
 /// A folder's tables of layers; a file is itself.
 ///
@@ -45,7 +45,24 @@ const ATTENTION: [&str; 10] = [
     "time_us",
 ];
 
-/// The rows of a table, which its columns tell apart: products, prompts or steps.
+/// Columns of mixtures of experts.
+const EXPERTS: [&str; 13] = [
+    "gpu",
+    "framework",
+    "kernel_source",
+    "dtype",
+    "distribution",
+    "num_tokens",
+    "hidden_size",
+    "inter_size",
+    "topk",
+    "num_experts",
+    "moe_tp_size",
+    "moe_ep_size",
+    "time_us",
+];
+
+/// The rows of a table, which its columns tell apart: products, prompts, steps or mixtures of experts.
 ///
 /// # Errors
 /// When it is damaged or lacks columns.
@@ -60,7 +77,8 @@ pub fn import(bytes: &[u8]) -> Result<Imported> {
             attention(&Table { frame: &frame }, tokens, &known)
         }
         None if has("m") => products(&Table { frame: &read(bytes, &PRODUCTS)? }, &known),
-        None => bail!("no column m, seq_len or kv_len: neither products nor attention"),
+        None if has("topk") => experts(&Table { frame: &read(bytes, &EXPERTS)? }, &known),
+        None => bail!("no column m, seq_len, kv_len or topk: neither products, attention nor experts"),
     }
 }
 
@@ -140,6 +158,30 @@ fn attention(table: &Table<'_>, tokens: &str, known: aic::Known<'_>) -> Result<I
         time_us: time(times, i),
     });
     Ok(aic::attention(rows, tokens == "kv_len", known))
+}
+
+fn experts(table: &Table<'_>, known: aic::Known<'_>) -> Result<Imported> {
+    let [gpu, framework, kernel, dtype, distribution] =
+        ["gpu", "framework", "kernel_source", "dtype", "distribution"].map(|name| table.text(name));
+    let (gpu, framework, kernel, dtype, distribution) = (gpu?, framework?, kernel?, dtype?, distribution?);
+    let [tokens, features, hidden, active, experts, shared, divided] =
+        ["num_tokens", "hidden_size", "inter_size", "topk", "num_experts", "moe_tp_size", "moe_ep_size"]
+            .map(|name| table.whole(name));
+    let (tokens, features, hidden, active, experts) = (tokens?, features?, hidden?, active?, experts?);
+    let (shared, divided, times) = (shared?, divided?, table.number("time_us")?);
+    let rows = (0..table.frame.height()).map(|i| Experts {
+        gpu: word(gpu, i),
+        framework: word(framework, i),
+        kernel: word(kernel, i),
+        dtype: word(dtype, i),
+        distribution: word(distribution, i),
+        tokens: count(tokens, i),
+        features: [features, hidden].map(|column| count(column, i)),
+        experts: [active, experts].map(|column| count(column, i)),
+        among: [shared, divided].map(|column| count(column, i)),
+        time_us: time(times, i),
+    });
+    Ok(aic::experts(rows, known))
 }
 
 /// A sum over the GPUs of a node.
@@ -309,8 +351,26 @@ mod tests {
         ];
         let imported = import(&parquet(attention))?;
         assert_eq!((imported.rows.len(), imported.rows[0].case.layer.kind()), (1, "attention"));
+        let experts = vec![
+            both("gpu", "h100_sxm"),
+            both("framework", "vllm"),
+            both("kernel_source", "vllm_fused_moe"),
+            both("dtype", "bfloat16"),
+            texts("distribution", &["balanced", "power_law_1.01"]),
+            counts("num_tokens", &[16, 16]),
+            counts("hidden_size", &[512, 512]),
+            counts("inter_size", &[128, 128]),
+            counts("topk", &[2, 2]),
+            counts("num_experts", &[8, 8]),
+            counts("moe_tp_size", &[2, 2]),
+            counts("moe_ep_size", &[1, 1]),
+            numbers("time_us", &[30.0, 40.0]),
+        ];
+        let imported = import(&parquet(experts))?;
+        assert_eq!((imported.rows.len(), imported.rows[0].batch), (1, 16));
+        assert!((imported.rows[0].time_s - 4e-5).abs() < 1e-12);
         let error = import(&parquet(vec![counts("x", &[1])])).err().map(|e| e.to_string());
-        assert!(error.is_some_and(|e| e.contains("neither products nor attention")));
+        assert!(error.is_some_and(|e| e.contains("neither products, attention nor experts")));
         assert!(import(b"PAR1 and no more").is_err());
         Ok(())
     }

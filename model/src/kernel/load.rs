@@ -203,8 +203,8 @@ impl<'a> Work<'a> {
                 Layer::Conv2d(Conv2d { bias: true, .. }) | Layer::Linear(Linear { bias: true, .. }),
                 Phase::BackwardWeights,
             ) => moved(1) + BIAS_GRADIENT,
-            (Layer::Linear(_), Phase::Forward) if work.precision == Precision::Fp8 => {
-                let inputs = work.inputs().iter().fold(0u64, |sum, shape| sum.saturating_add(shape.elements()));
+            (Layer::Linear(_) | Layer::Experts(_), Phase::Forward) if work.precision == Precision::Fp8 => {
+                let inputs = work.input().elements();
                 let each = work.precision.result_bytes() + bytes;
                 Bytes::new(work.batch.saturating_mul(inputs).saturating_mul(each)) / memory.bandwidth + QUANTISATION
             }

@@ -81,6 +81,11 @@ impl LayerCase {
             {
                 Precision::Fp8
             }
+            (Precision::Fp8, Layer::Experts(experts), Some(input))
+                if aligned(experts.hidden) && aligned(input.last()) =>
+            {
+                Precision::Fp8
+            }
             (Precision::Fp8, ..) => Precision::Bf16,
             _ => network,
         }

@@ -241,6 +241,12 @@ pub(super) fn plan<'w, 'm>(
     let computed = setup.gpu.computes_in(precision).unwrap_or(precision);
     // Halves that are read into fp32 arithmetic run through fp32's kernels, in their order of dimensions.
     let own = if computed == precision { own } else { Work { layout: Layout::usual(computed), ..own } };
+    // In 16 bits a framework copies such maps into the usual order, in 32 bits the library convolves them as they are.
+    let strays = layer.strays && setup.framework.maps.is_some() && !own.precision.channels_last();
+    let own = match &layer.case.layer {
+        Layer::Conv2d(_) if strays => Work { layout: Layout::Nhwc, ..own },
+        _ => own,
+    };
     let (kind, layout, approximate) = (layer.case.layer.kind(), own.layout, own.is_approximated());
     let (apart, twin) = (own.apart(), own.twin());
     let is_twin = twin.is_some();

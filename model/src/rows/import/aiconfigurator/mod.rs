@@ -1,12 +1,15 @@
-//! Kernel timings of NVIDIA AIConfigurator (ai-dynamo/aiconfigurator, Apache-2.0): products and attention as vLLM, SGLang
-//! and TensorRT-LLM call them.
+//! Kernel timings of NVIDIA AIConfigurator (ai-dynamo/aiconfigurator, Apache-2.0): products, attention and mixtures of experts
+//! as vLLM, SGLang and TensorRT-LLM call them.
 //!
 //! Its collector replays a CUDA graph where it can and takes the mean of six runs; weights rotate over copies beyond the
 //! second-level cache (as far as six copies are), activations stay in one place: [`Cache::Hot`]. The input of an fp8 product
 //! is bf16, and its quantisation is part of the time. One row here is one shape on one GPU: the median over frameworks, with
 //! the fastest and the slowest as its quantiles.
 
+mod experts;
 mod thin;
+
+pub use experts::{Experts, experts};
 
 use super::{Imported, check, seconds, shown};
 use crate::base::precision::{Mode, Phase, Precision};
@@ -130,14 +133,18 @@ pub fn products<'t>(rows: impl Iterator<Item = Product<'t>>, known: Known<'_>) -
     imported
 }
 
-fn product(row: &Product<'_>, known: Known<'_>) -> Result<(Point<(u64, u64)>, f64), String> {
-    let precision = match row.dtype {
-        "bfloat16" => Some(Precision::Bf16),
-        "fp8" => Precision::from_name("fp8"),
+/// What products with weights in such a format compute in.
+fn multiplied_in(dtype: &str) -> Result<Precision, String> {
+    match dtype {
+        "bfloat16" => Ok(Precision::Bf16),
+        "fp8" => Ok(Precision::Fp8),
         // Scales by block or fixed beforehand and weights alone in 8 bits are other kernels than `fp8`.
-        _ => None,
-    };
-    let precision = precision.ok_or_else(|| format!("products in {}", shown(row.dtype)))?;
+        _ => Err(format!("products in {}", shown(dtype))),
+    }
+}
+
+fn product(row: &Product<'_>, known: Known<'_>) -> Result<(Point<(u64, u64)>, f64), String> {
+    let precision = multiplied_in(row.dtype)?;
     let gpu = gpu(row.gpu, precision, known)?;
     let [m, n, k] = positive(row.mnk).ok_or("m, n or k is not a whole number from 1")?;
     let time = seconds(row.time_us, 1e-6).ok_or("time_us is not a time")?;

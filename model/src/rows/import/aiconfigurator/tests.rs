@@ -114,3 +114,42 @@ fn prompts_and_steps_are_attention_with_grouped_heads() {
     assert_eq!((step.tokens, step.keys), (1, 128));
     assert_eq!(steps.rows[0].batch, 4);
 }
+
+#[test]
+fn experts_are_one_token_a_sample_and_divided_in_what_they_hold() {
+    let row = Experts {
+        gpu: "h100_sxm",
+        framework: "vllm",
+        kernel: "vllm_fused_moe",
+        dtype: "bfloat16",
+        distribution: "power_law_1.01",
+        tokens: 16,
+        features: [2048, 768],
+        experts: [8, 128],
+        among: [2, 1],
+        time_us: 50.0,
+    };
+    let rows = [
+        row,
+        Experts { framework: "sglang", time_us: 70.0, ..row },
+        Experts { dtype: "fp8", ..row },
+        Experts { dtype: "fp8_block", ..row },
+        Experts { distribution: "balanced", ..row },
+        Experts { among: [1, 8], ..row },
+        Experts { among: [5, 1], ..row },
+        Experts { kernel: "moe_torch_flow_nongated", ..row },
+        Experts { experts: [0, 128], ..row },
+        Experts { experts: [129, 128], ..row },
+        Experts { tokens: 80, ..row },
+    ];
+    let imported = experts(rows.into_iter(), &all);
+    assert_eq!(imported.rows.len(), 2, "{:?}", imported.skipped);
+    assert_eq!(imported.skipped.values().sum::<usize>(), 8, "{:?}", imported.skipped);
+    let found = &imported.rows[0];
+    assert_eq!((found.batch, found.precision, found.n), (16, Precision::Bf16, Some(2)));
+    assert!((found.time_s - 6e-5).abs() < 1e-12);
+    let Layer::Experts(layer) = &found.case.layer else { panic!("{}", found.case.layer.kind()) };
+    assert_eq!((layer.experts, layer.active, layer.hidden, layer.gated), (128, 8, 384, true));
+    assert_eq!(found.case.inputs, [[1, 2048], [1, 128]].map(|dims| Shape::new(&dims).expect("a shape")));
+    assert_eq!(imported.rows[1].precision, Precision::Fp8);
+}

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const PRODUCTS: usize = 4000;
 /// The same of attention, of prompts and of steps each.
 pub(super) const ATTENTION: usize = 1500;
+/// The same of mixtures of experts.
+pub(super) const EXPERTS: usize = 1500;
 
 /// Rows of a product on the grid: powers of two, three times these, and one more than a tile's side or its multiples hold.
 pub(super) fn on_grid(m: u64) -> bool {
