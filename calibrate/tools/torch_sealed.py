@@ -41,7 +41,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 KEYS = ("network", "mode", "precision", "batch", "launch")
-COLUMNS = ("network,mode,precision,batch,launch,gpus,layout,ms_per_iter,ms_p10,ms_p90,watts,joules_per_iter,sm_mhz_mean,sm_mhz_min,"
+COLUMNS = ("network,mode,precision,batch,launch,gpus,sequence,cached,layout,ms_per_iter,ms_p10,ms_p90,watts,joules_per_iter,sm_mhz_mean,sm_mhz_min,"
            "mem_mhz,temp_c,before_mib,peak_mem_mib,reserved_mib,iters,throttle,ticks,error,utc,device,uuid,driver,torch,cudnn,"
            "libraries,round_sha256,shard").split(",")
 # Given to the process that goes on after an error of CUDA: when the first one began.
@@ -54,7 +54,7 @@ def utc():
 
 def key(row):
     """What tells a row from others, as texts."""
-    return (*(str(row[k]) for k in KEYS), str(row.get("gpus", 1)))
+    return (*(str(row[k]) for k in KEYS), str(row.get("gpus", 1)), *(str(row.get(k) or 0) for k in ("sequence", "cached")))
 
 
 def in_order(rounds, part, parts, gpus=1):
@@ -212,7 +212,7 @@ class Rows:
                 return
             self.known.add(key(row))
             with open(self.path, "a", newline="", encoding="utf-8") as file:
-                whole = {**self.fixed, "gpus": 1, **row, "utc": utc(), **found}
+                whole = {**self.fixed, "gpus": 1, "sequence": 0, "cached": 0, **row, "utc": utc(), **found}
                 csv.DictWriter(file, COLUMNS).writerow({c: whole.get(c, "") for c in COLUMNS})
                 file.flush()
                 os.fsync(file.fileno())

@@ -32,7 +32,8 @@ const SHORT: usize = 100;
 /// Rows of a kind that show its floor.
 const FEWEST_SHORT: usize = 30;
 
-/// Library age where the source does not say: that of cuDNN 8.
+/// Library age where the source does not say: that of cuDNN 8, or of the newest that rows of the chip state. The variable tells
+/// versions apart; if it told sources apart, a model would go on from those that state one to sizes that only others have.
 const UNKNOWN_LIBRARY: f64 = -1.0;
 
 /// A row ready for fitting.
@@ -183,7 +184,7 @@ pub fn prepare_under<'a>(
     all_chips: &'a Calibration,
 ) -> Result<Vec<Under<'a>>> {
     let gpus = gpus(measurements)?;
-    let overheads = overheads(measurements);
+    let (overheads, libraries) = (overheads(measurements), libraries(measurements, &gpus));
     let mut rows = Vec::new();
     for m in measurements.iter().filter(|m| m.usable() && is_usual(m) && framework(m).is_none()) {
         let work = m.work()?;
@@ -194,7 +195,8 @@ pub fn prepare_under<'a>(
         let Some(found) = found.filter(|f| f.substitute.is_none() && f.stated.is_none()) else { continue };
         let overhead = overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
         let gpu = &gpus[m.gpu.as_str()];
-        let mut row = row(m, gpu, overhead, found.model.floor, found.model.memory)
+        let library = libraries.get(gpu.chip.as_str()).copied();
+        let mut row = row(m, gpu, overhead, found.model.floor, (found.model.memory, library))
             .with_context(|| format!("row {}", m.row_id))?;
         row.foreseen = row.sizes.as_ref().and_then(|sizes| base.engine(sizes)).map(str::to_string);
         let expected = found.expects(row.seen());
@@ -223,7 +225,7 @@ fn prepare_with<'a>(
     floors: &Floors<'a>,
     memories: &HashMap<&str, Memory>,
 ) -> Result<Vec<Row>> {
-    let overheads = overheads(measurements);
+    let (overheads, libraries) = (overheads(measurements), libraries(measurements, gpus));
     measurements
         .iter()
         .filter(|m| m.usable() && is_usual(m))
@@ -232,7 +234,8 @@ fn prepare_with<'a>(
             let gpu = &gpus[m.gpu.as_str()];
             let floor = floors.get(&(gpu.chip.as_str(), m.case.layer.kind())).copied().unwrap_or(KERNEL_FLOOR);
             let memory = memories.get(gpu.chip.as_str()).copied();
-            row(m, gpu, overhead, floor, memory).with_context(|| format!("row {}", m.row_id))
+            let library = libraries.get(gpu.chip.as_str()).copied();
+            row(m, gpu, overhead, floor, (memory, library)).with_context(|| format!("row {}", m.row_id))
         })
         .collect()
 }
@@ -287,6 +290,18 @@ fn memories<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> HashMap<&'a
     boards.into_iter().map(|(board, _)| (gpus[board].chip.as_str(), Memory::of(&gpus[board]))).collect()
 }
 
+/// The newest library that rows of each chip state, by name of the chip, cuDNN 8 at least.
+fn libraries<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> HashMap<&'a str, f64> {
+    let mut newest = HashMap::new();
+    for m in measurements.iter().filter(|m| m.usable()) {
+        if let Some(age) = m.cudnn.as_deref().and_then(library_age) {
+            let of_chip = newest.entry(gpus[m.gpu.as_str()].chip.as_str()).or_insert(UNKNOWN_LIBRARY);
+            *of_chip = age.max(*of_chip);
+        }
+    }
+    newest
+}
+
 /// The shortest kernels of a kind on a chip, measured back to back: almost nothing but launch. Our own where there are enough
 /// of them, else those of others who queued them in a graph. Kinds with few rows do not show it.
 fn floors<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>) -> Floors<'a> {
@@ -309,7 +324,15 @@ fn shortest<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>, queued: impl F
         .collect()
 }
 
-fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds, memory: Option<Memory>) -> Result<Row> {
+/// `of_chip`: the memory that rows are seen over, and the library where one does not state it.
+fn row(
+    m: &Measurement,
+    gpu: &Gpu,
+    overhead: Seconds,
+    floor: Seconds,
+    of_chip: (Option<Memory>, Option<f64>),
+) -> Result<Row> {
+    let (memory, library) = of_chip;
     let work = m.work()?;
     let (raw, asked) = (RawParameters::of(&work), ModelKey::by(work.algorithm).or(work.apart()));
     let sizes = ConvSizes::of(&work);
@@ -325,7 +348,7 @@ fn row(m: &Measurement, gpu: &Gpu, overhead: Seconds, floor: Seconds, memory: Op
     let overhead = overhead.min(time * 0.9);
     let reference = memory.map_or(load.memory.bandwidth, |memory| memory.bandwidth);
     let activities = over_bandwidth(activities(&load, floor, time), load.memory.bandwidth, reference);
-    let library = m.cudnn.as_deref().and_then(library_age).unwrap_or(UNKNOWN_LIBRARY);
+    let library = m.cudnn.as_deref().and_then(library_age).or(library).unwrap_or(UNKNOWN_LIBRARY);
     Ok(Row {
         row_id: m.row_id.clone(),
         trial_id: m.trial_id.clone(),

@@ -17,6 +17,10 @@ const BIAS_GRADIENT: Seconds = Seconds::from_us(4.0);
 /// (L40S) to 2.8 us (B200) longer than the shortest in bf16, on Hopper 1.8 and 1.9.
 const QUANTISATION: Seconds = Seconds::from_us(1.8);
 
+/// Launches of what writes keys and values into a cache before attention reads it: two copies of 2.0 us each through PyTorch
+/// (H100, `data/measurements/h100/torch_language_profile.csv`), one kernel through others.
+const CACHE_WRITE: Seconds = Seconds::from_us(4.0);
+
 /// A step of a recurrent layer: about the launch of a kernel, since all multiprocessors wait for each other.
 const RECURRENT_STEP: Seconds = Seconds::from_us(4.0);
 
@@ -63,9 +67,10 @@ pub struct Roofline {
     /// How many times as long arithmetic takes because operands are not aligned; at least 1.
     pub narrow: f64,
     /// A second kernel that runs before or after the first: the one that adds a convolution's bias, or sums a bias's
-    /// gradient, or converts 16-bit inputs to fp8; and what the steps of a recurrent layer take however little they compute.
+    /// gradient, or converts 16-bit inputs to fp8; what the steps of a recurrent layer take however little they compute; and
+    /// the launch of what writes into attention's cache.
     pub second: Seconds,
-    /// What of that is waiting, and moves nothing: the steps of a recurrent layer.
+    /// What of that is waiting, and moves nothing: all but a bias and a conversion.
     pub stalls: Seconds,
 }
 
@@ -159,13 +164,14 @@ impl Load<'_> {
 }
 
 impl<'a> Work<'a> {
-    /// What the steps of a recurrent layer take however little they compute, nothing in all others: the multiprocessors wait
-    /// for each other.
+    /// What the steps of a recurrent layer take however little they compute, since multiprocessors wait for each other; what
+    /// launching the write into attention's cache takes; nothing in all others.
     fn stalls(&self) -> Seconds {
         match (self.layer(), self.phase) {
             (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
                 RECURRENT_STEP * recurrent.steps(self.inputs()) as f64
             }
+            (Layer::Attention(attention), Phase::Forward) if attention.cached.is_some() => CACHE_WRITE,
             _ => Seconds::ZERO,
         }
     }

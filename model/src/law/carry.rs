@@ -37,8 +37,10 @@ impl Carry {
         }
         let beyond = match (board.work.cache, board.memory.cache) {
             (Cache::Hot, Some(cache)) => {
-                let traffic = board.cost.bytes().to_f64();
-                traffic / (traffic + KEPT * cache.to_f64())
+                // Activations stay where they are, parameters come from memory every time.
+                let (all, weights) = (board.cost.bytes().to_f64(), board.cost.weights.to_f64());
+                let stays = (all - weights).max(0.0);
+                (weights + stays * stays / (stays + KEPT * cache.to_f64())) / all.max(1.0)
             }
             _ => 1.0,
         };
@@ -87,6 +89,33 @@ mod tests {
         assert_eq!(Carry::NONE.to_board(us(7.0)), us(7.0));
         // sqrt(5^2 - 3^2 + 6^2)
         assert!((carry(3.0, 6.0, 2.0).to_board(us(5.0)).to_us() - 52f64.sqrt()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn parameters_come_from_memory_however_large_the_cache_is() {
+        use crate::base::precision::{Mode, Phase, Precision};
+        use crate::base::shape::Shape;
+        use crate::kernel::load::Memory;
+        use crate::kernel::work::Work;
+        use crate::net::case::LayerCase;
+        use crate::net::layer::{Layer, Linear};
+        let (h200, h100) = ["h200", "h100"].map(|gpu| crate::catalog::gpu(gpu).expect("shipped")).into();
+        let linear = Layer::Linear(Linear { features: 4096, bias: false });
+        let case = LayerCase { inputs: vec![Shape::new(&[4096]).expect("a shape")], layer: linear };
+        let of = |batch| {
+            let work =
+                Work::usual(case.clone(), Phase::Forward, batch, Precision::Bf16, Mode::Inference).expect("fits");
+            let cost = work.cost().expect("fits").expect("runs");
+            let over = work.clone().costing_over(cost, &h100, Memory::of(&h200)).expect("a peak");
+            Carry::between(&over, &work.costing(cost, &h100).expect("a peak"))
+        };
+        // 32 MiB of parameters fit into the cache of 50 MB and are read nevertheless.
+        let bytes = 2.0 * 4096.0 * 4096.0;
+        assert!((of(1).from.get() / (bytes / 4.8e12 / REACHED) - 1.0).abs() < 0.01, "{:?}", of(1));
+        // 24 MB of activations are read and written, half of them from the cache.
+        let stays = 2.0 * 1500.0 * 8192.0;
+        let beyond = bytes + stays * stays / (stays + KEPT * 50e6);
+        assert!((of(1500).from.get() / (beyond / 4.8e12 / REACHED) - 1.0).abs() < 0.01, "{:?}", of(1500));
     }
 
     #[test]

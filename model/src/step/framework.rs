@@ -185,8 +185,8 @@ pub struct KernelOf<'a> {
     pub layer: &'a Layer,
     /// Its phase.
     pub phase: Phase,
-    /// Order of dimensions.
-    pub layout: Layout,
+    /// Order of its maps' dimensions; sequences have none.
+    pub layout: Option<Layout>,
 }
 
 impl Slower {
@@ -199,7 +199,7 @@ impl Slower {
             _ => None,
         };
         self.kind == kernel.kind
-            && self.layout.is_none_or(|l| l == kernel.layout)
+            && self.layout.is_none_or(|l| kernel.layout == Some(l))
             && self.phases.as_ref().is_none_or(|p| p.contains(&kernel.phase))
             && self.window.is_none_or(|[k, s]| window.is_some_and(|(kernel, step)| kernel.is(k) && step.is(s)))
     }
@@ -570,7 +570,7 @@ mod tests {
     fn an_entry_holds_for_its_phases_and_windows() {
         let caffe = catalog::framework("caffe").expect("shipped");
         let of = |layer: &Layer, phase| {
-            let kernel = KernelOf { kind: layer.kind(), layer, phase, layout: Layout::Nchw };
+            let kernel = KernelOf { kind: layer.kind(), layer, phase, layout: Some(Layout::Nchw) };
             caffe.slower(&kernel, 1).0
         };
         let (dense, strided, disjoint) = (pool(3, 1), pool(3, 2), pool(2, 2));
@@ -587,7 +587,8 @@ mod tests {
         let layer = Layer::from_table("scale", fields).expect("a kind").expect("fields");
         assert!(layer.output(&[Shape::new(&[4, 2, 2]).expect("shape")]).is_ok());
         let extra = |batch| {
-            let kernel = KernelOf { kind: "scale", layer: &layer, phase: Phase::BackwardWeights, layout: Layout::Nchw };
+            let kernel =
+                KernelOf { kind: "scale", layer: &layer, phase: Phase::BackwardWeights, layout: Some(Layout::Nchw) };
             caffe.slower(&kernel, batch).1
         };
         assert!((extra(64) / extra(1) - 64.0).abs() < 1e-9);
@@ -623,7 +624,7 @@ mod tests {
                 "maps interpolated_per_cycle is 0",
             ),
             (
-                "kind = \"add\"\nfactor = 1\n[layer_norm]\ncycles_per_row = [1, 0]\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[layer_norm]\ncycles_per_row = [1, 0]\nlatency = [1, 1]\nrms_latency = [1, 1]\nsource = \"x\"",
                 "layer_norm cycles_per_row is 0",
             ),
             ("kind = \"add\"\nfactor = 1\nphases = [\"sideways\"]", "sideways"),

@@ -52,21 +52,29 @@ impl Broadcast {
     }
 }
 
-/// Layer norms by a block of threads for each row, however short that is.
+/// Norms over features by a block of threads for each row, however short that is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowByRow {
-    /// Cycles of a multiprocessor per row.
+    /// Cycles of a multiprocessor per row of a layer norm.
     cycles_per_row: ByWidth,
+    /// Cycles from a kernel's start to its end of a layer norm and of a root mean square: of any, and per feature.
+    latency: [(f64, f64); 2],
 }
 
 impl RowByRow {
-    /// What a layer norm takes at least, forward at a board's highest clock; nothing of all other layers.
+    /// What a norm takes at least, forward at a board's highest clock; nothing of all other layers.
     pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
-        if !matches!(work.layer(), Layer::LayerNorm(_)) || work.phase != Phase::Forward {
-            return Seconds::ZERO;
-        }
-        let rows = work.input().elements() / work.input().axis().max(1) * work.batch;
-        Seconds::new(self.cycles_per_row.of(work.precision) * rows as f64 / cycles_per_second(gpu))
+        let (cycles_per_row, (any, per_feature)) = match work.layer() {
+            _ if work.phase != Phase::Forward => return Seconds::ZERO,
+            Layer::LayerNorm(_) => (self.cycles_per_row.of(work.precision), self.latency[0]),
+            Layer::RmsNorm(_) => (0.0, self.latency[1]),
+            _ => return Seconds::ZERO,
+        };
+        let features = work.input().axis();
+        let rows = work.input().elements() / features.max(1) * work.batch;
+        let (clock, sms) = (gpu.core_clock.boost.value.get(), gpu.sms.value as f64);
+        let latency = any + per_feature * features as f64;
+        Seconds::new(latency.max(cycles_per_row * rows as f64 / sms) / clock)
     }
 }
 
@@ -172,13 +180,24 @@ impl BroadcastFile {
 #[serde(deny_unknown_fields)]
 pub(super) struct RowByRowFile {
     cycles_per_row: [f64; 2],
+    latency: [f64; 2],
+    rms_latency: [f64; 2],
     #[serde(rename = "source")]
     _source: String,
 }
 
 impl RowByRowFile {
     pub(super) fn read(self) -> Result<RowByRow, FileError> {
-        Ok(RowByRow { cycles_per_row: ByWidth::read("layer_norm cycles_per_row", self.cycles_per_row, &CYCLES)? })
+        let latency = |field: &str, [any, per_feature]: [f64; 2]| -> Result<(f64, f64), FileError> {
+            Ok((within(field, any, CYCLES)?, within(field, per_feature, 0.0..=*CYCLES.end())?))
+        };
+        Ok(RowByRow {
+            cycles_per_row: ByWidth::read("layer_norm cycles_per_row", self.cycles_per_row, &CYCLES)?,
+            latency: [
+                latency("layer_norm latency", self.latency)?,
+                latency("layer_norm rms_latency", self.rms_latency)?,
+            ],
+        })
     }
 }
 
@@ -278,5 +297,9 @@ mod tests {
         assert!(of(&[16384, 32], Precision::Fp32) > 1.3 * of(&[16384, 32], Precision::Fp16));
         let gelu = work("gelu", "", &[16384, 32], Precision::Fp16);
         assert_eq!(rows.least(&gelu, &gpu), Seconds::ZERO);
+        // One row: what a block takes from its first feature to its last.
+        assert!((of(&[1, 8192], Precision::Bf16) - 10.7).abs() < 0.1, "{}", of(&[1, 8192], Precision::Bf16));
+        let mean_square = rows.least(&work("rms_norm", "", &[1, 4096], Precision::Bf16), &gpu).to_us();
+        assert!((mean_square - 5.01).abs() < 0.01, "{mean_square}");
     }
 }

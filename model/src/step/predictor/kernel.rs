@@ -214,6 +214,9 @@ fn kernels_of<'a, 'm: 'a>(
     Ok(kernel)
 }
 
+/// Shapes of fewer dimensions, the batch's left out, are sequences or vectors.
+const MAP: usize = 3;
+
 /// A kernel of a layer with everything that its batch does not change: its model, and what the framework adds.
 pub(super) struct Plan<'w, 'm> {
     /// What runs, at the batch that it was made with.
@@ -294,7 +297,9 @@ impl<'m> Plan<'_, 'm> {
         setup: &Setup<'m>,
     ) -> (Seconds, Option<&'m str>) {
         let (framework, gpu, run_phase) = (setup.framework, setup.gpu, self.work.phase);
-        let kernel = KernelOf { kind: self.kind, layer: &layer.case.layer, phase: run_phase, layout: self.layout };
+        let is_map = layer.case.inputs.first().is_some_and(|shape| shape.dims().len() >= MAP);
+        let layout = is_map.then_some(self.layout);
+        let kernel = KernelOf { kind: self.kind, layer: &layer.case.layer, phase: run_phase, layout };
         let value = if self.found.framework { library } else { through(setup, &kernel, load, library) };
         let value = framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, gpu)));
         let strays = framework.maps.filter(|_| layer.strays);
@@ -399,8 +404,9 @@ fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seco
         return ours;
     }
     let (factor, extra) = setup.framework.slower(kernel, load.work.batch);
-    // Beside a linear layer in fp8 its inputs are converted, no bias is added.
-    let second = if load.work.precision == Precision::Fp8 { Seconds::ZERO } else { load.roofline.second };
+    // Beside a linear layer in fp8 its inputs are converted, before attention a cache is written: no bias is added.
+    let is_bias = load.work.precision != Precision::Fp8 && !matches!(load.work.layer(), Layer::Attention(_));
+    let second = if is_bias { load.roofline.second } else { Seconds::ZERO };
     let bias = match (second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, load.work.batch)) {
         (Seconds::ZERO, _) => Seconds::ZERO,
         (second, (factor, extra)) => {

@@ -1,0 +1,313 @@
+#!/usr/bin/env python3
+"""Measures steps of language models through PyTorch on one GPU as CUDA graphs, one CSV row each: prompts, and steps of one token
+against a cache.
+
+Observes only: no clock, power limit or other setting of the card is touched. Needs torch.
+
+  for net in llama3_2_1b phi_4; do predict convert model/tests/huggingface/$net.json --output written/$net.toml; done
+  torch_language.py --networks written --precision bf16 --out rows.csv --budget 240
+  torch_language.py --networks written --round data/sealed/round-7.toml --out measured-h200.csv --budget 540
+
+A network is the file that `predict` reads, layer by layer, each as the function that `torch_ops.py` measures for its kind; weights
+are random. A prompt (`sequence` tokens a sample) fills a cache, and its last token alone gets logits; a step (`cached` tokens a
+sample) writes its key and value behind them and attends to all, as `predict --generate` has it. Windows are kept by a shorter
+view of the cache; no prompt may be longer than one. Time, power and energy are measured as `torch_networks.py` does, memory as
+`torch_memory.py`.
+
+Without a round rows are those of PROMPTS and STEPS whose caches and weights fit into the memory; with one, those of the
+round's networks that have `sequence` or `cached`, in the order of a hash, and columns are those of `torch_sealed.py`. Rows that
+the file holds are skipped, so that a stopped run resumes.
+"""
+import argparse
+import gc
+import hashlib
+import os
+import sys
+import time
+import tomllib
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+# Samples and tokens of prompts; samples and cached tokens of steps.
+PROMPTS = ((1, 128), (1, 1024), (4, 1024), (1, 4096))
+STEPS = ((1, 512), (8, 2048), (32, 1024), (128, 512))
+# Of the memory, for weights, caches and what a prompt needs between layers.
+MOST = 0.85
+DEVICE = "cuda"
+
+
+class Decoder:
+    """The layers of a network's file as functions of PyTorch, with random weights on the GPU."""
+
+    def __init__(self, file, dtype):
+        import torch
+        self.torch, self.dtype, self.learned = torch, dtype, {}
+        self.layers = file["layers"]
+        names = {layer["name"] for layer in self.layers}
+        before, tied = "input", {}
+        for layer in self.layers:
+            source = layer.get("from", before)
+            layer["from"] = [source] if isinstance(source, str) else source
+            before = layer["name"]
+            tied[layer["name"]] = layer.get("tied")
+        self.output = before
+        unknown = {layer["kind"] for layer in self.layers} - set(KINDS)
+        if unknown or not all(set(layer["from"]) <= names | {"input"} for layer in self.layers):
+            raise ValueError(f"no function for {sorted(unknown)}")
+        self.widths, self.reads = {"input": 0}, {}
+        for layer in self.layers:
+            width = [self.widths[source] for source in layer["from"]]
+            self.widths[layer["name"]] = width_of(layer, width)
+            shape = weights_of(layer, width[0])
+            owner = tied[layer["name"]]
+            self.learned[layer["name"]] = self.learned[owner] if owner else [self.random(*s) for s in shape]
+        # What a later layer still reads.
+        for layer in self.layers:
+            for source in layer["from"]:
+                self.reads[source] = layer["name"]
+
+    def random(self, *shape):
+        return self.torch.empty(shape, device=DEVICE, dtype=self.dtype).normal_(0, 0.02)
+
+    def parameters(self):
+        return sum({w.data_ptr(): w.numel() for list_ in self.learned.values() for w in list_}.values())
+
+    def caches(self, batch, tokens):
+        found = {}
+        for layer in self.layers:
+            if layer["kind"] == "attention":
+                heads, size = layer.get("kv_heads", layer["heads"]), self.widths[layer["from"][0]] // layer["heads"]
+                found[layer["name"]] = [self.random(batch, heads, tokens, size) for _ in range(2)]
+        return found
+
+    def step(self, batch, tokens, cached):
+        """A closure that enqueues one step."""
+        torch = self.torch
+        ids = torch.randint(0, self.layers[0]["vocabulary"], (batch, tokens), device=DEVICE)
+        caches = self.caches(batch, cached + tokens)
+        angles = {}
+        for layer in self.layers:
+            if layer["kind"] == "rotary":
+                size = layer.get("rotated") or self.widths[layer["from"][0]] // layer["heads"]
+                if size not in angles:
+                    angle = torch.rand(1, 1, tokens, size, device=DEVICE)
+                    angles[size] = angle.cos().to(self.dtype), angle.sin().to(self.dtype)
+
+        def run():
+            values = {"input": ids}
+            with torch.no_grad():
+                for layer in self.layers:
+                    name = layer["name"]
+                    inputs = [values[source] for source in layer["from"]]
+                    if name == self.head and tokens > 1:
+                        inputs = [inputs[0][:, -1:]]
+                    extra = (caches.get(name), cached) if layer["kind"] == "attention" else angles
+                    values[name] = KINDS[layer["kind"]](torch, layer, inputs, self.learned[name], extra)
+                    for source in layer["from"]:
+                        if self.reads[source] == name:
+                            del values[source]
+            return values[self.output]
+
+        return run
+
+    @property
+    def head(self):
+        """The layer that makes logits: the last product."""
+        return [layer["name"] for layer in self.layers if layer["kind"] == "linear"][-1]
+
+
+def width_of(layer, widths):
+    kind = layer["kind"]
+    if kind in ("embedding", "linear"):
+        return layer["features"]
+    if kind == "slice":
+        return layer["size"]
+    if kind == "reshape":
+        return layer["shape"][-1]
+    if kind == "attention":
+        return widths[0]
+    return widths[0]
+
+
+def weights_of(layer, width):
+    kind = layer["kind"]
+    if kind == "embedding":
+        return [[layer["vocabulary"], layer["features"]]]
+    if kind == "linear":
+        return [[layer["features"], width]] + ([[layer["features"]]] if layer.get("bias", True) else [])
+    if kind == "layer_norm":
+        return [[width], [width]]
+    return [[width]] if kind == "rms_norm" else []
+
+
+def embedding(torch, layer, inputs, learned, _):
+    return torch.nn.functional.embedding(inputs[0], *learned)
+
+
+def linear(torch, layer, inputs, learned, _):
+    return torch.nn.functional.linear(inputs[0], *learned)
+
+
+def rms_norm(torch, layer, inputs, learned, _):
+    return torch.nn.functional.rms_norm(inputs[0], inputs[0].shape[-1:], learned[0], 1e-6)
+
+
+def layer_norm(torch, layer, inputs, learned, _):
+    return torch.nn.functional.layer_norm(inputs[0], inputs[0].shape[-1:], *learned)
+
+
+def reshape(torch, layer, inputs, learned, _):
+    return inputs[0].reshape(inputs[0].shape[0], *layer["shape"])
+
+
+def part(torch, layer, inputs, learned, _):
+    start = layer.get("start", 0)
+    return inputs[0][..., start:start + layer["size"]]
+
+
+def rotary(torch, layer, inputs, learned, angles):
+    """As transformers' Llama does it, of all of a head or its first features."""
+    x = inputs[0]
+    size = x.shape[-1] // layer["heads"]
+    turned = layer.get("rotated") or size
+    cos, sin = angles[turned]
+    x = x.view(*x.shape[:2], -1, size).transpose(1, 2)
+    y = x[..., :turned]
+    a, b = y[..., :turned // 2], y[..., turned // 2:]
+    y = y * cos + torch.cat((-b, a), -1) * sin
+    return y if turned == size else torch.cat((y, x[..., turned:]), -1)
+
+
+def attention(torch, layer, inputs, learned, extra):
+    """Queries and keys come by heads where they were turned, else in rows."""
+    (keys, values), cached = extra
+    heads = layer["heads"]
+    kv_heads = layer.get("kv_heads", heads)
+    q, k, v = (x if x.dim() == 4 else x.view(*x.shape[:2], h, -1).transpose(1, 2)
+               for x, h in zip(inputs, (heads, kv_heads, kv_heads)))
+    keys[:, :, cached:].copy_(k)
+    values[:, :, cached:].copy_(v)
+    if cached:
+        first = max(0, cached + 1 - layer.get("window", cached + 1))
+        k, v = keys[:, :, first:], values[:, :, first:]
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=not cached, enable_gqa=heads != kv_heads)
+    return out.transpose(1, 2).reshape(out.shape[0], out.shape[2], -1)
+
+
+def pointwise(name, **options):
+    def run(torch, layer, inputs, learned, _):
+        return getattr(torch.nn.functional, name)(inputs[0], **options)
+    return run
+
+
+KINDS = {
+    "embedding": embedding, "linear": linear, "rms_norm": rms_norm, "layer_norm": layer_norm, "reshape": reshape,
+    "slice": part, "rotary": rotary, "attention": attention,
+    "silu": pointwise("silu"), "gelu": pointwise("gelu"), "gelu_tanh": pointwise("gelu", approximate="tanh"),
+    "add": lambda torch, layer, inputs, learned, _: inputs[0] + inputs[1],
+    "multiply": lambda torch, layer, inputs, learned, _: inputs[0] * inputs[1],
+    "elementwise": lambda torch, layer, inputs, learned, _: inputs[0] * 2.5,
+}
+
+
+def windows(decoder):
+    return [layer["window"] for layer in decoder.layers if "window" in layer]
+
+
+def needed(decoder, batch, tokens, cached):
+    """Bytes of weights, caches and the widest layer with what lies beside it."""
+    item = decoder.dtype.itemsize
+    cache = sum(2 * layer.get("kv_heads", layer["heads"]) * decoder.widths[layer["from"][0]] // layer["heads"]
+                for layer in decoder.layers if layer["kind"] == "attention")
+    widest = max(w for name, w in decoder.widths.items() if name != decoder.head)
+    return item * (decoder.parameters() + batch * ((cached + tokens) * cache + tokens * 6 * widest))
+
+
+def rows_of(decoder, memory):
+    """Prompts and steps that fit."""
+    for batch, tokens in PROMPTS:
+        if all(tokens <= w for w in windows(decoder)) and needed(decoder, batch, tokens, 0) < MOST * memory:
+            yield {"batch": batch, "sequence": tokens, "cached": 0}
+    for batch, cached in STEPS:
+        if needed(decoder, batch, 1, cached) < MOST * memory:
+            yield {"batch": batch, "sequence": 0, "cached": cached}
+
+
+def measured(decoder, row, nvml, args):
+    import torch
+    from torch_memory import MIB
+    from torch_networks import captured, measure
+    gc.collect()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated() / MIB - decoder.parameters() * decoder.dtype.itemsize / MIB
+    step = decoder.step(row["batch"], row["sequence"] or 1, row["cached"])
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    peak, reserved = torch.cuda.max_memory_allocated() / MIB, torch.cuda.memory_reserved() / MIB
+    found = measure(captured(step), nvml, args.window, args.settle)
+    found.update(layout="nhwc", before_mib=round(before, 1), peak_mem_mib=round(peak, 1), reserved_mib=round(reserved, 1))
+    return found
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--networks", required=True, help="a folder of network files")
+    arguments.add_argument("--round", help="a sealed round's file")
+    arguments.add_argument("--precision", default="bf16", choices=("bf16", "fp16"))
+    arguments.add_argument("--out", required=True)
+    arguments.add_argument("--window", type=float, default=1.2, help="seconds measured after those to settle")
+    arguments.add_argument("--settle", type=float, default=0.8, help="seconds")
+    arguments.add_argument("--budget", type=float, default=540, help="seconds; no row is begun after them")
+    arguments.add_argument("--shard", default="1/1", help="I/N: every N-th network from the I-th")
+    args = arguments.parse_args()
+    began = time.time()
+    import torch
+    from torch_networks import HALVES, Nvml
+    from torch_sealed import Rows
+    part_, parts = (int(n) for n in args.shard.split("/"))
+    text, plan = b"", {}
+    if args.round:
+        with open(args.round, "rb") as file:
+            text = file.read()
+        for network in tomllib.loads(text.decode())["network"]:
+            rows = [row for row in network["rows"] if "sequence" in row or "cached" in row]
+            plan[network["name"]] = [{"sequence": 0, "cached": 0, **row} for row in rows]
+    names = sorted(plan or [name[:-5] for name in os.listdir(args.networks) if name.endswith(".toml")],
+                   key=lambda name: hashlib.sha256(name.encode()).hexdigest())[part_ - 1::parts]
+    properties = torch.cuda.get_device_properties(0)
+    nvml = Nvml(f"GPU-{properties.uuid}")
+    rows = Rows(args.out, {
+        "device": properties.name, "uuid": str(properties.uuid), "driver": nvml.driver(), "torch": torch.__version__,
+        "cudnn": torch.backends.cudnn.version(), "libraries": "",
+        "round_sha256": hashlib.sha256(text).hexdigest() if text else "", "shard": args.shard})
+    for name in names:
+        with open(os.path.join(args.networks, name + ".toml"), "rb") as file:
+            decoder = None
+            gc.collect()
+            torch.cuda.empty_cache()
+            decoder = Decoder(tomllib.load(file), HALVES[args.precision])
+        print(name, decoder.parameters(), round(time.time() - began), flush=True)
+        for row in plan.get(name) or list(rows_of(decoder, properties.total_memory)):
+            if time.time() - began > args.budget:
+                print("budget used", flush=True)
+                return
+            row = {"network": name, "mode": "infer", "precision": args.precision, "launch": "graph", **row}
+            if rows.has(row):
+                continue
+            try:
+                found = measured(decoder, row, nvml, args)
+            except torch.cuda.OutOfMemoryError:
+                found = {"error": "out of memory"}
+            except Exception as error:  # noqa: BLE001 - one row that fails must not stop the others
+                line = next(iter(str(error).strip().splitlines()), "")[:200]
+                found = {"error": f"{type(error).__name__}: {line}"}
+            rows.add(row, found)
+
+
+if __name__ == "__main__":
+    main()
