@@ -14,6 +14,13 @@ sample) writes its key and value behind them and attends to all, as `predict --g
 view of the cache; no prompt may be longer than one. Time, power and energy are measured as `torch_networks.py` does, memory as
 `torch_memory.py`.
 
+  torch_language.py --draw 7 --networks written --configs model/tests/huggingface --models qwen3_4b,phi_2 --out data/sealed/round-7.toml
+
+`--draw` makes the file of a sealed round instead, and copies the configurations beside it: of each model so many prompts and
+steps in the order of the SHA-256 of seed and row. Rows whose memory is more than 60 GiB, that would take longer than 0.25 s by a
+bound from parameters alone, or whose prompt is longer than a window are not drawn from; no prediction is asked for that.
+Needs no GPU.
+
 Without a round rows are those of PROMPTS and STEPS whose caches and weights fit into the memory; with one, those of the
 round's networks that have `sequence` or `cached`, in the order of a hash, and columns are those of `torch_sealed.py`. Rows that
 the file holds are skipped, so that a stopped run resumes.
@@ -35,6 +42,12 @@ STEPS = ((1, 512), (8, 2048), (32, 1024), (128, 512))
 # Of the memory, for weights, caches and what a prompt needs between layers.
 MOST = 0.85
 DEVICE = "cuda"
+# What is drawn from, how many of each, and the bound of a row: operations per second, seconds, bytes.
+SEED = "joulecast sealed round {}"
+PROMPT_BATCHES, PROMPT_TOKENS = (1, 2, 4, 8, 16), (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+STEP_BATCHES, STEP_TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+PROMPTS_DRAWN, STEPS_DRAWN = 3, 4
+RATE, LONGEST, LARGEST = 400e12, 0.25, 60 << 30
 
 
 class Decoder:
@@ -71,7 +84,11 @@ class Decoder:
         return self.torch.empty(shape, device=DEVICE, dtype=self.dtype).normal_(0, 0.02)
 
     def parameters(self):
-        return sum({w.data_ptr(): w.numel() for list_ in self.learned.values() for w in list_}.values())
+        return sum({id(w): w.numel() for list_ in self.learned.values() for w in list_}.values())
+
+    def products(self):
+        """Multiply-accumulates of a token with weights."""
+        return sum(self.learned[layer["name"]][0].numel() for layer in self.layers if layer["kind"] == "linear")
 
     def caches(self, batch, tokens):
         found = {}
@@ -234,6 +251,39 @@ def rows_of(decoder, memory):
             yield {"batch": batch, "sequence": 0, "cached": cached}
 
 
+def draw(args):
+    """The file of a round: SEED and hashes say which rows."""
+    import shutil
+    import torch
+    global DEVICE
+    DEVICE = "meta"
+    seed, folder = SEED.format(args.draw), os.path.splitext(args.out)[0]
+    os.makedirs(os.path.join(folder, "nets"), exist_ok=True)
+    lines = [
+        f"# Round {args.draw} of the sealed tests: language models by their config.json, prompts and steps as CUDA graphs.",
+        "# Made by calibrate/tools/torch_language.py --draw, which says by which rule; not to be edited once it is sealed.",
+        'schema = "sealed/1"', f"round = {args.draw}", f'seed = "{seed}"', 'role = "test"', 'boards = ["h200", "h100"]',
+        'framework = "pytorch"', 'exported = "no exporter: layers as config.json is read"']
+    for name in sorted(args.models.split(",")):
+        with open(os.path.join(args.networks, name + ".toml"), "rb") as file:
+            decoder = Decoder(tomllib.load(file), torch.bfloat16)
+        narrow, parameters = min(windows(decoder), default=1 << 30), decoder.parameters()
+        kinds = [[{"batch": b, "sequence": t} for b in PROMPT_BATCHES for t in PROMPT_TOKENS
+                  if t <= narrow and 2 * parameters * b * t / RATE < LONGEST and needed(decoder, b, t, 0) < LARGEST],
+                 [{"batch": b, "cached": t} for b in STEP_BATCHES for t in STEP_TOKENS if needed(decoder, b, 1, t) < LARGEST]]
+        lines += ["", "[[network]]", f'name = "{name}"', 'library = "config"', 'inputs = "tokens"', 'export = "none"',
+                  f"parameters = {parameters}", f"macs = {decoder.products()}", "rows = ["]
+        for rows, count in zip(kinds, (PROMPTS_DRAWN, STEPS_DRAWN)):
+            rows.sort(key=lambda row: hashlib.sha256(" ".join(map(str, (seed, name, *row.items()))).encode()).hexdigest())
+            for row in rows[:count]:
+                said = ", ".join(f"{key} = {value}" for key, value in row.items())
+                lines.append(f'  {{ mode = "infer", precision = "bf16", launch = "graph", {said} }},')
+        lines.append("]")
+        shutil.copy(os.path.join(args.configs, name + ".json"), os.path.join(folder, "nets"))
+    with open(args.out, "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
+
+
 def measured(decoder, row, nvml, args):
     import torch
     from torch_memory import MIB
@@ -264,7 +314,13 @@ def main():
     arguments.add_argument("--settle", type=float, default=0.8, help="seconds")
     arguments.add_argument("--budget", type=float, default=540, help="seconds; no row is begun after them")
     arguments.add_argument("--shard", default="1/1", help="I/N: every N-th network from the I-th")
+    arguments.add_argument("--draw", type=int, help="number of the round whose file is made")
+    arguments.add_argument("--models", help="of a round to be made")
+    arguments.add_argument("--configs", help="the folder of their configurations")
     args = arguments.parse_args()
+    if args.draw:
+        draw(args)
+        return
     began = time.time()
     import torch
     from torch_networks import HALVES, Nvml

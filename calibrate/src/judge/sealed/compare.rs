@@ -19,6 +19,10 @@ use std::path::Path;
 pub enum Group {
     /// Inference as a CUDA graph.
     Graph,
+    /// A language model's prompt.
+    Prompt,
+    /// A language model's step of one token.
+    Decode,
     /// Eager inference that the GPU is foreseen to bound.
     EagerGpu,
     /// Eager inference that the host is foreseen to bound.
@@ -38,6 +42,8 @@ impl Group {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Graph => "graph",
+            Self::Prompt => "language model, prompt",
+            Self::Decode => "language model, step",
             Self::EagerGpu => "eager, GPU-bound",
             Self::EagerHost => "eager, host-bound",
             Self::TrainingGpu => "training, GPU-bound",
@@ -152,6 +158,8 @@ impl Compared {
     ) -> Result<Option<Self>> {
         let Some(ms) = measured.ms_per_iter else { return Ok(None) };
         let group = match (key.step.run()?.mode, key.step.launch.as_str(), p.host_bound) {
+            _ if key.step.sequence > 0 => Group::Prompt,
+            _ if key.step.cached > 0 => Group::Decode,
             (Mode::Inference, "graph", _) => Group::Graph,
             (Mode::Inference, _, false) => Group::EagerGpu,
             (Mode::Inference, _, true) => Group::EagerHost,

@@ -20,6 +20,10 @@ pub struct Measured {
     launch: String,
     #[serde(default = "one")]
     gpus: u64,
+    #[serde(default)]
+    sequence: u64,
+    #[serde(default)]
+    cached: u64,
     /// Time of a step.
     pub ms_per_iter: Option<f64>,
     /// Mean power, of all its GPUs.
@@ -51,8 +55,8 @@ pub struct Measured {
 impl Measured {
     /// What tells it from others.
     pub fn key(&self) -> Key {
-        let Self { network, mode, precision, batch, launch, gpus, .. } = self.clone();
-        Key { network, step: Step { mode, precision, batch, launch, gpus } }
+        let Self { network, mode, precision, batch, launch, gpus, sequence, cached, .. } = self.clone();
+        Key { network, step: Step { mode, precision, batch, launch, gpus, sequence, cached } }
     }
 }
 

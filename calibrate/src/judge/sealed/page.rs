@@ -15,7 +15,7 @@ type Of = fn(&Compared) -> Option<Pair>;
 const MEASURES: [(&str, Of); 3] = [("Time", |r| Some(r.time)), ("Power", |r| r.power), ("Energy", |r| r.energy)];
 /// Groups of rows: a name, and what is in it.
 type Part = (&'static str, fn(Group) -> bool);
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 11] = [
     ("graph and GPU-bound eager", |g| matches!(g, Group::Graph | Group::EagerGpu)),
     (Group::Graph.name(), |g| g == Group::Graph),
     (Group::EagerGpu.name(), |g| g == Group::EagerGpu),
@@ -24,6 +24,8 @@ const PARTS: [Part; 9] = [
     (Group::TrainingHost.name(), |g| g == Group::TrainingHost),
     (Group::PairGpu.name(), |g| g == Group::PairGpu),
     (Group::PairHost.name(), |g| g == Group::PairHost),
+    (Group::Prompt.name(), |g| g == Group::Prompt),
+    (Group::Decode.name(), |g| g == Group::Decode),
     ("all", |_| true),
 ];
 

@@ -5,12 +5,16 @@ use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result, bail, ensure};
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::net::network::Network;
+use joulecast_model::read::Format;
+use joulecast_model::read::onnx::Options;
 use joulecast_model::rows::splits::Role;
 use joulecast_model::step::framework::Launch;
+use joulecast_model::step::generation;
 use joulecast_reports::given;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 const SCHEMA: &str = "sealed/1";
@@ -30,6 +34,12 @@ pub struct Step {
     /// GPUs that take a batch each and add their gradients.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub gpus: u64,
+    /// Of a language model: tokens of a prompt, which fill a cache.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub sequence: u64,
+    /// Of a language model: tokens that lie in the cache before a step of one.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cached: u64,
 }
 
 pub(super) const fn one() -> u64 {
@@ -38,6 +48,10 @@ pub(super) const fn one() -> u64 {
 
 fn is_one(gpus: &u64) -> bool {
     *gpus == 1
+}
+
+fn is_none(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 /// What a step's words mean.
@@ -68,7 +82,26 @@ impl Step {
         ensure!(self.batch > 0, "a batch of 0");
         ensure!(self.gpus > 0, "0 GPUs");
         ensure!(self.gpus == 1 || (mode, launch) == (Mode::Training, Launch::Eager), "only eager training is shared");
+        ensure!(self.sequence == 0 || self.cached == 0, "a prompt and a step in one row");
+        ensure!(!self.generates() || mode == Mode::Inference && self.gpus == 1, "only inference generates");
         Ok(Run { mode, precision, launch })
+    }
+
+    /// Whether it is a prompt or a step of a language model.
+    pub fn generates(&self) -> bool {
+        self.sequence > 0 || self.cached > 0
+    }
+
+    /// What of a network runs.
+    ///
+    /// # Errors
+    /// When it does not generate.
+    pub fn of(&self, network: &Network) -> Result<Network> {
+        Ok(match (self.sequence, self.cached) {
+            (0, 0) => network.clone(),
+            (0, cached) => generation::decode(network, cached)?,
+            (tokens, _) => generation::prefill(network, tokens)?,
+        })
     }
 }
 
@@ -83,9 +116,14 @@ pub struct Key {
 
 impl std::fmt::Display for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Step { mode, precision, batch, launch, gpus } = &self.step;
+        let Step { mode, precision, batch, launch, gpus, sequence, cached } = &self.step;
         write!(f, "{} {mode} {precision} {batch} {launch}", self.network)?;
-        if is_one(gpus) { Ok(()) } else { write!(f, " on {gpus} GPUs") }
+        match (gpus, sequence, cached) {
+            (1, 0, 0) => Ok(()),
+            (1, 0, cached) => write!(f, " after {cached} tokens"),
+            (1, tokens, _) => write!(f, " of {tokens} tokens"),
+            (gpus, ..) => write!(f, " on {gpus} GPUs"),
+        }
     }
 }
 
@@ -107,6 +145,21 @@ pub struct Member {
     pub macs: u64,
     /// Its rows.
     pub rows: Vec<Step>,
+}
+
+/// The library of networks that Hugging Face's `config.json` describes.
+const CONFIG: &str = "config";
+
+impl Member {
+    /// Whether it is a language model that its `config.json` describes.
+    pub fn is_configured(&self) -> bool {
+        self.library == CONFIG
+    }
+
+    /// Name of its file.
+    pub fn file(&self) -> String {
+        format!("{}.{}", self.name, if self.is_configured() { "json" } else { "toml" })
+    }
 }
 
 /// A network that was to be in a round, and why it is not.
@@ -199,9 +252,11 @@ pub fn load(file: &Path) -> Result<Loaded> {
     let round = Round::from_toml(&text).with_context(name)?;
     let (mut networks, mut hashes) = (BTreeMap::new(), BTreeMap::new());
     for member in &round.networks {
-        let path = networks_folder(file).join(format!("{}.toml", member.name));
+        let path = networks_folder(file).join(member.file());
         let text = given::text(&path)?;
-        networks.insert(member.name.clone(), Network::from_toml(&text).with_context(|| path.display().to_string())?);
+        let options = Options { name: &member.name, ..Options::default() };
+        let network = Network::from_file(Format::of(&member.file()), Cursor::new(text.as_bytes()), &options);
+        networks.insert(member.name.clone(), network.with_context(|| path.display().to_string())?);
         hashes.insert(member.name.clone(), sha256_hex(text.as_bytes()));
     }
     Ok(Loaded { round, sha256: sha256_hex(text.as_bytes()), networks, hashes })

@@ -3,7 +3,7 @@
 use super::FRAMEWORK;
 use super::round::{Key, Loaded, Run, Step, one};
 use crate::system::hash::sha256_hex;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::ANY_CHIP;
@@ -42,6 +42,12 @@ pub struct Predicted {
     /// GPUs that share the step.
     #[serde(default = "one")]
     pub gpus: u64,
+    /// Tokens of a prompt.
+    #[serde(default)]
+    pub sequence: u64,
+    /// Tokens before a step of one.
+    #[serde(default)]
+    pub cached: u64,
     /// How many times as long as in the profile's table the host takes.
     pub host: f64,
     /// Time of a step.
@@ -80,7 +86,7 @@ pub struct Predicted {
 
 impl Predicted {
     fn of(key: &Key, host: f64, p: &NetworkPrediction) -> Self {
-        let Step { mode, precision, batch, launch, gpus } = key.step.clone();
+        let Step { mode, precision, batch, launch, gpus, sequence, cached } = key.step.clone();
         Self {
             network: key.network.clone(),
             mode,
@@ -88,6 +94,8 @@ impl Predicted {
             batch,
             launch,
             gpus,
+            sequence,
+            cached,
             host,
             time_s: p.time.value.get(),
             time_p05_s: p.time.p05.get(),
@@ -110,8 +118,8 @@ impl Predicted {
 
     /// What tells it from others.
     pub fn key(&self) -> Key {
-        let Self { network, mode, precision, batch, launch, gpus, .. } = self.clone();
-        Key { network, step: Step { mode, precision, batch, launch, gpus } }
+        let Self { network, mode, precision, batch, launch, gpus, sequence, cached, .. } = self.clone();
+        Key { network, step: Step { mode, precision, batch, launch, gpus, sequence, cached } }
     }
 }
 
@@ -259,10 +267,11 @@ pub fn seal(loaded: &Loaded, boards: &[Gpu], models: &Models, from: Provenance) 
         for key in loaded.round.keys() {
             let run = key.step.run()?;
             let network = loaded.networks.get(&key.network).with_context(|| key.network.clone())?;
-            let network = network.clone().with_folding(Folding::default());
+            let network = key.step.of(network).map(|network| network.with_folding(Folding::default()));
             let predict = |predictor: &Predictor| -> Result<NetworkPrediction> {
+                let network = network.as_ref().map_err(|error| anyhow!("{error:#}"))?;
                 let Run { mode, precision, launch } = run;
-                let shaped = predictor.shape(&network, key.step.batch, precision, &[])?;
+                let shaped = predictor.shape(network, key.step.batch, precision, &[])?;
                 let alone = predictor.clone().launched(Some(launch)).predict(&shaped, mode)?;
                 if key.step.gpus == 1 {
                     return Ok(alone);

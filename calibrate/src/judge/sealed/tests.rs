@@ -10,7 +10,9 @@ use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
 use joulecast_model::net::network::Network;
 use joulecast_model::step::framework::Launch;
+use joulecast_model::step::generation;
 use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::OperatingPoint;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -103,6 +105,47 @@ fn sealed() -> Result<Option<(tempfile::TempDir, PathBuf)>> {
     }
     commit(repository.path())?;
     Ok(Some((repository, folder)))
+}
+
+/// A prompt and a step of a language model are predicted as `predict --generate` has them.
+#[test]
+fn prompts_and_steps_of_a_configuration_are_those_of_a_generation() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("round-7.toml");
+    fs::create_dir_all(folder.path().join("round-7/nets"))?;
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/huggingface/pythia_70m.json");
+    fs::copy(config, folder.path().join("round-7/nets/small.json"))?;
+    let head = &ROUND[..ROUND.find("[[network]]").context("networks")?];
+    let member = |rows: &str| {
+        format!(
+            "{head}[[network]]\nname = \"small\"\nlibrary = \"config\"\ninputs = \"sequence\"\nexport = \"none\"\n\
+             parameters = 1\nmacs = 1\nrows = [ {rows} ]\n"
+        )
+    };
+    let of =
+        |more: &str| format!("{{ mode = \"infer\", precision = \"bf16\", batch = 2, launch = \"graph\"{more} }}, ");
+    fs::write(&file, member(&[of(", sequence = 96"), of(", cached = 96"), of("")].concat()))?;
+    let from = Provenance { commit: "x".into(), dirty: false, utc: crate::system::utc::now() };
+    let Sealed { files, seal } = seal(&load(&file)?, &[catalog::gpu("h200")?], &Models::shipped(), from)?;
+    let found: Vec<Predicted> = rows(&files[0].1, &files[0].0)?;
+    let network = &load(&file)?.networks["small"];
+    let predictor =
+        Predictor::shipped(catalog::gpu("h200")?, catalog::framework("pytorch")?).launched(Some(Launch::Graph));
+    let whole = generation::predict(&predictor, network, (96, 2), (2, Precision::Bf16), OperatingPoint::default())?;
+    let step = whole.decode.context("a step")?;
+    assert_eq!((found[0].sequence, found[0].time_s), (96, whole.prefill.time.value.get()));
+    assert_eq!((found[1].cached, found[1].time_s), (96, step.time.value.get()));
+    // Without either it is a network like any other.
+    assert_eq!((found.len(), seal.unpredicted.len(), found[2].sequence), (3, 0, 0));
+    for (rows, says) in [
+        (of(", sequence = 9, cached = 9"), "a prompt and a step"),
+        (of(", cached = 9").replace("infer", "train"), "only inference generates"),
+    ] {
+        fs::write(&file, member(&rows))?;
+        let error = load(&file).err().map(|e| format!("{e:#}")).unwrap_or_default();
+        assert!(error.contains(says), "{error}");
+    }
+    Ok(())
 }
 
 const HEADER: &str = "network,mode,precision,batch,launch,layout,ms_per_iter,watts,peak_mem_mib,error,utc,device,uuid,driver,torch,cudnn,libraries,round_sha256,shard\n";
