@@ -11,10 +11,12 @@ use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::law::power::waiting;
 use joulecast_model::net::layer::Optimizer;
-use joulecast_model::net::network::ShapedNetwork;
+use joulecast_model::net::network::{ShapedNetwork, Stored};
+use joulecast_model::net::share::Layout;
 use joulecast_model::step::framework::Framework;
 use joulecast_model::step::generation::{self, Generation, GenerationError};
 use joulecast_model::step::input::fed;
+use joulecast_model::step::layout::{Deployment, Flow, LayoutError};
 use joulecast_model::step::memory::{MOST_UNITS, largest_batch};
 use joulecast_model::step::parallel::{Fabric, Share, combine};
 use joulecast_model::step::predict::Predictor;
@@ -43,6 +45,8 @@ pub struct Cluster {
     optimizer: Option<Optimizer>,
     weak: bool,
     interconnect: Option<Interconnect>,
+    layout: Option<Layout>,
+    stored: Stored,
     /// Samples per second that the host feeds to all of them.
     rate: Option<f64>,
 }
@@ -88,8 +92,20 @@ impl Cluster {
         let optimizer = request.optimizer.filter(|_| mode == Mode::Training);
         let interconnect = request.interconnect.as_deref().map(catalog::interconnect).transpose();
         let interconnect = interconnect.map_err(|e| Failure::Usage(e.into()))?;
-        let name = team.name.clone();
-        Ok(Self { name, members, precision, mode, optimizer, weak: request.weak, interconnect, rate })
+        if request.layout.is_some() && mode == Mode::Training {
+            return Err(Failure::usage("--tensor-parallel and the like are of inference: trainings take --gpus"));
+        }
+        if request.layout.is_some() && rate.is_some() {
+            return Err(Failure::usage("--input-rate is of steps over samples, not of a language model's layout"));
+        }
+        if request.stored.weights.is_some() && !matches!(precision, Precision::Bf16 | Precision::Fp16) {
+            return Err(Failure::usage("--weights are multiplied in 16 bits: --precision bf16 or fp16"));
+        }
+        if request.stored.cache.is_some() && precision.result_bytes() != Precision::Bf16.bytes() {
+            return Err(Failure::usage("--cache is of attention in 16 bits: --precision bf16, fp16 or fp8"));
+        }
+        let (name, layout, stored) = (team.name.clone(), request.layout, request.stored);
+        Ok(Self { name, members, precision, mode, optimizer, weak: request.weak, interconnect, layout, stored, rate })
     }
 
     /// What predicts on the first kind of GPU.
@@ -205,11 +221,64 @@ impl Cluster {
         }
     }
 
+    /// GPUs of the first kind that serve a language model.
+    ///
+    /// # Errors
+    /// When nothing joins so many, or they are processors.
+    pub fn deployment(&self, layout: Layout, point: OperatingPoint) -> Result<Deployment<'_>, Failure> {
+        let gpu = self.first().gpu();
+        if gpu.device == Device::Cpu && layout.gpus() > 1 {
+            return Err(Failure::usage(format_args!("{} is a processor: layouts are of GPUs", gpu.name)));
+        }
+        let known = catalog::interconnects().map_err(Failure::failed)?;
+        let asked = self.interconnect.clone();
+        // What joins one GPU with itself is nobody's business.
+        let joined = match Interconnect::serving(&known, gpu, layout.gpus(), asked) {
+            Err(_) if layout.gpus() == 1 => {
+                known.first().cloned().ok_or_else(|| Failure::usage("no interconnect is known"))
+            }
+            other => other.map_err(Failure::usage),
+        };
+        Ok(Deployment {
+            predictor: self.first(),
+            layout,
+            interconnect: joined?,
+            precision: self.precision,
+            stored: self.stored,
+            point,
+        })
+    }
+
+    /// The step of a network on a layout.
+    fn laid_out(
+        &self,
+        layout: Layout,
+        source: &Source,
+        batch: Batch,
+        point: OperatingPoint,
+    ) -> Result<NetworkPrediction, Failure> {
+        if !source.bindings.is_empty() {
+            return Err(Failure::usage(
+                "a language model's layout reads tokens: --sequence N says how many, not --input",
+            ));
+        }
+        let deployment = self.deployment(layout, point)?;
+        let Some(batch) = batch.samples() else {
+            return Err(Failure::usage("--batch max is of one GPU: --layouts says how much fits where"));
+        };
+        let mut prediction = deployment.step(&source.network, batch, Flow::Alone).map_err(of_layout)?;
+        prediction.warnings.splice(..0, self.notes().cloned());
+        Ok(prediction)
+    }
+
     /// The step of a network.
     ///
     /// # Errors
     /// When it cannot have that batch, or nothing can be predicted.
     pub fn step(&self, source: &Source, batch: Batch, point: OperatingPoint) -> Result<NetworkPrediction, Failure> {
+        if let Some(layout) = self.layout {
+            return self.laid_out(layout, source, batch, point);
+        }
         let each = self.part(source, batch)?;
         let mut prediction = self.at(&self.shape(source, each)?, point)?;
         if batch == Batch::Max && each == MOST_UNITS {
@@ -234,7 +303,9 @@ impl Cluster {
             return Err(Failure::usage("--generate is of inference"));
         }
         if self.count() > 1 {
-            return Err(Failure::usage("--generate is predicted on one GPU: --gpu NAME, without --gpus"));
+            return Err(Failure::usage(
+                "--gpus share a step's samples; of --generate --tensor-parallel N and the like are",
+            ));
         }
         if self.rate.is_some() {
             return Err(Failure::usage("--input-rate is of steps over samples, not of --generate"));
@@ -243,12 +314,12 @@ impl Cluster {
             return Err(Failure::usage("--generate reads tokens: --sequence N says how many, not --input"));
         }
         let prompt = network.inputs.first().map_or(1, |input| input.shape.dims()[0]);
-        let answer = generation::predict(self.first(), network, (prompt, tokens), (batch, self.precision), point);
-        let mut answer = answer.map_err(|e| match e {
-            GenerationError::Predict(e) => e.into(),
-            GenerationError::Shape(_) => Failure::failed(e),
-            _ => Failure::Usage(e.into()),
-        })?;
+        let length = (prompt, tokens);
+        let answer = match self.layout {
+            None => generation::predict(self.first(), network, length, (batch, self.precision), point),
+            Some(layout) => generation::predict_on(&self.deployment(layout, point)?, network, length, batch),
+        };
+        let mut answer = answer.map_err(of_generation)?;
         answer.total.warnings.splice(..0, self.notes().cloned());
         Ok(answer)
     }
@@ -263,6 +334,25 @@ impl Cluster {
             return Err(Failure::Failed(anyhow!("{network} at batch {batch} does not fit in the memory of {gpu}")));
         }
         Ok(())
+    }
+}
+
+/// What does not generate is the user's to mend, but for a network's own faults.
+pub(crate) fn of_generation(error: GenerationError) -> Failure {
+    match error {
+        GenerationError::Predict(e) => e.into(),
+        GenerationError::Layout(e) => of_layout(e),
+        GenerationError::Shape(_) => Failure::failed(error),
+        _ => Failure::Usage(error.into()),
+    }
+}
+
+/// What is asked of a layout is the user's to mend, but for a network's own faults.
+fn of_layout(error: LayoutError) -> Failure {
+    match error {
+        LayoutError::Predict(e) => e.into(),
+        LayoutError::Shape(_) => Failure::failed(error),
+        _ => Failure::Usage(error.into()),
     }
 }
 

@@ -6,7 +6,9 @@ use joulecast_model::base::shape::{MAX_DIMENSION, Shape};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::net::layer::Optimizer;
+use joulecast_model::net::network::Stored;
 use joulecast_model::net::network::folding::Folding;
+use joulecast_model::net::share::Layout;
 use joulecast_model::step::framework::{Launch, LossScaling};
 use joulecast_model::step::predictor::OperatingPoint;
 use std::fmt::{self, Display, Formatter};
@@ -150,6 +152,10 @@ pub struct Request {
     pub weak: bool,
     /// What joins the GPUs of a team; what such boards have without.
     pub interconnect: Option<String>,
+    /// What of a language model is stored in fewer bits.
+    pub stored: Stored,
+    /// How a language model lies on several GPUs of the team's one kind.
+    pub layout: Option<Layout>,
     /// Samples per second that the host feeds to all GPUs of a team, or the name of an input of the profile.
     pub input_rate: Option<String>,
     /// Samples per step.
@@ -179,6 +185,8 @@ impl Request {
             teams: vec![Team::of(1, gpu)],
             weak: false,
             interconnect: None,
+            layout: None,
+            stored: Stored::default(),
             input_rate: None,
             batches: vec![Batch::Samples(1)],
             precisions: vec![Precision::Fp32],

@@ -161,3 +161,138 @@ fn what_a_configuration_lacks_is_named() {
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && error.contains("config.json"), "{error}");
 }
+
+/// Two GPUs are faster than one and slower than two times as fast, their power and energy are of both.
+#[test]
+fn a_language_model_lies_on_several_gpus() {
+    let config = config("llama3_1_8b");
+    let answer = |options: &str| {
+        let arguments = format!("--net {config} --gpu h100 --precision bf16 --batch 8 --sequence 256 --format json");
+        stdout(format!("{arguments} {options}").trim())
+    };
+    for what in ["--generate 32", ""] {
+        let (one, two) = (answer(what), answer(format!("{what} --tensor-parallel 2").trim()));
+        let ratio = value(&two, "time_s") / value(&one, "time_s");
+        assert!((0.5..1.0).contains(&ratio), "{what}: {ratio}");
+        assert!(value(&two, "energy_per_sample_j") > value(&one, "energy_per_sample_j"), "{what}");
+        assert_eq!(
+            (value(&two, "gpus"), value(&two, "layout.tensor_parallel"), value(&two, "layout.gpus")),
+            (2.0, 2.0, 2.0)
+        );
+        assert!(value(&two, "layout.exchange_s") > 0.0 && !one.contains("\"layout\""));
+        assert!(two.contains("\"kind\": \"all_reduce\""), "{what}");
+    }
+    let csv = stdout(&format!(
+        "--net {config} --gpu h100 --precision bf16 --batch 8 --generate 4 --tensor-parallel 2 --format csv"
+    ));
+    assert!(csv.lines().count() == 2 && csv.contains("layout.exchange_energy_j"), "{csv}");
+    let staged =
+        format!("--net {config} --gpu a100 --precision bf16 --batch 8 --pipeline-parallel 4 --data-parallel 2");
+    for (form, says) in [("table", "microbatches"), ("markdown", "| microbatches |")] {
+        let text = stdout(&format!("{staged} --format {form} --layers"));
+        for part in [
+            says,
+            "tensor 1, pipeline 4, data 2",
+            "8 GPUs over nvlink3",
+            "replicas",
+            "hand on to each other",
+            "layers.7.add_2.send",
+        ] {
+            assert!(text.contains(part), "no {part} in {text}");
+        }
+    }
+}
+
+/// One line each, with status 2.
+#[test]
+fn what_cannot_be_laid_out_is_named() {
+    let config = |name: &str| format!("--net {} --gpu h100 --precision bf16 --batch 4", config(name));
+    for (arguments, says) in [
+        (
+            format!("{} --tensor-parallel 3", config("llama3_1_8b")),
+            "32 heads of queries (layers.0.attention) do not divide",
+        ),
+        (format!("{} --tensor-parallel 4 --generate 4", config("qwen2_5_0_5b")), "14 heads of queries"),
+        (format!("{} --expert-parallel 2", config("llama3_1_8b")), "has no experts: leave --expert-parallel out"),
+        (format!("{} --pipeline-parallel 64", config("llama3_1_8b")), "more than the 8"),
+        (format!("{} --tensor-parallel 16", config("llama3_1_8b")), "more than the 8"),
+        (format!("{} --tensor-parallel 0", config("llama3_1_8b")), "--tensor-parallel"),
+        (format!("{} --tensor-parallel 2 --gpus 2", config("llama3_1_8b")), "cannot be used with"),
+        (format!("{} --tensor-parallel 2 --mode training", config("llama3_1_8b")), "of inference"),
+        (format!("{} --tensor-parallel 2 --input-rate 9", config("llama3_1_8b")), "--input-rate"),
+        (format!("{} --data-parallel 3", config("llama3_1_8b")), "a batch of 4 does not divide among the 3 groups"),
+        (format!("{} --interconnect nvlink4", config("llama3_1_8b")), "--interconnect joins several GPUs"),
+        (format!("{} --gpus 2 --generate 4", config("llama3_1_8b")), "--tensor-parallel N"),
+        ("--net vgg16 --gpu h100 --batch 4 --tensor-parallel 2".into(), "vgg16 cannot be shared among GPUs"),
+        ("--net gpt2 --gpu i7-6700k --batch 4 --tensor-parallel 2".into(), "is a processor"),
+        (format!("optimize {} --tensor-parallel 2", config("llama3_1_8b")), "layouts are predict's"),
+    ] {
+        let output = run(&arguments);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {error}");
+        assert!(error.contains(says), "{says}: {error}");
+    }
+}
+
+/// Every layout of a node, in every form; what does not divide or fit says why and the others are predicted.
+#[test]
+fn layouts_of_a_node_are_a_table() {
+    let arguments =
+        format!("--net {} --gpu a100 --precision bf16 --batch 8 --generate 64 --layouts", config("qwen2_5_0_5b"));
+    let table = stdout(&arguments);
+    for part in ["14 heads of queries", "largest context", "J/token", "nvlink3", "batch 8, context 1088"] {
+        assert!(table.contains(part), "no {part} in {table}");
+    }
+    let json = stdout(&format!("{arguments} --format json"));
+    assert_eq!((value(&json, "context"), json.matches("\"pipeline_parallel\"").count()), (1088.0, 10));
+    assert_eq!(json.matches("\"fits\": true").count(), 7, "{json}");
+    let csv = stdout(&format!("{arguments} --format csv"));
+    assert!(csv.lines().count() == 11 && csv.contains("energy_per_token_j_p95"), "{csv}");
+    assert!(stdout(&format!("{arguments} --format markdown")).contains("| GPUs | tensor |"));
+    // What one of them takes is what it takes alone.
+    let alone =
+        format!("--net {} --gpu a100 --precision bf16 --batch 8 --sequence 1087 --generate 2", config("qwen2_5_0_5b"));
+    let alone = stdout(&format!("{alone} --tensor-parallel 2 --format json"));
+    let line = json.split("\"tensor_parallel\": 2").nth(1).expect("a layout of two");
+    let (listed, alone) = (value(line, "time_per_token_s"), value(&alone, "generation.decode.time_s"));
+    assert!((listed / alone - 1.0).abs() < 1e-9, "{listed} {alone}");
+    let large = format!("--net {} --gpu l40s --precision bf16 --batch 4 --layouts", config("mixtral_8x7b"));
+    assert!(stdout(&large).contains("weights alone are 87.0 of 48.0 GiB"));
+    for (more, says) in [
+        ("--tensor-parallel 2", "are all layouts"),
+        ("--gpus 2", "without --gpus"),
+        ("--mode training", "of inference"),
+    ] {
+        let output = run(&format!("{arguments} {more}"));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(says), "{says}: {error}");
+    }
+}
+
+/// Fewer bits are told, on one GPU and several; what is not multiplied in 16 bits is refused.
+#[test]
+fn weights_and_caches_in_fewer_bits() {
+    let base = format!("--net {} --gpu h100 --batch 8 --generate 32", config("llama3_1_8b"));
+    let of = |options: &str| stdout(format!("{base} --precision bf16 --format json {options}").trim());
+    let (usual, fewer) = (of("--tensor-parallel 1"), of("--weights int4 --cache fp8"));
+    assert!(value(&fewer, "generation.decode.time_s") < 0.7 * value(&usual, "generation.decode.time_s"));
+    assert!(value(&fewer, "memory_bytes") < 0.5 * value(&usual, "memory_bytes"));
+    assert!(fewer.contains("weights in int4, cache in fp8: fewer bytes"), "{fewer}");
+    assert!(value(&of("--weights int4 --tensor-parallel 2"), "memory_bytes") < 0.6 * value(&fewer, "memory_bytes"));
+    let table = stdout(&format!("{base} --precision bf16 --weights int8 --layouts"));
+    assert!(table.contains("weights in int8"), "{table}");
+    for (options, says) in [
+        ("--precision fp32 --weights int4", "--precision bf16 or fp16"),
+        ("--precision fp32 --cache fp8", "--precision bf16, fp16 or fp8"),
+        ("--precision bf16 --weights int3", "known: fp8, int8, int4"),
+        ("--precision bf16 --cache int8", "known: fp8"),
+    ] {
+        let output = run(&format!("{base} {options}"));
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(says), "{says}: {error}");
+    }
+    let output = run("--net vgg16 --gpu h100 --batch 8 --precision bf16 --weights int8");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is no language model"));
+}

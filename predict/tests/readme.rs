@@ -42,6 +42,9 @@ fn prepare(folder: &Path) {
     fs::create_dir_all(folder.join("Qwen3-8B")).expect("a folder");
     fs::copy(config, folder.join("Qwen3-8B/config.json")).expect("a copy");
     fs::copy(data.join("capacity/tagging.toml"), folder.join("data/capacity/tagging.toml")).expect("a copy");
+    fs::create_dir_all(folder.join("Qwen3-8B")).expect("a folder");
+    let config = root().join("model/tests/huggingface/qwen3_8b.json");
+    fs::copy(config, folder.join("Qwen3-8B/config.json")).expect("a copy");
     for command in
         ["predict convert squeezenet1_1 --output my_net.toml", "predict convert alexnet --to onnx --output model.onnx"]
     {

@@ -2,6 +2,7 @@
 //! key `generation`.
 
 use crate::export::{Export, ExportError, Format};
+use crate::layout;
 use crate::markup::markdown_text;
 use crate::prediction::{Asked, Shown, data, heading, layers_and_notes, layers_and_notes_in_markdown, provenance};
 use crate::table::{Table, significant, with_unit};
@@ -74,8 +75,9 @@ fn title(g: &Generation, gpu: &Gpu, asked: &Asked<'_>) -> String {
 fn memory(g: &Generation, gpu: &Gpu) -> String {
     let fits = if g.total.fits_in_memory { "fits in" } else { "does not fit in" };
     format!(
-        "memory {:.2} GiB, keys and values at the end {:.2} GiB; {fits} {:.1} GiB",
+        "memory {:.2} GiB{}, keys and values at the end {:.2} GiB; {fits} {:.1} GiB",
         g.total.memory.total().to_gib(),
+        if g.total.layout.as_ref().is_some_and(|l| l.layout.gpus() > 1) { " of the fullest GPU" } else { "" },
         g.cache.to_gib(),
         gpu.memory.value.to_gib()
     )
@@ -88,14 +90,19 @@ impl Export for Shown<'_, Generation> {
     fn export(&self, format: Format) -> Result<String, ExportError> {
         let Self { prediction: g, gpu, asked, layers } = *self;
         let (title, provenance, memory) = (title(g, gpu, asked), provenance(&g.total), memory(g, gpu));
+        // As tokens follow tokens, where there are several.
+        let last = g.decode.as_ref().unwrap_or(&g.prefill);
+        let used = last.layout.as_ref().map(|layout| layout::table(&g.total, layout));
         match format {
             Format::Table => {
                 let (parts, layers) = (parts(g).to_text(), layers_and_notes(&g.total, layers));
-                Ok(format!("{title}\n{provenance}\n\n{parts}\n{memory}\n{layers}"))
+                let used = used.map_or(String::new(), |table| format!("\n{}", table.to_text()));
+                Ok(format!("{title}\n{provenance}\n\n{parts}\n{memory}\n{used}{layers}"))
             }
             Format::Markdown => {
                 let (parts, layers) = (parts(g).to_markdown(), layers_and_notes_in_markdown(&g.total, layers));
-                Ok(markdown_text(&format!("## {title}\n\n{provenance}\n\n{parts}\n{memory}\n\n{layers}")))
+                let used = used.map_or(String::new(), |table| format!("{}\n", table.to_markdown()));
+                Ok(markdown_text(&format!("## {title}\n\n{provenance}\n\n{parts}\n{memory}\n\n{used}{layers}")))
             }
             Format::Json | Format::Csv | Format::Html => data(&g.total, asked, Some(document(g)), format),
         }

@@ -1,6 +1,7 @@
 //! A prediction as table, JSON, CSV and Markdown: the contract `prediction/1`.
 
 use crate::export::{self, Export, ExportError, Format};
+use crate::layout;
 use crate::markup::markdown_text;
 use crate::record::{self, Figures};
 use crate::table::{Table, significant, with_unit};
@@ -68,6 +69,9 @@ struct Document<'a> {
     phases: serde_json::Map<String, serde_json::Value>,
     layers: Vec<Layer<'a>>,
     warnings: Vec<String>,
+    /// Only of a language model on several GPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    layout: Option<layout::Document>,
     /// Only where a language model generates: everything above is of the whole answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<serde_json::Value>,
@@ -293,6 +297,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
         phases: p.phases.iter().map(phase).collect(),
         layers: p.layers.iter().map(layer).collect(),
         warnings: p.warnings.iter().map(words).collect(),
+        layout: p.layout.as_ref().map(layout::Document::of),
         generation,
     }
 }
@@ -554,6 +559,9 @@ fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -
         let _ = write!(text, "\n{}", table.to_text());
     }
     reduced(p).iter().for_each(|line| text += &format!("{line}\n"));
+    if let Some(layout) = &p.layout {
+        let _ = write!(text, "\n{}", layout::table(p, layout).to_text());
+    }
     if let Some(training) = &asked.training {
         let _ = write!(text, "\n{}", whole(training).to_text());
     }
@@ -564,7 +572,12 @@ fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -
 pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> String {
     let mut text = String::new();
     let kernels = p.layers.len();
-    let whose = if gpus(p) > 1 { " of one GPU, of the slowest kind" } else { "" };
+    let whose = match &p.layout {
+        Some(layout) if layout.stages.len() > 1 => " of one GPU of each stage, one microbatch long",
+        Some(_) => " of one GPU",
+        None if gpus(p) > 1 => " of one GPU, of the slowest kind",
+        None => "",
+    };
     let label = if all_layers {
         format!("all {kernels} kernels{whose}")
     } else {
@@ -591,6 +604,9 @@ fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: boo
         let _ = write!(text, "\n{}", table.to_markdown());
     }
     reduced(p).iter().for_each(|line| text += &format!("\n{line}\n"));
+    if let Some(layout) = &p.layout {
+        let _ = write!(text, "\n{}", layout::table(p, layout).to_markdown());
+    }
     if let Some(training) = &asked.training {
         let _ = write!(text, "\n{}", whole(training).to_markdown());
     }

@@ -110,6 +110,20 @@ pub fn words(warning: &Warning) -> String {
         Warning::OneNode { network, node, most } => {
             format!("{network} joins all GPUs, one of a node each; {node} would join {most}")
         }
+        Warning::Stored { weights, cache } => {
+            let weights = weights.map(|w| format!("weights in {w}"));
+            let parts = weights.into_iter().chain(cache.map(|c| format!("cache in {c}"))).collect::<Vec<_>>().join(", ");
+            format!("{parts}: fewer bytes in memory and read, arithmetic as without; what converting takes was not measured")
+        }
+        Warning::Exchanges { interconnect } => {
+            format!("what GPUs exchange was not measured over {interconnect}: by the ring of its sums of gradients")
+        }
+        Warning::Handing => {
+            "what stages hand on to each other was not measured: taken as gathering among two GPUs".to_string()
+        }
+        Warning::LaunchedExchanges => {
+            "the host's launches of what GPUs exchange are left out: 20 to 45 us each, measured; --launch graph has none".to_string()
+        }
         Warning::BeyondNode { interconnect, gpus, most } => {
             format!("{interconnect} joins {gpus} GPUs as if they were in one node; it is known of {most}")
         }

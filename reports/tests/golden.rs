@@ -7,15 +7,21 @@ use joulecast_model::ask::comparison::{Entry, Largest};
 use joulecast_model::ask::metric::Metric;
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
+use joulecast_model::catalog;
 use joulecast_model::law::calibration::Tier;
+use joulecast_model::net::share::Layout;
 use joulecast_model::step::framework::Launch;
+use joulecast_model::step::generation::Generation;
+use joulecast_model::step::layout::{LayoutOf, StageOf};
 use joulecast_model::step::memory::MemoryFootprint;
+use joulecast_model::step::parallel::DevicePrediction;
 use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
 use joulecast_reports::compare::{Comparison, LeftOut};
 use joulecast_reports::export::{Export, Format};
 use joulecast_reports::fleet::{self, AtSetting, Plan};
 use joulecast_reports::optimum::{Candidate, Found};
+use joulecast_reports::prediction::{Asked, Shown};
 use std::path::Path;
 
 fn check(name: &str, actual: &str) {
@@ -98,6 +104,7 @@ fn prediction(network: &str, batch: u64, ms: f64, watts: f64) -> NetworkPredicti
         },
         devices: Vec::new(),
         communication: None,
+        layout: None,
         fed: None,
         fits_in_memory: true,
         bound: time,
@@ -140,6 +147,49 @@ fn a_comparison() {
     check("compare.md", &in_form(&comparison, Format::Markdown));
     check("compare.json", &rounded(&in_form(&comparison, Format::Json)));
     check("compare.csv", &rounded_cells(&in_form(&comparison, Format::Csv)));
+}
+
+/// An answer of a language model on eight GPUs: a pipeline of two stages, whose blocks two GPUs divide, twice.
+#[test]
+fn an_answer_of_several_gpus() {
+    let gib = |gib: u64| Bytes::new(gib << 30);
+    let memory =
+        |weights| MemoryFootprint { weights: gib(weights), cache: gib(3), ..prediction("llama", 16, 1.0, 1.0).memory };
+    let layout = |ms| LayoutOf {
+        layout: Layout::new(2, 2, 1, Some(2)).expect("numbers that go together"),
+        interconnect: "nvlink4".into(),
+        micro: 4,
+        microbatches: 2,
+        bubble: 0.25,
+        communication: Seconds::from_ms(ms),
+        communication_energy: Joules::new(2.0 * ms),
+        stages: [(9.0, 40), (10.0, 42)]
+            .map(|(ms, weights)| StageOf { time: Seconds::from_ms(ms), parameters: 7000, memory: memory(weights) })
+            .into(),
+    };
+    let on = |ms, watts| NetworkPrediction {
+        memory: memory(42),
+        devices: vec![DevicePrediction {
+            gpu: "h100-sxm".into(),
+            count: 8,
+            batch: 8,
+            clock: Hertz::from_mhz(1500.0),
+            time: Seconds::from_ms(0.75 * ms),
+            power: around(watts / 8.0, Watts::new),
+            energy: around(watts * ms / 8e3, Joules::new),
+            waiting: Joules::new(1.0),
+        }],
+        layout: Some(layout(0.1 * ms)),
+        ..prediction("llama", 16, ms, watts)
+    };
+    let (prefill, decode) = (on(100.0, 4000.0), on(1270.0, 3000.0));
+    let total = on(1370.0, 3073.0);
+    let answer = Generation { prompt: 1024, tokens: 128, prefill, decode: Some(decode), cache: gib(3), total };
+    let gpu = catalog::gpu("h100").expect("known");
+    let asked = Asked { gpu: "h100", source: "huggingface", framework: "cudnn", launch: Launch::Graph, training: None };
+    let shown = Shown { prediction: &answer, gpu: &gpu, asked: &asked, layers: false };
+    check("layout.txt", &in_form(&shown, Format::Table));
+    check("layout.json", &rounded(&in_form(&shown, Format::Json)));
 }
 
 #[test]

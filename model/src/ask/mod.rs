@@ -5,4 +5,6 @@ pub mod optimum;
 pub mod curve;
 pub mod budget;
 pub mod comparison;
+pub mod layouts;
 pub mod capacity;
+pub mod serving;

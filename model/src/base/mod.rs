@@ -5,6 +5,7 @@ pub mod units;
 pub mod file;
 pub(crate) mod packed;
 pub(crate) mod number;
+pub mod random;
 pub mod precision;
 pub mod shape;
 pub mod shard;

@@ -1,9 +1,11 @@
-//! What joins GPUs, and how long a sum over them takes on it. `data/interconnects/*.toml`, `interconnect/1`.
+//! What joins GPUs, and how long a sum over them takes on it. `data/interconnects/*.toml`, `interconnect/1`. Training's sums of
+//! gradients go by the ring that the file has first, what serving exchanges by its [`Collectives`].
 
 use crate::base::file::{self, FileError, check_schema, quantity, within};
 use crate::base::packed::from_packed;
 use crate::base::text::{names, shown};
 use crate::base::units::{Bytes, BytesPerSecond, Dimension, Seconds};
+use crate::device::collective::{Collectives, Law};
 use crate::device::gpu::Gpu;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -19,6 +21,8 @@ pub struct Interconnect {
     pub aliases: Vec<String>,
     /// Boards that it joins unless somebody says otherwise.
     joins: Vec<Boards>,
+    /// Further boards whose collectives in serving are measured here.
+    serves: Vec<Boards>,
     /// Whether it joins boards of different chips, which cannot reach each other's memory.
     mixed: bool,
     /// How many GPUs it joins in a node; `None` of a network, which joins nodes.
@@ -31,6 +35,8 @@ pub struct Interconnect {
     pub bandwidth: BytesPerSecond,
     /// 90 % of measured all-reduces lie within this factor.
     pub spread: f64,
+    /// What serving exchanges, where that was measured.
+    pub collectives: Option<Collectives>,
 }
 
 /// Boards by what their files say.
@@ -60,13 +66,39 @@ struct File {
     #[serde(default)]
     joins: Vec<Boards>,
     #[serde(default)]
+    serves: Vec<Boards>,
+    #[serde(default)]
     mixed: bool,
     node: Option<Entry<u64>>,
     launch: Entry<String>,
     hop: Entry<String>,
     bandwidth: Entry<String>,
     spread: Entry<f64>,
+    collectives: Option<CollectivesFile>,
     sources: HashMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CollectivesFile {
+    all_reduce: LawFile,
+    all_gather: LawFile,
+    reduce_scatter: LawFile,
+    all_to_all: LawFile,
+    one_shot: Option<LawFile>,
+    two_shot: Option<LawFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LawFile {
+    launch: String,
+    hop: String,
+    ramp: String,
+    bandwidth: String,
+    crowding: f64,
+    spread: f64,
+    source: String,
 }
 
 /// Why GPUs cannot be joined.
@@ -109,6 +141,9 @@ pub enum JoinError {
         networks: Vec<String>,
     },
 }
+
+/// How links of further GPUs crowd: measured ones have -0.4 (switches that sum) to 2.05 (bridges that many share).
+const CROWDING: std::ops::RangeInclusive<f64> = -1.0..=3.0;
 
 /// Nobody would say that all-reduces take so many times as long as foreseen.
 const MOST_SPREAD: f64 = 100.0;
@@ -159,15 +194,42 @@ impl Interconnect {
             }
         }
         let spread = within("spread", file.spread.value, 1.0..=MOST_SPREAD)?;
+        let law = |field: &str, law: &LawFile| -> Result<Law, FileError> {
+            let of = |part: &str, value: &str, dimension| {
+                let entry = Entry { value: value.to_string(), source: law.source.clone() };
+                number(&format!("collectives.{field}.{part}"), &entry, dimension)
+            };
+            Ok(Law {
+                launch: Seconds::new(of("launch", &law.launch, Dimension::Time)?),
+                hop: Seconds::new(of("hop", &law.hop, Dimension::Time)?),
+                ramp: Seconds::new(of("ramp", &law.ramp, Dimension::Time)?),
+                bandwidth: BytesPerSecond::new(of("bandwidth", &law.bandwidth, Dimension::Bandwidth)?),
+                crowding: within(&format!("collectives.{field}.crowding"), law.crowding, CROWDING)?,
+                spread: within(&format!("collectives.{field}.spread"), law.spread, 1.0..=MOST_SPREAD)?,
+            })
+        };
+        let collectives = |file: &CollectivesFile| -> Result<Collectives, FileError> {
+            Ok(Collectives {
+                all_reduce: law("all_reduce", &file.all_reduce)?,
+                all_gather: law("all_gather", &file.all_gather)?,
+                reduce_scatter: law("reduce_scatter", &file.reduce_scatter)?,
+                all_to_all: law("all_to_all", &file.all_to_all)?,
+                one_shot: file.one_shot.as_ref().map(|file| law("one_shot", file)).transpose()?,
+                two_shot: file.two_shot.as_ref().map(|file| law("two_shot", file)).transpose()?,
+            })
+        };
+        let collectives = file.collectives.as_ref().map(collectives).transpose()?;
         Ok(Self {
             launch: Seconds::new(number("launch", &file.launch, Dimension::Time)?),
             hop: Seconds::new(number("hop", &file.hop, Dimension::Time)?),
             bandwidth: BytesPerSecond::new(number("bandwidth", &file.bandwidth, Dimension::Bandwidth)?),
             spread,
+            collectives,
             name: file.name,
             title: file.title,
             aliases: file.aliases,
             joins: file.joins,
+            serves: file.serves,
             mixed: file.mixed,
             node: file.node.map(|node| node.value),
         })
@@ -189,10 +251,53 @@ impl Interconnect {
         })
     }
 
+    /// What so many boards of a kind serve a network over: what is asked for, else what has such boards' measured collectives,
+    /// else what joins them in training.
+    ///
+    /// # Errors
+    /// When that is not known, joins other boards, or they are more than a node has.
+    pub fn serving(known: &[Self], gpu: &Gpu, gpus: u64, asked: Option<Self>) -> Result<Self, JoinError> {
+        let measured = |i: &&Self| i.collectives.is_some() && i.joins.iter().chain(&i.serves).any(|b| b.holds(gpu));
+        let usual = || match known.iter().find(measured) {
+            Some(found) => Ok(found.clone()),
+            None => Self::usual(known, &[gpu]),
+        };
+        let Some(asked) = asked else {
+            let found = usual()?;
+            return match found.node {
+                Some(most) if gpus > most => {
+                    let networks = known.iter().filter(|i| i.node.is_none()).map(|i| i.name.clone()).collect();
+                    Err(JoinError::Nodes { gpus, most, node: found.name, networks })
+                }
+                _ => Ok(found),
+            };
+        };
+        match asked.lacking(&[gpu]) {
+            Some(gpu) => Err(JoinError::OtherBoard {
+                interconnect: asked.name,
+                gpu: gpu.name.clone(),
+                form_factor: gpu.form_factor.clone(),
+                usual: usual().ok().map(|i| i.name),
+            }),
+            None => Ok(asked),
+        }
+    }
+
+    /// What serving exchanges: as measured, or around the ring of training's sums.
+    pub fn collectives(&self) -> Collectives {
+        let ring = || Collectives::around_a_ring(self.launch, self.hop, self.bandwidth, self.spread);
+        self.collectives.unwrap_or_else(ring)
+    }
+
     /// A board that it cannot join: links of its own kind of board, as NVLink's, are on no other.
     pub(crate) fn lacking<'g>(&self, boards: &[&'g Gpu]) -> Option<&'g Gpu> {
         let own = !self.joins.is_empty() && self.joins.iter().all(|b| b.architecture.is_some());
         boards.iter().find(|gpu| own && !self.joins.iter().any(|b| b.holds(gpu))).copied()
+    }
+
+    /// Time from one GPU's memory into another's.
+    pub fn send(&self, bytes: Bytes) -> Seconds {
+        self.launch + self.hop + bytes / self.bandwidth
     }
 
     /// Time of an all-reduce over a ring of `gpus` GPUs: launch + 2 (n - 1) hop + 2 (n - 1) / n bytes / bandwidth (Patarasuk
@@ -257,7 +362,48 @@ sources.a = "a test"
     }
 
     #[test]
+    fn serving_goes_by_what_was_measured_on_such_boards() -> Result<(), Box<dyn std::error::Error>> {
+        let known = catalog::interconnects()?;
+        let name = |gpu: &str, gpus, asked: Option<&str>| -> Result<String, Box<dyn std::error::Error>> {
+            let asked = asked.map(catalog::interconnect).transpose()?;
+            Ok(Interconnect::serving(&known, &catalog::gpu(gpu)?, gpus, asked)?.name)
+        };
+        for (gpu, expected) in
+            [("h200", "nvlink4"), ("a100", "nvlink3"), ("b200", "nvlink5"), ("l40s", "pcie4"), ("t4", "pcie3")]
+        {
+            assert_eq!(name(gpu, 8, None)?, expected);
+        }
+        assert_eq!(name("h100", 4, Some("pcie3"))?, "pcie3");
+        // Sums of gradients of these boards go on as they did.
+        let l40s = catalog::gpu("l40s")?;
+        assert_eq!(Interconnect::usual(&known, &[&l40s]).map(|i| i.name), Ok("pcie3".into()));
+        for (gpu, gpus, asked, says) in [
+            ("h100", 16, None, "more than the 8"),
+            ("l40s", 2, Some("nvlink4"), "nvlink4 does not join l40s (pcie): pcie4 does"),
+            ("jetson-agx-orin", 2, None, "is not known"),
+        ] {
+            let error = name(gpu, gpus, asked).expect_err("refused").to_string();
+            assert!(error.contains(says), "{error}");
+        }
+        Ok(())
+    }
+
+    #[test]
     fn a_wrong_number_names_its_field() {
+        const LAW: &str = "{ launch = \"1 us\", hop = \"1 us\", ramp = \"1 us\", bandwidth = \"9 GB/s\", crowding = 0.1, spread = 1.1, source = \"a\" }";
+        let all = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"].map(|kind| format!("{kind} = {LAW}\n"));
+        let text = TEXT.replace("sources.a", &format!("[collectives]\n{}[sources]\na", all.concat()));
+        assert!(Interconnect::from_toml(&text).expect("valid").collectives.is_some());
+        for (from, to, expected) in [
+            ("\"9 GB/s\"", "\"0 GB/s\"", "collectives.all_reduce.bandwidth is 0"),
+            ("crowding = 0.1", "crowding = 9.0", "collectives.all_reduce.crowding"),
+            ("spread = 1.1", "spread = 0.1", "collectives.all_reduce.spread"),
+            ("ramp = \"1 us\"", "ramp = \"1 m\"", "collectives.all_reduce.ramp"),
+            ("1.1, source = \"a\"", "1.1, source = \"b\"", "no source \"b\""),
+        ] {
+            let error = Interconnect::from_toml(&text.replacen(from, to, 1)).expect_err("wrong");
+            assert!(error.to_string().contains(expected), "{error}");
+        }
         for (from, to, expected) in [
             ("\"10 GB/s\"", "\"10 GB\"", "bandwidth"),
             ("1.2", "0.9", "spread is 0.9"),

@@ -2,4 +2,5 @@
 
 pub mod gpu;
 pub mod clock;
+pub mod collective;
 pub mod interconnect;

@@ -4,4 +4,5 @@ pub mod cost;
 pub mod layer;
 pub mod case;
 pub mod network;
+pub mod share;
 pub mod counting;

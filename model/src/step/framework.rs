@@ -4,12 +4,14 @@ mod activity;
 mod host;
 mod input;
 mod kernels;
+mod serving;
 mod speed;
 
 pub use activity::{Activity, TRAITS as ACTIVITY_TRAITS};
 pub use host::{Costs, Host, HostKind, Stages};
 pub use input::Input;
 pub use kernels::{Broadcast, Maps, RowByRow, Sequences};
+pub use serving::Serving;
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 
 use activity::ActivityFile;
@@ -30,6 +32,7 @@ use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
 use kernels::{BroadcastFile, MapsFile, RowByRowFile, SequencesFile};
 use serde::{Deserialize, Serialize};
+use serving::ServingFile;
 use std::ops::RangeInclusive;
 
 named_enum!(
@@ -114,6 +117,8 @@ pub struct Framework {
     pub inputs: Vec<Input>,
     /// What a program takes before its first step, where that is known.
     pub start: Option<Seconds>,
+    /// What it adds to steps that serve language models, where that is known.
+    pub serving: Option<Serving>,
 }
 
 /// How a framework updates all parameters by few kernels.
@@ -232,6 +237,7 @@ struct File {
     #[serde(default, rename = "input")]
     inputs: Vec<InputFile>,
     start: Option<Entry>,
+    serving: Option<ServingFile>,
 }
 
 #[derive(Deserialize)]
@@ -473,6 +479,7 @@ impl Framework {
             memory: MemoryPolicy { autocasts, ..memory },
             inputs: file.inputs.into_iter().map(InputFile::read).collect::<Result<_, _>>()?,
             start: file.start.map(|s| s.time("start")).transpose()?,
+            serving: file.serving.map(|s| s.read()).transpose()?,
         })
     }
 

@@ -6,6 +6,7 @@ use crate::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use crate::net::layer::{Layer, Slice};
 pub use crate::net::network::SEQUENCE;
 use crate::net::network::{Network, NetworkError, Node, ShapingError, Source};
+use crate::step::layout::{Deployment, Flow, LayoutError, LayoutOf};
 use crate::step::predict::Predictor;
 use crate::step::predictor::{Estimate, HostOf, LayerPrediction, NetworkPrediction, OperatingPoint, PredictError};
 
@@ -41,6 +42,12 @@ pub enum GenerationError {
     /// A step cannot be predicted.
     #[error(transparent)]
     Predict(#[from] PredictError),
+    /// It cannot be laid out over GPUs so.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A replica that serves is no pipeline.
+    #[error("what is served lies on GPUs that divide every block: no stages, no groups with samples of their own")]
+    Staged,
 }
 
 /// Checks that a network generates: one input of tokens, causal attention in every such layer, and positions for
@@ -68,13 +75,16 @@ pub fn check(network: &Network, prompt: u64, tokens: u64) -> Result<(), Generati
     Ok(())
 }
 
-/// The network over `new` tokens with `cached` ones in its caches. Only the last token's logits are computed.
-fn with_cache(network: &Network, new: u64, cached: u64) -> Result<Network, GenerationError> {
+/// The network over `new` tokens of every sample with `cached` ones in its caches. Only the last token's logits are computed.
+///
+/// # Errors
+/// When it has no dimension of tokens.
+pub fn with_cache(network: &Network, new: u64, cached: u64) -> Result<Network, GenerationError> {
     let mut network = network.clone();
     network.bind(SEQUENCE, new)?;
     network.nodes.iter_mut().for_each(|node| node.layer.set_cached(cached));
     if new > 1
-        && let Some(at) = head(&network)
+        && let Some(at) = network.head().or(network.nodes.len().checked_sub(1))
     {
         let nodes = &mut network.nodes;
         let last = Slice { axis: 0, start: new - 1, size: 1, step: 1, copy: false };
@@ -89,15 +99,6 @@ fn with_cache(network: &Network, new: u64, cached: u64) -> Result<Network, Gener
         }
     }
     Ok(network)
-}
-
-/// Where the layer is that makes the logits: the last one, or the product before what is done to them one by one.
-fn head(network: &Network) -> Option<usize> {
-    let last = network.nodes.len().checked_sub(1)?;
-    let pointwise = |node: &Node| matches!(node.layer, Layer::Elementwise(_) | Layer::Activation(_));
-    let rest = network.nodes.iter().rev().take_while(|node| pointwise(node)).count();
-    let product = last.checked_sub(rest).filter(|&i| matches!(network.nodes[i].layer, Layer::Linear(_)));
-    Some(product.unwrap_or(last))
 }
 
 /// The step over a prompt.
@@ -187,7 +188,14 @@ fn sum(parts: &[(f64, &NetworkPrediction)]) -> Option<NetworkPrediction> {
         p95: watts(&|p| p.power.p95.get()),
     };
     if let [device] = &mut all.devices[..] {
-        (device.time, device.power, device.energy) = (time, all.power, all.energy);
+        let each = 1.0 / device.count as f64;
+        (device.time, device.power, device.energy) = (time, all.power.times(each), all.energy.times(each));
+    }
+    if let Some(layout) = &mut all.layout {
+        let of = |value: &dyn Fn(&LayoutOf) -> f64| total(&|p| p.layout.as_ref().map_or(0.0, value));
+        layout.communication = Seconds::new(of(&|l| l.communication.get()));
+        layout.communication_energy = Joules::new(of(&|l| l.communication_energy.get()));
+        layout.bubble = mean(&|p| p.layout.as_ref().map_or(0.0, |l| l.bubble));
     }
     all.clock = Hertz::new(mean(&|p| p.clock.get()));
     all.waiting = mean(&|p| p.waiting);
@@ -242,18 +250,58 @@ fn sum(parts: &[(f64, &NetworkPrediction)]) -> Option<NetworkPrediction> {
 pub fn predict(
     predictor: &Predictor,
     network: &Network,
-    (prompt, tokens): (u64, u64),
+    length: (u64, u64),
     (batch, precision): (u64, Precision),
     point: OperatingPoint,
 ) -> Result<Generation, GenerationError> {
-    check(network, prompt, tokens)?;
-    let step = |network: &Network| -> Result<NetworkPrediction, GenerationError> {
+    let step = |network: &Network, _| -> Result<NetworkPrediction, GenerationError> {
         let shaped = predictor.shape(network, batch, precision, &[])?;
         Ok(predictor.step(&shaped, Mode::Inference)?.at(point)?)
     };
-    let prefill = step(&self::prefill(network, prompt)?)?;
+    of_steps(network, length, step)
+}
+
+/// A generation on several GPUs, for all samples of a batch together.
+///
+/// # Errors
+/// As [`predict`]; when the network cannot be laid out so.
+pub fn predict_on(
+    deployment: &Deployment<'_>,
+    network: &Network,
+    length: (u64, u64),
+    batch: u64,
+) -> Result<Generation, GenerationError> {
+    of_steps(network, length, |network, flow| Ok(deployment.step(network, batch, flow)?))
+}
+
+/// A step of a network that is served on several GPUs, for each sample of a batch over `new` tokens with `cached` ones before
+/// them: the prompt's (`cached` 0), a part of it, or that of one token. What simulations of serving ask.
+///
+/// # Errors
+/// As [`predict_on`].
+pub fn step_on(
+    deployment: &Deployment<'_>,
+    network: &Network,
+    (new, cached): (u64, u64),
+    (batch, flow): (u64, Flow),
+) -> Result<NetworkPrediction, GenerationError> {
+    check(network, cached, new)?;
+    Ok(deployment.step(&with_cache(network, new, cached)?, batch, flow)?)
+}
+
+/// A generation by whatever predicts a step of the network as it is given: the prompt's alone, those of tokens one after the other.
+///
+/// # Errors
+/// As [`predict`].
+fn of_steps(
+    network: &Network,
+    (prompt, tokens): (u64, u64),
+    step: impl Fn(&Network, Flow) -> Result<NetworkPrediction, GenerationError>,
+) -> Result<Generation, GenerationError> {
+    check(network, prompt, tokens)?;
+    let prefill = step(&self::prefill(network, prompt)?, Flow::Alone)?;
     let steps = tokens.saturating_sub(1);
-    let at = |cached| step(&self::decode(network, cached)?);
+    let at = |cached| step(&self::decode(network, cached)?, Flow::Steady);
     let parts = nodes(prompt, steps).into_iter().map(|(cached, weight)| Ok((weight, at(cached)?)));
     let parts: Vec<(f64, NetworkPrediction)> = parts.collect::<Result<_, GenerationError>>()?;
     let all: Vec<(f64, &NetworkPrediction)> = parts.iter().map(|(w, p)| (*w, p)).collect();
@@ -262,6 +310,9 @@ pub fn predict(
     if let Some(decode) = &mut decode {
         let last = at(prompt + steps - 1)?;
         (decode.memory, decode.fits_in_memory) = (last.memory, last.fits_in_memory);
+        if let (Some(layout), Some(last)) = (&mut decode.layout, last.layout) {
+            layout.stages = last.stages;
+        }
         decode.layers.iter_mut().for_each(|layer| layer.name = format!("decode/{}", layer.name));
         let layers = prefill.layers.iter().chain(&decode.layers).cloned().collect();
         total = sum(&[(1.0, &prefill), (1.0, decode)]).unwrap_or(total);

@@ -7,6 +7,7 @@ pub mod predictor;
 pub mod calibrations;
 pub mod predict;
 pub mod parallel;
+pub mod layout;
 pub mod input;
 pub mod training;
 pub mod generation;

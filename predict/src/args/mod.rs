@@ -2,12 +2,14 @@
 
 mod others;
 mod predict;
+mod serve;
 mod shared;
 mod several;
 pub mod values;
 
 pub use others::{ConvertArgs, Counting, DescribeArgs, ListArgs, Listing, PapersArgs, PlanArgs, Target};
 pub use predict::{OptimizeArgs, Over, PredictArgs};
+pub use serve::{ServeArgs, ServeOver};
 pub use several::{CompareArgs, SweepArgs, SweepFormat};
 pub use shared::OutputArgs;
 
@@ -43,6 +45,7 @@ const EXAMPLES: &str = "Examples:
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
   predict compare --net resnet50,vgg16 --gpu v100,t4 --batch 1,64    also --target-latency, --energy-budget, --max-power
   predict sweep --net all --gpu all --batch 1,16,64 --output rows.csv    also --clock 600..1500:15, --power-cap
+  predict serve --net llama3_8b --gpu h100 --rate 4 --prompt 1024 --answer 256    also --ttft 500ms --tpot 50ms, --trace
   predict plan data/capacity/tagging.toml                   GPUs, racks, kW, cost and carbon for a load; --format html
   predict describe --net caffenet --counting castro2018  operations and traffic, layer by layer
   predict --net model.onnx --gpu t4 --batch 8             also Caffe's .prototxt; --input ids=1x128 binds open sizes
@@ -59,6 +62,8 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Many predictions: networks, GPUs, batches, precisions, clocks, limits; CSV or JSON Lines
     Sweep(Box<SweepArgs>),
+    /// A language model under a load: latencies, tokens per second, power and joules per token with continuous batching
+    Serve(Box<ServeArgs>),
     /// How many GPUs a load needs, at which power, cost and carbon
     Plan(PlanArgs),
     /// A network's layers: shapes, operations, traffic, parameters

@@ -1,7 +1,8 @@
 //! `predict` itself, and `predict optimize`, which takes the same request.
 
 use super::shared::{
-    FrameworkArgs, NetArgs, OperatingArgs, OutputArgs, PrecisionArgs, ReadingArgs, SequenceArgs, SharingArgs,
+    FrameworkArgs, LayoutArgs, NetArgs, OperatingArgs, OutputArgs, PrecisionArgs, ReadingArgs, SequenceArgs,
+    SharingArgs,
 };
 use super::values::{parse_count, parse_latency, parse_percent, parse_positive, parse_size};
 use crate::failure::Failure;
@@ -36,6 +37,8 @@ pub struct PredictArgs {
     #[command(flatten)]
     sharing: SharingArgs,
     #[command(flatten)]
+    layout: LayoutArgs,
+    #[command(flatten)]
     training: TrainingArgs,
     /// Table and Markdown: show every layer, not only the costliest (JSON always has them all)
     #[arg(long)]
@@ -52,6 +55,10 @@ pub struct PredictArgs {
     /// one step per token against a cache of keys and values
     #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     pub generate: Option<u64>,
+    /// All layouts of a language model over the GPUs of a node: memory, the largest batch and context that fit, time and energy
+    /// of a token of --batch samples after --sequence and --generate tokens
+    #[arg(long)]
+    pub layouts: bool,
 }
 
 #[derive(Args)]
@@ -82,9 +89,12 @@ impl TrainingArgs {
 impl PredictArgs {
     /// What is meant.
     pub fn request(&self) -> Result<Request, Failure> {
+        let layout = self.layout.layout()?;
         let request = Request {
+            layout,
+            stored: self.layout.stored(),
             reading: self.reading.reading(self.sequence.sequence),
-            teams: vec![self.sharing.team(self.gpu.as_deref())?],
+            teams: vec![self.sharing.team(self.gpu.as_deref(), layout.is_some() || self.layouts)?],
             batches: vec![self.batch.unwrap_or(Batch::Samples(1))],
             precisions: vec![self.precision.precision],
             modes: vec![self.precision.mode],
@@ -130,6 +140,9 @@ impl OptimizeArgs {
     /// What is meant.
     pub fn request(&self) -> Result<Request, Failure> {
         let mut request = self.predict.request()?;
+        if request.layout.is_some() || self.predict.layouts {
+            return Err(Failure::usage("optimize is of one GPU, or of steps that --gpus share: layouts are predict's"));
+        }
         request.networks = request.networks[0].split(',').map(str::to_string).collect();
         Ok(request)
     }

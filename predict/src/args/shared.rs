@@ -1,8 +1,8 @@
 //! Options that several commands take, each written once, and the part of a request that they fill in.
 
 use super::values::{
-    Gpus, parse_algorithm, parse_cudnn, parse_gpus, parse_host, parse_input, parse_launch, parse_loss_scaling,
-    parse_mode, parse_optimizer, parse_positive, parse_precision, parse_size,
+    Gpus, parse_algorithm, parse_cache, parse_cudnn, parse_gpus, parse_host, parse_input, parse_launch,
+    parse_loss_scaling, parse_mode, parse_optimizer, parse_positive, parse_precision, parse_size, parse_weights,
 };
 use crate::failure::Failure;
 use crate::request::{HostAsked, Reading, Request, Runner, Team};
@@ -14,6 +14,8 @@ use joulecast_model::catalog;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::net::layer::Optimizer;
 use joulecast_model::net::network::folding::Folding;
+use joulecast_model::net::network::{Kept, Stored, Weights};
+use joulecast_model::net::share::Layout;
 use joulecast_model::step::framework::{Launch, LossScaling};
 use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::given;
@@ -199,10 +201,10 @@ pub enum Scaling {
 pub struct SharingArgs {
     /// Share each step among several GPUs: how many of --gpu, or kinds, as in 2xtitan-x-pascal,2xtitan-x-maxwell (then
     /// without --gpu)
-    #[arg(long, value_name = "N|NxNAME,…", value_parser = parse_gpus)]
+    #[arg(long, value_name = "N|NxNAME,…", value_parser = parse_gpus, conflicts_with_all = ["tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel"])]
     gpus: Option<Gpus>,
     /// What joins them (`predict list interconnects`; default: what such boards have)
-    #[arg(long, value_name = "NAME", requires = "gpus")]
+    #[arg(long, value_name = "NAME")]
     interconnect: Option<String>,
     /// What --batch counts: strong: the whole step's samples, divided among the GPUs; weak: those of each GPU
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Scaling::Strong, requires = "gpus")]
@@ -217,8 +219,17 @@ pub struct SharingArgs {
 }
 
 impl SharingArgs {
-    /// The team that `--gpu` and `--gpus` name together.
-    pub fn team(&self, gpu: Option<&str>) -> Result<Team, Failure> {
+    /// Refuses to join one GPU. `several`: whether options beside these ask for more.
+    fn check(&self, several: bool) -> Result<(), Failure> {
+        if self.interconnect.is_some() && self.gpus.is_none() && !several {
+            return Err(Failure::usage("--interconnect joins several GPUs: --gpus N, or --tensor-parallel N"));
+        }
+        Ok(())
+    }
+
+    /// The team that `--gpu` and `--gpus` name together. `several`: whether a layout has further GPUs of the kind.
+    pub fn team(&self, gpu: Option<&str>, several: bool) -> Result<Team, Failure> {
+        self.check(several)?;
         match (&self.gpus, gpu) {
             (None, Some(gpu)) => Ok(Team::of(1, gpu)),
             (Some(Gpus::Count(n)), Some(gpu)) => Ok(Team::of(*n, gpu)),
@@ -233,6 +244,7 @@ impl SharingArgs {
 
     /// A team for each GPU that is named, `all` for those that are built in.
     pub fn teams(&self, gpus: &[String]) -> Result<Vec<Team>, Failure> {
+        self.check(false)?;
         let count = match &self.gpus {
             None => 1,
             Some(Gpus::Count(n)) => *n,
@@ -256,6 +268,47 @@ impl SharingArgs {
             optimizer: self.optimizer,
             ..request
         }
+    }
+}
+
+/// How a language model lies on several GPUs.
+#[derive(Args)]
+pub struct LayoutArgs {
+    /// A language model on N GPUs that divide every block among them: heads, inner features, the vocabulary
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    tensor_parallel: Option<u64>,
+    /// A language model in N stages of consecutive blocks, one after the other
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    pipeline_parallel: Option<u64>,
+    /// Whole experts on N GPUs or groups of them; more than --tensor-parallel: each of these attends to samples of its own
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    expert_parallel: Option<u64>,
+    /// A language model on N groups of GPUs among which --batch is divided (default: as many as --expert-parallel needs)
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    data_parallel: Option<u64>,
+    /// A language model's weights stored in fp8, int8 or int4 and multiplied in 16 bits; embedding, logits and routers as they are
+    #[arg(long, value_name = "FORMAT", value_parser = parse_weights)]
+    weights: Option<Weights>,
+    /// A language model's keys and values cached in fp8
+    #[arg(long, value_name = "FORMAT", value_parser = parse_cache)]
+    cache: Option<Kept>,
+}
+
+impl LayoutArgs {
+    /// What is stored in fewer bits.
+    pub fn stored(&self) -> Stored {
+        Stored { weights: self.weights, cache: self.cache }
+    }
+
+    /// What is meant; none where nothing was typed.
+    pub fn layout(&self) -> Result<Option<Layout>, Failure> {
+        let typed = [self.tensor_parallel, self.pipeline_parallel, self.expert_parallel];
+        if typed.iter().all(Option::is_none) && self.data_parallel.is_none() {
+            // Formats are of layouts, if of one GPU.
+            return Ok((!self.stored().is_usual()).then_some(Layout::ALONE));
+        }
+        let [tensor, pipeline, expert] = typed.map(|n| n.unwrap_or(1));
+        Layout::new(tensor, pipeline, expert, self.data_parallel).map(Some).map_err(Failure::usage)
     }
 }
 

@@ -3,9 +3,11 @@
 use crate::request::HostAsked;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::shape::{MAX_DIMENSION, Shape};
+use joulecast_model::base::units::{Dimension, Seconds, parse_with_unit};
 use joulecast_model::kernel::features::library_age;
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::net::layer::Optimizer;
+use joulecast_model::net::network::{Kept, Weights};
 use joulecast_model::step::framework::{HostSpeed, Launch, LossScaling};
 use std::ops::RangeInclusive;
 
@@ -42,6 +44,20 @@ pub fn parse_gpus(text: &str) -> Result<Gpus, String> {
     Ok(Gpus::Kinds(text.split(',').map(|part| kind(part.trim())).collect::<Result<_, _>>()?))
 }
 
+/// A name of a list.
+fn named<T: Copy>(text: &str, all: &[T], name: fn(T) -> &'static str) -> Result<T, String> {
+    let known = || all.iter().map(|one| name(*one)).collect::<Vec<_>>().join(", ");
+    all.iter().copied().find(|one| name(*one) == text).ok_or_else(|| format!("known: {}", known()))
+}
+
+pub fn parse_weights(text: &str) -> Result<Weights, String> {
+    named(text, Weights::ALL, Weights::name)
+}
+
+pub fn parse_cache(text: &str) -> Result<Kept, String> {
+    named(text, Kept::ALL, Kept::name)
+}
+
 pub fn parse_size(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if (1..=MAX_DIMENSION).contains(&n) => Ok(n),
@@ -68,6 +84,14 @@ pub fn parse_host(text: &str) -> Result<HostAsked, String> {
 
 pub fn parse_latency(text: &str) -> Result<f64, String> {
     text.parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0).ok_or("must be a number of at least 0".into())
+}
+
+/// A time above zero with its unit.
+pub fn parse_time(text: &str) -> Result<Seconds, String> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number = &text[..text.len() - unit.len()];
+    let seconds = parse_with_unit(&format!("{number} {}", unit.trim()), Dimension::Time).ok().filter(|s| *s > 0.0);
+    seconds.map(Seconds::new).ok_or_else(|| "must be a time above 0 with its unit, as in 500ms or 2s".into())
 }
 
 pub fn parse_percent(text: &str) -> Result<f64, String> {

@@ -1,6 +1,7 @@
 //! Commands: what was typed becomes a request, the answer becomes text.
 
 mod optimize;
+mod serve;
 mod sweep;
 
 use crate::args::{
@@ -23,6 +24,7 @@ use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_model::step::training::Training;
 use joulecast_reports::export::Format;
 use joulecast_reports::fleet::FIGURE_NAMES;
+use joulecast_reports::layouts::Layouts;
 use joulecast_reports::papers::Beside;
 use joulecast_reports::prediction::{Asked, Shown};
 use joulecast_reports::table::Table;
@@ -42,6 +44,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Optimize(args)) => optimize::optimize(&session, &args),
         Some(Command::Compare(args)) => compare(&session, &args),
         Some(Command::Sweep(args)) => sweep::sweep(&session, &args),
+        Some(Command::Serve(args)) => serve::serve(&session, &args),
         Some(Command::Plan(args)) => plan(&session, &args),
         Some(Command::Describe(args)) => describe(&session, &args),
         Some(Command::Convert(args)) => convert(&session, &args),
@@ -121,6 +124,21 @@ fn asked<'a>(request: &'a Request, predictor: &'a Predictor, source: &'a str, tr
 fn predict(session: &Session, args: &PredictArgs) -> Result<(), Failure> {
     args.output.check([])?;
     let request = args.request()?;
+    if args.layouts {
+        let laid = ask::layouts(session, &request, args.generate.unwrap_or(1))?;
+        let predictor = laid.cluster.first();
+        let shown = Layouts {
+            network: &laid.network,
+            gpu: predictor.gpu(),
+            interconnect: &laid.interconnect,
+            precision: laid.cluster.precision.name(),
+            framework: &predictor.framework().name,
+            load: laid.load,
+            list: &laid.list,
+            warnings: &laid.warnings,
+        };
+        return args.output.export(&shown, args.format);
+    }
     if let Some(tokens) = args.generate {
         let Generated { generation, cluster, source } = ask::generate(session, &request, tokens)?;
         let (gpu, asked) = (cluster.first().gpu(), asked(&request, cluster.first(), source, None));

@@ -202,7 +202,7 @@ fn sizes<V: Number>(work: &Work<'_>, batch: V) -> Sizes<V> {
             let tokens = batch * (work.input().elements() / features.max(1)) as f64;
             let used = experts.used(tokens);
             let n = used.ceil() * (experts.products() * experts.hidden) as f64;
-            let m = (tokens * experts.active as f64 / used).ceil();
+            let m = (experts.chosen(tokens) / used).ceil();
             return Sizes { groups: V::of(1.0), m, n, k: V::of(features as f64) }.of(work.phase);
         }
         Layer::Recurrent(recurrent) => {

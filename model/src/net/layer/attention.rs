@@ -81,6 +81,24 @@ impl Layer {
         }
     }
 
+    /// Elements per sample that attention of any kind reads of a cache, and writes into it, forward.
+    pub fn cached_traffic(&self, inputs: &[Shape]) -> (u64, u64) {
+        let of = |decodes: bool, all: u64, new: u64| (if decodes { all } else { 0 }, new);
+        match self {
+            Self::Attention(attention) if attention.cached.is_some() => attention.sizes(inputs).map_or((0, 0), |s| {
+                let each = |keys: u64| product(&[2, s.kv_heads, keys, s.dimension]);
+                of(attention.decodes(), each(s.keys), each(s.new_keys))
+            }),
+            Self::LatentAttention(attention) if attention.cached.is_some() => {
+                attention.sizes(inputs).map_or((0, 0), |s| {
+                    let each = |keys: u64| product(&[keys, s.rank.saturating_add(s.rope)]);
+                    of(attention.decodes(), each(s.keys), each(s.tokens))
+                })
+            }
+            _ => (0, 0),
+        }
+    }
+
     /// Elements per sample that attention of any kind has in a cache once this has run.
     pub fn cache_elements(&self, inputs: &[Shape]) -> u64 {
         match self {

@@ -36,6 +36,19 @@ pub struct Experts {
     /// of these alike. 1: all experts are as busy.
     #[serde(default = "even", skip_serializing_if = "is_even")]
     pub imbalance: f64,
+    /// Which part of the experts lies here, where several GPUs hold them; all of them without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+}
+
+/// Whole experts that one of several GPUs holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Parts into which the experts are divided.
+    pub of: u64,
+    /// How many groups of as many tokens as the input has choose among them: those of GPUs that attend to other samples.
+    pub groups: u64,
 }
 
 fn even() -> f64 {
@@ -64,11 +77,37 @@ impl Experts {
     }
 
     /// How many experts some of so many tokens run through, in the mean, where each token chooses by itself: of n busy ones
-    /// n (1 - (1 - active / n)^tokens).
+    /// n (1 - (1 - active / n)^tokens). Of a part its share of them, but at least one: a step waits for the GPU that has one.
     pub(crate) fn used<V: Number>(&self, tokens: V) -> V {
         let busy = (self.experts as f64 / self.imbalance).max(self.active as f64);
         let missed = 1.0 - self.active as f64 / busy;
-        (V::of(1.0) - (tokens * missed.ln()).exp()) * busy
+        match self.part {
+            None => (V::of(1.0) - (tokens * missed.ln()).exp()) * busy,
+            Some(Part { of, groups }) => {
+                let tokens = tokens * groups as f64;
+                ((V::of(1.0) - (tokens * missed.ln()).exp()) * (busy / of as f64)).max(V::of(1.0))
+            }
+        }
+    }
+
+    /// Experts that lie here.
+    fn held(&self) -> u64 {
+        self.experts / self.part.map_or(1, |part| part.of.max(1))
+    }
+
+    /// Pairs of a token and an expert that it runs through here, of so many tokens of the input.
+    pub(crate) fn chosen<V: Number>(&self, tokens: V) -> V {
+        let all = tokens * self.active as f64;
+        match self.part {
+            None => all,
+            Some(Part { of, groups }) => (all * (groups as f64 / of as f64)).ceil(),
+        }
+    }
+
+    /// The same of a number that is counted.
+    fn chosen_of(&self, tokens: u64) -> u64 {
+        let all = tokens.saturating_mul(self.active);
+        self.part.map_or(all, |part| all.saturating_mul(part.groups).div_ceil(part.of.max(1)))
     }
 
     /// Learned values of one expert over so many features.
@@ -82,7 +121,7 @@ impl Experts {
     /// result before all are summed.
     fn between(&self, tokens: u64, features: u64) -> u64 {
         let inner = product(&[self.products(), self.hidden]);
-        product(&[tokens, self.active, inner.saturating_add(features)])
+        product(&[self.chosen_of(tokens), inner.saturating_add(features)])
     }
 }
 
@@ -103,11 +142,14 @@ impl LayerOp for Experts {
         if !(1.0..=self.experts as f64 / self.active as f64).contains(&self.imbalance) {
             return Err(ShapeError::Field("imbalance is from 1 to experts over active ones"));
         }
+        if self.part.is_some_and(|p| p.of == 0 || p.groups == 0 || !self.experts.is_multiple_of(p.of)) {
+            return Err(ShapeError::Field("the parts must divide the experts"));
+        }
         Ok(*tokens)
     }
 
     fn parameters(&self, inputs: &[Shape]) -> u64 {
-        inputs.first().map_or(0, |tokens| product(&[self.experts, self.of_one(tokens.last())]))
+        inputs.first().map_or(0, |tokens| product(&[self.held(), self.of_one(tokens.last())]))
     }
 
     /// Forward reads the experts that some token runs through, and hands on what lies between its kernels; backward the
@@ -115,10 +157,10 @@ impl LayerOp for Experts {
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let [tokens, features] = *site.input().dims() else { return None };
         let rows = site.batch.saturating_mul(tokens);
-        let chosen = rows.saturating_mul(self.active);
+        let chosen = self.chosen_of(rows);
         let macs = [chosen, self.products(), self.hidden, features];
         let (x, logits) = (site.in_elements(), rows.saturating_mul(self.experts));
-        let between = site.batch.saturating_mul(self.between(tokens, features));
+        let between = self.between(rows, features);
         let weights = (self.used(rows as f64) * self.of_one(features) as f64).round() as u64;
         let both = |a: u64, b: u64| a.saturating_add(b);
         let beside =
@@ -146,7 +188,7 @@ mod tests {
     use crate::base::precision::Mode;
 
     fn experts(experts: u64, active: u64) -> Experts {
-        Experts { experts, active, hidden: 24, gated: true, bias: false, imbalance: 1.0 }
+        Experts { experts, active, hidden: 24, gated: true, bias: false, imbalance: 1.0, part: None }
     }
 
     fn inputs(tokens: u64, experts: u64) -> [Shape; 2] {
@@ -203,6 +245,29 @@ mod tests {
         assert_eq!(macs(Phase::BackwardData) + macs(Phase::BackwardWeights), 2 * macs(Phase::Forward));
         assert_eq!(of(Phase::BackwardWeights).map(|c| c.written.get()), Some(4 * layer.parameters(&inputs(3, 16))));
         assert!(of(Phase::Update).is_none());
+    }
+
+    #[test]
+    fn parts_of_the_experts_are_all_of_them_together() {
+        let whole = experts(16, 4);
+        let of = |layer: &Experts, tokens| cost(layer, &inputs(tokens, 16), 1, Phase::Forward, Mode::Inference);
+        for parts in [1, 2, 4, 8] {
+            // GPUs that have the same tokens, and GPUs that each have a share of them.
+            for groups in [1, parts] {
+                let part = Experts { part: Some(Part { of: parts, groups }), ..whole.clone() };
+                let each = of(&part, 1024 / groups).expect("runs");
+                let all = of(&whole, 1024).expect("runs");
+                assert_eq!(parts * each.macs, all.macs, "{parts} {groups}");
+                assert_eq!(parts * each.weights.get(), all.weights.get(), "{parts} {groups}");
+                assert_eq!(parts * part.parameters(&inputs(3, 16)), whole.parameters(&inputs(3, 16)));
+            }
+        }
+        // Of one token's four experts each of eight GPUs has half of one, which some GPU reads.
+        let part = Experts { part: Some(Part { of: 8, groups: 1 }), ..whole.clone() };
+        assert_eq!(of(&part, 1).map(|c| c.weights.get()), Some(4 * 720));
+        for wrong in [Part { of: 3, groups: 1 }, Part { of: 0, groups: 1 }, Part { of: 4, groups: 0 }] {
+            assert!(Experts { part: Some(wrong), ..whole.clone() }.output(&inputs(3, 16)).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]

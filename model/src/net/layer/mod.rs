@@ -44,6 +44,7 @@ pub use activation::{Function, OnnxForm, OnnxValue};
 pub use attention::Heads;
 pub use conv2d::Groups;
 pub use conv3d::Triple;
+pub use experts::Part;
 pub use kind::{Family, Kind, Measured, Overwrites, Reads, Saved, SharedModel};
 pub use pool::PoolOp;
 pub use recurrent::Cell;

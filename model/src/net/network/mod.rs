@@ -4,8 +4,10 @@ pub mod folding;
 mod fusion;
 mod order;
 mod shaped;
+mod stored;
 
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
+pub use stored::{Kept, Stored, Weights};
 
 use crate::base::shape::Shape;
 use crate::base::text::prose;
@@ -76,6 +78,14 @@ impl Network {
             }
         }
         names
+    }
+
+    /// Where the product is that makes a language model's logits: the last layer, or the one before what is done to them one by
+    /// one.
+    pub fn head(&self) -> Option<usize> {
+        let pointwise = |node: &Node| matches!(node.layer, Layer::Elementwise(_) | Layer::Activation(_));
+        let last = self.nodes.iter().rposition(|node| !pointwise(node))?;
+        Some(last).filter(|&i| matches!(self.nodes[i].layer, Layer::Linear(_)))
     }
 
     /// Gives a named dimension of the inputs another size.

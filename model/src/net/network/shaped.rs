@@ -1,6 +1,6 @@
 //! A network with shapes for a batch.
 
-use super::{Network, Source, order};
+use super::{Network, Source, Stored, order};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
@@ -47,6 +47,8 @@ pub struct ShapedLayer {
     pub folded: bool,
     /// Whether it reads a map whose dimensions lie in another order than maps usually have in the network's precision.
     pub strays: bool,
+    /// What of it is stored in fewer bits than it computes in: see [`ShapedNetwork::storing`].
+    pub stored: Stored,
 }
 
 impl ShapedLayer {
@@ -151,6 +153,7 @@ impl ShapedNetwork {
                 bias: false,
                 folded: node.folded,
                 strays: false,
+                stored: Stored::default(),
             });
             if let Some(other) = node.tied {
                 let count = |layer: &ShapedLayer| layer.case.parameters();
@@ -279,7 +282,10 @@ pub(super) fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
         let list = firsts.entry((layer.case.layer.kind(), layer.output, layer.case.inputs.first())).or_default();
         let same = |&&j: &&usize| {
             let other = &layers[j];
-            let own = other.case == layer.case && other.bias == layer.bias && other.strays == layer.strays;
+            let own = other.case == layer.case
+                && other.bias == layer.bias
+                && other.strays == layer.strays
+                && other.stored == layer.stored;
             own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
         };
         alike.push(list.iter().find(same).copied().unwrap_or_else(|| {
@@ -304,6 +310,7 @@ impl ShapedLayer {
             bias: false,
             folded: false,
             strays: false,
+            stored: Stored::default(),
         }
     }
 
@@ -320,7 +327,7 @@ impl ShapedLayer {
     fn cost_at(&self, phase: Phase, batch: u64, precision: Precision, mode: Mode) -> Option<LayerCost> {
         let precision = self.case.runs_in(precision);
         let site = Site { batch, inputs: &self.case.inputs, output: self.output, precision, mode };
-        let mut cost = self.case.layer.cost(phase, &site)?;
+        let mut cost = self.as_stored(self.case.layer.cost(phase, &site)?, phase, batch, precision);
         for layer in &self.absorbed {
             let site = Site { inputs: &layer.case.inputs, output: layer.output, ..site };
             if let Some(more) = layer.case.layer.cost(phase, &site) {

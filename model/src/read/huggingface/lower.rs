@@ -275,6 +275,7 @@ impl Writer<'_> {
             gated: true,
             bias: m.bias,
             imbalance: 1.0,
+            part: None,
         };
         let routed = self.push("experts", Layer::Experts(layer), &[x, logits])?;
         let Some(shared) = m.shared else { return Ok(routed) };

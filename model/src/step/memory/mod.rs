@@ -123,7 +123,7 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
     // Beside master weights in 32 bits autocast converts those of products alone.
     let stored = |l: &ShapedLayer| match mixed && !Mixed::narrows_parameters(l) {
         true => 0,
-        false => l.parameters().saturating_mul(l.case.runs_in(network.precision()).bytes()),
+        false => l.weight_bytes(network.precision()),
     };
     let weights = network.layers().iter().map(stored).fold(0, u64::saturating_add);
     let both = if training && narrow { FP32 } else { 0 };
@@ -133,8 +133,8 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
         Activations::Arena => planned(network, mode, gradient_width),
         Activations::Saved | Activations::Mirrored => Walk::new(network, mode, policy).peak(gradient_width),
     };
-    let cached = network.layers().iter().map(|l| l.case.layer.cache_elements(&l.case.inputs));
-    let cached = cached.fold(0, u64::saturating_add).saturating_mul(network.batch()).saturating_mul(width);
+    let cached = network.layers().iter().map(|l| l.cache_bytes(width));
+    let cached = cached.fold(0, u64::saturating_add).saturating_mul(network.batch());
     MemoryFootprint {
         cache: Bytes::new(cached),
         weights: Bytes::new(weights.saturating_add(parameters.saturating_mul(both))),
@@ -162,19 +162,27 @@ pub fn largest_batch<E>(
     shaped: impl Fn(u64) -> Result<ShapedNetwork, E>,
 ) -> Result<Option<u64>, E> {
     let fits = |units: u64| Ok(footprint(&shaped(units * multiple)?, mode, policy).total() <= memory);
-    if !fits(1)? {
+    Ok(largest(MOST_UNITS, fits)?.map(|units| units * multiple))
+}
+
+/// The largest number up to `most` that fits, where all smaller ones do; `None` where 1 does not.
+///
+/// # Errors
+/// Those of `fits`.
+pub(crate) fn largest<E>(most: u64, fits: impl Fn(u64) -> Result<bool, E>) -> Result<Option<u64>, E> {
+    if most == 0 || !fits(1)? {
         return Ok(None);
     }
     let (mut low, mut high) = (1, 2);
-    while high <= MOST_UNITS && fits(high)? {
+    while high <= most && fits(high)? {
         (low, high) = (high, high * 2);
     }
-    high = high.min(MOST_UNITS + 1);
+    high = high.min(most + 1);
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         if fits(middle)? { low = middle } else { high = middle }
     }
-    Ok(Some(low * multiple))
+    Ok(Some(low))
 }
 
 /// No larger multiple is looked for by [`largest_batch`]: more may fit.

@@ -86,6 +86,11 @@ impl Fabric {
         self.between.as_ref().map_or(1.0, |(network, _)| network.spread).max(self.within.spread)
     }
 
+    /// Time from one GPU's memory into another's, in another node where there are several.
+    pub fn send(&self, bytes: Bytes) -> Seconds {
+        self.between.as_ref().map_or(&self.within, |(network, _)| network).send(bytes)
+    }
+
     /// Time of an all-reduce over so many GPUs. Over several nodes: sums inside of each node, a ring over the nodes, and
     /// the result back inside of each, where the first and the last are the two halves of a node's own all-reduce.
     pub fn all_reduce(&self, gpus: u64, bytes: Bytes) -> Seconds {

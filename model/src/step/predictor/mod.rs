@@ -29,6 +29,7 @@ use crate::device::gpu::{Device, Gpu, Vendor};
 use crate::kernel::setting::Algorithm;
 use crate::law::calibration::{Calibration, CalibrationError, Tier};
 use crate::step::framework::{Framework, Launch};
+use crate::step::layout::LayoutOf;
 use crate::step::memory::MemoryFootprint;
 use crate::step::parallel::{Communication, DevicePrediction};
 use std::ops::Mul;
@@ -211,6 +212,9 @@ pub struct NetworkPrediction {
     pub devices: Vec<DevicePrediction>,
     /// The sum of gradients over several GPUs; the layers are then those of the slowest.
     pub communication: Option<Communication>,
+    /// How a language model lies on several GPUs, where that was asked for; the layers are then those of one GPU of each stage,
+    /// one microbatch long, with what it exchanges.
+    pub layout: Option<LayoutOf>,
     /// The rate at which samples come, where one is given, and what the step waits for them.
     pub fed: Option<Fed>,
     /// Every kernel, in the order in which they run.

@@ -307,6 +307,7 @@ impl<'a> Step<'a> {
             phases,
             devices: vec![alone],
             communication: None,
+            layout: None,
             fed: None,
             layers,
             warnings,

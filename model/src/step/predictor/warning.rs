@@ -4,6 +4,7 @@ use crate::base::units::{Bytes, Hertz, Seconds, Watts};
 use crate::device::gpu::Vendor;
 use crate::kernel::setting::Algorithm;
 use crate::law::lookup::Substitute;
+use crate::net::network::{Kept, Weights};
 
 /// What a reader of a prediction should know. Shares are of the step's time, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,6 +183,22 @@ pub enum Warning {
         /// How many that joins.
         most: u64,
     },
+    /// Values are stored in fewer bits; what that takes besides fewer bytes is left out.
+    Stored {
+        /// Learned values.
+        weights: Option<Weights>,
+        /// Keys and values.
+        cache: Option<Kept>,
+    },
+    /// What GPUs exchange in serving was not measured over it.
+    Exchanges {
+        /// The interconnect.
+        interconnect: String,
+    },
+    /// What stages of a pipeline hand on to each other was not measured.
+    Handing,
+    /// A host launches what GPUs exchange, which no profile's table has.
+    LaunchedExchanges,
     /// More GPUs than the interconnect is known to join.
     BeyondNode {
         /// The interconnect.

@@ -49,7 +49,7 @@ pub fn experts<'t>(rows: impl Iterator<Item = Experts<'t>>, known: Known<'_>) ->
     for (point, list) in thin::thinned(times, thin::EXPERTS, thin::on_grid, &mut imported) {
         let [features, hidden, active, experts] = point.shape;
         let id = format!("moe:{}x{features}x{hidden}:{active}/{experts}", point.size);
-        let layer = layer::Experts { experts, active, hidden, gated: true, bias: false, imbalance: 1.0 };
+        let layer = layer::Experts { experts, active, hidden, gated: true, bias: false, imbalance: 1.0, part: None };
         let row = |of: u64| Shape::new(&[1, of]).map_err(|e| e.to_string());
         let case = row(features)
             .and_then(|tokens| Ok(LayerCase { inputs: vec![tokens, row(experts)?], layer: Layer::Experts(layer) }));

@@ -1,0 +1,47 @@
+//! Serving a language model with continuous batching: an event simulation of a replica over predicted step times.
+//!
+//! [`times`] says what a step takes, [`Scheduler`] what it computes, [`Demand`] what comes; [`simulate()`] puts them together
+//! and [`Summary`] says what came out.
+
+mod pools;
+mod replica;
+mod requests;
+mod scheduler;
+mod service;
+mod simulate;
+mod summary;
+pub mod times;
+
+pub use pools::Pools;
+pub use replica::{Chunk, Replica, StepCost, StepWork};
+pub use requests::{Demand, Lengths, MOST_TOKENS, Request};
+pub use scheduler::{Limits, Progress, Scheduler};
+pub use service::{Outlook, Service, Target};
+pub use simulate::{Book, Counted, Load, Run, Served, Split, check, saturated, simulate};
+pub use summary::{Quantiles, Summary, Which};
+
+/// Why requests cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServingError {
+    /// A trace cannot be read.
+    #[error("{file}, line {line}: {why}")]
+    Trace {
+        /// Its file.
+        file: String,
+        /// The line.
+        line: usize,
+        /// What is wrong there.
+        why: String,
+    },
+    /// A request is longer than the cache.
+    #[error("a request of {tokens} tokens does not fit in the cache, which holds {capacity}")]
+    Cache {
+        /// Of its prompt and answer.
+        tokens: u64,
+        /// Of the whole cache.
+        capacity: u64,
+    },
+    /// Limits that let nothing run.
+    #[error("no request, or a limit of nothing: tokens of a step, sequences and tokens of a block are at least 1")]
+    Nothing,
+}

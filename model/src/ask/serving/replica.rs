@@ -1,0 +1,68 @@
+//! What a step of a replica holds, and what it takes.
+
+use crate::base::units::{Joules, Seconds, Watts};
+
+/// Tokens of one sequence's prompt that a step computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// So many, at least one.
+    pub new: u64,
+    /// Tokens of the sequence before them, whose keys and values are cached.
+    pub cached: u64,
+}
+
+/// What one step of a replica computes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepWork {
+    /// Prompts, or parts of them.
+    pub chunks: Vec<Chunk>,
+    /// Sequences that get their next token.
+    pub decodes: u64,
+    /// Tokens that these have cached, all together.
+    pub cached: u64,
+}
+
+impl StepWork {
+    /// Nothing.
+    pub fn clear(&mut self) {
+        self.chunks.clear();
+        (self.decodes, self.cached) = (0, 0);
+    }
+
+    /// New tokens, of prompts and answers.
+    pub fn tokens(&self) -> u64 {
+        self.prompt_tokens() + self.decodes
+    }
+
+    /// New tokens of prompts.
+    pub fn prompt_tokens(&self) -> u64 {
+        self.chunks.iter().map(|chunk| chunk.new).sum()
+    }
+
+    /// Sequences, each of which gets the logits of its last token.
+    pub fn sequences(&self) -> u64 {
+        self.chunks.len() as u64 + self.decodes
+    }
+}
+
+/// What a step takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StepCost {
+    /// From its beginning to the next one's, at the earliest.
+    pub time: Seconds,
+    /// Energy of computing prompts.
+    pub prefill: Joules,
+    /// Energy of computing answers.
+    pub decode: Joules,
+    /// Energy while the GPU waits for the engine.
+    pub waiting: Joules,
+}
+
+/// What runs steps one after the other: a GPU, or several that share one network.
+pub trait Replica {
+    /// What a step takes; `work` holds at least one token.
+    fn step(&self, work: &StepWork) -> StepCost;
+
+    /// Power between steps.
+    fn waiting(&self) -> Watts;
+}

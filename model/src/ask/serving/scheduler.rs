@@ -1,0 +1,328 @@
+//! Which tokens the next step computes, as the scheduler of vLLM decides it (v1: `vllm/v1/core/sched/scheduler.py`, from
+//! which the rules below are, not the code): a budget of tokens for each step, running sequences before waiting ones, each
+//! in order of arrival; keys and values in blocks; where these run out, the youngest gives its own back and is computed
+//! again later.
+
+use super::replica::{Chunk, StepWork};
+use super::requests::Request;
+use crate::device::gpu::Gpu;
+use std::collections::VecDeque;
+
+/// Limits of a scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most tokens of a step (`max_num_batched_tokens`).
+    pub tokens: u64,
+    /// Most sequences that run (`max_num_seqs`).
+    pub sequences: u64,
+    /// Blocks of the cache.
+    pub blocks: u64,
+    /// Tokens of a block (`block_size`).
+    pub block: u64,
+    /// Whether a prompt may be computed in several steps. Otherwise it runs whole, one that is longer than the budget with
+    /// no other prompt beside it.
+    pub chunked: bool,
+}
+
+/// GPUs with so much memory get large steps.
+const LARGE_MEMORY: f64 = 70.0;
+
+impl Limits {
+    /// What vLLM's server takes on a GPU where nothing is said (`get_batch_defaults` of `vllm/engine/arg_utils.py`, usage
+    /// `OPENAI_API_SERVER`, read in November 2026), with blocks of 16 tokens and none of them yet: large steps on GPUs of
+    /// 70 GiB and more, but not on A100s, which lost throughput by them (its pull request 17885).
+    pub fn usual(gpu: &Gpu) -> Self {
+        let large = gpu.memory.value.to_gib() >= LARGE_MEMORY && !gpu.name.starts_with("a100");
+        let (tokens, sequences) = if large { (8192, 1024) } else { (2048, 256) };
+        Self { tokens, sequences, blocks: 0, block: 16, chunked: true }
+    }
+
+    /// Blocks for so many tokens.
+    pub fn blocks_for(&self, tokens: u64) -> u64 {
+        tokens.div_ceil(self.block)
+    }
+
+    /// Tokens that the cache holds.
+    pub fn capacity(&self) -> u64 {
+        self.blocks.saturating_mul(self.block)
+    }
+}
+
+/// A sequence between its arrival and its last token.
+#[derive(Clone, Copy, Debug)]
+struct Sequence {
+    prompt: u64,
+    answer: u64,
+    /// Tokens whose keys and values are cached.
+    cached: u64,
+    /// Tokens of the answer that are known.
+    made: u64,
+    blocks: u64,
+}
+
+impl Sequence {
+    fn tokens(&self) -> u64 {
+        self.prompt + self.made
+    }
+
+    /// Tokens that are known and not computed: one while the answer grows.
+    fn missing(&self) -> u64 {
+        self.tokens() - self.cached
+    }
+}
+
+/// What a step brought.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Sequences that got a token of their answer, by their number, with how many they have now.
+    pub tokens: Vec<(usize, u64)>,
+    /// Those of them whose answers are whole.
+    pub finished: Vec<usize>,
+}
+
+/// Sequences that wait and run, and the blocks of the cache.
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    limits: Limits,
+    sequences: Vec<Sequence>,
+    /// By number: oldest first.
+    running: Vec<usize>,
+    waiting: VecDeque<usize>,
+    free: u64,
+    /// Numbers and new tokens of the step that runs, oldest first.
+    scheduled: Vec<(usize, u64)>,
+    preemptions: u64,
+}
+
+impl Scheduler {
+    /// With nothing to do.
+    pub fn new(limits: Limits) -> Self {
+        let (sequences, running, waiting, scheduled) = Default::default();
+        Self { limits, sequences, running, waiting, free: limits.blocks, scheduled, preemptions: 0 }
+    }
+
+    /// A request comes; numbers count from 0. `cached`: tokens of its prompt whose keys and values come with it, and with them
+    /// the first token of the answer. It must fit in the cache alone ([`Limits::capacity`]).
+    pub fn add(&mut self, request: &Request, cached: bool) {
+        let Request { prompt, answer, .. } = *request;
+        let (cached, made) = if cached { (prompt, 1) } else { (0, 0) };
+        self.waiting.push_back(self.sequences.len());
+        self.sequences.push(Sequence { prompt, answer, cached, made, blocks: 0 });
+    }
+
+    /// Sequences that wait for their first step, or for their next one since they were preempted.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Sequences that run.
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether nothing is left to do.
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Blocks in use.
+    pub fn used(&self) -> u64 {
+        self.limits.blocks - self.free
+    }
+
+    /// How often a sequence gave its blocks back.
+    pub fn preemptions(&self) -> u64 {
+        self.preemptions
+    }
+
+    /// Takes blocks for a sequence that has so many tokens cached; whether there are enough.
+    fn allocate(&mut self, number: usize, tokens: u64) -> bool {
+        let sequence = &mut self.sequences[number];
+        let more = self.limits.blocks_for(tokens).saturating_sub(sequence.blocks);
+        if more > self.free {
+            return false;
+        }
+        self.free -= more;
+        sequence.blocks += more;
+        true
+    }
+
+    /// The youngest that runs gives its blocks back and waits before all others.
+    fn preempt(&mut self) -> Option<usize> {
+        let youngest = self.running.pop()?;
+        let sequence = &mut self.sequences[youngest];
+        self.free += std::mem::take(&mut sequence.blocks);
+        sequence.cached = 0;
+        self.waiting.push_front(youngest);
+        self.preemptions += 1;
+        Some(youngest)
+    }
+
+    fn schedule_one(&mut self, number: usize, new: u64, work: &mut StepWork) {
+        let Sequence { cached, made, .. } = self.sequences[number];
+        self.scheduled.push((number, new));
+        if made > 0 && self.sequences[number].missing() == 1 {
+            work.decodes += 1;
+            work.cached += cached;
+        } else {
+            work.chunks.push(Chunk { new, cached });
+        }
+    }
+
+    /// Decides on the next step; `work` becomes what it computes. False where there is nothing to do.
+    pub fn schedule(&mut self, work: &mut StepWork) -> bool {
+        work.clear();
+        self.scheduled.clear();
+        let mut budget = self.limits.tokens;
+        let before = self.preemptions;
+        let mut place = 0;
+        'running: while place < self.running.len() && budget > 0 {
+            let number = self.running[place];
+            let sequence = self.sequences[number];
+            // A prompt that runs whole began with all of its tokens.
+            let new = sequence.missing().min(budget);
+            while !self.allocate(number, sequence.cached + new) {
+                if self.preempt().is_none_or(|youngest| youngest == number) {
+                    break 'running;
+                }
+            }
+            self.schedule_one(number, new, work);
+            budget -= new;
+            place += 1;
+        }
+        // Who was just sent back does not come in again.
+        while self.preemptions == before && budget > 0 && self.running.len() < self.limits.sequences as usize {
+            let Some(&number) = self.waiting.front() else { break };
+            let sequence = self.sequences[number];
+            let missing = sequence.missing();
+            let alone = work.chunks.is_empty();
+            let new = match (self.limits.chunked, missing > budget) {
+                (_, false) => missing,
+                (true, true) => budget,
+                (false, true) if alone => missing,
+                (false, true) => break,
+            };
+            if !self.allocate(number, sequence.cached + new) {
+                break;
+            }
+            self.waiting.pop_front();
+            self.running.push(number);
+            self.schedule_one(number, new, work);
+            budget = budget.saturating_sub(new);
+        }
+        !self.scheduled.is_empty()
+    }
+
+    /// The step that was decided on is done; `progress` becomes what it brought.
+    pub fn finish(&mut self, progress: &mut Progress) {
+        progress.tokens.clear();
+        progress.finished.clear();
+        for &(number, new) in &self.scheduled {
+            let sequence = &mut self.sequences[number];
+            sequence.cached += new;
+            if sequence.missing() > 0 {
+                continue;
+            }
+            sequence.made += 1;
+            progress.tokens.push((number, sequence.made));
+            if sequence.made == sequence.answer {
+                self.free += std::mem::take(&mut sequence.blocks);
+                progress.finished.push(number);
+            }
+        }
+        if !progress.finished.is_empty() {
+            let sequences = &self.sequences;
+            self.running.retain(|&number| sequences[number].made < sequences[number].answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::Seconds;
+
+    fn request(prompt: u64, answer: u64) -> Request {
+        Request { at: Seconds::ZERO, prompt, answer }
+    }
+
+    fn limits() -> Limits {
+        Limits { tokens: 100, sequences: 8, blocks: 64, block: 16, chunked: true }
+    }
+
+    /// Steps until nothing is left: what each computes, and what finishes with it.
+    fn steps(limits: Limits, requests: &[Request]) -> (Vec<(StepWork, Vec<usize>)>, Scheduler) {
+        let mut scheduler = Scheduler::new(limits);
+        requests.iter().for_each(|r| scheduler.add(r, false));
+        let (mut work, mut progress, mut steps) = (StepWork::default(), Progress::default(), Vec::new());
+        while scheduler.schedule(&mut work) {
+            scheduler.finish(&mut progress);
+            steps.push((work.clone(), progress.finished.clone()));
+            assert!(steps.len() < 10_000, "it ends");
+        }
+        (steps, scheduler)
+    }
+
+    #[test]
+    fn large_gpus_get_large_steps_but_for_a100s() {
+        let usual = |gpu: &str| {
+            let Limits { tokens, sequences, .. } = Limits::usual(&crate::catalog::gpu(gpu).expect("shipped"));
+            (tokens, sequences)
+        };
+        assert_eq!((usual("h100"), usual("h200")), ((8192, 1024), (8192, 1024)));
+        assert_eq!((usual("a100-sxm4-80gb"), usual("l40s")), ((2048, 256), (2048, 256)));
+    }
+
+    #[test]
+    fn decodes_come_first_and_prompts_fill_the_budget_in_order() {
+        let (steps, scheduler) = steps(limits(), &[request(60, 2), request(70, 1)]);
+        let chunk = |new, cached| Chunk { new, cached };
+        assert_eq!(steps[0].0, StepWork { chunks: vec![chunk(60, 0), chunk(40, 0)], decodes: 0, cached: 0 });
+        assert_eq!(steps[1].0, StepWork { chunks: vec![chunk(30, 40)], decodes: 1, cached: 60 });
+        assert_eq!(steps[1].1, [0, 1]);
+        assert_eq!((steps.len(), scheduler.used(), scheduler.is_idle()), (2, 0, true));
+    }
+
+    #[test]
+    fn a_prompt_that_is_not_cut_runs_whole() {
+        let whole = Limits { chunked: false, ..limits() };
+        let (steps, _) = steps(whole, &[request(60, 2), request(70, 1), request(150, 1)]);
+        let new = |i: usize| steps[i].0.chunks.iter().map(|c| c.new).collect::<Vec<_>>();
+        assert_eq!((new(0), new(1), new(2)), (vec![60], vec![70], vec![150]));
+        assert_eq!(steps[1].0.decodes, 1);
+    }
+
+    #[test]
+    fn no_more_sequences_run_than_allowed() {
+        let few = Limits { sequences: 2, ..limits() };
+        let (steps, _) = steps(few, &[request(10, 3); 5]);
+        assert!(steps.iter().all(|(work, _)| work.sequences() <= 2));
+        assert_eq!(steps.iter().map(|(_, finished)| finished.len()).sum::<usize>(), 5);
+    }
+
+    #[test]
+    fn the_youngest_gives_its_blocks_back_and_is_computed_again() {
+        // Two sequences of 32 and, in the end, 62 tokens: four blocks each, of seven.
+        let tight = Limits { blocks: 7, ..limits() };
+        let (steps, scheduler) = steps(tight, &[request(32, 30), request(32, 30)]);
+        assert_eq!(scheduler.preemptions(), 1);
+        let finished: Vec<usize> = steps.iter().flat_map(|(_, finished)| finished.clone()).collect();
+        assert_eq!(finished, [0, 1], "the older one first");
+        // 17 tokens were known when the 49th of the older one needed the last block.
+        let again: Vec<&Chunk> = steps[1..].iter().flat_map(|(work, _)| &work.chunks).collect();
+        assert_eq!(again, [&Chunk { new: 32 + 17, cached: 0 }]);
+        let decodes: u64 = steps.iter().map(|(work, _)| work.decodes).sum();
+        assert_eq!(decodes + 3, 60, "the first tokens of both and one after preemption come of prompts");
+    }
+
+    #[test]
+    fn what_comes_with_its_cache_begins_with_its_second_token() {
+        let mut scheduler = Scheduler::new(limits());
+        scheduler.add(&request(40, 3), true);
+        let (mut work, mut progress) = (StepWork::default(), Progress::default());
+        assert!(scheduler.schedule(&mut work));
+        assert_eq!(work, StepWork { chunks: vec![], decodes: 1, cached: 40 });
+        scheduler.finish(&mut progress);
+        assert_eq!((progress.tokens, scheduler.used()), (vec![(0, 2)], 3));
+    }
+}

@@ -1,0 +1,154 @@
+//! A replica and what is asked of it: latencies and energy at a rate or of so many users, and the highest rate that keeps a
+//! target.
+
+use super::ServingError;
+use super::pools::Pools;
+use super::requests::Demand;
+use super::scheduler::Limits;
+use super::simulate::{Load, saturated, simulate};
+use super::summary::{Summary, Which};
+use super::times::{StepTimes, Times};
+use crate::base::units::Seconds;
+use crate::step::predictor::Estimate;
+
+/// Latencies that are to be kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    /// Until the first token.
+    pub to_first: Option<Seconds>,
+    /// For each token after it.
+    pub per_token: Option<Seconds>,
+    /// By which requests.
+    pub which: Which,
+}
+
+impl Target {
+    /// Whether it is kept; answers of one token have no time for each further one.
+    pub fn is_kept(&self, summary: &Summary) -> bool {
+        let within = |limit: Option<Seconds>, found: Option<Seconds>| match (limit, found) {
+            (Some(limit), Some(found)) => found <= limit,
+            _ => true,
+        };
+        within(self.to_first, Some(summary.to_first.at(self.which)))
+            && within(self.per_token, summary.per_token.map(|q| q.at(self.which)))
+    }
+}
+
+/// A replica under a load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlook {
+    /// Requests that come in a second; none of users, who wait for their answers.
+    pub rate: Option<f64>,
+    /// Requests a second that it carries at most: the least, where all steps take as long as their 95 % quantiles.
+    pub most: Estimate<f64>,
+    /// What is most likely; nothing where more comes than it carries, for then waits grow as long as requests come.
+    pub value: Option<Summary>,
+    /// The same if all steps take time and energy of their 5 % quantiles.
+    pub low: Option<Summary>,
+    /// And of their 95 % quantiles.
+    pub high: Option<Summary>,
+}
+
+impl Outlook {
+    /// Whether more comes than it carries, most likely.
+    pub fn is_overloaded(&self) -> bool {
+        self.rate.is_some_and(|rate| rate >= self.most.value)
+    }
+}
+
+/// A replica, and requests to be asked for at any rate.
+#[derive(Clone, Copy, Debug)]
+pub struct Service<'a> {
+    /// What its steps take.
+    pub times: &'a StepTimes,
+    /// Its scheduler's.
+    pub limits: Limits,
+    /// What comes.
+    pub demand: &'a Demand,
+    /// Replicas of their own for prompts and answers; without, one replica does both.
+    pub pools: Option<&'a Pools>,
+}
+
+/// Rates are found to this share of what a replica carries.
+const RESOLUTION: f64 = 1e-3;
+/// A share of what it carries at which hardly a request meets another.
+const LONELY: f64 = 1e-3;
+
+impl Service<'_> {
+    fn most(&self, times: &Times) -> Result<f64, ServingError> {
+        let (requests, limits) = (self.demand.requests(), &self.limits);
+        match self.pools {
+            Some(pools) => pools.saturated(times, requests, limits),
+            None => saturated(times, requests, limits),
+        }
+    }
+
+    fn at(&self, times: &Times, rate: f64, most: f64) -> Result<Option<Summary>, ServingError> {
+        if rate >= most {
+            return Ok(None);
+        }
+        let (requests, limits) = (self.demand.at_rate(rate), &self.limits);
+        let run = match self.pools {
+            Some(pools) => pools.simulate(times, &requests, limits)?,
+            None => simulate(times, &requests, Load::Open, limits)?,
+        };
+        Ok(Summary::of(&run))
+    }
+
+    fn carries(&self) -> Result<Estimate<f64>, ServingError> {
+        let StepTimes { low, value, high, .. } = self.times;
+        Ok(Estimate { value: self.most(value)?, p05: self.most(high)?, p95: self.most(low)? })
+    }
+
+    /// Requests that come at so many a second, whatever the replica does.
+    ///
+    /// # Errors
+    /// When one does not fit in the cache.
+    pub fn open(&self, rate: f64) -> Result<Outlook, ServingError> {
+        let (StepTimes { low, value, high, .. }, most) = (self.times, self.carries()?);
+        Ok(Outlook {
+            rate: Some(rate),
+            most,
+            value: self.at(value, rate, most.value)?,
+            low: self.at(low, rate, most.p95)?,
+            high: self.at(high, rate, most.p05)?,
+        })
+    }
+
+    /// So many users of one replica, each of whom sends the next request when the last one is answered.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn closed(&self, users: usize) -> Result<Outlook, ServingError> {
+        let summary = |times: &Times| {
+            let run = simulate(times, self.demand.requests(), Load::Closed(users), &self.limits)?;
+            Ok::<_, ServingError>(Summary::of(&run))
+        };
+        let StepTimes { low, value, high, .. } = self.times;
+        let most = self.carries()?;
+        Ok(Outlook { rate: None, most, value: summary(value)?, low: summary(low)?, high: summary(high)? })
+    }
+
+    /// The highest rate that keeps a target, all steps being as is most likely, by halving; `None` where not even a lone request
+    /// keeps it.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn highest(&self, target: &Target) -> Result<Option<f64>, ServingError> {
+        let times = &self.times.value;
+        let most = self.most(times)?;
+        let keeps = |rate: f64| {
+            let summary = self.at(times, rate, most)?;
+            Ok::<_, ServingError>(summary.is_some_and(|summary| target.is_kept(&summary)))
+        };
+        let (mut low, mut high) = (LONELY * most, most);
+        if !keeps(low)? {
+            return Ok(None);
+        }
+        while high - low > RESOLUTION * most {
+            let middle = low + (high - low) / 2.0;
+            if keeps(middle)? { low = middle } else { high = middle }
+        }
+        Ok(Some(low))
+    }
+}

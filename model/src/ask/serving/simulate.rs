@@ -1,0 +1,331 @@
+//! Requests through one replica, step by step.
+
+use super::ServingError;
+use super::replica::{Replica, StepWork};
+use super::requests::Request;
+use super::scheduler::{Limits, Progress, Scheduler};
+use crate::base::units::{Joules, Seconds};
+
+/// How requests come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// At their times, whatever the replica does.
+    Open,
+    /// Of so many users, each of whom sends the next one when the last one is answered; their times say nothing.
+    Closed(usize),
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Served {
+    /// When it came.
+    pub arrived: Seconds,
+    /// When its first token was there.
+    pub first: Seconds,
+    /// When its last one was.
+    pub last: Seconds,
+    /// Tokens of its answer.
+    pub answer: u64,
+}
+
+impl Served {
+    /// Until the first token.
+    pub fn to_first(&self) -> Seconds {
+        self.first - self.arrived
+    }
+
+    /// Until the last token.
+    pub fn to_last(&self) -> Seconds {
+        self.last - self.arrived
+    }
+
+    /// Time of each token after the first; none of an answer of one.
+    pub fn per_token(&self) -> Option<Seconds> {
+        (self.answer > 1).then(|| (self.last - self.first) / (self.answer - 1) as f64)
+    }
+}
+
+/// Energy by what it was for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Split {
+    /// Prompts, and what is computed again after preemption.
+    pub prefill: Joules,
+    /// Answers.
+    pub decode: Joules,
+    /// Waiting: for the engine in a step, and for requests.
+    pub idle: Joules,
+}
+
+impl Split {
+    /// All of it.
+    pub fn total(&self) -> Joules {
+        self.prefill + self.decode + self.idle
+    }
+}
+
+/// What happened in a span of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Book {
+    /// How long it was.
+    pub span: Seconds,
+    /// Of that, time in steps.
+    pub busy: Seconds,
+    /// Steps.
+    pub steps: f64,
+    /// Energy.
+    pub energy: Split,
+    /// Tokens of prompts that were computed, those computed again included.
+    pub prompt_tokens: f64,
+    /// Tokens of answers.
+    pub answer_tokens: f64,
+    /// Requests that were answered.
+    pub finished: f64,
+    /// Sequences in steps, times time.
+    pub running: f64,
+    /// Sequences that wait, times time.
+    pub waiting: f64,
+    /// Blocks in use, times time.
+    pub blocks: f64,
+}
+
+impl Book {
+    /// A share of another one is added: of each of its amounts.
+    pub(super) fn add(&mut self, other: &Self, share: f64) {
+        self.span += other.span * share;
+        self.busy += other.busy * share;
+        self.steps += other.steps * share;
+        self.energy.prefill += other.energy.prefill * share;
+        self.energy.decode += other.energy.decode * share;
+        self.energy.idle += other.energy.idle * share;
+        self.prompt_tokens += other.prompt_tokens * share;
+        self.answer_tokens += other.answer_tokens * share;
+        self.finished += other.finished * share;
+        self.running += other.running * share;
+        self.waiting += other.waiting * share;
+        self.blocks += other.blocks * share;
+    }
+}
+
+/// Requests by their order of arrival that count: neither those that found the replica empty nor those after which no more
+/// came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The first.
+    pub from: usize,
+    /// The first one after them.
+    pub until: usize,
+}
+
+impl Counted {
+    /// All but the first and the last tenth; of users that begin at once, at least the first and the last request of each
+    /// where there are four for each.
+    pub fn of(requests: usize, load: Load) -> Self {
+        let ends = match load {
+            Load::Closed(users) if requests >= 4 * users => users.max(requests / 10),
+            _ => requests / 10,
+        };
+        Self { from: ends, until: requests - ends }
+    }
+}
+
+/// What came out of a simulation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Every request, in the order of arrival.
+    pub served: Vec<Served>,
+    /// From the first request's arrival to the last token.
+    pub whole: Book,
+    /// From the arrival of the first request that counts to that of the first one after them.
+    pub counted: Book,
+    /// Those that count.
+    pub of: Counted,
+    /// Replicas that worked side by side; books are their sums, but for the span.
+    pub replicas: usize,
+    /// Sequences that gave their cache back, of all requests.
+    pub preemptions: u64,
+}
+
+/// What is being written down.
+struct Books {
+    whole: Book,
+    counted: Book,
+    /// The span that counts, as far as it is known.
+    from: Option<Seconds>,
+    until: Option<Seconds>,
+}
+
+impl Books {
+    /// Something that happened evenly from `start` on.
+    fn add(&mut self, start: Seconds, entry: &Book) {
+        self.whole.add(entry, 1.0);
+        let end = start + entry.span;
+        let Some(from) = self.from.filter(|from| *from < end) else { return };
+        let from = from.max(start);
+        let until = self.until.unwrap_or(end).min(end);
+        if until > from {
+            self.counted.add(entry, (until - from) / entry.span);
+        }
+    }
+}
+
+/// Whether requests can be served at all, one by one.
+///
+/// # Errors
+/// When one does not fit in the cache, or there is none.
+pub fn check(requests: &[Request], limits: &Limits) -> Result<(), ServingError> {
+    if requests.is_empty() || limits.tokens == 0 || limits.sequences == 0 || limits.block == 0 {
+        return Err(ServingError::Nothing);
+    }
+    let capacity = limits.capacity();
+    match requests.iter().map(|r| r.prompt + r.answer).max() {
+        Some(tokens) if tokens > capacity => Err(ServingError::Cache { tokens, capacity }),
+        _ => Ok(()),
+    }
+}
+
+/// Simulates requests on a replica until all are answered.
+///
+/// # Errors
+/// Those of [`check`].
+pub fn simulate(
+    replica: &impl Replica,
+    requests: &[Request],
+    load: Load,
+    limits: &Limits,
+) -> Result<Run, ServingError> {
+    simulate_part(replica, requests, load, limits, Part::default())
+}
+
+/// What of the work and of the time a replica has that shares both with others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Part {
+    /// Prompts come with their caches and the answers' first tokens, which another replica made; answers of one token have
+    /// no place here.
+    pub cached: bool,
+    /// The span that counts, where requests do not say it.
+    pub span: Option<(Seconds, Seconds)>,
+}
+
+/// As [`simulate`], of a part.
+pub(super) fn simulate_part(
+    replica: &impl Replica,
+    requests: &[Request],
+    load: Load,
+    limits: &Limits,
+    part: Part,
+) -> Result<Run, ServingError> {
+    check(requests, limits)?;
+    let of = Counted::of(requests.len(), load);
+    let cached = part.cached;
+    let mut scheduler = Scheduler::new(*limits);
+    let mut served: Vec<Served> = Vec::with_capacity(requests.len());
+    let mut books = Books { whole: Book::default(), counted: Book::default(), from: None, until: None };
+    let (mut work, mut progress) = (StepWork::default(), Progress::default());
+    let mut now = requests[0].at;
+    let mut come = 0;
+    let mut users = match load {
+        Load::Open => usize::MAX,
+        Load::Closed(users) => users.max(1),
+    };
+    if load == Load::Open {
+        let at = |i: usize| requests.get(i).map(|r| r.at);
+        (books.from, books.until) = (at(of.from), at(of.until));
+    }
+    if let Some((from, until)) = part.span {
+        (books.from, books.until) = (Some(from), Some(until));
+    }
+    loop {
+        while come < requests.len() && users > 0 && (load != Load::Open || requests[come].at <= now) {
+            let arrived = if load == Load::Open { requests[come].at } else { now };
+            // Of users; other times are known.
+            if come == of.from && books.from.is_none() {
+                books.from = Some(arrived);
+            }
+            if come == of.until && books.until.is_none() {
+                books.until = Some(arrived);
+            }
+            let Request { answer, .. } = requests[come];
+            let first = if cached { arrived } else { Seconds::ZERO };
+            served.push(Served { arrived, first, last: Seconds::ZERO, answer });
+            scheduler.add(&requests[come], cached);
+            come += 1;
+            users = users.saturating_sub(usize::from(load != Load::Open));
+        }
+        if !scheduler.schedule(&mut work) {
+            // Whatever comes next comes later, or never.
+            let Some(next) = requests.get(come) else { break };
+            let span = next.at - now;
+            let idle = Split { idle: replica.waiting() * span, ..Split::default() };
+            books.add(now, &Book { span, energy: idle, ..Book::default() });
+            now = next.at;
+            continue;
+        }
+        let cost = replica.step(&work);
+        let (start, used) = (now, scheduler.used());
+        now += cost.time;
+        scheduler.finish(&mut progress);
+        for &(number, made) in &progress.tokens {
+            let request = &mut served[number];
+            if made == 1 {
+                request.first = now;
+            }
+            if made == request.answer {
+                request.last = now;
+                users = users.saturating_add(usize::from(load != Load::Open));
+            }
+        }
+        let span = cost.time;
+        let entry = Book {
+            span,
+            busy: span,
+            steps: 1.0,
+            energy: Split { prefill: cost.prefill, decode: cost.decode, idle: cost.waiting },
+            prompt_tokens: work.prompt_tokens() as f64,
+            answer_tokens: progress.tokens.len() as f64,
+            finished: progress.finished.len() as f64,
+            running: work.sequences() as f64 * span.get(),
+            waiting: scheduler.waiting() as f64 * span.get(),
+            blocks: used as f64 * span.get(),
+        };
+        books.add(start, &entry);
+    }
+    let Books { whole, counted, .. } = books;
+    Ok(Run { served, whole, counted, of, replicas: 1, preemptions: scheduler.preemptions() })
+}
+
+/// Requests a second that a replica answers while there are always more than it can take: what it carries at most.
+///
+/// # Errors
+/// Those of [`check`].
+pub fn saturated(replica: &impl Replica, requests: &[Request], limits: &Limits) -> Result<f64, ServingError> {
+    saturated_part(replica, requests, limits, false)
+}
+
+/// As [`saturated`], of prompts that come with their caches or do not.
+pub(super) fn saturated_part(
+    replica: &impl Replica,
+    requests: &[Request],
+    limits: &Limits,
+    cached: bool,
+) -> Result<f64, ServingError> {
+    check(requests, limits)?;
+    // As many as run at once, each a few times, lengths as they come.
+    let mean = requests.iter().map(|r| r.prompt + r.answer).sum::<u64>() as f64 / requests.len() as f64;
+    let fit = (limits.capacity() as f64 / mean).ceil().max(1.0);
+    let users = fit.min(limits.sequences as f64) as usize + BEYOND;
+    let many: Vec<Request> = requests.iter().copied().cycle().take(users * ROUNDS).collect();
+    let run = simulate_part(replica, &many, Load::Closed(users), limits, Part { cached, span: None })?;
+    let mean = |tokens: fn(&Request) -> u64| many.iter().map(tokens).sum::<u64>() as f64 / many.len() as f64;
+    let book = &run.counted;
+    let answers = book.answer_tokens / (mean(|r| r.answer) - f64::from(u8::from(cached)));
+    // Requests come in waves, as all users began at once: prompts are ahead of them and answers behind. What is computed
+    // again is of no prompt that comes.
+    let alone = cached || run.preemptions > 0;
+    let prompts = if alone { answers } else { book.prompt_tokens / mean(|r| r.prompt) };
+    Ok((prompts + answers) / 2.0 / book.span.get())
+}
+
+/// So many more users than sequences can run: somebody always waits.
+const BEYOND: usize = 8;
+/// Requests of each user.
+const ROUNDS: usize = 16;

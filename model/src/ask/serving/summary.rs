@@ -1,0 +1,162 @@
+//! What a simulation says to who runs the service.
+
+use super::simulate::{Run, Split};
+use crate::base::units::{Joules, Seconds, Watts};
+
+/// How times are distributed over requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Quantiles {
+    /// Mean.
+    pub mean: Seconds,
+    /// Half of them take no longer.
+    pub p50: Seconds,
+    /// Nine of ten.
+    pub p90: Seconds,
+    /// 99 of 100.
+    pub p99: Seconds,
+}
+
+impl Quantiles {
+    /// Of times in any order; `None` where there are none.
+    pub fn of(times: impl Iterator<Item = Seconds>) -> Option<Self> {
+        let mut sorted: Vec<f64> = times.map(Seconds::get).collect();
+        if sorted.is_empty() {
+            return None;
+        }
+        sorted.sort_by(f64::total_cmp);
+        let mean = Seconds::new(sorted.iter().sum::<f64>() / sorted.len() as f64);
+        let at = |share: f64| Seconds::new(quantile(&sorted, share));
+        Some(Self { mean, p50: at(0.5), p90: at(0.9), p99: at(0.99) })
+    }
+
+    /// One of them.
+    pub fn at(&self, which: Which) -> Seconds {
+        match which {
+            Which::Mean => self.mean,
+            Which::P50 => self.p50,
+            Which::P90 => self.p90,
+            Which::P99 => self.p99,
+        }
+    }
+}
+
+/// Which of [`Quantiles`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Mean.
+    Mean,
+    /// Half.
+    P50,
+    /// Nine of ten.
+    P90,
+    /// 99 of 100.
+    P99,
+}
+
+impl Which {
+    /// All, with the names that they have on the command line.
+    pub const ALL: [(Self, &'static str); 4] =
+        [(Self::Mean, "mean"), (Self::P50, "p50"), (Self::P90, "p90"), (Self::P99, "p99")];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(which, _)| *which == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// The value below which a share of sorted values lies, straight between neighbours.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let place = share * (sorted.len() - 1) as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
+}
+
+/// Latencies, rates and energy of the requests that count.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Requests that count.
+    pub requests: usize,
+    /// Until the first token.
+    pub to_first: Quantiles,
+    /// For each token after the first; none where every answer has one.
+    pub per_token: Option<Quantiles>,
+    /// Until the last token.
+    pub to_last: Quantiles,
+    /// Requests that came.
+    pub requests_per_s: f64,
+    /// Tokens of answers.
+    pub tokens_per_s: f64,
+    /// Tokens of prompts that were computed.
+    pub prompt_tokens_per_s: f64,
+    /// Share of the time in steps, in the mean over replicas.
+    pub busy: f64,
+    /// Sequences of a step, in the mean over the time in steps.
+    pub batch: f64,
+    /// Sequences that wait, in the mean, for all replicas.
+    pub queue: f64,
+    /// Blocks in use, in the mean, of all replicas.
+    pub blocks: f64,
+    /// Mean power of all replicas.
+    pub power: Watts,
+    /// Energy of a second, by what it was for, in joules.
+    pub energy_per_s: Split,
+    /// Energy for each token of an answer; prompts and waiting are in it.
+    pub per_answer_token: Joules,
+    /// Energy for each request.
+    pub per_request: Joules,
+    /// Sequences that gave their cache back, for each request.
+    pub preemptions: f64,
+}
+
+impl Summary {
+    /// Of a simulation; `None` where nothing counts or no time passed.
+    pub fn of(run: &Run) -> Option<Self> {
+        let counted = run.served.get(run.of.from..run.of.until)?;
+        let book = &run.counted;
+        let span = book.span.get();
+        if span.is_nan() || span <= 0.0 {
+            return None;
+        }
+        let total = book.energy.total();
+        let rate = counted.len() as f64 / span;
+        let each = |energy: Joules| energy / span;
+        Some(Self {
+            requests: counted.len(),
+            to_first: Quantiles::of(counted.iter().map(|s| s.to_first()))?,
+            per_token: Quantiles::of(counted.iter().filter_map(|s| s.per_token())),
+            to_last: Quantiles::of(counted.iter().map(|s| s.to_last()))?,
+            requests_per_s: rate,
+            tokens_per_s: book.answer_tokens / span,
+            prompt_tokens_per_s: book.prompt_tokens / span,
+            busy: book.busy / book.span / run.replicas as f64,
+            batch: if book.busy > Seconds::ZERO { book.running / book.busy.get() } else { 0.0 },
+            queue: book.waiting / span,
+            blocks: book.blocks / span,
+            power: total / book.span,
+            energy_per_s: Split {
+                prefill: each(book.energy.prefill),
+                decode: each(book.energy.decode),
+                idle: each(book.energy.idle),
+            },
+            per_answer_token: total / book.answer_tokens,
+            per_request: total / counted.len() as f64,
+            preemptions: run.preemptions as f64 / run.served.len() as f64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_straight_between_neighbours() {
+        let of = |n: u64| Quantiles::of((0..n).rev().map(|i| Seconds::new(i as f64))).expect("some");
+        let hundred = of(101);
+        let values = Which::ALL.map(|(which, _)| hundred.at(which).get());
+        assert!(values.iter().zip([50.0, 50.0, 90.0, 99.0]).all(|(a, b)| (a - b).abs() < 1e-9), "{values:?}");
+        assert!((of(2).p90.get() - 0.9).abs() < 1e-12);
+        assert_eq!(of(1).p99, Seconds::ZERO);
+        assert_eq!(Quantiles::of(std::iter::empty()), None);
+    }
+}

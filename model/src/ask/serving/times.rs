@@ -1,0 +1,716 @@
+//! What steps of a replica take, from predictions of a network's steps.
+//!
+//! A step's kernels fall into three. What runs over tokens (products, norms, experts) depends on how many there are in the
+//! step, whosesoever they are; logits on the number of sequences, each of which gets its last token's; attention on the new
+//! and the cached tokens of each sequence. Each part is predicted on a grid, as steps that hold nothing else beside it, and
+//! read between its nodes; [`StepTimes::predicted`] is the only place that asks the predictor.
+//!
+//! Attention of a chunk of a prompt is what the prompt up to its end takes less what it takes up to its beginning, and at least
+//! what reading the cache takes. Prompts in one step share the launches of one.
+
+use super::replica::{Replica, StepCost, StepWork};
+use crate::base::units::{Bytes, Joules, Seconds, Watts};
+use crate::device::clock::VoltageCurve;
+use crate::law::calibration::Tier;
+use crate::law::power::{ClockLaw, Waits, waiting, waiting_at};
+use crate::net::network::Network;
+use crate::step::framework::Serving;
+use crate::step::generation::{self, GenerationError};
+use crate::step::layout::{Deployment, Flow};
+use crate::step::memory::MemoryFootprint;
+use crate::step::predictor::{LayerPrediction, NetworkPrediction, OperatingPoint, Warning};
+use std::collections::HashSet;
+
+/// How large steps become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Most new tokens of a step, at least one.
+    pub tokens: u64,
+    /// Most sequences of a step, at least one.
+    pub sequences: u64,
+    /// Tokens of the longest sequence, at least two.
+    pub length: u64,
+}
+
+/// Time and energy.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Spent {
+    time: Seconds,
+    energy: Joules,
+}
+
+impl Spent {
+    fn plus(self, other: Self) -> Self {
+        Self { time: self.time + other.time, energy: self.energy + other.energy }
+    }
+
+    /// No less than nothing.
+    fn less(self, other: Self) -> Self {
+        Self {
+            time: (self.time - other.time).max(Seconds::ZERO),
+            energy: (self.energy - other.energy).max(Joules::ZERO),
+        }
+    }
+
+    fn times(self, time: f64, energy: f64) -> Self {
+        Self { time: self.time * time, energy: self.energy * energy }
+    }
+
+    /// So far on the way to another one.
+    fn towards(self, other: Self, share: f64) -> Self {
+        self.times(1.0 - share, 1.0 - share).plus(other.times(share, share))
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self { time: self.time.max(other.time), energy: self.energy.max(other.energy) }
+    }
+
+    fn min(self, other: Self) -> Self {
+        Self { time: self.time.min(other.time), energy: self.energy.min(other.energy) }
+    }
+}
+
+/// One prediction of a step, by part.
+#[derive(Clone, Copy)]
+struct Parts {
+    /// What runs over tokens, and the gaps between kernels.
+    tokens: Spent,
+    logits: Spent,
+    attention: Spent,
+}
+
+/// The ends of intervals, as shares of the value: time and energy.
+type Ends = [(f64, f64); 3];
+
+/// Which layers belong to which part.
+struct Places {
+    logits: HashSet<String>,
+    attention: HashSet<String>,
+}
+
+impl Places {
+    fn of(network: &Network) -> Self {
+        let name = |i: usize| network.nodes[i].name.clone();
+        let head = network.head().unwrap_or(network.nodes.len());
+        let attends = |i: &usize| network.nodes[*i].layer.causal().is_some();
+        Self {
+            logits: (head..network.nodes.len()).map(name).collect(),
+            attention: (0..network.nodes.len()).filter(attends).map(name).collect(),
+        }
+    }
+
+    fn parts(&self, p: &NetworkPrediction) -> (Parts, Ends) {
+        // What GPUs exchange is named after the layer that it follows; layers are those of one GPU.
+        let is_of = |names: &HashSet<String>, name: &str| {
+            names.contains(name) || name.rsplit_once('.').is_some_and(|(layer, _)| names.contains(layer))
+        };
+        let gpus = p.layout.as_ref().map_or(1.0, |of| of.layout.gpus() as f64);
+        let sum = |names: &HashSet<String>| {
+            let layers = p.layers.iter().filter(|layer| is_of(names, &layer.name));
+            let spent = |l: &LayerPrediction| Spent { time: l.time.value, energy: l.energy * gpus };
+            layers.fold(Spent::default(), |sum, l| sum.plus(spent(l)))
+        };
+        let (logits, attention) = (sum(&self.logits), sum(&self.attention));
+        let whole = Spent { time: p.time.value, energy: p.energy.value };
+        let ends = [(p.time.p05, p.energy.p05), (p.time.value, p.energy.value), (p.time.p95, p.energy.p95)];
+        let ends = ends.map(|(time, energy)| (time / whole.time, energy / whole.energy));
+        (Parts { tokens: whole.less(logits).less(attention), logits, attention }, ends)
+    }
+}
+
+/// Values over whole numbers, read straight between nodes in logarithms: exact for powers.
+#[derive(Clone, Debug)]
+struct Curve {
+    /// Rising, from 1; at least one.
+    nodes: Vec<(f64, Spent)>,
+}
+
+impl Curve {
+    /// None is above those of more: what more tokens take is enough for fewer.
+    fn rising(nodes: impl DoubleEndedIterator<Item = (u64, Spent)>) -> Self {
+        let mut least: Option<Spent> = None;
+        let rising = |(at, spent): (u64, Spent)| {
+            let held = least.map_or(spent, |least| spent.min(least));
+            least = Some(held);
+            (at as f64, held)
+        };
+        let mut nodes: Vec<(f64, Spent)> = nodes.rev().map(rising).collect();
+        nodes.reverse();
+        Self { nodes }
+    }
+
+    fn at(&self, x: u64) -> Spent {
+        let x = x as f64;
+        let place = self.nodes.partition_point(|(at, _)| *at < x);
+        let Some(&(right, above)) = self.nodes.get(place) else {
+            return self.nodes.last().map_or(Spent::default(), |(_, last)| *last);
+        };
+        let Some(&(left, below)) = place.checked_sub(1).and_then(|i| self.nodes.get(i)) else {
+            return above.times(x / right, x / right);
+        };
+        let share = (x / left).ln() / (right / left).ln();
+        let between = |a: f64, b: f64| if a > 0.0 { a * (b / a).powf(share) } else { b * share };
+        Spent {
+            time: Seconds::new(between(below.time.get(), above.time.get())),
+            energy: Joules::new(between(below.energy.get(), above.energy.get())),
+        }
+    }
+}
+
+/// Decode's attention over sequences and their mean cached tokens, straight between nodes in both.
+#[derive(Clone, Debug)]
+struct Grid {
+    sequences: Vec<u64>,
+    cached: Vec<u64>,
+    /// By sequences, then by cached tokens.
+    values: Vec<Vec<Spent>>,
+}
+
+/// The place below a value among nodes, and how far it is on the way to the next; the ends hold beyond them.
+fn bracket(nodes: &[u64], x: f64) -> (usize, usize, f64) {
+    let last = nodes.len() - 1;
+    let above = nodes.partition_point(|node| (*node as f64) < x).min(last);
+    let below = above.saturating_sub(1);
+    let (low, high) = (nodes[below] as f64, nodes[above] as f64);
+    let share = if above == below { 0.0 } else { ((x - low) / (high - low)).clamp(0.0, 1.0) };
+    (below, above, share)
+}
+
+impl Grid {
+    fn at(&self, sequences: u64, cached: u64) -> Spent {
+        if sequences == 0 {
+            return Spent::default();
+        }
+        let (a, b, by_sequences) = bracket(&self.sequences, sequences as f64);
+        let (c, d, by_cached) = bracket(&self.cached, cached as f64 / sequences as f64);
+        let row = |i: usize| self.values[i][c].towards(self.values[i][d], by_cached);
+        row(a).towards(row(b), by_sequences)
+    }
+}
+
+/// What steps take, all at their values or all at one end of their intervals.
+#[derive(Clone, Debug)]
+pub struct Times {
+    /// What runs over tokens, by how many there are, from none: of prompts, and of one for each sequence.
+    prompts: Vec<Spent>,
+    answers: Vec<Spent>,
+    /// By sequences, from none.
+    logits: Vec<Spent>,
+    /// Attention of a prompt alone, by its tokens.
+    alone: Curve,
+    /// What a prompt adds to others, by its tokens.
+    beside: Curve,
+    decode: Grid,
+    engine: Serving,
+    waiting: Watts,
+}
+
+/// The last one of a table stands for what is beyond it.
+fn beyond(table: &[Spent], place: u64) -> Spent {
+    table.get(place as usize).or(table.last()).copied().unwrap_or_default()
+}
+
+impl Times {
+    /// What runs over so many tokens, of which a share is of prompts. Kernels are the same; at what clock they run and what
+    /// they draw depends on what runs beside them.
+    fn tokens(&self, tokens: u64, of_prompts: f64) -> Spent {
+        let prompts = beyond(&self.prompts, tokens);
+        let answers = self.answers.get(tokens as usize).copied().unwrap_or(prompts);
+        answers.towards(prompts, of_prompts)
+    }
+
+    /// Attention of the chunks of prompts.
+    fn attention(&self, work: &StepWork) -> Spent {
+        let (mut sum, mut launch) = (Spent::default(), Spent::default());
+        for chunk in &work.chunks {
+            let end = chunk.cached + chunk.new;
+            let beside = self.beside.at(end);
+            if chunk.cached == 0 {
+                launch = launch.max(self.alone.at(end).less(beside));
+                sum = sum.plus(beside);
+            } else {
+                let reads = self.decode.at(1, end);
+                sum = sum.plus(beside.less(self.beside.at(chunk.cached)).max(reads));
+            }
+        }
+        sum.plus(launch)
+    }
+}
+
+impl Replica for Times {
+    fn step(&self, work: &StepWork) -> StepCost {
+        let share = work.prompt_tokens() as f64 / work.tokens() as f64;
+        let sequences = work.sequences();
+        let tokens = self.tokens(work.tokens(), share);
+        let logits = beyond(&self.logits, sequences);
+        let (prefill, decode) = (self.attention(work), self.decode.at(work.decodes, work.cached));
+        let of_prompts =
+            tokens.energy * share + logits.energy * (work.chunks.len() as f64 / sequences as f64) + prefill.energy;
+        let computing = tokens.plus(logits).plus(prefill).plus(decode);
+        let engine = self.engine.step + self.engine.sequence * sequences as f64;
+        StepCost {
+            time: computing.time + engine,
+            prefill: of_prompts,
+            decode: computing.energy - of_prompts,
+            waiting: self.waiting * engine,
+        }
+    }
+
+    fn waiting(&self) -> Watts {
+        self.waiting
+    }
+}
+
+/// What steps of a replica take at one operating point, with their intervals, and what that rests on.
+#[derive(Clone, Debug)]
+pub struct StepTimes {
+    /// All at their 5 % quantiles.
+    pub low: Times,
+    /// Most likely.
+    pub value: Times,
+    /// All at their 95 % quantiles.
+    pub high: Times,
+    /// Where it runs.
+    pub point: OperatingPoint,
+    /// What decode rests on in time and power: the greater part of most steps.
+    pub tiers: (Tier, Tier),
+    /// What to know of a prompt's step and of decode.
+    pub warnings: Vec<Warning>,
+}
+
+/// Prompts that are predicted side by side to learn what one adds to others.
+const BESIDE: u64 = 8;
+/// A prompt of so many tokens fills a GPU alone.
+const FILLS: u64 = 4096;
+
+/// Whole numbers from 1 to a last one, each so many times the one before it.
+fn nodes(last: u64, ratio: f64) -> Vec<u64> {
+    let mut list = vec![1];
+    let mut next = 1.0;
+    while (next as u64) < last {
+        next *= ratio;
+        let node = (next.round() as u64).min(last);
+        if list.last().is_none_or(|before| *before < node) {
+            list.push(node);
+        }
+    }
+    list
+}
+
+/// Rows that kernels of products take at once, and the rows up to which that is told.
+const TILE: u64 = 32;
+const TILED: u64 = 512;
+
+/// Whole numbers from 1 to a last one, few above and both sides of every tile's edge below: time jumps there.
+fn tiled(last: u64) -> Vec<u64> {
+    let edges = (0..TILED / TILE).flat_map(|i| [i * TILE + 1, (i + 1) * TILE]);
+    let few = nodes(last.max(TILED), 2f64.powf(0.25)).into_iter().filter(|n| *n <= TILE || *n > TILED);
+    let mut list: Vec<u64> = edges.chain(few).filter(|n| *n < last).chain([last]).collect();
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+/// Predictions on the nodes of all grids.
+#[derive(Default)]
+struct Predicted {
+    /// Steps of prompts, by all their tokens.
+    prompts: Vec<(u64, Parts, Ends)>,
+    /// Steps of a token for each sequence, by sequences.
+    answers: Vec<(u64, Parts, Ends)>,
+    /// One prompt, by its tokens: attention alone, and what it adds to others.
+    attention: Vec<(u64, Spent, Spent, Ends)>,
+    /// By sequences, then by cached tokens.
+    decode: Vec<(u64, Vec<(u64, Parts, Ends)>)>,
+    tiers: Option<(Tier, Tier)>,
+    warnings: Vec<Warning>,
+}
+
+/// What a prompt adds to others, by what several of them take and one takes.
+fn added(many: Spent, one: Spent) -> Spent {
+    let share = |spent: Spent, n: u64| spent.times(1.0 / n as f64, 1.0 / n as f64);
+    let (each, mean) = (share(many.less(one), BESIDE - 1), share(many, BESIDE));
+    each.min(mean)
+}
+
+impl StepTimes {
+    /// For each operating point, with predictions for all of them made at once: a replica is all GPUs of the deployment, which
+    /// divide every block among them.
+    ///
+    /// # Errors
+    /// When the network does not generate sequences of that length, cannot be laid out so, or a step cannot be predicted; when
+    /// the deployment has several stages or groups of GPUs with samples of their own.
+    pub fn of(
+        deployment: &Deployment<'_>,
+        network: &Network,
+        extent: Extent,
+        points: &[OperatingPoint],
+    ) -> Result<Vec<Self>, GenerationError> {
+        if deployment.layout.pipeline() * deployment.layout.data() > 1 {
+            return Err(GenerationError::Staged);
+        }
+        let all = Self::predicted(deployment, network, extent, points)?;
+        let (predictor, gpus) = (deployment.predictor, deployment.layout.gpus() as f64);
+        let engine = predictor.framework().serving.unwrap_or_default();
+        let of = |(point, predicted): (&OperatingPoint, Predicted)| {
+            let gpu = predictor.gpu();
+            let level = point.core_clock.map(|clock| clock / gpu.core_clock.boost.value);
+            let level = ClockLaw::Voltage(VoltageCurve::of(gpu)).level(level.unwrap_or(1.0).min(1.0));
+            let (waits, share) = (Waits::idle(gpu), waiting_at(gpu, level) / waiting(gpu));
+            let times = |end: usize, waiting: Watts| predicted.times(end, extent, engine, waiting * (share * gpus));
+            Self {
+                low: times(0, waits.p05),
+                value: times(1, waits.value),
+                high: times(2, waits.p95),
+                point: *point,
+                tiers: predicted.tiers.unwrap_or((Tier::Roofline, Tier::Roofline)),
+                warnings: predicted.warnings.clone(),
+            }
+        };
+        Ok(points.iter().zip(all).map(of).collect())
+    }
+
+    /// The same through another engine.
+    #[must_use]
+    pub fn through(mut self, engine: Serving) -> Self {
+        for times in [&mut self.low, &mut self.value, &mut self.high] {
+            times.engine = engine;
+        }
+        self
+    }
+
+    /// Predicts the nodes of all grids at all points.
+    fn predicted(
+        deployment: &Deployment<'_>,
+        network: &Network,
+        extent: Extent,
+        points: &[OperatingPoint],
+    ) -> Result<Vec<Predicted>, GenerationError> {
+        let places = Places::of(network);
+        let at = |network: &Network, batch: u64| -> Result<Vec<NetworkPrediction>, GenerationError> {
+            Ok(deployment.steps(network, batch, Flow::Steady, points)?)
+        };
+        let mut all: Vec<Predicted> = points.iter().map(|_| Predicted::default()).collect();
+        let longest = extent.length.saturating_sub(1).max(1);
+        let mut prompts = tiled(extent.tokens);
+        let further = nodes(longest, 2f64.sqrt());
+        prompts.extend(further.into_iter().filter(|n| *n > extent.tokens || *n == longest));
+        prompts.sort_unstable();
+        prompts.dedup();
+        for tokens in prompts {
+            // More tokens than the longest sequence has are of several.
+            let count = tokens.div_ceil(longest);
+            let each = tokens / count;
+            let prompt = generation::prefill(network, each)?;
+            let alone = at(&prompt, count)?;
+            let many = if count == 1 && tokens < FILLS { Some(at(&prompt, BESIDE)?) } else { None };
+            for (i, (predicted, p)) in all.iter_mut().zip(&alone).enumerate() {
+                let (parts, ends) = places.parts(p);
+                predicted.prompts.push((each * count, parts, ends));
+                if count == 1 {
+                    let many = many.as_ref().map(|many| places.parts(&many[i]).0.attention);
+                    let beside = many.map_or(parts.attention, |many| added(many, parts.attention));
+                    predicted.attention.push((tokens, parts.attention, beside, ends));
+                }
+                if tokens == longest {
+                    predicted.warn("prefill", p);
+                }
+            }
+        }
+        let one = generation::decode(network, 2)?;
+        for batch in tiled(extent.sequences) {
+            for (predicted, p) in all.iter_mut().zip(at(&one, batch)?) {
+                let (parts, ends) = places.parts(&p);
+                predicted.answers.push((batch, parts, ends));
+            }
+        }
+        let (batches, mut lengths) = (nodes(extent.sequences, 2.0), nodes(longest, 4.0));
+        // With the new token keys are odd, as most are: those that many divide by run other kernels.
+        lengths.iter_mut().for_each(|n| *n = (*n - *n % 2).max(2));
+        lengths.dedup();
+        for &batch in &batches {
+            all.iter_mut().for_each(|predicted| predicted.decode.push((batch, Vec::new())));
+            for &cached in &lengths {
+                let network = generation::decode(network, cached)?;
+                for (predicted, p) in all.iter_mut().zip(at(&network, batch)?) {
+                    let (parts, ends) = places.parts(&p);
+                    if let Some((_, row)) = predicted.decode.last_mut() {
+                        row.push((cached, parts, ends));
+                    }
+                    if Some(&batch) == batches.get(batches.len() / 2) && Some(&cached) == lengths.last() {
+                        predicted.tiers = Some((p.time_tier, p.power_tier));
+                        predicted.warn("decode", &p);
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+}
+
+impl Predicted {
+    /// What a step has to tell; not of its memory, which the scheduler keeps to.
+    fn warn(&mut self, part: &str, p: &NetworkPrediction) {
+        let told = p.warnings.iter().filter(|w| !matches!(w, Warning::Memory { .. }));
+        self.warnings.extend(told.map(|w| w.clone().of(part)));
+    }
+
+    fn times(&self, end: usize, extent: Extent, engine: Serving, waiting: Watts) -> Times {
+        let at = |spent: Spent, ends: &Ends| spent.times(ends[end].0, ends[end].1);
+        let prompts = self.prompts.iter().map(|(n, parts, ends)| (*n, at(parts.tokens, ends)));
+        let answers = self.answers.iter().map(|(n, parts, ends)| (*n, at(parts.tokens, ends)));
+        let logits = self.answers.iter().map(|(n, parts, ends)| (*n, at(parts.logits, ends)));
+        let alone = self.attention.iter().map(|(n, alone, _, ends)| (*n, at(*alone, ends)));
+        let beside = self.attention.iter().map(|(n, _, beside, ends)| (*n, at(*beside, ends)));
+        let decode = Grid {
+            sequences: self.decode.iter().map(|(n, _)| *n).collect(),
+            cached: self.decode.first().map_or(Vec::new(), |(_, row)| row.iter().map(|(n, ..)| *n).collect()),
+            values: self
+                .decode
+                .iter()
+                .map(|(_, row)| row.iter().map(|(_, parts, ends)| at(parts.attention, ends)).collect())
+                .collect(),
+        };
+        Times {
+            prompts: table(prompts.collect(), extent.tokens),
+            answers: table(answers.collect(), extent.sequences),
+            logits: table(logits.collect(), extent.sequences),
+            alone: Curve::rising(alone),
+            beside: Curve::rising(beside),
+            decode,
+            engine,
+            waiting,
+        }
+    }
+}
+
+/// Values of every whole number up to a last one, straight between nodes.
+fn table(nodes: Vec<(u64, Spent)>, last: u64) -> Vec<Spent> {
+    let (places, values): (Vec<u64>, Vec<Spent>) = nodes.into_iter().unzip();
+    let between = |n: u64| {
+        let (a, b, share) = bracket(&places, n as f64);
+        values[a].towards(values[b], share)
+    };
+    (0..=last).map(between).collect()
+}
+
+/// Memory of each GPU of a replica: what is there beside the cache, and what a token takes in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Room {
+    /// Of the largest step.
+    pub footprint: MemoryFootprint,
+    /// Of keys and values, for each token of the longest sequence.
+    pub per_token: Bytes,
+    /// Left for the cache.
+    pub cache: Bytes,
+}
+
+impl Room {
+    /// What each GPU has left when it uses a share of its memory, beside weights and the largest step.
+    ///
+    /// # Errors
+    /// When the network does not generate sequences of that length, or cannot be laid out so.
+    pub fn of(
+        deployment: &Deployment<'_>,
+        network: &Network,
+        extent: Extent,
+        share: f64,
+    ) -> Result<Self, GenerationError> {
+        let largest = match generation::prefill(network, extent.tokens) {
+            Err(GenerationError::TooLong { positions, .. }) => generation::prefill(network, positions - 1)?,
+            other => other?,
+        };
+        let last = generation::decode(network, extent.length.saturating_sub(1).max(1))?;
+        let whole = deployment.memory(&last, 1)?;
+        let mut footprint = deployment.memory(&largest, 1)?;
+        footprint.cache = Bytes::ZERO;
+        let usable = deployment.predictor.gpu().memory.value.to_f64() * share;
+        let cache = (usable - footprint.total().to_f64()).max(0.0) as u64;
+        let per_token = Bytes::new(whole.cache.get().div_ceil(extent.length.max(1)));
+        Ok(Self { footprint, per_token, cache: Bytes::new(cache) })
+    }
+
+    /// Blocks of so many tokens.
+    pub fn blocks(&self, block: u64) -> u64 {
+        self.cache.get() / self.per_token.get().saturating_mul(block).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::serving::Chunk;
+    use crate::base::precision::{Mode, Precision};
+    use crate::catalog;
+    use crate::device::interconnect::Interconnect;
+    use crate::net::network::Stored;
+    use crate::net::share::Layout;
+    use crate::step::predict::Predictor;
+
+    const EXTENT: Extent = Extent { tokens: 4096, sequences: 128, length: 3000 };
+
+    fn setup(net: &str, gpu: &str) -> (Predictor, Network, Precision) {
+        let framework = catalog::framework("cudnn").expect("shipped");
+        let predictor = Predictor::shipped(catalog::gpu(gpu).expect("shipped"), framework);
+        (predictor, catalog::network(net).expect("shipped"), Precision::Bf16)
+    }
+
+    /// On so many GPUs, joined as such boards are.
+    fn deployed((predictor, _, precision): &(Predictor, Network, Precision), gpus: u64) -> Deployment<'_> {
+        let known = catalog::interconnects().expect("shipped");
+        Deployment {
+            predictor,
+            layout: Layout::new(gpus, 1, 1, None).expect("a layout"),
+            interconnect: Interconnect::serving(&known, predictor.gpu(), gpus, None).expect("joined"),
+            precision: *precision,
+            stored: Stored::default(),
+            point: OperatingPoint::default(),
+        }
+    }
+
+    fn times_on(setup: &(Predictor, Network, Precision), gpus: u64) -> StepTimes {
+        let points = [OperatingPoint::default()];
+        StepTimes::of(&deployed(setup, gpus), &setup.1, EXTENT, &points).expect("predicts").remove(0)
+    }
+
+    fn times(setup: &(Predictor, Network, Precision)) -> StepTimes {
+        times_on(setup, 1)
+    }
+
+    fn prompt(new: u64, cached: u64) -> StepWork {
+        StepWork { chunks: vec![Chunk { new, cached }], ..StepWork::default() }
+    }
+
+    /// What is read between nodes, against what is predicted for the very step.
+    #[test]
+    fn steps_of_one_kind_are_those_of_a_generation() {
+        for (net, gpu) in
+            [("llama3_8b", "h100"), ("llama3_2_1b", "h200"), ("qwen3_8b", "h100"), ("mixtral_8x7b", "h200")]
+        {
+            let setup = setup(net, gpu);
+            let (predictor, network, precision) = &setup;
+            let times = times(&setup);
+            let direct = |network: Network, batch| {
+                let shaped = predictor.shape(&network, batch, *precision, &[]).expect("fits");
+                predictor.predict(&shaped, Mode::Inference).expect("predicts")
+            };
+            let check = |work: &StepWork, p: NetworkPrediction, what: &str| {
+                // How wide an interval is follows the prediction less evenly than its value does.
+                for (times, time, energy, most) in [
+                    (&times.low, p.time.p05, p.energy.p05, 0.05),
+                    (&times.value, p.time.value, p.energy.value, 0.02),
+                    (&times.high, p.time.p95, p.energy.p95, 0.05),
+                ] {
+                    let cost = times.step(work);
+                    let found = cost.prefill + cost.decode;
+                    let near = |a: f64| (a - 1.0).abs() < most;
+                    assert!(near(cost.time / time), "{net} {what}: {} and {time}", cost.time);
+                    assert!(near(found / energy), "{net} {what}: {found} and {energy}");
+                }
+            };
+            for tokens in [100, 1000, 1024, 2900] {
+                let network = generation::prefill(network, tokens).expect("generates");
+                check(&prompt(tokens, 0), direct(network, 1), &format!("a prompt of {tokens}"));
+            }
+            for (decodes, cached) in [(1, 1000), (8, 100), (24, 1500), (100, 2048), (128, 2900)] {
+                let network = generation::decode(network, cached).expect("generates");
+                let work = StepWork { chunks: vec![], decodes, cached: cached * decodes };
+                check(&work, direct(network, decodes), &format!("{decodes} tokens after {cached}"));
+            }
+        }
+    }
+
+    #[test]
+    fn chunks_of_a_prompt_cost_what_it_costs_at_once_and_their_weights() {
+        let setup = setup("llama3_8b", "h100");
+        let times = times(&setup).value;
+        let time = |work: &StepWork| times.step(work).time.get();
+        let whole = time(&prompt(2048, 0));
+        let parts = time(&prompt(1024, 0)) + time(&prompt(1024, 1024));
+        assert!(parts > whole && parts < 1.1 * whole, "{parts} and {whole}");
+        // Later chunks attend to more.
+        assert!(time(&prompt(512, 2400)) > time(&prompt(512, 512)));
+        // Several prompts in a step share weights and launches.
+        let two = StepWork { chunks: vec![Chunk { new: 64, cached: 0 }; 2], ..StepWork::default() };
+        assert!(time(&two) < 1.5 * time(&prompt(64, 0)));
+    }
+
+    #[test]
+    fn energy_is_split_between_prompts_and_answers() {
+        let setup = setup("llama3_8b", "h100");
+        let times = times(&setup);
+        let mixed = StepWork { chunks: vec![Chunk { new: 256, cached: 0 }], decodes: 64, cached: 64 * 1000 };
+        let cost = times.value.step(&mixed);
+        assert!(cost.prefill > cost.decode && cost.decode > Joules::ZERO);
+        assert_eq!(times.value.step(&prompt(256, 0)).decode.get().max(1e-9), 1e-9);
+        let power = (cost.prefill + cost.decode) / cost.time;
+        assert!(power > times.value.waiting() && power.get() < 700.0, "{power}");
+        assert!(times.low.waiting() < times.high.waiting());
+    }
+
+    #[test]
+    fn other_points_are_slower_or_draw_less() {
+        let setup = setup("llama3_8b", "h100");
+        let cap = OperatingPoint { power_cap: Some(Watts::new(350.0)), ..OperatingPoint::default() };
+        let points = [OperatingPoint::default(), cap];
+        let all = StepTimes::of(&deployed(&setup, 1), &setup.1, EXTENT, &points).expect("predicts");
+        let cost = |i: usize| all[i].value.step(&prompt(2048, 0));
+        let power = |i: usize| (cost(i).prefill / cost(i).time).get();
+        assert!(cost(1).time > cost(0).time && power(1) < 352.0 && power(0) > 500.0);
+    }
+
+    #[test]
+    fn the_cache_gets_what_weights_leave() {
+        let mut setup = setup("llama3_8b", "h100");
+        let room = Room::of(&deployed(&setup, 1), &setup.1, EXTENT, 0.9).expect("generates");
+        // Keys and values of 32 layers, 8 heads of 128, two bytes.
+        assert_eq!(room.per_token.get(), 2 * 32 * 8 * 128 * 2);
+        let left = 0.9 * setup.0.gpu().memory.value.to_f64() - room.footprint.total().to_f64();
+        assert!((room.cache.to_f64() / left - 1.0).abs() < 1e-9 && room.cache.to_gib() > 40.0);
+        assert_eq!(room.blocks(16), room.cache.get() / (room.per_token.get() * 16));
+        // Two GPUs have half of the weights and of every token each.
+        let two = Room::of(&deployed(&setup, 2), &setup.1, EXTENT, 0.9).expect("generates");
+        assert_eq!(two.per_token.get(), room.per_token.get() / 2);
+        assert!(two.blocks(16) > 2 * room.blocks(16));
+        setup.1 = catalog::network("llama3_70b").expect("shipped");
+        let blocks = |gpus| Room::of(&deployed(&setup, gpus), &setup.1, EXTENT, 0.9).expect("generates").blocks(16);
+        assert_eq!(blocks(1), 0);
+        assert!(blocks(4) > 0);
+    }
+
+    /// Read between nodes, a step of several GPUs is that of their deployment, and all of them draw power.
+    #[test]
+    fn several_gpus_are_one_replica() {
+        let setup = setup("llama3_8b", "h100");
+        let (one, two) = (times(&setup), times_on(&setup, 2));
+        assert!((two.value.waiting() / one.value.waiting() - 2.0).abs() < 1e-9);
+        let deployment = deployed(&setup, 2);
+        let steps = [
+            (prompt(1024, 0), (1024, 0), 1),
+            (StepWork { decodes: 24, cached: 24 * 1500, ..StepWork::default() }, (1, 1500), 24),
+        ];
+        for (work, tokens, batch) in steps {
+            let p = generation::step_on(&deployment, &setup.1, tokens, (batch, Flow::Steady)).expect("predicts");
+            let cost = two.value.step(&work);
+            let (time, energy) = (cost.time / p.time.value, (cost.prefill + cost.decode) / p.energy.value);
+            assert!((time - 1.0).abs() < 0.02 && (energy - 1.0).abs() < 0.02, "{work:?}: {time} and {energy}");
+            let alone = one.value.step(&work);
+            assert!(cost.time < alone.time && cost.time * 2.0 > alone.time);
+            assert!(cost.prefill + cost.decode > alone.prefill + alone.decode);
+        }
+        let staged = Deployment { layout: Layout::new(1, 2, 1, None).expect("a layout"), ..deployment };
+        let refused = StepTimes::of(&staged, &setup.1, EXTENT, &[OperatingPoint::default()]);
+        assert_eq!(refused.map(|_| ()), Err(GenerationError::Staged));
+    }
+
+    #[test]
+    fn nodes_rise_from_one_to_the_last() {
+        assert_eq!(tiled(1), [1]);
+        assert_eq!(tiled(70)[..6], [1, 2, 3, 4, 5, 6]);
+        assert!(tiled(70).ends_with(&[32, 33, 64, 65, 70]) && tiled(9000).ends_with(&[8192, 9000]));
+        assert_eq!(nodes(1, 2.0), [1]);
+        assert_eq!(nodes(9, 2.0), [1, 2, 4, 8, 9]);
+        let fine = nodes(100, 2f64.powf(0.25));
+        assert!(fine.windows(2).all(|w| w[0] < w[1]) && fine.last() == Some(&100));
+    }
+}

@@ -1,0 +1,333 @@
+//! Steps of language models on several GPUs: time, power and energy of all of them, against steps on one.
+
+use joulecast_model::ask::layouts::{LaidOut, Load, Refused, laid_out, of_node};
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::units::{Joules, Seconds};
+use joulecast_model::catalog;
+use joulecast_model::device::interconnect::Interconnect;
+use joulecast_model::law::power::Waits;
+use joulecast_model::net::network::{Kept, Stored, Weights};
+use joulecast_model::net::share::{Layout, shares};
+use joulecast_model::step::generation;
+use joulecast_model::step::layout::{Deployment, Flow, LayoutError};
+use joulecast_model::step::predict::Predictor;
+use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Warning};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn predictor(gpu: &str) -> Outcome<Predictor> {
+    Ok(Predictor::shipped(catalog::gpu(gpu)?, catalog::framework("cudnn")?))
+}
+
+/// `(tensor, pipeline, expert, data)`.
+fn on(predictor: &Predictor, (t, p, e, d): (u64, u64, u64, Option<u64>)) -> Outcome<Deployment<'_>> {
+    let layout = Layout::new(t, p, e, d)?;
+    let known = catalog::interconnects()?;
+    let interconnect = Interconnect::serving(&known, predictor.gpu(), layout.gpus(), None)?;
+    Ok(Deployment {
+        predictor,
+        layout,
+        interconnect,
+        precision: Precision::Bf16,
+        stored: Stored::default(),
+        point: OperatingPoint::default(),
+    })
+}
+
+fn step(
+    deployment: &Deployment<'_>,
+    net: &str,
+    tokens: (u64, u64),
+    batch: u64,
+    flow: Flow,
+) -> Outcome<NetworkPrediction> {
+    Ok(generation::step_on(deployment, &catalog::network(net)?, tokens, (batch, flow))?)
+}
+
+fn near(found: f64, expected: f64, what: &str) {
+    assert!((found / expected - 1.0).abs() < 1e-9, "{what}: {found}, {expected}");
+}
+
+/// Intervals hold values, energy is power over time, and layers and waiting are the time of one microbatch.
+fn consistent(p: &NetworkPrediction) {
+    assert!(p.time.p05 < p.time.value && p.time.value < p.time.p95, "{:?}", p.time);
+    assert!(p.energy.p05 < p.energy.value && p.energy.value < p.energy.p95, "{:?}", p.energy);
+    assert!(p.power.p05 <= p.power.value && p.power.value <= p.power.p95, "{:?}", p.power);
+    near((p.power.value * p.time.value).get(), p.energy.value.get(), "energy");
+    let layers: Seconds = p.layers.iter().map(|l| l.time.value).sum();
+    near(layers.get() + p.waiting * p.time.value.get(), p.time.value.get(), "layers and waiting");
+    let devices: Joules = p.devices.iter().map(|d| d.energy.value * d.count as f64).sum();
+    near(devices.get(), p.energy.value.get(), "devices");
+}
+
+#[test]
+fn a_layout_of_one_gpu_is_the_gpu() -> Outcome<()> {
+    let predictor = predictor("h100")?;
+    for (net, tokens) in [("llama3_8b", (1, 1023)), ("qwen3_30b_a3b", (256, 0))] {
+        let network = generation::with_cache(&catalog::network(net)?, tokens.0, tokens.1)?;
+        let alone = predictor.predict(&predictor.shape(&network, 4, Precision::Bf16, &[])?, Mode::Inference)?;
+        for flow in [Flow::Alone, Flow::Steady] {
+            let one = step(&on(&predictor, (1, 1, 1, None))?, net, tokens, 4, flow)?;
+            assert_eq!((one.time, one.energy, one.memory), (alone.time, alone.energy, alone.memory), "{net}");
+            assert_eq!((one.ops, one.read, one.parameters), (alone.ops, alone.read, alone.parameters), "{net}");
+            assert_eq!(one.layers, alone.layers, "{net}");
+        }
+        let whole = generation::predict(
+            &predictor,
+            &catalog::network(net)?,
+            (64, 40),
+            (4, Precision::Bf16),
+            OperatingPoint::default(),
+        )?;
+        let one = generation::predict_on(&on(&predictor, (1, 1, 1, None))?, &catalog::network(net)?, (64, 40), 4)?;
+        assert_eq!((whole.total.time, whole.total.energy, whole.cache), (one.total.time, one.total.energy, one.cache));
+    }
+    Ok(())
+}
+
+#[test]
+fn gpus_that_divide_blocks_are_faster_and_draw_more() -> Outcome<()> {
+    let predictor = predictor("h100")?;
+    for tokens in [(1, 1023), (1024, 0)] {
+        let of = |t| step(&on(&predictor, (t, 1, 1, None))?, "llama3_8b", tokens, 8, Flow::Alone);
+        let all = [1, 2, 4, 8].map(of);
+        let all: Vec<NetworkPrediction> = all.into_iter().collect::<Outcome<_>>()?;
+        for (pair, gpus) in all.windows(2).zip([2, 4, 8]) {
+            consistent(&pair[1]);
+            let ratio = pair[1].time.value / pair[0].time.value;
+            assert!((0.5..1.0).contains(&ratio), "{tokens:?} {gpus}: {ratio}");
+            assert!(pair[1].energy.value > pair[0].energy.value, "{tokens:?} {gpus}");
+            assert!(
+                pair[1].memory.weights.to_f64() < 0.51 * pair[0].memory.weights.to_f64()
+                    && pair[1].memory.cache < pair[0].memory.cache
+            );
+            let layout = pair[1].layout.as_ref().ok_or("a layout")?;
+            let exchanged: Seconds = pair[1]
+                .layers
+                .iter()
+                .filter(|l| l.kind == "all_reduce" || l.kind == "all_gather")
+                .map(|l| l.time.value)
+                .sum();
+            near(exchanged.get(), layout.communication.get(), "exchanges");
+            let spinning = Waits::spinning(predictor.gpu()).value * exchanged * gpus as f64;
+            near(layout.communication_energy.get(), spinning.get(), "what GPUs draw meanwhile");
+            assert_eq!((pair[1].devices[0].count, layout.layout.gpus(), layout.stages.len()), (gpus, gpus, 1));
+        }
+        // A GPU's own kernels are those of its share alone.
+        let network = generation::with_cache(&catalog::network("llama3_8b")?, tokens.0, tokens.1)?;
+        let share = shares(&network, &Layout::new(2, 1, 1, None)?)?.remove(0);
+        let alone = predictor.predict(&predictor.shape(&share.network, 8, Precision::Bf16, &[])?, Mode::Inference)?;
+        let layout = all[1].layout.as_ref().ok_or("a layout")?;
+        near((all[1].time.value - layout.communication).get(), alone.time.value.get(), "kernels");
+        near((all[1].energy.value - layout.communication_energy).get(), 2.0 * alone.energy.value.get(), "their energy");
+    }
+    Ok(())
+}
+
+#[test]
+fn stages_take_turns() -> Outcome<()> {
+    let predictor = predictor("h200")?;
+    let deployment = on(&predictor, (1, 4, 1, None))?;
+    let of = |batch, flow| step(&deployment, "llama3_8b", (1, 511), batch, flow);
+    let (one, eight) = (of(1, Flow::Alone)?, of(8, Flow::Alone)?);
+    let stages = |p: &NetworkPrediction| -> Outcome<(Seconds, Seconds)> {
+        let layout = p.layout.as_ref().ok_or("a layout")?;
+        let times = layout.stages.iter().map(|s| s.time);
+        Ok((times.clone().sum(), times.fold(Seconds::ZERO, Seconds::max)))
+    };
+    consistent(&one);
+    consistent(&eight);
+    let (sum, _) = stages(&one)?;
+    near(one.time.value.get(), sum.get(), "one sample through all stages");
+    let layout = |p: &NetworkPrediction| p.layout.clone().ok_or("a layout");
+    assert!((layout(&one)?.bubble - 0.75).abs() < 1e-9, "three of four stages wait");
+    let (sum, slowest) = stages(&eight)?;
+    assert_eq!((layout(&eight)?.micro, layout(&eight)?.microbatches), (2, 4));
+    near(eight.time.value.get(), (sum + slowest * 3.0).get(), "filling and emptying");
+    let steady = of(8, Flow::Steady)?;
+    near(steady.time.value.get(), sum.max(slowest * 4.0).get(), "as tokens follow tokens");
+    assert!(layout(&steady)?.bubble < 0.25 && layout(&steady)?.bubble < layout(&eight)?.bubble);
+    assert!(steady.energy.value < eight.energy.value, "less is drawn waiting");
+    // Seven samples: of four stages the last microbatch has one, and is taken as long as the others.
+    assert_eq!(deployment.microbatches(7)?, (2, 4));
+    assert_eq!(deployment.microbatches(9)?, (3, 3));
+    // All samples' keys and values lie there throughout.
+    let whole = step(&on(&predictor, (1, 1, 1, None))?, "llama3_8b", (1, 511), 8, Flow::Alone)?;
+    let cache: u64 = layout(&eight)?.stages.iter().map(|s| s.memory.cache.get()).sum();
+    assert_eq!(cache, whole.memory.cache.get());
+    assert!(steady.warnings.contains(&Warning::Handing));
+    Ok(())
+}
+
+#[test]
+fn groups_of_gpus_have_samples_of_their_own() -> Outcome<()> {
+    let predictor = predictor("h100")?;
+    let part = step(&on(&predictor, (2, 1, 1, None))?, "llama3_8b", (1, 511), 4, Flow::Steady)?;
+    let four = step(&on(&predictor, (2, 1, 1, Some(4)))?, "llama3_8b", (1, 511), 16, Flow::Steady)?;
+    assert_eq!((four.time, four.batch, four.devices[0].count), (part.time, 16, 8));
+    near(four.energy.value.get(), 4.0 * part.energy.value.get(), "energy of four replicas");
+    near(four.ops.to_f64(), 4.0 * part.ops.to_f64(), "operations");
+    let error =
+        step(&on(&predictor, (1, 1, 1, Some(4)))?, "llama3_8b", (1, 511), 6, Flow::Steady).expect_err("6 over 4");
+    assert!(error.to_string().contains("a batch of 6 does not divide among the 4 groups"), "{error}");
+    let refused = on(&predictor, (1, 1, 1, Some(4)))?.microbatches(0);
+    assert_eq!(refused, Err(LayoutError::Groups { batch: 0, groups: 4 }));
+    Ok(())
+}
+
+/// Experts over all GPUs: with the same tokens, and with tokens of their own.
+#[test]
+fn experts_are_met_where_they_lie() -> Outcome<()> {
+    let predictor = predictor("h200")?;
+    let of = |layout, tokens| step(&on(&predictor, layout)?, "qwen3_30b_a3b", tokens, 64, Flow::Alone);
+    for tokens in [(1, 511), (512, 0)] {
+        let (divided, whole, apart) =
+            (of((8, 1, 1, None), tokens)?, of((8, 1, 8, None), tokens)?, of((1, 1, 8, None), tokens)?);
+        for p in [&divided, &whole, &apart] {
+            consistent(p);
+            assert!(p.fits_in_memory);
+        }
+        let kinds = |p: &NetworkPrediction, kind| p.layers.iter().filter(|l| l.kind == kind).count();
+        assert_eq!((kinds(&whole, "all_to_all"), kinds(&apart, "all_to_all"), kinds(&apart, "all_reduce")), (0, 96, 0));
+        // As many operations over all GPUs, but for what all of them repeat.
+        let ops = |p: &NetworkPrediction| p.ops.to_f64();
+        assert!((ops(&divided) / ops(&whole) - 1.0).abs() < 0.01 && ops(&apart) < 1.01 * ops(&divided));
+        assert!(apart.memory.weights > whole.memory.weights, "attention's weights lie on every GPU");
+    }
+    Ok(())
+}
+
+/// Every GPU of the catalog that something joins serves a language model on two.
+#[test]
+fn any_board_that_is_joined_serves() -> Outcome<()> {
+    let mut served = 0;
+    for name in catalog::gpu_names() {
+        let Ok(predictor) = predictor(name) else { continue };
+        let Ok(deployment) = on(&predictor, (2, 1, 1, None)) else { continue };
+        let precision =
+            if predictor.gpu().computes_in(Precision::Bf16).is_some() { Precision::Bf16 } else { Precision::Fp32 };
+        let deployment = Deployment { precision, ..deployment };
+        let p = step(&deployment, "gpt2", (1, 100), 2, Flow::Steady)?;
+        consistent(&p);
+        let measured = deployment.interconnect.collectives.is_some();
+        assert_eq!(p.warnings.iter().any(|w| matches!(w, Warning::Exchanges { .. })), !measured, "{name}");
+        served += 1;
+    }
+    assert!(served > 30, "{served}");
+    Ok(())
+}
+
+/// What is said to fit fits, and one more does not; a step's own memory is the same.
+#[test]
+fn the_largest_that_fits_fits_and_one_more_does_not() -> Outcome<()> {
+    let predictor = predictor("h100")?;
+    let network = catalog::network("llama3_8b")?;
+    let has = predictor.gpu().memory.value;
+    for numbers in [(1, 1, 1, None), (2, 1, 1, None), (2, 2, 1, None), (1, 4, 1, Some(2))] {
+        let deployment = on(&predictor, numbers)?;
+        let held =
+            laid_out(&deployment, &network, Load { batch: 8, context: 4096 })?.outcome.map_err(|e| format!("{e:?}"))?;
+        let memory = |batch, context: u64| -> Outcome<_> {
+            Ok(deployment.memory(&generation::decode(&network, context - 1)?, batch)?.total())
+        };
+        let step = step(&deployment, "llama3_8b", (1, 4095), 8, Flow::Steady)?;
+        assert_eq!((step.memory, step.fits_in_memory), (held.memory, held.fits()));
+        assert_eq!((step.time, held.token.per_second), (held.token.time, 8.0 / step.time.value.get()));
+        near(held.token.energy.value.get() * 8.0, step.energy.value.get(), "energy of eight tokens");
+        let (batch, context) = (held.largest_batch.ok_or("a batch")?, held.largest_context.ok_or("a context")?);
+        let layout = deployment.layout;
+        let more = batch + layout.data() * layout.pipeline();
+        assert!(memory(batch, 4096)? <= has && memory(more, 4096)? > has, "{layout}: {batch}");
+        assert!(memory(8, context)? <= has && memory(8, context + 1)? > has, "{layout}: {context}");
+    }
+    // 70 billion parameters in 16 bits on one GPU of 80 GiB: not even a token.
+    let large = catalog::network("llama3_1_70b")?;
+    let held = |n| laid_out(&on(&predictor, n)?, &large, Load { batch: 8, context: 4096 }).map_err(Into::into);
+    let alone: LaidOut = held((1, 1, 1, None))?;
+    let alone = alone.outcome.map_err(|e| format!("{e:?}"))?;
+    assert!(!alone.fits() && alone.largest_batch.is_none() && alone.largest_context.is_none());
+    let four: Outcome<LaidOut> = held((4, 1, 1, None));
+    assert!(four?.outcome.is_ok_and(|held| held.fits()));
+    // Fewer samples than stages fill some of them.
+    let few = laid_out(&on(&predictor, (1, 2, 1, None))?, &large, Load { batch: 1, context: 60_000 })?;
+    assert_eq!(few.outcome.map(|held| held.largest_batch), Ok(Some(1)));
+    Ok(())
+}
+
+#[test]
+fn layouts_of_a_node_use_up_to_all_of_its_gpus() -> Outcome<()> {
+    let (dense, sparse) = (catalog::network("llama3_8b")?, catalog::network("qwen3_30b_a3b")?);
+    let list = of_node(&dense, 8);
+    assert_eq!(list.len(), 10);
+    assert!(list.iter().all(|l| l.expert() == 1 && l.data() == 1 && 8 % l.gpus() == 0));
+    let list = of_node(&sparse, 8);
+    assert!(list.len() > 10 && list.iter().all(|l| l.gpus() <= 8 && l.replicas() == 1));
+    assert!(list.contains(&Layout::new(1, 1, 8, None)?) && list.contains(&Layout::new(8, 1, 8, None)?));
+    let mut once = list.clone();
+    once.dedup();
+    assert_eq!(once.len(), list.len());
+    let predictor = predictor("h100")?;
+    let refused =
+        laid_out(&on(&predictor, (8, 1, 1, None))?, &catalog::network("gpt2")?, Load { batch: 8, context: 64 })?;
+    assert!(matches!(refused.outcome, Err(Refused::Divides(_))));
+    let refused = laid_out(&on(&predictor, (1, 1, 8, None))?, &sparse, Load { batch: 4, context: 64 })?;
+    assert!(matches!(refused.outcome, Err(Refused::Batch(_))));
+    Ok(())
+}
+
+/// Fewer bits: as many bytes less in memory and read, over one GPU and several, of what recipes store so.
+#[test]
+fn fewer_bits_are_fewer_bytes() -> Outcome<()> {
+    let predictor = predictor("h100")?;
+    let with = |numbers, net: &str, tokens, weights, cache| -> Outcome<NetworkPrediction> {
+        let deployment = Deployment { stored: Stored { weights, cache }, ..on(&predictor, numbers)? };
+        step(&deployment, net, tokens, 16, Flow::Steady)
+    };
+    let token = (1, 2047);
+    for numbers in [(1, 1, 1, None), (2, 1, 1, None), (1, 2, 1, None)] {
+        for net in ["llama3_8b", "qwen3_30b_a3b", "deepseek_v3"] {
+            let usual = with(numbers, net, token, None, None)?;
+            let kept = with(numbers, net, token, None, Some(Kept::Fp8))?;
+            assert_eq!(2 * kept.memory.cache.get(), usual.memory.cache.get(), "{net}");
+            assert_eq!(kept.memory.weights, usual.memory.weights, "{net}");
+            assert!(kept.read < usual.read && kept.time.value < usual.time.value, "{net}");
+            let mut before = usual.clone();
+            for weights in [Weights::Int8, Weights::Int4] {
+                let fewer = with(numbers, net, token, Some(weights), None)?;
+                assert!(fewer.memory.weights < before.memory.weights && fewer.read < before.read, "{net} {weights}");
+                assert!(
+                    fewer.time.value < before.time.value && fewer.energy.value < before.energy.value,
+                    "{net} {weights}"
+                );
+                assert_eq!((fewer.memory.cache, fewer.ops), (usual.memory.cache, usual.ops), "{net} {weights}");
+                assert!(fewer.warnings.iter().any(|w| matches!(w, Warning::Stored { .. })));
+                before = fewer;
+            }
+        }
+    }
+    // Of Llama 3 8B all but the embedding, the logits and norms: 128,256 rows of 4,096 twice, 65 norms.
+    let weights = |format| {
+        Ok::<_, Box<dyn std::error::Error>>(
+            with((1, 1, 1, None), "llama3_8b", token, format, None)?.memory.weights.get(),
+        )
+    };
+    let (beside, all) = (2 * 128_256 * 4096 + 65 * 4096, 8_030_261_248u64);
+    assert_eq!(weights(None)?, 2 * all);
+    assert_eq!(weights(Some(Weights::Fp8))?, 2 * beside + (all - beside));
+    // 4 bits, and 20 for every 128 values.
+    assert_eq!(weights(Some(Weights::Int4))?, 2 * beside + (all - beside) / 2 + (all - beside) / 128 * 20 / 8);
+    // A prompt reads no cache, but fills it.
+    let (usual, kept) = (
+        with((1, 1, 1, None), "llama3_8b", (512, 0), None, None)?,
+        with((1, 1, 1, None), "llama3_8b", (512, 0), None, Some(Kept::Fp8))?,
+    );
+    assert_eq!(usual.read, kept.read);
+    assert_eq!(usual.written.get() - kept.written.get(), 32 * 2 * 8 * 128 * 512 * 16);
+    // A step reads its weights once, each cached key and value once.
+    let (usual, kept) = (
+        with((1, 1, 1, None), "llama3_8b", token, None, None)?,
+        with((1, 1, 1, None), "llama3_8b", token, None, Some(Kept::Fp8))?,
+    );
+    assert_eq!(usual.read.get() - kept.read.get(), 32 * 2 * 8 * 128 * 2048 * 16);
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! `predict serve`.
+
+use super::shared::{LayoutArgs, NetArgs, OperatingArgs, OutputArgs, ReadingArgs};
+use super::values::{one_of, parse_count, parse_positive, parse_precision, parse_size, parse_time};
+use crate::failure::Failure;
+use crate::request::{Request, Runner, Team};
+use clap::{Args, ValueEnum};
+use joulecast_model::ask::serving::{Lengths, Which};
+use joulecast_model::base::precision::Precision;
+use joulecast_model::base::units::Seconds;
+use joulecast_reports::export::{Format, format_of};
+use joulecast_reports::serving::Served;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "Examples:
+  predict serve --net llama3_8b --gpu h100 --rate 4 --prompt 1024 --answer 256
+  predict serve --net llama3_8b --gpu h100 --ttft 500ms --tpot 50ms --prompt 512..1536 --answer lognormal:256:0.5
+  predict serve --net llama3_8b --gpu h100 --ttft 500ms --tpot 50ms --prompt 1024 --answer 256 --over cap
+  predict serve --net llama3_70b --gpu h100 --tensor-parallel 4 --rate 2 --prompt 1024 --answer 256
+  predict serve --net Qwen3-8B/config.json --gpu h200 --concurrency 32 --prompt 1024 --answer 256 --format json
+  predict serve --net llama3_8b --gpu a100-sxm4-80gb --trace requests.csv    with the columns time,prompt,answer";
+
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    net: NetArgs,
+    #[command(flatten)]
+    reading: ReadingArgs,
+    /// A GPU (`predict list gpus`) or a device file (data/gpus/README.md)
+    #[arg(long, value_name = "NAME|FILE", required = true)]
+    gpu: Option<String>,
+    /// Storage and arithmetic: bf16, fp16, or fp8 (linear layers in it and all others in bf16)
+    #[arg(long, value_name = "PRECISION", default_value = "bf16", value_parser = parse_precision)]
+    precision: Precision,
+    /// Framework profile: what the engine adds to a step's kernels (`predict list frameworks`)
+    #[arg(long, value_name = "NAME", default_value = "vllm")]
+    framework: String,
+    /// A calibration file or folder instead of the built-in ones, as `predict --calibration` takes it
+    #[arg(long, value_name = "FILE|DIR")]
+    calibration: Option<PathBuf>,
+    #[command(flatten)]
+    operating: OperatingArgs,
+    #[command(flatten)]
+    layout: LayoutArgs,
+
+    /// Requests that come in a second, independently of each other (Poisson)
+    #[arg(long, value_name = "N", value_parser = parse_positive, allow_negative_numbers = true, conflicts_with = "concurrency")]
+    pub rate: Option<f64>,
+    /// So many users, each of whom sends the next request when the last one is answered
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    pub concurrency: Option<u64>,
+    /// Requests as they came: CSV with the columns time (seconds), prompt and answer (tokens); at another rate with --rate
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "answer", "requests"])]
+    pub trace: Option<PathBuf>,
+    /// Tokens of a prompt: 1024; from 512 to 1536, all alike likely: 512..1536; log-normal by its median and the deviation
+    /// of the logarithm: lognormal:1024:0.5
+    #[arg(long, value_name = "TOKENS", value_parser = str::parse::<Lengths>, required_unless_present = "trace", allow_negative_numbers = true)]
+    pub prompt: Option<Lengths>,
+    /// Tokens of an answer, written alike
+    #[arg(long, value_name = "TOKENS", value_parser = str::parse::<Lengths>, required_unless_present = "trace", allow_negative_numbers = true)]
+    pub answer: Option<Lengths>,
+    /// Requests to simulate; the first and the last tenth load the replica and do not count
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = parse_count, allow_negative_numbers = true)]
+    pub requests: u64,
+    /// Decides arrivals and lengths
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub seed: u64,
+
+    /// Target: time to the first token, as in 500ms; the highest rate that keeps it is looked for
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = ["rate", "concurrency"])]
+    pub ttft: Option<Seconds>,
+    /// Target: time for each further token, as in 50ms
+    #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with_all = ["rate", "concurrency"])]
+    pub tpot: Option<Seconds>,
+    /// Which requests keep the target: p50, p90, p99, or their mean
+    #[arg(long, value_name = "WHICH", default_value = "p90", value_parser = parse_which)]
+    pub quantile: Which,
+    /// Also other settings, separated by commas: with a target each at the rate that keeps it
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub over: Vec<ServeOver>,
+
+    /// Most new tokens of a step (default: 8192 on GPUs of 70 GiB and more but A100s, else 2048, as vLLM)
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    pub max_num_batched_tokens: Option<u64>,
+    /// Most sequences that run at once (default: 1024 and 256 on the same GPUs, as vLLM)
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    pub max_num_seqs: Option<u64>,
+    /// Tokens of a block of the cache
+    #[arg(long, value_name = "N", default_value = "16", value_parser = parse_size, allow_negative_numbers = true)]
+    pub block_size: u64,
+    /// Share of the GPU's memory that weights, activations and the cache take
+    #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = parse_share, allow_negative_numbers = true)]
+    pub gpu_memory_utilization: f64,
+    /// Prompts are computed whole, not in chunks that fill a step
+    #[arg(long)]
+    pub no_chunked_prefill: bool,
+
+    /// Prompts and answers on replicas of their own: so many for prompts, and so many for answers, as in 1:2
+    #[arg(long, value_name = "N:N", value_parser = parse_pools, allow_negative_numbers = true)]
+    pub disaggregate: Option<(usize, usize)>,
+    /// What joins several GPUs (`predict list interconnects`; default: what such boards have)
+    #[arg(long, value_name = "NAME")]
+    interconnect: Option<String>,
+
+    /// How to print
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Served>(), default_value_t = Format::Table)]
+    pub format: Format,
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
+impl ServeArgs {
+    /// What runs, as far as other questions know it.
+    ///
+    /// # Errors
+    /// When there is no such layout.
+    pub fn request(&self) -> Result<Request, Failure> {
+        let gpu = self.gpu.as_deref().unwrap_or_default();
+        Ok(Request {
+            reading: self.reading.reading(None),
+            teams: vec![Team::of(1, gpu)],
+            precisions: vec![self.precision],
+            runner: Runner { calibration: self.calibration.clone(), ..Runner::through(&self.framework) },
+            point: self.operating.point(),
+            interconnect: self.interconnect.clone(),
+            layout: self.layout.layout()?,
+            stored: self.layout.stored(),
+            ..Request::new(self.net.net(), gpu)
+        })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ServeOver {
+    /// Power limits
+    Cap,
+    /// Core clocks
+    Clock,
+}
+
+fn parse_which(text: &str) -> Result<Which, String> {
+    let known = Which::ALL.into_iter().find(|(_, name)| *name == text);
+    known.map(|(which, _)| which).ok_or_else(|| one_of(Which::ALL.iter().map(|(_, name)| *name)))
+}
+
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| *share > 0.0 && *share <= 1.0);
+    share.ok_or("must be a number above 0 and at most 1".into())
+}
+
+/// No more replicas are side by side.
+const MOST_REPLICAS: usize = 1024;
+
+fn parse_pools(text: &str) -> Result<(usize, usize), String> {
+    let count = |text: &str| text.parse::<usize>().ok().filter(|n| (1..=MOST_REPLICAS).contains(n));
+    let pools = text.split_once(':').and_then(|(prefill, decode)| Some((count(prefill)?, count(decode)?)));
+    pools.ok_or_else(|| format!("write it like 1:2, two numbers from 1 to {MOST_REPLICAS}"))
+}

@@ -1,0 +1,162 @@
+//! `predict serve`: what it prints, and what it refuses.
+
+mod program;
+
+use serde_json::Value;
+use std::fs;
+use std::process::Output;
+
+fn serve(options: &[&str]) -> Output {
+    let said = ["serve", "--net", "llama3_2_1b", "--gpu", "h100", "--requests", "200"];
+    program::predict().args(said).args(options).output().expect("the program starts")
+}
+
+const SHORT: [&str; 4] = ["--prompt", "256", "--answer", "32"];
+
+fn text(options: &[&str]) -> String {
+    let output = serve(&[&SHORT, options].concat());
+    assert!(output.status.success(), "{options:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(options: &[&str]) -> Value {
+    serde_json::from_str(&text(&[options, &["--format", "json"]].concat())).expect("JSON")
+}
+
+fn number(value: &Value, path: &str) -> f64 {
+    value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} is no number in {value:#}"))
+}
+
+#[test]
+fn a_rate_is_answered_with_latencies_watts_and_joules() {
+    let found = json(&["--rate", "10"]);
+    assert_eq!((&found["schema"], &found["overloaded"]), (&"serving/1".into(), &false.into()));
+    let value = |path: &str| number(&found, &format!("/value/{path}"));
+    assert!(value("time_to_first_token_s/p50") < value("time_to_first_token_s/p99"));
+    assert!(value("end_to_end_s/mean") > 31.0 * value("time_per_token_s/mean"));
+    let shares = ["prefill", "decode", "idle"].map(|part| value(&format!("energy_shares/{part}")));
+    assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9 && shares.iter().all(|s| *s > 0.0), "{shares:?}");
+    let per_request = value("power_w") / value("requests_per_s");
+    assert!((value("energy_per_request_j") / per_request - 1.0).abs() < 1e-9);
+    assert!(value("power_w") > 60.0 && value("power_w") < 700.0);
+    let end = |which: &str| number(&found, &format!("/{which}/end_to_end_s/p90"));
+    assert!(end("steps_p05") < end("value") && end("value") < end("steps_p95"));
+    assert!(number(&found, "/most_per_s") > 20.0);
+}
+
+#[test]
+fn every_form_and_every_load_has_its_text() {
+    let table = text(&["--rate", "10"]);
+    for expected in ["time to first token", "energy for each token of an answer", "160 count"] {
+        assert!(table.contains(expected), "{table}");
+    }
+    assert!(text(&["--rate", "10", "--format", "markdown"]).contains("| --- |"));
+    let csv = text(&["--rate", "10", "--format", "csv", "--over", "cap"]);
+    let columns: Vec<usize> = csv.lines().map(|line| line.split(',').count()).collect();
+    assert!(columns.len() > 3 && columns.iter().all(|n| *n == columns[0]), "{csv}");
+    assert!(text(&["--concurrency", "4"]).contains("4 users"));
+    assert!(
+        text(&["--rate", "10", "--disaggregate", "1:1"]).contains("1 for prompts, 1 for answers, joined by nvlink4")
+    );
+    assert_eq!(text(&["--rate", "10"]), table, "a seed decides all");
+    assert_ne!(text(&["--rate", "10", "--seed", "2"]), table);
+}
+
+#[test]
+fn a_replica_that_is_overloaded_says_so_and_no_percentiles() {
+    let found = json(&["--rate", "100000"]);
+    assert_eq!((&found["overloaded"], &found["value"]), (&true.into(), &Value::Null));
+    let table = text(&["--rate", "100000"]);
+    assert!(table.contains("overloaded") && !table.contains("p99"), "{table}");
+}
+
+#[test]
+fn the_highest_rate_keeps_its_target_and_a_bit_more_does_not() {
+    let target = ["--ttft", "60ms", "--tpot", "8 ms"];
+    let found = json(&target);
+    let rate = number(&found, "/rate_per_s");
+    let p90 = |found: &Value| {
+        (number(found, "/value/time_to_first_token_s/p90"), number(found, "/value/time_per_token_s/p90"))
+    };
+    let (first, each) = p90(&found);
+    assert!(first <= 0.06 && each <= 0.008, "{first} {each}");
+    let more = json(&["--rate", &(1.1 * rate).to_string()]);
+    let missed = more["value"].is_null() || p90(&more).0 > 0.06 || p90(&more).1 > 0.008;
+    assert!(missed, "{rate}");
+    assert!(text(&["--tpot", "1us"]).contains("a lone request misses it"));
+}
+
+#[test]
+fn limits_lower_what_is_carried_and_what_a_token_takes() {
+    let found = json(&["--tpot", "20ms", "--over", "cap,clock"]);
+    let points = found["points"].as_array().expect("a list");
+    assert!(points.len() >= 8, "{}", points.len());
+    let base = (number(&found, "/rate_per_s"), number(&found, "/value/energy_per_token_j"));
+    let last_cap = points.iter().rfind(|p| !p["power_cap_w"].is_null()).expect("limits");
+    assert!(number(last_cap, "/rate_per_s") < base.0);
+    assert!(points.iter().any(|p| number(p, "/value/energy_per_token_j") < base.1));
+}
+
+#[test]
+fn a_trace_is_served_at_its_rate() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("trace.csv");
+    let rows: String = (0..50).map(|i| format!("{},{},{}\n", 0.1 * f64::from(i), 100 + i, 5 + i % 7)).collect();
+    fs::write(&path, format!("time,prompt,answer\n{rows}")).expect("written");
+    let file = path.display().to_string();
+    let output = serve(&[]);
+    assert!(!output.status.success(), "no lengths");
+    let run = |options: &[&str]| {
+        let words = ["serve", "--net", "llama3_2_1b", "--gpu", "h100", "--trace", &file, "--format", "json"];
+        let output = program::predict().args(words).args(options).output().expect("starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    assert!((number(&run(&[]), "/rate_per_s") - 10.0).abs() < 1e-6);
+    assert!((number(&run(&["--rate", "25"]), "/value/requests_per_s") - 25.0).abs() < 0.1);
+    fs::write(&path, "time,prompt,answer\n0,10,5\n1,,5\n").expect("written");
+    let output = program::predict()
+        .args(["serve", "--net", "llama3_2_1b", "--gpu", "h100", "--trace", &file])
+        .output()
+        .expect("starts");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("trace.csv, line 3: prompt is \"\"") && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn what_is_wrong_is_one_line() {
+    let rate = ["--rate", "10"];
+    for (options, expected) in [
+        (vec![], "which load?"),
+        (vec!["--rate", "10", "--ttft", "500ms"], "cannot be used with"),
+        (vec!["--ttft", "500"], "as in 500ms"),
+        (vec!["--rate", "10", "--disaggregate", "0:1"], "write it like 1:2"),
+        (vec!["--concurrency", "4", "--disaggregate", "1:1"], "leave out --concurrency"),
+        (vec!["--rate", "10", "--gpu-memory-utilization", "1.5"], "at most 1"),
+        (vec!["--rate", "10", "--gpu-memory-utilization", "0.01"], "does not fit in the memory of h100"),
+        (vec!["--rate", "10", "--clock", "5"], "core clock"),
+        (vec!["--rate", "10", "--framework", "vlm"], "vllm"),
+    ] {
+        let output = serve(&[&SHORT[..], &options].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && error.contains(expected), "{options:?}: {error}");
+        // What clap refuses has its usage below.
+        let first = error.lines().next().unwrap_or_default();
+        assert!(first.starts_with("error: "), "{error}");
+    }
+    let refused = |options: &[&str], expected: &str| {
+        let output = program::predict().arg("serve").args(options).args(rate).output().expect("starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && error.contains(expected) && error.lines().count() == 1,
+            "{options:?}: {error}"
+        );
+    };
+    refused(&["--net", "resnet50", "--gpu", "h100", "--prompt", "9", "--answer", "9"], "does not generate");
+    refused(&["--net", "gpt2", "--gpu", "h100", "--prompt", "1000", "--answer", "900"], "1024 positions");
+    refused(
+        &["--net", "llama3_1_70b", "--gpu", "h100", "--prompt", "9", "--answer", "9"],
+        "does not fit in the memory",
+    );
+    refused(&["--net", "llama3_8b", "--gpu", "l4", "--prompt", "90000", "--answer", "9"], "does not fit in the cache");
+}

@@ -1,0 +1,498 @@
+//! What `predict serve` found: `serving/1`.
+
+use crate::export::{self, Export, ExportError, Format};
+use crate::markup::markdown_text;
+use crate::record;
+use crate::table::{Table, significant, with_unit};
+use crate::warnings::words;
+use joulecast_model::ask::serving::times::Room;
+use joulecast_model::ask::serving::{Limits, Outlook, Quantiles, Split, Summary, Target};
+use joulecast_model::base::units::Seconds;
+use joulecast_model::law::calibration::Tier;
+use joulecast_model::net::share::Layout;
+use joulecast_model::step::predictor::{Estimate, OperatingPoint, Warning};
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write as _;
+
+/// A replica at a clock and power limit.
+#[derive(Clone, Debug)]
+pub struct At {
+    /// Clock and limit.
+    pub point: OperatingPoint,
+    /// Requests a second: those that come, or the most that keep the target; none where no rate keeps it, and of users.
+    pub rate: Option<f64>,
+    /// Under that load; none where no rate keeps the target.
+    pub outlook: Option<Outlook>,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The network.
+    pub network: String,
+    /// The GPU as typed, and in words.
+    pub gpu: (String, String),
+    /// How it lies on several GPUs, and what joins them.
+    pub layout: Option<(Layout, String)>,
+    /// Storage and arithmetic.
+    pub precision: String,
+    /// Framework profile.
+    pub framework: String,
+    /// Where requests come from, in words.
+    pub load: String,
+    /// How many requests were simulated.
+    pub requests: usize,
+    /// What decides arrivals and lengths.
+    pub seed: u64,
+    /// The scheduler's limits.
+    pub limits: Limits,
+    /// Memory.
+    pub room: Room,
+    /// What decode's time and power rest on.
+    pub tiers: (Tier, Tier),
+    /// What is to be kept, where something is.
+    pub target: Option<Target>,
+    /// Replicas for prompts, replicas for answers, and what joins them, where they are apart.
+    pub pools: Option<(usize, usize, String)>,
+    /// As the driver runs it, or as was asked for.
+    pub base: At,
+    /// At other clocks and limits.
+    pub points: Vec<At>,
+    /// What to know.
+    pub warnings: Vec<Warning>,
+}
+
+#[derive(Serialize)]
+struct Times {
+    mean: f64,
+    p50: f64,
+    p90: f64,
+    p99: f64,
+}
+
+impl Times {
+    fn of(q: &Quantiles) -> Self {
+        let [mean, p50, p90, p99] = [q.mean, q.p50, q.p90, q.p99].map(Seconds::get);
+        Self { mean, p50, p90, p99 }
+    }
+}
+
+#[derive(Serialize)]
+struct Shares {
+    prefill: f64,
+    decode: f64,
+    idle: f64,
+}
+
+impl Shares {
+    fn of(split: &Split) -> Self {
+        let share = |part| part / split.total();
+        Self { prefill: share(split.prefill), decode: share(split.decode), idle: share(split.idle) }
+    }
+}
+
+#[derive(Serialize)]
+struct Figures {
+    counted_requests: usize,
+    time_to_first_token_s: Times,
+    time_per_token_s: Option<Times>,
+    end_to_end_s: Times,
+    requests_per_s: f64,
+    tokens_per_s: f64,
+    prompt_tokens_per_s: f64,
+    busy: f64,
+    mean_batch: f64,
+    mean_waiting: f64,
+    mean_blocks: f64,
+    preemptions_per_request: f64,
+    power_w: f64,
+    energy_per_token_j: f64,
+    energy_per_request_j: f64,
+    energy_shares: Shares,
+}
+
+impl Figures {
+    fn of(s: &Summary) -> Self {
+        Self {
+            counted_requests: s.requests,
+            time_to_first_token_s: Times::of(&s.to_first),
+            time_per_token_s: s.per_token.as_ref().map(Times::of),
+            end_to_end_s: Times::of(&s.to_last),
+            requests_per_s: s.requests_per_s,
+            tokens_per_s: s.tokens_per_s,
+            prompt_tokens_per_s: s.prompt_tokens_per_s,
+            busy: s.busy,
+            mean_batch: s.batch,
+            mean_waiting: s.queue,
+            mean_blocks: s.blocks,
+            preemptions_per_request: s.preemptions,
+            power_w: s.power.get(),
+            energy_per_token_j: s.per_answer_token.get(),
+            energy_per_request_j: s.per_request.get(),
+            energy_shares: Shares::of(&s.energy_per_s),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Point {
+    clock_mhz: Option<f64>,
+    memory_clock_mhz: Option<f64>,
+    power_cap_w: Option<f64>,
+    rate_per_s: Option<f64>,
+    /// The most that the replica carries, and what it carries if all steps take as long as their 95 and 5 % quantiles.
+    most_per_s: Option<f64>,
+    most_per_s_p05: Option<f64>,
+    most_per_s_p95: Option<f64>,
+    overloaded: Option<bool>,
+    value: Option<Figures>,
+    steps_p05: Option<Figures>,
+    steps_p95: Option<Figures>,
+}
+
+impl Point {
+    fn of(at: &At) -> Self {
+        let figures = |pick: fn(&Outlook) -> &Option<Summary>| {
+            at.outlook.as_ref().and_then(|o| pick(o).as_ref()).map(Figures::of)
+        };
+        let most = at.outlook.as_ref().map(|o| o.most);
+        Self {
+            clock_mhz: at.point.core_clock.map(|c| c.to_mhz()),
+            memory_clock_mhz: at.point.memory_clock.map(|c| c.to_mhz()),
+            power_cap_w: at.point.power_cap.map(|w| w.get()),
+            rate_per_s: at.rate,
+            most_per_s: most.map(|m| m.value),
+            most_per_s_p05: most.map(|m| m.p05),
+            most_per_s_p95: most.map(|m| m.p95),
+            overloaded: at.outlook.as_ref().map(Outlook::is_overloaded),
+            value: figures(|o| &o.value),
+            steps_p05: figures(|o| &o.low),
+            steps_p95: figures(|o| &o.high),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Asked {
+    time_to_first_token_s: Option<f64>,
+    time_per_token_s: Option<f64>,
+    of: &'static str,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    network: &'a str,
+    gpu: &'a str,
+    gpus: u64,
+    tensor_parallel: Option<u64>,
+    expert_parallel: Option<u64>,
+    tensor_interconnect: Option<&'a str>,
+    precision: &'a str,
+    framework: &'a str,
+    load: &'a str,
+    requests: usize,
+    seed: u64,
+    max_num_batched_tokens: u64,
+    max_num_seqs: u64,
+    block_size: u64,
+    blocks: u64,
+    chunked_prefill: bool,
+    weights_bytes: u64,
+    cache_bytes: u64,
+    cache_bytes_per_token: u64,
+    time_tier: String,
+    power_tier: String,
+    target: Option<Asked>,
+    prefill_replicas: Option<usize>,
+    decode_replicas: Option<usize>,
+    interconnect: Option<&'a str>,
+    #[serde(flatten)]
+    base: Point,
+    points: Vec<Point>,
+    warnings: Vec<String>,
+}
+
+impl Served {
+    fn document(&self) -> Document<'_> {
+        let target = self.target.map(|t| Asked {
+            time_to_first_token_s: t.to_first.map(Seconds::get),
+            time_per_token_s: t.per_token.map(Seconds::get),
+            of: t.which.name(),
+        });
+        let layout = self.layout.as_ref().map(|l| &l.0);
+        Document {
+            schema: "serving/1",
+            network: &self.network,
+            gpu: &self.gpu.0,
+            gpus: layout.map_or(1, Layout::gpus),
+            tensor_parallel: layout.map(Layout::tensor),
+            expert_parallel: layout.map(Layout::expert),
+            tensor_interconnect: self.layout.as_ref().map(|l| l.1.as_str()),
+            precision: &self.precision,
+            framework: &self.framework,
+            load: &self.load,
+            requests: self.requests,
+            seed: self.seed,
+            max_num_batched_tokens: self.limits.tokens,
+            max_num_seqs: self.limits.sequences,
+            block_size: self.limits.block,
+            blocks: self.limits.blocks,
+            chunked_prefill: self.limits.chunked,
+            weights_bytes: self.room.footprint.weights.get(),
+            cache_bytes: self.room.cache.get(),
+            cache_bytes_per_token: self.room.per_token.get(),
+            time_tier: self.tiers.0.to_string(),
+            power_tier: self.tiers.1.to_string(),
+            target,
+            prefill_replicas: self.pools.as_ref().map(|p| p.0),
+            decode_replicas: self.pools.as_ref().map(|p| p.1),
+            interconnect: self.pools.as_ref().map(|p| p.2.as_str()),
+            base: Point::of(&self.base),
+            points: self.points.iter().map(Point::of).collect(),
+            warnings: self.warnings.iter().map(words).collect(),
+        }
+    }
+
+    fn title(&self) -> String {
+        let Limits { tokens, sequences, blocks, block, chunked } = self.limits;
+        let whole = if chunked { "" } else { ", prompts whole" };
+        let Room { footprint, cache, per_token } = &self.room;
+        format!(
+            "{} on {}{} ({}), {} inference, {} profile; {}\ntime: {}; power: {} (decode)\n\nsteps of at most {tokens} tokens and {sequences} sequences{whole}; weights {:.2} GiB, cache {:.2} GiB: {blocks} blocks of {block} tokens, {:.1} KiB a token",
+            self.network,
+            self.layout.as_ref().map_or(String::new(), |(layout, _)| format!("{} x ", layout.gpus())),
+            self.gpu.0,
+            self.gpu.1,
+            self.precision,
+            self.framework,
+            setting(&self.base.point),
+            self.tiers.0,
+            self.tiers.1,
+            footprint.weights.to_gib(),
+            cache.to_gib(),
+            per_token.to_f64() / 1024.0,
+        )
+    }
+}
+
+fn setting(point: &OperatingPoint) -> String {
+    let words = [
+        point.core_clock.map(|c| format!("--clock {:.0}", c.to_mhz())),
+        point.memory_clock.map(|c| format!("--mem-clock {:.0}", c.to_mhz())),
+        point.power_cap.map(|w| format!("--power-cap {:.0}", w.get())),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    if words.is_empty() { "default clock and limit".into() } else { words.join(" ") }
+}
+
+fn target_words(target: &Target) -> String {
+    let part = |name: &str, limit: Option<Seconds>| limit.map(|t| format!("{name} {}", with_unit(t.get(), "s")));
+    let parts = [part("first token", target.to_first), part("each token", target.per_token)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    format!("{} ({})", parts.join(", "), target.which.name())
+}
+
+/// A figure at the value and at both ends; the ends are nothing where the replica is overloaded there.
+fn between(outlook: &Outlook, figure: impl Fn(&Summary) -> f64, print: impl Fn(f64) -> String) -> (String, String) {
+    let of = |summary: &Option<Summary>| summary.as_ref().map(&figure);
+    let (value, low, high) = (of(&outlook.value), of(&outlook.low), of(&outlook.high));
+    let value = value.map_or("grows".into(), &print);
+    let interval = match (low, high) {
+        (Some(a), Some(b)) => format!("{} to {}", print(a.min(b)), print(a.max(b))),
+        (Some(a), None) => format!("from {}; grows", print(a)),
+        _ => "grows".into(),
+    };
+    (value, interval)
+}
+
+/// Latencies over requests.
+fn latencies(outlook: &Outlook) -> Option<Table> {
+    let summary = outlook.value.as_ref()?;
+    let mut table = Table::new(&["", "mean", "p50", "p90", "p99", "p90: 90 % interval"], 1);
+    let rows: [(&str, fn(&Summary) -> Option<Quantiles>); 3] = [
+        ("time to first token", |s| Some(s.to_first)),
+        ("time per token", |s| s.per_token),
+        ("end to end", |s| Some(s.to_last)),
+    ];
+    for (name, of) in rows {
+        let Some(q) = of(summary) else { continue };
+        let seconds = |t: Seconds| with_unit(t.get(), "s");
+        let (_, interval) = between(outlook, |s| of(s).map_or(0.0, |q| q.p90.get()), |t| with_unit(t, "s"));
+        table.row(vec![name.into(), seconds(q.mean), seconds(q.p50), seconds(q.p90), seconds(q.p99), interval]);
+    }
+    Some(table)
+}
+
+/// Rates, power and energy.
+fn figures(outlook: &Outlook) -> Table {
+    let mut table = Table::new(&["", "value", "90 % interval"], 1);
+    let number = |x: f64| significant(x, 3);
+    let percent = |x: f64| format!("{:.1} %", 100.0 * x);
+    let Estimate { value, p05, p95 } = outlook.most;
+    let rate = |x: f64| format!("{} /s", significant(x, 3));
+    table.row(vec!["requests carried at most".into(), rate(value), format!("{} to {}", rate(p05), rate(p95))]);
+    if outlook.value.is_none() {
+        return table;
+    }
+    type Row<'a> = (&'a str, fn(&Summary) -> f64, &'a dyn Fn(f64) -> String);
+    let rows: [Row<'_>; 12] = [
+        ("requests", |s| s.requests_per_s, &rate),
+        ("tokens of answers", |s| s.tokens_per_s, &rate),
+        ("time in steps", |s| s.busy, &percent),
+        ("sequences of a step", |s| s.batch, &number),
+        ("sequences that wait", |s| s.queue, &number),
+        ("sent back, for each request", |s| s.preemptions, &number),
+        ("power", |s| s.power.get(), &|x| with_unit(x, "W")),
+        ("energy for each token of an answer", |s| s.per_answer_token.get(), &|x| with_unit(x, "J")),
+        ("energy for each request", |s| s.per_request.get(), &|x| with_unit(x, "J")),
+        ("of that for prompts", |s| s.energy_per_s.prefill / s.energy_per_s.total(), &percent),
+        ("for answers", |s| s.energy_per_s.decode / s.energy_per_s.total(), &percent),
+        ("waiting", |s| s.energy_per_s.idle / s.energy_per_s.total(), &percent),
+    ];
+    for (name, figure, print) in rows {
+        let (value, interval) = between(outlook, figure, print);
+        table.row(vec![name.into(), value, interval]);
+    }
+    table
+}
+
+/// Clocks and limits, a line each.
+fn points(all: &[&At]) -> Table {
+    let header = [
+        "setting",
+        "requests/s",
+        "carries",
+        "first token p90",
+        "each token p90",
+        "busy",
+        "power",
+        "energy per token",
+        "90 % interval",
+    ];
+    let mut table = Table::new(&header, 1);
+    for at in all {
+        let Some(outlook) = &at.outlook else {
+            table.row(vec![setting(&at.point), "none".into()]);
+            continue;
+        };
+        let mut cells = vec![
+            setting(&at.point),
+            outlook.value.as_ref().map_or("grows".into(), |s| significant(s.requests_per_s, 3)),
+            significant(outlook.most.value, 3),
+        ];
+        if let Some(s) = &outlook.value {
+            let energy = between(outlook, |s| s.per_answer_token.get(), |x| with_unit(x, "J"));
+            cells.extend([
+                with_unit(s.to_first.p90.get(), "s"),
+                s.per_token.map_or(String::new(), |q| with_unit(q.p90.get(), "s")),
+                format!("{:.0} %", 100.0 * s.busy),
+                with_unit(s.power.get(), "W"),
+                energy.0,
+                energy.1,
+            ]);
+        }
+        table.row(cells);
+    }
+    table
+}
+
+impl Served {
+    fn text(&self, print: fn(&Table) -> String) -> String {
+        let mut text = format!("{}\n", self.title());
+        if let Some((layout, joined)) = &self.layout {
+            let experts = if layout.expert() > 1 { format!(", experts by {}", layout.expert()) } else { String::new() };
+            let _ = writeln!(
+                text,
+                "each block divided by {}{experts}, joined by {joined}; memory is that of each GPU",
+                layout.tensor()
+            );
+        }
+        if let Some((prefill, decode, joined)) = &self.pools {
+            let _ = writeln!(text, "replicas: {prefill} for prompts, {decode} for answers, joined by {joined}");
+        }
+        let counted = self.base.outlook.as_ref().and_then(|o| o.value.as_ref()).map_or(0, |s| s.requests);
+        let _ =
+            writeln!(text, "{}; {} requests, of which {counted} count; seed {}", self.load, self.requests, self.seed);
+        if let Some(target) = &self.target {
+            let highest = match self.base.rate {
+                Some(rate) => format!("{} requests/s", significant(rate, 3)),
+                None => "no rate: a lone request misses it".into(),
+            };
+            let _ = writeln!(text, "\nthe highest rate that keeps {}: {highest}; with it", target_words(target));
+        }
+        if let Some(outlook) = &self.base.outlook {
+            if let (true, Some(rate)) = (outlook.is_overloaded(), outlook.rate) {
+                let _ = writeln!(
+                    text,
+                    "\noverloaded: {} requests/s come, {} are carried: the queue grows as long as they come",
+                    significant(rate, 3),
+                    significant(outlook.most.value, 3)
+                );
+            }
+            if let Some(table) = latencies(outlook) {
+                let _ = write!(text, "\n{}", print(&table));
+            }
+            let _ = write!(text, "\n{}", print(&figures(outlook)));
+            let _ = writeln!(
+                text,
+                "\nintervals: all steps at once take time and energy of their 5 %, and of their 95 % quantiles; \"grows\": a queue without end"
+            );
+        }
+        if !self.points.is_empty() {
+            let what = if self.target.is_some() { ", each at the highest rate that keeps the target" } else { "" };
+            let all: Vec<&At> = std::iter::once(&self.base).chain(&self.points).collect();
+            let _ = write!(text, "\nclocks and power limits{what}\n\n{}", print(&points(&all)));
+        }
+        text
+    }
+
+    fn notes(&self, mark: &str) -> String {
+        self.warnings.iter().map(|w| format!("{mark} {}\n", words(w))).collect()
+    }
+}
+
+/// A value with all keys of another one, null where it has none: a line of CSV has every column.
+fn with_all(columns: &Value, value: &Value) -> Value {
+    match columns {
+        Value::Object(keys) => keys
+            .iter()
+            .map(|(key, column)| (key.clone(), with_all(column, value.get(key).unwrap_or(&Value::Null))))
+            .collect(),
+        _ => value.clone(),
+    }
+}
+
+impl Export for Served {
+    const FORMS: &'static [(Format, &'static str)] = &[
+        (Format::Table, "Aligned text"),
+        (Format::Markdown, "For a report"),
+        (Format::Json, "A document with all digits, in seconds, watts and joules"),
+        (Format::Csv, "A line for each clock and limit, with the JSON's keys"),
+    ];
+
+    fn export(&self, format: Format) -> Result<String, ExportError> {
+        match format {
+            Format::Table => Ok(format!("{}\n{}", self.text(Table::to_text), self.notes("note:"))),
+            Format::Markdown => Ok(markdown_text(&format!("{}\n{}", self.text(Table::to_markdown), self.notes("-")))),
+            Format::Json => export::json(&self.document()),
+            Format::Csv => {
+                let all = std::iter::once(&self.base).chain(&self.points);
+                let rows = all.map(|at| serde_json::to_value(Point::of(at))).collect::<Result<Vec<_>, _>>()?;
+                let columns = serde_json::to_value(Figures::of(&Summary {
+                    per_token: Some(Quantiles::default()),
+                    ..Summary::default()
+                }))?;
+                let whole = |mut row: Value| {
+                    for part in ["value", "steps_p05", "steps_p95"] {
+                        row[part] = with_all(&columns, &row[part]);
+                    }
+                    row
+                };
+                Ok(record::csv(&rows.into_iter().map(whole).collect::<Vec<_>>(), &[]))
+            }
+            Format::Html => Err(ExportError::Absent(format)),
+        }
+    }
+}
