@@ -201,7 +201,7 @@ pub enum Scaling {
 pub struct SharingArgs {
     /// Share each step among several GPUs: how many of --gpu, or kinds, as in 2xtitan-x-pascal,2xtitan-x-maxwell (then
     /// without --gpu)
-    #[arg(long, value_name = "N|NxNAME,…", value_parser = parse_gpus, conflicts_with_all = ["tensor_parallel", "pipeline_parallel", "expert_parallel", "data_parallel"])]
+    #[arg(long, value_name = "N|NxNAME,…", value_parser = parse_gpus)]
     gpus: Option<Gpus>,
     /// What joins them (`predict list interconnects`; default: what such boards have)
     #[arg(long, value_name = "NAME")]
@@ -275,16 +275,16 @@ impl SharingArgs {
 #[derive(Args)]
 pub struct LayoutArgs {
     /// A language model on N GPUs that divide every block among them: heads, inner features, the vocabulary
-    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, conflicts_with = "gpus")]
     tensor_parallel: Option<u64>,
     /// A language model in N stages of consecutive blocks, one after the other
-    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, conflicts_with = "gpus")]
     pipeline_parallel: Option<u64>,
     /// Whole experts on N GPUs or groups of them; more than --tensor-parallel: each of these attends to samples of its own
-    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, conflicts_with = "gpus")]
     expert_parallel: Option<u64>,
     /// A language model on N groups of GPUs among which --batch is divided (default: as many as --expert-parallel needs)
-    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, conflicts_with = "gpus")]
     data_parallel: Option<u64>,
     /// A language model's weights stored in fp8, int8 or int4 and multiplied in 16 bits; embedding, logits and routers as they are
     #[arg(long, value_name = "FORMAT", value_parser = parse_weights)]
