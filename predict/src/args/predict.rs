@@ -90,6 +90,7 @@ impl PredictArgs {
     /// What is meant.
     pub fn request(&self) -> Result<Request, Failure> {
         let layout = self.layout.layout()?;
+        self.sharing.beside(layout.as_ref())?;
         let request = Request {
             layout,
             stored: self.layout.stored(),

@@ -227,6 +227,16 @@ impl SharingArgs {
         Ok(())
     }
 
+    /// Refuses two ways of sharing.
+    pub fn beside(&self, layout: Option<&Layout>) -> Result<(), Failure> {
+        match (&self.gpus, layout) {
+            (Some(_), Some(_)) => Err(Failure::usage(
+                "--gpus share the samples of a step: it cannot be used with --tensor-parallel and the like",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// The team that `--gpu` and `--gpus` name together. `several`: whether a layout has further GPUs of the kind.
     pub fn team(&self, gpu: Option<&str>, several: bool) -> Result<Team, Failure> {
         self.check(several)?;
@@ -275,16 +285,16 @@ impl SharingArgs {
 #[derive(Args)]
 pub struct LayoutArgs {
     /// A language model on N GPUs that divide every block among them: heads, inner features, the vocabulary
-    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, conflicts_with = "gpus")]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     tensor_parallel: Option<u64>,
     /// A language model in N stages of consecutive blocks, one after the other
-    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, conflicts_with = "gpus")]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     pipeline_parallel: Option<u64>,
     /// Whole experts on N GPUs or groups of them; more than --tensor-parallel: each of these attends to samples of its own
-    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, conflicts_with = "gpus")]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     expert_parallel: Option<u64>,
     /// A language model on N groups of GPUs among which --batch is divided (default: as many as --expert-parallel needs)
-    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, conflicts_with = "gpus")]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     data_parallel: Option<u64>,
     /// A language model's weights stored in fp8, int8 or int4 and multiplied in 16 bits; embedding, logits and routers as they are
     #[arg(long, value_name = "FORMAT", value_parser = parse_weights)]
