@@ -14,6 +14,10 @@ sample) writes its key and value behind them and attends to all, as `predict --g
 view of the cache; no prompt may be longer than one. Time, power and energy are measured as `torch_networks.py` does, memory as
 `torch_memory.py`.
 
+Mixtures of experts choose by the router's logits and multiply grouped by expert (`grouped_mm`), as transformers' `grouped_mm` does.
+`--precision fp8`: linear layers but the logits' multiply in fp8 (e4m3, one scale a tensor, `_scaled_mm`) what a kernel
+before them converts, once for all that read it; all else is bf16. Weights are random, so that experts are about as busy.
+
   torch_language.py --draw 7 --networks written --configs model/tests/huggingface --models qwen3_4b,phi_2 --out data/sealed/round-7.toml
 
 `--draw` makes the file of a sealed round instead, and copies the configurations beside it: of each model so many prompts and
@@ -53,9 +57,9 @@ RATE, LONGEST, LARGEST = 400e12, 0.25, 60 << 30
 class Decoder:
     """The layers of a network's file as functions of PyTorch, with random weights on the GPU."""
 
-    def __init__(self, file, dtype):
+    def __init__(self, file, dtype, fp8=False):
         import torch
-        self.torch, self.dtype, self.learned = torch, dtype, {}
+        self.torch, self.dtype, self.learned, self.fp8 = torch, dtype, {}, fp8
         self.layers = file["layers"]
         names = {layer["name"] for layer in self.layers}
         before, tied = "input", {}
@@ -75,6 +79,11 @@ class Decoder:
             shape = weights_of(layer, width[0])
             owner = tied[layer["name"]]
             self.learned[layer["name"]] = self.learned[owner] if owner else [self.random(*s) for s in shape]
+        for layer in self.layers if fp8 else []:
+            if layer["kind"] == "linear" and layer["name"] != self.head and not self.routes(layer["name"]):
+                weights = self.learned[layer["name"]]
+                weights[0] = weights[0].to(torch.float8_e4m3fn)
+                layer["kind"] = "fp8_linear"
         # What a later layer still reads.
         for layer in self.layers:
             for source in layer["from"]:
@@ -82,6 +91,10 @@ class Decoder:
 
     def random(self, *shape):
         return self.torch.empty(shape, device=DEVICE, dtype=self.dtype).normal_(0, 0.02)
+
+    def routes(self, name):
+        """Whether a layer makes the logits of a router."""
+        return any(layer["kind"] == "experts" and layer["from"][1] == name for layer in self.layers)
 
     def parameters(self):
         return sum({id(w): w.numel() for list_ in self.learned.values() for w in list_}.values())
@@ -111,8 +124,10 @@ class Decoder:
                     angle = torch.rand(1, 1, tokens, size, device=DEVICE)
                     angles[size] = angle.cos().to(self.dtype), angle.sin().to(self.dtype)
 
+        one = torch.ones((), device=DEVICE)
+
         def run():
-            values = {"input": ids}
+            values, narrow = {"input": ids}, {}
             with torch.no_grad():
                 for layer in self.layers:
                     name = layer["name"]
@@ -120,10 +135,16 @@ class Decoder:
                     if name == self.head and tokens > 1:
                         inputs = [inputs[0][:, -1:]]
                     extra = (caches.get(name), cached) if layer["kind"] == "attention" else angles
+                    if layer["kind"] == "fp8_linear":
+                        source = layer["from"][0]
+                        if source not in narrow:
+                            narrow[source] = inputs[0].to(torch.float8_e4m3fn)
+                        inputs, extra = [narrow[source]], one
                     values[name] = KINDS[layer["kind"]](torch, layer, inputs, self.learned[name], extra)
                     for source in layer["from"]:
                         if self.reads[source] == name:
                             del values[source]
+                            narrow.pop(source, None)
             return values[self.output]
 
         return run
@@ -131,7 +152,7 @@ class Decoder:
     @property
     def head(self):
         """The layer that makes logits: the last product."""
-        return [layer["name"] for layer in self.layers if layer["kind"] == "linear"][-1]
+        return [layer["name"] for layer in self.layers if layer["kind"] in ("linear", "fp8_linear")][-1]
 
 
 def width_of(layer, widths):
@@ -155,6 +176,10 @@ def weights_of(layer, width):
         return [[layer["features"], width]] + ([[layer["features"]]] if layer.get("bias", True) else [])
     if kind == "layer_norm":
         return [[width], [width]]
+    if kind == "experts":
+        if layer.get("bias") or not layer.get("gated", True):
+            raise ValueError("experts with biases, or without a gate")
+        return [[layer["experts"], width, 2 * layer["hidden"]], [layer["experts"], layer["hidden"], width]]
     return [[width]] if kind == "rms_norm" else []
 
 
@@ -212,6 +237,29 @@ def attention(torch, layer, inputs, learned, extra):
     return out.transpose(1, 2).reshape(out.shape[0], out.shape[2], -1)
 
 
+def fp8_linear(torch, layer, inputs, learned, one):
+    """Rows of all samples at once, as the product takes two dimensions; a bias is added in it."""
+    x = inputs[0]
+    bias = learned[1] if len(learned) > 1 else None
+    out = torch._scaled_mm(x.view(-1, x.shape[-1]), learned[0].t(), scale_a=one, scale_b=one, bias=bias, out_dtype=torch.bfloat16)
+    return out.view(*x.shape[:-1], -1)
+
+
+def experts(torch, layer, inputs, learned, _):
+    """Tokens sorted by expert, two products grouped by expert, results weighted and summed by token."""
+    x = inputs[0].reshape(-1, inputs[0].shape[-1])
+    weights, chosen = torch.topk(torch.softmax(inputs[1].reshape(-1, layer["experts"]), -1, dtype=torch.float32), layer["active"])
+    weights = (weights / weights.sum(-1, keepdim=True)).to(x.dtype)
+    chosen, order = torch.sort(chosen.view(-1))
+    ends = torch.searchsorted(chosen, torch.arange(layer["experts"], device=x.device), right=True).to(torch.int32)
+    tokens = order // layer["active"]
+    inner = torch._grouped_mm(x[tokens], learned[0], offs=ends)
+    gate, up = inner.chunk(2, -1)
+    out = torch._grouped_mm(torch.nn.functional.silu(gate) * up, learned[1], offs=ends)
+    out = out * weights.view(-1)[order].unsqueeze(-1)
+    return torch.zeros_like(x).index_add_(0, tokens, out).view(inputs[0].shape)
+
+
 def pointwise(name, **options):
     def run(torch, layer, inputs, learned, _):
         return getattr(torch.nn.functional, name)(inputs[0], **options)
@@ -220,8 +268,8 @@ def pointwise(name, **options):
 
 KINDS = {
     "embedding": embedding, "linear": linear, "rms_norm": rms_norm, "layer_norm": layer_norm, "reshape": reshape,
-    "slice": part, "rotary": rotary, "attention": attention,
-    "silu": pointwise("silu"), "gelu": pointwise("gelu"), "gelu_tanh": pointwise("gelu", approximate="tanh"),
+    "experts": experts, "fp8_linear": fp8_linear, "slice": part, "rotary": rotary, "attention": attention,
+    "silu": pointwise("silu"), "sigmoid": pointwise("sigmoid"), "gelu": pointwise("gelu"), "gelu_tanh": pointwise("gelu", approximate="tanh"),
     "add": lambda torch, layer, inputs, learned, _: inputs[0] + inputs[1],
     "multiply": lambda torch, layer, inputs, learned, _: inputs[0] * inputs[1],
     "elementwise": lambda torch, layer, inputs, learned, _: inputs[0] * 2.5,
@@ -308,7 +356,7 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--networks", required=True, help="a folder of network files")
     arguments.add_argument("--round", help="a sealed round's file")
-    arguments.add_argument("--precision", default="bf16", choices=("bf16", "fp16"))
+    arguments.add_argument("--precision", default="bf16", choices=("bf16", "fp16", "fp8"))
     arguments.add_argument("--out", required=True)
     arguments.add_argument("--window", type=float, default=1.2, help="seconds measured after those to settle")
     arguments.add_argument("--settle", type=float, default=0.8, help="seconds")
@@ -346,7 +394,13 @@ def main():
             decoder = None
             gc.collect()
             torch.cuda.empty_cache()
-            decoder = Decoder(tomllib.load(file), HALVES[args.precision])
+            file = tomllib.load(file)
+        fp8 = args.precision == "fp8"
+        try:
+            decoder = Decoder(file, torch.bfloat16 if fp8 else HALVES[args.precision], fp8)
+        except torch.cuda.OutOfMemoryError:
+            print(name, "does not fit", flush=True)
+            continue
         print(name, decoder.parameters(), round(time.time() - began), flush=True)
         for row in plan.get(name) or list(rows_of(decoder, properties.total_memory)):
             if time.time() - began > args.budget:
