@@ -36,7 +36,7 @@ LEFT_OUT = {"pad", "flatten"}
 # Kinds that take volumes: see `is_volume`.
 VOLUMES = {"conv3d", "pool3d", "batch_norm", "group_norm", "activation", "add", "multiply", "dropout"}
 CONVOLUTIONS = ("conv2d", "conv3d")
-PRECISIONS = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+PRECISIONS = {"fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "bfloat16"}
 
 
 def group(trial):
@@ -125,16 +125,35 @@ def sample(paths, most, few, only):
     return [trial for _, trial in sorted(ranked, key=lambda pair: (pair[0], pair[1][0]))]
 
 
+def gradient_of(trial):
+    return trial["phase"] != "forward"
+
+
+def fp8_product(torch):
+    """Of operands that are in fp8 already, with one scale a tensor; the bias is added in the product."""
+    one = torch.ones((), device="cuda")
+
+    def run(x, w, b=None):
+        rows = x.view(-1, x.shape[-1])
+        out = torch._scaled_mm(rows, w.t(), scale_a=one, scale_b=one, bias=b, out_dtype=torch.bfloat16)
+        return out.view(*x.shape[:-1], -1)
+
+    return run
+
+
 def operation(trial, torch):
     """A function that makes a set of operands, and one that runs the layer on a set."""
     functional = torch.nn.functional
     layer, batch = trial["case"]["layer"], trial["batch"]
     kind, training = layer["kind"], trial["mode"] == "training"
+    fp8 = trial["precision"] == "fp8"
+    if fp8 and (kind != "linear" or gradient_of(trial)):
+        raise ValueError("fp8 is of linear layers, forward")
     dtype = getattr(torch, PRECISIONS[trial["precision"]])
     inputs = trial["case"]["inputs"]
     flat, volume = is_flat(layer, inputs), is_volume(layer, inputs)
     channels_last = trial["layout"] == "nhwc" and of_maps(layer, inputs) and not flat
-    gradient = trial["phase"] != "forward"
+    gradient = gradient_of(trial)
     shapes = [[batch] + shape for shape in inputs]
     if kind in ("add", "multiply"):
         # Aligned at the last dimension behind the batch.
@@ -166,7 +185,7 @@ def operation(trial, torch):
             return convolve(x, w, b, stride, padding, dilation, groups)
     elif kind == "linear":
         parameters = [[layer["features"], shapes[0][-1]]] + ([[layer["features"]]] if layer.get("bias") else [])
-        run = functional.linear
+        run = fp8_product(torch) if fp8 else functional.linear
     elif kind == "matmul":
         run = torch.matmul
     elif kind == "batch_norm":
@@ -246,6 +265,8 @@ def operation(trial, torch):
         if from_indices:
             given = [torch.randint(0, from_indices, shape, device="cuda") for shape in shapes]
         operands = given + [tensor(shape, of) for shape in parameters]
+        if fp8:
+            operands[:2] = [t.to(torch.float8_e4m3fn) for t in operands[:2]]
         if not gradient:
             return lambda: run(*operands)
         data = trial["phase"] == "backward_data"
@@ -392,6 +413,16 @@ def attention(layer, shapes, dtype, training, torch):
         return out.transpose(1, 2).reshape(batch, -1, heads * size)
 
     return [], run
+
+
+@of_kind("experts")
+def experts(layer, shapes, dtype, training, torch):
+    """As `torch_language.py` has them."""
+    from torch_language import experts as run
+    if layer.get("bias") or not layer.get("gated", True):
+        raise ValueError("experts with biases, or without a gate")
+    count, width, hidden = layer["experts"], shapes[0][-1], layer["hidden"]
+    return [[count, width, 2 * hidden], [count, hidden, width]], lambda x, logits, *w: run(torch, layer, (x, logits), w, None)
 
 
 @of_kind("embedding")

@@ -123,6 +123,48 @@ fn a_trace_is_served_at_its_rate() {
     assert!(error.contains("trace.csv, line 3: prompt is \"\"") && error.lines().count() == 1, "{error}");
 }
 
+/// Layouts and batches are told apart by their keys; what divides no heads is left out and named.
+#[test]
+fn layouts_and_batches_are_tried() {
+    let found = json(&["--rate", "10", "--over", "layout,seqs"]);
+    let points = found["points"].as_array().expect("points");
+    let of = |p: &Value| (p["gpus"].as_u64().expect("a number"), p["max_num_seqs"].as_u64().expect("a number"));
+    let all: Vec<_> = std::iter::once(&found).chain(points).map(of).collect();
+    let most = all[0].1;
+    assert_eq!(all[0].0, 1);
+    for gpus in [1, 2, 4, 8] {
+        for sequences in [most, most / 2, most / 4, most / 8] {
+            assert_eq!(all.iter().filter(|p| **p == (gpus, sequences)).count(), 1, "{all:?}");
+        }
+    }
+    // Two GPUs carry more than one, but not twice as much; fewer sequences less.
+    let rate = |place| points.iter().find(|p| of(p) == place).and_then(|p| p["most_per_s"].as_f64()).expect("a rate");
+    let (one, two) = (found["most_per_s"].as_f64().expect("a rate"), rate((2, most)));
+    assert!(one < two && two < 2.0 * one, "{one} and {two}");
+    assert!(rate((1, most / 8)) < one);
+    let table = text(&["--rate", "10", "--over", "layout"]);
+    assert!(table.contains("--tensor-parallel 2") && table.contains("most tokens/s for each GPU: "), "{table}");
+    // 14 heads.
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/huggingface/qwen2_5_0_5b.json");
+    let options = [
+        "--gpu",
+        "h100",
+        "--requests",
+        "200",
+        "--prompt",
+        "256",
+        "--answer",
+        "32",
+        "--tpot",
+        "20ms",
+        "--over",
+        "layout",
+    ];
+    let output = program::predict().args(["serve", "--net", config]).args(options).output().expect("starts");
+    let divided = String::from_utf8_lossy(&output.stdout);
+    assert!(divided.contains("--tensor-parallel 4 is left out: "), "{divided}");
+}
+
 #[test]
 fn what_is_wrong_is_one_line() {
     let rate = ["--rate", "10"];

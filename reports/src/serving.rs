@@ -15,9 +15,13 @@ use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// A replica at a clock and power limit.
+/// A replica as it lies on GPUs, at a clock and power limit.
 #[derive(Clone, Debug)]
 pub struct At {
+    /// GPUs that divide every block.
+    pub layout: Layout,
+    /// Most sequences of a step.
+    pub sequences: u64,
     /// Clock and limit.
     pub point: OperatingPoint,
     /// Requests a second: those that come, or the most that keep the target; none where no rate keeps it, and of users.
@@ -57,8 +61,10 @@ pub struct Served {
     pub pools: Option<(usize, usize, String)>,
     /// As the driver runs it, or as was asked for.
     pub base: At,
-    /// At other clocks and limits.
+    /// At other clocks and limits, on other layouts, with other batches.
     pub points: Vec<At>,
+    /// Layouts that were asked for and cannot be: why.
+    pub left_out: Vec<(Layout, String)>,
     /// What to know.
     pub warnings: Vec<Warning>,
 }
@@ -137,6 +143,10 @@ impl Figures {
 
 #[derive(Serialize)]
 struct Point {
+    gpus: u64,
+    tensor_parallel: u64,
+    expert_parallel: u64,
+    max_num_seqs: u64,
     clock_mhz: Option<f64>,
     memory_clock_mhz: Option<f64>,
     power_cap_w: Option<f64>,
@@ -158,6 +168,10 @@ impl Point {
         };
         let most = at.outlook.as_ref().map(|o| o.most);
         Self {
+            gpus: at.layout.gpus(),
+            tensor_parallel: at.layout.tensor(),
+            expert_parallel: at.layout.expert(),
+            max_num_seqs: at.sequences,
             clock_mhz: at.point.core_clock.map(|c| c.to_mhz()),
             memory_clock_mhz: at.point.memory_clock.map(|c| c.to_mhz()),
             power_cap_w: at.point.power_cap.map(|w| w.get()),
@@ -185,9 +199,6 @@ struct Document<'a> {
     schema: &'static str,
     network: &'a str,
     gpu: &'a str,
-    gpus: u64,
-    tensor_parallel: Option<u64>,
-    expert_parallel: Option<u64>,
     tensor_interconnect: Option<&'a str>,
     precision: &'a str,
     framework: &'a str,
@@ -195,7 +206,6 @@ struct Document<'a> {
     requests: usize,
     seed: u64,
     max_num_batched_tokens: u64,
-    max_num_seqs: u64,
     block_size: u64,
     blocks: u64,
     chunked_prefill: bool,
@@ -211,7 +221,15 @@ struct Document<'a> {
     #[serde(flatten)]
     base: Point,
     points: Vec<Point>,
+    left_out: Vec<LeftOut>,
     warnings: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct LeftOut {
+    tensor_parallel: u64,
+    expert_parallel: u64,
+    why: String,
 }
 
 impl Served {
@@ -221,14 +239,10 @@ impl Served {
             time_per_token_s: t.per_token.map(Seconds::get),
             of: t.which.name(),
         });
-        let layout = self.layout.as_ref().map(|l| &l.0);
         Document {
             schema: "serving/1",
             network: &self.network,
             gpu: &self.gpu.0,
-            gpus: layout.map_or(1, Layout::gpus),
-            tensor_parallel: layout.map(Layout::tensor),
-            expert_parallel: layout.map(Layout::expert),
             tensor_interconnect: self.layout.as_ref().map(|l| l.1.as_str()),
             precision: &self.precision,
             framework: &self.framework,
@@ -236,7 +250,6 @@ impl Served {
             requests: self.requests,
             seed: self.seed,
             max_num_batched_tokens: self.limits.tokens,
-            max_num_seqs: self.limits.sequences,
             block_size: self.limits.block,
             blocks: self.limits.blocks,
             chunked_prefill: self.limits.chunked,
@@ -251,6 +264,11 @@ impl Served {
             interconnect: self.pools.as_ref().map(|p| p.2.as_str()),
             base: Point::of(&self.base),
             points: self.points.iter().map(Point::of).collect(),
+            left_out: self
+                .left_out
+                .iter()
+                .map(|(l, why)| LeftOut { tensor_parallel: l.tensor(), expert_parallel: l.expert(), why: why.clone() })
+                .collect(),
             warnings: self.warnings.iter().map(words).collect(),
         }
     }
@@ -287,6 +305,19 @@ fn setting(point: &OperatingPoint) -> String {
     if words.is_empty() { "default clock and limit".into() } else { words.join(" ") }
 }
 
+/// Where it differs from another one, as options that ask for it.
+fn changed(at: &At, base: &At) -> String {
+    let experts =
+        if at.layout.expert() > 1 { format!(" --expert-parallel {}", at.layout.expert()) } else { String::new() };
+    let words = [
+        (at.layout != base.layout).then(|| format!("--tensor-parallel {}{experts}", at.layout.tensor())),
+        (at.sequences != base.sequences).then(|| format!("--max-num-seqs {}", at.sequences)),
+        (at.point != base.point).then(|| setting(&at.point)),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    if words.is_empty() { "as asked for".into() } else { words.join(" ") }
+}
+
 fn target_words(target: &Target) -> String {
     let part = |name: &str, limit: Option<Seconds>| limit.map(|t| format!("{name} {}", with_unit(t.get(), "s")));
     let parts = [part("first token", target.to_first), part("each token", target.per_token)];
@@ -311,7 +342,8 @@ fn between(outlook: &Outlook, figure: impl Fn(&Summary) -> f64, print: impl Fn(f
 fn latencies(outlook: &Outlook) -> Option<Table> {
     let summary = outlook.value.as_ref()?;
     let mut table = Table::new(&["", "mean", "p50", "p90", "p99", "p90: 90 % interval"], 1);
-    let rows: [(&str, fn(&Summary) -> Option<Quantiles>); 3] = [
+    type Row<'a> = (&'a str, fn(&Summary) -> Option<Quantiles>);
+    let rows: [Row<'_>; 3] = [
         ("time to first token", |s| Some(s.to_first)),
         ("time per token", |s| s.per_token),
         ("end to end", |s| Some(s.to_last)),
@@ -358,10 +390,11 @@ fn figures(outlook: &Outlook) -> Table {
     table
 }
 
-/// Clocks and limits, a line each.
-fn points(all: &[&At]) -> Table {
+/// Settings, a line each.
+fn points(base: &At, all: &[&At]) -> Table {
     let header = [
         "setting",
+        "GPUs",
         "requests/s",
         "carries",
         "first token p90",
@@ -374,11 +407,12 @@ fn points(all: &[&At]) -> Table {
     let mut table = Table::new(&header, 1);
     for at in all {
         let Some(outlook) = &at.outlook else {
-            table.row(vec![setting(&at.point), "none".into()]);
+            table.row(vec![changed(at, base), at.layout.gpus().to_string(), "none".into()]);
             continue;
         };
         let mut cells = vec![
-            setting(&at.point),
+            changed(at, base),
+            at.layout.gpus().to_string(),
             outlook.value.as_ref().map_or("grows".into(), |s| significant(s.requests_per_s, 3)),
             significant(outlook.most.value, 3),
         ];
@@ -398,7 +432,41 @@ fn points(all: &[&At]) -> Table {
     table
 }
 
+/// The setting that has the least of a figure, or the most of its inverse, and by how much it is sure: not where ends of the
+/// intervals of both lie within each other.
+fn best<'a>(all: &[&'a At], figure: fn(&At, &Summary) -> f64) -> Option<(&'a At, bool)> {
+    let value = |at: &At| Some(figure(at, at.outlook.as_ref()?.value.as_ref()?));
+    let ends = |at: &At| {
+        let outlook = at.outlook.as_ref()?;
+        let (low, high) = (figure(at, outlook.low.as_ref()?), figure(at, outlook.high.as_ref()?));
+        Some((low.min(high), low.max(high)))
+    };
+    let known = |at: &&&At| value(at).is_some();
+    let least = all
+        .iter()
+        .filter(known)
+        .min_by(|a, b| value(a).unwrap_or(f64::MAX).total_cmp(&value(b).unwrap_or(f64::MAX)))?;
+    let sure = |other: &&&At| matches!((ends(least), ends(other)), (Some((_, high)), Some((low, _))) if high < low);
+    let others = || all.iter().filter(known).filter(|at| !std::ptr::eq(**at, *least));
+    (others().count() > 0).then(|| (*least, others().all(|at| sure(&at))))
+}
+
 impl Served {
+    /// Which of several settings is best, in words.
+    fn verdict(&self, all: &[&At]) -> String {
+        type Figure = fn(&At, &Summary) -> f64;
+        let figures: [(&str, Figure); 2] = [
+            ("least energy for each token", |_, s| s.per_answer_token.get()),
+            ("most tokens/s for each GPU", |at, s| at.layout.gpus() as f64 / s.tokens_per_s),
+        ];
+        let line = |(what, figure): (&str, Figure)| {
+            let (at, sure) = best(all, figure)?;
+            let doubt = if sure { "" } else { ", not surely: intervals overlap" };
+            Some(format!("{what}: {}{doubt}\n", changed(at, &self.base)))
+        };
+        figures.into_iter().filter_map(line).collect()
+    }
+
     fn text(&self, print: fn(&Table) -> String) -> String {
         let mut text = format!("{}\n", self.title());
         if let Some((layout, joined)) = &self.layout {
@@ -443,7 +511,11 @@ impl Served {
         if !self.points.is_empty() {
             let what = if self.target.is_some() { ", each at the highest rate that keeps the target" } else { "" };
             let all: Vec<&At> = std::iter::once(&self.base).chain(&self.points).collect();
-            let _ = write!(text, "\nclocks and power limits{what}\n\n{}", print(&points(&all)));
+            let _ = write!(text, "\nsettings{what}\n\n{}", print(&points(&self.base, &all)));
+            let _ = write!(text, "\n{}", self.verdict(&all));
+        }
+        for (layout, why) in &self.left_out {
+            let _ = writeln!(text, "--tensor-parallel {} is left out: {why}", layout.tensor());
         }
         text
     }
@@ -469,7 +541,7 @@ impl Export for Served {
         (Format::Table, "Aligned text"),
         (Format::Markdown, "For a report"),
         (Format::Json, "A document with all digits, in seconds, watts and joules"),
-        (Format::Csv, "A line for each clock and limit, with the JSON's keys"),
+        (Format::Csv, "A line for each setting, with the JSON's keys"),
     ];
 
     fn export(&self, format: Format) -> Result<String, ExportError> {

@@ -16,7 +16,8 @@ const EXAMPLES: &str = "Examples:
   predict serve --net llama3_8b --gpu h100 --rate 4 --prompt 1024 --answer 256
   predict serve --net llama3_8b --gpu h100 --ttft 500ms --tpot 50ms --prompt 512..1536 --answer lognormal:256:0.5
   predict serve --net llama3_8b --gpu h100 --ttft 500ms --tpot 50ms --prompt 1024 --answer 256 --over cap
-  predict serve --net llama3_70b --gpu h100 --tensor-parallel 4 --rate 2 --prompt 1024 --answer 256
+  predict serve --net llama3_1_70b --gpu h100 --tensor-parallel 4 --rate 2 --prompt 1024 --answer 256
+  predict serve --net llama3_1_70b --gpu h100 --tensor-parallel 4 --tpot 50ms --prompt 1024 --answer 256 --over layout,cap
   predict serve --net Qwen3-8B/config.json --gpu h200 --concurrency 32 --prompt 1024 --answer 256 --format json
   predict serve --net llama3_8b --gpu a100-sxm4-80gb --trace requests.csv    with the columns time,prompt,answer";
 
@@ -137,6 +138,10 @@ pub enum ServeOver {
     Cap,
     /// Core clocks
     Clock,
+    /// Layouts over the GPUs of a node that divide every block
+    Layout,
+    /// Smaller batches: fewer sequences of a step
+    Seqs,
 }
 
 fn parse_which(text: &str) -> Result<Which, String> {

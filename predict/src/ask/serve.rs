@@ -1,19 +1,23 @@
 //! A language model on a replica under a load.
 
 use super::settings::{caps, clocks};
+use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
+use joulecast_model::ask::layouts::of_node;
 use joulecast_model::ask::serving::times::{Extent, Room, StepTimes};
 use joulecast_model::ask::serving::{Demand, Limits, Pools, Service, ServingError, Target};
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::Bytes;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
+use joulecast_model::law::calibration::Tier;
+use joulecast_model::net::network::Network;
 use joulecast_model::net::share::Layout;
 use joulecast_model::step::generation::GenerationError;
 use joulecast_model::step::parallel::Fabric;
-use joulecast_model::step::predictor::OperatingPoint;
+use joulecast_model::step::predictor::{OperatingPoint, Warning};
 use joulecast_reports::serving::{At, Served};
 
 /// How requests come.
@@ -25,6 +29,19 @@ pub enum Coming {
     Users(usize),
     /// As many as keep a target.
     Within(Target),
+}
+
+/// Settings that are tried beside the one that is asked for: every one of them with every other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Power limits.
+    pub caps: bool,
+    /// Core clocks.
+    pub clocks: bool,
+    /// GPUs of a node that divide every block.
+    pub layouts: bool,
+    /// Fewer sequences of a step.
+    pub sequences: bool,
 }
 
 /// What is to be served, and how.
@@ -48,8 +65,8 @@ pub struct Serving {
     pub memory: f64,
     /// Whether prompts may be computed in chunks.
     pub chunked: bool,
-    /// Also other power limits, and clocks.
-    pub over: (bool, bool),
+    /// What else is tried.
+    pub over: Beside,
     /// So many replicas for prompts and so many for answers; without, one does both.
     pub apart: Option<(usize, usize)>,
 }
@@ -64,12 +81,12 @@ fn few<T: Copy>(list: &[T]) -> Vec<T> {
 }
 
 /// The points that are tried, the one that is asked for first.
-fn points(gpu: &Gpu, base: OperatingPoint, (cap, clock): (bool, bool)) -> Vec<OperatingPoint> {
+fn points(gpu: &Gpu, base: OperatingPoint, over: Beside) -> Vec<OperatingPoint> {
     let mut points = vec![base];
-    if cap && base.power_cap.is_none() {
+    if over.caps && base.power_cap.is_none() {
         points.extend(few(&caps(gpu)).into_iter().map(|cap| OperatingPoint { power_cap: Some(cap), ..base }));
     }
-    if clock && base.core_clock.is_none() {
+    if over.clocks && base.core_clock.is_none() {
         let all = clocks(gpu, 4 * TRIED);
         points.extend(few(&all).into_iter().map(|clock| OperatingPoint { core_clock: Some(clock), ..base }));
     }
@@ -85,20 +102,54 @@ fn pools(request: &Request, gpu: &Gpu, (prefill, decode): (usize, usize), per_to
     Ok(Pools { prefill, decode, fabric, per_token })
 }
 
-/// A replica of a language model under a load, at one or several operating points.
-///
-/// # Errors
-/// When what is asked is wrong, the network generates nothing, or neither it nor a request fits in memory.
-pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Served, Failure> {
-    let precision = *only(&request.precisions, "precision")?;
-    let cluster = session.cluster(request, only(&request.teams, "GPU")?, precision, Mode::Inference)?;
-    let source = session.network(only(&request.networks, "network")?, &request.reading)?;
-    let (predictor, network) = (cluster.first(), &source.network);
-    let gpu = predictor.gpu();
-    let usual = Limits::usual(gpu);
+/// The largest batch is halved so often.
+const HALVED: u32 = 3;
+/// GPUs of a node where the interconnect does not say.
+const MOST: u64 = 8;
+
+/// Layouts and most sequences that are tried, those that are asked for first.
+fn replicas(
+    cluster: &Cluster,
+    network: &Network,
+    asked: (Layout, u64),
+    over: Beside,
+) -> Result<Vec<(Layout, u64)>, Failure> {
+    let mut layouts = vec![asked.0];
+    if over.layouts {
+        let two = Layout::new(2, 1, 1, None).map_err(Failure::usage)?;
+        let joined = cluster.deployment(two, OperatingPoint::default())?.interconnect;
+        let all = of_node(network, joined.node.unwrap_or(MOST)).into_iter();
+        layouts.extend(all.filter(|l| l.pipeline() * l.data() == 1 && *l != asked.0));
+    }
+    let mut sequences = vec![asked.1];
+    if over.sequences {
+        sequences.extend((1..=HALVED).map(|i| asked.1 >> i).filter(|n| *n > 0));
+    }
+    Ok(layouts.iter().flat_map(|layout| sequences.iter().map(|n| (*layout, *n))).collect())
+}
+
+/// A replica at all operating points.
+struct Found {
+    all: Vec<At>,
+    limits: Limits,
+    room: Room,
+    pools: Option<Pools>,
+    interconnect: String,
+    tiers: (Tier, Tier),
+    warnings: Vec<Warning>,
+}
+
+/// A replica of a network on a layout with so many sequences at most.
+fn found(
+    cluster: &Cluster,
+    network: &Network,
+    request: &Request,
+    asked: &Serving,
+    (layout, sequences): (Layout, u64),
+) -> Result<Found, Failure> {
+    let gpu = cluster.first().gpu();
     let longest = asked.demand.longest();
-    let sequences = asked.sequences.unwrap_or(usual.sequences);
-    let tokens = asked.tokens.unwrap_or(usual.tokens);
+    let tokens = asked.tokens.unwrap_or(Limits::usual(gpu).tokens);
     // A prompt that is not cut runs beside all answers.
     let largest = if asked.chunked { tokens } else { tokens.max(longest + sequences) };
     let extent = Extent { tokens: largest.max(sequences), sequences, length: longest };
@@ -106,10 +157,6 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
         GenerationError::Predict(error) => Failure::from(error),
         other => Failure::Usage(anyhow::Error::from(other)),
     };
-    let layout = request.layout.unwrap_or(Layout::ALONE);
-    if request.interconnect.is_some() && layout.gpus() == 1 && asked.apart.is_none() {
-        return Err(Failure::usage("--interconnect joins several GPUs: --tensor-parallel N, or --disaggregate N:N"));
-    }
     let deployment = cluster.deployment(layout, request.point)?;
     let room = Room::of(&deployment, network, extent, asked.memory).map_err(failure)?;
     let limits =
@@ -134,40 +181,77 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
     let times = StepTimes::of(&deployment, network, extent, &points).map_err(failure)?;
     let at = |times: &StepTimes| -> Result<At, ServingError> {
         let service = Service { times, limits, demand: &asked.demand, pools: pools.as_ref() };
+        let found = At { layout, sequences, point: times.point, rate: None, outlook: None };
         let rate = match asked.coming {
             Coming::Rate(rate) => Some(rate),
-            Coming::Users(users) => {
-                return Ok(At { point: times.point, rate: None, outlook: Some(service.closed(users)?) });
-            }
+            Coming::Users(users) => return Ok(At { outlook: Some(service.closed(users)?), ..found }),
             Coming::Within(target) => service.highest(&target)?,
         };
         let outlook = rate.map(|rate| service.open(rate)).transpose()?;
-        Ok(At { point: times.point, rate, outlook })
+        Ok(At { rate, outlook, ..found })
     };
-    let mut all = times.iter().map(at).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    let base = all.remove(0);
-    let first = &times[0];
-    let joined = pools.as_ref().and_then(|pools| pools.fabric.note.clone());
-    let notes = cluster.notes().cloned().chain(joined).chain(first.warnings.iter().cloned()).collect();
+    let all = times.iter().map(at).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    // There is a point: that which is asked for.
+    let usual = ((Tier::Roofline, Tier::Roofline), Vec::new());
+    let (tiers, warnings) = times.first().map_or(usual, |t| (t.tiers, t.warnings.clone()));
+    Ok(Found { all, limits, room, pools, interconnect: deployment.interconnect.name.clone(), tiers, warnings })
+}
+
+/// A replica of a language model under a load, at one or several operating points, on one or several layouts.
+///
+/// # Errors
+/// When what is asked is wrong, the network generates nothing, or neither it nor a request fits in memory. Of other layouts
+/// than the one that is asked for the reason is told instead.
+pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Served, Failure> {
+    let precision = *only(&request.precisions, "precision")?;
+    let cluster = session.cluster(request, only(&request.teams, "GPU")?, precision, Mode::Inference)?;
+    let source = session.network(only(&request.networks, "network")?, &request.reading)?;
+    let (predictor, network) = (cluster.first(), &source.network);
+    let gpu = predictor.gpu();
+    let layout = request.layout.unwrap_or(Layout::ALONE);
+    if request.interconnect.is_some() && layout.gpus() == 1 && asked.apart.is_none() && !asked.over.layouts {
+        return Err(Failure::usage("--interconnect joins several GPUs: --tensor-parallel N, or --disaggregate N:N"));
+    }
+    let sequences = asked.sequences.unwrap_or(Limits::usual(gpu).sequences);
+    let mut tried = replicas(&cluster, network, (layout, sequences), asked.over)?.into_iter();
+    let (mut left_out, mut points) = (Vec::new(), Vec::new());
+    let first = tried.next().unwrap_or((layout, sequences));
+    let mut first = found(&cluster, network, request, asked, first)?;
+    let base = first.all.remove(0);
+    points.append(&mut first.all);
+    for replica in tried {
+        match found(&cluster, network, request, asked, replica) {
+            Ok(found) => points.extend(found.all),
+            Err(Failure::Usage(why)) if replica.0 != layout => {
+                if left_out.iter().all(|(known, _)| *known != replica.0) {
+                    left_out.push((replica.0, why.to_string()));
+                }
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    let joined = first.pools.as_ref().and_then(|pools| pools.fabric.note.clone());
+    let notes = cluster.notes().cloned().chain(joined).chain(first.warnings).collect();
     Ok(Served {
         network: network.name.clone(),
-        layout: (layout.gpus() > 1).then(|| (layout, deployment.interconnect.name.clone())),
+        layout: (layout.gpus() > 1).then_some((layout, first.interconnect)),
         gpu: (only(&request.teams, "GPU")?.name.clone(), gpu.title.clone()),
         precision: precision.name().to_string(),
         framework: predictor.framework().name.clone(),
         load: asked.described.clone(),
         requests: asked.demand.requests().len(),
         seed: asked.seed,
-        limits,
-        room,
+        limits: first.limits,
+        room: first.room,
         tiers: first.tiers,
         target: match asked.coming {
             Coming::Within(target) => Some(target),
             _ => None,
         },
-        pools: pools.map(|p| (p.prefill, p.decode, p.fabric.name((p.prefill + p.decode) as u64))),
+        pools: first.pools.map(|p| (p.prefill, p.decode, p.fabric.name((p.prefill + p.decode) as u64))),
         base,
-        points: all,
+        points,
+        left_out,
         warnings: notes,
     })
 }

@@ -1,7 +1,7 @@
 //! `predict serve`
 
 use crate::args::{ServeArgs, ServeOver};
-use crate::ask::{self, Coming, Serving};
+use crate::ask::{self, Beside, Coming, Serving};
 use crate::failure::Failure;
 use crate::session::Session;
 use joulecast_model::ask::serving::{Demand, Target};
@@ -61,7 +61,12 @@ impl ServeArgs {
             memory: self.gpu_memory_utilization,
             chunked: !self.no_chunked_prefill,
             apart: self.disaggregate,
-            over: (self.over.contains(&ServeOver::Cap), self.over.contains(&ServeOver::Clock)),
+            over: Beside {
+                caps: self.over.contains(&ServeOver::Cap),
+                clocks: self.over.contains(&ServeOver::Clock),
+                layouts: self.over.contains(&ServeOver::Layout),
+                sequences: self.over.contains(&ServeOver::Seqs),
+            },
         })
     }
 }

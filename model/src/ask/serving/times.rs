@@ -311,17 +311,20 @@ fn tiled(last: u64) -> Vec<u64> {
     list
 }
 
+/// Predictions by one number.
+type Line = Vec<(u64, Parts, Ends)>;
+
 /// Predictions on the nodes of all grids.
 #[derive(Default)]
 struct Predicted {
     /// Steps of prompts, by all their tokens.
-    prompts: Vec<(u64, Parts, Ends)>,
+    prompts: Line,
     /// Steps of a token for each sequence, by sequences.
-    answers: Vec<(u64, Parts, Ends)>,
+    answers: Line,
     /// One prompt, by its tokens: attention alone, and what it adds to others.
     attention: Vec<(u64, Spent, Spent, Ends)>,
     /// By sequences, then by cached tokens.
-    decode: Vec<(u64, Vec<(u64, Parts, Ends)>)>,
+    decode: Vec<(u64, Line)>,
     tiers: Option<(Tier, Tier)>,
     warnings: Vec<Warning>,
 }
