@@ -126,7 +126,8 @@ fn a_trace_is_served_at_its_rate() {
 /// Layouts and batches are told apart by their keys; what divides no heads is left out and named.
 #[test]
 fn layouts_and_batches_are_tried() {
-    let found = json(&["--rate", "10", "--over", "layout,seqs"]);
+    let found =
+        json(&["--rate", "10", "--over", "layout,seqs", "--max-num-seqs", "16", "--max-num-batched-tokens", "256"]);
     let points = found["points"].as_array().expect("points");
     let of = |p: &Value| (p["gpus"].as_u64().expect("a number"), p["max_num_seqs"].as_u64().expect("a number"));
     let all: Vec<_> = std::iter::once(&found).chain(points).map(of).collect();
@@ -142,7 +143,7 @@ fn layouts_and_batches_are_tried() {
     let (one, two) = (found["most_per_s"].as_f64().expect("a rate"), rate((2, most)));
     assert!(one < two && two < 2.0 * one, "{one} and {two}");
     assert!(rate((1, most / 8)) < one);
-    let table = text(&["--rate", "10", "--over", "layout"]);
+    let table = text(&["--rate", "10", "--over", "layout", "--max-num-batched-tokens", "256"]);
     assert!(table.contains("--tensor-parallel 2") && table.contains("most tokens/s for each GPU: "), "{table}");
     // 14 heads.
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/huggingface/qwen2_5_0_5b.json");
