@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from ._measure import MeasureError, measure
 
-    Net = Any
-    Nets = Union[Net, Sequence[Net]]
+    _Net = Any
+    _Nets = Union[_Net, Sequence[_Net]]
 
 __all__ = [
     "Answer",
@@ -97,7 +97,7 @@ def _mode(mode: Optional[str], training: Optional[bool]) -> Optional[str]:
     return said
 
 
-def load(net: Net, *, example_inputs: Any = None, name: Optional[str] = None) -> Network:
+def load(net: _Net, *, example_inputs: Any = None, name: Optional[str] = None) -> Network:
     """Reads a network once, for many questions: bytes of a file (our TOML, ONNX, Caffe's prototxt, Hugging Face's config.json), a
     `config.json` as a dict, a path, or a `torch.nn.Module` with example inputs.
 
@@ -126,7 +126,7 @@ def load(net: Net, *, example_inputs: Any = None, name: Optional[str] = None) ->
 
 
 def predict(
-    net: Net,
+    net: _Net,
     gpu: Optional[str] = None,
     *,
     batch: Union[int, str] = 1,
@@ -183,7 +183,7 @@ def predict(
 
 
 def layouts(
-    net: Net, gpu: str, *, batch: Union[int, str] = 1, power_limit: Optional[float] = None, clock: Optional[float] = None, **options: Any
+    net: _Net, gpu: str, *, batch: Union[int, str] = 1, power_limit: Optional[float] = None, clock: Optional[float] = None, **options: Any
 ) -> Answer:
     """What layouts of a language model over the GPUs of a node hold, and how fast they answer.
 
@@ -198,13 +198,13 @@ def layouts(
     return result
 
 
-def _several(nets: Nets) -> Tuple[List[str], List[Network]]:
+def _several(nets: _Nets) -> Tuple[List[str], List[Network]]:
     listed = list(nets) if isinstance(nets, (list, tuple, set)) else [nets]
     pairs = [_resolve(net) for net in listed]
     return [typed for typed, _ in pairs], [held for _, held in pairs if held is not None]
 
 
-def _many(nets: Nets, gpu: Union[str, Sequence[str]], options: Dict[str, Any], training: Optional[bool]) -> Tuple[List[str], List[Network]]:
+def _many(nets: _Nets, gpu: Union[str, Sequence[str]], options: Dict[str, Any], training: Optional[bool]) -> Tuple[List[str], List[Network]]:
     typed, held = _several(nets)
     if training is not None:
         options["mode"] = _mode(options.get("mode"), training)
@@ -212,7 +212,7 @@ def _many(nets: Nets, gpu: Union[str, Sequence[str]], options: Dict[str, Any], t
 
 
 def sweep(
-    nets: Nets,
+    nets: _Nets,
     gpu: Union[str, Sequence[str]],
     *,
     batch: Union[int, str, Iterable[int]] = 1,
@@ -248,7 +248,7 @@ def sweep(
             bar.close()
 
 
-def compare(nets: Nets, gpu: Union[str, Sequence[str]], *, training: Optional[bool] = None, **options: Any) -> Answer:
+def compare(nets: _Nets, gpu: Union[str, Sequence[str]], *, training: Optional[bool] = None, **options: Any) -> Answer:
     """Networks on GPUs side by side: which is best for what; with a budget (`target_latency` in ms, `energy_budget` in J per sample,
     `max_power` in W) the largest batch within it. `price={"v100": 2.5}` per hour.
 
@@ -263,7 +263,7 @@ def compare(nets: Nets, gpu: Union[str, Sequence[str]], *, training: Optional[bo
     return result
 
 
-def optimize(net: Nets, gpu: str, *, batch: int = 1, training: Optional[bool] = None, **options: Any) -> Answer:
+def optimize(net: _Nets, gpu: str, *, batch: int = 1, training: Optional[bool] = None, **options: Any) -> Answer:
     """The clock, power limit and batch with the least `metric`: "energy", "time", "edp", "ed2p", "eds:1.5". `over=["cap", "clock",
     "batch"]`; `max_slowdown=5` percent; `per_layer=True` for a clock of each layer.
 
@@ -278,7 +278,7 @@ def optimize(net: Nets, gpu: str, *, batch: int = 1, training: Optional[bool] = 
     return result
 
 
-def serve(net: Net, gpu: str, **options: Any) -> Answer:
+def serve(net: _Net, gpu: str, **options: Any) -> Answer:
     """A language model under a load with continuous batching: latencies, tokens/s, power and J per token. `rate` (requests/s),
     `concurrency` (users), `trace`, or a target `ttft="500ms", tpot="50ms"`; `prompt=1024, answer=256` tokens.
 
@@ -303,7 +303,7 @@ def plan(file: Union[str, "os.PathLike[str]", None] = None, *, text: Optional[st
     return _joulecast.plan([name, *_words(options)], text)
 
 
-def describe(net: Net, *, example_inputs: Any = None, **options: Any) -> Table:
+def describe(net: _Net, *, example_inputs: Any = None, **options: Any) -> Table:
     """A network's layers: shapes, parameters, multiply-accumulates, operations and traffic of a forward pass of `batch` samples.
 
     >>> import joulecast as jc

@@ -3,6 +3,26 @@ from typing_extensions import CapsuleType, final
 
 from ._figure import Figure
 
+__all__ = [
+    "Answer",
+    "Network",
+    "Prediction",
+    "Table",
+    "__version__",
+    "compare",
+    "describe",
+    "gpus",
+    "layouts",
+    "map_table",
+    "nets",
+    "optimize",
+    "plan",
+    "predict",
+    "program",
+    "serve",
+    "sweep",
+]
+
 __version__: str
 
 @final

@@ -14,7 +14,6 @@ use joulecast_reports::layouts::Layouts;
 use joulecast_reports::optimum::Found;
 use joulecast_reports::serving::Served;
 use joulecast_reports::{compare as comparison, fleet, given, notebook};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::Value;
 
@@ -68,8 +67,8 @@ impl Answer {
         self.written(format).map_err(unwritten)
     }
 
-    fn value(&self) -> PyResult<Value> {
-        serde_json::from_str(&self.text(Format::Json)?).map_err(|e| PyValueError::new_err(e.to_string()))
+    fn value(&self, py: Python<'_>) -> PyResult<Value> {
+        crate::rows::value(&self.to_dict(py)?)
     }
 
     fn drawn(&self) -> Result<String, FigureError> {
@@ -128,8 +127,8 @@ fn rows(document: &Value) -> Vec<Value> {
 impl Answer {
     /// A row per setting, GPU or candidate.
     #[getter]
-    fn table(&self) -> PyResult<Table> {
-        Table::of(&rows(&self.value()?))
+    fn table(&self, py: Python<'_>) -> PyResult<Table> {
+        Table::of(&rows(&self.value(py)?))
     }
 
     /// Arrow's C stream interface, of the table.
@@ -139,7 +138,7 @@ impl Answer {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let table = Bound::new(py, self.table()?)?;
+        let table = Bound::new(py, self.table(py)?)?;
         table.call_method1("__arrow_c_stream__", (requested_schema,))
     }
 

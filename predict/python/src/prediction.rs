@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::failure::{error, undrawn, unwritten};
+use crate::rows;
 use crate::session;
 use crate::table::Table;
 use joulecast_model::base::shape::MAX_DIMENSION;
@@ -285,11 +286,12 @@ impl Prediction {
 
     /// A row per kernel.
     #[getter]
-    fn layers(&self) -> PyResult<Table> {
-        let text = self.export(Format::Json, true)?;
-        let document: serde_json::Value =
-            serde_json::from_str(&text).map_err(|e| PyValueError::new_err(e.to_string()))?;
-        Table::of(document["layers"].as_array().into_iter().flatten())
+    fn layers(&self, py: Python<'_>) -> PyResult<Table> {
+        let layers = match self.document(py)?.get_item("layers")? {
+            Some(layers) => rows::value(&layers)?,
+            None => serde_json::Value::Null,
+        };
+        Table::of(layers.as_array().into_iter().flatten())
     }
 
     /// The document `prediction/1`.

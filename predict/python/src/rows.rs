@@ -3,6 +3,8 @@
 use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyBool, PyDict, PyInt, PyList, PyString};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -75,6 +77,33 @@ fn column<'a>(kind: &DataType, values: impl Iterator<Item = Option<&'a Value>>) 
             });
             Arc::new(builder.finish())
         }
+    }
+}
+
+/// A value of Python's `json`, with every digit: serde_json's own reader may miss the last one.
+///
+/// # Errors
+/// When it is none that JSON has.
+pub fn value(of: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if of.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(dict) = of.cast::<PyDict>() {
+        let entry = |(key, of): (Bound<'_, PyAny>, Bound<'_, PyAny>)| Ok((key.extract::<String>()?, value(&of)?));
+        return Ok(Value::Object(dict.iter().map(entry).collect::<PyResult<_>>()?));
+    }
+    if let Ok(list) = of.cast::<PyList>() {
+        return Ok(Value::Array(list.iter().map(|of| value(&of)).collect::<PyResult<_>>()?));
+    }
+    if let Ok(text) = of.cast::<PyString>() {
+        return Ok(Value::String(text.extract()?));
+    }
+    if let Ok(truth) = of.cast::<PyBool>() {
+        return Ok(Value::Bool(truth.is_true()));
+    }
+    match of.extract::<i64>() {
+        Ok(whole) if of.is_instance_of::<PyInt>() => Ok(whole.into()),
+        _ => Ok(of.extract::<f64>()?.into()),
     }
 }
 

@@ -27,7 +27,7 @@ print(json.dumps(m.to_dict())); print(m)
 
 def library() -> Path:
     named = os.environ.get("JOULECAST_FAKE_NVML")
-    places = [Path(named)] if named else [ROOT / f"target/{p}/libjoulecast_fake_nvml.so" for p in ("debug", "release")]
+    places = [Path(named)] if named else [ROOT / f"target/{p}/libjoulecast_fake_nvml.so" for p in ("debug", "debug/deps", "release", "release/deps")]
     for place in places:
         if place.exists():
             return place

@@ -115,7 +115,7 @@ def test_what_is_built_in() -> None:
     gpus, nets = jc.gpus().to_pylist(), jc.nets().to_pylist()
     assert {"v100", "h200", "t4"} <= {gpu["name"] for gpu in gpus} and all(gpu["memory_bytes"] > 0 for gpu in gpus)
     assert {"resnet50", "vgg16"} <= {net["name"] for net in nets} and all(net["parameters"] > 0 for net in nets)
-    assert "resnet50" in jc.nets()._repr_html_()
+    assert "alexnet" in jc.nets()._repr_html_()
 
 
 def test_rows_are_predicted_where_they_stand() -> None:
