@@ -119,7 +119,11 @@ fn rows(document: &Value) -> Vec<Value> {
     let known = ["rows", "points", "layouts"].into_iter().find_map(|key| document[key].as_array());
     match known {
         Some(rows) if !rows.is_empty() => rows.clone(),
-        _ => vec![document.clone()],
+        // A comparison by a budget alone: the answer for each network and GPU, where there is one.
+        _ => match document["within_budget"].as_array() {
+            Some(within) => within.iter().map(|w| w["largest"].clone()).filter(Value::is_object).collect(),
+            None => vec![document.clone()],
+        },
     }
 }
 

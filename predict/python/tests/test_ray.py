@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("ray", reason="ray is not installed: pip install 'joulecast[ray]'")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+EXAMPLES = str(Path(__file__).resolve().parents[1] / "examples")
 
 
-def test_a_search_on_two_workers_is_that_of_one_process() -> None:
+def test_a_search_on_two_workers_is_that_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLES)
+    # Workers import the example, too.
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [EXAMPLES, os.environ.get("PYTHONPATH")])))
     import pyarrow as pa
     from ray_search import search, widen
 

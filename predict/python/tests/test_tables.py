@@ -83,6 +83,8 @@ def test_comparisons_optima_and_layouts_have_rows() -> None:
     compared = jc.compare(["resnet50", "vgg16"], ["v100", "t4"], batch=[1, 64], price={"v100": 2.5, "t4": 0.4})
     assert compared.table.num_rows == 8 and compared.to_dict()["schema"] == "comparison/1"
     assert pa.table(compared).num_rows == 8 and "<svg" in compared.plot().svg
+    within = jc.compare("resnet50", ["t4", "v100"], precision="fp16", target_latency=20).table.to_pylist()
+    assert len(within) == 2 and all(row["largest_within_budget"] and row["time_s"] <= 0.02 for row in within)
     found = jc.optimize("resnet50", "v100", batch=64, max_slowdown=5)
     rows = found.table.to_pylist()
     assert sum(row["best"] for row in rows) == 1 and found.plot().svg.startswith("<svg")

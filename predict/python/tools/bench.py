@@ -82,7 +82,10 @@ def main() -> None:
     except ImportError:
         print("ray is not installed")
         return
-    sys.path.insert(0, os.path.join(HERE, "..", "examples"))
+    examples = os.path.join(HERE, "..", "examples")
+    sys.path.insert(0, examples)
+    # Workers import the example, too.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [examples, os.environ.get("PYTHONPATH")]))
     import pyarrow as pa
     from ray_search import search, widen
 
