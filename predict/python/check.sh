@@ -7,6 +7,7 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 profile=${1:-dev}
+export JOULECAST_PROFILE=$profile
 target=${CARGO_TARGET_DIR:-../../target}
 environment=$target/python
 python=${PYTHON:-python3}
@@ -54,7 +55,7 @@ installed=$(cd / && "$bin/python" -c 'import joulecast, os; print(os.path.dirnam
 run() {
   echo "+ pytest $1"
   shift
-  (cd "$wheels" && "$bin/python" -m pytest -q -p no:cacheprovider --rootdir "$here" -rs "$@") 2>&1 | tee "$log"
+  (cd "$wheels" && "$bin/python" -m pytest -q -p no:cacheprovider --rootdir "$here" -rs --durations 5 "$@") 2>&1 | tee "$log"
   count() { grep -E '^[0-9]+ .* in [0-9.]+s' "$log" | tail -n 1 | grep -oE "[0-9]+ $1" | grep -oE '^[0-9]+' || echo 0; }
   passed=$((passed + $(count passed)))
   failed=$((failed + $(count failed) + $(count errors?)))
