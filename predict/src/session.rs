@@ -9,6 +9,7 @@ use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::law::calibration::ANY_CHIP;
+use joulecast_model::net::network::folding::Folding;
 use joulecast_model::read::Format;
 use joulecast_model::step::calibrations::Calibrations;
 use joulecast_model::step::framework::{Framework, HostSpeed, Launch};
@@ -40,6 +41,10 @@ impl<K: PartialEq, V: Clone> Kept<K, V> {
         list.push((key, made.clone()));
         Ok(made)
     }
+
+    fn forget(&self, of: impl Fn(&K) -> bool) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(key, _)| !of(key));
+    }
 }
 
 /// Calibrations of a file or folder that somebody names.
@@ -50,6 +55,15 @@ struct Given {
     /// Whether it is a file of the models over all chips.
     any: bool,
     calibrations: Arc<Calibrations>,
+}
+
+/// The content of a network file that is none.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// Its bytes.
+    pub content: Arc<[u8]>,
+    /// What becomes of its folded batch norms where nothing else is asked for.
+    pub folding: Folding,
 }
 
 /// Answers questions. Whatever several of them need is read once and shared, from any thread.
@@ -66,6 +80,8 @@ struct Given {
 pub struct Session {
     shipped: Arc<Calibrations>,
     given: Kept<PathBuf, Given>,
+    /// Network files that are no files, by name.
+    held: Mutex<HashMap<String, Held>>,
     networks: Kept<(String, Reading), Arc<Source>>,
     gpus: Kept<String, Arc<Gpu>>,
     /// With the framework profiles that they are of.
@@ -82,8 +98,8 @@ impl Default for Session {
 impl Session {
     /// One that has read nothing yet.
     pub fn new() -> Self {
-        let (given, networks, gpus, hosts, predictors) = Default::default();
-        Self { shipped: Calibrations::shipped(), given, networks, gpus, hosts, predictors }
+        let (given, held, networks, gpus, hosts, predictors) = Default::default();
+        Self { shipped: Calibrations::shipped(), given, held, networks, gpus, hosts, predictors }
     }
 
     /// A network of the zoo or of a file.
@@ -91,7 +107,24 @@ impl Session {
     /// # Errors
     /// When there is none, its file cannot be used, or it has no such inputs.
     pub fn network(&self, name: &str, reading: &Reading) -> Result<Arc<Source>, Failure> {
-        self.networks.get((name.to_string(), reading.clone()), || Ok(Arc::new(Source::read(name, reading)?)))
+        let read = || Ok(Arc::new(Source::read(name, self.held(name).as_ref(), reading)?));
+        self.networks.get((name.to_string(), reading.clone()), read)
+    }
+
+    fn held(&self, name: &str) -> Option<Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Takes a network file's content under a name, which says by its ending what it is and hides a file of that name.
+    pub fn hold(&self, name: &str, held: Held) {
+        self.forget(name);
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_string(), held);
+    }
+
+    /// Forgets what was taken under a name, and what was read of it.
+    pub fn forget(&self, name: &str) {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.networks.forget(|(known, _)| known == name);
     }
 
     /// Networks of a list, each once, whatever it is called there.
@@ -166,7 +199,7 @@ impl Session {
     /// # Errors
     /// When there is none of that name, no algorithm in that precision, or a host where none launches.
     pub fn framework(&self, runner: &Runner, precision: Precision) -> Result<Framework, Failure> {
-        let framework = catalog::framework(&runner.framework).map_err(Failure::usage)?;
+        let framework = catalog::framework(&runner.framework).map_err(|e| Failure::Usage(e.into()))?;
         if runner.algorithm.is_some() && precision != Precision::Fp32 {
             return Err(Failure::usage(format_args!(
                 "--conv-algorithm: algorithms were measured in fp32 alone, not in {precision}"
@@ -350,6 +383,20 @@ mod tests {
         let same = |a: &str, b: &str| session.identity(a).expect("known") == session.identity(b).expect("known");
         assert!(same("v100-sxm2", "V100") && !same("v100", "t4"));
         assert!(same("./Cargo.toml", "src/../Cargo.toml") && !same("./Cargo.toml", "./none.toml"));
+    }
+
+    #[test]
+    fn a_network_is_read_from_memory_until_it_is_forgotten() {
+        let (session, reading) = (Session::new(), Reading::default());
+        let held = |bytes: &[u8]| Held { content: bytes.into(), folding: Folding::Open };
+        let text = joulecast_model::catalog::network("alexnet").expect("known").to_toml();
+        session.hold("memory:1/mine.toml", held(text.as_bytes()));
+        let read = session.network("memory:1/mine.toml", &reading).expect("read");
+        assert_eq!((read.kind, read.network.inputs.len()), ("file", 1));
+        session.hold("memory:1/mine.toml", held(b"no network"));
+        assert!(session.network("memory:1/mine.toml", &reading).is_err(), "what was read is of other content");
+        session.forget("memory:1/mine.toml");
+        assert!(session.network("memory:1/mine.toml", &reading).is_err());
     }
 
     #[test]

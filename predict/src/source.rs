@@ -2,15 +2,18 @@
 
 use crate::failure::Failure;
 use crate::request::Reading;
+use crate::session::Held;
 use anyhow::{Result, anyhow};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::base::shape::Shape;
 use joulecast_model::catalog;
+use joulecast_model::net::network::folding::Folding;
 use joulecast_model::net::network::{Network, ShapedNetwork, ShapingError};
 use joulecast_model::read::onnx::{self, OnnxError};
 use joulecast_model::read::{CONFIG, Format};
 use joulecast_model::step::generation;
 use std::fs;
+use std::io::Cursor;
 use std::path::Path;
 
 /// A network that was read.
@@ -29,17 +32,17 @@ pub struct Source {
 }
 
 impl Source {
-    /// A network of the zoo, of a file, or of a folder that holds Hugging Face's file.
+    /// A network of the zoo, of a file, or of a folder that holds Hugging Face's file; `held`: a file's content, where it is at hand.
     ///
     /// # Errors
     /// When there is none, its file cannot be used, or it reads no sequence.
-    pub fn read(name: &str, reading: &Reading) -> Result<Self, Failure> {
-        let file = config_in(name)?;
+    pub fn read(name: &str, held: Option<&Held>, reading: &Reading) -> Result<Self, Failure> {
+        let file = if held.is_some() { None } else { config_in(name)? };
         let path = file.as_deref().unwrap_or(name);
         let format = Format::of(path);
         let mut network = match format {
             Format::Zoo => catalog::network(name).map_err(|e| Failure::Usage(e.into()))?,
-            _ => from_file(path, format, reading)?,
+            _ => from_file(path, held.map(|h| &h.content[..]), format, reading)?,
         };
         if let (Some(tokens), Format::Zoo | Format::Toml | Format::HuggingFace) = (reading.sequence, format) {
             network.bind(generation::SEQUENCE, tokens).map_err(|e| Failure::Usage(e.into()))?;
@@ -50,7 +53,11 @@ impl Source {
             _ => reading.inputs.clone(),
         };
         let asked = !reading.inputs.is_empty() || reading.sequence.is_some();
-        let network = network.with_folding(reading.folding);
+        let folding = match held {
+            Some(held) if reading.folding == Folding::Open => held.folding,
+            _ => reading.folding,
+        };
+        let network = network.with_folding(folding);
         Ok(Self { typed: name.to_string(), network, kind: format.source(), bindings, asked })
     }
 
@@ -86,7 +93,7 @@ fn config_in(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-fn from_file(path: &str, format: Format, reading: &Reading) -> Result<Network, Failure> {
+fn from_file(path: &str, content: Option<&[u8]>, format: Format, reading: &Reading) -> Result<Network, Failure> {
     let failed = |error: anyhow::Error| Failure::Failed(error.context(path.to_string()));
     let open = || -> Result<fs::File> {
         if !fs::metadata(path)?.is_file() {
@@ -101,7 +108,11 @@ fn from_file(path: &str, format: Format, reading: &Reading) -> Result<Network, F
         skip_unknown: reading.skip_unknown,
         selected: reading.selected,
     };
-    Network::from_file(format, open().map_err(failed)?, &options).map_err(|error| match error {
+    let read = match content {
+        Some(bytes) => Network::from_file(format, Cursor::new(bytes), &options),
+        None => Network::from_file(format, open().map_err(failed)?, &options),
+    };
+    read.map_err(|error| match error {
         OnnxError::Usage(_) => Failure::Usage(anyhow::Error::from(error).context(path.to_string())),
         _ => failed(error.into()),
     })

@@ -42,7 +42,7 @@ fn document(g: &Generation) -> Value {
 }
 
 /// The prompt, the steps after it, and both.
-fn parts(g: &Generation) -> Table {
+pub(crate) fn parts(g: &Generation) -> Table {
     let mut table =
         Table::new(&["", "steps", "time", "90 % interval", "power", "energy", "per step", "tokens/s", "per token"], 1);
     let samples = g.total.batch;

@@ -22,6 +22,7 @@ pub mod papers;
 pub mod fleet;
 pub mod lock;
 pub mod networks;
+pub mod notebook;
 pub mod prediction;
 pub mod published;
 mod markup;

@@ -352,7 +352,7 @@ impl Export for Shown<'_> {
 const COSTLIEST: usize = 5;
 
 /// The totals as lines of label, value and interval.
-fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
+pub(crate) fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
     let mut table = Table::new(&["per step", "value", "90 % interval"], 3);
     let range = |low: f64, high: f64, unit: &str| format!("{} to {}", with_unit(low, unit), with_unit(high, unit));
     let mut row = |label: &str, value: String, interval: String| table.row(vec![label.into(), value, interval]);
@@ -385,7 +385,7 @@ fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
 }
 
 /// The layers to show: all in order, or the costliest first.
-fn shown(p: &NetworkPrediction, all: bool) -> Vec<&LayerPrediction> {
+pub(crate) fn shown(p: &NetworkPrediction, all: bool) -> Vec<&LayerPrediction> {
     let mut order: Vec<&LayerPrediction> = p.layers.iter().collect();
     if !all {
         order.sort_by(|a, b| b.time.value.get().total_cmp(&a.time.value.get()));
@@ -395,7 +395,7 @@ fn shown(p: &NetworkPrediction, all: bool) -> Vec<&LayerPrediction> {
 }
 
 /// A table of layers: all in order, or the costliest first.
-fn layer_table(p: &NetworkPrediction, all: bool) -> Table {
+pub(crate) fn layer_table(p: &NetworkPrediction, all: bool) -> Table {
     let training = p.phases.len() > 1;
     let mut header = vec!["layer", "kind"];
     if training {
@@ -527,10 +527,10 @@ pub(crate) fn provenance(p: &NetworkPrediction) -> String {
     format!("time: {} ({}); power: {}", p.time_tier, p.calibration, p.power_tier)
 }
 
-const FOOTNOTE: &str = "* outside of what was measured: wider interval";
+pub(crate) const FOOTNOTE: &str = "* outside of what was measured: wider interval";
 
 /// A bound is never inside of what was measured; saying so once, in the tier, is enough.
-fn starred(l: &LayerPrediction) -> bool {
+pub(crate) fn starred(l: &LayerPrediction) -> bool {
     !l.in_domain && l.tier != Tier::Roofline
 }
 

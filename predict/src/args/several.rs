@@ -7,12 +7,14 @@ use super::values::{
     Axis, Sizes, parse_axis, parse_mode, parse_positive, parse_precision, parse_price, parse_size, parse_sizes,
     settings, sizes,
 };
+use crate::ask::Question;
 use crate::failure::Failure;
 use crate::request::{Batch, Request};
 use clap::{Args, ValueEnum};
+use joulecast_model::ask::budget::Budget;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::shard::Shard;
-use joulecast_model::base::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
 use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::compare::Comparison;
 use joulecast_reports::export::{Format, format_of};
@@ -103,6 +105,21 @@ impl CompareArgs {
             point: self.operating.point(),
             ..self.many.request(&sizes(&self.batch), self.sequence.sequence)?
         })
+    }
+
+    /// What is compared besides steps.
+    pub fn question(&self) -> Question {
+        Question {
+            generate: self.generate,
+            alpha: self.alpha,
+            prices: self.price.clone(),
+            budget: Budget {
+                latency: self.target_latency.map(Seconds::from_ms),
+                energy_per_sample: self.energy_budget.map(Joules::new),
+                power: self.max_power.map(Watts::new),
+                sure: self.sure,
+            },
+        }
     }
 }
 

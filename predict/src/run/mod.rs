@@ -8,15 +8,13 @@ use crate::args::{
     Cli, Command, CompareArgs, ConvertArgs, Counting, DescribeArgs, Listing, OutputArgs, PapersArgs, PlanArgs,
     PredictArgs, Target,
 };
-use crate::ask::{self, Answer, Generated, Papers, Question};
+use crate::ask::{self, Answer, Generated, Papers};
 use crate::failure::Failure;
 use crate::request::Request;
 use crate::session::Session;
 use anyhow::{Context, anyhow};
 use clap::CommandFactory;
-use joulecast_model::ask::budget::Budget;
 use joulecast_model::ask::capacity::PlanFile;
-use joulecast_model::base::units::{Joules, Seconds, Watts};
 use joulecast_model::catalog;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::step::predict::Predictor;
@@ -31,21 +29,23 @@ use joulecast_reports::table::Table;
 use joulecast_reports::warnings::words;
 use joulecast_reports::{compare, describe, fleet, given, say};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 
-/// Runs a command line and says how it ended.
-pub fn run(cli: Cli) -> Result<(), Failure> {
+/// Runs a command line, which was typed as these words, and says how it ended.
+pub fn run(cli: Cli, typed: &[OsString]) -> Result<(), Failure> {
+    let line = command_line(typed);
     // What was read goes with the process: taking it apart first would take a tenth of the time.
     let session = ManuallyDrop::new(Session::new());
     match cli.command {
         None => predict(&session, &cli.predict),
-        Some(Command::Optimize(args)) => optimize::optimize(&session, &args),
-        Some(Command::Compare(args)) => compare(&session, &args),
+        Some(Command::Optimize(args)) => optimize::optimize(&session, &args, line),
+        Some(Command::Compare(args)) => compare(&session, &args, line),
         Some(Command::Sweep(args)) => sweep::sweep(&session, &args),
         Some(Command::Serve(args)) => serve::serve(&session, &args),
-        Some(Command::Plan(args)) => plan(&session, &args),
+        Some(Command::Plan(args)) => plan(&session, &args, line),
         Some(Command::Describe(args)) => describe(&session, &args),
         Some(Command::Convert(args)) => convert(&session, &args),
         Some(Command::Papers(args)) => papers(&args),
@@ -55,8 +55,8 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
 }
 
 /// The command line as it was typed, for what it made; a word that a shell would take apart is quoted.
-fn command_line() -> String {
-    joulecast_reports::command_line("predict", std::env::args_os().skip(1))
+fn command_line(typed: &[OsString]) -> String {
+    joulecast_reports::command_line("predict", typed.iter().cloned())
 }
 
 /// What is to be known of calibrations that were named, where the answer has no place for it.
@@ -151,24 +151,14 @@ fn predict(session: &Session, args: &PredictArgs) -> Result<(), Failure> {
 }
 
 /// `predict compare`
-fn compare(session: &Session, args: &CompareArgs) -> Result<(), Failure> {
+fn compare(session: &Session, args: &CompareArgs, line: String) -> Result<(), Failure> {
     let request = args.request()?;
-    let question = Question {
-        generate: args.generate,
-        alpha: args.alpha,
-        prices: args.price.clone(),
-        budget: Budget {
-            latency: args.target_latency.map(Seconds::from_ms),
-            energy_per_sample: args.energy_budget.map(Joules::new),
-            power: args.max_power.map(Watts::new),
-            sure: args.sure,
-        },
-    };
+    let question = args.question();
     args.output.check(args.figure.clone())?;
     let found = ask::compare(session, &request, &question)?;
     tell_warnings(found.entries.iter().map(|entry| (entry.gpu.as_str(), &entry.prediction)));
     if let Some(path) = &args.figure {
-        args.output.write(path, compare::figure(&found, command_line()).map_err(Failure::failed)?)?;
+        args.output.write(path, compare::figure(&found, line).map_err(Failure::failed)?)?;
     }
     args.output.export(&found, args.format)
 }
@@ -179,13 +169,13 @@ fn file_of(folder: &Path, figure: &str) -> PathBuf {
 }
 
 /// `predict plan`
-fn plan(session: &Session, args: &PlanArgs) -> Result<(), Failure> {
+fn plan(session: &Session, args: &PlanArgs, line: String) -> Result<(), Failure> {
     let figures = args.figures.iter().flat_map(|folder| FIGURE_NAMES.map(|name| file_of(folder, name)));
     args.output.check(figures)?;
     let read = || PlanFile::from_toml(&given::text(&args.file)?).with_context(|| args.file.display().to_string());
     let file = read().map_err(Failure::Failed)?;
     let runner = args.runner(&file.framework);
-    let mut plan = ask::plan(session, file, &args.reading(), &runner, command_line())?;
+    let mut plan = ask::plan(session, file, &args.reading(), &runner, line)?;
     plan.figures = args.figures.clone();
     if let Some(folder) = &args.figures {
         let made = std::fs::create_dir_all(folder).with_context(|| folder.display().to_string());

@@ -1,6 +1,5 @@
 //! `predict optimize`
 
-use super::command_line;
 use crate::args::{OptimizeArgs, Over as Typed};
 use crate::ask::{self, Choice, Over};
 use crate::failure::Failure;
@@ -13,7 +12,7 @@ use joulecast_reports::figure::svg;
 const SWITCH_LATENCY_MS: f64 = 10.0;
 
 impl OptimizeArgs {
-    fn choice(&self) -> Choice {
+    pub fn choice(&self) -> Choice {
         let over = |what, usual| if self.over.is_empty() { usual } else { self.over.contains(&what) };
         Choice {
             metric: self.metric,
@@ -29,7 +28,7 @@ impl OptimizeArgs {
     }
 
     /// Options that contradict each other, or would do nothing.
-    fn check(&self) -> Result<(), Failure> {
+    pub fn check(&self) -> Result<(), Failure> {
         let asked = &self.predict;
         let set = |option: bool, over: Typed| option && self.over.contains(&over);
         let wrong = [
@@ -57,7 +56,7 @@ impl OptimizeArgs {
 }
 
 /// Compares and prints.
-pub fn optimize(session: &Session, args: &OptimizeArgs) -> Result<(), Failure> {
+pub fn optimize(session: &Session, args: &OptimizeArgs, line: String) -> Result<(), Failure> {
     args.check()?;
     let (request, choice, output) = (args.request()?, args.choice(), &args.predict.output);
     if args.figure.is_some() {
@@ -66,7 +65,7 @@ pub fn optimize(session: &Session, args: &OptimizeArgs) -> Result<(), Failure> {
     output.check(args.figure.clone())?;
     let found = ask::optimize(session, &request, &choice)?;
     if let Some(path) = &args.figure {
-        let curves = ask::figure(session, &request, &choice, &found, command_line())?;
+        let curves = ask::figure(session, &request, &choice, &found, line)?;
         output.write(path, svg(&curves).map_err(Failure::failed)?)?;
     }
     output.export(found.as_slice(), args.predict.format)

@@ -12,7 +12,7 @@ const MOST_REQUESTS: u64 = 10_000_000;
 
 impl ServeArgs {
     /// What is to be served.
-    fn serving(&self) -> Result<Serving, Failure> {
+    pub fn serving(&self) -> Result<Serving, Failure> {
         let demand = match (&self.trace, self.prompt, self.answer) {
             (Some(path), _, _) => {
                 let text = given::text(path).map_err(Failure::failed)?;

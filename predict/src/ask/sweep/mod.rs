@@ -311,6 +311,39 @@ impl<'a> Sweep<'a> {
         Ok(all)
     }
 
+    /// All rows, made on the calling thread.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub fn here(&self) -> Result<Vec<Row<'_>>, Failure> {
+        let (mut skip, mut most) = (self.range().start, self.rows());
+        let (block_rows, mut all) = (self.rows_per_block(), Vec::new());
+        for (i, team) in self.teams.iter().enumerate() {
+            for &precision in &self.request.precisions {
+                for &mode in &self.request.modes {
+                    if skip >= block_rows {
+                        skip -= block_rows;
+                        continue;
+                    }
+                    if most == 0 {
+                        return Ok(all);
+                    }
+                    let block = self.block(team, precision, mode)?;
+                    let here = most.min(block_rows - skip);
+                    most -= here;
+                    let over: Vec<Over<'_>> = self.networks.iter().map(|_| Over::default()).collect();
+                    let mut tasks = self.tasks(std::mem::take(&mut skip), here).peekable();
+                    loop {
+                        let window = together(&mut tasks, 1);
+                        let Some(tasks) = window.first() else { break };
+                        all.extend(self.rows_of(tasks, i, &block, &over));
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
     /// Makes rows from one on, in order, on so many threads: `make` on any of them, of what it makes `take` is given one
     /// after the other, with how many rows it is of.
     ///

@@ -1,0 +1,65 @@
+//! Why a question has no answer, as the exception that Python people expect.
+
+use joulecast_model::catalog::CatalogError;
+use joulecast_predict::Failure;
+use joulecast_reports::export::ExportError;
+use joulecast_reports::figure::FigureError;
+use pyo3::exceptions::{PyFileNotFoundError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+pyo3::import_exception!(joulecast._errors, UnknownName);
+
+/// Options of the command line, which messages name, as Python writes them.
+fn named(text: &str) -> String {
+    let word =
+        |word: &str| match word.strip_prefix("--").filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase())) {
+            None => word.to_string(),
+            Some(rest) => {
+                let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).unwrap_or(rest.len());
+                let name = match &rest[..end] {
+                    "power-cap" => "power_limit".to_string(),
+                    other => other.replace('-', "_"),
+                };
+                name + &rest[end..]
+            }
+        };
+    // A quote may stand before it.
+    let quoted = |part: &str| match part.strip_prefix('\'') {
+        Some(rest) => format!("'{}", word(rest)),
+        None => word(part),
+    };
+    text.split(' ').map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// A failure in words, options as Python writes them.
+pub fn error_text(failure: &Failure) -> String {
+    named(&failure.to_string())
+}
+
+/// A failure as an exception.
+pub fn error(failure: Failure) -> PyErr {
+    let text = error_text(&failure);
+    let (Failure::Usage(why) | Failure::Failed(why)) = &failure;
+    let unknown = |e: &CatalogError| matches!(e, CatalogError::Unknown(_) | CatalogError::NoFramework { .. });
+    if why.chain().any(|e| e.downcast_ref::<CatalogError>().is_some_and(unknown)) {
+        return UnknownName::new_err(text);
+    }
+    let absent = |e: &std::io::Error| e.kind() == std::io::ErrorKind::NotFound;
+    if why.chain().any(|e| e.downcast_ref::<std::io::Error>().is_some_and(absent)) {
+        return PyFileNotFoundError::new_err(text);
+    }
+    if text.starts_with("unexpected argument") {
+        return PyTypeError::new_err(text);
+    }
+    PyValueError::new_err(text)
+}
+
+/// A result that cannot be written.
+pub fn unwritten(why: ExportError) -> PyErr {
+    PyValueError::new_err(why.to_string())
+}
+
+/// A figure that cannot be drawn.
+pub fn undrawn(why: FigureError) -> PyErr {
+    PyValueError::new_err(why.to_string())
+}

@@ -1,0 +1,100 @@
+"""A step: its names, its forms, what is wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import joulecast as jc
+
+
+def test_the_names_are_those_of_the_document() -> None:
+    step = jc.predict("resnet50", "v100", batch=64, mode="training", optimizer="adam", epochs=2, dataset_size=128)
+    document = step.to_dict()
+    assert document["schema"] == "prediction/1" and document == json.loads(step.to_json())
+    for name, value in document.items():
+        if name == "layers":
+            table = getattr(step, name)
+            assert table.num_rows == len(value)
+            assert [row["time_s"] for row in table.to_pylist()] == [layer["time_s"] for layer in value]
+        else:
+            assert getattr(step, name) == value, name
+    layout = jc.predict("llama3_8b", "h100", precision="bf16", batch=8, generate=16, tensor_parallel=2).to_dict()
+    assert layout["layout"] and layout["generation"]["generated_tokens"] == 16
+    # Nothing else is public but what shows it.
+    others = {"layout", "generation", "plot", "to_dict", "to_json", "to_markdown"}
+    assert {name for name in dir(step) if not name.startswith("_")} == set(document) | others
+
+
+def test_a_result_cannot_be_changed() -> None:
+    step = jc.predict("alexnet", "v100")
+    with pytest.raises(AttributeError):
+        step.time_s = 1.0  # type: ignore[misc]
+    step.memory["weights"] = 0
+    step.to_dict()["memory"]["weights"] = 0
+    assert step.memory["weights"] > 0
+
+
+def test_options_are_those_of_the_command_line() -> None:
+    base = jc.predict("resnet50", "v100", batch=64)
+    assert jc.predict("resnet50", "v100", batch=64, power_limit=200).power_w < base.power_w
+    assert jc.predict("resnet50", "v100", batch=64, clock=1200).core_clock_mhz == pytest.approx(1200)
+    assert jc.predict("resnet50", "v100", batch=64, training=True).mode == "training"
+    assert jc.predict("resnet50", "v100", batch="max").batch > 64
+    assert jc.predict("resnet50", "v100", gpus=4, batch=64).gpus == 4
+    assert jc.predict("inception_v3", "p100", inputs={"image": (3, 320, 320)}).ops > jc.predict("inception_v3", "p100").ops
+    eager = {"framework": "pytorch", "precision": "fp16"}
+    slow, fast = (jc.predict("resnet50", "h200", host=factor, **eager) for factor in (2.0, 0.5))
+    assert slow.time_s > fast.time_s and slow.host and slow.host["factor"] == 2.0
+    assert jc.predict("gpt2", "h200", sequence=128, precision="fp16").ops < jc.predict("gpt2", "h200", precision="fp16").ops
+
+
+def test_what_is_wrong_is_said_as_python_people_expect() -> None:
+    with pytest.raises(KeyError, match='nearest: resnet50'):
+        jc.predict("resnet5", "v100")
+    with pytest.raises(jc.UnknownName, match='no gpu named "v10"'):
+        jc.predict("resnet50", "v10")
+    with pytest.raises(jc.UnknownName, match="framework"):
+        jc.predict("resnet50", "v100", framework="none")
+    with pytest.raises(ValueError, match="batch must be a whole number from 1"):
+        jc.predict("resnet50", "v100", batch=0)
+    with pytest.raises(ValueError, match="precision"):
+        jc.predict("resnet50", "v100", precision="fp3")
+    with pytest.raises(ValueError, match="power_limit must be a number above 0"):
+        jc.predict("resnet50", "v100", power_limit=-1.0)
+    with pytest.raises(ValueError, match="limit of 5"):
+        jc.predict("resnet50", "v100", power_limit=5)
+    with pytest.raises(TypeError, match="colour"):
+        jc.predict("resnet50", "v100", colour="red")
+    with pytest.raises(ValueError, match="contradict"):
+        jc.predict("resnet50", "v100", mode="inference", training=True)
+    with pytest.raises(ValueError, match="^which GPU|gpu"):
+        jc.predict("resnet50")
+    with pytest.raises(FileNotFoundError, match="none.toml"):
+        jc.predict("./none.toml", "v100")
+    # Messages name options as Python writes them.
+    with pytest.raises(ValueError, match="optimizer is of a training: mode training"):
+        jc.predict("resnet50", "v100", optimizer="adam")
+
+
+def test_notebooks_show_tables_and_a_figure() -> None:
+    html = jc.predict("vgg16", "v100", batch=64)._repr_html_()
+    for part in ('<div class="joulecast">', "vgg16 on v100", "<td>time</td>", "conv1_2", "<details>", "<svg", "<li>"):
+        assert part in html, part
+    assert "<script" not in html and "http://www.w3.org/2000/svg" in html
+    assert "prefill" in jc.predict("gpt2", "h200", precision="fp16", sequence=128, generate=8)._repr_html_()
+
+
+def test_a_figure_is_saved(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    figure = jc.predict("vgg16", "v100", batch=64).plot()
+    figure.save(tmp_path / "vgg16.svg")
+    assert (tmp_path / "vgg16.svg").read_text().startswith("<svg") and figure._repr_svg_() == figure.svg
+
+
+def test_threads_predict_side_by_side() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(4) as pool:
+        times = set(pool.map(lambda _: jc.predict("resnet50", "v100", batch=64).time_s, range(32)))
+    assert len(times) == 1

@@ -1,0 +1,141 @@
+//! Results as a part of somebody else's page: what a notebook shows of them, and their figure. Nothing is loaded, no script
+//! runs, and the style touches nothing around it.
+
+use crate::figure::FigureError;
+#[cfg(feature = "figures")]
+use crate::figure::breakdown::{Breakdown, Panel, Part};
+#[cfg(feature = "figures")]
+use crate::figure::svg;
+use crate::generation::parts;
+use crate::markup::escape;
+use crate::prediction::{FOOTNOTE, Shown, heading, layer_table, provenance, shown, starred, totals};
+use crate::table::Table;
+use crate::warnings::words;
+use joulecast_model::step::generation::Generation;
+use joulecast_model::step::predictor::NetworkPrediction;
+#[cfg(feature = "figures")]
+use std::collections::HashMap;
+
+const STYLE: &str = "\
+.joulecast table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums;margin:.4rem 0}\
+.joulecast th,.joulecast td{padding:.2rem .6rem;text-align:left;white-space:nowrap}\
+.joulecast .number{text-align:right}.joulecast pre{overflow-x:auto}\
+.joulecast figure{margin:.6rem 0;overflow-x:auto}.joulecast .scroll{overflow-x:auto}";
+
+/// Parts that have a bar of their own.
+#[cfg(feature = "figures")]
+const BARS: usize = 12;
+
+fn part(title: &str, below: &str, body: &str) -> String {
+    let (title, below) = (escape(title), escape(below));
+    format!(
+        "<div class=\"joulecast\"><style>{STYLE}</style>\n<p><strong>{title}</strong><br>{below}</p>\n{body}</div>\n"
+    )
+}
+
+fn scrolling(table: &Table) -> String {
+    format!("<div class=\"scroll\">{}</div>\n", table.to_html())
+}
+
+fn notes(p: &NetworkPrediction) -> String {
+    let items: String = p.warnings.iter().map(|w| format!("<li>{}</li>\n", escape(&words(w)))).collect();
+    if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
+}
+
+/// The costliest layers, all of them behind a mark that opens them, the notes and the figure.
+fn below(p: &NetworkPrediction) -> String {
+    let count = p.layers.len();
+    let footnote = if shown(p, true).into_iter().any(starred) { format!("<p>{FOOTNOTE}</p>\n") } else { String::new() };
+    let figure = figure(p).map(|svg| format!("<figure>\n{svg}</figure>\n")).unwrap_or_default();
+    format!(
+        "{}<details><summary>all {count} kernels</summary>\n{}{footnote}</details>\n{}{figure}",
+        scrolling(&layer_table(p, false)),
+        scrolling(&layer_table(p, true)),
+        notes(p)
+    )
+}
+
+/// A step.
+pub fn step(result: &Shown<'_>) -> String {
+    let Shown { prediction: p, gpu, asked, .. } = *result;
+    part(&heading(p, gpu, asked), &provenance(p), &(scrolling(&totals(p, gpu)) + &below(p)))
+}
+
+/// A language model's answer.
+pub fn answer(result: &Shown<'_, Generation>) -> String {
+    let Shown { prediction: g, gpu, asked, .. } = *result;
+    let tables = scrolling(&parts(g)) + &scrolling(&totals(&g.total, gpu));
+    part(&heading(&g.total, gpu, asked), &provenance(&g.total), &(tables + &below(&g.total)))
+}
+
+/// A table with what is said above it.
+pub fn table(title: &str, below: &str, table: &Table) -> String {
+    part(title, below, &scrolling(table))
+}
+
+/// A report of aligned text, with a figure where there is one.
+pub fn text(report: &str, figure: Option<&str>) -> String {
+    let (first, rest) = report.split_once('\n').unwrap_or((report, ""));
+    let figure = figure.map(|svg| format!("<figure>\n{svg}</figure>\n")).unwrap_or_default();
+    part(first, "", &format!("<pre>{}</pre>\n{figure}", escape(rest.trim_start_matches('\n'))))
+}
+
+/// Where a step's time and energy go, layer by layer, as SVG; layers of one name with all their phases.
+///
+/// # Errors
+/// Where there is nothing to draw, or nothing that draws.
+#[cfg(feature = "figures")]
+pub fn figure(p: &NetworkPrediction) -> Result<String, FigureError> {
+    let (mut order, mut sums): (Vec<&str>, HashMap<&str, (f64, f64)>) = (Vec::new(), HashMap::new());
+    for layer in &p.layers {
+        let sum = sums.entry(&layer.name).or_insert_with(|| {
+            order.push(&layer.name);
+            (0.0, 0.0)
+        });
+        *sum = (sum.0 + layer.time.value.get(), sum.1 + layer.energy.get());
+    }
+    order.sort_by(|a, b| sums[b].0.total_cmp(&sums[a].0));
+    let (time, energy) = (p.time.value.get(), p.energy.value.get());
+    let share = |name: &&str| {
+        let (t, e) = sums[*name];
+        Part { name: name.to_string(), time: 100.0 * t / time, energy: 100.0 * e / energy }
+    };
+    let parts: Vec<Part> = order.iter().take(BARS).map(share).collect();
+    if parts.is_empty() {
+        return Err(FigureError::Nothing("no layer takes time".into()));
+    }
+    let (t, e): (f64, f64) = (parts.iter().map(|p| p.time).sum(), parts.iter().map(|p| p.energy).sum());
+    let rest = match order.len().saturating_sub(BARS) {
+        0 => String::new(),
+        more => format!(
+            "{more} others: {:.0} % of the time, {:.0} % of the energy",
+            (100.0 - t).max(0.0),
+            (100.0 - e).max(0.0)
+        ),
+    };
+    let title = format!("{}, batch {}, {} {}", p.network, p.batch, p.precision, p.mode);
+    let notes = vec![provenance(p)];
+    svg(&Breakdown { title: "where time and energy go".into(), panels: vec![Panel { title, parts, rest }], notes })
+}
+
+/// The same of a program that was built without what draws.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "figures"))]
+pub fn figure(_: &NetworkPrediction) -> Result<String, FigureError> {
+    Err(FigureError::Absent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_shown_as_it_is() {
+        let html = text("5 < 6\n\na  b\n1  2\n", Some("<svg></svg>"));
+        assert!(html.starts_with("<div class=\"joulecast\"><style>") && html.ends_with("</div>\n"));
+        assert!(html.contains("<strong>5 &lt; 6</strong>") && html.contains("<pre>a  b\n1  2\n</pre>"), "{html}");
+        assert!(html.contains("<figure>\n<svg></svg></figure>") && !html.contains("<script"), "{html}");
+    }
+}
