@@ -40,6 +40,10 @@ impl<K: PartialEq, V: Clone> Kept<K, V> {
         list.push((key, made.clone()));
         Ok(made)
     }
+
+    fn forget(&self, which: impl Fn(&K) -> bool) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(key, _)| !which(key));
+    }
 }
 
 /// Calibrations of a file or folder that somebody names.
@@ -67,6 +71,8 @@ pub struct Session {
     shipped: Arc<Calibrations>,
     given: Kept<PathBuf, Given>,
     networks: Kept<(String, Reading), Arc<Source>>,
+    /// Files of networks that are on no disk, by name.
+    held: Mutex<Vec<(String, Arc<[u8]>)>>,
     gpus: Kept<String, Arc<Gpu>>,
     /// With the framework profiles that they are of.
     hosts: Kept<PathBuf, (HostSpeed, String)>,
@@ -82,8 +88,17 @@ impl Default for Session {
 impl Session {
     /// One that has read nothing yet.
     pub fn new() -> Self {
-        let (given, networks, gpus, hosts, predictors) = Default::default();
-        Self { shipped: Calibrations::shipped(), given, networks, gpus, hosts, predictors }
+        let (given, networks, held, gpus, hosts, predictors) = Default::default();
+        Self { shipped: Calibrations::shipped(), given, networks, held, gpus, hosts, predictors }
+    }
+
+    /// Takes a file of a network that is on no disk: whoever asks for a network of that name is given it. A later file of the
+    /// name replaces it; the name's end says the format, as of any file.
+    pub fn hold(&self, name: &str, bytes: Vec<u8>) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|(other, _)| other != name);
+        held.push((name.to_string(), bytes.into()));
+        self.networks.forget(|(other, _)| other == name);
     }
 
     /// A network of the zoo or of a file.
@@ -91,7 +106,15 @@ impl Session {
     /// # Errors
     /// When there is none, its file cannot be used, or it has no such inputs.
     pub fn network(&self, name: &str, reading: &Reading) -> Result<Arc<Source>, Failure> {
-        self.networks.get((name.to_string(), reading.clone()), || Ok(Arc::new(Source::read(name, reading)?)))
+        self.networks.get((name.to_string(), reading.clone()), || {
+            let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let bytes = held.iter().find(|(known, _)| known == name).map(|(_, bytes)| bytes.clone());
+            drop(held);
+            Ok(Arc::new(match bytes {
+                Some(bytes) => Source::of(name, &bytes, reading)?,
+                None => Source::read(name, reading)?,
+            }))
+        })
     }
 
     /// Networks of a list, each once, whatever it is called there.
@@ -350,6 +373,28 @@ mod tests {
         let same = |a: &str, b: &str| session.identity(a).expect("known") == session.identity(b).expect("known");
         assert!(same("v100-sxm2", "V100") && !same("v100", "t4"));
         assert!(same("./Cargo.toml", "src/../Cargo.toml") && !same("./Cargo.toml", "./none.toml"));
+    }
+
+    #[test]
+    fn a_file_that_is_held_needs_no_disk() {
+        let (session, name) = (Session::new(), "somewhere/small.toml");
+        let text = |channels: u64| {
+            format!(
+                "schema = \"network/1\"\nname = \"small\"\ntitle = \"small\"\nlayers = [\n  {{ name = \"c\", kind = \"conv2d\", \
+                 channels = {channels}, kernel = 1 }},\n]\n\n[inputs]\nimage = {{ shape = [3, 8, 8] }}\n"
+            )
+        };
+        let parameters = || {
+            let source = session.network(name, &Reading::default())?;
+            Ok::<_, Failure>(source.shaped(1, Precision::Fp32)?.parameters())
+        };
+        assert!(parameters().is_err());
+        session.hold(name, text(8).into_bytes());
+        let first = parameters().expect("held");
+        session.hold(name, text(16).into_bytes());
+        assert_eq!(parameters().expect("held"), 2 * first);
+        session.hold(name, b"no network".to_vec());
+        assert!(parameters().is_err());
     }
 
     #[test]

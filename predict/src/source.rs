@@ -11,6 +11,7 @@ use joulecast_model::read::onnx::{self, OnnxError};
 use joulecast_model::read::{CONFIG, Format};
 use joulecast_model::step::generation;
 use std::fs;
+use std::io::{Cursor, Read, Seek};
 use std::path::Path;
 
 /// A network that was read.
@@ -37,10 +38,24 @@ impl Source {
         let file = config_in(name)?;
         let path = file.as_deref().unwrap_or(name);
         let format = Format::of(path);
-        let mut network = match format {
+        let network = match format {
             Format::Zoo => catalog::network(name).map_err(|e| Failure::Usage(e.into()))?,
             _ => from_file(path, format, reading)?,
         };
+        Self::bound(name, network, format, reading)
+    }
+
+    /// A network of a file's bytes, in the format that its name says.
+    ///
+    /// # Errors
+    /// When they cannot be used, or it reads no sequence.
+    pub fn of(name: &str, bytes: &[u8], reading: &Reading) -> Result<Self, Failure> {
+        let format = Format::of(name);
+        Self::bound(name, parsed(name, format, Cursor::new(bytes), reading)?, format, reading)
+    }
+
+    /// With what was asked of its inputs.
+    fn bound(name: &str, mut network: Network, format: Format, reading: &Reading) -> Result<Self, Failure> {
         if let (Some(tokens), Format::Zoo | Format::Toml | Format::HuggingFace) = (reading.sequence, format) {
             network.bind(generation::SEQUENCE, tokens).map_err(|e| Failure::Usage(e.into()))?;
         }
@@ -87,13 +102,17 @@ fn config_in(name: &str) -> Result<Option<String>, Failure> {
 }
 
 fn from_file(path: &str, format: Format, reading: &Reading) -> Result<Network, Failure> {
-    let failed = |error: anyhow::Error| Failure::Failed(error.context(path.to_string()));
     let open = || -> Result<fs::File> {
         if !fs::metadata(path)?.is_file() {
             return Err(anyhow!("not a regular file"));
         }
         Ok(fs::File::open(path)?)
     };
+    let file = open().map_err(|error| Failure::Failed(error.context(path.to_string())))?;
+    parsed(path, format, file, reading)
+}
+
+fn parsed(path: &str, format: Format, file: impl Read + Seek, reading: &Reading) -> Result<Network, Failure> {
     let options = onnx::Options {
         name: Format::stem(path),
         inputs: &reading.inputs,
@@ -101,8 +120,8 @@ fn from_file(path: &str, format: Format, reading: &Reading) -> Result<Network, F
         skip_unknown: reading.skip_unknown,
         selected: reading.selected,
     };
-    Network::from_file(format, open().map_err(failed)?, &options).map_err(|error| match error {
-        OnnxError::Usage(_) => Failure::Usage(anyhow::Error::from(error).context(path.to_string())),
-        _ => failed(error.into()),
+    Network::from_file(format, file, &options).map_err(|error| {
+        let kind = if matches!(error, OnnxError::Usage(_)) { Failure::Usage } else { Failure::Failed };
+        kind(anyhow::Error::from(error).context(path.to_string()))
     })
 }
