@@ -12,6 +12,7 @@ let model, catalog, gpus;
 const provided = new Map();
 let state = fromLink(location.hash);
 let asked = 0;
+let redraw = () => {};
 
 async function bytesOf(name) {
   const response = await fetch(name);
@@ -133,7 +134,11 @@ async function answer() {
     document.documentElement.dataset.ready = mine;
     document.documentElement.dataset.loadMs ??= performance.now().toFixed(0);
   }
-  await part("curves", current, () => showCurves(model.ask(question("curves", state, [state.gpu])), gpus.get(state.gpu), state));
+  await part("curves", current, () => {
+    const found = model.ask(question("curves", state, [state.gpu])), [gpu, of] = [gpus.get(state.gpu), state];
+    redraw = () => showCurves(found, gpu, of);
+    redraw();
+  });
   const names = [state.gpu, ...others()];
   await part("compare", current, async () => {
     await needed(names);
@@ -182,6 +187,15 @@ function listen() {
     state = fromLink(location.hash);
     showState();
     answer();
+  });
+  // Figures are drawn as wide as they are shown, so that their letters stay as large.
+  let drawn = innerWidth, resized;
+  window.addEventListener("resize", () => {
+    clearTimeout(resized);
+    resized = setTimeout(() => {
+      if (innerWidth !== drawn && !byId("curves").hidden) redraw();
+      drawn = innerWidth;
+    }, 150);
   });
   byId("share").addEventListener("click", async () => {
     const button = byId("share");

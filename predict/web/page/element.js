@@ -12,10 +12,11 @@ export function element(name, attributes = {}, text) {
   return made;
 }
 
-/** Fills a table: the first cell of a row is its header, a cell is a text or a node. */
+/** Fills a table: the first cell of a row is its header, a cell is a text or a node. A column named `-name` holds words. */
 export function table(into, header, rows) {
   const head = element("tr");
-  head.append(...header.map(text => (text ? element("th", { scope: "col" }, text) : element("td"))));
+  const title = text => (text.startsWith("-") ? element("th", { scope: "col", class: "words" }, text.slice(1)) : element("th", { scope: "col" }, text));
+  head.append(...header.map(text => (text ? title(text) : element("td"))));
   const body = rows.map(cells => {
     const row = element("tr");
     row.append(...cells.map((cell, i) => {
@@ -33,13 +34,13 @@ export function table(into, header, rows) {
   return body;
 }
 
-/** Notes under a title; nothing where there are none. */
-export function notes(into, title, list) {
+/** Notes under a title; nothing where there are none. `folded`: they are opened by whoever wants them. */
+export function notes(into, title, list, folded = false) {
   into.replaceChildren();
   if (!list.length) return;
-  const box = element("div", { class: "notes" }), items = element("ul");
+  const box = element(folded ? "details" : "div", { class: "notes" }), items = element("ul");
   items.append(...list.map(text => element("li", {}, text)));
-  box.append(element("h3", {}, title), items);
+  box.append(folded ? element("summary", {}, `${title} (${list.length})`) : element("h3", {}, title), items);
   into.append(box);
 }
 

@@ -3,7 +3,7 @@
 import { chart } from "./chart.js";
 import { bar, element, notes, table } from "./element.js";
 import { modules, shortened } from "./tree.js";
-import { basis, change, digits, gib, range, verdict, withUnit } from "./words.js";
+import { basis, change, digits, gib, range, settings, verdict, withUnit } from "./words.js";
 
 const byId = id => document.getElementById(id);
 
@@ -41,7 +41,7 @@ export function showError(message) {
   for (const id of ["curves", "layers", "compare"]) byId(id).hidden = true;
 }
 
-function layerRow(n, level, total) {
+function layerRow(n, level, total, most) {
   const row = element("tr", { class: `level-${Math.min(level, 5)}` });
   const head = element("th", { scope: "row" }), tree = element("span", { class: "tree" });
   const name = n.count > 1 ? `${n.name} ×${n.count}` : n.name;
@@ -59,7 +59,7 @@ function layerRow(n, level, total) {
         while (row.nextElementSibling && Number(row.nextElementSibling.dataset.level) > own) row.nextElementSibling.remove();
         return;
       }
-      rows = shortened(children).map(child => layerRow(child, level + 1, total));
+      rows = shortened(children).map(child => layerRow(child, level + 1, total, most));
       row.after(...rows);
     });
     tree.append(button);
@@ -72,22 +72,22 @@ function layerRow(n, level, total) {
   row.dataset.level = level;
   const rests = [...n.tiers].join(", ") + (n.outside ? " *" : "");
   row.append(head, element("td", {}, withUnit(n.time, "s")), element("td", {}, `${(100 * n.time / total).toFixed(1)} %`),
-    bar(n.time / total, "of-time"), element("td", {}, withUnit(n.energy, "J")), element("td", { class: "words" }, rests));
+    bar(n.time / most, "of-time"), element("td", {}, withUnit(n.energy, "J")), element("td", { class: "words" }, rests));
   return row;
 }
 
 function showLayers(p) {
   const list = shortened(modules(p.layers));
-  const into = byId("layers-table");
-  table(into, ["module", "time", "share", "", "energy", "rests on"], []);
+  const into = byId("layers-table"), most = Math.max(p.waiting_s, ...list.map(n => n.time));
+  table(into, ["module", "time", "share", "", "energy", "-rests on"], []);
   const body = into.querySelector("tbody");
-  body.append(...list.map(n => layerRow(n, 0, p.time_s)));
+  body.append(...list.map(n => layerRow(n, 0, p.time_s, most)));
   if (p.waiting_s > 0) {
     const row = element("tr", { class: "level-0" });
     const head = element("th", { scope: "row" }), tree = element("span", { class: "tree" });
     tree.append(element("span", { class: "leaf" }), element("span", {}, "waiting"));
     head.append(tree);
-    row.append(head, element("td", {}, withUnit(p.waiting_s, "s")), element("td", {}, `${(100 * p.waiting_s / p.time_s).toFixed(1)} %`), bar(p.waiting_s / p.time_s, "of-time"), element("td"), element("td"));
+    row.append(head, element("td", {}, withUnit(p.waiting_s, "s")), element("td", {}, `${(100 * p.waiting_s / p.time_s).toFixed(1)} %`), bar(p.waiting_s / most, "of-time"), element("td"), element("td"));
     body.append(row);
   }
   into.parentElement.querySelector(".help")?.remove();
@@ -107,12 +107,15 @@ export function showCurves(found, gpu, state) {
   const reference = found.default;
   const least = found.points.find(p => p.best);
   byId("curves-words").textContent = settingWords(least, reference)
-    + (found.best_by_voltage.length && new Set(found.best_by_voltage).size > 1 ? ` The core voltage is not known exactly: the best lies from ${found.best_by_voltage.join(" to ")}.` : "");
+    + (found.best_by_voltage.length && new Set(found.best_by_voltage).size > 1 ? ` The core voltage is not known exactly: the best may lie between ${found.best_by_voltage.map(settings).join(" and ")}.` : "");
   const of = key => {
     const points = found.points.filter(p => p[key] !== null)
       .map(p => ({ x: p[key], time: p.time_s / reference.time_s, energy: p.energy_j / reference.energy_j }));
     return points.sort((a, b) => a.x - b.x);
   };
+  byId("curves").hidden = false;
+  const whole = byId("charts").clientWidth;
+  const width = Math.max(260, matchMedia("(min-width: 1040px)").matches ? (whole - 28) / 2 : Math.min(whole, 720));
   const ratio = { time: reference.time_s, energy: reference.energy_j };
   const charts = [["Power limit", "W", "power_cap_w", state.cap === "" && gpu.limit_w], ["Core clock", "MHz", "clock_mhz", state.clock === "" && gpu.boost_mhz]]
     .map(([title, unit, key, usual]) => {
@@ -120,47 +123,45 @@ export function showCurves(found, gpu, state) {
       if (usual && key === "power_cap_w" && points.length) points.push({ x: usual, time: 1, energy: 1 });
       if (points.length < 3) return null;
       const best = points.reduce((a, b) => (b.energy < a.energy ? b : a));
-      return chart(title, unit, points, best, ratio);
+      return chart(title, unit, points, best, ratio, Math.round(width));
     });
   byId("charts").replaceChildren(...charts.filter(Boolean));
   byId("curves").hidden = charts.every(c => !c);
 }
 
-const MEASURES = [["fastest", "time_s"], ["least energy", "energy_j"]];
-
-// Whether another interval reaches the winner's value: then the order is not sure.
-function surely(rows, key) {
-  const sorted = [...rows].sort((a, b) => a[key] - b[key]);
-  const near = sorted.slice(1).filter(r => r[`${key}_p05`] <= sorted[0][`${key}_p95`]).map(r => r.gpu);
-  return [sorted[0].gpu, near];
+// Which is the best by time or energy, as far as the document says so.
+function bestWords(comparison) {
+  const words = [["time", "Fastest"], ["energy per sample", "Least energy"]].map(([metric, title]) => {
+    const won = comparison.best.find(b => b.metric === metric), host = comparison.none_best.find(b => b.metric === metric);
+    if (host) return `${title}: none is the best, the host decides on ${host.least_on}.`;
+    if (!won) return "";
+    const near = won.within_its_interval;
+    return near.length ? `${title}: ${won.gpu}, not surely better than ${near.join(", ")}.` : `${title}: ${won.gpu}, surely.`;
+  });
+  return words.filter(Boolean).join(" ");
 }
 
 /** Several GPUs side by side. */
 export function showCompare({ comparison, notes: told }, gpus, chosen) {
   const { rows, left_out: leftOut } = comparison;
   const most = Math.max(...rows.map(r => r.energy_j));
-  const body = table(byId("compare-table"), ["GPU", "time", "90 %", "power", "energy", "", "samples/s", "memory", "time rests on"],
+  const body = table(byId("compare-table"), ["GPU", "time", "90 %", "power", "energy", "", "samples/s", "memory", "-rests on"],
     [...rows].sort((a, b) => a.time_s - b.time_s).map(r => [
       r.gpu, withUnit(r.time_s, "s"), range(r.time_s_p05, r.time_s_p95, "s"), withUnit(r.power_w, "W"), withUnit(r.energy_j, "J"),
-      bar(r.energy_j / most), digits(r.samples_per_s), r.fits_in_memory ? "fits" : "does not fit", element("td", { class: "words" }, r.time_tier),
+      bar(r.energy_j / most), digits(r.samples_per_s), element("td", r.fits_in_memory ? {} : { class: "bad" }, r.fits_in_memory ? "fits" : "does not fit"), element("td", { class: "words" }, r.time_tier),
     ]));
   body.forEach(row => {
     const name = row.cells[0].textContent;
     row.cells[0].title = gpus.get(name)?.title ?? name;
     row.classList.toggle("chosen", name === chosen);
   });
-  const words = rows.length < 2 ? [] : MEASURES.map(([what, key]) => {
-    const [first, near] = surely(rows, key);
-    return near.length ? `${what}: ${first}, not surely: intervals of ${near.join(", ")} reach its own` : `${what}: surely ${first}`;
-  });
-  const text = words.join("; ");
-  byId("compare-words").textContent = text && `${text[0].toUpperCase()}${text.slice(1)}.`;
+  byId("compare-words").textContent = rows.length > 1 ? bestWords(comparison) : "";
   const by = new Map();
   for (const { gpu, warnings } of told) for (const w of warnings) by.set(w, [...(by.get(w) ?? []), gpu]);
-  notes(byId("compare-notes"), "To know", [
+  notes(byId("compare-notes"), "To know of these", [
     ...leftOut.map(({ gpu, why }) => `${gpu} is left out: ${why}`),
     ...[...by].filter(([, of]) => of.some(gpu => gpu !== chosen)).map(([text, of]) => `${of.join(", ")}: ${text}`),
-  ]);
+  ], true);
   byId("compare").hidden = false;
 }
 
@@ -187,5 +188,5 @@ export function showPlan(plan) {
     : "No candidate carries the load.";
   notes(byId("plan-notes"), "To know", plan.candidates.flatMap(c => [
     ...c.rests_on.map(text => `${c.name}, ${text}`), ...c.warnings.map(text => `${c.name}: ${text}`),
-  ]));
+  ]), true);
 }

@@ -33,16 +33,16 @@ export function change(ratio) {
 
 const TIERS = {
   measured: "measured on this chip",
-  imported: "measured by others on this chip",
-  sibling: "measured on another board of this chip",
-  transferred: "lent by other GPUs",
-  roofline: "a bound with efficiencies of other chips, nothing of this chip was measured",
+  imported: "imported, measured by others on this chip",
+  sibling: "sibling, measured on another board of this chip",
+  transferred: "transferred, lent by other GPUs",
+  roofline: "roofline, a bound with efficiencies of other chips",
 };
 
-/** What a prediction rests on, in words and as the command names it. */
+/** What a prediction rests on: the command's tiers with what they mean. */
 export function basis(p) {
   const { time_tier: time, power_tier: power, id } = p.calibration;
-  return `Rests on: time ${TIERS[time] ?? time}, power ${TIERS[power] ?? power}. [time: ${time} (${id}); power: ${power}]`;
+  return `Time: ${TIERS[time] ?? time} (${id}). Power: ${TIERS[power] ?? power}.`;
 }
 
 /** The answer in one sentence. */
@@ -51,3 +51,6 @@ export function verdict(p, gpu) {
   const fits = p.fits_in_memory ? `fits in ${digits(gpu.memory_gib)}\u00a0GiB` : `does not fit in ${digits(gpu.memory_gib)}\u00a0GiB`;
   return `${time}, ${withUnit(p.energy_j, "J")} a step, ${fits}.`;
 }
+
+/** Settings as the command types them, in words. */
+export const settings = text => text.replace(/--clock (\d+)/, "$1\u00a0MHz").replace(/--power-cap (\d+)/, "$1\u00a0W");

@@ -127,7 +127,7 @@ const folder = mkdtempSync(join(tmpdir(), "page-"));
 async function opened(options, hash = "") {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
   const page = await context.newPage();
-  page.on("console", m => ["error", "warning"].includes(m.type()) && wrong.push(`console: ${m.text()}`));
+  page.on("console", m => ["error", "warning"].includes(m.type()) && wrong.push(`console: ${m.text()} ${m.location().url}`));
   page.on("pageerror", e => wrong.push(`error: ${e.message}`));
   context.on("request", r => {
     if (!r.url().startsWith(origin) && !r.url().startsWith("data:")) wrong.push(`request: ${r.url()}`);
@@ -225,12 +225,16 @@ try {
   // Without a network, once it was open.
   const kept = await opened({});
   await kept.evaluate(() => navigator.serviceWorker.ready);
-  const files = await kept.waitForFunction(async () => {
-    const names = await caches.keys();
-    const cache = names.length && await caches.open(names[0]);
-    return cache && (await cache.keys()).filter(r => r.url.includes("/data/")).length >= 10;
-  }, null, { timeout: 20000 }).then(() => true, () => false);
-  check("data of all GPUs is kept", files);
+  const count = () => kept.evaluate(async () => {
+    const caches_ = await Promise.all((await caches.keys()).map(name => caches.open(name)));
+    return (await Promise.all(caches_.map(cache => cache.keys()))).flat().filter(r => r.url.includes("/data/")).length;
+  });
+  let files = 0;
+  for (let i = 0; i < 100 && files < 10; i++) {
+    await new Promise(soon => setTimeout(soon, 100));
+    files = await count();
+  }
+  check(`data of all GPUs is kept: ${files}`, files >= 10);
   await kept.context().setOffline(true);
   await kept.goto(`${origin}?again#net=alexnet&gpu=t4&batch=8&precision=fp32`);
   await kept.waitForFunction(() => document.documentElement.dataset.done, null, { timeout: 20000 });
@@ -260,7 +264,7 @@ try {
     }
   }
 } catch (error) {
-  wrong.push(error.message);
+  wrong.push(error.stack);
 } finally {
   await browser.close();
   server.close();
