@@ -30,6 +30,7 @@ fn crates_depend_only_as_the_architecture_says() {
         ("kernels", &["joulecast-model"]),
         ("reports", &["joulecast-model"]),
         ("predict", &["joulecast-model", "joulecast-reports"]),
+        ("predict/web", &["joulecast-data", "joulecast-model", "joulecast-predict", "joulecast-reports"]),
         ("calibrate", &["joulecast-data", "joulecast-model", "joulecast-kernels", "joulecast-reports"]),
     ]);
     for (folder, allowed) in allowed {

@@ -109,7 +109,8 @@ function showState() {
     box.checked = state.with.split(",").includes(box.value);
     box.disabled = box.value === state.gpu;
   }
-  byId("others-count").textContent = `${others().length} other GPUs`;
+  const count = others().length;
+  byId("others-count").textContent = `${count} other ${count === 1 ? "GPU" : "GPUs"}`;
 }
 
 const later = () => new Promise(done => setTimeout(done, 0));
@@ -230,6 +231,7 @@ async function open(file) {
   if (!file) return;
   try {
     if (file.size > LARGEST_FILE) throw new Error(`${file.name}: more than 1 GiB; export it with its weights in a file beside it`);
+    if (!/\.(onnx|json|toml|prototxt)$/i.test(file.name)) throw new Error(`${file.name}: networks are .onnx, config.json, .toml or .prototxt files`);
     const bytes = new Uint8Array(await file.arrayBuffer());
     let name = file.name.replaceAll("/", "_");
     // A file of this name is called by its model, which its folder would say.

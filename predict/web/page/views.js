@@ -76,12 +76,17 @@ function layerRow(n, level, total, most) {
   return row;
 }
 
+const MOST_OF_IT = .5;
+
 function showLayers(p) {
   const list = shortened(modules(p.layers));
   const into = byId("layers-table"), most = Math.max(p.waiting_s, ...list.map(n => n.time));
   table(into, ["module", "time", "share", "", "energy", "-rests on"], []);
   const body = into.querySelector("tbody");
   body.append(...list.map(n => layerRow(n, 0, p.time_s, most)));
+  // A module that is nearly everything says nothing closed.
+  const whole = list.findIndex(n => n.time > MOST_OF_IT * p.time_s && n.children.length);
+  if (whole >= 0) body.rows[whole].querySelector("button").click();
   if (p.waiting_s > 0) {
     const row = element("tr", { class: "level-0" });
     const head = element("th", { scope: "row" }), tree = element("span", { class: "tree" });
@@ -107,7 +112,7 @@ export function showCurves(found, gpu, state) {
   const reference = found.default;
   const least = found.points.find(p => p.best);
   byId("curves-words").textContent = settingWords(least, reference)
-    + (found.best_by_voltage.length && new Set(found.best_by_voltage).size > 1 ? ` The core voltage is not known exactly: the best may lie between ${found.best_by_voltage.map(settings).join(" and ")}.` : "");
+    + (found.best_by_voltage.length && new Set(found.best_by_voltage).size > 1 ? ` How the core voltage rises is not known exactly: as that goes, the best is at ${found.best_by_voltage.map(settings).join(" or at ")}.` : "");
   const of = key => {
     const points = found.points.filter(p => p[key] !== null)
       .map(p => ({ x: p[key], time: p.time_s / reference.time_s, energy: p.energy_j / reference.energy_j }));

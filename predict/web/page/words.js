@@ -53,4 +53,4 @@ export function verdict(p, gpu) {
 }
 
 /** Settings as the command types them, in words. */
-export const settings = text => text.replace(/--clock (\d+)/, "$1\u00a0MHz").replace(/--power-cap (\d+)/, "$1\u00a0W");
+export const settings = text => text.replace(/--clock (\d+)/, "$1\u00a0MHz").replace(/--power-cap (\d+)/, "$1\u00a0W").replace(", does not fit", "");
