@@ -210,7 +210,7 @@ mod tests {
             (r#"{"ask":"step","net":"alexnet","gpus":["t4"],"batch":1,"clock_mhz":-1}"#, "clock"),
             (r#"{"ask":"step","net":"alexnet","gpus":["t4"],"batch":1,"unknown":1}"#, "unknown"),
             (r#"{"ask":"step","net":"x.onnx","gpus":["t4"],"batch":1}"#, "x.onnx"),
-            (r#"{"ask":"plan","file":"schema = 1"}"#, "schema"),
+            (r#"{"ask":"plan","file":"schema = 1"}"#, "line 1"),
         ] {
             let error = asked(&session, ask);
             let error = error["error"].as_str().unwrap_or_default();
