@@ -16,6 +16,7 @@ use joulecast_data::{
 };
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// A fingerprint of the code that predicts.
 pub const SOURCES: &str = env!("JOULECAST_SOURCES");
@@ -76,6 +77,32 @@ pub enum CatalogError {
 /// Names of the zoo's networks.
 pub fn network_names() -> impl Iterator<Item = &'static str> {
     PACKED_NETS.iter().map(|file| file.name)
+}
+
+/// What lists say of a network without reading its layers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub title: String,
+    #[serde(default)]
+    dimensions: BTreeMap<String, u64>,
+}
+
+impl Listed {
+    /// Whether so-called sizes of its inputs may be asked for: [`Network::bind`].
+    pub fn has_dimension(&self, name: &str) -> bool {
+        self.dimensions.contains_key(name)
+    }
+}
+
+/// The zoo's networks in the order of their names.
+///
+/// # Errors
+/// Only if the build baked in a malformed file.
+pub fn listed_networks() -> Result<Vec<Listed>, FileError> {
+    PACKED_NETS.iter().map(|file| from_packed(file.bytes)).collect()
 }
 
 /// Names of the known devices.
@@ -304,6 +331,17 @@ mod tests {
                     assert_eq!(log(all), log(read), "{name} {} {}", model.key, engine.engine);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn lists_say_what_networks_say() {
+        let listed = listed_networks().expect("packed");
+        assert_eq!(listed.len(), NETS.len());
+        for entry in listed {
+            let mut whole = network(&entry.name).expect("packed");
+            assert_eq!((&entry.name, &entry.title), (&whole.name, &whole.title));
+            assert_eq!(entry.has_dimension("sequence"), whole.bind("sequence", 8).is_ok(), "{}", entry.name);
         }
     }
 

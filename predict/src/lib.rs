@@ -2,7 +2,8 @@
 //! Rust.
 //!
 //! A [`Request`] says what is asked, a [`Session`] keeps what was read, and the functions of [`ask`] answer with values.
-//! The program is a command line (`args`, as typed), which becomes a request, and text made of the answer (`run`).
+//! The program (feature `program`) is a command line (`args`, as typed), which becomes a request, and text made of the
+//! answer (`run`).
 
 // These panic where nobody reads; `joulecast_reports::{say, print}` do not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -13,28 +14,33 @@ pub mod source;
 pub mod cluster;
 pub mod session;
 pub mod ask;
+#[cfg(feature = "program")]
 pub mod typed;
+#[cfg(feature = "program")]
 mod args;
+#[cfg(feature = "program")]
 mod output;
+#[cfg(feature = "program")]
 mod terminal;
+#[cfg(feature = "program")]
 mod run;
 
 pub use failure::Failure;
 pub use request::Request;
 pub use session::Session;
 
-use clap::Parser;
-use joulecast_reports::{exit, say};
-use std::ffi::OsString;
-use std::process::ExitCode;
-
 /// The program: parse, run, report. Exit statuses: `joulecast_reports::exit`.
-pub fn main() -> ExitCode {
-    ExitCode::from(program("predict", std::env::args_os().skip(1)))
+#[cfg(feature = "program")]
+pub fn main() -> std::process::ExitCode {
+    std::process::ExitCode::from(program("predict", std::env::args_os().skip(1)))
 }
 
 /// The program as something else starts it: how it is called there, and the words behind that. Its exit status.
-pub fn program(called: &str, words: impl IntoIterator<Item = OsString>) -> u8 {
+#[cfg(feature = "program")]
+pub fn program(called: &str, words: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
+    use clap::Parser;
+    use joulecast_reports::{exit, say};
+    use std::ffi::OsString;
     let words: Vec<OsString> = words.into_iter().collect();
     let line = std::iter::once(OsString::from(called)).chain(words.iter().cloned());
     let cli = match args::Cli::try_parse_from(line) {

@@ -22,6 +22,7 @@ pub(crate) fn of(path: &Path) -> impl Fn(io::Error) -> io::Error {
 /// # Errors
 /// When the folder cannot be written; the message names it.
 pub fn nameless(folder: &Path, bytes: &[u8]) -> io::Result<NamedTempFile> {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "modes are Unix's"))]
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));

@@ -4,7 +4,7 @@ use crate::base::precision::{Mode, Precision};
 use crate::device::gpu::Gpu;
 use crate::kernel::setting::Algorithm;
 use crate::law::calibration::{ANY_CHIP, Calibration, CalibrationError, Wanted};
-use joulecast_data::{PACKED_CALIBRATIONS, PACKED_GPUS};
+use joulecast_data::{PACKED_CALIBRATIONS, PACKED_GPUS, Packed, calibration_bytes};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Name of the calibration over all chips.
@@ -110,11 +110,15 @@ fn part(
 /// the chip was ever measured.
 ///
 /// # Errors
-/// Only if the build baked in a malformed file.
+/// Only if the build baked in a malformed file, or left one out that has not been given since.
 pub(crate) fn shipped(name: &str, wanted: Option<&Wanted<'_>>) -> Result<Option<Calibration>, CalibrationError> {
     let name = name.to_ascii_lowercase();
     let file = PACKED_CALIBRATIONS.iter().find(|file| file.name == name);
-    file.map(|file| Calibration::from_packed(file.bytes, wanted)).transpose()
+    let read = |file: &Packed| {
+        let late = || CalibrationError(format!("calibration {} has not been fetched yet", file.name));
+        Calibration::from_packed(calibration_bytes(file).ok_or_else(late)?, wanted)
+    };
+    file.map(read).transpose()
 }
 
 /// Whether a device is described like one of the boards that a calibration was fitted to, as far as a precision matters: a

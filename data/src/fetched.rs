@@ -1,0 +1,41 @@
+//! Calibrations that come after the program did: with the feature `fetched` only that over all chips is embedded, and
+//! others are given when they have been fetched. Most of what is embedded is one of them.
+
+use crate::{PACKED_CALIBRATIONS, Packed};
+use std::sync::{PoisonError, RwLock};
+
+static GIVEN: RwLock<Vec<(&str, &[u8])>> = RwLock::new(Vec::new());
+
+/// The packed form of a shipped calibration; `None` where it was not embedded and has not been given yet.
+pub fn calibration_bytes(file: &Packed) -> Option<&'static [u8]> {
+    if !file.bytes.is_empty() {
+        return Some(file.bytes);
+    }
+    // A thread that panicked left whole entries.
+    let given = GIVEN.read().unwrap_or_else(PoisonError::into_inner);
+    given.iter().find(|(name, _)| *name == file.name).map(|(_, bytes)| *bytes)
+}
+
+/// Gives the packed form of a shipped calibration, for the rest of the program's life. Whether it was wanted: it is one of
+/// the shipped ones and was not there yet.
+pub fn give_calibration(name: &str, bytes: Vec<u8>) -> bool {
+    match PACKED_CALIBRATIONS.iter().find(|file| file.name == name) {
+        Some(file) if calibration_bytes(file).is_none() && !bytes.is_empty() => {
+            GIVEN.write().unwrap_or_else(PoisonError::into_inner).push((file.name, bytes.leak()));
+            true
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_not_given_again() {
+        let file = &PACKED_CALIBRATIONS[0];
+        assert_eq!(calibration_bytes(file).is_some(), !file.bytes.is_empty());
+        assert!(!give_calibration("none", vec![1]) && !give_calibration("all_chips", vec![1]));
+    }
+}
