@@ -15,6 +15,7 @@ import argparse
 import csv
 import gc
 import os
+import re
 import sys
 import tempfile
 import time
@@ -100,6 +101,11 @@ def texts() -> Iterator[Tuple[str, str, Callable[[], Tuple[Any, Any]]]]:
         yield "transformers", name, made(name)
 
 
+def told(why: Exception) -> str:
+    """An error in a line, without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", f"{type(why).__name__}: {' '.join(str(why).split())}")[:200]
+
+
 def row(library: str, name: str, make: Callable[[], Tuple[Any, Any]], zoo: set[str]) -> Dict[str, Any]:
     module, example = make()
     module.eval()
@@ -132,7 +138,7 @@ def row(library: str, name: str, make: Callable[[], Tuple[Any, Any]], zoo: set[s
             result.update(zoo=name, time_to_zoo=step.time_s / theirs.time_s, energy_to_zoo=step.energy_j / theirs.energy_j)
             result["gmac_zoo"] = macs(name)
     except Exception as why:  # noqa: BLE001: what any library raises is a row
-        result["error"] = f"{type(why).__name__}: {' '.join(str(why).split())}"[:200]
+        result["error"] = told(why)
     return result
 
 
@@ -160,7 +166,7 @@ def main() -> None:
             try:
                 made = row(library, name, make, zoo)
             except Exception as why:  # noqa: BLE001: a model that the library itself does not make
-                made = {"library": library, "model": name, "read": False, "error": f"not made: {type(why).__name__}: {' '.join(str(why).split())}"[:200]}
+                made = {"library": library, "model": name, "read": False, "error": "not made: " + told(why)}
             writer.writerow({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in made.items()})
             file.flush()
             print(library, name, "read" if made["read"] else made.get("error"), file=sys.stderr)
