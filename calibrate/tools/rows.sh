@@ -2,7 +2,7 @@
 own=data/measurements/h200
 sister=data/measurements/h100
 rows=()
-for folder in "$own"/{layers,lattice,batches,forward,windows,seldom,patches,straying,thin,power,torch_ops,algorithms} "$sister"/{layers,lattice,gradients,thin,power,torch_ops}; do
+for folder in "$own"/{layers,lattice,batches,forward,windows,seldom,patches,straying,thin,power,torch_ops,algorithms} "$sister"/{layers,lattice,gradients,thin,power}; do
   rows+=(--dataset "$folder")
 done
 rows+=(--choices data/measurements/choices/gh100.parquet)
