@@ -164,6 +164,28 @@ fn layouts_and_batches_are_tried() {
     let output = program::predict().args(["serve", "--net", config]).args(options).output().expect("starts");
     let divided = String::from_utf8_lossy(&output.stdout);
     assert!(divided.contains("--tensor-parallel 4 is left out: "), "{divided}");
+    // Where no layout was asked for, the first that fits is what others are beside.
+    let large = [
+        "--net",
+        "llama3_1_70b",
+        "--gpu",
+        "h100",
+        "--requests",
+        "60",
+        "--prompt",
+        "64",
+        "--answer",
+        "8",
+        "--rate",
+        "1",
+    ];
+    let over = ["--over", "layout", "--max-num-seqs", "8", "--max-num-batched-tokens", "64"];
+    let output = program::predict().arg("serve").args(large).args(over).output().expect("starts");
+    let fitting = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        fitting.starts_with("llama3_1_70b on 2 x h100") && fitting.contains("--tensor-parallel 1 is left out: "),
+        "{fitting}"
+    );
 }
 
 #[test]

@@ -213,16 +213,18 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
         return Err(Failure::usage("--interconnect joins several GPUs: --tensor-parallel N, or --disaggregate N:N"));
     }
     let sequences = asked.sequences.unwrap_or(Limits::usual(gpu).sequences);
-    let mut tried = replicas(&cluster, network, (layout, sequences), asked.over)?.into_iter();
-    let (mut left_out, mut points) = (Vec::new(), Vec::new());
-    let first = tried.next().unwrap_or((layout, sequences));
-    let mut first = found(&cluster, network, request, asked, first)?;
-    let base = first.all.remove(0);
-    points.append(&mut first.all);
+    let tried = replicas(&cluster, network, (layout, sequences), asked.over)?;
+    let (mut left_out, mut points, mut first) = (Vec::new(), Vec::new(), None);
     for replica in tried {
         match found(&cluster, network, request, asked, replica) {
+            Ok(mut found) if first.is_none() => {
+                let base = found.all.remove(0);
+                points.append(&mut found.all);
+                first = Some((replica.0, base, found));
+            }
             Ok(found) => points.extend(found.all),
-            Err(Failure::Usage(why)) if replica.0 != layout => {
+            // Where nobody asked for a layout, another one may do.
+            Err(Failure::Usage(why)) if asked.over.layouts && (replica.0 != layout || request.layout.is_none()) => {
                 if left_out.iter().all(|(known, _)| *known != replica.0) {
                     left_out.push((replica.0, why.to_string()));
                 }
@@ -230,6 +232,10 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
             Err(other) => return Err(other),
         }
     }
+    let Some((layout, base, first)) = first else {
+        let why = left_out.pop().map_or("there is none".into(), |(_, why)| why);
+        return Err(Failure::usage(format_args!("no layout of a node serves {}: {why}", network.name)));
+    };
     let joined = first.pools.as_ref().and_then(|pools| pools.fabric.note.clone());
     let notes = cluster.notes().cloned().chain(joined).chain(first.warnings).collect();
     Ok(Served {
