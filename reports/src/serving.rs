@@ -305,12 +305,13 @@ fn setting(point: &OperatingPoint) -> String {
     if words.is_empty() { "default clock and limit".into() } else { words.join(" ") }
 }
 
-/// Where it differs from another one, as options that ask for it.
-fn changed(at: &At, base: &At) -> String {
+/// Where it differs from another one, as options that ask for it; where layouts do, its own in any case, which nobody may have
+/// asked for.
+fn changed(at: &At, base: &At, layouts: bool) -> String {
     let experts =
         if at.layout.expert() > 1 { format!(" --expert-parallel {}", at.layout.expert()) } else { String::new() };
     let words = [
-        (at.layout != base.layout).then(|| format!("--tensor-parallel {}{experts}", at.layout.tensor())),
+        layouts.then(|| format!("--tensor-parallel {}{experts}", at.layout.tensor())),
         (at.sequences != base.sequences).then(|| format!("--max-num-seqs {}", at.sequences)),
         (at.point != base.point).then(|| setting(&at.point)),
     ];
@@ -391,7 +392,7 @@ fn figures(outlook: &Outlook) -> Table {
 }
 
 /// Settings, a line each.
-fn points(base: &At, all: &[&At]) -> Table {
+fn points(base: &At, all: &[&At], layouts: bool) -> Table {
     let header = [
         "setting",
         "GPUs",
@@ -407,11 +408,11 @@ fn points(base: &At, all: &[&At]) -> Table {
     let mut table = Table::new(&header, 1);
     for at in all {
         let Some(outlook) = &at.outlook else {
-            table.row(vec![changed(at, base), at.layout.gpus().to_string(), "none".into()]);
+            table.row(vec![changed(at, base, layouts), at.layout.gpus().to_string(), "none".into()]);
             continue;
         };
         let mut cells = vec![
-            changed(at, base),
+            changed(at, base, layouts),
             at.layout.gpus().to_string(),
             outlook.value.as_ref().map_or("grows".into(), |s| significant(s.requests_per_s, 3)),
             significant(outlook.most.value, 3),
@@ -452,6 +453,11 @@ fn best<'a>(all: &[&'a At], figure: fn(&At, &Summary) -> f64) -> Option<(&'a At,
 }
 
 impl Served {
+    /// Whether several layouts were tried.
+    fn has_layouts(&self) -> bool {
+        self.points.iter().any(|at| at.layout != self.base.layout)
+    }
+
     /// Which of several settings is best, in words.
     fn verdict(&self, all: &[&At]) -> String {
         type Figure = fn(&At, &Summary) -> f64;
@@ -462,7 +468,7 @@ impl Served {
         let line = |(what, figure): (&str, Figure)| {
             let (at, sure) = best(all, figure)?;
             let doubt = if sure { "" } else { ", not surely: intervals overlap" };
-            Some(format!("{what}: {}{doubt}\n", changed(at, &self.base)))
+            Some(format!("{what}: {}{doubt}\n", changed(at, &self.base, self.has_layouts())))
         };
         figures.into_iter().filter_map(line).collect()
     }
@@ -511,7 +517,7 @@ impl Served {
         if !self.points.is_empty() {
             let what = if self.target.is_some() { ", each at the highest rate that keeps the target" } else { "" };
             let all: Vec<&At> = std::iter::once(&self.base).chain(&self.points).collect();
-            let _ = write!(text, "\nsettings{what}\n\n{}", print(&points(&self.base, &all)));
+            let _ = write!(text, "\nsettings{what}\n\n{}", print(&points(&self.base, &all, self.has_layouts())));
             let _ = write!(text, "\n{}", self.verdict(&all));
         }
         for (layout, why) in &self.left_out {
