@@ -10,7 +10,6 @@ use joulecast_predict::request::{Request, Runner};
 use joulecast_predict::{Failure, typed};
 use joulecast_reports::export::{Export, ExportError, Format};
 use joulecast_reports::figure::{FigureError, svg};
-use joulecast_reports::layouts::Layouts;
 use joulecast_reports::optimum::Found;
 use joulecast_reports::serving::Served;
 use joulecast_reports::{compare as comparison, fleet, given, notebook};
@@ -46,20 +45,7 @@ impl Answer {
             Kind::Optimal(found, _) => found.as_slice().export(format),
             Kind::Planned(plan) => plan.export(format),
             Kind::Served(served) => served.export(format),
-            Kind::Laid(laid) => {
-                let predictor = laid.cluster.first();
-                let shown = Layouts {
-                    network: &laid.network,
-                    gpu: predictor.gpu(),
-                    interconnect: &laid.interconnect,
-                    precision: laid.cluster.precision.name(),
-                    framework: &predictor.framework().name,
-                    load: laid.load,
-                    list: &laid.list,
-                    warnings: &laid.warnings,
-                };
-                shown.export(format)
-            }
+            Kind::Laid(laid) => laid.shown().export(format),
         }
     }
 

@@ -5,10 +5,12 @@ use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
 use joulecast_model::ask::layouts::{LaidOut, Load, laid_out, of_node};
-use joulecast_model::net::network::Stored;
+use joulecast_model::device::interconnect::Interconnect;
+use joulecast_model::net::network::{Network, Stored};
 use joulecast_model::net::share::Layout;
 use joulecast_model::step::generation;
-use joulecast_model::step::predictor::Warning;
+use joulecast_model::step::predictor::{OperatingPoint, Warning};
+use joulecast_reports::layouts::Layouts;
 
 /// Layouts of a language model.
 #[derive(Debug)]
@@ -25,6 +27,31 @@ pub struct Laid {
     pub network: String,
     /// What to tell.
     pub warnings: Vec<Warning>,
+}
+
+impl Laid {
+    /// As it is shown.
+    pub fn shown(&self) -> Layouts<'_> {
+        let predictor = self.cluster.first();
+        Layouts {
+            network: &self.network,
+            gpu: predictor.gpu(),
+            interconnect: &self.interconnect,
+            precision: self.cluster.precision.name(),
+            framework: &predictor.framework().name,
+            load: self.load,
+            list: &self.list,
+            warnings: &self.warnings,
+        }
+    }
+}
+
+/// What joins the GPUs of a cluster's kind, or what is asked for, and the layouts of a network over a node of them.
+pub(super) fn over_node(cluster: &Cluster, network: &Network) -> Result<(Interconnect, Vec<Layout>), Failure> {
+    let two = Layout::new(2, 1, 1, None).map_err(Failure::usage)?;
+    let joined = cluster.deployment(two, OperatingPoint::default())?.interconnect;
+    let layouts = of_node(network, joined.node.unwrap_or(MOST));
+    Ok((joined, layouts))
 }
 
 /// What the layouts over the GPUs of a node, or over as many as the interconnect that is asked for joins, hold of prompts of the
@@ -53,9 +80,9 @@ pub fn layouts(session: &Session, request: &Request, tokens: u64) -> Result<Laid
     let prompt = network.inputs.first().map_or(1, |input| input.shape.dims()[0]);
     generation::check(network, prompt, tokens).map_err(|e| Failure::Usage(e.into()))?;
     let load = Load { batch, context: prompt.saturating_add(tokens) };
-    let joined = cluster.deployment(Layout::new(2, 1, 1, None).map_err(Failure::usage)?, request.point)?.interconnect;
+    let (joined, layouts) = over_node(&cluster, network)?;
     let mut list = Vec::new();
-    for layout in of_node(network, joined.node.unwrap_or(MOST)) {
+    for layout in layouts {
         let deployment = cluster.deployment(layout, request.point)?;
         list.push(laid_out(&deployment, network, load).map_err(of_generation)?);
     }

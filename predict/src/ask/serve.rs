@@ -1,11 +1,11 @@
 //! A language model on a replica under a load.
 
+use super::layouts::over_node;
 use super::settings::{caps, clocks};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
-use joulecast_model::ask::layouts::of_node;
 use joulecast_model::ask::serving::times::{Extent, Room, StepTimes};
 use joulecast_model::ask::serving::{Demand, Limits, Pools, Service, ServingError, Target};
 use joulecast_model::base::precision::Mode;
@@ -104,8 +104,6 @@ fn pools(request: &Request, gpu: &Gpu, (prefill, decode): (usize, usize), per_to
 
 /// The largest batch is halved so often.
 const HALVED: u32 = 3;
-/// GPUs of a node where the interconnect does not say.
-const MOST: u64 = 8;
 
 /// Layouts and most sequences that are tried, those that are asked for first.
 fn replicas(
@@ -116,9 +114,7 @@ fn replicas(
 ) -> Result<Vec<(Layout, u64)>, Failure> {
     let mut layouts = vec![asked.0];
     if over.layouts {
-        let two = Layout::new(2, 1, 1, None).map_err(Failure::usage)?;
-        let joined = cluster.deployment(two, OperatingPoint::default())?.interconnect;
-        let all = of_node(network, joined.node.unwrap_or(MOST)).into_iter();
+        let all = over_node(cluster, network)?.1.into_iter();
         layouts.extend(all.filter(|l| l.pipeline() * l.data() == 1 && *l != asked.0));
     }
     let mut sequences = vec![asked.1];

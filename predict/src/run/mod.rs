@@ -22,7 +22,6 @@ use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_model::step::training::Training;
 use joulecast_reports::export::Format;
 use joulecast_reports::fleet::FIGURE_NAMES;
-use joulecast_reports::layouts::Layouts;
 use joulecast_reports::papers::Beside;
 use joulecast_reports::prediction::{Asked, Shown};
 use joulecast_reports::table::Table;
@@ -126,18 +125,7 @@ fn predict(session: &Session, args: &PredictArgs) -> Result<(), Failure> {
     let request = args.request()?;
     if args.layouts {
         let laid = ask::layouts(session, &request, args.generate.unwrap_or(1))?;
-        let predictor = laid.cluster.first();
-        let shown = Layouts {
-            network: &laid.network,
-            gpu: predictor.gpu(),
-            interconnect: &laid.interconnect,
-            precision: laid.cluster.precision.name(),
-            framework: &predictor.framework().name,
-            load: laid.load,
-            list: &laid.list,
-            warnings: &laid.warnings,
-        };
-        return args.output.export(&shown, args.format);
+        return args.output.export(&laid.shown(), args.format);
     }
     if let Some(tokens) = args.generate {
         let Generated { generation, cluster, source } = ask::generate(session, &request, tokens)?;
