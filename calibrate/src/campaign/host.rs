@@ -125,8 +125,8 @@ impl Chains {
         counted.filter_map(ratio).collect()
     }
 
-    /// The machine's host beside the profile's table: the geometric mean over chains of each group, and within which factor 90 %
-    /// of the rounds lie around it.
+    /// The machine's host beside the profile's table: the geometric mean over chains of each group, what that is for
+    /// networks, and within which factor 90 % of the rounds lie around it.
     ///
     /// # Errors
     /// When the profile has no host, or no chain of a group was measured.
@@ -150,7 +150,11 @@ impl Chains {
             spread[group] = apart[within.clamp(1, rounds) - 1].exp();
         }
         let what = [&self.cpu, &self.device, &self.torch, &self.date].map(String::as_str);
-        Ok(HostRecord::new(&profile.name, what, most as u64, (factor, spread)))
+        let chains = factor;
+        if let Some(networks) = &host.networks {
+            Group::ALL.iter().for_each(|&group| factor[group] = networks.factor(group, chains[group]));
+        }
+        Ok(HostRecord::new(&profile.name, what, most as u64, (factor, spread), chains))
     }
 
     /// Every chain beside what is foreseen.
@@ -188,10 +192,17 @@ impl Chains {
 
 /// The factors of a host, as a table.
 pub fn factors(record: &HostRecord) -> Table {
-    let mut table = Table::new(&["steps", "factor", "90 % of rounds within"], 1);
+    let mut table = Table::new(&["steps", "chains", "90 % of rounds within", "networks"], 1);
+    let chains = record.of_chains();
     for group in Group::ALL {
         let spread = 100.0 * (record.spread[group] - 1.0);
-        table.row(vec![group.name().into(), significant(record.factor[group], 3), format!("{spread:.1} %")]);
+        let factor = |of: f64| significant(of, 3);
+        table.row(vec![
+            group.name().into(),
+            factor(chains[group]),
+            format!("{spread:.1} %"),
+            factor(record.factor[group]),
+        ]);
     }
     table
 }

@@ -8,7 +8,7 @@ mod serving;
 mod speed;
 
 pub use activity::{Activity, TRAITS as ACTIVITY_TRAITS};
-pub use host::{Costs, Host, HostKind, Stages};
+pub use host::{Costs, Host, HostKind, OfNetworks, Stages};
 pub use input::Input;
 pub use kernels::{Broadcast, Maps, RowByRow, Sequences};
 pub use serving::Serving;

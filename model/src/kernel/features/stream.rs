@@ -16,6 +16,9 @@ use std::marker::PhantomData;
 /// Elements that one resident set of thread blocks covers per multiprocessor: 2048 threads, four each.
 const ELEMENTS_PER_SM: f64 = 8192.0;
 
+/// Thread blocks of 512 threads that one multiprocessor holds.
+const BLOCKS_PER_SM: f64 = 4.0;
+
 /// What a multiprocessor takes for one block more of a plane of a few values: cuDNN's batch norm of 57 to 164 thousand planes of
 /// 4x4 and 7x7 took 0.61 to 0.63 ns each over 132 multiprocessors (`data/measurements/h200/torch_profile_3.csv`).
 const PLANE: Seconds = Seconds::from_us(0.082);
@@ -176,6 +179,7 @@ impl<'a, V: Number> Stream<'a, V> {
             // Blocks go over planes, threads over the outputs of one.
             (Layer::AdaptivePool2d(pool), _) if !pool.is_global() => pool.output.area(),
             (Layer::Resize(resize), _) => resize.output.area(),
+            (Layer::GroupNorm(norm), Some(input)) => (input.elements() / norm.groups.max(1)).max(1),
             (_, input) => input.map_or(1, |s| s.axis()),
         };
         let area = || load.work.input().as_map().map_or(1, |(_, h, w)| h.saturating_mul(w));
@@ -192,7 +196,11 @@ impl<'a, V: Number> Stream<'a, V> {
             _ => (1, 0.0),
         };
         let bytes = amounts.bytes.max(V::of(1.0));
-        let waves = elements / (ELEMENTS_PER_SM * load.gpu.sms.value as f64);
+        let waves = match load.work.layer() {
+            // A thread block goes over a group of a sample, however long it is.
+            Layer::GroupNorm(_) => elements / row.max(1) as f64 / BLOCKS_PER_SM,
+            _ => elements / ELEMENTS_PER_SM,
+        } / load.gpu.sms.value as f64;
         let (floor, parts) = (floor.get(), Parts::of(load));
         let planes = match (load.work.layout, load.work.inputs().first().and_then(Shape::as_map)) {
             (Layout::Nchw, Some((channels, ..))) => amounts.batch * channels as f64,

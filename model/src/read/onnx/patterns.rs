@@ -201,7 +201,11 @@ fn fits(graph: &Graph<'_>, name: &str, bound: &HashMap<&str, Id>) -> bool {
             let channels = dims("x").get(1).copied().unwrap_or(0);
             let per_channel = |name: &str| dims(name).iter().product::<i64>() == channels;
             let learned = |name: &str| value(name).is_some_and(|v| !v.learned.is_empty());
-            per_channel("w") && per_channel("b") && learned("w") && learned("b")
+            // A norm without a bias is exported with zeros in its place.
+            let absent = value("b").is_some_and(|b| b.kind != Kind::Activation && b.learned.is_empty());
+            let alone = |name: &str| dims(name).iter().product::<i64>() == 1;
+            let bias = if absent { per_channel("b") || alone("b") } else { per_channel("b") && learned("b") };
+            per_channel("w") && learned("w") && bias
         }
         "Attention" | "UnfusedAttention" => {
             let of_all_heads = |dims: &[i64]| dims.len() < 3 || dims[dims.len() - 3] == 1;

@@ -1,7 +1,7 @@
 //! What the host does in an eager step: it launches operation after operation, and the GPU waits where it is slower.
 
 use super::Entry;
-use super::speed::{Group, HostSpeed, MOST_SPREAD};
+use super::speed::{ByGroup, FACTORS, Group, HostSpeed, MOST_SPREAD};
 use crate::base::file::{FileError, quantity, within};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Dimension, Seconds};
@@ -10,6 +10,9 @@ use crate::net::case::LayerCase;
 use crate::net::layer::Layer;
 use serde::Deserialize;
 use std::ops::{Add, Mul};
+
+/// A larger exponent is no law.
+const MOST_EXPONENT: f64 = 4.0;
 
 /// Steps of the chains' recurrent layers, of one direction.
 const STEPS_OF_CHAINS: u64 = 4;
@@ -31,8 +34,28 @@ pub struct Host {
     pub spread: f64,
     /// 90 % of such steps of one machine, once its speed is known, lie within this factor.
     pub known_spread: f64,
+    /// How long launches of networks take where those of chains are known; as long by the same factor without.
+    pub networks: Option<OfNetworks>,
     /// The machine whose times these are; those that the profile was measured on without.
     pub speed: Option<HostSpeed>,
+}
+
+/// What launches of networks take where chains of layers take `f` times as long as the table says: `constant f^exponent`
+/// times what it says. A chain's few operations stay in a processor's caches, a network's do not, so that a slow host is
+/// slower still. Learned by `calibrate host --learn`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfNetworks {
+    /// On the hosts of the table.
+    pub constant: ByGroup,
+    /// Of the chains' factor.
+    pub exponent: ByGroup,
+}
+
+impl OfNetworks {
+    /// The factor of networks' launches where chains' is `chains`.
+    pub fn factor(&self, group: Group, chains: f64) -> f64 {
+        (self.constant[group] * chains.powf(self.exponent[group])).clamp(*FACTORS.start(), *FACTORS.end())
+    }
 }
 
 /// Times with 32 and with 16 bits.
@@ -232,6 +255,7 @@ pub(super) struct HostFile {
     gap: Option<Entry>,
     scaled_loss: Option<ScaledLossFile>,
     spread: SpreadFile,
+    networks: Option<NetworksFile>,
     other: CostsFile,
     #[serde(default, rename = "kind")]
     kinds: Vec<KindFile>,
@@ -255,6 +279,23 @@ struct SpreadFile {
     known: Option<f64>,
     #[serde(rename = "source")]
     _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NetworksFile {
+    constant: ByGroup,
+    exponent: ByGroup,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+impl NetworksFile {
+    fn read(self) -> Result<OfNetworks, FileError> {
+        self.constant.within("host networks: constant", FACTORS)?;
+        self.exponent.within("host networks: exponent", 0.0..=MOST_EXPONENT)?;
+        Ok(OfNetworks { constant: self.constant, exponent: self.exponent })
+    }
 }
 
 #[derive(Deserialize)]
@@ -308,6 +349,7 @@ impl HostFile {
             scaled_loss,
             spread,
             known_spread,
+            networks: self.networks.map(NetworksFile::read).transpose()?,
             speed: None,
         })
     }
@@ -330,6 +372,7 @@ mod tests {
             scaled_loss,
             spread: 1.5,
             known_spread: 1.2,
+            networks: None,
             speed: None,
         }
     }
@@ -337,6 +380,16 @@ mod tests {
     fn stages(forward: f64, backward: f64, update: f64) -> Stages {
         let ms = Seconds::from_ms;
         Stages { forward: ms(forward), backward: ms(backward), update: ms(update) }
+    }
+
+    #[test]
+    fn a_slow_host_is_slower_still_for_networks() {
+        let mut exponent = ByGroup::all(1.0);
+        exponent[Group::Training] = 2.0;
+        let law = OfNetworks { constant: ByGroup::all(1.25), exponent };
+        assert!((law.factor(Group::Training, 1.2) - 1.25 * 1.44).abs() < 1e-12);
+        assert!((law.factor(Group::Autocast, 1.2) - 1.5).abs() < 1e-12);
+        assert_eq!(law.factor(Group::Training, 50.0), *FACTORS.end());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::ops::{Index, IndexMut, RangeInclusive};
 pub(super) const MOST_SPREAD: f64 = 100.0;
 
 /// Factors beyond which a host is no host.
-const FACTORS: RangeInclusive<f64> = 0.01..=100.0;
+pub(super) const FACTORS: RangeInclusive<f64> = 0.01..=100.0;
 
 /// Steps whose launches take the host alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl ByGroup {
         Self { inference: number, training: number, autocast: number }
     }
 
-    fn within(&self, field: &str, range: RangeInclusive<f64>) -> Result<(), FileError> {
+    pub(super) fn within(&self, field: &str, range: RangeInclusive<f64>) -> Result<(), FileError> {
         Group::ALL.iter().try_for_each(|g| within(&format!("{field}: {}", g.name()), self[*g], range.clone()).map(drop))
     }
 }
@@ -132,10 +132,13 @@ pub struct HostRecord {
     pub date: String,
     /// In how many rounds.
     pub rounds: u64,
-    /// How many times as long as the profile's table says its launches take.
+    /// How many times as long as the profile's table says its launches take, of networks.
     pub factor: ByGroup,
     /// 90 % of the rounds lie within these factors.
     pub spread: ByGroup,
+    /// The same of the chains that were measured; older files have these alone, under `factor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chains: Option<ByGroup>,
 }
 
 impl HostRecord {
@@ -148,9 +151,16 @@ impl HostRecord {
         [cpu, device, torch, date]: [&str; 4],
         rounds: u64,
         (factor, spread): (ByGroup, ByGroup),
+        chains: ByGroup,
     ) -> Self {
         let [framework, cpu, device, torch, date] = [framework, cpu, device, torch, date].map(String::from);
-        Self { schema: Self::SCHEMA.into(), framework, cpu, device, torch, date, rounds, factor, spread }
+        let chains = Some(chains);
+        Self { schema: Self::SCHEMA.into(), framework, cpu, device, torch, date, rounds, factor, spread, chains }
+    }
+
+    /// What chains took, over what the table says.
+    pub fn of_chains(&self) -> ByGroup {
+        self.chains.unwrap_or(self.factor)
     }
 
     /// Reads a file.
@@ -162,6 +172,7 @@ impl HostRecord {
         check_schema(&record.schema, Self::SCHEMA)?;
         record.factor.within("factor", FACTORS)?;
         record.spread.within("spread", 1.0..=MOST_SPREAD)?;
+        record.of_chains().within("chains", FACTORS)?;
         Ok(record)
     }
 
