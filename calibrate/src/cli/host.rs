@@ -38,8 +38,12 @@ pub struct HostArgs {
     /// With --runs: the host that ran them
     #[arg(long, value_name = "FILE", requires = "runs")]
     host: Option<PathBuf>,
-    /// With --runs: a folder of calibrations (default: the shipped ones)
-    #[arg(long, value_name = "DIR", requires = "runs")]
+    /// Instead: how launches of networks follow those of the chains that are measured here, from visits whose hosts were
+    /// measured, as data/measurements/sealed/hosts.toml lists them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "python", "seconds", "out", "force", "runs"])]
+    learn: Option<PathBuf>,
+    /// With --runs or --learn: a folder of calibrations (default: the shipped ones)
+    #[arg(long, value_name = "DIR")]
     calibrations: Option<PathBuf>,
 }
 
@@ -65,13 +69,19 @@ fn judge(args: &HostArgs) -> Result<()> {
         None => shipped()?,
     };
     let framework = through(FRAMEWORK, args.host.as_deref())?;
+    if let Some(visits) = &args.learn {
+        return show(&hosts::learned(visits, &calibrations, &framework)?, Format::Table);
+    }
     show(hosts::tables(&args.runs, &calibrations, &framework)?.as_slice(), Format::Table)
 }
 
 /// Measures the host, or judges predictions of steps that hosts decide.
 pub fn host(args: &HostArgs) -> Result<()> {
-    if !args.runs.is_empty() {
+    if !args.runs.is_empty() || args.learn.is_some() {
         return judge(args);
+    }
+    if args.calibrations.is_some() {
+        return Err(misuse("--calibrations is of --runs and --learn"));
     }
     let usual = host_file();
     let out = args.out.clone().or_else(|| usual.clone());

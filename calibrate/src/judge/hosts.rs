@@ -1,10 +1,14 @@
 //! How far steps that the host decides are from their predictions: from visit to visit, and within one.
 
 use super::networks::{Run, compare_through, read_runs};
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::law::calibration::Calibration;
-use joulecast_model::step::framework::{Framework, Launch};
+use joulecast_model::step::framework::{ByGroup, Framework, Group, HostRecord, HostSpeed, Launch};
+use joulecast_reports::given::text;
+use joulecast_reports::networks::Compared;
 use joulecast_reports::table::{Table, significant};
+use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -122,9 +126,162 @@ pub fn tables(files: &[PathBuf], calibrations: &[Calibration], framework: &Frame
     Ok(vec![table, total])
 }
 
+/// The schema of a file of visits.
+const SCHEMA: &str = "visits/1";
+
+/// The host decides clearly where it would at this share of its time.
+const CLEARLY: f64 = 1.0 / 1.3;
+
+/// Deviations below this count alike, so that the least sum of their magnitudes is found by weighting.
+const ALIKE: f64 = 0.05;
+
+/// Rounds of weighting.
+const ROUNDS: usize = 40;
+
+/// Visits with the files of their hosts.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct VisitsFile {
+    schema: String,
+    #[serde(rename = "visit")]
+    visits: Vec<HostsOf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostsOf {
+    name: String,
+    /// The file of runs, and those of hosts (`host/1`), from the folder of this file.
+    runs: PathBuf,
+    hosts: Vec<PathBuf>,
+}
+
+/// A step that the host clearly decides.
+struct Step {
+    group: Group,
+    visit: usize,
+    /// Logarithms of how many times as long as the table says chains and this step took.
+    chains: f64,
+    took: f64,
+}
+
+/// `took = constant + exponent chains`, by the least sum of deviations' magnitudes. `None` of fewer than two visits.
+fn line<'a>(steps: impl Iterator<Item = &'a Step> + Clone) -> Option<(f64, f64)> {
+    let mut line: Option<(f64, f64)> = None;
+    for _ in 0..ROUNDS {
+        let weight = |s: &Step| line.map_or(1.0, |(c, e)| 1.0 / (s.took - c - e * s.chains).abs().max(ALIKE));
+        let sum = |of: fn(&Step) -> f64| steps.clone().map(|s| weight(s) * of(s)).sum::<f64>();
+        let whole = sum(|_| 1.0);
+        let (x, y) = (sum(|s| s.chains) / whole, sum(|s| s.took) / whole);
+        let (xx, xy) = (sum(|s| s.chains * s.chains) / whole - x * x, sum(|s| s.chains * s.took) / whole - x * y);
+        if !(xx > f64::EPSILON) {
+            return None;
+        }
+        line = Some((y - xy / xx * x, xy / xx));
+    }
+    line
+}
+
+fn geometric_mean(records: &[HostRecord]) -> ByGroup {
+    let mut mean = ByGroup::all(1.0);
+    for group in Group::ALL {
+        let sum: f64 = records.iter().map(|r| r.of_chains()[group].ln()).sum();
+        mean[group] = (sum / records.len() as f64).exp();
+    }
+    mean
+}
+
+/// Steps of a visit that its host clearly decides.
+fn steps(
+    at: usize,
+    (visit, folder): (&HostsOf, &Path),
+    calibrations: &[Calibration],
+    framework: &Framework,
+) -> Result<Vec<Step>> {
+    let read = |path: &PathBuf| {
+        let path = folder.join(path);
+        HostRecord::from_toml(&text(&path)?).with_context(|| path.display().to_string())
+    };
+    let records = visit.hosts.iter().map(read).collect::<Result<Vec<_>>>()?;
+    ensure!(!records.is_empty(), "{}: no host", visit.name);
+    let chains = geometric_mean(&records);
+    let runs: Vec<Run> = read_runs(&folder.join(&visit.runs))?.into_iter().filter(|r| r.visit() == visit.name).collect();
+    ensure!(!runs.is_empty(), "{}: no run in {}", visit.name, visit.runs.display());
+    let on = |share: f64| -> Result<Vec<Compared>> {
+        let mut factors = chains;
+        Group::ALL.iter().for_each(|&g| factors[g] *= share);
+        let speed = HostSpeed { factors, spreads: ByGroup::all(1.0), source: visit.name.clone() };
+        compare_through(&runs, calibrations, &framework.clone().on_host(speed), None)
+    };
+    let (whole, lessened) = (on(1.0)?, on(CLEARLY)?);
+    let clearly = whole.iter().zip(&lessened).filter(|(c, l)| c.launch == Launch::Eager.name() && l.host_decides);
+    let step = |(c, _): (&Compared, &Compared)| {
+        let mode = Mode::from_name(c.mode)?;
+        let group = Group::of(mode, Precision::from_name(c.precision)?);
+        let chains = chains[group].ln();
+        Some(Step { group, visit: at, chains, took: (c.time.measured / c.time.predicted).ln() + chains })
+    };
+    Ok(clearly.filter_map(step).collect())
+}
+
+/// How launches of networks follow those of chains, learned from visits whose hosts were measured: constant and exponent of
+/// `[host] networks` in a profile, and how far steps are from that where their visit was left out, beside now.
+///
+/// # Errors
+/// When a file cannot be read, a visit has no host or no run, or a run cannot be predicted.
+pub fn learned(path: &Path, calibrations: &[Calibration], framework: &Framework) -> Result<Table> {
+    let file: VisitsFile = toml::from_str(&text(path)?).with_context(|| path.display().to_string())?;
+    ensure!(file.schema == SCHEMA, "{}: schema \"{}\" instead of {SCHEMA}", path.display(), file.schema);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let mut all = Vec::new();
+    for (at, visit) in file.visits.iter().enumerate() {
+        all.extend(steps(at, (visit, folder), calibrations, framework)?);
+    }
+    let header =
+        ["steps", "visits", "number", "constant", "exponent", "off as chains", "off, visit left out", "90 % within"];
+    let mut table = Table::new(&header, 1);
+    for group in Group::ALL {
+        let of = all.iter().filter(|s| s.group == group);
+        let mut visits: Vec<usize> = of.clone().map(|s| s.visit).collect();
+        visits.sort_unstable();
+        visits.dedup();
+        let (constant, exponent) = line(of.clone()).context("visits whose hosts differ are wanted")?;
+        let mut left_out: Vec<f64> = Vec::new();
+        for visit in &visits {
+            let others = of.clone().filter(|s| s.visit != *visit);
+            let (c, e) = line(others).context("visits whose hosts differ are wanted")?;
+            left_out.extend(of.clone().filter(|s| s.visit == *visit).map(|s| (s.took - c - e * s.chains).abs()));
+        }
+        left_out.sort_by(f64::total_cmp);
+        let count = left_out.len();
+        let mean = |sum: f64| format!("{:.1} %", 100.0 * sum / count as f64);
+        table.row(vec![
+            group.name().into(),
+            visits.len().to_string(),
+            count.to_string(),
+            significant(constant.exp(), 3),
+            significant(exponent, 3),
+            mean(of.map(|s| (s.took - s.chains).abs()).sum()),
+            mean(left_out.iter().sum()),
+            significant(quantile(&left_out, HOLDS).exp(), 3),
+        ]);
+    }
+    Ok(table)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_through_steps_is_not_drawn_to_the_one_that_strays() {
+        let step = |chains: f64, took: f64| Step { group: Group::Training, visit: 0, chains, took };
+        let mut steps: Vec<Step> = (0..10).map(|i| 0.03 * f64::from(i)).map(|x| step(x, 0.1 + 1.5 * x)).collect();
+        steps.push(step(0.0, 2.0));
+        let (constant, exponent) = line(steps.iter()).expect("hosts differ");
+        assert!((constant - 0.1).abs() < 0.02 && (exponent - 1.5).abs() < 0.1, "{constant} {exponent}");
+        assert!(line(steps[..1].iter()).is_none());
+    }
 
     fn visit(errors: &[f64]) -> Visit {
         Visit { name: "v".into(), mode: "inference", errors: errors.to_vec(), held: 0 }
