@@ -205,7 +205,8 @@ fn steps(
     let records = visit.hosts.iter().map(read).collect::<Result<Vec<_>>>()?;
     ensure!(!records.is_empty(), "{}: no host", visit.name);
     let chains = geometric_mean(&records);
-    let runs: Vec<Run> = read_runs(&folder.join(&visit.runs))?.into_iter().filter(|r| r.visit() == visit.name).collect();
+    let runs: Vec<Run> =
+        read_runs(&folder.join(&visit.runs))?.into_iter().filter(|r| r.visit() == visit.name).collect();
     ensure!(!runs.is_empty(), "{}: no run in {}", visit.name, visit.runs.display());
     let on = |share: f64| -> Result<Vec<Compared>> {
         let mut factors = chains;

@@ -30,6 +30,9 @@ const PATTERNS: &[(&str, &str)] = &[
     // A group normalization by the one of instances: as many ones as there are groups, then a factor and a shift per channel.
     ("GroupNorm(x, w, b, g)", "Add(Mul(Reshape(InstanceNormalization(Reshape(x, s), $g, $c), t), $w), $b)"),
     ("GroupNorm(x, w, b)", "Add(Mul(Reshape(InstanceNormalization(Reshape(x, s), _, _), t), $w), $b)"),
+    // Without a bias, in whose place a zero is exported.
+    ("GroupNorm(x, w, w, g)", "Add(Mul(Reshape(InstanceNormalization(Reshape(x, s), $g, $c), t), $w), _)"),
+    ("GroupNorm(x, w)", "Add(Mul(Reshape(InstanceNormalization(Reshape(x, s), _, _), t), $w), _)"),
     // Activations.
     ("Gelu(x)", "Mul(Mul(x, Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1)), 0.5)"),
     ("Gelu(x)", "Mul(Mul(x, 0.5), Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1))"),
@@ -201,10 +204,7 @@ fn fits(graph: &Graph<'_>, name: &str, bound: &HashMap<&str, Id>) -> bool {
             let channels = dims("x").get(1).copied().unwrap_or(0);
             let per_channel = |name: &str| dims(name).iter().product::<i64>() == channels;
             let learned = |name: &str| value(name).is_some_and(|v| !v.learned.is_empty());
-            // A norm without a bias is exported with zeros in its place.
-            let absent = value("b").is_some_and(|b| b.kind != Kind::Activation && b.learned.is_empty());
-            let alone = |name: &str| dims(name).iter().product::<i64>() == 1;
-            let bias = if absent { per_channel("b") || alone("b") } else { per_channel("b") && learned("b") };
+            let bias = value("b").is_none() || per_channel("b") && learned("b");
             per_channel("w") && learned("w") && bias
         }
         "Attention" | "UnfusedAttention" => {

@@ -346,26 +346,25 @@ fn groups_of_channels_are_normalized_by_one_layer() {
     assert_eq!(totals(&network).0, 4 * 64);
 }
 
-/// A group normalization without a bias, in whose place PyTorch's exporter writes zeros.
+/// A group normalization without a bias, in whose place PyTorch's exporter writes a zero.
 #[test]
 fn a_group_norm_without_a_bias_is_one_layer() {
-    for zeros in [&[1][..], &[64, 1, 1]] {
+    for groups in [1, 4] {
         let mut m = Maker::new(17);
         m.input("x", element::FLOAT, &["batch", "64", "8", "8"]);
-        let one = Tensor { data_type: element::FLOAT, dims: vec![1], ..Tensor::default() };
-        let (ones, none) = (m.constant(one.clone()), m.constant(one));
-        let (apart, back) = (m.ints(&[0, 1, -1]), m.ints(&[1, 64, 8, 8]));
+        let filled = |dims: Vec<i64>| Tensor { data_type: element::FLOAT, dims, ..Tensor::default() };
+        let (ones, zeros) = (m.constant(filled(vec![groups])), m.constant(filled(vec![groups])));
+        let (apart, back) = (m.ints(&[0, groups, -1]), m.ints(&[1, 64, 8, 8]));
         let y = m.op("Reshape", &["x", &apart]);
-        let y = m.op("InstanceNormalization", &[&y, &ones, &none]);
+        let y = m.op("InstanceNormalization", &[&y, &ones, &zeros]);
         let y = m.op("Reshape", &[&y, &back]);
-        let weight = m.weight("norm.weight", &[64, 1, 1]);
-        let zeros = m.constant(Tensor { data_type: element::FLOAT, dims: zeros.to_vec(), ..Tensor::default() });
+        let (weight, zero) = (m.weight("norm.weight", &[64, 1, 1]), m.constant(filled(vec![1, 1, 1])));
         let y = m.op("Mul", &[&y, &weight]);
-        let y = m.op("Add", &[&y, &zeros]);
+        let y = m.op("Add", &[&y, &zero]);
         let network = understood(m.bytes(&[&y]), &Options::default());
         let norms: Vec<_> = network.nodes.iter().map(|n| &n.layer).collect();
         let [Layer::GroupNorm(norm)] = norms[..] else { panic!("{norms:?}") };
-        assert_eq!((norm.groups, norm.affine), (1, true));
+        assert_eq!((norm.groups, norm.affine), (groups as u64, true));
     }
 }
 
