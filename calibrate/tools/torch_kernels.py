@@ -6,9 +6,11 @@ the steps. `torch_layers.py` tells kernels of torchvision's networks layer by la
 
   torch_kernels.py --round data/sealed/round-1.toml --out torch_profile.csv --budget 180
   torch_kernels.py --biases torch_profile.csv
+  torch_kernels.py --sums torch_profile.csv torch_profile_3.csv
 
 --out: a row for each operation and shapes of its inputs in one step, `time_us` the device time of all `calls`, mean over
 two profiled steps; of every network its largest batch in inference, then in training. Operations that launch nothing are left out.
+--sums: how many cycles of 1980 MHz sums over the rows of a table take, as gradients of biases are.
 --biases: how many results a second additions make that repeat a value per channel, above 2 million results.
 """
 import argparse
@@ -27,6 +29,8 @@ ROW = "network,mode,precision,batch".split(",")
 COLUMNS = ROW + "op,shapes,calls,time_us".split(",")
 STEPS = 2
 FEWEST_RESULTS = 2_000_000
+# Typical rows and columns of a sum, the H200's clock, and parts that are kept aside in turn.
+ROWS, COLUMNS_OF_ROWS, CYCLES_PER_US, FOLDS = 6272, 384, 1980, 10
 
 
 def largest(rounds):
@@ -101,19 +105,47 @@ def biases(path):
         print(f"{width} bits: {len(found)} shapes, {middle:.0f} billion results a second in the median, {low:.0f} to {high:.0f}")
 
 
+def sums(paths):
+    """The logarithm of cycles by logarithms of rows and columns over typical ones, and how far shapes kept aside are from that."""
+    import torch
+    found = defaultdict(list)
+    for path in paths:
+        with open(path, newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                shape = ast.literal_eval(row["shapes"])[0] if row["op"] == "aten::sum" and row["mode"] == "train" else ()
+                if len(shape) == 2:
+                    found[tuple(shape), row["precision"] in ("fp16", "bf16")].append(float(row["time_us"]) / float(row["calls"]))
+    terms, logs = [], []
+    for ((rows, columns), _), times in sorted(found.items()):
+        r, c = math.log(rows / ROWS), math.log(columns / COLUMNS_OF_ROWS)
+        terms.append([1.0, r, c, r * r, r * c, c * c])
+        logs.append(math.log(CYCLES_PER_US * sum(times) / len(times)))
+    terms, logs = torch.tensor(terms, dtype=torch.float64), torch.tensor(logs, dtype=torch.float64)
+    fold, apart = torch.arange(len(logs)) % FOLDS, []
+    for k in range(FOLDS):
+        solved = torch.linalg.lstsq(terms[fold != k], logs[fold != k, None]).solution
+        apart.append((terms[fold == k] @ solved)[:, 0] - logs[fold == k])
+    solved = torch.linalg.lstsq(terms, logs[:, None]).solution[:, 0]
+    print(f"{len(logs)} shapes, {100 * torch.cat(apart).abs().mean():.0f} % off where kept aside:",
+          "[" + ", ".join(f"{x:.3f}" for x in solved.tolist()) + "]")
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--round", help="the round's file, once it was measured")
     arguments.add_argument("--out")
+    arguments.add_argument("--sums", metavar="FILE", nargs="+", help="only reads such files; needs no GPU")
     arguments.add_argument("--budget", type=float, default=180, help="seconds; no network is begun after them")
     arguments.add_argument("--biases", metavar="FILE", help="only reads such a file; needs no GPU")
     args = arguments.parse_args()
     if args.biases:
         biases(args.biases)
+    elif args.sums:
+        sums(args.sums)
     elif args.round and args.out:
         run(args)
     else:
-        arguments.error("--round with --out, or --biases")
+        arguments.error("--round with --out, --biases or --sums")
 
 
 if __name__ == "__main__":

@@ -1005,9 +1005,9 @@ NETWORKS = {
     "ernie_small": transformers("ErnieConfig", "ErnieModel", dict(
         hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=2048), ((256,),), 30000, output=1),
     "xlm_roberta_small": transformers("XLMRobertaConfig", "XLMRobertaModel", dict(
-        hidden_size=384, num_hidden_layers=8, num_attention_heads=6, intermediate_size=1536), ((256,),), 50000, output=1),
+        hidden_size=384, num_hidden_layers=8, num_attention_heads=6, intermediate_size=1536), ((256,),), 30000, output=1),
     "megatron_bert_small": transformers("MegatronBertConfig", "MegatronBertModel", dict(
-        hidden_size=640, num_hidden_layers=8, num_attention_heads=10, intermediate_size=2560), ((256,),), 30000, output=1),
+        hidden_size=640, num_hidden_layers=8, num_attention_heads=10, intermediate_size=2560), ((256,),), 29000, output=1),
     "vit_msn_small": transformers("ViTMSNConfig", "ViTMSNModel", dict(
         hidden_size=384, num_attention_heads=6, intermediate_size=1536), IMAGE),
     "cvt_13": transformers("CvtConfig", "CvtModel", {}, IMAGE),

@@ -132,9 +132,12 @@ impl Mixed {
             let shapes = layer.case.inputs.iter().zip(which).filter(|(_, which)| **which);
             shapes.map(|(shape, _)| shape.elements().saturating_mul(network.batch())).collect()
         };
-        let parameters = || match layer.parameters() {
-            n if n > 0 && Self::narrows_parameters(layer) => vec![n],
-            _ => Vec::new(),
+        // A kernel for the weights, and one for the bias.
+        let parameters = || match (layer.parameters(), bias(layer)) {
+            _ if !Self::narrows_parameters(layer) => Vec::new(),
+            (0, _) => Vec::new(),
+            (all, 0) => vec![all],
+            (all, bias) => vec![all - bias, bias],
         };
         match phase {
             Phase::Forward => {
@@ -147,6 +150,17 @@ impl Mixed {
             Phase::BackwardWeights => parameters(),
             Phase::Update => Vec::new(),
         }
+    }
+}
+
+/// Values of a layer's bias.
+fn bias(layer: &ShapedLayer) -> u64 {
+    match &layer.case.layer {
+        Layer::Linear(l) if l.bias => l.features,
+        Layer::Conv2d(c) if c.bias => c.channels,
+        Layer::Conv3d(c) if c.bias => c.channels,
+        Layer::ConvTranspose2d(c) if c.bias => c.channels,
+        _ => 0,
     }
 }
 
@@ -227,13 +241,13 @@ layers = [
         let mixed = Mixed::of(&network).expect("16 bits");
         let converted = |name, phase| mixed.converted(&network, at(&network, name), phase);
         // Weights and biases, then the image of two samples, of which no gradient is wanted.
-        assert_eq!(converted("patches", Phase::Forward), [16 * 3 * 4 + 16, 2 * 3 * 64]);
+        assert_eq!(converted("patches", Phase::Forward), [16 * 3 * 4, 16, 2 * 3 * 64]);
         assert_eq!(converted("patches", Phase::BackwardData), [0u64; 0]);
-        assert_eq!(converted("patches", Phase::BackwardWeights), [16 * 3 * 4 + 16]);
+        assert_eq!(converted("patches", Phase::BackwardWeights), [16 * 3 * 4, 16]);
         // Rows in 16 bits are added to places in 32 by one kernel; backward their gradient is narrowed.
         assert_eq!(converted("places", Phase::Forward), [0u64; 0]);
         assert_eq!(converted("places", Phase::BackwardData), [2 * 16 * 16]);
-        assert_eq!(converted("wide", Phase::Forward), [16 * 64 + 64, 2 * 16 * 16]);
+        assert_eq!(converted("wide", Phase::Forward), [16 * 64, 64, 2 * 16 * 16]);
         assert_eq!(converted("wide", Phase::BackwardData), [2 * 16 * 16]);
         // Of the two that are summed one is narrow.
         assert_eq!(converted("sum", Phase::Forward), [0u64; 0]);

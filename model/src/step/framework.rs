@@ -10,7 +10,7 @@ mod speed;
 pub use activity::{Activity, TRAITS as ACTIVITY_TRAITS};
 pub use host::{Costs, Host, HostKind, OfNetworks, Stages};
 pub use input::Input;
-pub use kernels::{Broadcast, Maps, RowByRow, Sequences};
+pub use kernels::{Broadcast, Maps, RowByRow, Sequences, Sums};
 pub use serving::Serving;
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 
@@ -30,7 +30,7 @@ use crate::net::network::ShapedNetwork;
 use crate::step::autocast::Mixed;
 use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
-use kernels::{BroadcastFile, MapsFile, RowByRowFile, SequencesFile};
+use kernels::{BroadcastFile, MapsFile, RowByRowFile, SequencesFile, SumsFile};
 use serde::{Deserialize, Serialize};
 use serving::ServingFile;
 use std::ops::RangeInclusive;
@@ -97,6 +97,8 @@ pub struct Framework {
     pub slower: Vec<Slower>,
     /// How fast its kernels are that repeat an operand, where that bounds them: those that add a convolution's bias.
     pub broadcast: Option<Broadcast>,
+    /// How fast it sums rows: gradients of biases.
+    pub sums: Option<Sums>,
     /// What maps in an order that is not the usual one take, where that is known.
     pub maps: Option<Maps>,
     /// How it runs convolutions over sequences, where that differs from those over maps.
@@ -228,6 +230,7 @@ struct File {
     #[serde(default)]
     slower: Vec<SlowerFile>,
     broadcast: Option<BroadcastFile>,
+    sums: Option<SumsFile>,
     sequences: Option<SequencesFile>,
     maps: Option<MapsFile>,
     layer_norm: Option<RowByRowFile>,
@@ -469,6 +472,7 @@ impl Framework {
             host: file.host.map(HostFile::read).transpose()?,
             slower,
             broadcast: file.broadcast.map(BroadcastFile::read).transpose()?,
+            sums: file.sums.map(SumsFile::read).transpose()?,
             layer_norm: file.layer_norm.map(RowByRowFile::read).transpose()?,
             sequences: file.sequences.map(SequencesFile::read).transpose()?,
             maps: file.maps.map(MapsFile::read).transpose()?,

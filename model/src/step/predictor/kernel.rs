@@ -411,8 +411,10 @@ fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seco
         (Seconds::ZERO, _) => Seconds::ZERO,
         (second, (factor, extra)) => {
             let results = (load.work.output.elements() * load.work.batch) as f64;
-            let at_least = setup.framework.broadcast.filter(|_| load.work.phase == Phase::Forward);
-            let at_least = at_least.map_or(Seconds::ZERO, |b| b.bias(results, load.work.precision, setup.gpu));
+            let added = setup.framework.broadcast.filter(|_| load.work.phase == Phase::Forward);
+            let added = added.map_or(Seconds::ZERO, |b| b.bias(results, load.work.precision, setup.gpu));
+            let summed = setup.framework.sums.map_or(Seconds::ZERO, |s| s.bias_gradient(&load.work, setup.gpu));
+            let at_least = added.max(summed);
             (second * factor + extra).max(at_least) - second
         }
     };
