@@ -148,16 +148,24 @@ fn between(hosts: &[Predicted], factor: f64, of: fn(&Predicted) -> f64) -> Optio
     Some((of(low).ln() * (1.0 - share) + of(high).ln() * share).exp())
 }
 
+/// The row for the host whose factor is nearest.
+fn nearest(hosts: &[Predicted], factor: f64) -> Option<&Predicted> {
+    let apart = |row: &Predicted| (row.host / factor).ln().abs();
+    hosts.iter().min_by(|a, b| apart(a).total_cmp(&apart(b)))
+}
+
 impl Compared {
     fn of(
         key: &Key,
         p: &Predicted,
         hosts: &[Predicted],
         measured: &Measured,
-        factor: Option<f64>,
+        (factor, of_networks): (Option<f64>, bool),
     ) -> Result<Option<Self>> {
         let Some(ms) = measured.ms_per_iter else { return Ok(None) };
-        let group = match (key.step.run()?.mode, key.step.launch.as_str(), p.host_bound) {
+        // Factors of chains are too small for networks: before they were corrected a step was sorted by the profile's host.
+        let known = factor.filter(|_| of_networks).and_then(|factor| nearest(hosts, factor));
+        let group = match (key.step.run()?.mode, key.step.launch.as_str(), known.unwrap_or(p).host_bound) {
             _ if key.step.sequence > 0 => Group::Prompt,
             _ if key.step.cached > 0 => Group::Decode,
             (Mode::Inference, "graph", _) => Group::Graph,
@@ -308,7 +316,8 @@ fn board(
         let logs = hosts.iter().map(|host| host.of(&run).ln()).sum::<f64>();
         let factor = (!hosts.is_empty()).then(|| (logs / hosts.len() as f64).exp());
         let others = on_hosts.get(key).map_or(&[][..], Vec::as_slice);
-        match Compared::of(key, row, others, found, factor)? {
+        let of_networks = hosts.iter().all(|host| host.of_networks);
+        match Compared::of(key, row, others, found, (factor, of_networks))? {
             Some(compared) => rows.push(compared),
             None => failed.push(Failed { row: key.to_string(), reason: found.error.clone() }),
         }
@@ -364,6 +373,10 @@ mod tests {
     fn a_host_between_two_lies_between_them() {
         let row = |host: f64, time: f64| Predicted { host, time_s: time, ..Predicted::default() };
         let hosts = [row(0.5, 1.0), row(1.0, 2.0), row(2.0, 8.0)];
+        assert_eq!(
+            [0.6, 0.8, 5.0].map(|factor| nearest(&hosts, factor).map(|row| row.host)),
+            [0.5, 1.0, 2.0].map(Some)
+        );
         let time = |factor| between(&hosts, factor, |row| row.time_s).unwrap_or(f64::NAN);
         let root = 2f64.sqrt();
         for (factor, expected) in

@@ -108,6 +108,8 @@ pub fn read(folder: &Path, round_sha256: &str) -> Result<Boards> {
 #[derive(Clone, Debug, Deserialize)]
 struct HostFile {
     factor: HostFactors,
+    /// Files that do not tell them have those of chains as factors.
+    chains: Option<HostFactors>,
 }
 
 /// By what the host does.
@@ -120,6 +122,9 @@ pub struct HostFactors {
     pub training: f64,
     /// Training in mixed precision.
     pub autocast: f64,
+    /// Whether these are factors of networks' launches, learned from those of chains, or of chains.
+    #[serde(skip)]
+    pub of_networks: bool,
 }
 
 impl HostFactors {
@@ -142,10 +147,11 @@ pub fn hosts(folder: &Path, board: &str) -> Result<Vec<HostFactors>> {
     for path in files(folder, &format!("host-{board}"), ".toml")? {
         let name = || path.display().to_string();
         let text = fs::read_to_string(&path).with_context(name)?;
-        let HostFile { factor } =
+        let HostFile { mut factor, chains } =
             toml::from_str(&text).map_err(|e| anyhow::anyhow!(e.message().to_string())).with_context(name)?;
         let all = [factor.inference, factor.training, factor.autocast];
         ensure!(all.iter().all(|f| f.is_finite() && *f > 0.0), "{}: a factor that is not above 0", name());
+        factor.of_networks = chains.is_some();
         list.push(factor);
     }
     Ok(list)
