@@ -41,7 +41,7 @@ fn predictions_are_as_their_schema_says() {
         "--net gpt2 --gpu h200 --batch 8 --precision fp16 --sequence 512 --generate 128",
         "--net llama3_1_70b --gpu h100 --precision bf16 --batch 8 --sequence 1024 --tensor-parallel 4",
         "--net vgg16 --gpu h200 --batch 64 --conv-algorithm winograd_nonfused",
-        "--net googlenet --gpu titan-x-maxwell --batch 128 --framework caffe --cudnn 4",
+        "--net lenet5 --gpu titan-x-maxwell --batch 1 --cudnn 5.0",
         "--net lenet5 --gpu mi300x --batch 2",
         "--net lenet5 --gpu xeon-e5-2620 --batch 2",
         "--net model/tests/huggingface/qwen3_8b.json --gpu a100 --precision bf16 --batch 1",
