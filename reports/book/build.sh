@@ -55,6 +55,6 @@ title() { sed -n 's/^# //p' "$1" | head -n 1; }
     echo "- [$(title "$path")]($path)"
   done
 } > "$stage/src/SUMMARY.md"
-cp reports/book/book.toml "$stage/book.toml"
+cp reports/book/book.toml reports/book/book.css "$stage"
 "$mdbook" build "$stage" --dest-dir "$out/html"
 echo "$out/html/index.html"

@@ -5,7 +5,8 @@ use crate::{files, text};
 use std::fs;
 use std::path::Path;
 
-const BEGIN: &str = "<!-- made: ";
+/// At the beginning of a line.
+const BEGIN: &str = "\n<!-- made: ";
 const END: &str = "<!-- /made -->";
 
 /// A text with every part that `make` knows made anew; parts that it gives nothing for stay.

@@ -51,36 +51,42 @@ fn sealed_time(round: u32, board: &str, group: &str, column: &str) -> String {
 
 const BOARDS: [(&str, &str); 2] = [("h100-sxm", "H100"), ("h200", "H200")];
 
-/// A row for each round of networks and board, the newest first.
+const GROUPS: [(&str, &str); 5] = [
+    ("graph", "CUDA graph, inference"),
+    ("eager, GPU-bound", "eager, GPU-bound, inference"),
+    ("training, GPU-bound", "training, GPU-bound"),
+    ("eager, host-bound", "eager, the host decides, inference"),
+    ("training, host-bound", "training, the host decides"),
+];
+
+/// Every group of the last round of networks.
+fn last_round() -> String {
+    let last = rounds().into_iter().max().unwrap_or_default();
+    let mut rows = Vec::new();
+    for (group, shown) in GROUPS {
+        for (board, name) in BOARDS {
+            let of = |column: &str| sealed_time(last, board, group, column);
+            let [time, power, energy] = sealed_errors(last, board, group);
+            let what = [shown.to_string(), name.to_string(), of("rows"), time, of("median %"), power, energy];
+            rows.push([what.to_vec(), vec![of("held %"), of("half-width %")]].concat());
+        }
+    }
+    let head = ["steps", "board", "rows", "time %", "median", "power %", "energy %", "times held %", "half-width %"];
+    markdown(&head, |i| i > 1, &rows)
+}
+
+/// Mean and median error of times in every round, the newest first.
 fn sealed_rounds() -> String {
-    const GROUPS: [&str; 5] =
-        ["graph", "eager, GPU-bound", "training, GPU-bound", "eager, host-bound", "training, host-bound"];
     let mut rows = Vec::new();
     for round in rounds().into_iter().rev() {
         for (board, name) in BOARDS {
-            let mut row = vec![format!("{round}, {name}")];
-            for group in GROUPS {
-                let [time, power, energy] = sealed_errors(round, board, group);
-                let of = |column: &str| sealed_time(round, board, group, column);
-                row.push(format!(
-                    "{time} ({}), {power}, {energy}; {} %, ±{} %",
-                    of("median %"),
-                    of("held %"),
-                    of("half-width %")
-                ));
-            }
-            rows.push(row);
+            let of = |group: &str, column: &str| sealed_time(round, board, group, column);
+            let cells = GROUPS.iter().map(|(group, _)| format!("{} ({})", of(group, "mean %"), of(group, "median %")));
+            rows.push([format!("{round}, {name}")].into_iter().chain(cells).collect::<Vec<_>>());
         }
     }
-    let head = [
-        "round, board",
-        "CUDA graph, inference",
-        "eager, GPU-bound, inference",
-        "training, GPU-bound",
-        "eager, the host decides, inference",
-        "training, the host decides",
-    ];
-    markdown(&head, |_| false, &rows)
+    let head: Vec<&str> = ["round, board"].into_iter().chain(GROUPS.map(|(_, shown)| shown)).collect();
+    markdown(&head, |i| i > 0, &rows)
 }
 
 /// Language models of the sealed round that is theirs.
@@ -147,55 +153,56 @@ fn span(old: bool, column: usize) -> (f64, f64) {
 /// README's five rows.
 fn for_your_gpu() -> String {
     let last = rounds().into_iter().max().unwrap_or_default();
+    let row = |cells: [&str; 7]| cells.map(str::to_string).to_vec();
     let sealed = |round: u32, group: &str, what: &str| {
-        let of = |board: &str| sealed_errors(round, board, group).join(", ");
-        let held = |board: &str| sealed_time(round, board, group, "held %");
-        vec![
-            "H100, H200".to_string(),
-            what.to_string(),
-            format!("time, power, energy {} (H100); {} (H200)", of("h100-sxm"), of("h200")),
-            format!("{}, {} %", held("h100-sxm"), held("h200")),
-            format!("`calibrate sealed data/sealed/round-{round}`"),
-        ]
+        let both = BOARDS.map(|(board, _)| sealed_errors(round, board, group));
+        let held = BOARDS.map(|(board, _)| sealed_time(round, board, group, "held %")).join(", ");
+        let of = |i: usize| format!("{}, {}", both[0][i], both[1][i]);
+        row([
+            "H100, H200",
+            what,
+            &of(0),
+            &of(1),
+            &of(2),
+            &held,
+            &format!("`calibrate sealed data/sealed/round-{round}`"),
+        ])
     };
-    let layers = |names: &str, old: bool, power: &str| {
+    let layers = |names: &str, old: bool, power: &str, by: &str| {
         let ((low, high), (least, most)) = (span(old, 5), span(old, 7));
-        vec![
-            names.to_string(),
-            "layers whose shape no fit saw".to_string(),
-            format!("time {low:.1} to {high:.1}{power}"),
-            format!("{least:.0} to {most:.0} %"),
-            "`calibrate/tools/publish.sh layers`".to_string(),
-        ]
+        let (time, held) = (format!("{low:.1} to {high:.1}"), format!("{least:.0} to {most:.0}"));
+        row([names, "layers", &time, power, "", &held, by])
     };
     let transfer = table(&page("transfer"), "## Means over chips");
-    let of = |kind: &str, column: &str| -> f64 {
-        cell(&transfer, &[kind, "forward", "fp32"], column).parse().unwrap_or_else(|e| panic!("{kind}: {e}"))
+    let of = |column: &str, digits: usize| {
+        let of = |kind: &str| -> f64 {
+            cell(&transfer, &[kind, "forward", "fp32"], column).parse().unwrap_or_else(|e| panic!("{kind}: {e}"))
+        };
+        format!("{:.digits$}, {:.digits$}", of("conv2d"), of("linear"))
     };
     let papers = table(&page("papers"), "## Mean errors");
     let power = cell(&papers, &["castro2018", "table1", "forward", "1", "power"], "mean %");
+    let (time, held) = (of("no own row", 1), of("held %", 0));
     let rows = [
-        sealed(last, "graph", "networks that nobody had run, as CUDA graphs of PyTorch"),
-        sealed(WORDS, "language model, step", "language models, steps of a token"),
-        layers("A100, B200, L40S, P4, P100, T4, V100", false, "; power follows another GPU's law"),
-        layers("GTX 1080 Ti, M40, Titan X, Titan Xp", true, &format!("; power of a paper's networks {power}")),
-        vec![
-            "one that nobody measured".to_string(),
-            "layers, its chip left out".to_string(),
-            format!(
-                "time {:.1} (convolutions), {:.1} (linear)",
-                of("conv2d", "no own row"),
-                of("linear", "no own row")
-            ),
-            format!("{:.0}, {:.0} %", of("conv2d", "held %"), of("linear", "held %")),
-            "`calibrate/tools/publish.sh transfer`".to_string(),
-        ],
+        sealed(last, "graph", "new networks, CUDA graphs"),
+        sealed(WORDS, "language model, step", "language models, a token"),
+        layers("A100, B200, L40S, P4, P100, T4, V100", false, "lent", "`calibrate/tools/publish.sh layers`"),
+        layers("GTX 1080 Ti, M40, Titan X, Titan Xp", true, power, "`calibrate/tools/publish.sh layers papers`"),
+        row([
+            "nobody measured it",
+            "convolutions, linear layers",
+            &time,
+            "lent",
+            "",
+            &held,
+            "`calibrate/tools/publish.sh transfer`",
+        ]),
     ];
     let host = |board| sealed_time(last, board, "eager, host-bound", "mean %");
-    let head = ["your GPU", "judged on", "off by, mean absolute %", "90 % intervals hold of the times", "made by"];
-    markdown(&head, |_| false, &rows)
+    let head = ["your GPU", "judged on", "time", "power", "energy", "90 % intervals hold", "made by"];
+    markdown(&head, |i| (2..6).contains(&i), &rows)
         + &format!(
-            "\nEager steps of small kernels wait for the host and are {} % (H100) and {} % (H200) off: hosts differ; `calibrate host` measures yours.\n",
+            "\nEager steps that wait for the host are {} and {} % off: hosts differ, and `calibrate host` measures yours.\n",
             host("h100-sxm"),
             host("h200")
         )
@@ -341,6 +348,7 @@ fn quoted_figures_are_those_of_the_published_pages() {
     made::check(&root(), |what| {
         let made = match what {
             "for your GPU" => for_your_gpu(),
+            "last sealed round" => last_round(),
             "sealed rounds" => sealed_rounds(),
             "sealed language models" => sealed_language(),
             "boards" => boards_table(),
