@@ -56,7 +56,10 @@ fn linked<'a>(all: &'a Value, name: &str) -> Vec<&'a Value> {
 /// Texts of a package's licences and notices; of a choice with MIT that one alone.
 fn texts(package: &Value) -> Vec<String> {
     let folder = Path::new(field(package, "manifest_path")).parent().unwrap_or(Path::new(""));
-    let mut files: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let inside = |folder: &Path| -> Vec<_> {
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+    };
+    let mut files = inside(folder);
     files.retain(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
         path.is_file() && ["LICENSE", "LICENCE", "COPYING", "NOTICE", "UNLICENSE"].iter().any(|n| name.starts_with(n))
@@ -66,6 +69,9 @@ fn texts(package: &Value) -> Vec<String> {
     if files.iter().any(is_mit) {
         files.retain(|path| is_mit(path) || path.to_string_lossy().to_uppercase().contains("NOTICE"));
     }
+    // What a crate brings along, such as fonts, has a licence of its own.
+    let brought = inside(&folder.join("assets")).into_iter().flat_map(|folder| inside(&folder));
+    files.extend(brought.filter(|path| path.file_name().is_some_and(|name| name == "LICENSE")));
     let plain = |text: String| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n").trim().to_string();
     files.into_iter().filter_map(|path| fs::read_to_string(path).ok()).map(plain).collect()
 }
