@@ -27,19 +27,19 @@ fn parameters_and_macs_equal_the_published_figures() {
     }
 }
 
-/// README says of how many networks a count is published that ours equals; of the others it was counted from layer lists.
+/// The book says of how many networks a count is published that ours equals; of the others it was counted from layer lists.
 #[test]
-fn readme_says_how_many_counts_are_published() {
+fn the_book_says_how_many_counts_are_published() {
     let counted = |source: &str| source.starts_with("none published") || source.starts_with("Castro et al. 2018");
     let published = catalog::network_names()
         .filter_map(|name| catalog::network(name).unwrap_or_else(|e| panic!("{e}")).published.parameters_source)
         .filter(|source| !counted(source))
         .count();
-    let readme = include_str!("../README.md");
-    let said = readme.split("Parameters of ").nth(1).and_then(|rest| rest.split(" equal").next());
+    let chapter = include_str!("../reports/book/src/models.md");
+    let said = chapter.split("**The zoo**: parameters of ").nth(1).and_then(|rest| rest.split(" equal").next());
     let said: Vec<usize> =
         said.into_iter().flat_map(str::split_whitespace).filter_map(|word| word.parse().ok()).collect();
-    let [equal, of] = said[..] else { panic!("README says {said:?}") };
+    let [equal, of] = said[..] else { panic!("the book says {said:?}") };
     // A network that was added since is no mistake.
     let all = catalog::network_names().count();
     assert!(equal <= published && of <= all, "{equal} of {of}: {published} of {all}");

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The page about accuracy on networks that no fit saw. Needs the imported rows (README.md, Calibrations); twelve minutes on
+# The page about accuracy on networks that no fit saw. Needs the imported rows (reports/book/src/calibrate.md); twelve minutes on
 # two cores, two with EVALUATION_FITS=DIR from an earlier run of evaluation_fit.sh.
 # inputs: data/splits.toml#development|test|conformal|profile data/gpus/h200.toml data/frameworks data/calibrations data/measurements/h200/layers data/measurements/h200/lattice data/measurements/h200/batches data/measurements/h200/forward data/measurements/h200/windows data/measurements/h200/seldom data/measurements/h200/patches data/measurements/h200/thin data/measurements/h200/power data/measurements/choices data/measurements/h100/layers data/measurements/h100/lattice data/measurements/h100/gradients data/measurements/h100/thin data/measurements/h100/power
 # inputs: data/measurements/h200/torch_ops data/measurements/h200/algorithms data/measurements/h200/networks.csv data/measurements/h200/torch_networks.csv data/measurements/h200/torch_runs.csv

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The fit that networks are judged by, without the shapes of networks that are held out, from the imported rows (README.md,
-# Calibrations) and all of our own; ten minutes on two cores:
+# The fit that networks are judged by, without the shapes of networks that are held out, from the imported rows (the book,
+# Calibrate your GPU) and all of our own; ten minutes on two cores:
 #   calibrate/tools/evaluation_fit.sh OUT
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Layer times of chips and of boards that were left out; needs the imported rows (README.md, Calibrations), twenty minutes on
+# Layer times of chips and of boards that were left out; needs the imported rows (reports/book/src/calibrate.md), twenty minutes on
 # two cores.
 # inputs: data/splits.toml#development|test data/gpus data/calibrations data/measurements/h200/layers data/measurements/h200/lattice data/measurements/h200/thin
 # inputs: data/measurements/h100/layers data/measurements/h100/lattice data/measurements/h100/thin data/measurements/choices

@@ -1,4 +1,4 @@
-//! The example of the library runs, and is what the README shows.
+//! The example of the library runs, and is what the book shows.
 
 #[path = "../examples/from_rust.rs"]
 mod from_rust;
@@ -9,10 +9,10 @@ fn the_example_runs() {
 }
 
 #[test]
-fn the_readme_shows_its_beginning() {
+fn the_book_shows_its_beginning() {
     let example = include_str!("../examples/from_rust.rs");
-    let readme = include_str!("../../README.md");
-    let (_, section) = readme.split_once("## From Rust").expect("a section");
+    let chapter = include_str!("../../reports/book/src/python.md");
+    let (_, section) = chapter.split_once("## From Rust").expect("a section");
     let shown = section.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block");
     let lines = |text: &'static str| text.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>();
     let example = lines(example);

@@ -1,81 +1,96 @@
-//! Every `predict` command of the README works as it is written.
+//! Every `predict` command of README and the book works as it is written, and what they show of answers is what is printed.
 
 mod program;
 
+use joulecast_documents::{for_users, made, markdown, root, text};
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::Output;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+/// A line without the program: pasted from README, or as the book has it once it is installed.
+fn arguments(line: &str) -> Option<Vec<String>> {
+    let rest = ["cargo run --release --bin predict -- ", "predict "].iter().find_map(|p| line.strip_prefix(p))?;
+    Some(rest.split_whitespace().map(str::to_string).collect())
 }
 
-/// Commands of the README's code blocks, without the remark that two spaces set apart.
-fn commands() -> Vec<String> {
-    let text = fs::read_to_string(root().join("README.md")).expect("a README");
-    let mut inside = false;
-    let mut list = Vec::new();
-    for line in text.lines() {
-        if line.starts_with("```") {
-            inside = !inside;
-        } else if inside && line.starts_with("predict ") {
-            list.push(line.split("  ").next().unwrap_or(line).to_string());
-        } else {
-            // In the text between back quotes.
-            let quoted = line.split('`').skip(1).step_by(2).filter(|part| part.starts_with("predict --net"));
-            list.extend(quoted.map(str::to_string));
-        }
+fn predict(folder: &Path, line: &str) -> Output {
+    let arguments = arguments(line).unwrap_or_else(|| panic!("{line}: no command"));
+    program::predict().args(arguments).current_dir(folder).output().expect("predict starts")
+}
+
+/// A folder that looks like a clone to who reads in it, and can be written to.
+fn clone() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    for path in ["data/capacity/tagging.toml", "model/tests/huggingface/qwen3_8b.json"] {
+        let to = folder.path().join(path);
+        fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+        fs::copy(root().join(path), to).expect("a copy");
     }
-    list
-}
-
-fn predict(folder: &Path, command: &str) -> std::process::Output {
-    let words = command.split_whitespace().skip(1);
-    program::predict().args(words).current_dir(folder).output().expect("predict starts")
-}
-
-/// The files that commands name, made by the program itself.
-fn prepare(folder: &Path) {
-    let data = root().join("data");
-    fs::create_dir_all(folder.join("data/capacity")).expect("a folder");
-    fs::copy(data.join("gpus/t4.toml"), folder.join("my_gpu.toml")).expect("a copy");
-    let config = root().join("model/tests/huggingface/qwen3_8b.json");
-    fs::create_dir_all(folder.join("Qwen3-8B")).expect("a folder");
-    fs::copy(config, folder.join("Qwen3-8B/config.json")).expect("a copy");
-    fs::copy(data.join("capacity/tagging.toml"), folder.join("data/capacity/tagging.toml")).expect("a copy");
-    fs::create_dir_all(folder.join("Qwen3-8B")).expect("a folder");
-    let config = root().join("model/tests/huggingface/qwen3_8b.json");
-    fs::copy(config, folder.join("Qwen3-8B/config.json")).expect("a copy");
-    for command in
-        ["predict convert squeezenet1_1 --output my_net.toml", "predict convert alexnet --to onnx --output model.onnx"]
-    {
-        let output = predict(folder, command);
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
-    }
-}
-
-/// What the README shows of its first command is what that prints.
-#[test]
-fn the_first_answer_is_the_program_s() {
-    let text = fs::read_to_string(root().join("README.md")).expect("a README");
-    let shown = text.split("```\n").find(|block| block.starts_with("vgg16 on v100")).expect("an answer");
-    let output = predict(&root(), "predict --net vgg16 --gpu v100 --batch 64");
-    assert_eq!(String::from_utf8_lossy(&output.stdout), shown);
+    folder
 }
 
 #[test]
 fn every_command_works_as_written() {
-    let folder = tempfile::tempdir().expect("a folder");
-    prepare(folder.path());
-    let commands = commands();
-    assert!(commands.len() > 25, "{commands:?}");
-    for command in commands {
-        // The whole zoo on all GPUs takes long in a build for tests: two networks on two GPUs.
-        let shorter = command.replace("--net all --gpu all", "--net resnet18,alexnet --gpu v100,t4");
-        // A reader's own file of that name would be in the way.
-        if let Some((_, rest)) = shorter.split_once(" convert ").and_then(|(_, rest)| rest.split_once("--output ")) {
-            fs::remove_file(folder.path().join(rest.trim())).ok();
+    let (mut seen, mut failed) = (BTreeSet::new(), Vec::new());
+    for file in for_users(&root()) {
+        // Commands of a chapter may use what those before them wrote.
+        let folder = clone();
+        for command in markdown::commands(&text(&root(), &file)) {
+            if command.norun.is_some() || arguments(&command.text).is_none() {
+                continue;
+            }
+            let output = predict(folder.path(), &command.text);
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                failed.push(format!("{file}:{}: {}\n{said}", command.line, command.text));
+            }
+            seen.insert(command.text);
         }
-        let output = predict(folder.path(), &shorter);
-        assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
     }
+    assert!(failed.is_empty(), "\n{}", failed.join("\n"));
+    assert!(seen.len() > 60, "{seen:?}");
+}
+
+/// What a command prints, from one line to another.
+fn shown(what: &str) -> Option<String> {
+    let (line, from, to) = what.split_once(" | ").and_then(|(line, lines)| {
+        let (from, to) = lines.split_once('-')?;
+        Some((line, from.parse::<usize>().ok()?, to.parse::<usize>().ok()?))
+    })?;
+    arguments(line)?;
+    let output = predict(clone().path(), line);
+    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let all = printed.lines().count();
+    let mut lines: Vec<&str> = printed.lines().skip(from - 1).take(to + 1 - from).map(str::trim_end).collect();
+    if to < all {
+        lines.push("…");
+    }
+    Some(format!("```text\n{}\n```", lines.join("\n")))
+}
+
+/// `UPDATE_GOLDEN=1 cargo test -p joulecast-predict --test readme` shows what is printed now.
+#[test]
+fn what_is_shown_of_answers_is_the_program_s() {
+    let parts = made::check(&root(), shown);
+    assert!(parts >= 3, "{parts}");
+}
+
+/// The picture of README is what its command draws; `UPDATE_GOLDEN=1` draws it again.
+#[cfg(feature = "figures")]
+#[test]
+fn the_picture_is_what_its_command_draws() {
+    let readme = text(&root(), "README.md");
+    let commands = markdown::commands(&readme);
+    let command = commands.iter().find(|c| c.text.contains("--figure compare.svg")).expect("a command");
+    let folder = clone();
+    let output = predict(folder.path(), &command.text);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let drawn = text(folder.path(), "compare.svg");
+    let picture = root().join("reports/figures/compare.svg");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&picture, &drawn).expect("written");
+    }
+    assert!(fs::read_to_string(&picture).is_ok_and(|was| was == drawn), "{} is another one", command.text);
 }
