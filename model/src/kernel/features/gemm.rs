@@ -302,7 +302,7 @@ pub(super) struct Gemm<'a, V> {
     amounts: &'a Amounts<V>,
     product: Sizes<V>,
     conv: Option<&'a Conv2d>,
-    /// Samples; to a linear layer tokens are samples.
+    /// Samples; to a linear layer and to experts tokens are samples.
     samples: V,
     /// Input channels of a convolution and positions of its result; else the contraction, and 1.
     channels: V,
@@ -355,6 +355,10 @@ impl<'a, V: Number> Gemm<'a, V> {
         };
         let samples = match load.work.layer() {
             Layer::Linear(linear) => amounts.batch * (load.work.output.elements() / linear.features.max(1)) as f64,
+            Layer::Experts(_) => {
+                let input = load.work.input();
+                amounts.batch * (input.elements() / input.last().max(1)) as f64
+            }
             _ => amounts.batch,
         };
         let sms = load.gpu.sms.value as f64;

@@ -232,7 +232,7 @@ mod tests {
     use crate::kernel::key::ModelKey;
     use crate::kernel::work::Work;
     use crate::net::case::LayerCase;
-    use crate::net::layer::{Attention, Cell, Kind, Layer, Linear, Recurrent, SharedModel};
+    use crate::net::layer::{Attention, Cell, Experts, Kind, Layer, Linear, Recurrent, SharedModel};
 
     #[test]
     fn names_are_unique_and_fit() {
@@ -330,6 +330,15 @@ mod tests {
         let of = |dims: &[u64], batch| values_of(linear(), &[dims], batch).2;
         assert_eq!(of(&[64, 32], 8), of(&[32], 512));
         assert_eq!(of(&[64, 32], 8), of(&[8, 32], 64));
+    }
+
+    #[test]
+    fn experts_do_not_tell_tokens_from_samples() {
+        let experts =
+            Experts { experts: 8, active: 2, hidden: 96, gated: true, bias: false, imbalance: 1.0, part: None };
+        let of = |tokens, batch| values_of(Layer::Experts(experts.clone()), &[&[tokens, 64], &[tokens, 8]], batch).2;
+        assert_eq!(of(64, 8), of(1, 512));
+        assert_ne!(of(64, 8), of(1, 511));
     }
 
     #[test]
