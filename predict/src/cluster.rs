@@ -204,13 +204,20 @@ impl Cluster {
         let prediction = if self.count() > 1 {
             // Inference sums nothing: no node is too small for it.
             let across = if self.mode == Mode::Training { self.count() } else { 1 };
-            let known = catalog::interconnects().map_err(Failure::failed)?;
-            let fabric = Fabric::of(&known, &self.gpus(), across, self.interconnect.clone()).map_err(Failure::usage)?;
-            combine(shares, shaped, &fabric, self.first().framework())
+            combine(shares, shaped, &self.fabric(across)?, self.first().framework())
         } else {
             shares.pop().map(|share| share.alone)
         };
         prediction.ok_or_else(|| Failure::usage("--gpus names no GPU"))
+    }
+
+    /// What joins so many GPUs of its kinds.
+    ///
+    /// # Errors
+    /// When nothing does, or not what was asked for.
+    pub fn fabric(&self, gpus: u64) -> Result<Fabric, Failure> {
+        let known = catalog::interconnects().map_err(Failure::failed)?;
+        Fabric::of(&known, &self.gpus(), gpus, self.interconnect.clone()).map_err(Failure::usage)
     }
 
     /// A step that waits for its samples, where the host feeds them.
