@@ -5,7 +5,7 @@ use super::values::{AtSetting, Candidate, OF_REPLICAS, Plan};
 use crate::serving::target_words;
 use crate::table::{Table, significant};
 use joulecast_model::ask::capacity::{Fleet, PlannedLanguage, ReplicaPool};
-use joulecast_model::base::units::{Joules, Watts};
+use joulecast_model::base::units::{Joules, Seconds, Watts};
 
 /// GPUs that share a replica, in words.
 fn shared(pool: &ReplicaPool) -> String {
@@ -38,13 +38,13 @@ pub(super) fn table(plan: &Plan, o: &AtSetting, fleet: &Fleet) -> Table {
             of.name.clone(),
             significant(of.requests.peak_per_s, 4),
             shared(pool),
-            whole(o.replicas(i, |p| p.replicas as f64)),
-            whole(o.replicas(i, |p| p.gpus() as f64)),
-            span(o.replicas(i, |p| p.highest_per_s), 1.0),
-            whole(o.replicas(i, |p| 100.0 * p.peak.busy)),
-            span(o.replicas(i, |p| p.peak.to_first.to_ms()), 1.0),
-            span(o.replicas(i, |p| p.peak.per_token.to_ms()), 1.0),
-            span(o.replicas(i, |p| p.power().get()), 1e3),
+            whole(o.replicas(i, |p| Some(p.replicas as f64))),
+            whole(o.replicas(i, |p| Some(p.gpus() as f64))),
+            span(o.replicas(i, |p| Some(p.highest_per_s)), 1.0),
+            whole(o.replicas(i, |p| Some(100.0 * p.peak.busy))),
+            span(o.replicas(i, |p| Some(p.peak.to_first.to_ms())), 1.0),
+            span(o.replicas(i, |p| p.peak.per_token.map(Seconds::to_ms)), 1.0),
+            span(o.replicas(i, |p| Some(p.power().get())), 1e3),
             pool.limit.to_string(),
         ]);
     }
@@ -128,7 +128,7 @@ pub(super) fn json(plan: &Plan, o: &AtSetting) -> Option<Vec<serde_json::Value>>
         }
         OF_REPLICAS.iter().for_each(|(name, value)| AtSetting::insert(&mut map, name, o.replicas(i, value)));
         let mean = of.requests.profile_per_s.iter().sum::<f64>() / of.requests.profile_per_s.len() as f64;
-        let per_request = o.replicas(i, |p| p.energy_per_s.total().get() / mean);
+        let per_request = o.replicas(i, |p| Some(p.energy_per_s.total().get() / mean));
         AtSetting::insert(&mut map, "board_energy_per_request_j", per_request);
         map.insert("binding".into(), pool.limit.to_string().into());
         map.into()

@@ -1,7 +1,7 @@
 //! What a plan of a fleet holds, and what is told of it.
 
 use joulecast_model::ask::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, ReplicaPool, Server};
-use joulecast_model::base::units::{Hertz, Watts};
+use joulecast_model::base::units::{Hertz, Seconds, Watts};
 use joulecast_model::step::framework::Launch;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -129,21 +129,21 @@ pub(super) const OF_POOLS: [(&str, OfPool); 5] = [
 ];
 
 /// What is told of a language model's replicas.
-pub(super) type OfReplicas = fn(&ReplicaPool) -> f64;
+pub(super) type OfReplicas = fn(&ReplicaPool) -> Option<f64>;
 
 /// Key of the JSON document, and what it is of a language model's replicas: at the peak, but for energy by what it is for,
 /// which is in the mean over the day.
 pub(super) const OF_REPLICAS: [(&str, OfReplicas); 10] = [
-    ("replicas", |p| p.replicas as f64),
-    ("gpus", |p| p.gpus() as f64),
-    ("highest_rate_per_s", |p| p.highest_per_s),
-    ("utilisation", |p| p.peak.busy),
-    ("time_to_first_token_s", |p| p.peak.to_first.get()),
-    ("time_per_token_s", |p| p.peak.per_token.get()),
-    ("board_power_w", |p| p.power().get()),
-    ("prefill_w", |p| p.energy_per_s.prefill.get()),
-    ("decode_w", |p| p.energy_per_s.decode.get()),
-    ("idle_w", |p| p.energy_per_s.idle.get()),
+    ("replicas", |p| Some(p.replicas as f64)),
+    ("gpus", |p| Some(p.gpus() as f64)),
+    ("highest_rate_per_s", |p| Some(p.highest_per_s)),
+    ("utilisation", |p| Some(p.peak.busy)),
+    ("time_to_first_token_s", |p| Some(p.peak.to_first.get())),
+    ("time_per_token_s", |p| p.peak.per_token.map(Seconds::get)),
+    ("board_power_w", |p| Some(p.power().get())),
+    ("prefill_w", |p| Some(p.energy_per_s.prefill.get())),
+    ("decode_w", |p| Some(p.energy_per_s.decode.get())),
+    ("idle_w", |p| Some(p.energy_per_s.idle.get())),
 ];
 
 /// A value at the predicted steps, and the lowest and highest of it there and at both ends of their intervals: a fleet
@@ -172,8 +172,8 @@ impl AtSetting {
     }
 
     /// What something is of a language model's replicas.
-    pub(super) fn replicas(&self, index: usize, of: impl Fn(&ReplicaPool) -> f64) -> Figure {
-        self.figure(|f| f.languages.get(index).map(&of))
+    pub(super) fn replicas(&self, index: usize, of: impl Fn(&ReplicaPool) -> Option<f64>) -> Figure {
+        self.figure(|f| f.languages.get(index).and_then(&of))
     }
 
     /// What something is of a part of the day.

@@ -20,7 +20,7 @@ pub struct ReplicaAt {
     /// Until the first token, of the requests that the target speaks of.
     pub to_first: Seconds,
     /// For each token after it, of these; nothing where every answer has one.
-    pub per_token: Seconds,
+    pub per_token: Option<Seconds>,
     /// Energy of a second of all GPUs, by what it was for, in joules.
     pub energy_per_s: Split,
 }
@@ -31,7 +31,7 @@ impl ReplicaAt {
             rate_per_s,
             busy: summary.busy,
             to_first: summary.to_first.at(target.which),
-            per_token: summary.per_token.map_or(Seconds::ZERO, |q| q.at(target.which)),
+            per_token: summary.per_token.map(|q| q.at(target.which)),
             energy_per_s: summary.energy_per_s,
         }
     }
@@ -39,14 +39,15 @@ impl ReplicaAt {
     /// So far on the way to another one.
     fn towards(&self, other: &Self, share: f64) -> Self {
         let between = |a: f64, b: f64| a + (b - a) * share;
+        let seconds = |a: Seconds, b: Seconds| Seconds::new(between(a.get(), b.get()));
         let joules = |of: fn(&Split) -> Joules| {
             Joules::new(between(of(&self.energy_per_s).get(), of(&other.energy_per_s).get()))
         };
         Self {
             rate_per_s: between(self.rate_per_s, other.rate_per_s),
             busy: between(self.busy, other.busy),
-            to_first: Seconds::new(between(self.to_first.get(), other.to_first.get())),
-            per_token: Seconds::new(between(self.per_token.get(), other.per_token.get())),
+            to_first: seconds(self.to_first, other.to_first),
+            per_token: self.per_token.zip(other.per_token).map(|(a, b)| seconds(a, b)),
             energy_per_s: Split {
                 prefill: joules(|s| s.prefill),
                 decode: joules(|s| s.decode),
@@ -417,7 +418,7 @@ mod tests {
         let mean = pool.energy_per_s;
         near(mean.prefill.get(), 500.0 * (rate / 2.0) * time / 2.0, 0.02, "prompts");
         near(mean.idle.get(), 100.0 * (11.0 - (rate / 2.0) * time / 2.0), 0.02, "idle");
-        assert!(mean.decode.get().abs() < 1e-9);
+        assert!(mean.decode.get().abs() < 1e-9 && pool.peak.per_token.is_none());
         let servers = fleet.servers as f64;
         near(fleet.facility_mean.get(), 1.4 * (mean.total().get() + 400.0 * servers), 1e-9, "the facility");
         near(fleet.day[0].busy, (rate / 2.0) * time, 0.02, "busy GPUs");
@@ -437,7 +438,7 @@ mod tests {
             let found = carrier.at(rate);
             near(found.power().get(), summary.power.get(), 0.03, "power");
             near(found.busy, summary.busy, 0.06, "busy");
-            assert!(found.to_first >= summary.to_first.p90 * 0.97 && found.per_token <= Seconds::from_ms(20.0));
+            assert!(found.to_first >= summary.to_first.p90 * 0.97 && found.per_token <= Some(Seconds::from_ms(20.0)));
         }
         let nothing = carrier.at(0.0);
         assert_eq!((nothing.power(), nothing.busy), (Watts::new(100.0), 0.0));
