@@ -73,10 +73,10 @@ impl<'p> Language<'p> {
             return Ok((node.into_iter().filter(has).collect(), Vec::new()));
         };
         let mut all: Vec<Layout> = node.into_iter().filter(|layout| asked.contains(&layout.tensor())).collect();
-        for &tensor in
-            asked.iter().filter(|tensor| all.iter().all(|known| known.tensor() != **tensor)).collect::<Vec<_>>()
-        {
-            all.push(Layout::new(tensor, 1, 1, None).map_err(Failure::usage)?);
+        for &tensor in asked {
+            if all.iter().all(|known| known.tensor() != tensor) {
+                all.push(Layout::new(tensor, 1, 1, None).map_err(Failure::usage)?);
+            }
         }
         all.sort_by_key(|layout| (layout.gpus(), layout.expert()));
         all.dedup();
