@@ -441,7 +441,7 @@ fn what_is_wrong_with_a_service_is_said_in_one_line() {
     for (from, to, status, expected) in [
         ("ttft_ms = 40\ntpot_ms = 8\n", "", 1, "chat has no target: ttft_ms, tpot_ms or both"),
         ("profile_per_s = [5.0, 20.0]", "profile_per_s = [0]", 1, "load of chat is never above 0"),
-        ("\"llama3_2_1b\"", "\"llama3_2_1c\"", 2, "no network named \"llama3_2_1c\"; did you mean"),
+        ("\"llama3_2_1b\"", "\"llama3_2_1c\"", 2, "no net named \"llama3_2_1c\"; nearest: llama3_2_1b"),
         ("\"llama3_2_1b\"", "\"resnet50\"", 2, "service chat: resnet50 does not generate"),
         ("ttft_ms", "framework = \"vlm\"\nttft_ms", 2, "vllm"),
         ("parallel = [1]", "parallel = [3]", 1, "h100: chat: "),
