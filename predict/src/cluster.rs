@@ -12,7 +12,7 @@ use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::law::power::waiting;
 use joulecast_model::net::layer::Optimizer;
 use joulecast_model::net::network::{ShapedNetwork, Stored};
-use joulecast_model::net::share::Layout;
+use joulecast_model::net::share::{Layout, ShareError};
 use joulecast_model::step::framework::Framework;
 use joulecast_model::step::generation::{self, Generation, GenerationError};
 use joulecast_model::step::input::fed;
@@ -358,7 +358,7 @@ pub(crate) fn of_generation(error: GenerationError) -> Failure {
 fn of_layout(error: LayoutError) -> Failure {
     match error {
         LayoutError::Predict(e) => e.into(),
-        LayoutError::Shape(_) => Failure::failed(error),
+        LayoutError::Shape(_) | LayoutError::Share(ShareError::Shaping(_)) => Failure::failed(error),
         _ => Failure::Usage(error.into()),
     }
 }

@@ -448,7 +448,7 @@ fn what_is_wrong_with_a_service_is_said_in_one_line() {
         ("parallel = [1]", "parallel = [8]", 1, "h100: chat: a server of h100 has 4 GPUs"),
         (
             "tensor_parallel = [1]",
-            "gpu_memory_utilization = 0.01",
+            "gpu_memory_utilization = 0.001",
             1,
             "h100: chat: llama3_2_1b does not fit in the memory of h100",
         ),
