@@ -54,13 +54,16 @@ pub(super) fn table(plan: &Plan, o: &AtSetting, fleet: &Fleet) -> Table {
 /// A part of a fleet's power, in the mean over the day.
 type Mean<'a> = Box<dyn Fn(&Fleet) -> Watts + 'a>;
 
+/// Energy of a second of a language model's replicas, for something.
+type Each = fn(&ReplicaPool) -> Joules;
+
 /// What the facility's mean power is for: of each language model, of all networks, of servers, of what is around them.
 fn parts<'a>(plan: &'a Plan, c: &'a Candidate) -> Vec<(String, Mean<'a>)> {
     let (pue, overhead) = (plan.file.site.pue, c.server.overhead);
     let servers = move |f: &Fleet| overhead * f.servers as f64;
     let mut list: Vec<(String, Mean<'a>)> = Vec::new();
     for (i, of) in plan.file.languages.iter().enumerate() {
-        let each: [(&str, fn(&ReplicaPool) -> Joules); 3] = [
+        let each: [(&str, Each); 3] = [
             ("prompts (prefill)", |p| p.energy_per_s.prefill),
             ("answers (decode)", |p| p.energy_per_s.decode),
             ("idle", |p| p.energy_per_s.idle),
