@@ -397,12 +397,14 @@ fn fleets(text: &mut String) {
             })
             .to_vec(),
         more_fit: vec![true, false],
+        languages: Vec::new(),
     };
     let load = |target_ms: f64| Assumptions {
         peak_per_s: 3000.0,
         profile_per_s: vec![100.0, 700.0, 1900.0, 0.0],
-        target: Target { quantile: 0.99, latency: Seconds::from_ms(target_ms) },
+        target: Some(Target { quantile: 0.99, latency: Seconds::from_ms(target_ms) }),
         shares: vec![0.7, 0.3],
+        languages: Vec::new(),
         server: Server { gpus: 4, overhead: Watts::new(400.0), price: 10_000.0, embodied_kg: Some(1000.0) },
         site: Site {
             rack: Some(Watts::new(8000.0)),

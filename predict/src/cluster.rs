@@ -12,7 +12,7 @@ use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::law::power::waiting;
 use joulecast_model::net::layer::Optimizer;
 use joulecast_model::net::network::{ShapedNetwork, Stored};
-use joulecast_model::net::share::Layout;
+use joulecast_model::net::share::{Layout, ShareError};
 use joulecast_model::step::framework::Framework;
 use joulecast_model::step::generation::{self, Generation, GenerationError};
 use joulecast_model::step::input::fed;
@@ -204,13 +204,20 @@ impl Cluster {
         let prediction = if self.count() > 1 {
             // Inference sums nothing: no node is too small for it.
             let across = if self.mode == Mode::Training { self.count() } else { 1 };
-            let known = catalog::interconnects().map_err(Failure::failed)?;
-            let fabric = Fabric::of(&known, &self.gpus(), across, self.interconnect.clone()).map_err(Failure::usage)?;
-            combine(shares, shaped, &fabric, self.first().framework())
+            combine(shares, shaped, &self.fabric(across)?, self.first().framework())
         } else {
             shares.pop().map(|share| share.alone)
         };
         prediction.ok_or_else(|| Failure::usage("--gpus names no GPU"))
+    }
+
+    /// What joins so many GPUs of its kinds.
+    ///
+    /// # Errors
+    /// When nothing does, or not what was asked for.
+    pub fn fabric(&self, gpus: u64) -> Result<Fabric, Failure> {
+        let known = catalog::interconnects().map_err(Failure::failed)?;
+        Fabric::of(&known, &self.gpus(), gpus, self.interconnect.clone()).map_err(Failure::usage)
     }
 
     /// A step that waits for its samples, where the host feeds them.
@@ -351,7 +358,7 @@ pub(crate) fn of_generation(error: GenerationError) -> Failure {
 fn of_layout(error: LayoutError) -> Failure {
     match error {
         LayoutError::Predict(e) => e.into(),
-        LayoutError::Shape(_) => Failure::failed(error),
+        LayoutError::Shape(_) | LayoutError::Share(ShareError::Shaping(_)) => Failure::failed(error),
         _ => Failure::Usage(error.into()),
     }
 }

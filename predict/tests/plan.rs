@@ -302,6 +302,180 @@ fn candidates_of_one_gpu_are_told_apart_and_what_carbon_lacks_is_said() {
     }
 }
 
+/// A plan of language models, with what follows the services; whatever is set has one setting.
+fn language(services: &str, candidates: &[(&str, u64)], more: &str) -> String {
+    let mut text = "schema = \"capacity/1\"\ntitle = \"language\"\ncurrency = \"EUR\"\nvary = []\n".to_string();
+    text += more;
+    text += services;
+    for (gpu, gpus) in candidates {
+        text += &format!(
+            "[[candidate]]\ngpu = \"{gpu}\"\nprice = 9000\nprice_source = \"a\"\ngpus_per_server = {gpus}\nserver_overhead_w = 600\n"
+        );
+    }
+    text + "[site]\npue = 1.25\nprice_per_kwh = 0.2\ncarbon_g_per_kwh = 300\ncarbon_source = \"b\"\namortisation_years = 4\n"
+}
+
+/// A service of a small model.
+fn chat(peak: f64) -> String {
+    format!(
+        "[[service]]\nname = \"chat\"\nnet = \"llama3_2_1b\"\nprompt = \"100..400\"\nanswer = 24\nrequests = 300\nprofile_per_s = [{:.1}, {peak:.1}]\ntensor_parallel = [1]\nttft_ms = 40\ntpot_ms = 8\n",
+        peak / 4.0
+    )
+}
+
+/// What a plan of that text gives in a form, and what goes wrong.
+fn of_text(text: &str, format: &str) -> Output {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("plan.toml");
+    std::fs::write(&path, text).expect("written");
+    run(&["plan", path.to_str().expect("a name"), "--format", format])
+}
+
+fn document(text: &str) -> Value {
+    let output = of_text(text, "json");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    json(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// What a plan says of a language model's replicas is what `predict serve` says of one at its part of the load.
+#[test]
+fn replicas_rest_on_what_is_served() {
+    let plan = document(&language(&chat(1200.0), &[("h100", 8)], ""));
+    let option = chosen(&plan, "h100");
+    let [of] = &option["services"].as_array().expect("services")[..] else { panic!("one") };
+    let of = |name: &str| number(&of[name]);
+    assert_eq!((of("gpus_per_replica"), of("gpus")), (1.0, of("replicas")));
+    let requests =
+        ["--net", "llama3_2_1b", "--gpu", "h100", "--prompt", "100..400", "--answer", "24", "--requests", "300"];
+    let served = |load: &[&str]| {
+        let output = run(&[&["serve"], &requests[..], load, &["--format", "json"]].concat());
+        json(&String::from_utf8_lossy(&output.stdout))
+    };
+    let highest = number(&served(&["--ttft", "40ms", "--tpot", "8ms"])["rate_per_s"]);
+    assert!((of("highest_rate_per_s") / highest - 1.0).abs() < 1e-2, "{highest}");
+    assert_eq!(of("replicas"), (1200.0 / of("highest_rate_per_s")).ceil());
+    assert!(of("replicas") > 1.0);
+    let alone = served(&["--rate", &(1200.0 / of("replicas")).to_string()]);
+    let near = |found: f64, path: &str, within: f64| {
+        let said = number(alone.pointer(path).expect(path));
+        assert!((found / said - 1.0).abs() < within, "{path}: {found} and {said}");
+    };
+    near(of("board_power_w") / of("replicas"), "/value/power_w", 0.02);
+    near(of("utilisation"), "/value/busy", 0.03);
+    near(of("time_per_token_s"), "/value/time_per_token_s/p90", 0.1);
+    assert!(of("time_to_first_token_s") <= 0.04 && of("time_per_token_s") <= 0.008);
+}
+
+#[test]
+fn language_models_and_networks_make_one_fleet_under_one_limit() {
+    let networks = "precision = \"fp16\"\nlargest_batch = 8\n[load]\nprofile_per_s = [2000.0]\n[latency]\npercentile = 95\ntarget_ms = 100\n[[network]]\nnet = \"resnet50\"\nshare = 1\n";
+    let both = document(&language(&chat(900.0), &[("h100", 4), ("l40s", 2)], networks));
+    for gpu in ["h100", "l40s"] {
+        let option = chosen(&both, gpu);
+        let figure = |name: &str| number(&option["figures"][name]["value"]);
+        let of = |name: &str| number(&option["services"][0][name]);
+        let pool = |name: &str| number(&option["pools"][0][name]);
+        assert_eq!(figure("gpus"), of("gpus") + pool("gpus"));
+        let servers = figure("servers");
+        close(figure("it_peak_w"), of("board_power_w") + pool("board_power_w") + 600.0 * servers);
+        // Of both parts of the day together.
+        let requests = (2000.0 + (900.0 + 225.0) / 2.0) * 31_536_000.0;
+        close(figure("energy_per_inference_j"), 3.6e6 * figure("kwh_per_year") / requests);
+        close(of("board_energy_per_request_j"), (of("prefill_w") + of("decode_w") + of("idle_w")) / 562.5);
+        let day = candidate(&both, gpu)["day"].as_array().expect("a day");
+        assert_eq!(day.len(), 2);
+        close(number(&day[1]["requests_per_s"]), 2900.0);
+    }
+    assert!(within_its_ends(&both) > 2 * 20);
+    // Alone, what it draws, its servers and what is around them are the whole.
+    let alone = document(&language(&chat(900.0), &[("h100", 4)], ""));
+    let option = chosen(&alone, "h100");
+    let watts = ["prefill_w", "decode_w", "idle_w"].map(|name| number(&option["services"][0][name]));
+    assert!(watts.iter().all(|w| *w > 0.0), "{watts:?}");
+    let figure = |name: &str| number(&option["figures"][name]["value"]);
+    close(figure("facility_mean_w"), 1.25 * (watts.iter().sum::<f64>() + 600.0 * figure("servers")));
+    assert!(alone["percentile"].is_null() && option["pools"].as_array().is_some_and(Vec::is_empty));
+    // One site's power is of all.
+    let needed = number(&chosen(&both, "h100")["figures"]["facility_peak_w"]["value"]);
+    let tight = language(&chat(900.0), &[("h100", 4)], networks);
+    let site = |kw: f64| tight.replace("[site]\n", &format!("[site]\nsite_kw = {kw:.4}\n"));
+    assert!(of_text(&site(needed / 1e3 + 0.001), "json").status.success());
+    let output = of_text(&site(needed / 1e3 - 0.001), "json");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && error.contains("h100: site power"), "{error}");
+}
+
+#[test]
+fn a_page_says_where_the_joules_go() {
+    let text = language(&chat(900.0), &[("h100", 4)], "");
+    let said = |format: &str| {
+        let output = of_text(&text, format);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let table = said("table");
+    for part in [
+        "Language models on h100",
+        "Where the joules go",
+        "chat: prompts (prefill)",
+        "chat: answers (decode)",
+        "chat: idle",
+        "cooling and distribution",
+        "first token 40.0 ms, each token 8.00 ms (p90)",
+        "chat: times",
+        "as `predict serve` does it",
+    ] {
+        assert!(table.contains(part), "no {part} in\n{table}");
+    }
+    for part in ["Pools of", "peak load", "Erlang", "boards of the networks"] {
+        assert!(!table.contains(part), "{part} in\n{table}");
+    }
+    let made = |text: &str| text.split("Made by").next().map(str::to_string);
+    assert_eq!(made(&table), made(&said("table")), "a seed decides all");
+    assert!(said("markdown").contains("| service |") && said("html").contains("Where the joules go"));
+}
+
+#[test]
+fn what_is_wrong_with_a_service_is_said_in_one_line() {
+    let plain = language(&chat(20.0), &[("h100", 4)], "");
+    for (from, to, status, expected) in [
+        ("ttft_ms = 40\ntpot_ms = 8\n", "", 1, "chat has no target: ttft_ms, tpot_ms or both"),
+        ("profile_per_s = [5.0, 20.0]", "profile_per_s = [0]", 1, "load of chat is never above 0"),
+        ("\"llama3_2_1b\"", "\"llama3_2_1c\"", 2, "no net named \"llama3_2_1c\"; nearest: llama3_2_1b"),
+        ("\"llama3_2_1b\"", "\"resnet50\"", 2, "service chat: resnet50 does not generate"),
+        ("ttft_ms", "framework = \"vlm\"\nttft_ms", 2, "vllm"),
+        ("parallel = [1]", "parallel = [3]", 1, "h100: chat: "),
+        ("parallel = [1]", "parallel = [8]", 1, "h100: chat: a server of h100 has 4 GPUs"),
+        (
+            "tensor_parallel = [1]",
+            "gpu_memory_utilization = 0.001",
+            1,
+            "h100: chat: llama3_2_1b does not fit in the memory of h100",
+        ),
+        ("ttft_ms", "max_num_seqs = 8\nweights = \"int4\"\nprecision = \"fp8\"\nttft_ms", 2, "--precision bf16"),
+        ("ttft_ms = 40", "ttft_ms = 0.01", 1, "h100: latency"),
+        ("prompt = \"100..400\"", "prompt = \"400..100\"", 1, "prompt of chat: 400 is above 100"),
+        ("[5.0, 20.0]", "[1e9]", 1, "no plan is made for more than"),
+    ] {
+        assert!(plain.contains(from), "{from}");
+        let output = of_text(&plain.replacen(from, to, 1), "table");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{to}: {error}");
+        assert!(error.contains(expected) && error.lines().count() == 1, "{to}: {error}");
+    }
+    // A layout of a list that cannot be is told; the others are taken.
+    let text = plain.replacen("parallel = [1]", "parallel = [1, 3]", 1);
+    let output = of_text(&text, "table");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && table.contains("chat on 3 GPUs (tensor 3) is left out: "), "{table}");
+    // What is too large for one GPU lies on several.
+    let large = language(&chat(1.0), &[("h100", 4)], "").replacen("llama3_2_1b", "llama3_1_70b", 1);
+    let large = large.replacen("ttft_ms = 40\ntpot_ms = 8", "ttft_ms = 900\ntpot_ms = 90", 1);
+    let plan = document(&large.replacen("parallel = [1]", "parallel = [1, 2]", 1));
+    let of = &chosen(&plan, "h100")["services"][0];
+    assert!(number(&of["gpus_per_replica"]) >= 2.0 && of["binding"] == "one replica", "{of}");
+}
+
 #[test]
 fn a_browser_shows_every_figure_on_phones_and_desktops() {
     joulecast_browser::check(

@@ -227,6 +227,23 @@ fn what_is_wrong_is_one_line() {
             "{options:?}: {error}"
         );
     };
+    // A network's own fault is no mistake of who asks for it, of whatever question.
+    let gpt2 = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/nets/gpt2.toml");
+    let gpt2 = fs::read_to_string(gpt2).expect("shipped");
+    let from = "name = \"attn.c_proj\", kind = \"linear\", features = 768";
+    assert!(gpt2.contains(from));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("skewed.toml");
+    fs::write(&path, gpt2.replacen(from, &from.replace("768", "700"), 1)).expect("written");
+    let skewed = ["--net", path.to_str().expect("a name"), "--gpu", "h100"];
+    let serve = [&["serve"], &skewed[..], &["--prompt", "9", "--answer", "9"], &rate].concat();
+    let generate = [&skewed[..], &["--batch", "1", "--sequence", "20", "--generate", "9"]].concat();
+    let shared = [&generate[..], &["--tensor-parallel", "2"]].concat();
+    for asked in [serve, generate, shared] {
+        let output = program::predict().args(asked).output().expect("starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && error.lines().count() == 1, "{asked:?}: {error}");
+    }
     refused(&["--net", "resnet50", "--gpu", "h100", "--prompt", "9", "--answer", "9"], "does not generate");
     refused(&["--net", "gpt2", "--gpu", "h100", "--prompt", "1000", "--answer", "900"], "1024 positions");
     refused(

@@ -319,7 +319,8 @@ fn changed(at: &At, base: &At, layouts: bool) -> String {
     if words.is_empty() { "as asked for".into() } else { words.join(" ") }
 }
 
-fn target_words(target: &Target) -> String {
+/// A target in words.
+pub(crate) fn target_words(target: &Target) -> String {
     let part = |name: &str, limit: Option<Seconds>| limit.map(|t| format!("{name} {}", with_unit(t.get(), "s")));
     let parts = [part("first token", target.to_first), part("each token", target.per_token)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

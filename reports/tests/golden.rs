@@ -2,9 +2,12 @@
 //! --test golden` rewrites them; look at the difference before committing it.
 
 use joulecast_model::ask::budget::{Bound, Budget};
-use joulecast_model::ask::capacity::{Assumptions, Board, PlanFile, Scenario, Service, best, plan_fleet, sensitivity};
+use joulecast_model::ask::capacity::{
+    Assumptions, Board, Carriers, PlanFile, Scenario, Service, Slower, Wanted, best, plan_fleet, sensitivity,
+};
 use joulecast_model::ask::comparison::{Entry, Largest};
 use joulecast_model::ask::metric::Metric;
+use joulecast_model::ask::serving::{Limits, Replica, StepCost, StepWork};
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use joulecast_model::catalog;
@@ -256,9 +259,9 @@ carbon_source = "nobody"
 amortisation_years = 4.0
 "#;
 
-#[test]
-fn a_plan() {
-    let file = PlanFile::from_toml(PLAN).expect("a valid plan");
+/// A plan of two imaginary networks, and language models whose replicas are the same on all boards.
+fn planned(text: &str, languages: &[Carriers]) -> Plan {
+    let file = PlanFile::from_toml(text).expect("a valid plan");
     let service = |batch, ms: f64, watts: f64| Service {
         batch,
         time: around(ms, Seconds::from_ms),
@@ -271,6 +274,7 @@ fn a_plan() {
             profile_per_s: file.profile_per_s.clone(),
             target: file.target,
             shares: file.networks.iter().map(|n| n.share).collect(),
+            languages: file.languages.iter().map(|of| of.requests.clone()).collect(),
             server: c.server,
             site: file.site,
         };
@@ -284,6 +288,7 @@ fn a_plan() {
                 .map(|ms| vec![service(1, ms * slower, 0.8 * cap), service(4, 2.0 * ms * slower, 0.9 * cap)])
                 .to_vec(),
             more_fit: vec![true, true],
+            languages: languages.to_vec(),
         };
         let boards: Vec<Board> = [(300.0, 1.0), (200.0, 1.15), (150.0, 1.3)].map(board).to_vec();
         let fleets: Vec<_> = boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value).ok()).collect();
@@ -316,7 +321,12 @@ fn a_plan() {
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();
     let winner = best(&chosen, file.minimise, None);
     let (command, figures) = ("predict plan toy.toml".into(), Some("figures".into()));
-    let plan = Plan { file, launch: Launch::Graph, candidates, winner, command, figures };
+    Plan { file, launch: Launch::Graph, candidates, winner, command, figures }
+}
+
+#[test]
+fn a_plan() {
+    let plan = planned(PLAN, &[]);
     check("plan.txt", &in_form(&plan, Format::Table));
     check("plan.md", &in_form(&plan, Format::Markdown));
     check("plan.json", &rounded(&in_form(&plan, Format::Json)));
@@ -324,6 +334,43 @@ fn a_plan() {
     if cfg!(feature = "figures") {
         a_plan_has_figures(&plan);
     }
+}
+
+/// Steps of a language model on an imaginary GPU: a millisecond for ten tokens of a prompt, ten for each token of answers.
+struct Steps;
+
+impl Replica for Steps {
+    fn step(&self, work: &StepWork) -> StepCost {
+        let (prompts, answers) = (1e-4 * work.prompt_tokens() as f64, if work.decodes > 0 { 1e-2 } else { 0.0 });
+        StepCost {
+            time: Seconds::new(prompts + answers),
+            prefill: Joules::new(280.0 * prompts),
+            decode: Joules::new(200.0 * answers),
+            waiting: Joules::ZERO,
+        }
+    }
+
+    fn waiting(&self) -> Watts {
+        Watts::new(50.0)
+    }
+}
+
+#[test]
+fn a_plan_with_a_language_model() {
+    let service = "[[service]]\nname = \"chat\"\nnet = \"c\"\nprompt = \"100..300\"\nanswer = 40\nprofile_per_s = [20.0, 60.0]\nttft_ms = 200\ntpot_ms = 30\nrequests = 500\n";
+    let text = PLAN.replace("site_kw = 6.0", "site_kw = 12.0") + service;
+    let of = &PlanFile::from_toml(&text).expect("a valid plan").languages[0];
+    let (demand, limits) =
+        (of.demand(), Limits { tokens: 2048, sequences: 32, blocks: 10_000, block: 16, chunked: true });
+    let at = |factor: f64| {
+        let slower = Slower { replica: &Steps, factor };
+        let wanted = Wanted { demand: &demand, target: &of.target };
+        wanted.carriers([(Layout::ALONE, limits, &slower)].into_iter()).expect("fits")
+    };
+    let [targets, steps] = [[at(1.0), at(1.0)], [at(0.9), at(1.1)]].map(Some);
+    let plan = planned(&text, &[Carriers { low: at(0.8), value: at(1.0), high: at(1.25), targets, steps }]);
+    check("services.txt", &in_form(&plan, Format::Table));
+    check("services.json", &rounded(&in_form(&plan, Format::Json)));
 }
 
 fn a_plan_has_figures(plan: &Plan) {

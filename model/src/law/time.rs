@@ -106,14 +106,28 @@ impl LayerModel {
         library: Option<f64>,
         chip: Option<&'c Calibration>,
     ) -> Option<View<'a, 'c>> {
-        let sizes = if self.engines.is_empty() { None } else { ConvSizes::of(&work) };
-        let engine = sizes.and_then(|sizes| chip?.engine(&sizes));
+        let engine = self.foreseen(&work, chip);
+        Some(self.seeing(self.loads(work, cost, gpu)?, engine, library))
+    }
+
+    /// The engine that a chip's library is expected to run, where that makes a difference.
+    pub(crate) fn foreseen<'c>(&self, work: &Work<'_>, chip: Option<&'c Calibration>) -> Option<&'c str> {
+        let sizes = if self.engines.is_empty() { None } else { ConvSizes::of(work) };
+        sizes.and_then(|sizes| chip?.engine(&sizes))
+    }
+
+    /// The view of a kernel whose loads are known, run by an engine.
+    pub(crate) fn seeing<'a, 'c>(
+        &self,
+        loads: Loads<'a>,
+        engine: Option<&'c str>,
+        library: Option<f64>,
+    ) -> View<'a, 'c> {
         let (floor, library) = (self.floor, library.unwrap_or(self.library));
-        let loads = self.loads(work, cost, gpu)?;
         let variables = loads.described().some_variables(floor, library, self.reads(engine));
         let (roofline, carry) = (loads.over().roofline, Carry::between(loads.over(), &loads.board));
         let load = loads.board;
-        Some(View { roofline, floor, variables, carry, load, engine })
+        View { roofline, floor, variables, carry, load, engine }
     }
 }
 

@@ -8,6 +8,7 @@ mod list;
 mod optimize;
 mod papers;
 mod plan;
+mod replica;
 mod serve;
 mod settings;
 mod step;

@@ -1,22 +1,18 @@
 //! A language model on a replica under a load.
 
-use super::layouts::over_node;
+use super::replica::{Replica, layouts};
 use super::settings::{caps, clocks};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
-use joulecast_model::ask::serving::times::{Extent, Room, StepTimes};
-use joulecast_model::ask::serving::{Demand, Limits, Pools, Service, ServingError, Target};
+use joulecast_model::ask::serving::times::{Room, StepTimes};
+use joulecast_model::ask::serving::{Demand, Engine, Limits, Pools, Service, ServingError, Target};
 use joulecast_model::base::precision::Mode;
-use joulecast_model::base::units::Bytes;
-use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::network::Network;
 use joulecast_model::net::share::Layout;
-use joulecast_model::step::generation::GenerationError;
-use joulecast_model::step::parallel::Fabric;
 use joulecast_model::step::predictor::{OperatingPoint, Warning};
 use joulecast_reports::serving::{At, Served};
 
@@ -55,16 +51,8 @@ pub struct Serving {
     pub seed: u64,
     /// How they come.
     pub coming: Coming,
-    /// Most new tokens of a step; what vLLM takes on such a GPU without.
-    pub tokens: Option<u64>,
-    /// Most sequences; likewise.
-    pub sequences: Option<u64>,
-    /// Tokens of a block.
-    pub block: u64,
-    /// Share of the memory that is used.
-    pub memory: f64,
-    /// Whether prompts may be computed in chunks.
-    pub chunked: bool,
+    /// Limits of the engine.
+    pub engine: Engine,
     /// What else is tried.
     pub over: Beside,
     /// So many replicas for prompts and so many for answers; without, one does both.
@@ -93,15 +81,6 @@ fn points(gpu: &Gpu, base: OperatingPoint, over: Beside) -> Vec<OperatingPoint> 
     points
 }
 
-/// Pools of replicas and what joins them.
-fn pools(request: &Request, gpu: &Gpu, (prefill, decode): (usize, usize), per_token: Bytes) -> Result<Pools, Failure> {
-    let asked = request.interconnect.as_deref().map(catalog::interconnect).transpose();
-    let asked = asked.map_err(|e| Failure::Usage(e.into()))?;
-    let known = catalog::interconnects().map_err(Failure::failed)?;
-    let fabric = Fabric::of(&known, &[gpu], (prefill + decode) as u64, asked).map_err(Failure::usage)?;
-    Ok(Pools { prefill, decode, fabric, per_token })
-}
-
 /// The largest batch is halved so often.
 const HALVED: u32 = 3;
 
@@ -112,16 +91,15 @@ fn replicas(
     asked: (Layout, u64),
     over: Beside,
 ) -> Result<Vec<(Layout, u64)>, Failure> {
-    let mut layouts = vec![asked.0];
+    let mut all = vec![asked.0];
     if over.layouts {
-        let all = over_node(cluster, network)?.1.into_iter();
-        layouts.extend(all.filter(|l| l.pipeline() * l.data() == 1 && *l != asked.0));
+        all.extend(layouts(cluster, network)?.into_iter().filter(|l| *l != asked.0));
     }
     let mut sequences = vec![asked.1];
     if over.sequences {
         sequences.extend((1..=HALVED).map(|i| asked.1 >> i).filter(|n| *n > 0));
     }
-    Ok(layouts.iter().flat_map(|layout| sequences.iter().map(|n| (*layout, *n))).collect())
+    Ok(all.iter().flat_map(|layout| sequences.iter().map(|n| (*layout, *n))).collect())
 }
 
 /// A replica at all operating points.
@@ -143,38 +121,19 @@ fn found(
     asked: &Serving,
     (layout, sequences): (Layout, u64),
 ) -> Result<Found, Failure> {
-    let gpu = cluster.first().gpu();
-    let longest = asked.demand.longest();
-    let tokens = asked.tokens.unwrap_or(Limits::usual(gpu).tokens);
-    // A prompt that is not cut runs beside all answers.
-    let largest = if asked.chunked { tokens } else { tokens.max(longest + sequences) };
-    let extent = Extent { tokens: largest.max(sequences), sequences, length: longest };
-    let failure = |error: GenerationError| match error {
-        GenerationError::Predict(error) => Failure::from(error),
-        other => Failure::Usage(anyhow::Error::from(other)),
-    };
-    let deployment = cluster.deployment(layout, request.point)?;
-    let room = Room::of(&deployment, network, extent, asked.memory).map_err(failure)?;
-    let limits =
-        Limits { tokens, sequences, blocks: room.blocks(asked.block), block: asked.block, chunked: asked.chunked };
-    if limits.blocks == 0 {
-        return Err(Failure::usage(format_args!(
-            "{} does not fit in the memory of {}: weights and a step take {:.1} GiB{} of {:.1}, and a cache is beside them",
-            network.name,
-            gpu.name,
-            room.footprint.total().to_gib(),
-            if layout.gpus() > 1 { " on each GPU" } else { "" },
-            gpu.memory.value.to_gib()
-        )));
-    }
-    let wrong = |error: ServingError| Failure::usage(error);
-    joulecast_model::ask::serving::check(asked.demand.requests(), &limits).map_err(wrong)?;
-    let pools = asked.apart.map(|apart| pools(request, gpu, apart, room.per_token)).transpose()?;
-    if let (Some(_), Coming::Users(_)) = (&pools, asked.coming) {
+    if let (Some(_), Coming::Users(_)) = (asked.apart, asked.coming) {
         return Err(Failure::usage("--disaggregate is for requests that come at a rate: leave out --concurrency"));
     }
-    let points = points(gpu, request.point, asked.over);
-    let times = StepTimes::of(&deployment, network, extent, &points).map_err(failure)?;
+    let engine = Engine { sequences: Some(sequences), ..asked.engine };
+    let points = points(cluster.first().gpu(), request.point, asked.over);
+    let replica = Replica::of(cluster, network, (&asked.demand, &engine), layout, &points)?;
+    let Replica { times, limits, room, interconnect } = replica;
+    let wrong = |error: ServingError| Failure::usage(error);
+    let pools = asked.apart.map(|(prefill, decode)| {
+        let fabric = cluster.fabric((prefill + decode) as u64)?;
+        Ok::<_, Failure>(Pools { prefill, decode, fabric, per_token: room.per_token })
+    });
+    let pools = pools.transpose()?;
     let at = |times: &StepTimes| -> Result<At, ServingError> {
         let service = Service { times, limits, demand: &asked.demand, pools: pools.as_ref() };
         let found = At { layout, sequences, point: times.point, rate: None, outlook: None };
@@ -190,7 +149,7 @@ fn found(
     // There is a point: that which is asked for.
     let usual = ((Tier::Roofline, Tier::Roofline), Vec::new());
     let (tiers, warnings) = times.first().map_or(usual, |t| (t.tiers, t.warnings.clone()));
-    Ok(Found { all, limits, room, pools, interconnect: deployment.interconnect.name.clone(), tiers, warnings })
+    Ok(Found { all, limits, room, pools, interconnect, tiers, warnings })
 }
 
 /// A replica of a language model under a load, at one or several operating points, on one or several layouts.
@@ -208,7 +167,7 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
     if request.interconnect.is_some() && layout.gpus() == 1 && asked.apart.is_none() && !asked.over.layouts {
         return Err(Failure::usage("--interconnect joins several GPUs: --tensor-parallel N, or --disaggregate N:N"));
     }
-    let sequences = asked.sequences.unwrap_or(Limits::usual(gpu).sequences);
+    let sequences = asked.engine.limits(gpu).sequences;
     let tried = replicas(&cluster, network, (layout, sequences), asked.over)?;
     let (mut left_out, mut points, mut first) = (Vec::new(), Vec::new(), None);
     for replica in tried {

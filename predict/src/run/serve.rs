@@ -4,7 +4,7 @@ use crate::args::{ServeArgs, ServeOver};
 use crate::ask::{self, Beside, Coming, Serving};
 use crate::failure::Failure;
 use crate::session::Session;
-use joulecast_model::ask::serving::{Demand, Target};
+use joulecast_model::ask::serving::{Demand, Engine, Target};
 use joulecast_reports::given;
 
 /// More requests than anybody waits for.
@@ -55,11 +55,13 @@ impl ServeArgs {
             described,
             seed: self.seed,
             coming,
-            tokens: self.max_num_batched_tokens,
-            sequences: self.max_num_seqs,
-            block: self.block_size,
-            memory: self.gpu_memory_utilization,
-            chunked: !self.no_chunked_prefill,
+            engine: Engine {
+                tokens: self.max_num_batched_tokens,
+                sequences: self.max_num_seqs,
+                block: self.block_size,
+                memory: self.gpu_memory_utilization,
+                chunked: !self.no_chunked_prefill,
+            },
             apart: self.disaggregate,
             over: Beside {
                 caps: self.over.contains(&ServeOver::Cap),

@@ -1,5 +1,6 @@
 //! A plan as `capacity_plan/1` and as rows.
 
+use super::services;
 use super::values::{AtSetting, Candidate, FIGURES, Figure, OF_PARTS, OF_POOLS, Plan, Value, begin};
 use joulecast_model::ask::capacity::{Change, Fleet};
 use joulecast_model::base::units::Hertz;
@@ -14,7 +15,7 @@ impl AtSetting {
     }
 
     /// A value under its name, its ends beside it.
-    fn insert(map: &mut serde_json::Map<String, serde_json::Value>, name: &str, figure: Figure) {
+    pub(super) fn insert(map: &mut serde_json::Map<String, serde_json::Value>, name: &str, figure: Figure) {
         for (suffix, value) in [("", figure.value), ("_p05", figure.p05), ("_p95", figure.p95)] {
             map.insert(format!("{name}{suffix}"), value.into());
         }
@@ -51,13 +52,17 @@ impl AtSetting {
 pub(super) fn document(plan: &Plan) -> serde_json::Value {
     let option = |c: &Candidate, o: &AtSetting, taken: bool| {
         let fleet = o.value.as_ref();
-        serde_json::json!({
+        let mut option = serde_json::json!({
             "power_cap_w": o.cap.get(), "clock_mhz": o.clock.map(Hertz::to_mhz), "chosen": taken, "figures": o.figures(),
             "racks": fleet.and_then(|f| f.racks), "racks_p05": o.racks().p05, "racks_p95": o.racks().p95,
             "within_site": fleet.map(|f| plan.file.site.site.is_none_or(|s| f.facility_peak <= s)),
             "embodied_included": fleet.map(|f| f.embodied_g_per_year.is_some()),
             "binding": fleet.map(|f| c.binding(plan, f)), "pools": o.pools(plan),
-        })
+        });
+        if !plan.file.languages.is_empty() {
+            option["services"] = services::json(plan, o).into();
+        }
+        option
     };
     let change = |base: &Fleet, change: &Change| {
         let ratios = |f: &Option<Fleet>| {
@@ -87,7 +92,8 @@ pub(super) fn document(plan: &Plan) -> serde_json::Value {
         "schema": "capacity_plan/1", "title": plan.file.title, "currency": plan.file.currency,
         "minimise": plan.file.minimise.name(), "precision": plan.file.precision.name(), "framework": plan.file.framework,
         "peak_per_s": plan.file.peak_per_s,
-        "percentile": 100.0 * plan.file.target.quantile, "latency_target_s": plan.file.target.latency.get(),
+        "percentile": plan.file.target.map(|t| 100.0 * t.quantile),
+        "latency_target_s": plan.file.target.map(|t| t.latency.get()),
         "chosen_gpu": plan.winner.map(|i| plan.candidates[i].gpu.clone()),
         "chosen_candidate": plan.winner.map(|i| plan.candidates[i].name.clone()),
         "candidates": plan.candidates.iter().map(candidate).collect::<Vec<_>>(), "command": plan.command,

@@ -9,6 +9,7 @@ mod pictures;
 #[cfg(not(feature = "figures"))]
 #[path = "absent.rs"]
 mod pictures;
+mod services;
 mod values;
 
 pub use pictures::figures;

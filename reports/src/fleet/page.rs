@@ -2,11 +2,11 @@
 
 use super::cells::{span, whole};
 use super::values::{AtSetting, Candidate, DAY, FLEETS, Plan, SENSITIVITY, Value};
-use super::{hours, pictures};
+use super::{hours, pictures, services};
 use crate::document::{Block, Document};
 use crate::export::ExportError;
 use crate::table::{Table, percent_more, significant, with_unit};
-use joulecast_model::ask::capacity::{Fleet, Minimise, Price};
+use joulecast_model::ask::capacity::{Fleet, Minimise, Price, Target};
 use joulecast_model::base::units::Watts;
 use std::path::Path;
 
@@ -53,8 +53,8 @@ fn candidates(plan: &Plan) -> Table {
     table
 }
 
-fn pools(plan: &Plan, o: &AtSetting, fleet: &Fleet) -> Table {
-    let latency = format!("p{} latency, ms", 100.0 * plan.file.target.quantile);
+fn pools(plan: &Plan, target: &Target, o: &AtSetting, fleet: &Fleet) -> Table {
+    let latency = format!("p{} latency, ms", 100.0 * target.quantile);
     let header =
         ["network", "requests/s at peak", "batch", "GPUs", "busy % at peak", &latency, "kW of boards", "binding"];
     let mut table = Table::new(&header, 1).with_trailing_text(1);
@@ -114,21 +114,23 @@ fn assumptions(plan: &Plan) -> Table {
     let file = &plan.file;
     let mut table = Table::new(&["assumption", "value", "source"], 3);
     let mut row = |a: &str, b: String, c: &str| table.row(vec![a.into(), b, c.into()]);
-    row("peak load", format!("{} requests/s", file.peak_per_s), "plan");
-    let mean = file.profile_per_s.iter().sum::<f64>() / file.profile_per_s.len() as f64;
-    let parts = file.profile_per_s.len();
-    let through = if parts == 1 { String::new() } else { format!(", in {parts} parts of the day") };
-    row("mean load", format!("{} requests/s{through}", significant(mean, 4)), "plan");
-    row(
-        "latency target",
-        format!("{} at p{}", with_unit(file.target.latency.get(), "s"), 100.0 * file.target.quantile),
-        "plan",
-    );
-    for n in &file.networks {
-        row("network", format!("{}, {:.0} % of the requests", n.net, 100.0 * n.share), "plan");
+    if let Some(target) = file.target {
+        row("peak load", format!("{} requests/s", file.peak_per_s), "plan");
+        let mean = file.profile_per_s.iter().sum::<f64>() / file.profile_per_s.len() as f64;
+        let parts = file.profile_per_s.len();
+        let through = if parts == 1 { String::new() } else { format!(", in {parts} parts of the day") };
+        row("mean load", format!("{} requests/s{through}", significant(mean, 4)), "plan");
+        let kept = format!("{} at p{}", with_unit(target.latency.get(), "s"), 100.0 * target.quantile);
+        row("latency target", kept, "plan");
+        for n in &file.networks {
+            row("network", format!("{}, {:.0} % of the requests", n.net, 100.0 * n.share), "plan");
+        }
+        let how = format!("{}, {} profile ({})", file.precision, file.framework, plan.launch.name());
+        row("arithmetic and framework", how, "plan");
     }
-    let how = format!("{}, {} profile ({})", file.precision, file.framework, plan.launch.name());
-    row("arithmetic and framework", how, "plan");
+    for (what, value) in file.languages.iter().flat_map(services::assumed) {
+        row(&what, value, "plan");
+    }
     row("PUE", significant(file.site.pue, 3), "plan");
     row("price of energy", format!("{} {}/kWh", file.site.price_per_kwh, file.currency), "plan");
     row("carbon intensity", format!("{} g CO2e/kWh, location-based", file.site.carbon_g_per_kwh), &file.carbon_source);
@@ -155,16 +157,31 @@ fn assumptions(plan: &Plan) -> Table {
     table
 }
 
+/// How networks, and how language models are sized.
+fn sized(plan: &Plan) -> Vec<String> {
+    let mut list = Vec::new();
+    if !plan.file.networks.is_empty() {
+        list.push("Each network has a pool of its own. Requests arrive at random (Poisson) and gather into batches of a fixed size; a batch waits for a GPU and takes its predicted time: E_b/D/c, Erlang C with Cosmetatos's correction for fixed service times over the batch. Latency is from arrival to result on the GPU: network transfer and preprocessing are not in it. Steps are taken to last exactly as predicted: a pool that is busy more than nine tenths of the time has little slack for what varies.".into());
+    }
+    if !plan.file.languages.is_empty() {
+        list.push("Each language model has a pool of replicas, each of one or several GPUs of one server. Requests are divided among them by chance; what one replica does of its part is simulated as `predict serve` does it, at rates up to the highest that keeps the target, and read between them. Replicas are as many as the peak needs, on the layout that takes the fewest GPUs; they stay on all day.".into());
+    }
+    list
+}
+
 fn conventions(plan: &Plan) -> Vec<String> {
-    vec![
+    let mut list = vec![
         "Board power is not wall power: predictions are of GPU boards; servers draw what the plan says besides, power supplies and cooling are in the PUE, which is applied once.".into(),
         "In brackets: lowest and highest with every step's time and energy as predicted, at its 5 % and at its 95 % quantile together, the fleet sized anew. That is wider than 90 % where errors of networks are independent. \"none\": no fleet keeps the target then.".into(),
-        "Each network has a pool of its own. Requests arrive at random (Poisson) and gather into batches of a fixed size; a batch waits for a GPU and takes its predicted time: E_b/D/c, Erlang C with Cosmetatos's correction for fixed service times over the batch. Latency is from arrival to result on the GPU: network transfer and preprocessing are not in it. Steps are taken to last exactly as predicted: a pool that is busy more than nine tenths of the time has little slack for what varies.".into(),
+    ];
+    list.extend(sized(plan));
+    list.extend([
         "All GPUs stay on; each part of the day takes the batch with the least power that keeps the target. Power limits and clocks hold all day; hardware is paid by the hour of its years.".into(),
         "Sensitivity is of the values: GPUs come whole, so that a tenth of an input may change nothing or a whole GPU.".into(),
         format!("Carbon: SCI (ISO/IEC 21031), (E I + M) / R, R = 1 million inferences, location-based; M {}.", if plan.candidates.iter().any(|c| c.embodied_kg.is_none()) { "only where the plan gives embodied emissions" } else { "straight line over the years of amortisation" }),
         "Racks hold as many servers as their power allows with every board at its limit. No spares: add what your availability needs.".into(),
-    ]
+    ]);
+    list
 }
 
 /// How figures are shown.
@@ -236,8 +253,16 @@ pub(super) fn document(plan: &Plan, show: Show<'_>) -> Result<Document, ExportEr
     blocks.push(Block::Table(candidates(plan)));
     blocks.extend(figure(plan, FLEETS, show)?);
     if let Some((c, o, fleet)) = taken {
-        blocks.push(Block::Heading(format!("Pools of {}", c.name)));
-        blocks.push(Block::Table(pools(plan, o, fleet)));
+        if let Some(target) = &plan.file.target {
+            blocks.push(Block::Heading(format!("Pools of {}", c.name)));
+            blocks.push(Block::Table(pools(plan, target, o, fleet)));
+        }
+        if !fleet.languages.is_empty() {
+            blocks.push(Block::Heading(format!("Language models on {}", c.name)));
+            blocks.push(Block::Table(services::table(plan, o, fleet)));
+            blocks.push(Block::Heading("Where the joules go".into()));
+            blocks.push(Block::Table(services::joules(plan, c, o, fleet)));
+        }
         if fleet.day.len() > 1 {
             blocks.push(Block::Heading(format!("Through the day, {} at {}", c.name, o.setting())));
             blocks.push(Block::Table(hours::table(o, fleet, &plan.file.currency)));

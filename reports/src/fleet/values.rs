@@ -1,7 +1,7 @@
 //! What a plan of a fleet holds, and what is told of it.
 
-use joulecast_model::ask::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, Server};
-use joulecast_model::base::units::{Hertz, Watts};
+use joulecast_model::ask::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, ReplicaPool, Server};
+use joulecast_model::base::units::{Hertz, Seconds, Watts};
 use joulecast_model::step::framework::Launch;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -128,6 +128,24 @@ pub(super) const OF_POOLS: [(&str, OfPool); 5] = [
     ("board_power_w", |p| p.power.get()),
 ];
 
+/// What is told of a language model's replicas.
+pub(super) type OfReplicas = fn(&ReplicaPool) -> Option<f64>;
+
+/// Key of the JSON document, and what it is of a language model's replicas: at the peak, but for energy by what it is for,
+/// which is in the mean over the day.
+pub(super) const OF_REPLICAS: [(&str, OfReplicas); 10] = [
+    ("replicas", |p| Some(p.replicas as f64)),
+    ("gpus", |p| Some(p.gpus() as f64)),
+    ("highest_rate_per_s", |p| Some(p.highest_per_s)),
+    ("utilisation", |p| Some(p.peak.busy)),
+    ("time_to_first_token_s", |p| Some(p.peak.to_first.get())),
+    ("time_per_token_s", |p| p.peak.per_token.map(Seconds::get)),
+    ("board_power_w", |p| Some(p.power().get())),
+    ("prefill_w", |p| Some(p.energy_per_s.prefill.get())),
+    ("decode_w", |p| Some(p.energy_per_s.decode.get())),
+    ("idle_w", |p| Some(p.energy_per_s.idle.get())),
+];
+
 /// A value at the predicted steps, and the lowest and highest of it there and at both ends of their intervals: a fleet
 /// that is sized anew for slower steps may be less busy. An end is `None` where there is no fleet.
 #[derive(Clone, Copy, Serialize)]
@@ -151,6 +169,11 @@ impl AtSetting {
     /// What something is of a pool.
     pub(super) fn pool(&self, index: usize, of: impl Fn(&Pool) -> f64) -> Figure {
         self.figure(|f| f.pools.get(index).map(|(pool, _)| of(pool)))
+    }
+
+    /// What something is of a language model's replicas.
+    pub(super) fn replicas(&self, index: usize, of: impl Fn(&ReplicaPool) -> Option<f64>) -> Figure {
+        self.figure(|f| f.languages.get(index).and_then(&of))
     }
 
     /// What something is of a part of the day.
@@ -185,11 +208,13 @@ impl Candidate {
     pub(super) fn binding(&self, plan: &Plan, fleet: &Fleet) -> String {
         let mut words: Vec<String> = Vec::new();
         for limit in Limit::ALL {
-            let pools = fleet.pools.iter().zip(&plan.file.networks).filter(|((_, l), _)| *l == limit);
-            let nets: Vec<&str> = pools.map(|(_, n)| n.net.as_str()).collect();
+            let pools = fleet.pools.iter().zip(&plan.file.networks).map(|((_, l), n)| (l, n.net.as_str()));
+            let replicas = fleet.languages.iter().zip(&plan.file.languages).map(|(p, of)| (&p.limit, of.name.as_str()));
+            let bound = pools.chain(replicas).filter(|(l, _)| **l == limit);
+            let nets: Vec<&str> = bound.map(|(_, name)| name).collect();
             match nets.len() {
                 0 => {}
-                n if n == plan.file.networks.len() => words.push(limit.to_string()),
+                n if n == plan.file.networks.len() + plan.file.languages.len() => words.push(limit.to_string()),
                 _ => words.push(format!("{limit} ({})", nets.join(", "))),
             }
         }

@@ -3,6 +3,7 @@
 use super::file::Minimise;
 use super::fleet::{Assumptions, Board, Fleet, Price, Scenario, plan_fleet};
 use super::pool::Service;
+use crate::ask::serving::Split;
 use crate::base::units::Watts;
 use std::fmt;
 
@@ -117,10 +118,10 @@ fn changed(
     board: &Board,
     load: &Assumptions,
     input: Input,
-    factor: f64,
+    end: usize,
     moved: Option<&Board>,
 ) -> Option<(Board, Assumptions)> {
-    let (mut board, mut load) = (board.clone(), load.clone());
+    let (mut board, mut load, factor) = (board.clone(), load.clone(), CHANGES[end]);
     let each = |board: &mut Board, change: &dyn Fn(&mut Service)| {
         board.services.iter_mut().flatten().for_each(change);
     };
@@ -128,12 +129,35 @@ fn changed(
         Input::Load => {
             load.peak_per_s *= factor;
             load.profile_per_s.iter_mut().for_each(|rate| *rate *= factor);
+            for requests in &mut load.languages {
+                requests.peak_per_s *= factor;
+                requests.profile_per_s.iter_mut().for_each(|rate| *rate *= factor);
+            }
         }
-        Input::Latency => load.target.latency = load.target.latency * factor,
+        Input::Latency => {
+            if let Some(target) = &mut load.target {
+                target.latency = target.latency * factor;
+            }
+            for of in &mut board.languages {
+                of.value = of.targets.as_ref()?[end].clone();
+            }
+        }
         // The power of a step stays: what takes longer takes more energy.
-        Input::StepTime => each(&mut board, &|s| (s.time, s.energy) = (s.time.times(factor), s.energy.times(factor))),
-        Input::StepEnergy => each(&mut board, &|s| s.energy = s.energy.times(factor)),
-        Input::WaitingPower => board.waiting = board.waiting * factor,
+        Input::StepTime => {
+            each(&mut board, &|s| (s.time, s.energy) = (s.time.times(factor), s.energy.times(factor)));
+            for of in &mut board.languages {
+                of.value = of.steps.as_ref()?[end].clone();
+            }
+        }
+        Input::StepEnergy => {
+            each(&mut board, &|s| s.energy = s.energy.times(factor));
+            let computing = |s: &mut Split| (s.prefill, s.decode) = (s.prefill * factor, s.decode * factor);
+            board.languages.iter_mut().for_each(|of| of.each(computing));
+        }
+        Input::WaitingPower => {
+            board.waiting = board.waiting * factor;
+            board.languages.iter_mut().for_each(|of| of.each(|s| s.idle = s.idle * factor));
+        }
         Input::ServerPower => load.server.overhead = load.server.overhead * factor,
         Input::Overhead => load.site.pue = 1.0 + (load.site.pue - 1.0) * factor,
         Input::EnergyPrice => load.site.price_per_kwh *= factor,
@@ -163,7 +187,7 @@ pub const CHANGES: [f64; 2] = [0.9, 1.1];
 /// predicted with its power limit or clock changed by [`CHANGES`]; `None` where it does not keep to that.
 pub fn sensitivity(board: &Board, load: &Assumptions, moved: [Option<&Board>; 2]) -> Vec<Change> {
     let at = |input, end: usize| {
-        let (board, load) = changed(board, load, input, CHANGES[end], moved[end])?;
+        let (board, load) = changed(board, load, input, end, moved[end])?;
         plan_fleet(&board, &load, Scenario::Value).ok()
     };
     Input::ALL.into_iter().map(|input| Change { input, less: at(input, 0), more: at(input, 1) }).collect()

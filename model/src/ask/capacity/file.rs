@@ -1,11 +1,15 @@
 //! The plan file, documented in `data/capacity/README.md`.
 
+mod language;
+
 use super::fleet::{Price, Server, Site};
 use super::pool::Target;
 use crate::base::file::{self, check_schema};
 use crate::base::precision::Precision;
 use crate::base::text::{names as shown_names, printable, prose, shown};
 use crate::base::units::{Seconds, Watts};
+pub use language::PlannedLanguage;
+use language::ServiceFile;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 
@@ -95,14 +99,16 @@ pub struct PlanFile {
     pub framework: String,
     /// No larger batch is tried.
     pub largest_batch: u64,
-    /// Requests per second at the worst moment.
+    /// Requests per second to all networks at the worst moment.
     pub peak_per_s: f64,
-    /// Requests per second through the day.
+    /// Requests per second to all networks through the day, in equal parts of it.
     pub profile_per_s: Vec<f64>,
-    /// What requests may take.
-    pub target: Target,
-    /// Networks; shares add up to one.
+    /// What requests to networks may take; `None` where there are no networks.
+    pub target: Option<Target>,
+    /// Networks; shares add up to one where there are any.
     pub networks: Vec<PlannedNetwork>,
+    /// Language models; their days have as many parts.
+    pub languages: Vec<PlannedLanguage>,
     /// Candidates.
     pub candidates: Vec<CandidateFile>,
     /// Where it stands.
@@ -129,10 +135,12 @@ struct File {
     largest_batch: u64,
     #[serde(default = "vary")]
     vary: Vec<Vary>,
-    load: LoadFile,
-    latency: LatencyFile,
-    #[serde(rename = "network")]
+    load: Option<LoadFile>,
+    latency: Option<LatencyFile>,
+    #[serde(default, rename = "network")]
     networks: Vec<PlannedNetwork>,
+    #[serde(default, rename = "service")]
+    services: Vec<ServiceFile>,
     #[serde(rename = "candidate")]
     candidates: Vec<Candidate>,
     site: SiteFile,
@@ -217,6 +225,9 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, PlanError> {
 /// What a plan may list at most: every network on every candidate takes tens of milliseconds, and nobody reads more rows.
 const MOST_CANDIDATES: usize = 200;
 const MOST_NETWORKS: usize = 50;
+const MOST_SERVICES: usize = 20;
+/// A language model on a candidate takes seconds: every layout and setting is simulated.
+const MOST_SIMULATED: usize = 100;
 const MOST_STEPS: usize = 1000;
 const MOST_PARTS: usize = 1440;
 
@@ -242,16 +253,42 @@ impl PlanFile {
         few("[[candidate]]", file.candidates.len(), MOST_CANDIDATES)?;
         few("[[network]]", file.networks.len(), MOST_NETWORKS)?;
         few("pairs of a network and a candidate", file.networks.len() * file.candidates.len(), MOST_STEPS)?;
-        few("numbers in load.profile_per_s", file.load.profile_per_s.as_ref().map_or(0, Vec::len), MOST_PARTS)?;
+        few("[[service]]", file.services.len(), MOST_SERVICES)?;
+        few("pairs of a service and a candidate", file.services.len() * file.candidates.len(), MOST_SIMULATED)?;
+        let parts = |profile: &Option<Vec<f64>>| profile.as_ref().map_or(0, Vec::len);
+        few("numbers in load.profile_per_s", file.load.as_ref().map_or(0, |l| parts(&l.profile_per_s)), MOST_PARTS)?;
+        for service in &file.services {
+            few(
+                &format!("numbers in profile_per_s of {}", service.called()),
+                parts(&service.profile_per_s),
+                MOST_PARTS,
+            )?;
+        }
         place("framework", &file.framework)?;
         file.networks.iter().try_for_each(|n| place("net", &n.net))?;
         file.candidates.iter().try_for_each(|c| place("gpu", &c.gpu))?;
-        let (peak_per_s, profile_per_s) = load(&file.load)?;
-        let percentile = file.latency.percentile;
-        if !(50.0..=99.99).contains(&percentile) {
-            return wrong(format!("latency.percentile must be from 50 to 99.99, not {percentile}"));
+        let (peak_per_s, mut profile_per_s, target) = match (&file.load, &file.latency) {
+            (None, None) if file.networks.is_empty() && file.services.is_empty() => {
+                return wrong("there is no [[network]] and no [[service]]");
+            }
+            (None, None) if file.networks.is_empty() => (0.0, vec![0.0], None),
+            _ if file.networks.is_empty() && !file.services.is_empty() => {
+                return wrong("[load] and [latency] are of networks, and there is no [[network]]");
+            }
+            (None, _) => return wrong("networks need [load]"),
+            (_, None) => return wrong("networks need [latency]"),
+            (Some(coming), Some(latency)) => {
+                let (peak_per_s, profile_per_s) = load(None, coming)?;
+                (peak_per_s, profile_per_s, Some(latency.target()?))
+            }
+        };
+        let mut languages =
+            file.services.into_iter().map(ServiceFile::planned).collect::<Result<Vec<PlannedLanguage>, _>>()?;
+        let mut taken: HashSet<&str> = HashSet::new();
+        if let Some(twice) = languages.iter().find(|of| !taken.insert(&of.name)) {
+            return wrong(format!("two services are called {}: give one another name", twice.name));
         }
-        let latency = Seconds::from_ms(number("latency.target_ms", file.latency.target_ms, false)?);
+        same_parts(&mut profile_per_s, &mut languages)?;
         let site = &file.site;
         if !(1.0..=5.0).contains(&site.pue) {
             return wrong(format!("site.pue is facility power over IT power, from 1 to 5, not {}", site.pue));
@@ -271,7 +308,7 @@ impl PlanFile {
         for n in &file.networks {
             shares += number(&format!("share of {}", shown(&n.net)), n.share, false)?;
         }
-        if (shares - 1.0).abs() > SHARES {
+        if target.is_some() && (shares - 1.0).abs() > SHARES {
             return wrong(format!(
                 "the networks' shares add up to {}, not to 1",
                 (shares / SHARES).round() / SHARES.recip()
@@ -294,8 +331,9 @@ impl PlanFile {
             largest_batch: file.largest_batch,
             peak_per_s,
             profile_per_s,
-            target: Target { quantile: percentile / 100.0, latency },
+            target,
             networks: file.networks,
+            languages,
             candidates: candidates.collect::<Result<_, _>>()?,
             site,
             carbon_source: file.site.carbon_source,
@@ -303,27 +341,60 @@ impl PlanFile {
     }
 }
 
-fn load(load: &LoadFile) -> Result<(f64, Vec<f64>), PlanError> {
+impl LatencyFile {
+    fn target(&self) -> Result<Target, PlanError> {
+        if !(50.0..=99.99).contains(&self.percentile) {
+            return wrong(format!("latency.percentile must be from 50 to 99.99, not {}", self.percentile));
+        }
+        let latency = Seconds::from_ms(number("latency.target_ms", self.target_ms, false)?);
+        Ok(Target { quantile: self.percentile / 100.0, latency })
+    }
+}
+
+/// Makes all days of as many parts: what comes at one rate all day does so in every part of it.
+fn same_parts(profile: &mut Vec<f64>, languages: &mut [PlannedLanguage]) -> Result<(), PlanError> {
+    let days = || std::iter::once(profile.len()).chain(languages.iter().map(|of| of.requests.profile_per_s.len()));
+    let parts = days().max().unwrap_or(1);
+    let another = days().find(|n| *n != 1).unwrap_or(1);
+    if let Some(of) = languages.iter().find(|of| ![1, another].contains(&of.requests.profile_per_s.len())) {
+        let own = of.requests.profile_per_s.len();
+        return wrong(format!(
+            "the day of {} has {own} parts, another one {another}: give all the same, or one",
+            of.name
+        ));
+    }
+    let all = languages.iter_mut().map(|of| &mut of.requests.profile_per_s).chain([profile]);
+    all.filter(|day| day.len() == 1).for_each(|day| day.resize(parts, day[0]));
+    Ok(())
+}
+
+/// The highest rate and those through the day; `of`: the service that they are of, where it is one.
+fn load(of: Option<&str>, load: &LoadFile) -> Result<(f64, Vec<f64>), PlanError> {
+    let name = of.map_or("load".to_string(), |of| format!("load of {of}"));
+    let whose = of.unwrap_or("load");
     let profile = match (&load.profile_per_s, load.mean_per_s) {
-        (Some(_), Some(_)) => return wrong("load has either mean_per_s or profile_per_s, not both"),
+        (Some(_), Some(_)) => return wrong(format!("{whose} has either mean_per_s or profile_per_s, not both")),
         (Some(list), None) if !list.is_empty() => list.clone(),
-        (_, None) => return wrong("load needs mean_per_s and peak_per_s, or profile_per_s"),
+        (_, None) => return wrong(format!("{whose} needs mean_per_s and peak_per_s, or profile_per_s")),
         (_, Some(mean)) => vec![mean],
     };
     for rate in &profile {
-        number("load", *rate, true)?;
+        number(&name, *rate, true)?;
     }
     let highest = profile.iter().copied().fold(0.0, f64::max);
     if highest <= 0.0 {
-        return wrong("load is never above 0");
+        return wrong(format!("{name} is never above 0"));
     }
+    let key = |field: &str| of.map_or(format!("load.{field}"), |of| format!("{field} of {of}"));
     let peak = match load.peak_per_s {
-        Some(peak) => number("load.peak_per_s", peak, false)?,
-        None if load.mean_per_s.is_some() => return wrong("load.mean_per_s needs load.peak_per_s"),
+        Some(peak) => number(&key("peak_per_s"), peak, false)?,
+        None if load.mean_per_s.is_some() => {
+            return wrong(format!("{} needs {}", key("mean_per_s"), key("peak_per_s")));
+        }
         None => highest,
     };
     if peak < highest {
-        return wrong(format!("load.peak_per_s of {peak} is below the load of {highest}"));
+        return wrong(format!("{} of {peak} is below the load of {highest}", key("peak_per_s")));
     }
     Ok((peak, profile))
 }

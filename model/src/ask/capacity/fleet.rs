@@ -5,6 +5,7 @@
 //! million inferences. The power usage effectiveness (PUE, ISO/IEC 30134-2) multiplies IT power once.
 
 use super::pool::{Gathered, Limit, Pool, Service, Target, gathered, size};
+use super::replicas::{self, Carriers, ReplicaPool, Requests};
 use crate::base::units::{Hertz, Joules, Seconds, Watts};
 use crate::step::predictor::Estimate;
 use std::fmt;
@@ -66,6 +67,8 @@ pub struct Board {
     pub services: Vec<Vec<Service>>,
     /// Whether larger batches than those would fit in memory, for every network.
     pub more_fit: Vec<bool>,
+    /// Replicas of every language model of the plan.
+    pub languages: Vec<Carriers>,
 }
 
 /// Where the fleet stands.
@@ -92,20 +95,30 @@ pub struct Assumptions {
     pub peak_per_s: f64,
     /// Requests per second through the day, in equal parts of it.
     pub profile_per_s: Vec<f64>,
-    /// What they may take.
-    pub target: Target,
+    /// What they may take; `None` of no network.
+    pub target: Option<Target>,
     /// Share of the requests of every network; adds up to one.
     pub shares: Vec<f64>,
+    /// Requests to every language model; their days have as many parts.
+    pub languages: Vec<Requests>,
     /// The machine.
     pub server: Server,
     /// Where it stands.
     pub site: Site,
 }
 
+impl Assumptions {
+    /// Requests per second in a part of the day, over all networks and language models.
+    fn rate_of_part(&self, part: usize) -> f64 {
+        let languages = self.languages.iter().filter_map(|of| of.profile_per_s.get(part));
+        self.profile_per_s.get(part).into_iter().chain(languages).sum()
+    }
+}
+
 /// A fleet in a part of the day.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Requests per second, over all networks.
+    /// Requests per second, over all networks and language models.
     pub rate_per_s: f64,
     /// Batch of every pool; `None` where nothing comes.
     pub batches: Vec<Option<u64>>,
@@ -145,6 +158,8 @@ impl fmt::Display for Misfit {
 pub struct Fleet {
     /// A pool per network at peak, and what keeps it from being smaller.
     pub pools: Vec<(Pool, Limit)>,
+    /// Replicas of every language model.
+    pub languages: Vec<ReplicaPool>,
     /// GPUs of all pools.
     pub gpus: u64,
     /// Servers.
@@ -211,7 +226,7 @@ fn in_scenario(service: &Service, scenario: Scenario) -> Service {
 
 /// The fleet of a board for a load. Every network has a pool of its own, as small as the target allows at the peak and in
 /// every part of the day; its GPUs stay on, and each part of the day takes the batch with the least power among those that
-/// keep the target.
+/// keep the target. Every language model has a pool of as many replicas as its peak needs, which stay on.
 ///
 /// # Errors
 /// Where memory, the latency target or a rack's power allows no fleet; memory first.
@@ -222,31 +237,44 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Resu
     let mut pools = Vec::new();
     let parts = load.profile_per_s.len() as f64;
     let mut peak = Watts::ZERO;
-    // Pools and power of the boards in every part of the day.
-    let mut parts_of_day = vec![(Vec::new(), Watts::ZERO); load.profile_per_s.len()];
+    // Pools, power of the boards and busy GPUs of language models in every part of the day.
+    let mut parts_of_day = vec![(Vec::new(), Watts::ZERO, 0.0); load.profile_per_s.len()];
     for ((services, &share), &more_fit) in board.services.iter().zip(&load.shares).zip(&board.more_fit) {
         let services: Vec<Service> = services.iter().map(|s| in_scenario(s, scenario)).collect();
-        let services = gathered(&services, load.target.quantile);
+        let target = load.target.as_ref().ok_or(Misfit::Latency)?;
+        let services = gathered(&services, target.quantile);
         let rate = load.peak_per_s * share;
-        let (smallest, limit) = size(&services, rate, &load.target, board.waiting, more_fit).ok_or(Misfit::Latency)?;
+        let (smallest, limit) = size(&services, rate, target, board.waiting, more_fit).ok_or(Misfit::Latency)?;
         // Quieter times fill batches more slowly: a pool must keep the target then, too, if need be with smaller ones.
         let keeping = (smallest.gpus..=2 * smallest.gpus + MORE_GPUS).find_map(|gpus| {
-            let at = |rate: f64| best_at(&services, rate * share, gpus, &load.target, board.waiting);
+            let at = |rate: f64| best_at(&services, rate * share, gpus, target, board.waiting);
             let day = load.profile_per_s.iter().map(|&rate| at(rate)).collect::<Option<Vec<_>>>()?;
             let pool = if gpus == smallest.gpus { smallest } else { at(load.peak_per_s)?.0? };
             Some((pool, day))
         });
         let (pool, day) = keeping.ok_or(Misfit::Latency)?;
         peak += pool.power;
-        for ((pools, power), (pool, more)) in parts_of_day.iter_mut().zip(day) {
+        for ((pools, power, _), (pool, more)) in parts_of_day.iter_mut().zip(day) {
             pools.push(pool);
             *power += more;
         }
         let limit = if pool.gpus > smallest.gpus { Limit::Latency } else { limit };
         pools.push((pool, limit));
     }
-    let mean = parts_of_day.iter().map(|(_, power)| *power).sum::<Watts>() / parts;
-    let gpus: u64 = pools.iter().map(|(p, _)| p.gpus).sum();
+    let mut languages = Vec::new();
+    for (carriers, requests) in board.languages.iter().zip(&load.languages) {
+        let sized = replicas::size(carriers.of(scenario), requests).ok_or(Misfit::Latency)?;
+        let (replicas, gpus) = (sized.pool.replicas as f64, sized.pool.gpus() as f64);
+        peak += sized.pool.power();
+        for ((_, power, busy), at) in parts_of_day.iter_mut().zip(sized.day) {
+            *power += at.power() * replicas;
+            *busy += at.busy * gpus;
+        }
+        languages.push(sized.pool);
+    }
+    let mean = parts_of_day.iter().map(|(_, power, _)| *power).sum::<Watts>() / parts;
+    let of_languages: u64 = languages.iter().map(ReplicaPool::gpus).sum();
+    let gpus: u64 = pools.iter().map(|(p, _)| p.gpus).sum::<u64>() + of_languages;
     let server = &load.server;
     let servers = gpus.div_ceil(server.gpus);
     let overhead = server.overhead * servers as f64;
@@ -276,13 +304,15 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Resu
         let all = kg * gpus as f64 + server.embodied_kg.unwrap_or(0.0) * servers as f64;
         1000.0 * all / site.amortisation_years
     });
-    let day = load.profile_per_s.iter().zip(parts_of_day).map(|(&rate_per_s, (pools, boards))| {
+    let rates = (0..load.profile_per_s.len()).map(|i| load.rate_of_part(i));
+    let rates: Vec<f64> = rates.collect();
+    let day = rates.iter().zip(parts_of_day).map(|(&rate_per_s, (pools, boards, of_languages))| {
         let facility = (boards + overhead) * site.pue;
         let kw = facility.get() / 1e3;
         Part {
             rate_per_s,
             batches: pools.iter().map(|p| p.map(|p| p.batch)).collect(),
-            busy: pools.iter().flatten().map(|p| p.gpus as f64 * p.utilisation).sum(),
+            busy: pools.iter().flatten().map(|p| p.gpus as f64 * p.utilisation).sum::<f64>() + of_languages,
             facility,
             cost_per_h: hardware / HOURS_PER_YEAR + kw * price_per_kwh,
             carbon_g_per_h: kw * site.carbon_g_per_kwh + embodied.unwrap_or(0.0) / HOURS_PER_YEAR,
@@ -291,6 +321,7 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Resu
     Ok(Fleet {
         day: day.collect(),
         pools,
+        languages,
         gpus,
         servers,
         racks,
@@ -302,7 +333,7 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Resu
         energy_cost_per_year: energy_cost,
         operational_g_per_year: kwh * site.carbon_g_per_kwh,
         embodied_g_per_year: embodied,
-        requests_per_year: load.profile_per_s.iter().sum::<f64>() / parts * SECONDS_PER_YEAR,
+        requests_per_year: rates.iter().sum::<f64>() / parts * SECONDS_PER_YEAR,
     })
 }
 
@@ -354,6 +385,7 @@ pub(super) mod testing {
             embodied_kg: Some(150.0),
             services: vec![vec![service(1, 10.0, 2.0)], vec![service(1, 20.0, 5.0)]],
             more_fit: vec![true, true],
+            languages: Vec::new(),
         }
     }
 
@@ -361,8 +393,9 @@ pub(super) mod testing {
         Assumptions {
             peak_per_s: 1000.0,
             profile_per_s: vec![200.0, 600.0],
-            target: Target { quantile: 0.95, latency: Seconds::from_ms(60.0) },
+            target: Some(Target { quantile: 0.95, latency: Seconds::from_ms(60.0) }),
             shares: vec![0.75, 0.25],
+            languages: Vec::new(),
             server: Server { gpus: 4, overhead: Watts::new(400.0), price: 10_000.0, embodied_kg: Some(1000.0) },
             site: Site {
                 rack: Some(Watts::new(8000.0)),
@@ -439,7 +472,7 @@ mod tests {
     fn what_cannot_be_has_no_fleet() {
         let tight = Target { quantile: 0.95, latency: Seconds::from_ms(15.0) };
         assert_eq!(
-            plan_fleet(&board(), &Assumptions { target: tight, ..load() }, Scenario::Value),
+            plan_fleet(&board(), &Assumptions { target: Some(tight), ..load() }, Scenario::Value),
             Err(Misfit::Latency)
         );
         let site = Site { rack: Some(Watts::new(1500.0)), ..load().site };

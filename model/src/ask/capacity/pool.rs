@@ -36,11 +36,13 @@ pub enum Limit {
     Memory,
     /// There is no less than one GPU.
     OneGpu,
+    /// Nor than one replica of a language model, however many GPUs share it.
+    OneReplica,
 }
 
 impl Limit {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Latency, Self::Throughput, Self::Memory, Self::OneGpu];
+    pub const ALL: [Self; 5] = [Self::Latency, Self::Throughput, Self::Memory, Self::OneGpu, Self::OneReplica];
 }
 
 impl fmt::Display for Limit {
@@ -50,6 +52,7 @@ impl fmt::Display for Limit {
             Self::Latency => "latency",
             Self::Memory => "memory",
             Self::OneGpu => "one GPU",
+            Self::OneReplica => "one replica",
         })
     }
 }

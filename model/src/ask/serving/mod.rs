@@ -15,8 +15,8 @@ pub mod times;
 pub use pools::Pools;
 pub use replica::{Chunk, Replica, StepCost, StepWork};
 pub use requests::{Demand, Lengths, MOST_TOKENS, Request};
-pub use scheduler::{Limits, Progress, Scheduler};
-pub use service::{Outlook, Service, Target};
+pub use scheduler::{Engine, Limits, Progress, Scheduler};
+pub use service::{Outlook, Service, Steps, Target};
 pub use simulate::{Book, Counted, Load, Run, Served, Split, check, saturated, simulate};
 pub use summary::{Quantiles, Summary, Which};
 

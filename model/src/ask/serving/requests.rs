@@ -170,6 +170,13 @@ impl Demand {
         &self.requests
     }
 
+    /// The first of them, at most so many, at least one.
+    #[must_use]
+    pub fn first(&self, requests: usize) -> Self {
+        let count = requests.clamp(1, self.requests.len());
+        Self { requests: self.requests[..count].to_vec(), ..*self }
+    }
+
     /// Requests per second of a trace as it was recorded.
     pub fn recorded(&self) -> Option<f64> {
         self.recorded

@@ -24,6 +24,42 @@ pub struct Limits {
     pub chunked: bool,
 }
 
+/// Limits of an engine as somebody asks for them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Engine {
+    /// Most new tokens of a step; what vLLM takes on such a GPU without.
+    pub tokens: Option<u64>,
+    /// Most sequences; likewise.
+    pub sequences: Option<u64>,
+    /// Tokens of a block of the cache.
+    pub block: u64,
+    /// Share of the memory that is used.
+    pub memory: f64,
+    /// Whether prompts may be computed in chunks.
+    pub chunked: bool,
+}
+
+impl Engine {
+    /// Tokens of a block where nothing is said.
+    pub const BLOCK: u64 = 16;
+    /// The share of the memory that is used where nothing is said.
+    pub const MEMORY: f64 = 0.9;
+    /// No limit is higher: steps of so many tokens are predicted one by one.
+    pub const MOST: u64 = 1 << 20;
+
+    /// The scheduler's limits on a GPU, with no blocks yet.
+    pub fn limits(&self, gpu: &Gpu) -> Limits {
+        let usual = Limits::usual(gpu);
+        Limits {
+            tokens: self.tokens.unwrap_or(usual.tokens),
+            sequences: self.sequences.unwrap_or(usual.sequences),
+            block: self.block,
+            chunked: self.chunked,
+            ..usual
+        }
+    }
+}
+
 /// GPUs with so much memory get large steps.
 const LARGE_MEMORY: f64 = 70.0;
 
@@ -34,7 +70,7 @@ impl Limits {
     pub fn usual(gpu: &Gpu) -> Self {
         let large = gpu.memory.value.to_gib() >= LARGE_MEMORY && !gpu.name.starts_with("a100");
         let (tokens, sequences) = if large { (8192, 1024) } else { (2048, 256) };
-        Self { tokens, sequences, blocks: 0, block: 16, chunked: true }
+        Self { tokens, sequences, blocks: 0, block: Engine::BLOCK, chunked: true }
     }
 
     /// Blocks for so many tokens.

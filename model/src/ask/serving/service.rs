@@ -3,6 +3,7 @@
 
 use super::ServingError;
 use super::pools::Pools;
+use super::replica::Replica;
 use super::requests::Demand;
 use super::scheduler::Limits;
 use super::simulate::{Load, saturated, simulate};
@@ -69,35 +70,84 @@ pub struct Service<'a> {
     pub pools: Option<&'a Pools>,
 }
 
+/// Steps that always take as long, and requests to be asked for at any rate.
+#[derive(Clone, Copy, Debug)]
+pub struct Steps<'a, R> {
+    /// What takes them.
+    pub replica: &'a R,
+    /// Its scheduler's.
+    pub limits: &'a Limits,
+    /// What comes.
+    pub demand: &'a Demand,
+    /// Replicas of their own for prompts and answers; without, one replica does both.
+    pub pools: Option<&'a Pools>,
+}
+
 /// Rates are found to this share of what a replica carries.
 const RESOLUTION: f64 = 1e-3;
 /// A share of what it carries at which hardly a request meets another.
 const LONELY: f64 = 1e-3;
 
-impl Service<'_> {
-    fn most(&self, times: &Times) -> Result<f64, ServingError> {
-        let (requests, limits) = (self.demand.requests(), &self.limits);
+impl<R: Replica> Steps<'_, R> {
+    /// Requests a second that are carried at most.
+    ///
+    /// # Errors
+    /// When a request does not fit in the cache.
+    pub fn most(&self) -> Result<f64, ServingError> {
+        let requests = self.demand.requests();
         match self.pools {
-            Some(pools) => pools.saturated(times, requests, limits),
-            None => saturated(times, requests, limits),
+            Some(pools) => pools.saturated(self.replica, requests, self.limits),
+            None => saturated(self.replica, requests, self.limits),
         }
     }
 
-    fn at(&self, times: &Times, rate: f64, most: f64) -> Result<Option<Summary>, ServingError> {
+    /// What comes of so many requests a second; nothing where that is no less than `most`, what is carried.
+    ///
+    /// # Errors
+    /// As [`Self::most`].
+    pub fn at(&self, rate: f64, most: f64) -> Result<Option<Summary>, ServingError> {
         if rate >= most {
             return Ok(None);
         }
-        let (requests, limits) = (self.demand.at_rate(rate), &self.limits);
+        let requests = self.demand.at_rate(rate);
         let run = match self.pools {
-            Some(pools) => pools.simulate(times, &requests, limits)?,
-            None => simulate(times, &requests, Load::Open, limits)?,
+            Some(pools) => pools.simulate(self.replica, &requests, self.limits)?,
+            None => simulate(self.replica, &requests, Load::Open, self.limits)?,
         };
         Ok(Summary::of(&run))
     }
 
+    /// The highest rate that keeps a target, by halving, to a share of `most`, what is carried; `None` where not even a lone
+    /// request keeps it.
+    ///
+    /// # Errors
+    /// As [`Self::most`].
+    pub fn highest(&self, target: &Target, most: f64, resolution: f64) -> Result<Option<f64>, ServingError> {
+        let keeps = |rate: f64| {
+            let summary = self.at(rate, most)?;
+            Ok::<_, ServingError>(summary.is_some_and(|summary| target.is_kept(&summary)))
+        };
+        let (mut low, mut high) = (LONELY * most, most);
+        if !keeps(low)? {
+            return Ok(None);
+        }
+        while high - low > resolution * most {
+            let middle = low + (high - low) / 2.0;
+            if keeps(middle)? { low = middle } else { high = middle }
+        }
+        Ok(Some(low))
+    }
+}
+
+impl Service<'_> {
+    fn with<'s>(&'s self, times: &'s Times) -> Steps<'s, Times> {
+        Steps { replica: times, limits: &self.limits, demand: self.demand, pools: self.pools }
+    }
+
     fn carries(&self) -> Result<Estimate<f64>, ServingError> {
+        let most = |times| self.with(times).most();
         let StepTimes { low, value, high, .. } = self.times;
-        Ok(Estimate { value: self.most(value)?, p05: self.most(high)?, p95: self.most(low)? })
+        Ok(Estimate { value: most(value)?, p05: most(high)?, p95: most(low)? })
     }
 
     /// Requests that come at so many a second, whatever the replica does.
@@ -109,9 +159,9 @@ impl Service<'_> {
         Ok(Outlook {
             rate: Some(rate),
             most,
-            value: self.at(value, rate, most.value)?,
-            low: self.at(low, rate, most.p95)?,
-            high: self.at(high, rate, most.p05)?,
+            value: self.with(value).at(rate, most.value)?,
+            low: self.with(low).at(rate, most.p95)?,
+            high: self.with(high).at(rate, most.p05)?,
         })
     }
 
@@ -135,20 +185,7 @@ impl Service<'_> {
     /// # Errors
     /// As [`Self::open`].
     pub fn highest(&self, target: &Target) -> Result<Option<f64>, ServingError> {
-        let times = &self.times.value;
-        let most = self.most(times)?;
-        let keeps = |rate: f64| {
-            let summary = self.at(times, rate, most)?;
-            Ok::<_, ServingError>(summary.is_some_and(|summary| target.is_kept(&summary)))
-        };
-        let (mut low, mut high) = (LONELY * most, most);
-        if !keeps(low)? {
-            return Ok(None);
-        }
-        while high - low > RESOLUTION * most {
-            let middle = low + (high - low) / 2.0;
-            if keeps(middle)? { low = middle } else { high = middle }
-        }
-        Ok(Some(low))
+        let steps = self.with(&self.times.value);
+        steps.highest(target, steps.most()?, RESOLUTION)
     }
 }

@@ -173,6 +173,11 @@ impl Wanted {
         Self(self.0 | others.0)
     }
 
+    /// Whether there are none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether a variable is among them.
     pub fn has(self, variable: usize) -> bool {
         self.0 >> variable & 1 == 1

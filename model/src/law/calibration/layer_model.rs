@@ -152,6 +152,14 @@ pub struct Range {
     pub high: f64,
 }
 
+impl Range {
+    /// How far a value lies outside of it; negative within.
+    fn outside(&self, variables: &Variables) -> f64 {
+        let value = variables.values[self.variable];
+        (self.low - value).max(value - self.high)
+    }
+}
+
 /// Centre and extent of the fitted rows' sizes: leverage of a new row without the rows themselves.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ellipsoid {
@@ -292,10 +300,15 @@ impl LayerModel {
         Ratio { log: log + by_engine, in_domain }
     }
 
-    /// Whether a size lies outside of what was fitted and no nearer to it than that of other variables.
-    pub fn comes_no_nearer(&self, from: &Variables, to: &Variables) -> bool {
-        let outside = |r: &Range, v: &Variables| (r.low - v.values[r.variable]).max(v.values[r.variable] - r.high);
-        self.domain.iter().any(|r| outside(r, to) > EDGE && outside(r, to) >= outside(r, from))
+    /// Sizes that lie outside of what was fitted.
+    pub(crate) fn away(&self, variables: &Variables) -> Wanted {
+        self.domain.iter().filter(|r| r.outside(variables) > EDGE).map(|r| r.variable).collect()
+    }
+
+    /// Whether one of some sizes lies outside of what was fitted and no nearer to it than that of other variables.
+    pub(crate) fn comes_no_nearer(&self, sizes: Wanted, from: &Variables, to: &Variables) -> bool {
+        let mut asked = self.domain.iter().filter(|r| sizes.has(r.variable));
+        asked.any(|r| r.outside(to) > EDGE && r.outside(to) >= r.outside(from))
     }
 
     /// The sum of intercept and terms as it is, wherever the values lie.

@@ -1,7 +1,9 @@
 //! What a kernel's time cannot be beyond, whatever a polynomial says where no row is.
 
 use super::Setup;
+use crate::base::number::Changes;
 use crate::base::units::Seconds;
+use crate::kernel::features::{MAX_VARIABLES, Wanted};
 use crate::kernel::load::Load;
 use crate::kernel::work::Work;
 use crate::law::lookup::Found;
@@ -67,17 +69,47 @@ impl<'m> Bounds<'_, 'm> {
     /// Nor may it fall where what was measured ends: a kernel that is larger takes no less than the same one of the most samples
     /// that lie within, as long as the library is expected to run both by one engine.
     fn as_for_fewer_samples(&self, own: Seconds, view: &View<'_, '_>) -> Seconds {
-        let (work, model) = (&view.load.work, self.found.model);
+        let (work, model, here) = (&view.load.work, self.found.model, view.seen().variables);
         let Some(longest) = self.found.longest() else { return own };
+        let away = model.away(here);
+        if !away.is_empty() && self.has_one_that_stays(away, &view.load) {
+            return own;
+        }
+        let Setup { gpu, library, calibration, .. } = *self.setup;
         let at = |batch| -> Option<Fewer> {
-            let there = self.view(Work { batch, ..work.clone() })?;
+            let work = Work { batch, ..work.clone() };
+            let cost = work.cost().ok()??;
+            let engine = model.foreseen(&work, calibration);
+            let there = model.seeing(model.loads(work, cost, gpu)?, engine, library);
+            if model.comes_no_nearer(Wanted::ALL, here, there.seen().variables) {
+                return Some(Fewer::Hopeless);
+            }
             let expected = self.found.expects(there.seen());
             let shorter = Expected { log: longest, ..expected }.time() <= own;
-            let apart = model.comes_no_nearer(view.seen().variables, there.seen().variables);
-            let hopeless = apart || shorter && !expected.in_domain;
-            Some(Fewer { expected, hopeless, alike: there.engine == view.engine })
+            Some(match expected.in_domain {
+                true => Fewer::Within { expected, alike: engine == view.engine },
+                false if shorter => Fewer::Hopeless,
+                false => Fewer::Outside,
+            })
         };
-        at_the_edge(work.batch, at).map_or(own, |edge| if edge.alike { own.max(edge.expected.time()) } else { own })
+        match at_the_edge(work.batch, at) {
+            Some((expected, true)) => own.max(expected.time()),
+            _ => own,
+        }
+    }
+
+    /// Whether one of some variables of a kernel is the same for every number of samples.
+    fn has_one_that_stays(&self, variables: Wanted, load: &Load<'_>) -> bool {
+        #[cfg(test)]
+        if tests::PLAIN.get() {
+            return false;
+        }
+        let amounts = load.amounts();
+        let mut changes = [Changes(false); MAX_VARIABLES];
+        let library = self.setup.library.unwrap_or(self.found.model.library);
+        let all = amounts.with(&amounts, |_, _| Changes(true));
+        load.fill(&all, (self.found.model.floor, library), variables, &mut changes);
+        (0..MAX_VARIABLES).any(|i| variables.has(i) && !changes[i].0)
     }
 
     /// Several results of every channel by a chip of its own ways: no less than with fewer of them on this GPU, one by the model
@@ -101,31 +133,32 @@ impl<'m> Bounds<'_, 'm> {
 }
 
 /// A kernel of fewer samples.
-struct Fewer {
-    expected: Expected,
-    /// Whether it lies outside and those of yet fewer lie there too, or cannot take longer than what is asked for.
-    hopeless: bool,
-    /// Whether the same engine runs it.
-    alike: bool,
+enum Fewer {
+    /// Within what was measured; whether the same engine runs it.
+    Within { expected: Expected, alike: bool },
+    /// Outside.
+    Outside,
+    /// Outside, and those of yet fewer lie there too, or cannot take longer than what is asked for.
+    Hopeless,
 }
 
-/// The kernel of the most samples, fewer than `batch`, that lies within what was measured, where one is worth it.
-fn at_the_edge(batch: u64, at: impl Fn(u64) -> Option<Fewer>) -> Option<Fewer> {
+/// The kernel of the most samples, fewer than `batch`, that lies within what was measured, where one is worth it, and whether
+/// the same engine runs it.
+fn at_the_edge(batch: u64, at: impl Fn(u64) -> Option<Fewer>) -> Option<(Expected, bool)> {
     let (mut outside, mut inside, mut found) = (batch, 0, None);
     while inside == 0 {
         let few = outside / 2;
-        let there = if few == 0 { return None } else { at(few)? };
-        match there.expected.in_domain {
-            _ if there.hopeless => return None,
-            true => (inside, found) = (few, Some(there)),
-            false => outside = few,
+        match if few == 0 { return None } else { at(few)? } {
+            Fewer::Hopeless => return None,
+            Fewer::Outside => outside = few,
+            Fewer::Within { expected, alike } => (inside, found) = (few, Some((expected, alike))),
         }
     }
     while outside - inside > 1 {
         let middle = inside + (outside - inside) / 2;
         match at(middle)? {
-            there if there.expected.in_domain => (inside, found) = (middle, Some(there)),
-            _ => outside = middle,
+            Fewer::Within { expected, alike } => (inside, found) = (middle, Some((expected, alike))),
+            Fewer::Outside | Fewer::Hopeless => outside = middle,
         }
     }
     found
@@ -147,17 +180,50 @@ fn least(own: Seconds, longer: impl Iterator<Item = (Option<Seconds>, impl FnOnc
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::precision::{Mode, Precision};
+    use crate::catalog;
     use crate::law::carry::Carry;
+    use crate::net::network::ShapedNetwork;
+    use crate::step::predict::Predictor;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Whether fewer samples are looked at even where one of their sizes lies outside as it does here.
+        pub(super) static PLAIN: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Every third network of the zoo, another third on each GPU.
+    #[test]
+    fn what_no_number_of_samples_changes_spares_a_look_at_fewer_and_changes_nothing() {
+        let (mut same, mut outside) = (0, 0);
+        for (third, gpu) in ["v100", "h200", "t4"].into_iter().enumerate() {
+            let framework = catalog::framework("pytorch").expect("shipped");
+            let predictor = Predictor::shipped(catalog::gpu(gpu).expect("shipped"), framework);
+            for name in catalog::network_names().skip(third).step_by(3) {
+                let network = catalog::network(name).expect("shipped");
+                for batch in [1, 48, 700] {
+                    let Ok(shaped) = ShapedNetwork::new(&network, batch, Precision::Fp32, &[]) else { continue };
+                    let predicted = |plain: bool, mode| {
+                        PLAIN.set(plain);
+                        predictor.predict(&shaped, mode).expect("predicts")
+                    };
+                    let mode = if batch == 48 { Mode::Training } else { Mode::Inference };
+                    let found = predicted(false, mode);
+                    assert_eq!(found, predicted(true, mode), "{name} on {gpu} at {batch}");
+                    outside += found.layers.iter().filter(|l| !l.in_domain).count();
+                    same += 1;
+                }
+            }
+        }
+        PLAIN.set(false);
+        assert!(same > 150 && outside > 1000, "{same} predictions, {outside} kernels outside");
+    }
 
     /// Kernels of up to so many samples lie within; each takes a microsecond a sample.
     fn fewer(within: u64, batch: u64) -> Fewer {
-        let expected = Expected {
-            reference: Seconds::from_us(batch as f64),
-            log: 0.0,
-            in_domain: (1..=within).contains(&batch),
-            carry: Carry::NONE,
-        };
-        Fewer { expected, hopeless: false, alike: true }
+        let in_domain = (1..=within).contains(&batch);
+        let expected = Expected { reference: Seconds::from_us(batch as f64), log: 0.0, in_domain, carry: Carry::NONE };
+        if in_domain { Fewer::Within { expected, alike: true } } else { Fewer::Outside }
     }
 
     #[test]
@@ -166,10 +232,10 @@ mod tests {
             [(65, 64, Some(64)), (100, 37, Some(37)), (1000, 1, Some(1)), (3, 2, Some(2)), (9, 0, None), (1, 0, None)]
         {
             let found = at_the_edge(batch, |n| Some(fewer(within, n)));
-            let us = found.map(|edge| edge.expected.time().to_us().round() as u64);
+            let us = found.map(|(expected, _)| expected.time().to_us().round() as u64);
             assert_eq!(us, expected, "{batch} samples, {within} within");
         }
-        let hopeless = |n: u64| Some(Fewer { hopeless: n <= 50, ..fewer(64, n) });
+        let hopeless = |n: u64| Some(if n <= 50 { Fewer::Hopeless } else { fewer(64, n) });
         assert!(at_the_edge(100, hopeless).is_none(), "nothing that is fewer takes longer");
         assert!(at_the_edge(100, |n| (n > 70).then(|| fewer(64, n))).is_none());
     }

@@ -1,5 +1,7 @@
 //! Fleets of GPUs for a load.
 
+mod language;
+
 use super::settings::{caps, clocks, least_cap};
 use crate::cluster::Cluster;
 use crate::failure::Failure;
@@ -8,8 +10,8 @@ use crate::session::Session;
 use crate::source::Source;
 use anyhow::anyhow;
 use joulecast_model::ask::capacity::{
-    Assumptions, Board, CHANGES, CandidateFile, Fleet, Misfit, PlanFile, Scenario, Service, Vary, best, plan_fleet,
-    sensitivity,
+    Assumptions, Board, CHANGES, CandidateFile, Carrier, Carriers, Fleet, Misfit, PlanFile, Scenario, Service, Vary,
+    best, plan_fleet, sensitivity,
 };
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Bytes, Watts};
@@ -18,15 +20,18 @@ use joulecast_model::law::power::{waiting, waiting_source};
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::memory::footprint;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Prepared, Step, Warning, core_range};
-use joulecast_reports::error_line;
 use joulecast_reports::fleet::{AtSetting, Candidate, Plan};
 use joulecast_reports::warnings::words;
+use language::{Laid, Language};
 use rayon::prelude::*;
 use std::sync::Arc;
 
 /// At most so many power limits are tried besides the default, and so many clocks.
 const CAPS: usize = 8;
 const CLOCKS: usize = 12;
+/// Fewer where language models are simulated at each.
+const CAPS_SIMULATED: usize = 4;
+const CLOCKS_SIMULATED: usize = 4;
 
 /// Waiting in larger pools takes long to compute, and nobody builds one.
 const MOST_GPUS: f64 = 100_000.0;
@@ -46,15 +51,15 @@ fn some<T: Copy>(list: &[T], most: usize) -> Vec<T> {
 }
 
 /// Settings of a GPU worth a try: as it comes, under power limits, at clocks.
-fn settings(gpu: &Gpu, vary: &[Vary]) -> Vec<OperatingPoint> {
+fn settings(gpu: &Gpu, vary: &[Vary], (most_caps, most_clocks): (usize, usize)) -> Vec<OperatingPoint> {
     let mut list = vec![OperatingPoint::default()];
     if vary.contains(&Vary::Cap) {
         let at = |cap| OperatingPoint { power_cap: Some(cap), ..OperatingPoint::default() };
-        list.extend(some(&caps(gpu), CAPS).into_iter().map(at));
+        list.extend(some(&caps(gpu), most_caps).into_iter().map(at));
     }
     if vary.contains(&Vary::Clock) && gpu.device == Device::Gpu {
         let at = |clock| OperatingPoint { core_clock: Some(clock), ..OperatingPoint::default() };
-        list.extend(clocks(gpu, CLOCKS).into_iter().map(at));
+        list.extend(clocks(gpu, most_clocks).into_iter().map(at));
     }
     list
 }
@@ -75,8 +80,9 @@ fn moved(gpu: &Gpu, board: &Board) -> [OperatingPoint; 2] {
 }
 
 /// A candidate's boards, one per setting; none where the predicted steps do not keep it. And what its predictions rest on.
-struct Predicted {
+struct Predicted<'l> {
     boards: Vec<Option<Board>>,
+    languages: Vec<Laid<'l>>,
     rests_on: Vec<String>,
     warnings: Vec<String>,
 }
@@ -133,13 +139,32 @@ fn with_steps<T>(
     then(&steps)
 }
 
-fn predict(
-    file: &PlanFile,
-    candidate: &CandidateFile,
-    networks: &[Arc<Source>],
-    (cluster, steps): (&Cluster, &[Steps<'_, '_>]),
+/// More GPUs than a plan is made for.
+fn too_many(name: &str, gpu: &Gpu, gpus: f64) -> Failure {
+    Failure::Failed(anyhow!(
+        "{name} on {}: at least {gpus:.0} GPUs at the peak, and no plan is made for more than {MOST_GPUS}: divide the load",
+        gpu.name
+    ))
+}
+
+/// Networks and language models of a plan on a GPU.
+#[derive(Clone, Copy)]
+struct Planned<'p> {
+    file: &'p PlanFile,
+    candidate: &'p CandidateFile,
+    networks: &'p [Arc<Source>],
+    cluster: &'p Cluster,
+    languages: &'p [(&'p Language<'p>, Cluster)],
+}
+
+/// `ends`: whether those of the predictions' intervals are asked for.
+fn predict<'p>(
+    planned: Planned<'p>,
+    steps: &[Steps<'_, '_>],
     settings: &[OperatingPoint],
-) -> Result<Predicted, Failure> {
+    ends: bool,
+) -> Result<Predicted<'p>, Failure> {
+    let Planned { file, candidate, networks, cluster, languages } = planned;
     let gpu = cluster.first().gpu();
     let mut boards: Vec<Option<Board>> = settings
         .iter()
@@ -152,6 +177,7 @@ fn predict(
                 embodied_kg: candidate.embodied_kg,
                 services: Vec::new(),
                 more_fit: Vec::new(),
+                languages: Vec::new(),
             })
         })
         .collect();
@@ -181,11 +207,7 @@ fn predict(
         let each = |s: &Service| s.time.value.get() / s.batch as f64;
         let busy = services.iter().flatten().map(each).fold(f64::INFINITY, f64::min) * file.peak_per_s * entry.share;
         if busy.is_finite() && busy > MOST_GPUS {
-            return Err(Failure::Failed(anyhow!(
-                "{} on {}: at least {busy:.0} GPUs at the peak, and no plan is made for more than {MOST_GPUS}: divide the load",
-                network.name,
-                gpu.name
-            )));
+            return Err(too_many(&network.name, gpu, busy));
         }
         for (board, services) in boards.iter_mut().zip(services) {
             if let Some(board) = board {
@@ -194,7 +216,29 @@ fn predict(
             }
         }
     }
-    Ok(Predicted { boards, rests_on, warnings })
+    let mut laid = Vec::new();
+    for (language, cluster) in languages {
+        let replicas = language.laid(candidate, cluster, settings)?;
+        warnings.extend(cluster.notes().map(words).filter(|w| !warnings.contains(w)).collect::<Vec<_>>());
+        replicas.tell(&mut rests_on, &mut warnings);
+        let peak = language.planned.requests.peak_per_s;
+        let found = (0..settings.len()).into_par_iter().map(|i| replicas.at(i, ends));
+        let found = found.collect::<Result<Vec<Carriers>, Failure>>()?;
+        for ((point, carriers), board) in settings.iter().zip(found).zip(&mut boards) {
+            let gpus = |c: &Carrier| peak / c.highest() * c.layout.gpus() as f64;
+            let least = carriers.value.iter().map(gpus).fold(f64::INFINITY, f64::min);
+            if least.is_finite() && least > MOST_GPUS {
+                return Err(too_many(&language.planned.name, gpu, least));
+            }
+            let over = |c: &Carrier| point.power_cap.is_some_and(|cap| c.busy_power() > cap);
+            match board {
+                Some(board) if !carriers.value.iter().any(over) => board.languages.push(carriers),
+                board => *board = None,
+            }
+        }
+        laid.push(replicas);
+    }
+    Ok(Predicted { boards, languages: laid, rests_on, warnings })
 }
 
 /// Why none of a candidate's fleets is taken: of those that carry the load none is within the site's power.
@@ -209,39 +253,64 @@ fn reason(fleets: &[Result<Fleet, Misfit>]) -> String {
 }
 
 /// The fleets of a candidate at all its settings, and the one it would be taken with.
-fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Arc<Source>], cluster: &Cluster) -> Candidate {
+fn candidate(planned: Planned<'_>) -> Candidate {
+    let Planned { file, candidate: c, networks, cluster, languages } = planned;
     let gpu = cluster.first().gpu();
+    let most = if languages.is_empty() { (CAPS, CLOCKS) } else { (CAPS_SIMULATED, CLOCKS_SIMULATED) };
     let made = with_steps(file, networks, cluster, |steps| {
-        let at = |settings: &[OperatingPoint]| predict(file, c, networks, (cluster, steps), settings);
-        let predicted = at(&settings(gpu, &c.vary))?;
-        Ok(of_predicted(file, c, gpu, (predicted, None), |ends| at(ends).map(|p| p.boards).unwrap_or_default()))
+        let at = |settings: &[OperatingPoint], ends| predict(planned, steps, settings, ends);
+        let predicted = at(&settings(gpu, &c.vary, most), true)?;
+        of_predicted(planned, predicted, |ends| at(ends, false).map(|p| p.boards).unwrap_or_default())
     });
     // What a GPU cannot do is no reason to leave out the others.
-    made.unwrap_or_else(|failure| {
-        let (Failure::Usage(e) | Failure::Failed(e)) = failure;
-        let nothing = Predicted { boards: Vec::new(), rests_on: Vec::new(), warnings: Vec::new() };
-        let why = error_line(e.chain().map(ToString::to_string));
-        of_predicted(file, c, gpu, (nothing, Some(why)), |_| Vec::new())
-    })
+    made.unwrap_or_else(|failure| Candidate { reason: Some(failure.to_string()), ..without_fleets(planned) })
 }
 
-/// A candidate whose boards are predicted, or refused; `at`: its boards at other settings.
+/// A candidate of which nothing is predicted.
+fn without_fleets(planned: Planned<'_>) -> Candidate {
+    let Planned { candidate: c, cluster, .. } = planned;
+    let gpu = cluster.first().gpu();
+    let (options, chosen, sensitivity, rests_on, warnings) = Default::default();
+    Candidate {
+        name: c.name.clone(),
+        gpu: c.gpu.clone(),
+        title: gpu.title.clone(),
+        price: c.price,
+        price_source: c.price_source.clone(),
+        server: c.server,
+        embodied_kg: c.embodied_kg,
+        waiting: (waiting(gpu), waiting_source(gpu)),
+        reason: None,
+        site_bound: false,
+        options,
+        chosen,
+        sensitivity,
+        rests_on,
+        warnings,
+    }
+}
+
+/// A candidate whose boards are predicted; `at`: its boards at other settings.
 fn of_predicted(
-    file: &PlanFile,
-    c: &CandidateFile,
-    gpu: &Gpu,
-    (predicted, refused): (Predicted, Option<String>),
+    planned: Planned<'_>,
+    predicted: Predicted<'_>,
     at: impl Fn(&[OperatingPoint]) -> Vec<Option<Board>>,
-) -> Candidate {
-    let boards: Vec<Board> = predicted.boards.into_iter().flatten().collect();
+) -> Result<Candidate, Failure> {
+    let Planned { file, candidate: c, cluster, .. } = planned;
+    let gpu = cluster.first().gpu();
+    let boards = predicted.boards.into_iter().enumerate().filter_map(|(i, board)| Some((i, board?)));
+    let (places, mut boards): (Vec<usize>, Vec<Board>) = boards.unzip();
     let load = assumptions(file, c);
     let fleets: Vec<_> = boards.iter().map(|b| plan_fleet(b, &load, Scenario::Value)).collect();
-    let why = refused.unwrap_or_else(|| reason(&fleets));
+    let why = reason(&fleets);
     let fleets: Vec<_> = fleets.into_iter().map(Result::ok).collect();
     let chosen = best(&fleets, file.minimise, file.site.site);
     let free = best(&fleets, file.minimise, None);
     let changes = match chosen {
         Some(i) => {
+            for (laid, carriers) in predicted.languages.iter().zip(&mut boards[i].languages) {
+                laid.changed(places[i], carriers)?;
+            }
             let ends = moved(gpu, &boards[i]);
             let boards_there = at(&ends);
             let at = |end: usize| boards_there.get(end)?.as_ref();
@@ -260,23 +329,16 @@ fn of_predicted(
             high: plan_fleet(board, &load, Scenario::High).ok(),
         })
         .collect();
-    Candidate {
-        name: c.name.clone(),
-        gpu: c.gpu.clone(),
-        title: gpu.title.clone(),
-        price: c.price,
-        price_source: c.price_source.clone(),
-        server: c.server,
-        embodied_kg: c.embodied_kg,
+    Ok(Candidate {
         sensitivity: changes,
-        waiting: (waiting(gpu), waiting_source(gpu)),
         reason: chosen.is_none().then_some(why),
         site_bound: chosen != free,
         options,
         chosen,
         rests_on: predicted.rests_on,
         warnings: predicted.warnings,
-    }
+        ..without_fleets(planned)
+    })
 }
 
 fn assumptions(file: &PlanFile, c: &CandidateFile) -> Assumptions {
@@ -285,6 +347,7 @@ fn assumptions(file: &PlanFile, c: &CandidateFile) -> Assumptions {
         profile_per_s: file.profile_per_s.clone(),
         target: file.target,
         shares: file.networks.iter().map(|n| n.share).collect(),
+        languages: file.languages.iter().map(|of| of.requests.clone()).collect(),
         server: c.server,
         site: file.site,
     }
@@ -303,11 +366,16 @@ pub fn plan(
 ) -> Result<Plan, Failure> {
     let networks =
         file.networks.iter().map(|n| session.network(&n.net, reading)).collect::<Result<Vec<_>, Failure>>()?;
+    let languages = file.languages.iter().map(|of| Language::read(session, of, reading));
+    let languages = languages.collect::<Result<Vec<_>, Failure>>()?;
     let (precisions, runner) = (vec![file.precision], runner.clone());
     let request = Request { precisions, runner, ..Request::new("", "") };
     let made = |c: &CandidateFile| {
         let cluster = session.cluster(&request, &Team::of(1, &c.gpu), file.precision, Mode::Inference)?;
-        Ok(candidate(&file, c, &networks, &cluster))
+        let on = |language| Ok((language, Language::cluster(language, session, &request.runner, &c.gpu)?));
+        let languages = languages.iter().map(on).collect::<Result<Vec<_>, Failure>>()?;
+        let (cluster, languages) = (&cluster, &languages[..]);
+        Ok(candidate(Planned { file: &file, candidate: c, networks: &networks, cluster, languages }))
     };
     let candidates: Vec<Result<Candidate, Failure>> = file.candidates.par_iter().map(made).collect();
     let candidates = candidates.into_iter().collect::<Result<Vec<_>, _>>()?;
