@@ -240,7 +240,7 @@ fn what_is_wrong_is_one_line() {
     let generate = [&skewed[..], &["--batch", "1", "--sequence", "20", "--generate", "9"]].concat();
     let shared = [&generate[..], &["--tensor-parallel", "2"]].concat();
     for asked in [serve, generate, shared] {
-        let output = program::predict().args(asked).output().expect("starts");
+        let output = program::predict().args(&asked).output().expect("starts");
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(1) && error.lines().count() == 1, "{asked:?}: {error}");
     }
