@@ -312,6 +312,7 @@ fn a_plan() {
             chosen,
             rests_on: vec!["a: times imported, power transferred".into()],
             warnings: vec!["a warning".into()],
+            surer: Some("conv2d on toy".into()),
         });
     }
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();

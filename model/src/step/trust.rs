@@ -8,7 +8,7 @@
 //! * what hosts differ by and what carries to other clocks, as the mean of a normal error with these intervals;
 //! * `e_t^2 = e_k^2 + hosts^2 + clocks^2`, `e_p^2 = e_w^2 + hosts^2 + clocks^2`, `e_e^2 = e_k^2 + e_w^2 + hosts^2 + clocks^2`.
 //!
-//! Layers' errors partly cancel in a network, so that this is rather too much.
+//! Layers' errors may cancel in part, which this leaves out.
 
 use crate::base::precision::named_enum;
 use crate::law::calibration::Tier;
@@ -107,7 +107,7 @@ pub struct Trust {
 }
 
 /// The square of an interval's half-width on a logarithmic scale.
-fn variance(low: f64, high: f64) -> f64 {
+pub(crate) fn variance(low: f64, high: f64) -> f64 {
     let half = (high / low).ln() / 2.0;
     if half.is_finite() { half * half } else { 0.0 }
 }

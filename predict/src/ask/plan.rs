@@ -20,6 +20,7 @@ use joulecast_model::step::memory::footprint;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Prepared, Step, Warning, core_range};
 use joulecast_reports::error_line;
 use joulecast_reports::fleet::{AtSetting, Candidate, Plan};
+use joulecast_reports::verdict::Verdict;
 use joulecast_reports::warnings::words;
 use rayon::prelude::*;
 use std::sync::Arc;
@@ -79,6 +80,8 @@ struct Predicted {
     boards: Vec<Option<Board>>,
     rests_on: Vec<String>,
     warnings: Vec<String>,
+    /// Expected error of a network's energy, and what to measure to be surer, of the one of which most is expected.
+    surer: Option<(f64, String)>,
 }
 
 /// A network's steps at the batches that fit in memory, rising, and whether those were all.
@@ -156,6 +159,7 @@ fn predict(
         })
         .collect();
     let (mut rests_on, mut warnings): (_, Vec<String>) = (Vec::new(), cluster.notes().map(words).collect());
+    let mut surer: Option<(f64, String)> = None;
     for ((entry, source), steps) in file.networks.iter().zip(networks).zip(steps) {
         let network = &source.network;
         let mut services: Vec<Vec<Service>> = vec![Vec::new(); settings.len()];
@@ -164,7 +168,12 @@ fn predict(
             warnings.push(words(&Warning::NoBatch { network: network.name.clone(), needed, has }));
         }
         if let Some(first) = &steps.first {
-            rests_on.push(format!("{}: times {}, power {}", network.name, first.time_tier, first.power_tier));
+            let verdict = Verdict::of(first);
+            rests_on.push(format!("{}: {}", network.name, verdict.words()));
+            let error = verdict.trust().energy.error;
+            if surer.as_ref().is_none_or(|(most, _)| error > *most) {
+                surer = verdict.surer().map(|measured| (error, measured)).or(surer);
+            }
             let new = first.warnings.iter().map(words).filter(|w| !warnings.contains(w)).collect::<Vec<_>>();
             warnings.extend(new);
         }
@@ -194,7 +203,7 @@ fn predict(
             }
         }
     }
-    Ok(Predicted { boards, rests_on, warnings })
+    Ok(Predicted { boards, rests_on, warnings, surer })
 }
 
 /// Why none of a candidate's fleets is taken: of those that carry the load none is within the site's power.
@@ -219,7 +228,7 @@ fn candidate(file: &PlanFile, c: &CandidateFile, networks: &[Arc<Source>], clust
     // What a GPU cannot do is no reason to leave out the others.
     made.unwrap_or_else(|failure| {
         let (Failure::Usage(e) | Failure::Failed(e)) = failure;
-        let nothing = Predicted { boards: Vec::new(), rests_on: Vec::new(), warnings: Vec::new() };
+        let nothing = Predicted { boards: Vec::new(), rests_on: Vec::new(), warnings: Vec::new(), surer: None };
         let why = error_line(e.chain().map(ToString::to_string));
         of_predicted(file, c, gpu, (nothing, Some(why)), |_| Vec::new())
     })
@@ -276,6 +285,7 @@ fn of_predicted(
         chosen,
         rests_on: predicted.rests_on,
         warnings: predicted.warnings,
+        surer: predicted.surer.map(|(_, measured)| measured),
     }
 }
 

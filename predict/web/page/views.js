@@ -3,16 +3,16 @@
 import { chart } from "./chart.js";
 import { bar, element, notes, table } from "./element.js";
 import { modules, shortened } from "./tree.js";
-import { basis, change, digits, gib, range, settings, verdict, withUnit } from "./words.js";
+import { change, digits, gib, range, settings, withUnit } from "./words.js";
 
 const byId = id => document.getElementById(id);
 
 /** One step: verdict, figures, notes and layers. */
 export function showStep(p, gpu) {
   byId("verdict-title").textContent = `${p.network} on ${gpu.title}, batch ${digits(p.batch, 9)}, ${p.precision} ${p.mode}`;
-  byId("verdict").textContent = verdict(p, gpu);
+  byId("verdict").textContent = p.verdict.text;
   byId("verdict").className = p.fits_in_memory ? "" : "bad";
-  byId("basis").textContent = basis(p);
+  byId("basis").textContent = [`Why so long: ${p.verdict.why_so_long}.`, p.verdict.surer ? `Surer by measuring: ${p.verdict.surer}.` : ""].join(" ").trim();
   const cards = [
     ["Time a step", withUnit(p.time_s, "s"), range(p.time_s_p05, p.time_s_p95, "s")],
     ["Power", withUnit(p.power_w, "W"), range(p.power_w_p05, p.power_w_p95, "W")],
