@@ -70,7 +70,9 @@ fn tools_answer_with_the_documents_of_the_commands() {
     let mut server = Server::start();
     let hello = server.ask("initialize", json!({ "protocolVersion": "2025-03-26", "capabilities": {} }));
     assert_eq!(hello["result"]["protocolVersion"], "2025-03-26");
-    assert!(hello["result"]["capabilities"]["tools"].is_object() && hello["result"]["serverInfo"]["name"] == "joulecast");
+    assert!(
+        hello["result"]["capabilities"]["tools"].is_object() && hello["result"]["serverInfo"]["name"] == "joulecast"
+    );
     let unknown = server.ask("initialize", json!({ "protocolVersion": "1999-01-01" }));
     assert_eq!(unknown["result"]["protocolVersion"], "2025-06-18");
     server.send(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
@@ -78,18 +80,25 @@ fn tools_answer_with_the_documents_of_the_commands() {
 
     let listed = server.ask("tools/list", json!({}));
     let tools = listed["result"]["tools"].as_array().expect("a list");
-    assert_eq!(tools.iter().filter_map(|t| t["name"].as_str()).collect::<Vec<_>>(), ["predict", "compare", "optimize", "plan"]);
+    assert_eq!(
+        tools.iter().filter_map(|t| t["name"].as_str()).collect::<Vec<_>>(),
+        ["predict", "compare", "optimize", "plan"]
+    );
     for tool in tools {
         let schema = &tool["inputSchema"];
         let properties = schema["properties"].as_object().expect("properties");
         assert!(schema["type"] == "object" && properties.len() > 5, "{tool}");
         assert!(properties.values().all(|p| p["description"].as_str().is_some_and(|d| !d.is_empty())), "{tool}");
-        assert!(!["output", "force", "format", "figure", "figures"].iter().any(|key| properties.contains_key(*key)), "{tool}");
+        assert!(
+            !["output", "force", "format", "figure", "figures"].iter().any(|key| properties.contains_key(*key)),
+            "{tool}"
+        );
         let required = schema["required"].as_array().expect("a list");
         assert!(required.iter().all(|key| properties.contains_key(key.as_str().unwrap_or_default())), "{tool}");
     }
 
-    let step = json!({ "net": "alexnet", "gpu": "NVIDIA A100-SXM4-40GB", "batch": 8, "power_cap": "0.25kW", "layers": true });
+    let step =
+        json!({ "net": "alexnet", "gpu": "NVIDIA A100-SXM4-40GB", "batch": 8, "power_cap": "0.25kW", "layers": true });
     let answer = server.call("predict", step);
     let own = ["--net", "alexnet", "--gpu", "NVIDIA A100-SXM4-40GB", "--batch", "8", "--power-cap", "250"];
     let expected = printed(&own);
@@ -97,7 +106,10 @@ fn tools_answer_with_the_documents_of_the_commands() {
     assert_eq!(answer["result"]["content"][0]["text"], expected["verdict"]["text"]);
     let short = server.call("predict", json!({ "net": "alexnet", "gpu": "t4", "batch": "8" }));
     let document = &short["result"]["structuredContent"];
-    assert!(document["layers"].as_array().is_some_and(Vec::is_empty) && document["time_s"].as_f64().is_some_and(|t| t > 0.0));
+    assert!(
+        document["layers"].as_array().is_some_and(Vec::is_empty)
+            && document["time_s"].as_f64().is_some_and(|t| t > 0.0)
+    );
     let text = short["result"]["content"][1]["text"].as_str().unwrap_or_default();
     assert_eq!(serde_json::from_str::<Value>(text).ok().as_ref(), Some(document));
 
@@ -113,12 +125,16 @@ fn tools_answer_with_the_documents_of_the_commands() {
 
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/capacity/tagging.toml");
     let text = std::fs::read_to_string(path).expect("a plan");
-    let (by_path, by_text) = (server.call("plan", json!({ "file": path })), server.call("plan", json!({ "plan": text })));
+    let (by_path, by_text) =
+        (server.call("plan", json!({ "file": path })), server.call("plan", json!({ "plan": text })));
     assert_eq!(by_path["result"], by_text["result"]);
     let (answer, mut expected) = (&by_text["result"]["structuredContent"], printed(&["plan", path]));
     expected["command"] = answer["command"].clone();
     assert_eq!(*answer, expected);
-    assert_eq!(by_text["result"]["content"][0]["text"], format!("{}.", expected["verdict"].as_str().unwrap_or_default()));
+    assert_eq!(
+        by_text["result"]["content"][0]["text"],
+        format!("{}.", expected["verdict"].as_str().unwrap_or_default())
+    );
     server.end();
 }
 
@@ -159,7 +175,10 @@ fn what_is_wrong_is_an_error_and_the_server_goes_on() {
     ] {
         let answer = server.call("predict", arguments.clone());
         let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
-        assert!(answer["result"]["isError"] == true && text.contains(why) && !text.contains('\n'), "{arguments}: {answer}");
+        assert!(
+            answer["result"]["isError"] == true && text.contains(why) && !text.contains('\n'),
+            "{arguments}: {answer}"
+        );
     }
     let answer = server.call("plan", json!({ "plan": "schema = 1" }));
     assert_eq!(answer["result"]["isError"], true, "{answer}");

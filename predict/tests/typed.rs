@@ -19,10 +19,9 @@ fn stdout(arguments: &[&str]) -> String {
 fn units_may_be_typed_or_left_out() {
     let step = ["--net", "alexnet", "--gpu", "v100", "--batch", "8"];
     let with = |options: &[&str]| stdout(&[&step[..], options, &["--format", "csv"]].concat());
-    for (plain, typed) in [
-        (["--power-cap", "200"], &["0.2kW", "200W", "200 W"][..]),
-        (["--clock", "1005"], &["1005MHz", "1.005GHz"]),
-    ] {
+    for (plain, typed) in
+        [(["--power-cap", "200"], &["0.2kW", "200W", "200 W"][..]), (["--clock", "1005"], &["1005MHz", "1.005GHz"])]
+    {
         let expected = with(&plain);
         for text in typed {
             assert_eq!(with(&[plain[0], text]), expected, "{text}");
@@ -97,7 +96,18 @@ fn help_is_in_groups() {
     };
     assert_eq!(
         ["net", "batch", "gpu", "power-cap", "mode", "optimizer", "epochs", "format", "layers", "framework"].map(group),
-        ["Model:", "Model:", "Hardware:", "Hardware:", "Training:", "Training:", "Training:", "Output:", "Output:", "Framework:"]
+        [
+            "Model:",
+            "Model:",
+            "Hardware:",
+            "Hardware:",
+            "Training:",
+            "Training:",
+            "Training:",
+            "Output:",
+            "Output:",
+            "Framework:"
+        ]
     );
 }
 
@@ -114,7 +124,12 @@ fn the_verdict_comes_first_and_is_the_same_everywhere() {
     let trust = line.split("Trust: ").nth(1).unwrap_or_default();
     let why = format!("Why so long: {}.", document["verdict"]["why_so_long"].as_str().unwrap_or_default());
     assert_eq!(text.lines().nth(2), Some(&why[..]));
-    let shares: f64 = document["verdict"]["doubts"].as_array().into_iter().flatten().filter_map(|d| d["share_of_time"].as_f64()).sum();
+    let shares: f64 = document["verdict"]["doubts"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|d| d["share_of_time"].as_f64())
+        .sum();
     assert!((shares - 1.0).abs() < 1e-6, "{shares}");
     // A plan words it alike.
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("verdict");
@@ -126,12 +141,22 @@ fn the_verdict_comes_first_and_is_the_same_everywhere() {
 #[test]
 fn compare_names_no_first_place_that_is_not_sure() {
     let text = stdout(&["compare", "--net", "resnet50", "--gpu", "v100,l4,m40", "--batch", "32"]);
-    let row = |least: &str| text.lines().find(|line| line.contains(least) && line.starts_with("resnet50")).unwrap_or_default();
+    let row = |least: &str| {
+        text.lines().find(|line| line.contains(least) && line.starts_with("resnet50")).unwrap_or_default()
+    };
     let time = text.lines().filter(|l| l.starts_with("resnet50")).find(|l| l.contains("  time  ")).unwrap_or_default();
     assert!(time.contains("  no") && time.contains("v100 or l4"), "{text}");
     assert!(!row("power").is_empty());
     let document: serde_json::Value = serde_json::from_str(&stdout(&[
-        "compare", "--net", "resnet50", "--gpu", "h200,k20m", "--batch", "32", "--format", "json",
+        "compare",
+        "--net",
+        "resnet50",
+        "--gpu",
+        "h200,k20m",
+        "--batch",
+        "32",
+        "--format",
+        "json",
     ]))
     .expect("JSON");
     let best = &document["best"][0];

@@ -96,10 +96,10 @@ fn by_reason(left_out: &[LeftOut]) -> Vec<(&str, Vec<&str>)> {
 }
 
 /// The GPUs of which one is the best.
-fn either(b: &Best<'_>) -> String {
+fn either(b: &Best<'_>, word: &str) -> String {
     let names: Vec<&str> = b.contenders().map(|e| e.gpu.as_str()).collect();
     match names.split_last() {
-        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        Some((last, others)) if !others.is_empty() => format!("{} {word} {last}", others.join(", ")),
         _ => names.concat(),
     }
 }
@@ -121,7 +121,7 @@ pub(super) fn conclusions(c: &Comparison) -> Vec<String> {
             (true, true) => format!("{of}: {}, sure", b.entry.gpu),
             (true, false) => {
                 let measured = decided(b).map_or(String::new(), |what| format!("; measure {what}"));
-                format!("{of}: not sure between {}{measured}", either(b))
+                format!("{of}: not sure between {}{measured}", either(b, "and"))
             }
         }
     };
@@ -154,7 +154,7 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
                 b.measure.name().into(),
                 if unit.is_empty() { significant(b.value, 3) } else { with_unit(b.value, unit) },
                 if b.sure() { "yes" } else { "no" }.into(),
-                if b.by_gpu { either(b) } else { NONE.into() },
+                if b.by_gpu { either(b, "or") } else { NONE.into() },
                 if b.by_gpu { decided(b).unwrap_or_default() } else { String::new() },
             ]);
         }
@@ -201,7 +201,8 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
                     writeln!(text, "no GPU is called cheapest for {net}: the host decides on {gpu}, which costs least");
                 continue;
             }
-            let sure = if b.sure() { String::new() } else { format!("not sure between {}; least: ", either(&b)) };
+            let sure =
+                if b.sure() { String::new() } else { format!("not sure between {}; least: ", either(&b, "and")) };
             let _ =
                 writeln!(text, "cheapest GPU for {net}: {sure}{gpu}, {} per million samples", significant(price, 3));
         }

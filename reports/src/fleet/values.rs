@@ -266,3 +266,19 @@ impl Plan {
         self.candidates.iter().filter(lacks).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Figure;
+
+    #[test]
+    fn what_reaches_below_the_other_s_upper_end_is_not_surely_more() {
+        let of = |low, value, high| Figure { value: Some(value), p05: low, p95: high };
+        let least = of(Some(8.0), 10.0, Some(13.0));
+        assert!(of(Some(12.0), 15.0, Some(20.0)).reaches(&least) && of(Some(13.0), 15.0, None).reaches(&least));
+        assert!(!of(Some(14.0), 15.0, Some(20.0)).reaches(&least));
+        // Where the least may keep no target, anything may turn out to be less.
+        assert!(of(Some(99.0), 100.0, Some(101.0)).reaches(&of(Some(8.0), 10.0, None)));
+        assert_eq!((least.width(), of(None, 1.0, Some(2.0)).width()), (13.0 / 8.0, f64::INFINITY));
+    }
+}
