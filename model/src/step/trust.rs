@@ -250,9 +250,10 @@ mod tests {
         assert!(p.host.as_ref().is_some_and(|h| h.decides));
         let trust = Trust::of(&p);
         assert_eq!(trust.doubts.first().map(|d| d.cause), Some(Cause::Host));
-        // 90 % within the factor of the profile's hosts: by it alone the mean is so far off.
+        let [hosts, ..] = p.doubts.hosts.half_widths();
         let spread = p.host.as_ref().map_or(1.0, |h| h.spread).ln();
-        assert!(trust.time.error >= 0.9 * MEAN_OF_HALF_WIDTH * spread, "{} of {spread}", trust.time.error);
+        assert!(hosts > 0.0 && hosts <= spread, "{hosts} of {spread}");
+        assert!((trust.time.error - p.doubts.kernels.hypot(MEAN_OF_HALF_WIDTH * hosts)).abs() < 1e-12);
         let clocks =
             |trust: &Trust| trust.doubts.iter().find(|d| d.cause == Cause::Clocks).map_or(0.0, |d| d.of_energy);
         assert_eq!(clocks(&trust), 0.0);

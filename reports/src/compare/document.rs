@@ -118,6 +118,8 @@ pub(super) struct Document<'a> {
     left_out: &'a [LeftOut],
     best: Vec<Winner<'a>>,
     none_best: Vec<OfHost<'a>>,
+    /// Which GPU takes least time and energy, as far as that is sure, in words.
+    verdict: Vec<String>,
     budget: Option<BudgetDocument>,
     within_budget: Vec<serde_json::Value>,
     most_accurate: Option<Choice<'a>>,
@@ -256,6 +258,7 @@ pub(super) fn document(c: &Comparison) -> Result<Document<'_>, serde_json::Error
         left_out: &c.left_out,
         best: gpus.iter().map(winner).collect(),
         none_best: hosts.iter().map(of_host).collect(),
+        verdict: c.conclusions(),
         budget,
         within_budget: c.largest.iter().map(budget_row).collect::<Result<_, _>>()?,
         most_accurate: most_accurate(&c.largest).map(choice),
