@@ -125,7 +125,13 @@ pub(super) fn conclusions(c: &Comparison) -> Vec<String> {
             }
         }
     };
-    told.filter(|b| c.entries.iter().any(|e| e.gpu != b.entry.gpu)).map(line).collect()
+    // One GPU alone is the best of nothing.
+    let compared = |b: &&Best<'_>| {
+        let (p, gpu) = (&b.entry.prediction, &b.entry.gpu);
+        let alike = |e: &&Entry| (&e.prediction.network, e.prediction.batch) == (&p.network, p.batch);
+        c.entries.iter().filter(alike).any(|e| e.gpu != *gpu)
+    };
+    told.filter(compared).map(line).collect()
 }
 
 /// The readable report, or the same in Markdown.
