@@ -40,7 +40,7 @@ impl Source {
         let file = if held.is_some() { None } else { config_in(name)? };
         let path = file.as_deref().unwrap_or(name);
         let format = Format::of(path);
-        if let (Format::Zoo, Some(why)) = (format, weights_alone(path)) {
+        if let Some(why) = weights_alone(path) {
             return Err(Failure::usage(why));
         }
         let mut network = match format {

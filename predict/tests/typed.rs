@@ -81,8 +81,8 @@ fn weights_are_answered_with_how_to_export_them() {
 fn help_is_in_groups() {
     for (command, groups) in [
         (&["--help"][..], &["Model:", "Framework:", "Hardware:", "Training:", "Output:"][..]),
-        (&["compare", "--help"], &["Model:", "Framework:", "Hardware:", "Training:", "Output:"]),
-        (&["optimize", "--help"], &["Model:", "Hardware:", "What to find:", "Output:"]),
+        (&["compare", "--help"], &["Goal:", "Model:", "Framework:", "Hardware:", "Training:", "Output:"]),
+        (&["optimize", "--help"], &["Model:", "Hardware:", "Goal:", "Output:"]),
     ] {
         let text = stdout(command);
         for group in groups {

@@ -76,8 +76,8 @@ impl<'a> Group<'a> {
         self.time.p95 += time.p95;
         self.energy += layer.energy;
         self.bound += layer.bound;
-        self.ops = self.ops + layer.ops;
-        self.bytes = self.bytes + layer.read + layer.written;
+        self.ops += layer.ops;
+        self.bytes += layer.read + layer.written;
         self.by_bound[layer.bound_by as usize] += time.value;
         self.by_tier[layer.tier as usize] += time.value;
         if !layer.in_domain && layer.tier != Tier::Roofline {

@@ -1,8 +1,8 @@
 //! `predict` itself, and `predict optimize`, which takes the same request.
 
 use super::shared::{
-    FrameworkArgs, HARDWARE, LayoutArgs, MODEL, NetArgs, OUTPUT, OperatingArgs, OutputArgs, PrecisionArgs, ReadingArgs,
-    SequenceArgs, SharingArgs, TRAINING,
+    FrameworkArgs, GOAL, HARDWARE, LayoutArgs, MODEL, NetArgs, OUTPUT, OperatingArgs, OutputArgs, PrecisionArgs,
+    ReadingArgs, SequenceArgs, SharingArgs, TRAINING,
 };
 use super::values::{parse_count, parse_latency, parse_latency_ms, parse_percent, parse_positive, parse_size};
 use crate::failure::Failure;
@@ -111,31 +111,30 @@ impl PredictArgs {
 }
 
 #[derive(Args)]
-#[command(next_help_heading = "What to find")]
 pub struct OptimizeArgs {
     /// --net takes several networks here, separated by commas
     #[command(flatten)]
     pub predict: PredictArgs,
     /// What to make small: energy, time, edp (E t), ed2p (E t^2), eds:K (energy-delay sum of weight K, as in eds:1.5)
-    #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>)]
+    #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>, help_heading = GOAL)]
     pub metric: Metric,
     /// What may be changed, separated by commas (default: cap and clock, but for what --power-cap and --clock set)
-    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', help_heading = GOAL)]
     pub over: Vec<Over>,
     /// Leave out what is slower than the default by more than this, as in 5%
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true, help_heading = GOAL)]
     pub max_slowdown: Option<f64>,
     /// Leave out what handles fewer samples per second
-    #[arg(long, value_name = "RATE", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", value_parser = parse_positive, allow_negative_numbers = true, help_heading = GOAL)]
     pub min_throughput: Option<f64>,
     /// Also a clock for every layer
-    #[arg(long)]
+    #[arg(long, help_heading = GOAL)]
     pub per_layer: bool,
     /// Milliseconds that a change of the core clock is taken to last, with the GPU waiting (default: 10)
-    #[arg(long, value_name = "MS", value_parser = parse_latency_ms, allow_negative_numbers = true, requires = "per_layer")]
+    #[arg(long, value_name = "MS", value_parser = parse_latency_ms, allow_negative_numbers = true, requires = "per_layer", help_heading = GOAL)]
     pub switch_latency: Option<f64>,
     /// Draw energy, time, power, EDP and EDS over the power limit (over the clock with --over clock) as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub figure: Option<PathBuf>,
 }
 

@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 pub const MODEL: &str = "Model";
 pub const HARDWARE: &str = "Hardware";
 pub const TRAINING: &str = "Training";
+pub const GOAL: &str = "Goal";
 pub const OUTPUT: &str = "Output";
 
 #[derive(Args)]
