@@ -40,6 +40,9 @@ impl Source {
         let file = if held.is_some() { None } else { config_in(name)? };
         let path = file.as_deref().unwrap_or(name);
         let format = Format::of(path);
+        if let Some(why) = weights_alone(path) {
+            return Err(Failure::usage(why));
+        }
         let mut network = match format {
             Format::Zoo => catalog::network(name).map_err(|e| Failure::Usage(e.into()))?,
             _ => from_file(path, held.map(|h| &h.content[..]), format, reading)?,
@@ -75,6 +78,23 @@ impl Source {
             kind(anyhow::Error::from(error).context(of))
         })
     }
+}
+
+/// What to do with a file of weights, or of a framework's own graph, which no reader takes; none of other names.
+fn weights_alone(path: &str) -> Option<String> {
+    let ending = Path::new(path).extension()?.to_str()?.to_ascii_lowercase();
+    let export = match ending.as_str() {
+        "pt" | "pth" | "ckpt" | "bin" | "safetensors" | "pkl" => {
+            "export it to ONNX where the model is made: torch.onnx.export(model, (example_input,), \"model.onnx\"), then --net \
+             model.onnx; of a language model of Hugging Face its config.json says enough"
+        }
+        "h5" | "keras" | "pb" | "tflite" => {
+            "export it to ONNX: python -m tf2onnx.convert --saved-model DIR --output model.onnx, then --net model.onnx"
+        }
+        "gguf" => "the config.json beside the weights that it was made from says enough: --net config.json",
+        _ => return None,
+    };
+    Some(format!("{path}: a .{ending} file holds weights, not which layers run in what order; {export}"))
 }
 
 /// The file of a folder that somebody names; a network of the zoo comes first.

@@ -120,9 +120,15 @@ fn pools_rest_on_predictions() {
 #[test]
 fn every_format_has_its_figures() {
     let text = planned(&worked(), "table");
-    for part in
-        ["Least cost:", "Candidates", "Sensitivity", "not wall power", "location-based", "Made by: predict plan"]
-    {
+    for part in [
+        "Not sure which has the least cost, v100",
+        "As predicted, least cost:",
+        "Candidates",
+        "Sensitivity",
+        "not wall power",
+        "location-based",
+        "Made by: predict plan",
+    ] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
     assert!(planned(&worked(), "markdown").contains("| gpu | setting |"));

@@ -6,6 +6,7 @@ use crate::layout;
 use crate::markup::markdown_text;
 use crate::prediction::{Asked, Shown, data, heading, layers_and_notes, layers_and_notes_in_markdown, provenance};
 use crate::table::{Table, significant, with_unit};
+use crate::verdict::Verdict;
 use joulecast_model::base::units::Seconds;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::step::generation::Generation;
@@ -90,6 +91,7 @@ impl Export for Shown<'_, Generation> {
     fn export(&self, format: Format) -> Result<String, ExportError> {
         let Self { prediction: g, gpu, asked, layers } = *self;
         let (title, provenance, memory) = (title(g, gpu, asked), provenance(&g.total), memory(g, gpu));
+        let verdict = || Verdict::of(&g.total).lines().into_iter();
         // As tokens follow tokens, where there are several.
         let last = g.decode.as_ref().unwrap_or(&g.prefill);
         let used = last.layout.as_ref().map(|layout| layout::table(&g.total, layout));
@@ -97,12 +99,16 @@ impl Export for Shown<'_, Generation> {
             Format::Table => {
                 let (parts, layers) = (parts(g).to_text(), layers_and_notes(&g.total, layers));
                 let used = used.map_or(String::new(), |table| format!("\n{}", table.to_text()));
-                Ok(format!("{title}\n{provenance}\n\n{parts}\n{memory}\n{used}{layers}"))
+                let verdict: String = verdict().map(|line| line + "\n").collect();
+                Ok(format!("{title}\n{verdict}{provenance}\n\n{parts}\n{memory}\n{used}{layers}"))
             }
             Format::Markdown => {
                 let (parts, layers) = (parts(g).to_markdown(), layers_and_notes_in_markdown(&g.total, layers));
                 let used = used.map_or(String::new(), |table| format!("{}\n", table.to_markdown()));
-                Ok(markdown_text(&format!("## {title}\n\n{provenance}\n\n{parts}\n{memory}\n\n{used}{layers}")))
+                let verdict: String = verdict().map(|line| line + "\n\n").collect();
+                Ok(markdown_text(&format!(
+                    "## {title}\n\n{verdict}{provenance}\n\n{parts}\n{memory}\n\n{used}{layers}"
+                )))
             }
             Format::Json | Format::Csv | Format::Html => data(&g.total, asked, Some(document(g)), format),
         }

@@ -34,6 +34,7 @@ pub mod status;
 pub mod table;
 pub mod chips;
 pub mod trials;
+pub mod verdict;
 pub mod warnings;
 pub mod whole;
 

@@ -8,8 +8,9 @@ use crate::figure::breakdown::{Breakdown, Panel, Part};
 use crate::figure::svg;
 use crate::generation::parts;
 use crate::markup::escape;
-use crate::prediction::{FOOTNOTE, Shown, heading, layer_table, provenance, shown, starred, totals};
+use crate::prediction::{FOOTNOTE, Shown, group_table, heading, layer_table, provenance, starred, totals};
 use crate::table::Table;
+use crate::verdict::Verdict;
 use crate::warnings::words;
 use joulecast_model::step::generation::Generation;
 use joulecast_model::step::predictor::NetworkPrediction;
@@ -45,27 +46,32 @@ fn notes(p: &NetworkPrediction) -> String {
 /// The costliest layers, all of them behind a mark that opens them, the notes and the figure.
 fn below(p: &NetworkPrediction) -> String {
     let count = p.layers.len();
-    let footnote = if shown(p, true).into_iter().any(starred) { format!("<p>{FOOTNOTE}</p>\n") } else { String::new() };
+    let footnote = if p.layers.iter().any(starred) { format!("<p>{FOOTNOTE}</p>\n") } else { String::new() };
     let figure = figure(p).map(|svg| format!("<figure>\n{svg}</figure>\n")).unwrap_or_default();
     format!(
         "{}<details><summary>all {count} kernels</summary>\n{}{footnote}</details>\n{}{figure}",
-        scrolling(&layer_table(p, false)),
-        scrolling(&layer_table(p, true)),
+        scrolling(&group_table(p).0),
+        scrolling(&layer_table(p)),
         notes(p)
     )
+}
+
+/// The verdict, and what it rests on.
+fn judged(p: &NetworkPrediction) -> String {
+    format!("{} {}", Verdict::of(p).line(), provenance(p))
 }
 
 /// A step.
 pub fn step(result: &Shown<'_>) -> String {
     let Shown { prediction: p, gpu, asked, .. } = *result;
-    part(&heading(p, gpu, asked), &provenance(p), &(scrolling(&totals(p, gpu)) + &below(p)))
+    part(&heading(p, gpu, asked), &judged(p), &(scrolling(&totals(p, gpu)) + &below(p)))
 }
 
 /// A language model's answer.
 pub fn answer(result: &Shown<'_, Generation>) -> String {
     let Shown { prediction: g, gpu, asked, .. } = *result;
     let tables = scrolling(&parts(g)) + &scrolling(&totals(&g.total, gpu));
-    part(&heading(&g.total, gpu, asked), &provenance(&g.total), &(tables + &below(&g.total)))
+    part(&heading(&g.total, gpu, asked), &judged(&g.total), &(tables + &below(&g.total)))
 }
 
 /// A table with what is said above it.

@@ -21,6 +21,20 @@ pub struct Candidate {
     pub prediction: NetworkPrediction,
 }
 
+impl Candidate {
+    /// What is set, as it is typed; `default` of nothing.
+    pub fn setting(&self) -> String {
+        let point = &self.point;
+        let setting = match (point.core_clock, point.power_cap) {
+            (None, None) => "default".into(),
+            (Some(clock), None) => format!("--clock {:.0}", clock.to_mhz()),
+            (None, Some(cap)) => format!("--power-cap {:.0}", cap.get()),
+            (Some(clock), Some(cap)) => format!("--clock {:.0} --power-cap {:.0}", clock.to_mhz(), cap.get()),
+        };
+        if self.prediction.fits_in_memory { setting } else { setting + ", does not fit" }
+    }
+}
+
 /// A clock for every layer, beside one clock for all.
 #[derive(Clone, Debug)]
 pub struct LayerPlan {
@@ -192,7 +206,7 @@ fn document(found: &Found) -> Document<'_> {
         title: &found.title,
         metric: found.metric.to_string(),
         default: row(&found.default, false, false, false),
-        best_by_voltage: found.by_voltage.iter().map(|&i| setting(&found.candidates[i])).collect(),
+        best_by_voltage: found.by_voltage.iter().map(|&i| found.candidates[i].setting()).collect(),
         points: rows(found),
         per_layer,
         warnings: found.warnings.iter().map(words).collect(),
@@ -207,17 +221,6 @@ fn csv(found: &[Found]) -> Result<String, csv::Error> {
     }
     let bytes = writer.into_inner().map_err(|e| csv::Error::from(e.into_error()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn setting(candidate: &Candidate) -> String {
-    let point = &candidate.point;
-    let setting = match (point.core_clock, point.power_cap) {
-        (None, None) => "default".into(),
-        (Some(clock), None) => format!("--clock {:.0}", clock.to_mhz()),
-        (None, Some(cap)) => format!("--power-cap {:.0}", cap.get()),
-        (Some(clock), Some(cap)) => format!("--clock {:.0} --power-cap {:.0}", clock.to_mhz(), cap.get()),
-    };
-    if candidate.prediction.fits_in_memory { setting } else { setting + ", does not fit" }
 }
 
 fn table(found: &Found, chosen: &[usize]) -> Table {
@@ -246,7 +249,7 @@ fn table(found: &Found, chosen: &[usize]) -> Table {
     for c in std::iter::once(&found.default).chain(others) {
         let p = &c.prediction;
         table.row(vec![
-            setting(c),
+            c.setting(),
             p.batch.to_string(),
             format!("{:.0}", p.clock.to_mhz()),
             with_unit(p.time.value.get(), "s"),
@@ -301,7 +304,7 @@ fn text(found: &Found, markdown: bool) -> String {
     if let [little, much] = found.by_voltage[..] {
         let of = |i: usize| {
             let c = &found.candidates[i];
-            format!("{} (batch {}, {:.0} MHz)", setting(c), c.prediction.batch, c.prediction.clock.to_mhz())
+            format!("{} (batch {}, {:.0} MHz)", c.setting(), c.prediction.batch, c.prediction.clock.to_mhz())
         };
         let _ = writeln!(
             text,

@@ -5,10 +5,12 @@ use crate::layout;
 use crate::markup::markdown_text;
 use crate::record::{self, Figures};
 use crate::table::{Table, significant, with_unit};
+use crate::verdict::{self, Verdict};
 use crate::warnings::words;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::step::framework::Launch;
+use joulecast_model::step::groups::groups;
 use joulecast_model::step::parallel::DevicePrediction;
 use joulecast_model::step::predictor::{HostOf, LayerPrediction, NetworkPrediction};
 use joulecast_model::step::training::Training;
@@ -69,6 +71,7 @@ struct Document<'a> {
     phases: serde_json::Map<String, serde_json::Value>,
     layers: Vec<Layer<'a>>,
     warnings: Vec<String>,
+    verdict: verdict::Document,
     /// Only of a language model on several GPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     layout: Option<layout::Document>,
@@ -211,6 +214,7 @@ struct Layer<'a> {
     power_w: f64,
     energy_j: f64,
     bound_s: f64,
+    bound_by: &'a str,
     tier: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     algorithm: Option<&'a str>,
@@ -239,6 +243,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
         power_w: l.power.get(),
         energy_j: l.energy.get(),
         bound_s: l.bound.get(),
+        bound_by: l.bound_by.name(),
         tier: l.tier.name(),
         algorithm: l.algorithm.map(|a| a.name()),
         engine: l.engine.as_deref(),
@@ -297,6 +302,7 @@ fn document<'a>(p: &'a NetworkPrediction, asked: &Asked<'a>, generation: Option<
         phases: p.phases.iter().map(phase).collect(),
         layers: p.layers.iter().map(layer).collect(),
         warnings: p.warnings.iter().map(words).collect(),
+        verdict: Verdict::of(p).document(),
         layout: p.layout.as_ref().map(layout::Document::of),
         generation,
     }
@@ -313,7 +319,7 @@ pub(crate) fn data(
     let document = document(p, asked, generation);
     match format {
         Format::Json => export::json(&document),
-        Format::Csv => Ok(record::csv(&[serde_json::to_value(document)?], &["layers", "devices"])),
+        Format::Csv => Ok(record::csv(&[serde_json::to_value(document)?], &["layers", "devices", "verdict"])),
         Format::Table | Format::Markdown | Format::Html => Err(ExportError::Absent(format)),
     }
 }
@@ -348,8 +354,8 @@ impl Export for Shown<'_> {
     }
 }
 
-/// How many layers the short table shows.
-const COSTLIEST: usize = 5;
+/// How many groups of layers the short table shows.
+const COSTLIEST: usize = 10;
 
 /// The totals as lines of label, value and interval.
 pub(crate) fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
@@ -376,35 +382,76 @@ pub(crate) fn totals(p: &NetworkPrediction, gpu: &Gpu) -> Table {
         _ => format!("{fits} the memory of every kind of GPU"),
     };
     row("memory", memory + each, room);
-    row(
-        "direct roofline",
-        with_unit(p.bound.get(), "s"),
-        format!("{:.0} % of the time", 100.0 * (p.bound / p.time.value)),
-    );
+    let more = if p.bound > p.time.value { ": kernels do with fewer operations" } else { "" };
+    let of_time = format!("{:.0} % of the time{more}", 100.0 * (p.bound / p.time.value));
+    row("direct roofline", with_unit(p.bound.get(), "s"), of_time);
     table
 }
 
-/// The layers to show: all in order, or the costliest first.
-pub(crate) fn shown(p: &NetworkPrediction, all: bool) -> Vec<&LayerPrediction> {
-    let mut order: Vec<&LayerPrediction> = p.layers.iter().collect();
-    if !all {
-        order.sort_by(|a, b| b.time.value.get().total_cmp(&a.time.value.get()));
-        order.truncate(COSTLIEST);
+/// Layers by kind and phase, the costliest first, and how many kinds are left out that take less.
+pub(crate) fn group_table(p: &NetworkPrediction) -> (Table, usize) {
+    let training = p.phases.len() > 1;
+    let mut header = vec!["kind"];
+    if training {
+        header.push("phase");
     }
-    order
+    let text_columns = header.len();
+    header.extend(["kernels", "time", "share", "90 % interval", "power", "energy", "Gop", "MB", "roofline"]);
+    header.extend(["bound by", "rests on", "costliest"]);
+    let mut table = Table::new(&header, text_columns).with_trailing_text(3);
+    let groups = groups(&p.layers);
+    for g in groups.iter().take(COSTLIEST) {
+        let mut cells = vec![g.kind.to_string()];
+        if training {
+            cells.push(g.phase.to_string());
+        }
+        let outside = if g.outside / g.time.value >= WORTH_A_STAR { " *" } else { "" };
+        let costliest = g.costliest;
+        let of_it = || format!(" ({:.1} %)", 100.0 * (costliest.time.value / p.time.value));
+        cells.extend([
+            g.count.to_string(),
+            with_unit(g.time.value.get(), "s"),
+            format!("{:.1} %", 100.0 * (g.time.value / p.time.value)),
+            format!("{} to {}", with_unit(g.time.p05.get(), "s"), with_unit(g.time.p95.get(), "s")),
+            with_unit(g.power().get(), "W"),
+            with_unit(g.energy.get(), "J"),
+            significant(g.ops.to_f64() / 1e9, 3),
+            significant(g.bytes.to_f64() / 1e6, 3),
+            with_unit(g.bound.get(), "s"),
+            g.bound_by.to_string(),
+            format!("{}{outside}", g.tier),
+            format!("{}{}", costliest.name, if g.count > 1 { of_it() } else { String::new() }),
+        ]);
+        table.row(cells);
+    }
+    (table, groups.len().saturating_sub(COSTLIEST))
 }
 
-/// A table of layers: all in order, or the costliest first.
-pub(crate) fn layer_table(p: &NetworkPrediction, all: bool) -> Table {
+/// The share of a group's time from which on its lying outside of what was measured is told.
+const WORTH_A_STAR: f64 = 0.01;
+
+/// A table of all layers, in order.
+pub(crate) fn layer_table(p: &NetworkPrediction) -> Table {
     let training = p.phases.len() > 1;
     let mut header = vec!["layer", "kind"];
     if training {
         header.push("phase");
     }
     let text_columns = header.len();
-    header.extend(["time", "share", "90 % interval", "power", "energy", "Gop", "MB", "roofline", "rests on"]);
-    let mut table = Table::new(&header, text_columns).with_trailing_text(1);
-    for l in shown(p, all) {
+    header.extend([
+        "time",
+        "share",
+        "90 % interval",
+        "power",
+        "energy",
+        "Gop",
+        "MB",
+        "roofline",
+        "bound by",
+        "rests on",
+    ]);
+    let mut table = Table::new(&header, text_columns).with_trailing_text(2);
+    for l in &p.layers {
         let mut cells = vec![l.name.clone(), l.kind.to_string()];
         if training {
             cells.push(l.phase.to_string());
@@ -419,6 +466,7 @@ pub(crate) fn layer_table(p: &NetworkPrediction, all: bool) -> Table {
             significant(l.ops.to_f64() / 1e9, 3),
             significant((l.read + l.written).to_f64() / 1e6, 3),
             with_unit(l.bound.get(), "s"),
+            l.bound_by.to_string(),
             format!("{}{outside}{}", l.tier, l.jump.as_ref().map_or(String::new(), |name| format!(", {name}"))),
         ]);
         table.row(cells);
@@ -536,7 +584,9 @@ pub(crate) fn starred(l: &LayerPrediction) -> bool {
 
 /// The readable report.
 fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
-    let mut text = format!("{}\n{}\n\n", heading(p, gpu, asked), provenance(p));
+    let mut text = format!("{}\n", heading(p, gpu, asked));
+    Verdict::of(p).lines().iter().for_each(|line| text += &format!("{line}\n"));
+    let _ = write!(text, "{}\n\n", provenance(p));
     // The header line of the totals carries no information but the interval's coverage.
     let body = totals(p, gpu).to_text();
     body.lines().filter(|l| !l.starts_with("---")).for_each(|l| {
@@ -568,6 +618,11 @@ fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -
     text + &layers_and_notes(p, all_layers)
 }
 
+/// How many kinds the table leaves out.
+fn fewer(others: usize) -> Option<String> {
+    (others > 0).then(|| format!("and {others} more that take less"))
+}
+
 /// The lower part of the readable report: layers, then notes.
 pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> String {
     let mut text = String::new();
@@ -578,13 +633,14 @@ pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> Strin
         None if gpus(p) > 1 => " of one GPU, of the slowest kind",
         None => "",
     };
-    let label = if all_layers {
-        format!("all {kernels} kernels{whose}")
+    if all_layers {
+        let _ = write!(text, "\nall {kernels} kernels{whose}\n{}", layer_table(p).to_text());
     } else {
-        format!("costliest of {kernels} kernels{whose} (--layers shows all)")
-    };
-    let _ = write!(text, "\n{label}\n{}", layer_table(p, all_layers).to_text());
-    if shown(p, all_layers).into_iter().any(starred) {
+        let (table, others) = group_table(p);
+        let _ = write!(text, "\n{kernels} kernels{whose} by kind (--layers shows each)\n{}", table.to_text());
+        text += &fewer(others).map_or(String::new(), |line| line + "\n");
+    }
+    if p.layers.iter().any(starred) {
         let _ = writeln!(text, "{FOOTNOTE}");
     }
     if !p.warnings.is_empty() {
@@ -598,7 +654,9 @@ pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> Strin
 
 /// The report in Markdown.
 fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
-    let mut text = format!("## {}\n\n{}\n\n", heading(p, gpu, asked), provenance(p));
+    let mut text = format!("## {}\n\n", heading(p, gpu, asked));
+    Verdict::of(p).lines().iter().for_each(|line| text += &format!("{line}\n\n"));
+    let _ = write!(text, "{}\n\n", provenance(p));
     text += &totals(p, gpu).to_markdown();
     if let Some(table) = sharing(p) {
         let _ = write!(text, "\n{}", table.to_markdown());
@@ -616,8 +674,10 @@ fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: boo
 
 /// The lower part of the report in Markdown.
 pub(crate) fn layers_and_notes_in_markdown(p: &NetworkPrediction, all_layers: bool) -> String {
-    let mut text = layer_table(p, all_layers).to_markdown();
-    if shown(p, all_layers).into_iter().any(starred) {
+    let (table, others) = if all_layers { (layer_table(p), 0) } else { group_table(p) };
+    let mut text = table.to_markdown();
+    text += &fewer(others).map_or(String::new(), |line| format!("\n{line}\n"));
+    if p.layers.iter().any(starred) {
         let _ = write!(text, "\n\\{FOOTNOTE}\n");
     }
     if !p.warnings.is_empty() {

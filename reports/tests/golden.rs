@@ -19,7 +19,7 @@ use joulecast_model::step::layout::{LayoutOf, StageOf};
 use joulecast_model::step::memory::MemoryFootprint;
 use joulecast_model::step::parallel::DevicePrediction;
 use joulecast_model::step::predictor::Warning;
-use joulecast_model::step::predictor::{Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
+use joulecast_model::step::predictor::{Doubts, Estimate, NetworkPrediction, OperatingPoint, PhaseTotal, Widths};
 use joulecast_reports::compare::{Comparison, LeftOut};
 use joulecast_reports::export::{Export, Format};
 use joulecast_reports::fleet::{self, AtSetting, Plan};
@@ -88,6 +88,7 @@ fn prediction(network: &str, batch: u64, ms: f64, watts: f64) -> NetworkPredicti
         waiting: 0.0,
         launch_bound: false,
         host: None,
+        doubts: Doubts { kernels: 0.13, power: 0.24, ..Doubts::default() },
         widths: Widths::default(),
         time: around(ms, Seconds::from_ms),
         power: around(watts, Watts::new),
@@ -316,6 +317,7 @@ fn planned(text: &str, languages: &[Carriers]) -> Plan {
             chosen,
             rests_on: vec!["a: times imported, power transferred".into()],
             warnings: vec!["a warning".into()],
+            surer: Some("conv2d on toy".into()),
         });
     }
     let chosen: Vec<_> = candidates.iter().map(|c| c.chosen.and_then(|i| c.options[i].value.clone())).collect();

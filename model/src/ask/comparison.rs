@@ -4,6 +4,7 @@ use crate::ask::budget::Bound;
 use crate::ask::metric::energy_precision_ratio;
 use crate::base::units::Joules;
 use crate::step::predictor::{Estimate, NetworkPrediction};
+use crate::step::trust::{Cause, Doubt, Trust, variance};
 
 /// A network on a GPU at a batch.
 #[derive(Clone, Debug)]
@@ -134,6 +135,41 @@ pub struct Best<'a> {
     pub near: Vec<&'a Entry>,
 }
 
+impl<'a> Best<'a> {
+    /// Whether the GPU is the best whatever the intervals hold.
+    pub fn sure(&self) -> bool {
+        self.by_gpu && self.near.is_empty()
+    }
+
+    /// The least, and what its interval reaches.
+    pub fn contenders(&self) -> impl Iterator<Item = &'a Entry> + '_ {
+        std::iter::once(self.entry).chain(self.near.iter().copied())
+    }
+
+    /// Of whom what is to be measured to learn which is the best: the widest doubt of any of the contenders, by its part of the
+    /// variance of the measure's interval. `None` where it is sure already.
+    pub fn decided_by(&self) -> Option<(&'a Entry, Cause)> {
+        let of = |entry: &'a Entry| -> Option<(f64, &'a Entry, Cause)> {
+            let value = self.measure.of(entry)?;
+            let all = variance(value.p05, value.p95);
+            let share = |doubt: &Doubt| match self.measure {
+                Measure::Time | Measure::PricePerMillion => doubt.of_time,
+                Measure::EnergyPerSample | Measure::Edp => doubt.of_energy,
+                Measure::Power if doubt.cause == Cause::Power => 1.0,
+                Measure::Power => 0.0,
+            };
+            let doubts = Trust::of(&entry.prediction).doubts;
+            let widest = doubts.iter().max_by(|a, b| share(a).total_cmp(&share(b)))?;
+            Some((all * share(widest), entry, widest.cause))
+        };
+        if self.sure() {
+            return None;
+        }
+        let widest = self.contenders().filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0));
+        widest.filter(|(part, ..)| *part > 0.0).map(|(_, entry, cause)| (entry, cause))
+    }
+}
+
 /// The best of some entries by a measure; `None` where none has it.
 fn best_of<'a>(entries: &[&'a Entry], measure: Measure) -> Option<Best<'a>> {
     let values: Vec<(&Entry, Estimate<f64>)> = entries.iter().filter_map(|e| Some((*e, measure.of(e)?))).collect();
@@ -186,16 +222,15 @@ pub fn most_accurate(largest: &[Largest]) -> Option<&Entry> {
 }
 
 /// For every network the GPU with the least price per million samples that keeps the budget.
-pub fn cheapest(largest: &[Largest]) -> Vec<&Entry> {
-    let mut list: Vec<(&Entry, f64)> = Vec::new();
-    for (e, price) in within(largest).filter_map(|e| Some((e, e.price_per_million?))) {
-        match list.iter_mut().find(|(other, _)| other.prediction.network == e.prediction.network) {
-            Some(other) if price < other.1 => *other = (e, price),
-            Some(_) => {}
-            None => list.push((e, price)),
+pub fn cheapest(largest: &[Largest]) -> Vec<Best<'_>> {
+    let mut groups: Vec<Vec<&Entry>> = Vec::new();
+    for e in within(largest) {
+        match groups.iter_mut().find(|group| group[0].prediction.network == e.prediction.network) {
+            Some(group) => group.push(e),
+            None => groups.push(vec![e]),
         }
     }
-    list.into_iter().map(|(e, _)| e).collect()
+    groups.iter().filter_map(|group| best_of(group, Measure::PricePerMillion)).collect()
 }
 
 #[cfg(test)]
@@ -246,6 +281,28 @@ mod tests {
     }
 
     #[test]
+    fn no_first_place_that_intervals_do_not_carry() {
+        let entries = [
+            entry("fast", "a", 10.0, 200.0, None),
+            entry("near", "a", 11.0, 100.0, None),
+            entry("slow", "a", 30.0, 50.0, None),
+        ];
+        let found = best(&entries);
+        let by = |measure| found.iter().find(|b| b.measure == measure).expect("measured");
+        let time = by(Measure::Time);
+        assert!(!time.sure() && time.contenders().map(|e| e.gpu.as_str()).eq(["fast", "near"]));
+        // Both have the same doubts; that of the wider interval on a logarithmic scale, of equal ones the last, is named.
+        assert!(matches!(time.decided_by(), Some((_, Cause::Kernels(_)))), "{:?}", time.decided_by().map(|d| d.1));
+        assert!(by(Measure::Power).decided_by().is_none());
+        assert!(by(Measure::Power).sure());
+        let mut apart = entries.to_vec();
+        apart[1].prediction.power.p05 = Watts::new(40.0);
+        let found = best(&apart);
+        let power = found.iter().find(|b| b.measure == Measure::Power).expect("measured");
+        assert_eq!(power.decided_by().map(|(e, cause)| (e.gpu.as_str(), cause)), Some(("near", Cause::Power)));
+    }
+
+    #[test]
     fn what_does_not_fit_is_never_best() {
         let mut entries = [entry("small", "a", 1.0, 10.0, None), entry("large", "a", 9.0, 90.0, None)];
         entries[0].prediction.fits_in_memory = false;
@@ -271,7 +328,7 @@ mod tests {
             largest(None),
         ];
         assert_eq!(most_accurate(&list).map(|e| e.gpu.as_str()), Some("cheap"), "less energy at the same error");
-        assert_eq!(cheapest(&list).iter().map(|e| e.gpu.as_str()).collect::<Vec<_>>(), ["cheap"]);
+        assert_eq!(cheapest(&list).iter().map(|b| b.entry.gpu.as_str()).collect::<Vec<_>>(), ["cheap"]);
         assert!(most_accurate(&list[2..]).is_none() && cheapest(&list[2..]).is_empty());
         let (epr, energy) = (list[0].entry.as_ref().and_then(|e| e.epr), 0.25 * 1e-3 * 10.0 * 100.0 / 4.0);
         assert!(epr.is_some_and(|epr| (epr.get() / energy - 1.0).abs() < 1e-9));

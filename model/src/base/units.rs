@@ -315,6 +315,8 @@ pub enum Dimension {
     Power,
     /// Seconds.
     Time,
+    /// Joules.
+    Energy,
 }
 
 impl Dimension {
@@ -326,6 +328,7 @@ impl Dimension {
             Self::Frequency => &["Hz"],
             Self::Power => &["W"],
             Self::Time => &["s"],
+            Self::Energy => &["J"],
         }
     }
 
@@ -338,6 +341,7 @@ impl Dimension {
             Self::Frequency => (1e3, 1e12),
             Self::Power => (1e-3, 1e6),
             Self::Time => (1e-12, 1e3),
+            Self::Energy => (1e-12, 1e12),
         }
     }
 
@@ -349,6 +353,7 @@ impl Dimension {
             Self::Frequency => "1530 MHz",
             Self::Power => "300 W",
             Self::Time => "5 us",
+            Self::Energy => "5 J",
         }
     }
 }

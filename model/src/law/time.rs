@@ -3,7 +3,7 @@
 
 use super::calibration::{Calibration, LayerModel, Siblings, Tier};
 use super::carry::Carry;
-use super::lookup::Found;
+use super::lookup::{Found, Substitute};
 use crate::base::units::Seconds;
 use crate::device::gpu::Gpu;
 use crate::kernel::features::Variables;
@@ -220,7 +220,32 @@ pub struct Timed {
     pub in_domain: bool,
 }
 
+/// What a normal error is in the mean, as a part of the half-width of its 90 % interval: sqrt(2 / pi) over the 95 % quantile.
+pub const MEAN_OF_HALF_WIDTH: f64 = 0.485_079;
+
 impl Found<'_> {
+    /// What its times are expected to err in the mean, as a share of them. Measured: the mean error of the model on rows that
+    /// it had not seen (folds of whole shapes; of models of all chips, chips that were left out). Where the interval is of
+    /// others' residuals than the model's own folds, or stated, the mean of a normal error with that interval; what widens an
+    /// interval adds to the error in the same way.
+    pub(crate) fn error(&self, in_domain: bool, siblings: Option<Siblings>) -> f64 {
+        let of_interval = |low: f64, high: f64| MEAN_OF_HALF_WIDTH * (high - low) / 2.0;
+        let judged = match (self.stated, self.substitute) {
+            (Some(stated), _) => of_interval(stated.low, stated.high),
+            (None, Some(Substitute::Bandwidth)) => {
+                self.residuals.residuals.last().map_or(0.0, |bucket| of_interval(bucket.low, bucket.high))
+            }
+            (None, _) => self.residuals.cross_validation.mape / 100.0,
+        };
+        let sibling = siblings.map_or(0.0, |s| of_interval(s.low, s.high));
+        judged.max(sibling) + MEAN_OF_HALF_WIDTH * WIDER.ln() * self.doubts(in_domain) as f64
+    }
+
+    /// How many reasons there are to trust it less than its residuals, each one of its own.
+    fn doubts(&self, in_domain: bool) -> usize {
+        [!self.trusted(in_domain), self.other_vendor].into_iter().filter(|doubt| *doubt).count()
+    }
+
     /// Edges of the interval of a predicted time, as factors of it. `siblings`: what other boards of a measured chip err,
     /// where the model is of such a board. `None` where nobody judged the model.
     pub(crate) fn edges(&self, value: Seconds, in_domain: bool, siblings: Option<Siblings>) -> Option<(f64, f64)> {
@@ -228,9 +253,7 @@ impl Found<'_> {
             Some(stated) => (stated.low, stated.high),
             None => self.residuals.bucket(value).map(|bucket| (bucket.low, bucket.high))?,
         };
-        // Each reason for doubt is one of its own.
-        let doubts = [!self.trusted(in_domain), self.other_vendor];
-        let widen: f64 = doubts.into_iter().filter(|doubt| *doubt).map(|_| WIDER).product();
+        let widen = WIDER.powi(self.doubts(in_domain) as i32);
         let (low, high) = siblings.map_or(logs, |s| s.widened(logs));
         Some((low.exp() / widen, high.exp() * widen))
     }

@@ -8,7 +8,9 @@ pub use crate::net::network::SEQUENCE;
 use crate::net::network::{Network, NetworkError, Node, ShapingError, Source};
 use crate::step::layout::{Deployment, Flow, LayoutError, LayoutOf};
 use crate::step::predict::Predictor;
-use crate::step::predictor::{Estimate, HostOf, LayerPrediction, NetworkPrediction, OperatingPoint, PredictError};
+use crate::step::predictor::{
+    Doubts, Estimate, HostOf, LayerPrediction, NetworkPrediction, OperatingPoint, PredictError,
+};
 
 /// Why a network does not generate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -199,6 +201,10 @@ fn sum(parts: &[(f64, &NetworkPrediction)]) -> Option<NetworkPrediction> {
     }
     all.clock = Hertz::new(mean(&|p| p.clock.get()));
     all.waiting = mean(&|p| p.waiting);
+    // What hosts and clocks add is that of the part that lasts longest.
+    let longest = parts.iter().max_by(|a, b| (a.0 * a.1.time.value.get()).total_cmp(&(b.0 * b.1.time.value.get())));
+    let of_longest = longest.map_or(all.doubts, |(_, p)| p.doubts);
+    all.doubts = Doubts { kernels: mean(&|p| p.doubts.kernels), power: mean(&|p| p.doubts.power), ..of_longest };
     all.bound = seconds(&|p| p.bound);
     let counted = |value: &dyn Fn(&NetworkPrediction) -> f64| total(value).round() as u64;
     all.ops = Ops::new(counted(&|p| p.ops.to_f64()));

@@ -11,3 +11,5 @@ pub mod layout;
 pub mod input;
 pub mod training;
 pub mod generation;
+pub mod trust;
+pub mod groups;

@@ -52,7 +52,8 @@ const EXAMPLES: &str = "Examples:
   predict convert model.onnx --output my_net.toml        into a network file, to be edited
   predict papers --paper castro2018                      what a paper printed, beside predictions
   predict list nets                                      what --net knows; also: gpus, interconnects, frameworks, inputs, calibrations
-  predict completions bash                               a completion script";
+  predict completions bash                               a completion script
+  predict mcp                                            for assistants: a server of the Model Context Protocol on stdio";
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -74,6 +75,8 @@ pub enum Command {
     Papers(PapersArgs),
     /// What is built in
     List(ListArgs),
+    /// Answers an assistant over the Model Context Protocol on standard input and output
+    Mcp,
     /// A completion script for a shell
     Completions {
         /// Which shell

@@ -20,7 +20,7 @@ pub struct DescribeArgs {
     #[command(flatten)]
     sequence: SequenceArgs,
     /// Samples per step
-    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, visible_alias = "batch-size", value_name = "N", default_value = "1", value_parser = parse_size, allow_negative_numbers = true)]
     pub batch: u64,
     /// Storage width for the traffic: fp32, tf32, fp16, bf16, int8 or fp8
     #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]

@@ -1,10 +1,10 @@
 //! `predict` itself, and `predict optimize`, which takes the same request.
 
 use super::shared::{
-    FrameworkArgs, LayoutArgs, NetArgs, OperatingArgs, OutputArgs, PrecisionArgs, ReadingArgs, SequenceArgs,
-    SharingArgs,
+    FrameworkArgs, GOAL, HARDWARE, LayoutArgs, MODEL, NetArgs, OUTPUT, OperatingArgs, OutputArgs, PrecisionArgs,
+    ReadingArgs, SequenceArgs, SharingArgs, TRAINING,
 };
-use super::values::{parse_count, parse_latency, parse_percent, parse_positive, parse_size};
+use super::values::{parse_count, parse_latency, parse_latency_ms, parse_percent, parse_positive, parse_size};
 use crate::failure::Failure;
 use crate::request::{Batch, Epochs, Request};
 use clap::{Args, ValueEnum};
@@ -23,10 +23,10 @@ pub struct PredictArgs {
     #[command(flatten)]
     sequence: SequenceArgs,
     /// A GPU (`predict list gpus`) or a device file (data/gpus/README.md)
-    #[arg(long, value_name = "NAME|FILE", required_unless_present = "gpus")]
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "gpus", help_heading = HARDWARE)]
     gpu: Option<String>,
     /// Samples per step; max: as many as fit in memory
-    #[arg(long, value_name = "N|max", required = true, value_parser = str::parse::<Batch>, allow_negative_numbers = true)]
+    #[arg(long, visible_alias = "batch-size", value_name = "N|max", required = true, help_heading = MODEL, value_parser = str::parse::<Batch>, allow_negative_numbers = true)]
     batch: Option<Batch>,
     #[command(flatten)]
     precision: PrecisionArgs,
@@ -41,27 +41,28 @@ pub struct PredictArgs {
     #[command(flatten)]
     training: TrainingArgs,
     /// Table and Markdown: show every layer, not only the costliest (JSON always has them all)
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub layers: bool,
     /// How to print
-    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Shown>(), default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Shown>(), default_value_t = Format::Table, help_heading = OUTPUT)]
     pub format: Format,
     #[command(flatten)]
     pub output: OutputArgs,
     /// Fail (exit 1) where the step does not fit in memory
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     require_fit: bool,
     /// A language model's answer of so many tokens per sample after a prompt of --sequence tokens: the prompt's step, then
     /// one step per token against a cache of keys and values
-    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, help_heading = MODEL)]
     pub generate: Option<u64>,
     /// All layouts of a language model over the GPUs of a node: memory, the largest batch and context that fit, time and energy
     /// of a token of --batch samples after --sequence and --generate tokens
-    #[arg(long)]
+    #[arg(long, help_heading = HARDWARE)]
     pub layouts: bool,
 }
 
 #[derive(Args)]
+#[command(next_help_heading = TRAINING)]
 struct TrainingArgs {
     /// Also the whole training: passes over the dataset
     #[arg(long, value_name = "N", requires = "dataset_size", value_parser = parse_count)]
@@ -115,25 +116,25 @@ pub struct OptimizeArgs {
     #[command(flatten)]
     pub predict: PredictArgs,
     /// What to make small: energy, time, edp (E t), ed2p (E t^2), eds:K (energy-delay sum of weight K, as in eds:1.5)
-    #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>)]
+    #[arg(long, value_name = "METRIC", default_value = "energy", value_parser = str::parse::<Metric>, help_heading = GOAL)]
     pub metric: Metric,
     /// What may be changed, separated by commas (default: cap and clock, but for what --power-cap and --clock set)
-    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', help_heading = GOAL)]
     pub over: Vec<Over>,
     /// Leave out what is slower than the default by more than this, as in 5%
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, allow_negative_numbers = true, help_heading = GOAL)]
     pub max_slowdown: Option<f64>,
     /// Leave out what handles fewer samples per second
-    #[arg(long, value_name = "RATE", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", value_parser = parse_positive, allow_negative_numbers = true, help_heading = GOAL)]
     pub min_throughput: Option<f64>,
     /// Also a clock for every layer
-    #[arg(long)]
+    #[arg(long, help_heading = GOAL)]
     pub per_layer: bool,
     /// Milliseconds that a change of the core clock is taken to last, with the GPU waiting (default: 10)
-    #[arg(long, value_name = "MS", value_parser = parse_latency, allow_negative_numbers = true, requires = "per_layer")]
+    #[arg(long, value_name = "MS", value_parser = parse_latency_ms, allow_negative_numbers = true, requires = "per_layer", help_heading = GOAL)]
     pub switch_latency: Option<f64>,
     /// Draw energy, time, power, EDP and EDS over the power limit (over the clock with --over clock) as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub figure: Option<PathBuf>,
 }
 

@@ -1,11 +1,12 @@
 //! Commands over several networks and GPUs: `predict compare` and `predict sweep`.
 
 use super::shared::{
-    FrameworkArgs, MemoryClockArgs, OperatingArgs, OutputArgs, PrecisionArgs, ReadingArgs, SequenceArgs, SharingArgs,
+    FrameworkArgs, GOAL, HARDWARE, MODEL, MemoryClockArgs, OUTPUT, OperatingArgs, OutputArgs, PrecisionArgs,
+    ReadingArgs, SequenceArgs, SharingArgs, TRAINING,
 };
 use super::values::{
-    Axis, Sizes, parse_axis, parse_mode, parse_positive, parse_precision, parse_price, parse_size, parse_sizes,
-    settings, sizes,
+    Axis, Sizes, parse_caps, parse_clocks, parse_joules, parse_mode, parse_ms, parse_positive, parse_precision,
+    parse_price, parse_size, parse_sizes, parse_watts, settings, sizes,
 };
 use crate::ask::Question;
 use crate::failure::Failure;
@@ -24,12 +25,12 @@ use std::path::PathBuf;
 #[derive(Args)]
 struct ManyArgs {
     /// Networks or network files, separated by commas, or all
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    #[arg(long, visible_alias = "model", value_name = "NAMES", value_delimiter = ',', required = true, help_heading = MODEL)]
     net: Vec<String>,
     #[command(flatten)]
     reading: ReadingArgs,
     /// GPUs or device files, separated by commas, or all
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true, help_heading = HARDWARE)]
     gpu: Vec<String>,
     #[command(flatten)]
     framework: FrameworkArgs,
@@ -59,38 +60,38 @@ pub struct CompareArgs {
     sequence: SequenceArgs,
     /// Samples per step, separated by commas, ranges with a step (8..64:8) among them; with a budget: only these are tried
     /// (default there: any)
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_sizes, allow_negative_numbers = true)]
+    #[arg(long, visible_alias = "batch-size", value_name = "N", value_delimiter = ',', value_parser = parse_sizes, allow_negative_numbers = true, help_heading = MODEL)]
     batch: Vec<Sizes>,
     #[command(flatten)]
     precision: PrecisionArgs,
     /// Language models: whole answers of so many tokens per sample to prompts of --sequence tokens, instead of steps
-    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true, help_heading = MODEL)]
     pub generate: Option<u64>,
     #[command(flatten)]
     operating: OperatingArgs,
     /// Weight of the error in the energy-precision ratio, error^alpha times energy per sample
-    #[arg(long, value_name = "ALPHA", default_value = "1", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "ALPHA", default_value = "1", value_parser = parse_positive, allow_negative_numbers = true, help_heading = GOAL)]
     pub alpha: f64,
     /// What a GPU costs per hour, as in v100=2.5,t4=0.4; any currency
-    #[arg(long, value_name = "GPU=PRICE", value_delimiter = ',', value_parser = parse_price)]
+    #[arg(long, value_name = "GPU=PRICE", value_delimiter = ',', value_parser = parse_price, help_heading = GOAL)]
     pub price: Vec<(String, f64)>,
     /// Budget: longest time of a step
-    #[arg(long, value_name = "MS", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "MS", value_parser = parse_ms, allow_negative_numbers = true, help_heading = GOAL)]
     pub target_latency: Option<f64>,
     /// Budget: most energy per sample
-    #[arg(long, value_name = "J", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "J", value_parser = parse_joules, allow_negative_numbers = true, help_heading = GOAL)]
     pub energy_budget: Option<f64>,
     /// Budget: most mean power of the board
-    #[arg(long, value_name = "W", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "W", value_parser = parse_watts, allow_negative_numbers = true, help_heading = GOAL)]
     pub max_power: Option<f64>,
     /// Budgets must be kept by the 95 % quantiles, not only by the values
-    #[arg(long)]
+    #[arg(long, help_heading = GOAL)]
     pub sure: bool,
     /// Draw time, power and energy per sample with their intervals as SVG
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub figure: Option<PathBuf>,
     /// How to print
-    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Comparison>(), default_value_t = Format::Table)]
+    #[arg(long, value_name = "FORMAT", value_parser = format_of::<Comparison>(), default_value_t = Format::Table, help_heading = OUTPUT)]
     pub format: Format,
     #[command(flatten)]
     pub output: OutputArgs,
@@ -128,46 +129,46 @@ pub struct SweepArgs {
     #[command(flatten)]
     many: ManyArgs,
     /// Samples per step: a list (1,16,64), ranges with a step (8..64:8)
-    #[arg(long, value_name = "N", value_delimiter = ',', required = true, value_parser = parse_sizes, allow_negative_numbers = true)]
+    #[arg(long, visible_alias = "batch-size", value_name = "N", value_delimiter = ',', required = true, value_parser = parse_sizes, allow_negative_numbers = true, help_heading = MODEL)]
     batch: Vec<Sizes>,
     /// Storage and arithmetic, separated by commas: fp32, tf32, fp16, bf16, int8, fp8
-    #[arg(long, value_name = "PRECISIONS", value_delimiter = ',', default_value = "fp32", value_parser = parse_precision)]
+    #[arg(long, value_name = "PRECISIONS", value_delimiter = ',', default_value = "fp32", value_parser = parse_precision, help_heading = MODEL)]
     precision: Vec<Precision>,
     /// inference and training, separated by commas
-    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "inference", value_parser = parse_mode)]
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "inference", value_parser = parse_mode, help_heading = TRAINING)]
     mode: Vec<Mode>,
     /// Tokens per sample, separated by commas, for networks that read a sequence (default: the network's own)
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = parse_size, allow_negative_numbers = true, help_heading = MODEL)]
     pub sequence: Vec<u64>,
     /// Core clocks in MHz: a list (1200,1500), ranges with a step (600..1500:15), default for what the driver does
-    #[arg(long, value_name = "MHZ", value_delimiter = ',', default_value = "default", value_parser = parse_axis)]
+    #[arg(long, value_name = "MHZ", value_delimiter = ',', default_value = "default", value_parser = parse_clocks, help_heading = HARDWARE)]
     clock: Vec<Axis>,
     #[command(flatten)]
     memory: MemoryClockArgs,
     /// Power limits in W, written alike
-    #[arg(long, value_name = "W", value_delimiter = ',', default_value = "default", value_parser = parse_axis)]
+    #[arg(long, value_name = "W", value_delimiter = ',', default_value = "default", value_parser = parse_caps, help_heading = HARDWARE)]
     power_cap: Vec<Axis>,
     /// How to write rows
-    #[arg(long, value_enum, default_value_t = SweepFormat::Csv)]
+    #[arg(long, value_enum, default_value_t = SweepFormat::Csv, help_heading = OUTPUT)]
     pub format: SweepFormat,
     /// Write there instead of to standard output (- is standard output)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
     pub output: Option<PathBuf>,
     /// Go on where the rows of --output end; they must be of the same sweep, made from the same networks, GPUs and program,
     /// as FILE.sweep.json beside them says
-    #[arg(long, requires = "output")]
+    #[arg(long, requires = "output", help_heading = OUTPUT)]
     pub resume: bool,
     /// Write over what --output has
-    #[arg(long, requires = "output", conflicts_with = "resume")]
+    #[arg(long, requires = "output", conflicts_with = "resume", help_heading = OUTPUT)]
     pub force: bool,
     /// Only the I-th of N parts of the rows, one after the other: the parts together are the sweep
-    #[arg(long, value_name = "I/N", default_value = "1/1", hide_default_value = true)]
+    #[arg(long, value_name = "I/N", default_value = "1/1", hide_default_value = true, help_heading = OUTPUT)]
     pub shard: Shard,
     /// Threads (default: all cores)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = OUTPUT)]
     pub threads: Option<usize>,
     /// No progress on standard error
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub quiet: bool,
 }
 

@@ -2,7 +2,8 @@
 
 use super::values::{
     Gpus, parse_algorithm, parse_cache, parse_cudnn, parse_gpus, parse_host, parse_input, parse_launch,
-    parse_loss_scaling, parse_mode, parse_optimizer, parse_positive, parse_precision, parse_size, parse_weights,
+    parse_loss_scaling, parse_mhz, parse_mode, parse_optimizer, parse_precision, parse_size, parse_watts,
+    parse_weights,
 };
 use crate::failure::Failure;
 use crate::request::{HostAsked, Reading, Request, Runner, Team};
@@ -21,10 +22,18 @@ use joulecast_model::step::predictor::OperatingPoint;
 use joulecast_reports::given;
 use std::path::{Path, PathBuf};
 
+/// Headings of options in help.
+pub const MODEL: &str = "Model";
+pub const HARDWARE: &str = "Hardware";
+pub const TRAINING: &str = "Training";
+pub const GOAL: &str = "Goal";
+pub const OUTPUT: &str = "Output";
+
 #[derive(Args)]
+#[command(next_help_heading = MODEL)]
 pub struct NetArgs {
     /// A network of the zoo (`predict list nets`), or a file: .toml (data/nets/README.md), .onnx or Caffe's .prototxt
-    #[arg(long, value_name = "NAME|FILE", required = true)]
+    #[arg(long, visible_alias = "model", value_name = "NAME|FILE", required = true)]
     net: Option<String>,
 }
 
@@ -37,6 +46,7 @@ impl NetArgs {
 
 /// How networks are read.
 #[derive(Args)]
+#[command(next_help_heading = MODEL)]
 pub struct ReadingArgs {
     /// Another shape for a named input; may be repeated
     #[arg(long, value_name = "NAME=CxHxW", value_parser = parse_input)]
@@ -69,6 +79,7 @@ impl ReadingArgs {
 }
 
 #[derive(Args)]
+#[command(next_help_heading = MODEL)]
 pub struct SequenceArgs {
     /// Tokens per sample, for networks that read a sequence
     #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
@@ -76,17 +87,19 @@ pub struct SequenceArgs {
 }
 
 #[derive(Args)]
+#[command(next_help_heading = MODEL)]
 pub struct PrecisionArgs {
     /// Storage and arithmetic: fp32 (TF32 off), tf32, fp16, bf16, int8, or fp8 (linear layers in it and all others in bf16;
     /// inference only)
     #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
     pub precision: Precision,
     /// inference: one forward pass; training: forward, backward and update
-    #[arg(long, value_name = "MODE", default_value = "inference", value_parser = parse_mode)]
+    #[arg(long, value_name = "MODE", default_value = "inference", value_parser = parse_mode, help_heading = TRAINING)]
     pub mode: Mode,
 }
 
 #[derive(Args)]
+#[command(next_help_heading = "Framework")]
 pub struct FrameworkArgs {
     /// Framework profile
     #[arg(long, value_name = "NAME", default_value = "cudnn")]
@@ -97,6 +110,7 @@ pub struct FrameworkArgs {
 
 /// How a profile runs, and what is known of its layers.
 #[derive(Args)]
+#[command(next_help_heading = "Framework")]
 pub struct LibraryArgs {
     /// eager: operation by operation from the host; graph: as one CUDA graph (default: eager, for cudnn graph)
     #[arg(long, value_name = "HOW", value_parser = parse_launch)]
@@ -122,7 +136,7 @@ pub struct LibraryArgs {
     host: Option<HostAsked>,
     /// Training in 16 bits: dynamic, the loss is scaled and gradients are looked at before each update; none, it is not
     /// (default: dynamic in fp16, none in bf16)
-    #[arg(long, value_name = "HOW", value_parser = parse_loss_scaling)]
+    #[arg(long, value_name = "HOW", value_parser = parse_loss_scaling, help_heading = TRAINING)]
     loss_scaling: Option<LossScaling>,
 }
 
@@ -154,9 +168,10 @@ impl FrameworkArgs {
 }
 
 #[derive(Args)]
+#[command(next_help_heading = HARDWARE)]
 pub struct MemoryClockArgs {
     /// Memory clock
-    #[arg(long, value_name = "MHZ", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "MHZ", value_parser = parse_mhz, allow_negative_numbers = true)]
     mem_clock: Option<f64>,
 }
 
@@ -167,14 +182,15 @@ impl MemoryClockArgs {
 }
 
 #[derive(Args)]
+#[command(next_help_heading = HARDWARE)]
 pub struct OperatingArgs {
     /// Core clock; the nearest that the GPU has (default: as high as the power limit allows)
-    #[arg(long, value_name = "MHZ", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "MHZ", value_parser = parse_mhz, allow_negative_numbers = true)]
     pub clock: Option<f64>,
     #[command(flatten)]
     memory: MemoryClockArgs,
     /// Power limit (default: the board's)
-    #[arg(long, value_name = "W", value_parser = parse_positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "W", value_parser = parse_watts, allow_negative_numbers = true)]
     pub power_cap: Option<f64>,
 }
 
@@ -198,6 +214,7 @@ pub enum Scaling {
 
 /// How several GPUs share a step, what updates parameters and what feeds samples.
 #[derive(Args)]
+#[command(next_help_heading = HARDWARE)]
 pub struct SharingArgs {
     /// Share each step among several GPUs: how many of --gpu, or kinds, as in 2xtitan-x-pascal,2xtitan-x-maxwell (then
     /// without --gpu)
@@ -210,11 +227,11 @@ pub struct SharingArgs {
     #[arg(long, value_name = "HOW", value_enum, default_value_t = Scaling::Strong, requires = "gpus")]
     scaling: Scaling,
     /// What updates the parameters in training: sgd, momentum or adam (default: momentum)
-    #[arg(long, value_name = "NAME", value_parser = parse_optimizer)]
+    #[arg(long, value_name = "NAME", value_parser = parse_optimizer, help_heading = TRAINING)]
     optimizer: Option<Optimizer>,
     /// Samples per second that the host feeds to all GPUs together, or an input pipeline of the framework profile
     /// (`predict list inputs`); GPUs wait for it (default: as many as they take)
-    #[arg(long, value_name = "N|NAME", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N|NAME", allow_negative_numbers = true, help_heading = TRAINING)]
     input_rate: Option<String>,
 }
 
@@ -283,6 +300,7 @@ impl SharingArgs {
 
 /// How a language model lies on several GPUs.
 #[derive(Args)]
+#[command(next_help_heading = HARDWARE)]
 pub struct LayoutArgs {
     /// A language model on N GPUs that divide every block among them: heads, inner features, the vocabulary
     #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
@@ -328,6 +346,7 @@ fn names(typed: &[String], all: impl Iterator<Item = &'static str>) -> Vec<Strin
 }
 
 #[derive(Args, Default)]
+#[command(next_help_heading = OUTPUT)]
 pub struct OutputArgs {
     /// Write there instead of to standard output (- is standard output)
     #[arg(long, value_name = "FILE")]

@@ -82,15 +82,68 @@ pub fn parse_host(text: &str) -> Result<HostAsked, String> {
     }
 }
 
+/// A number with its unit in base units: `5ms`, `0.2 kW`, `1.5GHz`, `900mhz`.
+fn measured(text: &str, dimension: Dimension) -> Option<f64> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number = &text[..text.len() - unit.len()];
+    let unit = match unit.trim() {
+        "w" => "W",
+        "kw" | "KW" => "kW",
+        "hz" => "Hz",
+        "mhz" | "Mhz" => "MHz",
+        "ghz" | "Ghz" => "GHz",
+        "j" => "J",
+        other => other,
+    };
+    parse_with_unit(&format!("{number} {unit}"), dimension).ok()
+}
+
+/// A quantity in an option's own unit, of which there are so many base units: that unit need not be typed.
+fn quantity(text: &str, dimension: Dimension, own: f64) -> Option<f64> {
+    let plain = text.parse::<f64>().ok();
+    plain.or_else(|| Some(measured(text, dimension)? / own)).filter(|v| v.is_finite() && *v >= 0.0)
+}
+
+/// The same above zero.
+fn some(text: &str, dimension: Dimension, own: f64, what: &str) -> Result<f64, String> {
+    let value = quantity(text, dimension, own).filter(|v| *v > 0.0);
+    value.ok_or_else(|| format!("must be a number above 0, {what}"))
+}
+
+/// Milliseconds.
+pub fn parse_ms(text: &str) -> Result<f64, String> {
+    some(text, Dimension::Time, 1e-3, "in ms or as in 5ms, 0.2s")
+}
+
+/// Watts.
+pub fn parse_watts(text: &str) -> Result<f64, String> {
+    some(text, Dimension::Power, 1.0, "in W or as in 200W, 0.2kW")
+}
+
+/// Joules.
+pub fn parse_joules(text: &str) -> Result<f64, String> {
+    some(text, Dimension::Energy, 1.0, "in J or as in 0.5J, 200mJ")
+}
+
+/// Megahertz.
+pub fn parse_mhz(text: &str) -> Result<f64, String> {
+    some(text, Dimension::Frequency, 1e6, "in MHz or as in 1200MHz, 1.2GHz")
+}
+
+/// Milliseconds, or none at all.
+pub fn parse_latency_ms(text: &str) -> Result<f64, String> {
+    quantity(text, Dimension::Time, 1e-3)
+        .ok_or_else(|| "must be a number of at least 0, in ms or as in 5ms, 0.2s".into())
+}
+
+/// Seconds, or none at all.
 pub fn parse_latency(text: &str) -> Result<f64, String> {
-    text.parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0).ok_or("must be a number of at least 0".into())
+    quantity(text, Dimension::Time, 1.0).ok_or_else(|| "must be a number of at least 0, in s or as in 5s, 200ms".into())
 }
 
 /// A time above zero with its unit.
 pub fn parse_time(text: &str) -> Result<Seconds, String> {
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let number = &text[..text.len() - unit.len()];
-    let seconds = parse_with_unit(&format!("{number} {}", unit.trim()), Dimension::Time).ok().filter(|s| *s > 0.0);
+    let seconds = measured(text, Dimension::Time).filter(|s| *s > 0.0);
     seconds.map(Seconds::new).ok_or_else(|| "must be a time above 0 with its unit, as in 500ms or 2s".into())
 }
 
@@ -183,16 +236,24 @@ pub enum Axis {
 /// More settings than any device has.
 const MOST_SETTINGS: f64 = 10_000.0;
 
-pub fn parse_axis(text: &str) -> Result<Axis, String> {
+pub fn parse_clocks(text: &str) -> Result<Axis, String> {
+    parse_axis(text, parse_mhz)
+}
+
+pub fn parse_caps(text: &str) -> Result<Axis, String> {
+    parse_axis(text, parse_watts)
+}
+
+fn parse_axis(text: &str, one: fn(&str) -> Result<f64, String>) -> Result<Axis, String> {
     if text == "default" {
         return Ok(Axis::Default);
     }
     let Some((from, rest)) = text.split_once("..") else {
-        let value = parse_positive(text)?;
+        let value = one(text)?;
         return Ok(Axis::Range(value, value, 1.0));
     };
     let (to, step) = rest.split_once(':').ok_or("write a range like 600..1500:15, with its step")?;
-    let (from, to, step) = (parse_positive(from)?, parse_positive(to)?, parse_positive(step)?);
+    let (from, to, step) = (one(from)?, one(to)?, one(step)?);
     if to < from || (to - from) / step > MOST_SETTINGS {
         return Err(format!("a range goes up, in at most {MOST_SETTINGS} steps"));
     }
@@ -263,10 +324,38 @@ mod tests {
     #[test]
     fn axes_are_read() {
         assert_eq!(settings(&[Axis::Default]), [None]);
-        let range = parse_axis("600..700:50").expect("a range");
+        let range = parse_clocks("600..700:50").expect("a range");
         assert_eq!(settings(&[Axis::Default, range]), [None, Some(600.0), Some(650.0), Some(700.0)]);
         for wrong in ["600..700", "700..600:5", "0", "-5", "600..700:0", "1..1000000:1", "x"] {
-            assert!(parse_axis(wrong).is_err(), "{wrong}");
+            assert!(parse_clocks(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_clocks("0.6GHz..700MHz:50"), parse_clocks("600..700:50"));
+        assert_eq!(parse_caps("0.2kW"), Ok(Axis::Range(200.0, 200.0, 1.0)));
+    }
+
+    #[test]
+    fn quantities_are_read_with_and_without_their_unit() {
+        let near = |read: Result<f64, String>, value: f64| {
+            let read = read.expect("read");
+            assert!((read / value - 1.0).abs() < 1e-12, "{read} {value}");
+        };
+        for text in ["5", "5ms", "5 ms", "0.005s", "5000us", "5e0"] {
+            near(parse_ms(text), 5.0);
+        }
+        for text in ["200", "200W", "0.2kW", "0.2 kw", "200w"] {
+            near(parse_watts(text), 200.0);
+        }
+        for text in ["1200", "1200MHz", "1.2GHz", "1.2 ghz"] {
+            near(parse_mhz(text), 1200.0);
+        }
+        near(parse_joules("200mJ"), 0.2);
+        near(parse_latency("200ms"), 0.2);
+        assert_eq!((parse_latency_ms("0"), parse_latency("0s")), (Ok(0.0), Ok(0.0)));
+        for wrong in ["", "0", "-1", "-5ms", "5W", "ms", "5 m s", "NaN", "inf", "1e400", "5ms5"] {
+            assert!(parse_ms(wrong).is_err(), "{wrong}");
+        }
+        for wrong in ["200J", "0W", "0.2kV", "infW"] {
+            assert!(parse_watts(wrong).is_err(), "{wrong}");
         }
     }
 }

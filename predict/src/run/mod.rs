@@ -1,5 +1,6 @@
 //! Commands: what was typed becomes a request, the answer becomes text.
 
+mod mcp;
 mod optimize;
 mod serve;
 mod sweep;
@@ -20,11 +21,12 @@ use joulecast_model::net::network::folding::Folding;
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_model::step::training::Training;
-use joulecast_reports::export::Format;
+use joulecast_reports::export::{Export as _, ExportError, Format};
 use joulecast_reports::fleet::FIGURE_NAMES;
 use joulecast_reports::papers::Beside;
 use joulecast_reports::prediction::{Asked, Shown};
 use joulecast_reports::table::Table;
+use joulecast_reports::verdict::Verdict;
 use joulecast_reports::warnings::words;
 use joulecast_reports::{compare, describe, fleet, given, say};
 use std::collections::BTreeSet;
@@ -49,6 +51,7 @@ pub fn run(cli: Cli, typed: &[OsString]) -> Result<(), Failure> {
         Some(Command::Convert(args)) => convert(&session, &args),
         Some(Command::Papers(args)) => papers(&args),
         Some(Command::List(args)) => list(args.what),
+        Some(Command::Mcp) => mcp::serve(&session),
         Some(Command::Completions { shell }) => completions(shell),
     }
 }
@@ -119,23 +122,38 @@ fn asked<'a>(request: &'a Request, predictor: &'a Predictor, source: &'a str, tr
     Asked { gpu, source, framework: &predictor.framework().name, launch: predictor.launch(), training }
 }
 
+/// What `predict` prints in a form, and the verdict on it; of layouts there is none. The pair: tokens of a language model's
+/// answer, and whether all layouts over a node are asked for; `layers`: whether tables show each.
+fn predicted(
+    session: &Session,
+    request: &Request,
+    (generate, layouts): (Option<u64>, bool),
+    layers: bool,
+    format: Format,
+) -> Result<(String, String), Failure> {
+    let failed = |e: ExportError| Failure::Failed(e.into());
+    if layouts {
+        let laid = ask::layouts(session, request, generate.unwrap_or(1))?;
+        return Ok((laid.shown().export(format).map_err(failed)?, String::new()));
+    }
+    if let Some(tokens) = generate {
+        let Generated { generation, cluster, source } = ask::generate(session, request, tokens)?;
+        let (gpu, asked) = (cluster.first().gpu(), asked(request, cluster.first(), source, None));
+        let shown = Shown { prediction: &generation, gpu, asked: &asked, layers };
+        return Ok((shown.export(format).map_err(failed)?, Verdict::of(&generation.total).line()));
+    }
+    let Answer { prediction, training, cluster, source } = ask::step(session, request)?;
+    let (gpu, asked) = (cluster.first().gpu(), asked(request, cluster.first(), source, training));
+    let shown = Shown { prediction: &prediction, gpu, asked: &asked, layers };
+    Ok((shown.export(format).map_err(failed)?, Verdict::of(&prediction).line()))
+}
+
 /// `predict --net … --gpu … --batch …`
 fn predict(session: &Session, args: &PredictArgs) -> Result<(), Failure> {
     args.output.check([])?;
-    let request = args.request()?;
-    if args.layouts {
-        let laid = ask::layouts(session, &request, args.generate.unwrap_or(1))?;
-        return args.output.export(&laid.shown(), args.format);
-    }
-    if let Some(tokens) = args.generate {
-        let Generated { generation, cluster, source } = ask::generate(session, &request, tokens)?;
-        let (gpu, asked) = (cluster.first().gpu(), asked(&request, cluster.first(), source, None));
-        let shown = Shown { prediction: &generation, gpu, asked: &asked, layers: args.layers };
-        return args.output.export(&shown, args.format);
-    }
-    let Answer { prediction, training, cluster, source } = ask::step(session, &request)?;
-    let (gpu, asked) = (cluster.first().gpu(), asked(&request, cluster.first(), source, training));
-    args.output.export(&Shown { prediction: &prediction, gpu, asked: &asked, layers: args.layers }, args.format)
+    let asked = (args.generate, args.layouts);
+    let (text, _) = predicted(session, &args.request()?, asked, args.layers, args.format)?;
+    args.output.emit(&text)
 }
 
 /// `predict compare`

@@ -3,16 +3,16 @@
 import { chart } from "./chart.js";
 import { bar, element, notes, table } from "./element.js";
 import { modules, shortened } from "./tree.js";
-import { basis, change, digits, gib, range, settings, verdict, withUnit } from "./words.js";
+import { change, digits, gib, range, settings, withUnit } from "./words.js";
 
 const byId = id => document.getElementById(id);
 
 /** One step: verdict, figures, notes and layers. */
 export function showStep(p, gpu) {
   byId("verdict-title").textContent = `${p.network} on ${gpu.title}, batch ${digits(p.batch, 9)}, ${p.precision} ${p.mode}`;
-  byId("verdict").textContent = verdict(p, gpu);
+  byId("verdict").textContent = p.verdict.text;
   byId("verdict").className = p.fits_in_memory ? "" : "bad";
-  byId("basis").textContent = basis(p);
+  byId("basis").textContent = [`Why so long: ${p.verdict.why_so_long}.`, p.verdict.surer ? `Surer by measuring: ${p.verdict.surer}.` : ""].join(" ").trim();
   const cards = [
     ["Time a step", withUnit(p.time_s, "s"), range(p.time_s_p05, p.time_s_p95, "s")],
     ["Power", withUnit(p.power_w, "W"), range(p.power_w_p05, p.power_w_p95, "W")],
@@ -134,18 +134,6 @@ export function showCurves(found, gpu, state) {
   byId("curves").hidden = charts.every(c => !c);
 }
 
-// Which is the best by time or energy, as far as the document says so.
-function bestWords(comparison) {
-  const words = [["time", "Fastest"], ["energy per sample", "Least energy"]].map(([metric, title]) => {
-    const won = comparison.best.find(b => b.metric === metric), host = comparison.none_best.find(b => b.metric === metric);
-    if (host) return `${title}: none is the best, the host decides on ${host.least_on}.`;
-    if (!won) return "";
-    const near = won.within_its_interval;
-    return near.length ? `${title}: ${won.gpu}, not surely better than ${near.join(", ")}.` : `${title}: ${won.gpu}, surely.`;
-  });
-  return words.filter(Boolean).join(" ");
-}
-
 /** Several GPUs side by side. */
 export function showCompare({ comparison, notes: told }, gpus, chosen) {
   const { rows, left_out: leftOut } = comparison;
@@ -153,14 +141,14 @@ export function showCompare({ comparison, notes: told }, gpus, chosen) {
   const body = table(byId("compare-table"), ["GPU", "time", "90 %", "power", "energy", "", "samples/s", "memory", "-rests on"],
     [...rows].sort((a, b) => a.time_s - b.time_s).map(r => [
       r.gpu, withUnit(r.time_s, "s"), range(r.time_s_p05, r.time_s_p95, "s"), withUnit(r.power_w, "W"), withUnit(r.energy_j, "J"),
-      bar(r.energy_j / most), digits(r.samples_per_s), element("td", r.fits_in_memory ? {} : { class: "bad" }, r.fits_in_memory ? "fits" : "does not fit"), element("td", { class: "words" }, r.time_tier),
+      bar(r.energy_j / most), digits(r.samples_per_s), element("td", r.fits_in_memory ? {} : { class: "bad" }, r.fits_in_memory ? "fits" : "does not fit"), element("td", { class: "words" }, `${r.time_tier}, ${r.time_grade} in time, ${r.energy_grade} in energy`),
     ]));
   body.forEach(row => {
     const name = row.cells[0].textContent;
     row.cells[0].title = gpus.get(name)?.title ?? name;
     row.classList.toggle("chosen", name === chosen);
   });
-  byId("compare-words").textContent = rows.length > 1 ? bestWords(comparison) : "";
+  byId("compare-words").textContent = comparison.verdict.map(line => `${line[0].toUpperCase()}${line.slice(1)}.`).join(" ");
   const by = new Map();
   for (const { gpu, warnings } of told) for (const w of warnings) by.set(w, [...(by.get(w) ?? []), gpu]);
   notes(byId("compare-notes"), "To know of these", [
@@ -188,9 +176,7 @@ export function showPlan(plan) {
   });
   const body = table(byId("plan-table"), ["candidate", "set to", ...FIGURES.map(([name]) => name)], rows);
   body.forEach(row => row.classList.toggle("chosen", row.cells[0].textContent === plan.chosen_candidate));
-  byId("plan-words").textContent = plan.chosen_candidate
-    ? `Chosen for the least ${plan.minimise}: ${plan.chosen_candidate}. Where intervals overlap, the order is not sure.`
-    : "No candidate carries the load.";
+  byId("plan-words").textContent = plan.verdict ? `${plan.verdict}.` : "No candidate carries the load.";
   notes(byId("plan-notes"), "To know", plan.candidates.flatMap(c => [
     ...c.rests_on.map(text => `${c.name}, ${text}`), ...c.warnings.map(text => `${c.name}: ${text}`),
   ]), true);

@@ -1,4 +1,4 @@
-// Numbers and verdicts as text.
+// Numbers as text; verdicts come from the module in words.
 
 const PREFIXES = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]];
 
@@ -29,27 +29,6 @@ export const gib = bytes => `${digits(bytes / 2 ** 30)}\u00a0GiB`;
 export function change(ratio) {
   const percent = Math.round((ratio - 1) * 100);
   return percent === 0 ? "±0\u00a0%" : `${percent > 0 ? "+" : "−"}${Math.abs(percent)}\u00a0%`;
-}
-
-const TIERS = {
-  measured: "measured on this chip",
-  imported: "imported, measured by others on this chip",
-  sibling: "sibling, measured on another board of this chip",
-  transferred: "transferred, lent by other GPUs",
-  roofline: "roofline, a bound with efficiencies of other chips",
-};
-
-/** What a prediction rests on: the command's tiers with what they mean. */
-export function basis(p) {
-  const { time_tier: time, power_tier: power, id } = p.calibration;
-  return `Time: ${TIERS[time] ?? time} (${id}). Power: ${TIERS[power] ?? power}.`;
-}
-
-/** The answer in one sentence. */
-export function verdict(p, gpu) {
-  const time = `${withUnit(p.time_s, "s")} (${range(p.time_s_p05, p.time_s_p95, "s")})`;
-  const fits = p.fits_in_memory ? `fits in ${digits(gpu.memory_gib)}\u00a0GiB` : `does not fit in ${digits(gpu.memory_gib)}\u00a0GiB`;
-  return `${time}, ${withUnit(p.energy_j, "J")} a step, ${fits}.`;
 }
 
 /** Settings as the command types them, in words. */

@@ -1,9 +1,11 @@
 //! A comparison as `comparison/1` and as rows.
 
 use crate::record::{self, Figures};
+use crate::verdict::{Measurement, Verdict};
 use joulecast_model::ask::budget::{Bound, Budget};
 use joulecast_model::ask::comparison::{Best, Entry, Largest, best, cheapest, most_accurate};
 use joulecast_model::base::units::Joules;
+use joulecast_model::step::trust::Trust;
 use serde::Serialize;
 
 /// What was compared.
@@ -41,6 +43,11 @@ struct Row<'a> {
     mode: &'a str,
     time_tier: &'a str,
     power_tier: &'a str,
+    /// How far to trust time and energy, and their expected mean error as a share.
+    time_grade: &'a str,
+    expected_time_error: f64,
+    energy_grade: &'a str,
+    expected_energy_error: f64,
     core_clock_mhz: f64,
     #[serde(flatten)]
     figures: Figures,
@@ -72,6 +79,17 @@ struct Winner<'a> {
     gpu: &'a str,
     value: f64,
     within_its_interval: Vec<&'a str>,
+    /// Whether no other one's interval reaches its own.
+    sure: bool,
+    /// What is to be measured, and of which GPU, where it is not.
+    decided_by: Option<Decided<'a>>,
+}
+
+#[derive(Serialize)]
+struct Decided<'a> {
+    gpu: &'a str,
+    measure: String,
+    by: Option<&'static str>,
 }
 
 /// Where no GPU is the best, since the host decides on the one with the least.
@@ -100,10 +118,12 @@ pub(super) struct Document<'a> {
     left_out: &'a [LeftOut],
     best: Vec<Winner<'a>>,
     none_best: Vec<OfHost<'a>>,
+    /// Which GPU takes least time and energy, as far as that is sure, in words.
+    verdict: Vec<String>,
     budget: Option<BudgetDocument>,
     within_budget: Vec<serde_json::Value>,
     most_accurate: Option<Choice<'a>>,
-    cheapest: Vec<Choice<'a>>,
+    cheapest: Vec<Cheapest<'a>>,
 }
 
 #[derive(Serialize)]
@@ -112,6 +132,14 @@ struct BudgetDocument {
     energy_per_sample_j: Option<f64>,
     power_w: Option<f64>,
     by_95_percent_quantiles: bool,
+}
+
+#[derive(Serialize)]
+struct Cheapest<'a> {
+    #[serde(flatten)]
+    choice: Choice<'a>,
+    within_its_interval: Vec<&'a str>,
+    sure: bool,
 }
 
 #[derive(Serialize)]
@@ -125,6 +153,7 @@ fn row<'a>(c: &Comparison, e: &'a Entry) -> Row<'a> {
     let p = &e.prediction;
     let meets = |bound| c.budget.as_ref()?.kept(p).find(|(b, _)| *b == bound).map(|(_, kept)| kept);
     let answer = c.answer(e);
+    let trust = Trust::of(p);
     Row {
         network: &p.network,
         gpu: &e.gpu,
@@ -133,6 +162,10 @@ fn row<'a>(c: &Comparison, e: &'a Entry) -> Row<'a> {
         mode: p.mode.name(),
         time_tier: p.time_tier.name(),
         power_tier: p.power_tier.name(),
+        time_grade: trust.time.grade.name(),
+        expected_time_error: trust.time.error,
+        energy_grade: trust.energy.grade.name(),
+        expected_energy_error: trust.energy.error,
         core_clock_mhz: p.clock.to_mhz(),
         figures: Figures::of(p),
         host_decides: p.host.as_ref().map(|h| h.decides),
@@ -180,7 +213,20 @@ fn winner<'a>(b: &Best<'a>) -> Winner<'a> {
         gpu: &b.entry.gpu,
         value: b.value,
         within_its_interval: b.near.iter().map(|e| e.gpu.as_str()).collect(),
+        sure: b.sure(),
+        decided_by: decided(b),
     }
+}
+
+fn decided<'a>(b: &Best<'a>) -> Option<Decided<'a>> {
+    let (e, cause) = b.decided_by()?;
+    let Measurement { what: measure, by } = Verdict::of(&e.prediction).measurement(cause);
+    Some(Decided { gpu: &e.gpu, measure, by })
+}
+
+fn price<'a>(b: &Best<'a>) -> Cheapest<'a> {
+    let within_its_interval = b.near.iter().map(|e| e.gpu.as_str()).collect();
+    Cheapest { choice: choice(b.entry), within_its_interval, sure: b.sure() }
 }
 
 fn of_host<'a>(b: &Best<'a>) -> OfHost<'a> {
@@ -212,10 +258,11 @@ pub(super) fn document(c: &Comparison) -> Result<Document<'_>, serde_json::Error
         left_out: &c.left_out,
         best: gpus.iter().map(winner).collect(),
         none_best: hosts.iter().map(of_host).collect(),
+        verdict: c.conclusions(),
         budget,
         within_budget: c.largest.iter().map(budget_row).collect::<Result<_, _>>()?,
         most_accurate: most_accurate(&c.largest).map(choice),
-        cheapest: cheapest(&c.largest).into_iter().filter(|e| !e.of_host()).map(choice).collect(),
+        cheapest: cheapest(&c.largest).iter().filter(|b| b.by_gpu).map(price).collect(),
     })
 }
 

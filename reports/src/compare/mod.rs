@@ -30,6 +30,13 @@ pub fn figure(_: &Comparison, _: String) -> Result<String, FigureError> {
     Err(FigureError::Absent)
 }
 
+impl Comparison {
+    /// Which GPU takes the least time and the least energy, as far as that is sure: a line for every network and batch.
+    pub fn conclusions(&self) -> Vec<String> {
+        page::conclusions(self)
+    }
+}
+
 impl Export for Comparison {
     const FORMS: &'static [(Format, &'static str)] = &[
         (Format::Table, "Aligned text"),

@@ -3,8 +3,10 @@
 use super::document::{Comparison, LeftOut};
 use crate::markup::markdown_text;
 use crate::table::{Table, significant, with_unit};
+use crate::verdict::Verdict;
 use joulecast_model::ask::budget::{Bound, Budget};
-use joulecast_model::ask::comparison::{Entry, Largest, best, cheapest, most_accurate, no_choice};
+use joulecast_model::ask::comparison::{Best, Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
+use joulecast_model::step::trust::Trust;
 use std::fmt::Write as _;
 
 /// In place of a GPU where none is the best.
@@ -23,7 +25,7 @@ fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table
     if prices {
         header.push("price/million");
     }
-    header.push("times rest on");
+    header.extend(["times rest on", "trust in time, energy"]);
     let judged = c.budget.as_ref().filter(|_| stopped.is_none());
     if judged.is_some() {
         header.push("breaks");
@@ -31,7 +33,7 @@ fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table
     if stopped.is_some() {
         header.push("larger breaks");
     }
-    let mut table = Table::new(&header, 2).with_trailing_text(1 + usize::from(c.budget.is_some()));
+    let mut table = Table::new(&header, 2).with_trailing_text(2 + usize::from(c.budget.is_some()));
     for (i, e) in entries.iter().enumerate() {
         let p = &e.prediction;
         let batch = if p.fits_in_memory { p.batch.to_string() } else { format!("{} (does not fit)", p.batch) };
@@ -54,7 +56,8 @@ fn table(c: &Comparison, entries: &[&Entry], stopped: Option<&[Bound]>) -> Table
         if prices {
             cells.push(e.price_per_million.map_or("?".into(), |v| significant(v, 3)));
         }
-        cells.push(p.time_tier.to_string());
+        let trust = Trust::of(p);
+        cells.extend([p.time_tier.to_string(), format!("{}, {}", trust.time.grade, trust.energy.grade)]);
         cells.extend(judged.map(|budget| {
             let broken = budget.kept(p).filter(|(_, kept)| !kept).map(|(bound, _)| bound.to_string());
             broken.collect::<Vec<_>>().join(", ")
@@ -92,6 +95,45 @@ fn by_reason(left_out: &[LeftOut]) -> Vec<(&str, Vec<&str>)> {
     list
 }
 
+/// The GPUs of which one is the best.
+fn either(b: &Best<'_>, word: &str) -> String {
+    let names: Vec<&str> = b.contenders().map(|e| e.gpu.as_str()).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} {word} {last}", others.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// What is to be measured to learn which is the best.
+fn decided(b: &Best<'_>) -> Option<String> {
+    b.decided_by().map(|(e, cause)| Verdict::of(&e.prediction).measurement(cause).what)
+}
+
+/// Which GPU takes the least time and the least energy, as far as that is sure: a line for every network and batch.
+pub(super) fn conclusions(c: &Comparison) -> Vec<String> {
+    let found = best(&c.entries);
+    let told = found.iter().filter(|b| matches!(b.measure, Measure::Time | Measure::EnergyPerSample));
+    let line = |b: &Best<'_>| {
+        let p = &b.entry.prediction;
+        let of = format!("least {} of {} at batch {}", b.measure.name(), p.network, p.batch);
+        match (b.by_gpu, b.sure()) {
+            (false, _) => format!("{of}: the host decides, no GPU is the best"),
+            (true, true) => format!("{of}: {}, sure", b.entry.gpu),
+            (true, false) => {
+                let measured = decided(b).map_or(String::new(), |what| format!("; measure {what}"));
+                format!("{of}: not sure between {}{measured}", either(b, "and"))
+            }
+        }
+    };
+    // One GPU alone is the best of nothing.
+    let compared = |b: &&Best<'_>| {
+        let (p, gpu) = (&b.entry.prediction, &b.entry.gpu);
+        let alike = |e: &&Entry| (&e.prediction.network, e.prediction.batch) == (&p.network, p.batch);
+        c.entries.iter().filter(alike).any(|e| e.gpu != *gpu)
+    };
+    told.filter(compared).map(line).collect()
+}
+
 /// The readable report, or the same in Markdown.
 pub fn text(c: &Comparison, markdown: bool) -> String {
     let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
@@ -107,23 +149,25 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         let _ = write!(text, "\n{}\n", epr_words(c.alpha));
     }
     if c.entries.iter().any(|e| e.gpu != c.entries[0].gpu) {
-        let mut table = Table::new(&["network", "batch", "least", "gpu", "value", "not surely better than"], 1)
-            .with_trailing_text(1);
+        let mut table =
+            Table::new(&["network", "batch", "least", "value", "sure", "gpu", "would decide"], 1).with_trailing_text(3);
         let found = best(&c.entries);
         for b in &found {
             let unit = b.measure.unit();
-            let near = || b.near.iter().map(|e| e.gpu.as_str()).collect::<Vec<_>>().join(", ");
             table.row(vec![
                 b.entry.prediction.network.clone(),
                 b.entry.prediction.batch.to_string(),
                 b.measure.name().into(),
-                if b.by_gpu { b.entry.gpu.clone() } else { NONE.into() },
                 if unit.is_empty() { significant(b.value, 3) } else { with_unit(b.value, unit) },
-                if b.by_gpu { near() } else { String::new() },
+                if b.sure() { "yes" } else { "no" }.into(),
+                if b.by_gpu { either(b, "or") } else { NONE.into() },
+                if b.by_gpu { decided(b).unwrap_or_default() } else { String::new() },
             ]);
         }
-        let _ =
-            write!(text, "\nbest GPU for each; the last column: GPUs whose 90 % interval reaches the best one's\n\n");
+        let _ = write!(
+            text,
+            "\nbest GPU for each; where 90 % intervals reach each other none is first, and what would decide is named\n\n"
+        );
         text += &print(&table);
         if found.iter().any(|b| !b.by_gpu) {
             let _ = write!(
@@ -155,15 +199,18 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
                 "\nmost accurate network that does: {net}, top-1 error {error:.1} %, on {gpu} at batch {batch}\n"
             );
         }
-        for e in cheapest(&c.largest) {
-            let price = e.price_per_million.unwrap_or(f64::NAN);
+        for b in cheapest(&c.largest) {
+            let (e, price) = (b.entry, b.value);
             let (net, gpu) = (&e.prediction.network, &e.gpu);
-            if e.of_host() {
+            if !b.by_gpu {
                 let _ =
                     writeln!(text, "no GPU is called cheapest for {net}: the host decides on {gpu}, which costs least");
                 continue;
             }
-            let _ = writeln!(text, "cheapest GPU for {net}: {gpu}, {} per million samples", significant(price, 3));
+            let sure =
+                if b.sure() { String::new() } else { format!("not sure between {}; least: ", either(&b, "and")) };
+            let _ =
+                writeln!(text, "cheapest GPU for {net}: {sure}{gpu}, {} per million samples", significant(price, 3));
         }
         if !entries.is_empty() && entries.iter().all(|e| e.price_per_hour.is_none()) {
             let _ = writeln!(text, "no GPU is called cheapest without prices: --price GPU=PRICE per hour");

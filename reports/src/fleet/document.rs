@@ -82,7 +82,7 @@ pub(super) fn document(plan: &Plan) -> serde_json::Value {
     let candidate = |c: &Candidate| {
         let base = c.taken().and_then(|o| o.value.as_ref());
         serde_json::json!({
-            "name": c.name, "gpu": c.gpu, "reason": c.reason, "waiting_w": c.waiting.0.get(), "rests_on": c.rests_on, "warnings": c.warnings,
+            "name": c.name, "gpu": c.gpu, "reason": c.reason, "waiting_w": c.waiting.0.get(), "rests_on": c.rests_on, "warnings": c.warnings, "surer": c.surer,
             "options": c.options.iter().enumerate().map(|(i, o)| option(c, o, c.chosen == Some(i))).collect::<Vec<_>>(),
             "day": c.taken().and_then(AtSetting::day),
             "sensitivity": base.map(|b| c.sensitivity.iter().map(|s| change(b, s)).collect::<Vec<_>>()),
@@ -96,6 +96,9 @@ pub(super) fn document(plan: &Plan) -> serde_json::Value {
         "latency_target_s": plan.file.target.map(|t| t.latency.get()),
         "chosen_gpu": plan.winner.map(|i| plan.candidates[i].gpu.clone()),
         "chosen_candidate": plan.winner.map(|i| plan.candidates[i].name.clone()),
+        "sure": plan.winner.map(|_| plan.rivals().is_empty()),
+        "not_surely_worse": plan.rivals().iter().map(|c| c.name.as_str()).collect::<Vec<_>>(),
+        "decided_by": plan.decided_by(), "verdict": plan.conclusion(),
         "candidates": plan.candidates.iter().map(candidate).collect::<Vec<_>>(), "command": plan.command,
     })
 }

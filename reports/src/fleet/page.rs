@@ -217,8 +217,10 @@ pub(super) fn document(plan: &Plan, show: Show<'_>) -> Result<Document, ExportEr
             let racks = fleet.racks.map_or(String::new(), |r| format!(" in {}", plural(r, "rack")));
             let named = if c.name == c.gpu { String::new() } else { format!(" ({})", c.name) };
             let how = if o.clock.is_some() { "locked to" } else { "limited to" };
+            blocks.extend(plan.conclusion().map(|line| Block::Text(line + ".")));
             blocks.push(Block::Text(format!(
-                "Least {}: {} {}{named} {how} {}, {}{racks}. The facility draws {} kW at peak and {} MWh a year; a year costs {} {} and emits {} t CO2e. Binding: {}.",
+                "{} {}: {} {}{named} {how} {}, {}{racks}. The facility draws {} kW at peak and {} MWh a year; a year costs {} {} and emits {} t CO2e. Binding: {}.",
+                if plan.rivals().is_empty() { "Least" } else { "As predicted, least" },
                 plan.file.minimise.name(),
                 whole(o.figure(|f| Some(f.gpus as f64))),
                 c.title,

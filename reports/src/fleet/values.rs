@@ -1,6 +1,8 @@
 //! What a plan of a fleet holds, and what is told of it.
 
-use joulecast_model::ask::capacity::{Change, Fleet, Limit, Part, PlanFile, Pool, Price, ReplicaPool, Server};
+use joulecast_model::ask::capacity::{
+    Change, Fleet, Limit, Part, PlanFile, Pool, Price, ReplicaPool, Server, objective,
+};
 use joulecast_model::base::units::{Hertz, Seconds, Watts};
 use joulecast_model::step::framework::Launch;
 use serde::Serialize;
@@ -61,6 +63,8 @@ pub struct Candidate {
     pub rests_on: Vec<String>,
     /// What predictions warn of.
     pub warnings: Vec<String>,
+    /// What to measure to be surer of the network of which least is expected to be right, where that is known.
+    pub surer: Option<String>,
 }
 
 /// A plan.
@@ -204,6 +208,12 @@ impl Candidate {
         self.options.get(self.chosen?)
     }
 
+    /// What the plan makes small, of its fleet; none without a fleet.
+    fn objective(&self, plan: &Plan) -> Option<Figure> {
+        let figure = self.taken()?.figure(|f| Some(objective(f, plan.file.minimise)));
+        figure.value.map(|_| figure)
+    }
+
     /// What keeps the fleet from being smaller, pool by pool.
     pub(super) fn binding(&self, plan: &Plan, fleet: &Fleet) -> String {
         let mut words: Vec<String> = Vec::new();
@@ -223,11 +233,79 @@ impl Candidate {
     }
 }
 
+impl Figure {
+    /// Whether it reaches below another one's upper end: then it is not surely more.
+    fn reaches(&self, other: &Self) -> bool {
+        let (low, high) = (self.p05.or(self.value), other.p95);
+        // Without an upper end there is no fleet where steps take longest: nothing is surely more than that.
+        high.is_none_or(|high| low.is_none_or(|low| low <= high))
+    }
+
+    /// How wide it is, as the ratio of its ends; infinite where one is missing.
+    fn width(&self) -> f64 {
+        match (self.p05, self.p95) {
+            (Some(low), Some(high)) if low > 0.0 => high / low,
+            _ => f64::INFINITY,
+        }
+    }
+}
+
 impl Plan {
+    /// Candidates other than the one to take whose figures do not say that they are worse, in the file's order.
+    pub(super) fn rivals(&self) -> Vec<&Candidate> {
+        let of = |i: usize| self.candidates.get(i)?.objective(self);
+        let Some((winner, least)) = self.winner.and_then(|i| Some((i, of(i)?))) else { return Vec::new() };
+        let near = |i: usize| i != winner && of(i).is_some_and(|figure| figure.reaches(&least));
+        self.candidates.iter().enumerate().filter(|(i, _)| near(*i)).map(|(_, c)| c).collect()
+    }
+
+    /// What to measure to learn which candidate to take: what would make surer the one whose figure is the widest.
+    pub(super) fn decided_by(&self) -> Option<&str> {
+        let rivals = self.rivals();
+        let winner = self.winner.and_then(|i| self.candidates.get(i)).filter(|_| !rivals.is_empty());
+        let width = |c: &Candidate| c.objective(self).map_or(0.0, |figure| figure.width());
+        let all = winner.into_iter().chain(rivals).filter_map(|c| Some((width(c), c.surer.as_deref()?)));
+        all.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, surer)| surer)
+    }
+
+    /// Which candidate to take, as far as that is sure: one line; none where there is no fleet.
+    pub fn conclusion(&self) -> Option<String> {
+        let winner = self.winner.and_then(|i| self.candidates.get(i))?;
+        let (what, rivals) = (self.file.minimise.name(), self.rivals());
+        let names: Vec<&str> = rivals.iter().map(|c| c.name.as_str()).collect();
+        Some(match names.split_last() {
+            _ if self.candidates.len() == 1 => format!("{} is the only candidate", winner.name),
+            None => {
+                format!("Sure: {} has the least {what}, with every step at either end of its interval", winner.name)
+            }
+            Some((last, others)) => {
+                let others: String = others.iter().map(|name| format!(", {name}")).collect();
+                let measure = self.decided_by().map_or(String::new(), |m| format!("; measure {m}"));
+                format!("Not sure which has the least {what}, {}{others} or {last}{measure}", winner.name)
+            }
+        })
+    }
+
     /// Candidates whose carbon lacks embodied emissions that others' has.
     pub(super) fn lacking_embodied(&self) -> Vec<&Candidate> {
         let some = |part: usize| self.candidates.iter().any(|c| c.embodied_known()[part]);
         let lacks = |c: &&Candidate| (0..2).any(|part| some(part) && !c.embodied_known()[part]);
         self.candidates.iter().filter(lacks).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Figure;
+
+    #[test]
+    fn what_reaches_below_the_other_s_upper_end_is_not_surely_more() {
+        let of = |low, value, high| Figure { value: Some(value), p05: low, p95: high };
+        let least = of(Some(8.0), 10.0, Some(13.0));
+        assert!(of(Some(12.0), 15.0, Some(20.0)).reaches(&least) && of(Some(13.0), 15.0, None).reaches(&least));
+        assert!(!of(Some(14.0), 15.0, Some(20.0)).reaches(&least));
+        // Where the least may keep no target, anything may turn out to be less.
+        assert!(of(Some(99.0), 100.0, Some(101.0)).reaches(&of(Some(8.0), 10.0, None)));
+        assert_eq!((least.width(), of(None, 1.0, Some(2.0)).width()), (13.0 / 8.0, f64::INFINITY));
     }
 }

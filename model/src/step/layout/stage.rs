@@ -3,10 +3,11 @@
 use crate::base::precision::Phase;
 use crate::base::units::{Bytes, Joules, Ops, Seconds};
 use crate::device::collective::Collectives;
+use crate::kernel::key::ModelKey;
 use crate::law::calibration::Tier;
 use crate::law::power::Waits;
 use crate::net::share::{Exchange, Share};
-use crate::step::predictor::{Estimate, LayerPrediction, NetworkPrediction};
+use crate::step::predictor::{BoundBy, Estimate, LayerPrediction, NetworkPrediction};
 use std::collections::HashMap;
 
 /// A GPU of a stage over one microbatch.
@@ -81,6 +82,8 @@ fn exchange(
         power: waits.value,
         energy: Joules::new((waits.value * taken.time).get()),
         bound: Seconds::ZERO,
+        bound_by: BoundBy::Exchange,
+        class: ModelKey::Kind(e.kind.name()),
         tier,
         algorithm: None,
         engine: None,

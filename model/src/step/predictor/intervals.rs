@@ -26,6 +26,19 @@ pub struct Carried {
     energy: Width,
 }
 
+/// What a step is expected to err, and what of its intervals is no kernel's.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Doubts {
+    /// Mean error that is expected of the kernels' times, as a share of the step's.
+    pub kernels: f64,
+    /// Mean error that is expected of the law of power, as a share of power.
+    pub power: f64,
+    /// By how much hosts differ.
+    pub hosts: Carried,
+    /// By how much laws err that carry times and powers away from the default clocks.
+    pub clocks: Carried,
+}
+
 /// What whole networks showed of the intervals of networks.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
@@ -53,6 +66,11 @@ impl Carried {
             power: width(&|o| (o.1 / o.0) / (energy / time)),
             energy: width(&|o| o.1 / energy),
         }
+    }
+
+    /// Half-widths of time, power and energy, each the mean of both sides.
+    pub fn half_widths(&self) -> [f64; 3] {
+        [self.time, self.power, self.energy].map(|Width(low, high)| (low + high) / 2.0)
     }
 
     /// With an independent error besides.

@@ -1,7 +1,7 @@
 //! A kernel of a step: its model, its time, its power at any clock.
 
 use super::bounds::Bounds;
-use super::{Estimate, LayerPrediction, PredictError, Setup};
+use super::{BoundBy, Estimate, LayerPrediction, PredictError, Setup};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Seconds, Watts};
 use crate::device::clock::{Clocks, slowdown};
@@ -30,6 +30,13 @@ pub(super) struct Kernel<'a> {
     pub(super) time: Estimate<Seconds>,
     pub(super) bound: Seconds,
     pub(super) memory: Seconds,
+    /// Its arithmetic at peak, and the shortest that a kernel of its kind takes.
+    pub(super) arithmetic: Seconds,
+    pub(super) floor: Seconds,
+    /// What its time is expected to err in the mean, as a share of it.
+    pub(super) error: f64,
+    /// The name of the models for kernels like it.
+    pub(super) class: ModelKey,
     pub(super) drives: Drives,
     pub(super) tier: Tier,
     pub(super) algorithm: Option<Algorithm>,
@@ -67,7 +74,8 @@ impl Kernel<'_> {
     /// So many of it, one after the other.
     fn repeated(self, times: f64) -> Self {
         let (bound, memory, host) = (self.bound * times, self.memory * times, self.host * times);
-        Self { time: self.time.times(times), bound, memory, host, ..self }
+        let (arithmetic, floor) = (self.arithmetic * times, self.floor * times);
+        Self { time: self.time.times(times), bound, memory, host, arithmetic, floor, ..self }
     }
 
     /// How far its clocks are from those that its time is of: the sum of the logarithms' distances.
@@ -83,6 +91,17 @@ impl Kernel<'_> {
     /// Power at a core clock at which it takes `slowdown` times as long.
     pub(super) fn power(&self, gpu: &Gpu, clock_law: ClockLaw, core: f64, slowdown: f64) -> Watts {
         power(gpu, self.drives, clock_law.level(self.clock(core)), slowdown)
+    }
+
+    /// The longest of what it cannot do without, at clocks.
+    fn bound_by(&self, clocks: Clocks) -> BoundBy {
+        let arithmetic = self.arithmetic / self.clock(clocks.core);
+        let traffic = self.memory / clocks.memory;
+        match self.floor {
+            floor if floor >= arithmetic.max(traffic) => BoundBy::Launch,
+            _ if arithmetic >= traffic => BoundBy::Compute,
+            _ => BoundBy::Memory,
+        }
     }
 
     pub(super) fn slowdown(&self, clocks: Clocks) -> f64 {
@@ -105,6 +124,8 @@ impl Kernel<'_> {
             power,
             energy: power * time.value,
             bound: self.bound,
+            bound_by: self.bound_by(clocks),
+            class: self.class,
             tier: self.tier,
             algorithm: self.algorithm,
             engine: self.engine.map(str::to_string),
@@ -335,6 +356,10 @@ impl<'m> Plan<'_, 'm> {
             time: Estimate { value, p05: value * low, p95: value * high },
             bound: load.bound,
             memory: load.roofline.traffic(),
+            arithmetic: load.roofline.arithmetic(),
+            floor: found.model.floor + load.roofline.stalls,
+            error: found.error(timed.in_domain, setup.all_chips.siblings(found.tier)),
+            class: self.work.key(),
             drives: drives.times(setup.framework.activity.of(load, setup.mode)),
             tier: found.tier,
             algorithm: self.algorithm,

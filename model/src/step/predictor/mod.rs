@@ -16,22 +16,24 @@ mod totals;
 mod warning;
 
 pub use batches::StepOverBatches;
-pub use intervals::{Carried, Width, Widths};
+pub use intervals::{Carried, Doubts, Width, Widths};
 pub use operating_point::{OperatingError, OperatingPoint, core_range, highest};
 pub use remarks::SIMULATED;
 pub use step::Step;
 pub use summary::{Prepared, Summary};
 pub use warning::Warning;
 
-use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::precision::{Mode, Phase, Precision, named_enum};
 use crate::base::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
 use crate::device::gpu::{Device, Gpu, Vendor};
+use crate::kernel::key::ModelKey;
 use crate::kernel::setting::Algorithm;
 use crate::law::calibration::{Calibration, CalibrationError, Tier};
 use crate::step::framework::{Framework, Launch};
 use crate::step::layout::LayoutOf;
 use crate::step::memory::MemoryFootprint;
 use crate::step::parallel::{Communication, DevicePrediction};
+use serde::{Deserialize, Serialize};
 use std::ops::Mul;
 
 /// What a step is predicted with, as [`crate::step::predict::Predictor`] lends it.
@@ -80,6 +82,20 @@ impl<T: Copy + Mul<f64, Output = T>> Estimate<T> {
     }
 }
 
+named_enum!(
+    /// What a kernel cannot be faster than at its clocks: the longest part of its roofline.
+    BoundBy {
+        /// Arithmetic at peak.
+        Compute = "compute",
+        /// Traffic at peak bandwidth.
+        Memory = "memory",
+        /// What the shortest kernel of its kind takes.
+        Launch = "launch",
+        /// What GPUs exchange over what joins them.
+        Exchange = "exchange",
+    }
+);
+
 /// One kernel of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerPrediction {
@@ -103,6 +119,10 @@ pub struct LayerPrediction {
     pub energy: Joules,
     /// Roofline bound of the direct algorithm: max(ops / peak, bytes / bandwidth).
     pub bound: Seconds,
+    /// What it cannot be faster than.
+    pub bound_by: BoundBy,
+    /// The name of the models for kernels like it: its kind, of convolutions a class of them.
+    pub class: ModelKey,
     /// Whether its time rests on rows of this board, another board, another chip, or none.
     pub tier: Tier,
     /// What computes it, where somebody asked for that.
@@ -113,6 +133,14 @@ pub struct LayerPrediction {
     pub in_domain: bool,
     /// The rule of its library's version that makes its time, where one does.
     pub jump: Option<String>,
+}
+
+impl LayerPrediction {
+    /// Its kind, more exactly where kernels of that kind have models by class, such as `conv2d_3x3` or `attention_decode`.
+    pub fn model(&self) -> &'static str {
+        let class = self.class.name();
+        if class.starts_with(self.kind) { class } else { self.kind }
+    }
 }
 
 /// Time and energy of a phase.
@@ -184,6 +212,8 @@ pub struct NetworkPrediction {
     pub launch_bound: bool,
     /// The host of an eager step, where the framework profile says what it does.
     pub host: Option<HostOf>,
+    /// What it is expected to err, and what of its intervals is no kernel's.
+    pub doubts: Doubts,
     /// Half-widths of the intervals before whole networks were compared, and without what hosts differ by.
     pub widths: Widths,
     /// Time of a step, from its first launch to its last kernel.

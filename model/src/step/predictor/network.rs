@@ -1,7 +1,7 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
 use super::beside::{conversion, fused_update, gradient_sums};
-use super::intervals::{Carried, Intervals, Outcome, Shown};
+use super::intervals::{Carried, Doubts, Intervals, Outcome, Shown};
 use super::kernel::{Kernel, Models, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
 use super::remarks::Settled;
@@ -14,6 +14,7 @@ use crate::device::clock::{Clocks, VoltageCurve};
 use crate::kernel::key::ModelKey;
 use crate::law::calibration::Tier;
 use crate::law::power::{ClockLaw, PowerModel, waiting_at};
+use crate::law::time::MEAN_OF_HALF_WIDTH;
 use crate::net::cost::LayerCost;
 use crate::net::network::ShapedNetwork;
 use crate::step::framework::{Group, Launch, Stages};
@@ -190,14 +191,14 @@ impl<'a> Step<'a> {
         Ok(self.predict(point, &limits, &clocks, &likely))
     }
 
-    /// Half-widths, and time, power and energy of a step with their intervals.
+    /// Half-widths, what is expected to err, and time, power and energy of a step with their intervals.
     pub(super) fn intervals(
         &self,
         totals: &Totals,
         point: OperatingPoint,
         cap: Watts,
         likely: &[Outcome],
-    ) -> (Widths, Intervals) {
+    ) -> (Widths, Doubts, Intervals) {
         let (setup, law) = (&self.setup, self.law);
         let spread = if self.power_tier >= Tier::Sibling { OTHER_DEVICE } else { 1.0 };
         let residuals = (law.residuals.0 - spread.ln(), law.residuals.1 + spread.ln());
@@ -210,8 +211,13 @@ impl<'a> Step<'a> {
         let carried = if asked { CARRIED * totals.moved / totals.time.value.get() } else { 0.0 };
         let step = (totals.time.value, totals.energy);
         let by_host = totals.by_host.as_ref().map_or(&[][..], |outcomes| outcomes);
-        let carried = Carried::new(carried, step, likely).and(Carried::new(0.0, step, by_host));
-        (widths, widths.intervals(totals.time.value, totals.energy, cap, shown, carried))
+        let (clocks, hosts) = (Carried::new(carried, step, likely), Carried::new(0.0, step, by_host));
+        let power = match self.power_tier >= Tier::Sibling {
+            true => MEAN_OF_HALF_WIDTH * (residuals.1 - residuals.0) / 2.0,
+            false => law.mape / 100.0,
+        };
+        let doubts = Doubts { kernels: totals.error(), power, hosts, clocks };
+        (widths, doubts, widths.intervals(totals.time.value, totals.energy, cap, shown, clocks.and(hosts)))
     }
 
     /// The host of an eager step, where the profile says what it does.
@@ -256,7 +262,7 @@ impl<'a> Step<'a> {
         let idle = waiting_at(setup.gpu, self.clock_law.level(clock));
         totals.wait(layers.len(), setup, network.precision(), idle);
         totals.idle(self.gap, idle);
-        let (widths, (time, power, energy)) = self.intervals(&totals, point, limits.cap, likely);
+        let (widths, doubts, (time, power, energy)) = self.intervals(&totals, point, limits.cap, likely);
         let launch_bound = totals.for_host > Seconds::ZERO;
         let memory = footprint(network, setup.mode, &setup.framework.memory);
         let fits_in_memory = memory.total() <= setup.gpu.memory.value;
@@ -293,6 +299,7 @@ impl<'a> Step<'a> {
             waiting: totals.waiting / totals.time.value,
             launch_bound,
             host: self.host(&totals),
+            doubts,
             widths,
             power,
             energy,

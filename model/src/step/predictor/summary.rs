@@ -292,7 +292,7 @@ impl<'s, 'a> Prepared<'s, 'a> {
         likely: &[Outcome],
     ) -> Summary {
         let step = &self.as_is.step;
-        let (_, (time, power, energy)) = step.intervals(&totals, point, limits.cap, likely);
+        let (_, _, (time, power, energy)) = step.intervals(&totals, point, limits.cap, likely);
         Summary {
             time_tier: totals.tier(),
             power_tier: step.power_tier,

@@ -35,6 +35,8 @@ pub(super) struct Totals {
     /// Widths of the kernels' intervals, in the order of tiers.
     pub(super) by_tier: [f64; Tier::ALL.len()],
     pub(super) outside: f64,
+    /// What times are expected to err in the mean, summed.
+    pub(super) errors: Seconds,
     pub(super) substituted: BTreeMap<Substitute, BTreeMap<&'static str, f64>>,
 }
 
@@ -54,6 +56,7 @@ impl Totals {
         self.bound += layer.bound;
         self.energy += layer.energy;
         self.cost = self.cost + kernel.cost;
+        self.errors += time * kernel.error;
         self.by_tier[layer.tier as usize] += (layer.time.p95 - layer.time.p05).get();
         if let Some(substitute) = kernel.substitute {
             *self.substituted.entry(substitute).or_default().entry(layer.kind).or_default() += time.get();
@@ -102,6 +105,14 @@ impl Totals {
         for outcome in self.by_host.iter_mut().flatten() {
             *outcome = (outcome.0 + time, outcome.1 + idle * time);
         }
+    }
+
+    /// What kernels' times are expected to err in the mean, as a share of the step: less where it lasts as long as something
+    /// else does, as its interval is narrower then.
+    pub(super) fn error(&self) -> f64 {
+        let (kernels, step): (f64, f64) = (self.by_tier.iter().sum(), (self.time.p95 - self.time.p05).get());
+        let counts = if kernels > 0.0 { (step / kernels).min(1.0) } else { 1.0 };
+        counts * (self.errors / self.time.value)
     }
 
     /// The tier that most of the uncertainty rests on.

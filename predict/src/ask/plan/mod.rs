@@ -21,6 +21,7 @@ use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::memory::footprint;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Prepared, Step, Warning, core_range};
 use joulecast_reports::fleet::{AtSetting, Candidate, Plan};
+use joulecast_reports::verdict::Verdict;
 use joulecast_reports::warnings::words;
 use language::{Laid, Language};
 use rayon::prelude::*;
@@ -85,6 +86,8 @@ struct Predicted<'l> {
     languages: Vec<Laid<'l>>,
     rests_on: Vec<String>,
     warnings: Vec<String>,
+    /// Expected error of a network's energy, and what to measure to be surer, of the one of which most is expected.
+    surer: Option<(f64, String)>,
 }
 
 /// A network's steps at the batches that fit in memory, rising, and whether those were all.
@@ -182,6 +185,7 @@ fn predict<'p>(
         })
         .collect();
     let (mut rests_on, mut warnings): (_, Vec<String>) = (Vec::new(), cluster.notes().map(words).collect());
+    let mut surer: Option<(f64, String)> = None;
     for ((entry, source), steps) in file.networks.iter().zip(networks).zip(steps) {
         let network = &source.network;
         let mut services: Vec<Vec<Service>> = vec![Vec::new(); settings.len()];
@@ -190,7 +194,12 @@ fn predict<'p>(
             warnings.push(words(&Warning::NoBatch { network: network.name.clone(), needed, has }));
         }
         if let Some(first) = &steps.first {
-            rests_on.push(format!("{}: times {}, power {}", network.name, first.time_tier, first.power_tier));
+            let verdict = Verdict::of(first);
+            rests_on.push(format!("{}: {}", network.name, verdict.words()));
+            let error = verdict.trust().energy.error;
+            if surer.as_ref().is_none_or(|(most, _)| error > *most) {
+                surer = verdict.surer().map(|measured| (error, measured)).or(surer);
+            }
             let new = first.warnings.iter().map(words).filter(|w| !warnings.contains(w)).collect::<Vec<_>>();
             warnings.extend(new);
         }
@@ -238,7 +247,7 @@ fn predict<'p>(
         }
         laid.push(replicas);
     }
-    Ok(Predicted { boards, languages: laid, rests_on, warnings })
+    Ok(Predicted { boards, languages: laid, rests_on, warnings, surer })
 }
 
 /// Why none of a candidate's fleets is taken: of those that carry the load none is within the site's power.
@@ -287,6 +296,7 @@ fn without_fleets(planned: Planned<'_>) -> Candidate {
         sensitivity,
         rests_on,
         warnings,
+        surer: None,
     }
 }
 
@@ -337,6 +347,7 @@ fn of_predicted(
         chosen,
         rests_on: predicted.rests_on,
         warnings: predicted.warnings,
+        surer: predicted.surer.map(|(_, measured)| measured),
         ..without_fleets(planned)
     })
 }
