@@ -27,7 +27,7 @@ show() {
 cat <<'TEXT'
 # Accuracy on what no fit saw (H200)
 
-**Development**: no fit saw these layers, but features, constants and rules were chosen while these errors were in view. What was predicted, committed and only then measured is in the README, as *test*.
+**Development**: no fit saw these layers, but features, constants and rules were chosen while these errors were in view. What was predicted, committed and only then measured is in [sealed.md](sealed.md), as *test*.
 
 Everything here is predicted by the evaluation fit of `calibrate/tools/evaluation_fit.sh FITS`: all imported rows and all of our own, without any shape that occurs in a network with the
 role `development` (`data/splits.toml`) or in one that lies beside a file of runs (`torch_imported/`); no network measured whole enters a layer fit. Commands below also take `--calibrations FITS`. This page: `calibrate/tools/publish.sh accuracy`.
