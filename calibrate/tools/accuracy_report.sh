@@ -5,6 +5,7 @@
 # inputs: data/measurements/h200/torch_ops data/measurements/h200/algorithms data/measurements/h200/networks.csv data/measurements/h200/torch_networks.csv data/measurements/h200/torch_runs.csv
 # inputs: data/measurements/h200/torch_transformer_networks.csv data/measurements/h200/torch_transformer_networks_2.csv
 # inputs: data/measurements/h200/torch_training.csv data/measurements/h200/torch_imported.csv data/measurements/h200/torch_imported
+# inputs: data/measurements/h100/torch_ops data/measurements/h200/straying data/measurements/sealed
 # code: model/src reports/src calibrate/src
 set -euo pipefail
 cd "$(dirname "$0")/../.."
