@@ -322,8 +322,10 @@ mod tests {
         rounds.extend([1.2, 5.0]);
         let chains = Chains::from_json(&recorded([0.7, 1.1, 1.3], &rounds)).expect("whole");
         let record = chains.record(&profile).expect("all groups");
+        let networks = profile.host.as_ref().and_then(|host| host.networks.as_ref()).expect("in the profile");
         for (group, factor) in Group::ALL.into_iter().zip([0.7, 1.1, 1.3]) {
-            assert!((record.factor[group] - factor).abs() < 1e-9, "{}", group.name());
+            assert!((record.of_chains()[group] - factor).abs() < 1e-9, "{}", group.name());
+            assert!((record.factor[group] - networks.factor(group, factor)).abs() < 1e-9, "{}", group.name());
             // 18 of 20 rounds are alike.
             assert!((record.spread[group] - 1.0).abs() < 1e-9);
         }

@@ -30,6 +30,16 @@ fn rounds() -> Vec<u32> {
     all.filter(|n| section(&page, &format!("## Round {n}\n")).contains("\n| graph | all |")).collect()
 }
 
+/// Whether a board was measured in a round.
+fn measured(round: u32, board: &str) -> bool {
+    section(&page("sealed"), &format!("## Round {round}\n")).contains(&format!("\n### {board}: time\n"))
+}
+
+/// The last round of networks in which a board was measured.
+fn last_of(board: &str) -> u32 {
+    rounds().into_iter().filter(|round| measured(*round, board)).max().unwrap_or_default()
+}
+
 /// The round of language models.
 const WORDS: u32 = 7;
 
@@ -59,15 +69,16 @@ const GROUPS: [(&str, &str); 5] = [
     ("training, host-bound", "training, the host decides"),
 ];
 
-/// Every group of the last round of networks.
+/// Every group of the last round of networks in which a board was measured.
 fn last_round() -> String {
-    let last = rounds().into_iter().max().unwrap_or_default();
     let mut rows = Vec::new();
     for (group, shown) in GROUPS {
         for (board, name) in BOARDS {
+            let last = last_of(board);
             let of = |column: &str| sealed_time(last, board, group, column);
             let [time, power, energy] = sealed_errors(last, board, group);
-            let what = [shown.to_string(), name.to_string(), of("rows"), time, of("median %"), power, energy];
+            let name = format!("{name}, round {last}");
+            let what = [shown.to_string(), name, of("rows"), time, of("median %"), power, energy];
             rows.push([what.to_vec(), vec![of("held %"), of("half-width %")]].concat());
         }
     }
@@ -79,7 +90,7 @@ fn last_round() -> String {
 fn sealed_rounds() -> String {
     let mut rows = Vec::new();
     for round in rounds().into_iter().rev() {
-        for (board, name) in BOARDS {
+        for (board, name) in BOARDS.into_iter().filter(|(board, _)| measured(round, board)) {
             let of = |group: &str, column: &str| sealed_time(round, board, group, column);
             let cells = GROUPS.iter().map(|(group, _)| format!("{} ({})", of(group, "mean %"), of(group, "median %")));
             rows.push([format!("{round}, {name}")].into_iter().chain(cells).collect::<Vec<_>>());
@@ -152,11 +163,14 @@ fn span(old: bool, column: usize) -> (f64, f64) {
 
 /// README's five rows.
 fn for_your_gpu() -> String {
-    let last = rounds().into_iter().max().unwrap_or_default();
+    let last = BOARDS.map(|(board, _)| last_of(board));
     let row = |cells: [&str; 7]| cells.map(str::to_string).to_vec();
-    let sealed = |round: u32, group: &str, what: &str| {
-        let both = BOARDS.map(|(board, _)| sealed_errors(round, board, group));
-        let held = BOARDS.map(|(board, _)| sealed_time(round, board, group, "held %")).join(", ");
+    let sealed = |of: [u32; 2], group: &str, what: &str| {
+        let at = [0, 1].map(|i| (of[i], BOARDS[i].0));
+        let both = at.map(|(round, board)| sealed_errors(round, board, group));
+        let held = at.map(|(round, board)| sealed_time(round, board, group, "held %")).join(", ");
+        let mut rounds = of.map(|round| format!("data/sealed/round-{round}")).to_vec();
+        rounds.dedup();
         let of = |i: usize| format!("{}, {}", both[0][i], both[1][i]);
         row([
             "H100, H200",
@@ -165,7 +179,7 @@ fn for_your_gpu() -> String {
             &of(1),
             &of(2),
             &held,
-            &format!("`calibrate sealed data/sealed/round-{round}`"),
+            &format!("`calibrate sealed {}`", rounds.join("`, `calibrate sealed ")),
         ])
     };
     let layers = |names: &str, old: bool, power: &str, by: &str| {
@@ -185,7 +199,7 @@ fn for_your_gpu() -> String {
     let (time, held) = (of("no own row", 1), of("held %", 0));
     let rows = [
         sealed(last, "graph", "new networks, CUDA graphs"),
-        sealed(WORDS, "language model, step", "language models, a token"),
+        sealed([WORDS; 2], "language model, step", "language models, a token"),
         layers("A100, B200, L40S, P4, P100, T4, V100", false, "lent", "`calibrate/tools/publish.sh layers`"),
         layers("GTX 1080 Ti, M40, Titan X, Titan Xp", true, power, "`calibrate/tools/publish.sh layers papers`"),
         row([
@@ -198,7 +212,7 @@ fn for_your_gpu() -> String {
             "`calibrate/tools/publish.sh transfer`",
         ]),
     ];
-    let host = |board| sealed_time(last, board, "eager, host-bound", "mean %");
+    let host = |board| sealed_time(last_of(board), board, "eager, host-bound", "mean %");
     let head = ["your GPU", "judged on", "time", "power", "energy", "90 % intervals hold", "made by"];
     markdown(&head, |i| (2..6).contains(&i), &rows)
         + &format!(

@@ -301,10 +301,12 @@ fn nodes(last: u64, ratio: f64) -> Vec<u64> {
 const TILE: u64 = 32;
 const TILED: u64 = 512;
 
-/// Whole numbers from 1 to a last one, few above and both sides of every tile's edge below: time jumps there.
+/// Whole numbers from 1 to a last one, few above and both sides of every tile's edge below: time jumps there. Those above are
+/// whole tiles: what attention is predicted to take in between varies with what divides its tokens.
 fn tiled(last: u64) -> Vec<u64> {
     let edges = (0..TILED / TILE).flat_map(|i| [i * TILE + 1, (i + 1) * TILE]);
     let few = nodes(last.max(TILED), 2f64.powf(0.25)).into_iter().filter(|n| *n <= TILE || *n > TILED);
+    let few = few.map(|n| if n > TILED { n.next_multiple_of(2 * TILE) } else { n });
     let mut list: Vec<u64> = edges.chain(few).filter(|n| *n < last).chain([last]).collect();
     list.sort_unstable();
     list.dedup();
