@@ -142,6 +142,9 @@ class Prediction:
     @property
     def memory_bytes(self) -> int: ...
     @property
+    def verdict(self) -> Dict[str, Any]:
+        """What it comes to, and how far to trust it."""
+    @property
     def memory(self) -> Dict[str, int]: ...
     @property
     def fits_in_memory(self) -> bool: ...

@@ -255,6 +255,11 @@ impl Prediction {
     fn calibration<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.part(py, "calibration")
     }
+    /// What it comes to, and how far to trust it.
+    #[getter]
+    fn verdict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.part(py, "verdict")
+    }
     #[getter]
     fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.part(py, "memory")
