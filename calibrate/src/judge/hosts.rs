@@ -174,7 +174,7 @@ fn line<'a>(steps: impl Iterator<Item = &'a Step> + Clone) -> Option<(f64, f64)>
         let whole = sum(|_| 1.0);
         let (x, y) = (sum(|s| s.chains) / whole, sum(|s| s.took) / whole);
         let (xx, xy) = (sum(|s| s.chains * s.chains) / whole - x * x, sum(|s| s.chains * s.took) / whole - x * y);
-        if !(xx > f64::EPSILON) {
+        if xx.is_nan() || xx <= f64::EPSILON {
             return None;
         }
         line = Some((y - xy / xx * x, xy / xx));

@@ -19,6 +19,9 @@ use joulecast_reports::warnings::words;
 use rayon::prelude::*;
 use std::sync::Arc;
 
+/// Layouts that cannot be, and why.
+type Unfit = Vec<(Layout, String)>;
+
 /// A language model of a plan, and the requests that are simulated.
 pub(super) struct Language<'p> {
     pub planned: &'p PlannedLanguage,
@@ -65,7 +68,7 @@ impl<'p> Language<'p> {
     }
 
     /// Layouts to try on a candidate's server, rising, and those that it does not have.
-    fn layouts(&self, c: &CandidateFile, cluster: &Cluster) -> Result<(Vec<Layout>, Vec<(Layout, String)>), Failure> {
+    fn layouts(&self, c: &CandidateFile, cluster: &Cluster) -> Result<(Vec<Layout>, Unfit), Failure> {
         // What nothing joins serves alone.
         let node = layouts(cluster, &self.source.network).unwrap_or_else(|_| vec![Layout::ALONE]);
         let has = |layout: &Layout| layout.gpus() <= c.server.gpus;
