@@ -2,7 +2,7 @@
 own=data/measurements/h200
 sister=data/measurements/h100
 rows=()
-for folder in "$own"/{layers,lattice,batches,forward,windows,seldom,patches,straying,thin,power,torch_ops,algorithms} "$sister"/{layers,lattice,gradients,thin,power,torch_ops}; do
+for folder in "$own"/{layers,lattice,batches,forward,windows,seldom,patches,straying,thin,power,torch_ops,algorithms} "$sister"/{layers,lattice,gradients,seldom,thin,power,torch_ops}; do
   rows+=(--dataset "$folder")
 done
 rows+=(--choices data/measurements/choices/gh100.parquet)
@@ -11,4 +11,4 @@ for file in "$own"/{networks,torch_networks,torch_transformer_networks,torch_tra
   runs+=(--networks "$file")
 done
 # Networks of the sealed rounds that were measured: some with the role conformal, the others development.
-for round in 1 2 3 4 5 6; do runs+=(--networks "data/measurements/sealed/round_$round.csv"); done
+for round in 1 2 3 4 5 6 8; do runs+=(--networks "data/measurements/sealed/round_$round.csv"); done

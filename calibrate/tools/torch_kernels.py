@@ -9,7 +9,9 @@ the steps. `torch_layers.py` tells kernels of torchvision's networks layer by la
   torch_kernels.py --sums torch_profile.csv torch_profile_3.csv
 
 --out: a row for each operation and shapes of its inputs in one step, `time_us` the device time of all `calls`, mean over
-two profiled steps; of every network its largest batch in inference, then in training. Operations that launch nothing are left out.
+two profiled steps; of every network its largest batch in inference, then in training (`--rows FILE`: the steps of a CSV file
+instead, by the columns network, mode, precision, batch). Operations that launch nothing are left out. `within` is the outermost
+operation that an operation belongs to, what a module called or autograd's function, with `within_shapes`, its inputs'.
 --sums: how many cycles of 1980 MHz sums over the rows of a table take, as gradients of biases are.
 --biases: how many results a second additions make that repeat a value per channel, above 2 million results.
 """
@@ -26,7 +28,7 @@ from collections import defaultdict
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 ROW = "network,mode,precision,batch".split(",")
-COLUMNS = ROW + "op,shapes,calls,time_us".split(",")
+COLUMNS = ROW + "op,shapes,calls,time_us,within,within_shapes".split(",")
 STEPS = 2
 FEWEST_RESULTS = 2_000_000
 # Typical rows and columns of a sum, the H200's clock, and parts that are kept aside in turn.
@@ -44,8 +46,15 @@ def largest(rounds):
     return sorted(rows.values(), key=lambda row: row["mode"])
 
 
+def outermost(event):
+    """What a module or autograd called that runs an operation."""
+    while event.cpu_parent is not None and event.cpu_parent.name.startswith(("aten::", "autograd::")):
+        event = event.cpu_parent
+    return event.name.removeprefix("autograd::engine::evaluate_function: "), event.input_shapes or ""
+
+
 def profiled(step, torch):
-    """Operations of one step: name, shapes, calls, device time in microseconds."""
+    """Operations of one step: name, shapes, calls, device time in microseconds, what they are within and its shapes."""
     from torch.profiler import ProfilerActivity, profile
     for _ in range(3):
         step()
@@ -54,10 +63,14 @@ def profiled(step, torch):
         for _ in range(STEPS):
             step()
         torch.cuda.synchronize()
-    for event in found.key_averages(group_by_input_shape=True):
-        on_host = str(event.device_type).endswith("CPU")
-        if on_host and event.key.startswith("aten::") and event.self_device_time_total > 0:
-            yield event.key, event.input_shapes, event.count / STEPS, event.self_device_time_total / STEPS
+    sums = defaultdict(lambda: [0, 0.0])
+    for event in found.events():
+        if str(event.device_type).endswith("CPU") and event.name.startswith("aten::") and event.kernels:
+            sum_of = sums[event.name, str(event.input_shapes), *map(str, outermost(event))]
+            sum_of[0] += 1
+            sum_of[1] += sum(kernel.duration for kernel in event.kernels)
+    for (op, shapes, within, within_shapes), (calls, time_us) in sums.items():
+        yield op, shapes, calls / STEPS, time_us / STEPS, within, within_shapes
 
 
 def run(args):
@@ -65,8 +78,12 @@ def run(args):
     from torch_sealed import prepare
     from torch_sealed_networks import NETWORKS
     began = time.time()
-    with open(args.round, "rb") as file:
-        rows = largest(tomllib.load(file))
+    if args.rows:
+        with open(args.rows, newline="", encoding="utf-8") as file:
+            rows = [{**row, "batch": int(row["batch"])} for row in csv.DictReader(file)]
+    else:
+        with open(args.round, "rb") as file:
+            rows = largest(tomllib.load(file))
     with open(args.out, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -76,8 +93,8 @@ def run(args):
                 break
             try:
                 step, _ = prepare(NETWORKS[row["network"]], row["mode"], row["precision"], row["batch"])
-                for op, shapes, calls, time_us in profiled(step, torch):
-                    writer.writerow([*(row[k] for k in ROW), op, shapes, calls, round(time_us, 1)])
+                for op, shapes, calls, time_us, *within in profiled(step, torch):
+                    writer.writerow([*(row[k] for k in ROW), op, shapes, calls, round(time_us, 1), *within])
                 file.flush()
             except Exception as error:  # noqa: BLE001 - the others are worth it
                 print(row["network"], type(error).__name__, str(error)[:200], flush=True)
@@ -133,6 +150,7 @@ def sums(paths):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--round", help="the round's file, once it was measured")
+    arguments.add_argument("--rows", metavar="FILE", help="instead of a round")
     arguments.add_argument("--out")
     arguments.add_argument("--sums", metavar="FILE", nargs="+", help="only reads such files; needs no GPU")
     arguments.add_argument("--budget", type=float, default=180, help="seconds; no network is begun after them")
@@ -142,10 +160,10 @@ def main():
         biases(args.biases)
     elif args.sums:
         sums(args.sums)
-    elif args.round and args.out:
+    elif (args.round or args.rows) and args.out:
         run(args)
     else:
-        arguments.error("--round with --out, --biases or --sums")
+        arguments.error("--round or --rows with --out, --biases or --sums")
 
 
 if __name__ == "__main__":

@@ -32,6 +32,10 @@ pub enum Richness {
 /// move no address; fits that had them let times jump up and down by a fifth from batch to batch.
 const OF_ROWS: [&str; 2] = ["m4", "m32"];
 
+/// Whether attention's keys divide by something: no candidates, for these are rows in memory. Fits that had them let a prompt take
+/// a third more or less than one of a token less.
+const OF_KEYS: [&str; 5] = ["n2", "n4", "n8", "n32", "n64"];
+
 impl Candidates {
     /// The candidates of a family for these rows. Flags of kinds that came after the first fits are among them only where
     /// rows have them: as empty columns they would move other kinds' fits in the last digits.
@@ -107,6 +111,13 @@ impl Candidates {
             }
         }
         Self { family, terms: builder.terms }
+    }
+
+    /// Those of attention whose scores are in no memory.
+    pub fn of_fused_attention(mut self) -> Self {
+        let names = self.family.variables();
+        self.terms.retain(|factors| factors.iter().all(|f| !OF_KEYS.contains(&names[f.variable])));
+        self
     }
 
     /// Values of every candidate for every row, n by p.
@@ -208,6 +219,9 @@ mod tests {
             assert_eq!(unique.len(), candidates.terms.len());
         }
         assert!(Candidates::new(Family::Gemm, Richness::Constant, [].iter()).terms.is_empty());
+        let of = |name| move |t: &Vec<Factor>| t.iter().any(|f| Family::Gemm.variables()[f.variable] == name);
+        let attention = Candidates::new(Family::Gemm, Richness::Full, [].iter()).of_fused_attention().terms;
+        assert!(!attention.iter().any(of("n32")) && attention.iter().any(of("k32")), "heads' dimensions are contiguous");
     }
 
     #[test]

@@ -128,7 +128,7 @@ fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
         .filter(|(task, rows)| {
             let differences: Vec<f64> = rows.iter().filter_map(|r| Some((r.time / twin(r)?).ln().abs())).collect();
             let alike = is_librarys(task.model) || differences.len() >= FEWEST_PAIRS && median(differences) <= SAME;
-            task.framework.is_some() && alike
+            task.framework.is_some() && alike && !task.model.is_frameworks()
         })
         .map(|(task, _)| task.clone())
         .collect();

@@ -334,7 +334,8 @@ fn row(
 ) -> Result<Row> {
     let (memory, library) = of_chip;
     let work = m.work()?;
-    let (raw, asked) = (RawParameters::of(&work), ModelKey::by(work.algorithm).or(work.apart()));
+    let apart = work.apart().filter(|key| !key.is_frameworks() || framework(m).is_some());
+    let (raw, asked) = (RawParameters::of(&work), ModelKey::by(work.algorithm).or(apart));
     let sizes = ConvSizes::of(&work);
     let cost = work.cost()?.context("no kernel runs in this phase")?;
     let no_peak = || format!("{} has no {} peak in its device file", gpu.name, m.precision);

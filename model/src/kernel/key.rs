@@ -70,6 +70,9 @@ pub enum ModelKey {
     AttentionDecode,
     /// Attention that keeps its scores in memory.
     AttentionUnfused,
+    /// Linear layers whose bias a framework has added within the product, where that is another kernel than the library's
+    /// choice without.
+    LinearBiased,
     /// Optimizer updates, whatever the layer.
     Update,
     /// Element-wise rows together: the bandwidth model of kinds without rows.
@@ -132,6 +135,11 @@ impl ModelKey {
         }
     }
 
+    /// Whether a framework alone has such kernels: rows of the library are of its kind's own model.
+    pub fn is_frameworks(self) -> bool {
+        self == Self::LinearBiased
+    }
+
     /// How its convolutions compare with matrix products; `None` of what is no convolution.
     pub fn by_product(self) -> Option<Self> {
         if let Self::Conv(class) = self { Some(Self::ByProduct(class)) } else { None }
@@ -187,6 +195,7 @@ impl ModelKey {
             Self::ByProduct(ConvClass::DepthwiseMultiplier) => "conv2d_depthwise_multiplier_by_product",
             Self::AttentionDecode => "attention_decode",
             Self::AttentionUnfused => "attention_unfused",
+            Self::LinearBiased => "linear_biased",
             Self::Update => "update",
             Self::Stream => "stream",
             Self::Pointwise => "pointwise",
@@ -198,8 +207,15 @@ impl ModelKey {
     fn all() -> impl Iterator<Item = Self> {
         let kinds = Layer::KINDS.iter().filter(|kind| **kind != "conv2d").copied().map(Self::Kind);
         let classes = ConvClass::ALL.into_iter().flat_map(|class| [Self::Conv(class), Self::ByProduct(class)]);
-        let others =
-            [Self::AttentionDecode, Self::AttentionUnfused, Self::Update, Self::Stream, Self::Pointwise, Self::Copies];
+        let others = [
+            Self::AttentionDecode,
+            Self::AttentionUnfused,
+            Self::LinearBiased,
+            Self::Update,
+            Self::Stream,
+            Self::Pointwise,
+            Self::Copies,
+        ];
         kinds.chain(classes).chain(Algorithm::ALL.iter().copied().filter_map(Self::by)).chain(others)
     }
 }

@@ -1,6 +1,6 @@
 //! Layers that run the kernels of another one: they are predicted, and fitted, as that one.
 
-use crate::base::precision::Phase;
+use crate::base::precision::{Phase, Precision};
 use crate::base::shape::Shape;
 use crate::base::units::{Bytes, Ops};
 use crate::kernel::key::ModelKey;
@@ -42,11 +42,18 @@ impl Work<'_> {
         Some(Work { case, output, phase, batch, precision, mode, layout, cache, algorithm, optimizer })
     }
 
-    /// The model of the kernels that run where a twin gives no more than their sizes: those of volumes, where they were
-    /// measured.
+    /// The model of the kernels that a framework runs, where it was measured: those of volumes, of which a twin gives no
+    /// more than their sizes, and those of products in 32 bits that add a bias, whose contraction PyTorch never splits.
     pub fn apart(&self) -> Option<ModelKey> {
-        let volumes = matches!(self.layer(), Layer::Conv3d(_)) && self.phase != Phase::Update;
-        volumes.then(|| ModelKey::Kind(self.layer().kind()))
+        match self.layer() {
+            _ if self.phase == Phase::Update => None,
+            Layer::Conv3d(_) => Some(ModelKey::Kind(self.layer().kind())),
+            Layer::Linear(linear) => {
+                let forward = self.phase == Phase::Forward && self.precision == Precision::Fp32;
+                (linear.bias && forward).then_some(ModelKey::LinearBiased)
+            }
+            _ => None,
+        }
     }
 
     /// A kernel of its own that adds a transposed convolution's bias, or sums its gradient: what its twin, which has none,
@@ -72,7 +79,7 @@ impl Work<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::precision::{Mode, Precision};
+    use crate::base::precision::Mode;
     use crate::net::layer::{Conv3d, ConvTranspose2d, Groups, Pair, Triple};
 
     fn shape(dims: &[u64]) -> Shape {

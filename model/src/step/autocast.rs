@@ -65,6 +65,25 @@ struct Run {
     returned: Vec<bool>,
 }
 
+/// What one kernel converts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Converted {
+    /// How many values.
+    pub values: u64,
+    /// Whether they are parameters or their gradients, which lie in memory, not in the second-level cache.
+    pub learned: bool,
+}
+
+impl Converted {
+    fn computed(values: u64) -> Self {
+        Self { values, learned: false }
+    }
+
+    fn learned(values: u64) -> Self {
+        Self { values, learned: true }
+    }
+}
+
 /// How the layers of a network run under autocast.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mixed {
@@ -125,19 +144,19 @@ impl Mixed {
         Policy::of(layer) == Policy::Narrow
     }
 
-    /// Values that kernels around a layer convert in a phase of a step, one number for each kernel.
-    pub fn converted(&self, network: &ShapedNetwork, i: usize, phase: Phase) -> Vec<u64> {
+    /// What kernels around a layer convert in a phase of a step.
+    pub fn converted(&self, network: &ShapedNetwork, i: usize, phase: Phase) -> Vec<Converted> {
         let (Some(run), Some(layer)) = (self.runs.get(i), network.layers().get(i)) else { return Vec::new() };
-        let inputs = |which: &[bool]| -> Vec<u64> {
+        let inputs = |which: &[bool]| -> Vec<Converted> {
             let shapes = layer.case.inputs.iter().zip(which).filter(|(_, which)| **which);
-            shapes.map(|(shape, _)| shape.elements().saturating_mul(network.batch())).collect()
+            shapes.map(|(shape, _)| Converted::computed(shape.elements().saturating_mul(network.batch()))).collect()
         };
         // A kernel for the weights, and one for the bias.
         let parameters = || match (layer.parameters(), bias(layer)) {
             _ if !Self::narrows_parameters(layer) => Vec::new(),
             (0, _) => Vec::new(),
-            (all, 0) => vec![all],
-            (all, bias) => vec![all - bias, bias],
+            (all, 0) => vec![Converted::learned(all)],
+            (all, bias) => vec![Converted::learned(all - bias), Converted::learned(bias)],
         };
         match phase {
             Phase::Forward => {
@@ -165,9 +184,9 @@ fn bias(layer: &ShapedLayer) -> u64 {
 }
 
 /// What softmax leaves in 32 bits in attention that is written out, and the next product reads in 16.
-fn probabilities(network: &ShapedNetwork, layer: &ShapedLayer) -> Vec<u64> {
+fn probabilities(network: &ShapedNetwork, layer: &ShapedLayer) -> Vec<Converted> {
     let pairs = layer.case.layer.written_pairs(&layer.case.inputs);
-    pairs.map(|pairs| pairs.saturating_mul(network.batch())).into_iter().collect()
+    pairs.map(|pairs| Converted::computed(pairs.saturating_mul(network.batch()))).into_iter().collect()
 }
 
 /// What a copy of 32-bit values into another order of dimensions takes, in values that a conversion passes in that time: it
@@ -176,7 +195,7 @@ const REORDERED: f64 = 8.0 / 6.0 * 0.8 / 0.44;
 
 /// Group norm of maps wants channels first, where all around it have them last: result and input, backward both gradients and
 /// the input once more, are copied.
-fn reordered(network: &ShapedNetwork, layer: &ShapedLayer, copies: usize) -> Vec<u64> {
+fn reordered(network: &ShapedNetwork, layer: &ShapedLayer, copies: usize) -> Vec<Converted> {
     let map = layer.case.inputs.first().filter(|s| s.as_map().is_some());
     let Some(map) =
         map.filter(|_| matches!(layer.case.layer, Layer::GroupNorm(_)) && Policy::of(layer) == Policy::Wide)
@@ -184,7 +203,7 @@ fn reordered(network: &ShapedNetwork, layer: &ShapedLayer, copies: usize) -> Vec
         return Vec::new();
     };
     let values = map.elements().saturating_mul(network.batch());
-    vec![(values as f64 * REORDERED) as u64; copies]
+    vec![Converted::computed((values as f64 * REORDERED) as u64); copies]
 }
 
 #[cfg(test)]
@@ -239,7 +258,9 @@ layers = [
     fn what_is_converted_is_what_autocast_converts() {
         let network = shaped();
         let mixed = Mixed::of(&network).expect("16 bits");
-        let converted = |name, phase| mixed.converted(&network, at(&network, name), phase);
+        let converted = |name, phase| -> Vec<u64> {
+            mixed.converted(&network, at(&network, name), phase).iter().map(|c| c.values).collect()
+        };
         // Weights and biases, then the image of two samples, of which no gradient is wanted.
         assert_eq!(converted("patches", Phase::Forward), [16 * 3 * 4, 16, 2 * 3 * 64]);
         assert_eq!(converted("patches", Phase::BackwardData), [0u64; 0]);
@@ -253,6 +274,9 @@ layers = [
         assert_eq!(converted("sum", Phase::Forward), [0u64; 0]);
         assert_eq!(converted("sum", Phase::BackwardData), [2 * 16 * 16]);
         assert_eq!(converted("gelu", Phase::Forward), [0u64; 0]);
+        let learned: Vec<bool> =
+            mixed.converted(&network, at(&network, "wide"), Phase::Forward).iter().map(|c| c.learned).collect();
+        assert_eq!(learned, [true, true, false]);
         assert!(mixed.copies(at(&network, "wide"), 0) && !mixed.copies(at(&network, "sum"), 0));
     }
 
@@ -269,6 +293,6 @@ layers = [
             let network = ShapedNetwork::new(&network, 3, Precision::Fp16, &[]).expect("fits");
             Mixed::of(&network).expect("16 bits").converted(&network, 1, Phase::Forward)
         };
-        assert_eq!((of(true), of(false)), (vec![], vec![4 * 8 * 8 * 3]));
+        assert_eq!((of(true), of(false)), (vec![], vec![Converted::computed(4 * 8 * 8 * 3)]));
     }
 }

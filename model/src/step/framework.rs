@@ -105,6 +105,8 @@ pub struct Framework {
     pub sequences: Option<Sequences>,
     /// How it normalizes rows, where their number bounds that.
     pub layer_norm: Option<RowByRow>,
+    /// What counting the steps takes each batch norm that is trained.
+    pub counter: Seconds,
     /// Jumps of its libraries' times by version.
     pub rules: Vec<Rule>,
     /// How it updates all parameters at once; without it, layer by layer.
@@ -234,6 +236,7 @@ struct File {
     sequences: Option<SequencesFile>,
     maps: Option<MapsFile>,
     layer_norm: Option<RowByRowFile>,
+    batch_norm: Option<BatchNormFile>,
     fused_update: Option<FusedUpdateFile>,
     parallel: Option<ParallelFile>,
     memory: Option<MemoryFile>,
@@ -338,6 +341,12 @@ impl ParallelFile {
             bucket: bucket.map(|b| Bytes::new(b as u64)),
         })
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BatchNormFile {
+    counter: Entry,
 }
 
 #[derive(Deserialize)]
@@ -475,6 +484,7 @@ impl Framework {
             sums: file.sums.map(SumsFile::read).transpose()?,
             layer_norm: file.layer_norm.map(RowByRowFile::read).transpose()?,
             sequences: file.sequences.map(SequencesFile::read).transpose()?,
+            counter: file.batch_norm.map_or(Ok(Seconds::ZERO), |b| b.counter.time("batch_norm counter"))?,
             maps: file.maps.map(MapsFile::read).transpose()?,
             rules: library::shipped()?,
             fused_update: file.fused_update.map(FusedUpdateFile::read).transpose()?,
@@ -491,6 +501,12 @@ impl Framework {
     pub fn slower(&self, kernel: &KernelOf<'_>, batch: u64) -> (f64, Seconds) {
         let entry = self.slower.iter().find(|s| s.is_of(kernel));
         entry.map_or((1.0, Seconds::ZERO), |s| (s.factor, s.extra + s.extra_per_sample * batch as f64))
+    }
+
+    /// What a layer takes to count the step, beside its kernels.
+    pub(crate) fn counter(&self, layer: &Layer, phase: Phase, mode: Mode) -> Seconds {
+        let counts = matches!(layer, Layer::BatchNorm(_)) && phase == Phase::Forward && mode == Mode::Training;
+        if counts { self.counter } else { Seconds::ZERO }
     }
 
     /// How the layers of a network run where that is mixed; `None` where all of them have the network's precision.

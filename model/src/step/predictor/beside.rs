@@ -7,7 +7,7 @@ use crate::base::units::{Bytes, Ops};
 use crate::net::cost::{LayerCost, Site};
 use crate::net::layer::{Activation, Add, Function, Layer, LayerOp as _, Linear, update_cost};
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
-use crate::step::autocast::Mixed;
+use crate::step::autocast::{Converted, Mixed};
 use crate::step::framework::FusedUpdate;
 
 /// What a kernel computes, as a layer of its own.
@@ -22,8 +22,9 @@ pub(super) struct Beside<'a> {
     pub precision: Precision,
 }
 
-/// A kernel that converts so many values of the step between 32 and 16 bits: each is read once and written once.
-pub(super) fn conversion<'a>(name: &'a str, values: u64, network: &ShapedNetwork) -> Option<Beside<'a>> {
+/// A kernel that converts values of the step between 32 and 16 bits: each is read once and written once.
+pub(super) fn conversion<'a>(name: &'a str, converted: Converted, network: &ShapedNetwork) -> Option<Beside<'a>> {
+    let values = converted.values;
     let shape = Shape::new(&[values.div_ceil(network.batch()).clamp(1, MAX_DIMENSION)]).ok()?;
     let layer = Layer::Activation(Activation { function: Function::Relu });
     let (wide, narrow) = (values.saturating_mul(4), values.saturating_mul(2));
@@ -31,6 +32,7 @@ pub(super) fn conversion<'a>(name: &'a str, values: u64, network: &ShapedNetwork
         ops: Ops::new(values),
         read: Bytes::new(wide),
         written: Bytes::new(narrow),
+        weights: if converted.learned { Bytes::new(wide) } else { Bytes::ZERO },
         ..LayerCost::default()
     };
     Some(Beside { name, layer: ShapedLayer::alone(layer, vec![shape], shape), cost, precision: Precision::Fp32 })
@@ -109,8 +111,10 @@ mod tests {
     #[test]
     fn a_conversion_moves_six_bytes_a_value() {
         let network = shaped("vgg16");
-        let beside = conversion("a", 1001, &network).expect("fits");
+        let of = |learned| conversion("a", Converted { values: 1001, learned }, &network).expect("fits");
+        let beside = of(false);
         assert_eq!((beside.cost.read.get(), beside.cost.written.get()), (4004, 2002));
+        assert_eq!((beside.cost.weights.get(), of(true).cost.weights.get()), (0, 4004), "parameters come from memory");
         assert_eq!(beside.layer.output.elements(), 501, "a sample's part of a batch of two");
     }
 

@@ -17,6 +17,7 @@ use crate::law::power::{ClockLaw, PowerModel, waiting_at};
 use crate::law::time::MEAN_OF_HALF_WIDTH;
 use crate::net::cost::LayerCost;
 use crate::net::network::ShapedNetwork;
+use crate::step::autocast::Converted;
 use crate::step::framework::{Group, Launch, Stages};
 use crate::step::memory::footprint;
 use crate::step::parallel::DevicePrediction;
@@ -64,7 +65,7 @@ impl<'a> Step<'a> {
         // In mixed precision layers that are alike otherwise run in two.
         let mut first = vec![[None; 2]; network.layers().len()];
         let mixed = setup.framework.mixed(network, setup.mode);
-        let mut converting: Vec<(u64, Kernel<'a>)> = Vec::new();
+        let mut converting: Vec<(Converted, Kernel<'a>)> = Vec::new();
         let scaled = setup.framework.scales_loss_in(precision);
         for &phase in setup.phases {
             first.fill([None; 2]);
@@ -73,16 +74,16 @@ impl<'a> Step<'a> {
             let mut updates = 0;
             let fused = setup.framework.fused_update.as_ref().filter(|_| phase == Phase::Update);
             for (i, (layer, &alike)) in network.layers().iter().zip(network.alike()).enumerate() {
-                for values in mixed.iter().flat_map(|m| m.converted(network, i, phase)) {
-                    let known = converting.iter().find(|(n, _)| *n == values).map(|(_, kernel)| kernel.clone());
+                for converted in mixed.iter().flat_map(|m| m.converted(network, i, phase)) {
+                    let known = converting.iter().find(|(c, _)| *c == converted).map(|(_, kernel)| kernel.clone());
                     let kernel = match known {
                         Some(kernel) => Kernel { name: &layer.name, ..kernel },
                         None => {
-                            let Some(beside) = conversion(&layer.name, values, network) else { continue };
+                            let Some(beside) = conversion(&layer.name, converted, network) else { continue };
                             let at = (beside.name, &beside.layer);
                             let runs = (network, beside.precision);
                             let kernel = predict_kernel(runs, at, Phase::Forward, beside.cost, setup, models)?;
-                            converting.push((values, kernel.clone()));
+                            converting.push((converted, kernel.clone()));
                             kernel
                         }
                     };
@@ -107,7 +108,11 @@ impl<'a> Step<'a> {
                 }
                 let kernel = match same {
                     Some(same) => Kernel { name: &layer.name, ..same.clone() },
-                    None => predict_kernel((network, runs), (&layer.name, layer), phase, cost, setup, models)?,
+                    None => {
+                        let counter = setup.framework.counter(&layer.case.layer, phase, setup.mode);
+                        predict_kernel((network, runs), (&layer.name, layer), phase, cost, setup, models)?
+                            .longer_by(counter)
+                    }
                 };
                 let repeats = *first.get_or_insert(kernels.len());
                 kernels.push(Kernel { repeats: Some(repeats), ..kernel });
