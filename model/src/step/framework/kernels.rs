@@ -54,6 +54,19 @@ impl Broadcast {
     pub fn bias(&self, results: f64, precision: Precision, gpu: &Gpu) -> Seconds {
         Seconds::new(results / (self.per_cycle.of(precision) * cycles_per_second(gpu)))
     }
+
+    /// What a layer takes at least, forward at a board's highest clock, one of whose operands is repeated: learned values, or a
+    /// tensor of fewer elements than the result; nothing of all other layers.
+    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+        let learned = matches!(work.layer(), Layer::Elementwise(elementwise) if elementwise.parameters > 0);
+        let joins = matches!(work.layer(), Layer::Elementwise(_) | Layer::Add(_) | Layer::Multiply(_));
+        let elements = work.output.elements();
+        let repeated = work.inputs().len() > 1 && work.inputs().iter().any(|input| input.elements() < elements);
+        if work.phase != Phase::Forward || !(learned || joins && repeated) {
+            return Seconds::ZERO;
+        }
+        self.bias((elements * work.batch) as f64, work.precision, gpu)
+    }
 }
 
 /// Sums over rows, a number for each column, as a bias's gradient is: each thread goes over many rows, which bounds them, not
@@ -300,6 +313,28 @@ mod tests {
         // 380 billion results a second in 16 bits on an H200, fewer in 32.
         assert!((time(380e9, Precision::Fp16) - 1.0).abs() < 0.02, "{}", time(380e9, Precision::Fp16));
         assert!(time(1e9, Precision::Tf32) > time(1e9, Precision::Fp16));
+    }
+
+    #[test]
+    fn a_layer_with_a_repeated_operand_takes_no_less_than_a_bias() {
+        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
+        let broadcast = pytorch.broadcast.expect("in the profile");
+        let of = |kind: &str, fields: &str, inputs: &[&[u64]]| {
+            let layer = Layer::from_table(kind, fields.parse().expect("a table")).expect("a kind").expect("fields");
+            let inputs = inputs.iter().map(|dims| Shape::new(dims).expect("a shape")).collect();
+            let case = LayerCase { inputs, layer };
+            let trial = Work::usual(case, Phase::Forward, 4, Precision::Fp16, Mode::Inference).expect("runs");
+            (broadcast.least(&trial, &gpu), broadcast.least(&Trial { phase: Phase::BackwardData, ..trial }, &gpu))
+        };
+        let bias = broadcast.bias(f64::from(4 * 12 * 64 * 64), Precision::Fp16, &gpu);
+        let map: &[u64] = &[12, 64, 64];
+        assert_eq!(of("elementwise", "parameters = 12", &[map]), (bias, Seconds::ZERO));
+        assert_eq!(of("multiply", "", &[map, &[12, 1, 1]]).0, bias);
+        for (kind, fields, inputs) in
+            [("elementwise", "", &[map][..]), ("multiply", "", &[map, map]), ("add", "", &[map, map]), ("relu", "", &[map])]
+        {
+            assert_eq!(of(kind, fields, inputs).0, Seconds::ZERO, "{kind}");
+        }
     }
 
     #[test]

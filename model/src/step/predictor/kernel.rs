@@ -151,7 +151,8 @@ pub(super) struct Asked {
     pub(super) cost: LayerCost,
 }
 
-type Sought = (ModelKey, Phase, Precision);
+/// The last: whether a framework's own kernels may run.
+type Sought = (ModelKey, Phase, Precision, bool);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
@@ -280,12 +281,20 @@ pub(super) fn plan<'w, 'm>(
     let by_algorithm = setup.framework.algorithm().filter(|a| !is_twin && a.supports(work.layer(), work.inputs()));
     let by_algorithm = by_algorithm
         .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, run_phase, computed)?)));
-    let named = |key| of_framework(setup.calibration, &setup.framework.name, key, family, run_phase, computed);
+    // A framework's own kernels take maps in the usual order alone: others go to the library.
+    let usual = !(strays && matches!(work.layer(), Layer::Conv2d(_)));
+    let named = |key| {
+        let own = || of_framework(setup.calibration, &setup.framework.name, key, family, run_phase, computed);
+        usual.then(own).flatten()
+    };
     let look_up = |key| find(setup.calibration, setup.all_chips, key, family, run_phase, computed);
-    let apart = apart.and_then(|key| models.find((key, run_phase, computed), || named(key)));
+    let apart = apart.and_then(|key| models.find((key, run_phase, computed, usual), || named(key)));
     let found = match by_algorithm.map(|(_, found)| found).or(apart) {
         Some(found) => found,
-        None => models.find((key, run_phase, computed), || named(key).or_else(|| look_up(key))).ok_or_else(no_model)?,
+        None => {
+            let found = || named(key).or_else(|| look_up(key));
+            models.find((key, run_phase, computed, usual), found).ok_or_else(no_model)?
+        }
     };
     let found = found.on_board(setup.calibration, &gpu.name);
     let found = if approximate && apart.is_none() { found.of_frames() } else { found };
@@ -298,7 +307,7 @@ pub(super) fn plan<'w, 'm>(
     let kind = if phase == Phase::Update { ModelKey::Update.name() } else { kind };
     let one_result = (found.substitute == Some(Substitute::OneChip)).then(|| {
         let depthwise = ModelKey::Conv(ConvClass::Depthwise);
-        models.find((depthwise, run_phase, computed), || named(depthwise).or_else(|| look_up(depthwise)))
+        models.find((depthwise, run_phase, computed, usual), || named(depthwise).or_else(|| look_up(depthwise)))
     });
     Ok(Plan { work, found, one_result: one_result.flatten(), kind, phase, layout, algorithm, host })
 }
@@ -323,6 +332,7 @@ impl<'m> Plan<'_, 'm> {
         let kernel = KernelOf { kind: self.kind, layer: &layer.case.layer, phase: run_phase, layout };
         let value = if self.found.framework { library } else { through(setup, &kernel, load, library) };
         let value = framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, gpu)));
+        let value = framework.broadcast.map_or(value, |b| value.max(b.least(&load.work, gpu)));
         let strays = framework.maps.filter(|_| layer.strays);
         let value = strays.map_or(value, |m| m.straying(value, &load.work, gpu));
         let reordering = framework.sequences.map_or(Seconds::ZERO, |s| s.reordering(&load.work, gpu));
