@@ -61,6 +61,13 @@ def detection(name, side):
     return Network("torchvision", make, ((3, side, side),))
 
 
+def proposals(name, side):
+    def make():
+        return Proposals(getattr(importlib.import_module("torchvision.models.detection"), name)(
+            weights=None, weights_backbone=None))
+    return Network("torchvision", make, ((3, side, side),))
+
+
 def timm(name, side=224):
     def make():
         return importlib.import_module("timm").create_model(name, pretrained=False)
@@ -87,6 +94,18 @@ class Heads(nn.Module):
 
     def forward(self, x):
         return tuple(self.head(list(self.backbone(x).values())).values())
+
+
+class Proposals(nn.Module):
+    """A detector of torchvision of two stages up to what proposes regions."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.backbone, self.head = model.backbone, model.rpn.head
+
+    def forward(self, x):
+        objects, boxes = self.head(list(self.backbone(x).values()))
+        return torch.cat([torch.cat((o, b), 1).flatten(2) for o, b in zip(objects, boxes)], 2)
 
 
 class Output(nn.Module):
@@ -588,6 +607,302 @@ class Forecaster(nn.Module):
         return self.head(y) + self.linear(x[:, :, -24:]).squeeze(-1)
 
 
+class Crossing(nn.Module):
+    """Attention of positions over a text, queries of the one, keys and values of the other."""
+
+    def __init__(self, width, text, heads):
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value = nn.Linear(width, width, bias=False), *(nn.Linear(text, width, bias=False) for _ in range(2))
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x, text):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (self.query(x), self.key(text), self.value(text)))
+        return self.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+
+
+class TextDiffusionUNet(nn.Module):
+    """Rombach et al. 2022, smaller: after each block of the deeper levels a transformer that also reads a text."""
+
+    class Reader(nn.Module):
+        def __init__(self, width, text):
+            super().__init__()
+            self.norm0, self.enter, self.leave = nn.GroupNorm(32, width), nn.Conv2d(width, width, 1), nn.Conv2d(width, width, 1)
+            self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(width) for _ in range(3))
+            self.own, self.read = Attention(width, width // 64), Crossing(width, text, width // 64)
+            self.wide, self.narrow = nn.Linear(width, 8 * width), nn.Linear(4 * width, width)
+
+        def forward(self, x, text):
+            y = self.enter(self.norm0(x))
+            shape = y.shape
+            y = y.flatten(2).transpose(1, 2)
+            y = y + self.own(self.norm1(y))
+            y = y + self.read(self.norm2(y), text)
+            value, gate = self.wide(self.norm3(y)).chunk(2, -1)
+            y = y + self.narrow(value * nn.functional.gelu(gate))
+            return x + self.leave(y.transpose(1, 2).reshape(shape))
+
+    class Level(nn.Module):
+        def __init__(self, inputs, width, embedded, text):
+            super().__init__()
+            self.block = Residual(inputs, width, embedded, False)
+            self.reader = TextDiffusionUNet.Reader(width, text) if text else None
+
+        def forward(self, x, step, text):
+            x = self.block(x, step)
+            return x if self.reader is None else self.reader(x, text)
+
+    def __init__(self, channels=4, widths=(192, 384, 576), embedded=768, text=768):
+        super().__init__()
+        self.embed = nn.Sequential(nn.Linear(192, embedded), nn.SiLU(), nn.Linear(embedded, embedded), nn.SiLU())
+        self.first = nn.Conv2d(channels, widths[0], 3, padding=1)
+        self.down, self.pools, self.up, self.raises = (nn.ModuleList() for _ in range(4))
+        now, kept = widths[0], [widths[0]]
+        for i, w in enumerate(widths):
+            self.down.append(self.Level(now, w, embedded, text if i else 0))
+            kept.append(w)
+            now = w
+            if i + 1 < len(widths):
+                self.pools.append(nn.Conv2d(w, w, 3, stride=2, padding=1))
+                kept.append(w)
+        self.middle = self.Level(now, now, embedded, text)
+        for i, w in reversed(list(enumerate(widths))):
+            blocks = nn.ModuleList()
+            for _ in range(2):
+                blocks.append(self.Level(now + kept.pop(), w, embedded, text if i else 0))
+                now = w
+            self.up.append(blocks)
+            if i:
+                self.raises.append(nn.Conv2d(w, w, 3, padding=1))
+        self.norm, self.last = nn.GroupNorm(32, now), nn.Conv2d(now, channels, 3, padding=1)
+
+    def forward(self, x, noise, text):
+        step, x = self.embed(noise), self.first(x)
+        kept = [x]
+        for i, level in enumerate(self.down):
+            x = level(x, step, text)
+            kept.append(x)
+            if i < len(self.pools):
+                x = self.pools[i](x)
+                kept.append(x)
+        x = self.middle(x, step, text)
+        for i, blocks in enumerate(self.up):
+            for level in blocks:
+                x = level(torch.cat((x, kept.pop()), 1), step, text)
+            if i < len(self.raises):
+                x = self.raises[i](nn.functional.interpolate(x, scale_factor=2.0, mode="nearest"))
+        return self.last(nn.functional.silu(self.norm(x)))
+
+
+class ConformerSpeech(nn.Module):
+    """Gulati et al. 2020, small, without relative places: two strided convolutions, then blocks of half a perceptron,
+    attention, a gated depthwise convolution and the other half."""
+
+    class Block(nn.Module):
+        def __init__(self, width, heads, kernel):
+            super().__init__()
+            def half():
+                return nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, width))
+            self.before, self.after = half(), half()
+            self.norm1, self.norm2, self.last = (nn.LayerNorm(width) for _ in range(3))
+            self.attention = Attention(width, heads)
+            self.gate, self.depth = nn.Conv1d(width, 2 * width, 1), nn.Conv1d(width, width, kernel, padding=kernel // 2, groups=width)
+            self.batch, self.back = nn.BatchNorm1d(width), nn.Conv1d(width, width, 1)
+
+        def forward(self, x):
+            x = x + 0.5 * self.before(x)
+            x = x + self.attention(self.norm1(x))
+            y = nn.functional.glu(self.gate(self.norm2(x).transpose(1, 2)), 1)
+            x = x + self.back(nn.functional.silu(self.batch(self.depth(y)))).transpose(1, 2)
+            return self.last(x + 0.5 * self.after(x))
+
+    def __init__(self, width=256, heads=4, depth=12, kernel=31, bands=80, letters=128):
+        super().__init__()
+        self.conv = nn.Sequential(nn.Conv2d(1, width, 3, 2, 1), nn.ReLU(), nn.Conv2d(width, width, 3, 2, 1), nn.ReLU())
+        self.enter = nn.Linear(width * bands // 4, width)
+        self.blocks = nn.Sequential(*(self.Block(width, heads, kernel) for _ in range(depth)))
+        self.letters = nn.Linear(width, letters)
+
+    def forward(self, x):
+        x = self.conv(x)
+        return self.letters(self.blocks(self.enter(x.transpose(1, 2).flatten(2))))
+
+
+class WaveformGenerator(nn.Module):
+    """Kong et al. 2020 (version 2): a spectrogram to samples, transposed convolutions with dilated residual ones between."""
+
+    class Block(nn.Module):
+        def __init__(self, width, kernel):
+            super().__init__()
+            self.wide = nn.ModuleList(nn.Conv1d(width, width, kernel, padding=d * (kernel - 1) // 2, dilation=d) for d in (1, 3, 5))
+            self.plain = nn.ModuleList(nn.Conv1d(width, width, kernel, padding=(kernel - 1) // 2) for _ in range(3))
+
+        def forward(self, x):
+            for wide, plain in zip(self.wide, self.plain):
+                y = wide(nn.functional.leaky_relu(x, 0.1))
+                x = x + plain(nn.functional.leaky_relu(y, 0.1))
+            return x
+
+    def __init__(self, bands=80, width=128):
+        super().__init__()
+        self.first = nn.Conv1d(bands, width, 7, padding=3)
+        widths = [width >> i for i in range(5)]
+        self.up = nn.ModuleList(nn.ConvTranspose1d(i, o, 2 * s, s, s // 2) for i, o, s in zip(widths, widths[1:], (8, 8, 2, 2)))
+        self.blocks = nn.ModuleList(nn.ModuleList(self.Block(w, k) for k in (3, 7, 11)) for w in widths[1:])
+        self.last = nn.Conv1d(widths[-1], 1, 7, padding=3)
+
+    def forward(self, x):
+        x = self.first(x)
+        for up, blocks in zip(self.up, self.blocks):
+            x = up(nn.functional.leaky_relu(x, 0.1))
+            x = (blocks[0](x) + blocks[1](x) + blocks[2](x)) / 3
+        return torch.tanh(self.last(nn.functional.leaky_relu(x)))
+
+
+class DenseSuperResolution(nn.Module):
+    """Wang et al. 2018, eight of its blocks: dense convolutions in residual ones without norms, then twice the side twice."""
+
+    class Dense(nn.Module):
+        def __init__(self, width, growth):
+            super().__init__()
+            self.convs = nn.ModuleList(nn.Conv2d(width + i * growth, growth if i < 4 else width, 3, padding=1) for i in range(5))
+
+        def forward(self, x):
+            kept = [x]
+            for conv in self.convs[:-1]:
+                kept.append(nn.functional.leaky_relu(conv(torch.cat(kept, 1)), 0.2))
+            return x + 0.2 * self.convs[-1](torch.cat(kept, 1))
+
+    def __init__(self, width=64, growth=32, depth=8):
+        super().__init__()
+        self.first, self.after = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, width, 3, padding=1)
+        self.blocks = nn.ModuleList(nn.Sequential(*(self.Dense(width, growth) for _ in range(3))) for _ in range(depth))
+        self.up1, self.up2, self.fine = (nn.Conv2d(width, width, 3, padding=1) for _ in range(3))
+        self.last = nn.Conv2d(width, 3, 3, padding=1)
+
+    def forward(self, x):
+        x = self.first(x)
+        y = x
+        for block in self.blocks:
+            y = y + 0.2 * block(y)
+        x = x + self.after(y)
+        for up in (self.up1, self.up2):
+            x = nn.functional.leaky_relu(up(nn.functional.interpolate(x, scale_factor=2.0, mode="nearest")), 0.2)
+        return self.last(nn.functional.leaky_relu(self.fine(x), 0.2))
+
+
+class ImageTranslator(nn.Module):
+    """Isola et al. 2017: strided convolutions down to one position and transposed ones up again, with shortcuts between."""
+
+    def __init__(self, widths=(64, 128, 256, 512, 512, 512, 512)):
+        super().__init__()
+        def norm(width, i):
+            return nn.BatchNorm2d(width) if 0 < i < len(widths) - 1 else nn.Identity()
+        self.down = nn.ModuleList(nn.Sequential(nn.Conv2d(a, b, 4, 2, 1), norm(b, i), nn.LeakyReLU(0.2))
+                                  for i, (a, b) in enumerate(zip((3, *widths), widths)))
+        self.up = nn.ModuleList(nn.Sequential(nn.ConvTranspose2d(b if i == len(widths) - 1 else 2 * b, a, 4, 2, 1), nn.BatchNorm2d(a),
+                                              nn.ReLU()) for i, (a, b) in enumerate(zip(widths, widths[1:]), 1))
+        self.last = nn.ConvTranspose2d(2 * widths[0], 3, 4, 2, 1)
+
+    def forward(self, x):
+        kept = []
+        for block in self.down:
+            x = block(x)
+            kept.append(x)
+        x = kept.pop()
+        for block in reversed(self.up):
+            x = torch.cat((block(x), kept.pop()), 1)
+        return torch.tanh(self.last(x))
+
+
+class OneStageDetector(nn.Module):
+    """Jocher et al. 2020, small: cross-stage blocks with SiLU, pools of three sizes, maps joined up and down, three heads."""
+
+    @staticmethod
+    def conv(i, o, kernel=1, stride=1):
+        return nn.Sequential(nn.Conv2d(i, o, kernel, stride, (kernel - 1) // 2, bias=False), nn.BatchNorm2d(o), nn.SiLU(inplace=True))
+
+    class Split(nn.Module):
+        def __init__(self, i, o, depth, adds=True):
+            super().__init__()
+            conv, half = OneStageDetector.conv, o // 2
+            self.near, self.aside, self.join, self.adds = conv(i, half), conv(i, half), conv(o, o), adds
+            self.blocks = nn.ModuleList(nn.Sequential(conv(half, half), conv(half, half, 3)) for _ in range(depth))
+
+        def forward(self, x):
+            y = self.near(x)
+            for block in self.blocks:
+                y = y + block(y) if self.adds else block(y)
+            return self.join(torch.cat((y, self.aside(x)), 1))
+
+    def __init__(self, width=32, outputs=255):
+        super().__init__()
+        conv, split, w = self.conv, self.Split, width
+        self.stem = nn.Sequential(conv(3, w, 6, 2), conv(w, 2 * w, 3, 2), split(2 * w, 2 * w, 1), conv(2 * w, 4 * w, 3, 2))
+        self.stage3 = split(4 * w, 4 * w, 2)
+        self.stage4 = nn.Sequential(conv(4 * w, 8 * w, 3, 2), split(8 * w, 8 * w, 3))
+        self.stage5 = nn.Sequential(conv(8 * w, 16 * w, 3, 2), split(16 * w, 16 * w, 1))
+        self.pool1, self.pool, self.pool2 = conv(16 * w, 8 * w), nn.MaxPool2d(5, 1, 2), conv(32 * w, 16 * w)
+        self.raise5, self.up4 = conv(16 * w, 8 * w), split(16 * w, 8 * w, 1, False)
+        self.raise4, self.up3 = conv(8 * w, 4 * w), split(8 * w, 4 * w, 1, False)
+        self.sink3, self.down4 = conv(4 * w, 4 * w, 3, 2), split(8 * w, 8 * w, 1, False)
+        self.sink4, self.down5 = conv(8 * w, 8 * w, 3, 2), split(16 * w, 16 * w, 1, False)
+        self.heads = nn.ModuleList(nn.Conv2d(w << i, outputs, 1) for i in (2, 3, 4))
+
+    def forward(self, x):
+        c3 = self.stage3(self.stem(x))
+        c4 = self.stage4(c3)
+        y = self.pool1(self.stage5(c4))
+        a = self.pool(y)
+        b = self.pool(a)
+        p5 = self.raise5(self.pool2(torch.cat((y, a, b, self.pool(b)), 1)))
+        p4 = self.raise4(self.up4(torch.cat((nn.functional.interpolate(p5, scale_factor=2.0), c4), 1)))
+        p3 = self.up3(torch.cat((nn.functional.interpolate(p4, scale_factor=2.0), c3), 1))
+        n4 = self.down4(torch.cat((self.sink3(p3), p4), 1))
+        n5 = self.down5(torch.cat((self.sink4(n4), p5), 1))
+        return torch.cat([head(n).flatten(2) for head, n in zip(self.heads, (p3, n4, n5))], 2)
+
+
+class VolumeUNet(nn.Module):
+    """Cicek et al. 2016: a U-Net over volumes, with instance norms and leaky units as in Isensee et al. 2021."""
+
+    def __init__(self, widths=(32, 64, 128, 256), classes=3):
+        super().__init__()
+        def block(i, o, stride=1):
+            return nn.Sequential(*(part for a, s in ((i, stride), (o, 1)) for part in
+                                   (nn.Conv3d(a, o, 3, s, 1), nn.InstanceNorm3d(o, affine=True), nn.LeakyReLU(0.01))))
+        self.down = nn.ModuleList(block(i, o, 2 if n else 1) for n, (i, o) in enumerate(zip((1, *widths), widths)))
+        self.up = nn.ModuleList(nn.ConvTranspose3d(o, i, 2, stride=2) for i, o in zip(widths, widths[1:]))
+        self.join = nn.ModuleList(block(2 * i, i) for i in widths[:-1])
+        self.classes = nn.Conv3d(widths[0], classes, 1)
+
+    def forward(self, x):
+        kept = []
+        for block in self.down:
+            x = block(x)
+            kept.append(x)
+        x = kept.pop()
+        for up, join in zip(reversed(self.up), reversed(self.join)):
+            x = join(torch.cat((kept.pop(), up(x)), 1))
+        return self.classes(x)
+
+
+class GatedRecurrentLanguage(nn.Module):
+    """Letters by three GRUs, of which each reads the one before, norms between."""
+
+    def __init__(self, letters=256, width=768, depth=3):
+        super().__init__()
+        self.embed, self.letters = nn.Embedding(letters, width), nn.Linear(width, letters)
+        self.layers = nn.ModuleList(nn.GRU(width, width, batch_first=True) for _ in range(depth))
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(depth))
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for layer, norm in zip(self.layers, self.norms):
+            x = x + layer(norm(x))[0]
+        return self.letters(x)
+
+
 def written(make, *inputs, ids=None):
     return Network("written", make, inputs, ids)
 
@@ -634,6 +949,16 @@ NETWORKS = {
     "r2plus1d_18": video("r2plus1d_18", 16, 112),
     "s3d": video("s3d", 16, 224),
     "mvit_v1_b": video("mvit_v1_b", 16, 224),
+    # torchvision, added for the ninth round.
+    "swin_b": torchvision("swin_b"),
+    "convnext_large": torchvision("convnext_large"),
+    "efficientnet_v2_l": torchvision("efficientnet_v2_l", 320),
+    "regnet_y_32gf": torchvision("regnet_y_32gf"),
+    "deeplabv3_resnet101": segmentation("deeplabv3_resnet101"),
+    "retinanet_resnet50_fpn_v2": detection("retinanet_resnet50_fpn_v2", 512),
+    "fasterrcnn_mobilenet_v3_large_fpn": proposals("fasterrcnn_mobilenet_v3_large_fpn", 512),
+    "fasterrcnn_resnet50_fpn_v2": proposals("fasterrcnn_resnet50_fpn_v2", 512),
+    "swin3d_s": video("swin3d_s", 16, 224),
     # timm.
     "botnet26t_256": timm("botnet26t_256", 256),
     "cait_xxs24_224": timm("cait_xxs24_224"),
@@ -947,6 +1272,48 @@ NETWORKS = {
     "vitamin_base_224": timm("vitamin_base_224"),
     "volo_d2_224": timm("volo_d2_224"),
     "xcit_nano_12_p8_224": timm("xcit_nano_12_p8_224"),
+    # timm, added for the ninth round.
+    "resnet50d": timm("resnet50d"),
+    "resnet18d": timm("resnet18d"),
+    "seresnext26t_32x4d": timm("seresnext26t_32x4d"),
+    "gcresnext50ts": timm("gcresnext50ts", 256),
+    "regnetx_006": timm("regnetx_006"),
+    "regnety_040": timm("regnety_040"),
+    "regnety_120": timm("regnety_120"),
+    "efficientnet_lite0": timm("efficientnet_lite0"),
+    "tf_efficientnet_b2": timm("tf_efficientnet_b2", 260),
+    "tf_efficientnetv2_b1": timm("tf_efficientnetv2_b1"),
+    "efficientnetv2_rw_m": timm("efficientnetv2_rw_m", 320),
+    "convnextv2_base": timm("convnextv2_base"),
+    "convnext_femto": timm("convnext_femto"),
+    "vit_base_patch16_siglip_224": timm("vit_base_patch16_siglip_224"),
+    "vit_small_patch14_reg4_dinov2": timm("vit_small_patch14_reg4_dinov2", 518),
+    "vit_small_patch16_dinov3": timm("vit_small_patch16_dinov3", 256),
+    "vit_medium_patch16_reg4_gap_256": timm("vit_medium_patch16_reg4_gap_256", 256),
+    "deit3_medium_patch16_224": timm("deit3_medium_patch16_224"),
+    "vit_base_patch32_clip_224": timm("vit_base_patch32_clip_224"),
+    "swinv2_small_window8_256": timm("swinv2_small_window8_256", 256),
+    "swin_s3_small_224": timm("swin_s3_small_224"),
+    "mobilenetv2_050": timm("mobilenetv2_050"),
+    "mobilenetv3_small_075": timm("mobilenetv3_small_075"),
+    "mobilenetv4_conv_large": timm("mobilenetv4_conv_large", 256),
+    "densenet264d": timm("densenet264d"),
+    "res2net101_26w_4s": timm("res2net101_26w_4s"),
+    "hrnet_w40": timm("hrnet_w40"),
+    "dpn98": timm("dpn98"),
+    "cs3darknet_x": timm("cs3darknet_x", 256),
+    "dm_nfnet_f0": timm("dm_nfnet_f0", 256),
+    "efficientvit_b3": timm("efficientvit_b3"),
+    "maxvit_tiny_tf_224": timm("maxvit_tiny_tf_224"),
+    "fastvit_sa12": timm("fastvit_sa12", 256),
+    "pvt_v2_b3": timm("pvt_v2_b3"),
+    "mobilevitv2_150": timm("mobilevitv2_150", 256),
+    "repvgg_b1g4": timm("repvgg_b1g4"),
+    "gmlp_b16_224": timm("gmlp_b16_224"),
+    "convformer_s36": timm("convformer_s36"),
+    "nextvit_base": timm("nextvit_base"),
+    "rexnet_200": timm("rexnet_200"),
+    "pnasnet5large": timm("pnasnet5large", 331),
     # Language, vision and speech by transformers.
     "albert_base": transformers("AlbertConfig", "AlbertModel", dict(
         hidden_size=768, num_attention_heads=12, intermediate_size=3072), ((128,),), 30000, output=1),
@@ -1013,6 +1380,23 @@ NETWORKS = {
     "cvt_13": transformers("CvtConfig", "CvtModel", {}, IMAGE),
     "sew_tiny": transformers("SEWConfig", "SEWModel", dict(
         apply_spec_augment=False, layerdrop=0.0), ((32000,),), which="input_values"),
+    # transformers, added for the ninth round.
+    "esm_small": transformers("EsmConfig", "EsmModel", dict(
+        vocab_size=33, hidden_size=480, num_hidden_layers=12, num_attention_heads=20, intermediate_size=1920, pad_token_id=1,
+        mask_token_id=32, position_embedding_type="rotary", token_dropout=False, emb_layer_norm_before=False), ((256,),), 33),
+    "modernbert_small": transformers("ModernBertConfig", "ModernBertModel", dict(
+        hidden_size=512, num_hidden_layers=9, num_attention_heads=8, intermediate_size=768), ((256,),), 50000),
+    "marian_encoder": transformers("MarianConfig", "MarianModel", dict(
+        d_model=512, encoder_layers=6, decoder_layers=1, encoder_attention_heads=8, encoder_ffn_dim=2048, decoder_attention_heads=8,
+        decoder_ffn_dim=2048), ((128,),), 50000, part="encoder"),
+    "starcoder2_small": transformers("Starcoder2Config", "Starcoder2Model", dict(
+        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=2, intermediate_size=3072), ((256,),), 49152),
+    "granite_small": transformers("GraniteConfig", "GraniteModel", dict(
+        hidden_size=768, num_hidden_layers=8, num_attention_heads=12, num_key_value_heads=4, intermediate_size=2048), ((256,),), 32000),
+    "whisper_small_encoder": transformers("WhisperConfig", "WhisperModel", dict(
+        d_model=768, encoder_layers=12, encoder_attention_heads=12, encoder_ffn_dim=3072, decoder_layers=1, decoder_attention_heads=12),
+        ((80, 3000),), part="encoder", which="input_features"),
+    "blip_vision": transformers("BlipVisionConfig", "BlipVisionModel", dict(image_size=224), IMAGE, output=1),
     # Speech by torchaudio.
     "wav2letter": torchaudio("Wav2Letter", ((64, 800),), num_classes=40, input_type="mfcc", num_features=64),
     "conv_tasnet": torchaudio("ConvTasNet", ((1, 32000),)),
@@ -1038,4 +1422,13 @@ NETWORKS = {
     "dilated_speech": written(DilatedSpeech, (1, 4096)),
     "hourglass": written(Hourglass, (3, 256, 256)),
     "forecaster": written(Forecaster, (321, 168)),
+    # Written out above, added for the ninth round.
+    "text_diffusion_unet": written(TextDiffusionUNet, (4, 32, 32), (192,), (77, 768)),
+    "conformer_speech": written(ConformerSpeech, (1, 800, 80)),
+    "waveform_generator": written(WaveformGenerator, (80, 128)),
+    "dense_super_resolution": written(DenseSuperResolution, (3, 64, 64)),
+    "image_translator": written(ImageTranslator, (3, 256, 256)),
+    "one_stage_detector": written(OneStageDetector, (3, 512, 512)),
+    "volume_u_net": written(VolumeUNet, (1, 64, 64, 64)),
+    "gated_recurrent_language": written(GatedRecurrentLanguage, (128,), ids=256),
 }
