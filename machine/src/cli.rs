@@ -99,9 +99,9 @@ pub fn host(args: &HostArgs, predict: &str) -> Result<()> {
 /// # Errors
 /// Without a driver or a board, and where nobody knows how to ask for one.
 pub fn detect(args: &DetectArgs) -> Result<()> {
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     return print(&crate::detect::text(None, args.gpu.as_deref())?);
-    #[cfg(not(unix))]
+    #[cfg(not(target_os = "linux"))]
     anyhow::bail!("boards can be asked on Linux alone{}", args.gpu.as_ref().map_or("", |_| ", whatever they count as"))
 }
 

@@ -5,7 +5,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod gpu;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub mod detect;
 pub mod host;
 pub mod cli;
