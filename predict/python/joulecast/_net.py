@@ -97,10 +97,14 @@ def _tidied(program: Any) -> None:
 
 
 def _without_weights(program: Any) -> bytes:
-    """The exported model as bytes, without values that only training knows: they would be copied to be skipped."""
+    """The exported model as bytes, without what would be copied to be skipped: values that only training knows, and where in the
+    source each node comes from."""
     import onnx_ir as ir
 
     model = program.model
+    for node in model.graph.all_nodes():
+        for key in ("pkg.torch.onnx.stack_trace", "pkg.torch.onnx.fx_node", "namespace"):
+            node.metadata_props.pop(key, None)
     for value in list(model.graph.initializers.values()):
         tensor = value.const_value
         if tensor is None or tensor.size <= 4096 or not tensor.dtype.is_floating_point():
