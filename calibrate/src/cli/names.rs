@@ -8,7 +8,6 @@ use joulecast_kernels::fake::Faults;
 use joulecast_model::base::precision::Phase;
 use joulecast_model::base::text::nearest;
 use joulecast_model::catalog;
-use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::layer::Layer;
 use joulecast_model::read::Format;
