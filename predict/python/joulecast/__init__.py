@@ -167,7 +167,7 @@ def predict(
     """
     typed, held = _resolve(net, example_inputs)
     key: Any = None
-    words = None
+    words: Optional[List[str]] = None
     if not options and host is None and inputs is None:
         key = (typed, gpu, precision, mode, training, framework, launch, sequence, generate)
         try:
