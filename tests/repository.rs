@@ -30,9 +30,13 @@ fn crates_depend_only_as_the_architecture_says() {
         ("kernels", &["joulecast-model"]),
         ("reports", &["joulecast-model"]),
         ("predict", &["joulecast-model", "joulecast-reports"]),
-        ("predict/python", &["joulecast-model", "joulecast-predict", "joulecast-reports"]),
+        ("machine", &["joulecast-model", "joulecast-kernels", "joulecast-reports"]),
+        ("predict/python", &["joulecast-machine", "joulecast-model", "joulecast-predict", "joulecast-reports"]),
         ("predict/web", &["joulecast-data", "joulecast-model", "joulecast-predict", "joulecast-reports"]),
-        ("calibrate", &["joulecast-data", "joulecast-model", "joulecast-kernels", "joulecast-reports"]),
+        (
+            "calibrate",
+            &["joulecast-data", "joulecast-model", "joulecast-kernels", "joulecast-machine", "joulecast-reports"],
+        ),
     ]);
     for (folder, allowed) in allowed {
         let table = manifest(&format!("{folder}/Cargo.toml"));
@@ -349,7 +353,7 @@ fn packages_hold_all_that_is_embedded_and_no_measurements() {
     assert!(data.contains("splits.toml"));
     let kernels = packaged("joulecast-kernels");
     assert!(kernels.iter().filter(|f| f.starts_with("cuda/") && f.ends_with(".cu")).count() > 10, "{kernels:?}");
-    for name in ["model", "kernels", "reports", "calibrate", "predict"] {
+    for name in ["model", "kernels", "machine", "reports", "calibrate", "predict"] {
         let files = packaged(&format!("joulecast-{name}"));
         // `calibrate host` brings its script along.
         let known = ["src/", "cuda/", "benches/", "tools/torch_host.py"];

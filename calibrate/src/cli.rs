@@ -97,7 +97,7 @@ enum Command {
     /// Measure a network along power limits or core clocks until the best is found
     Sweep(sweep::SweepArgs),
     /// Which GPU is here, which calibration fits it, and what one of its own would take
-    Detect(machine::DetectArgs),
+    Detect(joulecast_machine::cli::DetectArgs),
     /// How fast this machine's host launches PyTorch's operations: a file that predictions of eager steps take
     Host(host::HostArgs),
     /// Check that this GPU computes what the layers mean, and how near our kernels come to its ceilings

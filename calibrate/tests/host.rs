@@ -64,7 +64,7 @@ fn a_python_measures_where_it_can_and_says_why_where_not() {
     let output = program(&format!("cat > {}; cat {RECORDED}", script.display()));
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(folder.path().join("joulecast/host.toml").exists());
-    let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/tools/torch_host.py");
+    let tool = concat!(env!("CARGO_MANIFEST_DIR"), "/../machine/tools/torch_host.py");
     assert_eq!(fs::read(script).expect("given"), fs::read(tool).expect("a tool"));
     let output = program("cat > /dev/null; echo nonsense");
     assert!(text(&output.stderr).contains("--force"), "a file is there, so nothing is measured");

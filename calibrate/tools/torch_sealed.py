@@ -21,7 +21,7 @@ are volumes.
 Rows of several GPUs run where `--gpus` says so, and no others then: a process a GPU, DistributedDataParallel as it is by default,
 time that of the slowest, watts and joules of all together, no memory.
 
-Where `torch_host.py` lies beside this, the host is measured before the first row and after the last, too: of measured-X.csv
+Where `torch_host.py` lies beside this or in machine/tools of the repository, the host is measured before the first row and after the last, too: of measured-X.csv
 into host-X-before-1.json and host-X-after-1.json, for `calibrate host --from`.
 """
 import argparse
@@ -168,8 +168,11 @@ def libraries(names):
 
 def host(args, when):
     """The host's speed, where the module that measures it is there."""
-    if not os.path.exists(os.path.join(HERE, "torch_host.py")):
+    places = [HERE, os.path.join(HERE, "..", "..", "machine", "tools")]
+    place = next((p for p in places if os.path.exists(os.path.join(p, "torch_host.py"))), None)
+    if place is None:
         return
+    sys.path.insert(0, place)
     number, stem = 1, os.path.splitext(args.out)[0].replace("measured-", "host-")
     while os.path.exists(path := f"{stem}-{when}-{number}.json"):
         number += 1

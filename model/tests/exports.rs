@@ -38,6 +38,20 @@ fn how(path: &Path) -> Result<(Network, &'static str), OnnxError> {
     }
 }
 
+/// Modules as the Python package exports them, and as many parameters as their libraries count: two tokens before others and a
+/// table of positions (DeiT), biases and masks of windows (Swin), biases before batch norms (VGG).
+const LIVE: [(&str, u64); 3] = [("live_deit", 67_920), ("live_swin", 16_734), ("live_vgg11_bn", 132_868_840)];
+
+#[test]
+fn a_live_module_has_the_parameters_that_its_library_counts() {
+    for (name, expected) in LIVE {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/onnx/exports/{name}.onnx"));
+        let network = read(&path).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let shaped = ShapedNetwork::new(&network, 1, Precision::Fp32, &[]).expect("fits");
+        assert_eq!(shaped.parameters(), expected, "{name}");
+    }
+}
+
 /// Of a model's products some lead to outputs that the file does not have, and some multiply constants (XLNet's positions).
 const FEWEST: f64 = 0.85;
 

@@ -1,15 +1,15 @@
 //! Devices to measure on: a CUDA GPU, or the fake.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, bail};
 use joulecast_kernels::cuda::{CudaRunner, library};
 use joulecast_kernels::fake::{FakeGpu, Faults, PRODUCT};
 use joulecast_kernels::nvml::{self, BoardChoice, NvmlMeter};
 use joulecast_kernels::{DeviceError, LayerRunner, PowerMeter};
 use joulecast_model::base::units::Seconds;
-use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use std::path::Path;
 use std::time::Instant;
+
+pub use joulecast_machine::gpu::{described, identified};
 
 /// The GPU that the fake pretends to be unless told otherwise.
 const FAKE_GPU: &str = "h200";
@@ -155,57 +155,9 @@ fn opened(open: impl FnOnce(usize) -> Result<CudaRunner, DeviceError>) -> Result
     Ok(runner?)
 }
 
-/// A GPU by its name in the catalog or by its file.
-///
-/// # Errors
-/// When there is none, or the file is malformed.
-pub fn described(name: &str) -> Result<Gpu> {
-    let path = Path::new(name);
-    if path.extension().is_none() {
-        return Ok(catalog::gpu(name)?);
-    }
-    let text = std::fs::read_to_string(path).with_context(|| name.to_string())?;
-    Gpu::from_toml(&text).with_context(|| name.to_string())
-}
-
-/// The GPU that a device counts as: the one asked for, or the one whose name or alias is the product's.
-///
-/// # Errors
-/// When the product is unknown and none is asked for.
-pub fn identified(product: &str, asked: Option<&str>) -> Result<Gpu> {
-    if let Some(name) = asked {
-        return described(name);
-    }
-    catalog::gpu(product).map_err(|_| {
-        anyhow!(
-            "no file in data/gpus describes \"{product}\": say which with --gpu NAME, or describe it in a file and give --gpu FILE"
-        )
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn products_are_found_by_name_or_alias() {
-        for (product, name) in [
-            ("NVIDIA H200", "h200"),
-            ("NVIDIA A100-SXM4-40GB", "a100-sxm4-40gb"),
-            ("NVIDIA H100 80GB HBM3", "h100-sxm"),
-            ("NVIDIA GeForce RTX 3090", "rtx3090"),
-            ("NVIDIA B300 SXM6 AC", "b300"),
-        ] {
-            assert_eq!(identified(product, None).expect(product).name, name);
-        }
-        assert_eq!(identified("NVIDIA Unheard-of", Some("v100")).expect("asked for").name, "v100");
-    }
-
-    #[test]
-    fn an_unknown_product_says_what_to_do() {
-        let error = identified("NVIDIA H2000", None).expect_err("unknown").to_string();
-        assert!(error.contains("NVIDIA H2000") && error.contains("--gpu"), "{error}");
-    }
 
     #[test]
     fn faults_belong_to_the_fake() {

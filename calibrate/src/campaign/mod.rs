@@ -2,13 +2,12 @@
 
 pub mod trials;
 pub mod device;
-pub mod detect;
+pub mod costs;
 pub mod run;
 pub mod choices;
 pub mod measure;
 pub mod limits;
 pub mod search;
 pub mod check;
-pub mod host;
 pub mod restore;
 pub mod status;

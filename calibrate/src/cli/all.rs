@@ -11,7 +11,7 @@ use crate::campaign::run::outcome::{End, Outcome};
 use crate::campaign::run::progress::OnStderr;
 use crate::campaign::run::{AsFound, Which, interrupt, run as measure};
 use crate::campaign::trials::{Level, Measure, Plan};
-use crate::campaign::{detect, run};
+use crate::campaign::{costs, run};
 use crate::judge::beside;
 use crate::rows::dataset::NoRows;
 use crate::rows::writer::Writer;
@@ -208,7 +208,7 @@ fn measured(args: &AllArgs, plan: &Plan, writer: &Writer, folder: &mut Folder) -
     device.notes.iter().for_each(say);
     let minutes = match device.source {
         SIMULATED => "simulated, so only seconds".to_string(),
-        _ => format!("{} at the rates of an H200", about(Duration::from_secs_f64(60.0 * detect::minutes(plan)))),
+        _ => format!("{} at the rates of an H200", about(Duration::from_secs_f64(60.0 * costs::minutes(plan)))),
     };
     let (times, energies) = (plan.count(Measure::Time), plan.count(Measure::Energy));
     let budget = args.budget.map_or(String::new(), |b| format!(", no trial begins after {b} s"));

@@ -1,36 +1,20 @@
 //! `calibrate host`: how fast this machine's host is, and how far hosts differ.
 
-use super::{misuse, names, print, show};
-use crate::campaign::host::{self, Chains, FRAMEWORK, factors};
+use super::{misuse, show};
 use crate::judge::hosts;
-use crate::system::whole;
 use anyhow::{Context, Result};
 use clap::Args;
+use joulecast_machine::host::FRAMEWORK;
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::step::framework::Framework;
 use joulecast_reports::export::Format;
-use joulecast_reports::given::{host_file, text};
-use joulecast_reports::{command_line, say};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 pub struct HostArgs {
-    /// What calibrate/tools/torch_host.py measured, instead of measuring here
-    #[arg(long, value_name = "FILE")]
-    from: Option<PathBuf>,
-    /// The Python that has PyTorch
-    #[arg(long, value_name = "PROGRAM", default_value = "python3", conflicts_with = "from")]
-    python: String,
-    /// How long to measure, beside what importing PyTorch takes
-    #[arg(long, value_name = "SECONDS", default_value_t = 12.0, conflicts_with = "from", value_parser = super::names::positive)]
-    seconds: f64,
-    /// Where to write it (default: ~/.config/joulecast/host.toml, which predictions take without being told)
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Write over a file that is there
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    here: joulecast_machine::cli::HostArgs,
     /// Instead: how far networks that the host decides are from their predictions, visit by visit, in files of runs as
     /// calibrate/tools/torch_networks.py writes them; may be repeated
     #[arg(long, value_name = "FILE", conflicts_with_all = ["from", "python", "seconds", "out", "force"])]
@@ -83,42 +67,5 @@ pub fn host(args: &HostArgs) -> Result<()> {
     if args.calibrations.is_some() {
         return Err(misuse("--calibrations is of --runs and --learn"));
     }
-    let usual = host_file();
-    let out = args.out.clone().or_else(|| usual.clone());
-    let out = out.context("no folder for it: neither HOME nor XDG_CONFIG_HOME is set; --out FILE")?;
-    if args.from.is_none() {
-        whole::check_free(&out, args.force)?;
-    }
-    let chains = match &args.from {
-        Some(path) => Chains::from_json(&text(path)?).with_context(|| path.display().to_string())?,
-        None => {
-            say(format!("chains of small layers through PyTorch, about {:.0} s", args.seconds + 10.0));
-            host::measure(&args.python, args.seconds)?
-        }
-    };
-    let profile = catalog::framework(FRAMEWORK)?;
-    let record = chains.record(&profile)?;
-    print(&format!(
-        "{} ({}, PyTorch {}), beside the {FRAMEWORK} profile\n\n",
-        record.cpu, record.device, record.torch
-    ))?;
-    show(&chains.table(&profile)?, Format::Table)?;
-    print("\n")?;
-    show(&factors(&record), Format::Table)?;
-    if let Some(share) = chains.disturbed() {
-        let share = 100.0 * share;
-        say(format!(
-            "note: a chain computed in {share:.0} % of its time only: other processes had the cores meanwhile"
-        ));
-    }
-    if let Some(folder) = out.parent() {
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
-    let done = whole::write_new(&out, toml::to_string(&record)?, args.force)?;
-    let gpu = names::gpu_name(&record.device.to_lowercase().replace("nvidia ", "")).unwrap_or_else(|_| "h200".into());
-    let words = ["--net", "resnet50", "--gpu", &gpu, "--framework", FRAMEWORK].map(std::ffi::OsString::from);
-    let named = (Some(&out) != usual.as_ref()).then(|| ["--host".into(), out.clone().into_os_string()]);
-    let line = command_line("predict", words.into_iter().chain(named.into_iter().flatten()));
-    let kept = if Some(&out) == usual.as_ref() { ", which predictions of eager steps take from now on" } else { "" };
-    print(&format!("\n{}: {done}{kept}\n{line}\n", out.display()))
+    joulecast_machine::cli::host(&args.here, "predict")
 }

@@ -4,11 +4,12 @@ use super::{names, print};
 use crate::campaign::device::{Device, Kind as DeviceKind, open_cuda};
 use crate::campaign::measure::layers::{self, LayerRun};
 use crate::campaign::measure::record::{NetworkRun, Table};
-use crate::campaign::{check, detect, measure, restore};
+use crate::campaign::{check, costs, measure, restore};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use joulecast_kernels::runner::Launch;
 use joulecast_kernels::{LayerRunner, PowerMeter, settings};
+use joulecast_machine::cli::DetectArgs;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::catalog;
@@ -57,13 +58,6 @@ pub struct MeasureArgs {
     /// Begin nothing after this time
     #[arg(long, value_name = "SECONDS", value_parser = super::names::positive)]
     budget: Option<f64>,
-}
-
-#[derive(Args)]
-pub struct DetectArgs {
-    /// The GPU that the boards count as, where their names do not say: a name or a file
-    #[arg(long, value_name = "NAME|FILE", value_parser = names::gpu_or_file)]
-    gpu: Option<String>,
 }
 
 #[derive(Args)]
@@ -171,9 +165,10 @@ fn opened(args: &MeasureArgs) -> Result<Opened> {
     Ok((runner, meter))
 }
 
-/// Names the GPU and what is known of it.
+/// Names the GPU, what is known of it, and what a calibration of its own would take.
 pub fn detect(args: &DetectArgs) -> Result<()> {
-    print(&detect::text(None, args.gpu.as_deref())?)
+    joulecast_machine::cli::detect(args)?;
+    print(&format!("\n{}", costs::text()?))
 }
 
 /// Checks the kernels of this GPU.

@@ -8,12 +8,14 @@ use joulecast_kernels::fake::Faults;
 use joulecast_model::base::precision::Phase;
 use joulecast_model::base::text::nearest;
 use joulecast_model::catalog;
-use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::Calibration;
 use joulecast_model::net::layer::Layer;
 use joulecast_model::read::Format;
 use joulecast_model::rows::splits::Role;
 use std::path::Path;
+
+pub use joulecast_machine::cli::positive;
+pub use joulecast_machine::gpu::{gpu, gpu_name, gpu_or_file};
 
 /// What is wrong with a name, and the nearest that there are, or all of them where none is near.
 fn unknown(what: &str, name: &str, names: &[&str]) -> String {
@@ -28,24 +30,6 @@ pub fn kind(text: &str) -> Result<String, String> {
     if known { Ok(text.to_string()) } else { Err(unknown("layer kind", text, Layer::KINDS)) }
 }
 
-/// A GPU of the catalog.
-pub fn gpu(text: &str) -> Result<Gpu, String> {
-    catalog::gpu(text).map_err(|e| e.to_string())
-}
-
-/// The name under which the catalog has a GPU, which may be typed by an alias.
-pub fn gpu_name(text: &str) -> Result<String, String> {
-    gpu(text).map(|gpu| gpu.name)
-}
-
-/// A GPU of the catalog, or a file, which is read later.
-pub fn gpu_or_file(text: &str) -> Result<String, String> {
-    if Path::new(text).extension().is_none() {
-        gpu(text)?;
-    }
-    Ok(text.to_string())
-}
-
 /// A network of the zoo, or a file, which is read later.
 pub fn network_or_file(text: &str) -> Result<String, String> {
     if Format::of(text) == Format::Zoo {
@@ -57,12 +41,6 @@ pub fn network_or_file(text: &str) -> Result<String, String> {
 /// A framework profile.
 pub fn framework(text: &str) -> Result<String, String> {
     catalog::framework(text).map(|profile| profile.name).map_err(|e| e.to_string())
-}
-
-/// A number above zero.
-pub fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n > 0.0);
-    number.ok_or_else(|| "a number above 0".to_string())
 }
 
 /// A phase that a layer's kernels run in; no update.

@@ -5,6 +5,7 @@ use crate::base::precision::{Mode, Precision};
 use crate::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use crate::net::layer::{Layer, Slice};
 pub use crate::net::network::SEQUENCE;
+use crate::net::network::folding::Folded;
 use crate::net::network::{Network, NetworkError, Node, ShapingError, Source};
 use crate::step::layout::{Deployment, Flow, LayoutError, LayoutOf};
 use crate::step::predict::Predictor;
@@ -91,7 +92,7 @@ pub fn with_cache(network: &Network, new: u64, cached: u64) -> Result<Network, G
         let nodes = &mut network.nodes;
         let last = Slice { axis: 0, start: new - 1, size: 1, step: 1, copy: false };
         let (name, from) = (format!("{}.last", nodes[at].name), std::mem::take(&mut nodes[at].from));
-        nodes.insert(at, Node { name, layer: Layer::Slice(last), from, tied: None, folded: false });
+        nodes.insert(at, Node { name, layer: Layer::Slice(last), from, tied: None, folded: Folded::No });
         nodes[at + 1].from = vec![Source::Node(at)];
         for source in nodes[at + 2..].iter_mut().flat_map(|node| &mut node.from) {
             *source = match *source {

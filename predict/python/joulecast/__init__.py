@@ -88,6 +88,10 @@ def _words(options: Mapping[str, Any]) -> List[str]:
     return words
 
 
+# Words of questions as they are mostly asked: making them takes longer than finding what was prepared for them.
+_WORDS: Dict[Any, List[str]] = {}
+
+
 def _mode(mode: Optional[str], training: Optional[bool]) -> Optional[str]:
     if training is None:
         return mode
@@ -162,21 +166,35 @@ def predict(
     joulecast._errors.UnknownName: no net named "resnet5"; nearest: resnet50, ...
     """
     typed, held = _resolve(net, example_inputs)
-    asked = {
-        "net": typed,
-        "gpu": gpu,
-        "batch": 1,
-        "precision": precision,
-        "mode": _mode(mode, training),
-        "framework": framework,
-        "launch": launch,
-        "sequence": sequence,
-        "generate": generate,
-        "host": host,
-        "inputs": inputs,
-        **options,
-    }
-    result = _joulecast.predict(_words(asked), batch, power_limit, clock)
+    key: Any = None
+    words: Optional[List[str]] = None
+    if not options and host is None and inputs is None:
+        key = (typed, gpu, precision, mode, training, framework, launch, sequence, generate)
+        try:
+            words = _WORDS.get(key)
+        except TypeError:
+            key = None
+    if words is None:
+        asked = {
+            "net": typed,
+            "gpu": gpu,
+            "batch": 1,
+            "precision": precision,
+            "mode": _mode(mode, training),
+            "framework": framework,
+            "launch": launch,
+            "sequence": sequence,
+            "generate": generate,
+            "host": host,
+            "inputs": inputs,
+            **options,
+        }
+        words = _words(asked)
+        if key is not None:
+            if len(_WORDS) >= 1024:
+                _WORDS.clear()
+            _WORDS[key] = words
+    result = _joulecast.predict(words, batch, power_limit, clock)
     # Until here the network had to be there.
     del held
     return result
@@ -211,6 +229,18 @@ def _many(nets: _Nets, gpu: Union[str, Sequence[str]], options: Dict[str, Any], 
     return _words({"net": typed, "gpu": gpu, **options}), held
 
 
+def _bar(progress: Union[bool, Callable[..., Any], None], unit: str) -> Any:
+    """A progress bar as tqdm makes them, or None."""
+    if progress is True:
+        from tqdm.auto import tqdm as progress  # type: ignore[no-redef,import-not-found,import-untyped,unused-ignore]
+    return progress(total=0, unit=unit, unit_scale=True) if callable(progress) else None
+
+
+def _closed(bar: Any) -> None:
+    if bar is not None and hasattr(bar, "close"):
+        bar.close()
+
+
 def sweep(
     nets: _Nets,
     gpu: Union[str, Sequence[str]],
@@ -235,17 +265,12 @@ def sweep(
     'alexnet'
     """
     words, held = _many(nets, gpu, {"batch": batch, **options}, training)
-    bar: Any = None
-    if progress is True:
-        from tqdm.auto import tqdm as progress  # type: ignore[no-redef,import-not-found,import-untyped,unused-ignore]
-    if callable(progress):
-        bar = progress(total=0, unit="prediction", unit_scale=True)
+    bar = _bar(progress, "prediction")
     try:
         return _joulecast.sweep(words, bar)
     finally:
         del held
-        if bar is not None and hasattr(bar, "close"):
-            bar.close()
+        _closed(bar)
 
 
 def compare(nets: _Nets, gpu: Union[str, Sequence[str]], *, training: Optional[bool] = None, **options: Any) -> Answer:
@@ -317,13 +342,15 @@ def describe(net: _Net, *, example_inputs: Any = None, **options: Any) -> Table:
     return result
 
 
-def map_table(table: Any, *, workers: Optional[int] = 1, **options: Any) -> Table:
+def map_table(
+    table: Any, *, workers: Optional[int] = 1, progress: Union[bool, Callable[..., Any], None] = None, **options: Any
+) -> Table:
     """A prediction for each row of a table: Arrow in, Arrow out, for Ray, Spark, Dask, polars.
 
     Columns that are read: `network` (or `net`), `gpu`, `batch`, `precision`, `mode`, `framework`, `launch`, `sequence`, `conv_algorithm`,
     `clock_mhz`, `mem_clock_mhz`, `power_limit_w` (or `power_cap_w`). `options` say what no column does: `gpu="v100"`. All columns of the
     table are passed on, those of a sweep's results follow; a row that cannot be predicted has nulls and an `error`. `workers`: threads;
-    None for all cores. Engines run one task on a core, so one is the default.
+    None for all cores. Engines run one task on a core, so one is the default. `progress`: as of `sweep`. Ctrl-C ends it.
 
     Raises KeyError where there is no network or GPU, TypeError where the table is none or a column has no text or numbers.
     """
@@ -331,7 +358,11 @@ def map_table(table: Any, *, workers: Optional[int] = 1, **options: Any) -> Tabl
     for word in _words(options):
         option, _, value = word.partition("=")
         words += [option, value] if value else [option]
-    return _joulecast.map_table(table, words, workers)
+    bar = _bar(progress, "row")
+    try:
+        return _joulecast.map_table(table, words, workers, bar)
+    finally:
+        _closed(bar)
 
 
 def __getattr__(name: str) -> Any:

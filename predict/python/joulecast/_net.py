@@ -51,11 +51,60 @@ def _is_module(net: object) -> bool:
     return torch is not None and isinstance(net, torch.nn.Module)
 
 
+# What PyTorch's exporter says of an initializer, and of one that the module learned.
+_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+_LEARNED = "PARAMETER"
+# Rules that put batch norms into the weights before them, and leave out biases that an untrained module has as zeros.
+_NOT_OF_THE_MODULE = ("FuseBatchNorm", "RemoveOptionalBias")
+
+
+def _tidied(program: Any) -> None:
+    """What `torch.onnx.export` does of itself with a graph that it exported, but for what a module does not run: its batch norms are
+    not put into other weights, and what it learned stays what it was, alone under its own name."""
+    import onnx_ir.passes.common as passes
+    from onnxscript import optimizer, rewriter
+
+    model = program.model
+
+    def folds(node: Any) -> Optional[bool]:
+        learned = any(value is not None and value.metadata_props.get(_KIND) == _LEARNED for value in node.inputs)
+        return False if learned else None
+
+    rules = [rule for rule in rewriter._DEFAULT_REWRITE_RULES if not str(rule.name).startswith(_NOT_OF_THE_MODULE)]
+    optimizer.inline(model)
+    for _ in range(2):
+        optimizer.fold_constants(model, onnx_shape_inference=True, should_fold=folds)
+        rewriter.rewrite(model, rules)
+        passes.RemoveUnusedNodesPass()(model)
+    passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    passes.LiftSubgraphInitializersToMainGraphPass()(model)
+    passes.CommonSubexpressionEliminationPass()(model)
+    passes.OutputFixPass()(model)
+    passes.NameFixPass()(model)
+    fusions = getattr(rewriter, "onnx_fusions", None)
+    if fusions is not None:
+        fusions.fuse(model)
+    # What came of constants was not learned, either.
+    for value in model.graph.initializers.values():
+        value.metadata_props.setdefault(_KIND, "CONSTANT_TENSOR")
+    # The exporter gives every convolution a bias, zeros where the module has none.
+    for node in model.graph:
+        if node.op_type in ("Conv", "ConvTranspose", "Gemm") and len(node.inputs) > 2 and node.inputs[2] is not None:
+            bias = node.inputs[2]
+            if bias.is_initializer() and bias.metadata_props.get(_KIND) != _LEARNED and not bias.const_value.numpy().any():
+                node.replace_input_with(2, None)
+    passes.RemoveUnusedNodesPass()(model)
+
+
 def _without_weights(program: Any) -> bytes:
-    """The exported model as bytes, without values that only training knows: they would be copied to be skipped."""
+    """The exported model as bytes, without what would be copied to be skipped: values that only training knows, and where in the
+    source each node comes from."""
     import onnx_ir as ir
 
     model = program.model
+    for node in model.graph.all_nodes():
+        for key in ("pkg.torch.onnx.stack_trace", "pkg.torch.onnx.fx_node", "namespace"):
+            node.metadata_props.pop(key, None)
     for value in list(model.graph.initializers.values()):
         tensor = value.const_value
         if tensor is None or tensor.size <= 4096 or not tensor.dtype.is_floating_point():
@@ -95,8 +144,14 @@ def export(module: Any, example_inputs: Any, *, name: Optional[str] = None, **op
     try:
         with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
             program = torch.onnx.export(
-                module, args, None, kwargs=kwargs or None, dynamo=True, verbose=False, **{"optimize": True, **options}
+                module, args, None, kwargs=kwargs or None, dynamo=True, verbose=False, **{"optimize": False, **options}
             )
+            if not options.get("optimize"):
+                try:
+                    _tidied(program)
+                except (ImportError, AttributeError, TypeError):
+                    # Of another version of onnxscript: the graph as it makes it, batch norms folded.
+                    program.optimize()
     finally:
         module.train(training)
     return _without_weights(program), called

@@ -8,8 +8,13 @@ from typing import List, NoReturn, Optional
 
 from ._joulecast import program
 
-# `predict` is the name of the program that `cargo install` makes; here it is a command beside its commands.
-_COMMANDS = ("optimize", "compare", "sweep", "serve", "plan", "describe", "convert", "papers", "list", "completions", "help")
+# What is here besides the commands of `predict`, whose help cannot know of it.
+_MORE = """
+Also:
+  joulecast predict  what stands for no command at all: joulecast predict --net resnet50 --gpu h100
+  joulecast host     how fast this machine's host launches PyTorch's operations: a file that predictions of eager steps take
+  joulecast detect   which GPU is here, and which calibration fits it
+"""
 
 
 def run(args: List[str]) -> int:
@@ -18,12 +23,10 @@ def run(args: List[str]) -> int:
     >>> run(["predict", "--net", "alexnet", "--gpu", "none"])
     2
     """
-    if args and args[0] == "predict":
-        args = args[1:]
-    elif args and not args[0].startswith("-") and args[0] not in _COMMANDS:
-        print(f"error: no command {args[0]!r}; there are predict, {', '.join(_COMMANDS)}", file=sys.stderr)
-        return 2
-    return program(args)
+    status = program(args[1:] if args[:1] == ["predict"] else args)
+    if args in (["--help"], ["-h"], ["help"]):
+        print(_MORE, end="", flush=True)
+    return status
 
 
 def main(args: Optional[List[str]] = None) -> NoReturn:

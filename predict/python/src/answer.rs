@@ -1,8 +1,9 @@
 //! Answers that are documents of rows: comparisons, optima, plans, loads, layouts.
 
-use crate::failure::{error, undrawn, unwritten};
+use crate::failure::{undrawn, unwritten};
 use crate::session;
 use crate::table::Table;
+use crate::watched::watched;
 use anyhow::Context;
 use joulecast_model::ask::capacity::PlanFile;
 use joulecast_predict::ask::{self, Choice, Laid};
@@ -168,42 +169,42 @@ impl Answer {
     }
 }
 
-fn answer(made: Result<Kind, Failure>) -> PyResult<Answer> {
-    Ok(Answer { kind: made.map_err(error)? })
+fn answer(py: Python<'_>, made: impl FnOnce() -> Result<Kind, Failure> + Send + 'static) -> PyResult<Answer> {
+    Ok(Answer { kind: watched(py, None, |_| made())? })
 }
 
 /// Networks on GPUs side by side.
 #[pyfunction]
 pub fn compare(py: Python<'_>, words: Vec<String>) -> PyResult<Answer> {
-    answer(py.detach(|| {
+    answer(py, move || {
         let (request, question) = typed::compare(&words)?;
         Ok(Kind::Compared(ask::compare(session(), &request, &question)?))
-    }))
+    })
 }
 
 /// The best clock, power limit and batch.
 #[pyfunction]
 pub fn optimize(py: Python<'_>, words: Vec<String>) -> PyResult<Answer> {
-    answer(py.detach(|| {
+    answer(py, move || {
         let (request, choice) = typed::optimize(&words)?;
         let found = ask::optimize(session(), &request, &choice)?;
         Ok(Kind::Optimal(found, Box::new((request, choice))))
-    }))
+    })
 }
 
 /// A language model under a load.
 #[pyfunction]
 pub fn serve(py: Python<'_>, words: Vec<String>) -> PyResult<Answer> {
-    answer(py.detach(|| {
+    answer(py, move || {
         let (request, serving) = typed::serve(&words)?;
         Ok(Kind::Served(Box::new(ask::serve(session(), &request, &serving)?)))
-    }))
+    })
 }
 
 /// Fleets for a load; `text`: the file's, where it is at hand.
 #[pyfunction]
 pub fn plan(py: Python<'_>, words: Vec<String>, text: Option<String>) -> PyResult<Answer> {
-    answer(py.detach(|| {
+    answer(py, move || {
         let typed = typed::plan(&words)?;
         let name = typed.file.display().to_string();
         let read = || -> anyhow::Result<PlanFile> {
@@ -217,5 +218,5 @@ pub fn plan(py: Python<'_>, words: Vec<String>, text: Option<String>) -> PyResul
         let runner = Runner { framework: file.framework.clone(), ..typed.runner };
         let plan = ask::plan(session(), file, &typed.reading, &runner, MADE_BY.into())?;
         Ok(Kind::Planned(Box::new(plan)))
-    }))
+    })
 }

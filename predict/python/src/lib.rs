@@ -13,6 +13,7 @@ mod program;
 mod rows;
 mod sweep;
 mod table;
+mod watched;
 
 use joulecast_predict::Session;
 use pyo3::prelude::*;

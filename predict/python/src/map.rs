@@ -1,10 +1,10 @@
 //! A prediction for each row of a table, for engines that hand tables on.
 
 use crate::arrow;
-use crate::failure::error;
 use crate::session;
 use crate::sweep::{Which, refused, threads};
 use crate::table::Table;
+use crate::watched::{Watch, watched};
 use anyhow::anyhow;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -152,13 +152,20 @@ fn predicted(group: &Group) -> Result<RecordBatch, Failure> {
 }
 
 /// Results of a table's rows, in their order.
-fn results(batch: &RecordBatch, options: &[String]) -> Result<RecordBatch, Failure> {
+fn results(batch: &RecordBatch, options: &[String], watch: &Watch) -> Result<RecordBatch, Failure> {
     let groups = groups(batch, options);
     let schema = Which::Results.schema();
     let empty = || Which::Results.batch(std::iter::empty::<&Row<'_>>());
     let parts: Vec<RecordBatch> = groups
         .par_iter()
-        .map(|group| predicted(group).or_else(|why| failed(group.rows.len(), &why).map_err(refused)))
+        .map(|group| {
+            if watch.is_stopped() {
+                return Err(Failure::Failed(anyhow!("nobody waits for it")));
+            }
+            let made = predicted(group).or_else(|why| failed(group.rows.len(), &why).map_err(refused));
+            watch.done(group.rows.len() as u64);
+            made
+        })
         .collect::<Result<_, Failure>>()?;
     let mut places = vec![(0, 0); batch.num_rows()];
     for (part, group) in groups.iter().enumerate() {
@@ -195,15 +202,19 @@ fn gathered(
     crate::gather::gathered(&parts.iter().map(|p| Arc::clone(p.column(column))).collect::<Vec<_>>(), places)
 }
 
-/// The table with the columns of a sweep's results behind its own.
+/// The table with the columns of a sweep's results behind its own. `bar` is told as of a sweep.
 #[pyfunction]
 pub fn map_table(
     py: Python<'_>,
     table: &Bound<'_, PyAny>,
     words: Vec<String>,
     workers: Option<usize>,
+    bar: Option<Bound<'_, PyAny>>,
 ) -> PyResult<Table> {
     let (schema, batches) = arrow::batches(table)?;
+    if let Some(bar) = &bar {
+        bar.setattr("total", batches.iter().map(RecordBatch::num_rows).sum::<usize>())?;
+    }
     let given = |option: &str| words.iter().any(|w| w == option);
     for (names, option) in [(&["network", "net"][..], "--net"), (&["gpu"], "--gpu")] {
         if !names.iter().any(|name| schema.column_with_name(name).is_some()) && !given(option) {
@@ -224,19 +235,19 @@ pub fn map_table(
         (0..schema.fields().len()).filter(|i| added.column_with_name(schema.field(*i).name()).is_none()).collect();
     let fields = kept.iter().map(|i| Arc::clone(&schema.fields()[*i])).chain(added.fields().iter().cloned());
     let whole = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-    let made = py.detach(|| {
+    let schema = Arc::clone(&whole);
+    let made = watched(py, bar.as_ref(), move |watch| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads(workers)?).build();
         let pool = pool.map_err(|e| Failure::Failed(e.into()))?;
         pool.install(|| {
             let made = |batch: &RecordBatch| -> Result<RecordBatch, Failure> {
-                let results = results(batch, &words)?;
+                let results = results(batch, &words, watch)?;
                 let columns = kept.iter().map(|i| Arc::clone(batch.column(*i)));
                 let columns = columns.chain(results.columns().iter().cloned()).collect();
-                RecordBatch::try_new(Arc::clone(&whole), columns).map_err(refused)
+                RecordBatch::try_new(Arc::clone(&schema), columns).map_err(refused)
             };
             batches.iter().map(made).collect::<Result<Vec<_>, _>>()
         })
     });
-    py.check_signals()?;
-    Ok(Table::new(whole.clone(), made.map_err(error)?))
+    Ok(Table::new(whole, made?))
 }

@@ -5,14 +5,15 @@ use crate::failure::{error, undrawn, unwritten};
 use crate::rows;
 use crate::session;
 use crate::table::Table;
+use crate::watched::watched;
 use joulecast_model::base::shape::MAX_DIMENSION;
 use joulecast_model::base::units::{Hertz, Watts};
 use joulecast_model::step::generation::Generation;
-use joulecast_model::step::predictor::NetworkPrediction;
+use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint};
 use joulecast_model::step::training::Training;
 use joulecast_predict::cluster::Cluster;
-use joulecast_predict::request::Batch;
-use joulecast_predict::{ask, typed};
+use joulecast_predict::request::{Batch, Request};
+use joulecast_predict::{Failure, ask, typed};
 use joulecast_reports::export::{Export, Format};
 use joulecast_reports::prediction::{Asked, Shown};
 use joulecast_reports::{notebook, warnings};
@@ -21,7 +22,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyDict};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 enum Result_ {
     Step(Box<NetworkPrediction>),
@@ -33,7 +34,7 @@ enum Result_ {
 #[pyclass(frozen, module = "joulecast")]
 pub struct Prediction {
     result: Result_,
-    cluster: Cluster,
+    cluster: Arc<Cluster>,
     gpu: String,
     source: &'static str,
     training: Option<Training>,
@@ -359,23 +360,51 @@ impl Prediction {
     }
 }
 
-/// Requests of options that were read already.
+/// Questions that were read already.
 const KEPT: usize = 1024;
 
-/// Options by name are read once; what most callers change from call to call is set in what was read.
-fn read(words: Vec<String>) -> PyResult<Arc<typed::Step>> {
-    static READ: OnceLock<Mutex<HashMap<Vec<String>, Arc<typed::Step>>>> = OnceLock::new();
-    let known = READ.get_or_init(Mutex::default);
-    if let Some(step) = known.lock().unwrap_or_else(PoisonError::into_inner).get(&words) {
-        return Ok(Arc::clone(step));
+/// What was asked by options alone, and for a step what it takes to answer that.
+struct Question {
+    typed: typed::Step,
+    prepared: OnceLock<ask::Prepared>,
+}
+
+type Questions = Mutex<HashMap<Vec<String>, Arc<Question>>>;
+
+fn questions() -> MutexGuard<'static, HashMap<Vec<String>, Arc<Question>>> {
+    static READ: OnceLock<Questions> = OnceLock::new();
+    READ.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Options by name are read once; what most callers change from call to call is beside them.
+fn read(words: Vec<String>) -> PyResult<Arc<Question>> {
+    if let Some(known) = questions().get(&words) {
+        return Ok(Arc::clone(known));
     }
-    let step = Arc::new(typed::predict(&words).map_err(error)?);
-    let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+    let typed = typed::predict(&words).map_err(error)?;
+    let question = Arc::new(Question { typed, prepared: OnceLock::new() });
+    let mut known = questions();
     if known.len() >= KEPT {
         known.clear();
     }
-    known.insert(words, Arc::clone(&step));
-    Ok(step)
+    known.insert(words, Arc::clone(&question));
+    Ok(question)
+}
+
+/// Forgets what was asked of a network.
+pub fn forget(network: &str) {
+    questions().retain(|_, question| !question.typed.request.networks.iter().any(|name| name == network));
+}
+
+impl Question {
+    /// What answers it, read where it is not yet at hand.
+    fn prepared(&self) -> Result<&ask::Prepared, Failure> {
+        if let Some(prepared) = self.prepared.get() {
+            return Ok(prepared);
+        }
+        let prepared = ask::Prepared::new(session(), &self.typed.request)?;
+        Ok(self.prepared.get_or_init(|| prepared))
+    }
 }
 
 /// A batch as Python says it: a number, or `max`.
@@ -396,17 +425,26 @@ fn positive(value: Option<f64>, name: &str) -> PyResult<Option<f64>> {
     }
 }
 
-fn request(words: Vec<String>, batch: Samples, power_limit: Option<f64>, clock: Option<f64>) -> PyResult<typed::Step> {
-    let mut step = (*read(words)?).clone();
+/// What is asked beside the options.
+fn beside(batch: Samples, power_limit: Option<f64>, clock: Option<f64>) -> PyResult<(Batch, OperatingPoint)> {
+    let wrong = |e| PyValueError::new_err(format!("batch {e}"));
     let batch = match batch {
         Samples::Number(n) if (1..=MAX_DIMENSION).contains(&n) => Batch::Samples(n),
-        Samples::Number(n) => n.to_string().parse().map_err(|e| PyValueError::new_err(format!("batch {e}")))?,
-        Samples::Text(text) => text.parse().map_err(|e| PyValueError::new_err(format!("batch {e}")))?,
+        Samples::Number(n) => n.to_string().parse().map_err(wrong)?,
+        Samples::Text(text) => text.parse().map_err(wrong)?,
     };
-    step.request.batches = vec![batch];
-    step.request.point.power_cap = positive(power_limit, "power_limit")?.map(Watts::new);
-    step.request.point.core_clock = positive(clock, "clock")?.map(Hertz::from_mhz);
-    Ok(step)
+    let point = OperatingPoint {
+        power_cap: positive(power_limit, "power_limit")?.map(Watts::new),
+        core_clock: positive(clock, "clock")?.map(Hertz::from_mhz),
+        memory_clock: None,
+    };
+    Ok((batch, point))
+}
+
+/// The request as a whole.
+fn request(typed: &typed::Step, (batch, point): (Batch, OperatingPoint)) -> Request {
+    let memory_clock = typed.request.point.memory_clock;
+    Request { batches: vec![batch], point: OperatingPoint { memory_clock, ..point }, ..typed.request.clone() }
 }
 
 /// A step, or a language model's answer.
@@ -418,15 +456,20 @@ pub fn predict(
     power_limit: Option<f64>,
     clock: Option<f64>,
 ) -> PyResult<Prediction> {
-    let step = request(words, batch, power_limit, clock)?;
-    let made = py.detach(|| match step.generate {
-        None => ask::step(session(), &step.request)
-            .map(|a| (Result_::Step(Box::new(a.prediction)), a.cluster, a.source, a.training)),
-        Some(tokens) => ask::generate(session(), &step.request, tokens)
+    let question = read(words)?;
+    let typed = &question.typed;
+    let (batch, point) = beside(batch, power_limit, clock)?;
+    let made = py.detach(|| match typed.generate {
+        None => {
+            let point = OperatingPoint { memory_clock: typed.request.point.memory_clock, ..point };
+            let answer = question.prepared()?.step(batch, point)?;
+            Ok((Result_::Step(Box::new(answer.prediction)), answer.cluster, answer.source, answer.training))
+        }
+        Some(tokens) => ask::generate(session(), &request(typed, (batch, point)), tokens)
             .map(|a| (Result_::Answer(Box::new(a.generation)), a.cluster, a.source, None)),
     });
     let (result, cluster, source, training) = made.map_err(error)?;
-    let gpu = step.request.teams.into_iter().next().map_or(String::new(), |team| team.name);
+    let gpu = typed.request.teams.first().map_or(String::new(), |team| team.name.clone());
     Ok(Prediction { result, cluster, gpu, source, training, document: PyOnceLock::new() })
 }
 
@@ -439,10 +482,8 @@ pub fn layouts(
     power_limit: Option<f64>,
     clock: Option<f64>,
 ) -> PyResult<Answer> {
-    let step = request(words, batch, power_limit, clock)?;
-    py.detach(|| {
-        let laid = ask::layouts(session(), &step.request, step.generate.unwrap_or(1))?;
-        Ok(Answer::layouts(laid))
-    })
-    .map_err(error)
+    let question = read(words)?;
+    let asked = request(&question.typed, beside(batch, power_limit, clock)?);
+    let laid = watched(py, None, move |_| ask::layouts(session(), &asked, question.typed.generate.unwrap_or(1)));
+    Ok(Answer::layouts(laid?))
 }

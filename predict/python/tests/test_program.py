@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
-from joulecast._program import run
+import pytest
 
 
-def program(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([sys.executable, "-m", "joulecast", *words], capture_output=True, text=True, check=False)
+
+
+
+def program(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([sys.executable, "-m", "joulecast", *words], capture_output=True, text=True, check=False, env={**os.environ, **environment})
 
 
 def test_it_is_the_program() -> None:
@@ -28,3 +33,24 @@ def test_it_ends_as_the_program_does() -> None:
     wrong = program("predict", "--net", "resnet5", "--gpu", "v100", "--batch", "1")
     assert wrong.returncode == 2 and "nearest: resnet50" in wrong.stderr and "Traceback" not in wrong.stderr
     assert program("prdict").returncode == 2 and run(["--version"]) == 0
+    told = program("--help").stdout
+    assert "joulecast host" in told and "Usage: joulecast" in told
+
+
+def test_the_host_of_this_machine_is_kept_as_calibrate_keeps_it(tmp_path: Path) -> None:
+    recorded = ROOT / "calibrate/tests/host_chains.json"
+    if not recorded.exists():
+        pytest.skip("no recorded chains: not in the repository")
+    out = tmp_path / "host.toml"
+    done = program("host", "--from", str(recorded), "--out", str(out))
+    assert done.returncode == 0 and 'schema = "host/1"' in out.read_text(), done.stderr
+    line = done.stdout.splitlines()[-1]
+    assert line == f"joulecast predict --net resnet50 --gpu h200 --framework pytorch --host {out}"
+    answered = program(*line.split()[1:], "--batch", "1", "--launch", "eager")
+    assert answered.returncode == 0 and "Recorded CPU" in answered.stdout, answered.stdout + answered.stderr
+
+
+@pytest.mark.skipif(os.name == "nt", reason="boards are asked on Linux")
+def test_without_a_driver_detect_says_so() -> None:
+    done = program("detect", JOULECAST_NVML="/nowhere/libnvidia-ml.so.1")
+    assert done.returncode == 1 and "NVML is not available" in done.stderr and done.stderr.count("\n") == 1

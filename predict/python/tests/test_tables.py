@@ -82,6 +82,28 @@ def test_ctrl_c_ends_a_sweep(request: pytest.FixtureRequest) -> None:
     assert time.perf_counter() - began < 60
 
 
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c_ends_other_answers(request: pytest.FixtureRequest) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
+    many = pa.table({"network": ["densenet121"] * 100_000, "gpu": ["v100"] * 100_000, "batch": [1 + i % 4000 for i in range(100_000)]})
+    bars: List[Bar] = []
+
+    def bar(**options: Any) -> Bar:
+        bars.append(Bar(**options))
+        return bars[0]
+
+    for work in (
+        lambda: jc.map_table(many, progress=bar),
+        lambda: jc.serve("llama3_1_70b", "h100", tensor_parallel=8, rate=2, prompt=2048, answer=512, requests=100_000),
+    ):
+        timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    assert bars[0].total == 100_000 and 0 <= bars[0].done < 100_000 and bars[0].closed
+
+
 def test_comparisons_optima_and_layouts_have_rows() -> None:
     compared = jc.compare(["resnet50", "vgg16"], ["v100", "t4"], batch=[1, 64], price={"v100": 2.5, "t4": 0.4})
     assert compared.table.num_rows == 8 and compared.to_dict()["schema"] == "comparison/1"

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
 use joulecast_model::step::generation::Generation;
+use std::sync::Arc;
 
 /// A language model's answer.
 #[derive(Debug)]
@@ -12,7 +13,7 @@ pub struct Generated {
     /// What is predicted.
     pub generation: Generation,
     /// What runs it.
-    pub cluster: Cluster,
+    pub cluster: Arc<Cluster>,
     /// Where the network came from, as [`joulecast_model::read::Format::source`] says it.
     pub source: &'static str,
 }
@@ -33,5 +34,5 @@ pub fn generate(session: &Session, request: &Request, tokens: u64) -> Result<Gen
     };
     let generation = cluster.answer(&source, tokens, batch, request.point)?;
     cluster.check_fit(request, &generation.total)?;
-    Ok(Generated { generation, cluster, source: source.kind })
+    Ok(Generated { generation, cluster: Arc::new(cluster), source: source.kind })
 }

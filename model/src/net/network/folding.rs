@@ -17,6 +17,28 @@ pub enum Folding {
     Unfold,
 }
 
+/// Whether a layer's weights hold the batch norm that ran after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Folded {
+    /// They do not.
+    #[default]
+    No,
+    /// They do; what bias it has is the batch norm's.
+    Norm,
+    /// They do, and it had a bias of its own before.
+    NormAfterBias,
+}
+
+/// How a file of ours says [`Folded::NormAfterBias`].
+pub(crate) const AFTER_BIAS: &str = "after_bias";
+
+impl Folded {
+    /// Whether a batch norm is in it.
+    pub fn holds(self) -> bool {
+        self != Self::No
+    }
+}
+
 /// What is said of a network that holds `count` of them, while nothing has decided how it runs.
 pub fn open(count: usize) -> String {
     format!("{count} layers of the file hold a folded batch norm: --unfold-batch-norm runs it as a kernel of its own")
@@ -60,26 +82,26 @@ fn norm() -> Layer {
 
 /// A layer of a graph, as far as unfolding goes.
 trait Holds: Clone {
-    fn parts(&mut self) -> (&mut Layer, &mut Vec<Source>, &mut bool);
+    fn parts(&mut self) -> (&mut Layer, &mut Vec<Source>, &mut Folded);
     fn name(&self) -> &str;
     /// The batch norm that it holds, as a layer of that name that reads it at a place.
     fn norm(&self, name: String, at: usize) -> Self;
 }
 
 impl Holds for Node {
-    fn parts(&mut self) -> (&mut Layer, &mut Vec<Source>, &mut bool) {
+    fn parts(&mut self) -> (&mut Layer, &mut Vec<Source>, &mut Folded) {
         (&mut self.layer, &mut self.from, &mut self.folded)
     }
     fn name(&self) -> &str {
         &self.name
     }
     fn norm(&self, name: String, at: usize) -> Self {
-        Self { name, layer: norm(), from: vec![Source::Node(at)], tied: None, folded: false }
+        Self { name, layer: norm(), from: vec![Source::Node(at)], tied: None, folded: Folded::No }
     }
 }
 
 impl Holds for ShapedLayer {
-    fn parts(&mut self) -> (&mut Layer, &mut Vec<Source>, &mut bool) {
+    fn parts(&mut self) -> (&mut Layer, &mut Vec<Source>, &mut Folded) {
         (&mut self.case.layer, &mut self.from, &mut self.folded)
     }
     fn name(&self) -> &str {
@@ -104,8 +126,9 @@ fn apart<T: Holds>(layers: &[T]) -> (Vec<T>, Vec<usize>, Vec<usize>) {
                 *i = results[*i];
             }
         }
-        let holds = std::mem::take(folded);
-        if holds {
+        let held = std::mem::take(folded);
+        let holds = held.holds();
+        if held == Folded::Norm {
             without_bias(kind);
         }
         // A module beside the layer's, not in it.
@@ -125,7 +148,7 @@ fn apart<T: Holds>(layers: &[T]) -> (Vec<T>, Vec<usize>, Vec<usize>) {
 impl Network {
     /// How many of its layers hold a batch norm that an export folded into them.
     pub fn folded(&self) -> usize {
-        self.nodes.iter().filter(|n| n.folded).count()
+        self.nodes.iter().filter(|n| n.folded.holds()).count()
     }
 
     /// Decides what becomes of folded batch norms, and says so in the notes.
@@ -138,7 +161,7 @@ impl Network {
             Folding::Unfold if count == 0 => self.notes.push(none()),
             _ if count == 0 => {}
             Folding::Keep => {
-                self.nodes.iter_mut().for_each(|n| n.folded = false);
+                self.nodes.iter_mut().for_each(|n| n.folded = Folded::No);
                 self.notes.push(kept(count));
             }
             Folding::Unfold => {
@@ -161,7 +184,7 @@ impl ShapedNetwork {
     /// weights before it is a layer of its own behind them.
     #[must_use]
     pub fn unfolded(mut self) -> Self {
-        let count = self.layers.iter().filter(|l| l.folded).count();
+        let count = self.layers.iter().filter(|l| l.folded.holds()).count();
         if count == 0 {
             return self;
         }

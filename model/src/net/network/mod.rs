@@ -65,7 +65,7 @@ pub struct Node {
     pub tied: Option<usize>,
     /// Whether its weights hold the batch norm that ran after it: an export folded it in, and what runs the modules as
     /// they are written runs it as a kernel of its own.
-    pub folded: bool,
+    pub folded: folding::Folded,
 }
 
 impl Network {

@@ -1,5 +1,6 @@
 //! A network with shapes for a batch.
 
+use super::folding::Folded;
 use super::{Network, Source, Stored, order};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
@@ -44,7 +45,7 @@ pub struct ShapedLayer {
     /// Whether its kernel adds a bias that would otherwise be added after it.
     pub bias: bool,
     /// Whether its weights hold the batch norm that ran after it: see [`ShapedNetwork::unfolded`].
-    pub folded: bool,
+    pub folded: Folded,
     /// Whether it reads a map whose dimensions lie in another order than maps usually have in the network's precision.
     pub strays: bool,
     /// What of it is stored in fewer bits than it computes in: see [`ShapedNetwork::storing`].
@@ -308,7 +309,7 @@ impl ShapedLayer {
             tied: false,
             absorbed,
             bias: false,
-            folded: false,
+            folded: Folded::No,
             strays: false,
             stored: Stored::default(),
         }

@@ -10,6 +10,7 @@ mod text;
 use crate::base::shape::Shape;
 use crate::base::text::{Names, shown};
 use crate::net::layer::{Layer, LayerOp, Slice};
+use crate::net::network::folding::Folded;
 use crate::net::network::{Input, Network, NetworkError, Node, Published, Source};
 use crate::read::own::MAX_LAYERS;
 use std::collections::{HashMap, HashSet};
@@ -216,7 +217,7 @@ impl Builder<'_> {
         let read: Vec<Shape> = from.iter().map(|s| self.shape(*s)).collect();
         self.shapes.push(layer.output(&read).map_err(|e| e.to_string())?);
         let name = self.names.unique(name);
-        self.nodes.push(Node { name, layer, from, tied: None, folded: false });
+        self.nodes.push(Node { name, layer, from, tied: None, folded: Folded::No });
         Ok(Source::Node(self.nodes.len() - 1))
     }
 

@@ -7,6 +7,7 @@ use crate::net::layer::{
     Activation, Add, Attention, Dropout, Elementwise, Embedding, Experts, Function, LatentAttention, Layer, LayerNorm,
     LayerOp, Linear, Multiply, PositionEmbedding, Reshape, RmsNorm, Rotary, Slice,
 };
+use crate::net::network::folding::Folded;
 use crate::net::network::{Node, Source};
 use crate::read::own::MAX_LAYERS;
 
@@ -70,7 +71,7 @@ impl Writer<'_> {
             return Err(format!("num_hidden_layers: more than {MAX_LAYERS} layers in all"));
         }
         self.shapes.push(output);
-        self.nodes.push(Node { name, layer, from: from.to_vec(), tied: None, folded: false });
+        self.nodes.push(Node { name, layer, from: from.to_vec(), tied: None, folded: Folded::No });
         Ok(Source::Node(self.nodes.len() - 1))
     }
 

@@ -5,10 +5,10 @@ use super::batch::{Batch, bound, dims, is_sequence, stated_inputs};
 use super::infer::{Call, Issue, infer};
 use super::order::{captured, order};
 use super::tensor::Tensor;
-use super::wire::Node;
+use super::wire::{Node, metadata};
 use super::{OnnxError, Options, SELECTED, wire};
 use crate::base::text::shown;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub use super::order::Id;
 
@@ -43,7 +43,7 @@ pub struct Value<'a> {
     pub tensor: Tensor,
     /// What it depends on.
     pub kind: Kind,
-    /// Initializers of real numbers behind a constant: what may have been learned.
+    /// Initializers of real numbers behind a constant: what may have been learned. None that an exporter says was not.
     pub learned: Vec<Id>,
 }
 
@@ -318,10 +318,16 @@ pub(super) fn initializers<'a>(
     values: &mut Vec<Value<'a>>,
     names: &mut Names<'a>,
 ) -> Result<(), OnnxError> {
+    let said = |info: &'a wire::ValueInfo| {
+        let kind = info.metadata.iter().find(|entry| entry.key == metadata::KIND)?;
+        (kind.value != metadata::PARAMETER).then_some(&info.name[..])
+    };
+    let given: HashSet<&str> = graph.described.iter().filter_map(said).collect();
     for initializer in &graph.initializers {
         let at = |why: String| OnnxError::Format(format!("initializer {}: {why}", shown(&initializer.name)));
         let tensor = Tensor::from_wire(initializer).map_err(at)?;
-        let learned = if tensor.real && tensor.elements() > 1 { vec![values.len()] } else { vec![] };
+        let may = tensor.real && tensor.elements() > 1 && !given.contains(&initializer.name[..]);
+        let learned = if may { vec![values.len()] } else { vec![] };
         names.insert(&initializer.name, values.len());
         values.push(Value { name: &initializer.name, tensor, kind: Kind::Constant, learned });
     }

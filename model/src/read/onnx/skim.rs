@@ -4,7 +4,7 @@
 //! are seeked over: a file of gigabytes is read in milliseconds. Everything is bounded: how many fields are looked at,
 //! how many are kept, how many bytes they have.
 
-use super::wire::{Entry, Model, metadata};
+use super::wire::{Entry, Model, ValueInfo, metadata};
 use prost::Message as _;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 
@@ -26,17 +26,26 @@ enum Field {
     Payload,
     /// An entry of a node's metadata, kept where its key is one that is read: stack traces are longer than all the rest.
     Metadata,
+    /// What is said of a value that is neither input nor output, kept where such metadata is among it.
+    Described,
     Enter(&'static [(u64, Field)]),
 }
-use Field::{Enter, Keep, Metadata, Payload};
+use Field::{Described, Enter, Keep, Metadata, Payload};
 
 static MODEL: [(u64, Field); 4] = [(1, Keep), (2, Keep), (7, Enter(&GRAPH)), (8, Enter(OPSET))];
 const OPSET: &[(u64, Field)] = &[(1, Keep), (2, Keep)];
 // Branches are graphs in attributes of nodes of graphs: items that refer to each other can only be static.
-static GRAPH: [(u64, Field); 5] =
-    [(1, Enter(&NODE)), (2, Keep), (5, Enter(TENSOR)), (11, Enter(VALUE_INFO)), (12, Enter(VALUE_INFO))];
+static GRAPH: [(u64, Field); 6] = [
+    (1, Enter(&NODE)),
+    (2, Keep),
+    (5, Enter(TENSOR)),
+    (11, Enter(VALUE_INFO)),
+    (12, Enter(VALUE_INFO)),
+    (13, Described),
+];
 static NODE: [(u64, Field); 7] =
     [(1, Keep), (2, Keep), (3, Keep), (4, Keep), (5, Enter(&ATTRIBUTE)), (7, Keep), (9, Metadata)];
+const DESCRIPTION: &[(u64, Field)] = &[(1, Payload), (4, Metadata)];
 const ENTRY: &[(u64, Field)] = &[(1, Payload), (2, Payload)];
 static ATTRIBUTE: [(u64, Field); 9] = [
     (1, Keep),
@@ -144,10 +153,15 @@ impl<R: Read + Seek> Skimmer<R> {
                 out.append(&mut message);
                 Ok(())
             }
-            Some(Metadata) => {
+            Some(of @ (Metadata | Described)) => {
                 let (mut message, kept) = (Vec::new(), self.kept);
-                self.message(ENTRY, self.at + length, &mut message, level + 1)?;
-                if Entry::decode(&message[..]).is_ok_and(|e| metadata::KEPT.contains(&&e.key[..])) {
+                let inner = if matches!(of, Metadata) { ENTRY } else { DESCRIPTION };
+                self.message(inner, self.at + length, &mut message, level + 1)?;
+                let read = match of {
+                    Metadata => Entry::decode(&message[..]).is_ok_and(|e| metadata::KEPT.contains(&&e.key[..])),
+                    _ => ValueInfo::decode(&message[..]).is_ok_and(|v| !v.metadata.is_empty()),
+                };
+                if read {
                     put_varint(out, key);
                     put_varint(out, message.len() as u64);
                     out.append(&mut message);

@@ -34,7 +34,7 @@ impl Maker {
         };
         let shape = Some(TensorShape { dims: dims.iter().map(dim).collect() });
         let kind = Some(ValueType { tensor: Some(TensorType { element, shape }) });
-        self.graph.inputs.push(ValueInfo { name: name.into(), kind });
+        self.graph.inputs.push(ValueInfo { name: name.into(), kind, ..ValueInfo::default() });
     }
 
     fn weight(&mut self, name: &str, dims: &[i64]) -> String {
@@ -137,7 +137,7 @@ impl Maker {
     }
 
     fn bytes(mut self, outputs: &[&str]) -> Vec<u8> {
-        let output = |name: &&str| ValueInfo { name: name.to_string(), kind: None };
+        let output = |name: &&str| ValueInfo { name: name.to_string(), kind: None, ..ValueInfo::default() };
         self.graph.outputs = outputs.iter().map(output).collect();
         let opsets = vec![Opset { domain: String::new(), version: self.opset }];
         Model { graph: Some(self.graph), opsets, ..Model::default() }.encode_to_vec()
@@ -167,6 +167,49 @@ fn kinds(network: &Network) -> Vec<&'static str> {
 fn totals(network: &Network) -> (u64, u64) {
     let shaped = ShapedNetwork::new(network, 1, Precision::Fp32, &[]).expect("fits");
     (shaped.parameters(), shaped.macs())
+}
+
+#[test]
+fn what_an_exporter_says_was_not_learned_is_no_parameter() {
+    let parameters = |kind: &str| {
+        let mut m = Maker::new(18);
+        m.input("x", element::FLOAT, &["batch", "8"]);
+        let factors = m.weight("factors", &[8]);
+        let scaled = m.op("Mul", &["x", &factors]);
+        for (name, key) in [("factors", metadata::KIND), ("x", metadata::RULE)] {
+            let metadata = vec![
+                Entry { key: "pkg.torch.onnx.original_node_name".into(), value: "n".into() },
+                Entry { key: key.into(), value: kind.into() },
+            ];
+            m.graph.described.push(ValueInfo { name: name.into(), metadata, ..ValueInfo::default() });
+        }
+        totals(&understood(m.bytes(&[&scaled]), &Options::default())).0
+    };
+    assert_eq!([metadata::PARAMETER, "BUFFER", "CONSTANT_TENSOR"].map(parameters), [8, 0, 0]);
+}
+
+#[test]
+fn a_bias_before_a_folded_batch_norm_is_there_again_behind_it() {
+    let mut maker = Maker::new(18);
+    maker.input("x", element::FLOAT, &["batch", "3", "8", "8"]);
+    let mut x = "x".to_string();
+    for (module, bias) in [("a", "a.bias"), ("b", "b.weight_bias")] {
+        let weight = maker.weight(&format!("{module}.weight"), &[3, 3, 3, 3]);
+        let bias = maker.weight(bias, &[3]);
+        x = maker.op_with("Conv", &[&x, &weight, &bias], "pads", &[1, 1, 1, 1]);
+        let entry = Entry { key: metadata::RULE.into(), value: "FuseBatchNormIntoConv".into() };
+        maker.graph.nodes.last_mut().expect("just made").metadata.push(entry);
+    }
+    let folded = understood(maker.bytes(&[&x]), &Options { name: "n", ..Options::default() });
+    let biases = |n: &Network| -> Vec<bool> {
+        let of = |layer: &Layer| if let Layer::Conv2d(conv) = layer { Some(conv.bias) } else { None };
+        n.nodes.iter().filter_map(|n| of(&n.layer)).collect()
+    };
+    let apart = folded.clone().with_folding(Folding::Unfold);
+    assert_eq!(biases(&apart), [true, false]);
+    assert_eq!(totals(&apart).0, 2 * 81 + 3 + 2 * 2 * 3);
+    let written = Network::from_toml(&folded.to_toml()).expect("read again");
+    assert_eq!(biases(&written.with_folding(Folding::Unfold)), [true, false]);
 }
 
 /// One layer of BERT as the tracing exporter writes it, operator set 14: 64 features, 4 heads.
@@ -599,7 +642,7 @@ fn folded_batch_norms_are_found_and_unfolded() {
     assert_eq!(folded.notes, [folding::open(5)]);
     let kept = folded.clone().with_folding(Folding::Keep);
     assert_eq!((kinds(&kept), &kept.notes[..]), (kinds(&folded), &[folding::kept(5)][..]));
-    assert!(kept.nodes.iter().all(|n| !n.folded));
+    assert!(kept.nodes.iter().all(|n| !n.folded.holds()));
     let apart = folded.clone().with_folding(Folding::Unfold);
     let (with, without) = (["conv2d", "batch_norm", "relu"], ["conv2d", "relu"]);
     let expected = [&with[..], &with, &without, &with, &with, &with, &without].concat();

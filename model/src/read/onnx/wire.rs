@@ -37,6 +37,9 @@ pub struct Graph {
     pub inputs: Vec<ValueInfo>,
     #[prost(message, repeated, tag = "12")]
     pub outputs: Vec<ValueInfo>,
+    /// Of other values those of which [`metadata::KIND`] is said.
+    #[prost(message, repeated, tag = "13")]
+    pub described: Vec<ValueInfo>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -128,6 +131,8 @@ pub struct ValueInfo {
     pub name: String,
     #[prost(message, optional, tag = "2")]
     pub kind: Option<ValueType>,
+    #[prost(message, repeated, tag = "4")]
+    pub metadata: Vec<Entry>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -158,7 +163,7 @@ pub struct Dimension {
     pub name: Option<String>,
 }
 
-/// Keys of what PyTorch's exporter says of nodes, as far as it is read.
+/// Keys of what PyTorch's exporter says of nodes and values, as far as it is read.
 pub mod metadata {
     /// The rule of onnxscript's rewriter that made the node.
     pub const RULE: &str = "pkg.onnxscript.rewriter.rule_name";
@@ -166,8 +171,12 @@ pub mod metadata {
     pub const CLASSES: &str = "pkg.torch.onnx.class_hierarchy";
     /// Names of the same modules, each with those around it (`layer1.0`), and of the operation.
     pub const SCOPES: &str = "pkg.torch.onnx.name_scopes";
+    /// What an initializer is in the module: [`PARAMETER`], or `BUFFER`, `CONSTANT_TENSOR` and others that nothing learned.
+    pub const KIND: &str = "pkg.torch.export.graph_signature.InputSpec.kind";
+    /// Of what a module learned.
+    pub const PARAMETER: &str = "PARAMETER";
     /// All that are kept.
-    pub const KEPT: [&str; 3] = [RULE, CLASSES, SCOPES];
+    pub const KEPT: [&str; 4] = [RULE, CLASSES, SCOPES, KIND];
 }
 
 /// Element types as `onnx.proto` numbers them, those that need to be told apart.

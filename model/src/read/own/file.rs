@@ -5,7 +5,7 @@ use crate::base::packed::from_packed;
 use crate::base::shape::Shape;
 use crate::base::text::{closest, names, prose, shown, toml_message};
 use crate::net::layer::Layer;
-use crate::net::network::folding::{self, may_hold};
+use crate::net::network::folding::{self, AFTER_BIAS, Folded, may_hold};
 use crate::net::network::{Input, Network, NetworkError, Node, Published, Source};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
@@ -109,7 +109,7 @@ impl Network {
         if file.published.top1_error.is_some_and(|e| !(e > 0.0 && e < 1.0)) {
             return Err(NetworkError::Format("published.top1_error is a share: above 0 and below 1".into()));
         }
-        let folded = nodes.iter().filter(|n| n.folded).count();
+        let folded = nodes.iter().filter(|n| n.folded.holds()).count();
         Ok(Self {
             name: file.name,
             title: file.title,
@@ -235,9 +235,13 @@ impl Expander<'_> {
             return Err(NetworkError::Format(format!("expands to more than {MAX_LAYERS} layers")));
         }
         let folded = match folded {
-            None | Some(Value::Boolean(false)) => false,
-            Some(Value::Boolean(true)) if may_hold(&layer) => true,
-            Some(_) => return Err(at(full, "folded is true of a convolution or linear layer, or false")),
+            None | Some(Value::Boolean(false)) => Folded::No,
+            Some(Value::Boolean(true)) if may_hold(&layer) => Folded::Norm,
+            Some(Value::String(word)) if word == AFTER_BIAS && may_hold(&layer) => Folded::NormAfterBias,
+            Some(_) => {
+                let why = "folded is true or \"after_bias\" of a convolution or linear layer, or false";
+                return Err(at(full, why));
+            }
         };
         self.nodes.push(Node { name: full.to_string(), layer, from, tied, folded });
         Ok(Source::Node(self.nodes.len() - 1))

@@ -1,6 +1,7 @@
 //! Networks as network files.
 
 use crate::net::layer::Layer;
+use crate::net::network::folding::{AFTER_BIAS, Folded};
 use crate::net::network::{Input, Network, Node, Source};
 use std::fmt::Write as _;
 use toml::{Table, Value};
@@ -67,8 +68,10 @@ impl Network {
         if let Some(other) = node.tied {
             line.insert("tied".into(), Value::from(&self.nodes[other].name[..]));
         }
-        if node.folded {
-            line.insert("folded".into(), Value::from(true));
+        match node.folded {
+            Folded::No => {}
+            Folded::Norm => drop(line.insert("folded".into(), Value::from(true))),
+            Folded::NormAfterBias => drop(line.insert("folded".into(), Value::from(AFTER_BIAS))),
         }
         Value::Table(line)
     }

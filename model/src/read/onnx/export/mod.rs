@@ -55,7 +55,7 @@ fn value(name: &str, element: i32, shape: Option<&Shape>) -> ValueInfo {
     let fixed = |d: &u64| Dimension { size: Some(*d as i64), name: None };
     let dims = std::iter::once(batch).chain(shape.into_iter().flat_map(|s| s.dims()).map(fixed)).collect();
     let tensor = TensorType { element, shape: Some(TensorShape { dims }) };
-    ValueInfo { name: name.to_string(), kind: Some(ValueType { tensor: Some(tensor) }) }
+    ValueInfo { name: name.to_string(), kind: Some(ValueType { tensor: Some(tensor) }), ..ValueInfo::default() }
 }
 
 struct Writer<'n> {

@@ -1,6 +1,7 @@
 //! What an export leaves out of a model: batch norms, which it folds into the weights before them, and biases of zeros.
 
 use super::{Issue, Layer, Lowering, Op, Place, Source};
+use crate::net::network::folding::Folded;
 use crate::read::onnx::graph::Id;
 use crate::read::onnx::wire::metadata;
 
@@ -22,7 +23,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
     ) -> Result<Place, Issue> {
         let place = self.emit(op, layer, from, weights)?;
         if let Source::Node(made) = place.source {
-            self.nodes[made].folded = self.is_folded(op);
+            self.nodes[made].folded = match self.is_folded(op) {
+                true if self.had_bias(op) => Folded::NormAfterBias,
+                true => Folded::Norm,
+                false => Folded::No,
+            };
         }
         Ok(place)
     }
@@ -41,6 +46,17 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let Some(weight) = name(1) else { return false };
         let added = name(2).and_then(|bias| bias.strip_prefix(weight));
         op.op == "Conv" && (weight.starts_with("onnx::Conv_") || added == Some("_bias"))
+    }
+
+    /// Whether a layer into which a batch norm was folded has a bias of its own in the module: onnxscript's rewriter keeps its
+    /// name then, beside that of the weight, and makes one up from the weight's where there was none.
+    fn had_bias(&self, op: &Op<'a>) -> bool {
+        let name = |position: usize| op.inputs.get(position).copied().flatten().map(|id| self.graph.values[id].name);
+        let stem = |name: &'a str, ending: &str| name.strip_suffix(ending).map(|stem| stem.trim_end_matches('.'));
+        match (name(1).and_then(|n| stem(n, "weight")), name(2).and_then(|n| stem(n, "bias"))) {
+            (Some(weight), Some(bias)) => weight == bias,
+            _ => false,
+        }
     }
 
     /// Whether the model has a bias that the export left out because it was zero.

@@ -22,7 +22,8 @@ use super::{OnnxError, Options};
 use crate::base::shape::Shape;
 use crate::base::text::{Names, shown};
 use crate::net::layer::{Flatten, Layer, LayerOp, Reshape};
-use crate::net::network::{Input, Network, Node, Published, Source, folding};
+use crate::net::network::folding::{self, Folded};
+use crate::net::network::{Input, Network, Node, Published, Source};
 use crate::read::own::MAX_LAYERS;
 use std::collections::{HashMap, HashSet};
 
@@ -309,7 +310,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             self.learners.entry(id).or_insert(index);
         }
         let name = self.names.unique(name);
-        self.nodes.push(Node { name, layer, from, tied, folded: false });
+        self.nodes.push(Node { name, layer, from, tied, folded: Folded::No });
         self.shapes.push(output);
         Ok(Place { source: Source::Node(index), shape: output })
     }
@@ -377,7 +378,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         if let Some(note) = self.graph.selection_note() {
             self.notes.push(note);
         }
-        let folded = self.nodes.iter().filter(|n| n.folded).count();
+        let folded = self.nodes.iter().filter(|n| n.folded.holds()).count();
         self.notes.extend((folded > 0).then(|| folding::open(folded)));
         if self.zeros > 0 {
             self.notes.push(format!(

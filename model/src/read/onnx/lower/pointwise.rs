@@ -11,12 +11,14 @@ use crate::read::onnx::graph::Id;
 use crate::read::onnx::infer;
 
 /// Side of a window of so many tokens and number of heads, where that many values are one per head and distance, or one per
-/// head and pair of tokens: exporters look the table up.
-fn window_heads(tokens: u64, learned: u64) -> Option<(u64, u64)> {
+/// head and pair of tokens: exporters look the table up. `groups`: heads of all windows.
+fn window_heads(tokens: u64, learned: u64, groups: u64) -> Option<(u64, u64)> {
     let window = tokens.isqrt();
     let distances = (2 * window).checked_sub(1)?.pow(2);
     let each = [distances, tokens * tokens].into_iter().find(|each| learned.is_multiple_of(*each))?;
-    (window * window == tokens && window > 1).then(|| (window, learned / each))
+    let heads = learned / each;
+    // Masks of windows, where they are taken for learned, have more than all heads together.
+    (window * window == tokens && window > 1 && heads > 0 && groups.is_multiple_of(heads)).then_some((window, heads))
 }
 
 impl<'g, 'a> Lowering<'g, 'a> {
@@ -161,12 +163,12 @@ impl<'g, 'a> Lowering<'g, 'a> {
             // A value per head and distance of tokens in a window. Without heads it is a table of as many positions as features.
             (&[_, .., rows, columns], &[x])
                 if rows == columns
-                    && learned > 0
                     && self.dims(x)? == output
-                    && window_heads(rows, learned).is_some() =>
+                    && window_heads(rows, learned, product(&output) / (rows * rows)).is_some() =>
             {
-                let (window, heads) = window_heads(rows, learned).unwrap_or((1, 1));
-                let from = self.seen(x, &[product(&output) / (rows * rows), rows, rows])?;
+                let groups = product(&output) / (rows * rows);
+                let (window, heads) = window_heads(rows, learned, groups).unwrap_or((1, 1));
+                let from = self.seen(x, &[groups, rows, rows])?;
                 let layer = Layer::RelativePositionBias(RelativePositionBias { heads, window });
                 let place = self.emit(op, layer, vec![from], &constants)?;
                 self.made(op, place)

@@ -1,21 +1,13 @@
-//! Which GPU is here, which shipped calibration fits it best, and what a calibration of its own would take.
+//! Which GPU is here, which shipped calibration fits it best, and which of the libraries that measuring needs are here.
 
-use crate::campaign::device::identified;
-use crate::campaign::trials::{self, Level, Measure, Plan, REFERENCE};
+use crate::gpu::identified;
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum as _;
 use joulecast_kernels::cuda::library;
 use joulecast_kernels::nvml::{self, BoardChoice, Description};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
-use joulecast_reports::table::Table;
-use joulecast_reports::trials::Cost;
 use std::fmt::Write as _;
 use std::path::Path;
-
-/// Device and host time of a row on an H200: a time, and an energy beyond it (reports/published/h200.md).
-const TIME_ROW_S: f64 = 0.06;
-const ENERGY_ROW_S: f64 = 2.4;
 
 /// Libraries that measuring needs, and what they are.
 const NEEDED: [(&str, &str); 4] = [
@@ -25,7 +17,7 @@ const NEEDED: [(&str, &str); 4] = [
     ("libnvrtc.so", "the CUDA run-time compiler"),
 ];
 
-/// All boards, the libraries, and what a calibration takes, in words. `nvml`: the library to ask (`None`: the system's);
+/// All boards with the calibrations that hold for them, and the libraries, in words. `nvml`: the library to ask (`None`: the system's);
 /// `gpu`: what the boards count as, where their names do not say.
 ///
 /// # Errors
@@ -43,8 +35,6 @@ pub fn text(nvml: Option<&Path>, gpu: Option<&str>) -> Result<String> {
         text.push('\n');
     }
     text += &libraries();
-    text.push('\n');
-    text += &costs()?;
     Ok(text)
 }
 
@@ -97,29 +87,10 @@ fn libraries() -> String {
     text
 }
 
-/// Minutes of a plan at the rates of an H200.
-pub fn minutes(plan: &Plan) -> f64 {
-    let energies = plan.count(Measure::Energy) as f64;
-    (TIME_ROW_S * (plan.items.len() as f64 + energies) + ENERGY_ROW_S * energies) / 60.0
-}
-
-fn costs() -> Result<String> {
-    let cost = |level: &Level| -> Result<Cost> {
-        let plan = trials::expand(REFERENCE, *level).context("data/plans/reference.toml")?;
-        let energies = plan.count(Measure::Energy);
-        Ok(Cost { level: level.name(), rows: plan.items.len() + energies, energies, minutes: minutes(&plan).ceil() })
-    };
-    let levels = Level::value_variants().iter().map(cost).collect::<Result<Vec<_>>>()?;
-    Ok(Table::of(&levels).to_text()
-        + "minutes at the rates of an H200: 1,000 times a minute, 2.4 s for each energy\n\
-           then: calibrate fit --dataset rows --out my_calibrations    (--base universal where rows are few)\n\
-           and: predict --calibration my_calibrations/CHIP.toml ...\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::campaign::device::described;
+    use crate::gpu::described;
 
     #[test]
     fn the_nearest_calibration_is_named() {
@@ -135,12 +106,5 @@ mod tests {
     fn without_a_driver_what_is_missing_is_said() {
         let error = text(Some(Path::new("/nowhere/libnvidia-ml.so.1")), None).expect_err("none there");
         assert!(format!("{error:#}").contains("NVML is not available"), "{error:#}");
-    }
-
-    #[test]
-    fn a_larger_plan_takes_longer() {
-        let of = |level| minutes(&trials::expand(REFERENCE, level).expect("expands"));
-        let (quick, standard, reference) = (of(Level::Quick), of(Level::Standard), of(Level::Reference));
-        assert!(1.0 < quick && quick < standard && standard < reference && reference < 60.0);
     }
 }

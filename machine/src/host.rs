@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// What measures: it runs where PyTorch is, and prints `host_chains/1`.
-const SCRIPT: &str = include_str!("../../tools/torch_host.py");
+const SCRIPT: &str = include_str!("../tools/torch_host.py");
 const SCHEMA: &str = "host_chains/1";
 /// The profile whose table the chains are of.
 pub const FRAMEWORK: &str = "pytorch";
@@ -103,7 +103,7 @@ impl Chains {
     /// # Errors
     /// When it is something else, or holds numbers that are no times.
     pub fn from_json(text: &str) -> Result<Self> {
-        let chains: Self = serde_json::from_str(text).context("not what calibrate/tools/torch_host.py writes")?;
+        let chains: Self = serde_json::from_str(text).context("not what machine/tools/torch_host.py writes")?;
         ensure!(chains.schema == SCHEMA, "schema \"{}\" instead of {SCHEMA}", chains.schema);
         let positive = |v: f64| v.is_finite() && v > 0.0;
         for chain in &chains.chains {
@@ -227,7 +227,7 @@ pub fn measure(python: &str, seconds: f64) -> Result<Chains> {
     let (out, err) = (text(out), text(err));
     if !status {
         let last = err.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
-        bail!("{python} with calibrate/tools/torch_host.py failed: {}", last.trim());
+        bail!("{python} with machine/tools/torch_host.py failed: {}", last.trim());
     }
     written.transpose().with_context(|| format!("{python} took no program"))?;
     Chains::from_json(&out)
