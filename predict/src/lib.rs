@@ -29,6 +29,18 @@ pub use failure::Failure;
 pub use request::Request;
 pub use session::Session;
 
+/// Version, commit (where the build knew it) and version of the data, as `--version` says them.
+pub fn version() -> &'static str {
+    static VERSION: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    VERSION.get_or_init(|| {
+        let commit = match env!("JOULECAST_COMMIT") {
+            "" => String::new(),
+            commit => format!("commit {commit}, "),
+        };
+        format!("{} ({commit}data {})", env!("CARGO_PKG_VERSION"), joulecast_model::catalog::data_version())
+    })
+}
+
 /// The program: parse, run, report. Exit statuses: `joulecast_reports::exit`.
 #[cfg(feature = "program")]
 pub fn main() -> std::process::ExitCode {

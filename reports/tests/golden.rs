@@ -2,7 +2,7 @@
 //! --test golden` rewrites them; look at the difference before committing it.
 
 use joulecast_model::ask::budget::{Bound, Budget};
-use joulecast_model::ask::capacity::{
+use joulecast_model::ask::capacity::{Headroom, 
     Assumptions, Board, Carriers, PlanFile, Scenario, Service, Slower, Wanted, best, plan_fleet, sensitivity,
 };
 use joulecast_model::ask::comparison::{Entry, Largest};
@@ -278,6 +278,7 @@ fn planned(text: &str, languages: &[Carriers]) -> Plan {
             languages: file.languages.iter().map(|of| of.requests.clone()).collect(),
             server: c.server,
             site: file.site,
+            headroom: Headroom { busiest: file.utilisation, spares: c.spares },
         };
         let board = |(cap, slower): (f64, f64)| Board {
             cap: Watts::new(cap),

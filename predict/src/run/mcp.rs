@@ -196,7 +196,7 @@ fn initialized(params: &Map<String, Value>) -> Value {
     json!({
         "protocolVersion": version,
         "capabilities": { "tools": {} },
-        "serverInfo": { "name": "joulecast", "version": env!("CARGO_PKG_VERSION") },
+        "serverInfo": { "name": "joulecast", "version": crate::version() },
         "instructions": INSTRUCTIONS,
     })
 }

@@ -62,7 +62,7 @@ impl Report {
         let drawn = svg(figure).with_context(|| name.to_string())?;
         self.file(&format!("{name}.svg"), &drawn)?;
         self.file(&format!("{name}.png"), png(figure).with_context(|| name.to_string())?)?;
-        self.document.blocks.push(Block::Figure(drawn));
+        self.document.blocks.push(Block::Figure(vec![drawn]));
         Ok(())
     }
 
