@@ -61,21 +61,20 @@ dt{font-weight:600}dd{margin:0;overflow-wrap:break-word}
 .scroll:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--link);outline-offset:2px}
 table{border-collapse:separate;border-spacing:0;font-size:.875rem;font-variant-numeric:tabular-nums}
 th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;background:var(--paper)}
-th{color:var(--faint);font-weight:600;vertical-align:bottom}td{white-space:nowrap}td.long{white-space:normal;min-width:16rem;max-width:34rem}
+th{color:var(--faint);font-weight:600;vertical-align:bottom}td{white-space:nowrap}td.long{white-space:normal;min-width:14rem;max-width:30rem}
 .number{text-align:right}tbody tr:nth-child(even) td{background:var(--band)}
-th:first-child,td:first-child{position:sticky;left:0;max-width:24rem;overflow-wrap:anywhere;white-space:normal;z-index:1}
-td:first-child{min-width:max-content}
+th:first-child,td:first-child{position:sticky;left:0;z-index:1}
 figure{margin:1.5rem 0;overflow-x:auto}figure svg{display:block}
-figure svg.narrow,figure svg.middle{display:none}figure svg.single{min-width:38rem}
+figure svg.narrow,figure svg.middle{display:none}figure:not(.drawn) svg{min-width:38rem}
 summary{cursor:pointer;padding:.4rem 0}
 footer{margin-top:3rem;border-top:1px solid var(--line);color:var(--faint);font-size:.875rem}footer p{margin:.4rem 0;max-width:none}
 code{font:.85rem/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
 @media screen and (max-width:60rem){figure.drawn svg.wide{display:none}figure.drawn svg.middle{display:block}}
 @media screen and (max-width:40rem){figure.drawn svg.middle{display:none}figure.drawn svg.narrow{display:block}
 dl{grid-template-columns:1fr;gap:.1rem}dd{margin-bottom:.6rem}
-th:first-child,td:first-child{max-width:9.5rem;min-width:0}th,td{padding:.3rem .5rem}}
+td.long:first-child{max-width:9rem;min-width:0;overflow-wrap:break-word}th,td{padding:.3rem .5rem}}
 @page{size:A4 landscape;margin:12mm}
-@media print{figure svg.single{min-width:0}body{max-width:none;padding:0;font-size:10pt}nav{display:none}figure{break-inside:avoid;overflow:visible}h2{break-after:avoid}dl{break-inside:avoid}
+@media print{figure:not(.drawn) svg{min-width:0}body{max-width:none;padding:0;font-size:10pt}nav{display:none}figure{break-inside:avoid;overflow:visible}h2{break-after:avoid}dl{break-inside:avoid}
 .scroll{overflow:visible}table{font-size:7.5pt}th,td{padding:.1rem .3rem;white-space:normal;overflow-wrap:break-word}
 td.long{min-width:0}th:first-child,td:first-child{position:static;min-width:0;max-width:none}tr{break-inside:avoid}thead{display:table-header-group}details{display:none}}
 ";
@@ -188,7 +187,7 @@ fn figure(drawn: &[String], called: &str) -> String {
         [narrow, middle, wide] => {
             format!("{open} class=\"drawn\">\n{}{}{}</figure>\n", of(narrow, "narrow"), of(middle, "middle"), of(wide, "wide"))
         }
-        drawn => format!("{open}>\n{}</figure>\n", drawn.iter().map(|svg| of(svg, "single")).collect::<String>()),
+        drawn => format!("{open}>\n{}</figure>\n", drawn.concat()),
     }
 }
 

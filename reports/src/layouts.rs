@@ -1,6 +1,6 @@
 //! Layouts of a language model over the GPUs of a node: `layouts/1`.
 
-use crate::document::{Block, Document};
+use crate::document::{Block, Document as Page};
 use crate::export::{self, Export, ExportError, Format};
 use crate::markup::{capital, markdown_text};
 use crate::record;
@@ -225,7 +225,7 @@ impl Export for Layouts<'_> {
                 if !self.warnings.is_empty() {
                     blocks.push(Block::List(self.warnings.iter().map(words).collect()));
                 }
-                Ok(Document { title: capital(&self.title()), blocks }.to_html())
+                Ok(Page { title: capital(&self.title()), blocks }.to_html())
             }
         }
     }

@@ -112,7 +112,14 @@ fn parted(p: &NetworkPrediction) -> Result<Breakdown, FigureError> {
         *sum = (sum.0 + layer.time.value.get(), sum.1 + layer.energy.get());
     }
     order.sort_by(|a, b| sums[b].0.total_cmp(&sums[a].0));
-    let (time, energy) = (p.time.value.get(), p.energy.value.get());
+    // Layers are of one GPU, and so is what their shares are of; of several kinds what their own come to.
+    let own = sums.values().map(|(_, energy)| energy).sum::<f64>();
+    let energy = match &p.devices[..] {
+        [] => p.energy.value.get(),
+        [one] => p.energy.value.get() / one.count as f64,
+        _ => own,
+    };
+    let time = p.time.value.get();
     let share = |name: &&str| {
         let (t, e) = sums[*name];
         Part { name: name.to_string(), time: 100.0 * t / time, energy: 100.0 * e / energy }

@@ -1,6 +1,6 @@
 //! What `predict optimize` found: `optimum/1`.
 
-use crate::document::{Block, Document};
+use crate::document::{Block, Document as Page};
 use crate::export::{self, Export, ExportError, Format};
 use crate::markup::{capital, markdown_text};
 use crate::prediction::Shown;
@@ -347,7 +347,7 @@ fn tied_words(metric: Metric) -> String {
 const FRONT: &str = "Pareto front of time and energy, fastest first";
 
 /// The page.
-fn page(several: &[Found]) -> Result<Document, ExportError> {
+fn page(several: &[Found]) -> Result<Page, ExportError> {
     let mut blocks: Vec<Block> = several.iter().map(|f| Block::Lead(verdict(f))).collect();
     blocks.extend(figure(several)?);
     for f in several {
@@ -374,7 +374,7 @@ fn page(several: &[Found]) -> Result<Document, ExportError> {
         [one] => one.title.clone(),
         several => format!("{} networks: the setting with the least {}", several.len(), several[0].metric),
     };
-    Ok(Document { title, blocks })
+    Ok(Page { title, blocks })
 }
 
 /// What would be the best otherwise.

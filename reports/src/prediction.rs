@@ -5,7 +5,7 @@ use crate::layout;
 use crate::markup::markdown_text;
 use crate::page;
 use crate::record::{self, Figures};
-use crate::table::{Table, significant, with_unit};
+use crate::table::{Table, significant, thousands, with_unit};
 use crate::verdict::{self, Verdict};
 use crate::warnings::words;
 use joulecast_model::device::gpu::Gpu;
@@ -514,12 +514,12 @@ pub(crate) fn reduced(p: &NetworkPrediction) -> Option<String> {
 
 /// The whole training.
 pub(crate) fn whole(t: &Training) -> Table {
-    let title = format!("{} epochs of {} samples", t.plan.epochs, t.plan.dataset_size);
+    let title = thousands(&format!("{} epochs of {} samples", t.plan.epochs, t.plan.dataset_size));
     let mut table = Table::new(&[title.as_str(), "value", "90 % interval"], 3);
     let hours = |s: f64| if s < 3600.0 { with_unit(s, "s") } else { format!("{} h", significant(s / 3600.0, 3)) };
     let kwh = |j: f64| format!("{} kWh", significant(j / 3.6e6, 3));
     let mut row = |label: &str, value: String, interval: String| table.row(vec![label.into(), value, interval]);
-    row("iterations", t.iterations.to_string(), String::new());
+    row("iterations", thousands(&t.iterations.to_string()), String::new());
     if t.plan.start.get() > 0.0 {
         row("program start", with_unit(t.plan.start.get(), "s"), String::new());
     }

@@ -1,10 +1,10 @@
 //! What `predict serve` found: `serving/1`.
 
-use crate::document::{Block, Document};
+use crate::document::{Block, Document as Page};
 use crate::export::{self, Export, ExportError, Format};
 use crate::markup::{capital, markdown_text};
 use crate::record;
-use crate::table::{Table, significant, with_unit};
+use crate::table::{Table, significant, thousands, with_unit};
 use crate::warnings::words;
 use joulecast_model::ask::serving::times::Room;
 use joulecast_model::ask::serving::{Limits, Outlook, Quantiles, Split, Summary, Target};
@@ -568,7 +568,7 @@ impl Served {
     }
 
     /// The page.
-    fn page(&self) -> Document {
+    fn page(&self) -> Page {
         let title = self.title();
         let (first, rest) = title.split_once('\n').unwrap_or((&title, ""));
         let mut blocks = vec![];
@@ -577,7 +577,7 @@ impl Served {
         let about = rest.split('\n').filter(|line| !line.is_empty()).map(str::to_string);
         let about = about.chain(self.shares()).chain(self.replicas()).chain([self.load_words()]);
         blocks.push(Block::Heading("What is served".into()));
-        blocks.push(Block::List(about.map(|line| format!("{}.", capital(&line))).collect()));
+        blocks.push(Block::List(about.map(|line| thousands(&format!("{}.", capital(&line)))).collect()));
         if let Some(outlook) = &self.base.outlook {
             blocks.push(Block::Heading("Latencies".into()));
             blocks.extend(self.overloaded().map(|line| Block::Text(format!("{}.", capital(&line)))));
@@ -600,7 +600,7 @@ impl Served {
             blocks.push(Block::Heading("To be known".into()));
             blocks.push(Block::List(notes));
         }
-        Document { title: first.into(), blocks }
+        Page { title: first.into(), blocks }
     }
 
     fn notes(&self, mark: &str) -> String {

@@ -3,6 +3,11 @@
 use crate::markup::escape;
 use crate::markup::markdown_text;
 
+/// A longer text takes several lines of a page.
+const LONG: usize = 36;
+/// In the first column, which stays where it is when others are moved.
+const LONG_NAME: usize = 24;
+
 /// A column of a table: its name, what it shows of a value, and whether that is text or a number.
 pub struct Column<R> {
     name: &'static str,
@@ -105,6 +110,7 @@ impl Table {
                 match (self.text[i], tag) {
                     (true, "th") => format!("<th scope=\"col\">{}</th>", escape(cell)),
                     (false, "th") => format!("<th scope=\"col\" class=\"number\">{}</th>", escape(cell)),
+                    (true, _) if cell.chars().count() > if i == 0 { LONG_NAME } else { LONG } => format!("<td class=\"long\">{}</td>", escape(cell)),
                     (true, _) => format!("<td>{}</td>", escape(cell)),
                     (false, _) => format!("<td class=\"number\">{}</td>", escape(&thousands(cell))),
                 }

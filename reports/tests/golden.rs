@@ -379,7 +379,8 @@ fn a_plan_with_a_language_model() {
 fn a_plan_has_figures(plan: &Plan) {
     let html = in_form(plan, Format::Html);
     for part in [
-        "<svg class=\"figure\"",
+        "<svg class=\"figure narrow\"",
+        "Cost of a year, ",
         "GPUs against facility power",
         "Change of the cost of a year, ",
         "A toy GPU",
@@ -388,5 +389,5 @@ fn a_plan_has_figures(plan: &Plan) {
         assert!(html.contains(part), "no {part}");
     }
     let figures = fleet::figures(plan).expect("drawn");
-    assert_eq!(figures.iter().map(|f| f.0).collect::<Vec<_>>(), ["fleets", "day", "sensitivity"]);
+    assert_eq!(figures.iter().map(|f| f.0).collect::<Vec<_>>(), ["costs", "fleets", "day", "sensitivity"]);
 }

@@ -236,7 +236,7 @@ fn command(name: &str) -> Command {
 
 /// Whether an option is of the question, not of where its answer goes.
 fn is_asked(option: &Arg) -> bool {
-    const OTHERS: [&str; 7] = ["output", "force", "format", "figure", "figures", "help", "version"];
+    const OTHERS: [&str; 8] = ["output", "force", "format", "figure", "figures", "new", "help", "version"];
     option.get_long().is_some_and(|long| !OTHERS.contains(&long))
 }
 

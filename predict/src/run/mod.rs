@@ -163,11 +163,13 @@ fn compare(session: &Session, args: &CompareArgs, line: String) -> Result<(), Fa
     let question = args.question();
     args.output.check(args.figure.clone())?;
     let found = ask::compare(session, &request, &question)?;
-    tell_warnings(found.entries.iter().map(|entry| (entry.gpu.as_str(), &entry.prediction)));
     if let Some(path) = &args.figure {
         args.output.write(path, compare::figure(&found, line).map_err(Failure::failed)?)?;
     }
-    args.output.export(&found, args.format)
+    args.output.export(&found, args.format)?;
+    // After the answer, which they would push off the screen.
+    tell_warnings(found.entries.iter().map(|entry| (entry.gpu.as_str(), &entry.prediction)));
+    Ok(())
 }
 
 /// Where a figure of a name goes.

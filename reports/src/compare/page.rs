@@ -4,7 +4,7 @@ use super::document::{Comparison, LeftOut};
 use crate::document::{Block, Document};
 use crate::export::ExportError;
 use crate::figure::FigureError;
-use crate::markup::markdown_text;
+use crate::markup::{capital, markdown_text};
 use crate::table::{Table, significant, with_unit};
 use crate::verdict::Verdict;
 use joulecast_model::ask::budget::{Bound, Budget};
@@ -191,11 +191,12 @@ fn budget_lines(c: &Comparison) -> Vec<String> {
 
 /// The page.
 pub(super) fn document(c: &Comparison) -> Result<Document, ExportError> {
-    let mut blocks: Vec<Block> = conclusions(c).into_iter().map(|line| Block::Lead(format!("{line}."))).collect();
+    let lines: Vec<String> = conclusions(c).iter().map(|line| format!("{}.", capital(line))).collect();
     // Of many networks and batches nobody reads a line each above all else.
-    if blocks.len() > LEADS {
-        blocks = vec![Block::List(conclusions(c).into_iter().map(|line| format!("{line}.")).collect())];
-    }
+    let mut blocks: Vec<Block> = match lines.len() {
+        0..=LEADS => lines.into_iter().map(Block::Lead).collect(),
+        _ => vec![Block::List(lines)],
+    };
     match super::drawn(c) {
         Ok(drawn) => blocks.push(Block::Figure(drawn)),
         Err(FigureError::Absent | FigureError::Nothing(_)) => {}
@@ -233,13 +234,27 @@ pub(super) fn document(c: &Comparison) -> Result<Document, ExportError> {
         "Trust: good where predictions of that kind were off by 20 % at most in the mean, fair to 40 %, poor beyond; of time, then of energy.".into(),
         "\"times rest on\": measured by us on that board, imported from others' measurements of it, a sibling board's, transferred from other GPUs, or a roofline bound.".into(),
     ]));
-    Ok(Document { title: c.title.clone(), blocks })
+    let mut named: Vec<&str> = Vec::new();
+    c.shown().iter().for_each(|e| if !named.contains(&&*e.prediction.network) { named.push(&e.prediction.network) });
+    let title = match &named[..] {
+        [] => capital(&c.title),
+        names if names.len() <= LEADS => format!("{} on GPUs: {}", names.join(", "), c.title),
+        names => format!("{} networks on GPUs: {}", names.len(), c.title),
+    };
+    Ok(Document { title, blocks })
 }
 
 /// The readable report, or the same in Markdown.
 pub fn text(c: &Comparison, markdown: bool) -> String {
     let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
     let mut text = format!("{}{}\n", if markdown { "## " } else { "" }, c.title);
+    let told = conclusions(c);
+    if !told.is_empty() {
+        text.push('\n');
+    }
+    for line in told.iter().map(|line| capital(line)) {
+        let _ = writeln!(text, "{}{line}", if markdown { "* " } else { "" });
+    }
     if !c.entries.is_empty() {
         let all: Vec<&Entry> = c.entries.iter().collect();
         let _ = write!(text, "\n{}", print(&table(c, &all, None)));

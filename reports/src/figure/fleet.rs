@@ -1,7 +1,7 @@
 //! GPUs against facility power, two curves per candidate: the power limit and the clock as the free variable.
 
 use super::{
-    Area, Axes, Figure, FigureError, INK, SMALL, Sample, colour, drawing, frame, frame_height, legend, legend_height,
+    Area, Axes, Figure, FigureError, INK, PAPER, SMALL, Sample, colour, drawing, frame, frame_height, legend, legend_height,
     line, mark, range, titled_height, width_of, write,
 };
 use plotters::prelude::*;
@@ -175,7 +175,11 @@ impl Figure for Fleets {
                 // Beside it, to the side that has room.
                 let room = at.0 + 12 + width_of(name, SMALL) <= sheet.dim_in_pixel().0 as i32;
                 let (from, anchor) = if room { (at.0 + 12, HPos::Left) } else { (at.0 - 12, HPos::Right) };
-                let place = free(&mut named, from, at.1 - 14);
+                let place = free(&mut named, from, at.1 - 20);
+                let width = width_of(name, SMALL);
+                let left = if room { from } else { from - width };
+                let behind = [(left - 2, place - 8), (left + width + 2, place + 8)];
+                sheet.draw(&Rectangle::new(behind, PAPER.filled())).map_err(drawing)?;
                 write(&sheet, name, (from, place), SMALL, &INK, anchor)?;
             }
         }

@@ -1,7 +1,7 @@
 //! A plan as a page: paragraphs, tables and figures.
 
 use super::cells::{span, whole};
-use super::values::{AtSetting, COSTS, Candidate, DAY, FLEETS, Plan, SENSITIVITY, Value};
+use super::values::{AtSetting, COSTS, Candidate, DAY, FLEETS, Figure, Plan, SENSITIVITY, Value};
 use super::{hours, pictures, services};
 use crate::document::{Block, Document};
 use crate::export::ExportError;
@@ -240,13 +240,16 @@ fn risk(plan: &Plan, c: &Candidate, o: &AtSetting) -> String {
         Some(high) if over(high) => {
             "Were all steps as long as their 95 % quantiles, the site's power would not do: measure before you build.".into()
         }
-        Some(high) => format!(
-            "Were all steps as long as their 95 % quantiles, {} {}s would be needed, at {} {} a year.",
-            thousands(&high.gpus.to_string()),
-            c.name,
-            thousands(&format!("{:.0}", high.cost_per_year)),
-            plan.file.currency
-        ),
+        Some(high) => {
+            let exactly = |value: f64| span(Figure { value: Some(value), p05: Some(value), p95: Some(value) }, 1.0);
+            format!(
+                "Were all steps as long as their 95 % quantiles, {} of {} would be needed, at {} {} a year.",
+                thousands(&high.gpus.to_string()),
+                c.name,
+                exactly(high.cost_per_year),
+                plan.file.currency
+            )
+        }
     };
     let trust = match c.rests_on.first() {
         Some(first) if c.rests_on.len() == 1 => format!(" Trust in {first}."),

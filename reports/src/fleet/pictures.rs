@@ -30,6 +30,8 @@ fn svg_of(plan: &Plan, name: &str) -> Result<Option<String>, FigureError> {
 
 /// A figure as drawings for a page; `None` where the plan has nothing to draw in it.
 pub(super) fn drawn(plan: &Plan, name: &str) -> Result<Option<Vec<String>>, FigureError> {
+    // A page says itself what made it.
+    let plan = &Plan { command: String::new(), ..plan.clone() };
     match name {
         COSTS => costs(plan).as_ref().map(figure::drawn).transpose(),
         FLEETS => fleets(plan).as_ref().map(figure::drawn).transpose(),
@@ -72,7 +74,11 @@ fn costs(plan: &Plan) -> Option<Costs> {
     };
     let bars: Vec<Bar> = plan.candidates.iter().enumerate().filter_map(bar).collect();
     let parts = parts.iter().map(|part| part.to_string()).collect();
-    (!bars.is_empty()).then(|| Costs { title, parts, bars, notes: vec![plan.command.clone()] })
+    (!bars.is_empty()).then(|| Costs { title, parts, bars, notes: made_by(plan) })
+}
+
+fn made_by(plan: &Plan) -> Vec<String> {
+    Some(&plan.command).filter(|command| !command.is_empty()).cloned().into_iter().collect()
 }
 
 fn taken(plan: &Plan) -> Option<(&Candidate, &AtSetting, &Fleet)> {
@@ -113,7 +119,7 @@ fn fleets(plan: &Plan) -> Option<Fleets> {
         title: "GPUs against facility power".into(),
         series: plan.candidates.iter().enumerate().map(series).collect(),
         limit_kw: plan.file.site.site.map(|w| w.get() / 1e3),
-        notes: vec![plan.command.clone()],
+        notes: made_by(plan),
     })
 }
 
@@ -143,7 +149,7 @@ fn day(plan: &Plan) -> Option<Day> {
             panel(3, format!("cost, {}/h", plan.file.currency), 1.0, None),
             panel(4, "kg CO2e/h".into(), 1e3, None),
         ],
-        notes: vec![plan.command.clone()],
+        notes: made_by(plan),
     })
 }
 
@@ -167,7 +173,6 @@ fn sensitivity(plan: &Plan) -> Option<Sensitivity> {
         bars: c.sensitivity.iter().map(bar).collect(),
         notes: vec![
             format!("{} inputs, each 10 % less and 10 % more, % of the {name}", c.sensitivity.len()),
-            plan.command.clone(),
-        ],
+        ].into_iter().chain(made_by(plan)).collect(),
     })
 }
