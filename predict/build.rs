@@ -55,7 +55,8 @@ fn checkout(root: &Path) -> Option<String> {
         Ok(text) => root.join(text.strip_prefix("gitdir:")?.trim()),
         Err(_) => git,
     };
-    let common = fs::read_to_string(folder.join("commondir")).map_or_else(|_| folder.clone(), |of| folder.join(of.trim()));
+    let common =
+        fs::read_to_string(folder.join("commondir")).map_or_else(|_| folder.clone(), |of| folder.join(of.trim()));
     let head = read(&folder.join("HEAD"))?;
     let Some(name) = head.strip_prefix("ref:").map(str::trim) else { return hash(&head) };
     if let Some(commit) = read(&common.join(name)) {

@@ -5,7 +5,8 @@
 //! committed.
 
 use joulecast_model::ask::capacity::{
-    Assumptions, Board, Fleet, Headroom, Minimise, Price, Scenario, Server, Service, Site, Target, best, plan_fleet, sensitivity,
+    Assumptions, Board, Fleet, Headroom, Minimise, Price, Scenario, Server, Service, Site, Target, best, plan_fleet,
+    sensitivity,
 };
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};

@@ -100,7 +100,8 @@ fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
             Some("To begin with: predict plan --new my_plan.toml, then predict plan my_plan.toml".into())
         }
         (ErrorKind::MissingRequiredArgument, None) => Some(
-            "For example: predict --net resnet50 --gpu v100 --batch 64. Names: predict list nets, predict list gpus".into(),
+            "For example: predict --net resnet50 --gpu v100 --batch 64. Names: predict list nets, predict list gpus"
+                .into(),
         ),
         (ErrorKind::MissingRequiredArgument, Some("compare")) => {
             Some("For example: predict compare --net resnet50 --gpu t4,v100,h100 --batch 1,64".into())

@@ -131,7 +131,18 @@ fn services_are_as_their_schema_says() {
         "--net llama3_8b --gpu h100 --concurrency 4 --prompt 256 --answer 1 --requests 200 --power-cap 400 --clock 1500 --mem-clock 2619",
         "--net llama3_1_70b --gpu h100 --tensor-parallel 4 --rate 1 --prompt 256 --answer 32 --requests 200",
     ];
-    holds("serving-1", &answers("serve", &setups), &["/points/memory_clock_mhz", "/prefill_replicas", "/decode_replicas", "/interconnect", "/left_out", "/warnings"]);
+    holds(
+        "serving-1",
+        &answers("serve", &setups),
+        &[
+            "/points/memory_clock_mhz",
+            "/prefill_replicas",
+            "/decode_replicas",
+            "/interconnect",
+            "/left_out",
+            "/warnings",
+        ],
+    );
 }
 
 #[test]

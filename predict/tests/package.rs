@@ -82,7 +82,11 @@ fn the_commit_is_found_without_git() {
     let folder = tempfile::tempdir().expect("a folder");
     let script = folder.path().join("script");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let built = Command::new(rustc).args(["--edition", "2024", "-o"]).arg(&script).arg(root().join("predict/build.rs")).output();
+    let built = Command::new(rustc)
+        .args(["--edition", "2024", "-o"])
+        .arg(&script)
+        .arg(root().join("predict/build.rs"))
+        .output();
     let Ok(built) = built else {
         return joulecast_skipped::skipped("the_commit_is_found_without_git", "no rustc");
     };
@@ -104,7 +108,10 @@ fn the_commit_is_found_without_git() {
     let (git, own) = (checkout.join(".git"), checkout.join("predict"));
     fs::create_dir_all(&own).expect("made");
     write(&git.join("HEAD"), "ref: refs/heads/main\n");
-    write(&git.join("packed-refs"), &format!("# pack-refs with: peeled\n{other} refs/heads/other-main\n{packed} refs/heads/main\n"));
+    write(
+        &git.join("packed-refs"),
+        &format!("# pack-refs with: peeled\n{other} refs/heads/other-main\n{packed} refs/heads/main\n"),
+    );
     // Of somebody else's repository that holds a copy.
     assert_eq!(said(&own, "3", None).0, "");
     fs::create_dir_all(checkout.join("data/nets")).expect("made");
@@ -130,7 +137,10 @@ fn the_commit_is_found_without_git() {
     assert_eq!(said(&own, "3", None).0, other[..12], "a checkout's file says nothing");
     write(&own.join("commit.txt"), &format!("{packed}\n"));
     assert_eq!(said(&own, "0", None).0, packed[..12]);
-    write(&own.join(".cargo_vcs_info.json"), &format!("{{\n  \"git\": {{\n    \"sha1\": \"{loose}\"\n  }},\n  \"path_in_vcs\": \"predict\"\n}}\n"));
+    write(
+        &own.join(".cargo_vcs_info.json"),
+        &format!("{{\n  \"git\": {{\n    \"sha1\": \"{loose}\"\n  }},\n  \"path_in_vcs\": \"predict\"\n}}\n"),
+    );
     assert_eq!(said(&own, "0", None).0, loose[..12]);
     assert_eq!(said(&own, "0", Some(&other)).0, other[..12]);
     assert_eq!(said(&own, "0", Some("$(rm)")).0, loose[..12], "what is no commit");

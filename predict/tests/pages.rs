@@ -49,7 +49,19 @@ fn an_answer_and_layouts_are_pages() {
     let answer = page(&["--net", "gpt2", "--gpu", "h200", "--batch", "2", "--sequence", "64", "--generate", "8"]);
     assert!(answer.contains("prefill") && answer.contains("decode"), "{answer}");
     check("predict/pages::an_answer_and_layouts_are_pages", &answer, 1);
-    let laid = ["--net", "llama3_1_70b", "--gpu", "h100", "--precision", "bf16", "--batch", "8", "--sequence", "64", "--layouts"];
+    let laid = [
+        "--net",
+        "llama3_1_70b",
+        "--gpu",
+        "h100",
+        "--precision",
+        "bf16",
+        "--batch",
+        "8",
+        "--sequence",
+        "64",
+        "--layouts",
+    ];
     check("predict/pages::an_answer_and_layouts_are_pages", &page(&laid), 0);
 }
 
@@ -74,8 +86,21 @@ fn an_optimum_is_a_page() {
 #[test]
 fn a_service_is_a_page() {
     let html = page(&[
-        "serve", "--net", "llama3_2_1b", "--gpu", "h100", "--rate", "4", "--prompt", "64", "--answer", "16", "--requests", "100",
-        "--over", "cap",
+        "serve",
+        "--net",
+        "llama3_2_1b",
+        "--gpu",
+        "h100",
+        "--rate",
+        "4",
+        "--prompt",
+        "64",
+        "--answer",
+        "16",
+        "--requests",
+        "100",
+        "--over",
+        "cap",
     ]);
     assert!(html.contains("4.") && html.contains("for nine requests of ten") && html.contains("Settings"), "{html}");
     check("predict/pages::a_service_is_a_page", &html, 0);

@@ -512,10 +512,14 @@ fn a_new_plan_is_a_plan() {
     assert!(made.status.success() && made.stdout.is_empty(), "{said}");
     assert!(said.contains(&format!("then: predict plan {path}")), "{said}");
     let plan = json(&planned(path, "json"));
-    assert!(plan["chosen_gpu"].is_string() && plan["candidates"].as_array().is_some_and(|all| all.len() == 2), "{plan}");
+    assert!(
+        plan["chosen_gpu"].is_string() && plan["candidates"].as_array().is_some_and(|all| all.len() == 2),
+        "{plan}"
+    );
     // What is left out by a mark is right, too: a language model alone.
     let text = std::fs::read_to_string(&file).expect("text");
-    let service = text.lines().skip_while(|line| !line.starts_with("# [[service]]")).take_while(|line| line.starts_with("# "));
+    let service =
+        text.lines().skip_while(|line| !line.starts_with("# [[service]]")).take_while(|line| line.starts_with("# "));
     let service: String = service.map(|line| format!("{}\n", &line[2..])).collect();
     assert!(service.contains("ttft_ms") && service.contains("quantile"), "{service}");
     let small = service.replace("llama3_8b", "llama3_2_1b").replace("mean_per_s = 2", "requests = 100\nmean_per_s = 2");
@@ -532,7 +536,8 @@ fn all_mistakes_of_a_plan_are_told_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("wrong.toml");
     let text = std::fs::read_to_string(worked()).expect("the worked plan");
-    let text = text.replace("pue = 1.4", "pue = 0.4").replace("share = 0.3", "part = 0.3").replace("price = 3000\n", "");
+    let text =
+        text.replace("pue = 1.4", "pue = 0.4").replace("share = 0.3", "part = 0.3").replace("price = 3000\n", "");
     std::fs::write(&file, text.replace("currency", "money")).expect("written");
     let output = run(&["plan", file.to_str().expect("a path")]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -551,7 +556,8 @@ fn all_mistakes_of_a_plan_are_told_at_once() {
     }
     assert_eq!(lines.len(), 6, "{said}");
     let unknown = std::fs::read_to_string(worked()).expect("the worked plan");
-    let unknown = unknown.replace("\"v100\"", "\"v1000\"").replace("\"resnet50\"", "\"resnet51\"").replace("\"h200\"", "\"h2\"");
+    let unknown =
+        unknown.replace("\"v100\"", "\"v1000\"").replace("\"resnet50\"", "\"resnet51\"").replace("\"h200\"", "\"h2\"");
     std::fs::write(&file, unknown).expect("written");
     let output = run(&["plan", file.to_str().expect("a path")]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

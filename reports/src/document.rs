@@ -88,7 +88,11 @@ fn anchor(heading: &str, place: usize) -> String {
 
 /// A table that can be moved sideways on its own, by keyboard, too.
 fn scrolling(table: &Table, called: &str) -> String {
-    format!("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">{}</div>\n", escape(called), table.to_html())
+    format!(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">{}</div>\n",
+        escape(called),
+        table.to_html()
+    )
 }
 
 impl Document {
@@ -111,7 +115,8 @@ impl Document {
             Block::Heading(text) => Some(format!("## {}\n", markdown_text(text))),
             Block::Text(text) | Block::Lead(text) => Some(format!("{}\n", markdown_text(text))),
             Block::Facts(facts) => {
-                let fact = |(name, text): &(String, String)| format!("* {}: {}\n", markdown_text(name), markdown_text(text));
+                let fact =
+                    |(name, text): &(String, String)| format!("* {}: {}\n", markdown_text(name), markdown_text(text));
                 Some(facts.iter().map(fact).collect())
             }
             Block::Table(table) => Some(table.to_markdown()),
@@ -125,8 +130,14 @@ impl Document {
 
     /// One HTML file: styles and figures are within, nothing is loaded, no script runs.
     pub fn to_html(&self) -> String {
-        let headings: Vec<&str> = self.blocks.iter().filter_map(|b| if let Block::Heading(text) = b { Some(text.as_str()) } else { None }).collect();
-        let listed = |(place, text): (usize, &&str)| format!("<li><a href=\"#{}\">{}</a></li>\n", anchor(text, place), escape(text));
+        let headings: Vec<&str> = self
+            .blocks
+            .iter()
+            .filter_map(|b| if let Block::Heading(text) = b { Some(text.as_str()) } else { None })
+            .collect();
+        let listed = |(place, text): (usize, &&str)| {
+            format!("<li><a href=\"#{}\">{}</a></li>\n", anchor(text, place), escape(text))
+        };
         let contents = match headings.len() {
             0..LISTED => String::new(),
             _ => {
@@ -149,7 +160,9 @@ impl Document {
                 }
                 Block::Text(text) => format!("<p>{}</p>\n", escape(text)),
                 Block::Facts(facts) => {
-                    let fact = |(name, text): &(String, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(text));
+                    let fact = |(name, text): &(String, String)| {
+                        format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(text))
+                    };
                     format!("<dl>\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
                 }
                 Block::Table(table) => scrolling(table, called),
@@ -185,7 +198,12 @@ fn figure(drawn: &[String], called: &str) -> String {
     let of = |svg: &String, class: &str| svg.replacen("class=\"figure\"", &format!("class=\"figure {class}\""), 1);
     match drawn {
         [narrow, middle, wide] => {
-            format!("{open} class=\"drawn\">\n{}{}{}</figure>\n", of(narrow, "narrow"), of(middle, "middle"), of(wide, "wide"))
+            format!(
+                "{open} class=\"drawn\">\n{}{}{}</figure>\n",
+                of(narrow, "narrow"),
+                of(middle, "middle"),
+                of(wide, "wide")
+            )
         }
         drawn => format!("{open}>\n{}</figure>\n", drawn.concat()),
     }
@@ -210,24 +228,34 @@ mod tests {
         ];
         let document = Document { title: "A & B".into(), blocks };
         let html = document.to_html();
-        for part in ["<h1>A &amp; B</h1>", "a &lt; b", "<td>&lt;t4&gt;</td>", "<li>first</li>", ">\n<svg>", "<dd>1 &lt; 2</dd>"] {
+        for part in
+            ["<h1>A &amp; B</h1>", "a &lt; b", "<td>&lt;t4&gt;</td>", "<li>first</li>", ">\n<svg>", "<dd>1 &lt; 2</dd>"]
+        {
             assert!(html.contains(part), "no {part} in\n{html}");
         }
         assert!(!html.contains("<nav"), "one heading needs no list");
         let mut many = document.clone();
         many.blocks.extend(["Cost", "Cost", "2 x <h100>"].map(|text| Block::Heading(text.into())));
         let many = many.to_html();
-        for part in ["<a href=\"#1-cost\">", "<h2 id=\"2-cost\">Cost</h2>", "<h2 id=\"3-2-x-h100\">2 x &lt;h100&gt;</h2>"] {
+        for part in
+            ["<a href=\"#1-cost\">", "<h2 id=\"2-cost\">Cost</h2>", "<h2 id=\"3-2-x-h100\">2 x &lt;h100&gt;</h2>"]
+        {
             assert!(many.contains(part), "no {part} in\n{many}");
         }
         for outside in ["http", "<script", "url(", "@import"] {
             assert!(!html.contains(outside), "{outside}");
         }
         let three = figure(&["n", "m", "w"].map(|name| format!("<svg class=\"figure\" id=\"{name}\">")), "kW");
-        assert!(three.contains("<svg class=\"figure narrow\" id=\"n\">") && three.contains("class=\"drawn\""), "{three}");
+        assert!(
+            three.contains("<svg class=\"figure narrow\" id=\"n\">") && three.contains("class=\"drawn\""),
+            "{three}"
+        );
         let markdown = document.to_markdown();
         assert!(markdown.contains("## Fleet\n\na < b\n\n| gpu | kW |"), "{markdown}");
         assert!(markdown.ends_with("* first\n\n* cost: 1 < 2\n\n![kW](<my figures/kw.svg>)\n"), "{markdown}");
-        assert_eq!(document.to_text(), "A & B\n\nFleet\n\na < b\n\ngpu    kW\n----  ---\n<t4>  1.5\n\nnote: first\n\ncost: 1 < 2\n");
+        assert_eq!(
+            document.to_text(),
+            "A & B\n\nFleet\n\na < b\n\ngpu    kW\n----  ---\n<t4>  1.5\n\nnote: first\n\ncost: 1 < 2\n"
+        );
     }
 }

@@ -426,11 +426,7 @@ fn text(found: &Found, markdown: bool) -> String {
     let mut text =
         format!("{}\nleast {metric} per sample; time and energy per sample against the default\n", found.title);
     let tied = tied_words(metric);
-    for (label, chosen) in [
-        ("best", vec![found.best]),
-        (&tied, found.tied.clone()),
-        (FRONT, found.front.clone()),
-    ] {
+    for (label, chosen) in [("best", vec![found.best]), (&tied, found.tied.clone()), (FRONT, found.front.clone())] {
         let shown = thinned(&chosen);
         let some =
             if shown.len() < chosen.len() { format!(", {} of {}", shown.len(), chosen.len()) } else { String::new() };

@@ -5,8 +5,8 @@ use crate::export::ExportError;
 use crate::figure::FigureError;
 use crate::layout;
 use crate::prediction::{
-    FOOTNOTE, Shown, fewer, group_table, heading, layer_table, memory, phase_table, provenance, reduced, sharing, starred,
-    totals, whole,
+    FOOTNOTE, Shown, fewer, group_table, heading, layer_table, memory, phase_table, provenance, reduced, sharing,
+    starred, totals, whole,
 };
 use crate::table::Table;
 use crate::verdict::Verdict;

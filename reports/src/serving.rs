@@ -594,7 +594,8 @@ impl Served {
             blocks.push(Block::List(verdict.lines().map(|line| format!("{}.", capital(line))).collect()));
             blocks.push(Block::Table(points(&self.base, &all, self.has_layouts())));
         }
-        let left_out = |(layout, why): &(Layout, String)| format!("--tensor-parallel {} is left out: {why}", layout.tensor());
+        let left_out =
+            |(layout, why): &(Layout, String)| format!("--tensor-parallel {} is left out: {why}", layout.tensor());
         let notes: Vec<String> = self.left_out.iter().map(left_out).chain(self.warnings.iter().map(words)).collect();
         if !notes.is_empty() {
             blocks.push(Block::Heading("To be known".into()));

@@ -16,7 +16,9 @@ pub(crate) fn lines() -> Vec<String> {
     let day = day(now());
     match MADE.get() {
         Some((program, command)) => vec![format!("Made on {day} by {program}:"), command.clone()],
-        None => vec![format!("Made on {day} by Joulecast {}, data {}.", env!("CARGO_PKG_VERSION"), catalog::data_version())],
+        None => {
+            vec![format!("Made on {day} by Joulecast {}, data {}.", env!("CARGO_PKG_VERSION"), catalog::data_version())]
+        }
     }
 }
 

@@ -110,7 +110,9 @@ impl Table {
                 match (self.text[i], tag) {
                     (true, "th") => format!("<th scope=\"col\">{}</th>", escape(cell)),
                     (false, "th") => format!("<th scope=\"col\" class=\"number\">{}</th>", escape(cell)),
-                    (true, _) if cell.chars().count() > if i == 0 { LONG_NAME } else { LONG } => format!("<td class=\"long\">{}</td>", escape(cell)),
+                    (true, _) if cell.chars().count() > if i == 0 { LONG_NAME } else { LONG } => {
+                        format!("<td class=\"long\">{}</td>", escape(cell))
+                    }
                     (true, _) => format!("<td>{}</td>", escape(cell)),
                     (false, _) => format!("<td class=\"number\">{}</td>", escape(&thousands(cell))),
                 }

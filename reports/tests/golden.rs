@@ -2,8 +2,8 @@
 //! --test golden` rewrites them; look at the difference before committing it.
 
 use joulecast_model::ask::budget::{Bound, Budget};
-use joulecast_model::ask::capacity::{Headroom, 
-    Assumptions, Board, Carriers, PlanFile, Scenario, Service, Slower, Wanted, best, plan_fleet, sensitivity,
+use joulecast_model::ask::capacity::{
+    Assumptions, Board, Carriers, Headroom, PlanFile, Scenario, Service, Slower, Wanted, best, plan_fleet, sensitivity,
 };
 use joulecast_model::ask::comparison::{Entry, Largest};
 use joulecast_model::ask::metric::Metric;

@@ -118,7 +118,11 @@ pub fn parse_ms(text: &str) -> Result<f64, String> {
 /// Watts; no board takes less than one.
 pub fn parse_watts(text: &str) -> Result<f64, String> {
     let watts = some(text, Dimension::Power, 1.0, "in W or as in 200W, 0.2kW")?;
-    if watts < 1.0 { Err(format!("is {watts} W, which no board keeps to; in W or as in 200W, 0.2kW")) } else { Ok(watts) }
+    if watts < 1.0 {
+        Err(format!("is {watts} W, which no board keeps to; in W or as in 200W, 0.2kW"))
+    } else {
+        Ok(watts)
+    }
 }
 
 /// Joules.

@@ -193,14 +193,15 @@ fn plan_file(path: &Path) -> Result<PlanFile, Failure> {
     let name = path.display().to_string();
     let failed = |why: String| Failure::Failed(anyhow!(why).context(name.clone()));
     let absent = |e: std::io::Error| match e.kind() {
-        std::io::ErrorKind::NotFound => {
-            Failure::Failed(anyhow!("there is no such file; predict plan --new {name} writes one to begin with").context(name.clone()))
-        }
+        std::io::ErrorKind::NotFound => Failure::Failed(
+            anyhow!("there is no such file; predict plan --new {name} writes one to begin with").context(name.clone()),
+        ),
         _ => Failure::Failed(anyhow::Error::from(e).context(name.clone())),
     };
     let text = given::text(path).map_err(absent)?;
     PlanFile::from_toml(&text).map_err(|error| {
-        let (last, others) = error.mistakes().split_last().map_or(("", &[][..]), |(last, others)| (last.as_str(), others));
+        let (last, others) =
+            error.mistakes().split_last().map_or(("", &[][..]), |(last, others)| (last.as_str(), others));
         others.iter().for_each(|mistake| say(format_args!("error: {}", failed(mistake.clone()))));
         failed(last.into())
     })

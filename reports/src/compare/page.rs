@@ -168,7 +168,9 @@ fn budget_lines(c: &Comparison) -> Vec<String> {
     if let Some(e) = most_accurate(&c.largest) {
         let error = 100.0 * e.top1_error.unwrap_or(f64::NAN);
         let (net, gpu, batch) = (&e.prediction.network, &e.gpu, e.prediction.batch);
-        lines.push(format!("most accurate network that does: {net}, top-1 error {error:.1} %, on {gpu} at batch {batch}"));
+        lines.push(format!(
+            "most accurate network that does: {net}, top-1 error {error:.1} %, on {gpu} at batch {batch}"
+        ));
     }
     for b in cheapest(&c.largest) {
         let (e, price) = (b.entry, b.value);
@@ -206,17 +208,23 @@ pub(super) fn document(c: &Comparison) -> Result<Document, ExportError> {
         blocks.push(Block::Heading("Side by side".into()));
         blocks.push(Block::Table(table(c, &c.entries.iter().collect::<Vec<_>>(), None)));
     }
-    let left_out = by_reason(&c.left_out).into_iter().map(|(why, gpus)| format!("Left out: {} ({why}).", gpus.join(", ")));
+    let left_out =
+        by_reason(&c.left_out).into_iter().map(|(why, gpus)| format!("Left out: {} ({why}).", gpus.join(", ")));
     blocks.extend(left_out.map(Block::Text));
     if c.shown().iter().any(|e| e.epr.is_some()) {
         blocks.push(Block::Text(format!("{}.", epr_words(c.alpha))));
     }
     if c.entries.iter().any(|e| e.gpu != c.entries[0].gpu) {
         blocks.push(Block::Heading("Which GPU for what".into()));
-        blocks.push(Block::Text("Where 90 % intervals reach each other none is first, and what would decide is named.".into()));
+        blocks.push(Block::Text(
+            "Where 90 % intervals reach each other none is first, and what would decide is named.".into(),
+        ));
         blocks.push(Block::Table(best_table(&best(&c.entries))));
         let none = no_choice(&c.entries).into_iter().map(|(network, batch, gpus)| {
-            Block::Text(format!("No choice: {network} at batch {batch} on {} (does not fit in memory).", gpus.join(", ")))
+            Block::Text(format!(
+                "No choice: {network} at batch {batch} on {} (does not fit in memory).",
+                gpus.join(", ")
+            ))
         });
         blocks.extend(none);
     }
@@ -235,7 +243,11 @@ pub(super) fn document(c: &Comparison) -> Result<Document, ExportError> {
         "\"times rest on\": measured by us on that board, imported from others' measurements of it, a sibling board's, transferred from other GPUs, or a roofline bound.".into(),
     ]));
     let mut named: Vec<&str> = Vec::new();
-    c.shown().iter().for_each(|e| if !named.contains(&&*e.prediction.network) { named.push(&e.prediction.network) });
+    c.shown().iter().for_each(|e| {
+        if !named.contains(&&*e.prediction.network) {
+            named.push(&e.prediction.network)
+        }
+    });
     let title = match &named[..] {
         [] => capital(&c.title),
         names if names.len() <= LEADS => format!("{} on GPUs: {}", names.join(", "), c.title),

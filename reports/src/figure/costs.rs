@@ -2,8 +2,8 @@
 
 use super::cloud::cut;
 use super::{
-    Area, Figure, FigureError, GRID, INK, SMALL, Sample, Scale, colour, drawing, frame, label, legend, legend_height, ticks,
-    titled_height, width_of, write,
+    Area, Figure, FigureError, GRID, INK, SMALL, Sample, Scale, colour, drawing, frame, label, legend, legend_height,
+    ticks, titled_height, width_of, write,
 };
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -39,7 +39,8 @@ const WIDTH: u32 = 760;
 
 impl Costs {
     fn all_notes(&self) -> Vec<String> {
-        let line = "lines: from every step at its 5 % quantile to every step at its 95 % quantile; > : the plan's choice";
+        let line =
+            "lines: from every step at its 5 % quantile to every step at its 95 % quantile; > : the plan's choice";
         std::iter::once(line.to_string()).chain(self.notes.iter().cloned()).collect()
     }
 
@@ -111,7 +112,12 @@ mod tests {
 
     #[test]
     fn parts_are_stacked_to_the_whole_and_the_choice_is_marked() {
-        let bar = |name: &str, taken| Bar { name: name.into(), parts: vec![30.0, 10.0], ends: (Some(35.0), Some(50.0)), taken };
+        let bar = |name: &str, taken| Bar {
+            name: name.into(),
+            parts: vec![30.0, 10.0],
+            ends: (Some(35.0), Some(50.0)),
+            taken,
+        };
         let figure = Costs {
             title: "Cost of a year, EUR".into(),
             parts: vec!["hardware".into(), "energy".into()],
@@ -123,7 +129,8 @@ mod tests {
             assert!(text.contains(expected), "{expected} in {text}");
         }
         // Where hardware ends energy begins: two bars of either part, the second three times as far as long.
-        let widths: Vec<i32> = text.split("width=\"").skip(1).filter_map(|t| t.split('"').next()?.parse().ok()).collect();
+        let widths: Vec<i32> =
+            text.split("width=\"").skip(1).filter_map(|t| t.split('"').next()?.parse().ok()).collect();
         assert!(widths.iter().any(|a| widths.iter().any(|b| *b > 20 && (a - 3 * b).abs() <= 3)), "{widths:?}");
         assert_eq!(drawn(&figure).expect("drawn").len(), 3);
         assert!(svg(&Costs { bars: vec![], ..figure }).is_err());

@@ -1,6 +1,9 @@
 //! A fleet through the day: a panel per value, each with the band of its interval.
 
-use super::{Area, Axes, FAINT, Figure, FigureError, INK, SMALL, colour, drawing, frame, frame_height, range, titled_height, write};
+use super::{
+    Area, Axes, FAINT, Figure, FigureError, INK, SMALL, colour, drawing, frame, frame_height, range, titled_height,
+    write,
+};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 

@@ -1,8 +1,8 @@
 //! GPUs against facility power, two curves per candidate: the power limit and the clock as the free variable.
 
 use super::{
-    Area, Axes, Figure, FigureError, INK, PAPER, SMALL, Sample, colour, drawing, frame, frame_height, legend, legend_height,
-    line, mark, range, titled_height, width_of, write,
+    Area, Axes, Figure, FigureError, INK, PAPER, SMALL, Sample, colour, drawing, frame, frame_height, legend,
+    legend_height, line, mark, range, titled_height, width_of, write,
 };
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;

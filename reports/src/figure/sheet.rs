@@ -59,7 +59,9 @@ const WIDTHS: [u32; 3] = [328, 640, 1000];
 pub fn drawn(figure: &impl Figure) -> Result<Vec<String>, FigureError> {
     let at = |width| Some((width, figure.height_at(width)?));
     match WIDTHS.map(at) {
-        [Some(narrow), Some(middle), Some(wide)] => [narrow, middle, wide].map(|size| sized(figure, size)).into_iter().collect(),
+        [Some(narrow), Some(middle), Some(wide)] => {
+            [narrow, middle, wide].map(|size| sized(figure, size)).into_iter().collect()
+        }
         _ => Ok(vec![svg(figure)?]),
     }
 }

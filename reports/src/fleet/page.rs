@@ -131,7 +131,8 @@ fn assumptions(plan: &Plan) -> Table {
     for (what, value) in file.languages.iter().flat_map(services::assumed) {
         row(&what, value, "plan");
     }
-    let headroom = format!("GPUs are busy for at most {} % of the time at the peak", significant(100.0 * file.utilisation, 3));
+    let headroom =
+        format!("GPUs are busy for at most {} % of the time at the peak", significant(100.0 * file.utilisation, 3));
     row("headroom", headroom, "plan");
     row("PUE", significant(file.site.pue, 3), "plan");
     row("price of energy", format!("{} {}/kWh", file.site.price_per_kwh, file.currency), "plan");
@@ -199,7 +200,11 @@ fn summary(plan: &Plan, (c, o, fleet): (&Candidate, &AtSetting, &Fleet)) -> Vec<
     let racks = fleet.racks.map_or(String::new(), |r| format!(" in {}", plural(r, "rack")));
     let named = if c.name == c.gpu { String::new() } else { format!(" ({})", c.name) };
     let how = if o.clock.is_some() { "locked to" } else { "limited to" };
-    let spares = if fleet.spares > 0 { format!(", {} of them spare", whole(o.figure(|f| Some(f.spares as f64)))) } else { String::new() };
+    let spares = if fleet.spares > 0 {
+        format!(", {} of them spare", whole(o.figure(|f| Some(f.spares as f64))))
+    } else {
+        String::new()
+    };
     let choice = format!(
         "{} {}{named} {how} {}{spares}, {}{racks}: the least {}{}. What keeps it from being smaller: {}.",
         whole(o.figure(|f| Some(f.gpus as f64))),
@@ -236,9 +241,13 @@ fn summary(plan: &Plan, (c, o, fleet): (&Candidate, &AtSetting, &Fleet)) -> Vec<
 fn risk(plan: &Plan, c: &Candidate, o: &AtSetting) -> String {
     let over = |f: &Fleet| plan.file.site.site.is_some_and(|limit| f.facility_peak > limit);
     let worst = match &o.high {
-        None => "Were all steps as long as their 95 % quantiles, no fleet would keep the target: measure before you build.".into(),
+        None => {
+            "Were all steps as long as their 95 % quantiles, no fleet would keep the target: measure before you build."
+                .into()
+        }
         Some(high) if over(high) => {
-            "Were all steps as long as their 95 % quantiles, the site's power would not do: measure before you build.".into()
+            "Were all steps as long as their 95 % quantiles, the site's power would not do: measure before you build."
+                .into()
         }
         Some(high) => {
             let exactly = |value: f64| span(Figure { value: Some(value), p05: Some(value), p95: Some(value) }, 1.0);
@@ -271,7 +280,12 @@ fn turning(plan: &Plan, c: &Candidate, fleet: &Fleet) -> String {
     changes.sort_by(|a, b| far(b).total_cmp(&far(a)));
     let percent = |ratio: Option<f64>| ratio.map_or("no fleet".into(), |ratio| format!("{} %", percent_more(ratio)));
     let told = changes.iter().take(3).map(|change| {
-        format!("{} ({} with a tenth less, {} with a tenth more)", change.input, percent(by(&change.less)), percent(by(&change.more)))
+        format!(
+            "{} ({} with a tenth less, {} with a tenth more)",
+            change.input,
+            percent(by(&change.less)),
+            percent(by(&change.more))
+        )
     });
     let told: Vec<String> = told.collect();
     let rivals: Vec<&str> = plan.rivals().iter().map(|c| c.name.as_str()).collect();
@@ -281,7 +295,9 @@ fn turning(plan: &Plan, c: &Candidate, fleet: &Fleet) -> String {
     };
     match told.is_empty() {
         true => rivals,
-        false => format!("{rivals} Of the inputs, the {} moves most with: {}.", plan.file.minimise.name(), told.join(", ")),
+        false => {
+            format!("{rivals} Of the inputs, the {} moves most with: {}.", plan.file.minimise.name(), told.join(", "))
+        }
     }
 }
 

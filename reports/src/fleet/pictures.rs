@@ -54,9 +54,11 @@ pub(super) fn title_of(plan: &Plan, name: &str) -> Option<String> {
 fn costs(plan: &Plan) -> Option<Costs> {
     let money = &plan.file.currency;
     let (of, parts, title): (fn(&Fleet) -> Vec<f64>, &[&str], String) = match plan.file.minimise {
-        Minimise::Cost => {
-            (|f| vec![f.cost_per_year - f.energy_cost_per_year, f.energy_cost_per_year], &["hardware, or rent with energy", "energy"], format!("Cost of a year, {money}"))
-        }
+        Minimise::Cost => (
+            |f| vec![f.cost_per_year - f.energy_cost_per_year, f.energy_cost_per_year],
+            &["hardware, or rent with energy", "energy"],
+            format!("Cost of a year, {money}"),
+        ),
         Minimise::Carbon => (
             |f| vec![f.embodied_g_per_year.unwrap_or(0.0) / 1e6, f.operational_g_per_year / 1e6],
             &["embodied", "operation"],
@@ -171,8 +173,9 @@ fn sensitivity(plan: &Plan) -> Option<Sensitivity> {
     Some(Sensitivity {
         title: format!("Change of the {name}, {}", c.name),
         bars: c.sensitivity.iter().map(bar).collect(),
-        notes: vec![
-            format!("{} inputs, each 10 % less and 10 % more, % of the {name}", c.sensitivity.len()),
-        ].into_iter().chain(made_by(plan)).collect(),
+        notes: vec![format!("{} inputs, each 10 % less and 10 % more, % of the {name}", c.sensitivity.len())]
+            .into_iter()
+            .chain(made_by(plan))
+            .collect(),
     })
 }

@@ -131,7 +131,10 @@ mod tests {
             return skipped("browser::what_is_seen_is_measured", NONE);
         };
         let white = "rgb(255, 255, 255)".to_string();
-        assert_eq!(shown, Shown { screen: 400, page: 400, figures: vec![(320, 100)], paper: white, complaints: Vec::new() });
+        assert_eq!(
+            shown,
+            Shown { screen: 400, page: 400, figures: vec![(320, 100)], paper: white, complaints: Vec::new() }
+        );
         check("browser::what_is_seen_is_measured", PAGE, 1);
     }
 
@@ -154,7 +157,15 @@ mod tests {
             return skipped("browser::what_keeps_readers_out_is_told", NONE);
         };
         let said = shown.complaints.join("\n");
-        for part in ["contrast 2.8", "no language", "button has no name", "img has no alt", "two ids a", "no keyboard reaches", "h3 after"] {
+        for part in [
+            "contrast 2.8",
+            "no language",
+            "button has no name",
+            "img has no alt",
+            "two ids a",
+            "no keyboard reaches",
+            "h3 after",
+        ] {
             assert!(said.contains(part), "no {part} in\n{said}");
         }
     }

@@ -7,8 +7,8 @@ mod verdicts;
 
 pub use layers::add as add_layers;
 pub use networks::{Framed, add as add_networks};
-pub use verdicts::read as read_verdicts;
 use verdicts::Verdict;
+pub use verdicts::read as read_verdicts;
 
 use crate::system::whole;
 use anyhow::{Context, Result};
@@ -46,7 +46,15 @@ impl Report {
              whole networks by fits without any layer of a shape that occurs in one of them."
                 .into(),
         )];
-        Ok(Self { folder, command, document: Document { title: "Validation".into(), blocks }, files: Vec::new(), verdicts: Vec::new(), since: None, appendix: Vec::new() })
+        Ok(Self {
+            folder,
+            command,
+            document: Document { title: "Validation".into(), blocks },
+            files: Vec::new(),
+            verdicts: Vec::new(),
+            since: None,
+            appendix: Vec::new(),
+        })
     }
 
     /// Tells what changed since an earlier report.
@@ -67,7 +75,9 @@ impl Report {
         let mut blocks: Vec<Block> = verdicts::sentences(&self.verdicts).into_iter().map(Block::Lead).collect();
         blocks.push(Block::Heading("The verdict".into()));
         let since = match &self.since {
-            Some(_) => " \"since\": by how many points that changed since the earlier report; less is better, but for what is held.",
+            Some(_) => {
+                " \"since\": by how many points that changed since the earlier report; less is better, but for what is held."
+            }
             None => "",
         };
         blocks.push(Block::Text(format!(

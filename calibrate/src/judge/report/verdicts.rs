@@ -115,7 +115,8 @@ pub fn read(path: &Path) -> Result<Vec<Verdict>> {
 /// A sentence for each board: what predictions are worth there.
 pub fn sentences(verdicts: &[Verdict]) -> Vec<String> {
     let sentence = |v: &Verdict| {
-        let named = |name: &str, error: Option<f64>| error.map_or(String::new(), |error| format!(", {name} {error:.1} %"));
+        let named =
+            |name: &str, error: Option<f64>| error.map_or(String::new(), |error| format!(", {name} {error:.1} %"));
         format!(
             "{}, {}: {}; time is off by {:.1} % in the mean{}{}, and {:.0} % of times lie in their 90 % interval.",
             v.board,

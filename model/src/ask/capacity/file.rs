@@ -303,7 +303,8 @@ impl PlanFile {
         let site: Option<SiteFile> = match site {
             Some(value) => found.section(one("site"), value),
             None => {
-                found.add("there is no [site]: pue, price_per_kwh, carbon_g_per_kwh, carbon_source, amortisation_years");
+                found
+                    .add("there is no [site]: pue, price_per_kwh, carbon_g_per_kwh, carbon_source, amortisation_years");
                 None
             }
         };
@@ -350,9 +351,9 @@ impl PlanFile {
         let coming = load_of.as_ref().and_then(|coming| found.keep(load(None, coming)));
         let target = latency.and_then(|latency| found.keep(latency.target()));
         let (peak_per_s, mut profile_per_s) = coming.unwrap_or((0.0, vec![0.0]));
-        let planned: Vec<Option<PlannedLanguage>> =
-            services.into_iter().map(|s| found.keep(s?.planned())).collect();
-        let (all, mut languages) = (planned.iter().all(Option::is_some), planned.into_iter().flatten().collect::<Vec<_>>());
+        let planned: Vec<Option<PlannedLanguage>> = services.into_iter().map(|s| found.keep(s?.planned())).collect();
+        let (all, mut languages) =
+            (planned.iter().all(Option::is_some), planned.into_iter().flatten().collect::<Vec<_>>());
         let mut taken: HashSet<&str> = HashSet::new();
         if let Some(twice) = languages.iter().find(|of| !taken.insert(&of.name)) {
             found.add(format!("two services are called {}: give one another name", twice.name));
@@ -371,12 +372,16 @@ impl PlanFile {
         if !has_candidates {
             found.add("there is no [[candidate]]");
         }
-        let (carbon_source, site) = site.and_then(|site| Some((site.carbon_source.clone(), site.checked(&mut found)?))).unzip();
+        let (carbon_source, site) =
+            site.and_then(|site| Some((site.carbon_source.clone(), site.checked(&mut found)?))).unzip();
         let candidates: Vec<Candidate> = candidates.into_iter().flatten().collect();
         let names = found.keep(names(&candidates)).unwrap_or_default();
         let (vary, spares) = file.as_ref().map(|file| (file.vary.clone(), file.spares)).unwrap_or_default();
-        let candidates: Vec<CandidateFile> =
-            candidates.into_iter().zip(names).filter_map(|(c, name)| candidate(c, name, &vary, spares, &mut found)).collect();
+        let candidates: Vec<CandidateFile> = candidates
+            .into_iter()
+            .zip(names)
+            .filter_map(|(c, name)| candidate(c, name, &vary, spares, &mut found))
+            .collect();
         found.none()?;
         let (Some(file), Some(site), Some(carbon_source)) = (file, site, carbon_source) else {
             return wrong("nothing is known of the file");
@@ -540,7 +545,13 @@ fn place(field: &str, text: &str) -> Result<(), PlanError> {
 }
 
 /// `vary`, `spares`: where the candidate does not say; rented boards are replaced by who rents them out.
-fn candidate(c: Candidate, name: String, vary: &[Vary], spares: f64, found: &mut Mistakes<'_>) -> Option<CandidateFile> {
+fn candidate(
+    c: Candidate,
+    name: String,
+    vary: &[Vary],
+    spares: f64,
+    found: &mut Mistakes<'_>,
+) -> Option<CandidateFile> {
     let field = |name: &str| format!("{name} of {}", shown(&c.gpu));
     let price = match (c.price, c.price_per_hour) {
         (Some(price), None) => number(&field("price"), price, true).map(Price::Buy),
@@ -717,7 +728,10 @@ amortisation_years = 4.0
             .replace("peak_per_s = 300.0", "peak_per_s = 30.0")
             .replace("target_ms = 50.0", "target_ms = \"soon\"\npercentil = 3")
             .replace("share = 1.0", "share = 0.0")
-            .replace("gpus_per_server = 4\nserver_overhead_w = 300.0", "gpus_per_server = 0\nserver_overhead = 300.0\nspares = 7")
+            .replace(
+                "gpus_per_server = 4\nserver_overhead_w = 300.0",
+                "gpus_per_server = 0\nserver_overhead = 300.0\nspares = 7",
+            )
             .replace("pue = 1.3", "pue = 0.3\nsite_kw = -1.0");
         let error = PlanFile::from_toml(&text).expect_err("a dozen");
         let expected = [

@@ -10,8 +10,8 @@ use crate::session::Session;
 use crate::source::Source;
 use anyhow::anyhow;
 use joulecast_model::ask::capacity::{
-    Assumptions, Board, CHANGES, CandidateFile, Carrier, Carriers, Fleet, Headroom, Misfit, PlanFile, Scenario, Service, Vary,
-    best, plan_fleet, sensitivity,
+    Assumptions, Board, CHANGES, CandidateFile, Carrier, Carriers, Fleet, Headroom, Misfit, PlanFile, Scenario,
+    Service, Vary, best, plan_fleet, sensitivity,
 };
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Bytes, Watts};
@@ -388,7 +388,11 @@ pub fn plan(
     let unknown = unknown.chain(languages.iter().map(|l| l.as_ref().err().map(Failure::to_string)));
     let unknown = unknown.chain(gpus.chain([framework]).map(|failure| failure.map(|f| f.to_string())));
     let mut told: Vec<String> = Vec::new();
-    unknown.flatten().for_each(|why| if !told.contains(&why) { told.push(why) });
+    unknown.flatten().for_each(|why| {
+        if !told.contains(&why) {
+            told.push(why)
+        }
+    });
     if told.len() > 1 {
         return Err(Failure::usage(told.join("; ")));
     }

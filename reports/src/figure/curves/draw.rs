@@ -1,8 +1,8 @@
 //! How the curves are drawn.
 
 use super::super::{
-    Area, Axes, FAINT, Figure, FigureError, Sample, Scale, colour, drawing, frame, frame_height, legend, legend_height, line,
-    mark, range, titled_height,
+    Area, Axes, FAINT, Figure, FigureError, Sample, Scale, colour, drawing, frame, frame_height, legend, legend_height,
+    line, mark, range, titled_height,
 };
 use super::{Axis, Curves, Panel};
 use joulecast_model::ask::curve::Relative;

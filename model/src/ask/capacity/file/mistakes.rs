@@ -78,7 +78,8 @@ impl Section<'_> {
     /// `line 12: ` of a key, or of the section where that is not written there.
     fn line(self, text: &str, key: Option<&str>) -> String {
         let lines = self.lines(text);
-        let has = |line: &str, key: &str| line.split_once('=').is_some_and(|(name, _)| name.trim().trim_matches('"') == key);
+        let has =
+            |line: &str, key: &str| line.split_once('=').is_some_and(|(name, _)| name.trim().trim_matches('"') == key);
         let found = lines.iter().find(|(_, line)| key.is_some_and(|key| has(line, key)));
         let first = lines.first().filter(|_| self.name != "top");
         found.or(first).map_or(String::new(), |(i, _)| format!("line {i}: "))
@@ -139,7 +140,8 @@ impl<'t> Mistakes<'t> {
             // A key of a section's own, not of a part of it.
             let key = key.map(|key| key.split(['.', '[']).next().unwrap_or(key).to_string());
             let at = if unknown || inner.is_some() { key.as_deref() } else { None };
-            let named = key.as_deref().filter(|key| !message.contains(*key)).map_or(String::new(), |key| format!("{key}: "));
+            let named =
+                key.as_deref().filter(|key| !message.contains(*key)).map_or(String::new(), |key| format!("{key}: "));
             let line = section.line(self.text, at);
             self.add(format!("{line}{}{named}{}", section.words(), in_short(&message.replace('\n', ", "))));
             let Some(key) = key else { return None };
