@@ -736,10 +736,10 @@ amortisation_years = 4.0
         let error = PlanFile::from_toml(&text).expect_err("a dozen");
         let expected = [
             "missing field `currency`",
-            "line 8: [latency]: target_ms: invalid type: string \"soon\", expected f64",
-            "line 9: [latency]: unknown field `percentil`",
-            "line 16: [[candidate]] 1: unknown field `server_overhead`",
-            "line 12: [[candidate]] 1: missing field `server_overhead_w`",
+            "line 9: [latency]: target_ms: invalid type: string \"soon\", expected f64",
+            "line 10: [latency]: unknown field `percentil`",
+            "line 19: [[candidate]] 1: unknown field `server_overhead`",
+            "line 14: [[candidate]] 1: missing field `server_overhead_w`",
             "load.peak_per_s of 30 is below the load of 100",
             "share of resnet50 must be above 0, not 0",
             "site.pue is facility power over IT power, from 1 to 5, not 0.3",
