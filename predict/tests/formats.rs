@@ -111,6 +111,7 @@ fn comparisons_are_as_their_schema_says() {
         "--net resnet18 --gpu all --precision bf16 --batch 1",
         "--net alexnet,resnet50 --gpu t4,v100 --target-latency 20ms --energy-budget 1J --max-power 290W --price t4=0.35 --price v100=2.5",
         "--net resnet50 --gpu v100,h200 --batch 1 --framework pytorch --mode training --host 0.8",
+        "--net alexnet --gpu v100,h200 --batch 1,8 --energy-budget 1J --framework pytorch --host 0.8",
     ];
     let mut all = answers("compare", &setups);
     all.push(golden("compare"));
