@@ -219,6 +219,9 @@ struct Validate {
     /// those with the role development, where --role names no other
     #[arg(long, value_name = "DIR", conflicts_with_all = ["leave_one_chip_out", "levels", "format", "rows"])]
     report: Option<PathBuf>,
+    /// With --report: verdicts.json of an earlier report, such as that of the last release; the page tells what changed since
+    #[arg(long, value_name = "FILE", requires = "report")]
+    since: Option<PathBuf>,
     /// With --report: write over a report that is there
     #[arg(long, requires = "report")]
     force: bool,

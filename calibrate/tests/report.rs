@@ -91,6 +91,12 @@ fn a_report_has_every_figure_and_asks_for_nothing() {
         assert!(fs::read(path("png")).expect("a bitmap").starts_with(b"\x89PNG"), "{name}");
         assert!(printed.contains(&format!("{name}.svg: written")), "{printed}");
     }
+    // A verdict for each board first, tables of all values last.
+    let place = |part: &str| page.find(part).unwrap_or_else(|| panic!("no {part}"));
+    let (head, first) = (place("h200, networks"), place("Whole networks: measured against predicted</h2>"));
+    assert!(head < first && place("GH100, layers") < first && first < place("Appendix: layers, the numbers</h2>"));
+    let kept = fs::read_to_string(folder.path().join("report/verdicts.json")).expect("verdicts");
+    assert!(kept.contains("\"verdicts/1\"") && kept.contains("\"layers\""), "{kept}");
     for outside in ["src=", "<script", "url(", "@import", "href=\"http", "<b>"] {
         assert!(!page.contains(outside), "{outside}");
     }

@@ -18,6 +18,11 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+/// By which the data of two builds are told apart: networks, devices, calibrations, profiles, links.
+pub fn data_version() -> String {
+    joulecast_data::version()
+}
+
 /// A fingerprint of the code that predicts.
 pub const SOURCES: &str = env!("JOULECAST_SOURCES");
 

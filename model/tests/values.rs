@@ -5,7 +5,8 @@
 //! committed.
 
 use joulecast_model::ask::capacity::{
-    Assumptions, Board, Fleet, Minimise, Price, Scenario, Server, Service, Site, Target, best, plan_fleet, sensitivity,
+    Assumptions, Board, Fleet, Headroom, Minimise, Price, Scenario, Server, Service, Site, Target, best, plan_fleet,
+    sensitivity,
 };
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::{Hertz, Joules, Seconds, Watts};
@@ -414,6 +415,7 @@ fn fleets(text: &mut String) {
             carbon_g_per_kwh: 350.0,
             amortisation_years: 4.0,
         },
+        headroom: Headroom::NONE,
     };
     for ms in [40.0, 60.0, 150.0, 1000.0] {
         let _ = writeln!(text, "fleet within {ms} ms");

@@ -29,6 +29,18 @@ pub use failure::Failure;
 pub use request::Request;
 pub use session::Session;
 
+/// Version, commit (where the build knew it) and version of the data, as `--version` says them.
+pub fn version() -> &'static str {
+    static VERSION: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    VERSION.get_or_init(|| {
+        let commit = match env!("JOULECAST_COMMIT") {
+            "" => String::new(),
+            commit => format!("commit {commit}, "),
+        };
+        format!("{} ({commit}data {})", env!("CARGO_PKG_VERSION"), joulecast_model::catalog::data_version())
+    })
+}
+
 /// The program: parse, run, report. Exit statuses: `joulecast_reports::exit`.
 #[cfg(feature = "program")]
 pub fn main() -> std::process::ExitCode {
@@ -48,6 +60,9 @@ pub fn program(called: &str, words: impl IntoIterator<Item = std::ffi::OsString>
         // Help is no error.
         Err(e) => {
             let _ = e.print();
+            if let Some(hint) = hint(&e, &words) {
+                say(format_args!("{hint}"));
+            }
             return u8::try_from(e.exit_code()).unwrap_or(exit::USAGE);
         }
     };
@@ -56,5 +71,44 @@ pub fn program(called: &str, words: impl IntoIterator<Item = std::ffi::OsString>
     match failure {
         Failure::Usage(_) => exit::USAGE,
         Failure::Failed(_) => exit::FAILED,
+    }
+}
+
+/// What to type instead, for mistakes that newcomers make.
+#[cfg(feature = "program")]
+fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let typed: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = typed.first().map(String::as_str).filter(|word| !word.starts_with('-'));
+    let wrong = match error.get(ContextKind::InvalidArg).or(error.get(ContextKind::InvalidSubcommand)) {
+        Some(ContextValue::String(word)) => word.as_str(),
+        _ => "",
+    };
+    let known = |name: &str| joulecast_model::catalog::network_names().any(|known| known == name);
+    let is_network = |word: &str| known(word) || std::path::Path::new(word).extension().is_some();
+    match (error.kind(), command) {
+        (ErrorKind::InvalidSubcommand, _) if is_network(wrong) => {
+            Some(format!("A network is named with --net: predict --net {wrong} --gpu v100 --batch 64"))
+        }
+        (ErrorKind::UnknownArgument, Some("compare" | "sweep")) if !wrong.starts_with('-') => {
+            Some(format!("Several are separated by commas, without blanks: --gpu t4,{wrong}"))
+        }
+        (ErrorKind::MissingRequiredArgument, Some("list")) => {
+            Some("There are nets, gpus, interconnects, frameworks, inputs and calibrations: predict list gpus".into())
+        }
+        (ErrorKind::MissingRequiredArgument, Some("plan")) => {
+            Some("To begin with: predict plan --new my_plan.toml, then predict plan my_plan.toml".into())
+        }
+        (ErrorKind::MissingRequiredArgument, None) => Some(
+            "For example: predict --net resnet50 --gpu v100 --batch 64. Names: predict list nets, predict list gpus"
+                .into(),
+        ),
+        (ErrorKind::MissingRequiredArgument, Some("compare")) => {
+            Some("For example: predict compare --net resnet50 --gpu t4,v100,h100 --batch 1,64".into())
+        }
+        (ErrorKind::MissingRequiredArgument, Some("serve")) => {
+            Some("For example: predict serve --net llama3_8b --gpu h100 --rate 4 --prompt 1024 --answer 256".into())
+        }
+        _ => None,
     }
 }

@@ -16,18 +16,134 @@ fn printed(arguments: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Keys of a schema that no value had: they would be described without ever being looked at.
-fn unseen(schema: &Value, values: &[&Value], at: &str, list: &mut Vec<String>) {
-    for (key, rule) in schema["properties"].as_object().into_iter().flatten() {
+/// A rule with what it refers to; of several ways the one that is not null.
+fn resolved<'a>(schema: &'a Value, rule: &'a Value) -> &'a Value {
+    let rule = rule["anyOf"].as_array().and_then(|ways| ways.iter().find(|way| way["type"] != "null")).unwrap_or(rule);
+    let path = rule["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
+    path.and_then(|path| schema.pointer(path)).unwrap_or(rule)
+}
+
+/// Keys of a rule of a schema that no value had: they would be described without ever being looked at.
+fn unseen(schema: &Value, rule: &Value, values: &[&Value], at: &str, list: &mut Vec<String>) {
+    for (key, rule) in resolved(schema, rule)["properties"].as_object().into_iter().flatten() {
         let of: Vec<&Value> =
             values.iter().filter_map(|value| value.get(key)).filter(|value| !value.is_null()).collect();
         if of.is_empty() {
             list.push(format!("{at}/{key}"));
+            continue;
         }
         let items: Vec<&Value> = of.iter().filter_map(|value| value.as_array()).flatten().collect();
-        unseen(rule, &of, &format!("{at}/{key}"), list);
-        unseen(&rule["items"], &items, &format!("{at}/{key}"), list);
+        unseen(schema, rule, &of, &format!("{at}/{key}"), list);
+        let each = &resolved(schema, rule)["items"];
+        if !items.is_empty() {
+            unseen(schema, each, &items, &format!("{at}/{key}"), list);
+        }
     }
+}
+
+/// Keys of a value that its schema does not know.
+fn unknown(schema: &Value, rule: &Value, value: &Value, at: &str, list: &mut Vec<String>) {
+    let rule = resolved(schema, rule);
+    for item in value.as_array().into_iter().flatten() {
+        unknown(schema, &rule["items"], item, at, list);
+    }
+    let Some(properties) = rule["properties"].as_object() else { return };
+    for (key, value) in value.as_object().into_iter().flatten() {
+        match properties.get(key) {
+            Some(rule) => unknown(schema, rule, value, &format!("{at}/{key}"), list),
+            None => list.push(format!("{at}/{key}")),
+        }
+    }
+}
+
+/// Holds answers against a schema: they are as it says, it knows all their keys, and of its keys every one is in one of them
+/// but for those that `rare` names.
+fn holds(name: &str, answers: &[(String, Value)], rare: &[&str]) {
+    let schema = schema_of(name);
+    for (setup, answer) in answers {
+        let wrong = schema::wrong(&schema, answer);
+        assert!(wrong.is_empty(), "{setup}: {wrong:#?}");
+        let mut more = Vec::new();
+        unknown(&schema, &schema, answer, "", &mut more);
+        assert!(more.is_empty(), "{setup}: {name}.json does not describe {more:?}");
+    }
+    let mut list = Vec::new();
+    unseen(&schema, &schema, &answers.iter().map(|(_, answer)| answer).collect::<Vec<_>>(), "", &mut list);
+    list.retain(|key| !rare.contains(&key.as_str()));
+    assert_eq!(list, [""; 0], "no setup of {name} here has these");
+}
+
+fn answers(command: &str, setups: &[&str]) -> Vec<(String, Value)> {
+    let answer = |setup: &&str| {
+        let line = format!("{command} {setup} --format json");
+        let answer = serde_json::from_str(&printed(&line)).expect("JSON");
+        (line, answer)
+    };
+    setups.iter().map(answer).collect()
+}
+
+/// A golden document of `reports/tests`.
+fn golden(name: &str) -> (String, Value) {
+    (name.to_string(), serde_json::from_str(&text(&root(), &format!("tests/golden/{name}.json"))).expect("JSON"))
+}
+
+#[test]
+fn optima_are_as_their_schema_says() {
+    let setups = [
+        "--net resnet18 --gpu v100 --batch 16 --per-layer --over clock",
+        "--net lenet5 --gpu h200 --batch 1 --precision fp16 --metric eds:1.5 --max-slowdown 5%",
+    ];
+    let mut all = answers("optimize", &setups);
+    all.push(golden("optimum"));
+    const RARE: [&str; 2] = ["/default/clock_mhz", "/default/power_cap_w"];
+    holds("optimum-1", &all, &RARE);
+    // Of several networks a list.
+    let two = answers("optimize", &["--net lenet5,resnet18 --gpu v100 --batch 4"]);
+    assert_eq!(two[0].1.as_array().map(Vec::len), Some(2));
+    let each = two[0].1.as_array().into_iter().flatten().map(|one| (two[0].0.clone(), one.clone()));
+    holds("optimum-1", &each.chain(all).collect::<Vec<_>>(), &RARE);
+}
+
+#[test]
+fn comparisons_are_as_their_schema_says() {
+    let setups = [
+        "--net lenet5,resnet18 --gpu t4,v100,h100 --batch 1,64 --price t4=0.35 --price v100=2.5",
+        "--net resnet18 --gpu all --precision bf16 --batch 1",
+        "--net alexnet,resnet50 --gpu t4,v100 --target-latency 20ms --energy-budget 1J --max-power 290W --price t4=0.35 --price v100=2.5",
+        "--net resnet50 --gpu v100,h200 --batch 1 --framework pytorch --mode training --host 0.8",
+        "--net alexnet --gpu v100,h200 --batch 1,8 --energy-budget 1J --framework pytorch --host 0.8",
+    ];
+    let mut all = answers("compare", &setups);
+    all.push(golden("compare"));
+    holds("comparison-1", &all, &[]);
+}
+
+#[test]
+fn layouts_are_as_their_schema_says() {
+    let setups = ["--net llama3_1_70b --gpu h100 --precision bf16 --batch 8 --sequence 1024 --generate 32 --layouts"];
+    holds("layouts-1", &answers("", &setups), &["/warnings"]);
+}
+
+#[test]
+fn services_are_as_their_schema_says() {
+    let setups = [
+        "--net llama3_8b --gpu h100 --rate 4 --prompt 256 --answer 32 --requests 200 --over cap,clock",
+        "--net llama3_8b --gpu h100 --prompt 256 --answer 32 --requests 200 --ttft 500ms --tpot 50ms --over layout",
+        "--net llama3_8b --gpu h100 --concurrency 4 --prompt 256 --answer 1 --requests 200 --power-cap 400 --clock 1500 --mem-clock 2619",
+        "--net llama3_1_70b --gpu h100 --tensor-parallel 4 --rate 1 --prompt 256 --answer 32 --requests 200",
+    ];
+    holds(
+        "serving-1",
+        &answers("serve", &setups),
+        &[
+            "/points/memory_clock_mhz",
+            "/prefill_replicas",
+            "/decode_replicas",
+            "/interconnect",
+            "/left_out",
+            "/warnings",
+        ],
+    );
 }
 
 #[test]
@@ -46,20 +162,7 @@ fn predictions_are_as_their_schema_says() {
         "--net lenet5 --gpu xeon-e5-2620 --batch 2",
         "--net model/tests/huggingface/qwen3_8b.json --gpu a100 --precision bf16 --batch 1",
     ];
-    let schema = schema_of("prediction-1");
-    let answers = SETUPS.map(|setup| {
-        let answer: Value = serde_json::from_str(&printed(&format!("{setup} --format json"))).expect("JSON");
-        let wrong = schema::wrong(&schema, &answer);
-        assert!(wrong.is_empty(), "{setup}: {wrong:#?}");
-        // Optional keys are described, too.
-        let unknown: Vec<_> = answer.as_object().into_iter().flatten().map(|(key, _)| key).collect();
-        let unknown: Vec<_> = unknown.into_iter().filter(|key| schema["properties"].get(key).is_none()).collect();
-        assert!(unknown.is_empty(), "{setup}: the schema does not describe {unknown:?}");
-        answer
-    });
-    let mut list = Vec::new();
-    unseen(&schema, &answers.iter().collect::<Vec<_>>(), "", &mut list);
-    assert_eq!(list, [""; 0], "no setup here has these");
+    holds("prediction-1", &answers("", &SETUPS), &[]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn what_is_there_is_written_over_only_when_asked() {
         // A new file needs no force, and an empty one holds nothing.
         for make in [&|| fs::remove_file(&path), &|| fs::write(&path, "")] as [&dyn Fn() -> std::io::Result<()>; 2] {
             make().expect("made");
-            for besides in ["sensitivity.svg", "day.svg"] {
+            for besides in ["costs.svg", "sensitivity.svg", "day.svg"] {
                 fs::remove_file(folder.join(besides)).ok();
             }
             let new = run(folder, &arguments);

@@ -4,6 +4,7 @@
 use crate::export::{Export, ExportError, Format};
 use crate::layout;
 use crate::markup::markdown_text;
+use crate::page;
 use crate::prediction::{Asked, Shown, data, heading, layers_and_notes, layers_and_notes_in_markdown, provenance};
 use crate::table::{Table, significant, with_unit};
 use crate::verdict::Verdict;
@@ -110,7 +111,8 @@ impl Export for Shown<'_, Generation> {
                     "## {title}\n\n{verdict}{provenance}\n\n{parts}\n{memory}\n\n{used}{layers}"
                 )))
             }
-            Format::Json | Format::Csv | Format::Html => data(&g.total, asked, Some(document(g)), format),
+            Format::Html => Ok(page::answer(title, &g.total, (parts(g), memory, used))?.to_html()),
+            Format::Json | Format::Csv => data(&g.total, asked, Some(document(g)), format),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Layouts of a language model over the GPUs of a node: `layouts/1`.
 
+use crate::document::{Block, Document as Page};
 use crate::export::{self, Export, ExportError, Format};
-use crate::markup::markdown_text;
+use crate::markup::{capital, markdown_text};
 use crate::record;
 use crate::table::{Table, significant, with_unit};
 use crate::warnings::words;
@@ -203,6 +204,7 @@ impl Export for Layouts<'_> {
         (Format::Json, "The stable document: layouts/1"),
         (Format::Csv, "A row per layout"),
         (Format::Markdown, "For a report"),
+        (Format::Html, "One file for a browser"),
     ];
 
     fn export(&self, format: Format) -> Result<String, ExportError> {
@@ -218,7 +220,13 @@ impl Export for Layouts<'_> {
                 let lines = self.list.iter().map(|laid| serde_json::to_value(Line::of(laid)));
                 Ok(record::csv(&lines.collect::<Result<Vec<_>, _>>()?, &[]))
             }
-            Format::Html => Err(ExportError::Absent(format)),
+            Format::Html => {
+                let mut blocks = vec![Block::Table(self.table()), Block::Text(format!("Memory {LOAD}"))];
+                if !self.warnings.is_empty() {
+                    blocks.push(Block::List(self.warnings.iter().map(words).collect()));
+                }
+                Ok(Page { title: capital(&self.title()), blocks }.to_html())
+            }
         }
     }
 }

@@ -28,6 +28,13 @@ pub fn csv_cell(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// A sentence: it begins with a capital.
+pub fn capital(line: &str) -> String {
+    let mut letters = line.chars();
+    let first: String = letters.next().into_iter().flat_map(char::to_uppercase).collect();
+    first + letters.as_str()
+}
+
 /// Text within HTML and SVG.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")

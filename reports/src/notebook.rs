@@ -5,7 +5,7 @@ use crate::figure::FigureError;
 #[cfg(feature = "figures")]
 use crate::figure::breakdown::{Breakdown, Panel, Part};
 #[cfg(feature = "figures")]
-use crate::figure::svg;
+use crate::figure::{drawn, svg};
 use crate::generation::parts;
 use crate::markup::escape;
 use crate::prediction::{FOOTNOTE, Shown, group_table, heading, layer_table, provenance, starred, totals};
@@ -92,6 +92,17 @@ pub fn text(report: &str, figure: Option<&str>) -> String {
 /// Where there is nothing to draw, or nothing that draws.
 #[cfg(feature = "figures")]
 pub fn figure(p: &NetworkPrediction) -> Result<String, FigureError> {
+    svg(&parted(p)?)
+}
+
+/// The same as drawings for a page.
+#[cfg(feature = "figures")]
+pub(crate) fn breakdown(p: &NetworkPrediction) -> Result<Vec<String>, FigureError> {
+    drawn(&Breakdown { notes: Vec::new(), ..parted(p)? })
+}
+
+#[cfg(feature = "figures")]
+fn parted(p: &NetworkPrediction) -> Result<Breakdown, FigureError> {
     let (mut order, mut sums): (Vec<&str>, HashMap<&str, (f64, f64)>) = (Vec::new(), HashMap::new());
     for layer in &p.layers {
         let sum = sums.entry(&layer.name).or_insert_with(|| {
@@ -101,7 +112,14 @@ pub fn figure(p: &NetworkPrediction) -> Result<String, FigureError> {
         *sum = (sum.0 + layer.time.value.get(), sum.1 + layer.energy.get());
     }
     order.sort_by(|a, b| sums[b].0.total_cmp(&sums[a].0));
-    let (time, energy) = (p.time.value.get(), p.energy.value.get());
+    // Layers are of one GPU, and so is what their shares are of; of several kinds what their own come to.
+    let own = sums.values().map(|(_, energy)| energy).sum::<f64>();
+    let energy = match &p.devices[..] {
+        [] => p.energy.value.get(),
+        [one] => p.energy.value.get() / one.count as f64,
+        _ => own,
+    };
+    let time = p.time.value.get();
     let share = |name: &&str| {
         let (t, e) = sums[*name];
         Part { name: name.to_string(), time: 100.0 * t / time, energy: 100.0 * e / energy }
@@ -121,7 +139,7 @@ pub fn figure(p: &NetworkPrediction) -> Result<String, FigureError> {
     };
     let title = format!("{}, batch {}, {} {}", p.network, p.batch, p.precision, p.mode);
     let notes = vec![provenance(p)];
-    svg(&Breakdown { title: "where time and energy go".into(), panels: vec![Panel { title, parts, rest }], notes })
+    Ok(Breakdown { title: "Where time and energy go".into(), panels: vec![Panel { title, parts, rest }], notes })
 }
 
 /// The same of a program that was built without what draws.
@@ -130,6 +148,11 @@ pub fn figure(p: &NetworkPrediction) -> Result<String, FigureError> {
 /// Always.
 #[cfg(not(feature = "figures"))]
 pub fn figure(_: &NetworkPrediction) -> Result<String, FigureError> {
+    Err(FigureError::Absent)
+}
+
+#[cfg(not(feature = "figures"))]
+pub(crate) fn breakdown(_: &NetworkPrediction) -> Result<Vec<String>, FigureError> {
     Err(FigureError::Absent)
 }
 

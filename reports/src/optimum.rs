@@ -1,7 +1,8 @@
 //! What `predict optimize` found: `optimum/1`.
 
+use crate::document::{Block, Document as Page};
 use crate::export::{self, Export, ExportError, Format};
-use crate::markup::markdown_text;
+use crate::markup::{capital, markdown_text};
 use crate::prediction::Shown;
 use crate::table::{Table, percent_more, significant, with_unit};
 use crate::warnings::words;
@@ -182,7 +183,7 @@ impl Export for [Found] {
             (Format::Json, [one]) => export::json(&document(one)),
             (Format::Json, several) => export::json(&several.iter().map(document).collect::<Vec<_>>()),
             (Format::Csv, several) => Ok(csv(several)?),
-            (Format::Html, _) => Err(ExportError::Absent(format)),
+            (Format::Html, several) => Ok(page(several)?.to_html()),
         }
     }
 }
@@ -278,19 +279,154 @@ fn thinned(list: &[usize]) -> Vec<usize> {
     (0..SHOWN).map(|i| list[i * (list.len() - 1) / (SHOWN - 1)]).collect()
 }
 
+/// Weight of the energy-delay sum that figures show.
+#[cfg(feature = "figures")]
+const WEIGHT: f64 = 1.5;
+
+/// Time, power and energy over the limits that were tried, or else over the clocks, of all that have some; one batch alone.
+#[cfg(feature = "figures")]
+fn figure(found: &[Found]) -> Result<Option<Block>, ExportError> {
+    use crate::figure::curves::{Axis, Curves, Panel};
+    use joulecast_model::ask::curve::{Run, relative};
+    use joulecast_model::ask::metric::Reference;
+    let panel = |f: &Found, axis| {
+        let default = &f.default.prediction;
+        let setting = |point: &OperatingPoint| match axis {
+            Axis::Cap => point.power_cap.filter(|_| point.core_clock.is_none()).map(|w| w.get()),
+            Axis::Clock => point.core_clock.filter(|_| point.power_cap.is_none()).map(|c| c.to_mhz()),
+        };
+        let alike = f.candidates.iter().filter(|c| c.prediction.batch == default.batch);
+        let mut runs: Vec<Run> = alike
+            .filter_map(|c| {
+                let (time, energy) = (c.prediction.time.value, c.prediction.energy.value);
+                Some(Run { setting: setting(&c.point)?, time, energy })
+            })
+            .collect();
+        runs.sort_by(|a, b| a.setting.total_cmp(&b.setting));
+        let reference = Reference { time: default.time.value, energy: default.energy.value };
+        let title = format!("{}, batch {}", default.network, default.batch);
+        (runs.len() > 2).then(|| Panel { title, predicted: relative(&runs, &reference, WEIGHT), measured: Vec::new() })
+    };
+    for (axis, what) in [(Axis::Cap, "power limit"), (Axis::Clock, "core clock")] {
+        let panels: Vec<Panel> = found.iter().filter_map(|f| panel(f, axis)).collect();
+        if !panels.is_empty() {
+            let title = format!("Energy, time and power over the {what}");
+            let curves = Curves { title, axis, weight: WEIGHT, panels, notes: Vec::new() };
+            return Ok(Some(Block::Figure(crate::figure::drawn(&curves)?)));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(not(feature = "figures"))]
+fn figure(_: &[Found]) -> Result<Option<Block>, ExportError> {
+    Ok(None)
+}
+
+/// What is gained by the best setting, in one sentence.
+fn verdict(f: &Found) -> String {
+    let (best, default) = (&f.candidates[f.best], &f.default.prediction);
+    if f.is_default(f.best) {
+        return format!("{}: nothing that was tried takes less {} than the default.", default.network, f.metric);
+    }
+    let p = &best.prediction;
+    let time = percent_more(default.samples_per_second() / p.samples_per_second());
+    let energy = percent_more(p.energy_per_sample() / default.energy_per_sample());
+    format!(
+        "{} with {}{}: {energy} % energy and {time} % time for each sample, against the default.",
+        default.network,
+        best.setting(),
+        if p.batch == default.batch { String::new() } else { format!(", batch {}", p.batch) },
+    )
+}
+
+fn tied_words(metric: Metric) -> String {
+    format!("tied with it: {metric} per sample within {:.0} % of the best one's, fastest first", 100.0 * TIED)
+}
+
+const FRONT: &str = "Pareto front of time and energy, fastest first";
+
+/// The page.
+fn page(several: &[Found]) -> Result<Page, ExportError> {
+    let mut blocks: Vec<Block> = several.iter().map(|f| Block::Lead(verdict(f))).collect();
+    blocks.extend(figure(several)?);
+    for f in several {
+        if several.len() > 1 {
+            blocks.push(Block::Heading(f.title.clone()));
+        }
+        let lists = [("The best", vec![f.best]), (&tied_words(f.metric), f.tied.clone()), (FRONT, f.front.clone())];
+        for (label, chosen) in lists {
+            let label = capital(label);
+            blocks.push(if several.len() > 1 { Block::Text(label) } else { Block::Heading(label) });
+            blocks.push(Block::Table(table(f, &thinned(&chosen))));
+        }
+        blocks.extend(by_voltage(f).map(|line| Block::Text(format!("{line}."))));
+        if let Some(plan) = &f.plan {
+            blocks.push(Block::Heading("A clock for each layer".into()));
+            blocks.push(Block::Text(format!("{}.", per_layer(plan))));
+            blocks.push(Block::Table(clocks(plan)));
+        }
+        if !f.warnings.is_empty() {
+            blocks.push(Block::List(f.warnings.iter().map(words).collect()));
+        }
+    }
+    let title = match several {
+        [one] => one.title.clone(),
+        several => format!("{} networks: the setting with the least {}", several.len(), several[0].metric),
+    };
+    Ok(Page { title, blocks })
+}
+
+/// What would be the best otherwise.
+fn by_voltage(found: &Found) -> Option<String> {
+    let [little, much] = found.by_voltage[..] else { return None };
+    let of = |i: usize| {
+        let c = &found.candidates[i];
+        format!("{} (batch {}, {:.0} MHz)", c.setting(), c.prediction.batch, c.prediction.clock.to_mhz())
+    };
+    Some(format!(
+        "best if the core voltage rises with the clock as little as is likely: {}; as much: {}",
+        of(little),
+        of(much)
+    ))
+}
+
+fn per_layer(plan: &LayerPlan) -> String {
+    let cost = plan.plan.cost;
+    format!(
+        "a clock per layer, {:.1} ms for each of {} changes: {} and {} per step, {} % against the best single clock ({} % if changes took no time)",
+        plan.latency_ms,
+        plan.plan.switches,
+        with_unit(cost.time.get(), "s"),
+        with_unit(cost.energy.get(), "J"),
+        percent_more(1.0 + plan.gain),
+        percent_more(1.0 + plan.gain_without_latency)
+    )
+}
+
+/// Layers that follow each other at one clock are one line.
+fn clocks(plan: &LayerPlan) -> Table {
+    let mut table = Table::new(&["layers", "phase", "MHz"], 2);
+    let mut i = 0;
+    while i < plan.layers.len() {
+        let (name, phase, clock) = &plan.layers[i];
+        let run = plan.layers[i..].iter().take_while(|(_, p, c)| p == phase && c == clock).count();
+        let last = &plan.layers[i + run - 1].0;
+        let names = if run == 1 { name.clone() } else { format!("{name} to {last}") };
+        table.row(vec![names, phase.clone(), format!("{clock:.0}")]);
+        i += run;
+    }
+    table
+}
+
 /// The readable report, or the same in Markdown.
 fn text(found: &Found, markdown: bool) -> String {
     let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
     let metric = found.metric;
     let mut text =
         format!("{}\nleast {metric} per sample; time and energy per sample against the default\n", found.title);
-    let tied =
-        format!("tied with it: {metric} per sample within {:.0} % of the best one's, fastest first", 100.0 * TIED);
-    for (label, chosen) in [
-        ("best", vec![found.best]),
-        (&tied, found.tied.clone()),
-        ("Pareto front of time and energy, fastest first", found.front.clone()),
-    ] {
+    let tied = tied_words(metric);
+    for (label, chosen) in [("best", vec![found.best]), (&tied, found.tied.clone()), (FRONT, found.front.clone())] {
         let shown = thinned(&chosen);
         let some =
             if shown.len() < chosen.len() { format!(", {} of {}", shown.len(), chosen.len()) } else { String::new() };
@@ -301,41 +437,11 @@ fn text(found: &Found, markdown: bool) -> String {
         };
         let _ = write!(text, "\n{label}{some}{also}\n\n{}", print(&table(found, &shown)));
     }
-    if let [little, much] = found.by_voltage[..] {
-        let of = |i: usize| {
-            let c = &found.candidates[i];
-            format!("{} (batch {}, {:.0} MHz)", c.setting(), c.prediction.batch, c.prediction.clock.to_mhz())
-        };
-        let _ = writeln!(
-            text,
-            "\nbest if the core voltage rises with the clock as little as is likely: {}; as much: {}",
-            of(little),
-            of(much)
-        );
+    if let Some(line) = by_voltage(found) {
+        let _ = writeln!(text, "\n{line}");
     }
     if let Some(plan) = &found.plan {
-        let cost = plan.plan.cost;
-        let _ = write!(
-            text,
-            "\na clock per layer, {:.1} ms for each of {} changes: {} and {} per step, {} % against the best single clock ({} % if changes took no time)\n",
-            plan.latency_ms,
-            plan.plan.switches,
-            with_unit(cost.time.get(), "s"),
-            with_unit(cost.energy.get(), "J"),
-            percent_more(1.0 + plan.gain),
-            percent_more(1.0 + plan.gain_without_latency)
-        );
-        let mut table = Table::new(&["layers", "phase", "MHz"], 2);
-        let mut i = 0;
-        while i < plan.layers.len() {
-            let (name, phase, clock) = &plan.layers[i];
-            let run = plan.layers[i..].iter().take_while(|(_, p, c)| p == phase && c == clock).count();
-            let last = &plan.layers[i + run - 1].0;
-            let names = if run == 1 { name.clone() } else { format!("{name} to {last}") };
-            table.row(vec![names, phase.clone(), format!("{clock:.0}")]);
-            i += run;
-        }
-        let _ = write!(text, "\n{}", print(&table));
+        let _ = write!(text, "\n{}\n\n{}", per_layer(plan), print(&clocks(plan)));
     }
     for warning in &found.warnings {
         let _ = write!(text, "\n{} {}", if markdown { "-" } else { "note:" }, words(warning));

@@ -3,8 +3,9 @@
 use crate::export::{self, Export, ExportError, Format};
 use crate::layout;
 use crate::markup::markdown_text;
+use crate::page;
 use crate::record::{self, Figures};
-use crate::table::{Table, significant, with_unit};
+use crate::table::{Table, significant, thousands, with_unit};
 use crate::verdict::{self, Verdict};
 use crate::warnings::words;
 use joulecast_model::device::gpu::Gpu;
@@ -343,13 +344,15 @@ impl Export for Shown<'_> {
         (Format::Json, "The stable document: prediction/1, of optimize optimum/1"),
         (Format::Csv, "A header and a row, of optimize a row per point"),
         (Format::Markdown, "For a report"),
+        (Format::Html, "One file for a browser, with figures"),
     ];
 
     fn export(&self, format: Format) -> Result<String, ExportError> {
         match format {
             Format::Table => Ok(text(self.prediction, self.gpu, self.asked, self.layers)),
             Format::Markdown => Ok(markdown(self.prediction, self.gpu, self.asked, self.layers)),
-            Format::Json | Format::Csv | Format::Html => data(self.prediction, self.asked, None, format),
+            Format::Html => Ok(page::step(self)?.to_html()),
+            Format::Json | Format::Csv => data(self.prediction, self.asked, None, format),
         }
     }
 }
@@ -479,7 +482,7 @@ fn gpus(p: &NetworkPrediction) -> u64 {
 }
 
 /// What each kind of GPU does, and what they wait for; nothing of one GPU.
-fn sharing(p: &NetworkPrediction) -> Option<Table> {
+pub(crate) fn sharing(p: &NetworkPrediction) -> Option<Table> {
     p.communication.as_ref()?;
     let mut table =
         Table::new(&["GPUs", "samples each", "busy", "power each", "energy each", "of it waiting", "MHz"], 1);
@@ -498,7 +501,7 @@ fn sharing(p: &NetworkPrediction) -> Option<Table> {
 }
 
 /// The sum of gradients in words; none where there is none.
-fn reduced(p: &NetworkPrediction) -> Option<String> {
+pub(crate) fn reduced(p: &NetworkPrediction) -> Option<String> {
     let c = p.communication.as_ref().filter(|c| c.time.get() > 0.0)?;
     Some(format!(
         "all-reduce of {:.0} MB over {}: {}, of which the step waits for {}",
@@ -510,13 +513,13 @@ fn reduced(p: &NetworkPrediction) -> Option<String> {
 }
 
 /// The whole training.
-fn whole(t: &Training) -> Table {
-    let title = format!("{} epochs of {} samples", t.plan.epochs, t.plan.dataset_size);
+pub(crate) fn whole(t: &Training) -> Table {
+    let title = thousands(&format!("{} epochs of {} samples", t.plan.epochs, t.plan.dataset_size));
     let mut table = Table::new(&[title.as_str(), "value", "90 % interval"], 3);
     let hours = |s: f64| if s < 3600.0 { with_unit(s, "s") } else { format!("{} h", significant(s / 3600.0, 3)) };
     let kwh = |j: f64| format!("{} kWh", significant(j / 3.6e6, 3));
     let mut row = |label: &str, value: String, interval: String| table.row(vec![label.into(), value, interval]);
-    row("iterations", t.iterations.to_string(), String::new());
+    row("iterations", thousands(&t.iterations.to_string()), String::new());
     if t.plan.start.get() > 0.0 {
         row("program start", with_unit(t.plan.start.get(), "s"), String::new());
     }
@@ -531,8 +534,17 @@ fn whole(t: &Training) -> Table {
     table
 }
 
+/// Phases of a training's step.
+pub(crate) fn phase_table(p: &NetworkPrediction) -> Table {
+    let mut table = Table::new(&["phase", "time", "energy"], 1);
+    for t in &p.phases {
+        table.row(vec![t.phase.to_string(), with_unit(t.time.get(), "s"), with_unit(t.energy.get(), "J")]);
+    }
+    table
+}
+
 /// What memory is taken by.
-fn memory(p: &NetworkPrediction) -> String {
+pub(crate) fn memory(p: &NetworkPrediction) -> String {
     let m = &p.memory;
     let parts = [
         ("weights", m.weights),
@@ -619,7 +631,7 @@ fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -
 }
 
 /// How many kinds the table leaves out.
-fn fewer(others: usize) -> Option<String> {
+pub(crate) fn fewer(others: usize) -> Option<String> {
     (others > 0).then(|| format!("and {others} more that take less"))
 }
 

@@ -1,9 +1,10 @@
 //! What `predict serve` found: `serving/1`.
 
+use crate::document::{Block, Document as Page};
 use crate::export::{self, Export, ExportError, Format};
-use crate::markup::markdown_text;
+use crate::markup::{capital, markdown_text};
 use crate::record;
-use crate::table::{Table, significant, with_unit};
+use crate::table::{Table, significant, thousands, with_unit};
 use crate::warnings::words;
 use joulecast_model::ask::serving::times::Room;
 use joulecast_model::ask::serving::{Limits, Outlook, Quantiles, Split, Summary, Target};
@@ -319,6 +320,11 @@ fn changed(at: &At, base: &At, layouts: bool) -> String {
     if words.is_empty() { "as asked for".into() } else { words.join(" ") }
 }
 
+/// What intervals are of.
+const ENDS: &str = "intervals: all steps at once take time and energy of their 5 %, and of their 95 % quantiles; \"grows\": a queue without end";
+/// How settings are compared under a target.
+const EACH: &str = ", each at the highest rate that keeps the target";
+
 /// A target in words.
 pub(crate) fn target_words(target: &Target) -> String {
     let part = |name: &str, limit: Option<Seconds>| limit.map(|t| format!("{name} {}", with_unit(t.get(), "s")));
@@ -474,49 +480,65 @@ impl Served {
         figures.into_iter().filter_map(line).collect()
     }
 
+    /// Who comes, and how many of them count.
+    fn load_words(&self) -> String {
+        let counted = self.base.outlook.as_ref().and_then(|o| o.value.as_ref()).map_or(0, |s| s.requests);
+        format!("{}; {} requests, of which {counted} count; seed {}", self.load, self.requests, self.seed)
+    }
+
+    /// How it lies on GPUs.
+    fn shares(&self) -> Option<String> {
+        let (layout, joined) = self.layout.as_ref()?;
+        let experts = if layout.expert() > 1 { format!(", experts by {}", layout.expert()) } else { String::new() };
+        Some(format!(
+            "each block divided by {}{experts}, joined by {joined}; memory is that of each GPU",
+            layout.tensor()
+        ))
+    }
+
+    fn replicas(&self) -> Option<String> {
+        let (prefill, decode, joined) = self.pools.as_ref()?;
+        Some(format!("replicas: {prefill} for prompts, {decode} for answers, joined by {joined}"))
+    }
+
+    fn overloaded(&self) -> Option<String> {
+        let outlook = self.base.outlook.as_ref().filter(|outlook| outlook.is_overloaded())?;
+        Some(format!(
+            "overloaded: {} requests/s come, {} are carried: the queue grows as long as they come",
+            significant(outlook.rate?, 3),
+            significant(outlook.most.value, 3)
+        ))
+    }
+
+    /// The highest rate that keeps the target.
+    fn highest(&self) -> Option<String> {
+        let target = self.target.as_ref()?;
+        let highest = match self.base.rate {
+            Some(rate) => format!("{} requests/s", significant(rate, 3)),
+            None => "no rate: a lone request misses it".into(),
+        };
+        Some(format!("the highest rate that keeps {}: {highest}", target_words(target)))
+    }
+
     fn text(&self, print: fn(&Table) -> String) -> String {
         let mut text = format!("{}\n", self.title());
-        if let Some((layout, joined)) = &self.layout {
-            let experts = if layout.expert() > 1 { format!(", experts by {}", layout.expert()) } else { String::new() };
-            let _ = writeln!(
-                text,
-                "each block divided by {}{experts}, joined by {joined}; memory is that of each GPU",
-                layout.tensor()
-            );
+        for line in [self.shares(), self.replicas(), Some(self.load_words())].into_iter().flatten() {
+            let _ = writeln!(text, "{line}");
         }
-        if let Some((prefill, decode, joined)) = &self.pools {
-            let _ = writeln!(text, "replicas: {prefill} for prompts, {decode} for answers, joined by {joined}");
-        }
-        let counted = self.base.outlook.as_ref().and_then(|o| o.value.as_ref()).map_or(0, |s| s.requests);
-        let _ =
-            writeln!(text, "{}; {} requests, of which {counted} count; seed {}", self.load, self.requests, self.seed);
-        if let Some(target) = &self.target {
-            let highest = match self.base.rate {
-                Some(rate) => format!("{} requests/s", significant(rate, 3)),
-                None => "no rate: a lone request misses it".into(),
-            };
-            let _ = writeln!(text, "\nthe highest rate that keeps {}: {highest}; with it", target_words(target));
+        if let Some(highest) = self.highest() {
+            let _ = writeln!(text, "\n{highest}; with it");
         }
         if let Some(outlook) = &self.base.outlook {
-            if let (true, Some(rate)) = (outlook.is_overloaded(), outlook.rate) {
-                let _ = writeln!(
-                    text,
-                    "\noverloaded: {} requests/s come, {} are carried: the queue grows as long as they come",
-                    significant(rate, 3),
-                    significant(outlook.most.value, 3)
-                );
+            if let Some(line) = self.overloaded() {
+                let _ = writeln!(text, "\n{line}");
             }
             if let Some(table) = latencies(outlook) {
                 let _ = write!(text, "\n{}", print(&table));
             }
-            let _ = write!(text, "\n{}", print(&figures(outlook)));
-            let _ = writeln!(
-                text,
-                "\nintervals: all steps at once take time and energy of their 5 %, and of their 95 % quantiles; \"grows\": a queue without end"
-            );
+            let _ = write!(text, "\n{}\n{ENDS}\n", print(&figures(outlook)));
         }
         if !self.points.is_empty() {
-            let what = if self.target.is_some() { ", each at the highest rate that keeps the target" } else { "" };
+            let what = if self.target.is_some() { EACH } else { "" };
             let all: Vec<&At> = std::iter::once(&self.base).chain(&self.points).collect();
             let _ = write!(text, "\nsettings{what}\n\n{}", print(&points(&self.base, &all, self.has_layouts())));
             let _ = write!(text, "\n{}", self.verdict(&all));
@@ -525,6 +547,61 @@ impl Served {
             let _ = writeln!(text, "--tensor-parallel {} is left out: {why}", layout.tensor());
         }
         text
+    }
+
+    /// What a reader who reads no more has to know.
+    fn lead(&self) -> Option<String> {
+        let outlook = self.base.outlook.as_ref()?;
+        let Some(s) = &outlook.value else {
+            return self.overloaded().map(|line| capital(&line));
+        };
+        let seconds = |t: Seconds| with_unit(t.get(), "s");
+        let token = s.per_token.map_or(String::new(), |q| format!(", each further one {}", seconds(q.p90)));
+        Some(format!(
+            "{} requests/s: the first token within {}{token} for nine requests of ten; {} and {} for each token; it carries {} requests/s at most",
+            significant(s.requests_per_s, 3),
+            seconds(s.to_first.p90),
+            with_unit(s.power.get(), "W"),
+            with_unit(s.per_answer_token.get(), "J"),
+            significant(outlook.most.value, 3)
+        ))
+    }
+
+    /// The page.
+    fn page(&self) -> Page {
+        let title = self.title();
+        let (first, rest) = title.split_once('\n').unwrap_or((&title, ""));
+        let mut blocks = vec![];
+        blocks.extend(self.highest().map(|line| Block::Lead(format!("{}.", capital(&line)))));
+        blocks.extend(self.lead().map(|line| Block::Lead(format!("{line}."))));
+        let about = rest.split('\n').filter(|line| !line.is_empty()).map(str::to_string);
+        let about = about.chain(self.shares()).chain(self.replicas()).chain([self.load_words()]);
+        blocks.push(Block::Heading("What is served".into()));
+        blocks.push(Block::List(about.map(|line| thousands(&format!("{}.", capital(&line)))).collect()));
+        if let Some(outlook) = &self.base.outlook {
+            blocks.push(Block::Heading("Latencies".into()));
+            blocks.extend(self.overloaded().map(|line| Block::Text(format!("{}.", capital(&line)))));
+            blocks.extend(latencies(outlook).map(Block::Table));
+            blocks.push(Block::Heading("Load, power and energy".into()));
+            blocks.push(Block::Table(figures(outlook)));
+            blocks.push(Block::Text(format!("{}.", capital(ENDS))));
+        }
+        if !self.points.is_empty() {
+            let all: Vec<&At> = std::iter::once(&self.base).chain(&self.points).collect();
+            let what = if self.target.is_some() { EACH } else { "" };
+            blocks.push(Block::Heading(format!("Settings{what}")));
+            let verdict = self.verdict(&all);
+            blocks.push(Block::List(verdict.lines().map(|line| format!("{}.", capital(line))).collect()));
+            blocks.push(Block::Table(points(&self.base, &all, self.has_layouts())));
+        }
+        let left_out =
+            |(layout, why): &(Layout, String)| format!("--tensor-parallel {} is left out: {why}", layout.tensor());
+        let notes: Vec<String> = self.left_out.iter().map(left_out).chain(self.warnings.iter().map(words)).collect();
+        if !notes.is_empty() {
+            blocks.push(Block::Heading("To be known".into()));
+            blocks.push(Block::List(notes));
+        }
+        Page { title: first.into(), blocks }
     }
 
     fn notes(&self, mark: &str) -> String {
@@ -549,6 +626,7 @@ impl Export for Served {
         (Format::Markdown, "For a report"),
         (Format::Json, "A document with all digits, in seconds, watts and joules"),
         (Format::Csv, "A line for each setting, with the JSON's keys"),
+        (Format::Html, "One file for a browser"),
     ];
 
     fn export(&self, format: Format) -> Result<String, ExportError> {
@@ -571,7 +649,7 @@ impl Export for Served {
                 };
                 Ok(record::csv(&rows.into_iter().map(whole).collect::<Vec<_>>(), &[]))
             }
-            Format::Html => Err(ExportError::Absent(format)),
+            Format::Html => Ok(self.page().to_html()),
         }
     }
 }

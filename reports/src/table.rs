@@ -3,6 +3,11 @@
 use crate::markup::escape;
 use crate::markup::markdown_text;
 
+/// A longer text takes several lines of a page.
+const LONG: usize = 36;
+/// In the first column, which stays where it is when others are moved.
+const LONG_NAME: usize = 24;
+
 /// A column of a table: its name, what it shows of a value, and whether that is text or a number.
 pub struct Column<R> {
     name: &'static str,
@@ -101,8 +106,16 @@ impl Table {
     pub fn to_html(&self) -> String {
         let line = |tag: &str, cells: &[String]| {
             let cell = |i: usize| {
-                let class = if self.text[i] { "" } else { " class=\"number\"" };
-                format!("<{tag}{class}>{}</{tag}>", escape(cells.get(i).map_or("", String::as_str)))
+                let cell = cells.get(i).map_or("", String::as_str);
+                match (self.text[i], tag) {
+                    (true, "th") => format!("<th scope=\"col\">{}</th>", escape(cell)),
+                    (false, "th") => format!("<th scope=\"col\" class=\"number\">{}</th>", escape(cell)),
+                    (true, _) if cell.chars().count() > if i == 0 { LONG_NAME } else { LONG } => {
+                        format!("<td class=\"long\">{}</td>", escape(cell))
+                    }
+                    (true, _) => format!("<td>{}</td>", escape(cell)),
+                    (false, _) => format!("<td class=\"number\">{}</td>", escape(&thousands(cell))),
+                }
             };
             format!("<tr>{}</tr>\n", (0..self.header.len()).map(cell).collect::<String>())
         };
@@ -123,6 +136,35 @@ impl Table {
         self.rows.iter().for_each(|row| text += &line(row));
         text
     }
+}
+
+/// Text with the thousands of whole numbers of five digits and more marked by commas: `45700` is `45,700`. Digits that belong to
+/// a name, a fraction or an exponent stay as they are.
+pub fn thousands(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut marked = String::with_capacity(text.len() + 4);
+    let mut i = 0;
+    while i < text.len() {
+        let run = bytes[i..].iter().take_while(|b| b.is_ascii_digit()).count();
+        if run == 0 {
+            let next = text[i..].chars().next().map_or(1, char::len_utf8);
+            marked.push_str(&text[i..i + next]);
+            i += next;
+            continue;
+        }
+        let before = i.checked_sub(1).map(|b| bytes[b]);
+        let named = |b: u8| b.is_ascii_alphanumeric() || b"_.,:/".contains(&b) || !b.is_ascii();
+        let after = bytes.get(i + run).is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
+        let alone = !before.is_some_and(named) && !after;
+        for (at, digit) in text[i..i + run].char_indices() {
+            if alone && run >= 5 && at > 0 && (run - at) % 3 == 0 {
+                marked.push(',');
+            }
+            marked.push(digit);
+        }
+        i += run;
+    }
+    marked
 }
 
 /// A number with so many significant digits, without exponent where it is readable.
@@ -174,6 +216,21 @@ mod tests {
         table.row(vec!["12".into(), "a".into()]);
         assert_eq!(table.to_text(), " n  title\n--  -----\n12  a\n");
         assert!(table.to_markdown().contains("| ---: | --- |"));
+    }
+
+    #[test]
+    fn thousands_are_marked_in_numbers_alone() {
+        for (text, expected) in [
+            ("45700 (10000 to 123000)", "45,700 (10,000 to 123,000)"),
+            ("1410", "1410"),
+            ("524000000 EUR", "524,000,000 EUR"),
+            ("-12345 %", "-12,345 %"),
+            ("12345.6 of 0.123456", "12,345.6 of 0.123456"),
+            ("gpt-j-123456x, v100000, 2026-11-25, 1,000,000", "gpt-j-123456x, v100000, 2026-11-25, 1,000,000"),
+            ("µ12345 → 54321", "µ12345 → 54,321"),
+        ] {
+            assert_eq!(thousands(text), expected);
+        }
     }
 
     #[test]

@@ -12,7 +12,15 @@ const MOST_LINKS: usize = 40;
 /// With the name of the file in front.
 pub(crate) fn of(path: &Path) -> impl Fn(io::Error) -> io::Error {
     let path = path.display().to_string();
-    move |e| io::Error::new(e.kind(), format!("{path}: {e}"))
+    move |e| {
+        let why = match e.kind() {
+            // What the system says of these has a number that helps nobody.
+            io::ErrorKind::NotFound if e.raw_os_error().is_some() => "there is no such file".to_string(),
+            io::ErrorKind::IsADirectory if e.raw_os_error().is_some() => "is a folder, not a file".to_string(),
+            _ => e.to_string(),
+        };
+        io::Error::new(e.kind(), format!("{path}: {why}"))
+    }
 }
 
 /// A file of that content without its name yet, made anew: no file or link that was there is written through. Its

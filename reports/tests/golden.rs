@@ -3,7 +3,7 @@
 
 use joulecast_model::ask::budget::{Bound, Budget};
 use joulecast_model::ask::capacity::{
-    Assumptions, Board, Carriers, PlanFile, Scenario, Service, Slower, Wanted, best, plan_fleet, sensitivity,
+    Assumptions, Board, Carriers, Headroom, PlanFile, Scenario, Service, Slower, Wanted, best, plan_fleet, sensitivity,
 };
 use joulecast_model::ask::comparison::{Entry, Largest};
 use joulecast_model::ask::metric::Metric;
@@ -278,6 +278,7 @@ fn planned(text: &str, languages: &[Carriers]) -> Plan {
             languages: file.languages.iter().map(|of| of.requests.clone()).collect(),
             server: c.server,
             site: file.site,
+            headroom: Headroom { busiest: file.utilisation, spares: c.spares },
         };
         let board = |(cap, slower): (f64, f64)| Board {
             cap: Watts::new(cap),
@@ -378,7 +379,8 @@ fn a_plan_with_a_language_model() {
 fn a_plan_has_figures(plan: &Plan) {
     let html = in_form(plan, Format::Html);
     for part in [
-        "<svg class=\"figure\"",
+        "<svg class=\"figure narrow\"",
+        "Cost of a year, ",
         "GPUs against facility power",
         "Change of the cost of a year, ",
         "A toy GPU",
@@ -387,5 +389,5 @@ fn a_plan_has_figures(plan: &Plan) {
         assert!(html.contains(part), "no {part}");
     }
     let figures = fleet::figures(plan).expect("drawn");
-    assert_eq!(figures.iter().map(|f| f.0).collect::<Vec<_>>(), ["fleets", "day", "sensitivity"]);
+    assert_eq!(figures.iter().map(|f| f.0).collect::<Vec<_>>(), ["costs", "fleets", "day", "sensitivity"]);
 }

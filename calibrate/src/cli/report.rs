@@ -4,7 +4,7 @@ use super::{Rows, Unseen, Validate, evaluation_calibrations, misuse, networks_ro
 use crate::fit::polynomial::Options;
 use crate::fit::waiting::FitBar;
 use crate::judge::networks;
-use crate::judge::report::{Framed, PAGE, Report, add_layers, add_networks};
+use crate::judge::report::{Framed, PAGE, Report, add_layers, add_networks, read_verdicts};
 use crate::judge::validate;
 use crate::rows::dataset::NoRows;
 use crate::system::whole;
@@ -33,6 +33,9 @@ pub fn write(args: &Validate, folder: &Path) -> Result<()> {
 /// Makes it; gives every file that was written.
 pub(super) fn make(args: &Validate, folder: &Path) -> Result<Vec<PathBuf>> {
     let mut report = Report::new(folder.to_path_buf(), command_line("calibrate", std::env::args_os().skip(1)))?;
+    if let Some(earlier) = &args.since {
+        report.since(read_verdicts(earlier)?);
+    }
     if !args.networks.is_empty() {
         let runs = read_runs(&args.networks)?;
         let calibrations = evaluation_calibrations(args, &runs)?;

@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(
     name = "predict",
-    version,
+    version = crate::version(),
     about,
     after_help = EXAMPLES,
     args_conflicts_with_subcommands = true,

@@ -82,9 +82,12 @@ pub enum Target {
 
 #[derive(Args)]
 pub struct PlanArgs {
-    /// What to plan for (data/capacity/README.md)
+    /// What to plan for (data/capacity/README.md); --new writes one to begin with
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+    /// Write a plan file with every field and what it means to FILE, to be edited, and plan nothing
+    #[arg(long, conflicts_with_all = ["format", "figures", "output"])]
+    pub new: bool,
     #[command(flatten)]
     reading: ReadingArgs,
     #[command(flatten)]

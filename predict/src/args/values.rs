@@ -115,9 +115,14 @@ pub fn parse_ms(text: &str) -> Result<f64, String> {
     some(text, Dimension::Time, 1e-3, "in ms or as in 5ms, 0.2s")
 }
 
-/// Watts.
+/// Watts; no board takes less than one.
 pub fn parse_watts(text: &str) -> Result<f64, String> {
-    some(text, Dimension::Power, 1.0, "in W or as in 200W, 0.2kW")
+    let watts = some(text, Dimension::Power, 1.0, "in W or as in 200W, 0.2kW")?;
+    if watts < 1.0 {
+        Err(format!("is {watts} W, which no board keeps to; in W or as in 200W, 0.2kW"))
+    } else {
+        Ok(watts)
+    }
 }
 
 /// Joules.
@@ -147,12 +152,15 @@ pub fn parse_time(text: &str) -> Result<Seconds, String> {
     seconds.map(Seconds::new).ok_or_else(|| "must be a time above 0 with its unit, as in 500ms or 2s".into())
 }
 
+/// Percent; a share such as 0.05 could mean either, and has to be typed with its sign.
 pub fn parse_percent(text: &str) -> Result<f64, String> {
-    text.trim_end_matches('%')
-        .parse::<f64>()
-        .ok()
-        .filter(|v| v.is_finite() && *v >= 0.0)
-        .ok_or("must be a percentage of at least 0, as in 5%".into())
+    let (number, signed) = text.strip_suffix('%').map_or((text, false), |number| (number, true));
+    let known = number.trim().parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0);
+    let percent = known.ok_or("must be a percentage of at least 0, as in 5%")?;
+    match !signed && percent > 0.0 && percent < 1.0 {
+        true => Err(format!("is it {percent}% or {}%? write the sign", (percent * 1e4).round() / 100.0)),
+        false => Ok(percent),
+    }
 }
 
 pub fn parse_precision(text: &str) -> Result<Precision, String> {
@@ -160,7 +168,12 @@ pub fn parse_precision(text: &str) -> Result<Precision, String> {
 }
 
 pub fn parse_mode(text: &str) -> Result<Mode, String> {
-    Mode::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Mode::ALL.iter().map(|m| m.name())))
+    let name = match &text.to_ascii_lowercase()[..] {
+        "train" => "training".into(),
+        "infer" | "eval" => "inference".into(),
+        other => other.to_string(),
+    };
+    Mode::from_name(&name).ok_or_else(|| one_of(Mode::ALL.iter().map(|m| m.name())))
 }
 
 pub fn parse_launch(text: &str) -> Result<Launch, String> {

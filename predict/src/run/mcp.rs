@@ -196,7 +196,7 @@ fn initialized(params: &Map<String, Value>) -> Value {
     json!({
         "protocolVersion": version,
         "capabilities": { "tools": {} },
-        "serverInfo": { "name": "joulecast", "version": env!("CARGO_PKG_VERSION") },
+        "serverInfo": { "name": "joulecast", "version": crate::version() },
         "instructions": INSTRUCTIONS,
     })
 }
@@ -236,7 +236,7 @@ fn command(name: &str) -> Command {
 
 /// Whether an option is of the question, not of where its answer goes.
 fn is_asked(option: &Arg) -> bool {
-    const OTHERS: [&str; 7] = ["output", "force", "format", "figure", "figures", "help", "version"];
+    const OTHERS: [&str; 8] = ["output", "force", "format", "figure", "figures", "new", "help", "version"];
     option.get_long().is_some_and(|long| !OTHERS.contains(&long))
 }
 

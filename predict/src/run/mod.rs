@@ -13,7 +13,7 @@ use crate::ask::{self, Answer, Generated, Papers};
 use crate::failure::Failure;
 use crate::request::Request;
 use crate::session::Session;
-use anyhow::{Context, anyhow};
+use anyhow::{Context as _, anyhow};
 use clap::CommandFactory;
 use joulecast_model::ask::capacity::PlanFile;
 use joulecast_model::catalog;
@@ -38,6 +38,7 @@ use std::path::{Path, PathBuf};
 /// Runs a command line, which was typed as these words, and says how it ended.
 pub fn run(cli: Cli, typed: &[OsString]) -> Result<(), Failure> {
     let line = command_line(typed);
+    joulecast_reports::made_by(format!("predict {}", crate::version()), line.clone());
     // What was read goes with the process: taking it apart first would take a tenth of the time.
     let session = ManuallyDrop::new(Session::new());
     match cli.command {
@@ -162,11 +163,13 @@ fn compare(session: &Session, args: &CompareArgs, line: String) -> Result<(), Fa
     let question = args.question();
     args.output.check(args.figure.clone())?;
     let found = ask::compare(session, &request, &question)?;
-    tell_warnings(found.entries.iter().map(|entry| (entry.gpu.as_str(), &entry.prediction)));
     if let Some(path) = &args.figure {
         args.output.write(path, compare::figure(&found, line).map_err(Failure::failed)?)?;
     }
-    args.output.export(&found, args.format)
+    args.output.export(&found, args.format)?;
+    // After the answer, which they would push off the screen.
+    tell_warnings(found.entries.iter().map(|entry| (entry.gpu.as_str(), &entry.prediction)));
+    Ok(())
 }
 
 /// Where a figure of a name goes.
@@ -174,12 +177,44 @@ fn file_of(folder: &Path, figure: &str) -> PathBuf {
     folder.join(format!("{figure}.svg"))
 }
 
+/// A plan to begin with: every field, with what it means.
+const NEW_PLAN: &str = include_str!("new_plan.toml");
+
+/// `predict plan --new FILE`
+fn new_plan(args: &PlanArgs) -> Result<(), Failure> {
+    args.output.write(&args.file, NEW_PLAN)?;
+    let name = args.file.display();
+    say(format_args!("{name}: written with example figures; put in your own, then: predict plan {name}"));
+    Ok(())
+}
+
+/// A plan file; of several mistakes each is a line, of which the last is the failure.
+fn plan_file(path: &Path) -> Result<PlanFile, Failure> {
+    let name = path.display().to_string();
+    let failed = |why: String| Failure::Failed(anyhow!(why).context(name.clone()));
+    let absent = |e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::NotFound => Failure::Failed(
+            anyhow!("there is no such file; predict plan --new {name} writes one to begin with").context(name.clone()),
+        ),
+        _ => Failure::Failed(anyhow::Error::from(e).context(name.clone())),
+    };
+    let text = given::text(path).map_err(absent)?;
+    PlanFile::from_toml(&text).map_err(|error| {
+        let (last, others) =
+            error.mistakes().split_last().map_or(("", &[][..]), |(last, others)| (last.as_str(), others));
+        others.iter().for_each(|mistake| say(format_args!("error: {}", failed(mistake.clone()))));
+        failed(last.into())
+    })
+}
+
 /// `predict plan`
 fn plan(session: &Session, args: &PlanArgs, line: String) -> Result<(), Failure> {
+    if args.new {
+        return new_plan(args);
+    }
     let figures = args.figures.iter().flat_map(|folder| FIGURE_NAMES.map(|name| file_of(folder, name)));
     args.output.check(figures)?;
-    let read = || PlanFile::from_toml(&given::text(&args.file)?).with_context(|| args.file.display().to_string());
-    let file = read().map_err(Failure::Failed)?;
+    let file = plan_file(&args.file)?;
     let runner = args.runner(&file.framework);
     let mut plan = ask::plan(session, file, &args.reading(), &runner, line)?;
     plan.figures = args.figures.clone();

@@ -21,6 +21,17 @@ pub fn figure(c: &Comparison, command: String) -> Result<String, FigureError> {
     svg(&dots::dots(c, command)?)
 }
 
+/// The same as drawings for a page, which says itself what made it.
+#[cfg(feature = "figures")]
+fn drawn(c: &Comparison) -> Result<Vec<String>, FigureError> {
+    crate::figure::drawn(&crate::figure::comparison::DotPlot { notes: Vec::new(), ..dots::dots(c, String::new())? })
+}
+
+#[cfg(not(feature = "figures"))]
+fn drawn(_: &Comparison) -> Result<Vec<String>, FigureError> {
+    Err(FigureError::Absent)
+}
+
 /// The same of a program that was built without what draws.
 ///
 /// # Errors
@@ -43,6 +54,7 @@ impl Export for Comparison {
         (Format::Json, "The document comparison/1"),
         (Format::Csv, "A header and a row per point"),
         (Format::Markdown, "For a report"),
+        (Format::Html, "One file with its figure, for a browser"),
     ];
 
     fn export(&self, format: Format) -> Result<String, ExportError> {
@@ -51,7 +63,7 @@ impl Export for Comparison {
             Format::Markdown => Ok(page::text(self, true)),
             Format::Json => export::json(&document::document(self)?),
             Format::Csv => Ok(document::csv(self)?),
-            Format::Html => Err(ExportError::Absent(format)),
+            Format::Html => Ok(page::document(self)?.to_html()),
         }
     }
 }

@@ -1,13 +1,19 @@
 //! A comparison as tables.
 
 use super::document::{Comparison, LeftOut};
-use crate::markup::markdown_text;
+use crate::document::{Block, Document};
+use crate::export::ExportError;
+use crate::figure::FigureError;
+use crate::markup::{capital, markdown_text};
 use crate::table::{Table, significant, with_unit};
 use crate::verdict::Verdict;
 use joulecast_model::ask::budget::{Bound, Budget};
 use joulecast_model::ask::comparison::{Best, Entry, Largest, Measure, best, cheapest, most_accurate, no_choice};
 use joulecast_model::step::trust::Trust;
 use std::fmt::Write as _;
+
+/// More conclusions are a list.
+const LEADS: usize = 4;
 
 /// In place of a GPU where none is the best.
 const NONE: &str = "none, the host";
@@ -134,10 +140,133 @@ pub(super) fn conclusions(c: &Comparison) -> Vec<String> {
     told.filter(compared).map(line).collect()
 }
 
+/// Which GPU is the best of each network and batch, and what would decide where none surely is.
+fn best_table(found: &[Best<'_>]) -> Table {
+    let mut table =
+        Table::new(&["network", "batch", "least", "value", "sure", "gpu", "would decide"], 1).with_trailing_text(3);
+    for b in found {
+        let unit = b.measure.unit();
+        table.row(vec![
+            b.entry.prediction.network.clone(),
+            b.entry.prediction.batch.to_string(),
+            b.measure.name().into(),
+            if unit.is_empty() { significant(b.value, 3) } else { with_unit(b.value, unit) },
+            if b.sure() { "yes" } else { "no" }.into(),
+            if b.by_gpu { either(b, "or") } else { NONE.into() },
+            if b.by_gpu { decided(b).unwrap_or_default() } else { String::new() },
+        ]);
+    }
+    table
+}
+
+/// What is said of the best within a budget: the most accurate network, the cheapest GPU.
+fn budget_lines(c: &Comparison) -> Vec<String> {
+    let mut lines = Vec::new();
+    for l in c.largest.iter().filter(|l| l.entry.is_none()) {
+        lines.push(format!("no batch of {} on {} does: {}", l.network, l.gpu, l.stopped));
+    }
+    if let Some(e) = most_accurate(&c.largest) {
+        let error = 100.0 * e.top1_error.unwrap_or(f64::NAN);
+        let (net, gpu, batch) = (&e.prediction.network, &e.gpu, e.prediction.batch);
+        lines.push(format!(
+            "most accurate network that does: {net}, top-1 error {error:.1} %, on {gpu} at batch {batch}"
+        ));
+    }
+    for b in cheapest(&c.largest) {
+        let (e, price) = (b.entry, b.value);
+        let (net, gpu) = (&e.prediction.network, &e.gpu);
+        lines.push(match (b.by_gpu, b.sure()) {
+            (false, _) => format!("no GPU is called cheapest for {net}: the host decides on {gpu}, which costs least"),
+            (true, sure) => {
+                let doubt =
+                    if sure { String::new() } else { format!("not sure between {}; least: ", either(&b, "and")) };
+                format!("cheapest GPU for {net}: {doubt}{gpu}, {} per million samples", significant(price, 3))
+            }
+        });
+    }
+    let none_priced = c.largest.iter().filter_map(|l| l.entry.as_ref()).all(|e| e.price_per_hour.is_none());
+    if none_priced && c.largest.iter().any(|l| l.entry.is_some()) {
+        lines.push("no GPU is called cheapest without prices: --price GPU=PRICE per hour".into());
+    }
+    lines
+}
+
+/// The page.
+pub(super) fn document(c: &Comparison) -> Result<Document, ExportError> {
+    let lines: Vec<String> = conclusions(c).iter().map(|line| format!("{}.", capital(line))).collect();
+    // Of many networks and batches nobody reads a line each above all else.
+    let mut blocks: Vec<Block> = match lines.len() {
+        0..=LEADS => lines.into_iter().map(Block::Lead).collect(),
+        _ => vec![Block::List(lines)],
+    };
+    match super::drawn(c) {
+        Ok(drawn) => blocks.push(Block::Figure(drawn)),
+        Err(FigureError::Absent | FigureError::Nothing(_)) => {}
+        Err(other) => return Err(other.into()),
+    }
+    if !c.entries.is_empty() {
+        blocks.push(Block::Heading("Side by side".into()));
+        blocks.push(Block::Table(table(c, &c.entries.iter().collect::<Vec<_>>(), None)));
+    }
+    let left_out =
+        by_reason(&c.left_out).into_iter().map(|(why, gpus)| format!("Left out: {} ({why}).", gpus.join(", ")));
+    blocks.extend(left_out.map(Block::Text));
+    if c.shown().iter().any(|e| e.epr.is_some()) {
+        blocks.push(Block::Text(format!("{}.", epr_words(c.alpha))));
+    }
+    if c.entries.iter().any(|e| e.gpu != c.entries[0].gpu) {
+        blocks.push(Block::Heading("Which GPU for what".into()));
+        blocks.push(Block::Text(
+            "Where 90 % intervals reach each other none is first, and what would decide is named.".into(),
+        ));
+        blocks.push(Block::Table(best_table(&best(&c.entries))));
+        let none = no_choice(&c.entries).into_iter().map(|(network, batch, gpus)| {
+            Block::Text(format!(
+                "No choice: {network} at batch {batch} on {} (does not fit in memory).",
+                gpus.join(", ")
+            ))
+        });
+        blocks.extend(none);
+    }
+    if let Some(budget) = &c.budget {
+        blocks.push(Block::Heading("Within the budget".into()));
+        blocks.push(Block::Text(format!("Largest batch for {}.", budget_words(budget))));
+        let kept: Vec<&Largest> = c.largest.iter().filter(|l| l.entry.is_some()).collect();
+        let stopped: Vec<Bound> = kept.iter().map(|l| l.stopped).collect();
+        let entries: Vec<&Entry> = kept.iter().filter_map(|l| l.entry.as_ref()).collect();
+        blocks.extend((!entries.is_empty()).then(|| Block::Table(table(c, &entries, Some(&stopped)))));
+        blocks.push(Block::List(budget_lines(c)));
+    }
+    blocks.push(Block::Heading("How to read this".into()));
+    blocks.push(Block::List(vec![
+        "Trust: good where predictions of that kind were off by 20 % at most in the mean, fair to 40 %, poor beyond; of time, then of energy.".into(),
+        "\"times rest on\": measured by us on that board, imported from others' measurements of it, a sibling board's, transferred from other GPUs, or a roofline bound.".into(),
+    ]));
+    let mut named: Vec<&str> = Vec::new();
+    c.shown().iter().for_each(|e| {
+        if !named.contains(&&*e.prediction.network) {
+            named.push(&e.prediction.network)
+        }
+    });
+    let title = match &named[..] {
+        [] => capital(&c.title),
+        names if names.len() <= LEADS => format!("{} on GPUs: {}", names.join(", "), c.title),
+        names => format!("{} networks on GPUs: {}", names.len(), c.title),
+    };
+    Ok(Document { title, blocks })
+}
+
 /// The readable report, or the same in Markdown.
 pub fn text(c: &Comparison, markdown: bool) -> String {
     let print = |t: &Table| if markdown { t.to_markdown() } else { t.to_text() };
     let mut text = format!("{}{}\n", if markdown { "## " } else { "" }, c.title);
+    let told = conclusions(c);
+    if !told.is_empty() {
+        text.push('\n');
+    }
+    for line in told.iter().map(|line| capital(line)) {
+        let _ = writeln!(text, "{}{line}", if markdown { "* " } else { "" });
+    }
     if !c.entries.is_empty() {
         let all: Vec<&Entry> = c.entries.iter().collect();
         let _ = write!(text, "\n{}", print(&table(c, &all, None)));
@@ -149,26 +278,12 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         let _ = write!(text, "\n{}\n", epr_words(c.alpha));
     }
     if c.entries.iter().any(|e| e.gpu != c.entries[0].gpu) {
-        let mut table =
-            Table::new(&["network", "batch", "least", "value", "sure", "gpu", "would decide"], 1).with_trailing_text(3);
         let found = best(&c.entries);
-        for b in &found {
-            let unit = b.measure.unit();
-            table.row(vec![
-                b.entry.prediction.network.clone(),
-                b.entry.prediction.batch.to_string(),
-                b.measure.name().into(),
-                if unit.is_empty() { significant(b.value, 3) } else { with_unit(b.value, unit) },
-                if b.sure() { "yes" } else { "no" }.into(),
-                if b.by_gpu { either(b, "or") } else { NONE.into() },
-                if b.by_gpu { decided(b).unwrap_or_default() } else { String::new() },
-            ]);
-        }
         let _ = write!(
             text,
             "\nbest GPU for each; where 90 % intervals reach each other none is first, and what would decide is named\n\n"
         );
-        text += &print(&table);
+        text += &print(&best_table(&found));
         if found.iter().any(|b| !b.by_gpu) {
             let _ = write!(
                 text,
@@ -188,32 +303,9 @@ pub fn text(c: &Comparison, markdown: bool) -> String {
         if !entries.is_empty() {
             text += &print(&table(c, &entries, Some(&stopped)));
         }
-        for l in c.largest.iter().filter(|l| l.entry.is_none()) {
-            let _ = writeln!(text, "no batch of {} on {} does: {}", l.network, l.gpu, l.stopped);
-        }
-        if let Some(e) = most_accurate(&c.largest) {
-            let error = 100.0 * e.top1_error.unwrap_or(f64::NAN);
-            let (net, gpu, batch) = (&e.prediction.network, &e.gpu, e.prediction.batch);
-            let _ = write!(
-                text,
-                "\nmost accurate network that does: {net}, top-1 error {error:.1} %, on {gpu} at batch {batch}\n"
-            );
-        }
-        for b in cheapest(&c.largest) {
-            let (e, price) = (b.entry, b.value);
-            let (net, gpu) = (&e.prediction.network, &e.gpu);
-            if !b.by_gpu {
-                let _ =
-                    writeln!(text, "no GPU is called cheapest for {net}: the host decides on {gpu}, which costs least");
-                continue;
-            }
-            let sure =
-                if b.sure() { String::new() } else { format!("not sure between {}; least: ", either(&b, "and")) };
-            let _ =
-                writeln!(text, "cheapest GPU for {net}: {sure}{gpu}, {} per million samples", significant(price, 3));
-        }
-        if !entries.is_empty() && entries.iter().all(|e| e.price_per_hour.is_none()) {
-            let _ = writeln!(text, "no GPU is called cheapest without prices: --price GPU=PRICE per hour");
+        for line in budget_lines(c) {
+            let apart = if line.starts_with("most accurate") { "\n" } else { "" };
+            let _ = writeln!(text, "{apart}{line}");
         }
     }
     if markdown { markdown_text(&text) } else { text }

@@ -3,7 +3,7 @@
 use super::cloud::cut;
 use super::{
     Area, Figure, FigureError, GRID, INK, SMALL, Sample, Scale, colour, drawing, frame, frame_height, legend, ticks,
-    write,
+    titled_height, write,
 };
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -52,6 +52,12 @@ impl Breakdown {
         (28 + ROW * most as i32 + 60) as u32
     }
 
+    /// Panels side by side.
+    fn columns(&self, width: u32) -> usize {
+        let room = (width / PANEL as u32).clamp(1, COLUMNS as u32) as usize;
+        if width == self.width() { COLUMNS } else { room.min(self.panels.len()).max(1) }
+    }
+
     fn width(&self) -> u32 {
         (16 + PANEL * COLUMNS as i32) as u32
     }
@@ -67,6 +73,11 @@ impl Figure for Breakdown {
         (self.width(), frame_height(&self.notes, self.width()) + 30 + self.height() * rows)
     }
 
+    fn height_at(&self, width: u32) -> Option<u32> {
+        let rows = self.panels.len().div_ceil(self.columns(width)) as u32;
+        Some(titled_height(&self.title, &self.notes, width) + 30 + self.height() * rows)
+    }
+
     fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), FigureError> {
         if self.panels.iter().all(|p| p.parts.is_empty()) {
             return Err(FigureError::Nothing("no parts to draw".into()));
@@ -74,8 +85,9 @@ impl Figure for Breakdown {
         let inner = frame(area, &self.title, &self.notes)?;
         let (names, sheet) = inner.split_vertically(30);
         legend(&names, &[(1, Sample::Mark, "time"), (0, Sample::Mark, "energy")])?;
-        let rows = self.panels.len().div_ceil(COLUMNS);
-        for (panel, cell) in self.panels.iter().zip(sheet.split_evenly((rows, COLUMNS))) {
+        let columns = self.columns(area.dim_in_pixel().0);
+        let rows = self.panels.len().div_ceil(columns);
+        for (panel, cell) in self.panels.iter().zip(sheet.split_evenly((rows, columns))) {
             one(&cell, panel)?;
         }
         Ok(())
@@ -84,18 +96,20 @@ impl Figure for Breakdown {
 
 fn one<B: DrawingBackend>(cell: &Area<B>, panel: &Panel) -> Result<(), FigureError> {
     let highest = panel.parts.iter().flat_map(|p| [p.time, p.energy]).fold(1.0, f64::max) * 1.1;
-    let x = Scale::new(0.0, highest, false, NAMES + 8, PANEL - 24);
+    let panel_width = cell.dim_in_pixel().0 as i32;
+    let names = NAMES.min(2 * panel_width / 5);
+    let x = Scale::new(0.0, highest, false, names + 8, panel_width - 24);
     let bottom = 28 + ROW * panel.parts.len() as i32;
-    write(cell, &cut(&panel.title, PANEL - 50), (8, 14), 15, &INK, HPos::Left)?;
-    for value in ticks(0.0, highest, 5) {
+    write(cell, &cut(&panel.title, panel_width - 20), (8, 14), 15, &INK, HPos::Left)?;
+    for value in ticks(0.0, highest, ((panel_width - names) / 60).clamp(2, 5) as usize) {
         let at = x.at(value);
         cell.draw(&PathElement::new(vec![(at, 28), (at, bottom)], GRID.stroke_width(1))).map_err(drawing)?;
         write(cell, &format!("{value} %"), (at, bottom + 12), SMALL, &INK, HPos::Center)?;
     }
-    write(cell, &panel.rest, (NAMES + 8, bottom + 32), SMALL, &INK, HPos::Left)?;
+    write(cell, &cut(&panel.rest, panel_width - 16), (8, bottom + 32), SMALL, &INK, HPos::Left)?;
     for (i, part) in panel.parts.iter().enumerate() {
         let y = 28 + ROW * i as i32;
-        write(cell, &cut(&part.name, NAMES - 8), (NAMES, y + ROW / 2), SMALL, &INK, HPos::Right)?;
+        write(cell, &cut(&part.name, names - 8), (names, y + ROW / 2), SMALL, &INK, HPos::Right)?;
         for (share, index, top) in [(part.time, 1, y + 3), (part.energy, 0, y + 11)] {
             let corners = [(x.at(0.0), top), (x.at(share).max(x.at(0.0) + 1), top + 7)];
             cell.draw(&Rectangle::new(corners, colour(index).filled())).map_err(drawing)?;

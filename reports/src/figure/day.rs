@@ -1,6 +1,9 @@
 //! A fleet through the day: a panel per value, each with the band of its interval.
 
-use super::{Area, Axes, FAINT, Figure, FigureError, INK, SMALL, colour, drawing, frame, frame_height, range, write};
+use super::{
+    Area, Axes, FAINT, Figure, FigureError, INK, SMALL, colour, drawing, frame, frame_height, range, titled_height,
+    write,
+};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
@@ -30,6 +33,11 @@ const COLUMNS: usize = 2;
 const PANEL: (u32, u32) = (390, 210);
 const WIDTH: u32 = 16 + PANEL.0 * COLUMNS as u32;
 
+/// Panels side by side.
+fn columns(width: u32) -> usize {
+    if width == WIDTH { COLUMNS } else { (width / 300).clamp(1, 3) as usize }
+}
+
 impl Day {
     fn all_notes(&self) -> Vec<String> {
         let parts = self.panels.first().map_or(0, |p| p.parts.len());
@@ -51,9 +59,15 @@ impl Figure for Day {
         (WIDTH, frame_height(&self.all_notes(), WIDTH) + PANEL.1 * rows)
     }
 
+    fn height_at(&self, width: u32) -> Option<u32> {
+        let rows = self.panels.len().div_ceil(columns(width)) as u32;
+        Some(titled_height(&self.title, &self.all_notes(), width) + PANEL.1 * rows)
+    }
+
     fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), FigureError> {
         let sheet = frame(area, &self.title, &self.all_notes())?;
-        let cells = sheet.split_evenly((self.panels.len().div_ceil(COLUMNS).max(1), COLUMNS));
+        let columns = columns(area.dim_in_pixel().0);
+        let cells = sheet.split_evenly((self.panels.len().div_ceil(columns).max(1), columns));
         for (panel, cell) in self.panels.iter().zip(cells) {
             one(&cell, panel)?;
         }

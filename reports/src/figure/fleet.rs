@@ -1,8 +1,8 @@
 //! GPUs against facility power, two curves per candidate: the power limit and the clock as the free variable.
 
 use super::{
-    Area, Axes, Figure, FigureError, INK, SMALL, Sample, colour, drawing, frame, frame_height, legend, legend_height,
-    line, mark, range, write,
+    Area, Axes, Figure, FigureError, INK, PAPER, SMALL, Sample, colour, drawing, frame, frame_height, legend,
+    legend_height, line, mark, range, titled_height, width_of, write,
 };
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -108,6 +108,11 @@ impl Figure for Fleets {
         (WIDTH, frame_height(&self.all_notes(), WIDTH) + legend_height(&self.entries(), WIDTH - MARGINS) + 380)
     }
 
+    fn height_at(&self, width: u32) -> Option<u32> {
+        let frame = titled_height(&self.title, &self.all_notes(), width);
+        Some(frame + legend_height(&self.entries(), width - MARGINS) + 380)
+    }
+
     fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), FigureError> {
         let nothing = || FigureError::Nothing("no fleets to draw".into());
         let ends = |value: fn(&Point) -> f64, of: fn(&(Ends, Ends)) -> Ends| {
@@ -118,7 +123,7 @@ impl Figure for Fleets {
         let (low, high) = range(ends(|p| p.gpus, |e| e.1), true).ok_or_else(nothing)?;
         let inner = frame(area, &self.title, &self.all_notes())?;
         let entries = self.entries();
-        let (names, sheet) = inner.split_vertically(legend_height(&entries, WIDTH - MARGINS));
+        let (names, sheet) = inner.split_vertically(legend_height(&entries, area.dim_in_pixel().0 - MARGINS));
         legend(&names, &entries)?;
         let axes =
             Axes { title: "", x: ("facility power at peak, kW", left, right, true), y: ("GPUs", low, high, true) };
@@ -148,6 +153,7 @@ impl Figure for Fleets {
                 }
             }
         }
+        let mut named: Vec<(i32, i32)> = Vec::new();
         // Last, so that nothing covers them.
         for (index, point) in self
             .series
@@ -166,11 +172,29 @@ impl Figure for Fleets {
                 sheet.draw(&Circle::new(at, 10, colour(index).stroke_width(2))).map_err(drawing)?;
             }
             if let Some(name) = point.name.as_ref().filter(|_| self.series.len() <= NAMED) {
-                write(&sheet, name, (at.0 + 12, at.1 - 14), SMALL, &INK, HPos::Left)?;
+                // Beside it, to the side that has room.
+                let room = at.0 + 12 + width_of(name, SMALL) <= sheet.dim_in_pixel().0 as i32;
+                let (from, anchor) = if room { (at.0 + 12, HPos::Left) } else { (at.0 - 12, HPos::Right) };
+                let place = free(&mut named, from, at.1 - 20);
+                let width = width_of(name, SMALL);
+                let left = if room { from } else { from - width };
+                let behind = [(left - 2, place - 8), (left + width + 2, place + 8)];
+                sheet.draw(&Rectangle::new(behind, PAPER.filled())).map_err(drawing)?;
+                write(&sheet, name, (from, place), SMALL, &INK, anchor)?;
             }
         }
         Ok(())
     }
+}
+
+/// The height of a name that starts there and covers none of those before it.
+fn free(named: &mut Vec<(i32, i32)>, x: i32, y: i32) -> i32 {
+    /// A name is so wide and high at most, or nearly so.
+    const ROOM: (i32, i32) = (130, SMALL as i32 + 3);
+    let covers = |y: i32| named.iter().any(|n| (n.0 - x).abs() < ROOM.0 && (n.1 - y).abs() < ROOM.1);
+    let place = (0..8).map(|i| y - ROOM.1 * i).find(|y| !covers(*y) && *y > 0).unwrap_or(y);
+    named.push((x, place));
+    place
 }
 
 #[cfg(test)]

@@ -21,6 +21,8 @@ pub mod breakdown;
 #[cfg(feature = "figures")]
 pub mod comparison;
 #[cfg(feature = "figures")]
+pub mod costs;
+#[cfg(feature = "figures")]
 pub mod coverage;
 pub mod curves;
 #[cfg(feature = "figures")]
@@ -43,7 +45,16 @@ pub mod sensitivity;
 #[cfg(feature = "bitmap")]
 pub use bitmap::png;
 #[cfg(feature = "figures")]
-pub use sheet::{Figure, svg};
+pub use sheet::{Figure, drawn, svg};
+
+/// Vector graphics for a page, which this program was built without.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "figures"))]
+pub fn drawn<F>(_: &F) -> Result<Vec<String>, FigureError> {
+    Err(FigureError::Absent)
+}
 
 #[cfg(feature = "figures")]
 use self::{axes::*, marks::*, sheet::*};

@@ -1,8 +1,9 @@
 //! What changes when an input is 10 % less or more: bars around the plan's own value, the widest first.
 
+use super::cloud::cut;
 use super::{
     Area, FAINT, Figure, FigureError, GRID, INK, SMALL, Sample, Scale, colour, drawing, frame, frame_height, label,
-    legend, range, ticks, width_of, write,
+    legend, range, ticks, titled_height, width_of, write,
 };
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -41,6 +42,10 @@ impl Figure for Sensitivity {
         (WIDTH, frame_height(&self.notes, WIDTH) + 30 + 40 + ROW as u32 * self.bars.len() as u32)
     }
 
+    fn height_at(&self, width: u32) -> Option<u32> {
+        Some(titled_height(&self.title, &self.notes, width) + 30 + 40 + ROW as u32 * self.bars.len() as u32)
+    }
+
     fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), FigureError> {
         let ends = || self.bars.iter().flat_map(|b| [b.less, b.more]).flatten().chain([0.0]);
         let nothing = || FigureError::Nothing("no sensitivity to draw".into());
@@ -49,10 +54,11 @@ impl Figure for Sensitivity {
         let (names, sheet) = inner.split_vertically(30);
         legend(&names, &[(1, Sample::Mark, "10 % less"), (0, Sample::Mark, "10 % more")])?;
         let widest = self.bars.iter().map(|b| width_of(&b.name, SMALL)).max().unwrap_or(0);
-        let (left, right) = (widest + 24, WIDTH as i32 - 60);
+        let right = area.dim_in_pixel().0 as i32 - 60;
+        let left = (widest + 24).min(right / 2 + 40);
         let bottom = ROW * self.bars.len() as i32;
         let x = Scale::new(low, high, false, left, right);
-        for value in ticks(low, high, 8) {
+        for value in ticks(low, high, ((right - left) / 60).clamp(2, 8) as usize) {
             let at = x.at(value);
             sheet.draw(&PathElement::new(vec![(at, 0), (at, bottom)], GRID.stroke_width(1))).map_err(drawing)?;
             let sign = if value > 0.0 { "+" } else { "" };
@@ -65,7 +71,7 @@ impl Figure for Sensitivity {
         order.sort_by(|a, b| span(b).total_cmp(&span(a)));
         for (i, bar) in order.into_iter().enumerate() {
             let y = ROW * i as i32;
-            write(&sheet, &bar.name, (8, y + ROW / 2), SMALL, &INK, HPos::Left)?;
+            write(&sheet, &cut(&bar.name, left - 14), (8, y + ROW / 2), SMALL, &INK, HPos::Left)?;
             for (end, index, half) in [(bar.less, 1, 0), (bar.more, 0, 1)] {
                 let (top, low) = (y + 4 + 9 * half, y + 4 + 9 * (half + 1));
                 match end {

@@ -16,6 +16,10 @@ pub trait Figure {
     fn title(&self) -> &str;
     /// Width and height in pixels.
     fn size(&self) -> (u32, u32);
+    /// Height of a drawing that is so wide, where it can be; `None` of what has one width alone.
+    fn height_at(&self, _width: u32) -> Option<u32> {
+        None
+    }
     /// Draws it.
     ///
     /// # Errors
@@ -45,16 +49,37 @@ pub(super) fn colour(index: usize) -> RGBColor {
 /// What a dark screen shows instead of paper, ink, faint ink and grid.
 const DARK: [(RGBColor, &str); 4] = [(PAPER, "#14171B"), (INK, "#E8EAED"), (FAINT, "#A4ABB3"), (GRID, "#343A42")];
 
+/// Widths of the drawings of a page: for phones, for tablets, for desks. `document.rs` says on which screens each is seen.
+const WIDTHS: [u32; 3] = [328, 640, 1000];
+
+/// Vector graphics for a page: a drawing for each of three widths, or one alone.
+///
+/// # Errors
+/// Where there is nothing to draw.
+pub fn drawn(figure: &impl Figure) -> Result<Vec<String>, FigureError> {
+    let at = |width| Some((width, figure.height_at(width)?));
+    match WIDTHS.map(at) {
+        [Some(narrow), Some(middle), Some(wide)] => {
+            [narrow, middle, wide].map(|size| sized(figure, size)).into_iter().collect()
+        }
+        _ => Ok(vec![svg(figure)?]),
+    }
+}
+
 /// Vector graphics: one SVG document.
 ///
 /// # Errors
 /// Where there is nothing to draw.
 pub fn svg(figure: &impl Figure) -> Result<String, FigureError> {
+    sized(figure, figure.size())
+}
+
+fn sized(figure: &impl Figure, size: (u32, u32)) -> Result<String, FigureError> {
     let mut text = String::new();
     {
         #[cfg(feature = "bitmap")]
         bitmap::fonts()?;
-        let area = SVGBackend::with_string(&mut text, figure.size()).into_drawing_area();
+        let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
         area.fill(&PAPER).map_err(drawing)?;
         figure.draw(&area)?;
         area.present().map_err(drawing)?;
@@ -127,17 +152,31 @@ pub(super) fn wrapped(lines: &[String], width: u32, size: u32) -> Vec<String> {
 /// Size of small text.
 pub(super) const SMALL: u32 = 13;
 
+/// Size of a title, and the height of its lines.
+const TITLE: u32 = 18;
+const TITLED: i32 = 24;
+
 /// Title above and small lines below; gives the area between.
 pub(super) fn frame<B: DrawingBackend>(area: &Area<B>, title: &str, notes: &[String]) -> Result<Area<B>, FigureError> {
     let (width, height) = area.dim_in_pixel();
-    write(area, title, (12, 22), 18, &INK, HPos::Left)?;
+    let titles = wrapped(&[title.to_string()], width - 24, TITLE);
+    for (i, title) in titles.iter().enumerate() {
+        write(area, title, (12, 22 + TITLED * i as i32), TITLE, &INK, HPos::Left)?;
+    }
     let notes = wrapped(notes, width - 24, SMALL);
     let line = SMALL as i32 + 4;
     let top = height as i32 - 8 - line * notes.len() as i32;
     for (i, note) in notes.iter().enumerate() {
         write(area, note, (12, top + line * i as i32 + line / 2), SMALL, &FAINT, HPos::Left)?;
     }
-    Ok(area.clone().margin(40, height.saturating_sub(top.max(60) as u32) + 4, 8, 8))
+    let above = 40 + TITLED * (titles.len() as i32 - 1);
+    Ok(area.clone().margin(above, height.saturating_sub(top.max(60) as u32) + 4, 8, 8))
+}
+
+/// Pixels that a frame needs above and below where the title may take several lines.
+pub(super) fn titled_height(title: &str, notes: &[String], width: u32) -> u32 {
+    let lines = wrapped(&[title.to_string()], width - 24, TITLE).len() as u32;
+    frame_height(notes, width) + TITLED as u32 * (lines - 1)
 }
 
 /// Pixels that a frame needs above and below.

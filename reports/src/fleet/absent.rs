@@ -11,7 +11,7 @@ pub fn figures(_: &Plan) -> Result<Vec<(&'static str, String)>, FigureError> {
     Err(FigureError::Absent)
 }
 
-pub(super) fn svg_of(_: &Plan, _: &str) -> Result<Option<String>, FigureError> {
+pub(super) fn drawn(_: &Plan, _: &str) -> Result<Option<Vec<String>>, FigureError> {
     Ok(None)
 }
 

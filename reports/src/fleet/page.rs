@@ -1,12 +1,12 @@
 //! A plan as a page: paragraphs, tables and figures.
 
 use super::cells::{span, whole};
-use super::values::{AtSetting, Candidate, DAY, FLEETS, Plan, SENSITIVITY, Value};
+use super::values::{AtSetting, COSTS, Candidate, DAY, FLEETS, Figure, Plan, SENSITIVITY, Value};
 use super::{hours, pictures, services};
 use crate::document::{Block, Document};
 use crate::export::ExportError;
-use crate::table::{Table, percent_more, significant, with_unit};
-use joulecast_model::ask::capacity::{Fleet, Minimise, Price, Target};
+use crate::table::{Table, percent_more, significant, thousands, with_unit};
+use joulecast_model::ask::capacity::{Change, Fleet, Minimise, Price, Target, objective};
 use joulecast_model::base::units::Watts;
 use std::path::Path;
 
@@ -113,7 +113,7 @@ fn settings_table(plan: &Plan, c: &Candidate) -> Table {
 fn assumptions(plan: &Plan) -> Table {
     let file = &plan.file;
     let mut table = Table::new(&["assumption", "value", "source"], 3);
-    let mut row = |a: &str, b: String, c: &str| table.row(vec![a.into(), b, c.into()]);
+    let mut row = |a: &str, b: String, c: &str| table.row(vec![a.into(), thousands(&b), c.into()]);
     if let Some(target) = file.target {
         row("peak load", format!("{} requests/s", file.peak_per_s), "plan");
         let mean = file.profile_per_s.iter().sum::<f64>() / file.profile_per_s.len() as f64;
@@ -131,6 +131,9 @@ fn assumptions(plan: &Plan) -> Table {
     for (what, value) in file.languages.iter().flat_map(services::assumed) {
         row(&what, value, "plan");
     }
+    let headroom =
+        format!("GPUs are busy for at most {} % of the time at the peak", significant(100.0 * file.utilisation, 3));
+    row("headroom", headroom, "plan");
     row("PUE", significant(file.site.pue, 3), "plan");
     row("price of energy", format!("{} {}/kWh", file.site.price_per_kwh, file.currency), "plan");
     row("carbon intensity", format!("{} g CO2e/kWh, location-based", file.site.carbon_g_per_kwh), &file.carbon_source);
@@ -151,6 +154,9 @@ fn assumptions(plan: &Plan) -> Table {
         };
         let server = format!("{} GPUs, {} besides{embodied}", s.gpus, with_unit(s.overhead.get(), "W"));
         row(&format!("server for {}", c.name), server, "plan");
+        let planned = file.candidates.iter().find(|planned| planned.name == c.name);
+        let spares = planned.map_or(0.0, |planned| planned.spares);
+        row(&format!("spares of {}", c.name), format!("{} % of the GPUs", significant(100.0 * spares, 3)), "plan");
         let (power, source) = &c.waiting;
         row(&format!("power of a waiting board of {}", c.name), with_unit(power.get(), "W"), source);
     }
@@ -161,7 +167,7 @@ fn assumptions(plan: &Plan) -> Table {
 fn sized(plan: &Plan) -> Vec<String> {
     let mut list = Vec::new();
     if !plan.file.networks.is_empty() {
-        list.push("Each network has a pool of its own. Requests arrive at random (Poisson) and gather into batches of a fixed size; a batch waits for a GPU and takes its predicted time: E_b/D/c, Erlang C with Cosmetatos's correction for fixed service times over the batch. Latency is from arrival to result on the GPU: network transfer and preprocessing are not in it. Steps are taken to last exactly as predicted: a pool that is busy more than nine tenths of the time has little slack for what varies.".into());
+        list.push("Each network has a pool of its own. Requests arrive at random (Poisson) and gather into batches of a fixed size; a batch waits for a GPU and takes its predicted time: E_b/D/c, Erlang C with Cosmetatos's correction for fixed service times over the batch. Latency is from arrival to result on the GPU: network transfer and preprocessing are not in it. Steps are taken to last exactly as predicted; `utilisation` in the plan is the slack for what varies.".into());
     }
     if !plan.file.languages.is_empty() {
         list.push("Each language model has a pool of replicas, each of one or several GPUs of one server. Requests are divided among them by chance; what one replica does of its part is simulated as `predict serve` does it, at rates up to the highest that keeps the target, and read between them. Replicas are as many as the peak needs, on the layout that takes the fewest GPUs; they stay on all day.".into());
@@ -179,9 +185,120 @@ fn conventions(plan: &Plan) -> Vec<String> {
         "All GPUs stay on; each part of the day takes the batch with the least power that keeps the target. Power limits and clocks hold all day; hardware is paid by the hour of its years.".into(),
         "Sensitivity is of the values: GPUs come whole, so that a tenth of an input may change nothing or a whole GPU.".into(),
         format!("Carbon: SCI (ISO/IEC 21031), (E I + M) / R, R = 1 million inferences, location-based; M {}.", if plan.candidates.iter().any(|c| c.embodied_kg.is_none()) { "only where the plan gives embodied emissions" } else { "straight line over the years of amortisation" }),
-        "Racks hold as many servers as their power allows with every board at its limit. No spares: add what your availability needs.".into(),
+        "Racks hold as many servers as their power allows with every board at its limit. Spare GPUs wait, switched on, in servers like the others, and are among the GPUs; `spares` in the plan says how many.".into(),
     ]);
     list
+}
+
+/// What a year costs in what the plan makes small, where that has a word of its own.
+fn year(plan: &Plan, o: &AtSetting) -> String {
+    format!("{} {}", of(o, |f| f.cost_per_year, 1.0), plan.file.currency)
+}
+
+/// The choice, its cost, its risk and what would change it: what somebody reads who reads no more.
+fn summary(plan: &Plan, (c, o, fleet): (&Candidate, &AtSetting, &Fleet)) -> Vec<(String, String)> {
+    let racks = fleet.racks.map_or(String::new(), |r| format!(" in {}", plural(r, "rack")));
+    let named = if c.name == c.gpu { String::new() } else { format!(" ({})", c.name) };
+    let how = if o.clock.is_some() { "locked to" } else { "limited to" };
+    let spares = if fleet.spares > 0 {
+        format!(", {} of them spare", whole(o.figure(|f| Some(f.spares as f64))))
+    } else {
+        String::new()
+    };
+    let choice = format!(
+        "{} {}{named} {how} {}{spares}, {}{racks}: the least {}{}. What keeps it from being smaller: {}.",
+        whole(o.figure(|f| Some(f.gpus as f64))),
+        c.title,
+        o.setting(),
+        plural(fleet.servers, "server"),
+        plan.file.minimise.name(),
+        if plan.rivals().is_empty() { "" } else { ", as predicted" },
+        c.binding(plan, fleet)
+    );
+    let energy = 100.0 * fleet.energy_cost_per_year / fleet.cost_per_year;
+    let energy = match c.price {
+        Price::Buy(_) if fleet.cost_per_year > 0.0 => format!(", {energy:.0} % of it energy"),
+        _ => String::new(),
+    };
+    let cost = format!(
+        "{} a year{energy}; {} {} for a million requests. The facility draws {} kW at peak and {} MWh a year, and emits {} t CO2e.",
+        year(plan, o),
+        of(o, Fleet::cost_per_million, 1.0),
+        plan.file.currency,
+        of(o, |f| f.facility_peak.get(), 1e3),
+        of(o, Fleet::kwh_per_year, 1e3),
+        of(o, Fleet::carbon_g_per_year, 1e6),
+    );
+    vec![
+        ("Choice".into(), choice),
+        ("Cost".into(), cost),
+        ("Risk".into(), risk(plan, c, o)),
+        ("What would change it".into(), turning(plan, c, fleet)),
+    ]
+}
+
+/// What may go wrong with a choice.
+fn risk(plan: &Plan, c: &Candidate, o: &AtSetting) -> String {
+    let over = |f: &Fleet| plan.file.site.site.is_some_and(|limit| f.facility_peak > limit);
+    let worst = match &o.high {
+        None => {
+            "Were all steps as long as their 95 % quantiles, no fleet would keep the target: measure before you build."
+                .into()
+        }
+        Some(high) if over(high) => {
+            "Were all steps as long as their 95 % quantiles, the site's power would not do: measure before you build."
+                .into()
+        }
+        Some(high) => {
+            let exactly = |value: f64| span(Figure { value: Some(value), p05: Some(value), p95: Some(value) }, 1.0);
+            format!(
+                "Were all steps as long as their 95 % quantiles, {} of {} would be needed, at {} {} a year.",
+                thousands(&high.gpus.to_string()),
+                c.name,
+                exactly(high.cost_per_year),
+                plan.file.currency
+            )
+        }
+    };
+    let trust = match c.rests_on.first() {
+        Some(first) if c.rests_on.len() == 1 => format!(" Trust in {first}."),
+        Some(first) => format!(" Trust in {first}; others below."),
+        None => String::new(),
+    };
+    worst + &trust
+}
+
+/// Inputs that move what the plan makes small the most, and candidates that may be better.
+fn turning(plan: &Plan, c: &Candidate, fleet: &Fleet) -> String {
+    let base = objective(fleet, plan.file.minimise);
+    let by = |f: &Option<Fleet>| f.as_ref().map(|f| objective(f, plan.file.minimise) / base);
+    let far = |change: &&Change| {
+        let moved = |end: &Option<Fleet>| by(end).map_or(f64::INFINITY, |ratio| (ratio - 1.0).abs());
+        moved(&change.less).max(moved(&change.more))
+    };
+    let mut changes: Vec<&Change> = c.sensitivity.iter().filter(|change| far(change) > 0.0).collect();
+    changes.sort_by(|a, b| far(b).total_cmp(&far(a)));
+    let percent = |ratio: Option<f64>| ratio.map_or("no fleet".into(), |ratio| format!("{} %", percent_more(ratio)));
+    let told = changes.iter().take(3).map(|change| {
+        format!(
+            "{} ({} with a tenth less, {} with a tenth more)",
+            change.input,
+            percent(by(&change.less)),
+            percent(by(&change.more))
+        )
+    });
+    let told: Vec<String> = told.collect();
+    let rivals: Vec<&str> = plan.rivals().iter().map(|c| c.name.as_str()).collect();
+    let rivals = match &rivals[..] {
+        [] => "No other candidate comes near within the predictions' intervals.".into(),
+        names => format!("Within the predictions' intervals {} may turn out better.", names.join(", ")),
+    };
+    match told.is_empty() {
+        true => rivals,
+        false => {
+            format!("{rivals} Of the inputs, the {} moves most with: {}.", plan.file.minimise.name(), told.join(", "))
+        }
+    }
 }
 
 /// How figures are shown.
@@ -199,7 +316,7 @@ pub(super) enum Show<'a> {
 fn figure(plan: &Plan, name: &str, show: Show<'_>) -> Result<Option<Block>, ExportError> {
     Ok(match show {
         Show::Nothing => None,
-        Show::Within => pictures::svg_of(plan, name)?.map(Block::Figure),
+        Show::Within => pictures::drawn(plan, name)?.map(Block::Figure),
         Show::Beside(folder) => {
             let path = folder.join(format!("{name}.svg")).display().to_string();
             pictures::title_of(plan, name).map(|title| Block::Link { title, path })
@@ -213,26 +330,9 @@ pub(super) fn document(plan: &Plan, show: Show<'_>) -> Result<Document, ExportEr
     let winner = plan.winner.map(|i| &plan.candidates[i]);
     let taken = winner.and_then(|c| Some((c, c.taken()?, c.taken()?.value.as_ref()?)));
     match taken {
-        Some((c, o, fleet)) => {
-            let racks = fleet.racks.map_or(String::new(), |r| format!(" in {}", plural(r, "rack")));
-            let named = if c.name == c.gpu { String::new() } else { format!(" ({})", c.name) };
-            let how = if o.clock.is_some() { "locked to" } else { "limited to" };
-            blocks.extend(plan.conclusion().map(|line| Block::Text(line + ".")));
-            blocks.push(Block::Text(format!(
-                "{} {}: {} {}{named} {how} {}, {}{racks}. The facility draws {} kW at peak and {} MWh a year; a year costs {} {} and emits {} t CO2e. Binding: {}.",
-                if plan.rivals().is_empty() { "Least" } else { "As predicted, least" },
-                plan.file.minimise.name(),
-                whole(o.figure(|f| Some(f.gpus as f64))),
-                c.title,
-                o.setting(),
-                plural(fleet.servers, "server"),
-                of(o, |f| f.facility_peak.get(), 1e3),
-                of(o, Fleet::kwh_per_year, 1e3),
-                of(o, |f| f.cost_per_year, 1.0),
-                plan.file.currency,
-                of(o, Fleet::carbon_g_per_year, 1e6),
-                c.binding(plan, fleet)
-            )));
+        Some(of) => {
+            blocks.extend(plan.conclusion().map(|line| Block::Lead(line + ".")));
+            blocks.push(Block::Facts(summary(plan, of)));
         }
         None => blocks.push(Block::Text("No candidate carries the load within its limits.".into())),
     }
@@ -244,15 +344,9 @@ pub(super) fn document(plan: &Plan, show: Show<'_>) -> Result<Document, ExportEr
             names.join(", ")
         )));
     }
-    let over = |f: &Fleet| plan.file.site.site.is_some_and(|limit| f.facility_peak > limit);
-    if taken.is_some_and(|(_, o, _)| o.high.as_ref().is_none_or(over)) {
-        blocks.push(Block::Text(
-            "At the 95 % quantiles the site's power or the latency target would not be kept: measure before you build."
-                .into(),
-        ));
-    }
     blocks.push(Block::Heading("Candidates".into()));
     blocks.push(Block::Table(candidates(plan)));
+    blocks.extend(figure(plan, COSTS, show)?);
     blocks.extend(figure(plan, FLEETS, show)?);
     if let Some((c, o, fleet)) = taken {
         if let Some(target) = &plan.file.target {
@@ -286,7 +380,10 @@ pub(super) fn document(plan: &Plan, show: Show<'_>) -> Result<Document, ExportEr
         }
         notes.extend(c.warnings.iter().map(|w| format!("{}: {w}", c.name)));
     }
-    notes.push(format!("Made by: {}", plan.command));
+    // A page says it at its foot.
+    if !matches!(show, Show::Within) {
+        notes.push(format!("Made by: {}", plan.command));
+    }
     blocks.push(Block::List(notes));
     Ok(Document { title: plan.file.title.clone(), blocks })
 }

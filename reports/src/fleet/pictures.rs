@@ -1,10 +1,11 @@
 //! The figures of a plan.
 
-use super::values::{AtSetting, Candidate, DAY, FIGURE_NAMES, FLEETS, Figure, OF_PARTS, Plan, Value};
+use super::values::{AtSetting, COSTS, Candidate, DAY, FIGURE_NAMES, FLEETS, Figure, OF_PARTS, Plan, Value};
+use crate::figure::costs::{Bar, Costs};
 use crate::figure::day::{Day, Panel};
 use crate::figure::fleet::{Curve, Fleets, Point, Series};
-use crate::figure::sensitivity::{Bar, Sensitivity};
-use crate::figure::{Figure as _, FigureError, svg};
+use crate::figure::sensitivity::{self, Sensitivity};
+use crate::figure::{self, Figure as _, FigureError, svg};
 use joulecast_model::ask::capacity::{Change, Fleet, Minimise};
 use joulecast_model::ask::optimum::front;
 
@@ -18,21 +19,68 @@ pub fn figures(plan: &Plan) -> Result<Vec<(&'static str, String)>, FigureError> 
 }
 
 /// A figure as SVG; `None` where the plan has nothing to draw in it.
-pub(super) fn svg_of(plan: &Plan, name: &str) -> Result<Option<String>, FigureError> {
+fn svg_of(plan: &Plan, name: &str) -> Result<Option<String>, FigureError> {
     match name {
+        COSTS => costs(plan).as_ref().map(svg).transpose(),
         FLEETS => fleets(plan).as_ref().map(svg).transpose(),
         DAY => day(plan).as_ref().map(svg).transpose(),
         _ => sensitivity(plan).as_ref().map(svg).transpose(),
     }
 }
 
+/// A figure as drawings for a page; `None` where the plan has nothing to draw in it.
+pub(super) fn drawn(plan: &Plan, name: &str) -> Result<Option<Vec<String>>, FigureError> {
+    // A page says itself what made it.
+    let plan = &Plan { command: String::new(), ..plan.clone() };
+    match name {
+        COSTS => costs(plan).as_ref().map(figure::drawn).transpose(),
+        FLEETS => fleets(plan).as_ref().map(figure::drawn).transpose(),
+        DAY => day(plan).as_ref().map(figure::drawn).transpose(),
+        _ => sensitivity(plan).as_ref().map(figure::drawn).transpose(),
+    }
+}
+
 /// A figure's title; `None` where the plan has nothing to draw in it.
 pub(super) fn title_of(plan: &Plan, name: &str) -> Option<String> {
     match name {
+        COSTS => costs(plan).map(|f| f.title().to_string()),
         FLEETS => fleets(plan).map(|f| f.title().to_string()),
         DAY => day(plan).map(|f| f.title().to_string()),
         _ => sensitivity(plan).map(|f| f.title().to_string()),
     }
+}
+
+/// What the candidates come to of what the plan makes small, where that has parts; `None` where none has a fleet.
+fn costs(plan: &Plan) -> Option<Costs> {
+    let money = &plan.file.currency;
+    let (of, parts, title): (fn(&Fleet) -> Vec<f64>, &[&str], String) = match plan.file.minimise {
+        Minimise::Cost => (
+            |f| vec![f.cost_per_year - f.energy_cost_per_year, f.energy_cost_per_year],
+            &["hardware, or rent with energy", "energy"],
+            format!("Cost of a year, {money}"),
+        ),
+        Minimise::Carbon => (
+            |f| vec![f.embodied_g_per_year.unwrap_or(0.0) / 1e6, f.operational_g_per_year / 1e6],
+            &["embodied", "operation"],
+            "Carbon of a year, t CO2e".into(),
+        ),
+        Minimise::Energy => (|f| vec![f.kwh_per_year() / 1e3], &["energy"], "Energy of a year, MWh".into()),
+        Minimise::Gpus => (|f| vec![f.gpus as f64], &["GPUs"], "GPUs".into()),
+    };
+    let bar = |(i, c): (usize, &Candidate)| {
+        let o = c.taken()?;
+        let fleet = o.value.as_ref()?;
+        let whole = o.figure(|f| Some(of(f).iter().sum()));
+        let name = format!("{} at {}", c.name, o.setting());
+        Some(Bar { name, parts: of(fleet), ends: (whole.p05, whole.p95), taken: plan.winner == Some(i) })
+    };
+    let bars: Vec<Bar> = plan.candidates.iter().enumerate().filter_map(bar).collect();
+    let parts = parts.iter().map(|part| part.to_string()).collect();
+    (!bars.is_empty()).then(|| Costs { title, parts, bars, notes: made_by(plan) })
+}
+
+fn made_by(plan: &Plan) -> Vec<String> {
+    Some(&plan.command).filter(|command| !command.is_empty()).cloned().into_iter().collect()
 }
 
 fn taken(plan: &Plan) -> Option<(&Candidate, &AtSetting, &Fleet)> {
@@ -73,7 +121,7 @@ fn fleets(plan: &Plan) -> Option<Fleets> {
         title: "GPUs against facility power".into(),
         series: plan.candidates.iter().enumerate().map(series).collect(),
         limit_kw: plan.file.site.site.map(|w| w.get() / 1e3),
-        notes: vec![plan.command.clone()],
+        notes: made_by(plan),
     })
 }
 
@@ -103,7 +151,7 @@ fn day(plan: &Plan) -> Option<Day> {
             panel(3, format!("cost, {}/h", plan.file.currency), 1.0, None),
             panel(4, "kg CO2e/h".into(), 1e3, None),
         ],
-        notes: vec![plan.command.clone()],
+        notes: made_by(plan),
     })
 }
 
@@ -121,13 +169,13 @@ fn sensitivity(plan: &Plan) -> Option<Sensitivity> {
     let (c, _, fleet) = taken(plan)?;
     let (of, name) = objective(plan.file.minimise);
     let end = |f: &Option<Fleet>| f.as_ref().map(|f| 100.0 * (of(f) / of(fleet) - 1.0));
-    let bar = |s: &Change| Bar { name: s.input.to_string(), less: end(&s.less), more: end(&s.more) };
+    let bar = |s: &Change| sensitivity::Bar { name: s.input.to_string(), less: end(&s.less), more: end(&s.more) };
     Some(Sensitivity {
         title: format!("Change of the {name}, {}", c.name),
         bars: c.sensitivity.iter().map(bar).collect(),
-        notes: vec![
-            format!("{} inputs, each 10 % less and 10 % more, % of the {name}", c.sensitivity.len()),
-            plan.command.clone(),
-        ],
+        notes: vec![format!("{} inputs, each 10 % less and 10 % more, % of the {name}", c.sensitivity.len())]
+            .into_iter()
+            .chain(made_by(plan))
+            .collect(),
     })
 }

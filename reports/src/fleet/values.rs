@@ -8,12 +8,13 @@ use joulecast_model::step::framework::Launch;
 use serde::Serialize;
 use std::path::PathBuf;
 
+pub(super) const COSTS: &str = "costs";
 pub(super) const FLEETS: &str = "fleets";
 pub(super) const DAY: &str = "day";
 pub(super) const SENSITIVITY: &str = "sensitivity";
 
 /// Names of all figures that a plan may have.
-pub const FIGURE_NAMES: [&str; 3] = [FLEETS, DAY, SENSITIVITY];
+pub const FIGURE_NAMES: [&str; 4] = [COSTS, FLEETS, DAY, SENSITIVITY];
 
 /// A candidate's fleet at a power limit or clock; the ends are where time and energy of every step are at theirs.
 #[derive(Clone, Debug)]
@@ -88,8 +89,9 @@ pub struct Plan {
 pub(super) type Value = fn(&Fleet) -> f64;
 
 /// Key of the JSON document, and what it is of a fleet.
-pub(super) const FIGURES: [(&str, Value); 12] = [
+pub(super) const FIGURES: [(&str, Value); 13] = [
     ("gpus", |f| f.gpus as f64),
+    ("spares", |f| f.spares as f64),
     ("servers", |f| f.servers as f64),
     ("it_peak_w", |f| f.it_peak.get()),
     ("facility_peak_w", |f| f.facility_peak.get()),

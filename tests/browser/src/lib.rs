@@ -15,6 +15,8 @@ pub struct Shown {
     pub figures: Vec<(u32, u32)>,
     /// Colour of the page behind everything, as in `rgb(255, 255, 255)`.
     pub paper: String,
+    /// What keeps readers from it: text that is hardly seen, what has no name, what asks for something elsewhere.
+    pub complaints: Vec<String>,
 }
 
 /// Light or dark, as a reader's screen may ask for.
@@ -35,11 +37,9 @@ fn browser() -> Option<PathBuf> {
     names.iter().flat_map(|n| folders.iter().map(move |f| f.join(n))).find(|p| p.is_file())
 }
 
-/// Sends what the page measures to the page around it; the page itself has no script.
-const PROBE: &str = "<script>\
-const sizes = [...document.querySelectorAll('figure svg')].map(s => { const b = s.getBoundingClientRect(); return Math.round(b.width) + 'x' + Math.round(b.height) });\
-const paper = getComputedStyle(document.body).backgroundColor;\
-parent.postMessage([innerWidth, document.documentElement.scrollWidth, paper, sizes.join(' ')].join('|'), '*');</script>";
+/// Sends what the page measures to the page around it; the page itself has no script. A figure that is drawn for another width
+/// is not there.
+const PROBE: &str = include_str!("probe.html");
 
 /// The page in a frame as wide as the screen is meant to be: windows of current browsers are 500 pixels wide at least. Of
 /// several sizes that a page may send, the first counts.
@@ -85,7 +85,8 @@ pub fn shown(html: &str, width: u32, scheme: Scheme) -> Option<Shown> {
         screen: number(parts[0]),
         page: number(parts[1]),
         paper: parts[2].to_string(),
-        figures: parts[3].split_whitespace().filter_map(size).collect(),
+        figures: parts[3].split_whitespace().filter_map(size).filter(|(width, _)| *width > 0).collect(),
+        complaints: parts[4..].join("|").split(" ; ").filter(|c| !c.is_empty()).map(str::to_string).collect(),
     })
 }
 
@@ -100,26 +101,29 @@ const NONE: &str = "no Chromium on this machine";
 /// Where it does not, and where [`shown`] does.
 pub fn check(name: &str, html: &str, figures: usize) {
     let mut papers = Vec::new();
-    for (width, scheme) in [(390, Scheme::Light), (390, Scheme::Dark), (1280, Scheme::Light), (1280, Scheme::Dark)] {
+    let narrow = [(360, Scheme::Light), (360, Scheme::Dark)];
+    let wide = [(1280, Scheme::Light), (1280, Scheme::Dark), (768, Scheme::Light), (1600, Scheme::Dark)];
+    for (width, scheme) in narrow.into_iter().chain(wide) {
         let Some(shown) = shown(html, width, scheme) else {
             return skipped(name, NONE);
         };
         assert_eq!((shown.screen, shown.page), (width, width), "the page is as wide as the screen");
         let seen = shown.figures.iter().filter(|(w, h)| *w > 300 && *h > 80).count();
         assert_eq!((seen, shown.figures.len()), (figures, figures), "figures on {width} pixels: {:?}", shown.figures);
+        assert!(shown.complaints.is_empty(), "on {width} pixels, {scheme:?}: {:#?}", shown.complaints);
         papers.push(shown.paper);
     }
     assert_ne!(papers[0], papers[1], "a dark screen has dark paper");
-    assert_eq!(papers[..2], papers[2..]);
+    assert_eq!(papers[..2], papers[2..4]);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PAGE: &str = "<!doctype html><html><head><link rel=\"icon\" href=\"data:,\"><style>body{margin:0;background:#fff}\
+    const PAGE: &str = "<!doctype html><html lang=\"en\"><head><title>page</title><link rel=\"icon\" href=\"data:,\"><style>body{margin:0;background:#fff}\
         @media (prefers-color-scheme:dark){body{background:#000}}</style></head>\
-        <body><figure style=\"margin:0\"><svg width=\"320\" height=\"100\"></svg></figure></body></html>";
+        <body><figure style=\"margin:0\"><svg role=\"img\" aria-label=\"a\" width=\"320\" height=\"100\"></svg></figure></body></html>";
 
     #[test]
     fn what_is_seen_is_measured() {
@@ -127,7 +131,10 @@ mod tests {
             return skipped("browser::what_is_seen_is_measured", NONE);
         };
         let white = "rgb(255, 255, 255)".to_string();
-        assert_eq!(shown, Shown { screen: 400, page: 400, figures: vec![(320, 100)], paper: white });
+        assert_eq!(
+            shown,
+            Shown { screen: 400, page: 400, figures: vec![(320, 100)], paper: white, complaints: Vec::new() }
+        );
         check("browser::what_is_seen_is_measured", PAGE, 1);
     }
 
@@ -138,5 +145,28 @@ mod tests {
             return skipped("browser::a_page_that_is_too_wide_is_seen_to_be", NONE);
         };
         assert_eq!((shown.page, shown.paper.as_str()), (2000, "rgb(0, 0, 0)"));
+    }
+
+    #[test]
+    fn what_keeps_readers_out_is_told() {
+        let bad = PAGE
+            .replace(" lang=\"en\"", "")
+            .replace("</body>", "<p style=\"color:#999;background:#fff\">faint</p><button></button><img src=\"data:,\">\
+                <h3 id=\"a\">x</h3><div id=\"a\" style=\"overflow-x:auto;width:50px\"><table><tr><td>aaaaaaaaaaaaaaaaaaaaaaaaaa</td></tr></table></div></body>");
+        let Some(shown) = shown(&bad, 1280, Scheme::Light) else {
+            return skipped("browser::what_keeps_readers_out_is_told", NONE);
+        };
+        let said = shown.complaints.join("\n");
+        for part in [
+            "contrast 2.8",
+            "no language",
+            "button has no name",
+            "img has no alt",
+            "two ids a",
+            "no keyboard reaches",
+            "h3 after",
+        ] {
+            assert!(said.contains(part), "no {part} in\n{said}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Layers of a report: held-out times of every chip.
 
-use super::Report;
+use super::{Report, verdicts};
 use crate::judge::validate::{HeldOut, kind_label};
 use crate::rows::prepare::Row;
 use anyhow::Result;
@@ -179,9 +179,9 @@ pub fn add(report: &mut Report, rows: &[Row], held_out: &HeldOut, lines: &[Line]
     let title = "Layers: values within their 90 % intervals".to_string();
     let coverage = Coverage { title, rows: rows.collect(), notes: report.notes() };
     report.figure("layers_coverage", &coverage)?;
-    report.heading("Layers: the numbers");
-    report.text("Percent. NeuralPower's polynomial sees the same rows and folds; the roofline needs no fit.");
-    report.table(Table::of(lines));
+    report.verdicts.extend(verdicts::of_layers(lines));
+    let what = "Percent. NeuralPower's polynomial sees the same rows and folds; the roofline needs no fit.";
+    report.append("Appendix: layers, the numbers", what, Table::of(lines));
     Ok(())
 }
 

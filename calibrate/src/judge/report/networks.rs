@@ -1,6 +1,6 @@
 //! Whole networks of a report: runs beside their predictions, and what a few of them are made of.
 
-use super::Report;
+use super::{Report, verdicts};
 use crate::judge::networks::{Case, Run};
 use anyhow::{Context, Result};
 use joulecast_model::ask::curve::{self, relative};
@@ -303,6 +303,7 @@ fn curves(taken: &[Taken], axis: Axis, notes: Vec<String>) -> Result<Curves> {
 pub fn add(report: &mut Report, frames: &[Framed], calibrations: &[Calibration], role: Option<Role>) -> Result<()> {
     let notes = report.notes();
     let whose = role.map_or("all roles".to_string(), |r| format!("the role {}", r.name()));
+    report.verdicts.extend(verdicts::of_networks(frames));
     report.heading("Whole networks: measured against predicted");
     report.text(format!(
         "Every mark is a run of a network with {whose}; time, power, energy and the clock are all foreseen, nothing of the run \
@@ -320,8 +321,8 @@ pub fn add(report: &mut Report, frames: &[Framed], calibrations: &[Calibration],
         report.figure(&format!("networks_errors_{}", framed.framework), &errors(framed, notes.clone()))?;
         report.text("Means by group, percent:");
         report.table(table(&framed.compared));
-        report.text("Every run:");
-        report.table(Table::of(&framed.compared));
+        let heading = format!("Appendix: every run through {}", framed.framework);
+        report.append(heading, "Measured, predicted and how far off.", Table::of(&framed.compared));
     }
     report.heading("Whole networks: what the intervals hold");
     report.text(format!(

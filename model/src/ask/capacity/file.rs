@@ -1,6 +1,7 @@
 //! The plan file, documented in `data/capacity/README.md`.
 
 mod language;
+mod mistakes;
 
 use super::fleet::{Price, Server, Site};
 use super::pool::Target;
@@ -10,13 +11,26 @@ use crate::base::text::{names as shown_names, printable, prose, shown};
 use crate::base::units::{Seconds, Watts};
 pub use language::PlannedLanguage;
 use language::ServiceFile;
+use mistakes::{Mistakes, Section};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::collections::{HashMap, HashSet};
 
-/// A plan file that cannot be used, in one line.
+/// A plan file that cannot be used: all that is wrong with it, each in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PlanError(String);
+#[error("{}", .0.join("; "))]
+pub struct PlanError(Vec<String>);
+
+impl PlanError {
+    fn one(mistake: impl Into<String>) -> Self {
+        Self(vec![mistake.into()])
+    }
+
+    /// Its mistakes, in the order of the file; at least one.
+    pub fn mistakes(&self) -> &[String] {
+        &self.0
+    }
+}
 
 /// What a plan makes small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -82,6 +96,8 @@ pub struct CandidateFile {
     pub server: Server,
     /// What may be set on it.
     pub vary: Vec<Vary>,
+    /// Spare boards, as a share of those in pools.
+    pub spares: f64,
 }
 
 /// A plan file.
@@ -99,6 +115,8 @@ pub struct PlanFile {
     pub framework: String,
     /// No larger batch is tried.
     pub largest_batch: u64,
+    /// Share of the time that GPUs are busy at most, at the peak.
+    pub utilisation: f64,
     /// Requests per second to all networks at the worst moment.
     pub peak_per_s: f64,
     /// Requests per second to all networks through the day, in equal parts of it.
@@ -120,7 +138,8 @@ pub struct PlanFile {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    schema: String,
+    #[serde(rename = "schema")]
+    _schema: String,
     #[serde(deserialize_with = "shown_names")]
     title: String,
     #[serde(deserialize_with = "shown_names")]
@@ -135,15 +154,20 @@ struct File {
     largest_batch: u64,
     #[serde(default = "vary")]
     vary: Vec<Vary>,
-    load: Option<LoadFile>,
-    latency: Option<LatencyFile>,
-    #[serde(default, rename = "network")]
-    networks: Vec<PlannedNetwork>,
-    #[serde(default, rename = "service")]
-    services: Vec<ServiceFile>,
-    #[serde(rename = "candidate")]
-    candidates: Vec<Candidate>,
-    site: SiteFile,
+    #[serde(default = "utilisation")]
+    utilisation: f64,
+    #[serde(default = "spares")]
+    spares: f64,
+}
+
+/// Busier pools have little slack for what varies: requests, steps, a GPU that fails.
+fn utilisation() -> f64 {
+    0.9
+}
+
+/// Boards fail, some percent of them a year, and take weeks to come back.
+fn spares() -> f64 {
+    0.05
 }
 
 fn precision() -> Precision {
@@ -194,6 +218,7 @@ struct Candidate {
     server_price: f64,
     server_embodied_kg: Option<f64>,
     vary: Option<Vec<Vary>>,
+    spares: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -215,11 +240,11 @@ fn number(field: &str, value: f64, zero: bool) -> Result<f64, PlanError> {
         return Ok(value);
     }
     let least = if zero { "at least 0" } else { "above 0" };
-    Err(PlanError(format!("{field} must be {least}, not {value}")))
+    Err(PlanError::one(format!("{field} must be {least}, not {value}")))
 }
 
 fn wrong<T>(why: impl Into<String>) -> Result<T, PlanError> {
-    Err(PlanError(why.into()))
+    Err(PlanError::one(why))
 }
 
 /// What a plan may list at most: every network on every candidate takes tens of milliseconds, and nobody reads more rows.
@@ -246,82 +271,121 @@ impl PlanFile {
     /// Reads a plan file.
     ///
     /// # Errors
-    /// One line that names the field: what is missing, unknown, or no possible value.
+    /// All mistakes, each in a line that names the field: what is missing, unknown, or no possible value.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
-        let file: File = file::from_toml(text).map_err(|e| PlanError(e.to_string()))?;
-        check_schema(&file.schema, "capacity/1").map_err(|e| PlanError(e.to_string()))?;
-        few("[[candidate]]", file.candidates.len(), MOST_CANDIDATES)?;
-        few("[[network]]", file.networks.len(), MOST_NETWORKS)?;
-        few("pairs of a network and a candidate", file.networks.len() * file.candidates.len(), MOST_STEPS)?;
-        few("[[service]]", file.services.len(), MOST_SERVICES)?;
-        few("pairs of a service and a candidate", file.services.len() * file.candidates.len(), MOST_SIMULATED)?;
-        let parts = |profile: &Option<Vec<f64>>| profile.as_ref().map_or(0, Vec::len);
-        few("numbers in load.profile_per_s", file.load.as_ref().map_or(0, |l| parts(&l.profile_per_s)), MOST_PARTS)?;
-        for service in &file.services {
-            few(
-                &format!("numbers in profile_per_s of {}", service.called()),
-                parts(&service.profile_per_s),
-                MOST_PARTS,
-            )?;
+        let mut top: toml::Table = file::from_toml(text).map_err(|e| PlanError::one(e.to_string()))?;
+        if let Some(schema) = top.get("schema").and_then(toml::Value::as_str) {
+            check_schema(schema, "capacity/1").map_err(|e| PlanError::one(e.to_string()))?;
         }
-        place("framework", &file.framework)?;
-        file.networks.iter().try_for_each(|n| place("net", &n.net))?;
-        file.candidates.iter().try_for_each(|c| place("gpu", &c.gpu))?;
-        let (peak_per_s, mut profile_per_s, target) = match (&file.load, &file.latency) {
-            (None, None) if file.networks.is_empty() && file.services.is_empty() => {
-                return wrong("there is no [[network]] and no [[service]]");
-            }
-            (None, None) if file.networks.is_empty() => (0.0, vec![0.0], None),
-            _ if file.networks.is_empty() && !file.services.is_empty() => {
-                return wrong("[load] and [latency] are of networks, and there is no [[network]]");
-            }
-            (None, _) => return wrong("networks need [load]"),
-            (_, None) => return wrong("networks need [latency]"),
-            (Some(coming), Some(latency)) => {
-                let (peak_per_s, profile_per_s) = load(None, coming)?;
-                (peak_per_s, profile_per_s, Some(latency.target()?))
+        let mut found = Mistakes::of(text);
+        let mut lists = |name: &str| match top.remove(name) {
+            Some(toml::Value::Array(list)) => list,
+            // Written as [name]: there is one.
+            other => other.into_iter().collect(),
+        };
+        let (candidates, networks, services) = (lists("candidate"), lists("network"), lists("service"));
+        few("[[candidate]]", candidates.len(), MOST_CANDIDATES)?;
+        few("[[network]]", networks.len(), MOST_NETWORKS)?;
+        few("pairs of a network and a candidate", networks.len() * candidates.len(), MOST_STEPS)?;
+        few("[[service]]", services.len(), MOST_SERVICES)?;
+        few("pairs of a service and a candidate", services.len() * candidates.len(), MOST_SIMULATED)?;
+        let (has_networks, has_services, has_candidates) =
+            (!networks.is_empty(), !services.is_empty(), !candidates.is_empty());
+        let [load_of, latency, site] = ["load", "latency", "site"].map(|name| top.remove(name));
+        let (has_load, has_latency) = (load_of.is_some(), latency.is_some());
+        let one = |name| Section { name, place: None };
+        let file: Option<File> = found.section(one("top"), toml::Value::Table(top));
+        let load_of: Option<LoadFile> = load_of.and_then(|value| found.section(one("load"), value));
+        let latency: Option<LatencyFile> = latency.and_then(|value| found.section(one("latency"), value));
+        let networks: Vec<Option<PlannedNetwork>> = each(&mut found, "network", networks);
+        let services: Vec<Option<ServiceFile>> = each(&mut found, "service", services);
+        let candidates: Vec<Option<Candidate>> = each(&mut found, "candidate", candidates);
+        let site: Option<SiteFile> = match site {
+            Some(value) => found.section(one("site"), value),
+            None => {
+                found
+                    .add("there is no [site]: pue, price_per_kwh, carbon_g_per_kwh, carbon_source, amortisation_years");
+                None
             }
         };
-        let mut languages =
-            file.services.into_iter().map(ServiceFile::planned).collect::<Result<Vec<PlannedLanguage>, _>>()?;
+        let parts = |profile: &Option<Vec<f64>>| profile.as_ref().map_or(0, Vec::len);
+        few("numbers in load.profile_per_s", load_of.as_ref().map_or(0, |l| parts(&l.profile_per_s)), MOST_PARTS)?;
+        for service in services.iter().flatten() {
+            let whose = format!("numbers in profile_per_s of {}", service.called());
+            few(&whose, parts(&service.profile_per_s), MOST_PARTS)?;
+        }
+        if let Some(file) = &file {
+            found.keep(place("framework", &file.framework));
+            if file.largest_batch == 0 {
+                found.add("largest_batch must be above 0");
+            }
+            if !(file.utilisation > 0.0 && file.utilisation <= 1.0) {
+                found.add(format!("utilisation must be above 0 and at most 1, not {}", file.utilisation));
+            }
+            found.keep(spare("spares", file.spares));
+        }
+        for of in networks.iter().flatten() {
+            found.keep(place("net", &of.net));
+        }
+        for of in candidates.iter().flatten() {
+            found.keep(place("gpu", &of.gpu));
+        }
+        match (has_load, has_latency) {
+            (false, false) if !has_networks && !has_services => found.add("there is no [[network]] and no [[service]]"),
+            (false, false) if !has_networks => {}
+            _ if !has_networks && has_services => {
+                found.add("[load] and [latency] are of networks, and there is no [[network]]");
+            }
+            (load, latency) => {
+                if !has_networks {
+                    found.add("there is no [[network]] and no [[service]]");
+                }
+                if !load {
+                    found.add("networks need [load]");
+                }
+                if !latency {
+                    found.add("networks need [latency]");
+                }
+            }
+        }
+        let coming = load_of.as_ref().and_then(|coming| found.keep(load(None, coming)));
+        let target = latency.and_then(|latency| found.keep(latency.target()));
+        let (peak_per_s, mut profile_per_s) = coming.unwrap_or((0.0, vec![0.0]));
+        let planned: Vec<Option<PlannedLanguage>> = services.into_iter().map(|s| found.keep(s?.planned())).collect();
+        let (all, mut languages) =
+            (planned.iter().all(Option::is_some), planned.into_iter().flatten().collect::<Vec<_>>());
         let mut taken: HashSet<&str> = HashSet::new();
         if let Some(twice) = languages.iter().find(|of| !taken.insert(&of.name)) {
-            return wrong(format!("two services are called {}: give one another name", twice.name));
+            found.add(format!("two services are called {}: give one another name", twice.name));
         }
-        same_parts(&mut profile_per_s, &mut languages)?;
-        let site = &file.site;
-        if !(1.0..=5.0).contains(&site.pue) {
-            return wrong(format!("site.pue is facility power over IT power, from 1 to 5, not {}", site.pue));
+        if all {
+            found.keep(same_parts(&mut profile_per_s, &mut languages));
         }
-        let kw = |field: &str, value: Option<f64>| -> Result<Option<Watts>, PlanError> {
-            value.map(|v| number(field, v, false).map(|v| Watts::new(1000.0 * v))).transpose()
-        };
-        let site = Site {
-            rack: kw("site.rack_kw", site.rack_kw)?,
-            site: kw("site.site_kw", site.site_kw)?,
-            pue: site.pue,
-            price_per_kwh: number("site.price_per_kwh", site.price_per_kwh, true)?,
-            carbon_g_per_kwh: number("site.carbon_g_per_kwh", site.carbon_g_per_kwh, true)?,
-            amortisation_years: number("site.amortisation_years", site.amortisation_years, false)?,
-        };
         let mut shares = 0.0;
-        for n in &file.networks {
-            shares += number(&format!("share of {}", shown(&n.net)), n.share, false)?;
+        for n in networks.iter().flatten() {
+            shares += found.keep(number(&format!("share of {}", shown(&n.net)), n.share, false)).unwrap_or(f64::NAN);
         }
-        if target.is_some() && (shares - 1.0).abs() > SHARES {
-            return wrong(format!(
-                "the networks' shares add up to {}, not to 1",
-                (shares / SHARES).round() / SHARES.recip()
-            ));
+        if has_networks && networks.iter().all(Option::is_some) && (shares - 1.0).abs() > SHARES {
+            let sum = (shares / SHARES).round() / SHARES.recip();
+            found.add(format!("the networks' shares add up to {sum}, not to 1"));
         }
-        if file.candidates.is_empty() {
-            return wrong("there is no [[candidate]]");
+        if !has_candidates {
+            found.add("there is no [[candidate]]");
         }
-        if file.largest_batch == 0 {
-            return wrong("largest_batch must be above 0");
-        }
-        let names = names(&file.candidates)?;
-        let candidates = file.candidates.into_iter().zip(names).map(|(c, name)| candidate(c, name, &file.vary));
+        let (carbon_source, site) =
+            site.and_then(|site| Some((site.carbon_source.clone(), site.checked(&mut found)?))).unzip();
+        let candidates: Vec<Candidate> = candidates.into_iter().flatten().collect();
+        let names = found.keep(names(&candidates)).unwrap_or_default();
+        let (vary, spares) = file.as_ref().map(|file| (file.vary.clone(), file.spares)).unwrap_or_default();
+        let candidates: Vec<CandidateFile> = candidates
+            .into_iter()
+            .zip(names)
+            .filter_map(|(c, name)| candidate(c, name, &vary, spares, &mut found))
+            .collect();
+        found.none()?;
+        let (Some(file), Some(site), Some(carbon_source)) = (file, site, carbon_source) else {
+            return wrong("nothing is known of the file");
+        };
         Ok(Self {
             title: file.title,
             currency: file.currency,
@@ -329,14 +393,54 @@ impl PlanFile {
             precision: file.precision,
             framework: file.framework,
             largest_batch: file.largest_batch,
+            utilisation: file.utilisation,
             peak_per_s,
             profile_per_s,
             target,
-            networks: file.networks,
+            networks: networks.into_iter().flatten().collect(),
             languages,
-            candidates: candidates.collect::<Result<_, _>>()?,
+            candidates,
             site,
-            carbon_source: file.site.carbon_source,
+            carbon_source,
+        })
+    }
+}
+
+/// All sections of a name; nothing in place of each that is wrong.
+fn each<T: DeserializeOwned>(found: &mut Mistakes<'_>, name: &str, list: Vec<toml::Value>) -> Vec<Option<T>> {
+    let section = |(place, value)| found.section(Section { name, place: Some(place) }, value);
+    list.into_iter().enumerate().map(section).collect()
+}
+
+/// A share of spare boards.
+fn spare(field: &str, share: f64) -> Result<f64, PlanError> {
+    match (0.0..=1.0).contains(&share) {
+        true => Ok(share),
+        false => wrong(format!("{field} are a share of the GPUs, from 0 to 1, not {share}")),
+    }
+}
+
+impl SiteFile {
+    fn checked(&self, found: &mut Mistakes<'_>) -> Option<Site> {
+        if !(1.0..=5.0).contains(&self.pue) {
+            found.add(format!("site.pue is facility power over IT power, from 1 to 5, not {}", self.pue));
+        }
+        let mut checked = |field: &str, value: f64, zero| found.keep(number(field, value, zero));
+        let mut kw = |field: &str, value: Option<f64>| match value {
+            Some(kw) => checked(field, kw, false).map(|kw| Some(Watts::new(1000.0 * kw))),
+            None => Some(None),
+        };
+        let (rack, site) = (kw("site.rack_kw", self.rack_kw), kw("site.site_kw", self.site_kw));
+        let price = checked("site.price_per_kwh", self.price_per_kwh, true);
+        let carbon = checked("site.carbon_g_per_kwh", self.carbon_g_per_kwh, true);
+        let years = checked("site.amortisation_years", self.amortisation_years, false);
+        Some(Site {
+            rack: rack?,
+            site: site?,
+            pue: self.pue,
+            price_per_kwh: price?,
+            carbon_g_per_kwh: carbon?,
+            amortisation_years: years?,
         })
     }
 }
@@ -440,30 +544,51 @@ fn place(field: &str, text: &str) -> Result<(), PlanError> {
     }
 }
 
-/// `vary`: what may be set where the candidate does not say.
-fn candidate(c: Candidate, name: String, vary: &[Vary]) -> Result<CandidateFile, PlanError> {
+/// `vary`, `spares`: where the candidate does not say; rented boards are replaced by who rents them out.
+fn candidate(
+    c: Candidate,
+    name: String,
+    vary: &[Vary],
+    spares: f64,
+    found: &mut Mistakes<'_>,
+) -> Option<CandidateFile> {
     let field = |name: &str| format!("{name} of {}", shown(&c.gpu));
     let price = match (c.price, c.price_per_hour) {
-        (Some(price), None) => Price::Buy(number(&field("price"), price, true)?),
-        (None, Some(price)) => Price::PerHour(number(&field("price_per_hour"), price, true)?),
-        _ => return wrong(format!("{} has either price or price_per_hour", shown(&c.gpu))),
+        (Some(price), None) => number(&field("price"), price, true).map(Price::Buy),
+        (None, Some(price)) => number(&field("price_per_hour"), price, true).map(Price::PerHour),
+        _ => wrong(format!("{} has either price or price_per_hour", shown(&c.gpu))),
     };
+    let price = found.keep(price);
+    let rented = c.price_per_hour.is_some();
     if c.gpus_per_server == 0 {
-        return wrong(format!("{} must be above 0", field("gpus_per_server")));
+        found.add(format!("{} must be above 0", field("gpus_per_server")));
     }
-    if matches!(price, Price::PerHour(_)) && c.server_price > 0.0 {
-        return wrong(format!("{} is rented: its hour includes the server, leave out server_price", shown(&c.gpu)));
+    if rented && c.server_price > 0.0 {
+        found.add(format!("{} is rented: its hour includes the server, leave out server_price", shown(&c.gpu)));
     }
     let kg = |name: &str, value: Option<f64>| value.map(|v| number(&field(name), v, true)).transpose();
+    let overhead = found.keep(number(&field("server_overhead_w"), c.server_overhead_w, true));
+    let server_price = found.keep(number(&field("server_price"), c.server_price, true));
+    let server_kg = found.keep(kg("server_embodied_kg", c.server_embodied_kg));
+    let embodied_kg = found.keep(kg("embodied_kg", c.embodied_kg));
+    let spares = found.keep(spare(&field("spares"), c.spares.unwrap_or(if rented { 0.0 } else { spares })));
     let server = Server {
         gpus: c.gpus_per_server,
-        overhead: Watts::new(number(&field("server_overhead_w"), c.server_overhead_w, true)?),
-        price: number(&field("server_price"), c.server_price, true)?,
-        embodied_kg: kg("server_embodied_kg", c.server_embodied_kg)?,
+        overhead: Watts::new(overhead?),
+        price: server_price?,
+        embodied_kg: server_kg?,
     };
-    let embodied_kg = kg("embodied_kg", c.embodied_kg)?;
     let vary = c.vary.unwrap_or_else(|| vary.to_vec());
-    Ok(CandidateFile { name, price, price_source: c.price_source, embodied_kg, server, vary, gpu: c.gpu })
+    Some(CandidateFile {
+        name,
+        price: price?,
+        price_source: c.price_source,
+        embodied_kg: embodied_kg?,
+        server,
+        vary,
+        spares: spares?,
+        gpu: c.gpu,
+    })
 }
 
 #[cfg(test)]
@@ -593,6 +718,59 @@ amortisation_years = 4.0
             let error = PlanFile::from_toml(&TEXT.replace(from, to)).expect_err(to).to_string();
             assert!(error.contains(expected), "{error:?} should name {expected:?}");
             assert!(!error.contains('\n'), "{error:?} is one line");
+        }
+    }
+
+    #[test]
+    fn all_mistakes_are_told_at_once_with_their_lines() {
+        let text = TEXT
+            .replace("currency = \"EUR\"\n", "")
+            .replace("peak_per_s = 300.0", "peak_per_s = 30.0")
+            .replace("target_ms = 50.0", "target_ms = \"soon\"\npercentil = 3")
+            .replace("share = 1.0", "share = 0.0")
+            .replace(
+                "gpus_per_server = 4\nserver_overhead_w = 300.0",
+                "gpus_per_server = 0\nserver_overhead = 300.0\nspares = 7",
+            )
+            .replace("pue = 1.3", "pue = 0.3\nsite_kw = -1.0");
+        let error = PlanFile::from_toml(&text).expect_err("a dozen");
+        let expected = [
+            "missing field `currency`",
+            "line 9: [latency]: target_ms: invalid type: string \"soon\", expected f64",
+            "line 10: [latency]: unknown field `percentil`",
+            "line 19: [[candidate]] 1: unknown field `server_overhead`",
+            "line 14: [[candidate]] 1: missing field `server_overhead_w`",
+            "load.peak_per_s of 30 is below the load of 100",
+            "share of resnet50 must be above 0, not 0",
+            "site.pue is facility power over IT power, from 1 to 5, not 0.3",
+            "site.site_kw must be above 0, not -1",
+        ];
+        for part in expected {
+            assert!(error.mistakes().iter().any(|m| m.contains(part)), "no {part:?} in {:#?}", error.mistakes());
+        }
+        assert_eq!(error.mistakes().len(), expected.len(), "{:#?}", error.mistakes());
+        // What a section's own mistakes hide comes when they are gone.
+        let text = text.replace("server_overhead =", "server_overhead_w =");
+        let error = PlanFile::from_toml(&text).expect_err("others").to_string();
+        assert!(error.contains("spares of t4 are a share of the GPUs, from 0 to 1, not 7"), "{error}");
+        assert!(error.contains("gpus_per_server of t4 must be above 0"), "{error}");
+    }
+
+    #[test]
+    fn headroom_is_said_or_sane() {
+        let plan = |from: &str, to: &str| PlanFile::from_toml(&TEXT.replace(from, to));
+        let spares = |plan: &PlanFile| plan.candidates[0].spares;
+        let usual = plan("", "").expect("valid");
+        assert_eq!((usual.utilisation, spares(&usual)), (0.9, 0.05));
+        let said = plan("currency = \"EUR\"", "currency = \"EUR\"\nutilisation = 0.7\nspares = 0.1").expect("valid");
+        assert_eq!((said.utilisation, spares(&said)), (0.7, 0.1));
+        let rented = plan("price = 1000.0", "price_per_hour = 1.0").expect("valid");
+        assert_eq!(spares(&rented), 0.0);
+        let own = plan("price = 1000.0", "price_per_hour = 1.0\nspares = 0.2").expect("valid");
+        assert_eq!(spares(&own), 0.2);
+        for utilisation in ["0.0", "1.1", "nan"] {
+            let error = plan("currency = \"EUR\"", &format!("currency = \"EUR\"\nutilisation = {utilisation}"));
+            assert!(error.is_err_and(|e| e.to_string().starts_with("utilisation must be above 0")), "{utilisation}");
         }
     }
 

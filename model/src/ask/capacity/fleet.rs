@@ -4,7 +4,7 @@
 //! energy, I the location-based intensity of the grid, M the embodied emissions of the hardware spread over its years, R a
 //! million inferences. The power usage effectiveness (PUE, ISO/IEC 30134-2) multiplies IT power once.
 
-use super::pool::{Gathered, Limit, Pool, Service, Target, gathered, size};
+use super::pool::{Gathered, Limit, Pool, ROUNDING, Service, Target, gathered, size};
 use super::replicas::{self, Carriers, ReplicaPool, Requests};
 use crate::base::units::{Hertz, Joules, Seconds, Watts};
 use crate::step::predictor::Estimate;
@@ -105,6 +105,28 @@ pub struct Assumptions {
     pub server: Server,
     /// Where it stands.
     pub site: Site,
+    /// What is left free.
+    pub headroom: Headroom,
+}
+
+/// What of a fleet is left free.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Headroom {
+    /// Share of the time that pools are busy at most at the peak; of a language model's replicas the share of the highest rate
+    /// that keeps its target.
+    pub busiest: f64,
+    /// Spare boards, as a share of those in pools, rounded up. They wait, switched on, in servers like the others.
+    pub spares: f64,
+}
+
+impl Headroom {
+    /// None: what comes is as foreseen, and nothing fails.
+    pub const NONE: Self = Self { busiest: 1.0, spares: 0.0 };
+
+    /// Boards beside those of pools.
+    fn boards(&self, gpus: u64) -> u64 {
+        (gpus as f64 * self.spares * (1.0 - ROUNDING)).ceil() as u64
+    }
 }
 
 impl Assumptions {
@@ -160,8 +182,10 @@ pub struct Fleet {
     pub pools: Vec<(Pool, Limit)>,
     /// Replicas of every language model.
     pub languages: Vec<ReplicaPool>,
-    /// GPUs of all pools.
+    /// GPUs of all pools, and spares.
     pub gpus: u64,
+    /// Of which spares.
+    pub spares: u64,
     /// Servers.
     pub servers: u64,
     /// Racks; `None` without a limit per rack.
@@ -244,10 +268,12 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Resu
         let target = load.target.as_ref().ok_or(Misfit::Latency)?;
         let services = gathered(&services, target.quantile);
         let rate = load.peak_per_s * share;
-        let (smallest, limit) = size(&services, rate, target, board.waiting, more_fit).ok_or(Misfit::Latency)?;
+        let busiest = load.headroom.busiest;
+        let (smallest, limit) =
+            size(&services, rate, target, busiest, board.waiting, more_fit).ok_or(Misfit::Latency)?;
         // Quieter times fill batches more slowly: a pool must keep the target then, too, if need be with smaller ones.
         let keeping = (smallest.gpus..=2 * smallest.gpus + MORE_GPUS).find_map(|gpus| {
-            let at = |rate: f64| best_at(&services, rate * share, gpus, target, board.waiting);
+            let at = |rate: f64| best_at(&services, rate * share, gpus, (target, busiest), board.waiting);
             let day = load.profile_per_s.iter().map(|&rate| at(rate)).collect::<Option<Vec<_>>>()?;
             let pool = if gpus == smallest.gpus { smallest } else { at(load.peak_per_s)?.0? };
             Some((pool, day))
@@ -263,7 +289,7 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Resu
     }
     let mut languages = Vec::new();
     for (carriers, requests) in board.languages.iter().zip(&load.languages) {
-        let sized = replicas::size(carriers.of(scenario), requests).ok_or(Misfit::Latency)?;
+        let sized = replicas::size(carriers.of(scenario), requests, load.headroom.busiest).ok_or(Misfit::Latency)?;
         let (replicas, gpus) = (sized.pool.replicas as f64, sized.pool.gpus() as f64);
         peak += sized.pool.power();
         for ((_, power, busy), at) in parts_of_day.iter_mut().zip(sized.day) {
@@ -272,9 +298,14 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Resu
         }
         languages.push(sized.pool);
     }
-    let mean = parts_of_day.iter().map(|(_, power, _)| *power).sum::<Watts>() / parts;
     let of_languages: u64 = languages.iter().map(ReplicaPool::gpus).sum();
-    let gpus: u64 = pools.iter().map(|(p, _)| p.gpus).sum::<u64>() + of_languages;
+    let pooled: u64 = pools.iter().map(|(p, _)| p.gpus).sum::<u64>() + of_languages;
+    let spares = load.headroom.boards(pooled);
+    let gpus = pooled + spares;
+    let spare = board.waiting * spares as f64;
+    peak += spare;
+    parts_of_day.iter_mut().for_each(|(_, power, _)| *power += spare);
+    let mean = parts_of_day.iter().map(|(_, power, _)| *power).sum::<Watts>() / parts;
     let server = &load.server;
     let servers = gpus.div_ceil(server.gpus);
     let overhead = server.overhead * servers as f64;
@@ -323,6 +354,7 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Resu
         pools,
         languages,
         gpus,
+        spares,
         servers,
         racks,
         it_peak,
@@ -343,14 +375,14 @@ fn best_at(
     services: &[Gathered],
     rate: f64,
     gpus: u64,
-    target: &Target,
+    (target, busiest): (&Target, f64),
     waiting: Watts,
 ) -> Option<(Option<Pool>, Watts)> {
     if rate <= 0.0 {
         return Some((None, waiting * gpus as f64));
     }
     let at = services.iter().filter_map(|s| Pool::at(s, rate, gpus, target.quantile, waiting));
-    let keeps = at.filter(|p| p.latency <= target.latency);
+    let keeps = at.filter(|p| p.latency <= target.latency && p.utilisation <= busiest * (1.0 + ROUNDING));
     let best = keeps.min_by(|a, b| a.power.get().total_cmp(&b.power.get()))?;
     Some((Some(best), best.power))
 }
@@ -405,6 +437,7 @@ pub(super) mod testing {
                 carbon_g_per_kwh: 350.0,
                 amortisation_years: 4.0,
             },
+            headroom: Headroom::NONE,
         }
     }
 }
@@ -480,6 +513,27 @@ mod tests {
         let mut large = board();
         large.services[1].clear();
         assert_eq!(plan_fleet(&large, &load(), Scenario::Value), Err(Misfit::Memory));
+    }
+
+    #[test]
+    fn headroom_takes_gpus_which_wait() {
+        let at = |busiest, spares| {
+            let headroom = Headroom { busiest, spares };
+            plan_fleet(&board(), &Assumptions { headroom, ..load() }, Scenario::Value).expect("a fleet")
+        };
+        let (none, spared, slack) = (at(1.0, 0.0), at(1.0, 0.1), at(0.5, 0.0));
+        let pooled: u64 = spared.pools.iter().map(|(p, _)| p.gpus).sum();
+        assert_eq!((none.spares, spared.spares), (0, pooled.div_ceil(10)));
+        assert_eq!((spared.gpus, &spared.pools), (none.gpus + spared.spares, &none.pools));
+        let waiting = 50.0 * spared.spares as f64 + 400.0 * (spared.servers - none.servers) as f64;
+        for (more, less) in [(spared.it_peak, none.it_peak), (spared.facility_mean / 1.4, none.facility_mean / 1.4)] {
+            assert!(((more - less).get() - waiting).abs() < 1e-6, "{more:?} {less:?}");
+        }
+        assert!(spared.cost_per_year > none.cost_per_year && spared.embodied_g_per_year > none.embodied_g_per_year);
+        // 7.5 and 5 erlangs at half their GPUs.
+        assert_eq!(slack.pools.iter().map(|(p, _)| p.gpus).collect::<Vec<_>>(), [15, 10]);
+        assert!(slack.pools.iter().all(|(p, _)| p.utilisation <= 0.5) && slack.spares == 0);
+        assert_eq!(at(1.0, 0.0), plan_fleet(&board(), &load(), Scenario::Value).expect("a fleet"));
     }
 
     #[test]

@@ -14,6 +14,8 @@ mod replicas;
 
 pub use choice::{CHANGES, Change, Input, best, objective, sensitivity};
 pub use file::{CandidateFile, Minimise, PlanError, PlanFile, PlannedLanguage, PlannedNetwork, Vary};
-pub use fleet::{Assumptions, Board, Fleet, HOURS_PER_YEAR, Misfit, Part, Price, Scenario, Server, Site, plan_fleet};
+pub use fleet::{
+    Assumptions, Board, Fleet, HOURS_PER_YEAR, Headroom, Misfit, Part, Price, Scenario, Server, Site, plan_fleet,
+};
 pub use pool::{Limit, Pool, Service, Target, size_pool};
 pub use replicas::{Carrier, Carriers, ReplicaAt, ReplicaPool, Requests, Slower, Wanted};

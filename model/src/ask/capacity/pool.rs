@@ -108,12 +108,17 @@ impl Pool {
     }
 }
 
-/// The fewest GPUs with which a service keeps a target at a rate.
-fn fewest(gathered: &Gathered, rate: f64, target: &Target) -> Option<u64> {
+/// What is left over by less than this share is nothing.
+pub(super) const ROUNDING: f64 = 1e-12;
+
+/// The fewest GPUs with which a service keeps a target at a rate, busy for no more than a share of the time.
+fn fewest(gathered: &Gathered, rate: f64, target: &Target, busiest: f64) -> Option<u64> {
     let Gathered { service, arrivals } = gathered;
-    let keeps = |gpus| latency(gathered, rate, gpus, target.quantile).is_some_and(|l| l <= target.latency);
     let erlangs = rate / service.batch as f64 * service.time.value.get();
-    let mut low = erlangs.floor() as u64;
+    let least = (erlangs / busiest * (1.0 - ROUNDING)).ceil() as u64;
+    let in_time = |gpus| latency(gathered, rate, gpus, target.quantile).is_some_and(|l| l <= target.latency);
+    let keeps = |gpus| gpus >= least && in_time(gpus);
+    let mut low = (erlangs.floor() as u64).max(least.saturating_sub(1));
     let mut high = low + 1;
     // Waiting vanishes with enough GPUs: what is left is gathering and service.
     let floor = Seconds::new(arrivals / rate) + service.time.value;
@@ -143,19 +148,20 @@ pub fn size_pool(
     waiting: Watts,
     more_fit: bool,
 ) -> Option<(Pool, Limit)> {
-    size(&gathered(services, target.quantile), rate, target, waiting, more_fit)
+    size(&gathered(services, target.quantile), rate, target, 1.0, waiting, more_fit)
 }
 
 pub(super) fn size(
     services: &[Gathered],
     rate: f64,
     target: &Target,
+    busiest: f64,
     waiting: Watts,
     more_fit: bool,
 ) -> Option<(Pool, Limit)> {
     let best = |target: &Target| -> Option<Pool> {
         let sized = services.iter().filter_map(|s| {
-            let gpus = fewest(s, rate, target)?;
+            let gpus = fewest(s, rate, target, busiest)?;
             Pool::at(s, rate, gpus, target.quantile, waiting)
         });
         sized.min_by(|a, b| a.gpus.cmp(&b.gpus).then(a.power.get().total_cmp(&b.power.get())))
@@ -164,7 +170,7 @@ pub(super) fn size(
     let relaxed = best(&Target { latency: target.latency * 1.25, ..*target });
     let largest = services.last().is_some_and(|s| s.service.batch == pool.batch);
     let erlangs = services.iter().map(|s| rate / s.service.batch as f64 * s.service.time.value.get());
-    let busy = erlangs.fold(f64::INFINITY, f64::min);
+    let busy = erlangs.fold(f64::INFINITY, f64::min) / busiest;
     let idle = pool.gpus as f64 > 1.1 * busy.ceil();
     let limit = if pool.gpus == 1 {
         Limit::OneGpu

@@ -5,7 +5,7 @@
 //! straight between them. Power bends downwards over the rate, as sequences share steps: between two rates rather less is said.
 
 use super::fleet::Scenario;
-use super::pool::Limit;
+use super::pool::{Limit, ROUNDING};
 use crate::ask::serving::{Demand, Limits, Replica, ServingError, Split, StepCost, StepWork, Steps, Summary, Target};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::net::share::Layout;
@@ -280,12 +280,12 @@ pub(super) struct Sized {
 const BOUND: f64 = 0.98;
 
 /// The smallest pool for requests; among equally small ones the thriftiest at the peak. `None` where no replica keeps the
-/// target.
-pub(super) fn size(carriers: &[Carrier], requests: &Requests) -> Option<Sized> {
+/// target. `busiest`: share of the highest rate that comes to each at most.
+pub(super) fn size(carriers: &[Carrier], requests: &Requests, busiest: f64) -> Option<Sized> {
     let rate = requests.peak_per_s;
     let sized = carriers.iter().filter(|carrier| carrier.highest() > 0.0).map(|carrier| {
         // What a rounding leaves over is no replica.
-        let replicas = ((rate / carrier.highest() * (1.0 - 1e-12)).ceil() as u64).max(1);
+        let replicas = ((rate / (busiest * carrier.highest()) * (1.0 - ROUNDING)).ceil() as u64).max(1);
         (carrier, replicas, carrier.at(rate / replicas as f64))
     });
     let gpus = |(carrier, replicas, _): &(&Carrier, u64, ReplicaAt)| replicas * carrier.layout.gpus();

@@ -10,8 +10,8 @@ use crate::session::Session;
 use crate::source::Source;
 use anyhow::anyhow;
 use joulecast_model::ask::capacity::{
-    Assumptions, Board, CHANGES, CandidateFile, Carrier, Carriers, Fleet, Misfit, PlanFile, Scenario, Service, Vary,
-    best, plan_fleet, sensitivity,
+    Assumptions, Board, CHANGES, CandidateFile, Carrier, Carriers, Fleet, Headroom, Misfit, PlanFile, Scenario,
+    Service, Vary, best, plan_fleet, sensitivity,
 };
 use joulecast_model::base::precision::Mode;
 use joulecast_model::base::units::{Bytes, Watts};
@@ -361,6 +361,7 @@ fn assumptions(file: &PlanFile, c: &CandidateFile) -> Assumptions {
         languages: file.languages.iter().map(|of| of.requests.clone()).collect(),
         server: c.server,
         site: file.site,
+        headroom: Headroom { busiest: file.utilisation, spares: c.spares },
     }
 }
 
@@ -375,12 +376,28 @@ pub fn plan(
     runner: &Runner,
     made_by: String,
 ) -> Result<Plan, Failure> {
-    let networks =
-        file.networks.iter().map(|n| session.network(&n.net, reading)).collect::<Result<Vec<_>, Failure>>()?;
+    let networks = file.networks.iter().map(|n| session.network(&n.net, reading));
     let languages = file.languages.iter().map(|of| Language::read(session, of, reading));
-    let languages = languages.collect::<Result<Vec<_>, Failure>>()?;
+    let (networks, languages) = (networks.collect::<Vec<_>>(), languages.collect::<Vec<_>>());
     let (precisions, runner) = (vec![file.precision], runner.clone());
     let request = Request { precisions, runner, ..Request::new("", "") };
+    let gpus = file.candidates.iter().map(|c| session.gpu(&c.gpu).err());
+    // All names that nothing is known of, at once; of each the first failure.
+    let framework = session.framework(&request.runner, file.precision).err();
+    let unknown = networks.iter().map(|n| n.as_ref().err().map(Failure::to_string));
+    let unknown = unknown.chain(languages.iter().map(|l| l.as_ref().err().map(Failure::to_string)));
+    let unknown = unknown.chain(gpus.chain([framework]).map(|failure| failure.map(|f| f.to_string())));
+    let mut told: Vec<String> = Vec::new();
+    unknown.flatten().for_each(|why| {
+        if !told.contains(&why) {
+            told.push(why)
+        }
+    });
+    if told.len() > 1 {
+        return Err(Failure::usage(told.join("; ")));
+    }
+    let networks = networks.into_iter().collect::<Result<Vec<_>, Failure>>()?;
+    let languages = languages.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let made = |c: &CandidateFile| {
         let cluster = session.cluster(&request, &Team::of(1, &c.gpu), file.precision, Mode::Inference)?;
         let on = |language| Ok((language, Language::cluster(language, session, &request.runner, &c.gpu)?));

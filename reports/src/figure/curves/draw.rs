@@ -1,8 +1,8 @@
 //! How the curves are drawn.
 
 use super::super::{
-    Area, Axes, FAINT, Figure, FigureError, Sample, Scale, colour, drawing, frame, frame_height, legend, line, mark,
-    range,
+    Area, Axes, FAINT, Figure, FigureError, Sample, Scale, colour, drawing, frame, frame_height, legend, legend_height,
+    line, mark, range, titled_height,
 };
 use super::{Axis, Curves, Panel};
 use joulecast_model::ask::curve::Relative;
@@ -20,6 +20,16 @@ impl Curves {
         (self.panels.len() as u32).clamp(2, 3)
     }
 
+    /// Panels side by side on a sheet so wide.
+    fn columns_at(&self, width: u32) -> u32 {
+        let own = 16 + PANEL.0 * self.columns();
+        if width == own { self.columns() } else { (width / 320).clamp(1, 3).min(self.panels.len().max(1) as u32) }
+    }
+
+    fn eds(&self) -> String {
+        format!("EDS ({})", self.weight)
+    }
+
     fn all_notes(&self) -> Vec<String> {
         let count = |f: fn(&Panel) -> usize| self.panels.iter().map(f).sum::<usize>();
         let (predicted, measured) = (count(|p| p.predicted.len()), count(|p| p.measured.len()));
@@ -32,6 +42,10 @@ impl Curves {
         list.extend(self.notes.iter().cloned());
         list
     }
+}
+
+fn entries(eds: &str) -> Vec<(usize, Sample, &str)> {
+    ["energy", "time", "power", "EDP", eds].into_iter().enumerate().map(|(i, n)| (i, Sample::Line, n)).collect()
 }
 
 /// The part of a curve below a value, its last segment cut there.
@@ -72,6 +86,13 @@ impl Figure for Curves {
         (width, frame_height(&self.all_notes(), width) + 30 + PANEL.1 * rows)
     }
 
+    fn height_at(&self, width: u32) -> Option<u32> {
+        let (columns, eds) = (self.columns_at(width), self.eds());
+        let rows = (self.panels.len() as u32).div_ceil(columns);
+        let above = legend_height(&entries(&eds), width - 16).max(30);
+        Some(titled_height(&self.title, &self.all_notes(), width) + above + PANEL.1 * rows)
+    }
+
     fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), FigureError> {
         let every = || self.panels.iter().flat_map(|p| p.predicted.iter().chain(&p.measured));
         let nothing = || FigureError::Nothing("no points to draw".into());
@@ -79,15 +100,11 @@ impl Figure for Curves {
         let values = every().flat_map(|r| METRICS.map(|m| m(r)));
         let (low, high) = range(values.map(|v| v.min(HIGHEST)), false).ok_or_else(nothing)?;
         let inner = frame(area, &self.title, &self.all_notes())?;
-        let (names, sheet) = inner.split_vertically(30);
-        let eds = format!("EDS ({})", self.weight);
-        let entries: Vec<(usize, Sample, &str)> = ["energy", "time", "power", "EDP", &eds]
-            .into_iter()
-            .enumerate()
-            .map(|(i, n)| (i, Sample::Line, n))
-            .collect();
+        let (width, eds) = (area.dim_in_pixel().0, self.eds());
+        let entries = entries(&eds);
+        let (names, sheet) = inner.split_vertically(legend_height(&entries, width - 16).max(30));
         legend(&names, &entries)?;
-        let columns = self.columns() as usize;
+        let columns = self.columns_at(width) as usize;
         let rows = self.panels.len().div_ceil(columns);
         let x_name = match self.axis {
             Axis::Cap => "power limit, W",

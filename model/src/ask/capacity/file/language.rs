@@ -148,7 +148,7 @@ impl ServiceFile {
                 Tokens::Number(n) => n.to_string(),
                 Tokens::Text(text) => text,
             };
-            text.parse::<Lengths>().map_err(|why| PlanError(format!("{}: {}", of(field), in_short(&why))))
+            text.parse::<Lengths>().map_err(|why| PlanError::one(format!("{}: {}", of(field), in_short(&why))))
         };
         let limit =
             |field: &str, ms: Option<f64>| ms.map(|ms| number(&of(field), ms, false).map(Seconds::from_ms)).transpose();
