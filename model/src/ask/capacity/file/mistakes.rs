@@ -56,7 +56,7 @@ impl Section<'_> {
     }
 
     /// The line that it begins at and the lines of it, counted from 1; of what is written in another way nothing.
-    fn lines<'t>(self, text: &'t str) -> Vec<(usize, &'t str)> {
+    fn lines(self, text: &str) -> Vec<(usize, &str)> {
         let header = match self.place {
             Some(_) => format!("[[{}]]", self.name),
             None => format!("[{}]", self.name),
@@ -144,7 +144,7 @@ impl<'t> Mistakes<'t> {
                 key.as_deref().filter(|key| !message.contains(*key)).map_or(String::new(), |key| format!("{key}: "));
             let line = section.line(self.text, at);
             self.add(format!("{line}{}{named}{}", section.words(), in_short(&message.replace('\n', ", "))));
-            let Some(key) = key else { return None };
+            let key = key?;
             match sample(&key) {
                 Some(value) if !unknown => drop(table.insert(key, value)),
                 // Of what is not needed the default stands in.
