@@ -295,6 +295,7 @@ impl<'a> Task<'a> {
             range: up_to_quantile(trained.iter().map(|&i| self.y[i]), 0.01),
             clamp: ranges_of(&terms, &rows).into(),
             terms: terms.into(),
+            compiled: Compiled::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::ask::budget::Bound;
 use crate::ask::metric::energy_precision_ratio;
 use crate::base::units::Joules;
-use crate::step::predictor::{Estimate, NetworkPrediction};
+use crate::step::predictor::{Estimate, LayerPrediction, NetworkPrediction};
 use crate::step::trust::{Cause, Doubt, Trust, variance};
 
 /// A network on a GPU at a batch.
@@ -11,7 +11,7 @@ use crate::step::trust::{Cause, Doubt, Trust, variance};
 pub struct Entry {
     /// The GPU as typed.
     pub gpu: String,
-    /// The prediction.
+    /// The prediction, with its layers as [`summed`].
     pub prediction: NetworkPrediction,
     /// Published top-1 error of trained weights.
     pub top1_error: Option<f64>,
@@ -32,6 +32,7 @@ impl Entry {
         alpha: f64,
         price_per_hour: Option<f64>,
     ) -> Self {
+        let prediction = NetworkPrediction { layers: summed(prediction.layers), ..prediction };
         Self {
             gpu: gpu.to_string(),
             top1_error,
@@ -46,6 +47,29 @@ impl Entry {
     pub fn of_host(&self) -> bool {
         self.prediction.host.as_ref().is_some_and(|h| h.decides)
     }
+}
+
+/// Layers of a kind and phase that rest on the same and are bound by the same, added up under the name of the first: thousands of
+/// predictions side by side are held without the layers of each.
+fn summed(layers: Vec<LayerPrediction>) -> Vec<LayerPrediction> {
+    let key = |l: &LayerPrediction| (l.model(), l.phase, l.tier, l.bound_by, l.in_domain);
+    let mut sums: Vec<LayerPrediction> = Vec::new();
+    for layer in layers {
+        let Some(sum) = sums.iter_mut().find(|sum| key(sum) == key(&layer)) else {
+            sums.push(layer);
+            continue;
+        };
+        let (a, b) = (sum.time, layer.time);
+        sum.time = Estimate { value: a.value + b.value, p05: a.p05 + b.p05, p95: a.p95 + b.p95 };
+        sum.energy += layer.energy;
+        sum.power = sum.energy / sum.time.value;
+        sum.bound += layer.bound;
+        sum.ops += layer.ops;
+        sum.read += layer.read;
+        sum.written += layer.written;
+    }
+    sums.shrink_to_fit();
+    sums
 }
 
 /// The largest batch within a budget.
@@ -257,6 +281,33 @@ mod tests {
         let (value, p05, p95) = around(1e-3 * ms * watts);
         p.energy = Estimate { value: Joules::new(value), p05: Joules::new(p05), p95: Joules::new(p95) };
         Entry::new(gpu, p, (network == "known").then_some(0.25), 1.0, price)
+    }
+
+    #[test]
+    fn summed_layers_say_of_the_whole_what_all_of_them_do() {
+        let board = catalog::gpu("h200").expect("known");
+        let framework = catalog::framework("pytorch").expect("known");
+        let network = catalog::network("resnet50").expect("known");
+        let network = ShapedNetwork::new(&network, 8, Precision::Fp16, &[]).expect("fits");
+        let p = Predictor::shipped(board, framework).predict(&network, Mode::Training).expect("runs");
+        let few = Entry::new("h200", p.clone(), None, 1.0, None).prediction;
+        assert!(few.layers.len() * 4 < p.layers.len(), "{} of {}", few.layers.len(), p.layers.len());
+        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-12, "{a} {b}");
+        let sum = |p: &NetworkPrediction| {
+            p.layers.iter().fold((0.0, 0.0), |sum, l| {
+                assert!((l.power.get() * l.time.value.get() / l.energy.get() - 1.0).abs() < 1e-12);
+                (sum.0 + l.time.p95.get(), sum.1 + l.energy.get())
+            })
+        };
+        close(sum(&few).0, sum(&p).0);
+        close(sum(&few).1, sum(&p).1);
+        let (found, whole) = (Trust::of(&few).doubts, Trust::of(&p).doubts);
+        assert_eq!(found.len(), whole.len());
+        for (a, b) in found.iter().zip(&whole) {
+            assert_eq!(a.cause, b.cause);
+            close(a.of_time + 1.0, b.of_time + 1.0);
+            close(a.of_energy + 1.0, b.of_energy + 1.0);
+        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ use crate::kernel::family::Family;
 use crate::kernel::key::ModelKey;
 use crate::kernel::setting::{Algorithm, Cache, Layout};
 use crate::net::case::LayerCase;
-use crate::net::cost::LayerCost;
-use crate::net::layer::{Layer, Optimizer, ShapeError, update_cost};
+use crate::net::cost::{LayerCost, Site};
+use crate::net::layer::{Layer, LayerOp, Optimizer, ShapeError, update_cost};
 use crate::net::network::ShapedLayer;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -114,7 +114,13 @@ impl<'a> Work<'a> {
     pub fn cost(&self) -> Result<Option<LayerCost>, ShapeError> {
         match (self.phase, self.optimizer) {
             (Phase::Update, Some(optimizer)) => Ok(update_cost(self.case.parameters(), optimizer)),
-            _ => self.case.cost(self.phase, self.batch, self.precision, self.mode),
+            _ => {
+                let Self { batch, output, precision, mode, .. } = *self;
+                Ok(self
+                    .case
+                    .layer
+                    .cost(self.phase, &Site { batch, inputs: &self.case.inputs, output, precision, mode }))
+            }
         }
     }
 

@@ -163,7 +163,7 @@ impl Narrowed {
         for range in &self.clamp {
             clamped[range.variable] = values[range.variable].between(range.low, range.high);
         }
-        self.polynomial.at(&clamped[..])
+        self.polynomial.at(clamped)
     }
 }
 
@@ -364,7 +364,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
                 *inside &= value >= range.low - EDGE && value <= range.high + EDGE;
             }
         }
-        let distance = self.distance.at(&room.values[..]);
+        let distance = self.distance.at(&room.values);
         for (inside, distance) in inside.iter_mut().zip(distance.0) {
             *inside &= distance <= self.farthest;
         }
@@ -380,7 +380,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
                 continue;
             }
             let Some((terms, narrowed)) = engines[i].and_then(|e| known.terms.get(e)?.as_ref()) else { continue };
-            let make = || Narrowed::new(&terms.polynomial(), &terms.clamp, self.changing, &self.fixed);
+            let make = || Narrowed::new(terms.polynomial(), &terms.clamp, self.changing, &self.fixed);
             let log = narrowed.get_or_init(make).at(&room.values, &mut room.clamped);
             for ((added, engine), log) in added.iter_mut().zip(engines).zip(log.0) {
                 if *engine == engines[i] {

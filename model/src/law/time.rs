@@ -1,7 +1,7 @@
 //! The law of time: t = t_ref exp(f), f a sparse polynomial of a kernel's variables, and the interval of what it leaves.
 //! Fits, judges and the predictor all ask here.
 
-use super::calibration::{Calibration, LayerModel, Siblings, Tier};
+use super::calibration::{Calibration, EngineTerms, LayerModel, Ratio, Siblings, Tier};
 use super::carry::Carry;
 use super::lookup::{Found, Substitute};
 use crate::base::units::Seconds;
@@ -57,6 +57,13 @@ impl<'a> Loads<'a> {
     }
 }
 
+/// The engine that a library is expected to run, and what a model knows of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Foreseen<'c> {
+    pub engine: Option<&'c str>,
+    pub terms: Option<&'c EngineTerms>,
+}
+
 /// A kernel on a board, with what a model, which may be of another board of the chip, sees of it.
 pub struct View<'a, 'c> {
     /// On the board itself.
@@ -67,9 +74,17 @@ pub struct View<'a, 'c> {
     carry: Carry,
     /// The engine that the chip's library is expected to choose.
     pub engine: Option<&'c str>,
+    /// What the model knows of that engine.
+    pub(crate) terms: Option<&'c EngineTerms>,
 }
 
 impl View<'_, '_> {
+    /// What a model that was found for the kernel, whose view it is, expects: [`Found::expects`] of [`Self::seen`].
+    pub(crate) fn expected_by(&self, found: &Found<'_>) -> Expected {
+        let reference = self.roofline.reference(found.model.exponent, self.floor);
+        found.corrected(reference, found.model.ratio_by(&self.variables, reference, self.terms), self.carry)
+    }
+
     /// As the law sees it.
     pub fn seen(&self) -> Seen<'_> {
         let Self { roofline, floor, carry, engine, .. } = *self;
@@ -99,7 +114,7 @@ impl LayerModel {
     /// A kernel on a board, its traffic seen over the memory that the model is of. `library`: its age, if not the newest that
     /// the model knows. `chip`: the calibration that foresees which engine runs. `None` where the board has no peak for it.
     pub fn view<'a, 'c>(
-        &self,
+        &'c self,
         work: Work<'a>,
         cost: LayerCost,
         gpu: &'a Gpu,
@@ -111,23 +126,24 @@ impl LayerModel {
     }
 
     /// The engine that a chip's library is expected to run, where that makes a difference.
-    pub(crate) fn foreseen<'c>(&self, work: &Work<'_>, chip: Option<&'c Calibration>) -> Option<&'c str> {
+    pub(crate) fn foreseen<'c>(&'c self, work: &Work<'_>, chip: Option<&'c Calibration>) -> Foreseen<'c> {
         let sizes = if self.engines.is_empty() { None } else { ConvSizes::of(work) };
-        sizes.and_then(|sizes| chip?.engine(&sizes))
+        let engine = sizes.and_then(|sizes| chip?.engine(&sizes));
+        Foreseen { engine, terms: engine.and_then(|engine| self.engine(engine)) }
     }
 
     /// The view of a kernel whose loads are known, run by an engine.
     pub(crate) fn seeing<'a, 'c>(
-        &self,
+        &'c self,
         loads: Loads<'a>,
-        engine: Option<&'c str>,
+        Foreseen { engine, terms }: Foreseen<'c>,
         library: Option<f64>,
     ) -> View<'a, 'c> {
         let (floor, library) = (self.floor, library.unwrap_or(self.library));
-        let variables = loads.described().some_variables(floor, library, self.reads(engine));
+        let variables = loads.described().some_variables(floor, library, self.reads_by(terms));
         let (roofline, carry) = (loads.over().roofline, Carry::between(loads.over(), &loads.board));
         let load = loads.board;
-        View { roofline, floor, variables, carry, load, engine }
+        View { roofline, floor, variables, carry, load, engine, terms }
     }
 }
 
@@ -168,26 +184,25 @@ impl LayerModel {
 }
 
 impl LayerModel {
-    /// Whether it knows a kernel's board: then what [`Self::reference`] says is no `None`.
+    /// Whether it knows a kernel's board: then nothing of a time is carried.
     pub(crate) fn is_over(&self, memory: Memory) -> bool {
         self.memory.is_none_or(|own| own == memory)
     }
 
     /// The smallest that ln(t / t_ref) can be.
     fn least_log(&self) -> f64 {
-        let engine = self.engines.iter().map(|e| e.range.0).fold(0.0, f64::min);
-        self.ratio_range.0.min(self.ordinary_range.0) + engine
+        let engines = self.engines.iter().map(Some).chain([None]);
+        engines.map(|engine| self.least_log_by(engine)).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The same by an engine.
+    fn least_log_by(&self, engine: Option<&EngineTerms>) -> f64 {
+        self.ratio_range.0.min(self.ordinary_range.0) + engine.map_or(0.0, |engine| engine.range.0)
     }
 
     /// The largest that ln(t / t_ref) can be within what was fitted.
     fn most_log(&self) -> f64 {
         self.ratio_range.1 + self.engines.iter().map(|e| e.range.1).fold(0.0, f64::max)
-    }
-
-    /// t_ref of a kernel on a board whose memory is the model's own; `None` on others, and where the board has no peak for it.
-    pub(crate) fn reference(&self, work: &Work<'_>, cost: LayerCost, gpu: &Gpu) -> Option<Seconds> {
-        let load = work.clone().costing(cost, gpu)?;
-        self.is_over(load.memory).then(|| load.roofline.reference(self.exponent, self.floor))
     }
 }
 
@@ -197,6 +212,11 @@ impl Found<'_> {
         self.stated.is_none().then(|| self.model.least_log() + self.correction)
     }
 
+    /// The same by an engine, where it is not stated.
+    pub(crate) fn shortest_by(&self, engine: Option<&EngineTerms>) -> f64 {
+        self.model.least_log_by(engine) + self.correction
+    }
+
     /// The largest that ln(t / t_ref) can be by what it expects within what was fitted; `None` where that is stated.
     pub(crate) fn longest(&self) -> Option<f64> {
         self.stated.is_none().then(|| self.model.most_log() + self.correction)
@@ -204,8 +224,13 @@ impl Found<'_> {
 
     /// The same by a model that was found for the kernel, with what is known of the substitution.
     pub fn expects(&self, seen: Seen<'_>) -> Expected {
-        let own = self.model.expects(seen);
-        Expected { log: self.stated.map_or(own.log + self.correction, |s| s.log), ..own }
+        let Expected { reference, log, in_domain, carry } = self.model.expects(seen);
+        self.corrected(reference, Ratio { log, in_domain }, carry)
+    }
+
+    fn corrected(&self, reference: Seconds, Ratio { log, in_domain }: Ratio, carry: Carry) -> Expected {
+        let log = self.stated.map_or(log + self.correction, |s| s.log);
+        Expected { reference, log, in_domain, carry }
     }
 }
 
@@ -262,10 +287,15 @@ impl Found<'_> {
 /// A kernel's time by the model that was found for it. `siblings`: what other boards of a measured chip err, where the
 /// model is of such a board.
 pub fn time(seen: Seen<'_>, found: &Found<'_>, siblings: Option<Siblings>) -> Timed {
-    let expected = found.expects(seen);
-    let value = expected.time();
-    let edges = found.edges(value, expected.in_domain, siblings);
-    Timed { value, edges, in_domain: expected.in_domain }
+    found.times(found.expects(seen), siblings)
+}
+
+impl Found<'_> {
+    /// As [`time`], of what is expected.
+    pub(crate) fn times(&self, expected: Expected, siblings: Option<Siblings>) -> Timed {
+        let (value, in_domain) = (expected.time(), expected.in_domain);
+        Timed { value, edges: self.edges(value, in_domain, siblings), in_domain }
+    }
 }
 
 #[cfg(test)]

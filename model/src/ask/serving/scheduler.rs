@@ -94,6 +94,9 @@ struct Sequence {
     /// Tokens of the answer that are known.
     made: u64,
     blocks: u64,
+    /// Of one that grows together with others: the step from which on every step brought it a token, which `cached`, `made`
+    /// and `blocks` do not have.
+    since: Option<u64>,
 }
 
 impl Sequence {
@@ -105,27 +108,53 @@ impl Sequence {
     fn missing(&self) -> u64 {
         self.tokens() - self.cached
     }
+
+    fn grows(&self) -> bool {
+        self.made > 0 && self.missing() == 1
+    }
 }
 
 /// What a step brought.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Sequences that got a token of their answer, by their number, with how many they have now.
-    pub tokens: Vec<(usize, u64)>,
-    /// Those of them whose answers are whole.
+    /// Tokens of answers.
+    pub tokens: u64,
+    /// Sequences that got the first token of their answer, by their number.
+    pub first: Vec<usize>,
+    /// Those that got the last one.
     pub finished: Vec<usize>,
 }
 
+/// Running sequences whose answers grow by a token a step, all together.
+#[derive(Clone, Debug, Default)]
+struct Growing {
+    count: u64,
+    /// Tokens that they have cached.
+    cached: u64,
+    /// How many of them need a block when the step's number leaves this remainder.
+    by_step: Vec<u64>,
+    /// By steps from the next one on those whose answer it completes.
+    ends: VecDeque<Vec<usize>>,
+}
+
 /// Sequences that wait and run, and the blocks of the cache.
+///
+/// The plain rule is [`Self::schedule_running`], sequence by sequence. Most steps only add a token to every answer: as long as
+/// budget and blocks are enough for all of these, they are one entry.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     limits: Limits,
     sequences: Vec<Sequence>,
-    /// By number: oldest first.
+    /// By number: oldest first, which is the order of the numbers.
     running: Vec<usize>,
     waiting: VecDeque<usize>,
     free: u64,
-    /// Numbers and new tokens of the step that runs, oldest first.
+    /// Steps that are done.
+    step: u64,
+    growing: Growing,
+    /// Whether those that grow are in the step that runs.
+    grows: bool,
+    /// Numbers and new tokens of the others in it, oldest first.
     scheduled: Vec<(usize, u64)>,
     preemptions: u64,
 }
@@ -133,8 +162,10 @@ pub struct Scheduler {
 impl Scheduler {
     /// With nothing to do.
     pub fn new(limits: Limits) -> Self {
+        let growing = Growing { by_step: vec![0; limits.block as usize], ..Growing::default() };
         let (sequences, running, waiting, scheduled) = Default::default();
-        Self { limits, sequences, running, waiting, free: limits.blocks, scheduled, preemptions: 0 }
+        let free = limits.blocks;
+        Self { limits, sequences, running, waiting, free, step: 0, growing, grows: false, scheduled, preemptions: 0 }
     }
 
     /// A request comes; numbers count from 0. `cached`: tokens of its prompt whose keys and values come with it, and with them
@@ -143,7 +174,7 @@ impl Scheduler {
         let Request { prompt, answer, .. } = *request;
         let (cached, made) = if cached { (prompt, 1) } else { (0, 0) };
         self.waiting.push_back(self.sequences.len());
-        self.sequences.push(Sequence { prompt, answer, cached, made, blocks: 0 });
+        self.sequences.push(Sequence { prompt, answer, cached, made, blocks: 0, since: None });
     }
 
     /// Sequences that wait for their first step, or for their next one since they were preempted.
@@ -195,37 +226,124 @@ impl Scheduler {
     }
 
     fn schedule_one(&mut self, number: usize, new: u64, work: &mut StepWork) {
-        let Sequence { cached, made, .. } = self.sequences[number];
+        let sequence = self.sequences[number];
         self.scheduled.push((number, new));
-        if made > 0 && self.sequences[number].missing() == 1 {
+        if sequence.grows() {
             work.decodes += 1;
-            work.cached += cached;
+            work.cached += sequence.cached;
         } else {
-            work.chunks.push(Chunk { new, cached });
+            work.chunks.push(Chunk { new, cached: sequence.cached });
         }
+    }
+
+    /// Running sequences come first, each in turn; where blocks run out, the youngest is sent back.
+    fn schedule_running(&mut self, mut place: usize, budget: &mut u64, work: &mut StepWork) {
+        while place < self.running.len() && *budget > 0 {
+            let number = self.running[place];
+            let sequence = self.sequences[number];
+            // A prompt that runs whole began with all of its tokens.
+            let new = sequence.missing().min(*budget);
+            while !self.allocate(number, sequence.cached + new) {
+                if self.preempt().is_none_or(|youngest| youngest == number) {
+                    return;
+                }
+            }
+            self.schedule_one(number, new, work);
+            *budget -= new;
+            place += 1;
+        }
+    }
+
+    /// The place in a list of steps by their remainder.
+    fn remainder(&self, step: u64) -> usize {
+        (step % self.limits.block) as usize
+    }
+
+    /// Schedules those that grow as one; false, with nothing done, where budget or blocks are not enough for all of them, or they
+    /// are not the oldest.
+    fn schedule_growing(&mut self, budget: &mut u64, work: &mut StepWork) -> bool {
+        #[cfg(test)]
+        if tests::PLAIN.get() {
+            return false;
+        }
+        let others = self.running.len() as u64 - self.growing.count;
+        let blocks = self.growing.by_step[self.remainder(self.step)];
+        let last_grows = self.running.last().is_some_and(|&number| self.sequences[number].since.is_some());
+        let are_oldest = others == 0 || others == 1 && !last_grows;
+        if self.growing.count > *budget || blocks > self.free || !are_oldest {
+            return false;
+        }
+        self.free -= blocks;
+        *budget -= self.growing.count;
+        (work.decodes, work.cached) = (self.growing.count, self.growing.cached);
+        self.grows = true;
+        true
+    }
+
+    /// Those that grow are each by itself.
+    fn part(&mut self) {
+        for &number in &self.running {
+            let sequence = &mut self.sequences[number];
+            if let Some(since) = sequence.since.take() {
+                let tokens = self.step - since;
+                sequence.cached += tokens;
+                sequence.made += tokens;
+                sequence.blocks = self.limits.blocks_for(sequence.cached);
+            }
+        }
+        self.growing.by_step.fill(0);
+        self.growing = Growing { by_step: std::mem::take(&mut self.growing.by_step), ..Growing::default() };
+    }
+
+    /// One whose answer grows joins the others.
+    fn join(&mut self, number: usize) {
+        // When the tokens that it has cached fill its blocks.
+        let block = self.limits.block;
+        let full = self.remainder(self.step + (block - self.sequences[number].cached % block));
+        let sequence = &mut self.sequences[number];
+        sequence.since = Some(self.step);
+        let growing = &mut self.growing;
+        growing.count += 1;
+        growing.cached += sequence.cached;
+        growing.by_step[full] += 1;
+        let left = (sequence.answer - sequence.made) as usize;
+        if growing.ends.len() < left {
+            growing.ends.resize_with(left, Vec::new);
+        }
+        growing.ends[left - 1].push(number);
+    }
+
+    /// One of those that grow has its last token.
+    fn leave(&mut self, number: usize) {
+        let block = self.limits.block;
+        let sequence = &mut self.sequences[number];
+        let tokens = self.step - sequence.since.take().unwrap_or(self.step);
+        sequence.cached += tokens;
+        sequence.made += tokens;
+        let cached = sequence.cached;
+        self.free += self.limits.blocks_for(cached);
+        sequence.blocks = 0;
+        let full = self.remainder(self.step + (block - cached % block));
+        self.growing.count -= 1;
+        self.growing.cached -= cached;
+        self.growing.by_step[full] -= 1;
     }
 
     /// Decides on the next step; `work` becomes what it computes. False where there is nothing to do.
     pub fn schedule(&mut self, work: &mut StepWork) -> bool {
         work.clear();
         self.scheduled.clear();
+        self.grows = false;
         let mut budget = self.limits.tokens;
         let before = self.preemptions;
-        let mut place = 0;
-        'running: while place < self.running.len() && budget > 0 {
-            let number = self.running[place];
-            let sequence = self.sequences[number];
-            // A prompt that runs whole began with all of its tokens.
-            let new = sequence.missing().min(budget);
-            while !self.allocate(number, sequence.cached + new) {
-                if self.preempt().is_none_or(|youngest| youngest == number) {
-                    break 'running;
-                }
+        let first = match self.schedule_growing(&mut budget, work) {
+            true => self.growing.count as usize,
+            false => {
+                self.part();
+                0
             }
-            self.schedule_one(number, new, work);
-            budget -= new;
-            place += 1;
-        }
+        };
+        self.schedule_running(first, &mut budget, work);
         // Who was just sent back does not come in again.
         while self.preemptions == before && budget > 0 && self.running.len() < self.limits.sequences as usize {
             let Some(&number) = self.waiting.front() else { break };
@@ -246,13 +364,23 @@ impl Scheduler {
             self.schedule_one(number, new, work);
             budget = budget.saturating_sub(new);
         }
-        !self.scheduled.is_empty()
+        work.tokens() > 0
     }
 
     /// The step that was decided on is done; `progress` becomes what it brought.
     pub fn finish(&mut self, progress: &mut Progress) {
-        progress.tokens.clear();
+        progress.tokens = 0;
+        progress.first.clear();
         progress.finished.clear();
+        self.step += 1;
+        if self.grows {
+            progress.tokens += self.growing.count;
+            self.growing.cached += self.growing.count;
+            for number in self.growing.ends.pop_front().unwrap_or_default() {
+                self.leave(number);
+                progress.finished.push(number);
+            }
+        }
         for &(number, new) in &self.scheduled {
             let sequence = &mut self.sequences[number];
             sequence.cached += new;
@@ -260,15 +388,29 @@ impl Scheduler {
                 continue;
             }
             sequence.made += 1;
-            progress.tokens.push((number, sequence.made));
+            progress.tokens += 1;
+            if sequence.made == 1 {
+                progress.first.push(number);
+            }
             if sequence.made == sequence.answer {
                 self.free += std::mem::take(&mut sequence.blocks);
                 progress.finished.push(number);
             }
         }
-        if !progress.finished.is_empty() {
-            let sequences = &self.sequences;
-            self.running.retain(|&number| sequences[number].made < sequences[number].answer);
+        progress.finished.sort_unstable();
+        for number in &progress.finished {
+            if let Ok(place) = self.running.binary_search(number) {
+                self.running.remove(place);
+            }
+        }
+        // From the youngest on, until those that grow already.
+        for place in (0..self.running.len()).rev() {
+            let number = self.running[place];
+            match self.sequences[number] {
+                Sequence { since: Some(_), .. } => break,
+                sequence if sequence.grows() => self.join(number),
+                _ => {}
+            }
         }
     }
 }
@@ -276,7 +418,68 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::units::Seconds;
+    use crate::ask::serving::simulate::{Load, Part, check, simulate_part};
+    use crate::ask::serving::{Replica, StepCost};
+    use crate::base::random::Random;
+    use crate::base::units::{Joules, Seconds, Watts};
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Whether every running sequence is looked at by itself.
+        pub(super) static PLAIN: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// A step that takes longer with everything it holds.
+    struct Toy;
+
+    impl Replica for Toy {
+        fn step(&self, work: &StepWork) -> StepCost {
+            let chunks: u64 = work.chunks.iter().map(|c| 3 * c.new + c.cached / 7).sum();
+            let time = Seconds::new(1e-3 * (5 + chunks + work.decodes + work.cached / 50) as f64);
+            let (prefill, decode) = (Joules::new(chunks as f64), Joules::new((work.decodes + work.cached) as f64));
+            StepCost { time, prefill, decode, waiting: Joules::new(0.5) }
+        }
+
+        fn waiting(&self) -> Watts {
+            Watts::new(1.0)
+        }
+    }
+
+    /// Loads from light to far too heavy, caches from ample to tight, steps of few and many tokens.
+    #[test]
+    fn those_that_grow_together_do_what_each_does_alone() {
+        let mut random = Random::new(4);
+        let mut draw = |from: u64, to: u64| from + (random.uniform() * (to - from + 1) as f64).ceil() as u64 - 1;
+        let (mut compared, mut preempted) = (0, 0);
+        for round in 0..400 {
+            let (block, length) = ([1, 3, 16][draw(0, 2) as usize], draw(4, 120));
+            let blocks = (2 * length).div_ceil(block) * draw(1, 8);
+            let chunked = draw(0, 3) > 0;
+            let limits = Limits { tokens: draw(4, 200), sequences: draw(1, 40), blocks, block, chunked };
+            let (mut at, gap) = (Seconds::ZERO, draw(0, 400));
+            let cached = draw(0, 2) == 0;
+            let requests: Vec<Request> = (0..draw(1, 60))
+                .map(|_| {
+                    at += Seconds::new(1e-3 * draw(0, gap) as f64);
+                    Request { at, prompt: draw(1, length), answer: draw(1 + u64::from(cached), length) }
+                })
+                .collect();
+            if check(&requests, &limits).is_err() {
+                continue;
+            }
+            let load = if cached || draw(0, 1) == 0 { Load::Open } else { Load::Closed(draw(1, 30) as usize) };
+            let run = |plain: bool| {
+                PLAIN.set(plain);
+                simulate_part(&Toy, &requests, load, &limits, Part { cached, span: None }).expect("runs")
+            };
+            let (plain, found) = (run(true), run(false));
+            PLAIN.set(false);
+            assert_eq!(found, plain, "round {round}: {limits:?} {load:?}");
+            compared += 1;
+            preempted += usize::from(plain.preemptions > 0);
+        }
+        assert!(compared > 300 && preempted > 50, "{compared} compared, {preempted} of them with preemptions");
+    }
 
     fn request(prompt: u64, answer: u64) -> Request {
         Request { at: Seconds::ZERO, prompt, answer }
@@ -359,6 +562,6 @@ mod tests {
         assert!(scheduler.schedule(&mut work));
         assert_eq!(work, StepWork { chunks: vec![], decodes: 1, cached: 40 });
         scheduler.finish(&mut progress);
-        assert_eq!((progress.tokens, scheduler.used()), (vec![(0, 2)], 3));
+        assert_eq!((progress.tokens, &progress.first[..], scheduler.used()), (1, &[][..], 3));
     }
 }

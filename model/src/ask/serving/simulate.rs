@@ -264,15 +264,10 @@ pub(super) fn simulate_part(
         let (start, used) = (now, scheduler.used());
         now += cost.time;
         scheduler.finish(&mut progress);
-        for &(number, made) in &progress.tokens {
-            let request = &mut served[number];
-            if made == 1 {
-                request.first = now;
-            }
-            if made == request.answer {
-                request.last = now;
-                users = users.saturating_add(usize::from(load != Load::Open));
-            }
+        progress.first.iter().for_each(|&number| served[number].first = now);
+        progress.finished.iter().for_each(|&number| served[number].last = now);
+        if load != Load::Open {
+            users += progress.finished.len();
         }
         let span = cost.time;
         let entry = Book {
@@ -281,7 +276,7 @@ pub(super) fn simulate_part(
             steps: 1.0,
             energy: Split { prefill: cost.prefill, decode: cost.decode, idle: cost.waiting },
             prompt_tokens: work.prompt_tokens() as f64,
-            answer_tokens: progress.tokens.len() as f64,
+            answer_tokens: progress.tokens as f64,
             finished: progress.finished.len() as f64,
             running: work.sequences() as f64 * span.get(),
             waiting: scheduler.waiting() as f64 * span.get(),

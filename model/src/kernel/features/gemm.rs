@@ -9,6 +9,7 @@ use crate::kernel::load::{Amounts, Load};
 use crate::kernel::setting::{Cache, Layout};
 use crate::kernel::work::Work;
 use crate::net::layer::{Conv2d, Layer, Recurrent};
+use std::cell::OnceCell;
 use std::marker::PhantomData;
 
 /// Tiles that cuBLAS and cuDNN kernels compute per thread block, rows by columns.
@@ -45,32 +46,32 @@ impl<V: Number> Table<V> {
         v("comp", Derived, |g| (g.compute / 1e-3).ln()),
         v("mem", Derived, |g| (g.memory / 1e-3).ln()),
         // Per tile: padding waste, wave quantization, one over waves.
-        v("pad_128x128", Derived, |g| g.tiles[0].pad.ln()),
-        v("wave_128x128", Derived, |g| g.tiles[0].wave.min(V::of(64.0)).ln()),
-        v("few_128x128", Derived, |g| (g.tiles[0].waves.inverse() + 1.0).ln()),
-        v("pad_128x64", Derived, |g| g.tiles[1].pad.ln()),
-        v("wave_128x64", Derived, |g| g.tiles[1].wave.min(V::of(64.0)).ln()),
-        v("few_128x64", Derived, |g| (g.tiles[1].waves.inverse() + 1.0).ln()),
-        v("pad_64x128", Derived, |g| g.tiles[2].pad.ln()),
-        v("wave_64x128", Derived, |g| g.tiles[2].wave.min(V::of(64.0)).ln()),
-        v("few_64x128", Derived, |g| (g.tiles[2].waves.inverse() + 1.0).ln()),
-        v("pad_64x64", Derived, |g| g.tiles[3].pad.ln()),
-        v("wave_64x64", Derived, |g| g.tiles[3].wave.min(V::of(64.0)).ln()),
-        v("few_64x64", Derived, |g| (g.tiles[3].waves.inverse() + 1.0).ln()),
-        v("pad_128x32", Derived, |g| g.tiles[4].pad.ln()),
-        v("wave_128x32", Derived, |g| g.tiles[4].wave.min(V::of(64.0)).ln()),
-        v("few_128x32", Derived, |g| (g.tiles[4].waves.inverse() + 1.0).ln()),
-        v("pad_32x128", Derived, |g| g.tiles[5].pad.ln()),
-        v("wave_32x128", Derived, |g| g.tiles[5].wave.min(V::of(64.0)).ln()),
-        v("few_32x128", Derived, |g| (g.tiles[5].waves.inverse() + 1.0).ln()),
-        v("pad_32x32", Derived, |g| g.tiles[6].pad.ln()),
-        v("wave_32x32", Derived, |g| g.tiles[6].wave.min(V::of(64.0)).ln()),
-        v("few_32x32", Derived, |g| (g.tiles[6].waves.inverse() + 1.0).ln()),
-        v("pad_256x128", Derived, |g| g.tiles[7].pad.ln()),
-        v("wave_256x128", Derived, |g| g.tiles[7].wave.min(V::of(64.0)).ln()),
-        v("few_256x128", Derived, |g| (g.tiles[7].waves.inverse() + 1.0).ln()),
-        v("best_tile", Derived, |g| g.best.min(V::of(64.0)).ln()),
-        v("best_split", Derived, |g| g.best_split.min(V::of(64.0)).ln()),
+        v("pad_128x128", Derived, |g| g.tiled().tiles[0].pad.ln()),
+        v("wave_128x128", Derived, |g| g.tiled().tiles[0].wave.min(V::of(64.0)).ln()),
+        v("few_128x128", Derived, |g| (g.tiled().tiles[0].waves.inverse() + 1.0).ln()),
+        v("pad_128x64", Derived, |g| g.tiled().tiles[1].pad.ln()),
+        v("wave_128x64", Derived, |g| g.tiled().tiles[1].wave.min(V::of(64.0)).ln()),
+        v("few_128x64", Derived, |g| (g.tiled().tiles[1].waves.inverse() + 1.0).ln()),
+        v("pad_64x128", Derived, |g| g.tiled().tiles[2].pad.ln()),
+        v("wave_64x128", Derived, |g| g.tiled().tiles[2].wave.min(V::of(64.0)).ln()),
+        v("few_64x128", Derived, |g| (g.tiled().tiles[2].waves.inverse() + 1.0).ln()),
+        v("pad_64x64", Derived, |g| g.tiled().tiles[3].pad.ln()),
+        v("wave_64x64", Derived, |g| g.tiled().tiles[3].wave.min(V::of(64.0)).ln()),
+        v("few_64x64", Derived, |g| (g.tiled().tiles[3].waves.inverse() + 1.0).ln()),
+        v("pad_128x32", Derived, |g| g.tiled().tiles[4].pad.ln()),
+        v("wave_128x32", Derived, |g| g.tiled().tiles[4].wave.min(V::of(64.0)).ln()),
+        v("few_128x32", Derived, |g| (g.tiled().tiles[4].waves.inverse() + 1.0).ln()),
+        v("pad_32x128", Derived, |g| g.tiled().tiles[5].pad.ln()),
+        v("wave_32x128", Derived, |g| g.tiled().tiles[5].wave.min(V::of(64.0)).ln()),
+        v("few_32x128", Derived, |g| (g.tiled().tiles[5].waves.inverse() + 1.0).ln()),
+        v("pad_32x32", Derived, |g| g.tiled().tiles[6].pad.ln()),
+        v("wave_32x32", Derived, |g| g.tiled().tiles[6].wave.min(V::of(64.0)).ln()),
+        v("few_32x32", Derived, |g| (g.tiled().tiles[6].waves.inverse() + 1.0).ln()),
+        v("pad_256x128", Derived, |g| g.tiled().tiles[7].pad.ln()),
+        v("wave_256x128", Derived, |g| g.tiled().tiles[7].wave.min(V::of(64.0)).ln()),
+        v("few_256x128", Derived, |g| (g.tiled().tiles[7].waves.inverse() + 1.0).ln()),
+        v("best_tile", Derived, |g| g.tiled().best.min(V::of(64.0)).ln()),
+        v("best_split", Derived, |g| g.tiled().best_split.min(V::of(64.0)).ln()),
         // Per tile: waves of tiles at peak arithmetic, or the traffic where that takes longer, and the floor, over the roofline.
         v("time_128x128", Derived, |g| g.time(0)),
         v("time_128x64", Derived, |g| g.time(1)),
@@ -81,13 +82,13 @@ impl<V: Number> Table<V> {
         v("time_32x32", Derived, |g| g.time(6)),
         v("time_256x128", Derived, |g| g.time(7)),
         // Winograd, where it applies: its time over the roofline.
-        v("wino2", Derived, |g| g.winograd.map_or(V::of(0.0), |(f2, _)| (f2 / g.bound).ln())),
-        v("wino4", Derived, |g| g.winograd.map_or(V::of(0.0), |(_, f4)| (f4 / g.bound).ln())),
-        v("winobest", Derived, |g| g.winograd.map_or(V::of(0.0), |(f2, f4)| (f2.min(f4) / g.bound).ln())),
+        v("wino2", Derived, |g| g.tiled().winograd.map_or(V::of(0.0), |(f2, _)| (f2 / g.bound).ln())),
+        v("wino4", Derived, |g| g.tiled().winograd.map_or(V::of(0.0), |(_, f4)| (f4 / g.bound).ln())),
+        v("winobest", Derived, |g| g.tiled().winograd.map_or(V::of(0.0), |(f2, f4)| (f2.min(f4) / g.bound).ln())),
         v("algobest", Derived, |g| (g.fastest() / g.bound).ln().between(-3.0, 5.0)),
         // Fourier transforms of tiles, where they apply: their time over the roofline, and the shorter of that and direct.
-        v("fft", Derived, |g| (g.fourier / g.bound).ln().between(-3.0, 6.0)),
-        v("fftbest", Derived, |g| (smaller(g.plain(), g.fourier) / g.bound).ln().between(-3.0, 5.0)),
+        v("fft", Derived, |g| (g.tiled().fourier / g.bound).ln().between(-3.0, 6.0)),
+        v("fftbest", Derived, |g| (smaller(g.plain(), g.tiled().fourier) / g.bound).ln().between(-3.0, 5.0)),
         // Divisibility.
         v("n2", Flag, |g| g.product.n.divides(2.0)),
         v("n4", Flag, |g| g.product.n.divides(4.0)),
@@ -285,6 +286,9 @@ fn fourier<V: Number>(load: &Load<'_>, batch: V, conv: &Conv2d) -> Option<V> {
     Some(ops / load.gpu.peak(load.work.precision)?.get() + moved / load.memory.bandwidth.get())
 }
 
+/// No time is shorter, in seconds.
+const LEAST: f64 = 1e-12;
+
 /// What a tile size makes of a product.
 #[derive(Clone, Copy)]
 struct Tile<V> {
@@ -314,6 +318,12 @@ pub(super) struct Gemm<'a, V> {
     bound: V,
     floor: f64,
     library: f64,
+    /// Worked out where a variable is of them.
+    tiled: OnceCell<Tiled<V>>,
+}
+
+/// A product by tiles, and by other algorithms than the direct one.
+struct Tiled<V> {
     tiles: [Tile<V>; TILES.len()],
     best: V,
     best_split: V,
@@ -341,8 +351,8 @@ impl<'a, V: Number> Gemm<'a, V> {
     #[inline(always)]
     fn new(load: &'a Load<'a>, amounts: &'a Amounts<V>, floor: Seconds, library: f64) -> Self {
         let product = sizes(&load.work, amounts.batch);
-        let Sizes { groups, m, n, k } = product;
-        let least = V::of(1e-12);
+        let k = product.k;
+        let least = V::of(LEAST);
         let (compute, memory) = ((amounts.compute * load.roofline.narrow).max(least), amounts.memory.max(least));
         let (bound, floor) = (compute.max(memory), floor.get());
         let conv = if let Layer::Conv2d(conv) = load.work.layer() { Some(conv) } else { None };
@@ -361,6 +371,39 @@ impl<'a, V: Number> Gemm<'a, V> {
             }
             _ => amounts.batch,
         };
+        let contracted = if conv.is_some() && load.work.phase == Phase::Forward { channels } else { k };
+        Self {
+            load,
+            amounts,
+            product,
+            conv,
+            samples,
+            channels,
+            area,
+            contracted,
+            compute,
+            memory,
+            bound,
+            floor,
+            library,
+            tiled: OnceCell::new(),
+        }
+    }
+
+    fn tiled(&self) -> &Tiled<V> {
+        let make = || {
+            V::by_widest(
+                #[inline(always)]
+                || self.by_tiles(),
+            )
+        };
+        self.tiled.get_or_init(make)
+    }
+
+    #[inline(always)]
+    fn by_tiles(&self) -> Tiled<V> {
+        let Self { load, amounts, conv, compute, memory, floor, .. } = *self;
+        let (Sizes { groups, m, n, k }, least) = (self.product, V::of(LEAST));
         let sms = load.gpu.sms.value as f64;
         let (mut best, mut best_split) = (V::of(f64::INFINITY), V::of(f64::INFINITY));
         let most_split = (k / 64.0).max(V::of(1.0)).min(V::of(16.0));
@@ -384,33 +427,12 @@ impl<'a, V: Number> Gemm<'a, V> {
         let winograd = conv.and_then(|conv| winograd(load, amounts, conv, m));
         let fourier = conv.and_then(|conv| fourier(load, amounts.batch, conv));
         let fourier = fourier.map_or_else(|| direct.max(least), |time| time + floor);
-        let contracted = if conv.is_some() && load.work.phase == Phase::Forward { channels } else { k };
-        Self {
-            load,
-            amounts,
-            product,
-            conv,
-            samples,
-            channels,
-            area,
-            contracted,
-            compute,
-            memory,
-            bound,
-            floor,
-            library,
-            tiles,
-            best,
-            best_split,
-            direct,
-            winograd,
-            fourier,
-        }
+        Tiled { tiles, best, best_split, direct, winograd, fourier }
     }
 
     /// ln of the time at peak of whole waves of a tile, or of the traffic, with the floor, over the roofline.
     fn time(&self, tile: usize) -> V {
-        let Tile { pad, wave, .. } = self.tiles[tile];
+        let Tile { pad, wave, .. } = self.tiled().tiles[tile];
         (((self.compute * pad * wave.min(V::of(64.0))).max(self.memory) + self.floor) / self.bound).ln()
     }
 
@@ -428,12 +450,13 @@ impl<'a, V: Number> Gemm<'a, V> {
     }
 
     fn plain(&self) -> V {
-        self.direct.max(V::of(1e-12))
+        self.tiled().direct.max(V::of(LEAST))
     }
 
     /// The faster of the direct algorithm and Winograd's.
     fn fastest(&self) -> V {
-        self.winograd.map_or(self.direct, |(f2, f4)| smaller(self.direct, f2.min(f4)))
+        let Tiled { winograd, direct, .. } = *self.tiled();
+        winograd.map_or(direct, |(f2, f4)| smaller(direct, f2.min(f4)))
     }
 
     /// Input channels of a convolution.
@@ -487,9 +510,7 @@ pub(super) fn fill<V: Number>(
         #[inline(always)]
         || Gemm::new(load, amounts, floor, library),
     );
-    for (i, (value, variable)) in values.iter_mut().zip(Table::<V>::VARIABLES).enumerate() {
-        if wanted.has(i) {
-            *value = (variable.value)(&gemm);
-        }
+    for i in wanted.each(0..VARIABLES.len()) {
+        values[i] = (Table::<V>::VARIABLES[i].value)(&gemm);
     }
 }

@@ -5,6 +5,7 @@
 //! through memory ([`stream`]).
 
 mod gemm;
+mod positions;
 mod schedule;
 mod stream;
 
@@ -13,7 +14,8 @@ use crate::base::text::joined;
 use crate::base::units::{Bytes, Seconds};
 use crate::kernel::family::Family;
 use crate::kernel::load::{Amounts, Load};
-use std::sync::LazyLock;
+use positions::Positions;
+use std::ops::Range;
 
 /// More variables than any family has.
 pub const MAX_VARIABLES: usize = 96;
@@ -55,15 +57,8 @@ const GEMM: [&str; gemm::VARIABLES.len()] = names(gemm::VARIABLES);
 const STREAM: [&str; stream::VARIABLES.len() + stream::KINDS.len()] =
     joined(&[&names::<_, { stream::VARIABLES.len() }>(&stream::VARIABLES), stream::KINDS]);
 
-/// Positions in the order of names: a large calibration names thousands of variables.
-static GEMM_SORTED: LazyLock<Vec<usize>> = LazyLock::new(|| sorted(&GEMM));
-static STREAM_SORTED: LazyLock<Vec<usize>> = LazyLock::new(|| sorted(&STREAM));
-
-fn sorted(names: &[&str]) -> Vec<usize> {
-    let mut positions: Vec<usize> = (0..names.len()).collect();
-    positions.sort_unstable_by_key(|&i| names[i]);
-    positions
-}
+static GEMM_POSITIONS: Positions = Positions::of(&GEMM);
+static STREAM_POSITIONS: Positions = Positions::of(&STREAM);
 
 impl Family {
     /// Names of its variables, in order. The list is part of the format: a calibration names the variables
@@ -77,8 +72,13 @@ impl Family {
 
     /// The position of a variable, by its name.
     pub fn position(self, name: &str) -> Option<usize> {
-        let (names, sorted) = (self.variables(), if self == Self::Gemm { &GEMM_SORTED } else { &STREAM_SORTED });
-        sorted.binary_search_by_key(&name, |&i| names[i]).ok().map(|found| sorted[found])
+        self.position_of(name.as_bytes())
+    }
+
+    /// The same by the bytes of its name.
+    pub(crate) fn position_of(self, name: &[u8]) -> Option<usize> {
+        let positions = if self == Self::Gemm { &GEMM_POSITIONS } else { &STREAM_POSITIONS };
+        positions.find(self.variables(), name)
     }
 
     /// The role of a variable (by position); a kind's flag is one.
@@ -171,6 +171,16 @@ impl Wanted {
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self(self.0 | others.0)
+    }
+
+    /// Positions of those among some positions, rising.
+    pub(crate) fn each(self, among: Range<usize>) -> impl Iterator<Item = usize> {
+        let mut left = self.0 & (u128::MAX << among.start) & !(u128::MAX << among.end);
+        std::iter::from_fn(move || {
+            let next = (left != 0).then(|| left.trailing_zeros() as usize);
+            left &= left.wrapping_sub(1);
+            next
+        })
     }
 
     /// Whether there are none.

@@ -228,16 +228,11 @@ pub(super) fn fill<V: Number>(
     values: &mut [V],
 ) {
     let stream = Stream::new(load, amounts, floor, library);
-    let kind = load.work.layer().kind();
-    let (listed, flags) = values.split_at_mut(VARIABLES.len());
-    for (i, (value, variable)) in listed.iter_mut().zip(&Table::<V>::VARIABLES).enumerate() {
-        if wanted.has(i) {
-            *value = (variable.value)(&stream);
-        }
+    for i in wanted.each(0..VARIABLES.len()) {
+        values[i] = (Table::<V>::VARIABLES[i].value)(&stream);
     }
-    for (i, (value, name)) in flags.iter_mut().zip(KINDS).enumerate() {
-        if wanted.has(VARIABLES.len() + i) {
-            *value = V::of(flag(*name == kind));
-        }
+    let kind = load.work.layer().kind();
+    for i in wanted.each(VARIABLES.len()..VARIABLES.len() + KINDS.len()) {
+        values[i] = V::of(flag(KINDS[i - VARIABLES.len()] == kind));
     }
 }

@@ -2,13 +2,12 @@
 
 use super::term::Term;
 use crate::base::number::Number;
-use crate::kernel::features::Wanted;
-use std::collections::HashMap;
+use crate::kernel::features::{MAX_VARIABLES, Wanted};
 use std::fmt;
 use std::sync::OnceLock;
 
-/// A model's compiled form, made when it is first asked for. It is no part of what the model says: copies have none yet, and all
-/// are equal.
+/// The compiled form of a model or of an engine's terms, made when it is first asked for. It is no part of what these say: copies
+/// have none yet, and all are equal.
 #[derive(Default)]
 pub struct Compiled(OnceLock<Polynomial>);
 
@@ -37,69 +36,59 @@ impl Compiled {
     }
 }
 
-/// Intercept and terms, the means folded into the intercept, the scales into the coefficients.
+/// Intercept and terms, the means folded into the intercept, the scales into the coefficients. Terms that have all variables but
+/// one in common are the product of these times a sum over that one.
 #[derive(Clone, Debug)]
 pub(crate) struct Polynomial {
     /// The variables that its model reads, whatever its engines read besides.
     pub reads: Wanted,
     constant: f64,
-    /// Coefficients, and where each one's variables end.
-    terms: Vec<(f64, usize)>,
-    /// Variables of all terms, one to the n-th power n times.
-    variables: Vec<usize>,
+    products: Vec<Product>,
+    /// Variables in common, product after product; one to the n-th power n times.
+    common: Vec<usize>,
+    /// Coefficients, each with the variable that is not in common, product after product.
+    sums: Vec<(f64, usize)>,
+}
+
+/// Where the variables and the sum of a product end.
+#[derive(Clone, Copy, Debug)]
+struct Product {
+    common: usize,
+    sums: usize,
 }
 
 impl Polynomial {
     pub fn new(intercept: f64, list: &[Term], reads: Wanted) -> Self {
         let coefficient = |term: &Term| term.coefficient / term.scale;
         let constant = intercept - list.iter().map(|term| coefficient(term) * term.mean).sum::<f64>();
-        let mut polynomial = Self { reads, constant, terms: Vec::with_capacity(list.len()), variables: Vec::new() };
+        let mut terms = Terms::new(constant);
         for term in list {
             let factors = term.factors.iter();
             let variables = factors.flat_map(|f| std::iter::repeat_n(f.variable, usize::from(f.power)));
-            polynomial.push(coefficient(term), variables);
+            terms.push(coefficient(term), variables);
         }
-        polynomial
-    }
-
-    /// A sum of products of variables.
-    pub fn of(constant: f64, terms: impl IntoIterator<Item = (f64, Vec<usize>)>) -> Self {
-        let mut polynomial = Self { reads: Wanted::ALL, constant, terms: Vec::new(), variables: Vec::new() };
-        for (coefficient, variables) in terms {
-            polynomial.push(coefficient, variables);
-        }
-        polynomial
-    }
-
-    fn push(&mut self, coefficient: f64, variables: impl IntoIterator<Item = usize>) {
-        self.variables.extend(variables);
-        self.terms.push((coefficient, self.variables.len()));
-    }
-
-    fn terms(&self) -> impl Iterator<Item = (f64, &[usize])> {
-        let mut begin = 0;
-        self.terms.iter().map(move |&(coefficient, end)| {
-            let variables = self.variables.get(std::mem::replace(&mut begin, end)..end);
-            (coefficient, variables.unwrap_or_default())
-        })
+        Self { reads, ..terms.grouped() }
     }
 
     /// The sum of intercept and terms, wherever the values lie: as [`LayerModel::polynomial`](super::LayerModel::polynomial) but for rounding.
-    pub fn at<V: Number>(&self, values: &[V]) -> V {
+    pub fn at<V: Number>(&self, values: &[V; MAX_VARIABLES]) -> V {
         V::by_widest(
             #[inline(always)]
             || {
-                let mut sum = V::of(self.constant);
-                let mut begin = 0;
-                for &(coefficient, end) in &self.terms {
-                    let mut product = V::of(coefficient);
-                    for &variable in self.variables.get(begin..end).unwrap_or_default() {
-                        product = product * values[variable];
+                let mut whole = V::of(self.constant);
+                let mut begin = Product { common: 0, sums: 0 };
+                for &end in &self.products {
+                    let mut sum = V::of(0.0);
+                    for &(coefficient, variable) in self.sums.get(begin.sums..end.sums).unwrap_or_default() {
+                        sum = sum + values[variable] * coefficient;
                     }
-                    sum = sum + product;
+                    for &variable in self.common.get(begin.common..end.common).unwrap_or_default() {
+                        sum = sum * values[variable];
+                    }
+                    whole = whole + sum;
                     begin = end;
                 }
-                sum
+                whole
             },
         )
     }
@@ -107,47 +96,87 @@ impl Polynomial {
     /// The same where all variables but some keep their values: what these make of a term goes into its coefficient, and terms
     /// that are alike then are one.
     pub fn where_only(&self, changing: Wanted, values: &[f64]) -> Self {
-        let mut whole = Self { reads: self.reads, constant: self.constant, terms: Vec::new(), variables: Vec::new() };
-        // Variables that are left, one to a byte, with their place in the new terms.
-        let mut known: HashMap<u128, usize> = HashMap::new();
-        let mut left: Vec<usize> = Vec::new();
-        for (mut coefficient, variables) in self.terms() {
-            left.clear();
-            for &variable in variables {
-                match changing.has(variable) {
-                    true => left.push(variable),
-                    false => coefficient *= values[variable],
-                }
+        let mut terms = Terms::new(self.constant);
+        let mut begin = Product { common: 0, sums: 0 };
+        for &end in &self.products {
+            let common = self.common.get(begin.common..end.common).unwrap_or_default();
+            let (left, kept) = (|v: &usize| changing.has(*v), |v: &usize| !changing.has(*v));
+            let factor: f64 = common.iter().copied().filter(kept).map(|v| values[v]).product();
+            for (coefficient, variable) in self.sums.get(begin.sums..end.sums).unwrap_or_default() {
+                let own = Some(*variable);
+                let factor = factor * own.filter(kept).map_or(1.0, |v| values[v]);
+                terms.push(coefficient * factor, common.iter().copied().chain(own).filter(left));
             }
-            left.sort_unstable();
-            if left.is_empty() {
-                whole.constant += coefficient;
-                continue;
-            }
-            let key = left.iter().fold(0, |key: u128, &variable| (key << 8) | (variable as u128 + 1));
-            let place =
-                if left.len() > BYTES { whole.terms.len() } else { *known.entry(key).or_insert(whole.terms.len()) };
-            match whole.terms.get_mut(place) {
-                Some((sum, _)) => *sum += coefficient,
-                None => whole.push(coefficient, left.iter().copied()),
-            }
+            begin = end;
         }
-        whole
+        Self { reads: self.reads, ..terms.grouped() }
     }
 }
 
-/// Variables that a key has room for.
-const BYTES: usize = u128::BITS as usize / 8;
+/// A sum of products of variables.
+pub(crate) struct Terms {
+    constant: f64,
+    /// Coefficients, and where each one's variables begin and end.
+    list: Vec<(f64, usize, usize)>,
+    variables: Vec<usize>,
+}
+
+impl Terms {
+    pub fn new(constant: f64) -> Self {
+        Self { constant, list: Vec::new(), variables: Vec::new() }
+    }
+
+    /// Adds a product; one of no variable is a constant.
+    pub fn push(&mut self, coefficient: f64, variables: impl IntoIterator<Item = usize>) {
+        let begin = self.variables.len();
+        self.variables.extend(variables);
+        match self.variables.len() {
+            end if end == begin => self.constant += coefficient,
+            end => self.list.push((coefficient, begin, end)),
+        }
+    }
+
+    /// In the form that is evaluated.
+    pub fn grouped(mut self) -> Polynomial {
+        let mut often = [0u32; MAX_VARIABLES];
+        self.variables.iter().for_each(|&variable| often[variable] += 1);
+        // The rarest variable of a term stands last, so that others have the rest in common with it.
+        for &(_, begin, end) in &self.list {
+            self.variables[begin..end].sort_unstable_by_key(|&v| (u32::MAX - often[v], v));
+        }
+        let variables = &self.variables;
+        let parts = |&(_, begin, end): &(f64, usize, usize)| (&variables[begin..end - 1], variables[end - 1]);
+        self.list.sort_by(|a, b| parts(a).cmp(&parts(b)));
+        let (mut products, mut common, mut sums): (Vec<Product>, Vec<usize>, Vec<(f64, usize)>) = Default::default();
+        let mut before = None;
+        for term in &self.list {
+            let (others, own) = parts(term);
+            if before.is_none_or(|(known, _)| known != others) {
+                common.extend(others);
+                products.push(Product { common: common.len(), sums: sums.len() });
+            }
+            match sums.last_mut().filter(|_| before == Some((others, own))) {
+                Some((sum, _)) => *sum += term.0,
+                None => sums.push((term.0, own)),
+            }
+            if let Some(product) = products.last_mut() {
+                product.sums = sums.len();
+            }
+            before = Some((others, own));
+        }
+        Polynomial { reads: Wanted::ALL, constant: self.constant, products, common, sums }
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::units::Seconds;
     use crate::catalog::{calibration, calibration_files};
-    use crate::kernel::features::{MAX_VARIABLES, Variables};
+    use crate::kernel::features::Variables;
     use crate::law::calibration::LayerModel;
 
-    fn compiled(model: &LayerModel, values: &[f64]) -> f64 {
+    fn compiled(model: &LayerModel, values: &[f64; MAX_VARIABLES]) -> f64 {
         Polynomial::new(model.intercept, &model.terms, Wanted::ALL).at(values)
     }
 

@@ -7,9 +7,10 @@ use super::bounds::{
 use super::choice_file::{ChoiceFile, apart, each_once, read_choice, write_choice};
 use super::layer_model::engine_alone;
 use super::models::Models;
-use super::name::{Monomials, Name};
+use super::name::Name;
 use super::part::{ModelHead, Wanted};
 use super::power_file::{PowerFile, read_power, write_power};
+use super::term::parse_term;
 use super::transfer::{Transfer, TransferFile};
 use super::{
     Bucket, Calibration, CalibrationError, Compiled, Cover, CrossValidation, Ellipsoid, EngineTerms, Later, LayerModel,
@@ -199,8 +200,7 @@ impl Calibration {
         }
         let choices = file.choices.into_iter().map(read_choice).collect::<Result<Vec<_>, _>>()?;
         apart(&choices)?;
-        let monomials = Monomials::default();
-        let models = file.models.into_iter().map(|m| read_model(m, &monomials)).collect::<Result<Models, _>>()?;
+        let models = file.models.into_iter().map(read_model).collect::<Result<Models, _>>()?;
         Ok(Self {
             id: file.id,
             chip: file.chip,
@@ -436,24 +436,21 @@ fn read_packed_model(kept: &Kept) -> Result<LayerModel, CalibrationError> {
                 rows: rows.read()?,
                 intercept: intercept.read()?,
                 range: range.read()?,
-                terms: Later::packed(terms, file.family, |list, family| {
-                    read_terms(list.read().ok()?, family, &Monomials::default()).ok()
-                }),
-                clamp: Later::packed(clamp, file.family, |list, family| {
-                    read_ranges(list.read().ok()?, family, &Monomials::default()).ok()
-                }),
+                terms: Later::packed(terms, file.family, |list, family| read_terms(list.read().ok()?, family).ok()),
+                clamp: Later::packed(clamp, file.family, |list, family| read_ranges(list.read().ok()?, family).ok()),
+                compiled: Compiled::default(),
             });
         }
         Ok((file, engines))
     };
     let (file, engines) = read().map_err(|e| malformed(e.into()))?;
-    Ok(LayerModel { engines, ..read_model(file, &Monomials::default())? })
+    Ok(LayerModel { engines, ..read_model(file)? })
 }
 
-fn read_model<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<LayerModel, CalibrationError> {
+fn read_model(file: ModelFile<'_>) -> Result<LayerModel, CalibrationError> {
     let (kind, phase, precision) = (file.kind.clone(), file.phase, file.precision);
     let named = |why| format!("model {} {phase} {precision}: {why}", shown(kind.as_ref()));
-    read_numbers(file, monomials).map_err(|CalibrationError(why)| CalibrationError(named(why)))
+    read_numbers(file).map_err(|CalibrationError(why)| CalibrationError(named(why)))
 }
 
 fn fail(why: &str) -> CalibrationError {
@@ -473,29 +470,22 @@ fn interval(field: &dyn Display, (low, high): (f64, f64), most: f64) -> Result<(
     if low <= high { Ok(()) } else { Err(fail(&format!("{field} is not a range"))) }
 }
 
-fn read_ranges<'a>(
-    list: Vec<RangeFile<'a>>,
-    family: Family,
-    monomials: &Monomials<'a>,
-) -> Result<Vec<Range>, CalibrationError> {
+fn read_ranges(list: Vec<RangeFile<'_>>, family: Family) -> Result<Vec<Range>, CalibrationError> {
     list.into_iter()
         .map(|(name, low, high)| {
-            let factor = monomials.read(&name, family)?;
-            let [factor] = factor[..] else { return Err(fail("a range is of one variable")) };
+            let [factor] = parse_term(name.as_ref(), family)?[..] else {
+                return Err(fail("a range is of one variable"));
+            };
             interval(&format_args!("the range of {name}"), (low, high), MOST_VARIABLE)?;
             Ok(Range { variable: factor.variable, low, high })
         })
         .collect()
 }
 
-fn read_terms<'a>(
-    list: Vec<TermFile<'a>>,
-    family: Family,
-    monomials: &Monomials<'a>,
-) -> Result<Vec<Term>, CalibrationError> {
+fn read_terms(list: Vec<TermFile<'_>>, family: Family) -> Result<Vec<Term>, CalibrationError> {
     list.into_iter()
         .map(|(name, coefficient, mean, scale)| {
-            let factors = monomials.read(&name, family)?;
+            let factors = parse_term(name.as_ref(), family)?;
             bounded(&format_args!("the coefficient of {name}"), coefficient, either_side(MOST_COEFFICIENT))?;
             bounded(&format_args!("the mean of {name}"), mean, either_side(MOST_COLUMN))?;
             bounded(&format_args!("the scale of {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
@@ -504,7 +494,7 @@ fn read_terms<'a>(
         .collect()
 }
 
-fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<LayerModel, CalibrationError> {
+fn read_numbers<'a>(file: ModelFile<'a>) -> Result<LayerModel, CalibrationError> {
     let read_key = |kind: &str| kind.parse::<ModelKey>().map_err(|e| fail(&e.to_string()));
     let key = read_key(file.kind.as_ref())?;
     let cover = |(kind, phase, precision): &(Name<'_>, _, _)| {
@@ -544,9 +534,10 @@ fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<La
             engine: shown(engine.as_ref()),
             rows,
             intercept,
-            terms: read_terms(list, file.family, monomials)?.into(),
+            terms: read_terms(list, file.family)?.into(),
             range,
-            clamp: read_ranges(clamp, file.family, monomials)?.into(),
+            clamp: read_ranges(clamp, file.family)?.into(),
+            compiled: Compiled::default(),
         })
     };
     let engine = |(engine, rows, intercept, range, list, clamp): EngineFile<'a>| {
@@ -570,7 +561,7 @@ fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<La
     let mut sizes = Ellipsoid::default();
     let dimensions = file.sizes.len();
     for (name, mean, scale, row) in file.sizes {
-        let factor = monomials.read(&name, file.family)?;
+        let factor = parse_term(name.as_ref(), file.family)?;
         let [factor] = factor[..] else { return Err(fail("a size is one variable")) };
         bounded(&format_args!("the mean of size {name}"), mean, either_side(MOST_COLUMN))?;
         bounded(&format_args!("the deviation of size {name}"), scale, LEAST_SCALE..=MOST_COLUMN)?;
@@ -589,8 +580,8 @@ fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<La
         return Err(fail("no residual quantiles"));
     }
     Ok(LayerModel {
-        clamp: read_ranges(file.clamp, file.family, monomials)?,
-        domain: read_ranges(file.domain, file.family, monomials)?,
+        clamp: read_ranges(file.clamp, file.family)?,
+        domain: read_ranges(file.domain, file.family)?,
         sizes,
         key,
         phase: file.phase,
@@ -608,7 +599,7 @@ fn read_numbers<'a>(file: ModelFile<'a>, monomials: &Monomials<'a>) -> Result<La
         ratio_range: file.ratio_range,
         ordinary_range: file.ordinary_range,
         shortest: Seconds::from_us(file.shortest_us),
-        terms: read_terms(file.terms, file.family, monomials)?,
+        terms: read_terms(file.terms, file.family)?,
         engines,
         rows: file.rows,
         cross_validation: CrossValidation {
@@ -734,6 +725,7 @@ pub(crate) mod testing {
                     .into(),
                     range: (-0.75, 0.75),
                     clamp: vec![range(2, 1.0, 3.0)].into(),
+                    compiled: Compiled::default(),
                 }],
                 clamp: vec![range(0, -4.0, 4.0), range(1, -4.0, 4.0)],
                 domain: vec![range(0, -2.0, 2.0)],

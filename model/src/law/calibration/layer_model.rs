@@ -1,6 +1,6 @@
 //! A sparse polynomial model of one layer kind's time in one phase and precision.
 
-use super::compiled::{Compiled, Polynomial};
+use super::compiled::{Compiled, Polynomial, Terms};
 use super::later::Later;
 use super::term::Term;
 use crate::base::precision::{Phase, Precision};
@@ -83,24 +83,30 @@ pub struct EngineTerms {
     pub range: (f64, f64),
     /// Variables are clamped to what its rows had.
     pub clamp: Later<Range>,
+    /// For evaluation; the default, wherever they are made.
+    pub compiled: Compiled,
 }
 
 impl EngineTerms {
     /// The variables that it reads.
     pub fn reads(&self) -> Wanted {
-        self.terms.iter().flat_map(|term| &term.factors).map(|factor| factor.variable).collect()
+        self.polynomial().reads
     }
 
     /// Its sum before it is clamped.
-    pub(crate) fn polynomial(&self) -> Polynomial {
-        Polynomial::new(self.intercept, &self.terms, Wanted::ALL)
+    pub(crate) fn polynomial(&self) -> &Polynomial {
+        self.compiled.get(|| Polynomial::new(self.intercept, &self.terms, variables_of(&self.terms).collect()))
     }
 
     /// What it adds to ln(t / t_ref) for these variables.
     pub fn log(&self, variables: &Variables) -> f64 {
-        let values = clamped(variables, &self.clamp);
-        sum(self.intercept, &self.terms, &values).clamp(self.range.0, self.range.1)
+        self.polynomial().at(&clamped(variables, &self.clamp)).clamp(self.range.0, self.range.1)
     }
+}
+
+/// The variables of terms, as often as they are there.
+fn variables_of(terms: &[Term]) -> impl Iterator<Item = usize> {
+    terms.iter().flat_map(|term| &term.factors).map(|factor| factor.variable)
 }
 
 /// The part of an engine's name before its knobs: `eng70` of `eng70{2=12,18=0}`.
@@ -178,13 +184,15 @@ impl Ellipsoid {
     pub(crate) fn distance(&self) -> Polynomial {
         let d = self.variables.len();
         let weight = |i: usize, j: usize| self.inverse[i * d + j] / (self.scale[i] * self.scale[j]);
-        let pairs = || (0..d).flat_map(move |i| (0..d).map(move |j| (i, j)));
-        let constant = pairs().map(|(i, j)| weight(i, j) * self.mean[i] * self.mean[j]).sum();
-        let terms = pairs().flat_map(|(i, j)| {
+        let mut terms = Terms::new(0.0);
+        for (i, j) in (0..d).flat_map(|i| (0..d).map(move |j| (i, j))) {
             let (weight, at) = (weight(i, j), |i: usize| self.variables[i]);
-            [(weight, vec![at(i), at(j)]), (-weight * self.mean[j], vec![at(i)]), (-weight * self.mean[i], vec![at(j)])]
-        });
-        Polynomial::of(constant, terms)
+            terms.push(weight * self.mean[i] * self.mean[j], []);
+            terms.push(weight, [at(i), at(j)]);
+            terms.push(-weight * self.mean[j], [at(i)]);
+            terms.push(-weight * self.mean[i], [at(j)]);
+        }
+        terms.grouped()
     }
 
     /// The distance D^2 from which on a row has more leverage than [`MOST_LEVERAGE`] times the mean.
@@ -196,8 +204,13 @@ impl Ellipsoid {
     /// in d variables.
     pub fn relative_leverage(&self, values: &[f64]) -> f64 {
         let d = self.variables.len();
-        let z: Vec<f64> = (0..d).map(|i| (values[self.variables[i]] - self.mean[i]) / self.scale[i]).collect();
-        let distance: f64 = (0..d).map(|i| z[i] * (0..d).map(|j| self.inverse[i * d + j] * z[j]).sum::<f64>()).sum();
+        let mut z = [0.0; MAX_VARIABLES];
+        for (i, z) in z[..d].iter_mut().enumerate() {
+            *z = (values[self.variables[i]] - self.mean[i]) / self.scale[i];
+        }
+        let product = |row: &[f64]| row.iter().zip(&z).map(|(inverse, z)| inverse * z).sum::<f64>();
+        let rows = self.inverse.chunks(d.max(1));
+        let distance: f64 = z[..d].iter().zip(rows).map(|(z, row)| z * product(row)).sum();
         (1.0 + distance) / (1.0 + d as f64)
     }
 }
@@ -261,8 +274,13 @@ impl LayerModel {
     /// The variables that it reads where the library runs an engine: those of its terms, of that engine's terms, and of what
     /// was fitted.
     pub fn reads(&self, engine: Option<&str>) -> Wanted {
+        self.reads_by(engine.and_then(|engine| self.engine(engine)))
+    }
+
+    /// The same with these terms of an engine.
+    pub(crate) fn reads_by(&self, engine: Option<&EngineTerms>) -> Wanted {
         let own = self.polynomial_of().reads;
-        engine.and_then(|engine| self.engine(engine)).map_or(own, |engine| own.or(engine.reads()))
+        engine.map_or(own, |engine| own.or(engine.reads()))
     }
 
     /// The same whatever engine runs.
@@ -270,15 +288,15 @@ impl LayerModel {
         self.engines.iter().fold(self.reads(None), |reads, engine| reads.or(engine.reads()))
     }
 
-    fn variables_read(&self) -> Wanted {
-        let factors = self.terms.iter().flat_map(|term| &term.factors).map(|factor| factor.variable);
-        let domain = self.domain.iter().map(|range| range.variable);
-        factors.chain(domain).chain(self.sizes.variables.iter().copied()).collect()
+    /// The variables that say whether a kernel lies within what was fitted.
+    pub(crate) fn bounding(&self) -> Wanted {
+        self.domain.iter().map(|range| range.variable).chain(self.sizes.variables.iter().copied()).collect()
     }
 
     /// Intercept and terms as they are evaluated.
     pub(crate) fn polynomial_of(&self) -> &Polynomial {
-        self.compiled.get(|| Polynomial::new(self.intercept, &self.terms, self.variables_read()))
+        let reads = || self.bounding().or(variables_of(&self.terms).collect());
+        self.compiled.get(|| Polynomial::new(self.intercept, &self.terms, reads()))
     }
 
     /// The terms of an engine: with its knobs, or whatever knobs, where it has such.
@@ -290,11 +308,21 @@ impl LayerModel {
     /// ln(t / t_ref) for these variables and this t_ref, clamped to the fitted ranges, by an engine of the library where one
     /// is known or foreseen.
     pub fn ratio(&self, variables: &Variables, reference: Seconds, engine: Option<&str>) -> Ratio {
+        self.ratio_by(variables, reference, engine.and_then(|engine| self.engine(engine)))
+    }
+
+    /// Whether a kernel of these variables and this t_ref lies within what was fitted.
+    pub(crate) fn has_within(&self, variables: &Variables, reference: Seconds) -> bool {
         let values = &variables.values;
-        let by_engine = engine.and_then(|engine| self.engine(engine)).map_or(0.0, |e| e.log(variables));
-        let in_domain = reference >= self.shortest
+        reference >= self.shortest
             && self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE)
-            && self.sizes.relative_leverage(values) <= MOST_LEVERAGE;
+            && self.sizes.relative_leverage(values) <= MOST_LEVERAGE
+    }
+
+    /// As [`Self::ratio`], by these terms of an engine.
+    pub(crate) fn ratio_by(&self, variables: &Variables, reference: Seconds, engine: Option<&EngineTerms>) -> Ratio {
+        let by_engine = engine.map_or(0.0, |engine| engine.log(variables));
+        let in_domain = self.has_within(variables, reference);
         let (low, high) = if in_domain { self.ratio_range } else { self.ordinary_range };
         let log = self.polynomial_of().at(&clamped(variables, &self.clamp)).clamp(low, high);
         Ratio { log: log + by_engine, in_domain }
@@ -339,7 +367,9 @@ mod tests {
         assert_eq!(Ellipsoid::default().relative_leverage(&[]), 1.0);
         let skewed = Ellipsoid { inverse: vec![1.5, -0.5, -0.5, 1.25], ..sizes };
         for values in [[1.0, 9.0, 2.0], [5.0, 9.0, 0.0], [-3.0, 9.0, 4.0]] {
-            let leverage = (1.0 + skewed.distance().at(&values)) / 3.0;
+            let mut all = [0.0; MAX_VARIABLES];
+            all[..values.len()].copy_from_slice(&values);
+            let leverage = (1.0 + skewed.distance().at(&all)) / 3.0;
             assert!((leverage - skewed.relative_leverage(&values)).abs() < 1e-12);
         }
         assert_eq!((1.0 + skewed.farthest()) / 3.0, MOST_LEVERAGE);

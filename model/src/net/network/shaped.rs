@@ -7,7 +7,6 @@ use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
 use crate::net::cost::{LayerCost, Site};
 use crate::net::layer::{Conv2d, Groups, Layer, LayerOp, Optimizer, ShapeError, update_cost};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Counts beyond this are refused: no step of a real network comes near, and sums below it cannot overflow.
@@ -277,22 +276,32 @@ impl ShapedNetwork {
 }
 
 pub(super) fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
-    let mut firsts: HashMap<(&str, Shape, Option<&Shape>), Vec<usize>> = HashMap::new();
-    let mut alike = Vec::with_capacity(layers.len());
-    for (i, layer) in layers.iter().enumerate() {
-        let list = firsts.entry((layer.case.layer.kind(), layer.output, layer.case.inputs.first())).or_default();
-        let same = |&&j: &&usize| {
-            let other = &layers[j];
-            let own = other.case == layer.case
-                && other.bias == layer.bias
-                && other.strays == layer.strays
-                && other.stored == layer.stored;
-            own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
-        };
-        alike.push(list.iter().find(same).copied().unwrap_or_else(|| {
-            list.push(i);
-            i
-        }));
+    // Layers that are alike have the same mark; few others have.
+    let mark = |layer: &ShapedLayer| {
+        let kind = layer.case.layer.kind().as_bytes().iter().map(|byte| u64::from(*byte));
+        let read = layer.case.inputs.first().into_iter().flat_map(|shape| shape.dims());
+        let numbers = kind.chain(layer.output.dims().iter().chain(read).copied());
+        numbers.fold(0, |mark: u64, number| (mark.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    };
+    let same = |layer: &ShapedLayer, other: &ShapedLayer| {
+        let own = other.case == layer.case
+            && other.bias == layer.bias
+            && other.strays == layer.strays
+            && other.stored == layer.stored;
+        own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
+    };
+    let mut order: Vec<(u64, usize)> = layers.iter().enumerate().map(|(i, layer)| (mark(layer), i)).collect();
+    order.sort_unstable();
+    let mut alike: Vec<usize> = (0..layers.len()).collect();
+    let mut firsts: Vec<usize> = Vec::new();
+    for marked in order.chunk_by(|a, b| a.0 == b.0) {
+        firsts.clear();
+        for &(_, i) in marked {
+            match firsts.iter().find(|&&first| same(&layers[i], &layers[first])) {
+                Some(first) => alike[i] = *first,
+                None => firsts.push(i),
+            }
+        }
     }
     alike
 }

@@ -3,11 +3,12 @@
 use super::Setup;
 use crate::base::number::Changes;
 use crate::base::units::Seconds;
-use crate::kernel::features::{MAX_VARIABLES, Wanted};
+use crate::kernel::features::{MAX_VARIABLES, Variables, Wanted};
 use crate::kernel::load::Load;
 use crate::kernel::work::Work;
+use crate::law::carry::Carry;
 use crate::law::lookup::Found;
-use crate::law::time::{Expected, MORE, Timed, View};
+use crate::law::time::{Expected, Loads, MORE, Timed, View};
 use crate::net::case::LayerCase;
 use crate::net::layer::{Conv2d, Layer};
 
@@ -32,70 +33,93 @@ impl<'m> Bounds<'_, 'm> {
     }
 
     /// What a kernel outside of what was fitted takes, as the same one of more and fewer samples bounds it.
-    pub(super) fn outside(&self, own: Seconds, view: &View<'_, '_>) -> Seconds {
-        self.as_for_fewer_samples(self.as_for_more_samples(own, view), view)
+    pub(super) fn outside(&self, own: Seconds, view: &View<'_, 'm>) -> Seconds {
+        let own = self.as_for_more_samples(own, view);
+        self.as_for_fewer_samples(own, &view.load, view.seen().variables)
     }
 
     /// What a kernel outside of what was fitted takes that takes no longer than the same one of more samples.
     pub(super) fn not_below_fewer_samples(&self, own: Seconds, load: &Load<'_>) -> Seconds {
-        let Setup { gpu, library, calibration, .. } = *self.setup;
-        let view = self.found.model.view(load.work.clone(), load.cost, gpu, library, calibration);
-        view.map_or(own, |view| self.as_for_fewer_samples(own, &view))
+        let loads = self.found.model.loads(load.work.clone(), load.cost, self.setup.gpu);
+        loads.map_or(own, |loads| self.as_for_fewer_samples(own, load, &self.bounding(&loads)))
+    }
+
+    /// The variables that say whether a kernel lies within what was fitted.
+    fn bounding(&self, loads: &Loads<'_>) -> Variables {
+        let model = self.found.model;
+        loads.described().some_variables(model.floor, self.setup.library.unwrap_or(model.library), model.bounding())
     }
 
     /// A kernel's time as it is expected, bounded where it lies outside of what was fitted.
     fn time(&self, work: Work<'_>) -> Option<Seconds> {
         let view = self.view(work)?;
-        let expected = self.found.expects(view.seen());
+        let expected = view.expected_by(self.found);
         let time = expected.time();
         Some(if expected.in_domain { time } else { self.outside(time, &view) })
     }
 
+    /// A kernel as its model sees it, of so many samples.
+    fn loads<'w>(&self, work: &Work<'w>, batch: u64) -> Option<Loads<'w>>
+    where
+        'm: 'w,
+    {
+        let work = Work { batch, ..work.clone() };
+        let cost = work.cost().ok()??;
+        self.found.model.loads(work, cost, self.setup.gpu)
+    }
+
     /// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
     /// and so on up to 4,096 times as many samples.
-    fn as_for_more_samples(&self, own: Seconds, view: &View<'_, '_>) -> Seconds {
-        let (shortest, work) = (self.found.shortest(), &view.load.work);
+    fn as_for_more_samples(&self, own: Seconds, view: &View<'_, 'm>) -> Seconds {
+        let (work, model) = (&view.load.work, self.found.model);
+        // Over another memory traffic is carried, which the smallest ratio says nothing of.
+        let shortest = self.found.shortest().filter(|_| model.is_over(view.load.memory)).map(f64::exp);
         let longer = MORE.into_iter().map_while(|times| {
-            let work = Work { batch: work.batch.checked_mul(times)?, ..work.clone() };
-            let cost = work.cost().ok()??;
-            let reference = || self.found.model.reference(&work, cost, self.setup.gpu);
-            let bound = shortest.and_then(|log| Some(reference()? * log.exp()));
-            let time = move || Some(self.found.expects(self.view(work)?.seen()).time());
-            Some((bound, time))
+            let loads = self.loads(work, work.batch.checked_mul(times)?)?;
+            let reference = loads.board.roofline.reference(model.exponent, model.floor);
+            let time = move |least: Seconds| {
+                let engine = model.foreseen(&loads.board.work, self.setup.calibration);
+                let by_engine =
+                    engine.terms.and(shortest).map(|_| reference * self.found.shortest_by(engine.terms).exp());
+                let may_be = by_engine.is_none_or(|bound| bound < least);
+                may_be.then(|| model.seeing(loads, engine, self.setup.library).expected_by(self.found).time())
+            };
+            Some((shortest.map(|ratio| reference * ratio), time))
         });
         least(own, longer)
     }
 
     /// Nor may it fall where what was measured ends: a kernel that is larger takes no less than the same one of the most samples
-    /// that lie within, as long as the library is expected to run both by one engine.
-    fn as_for_fewer_samples(&self, own: Seconds, view: &View<'_, '_>) -> Seconds {
-        let (work, model, here) = (&view.load.work, self.found.model, view.seen().variables);
+    /// that lie within, as long as the library is expected to run both by one engine. `here`: its variables, those of
+    /// [`Self::bounding`] at least.
+    fn as_for_fewer_samples(&self, own: Seconds, load: &Load<'_>, here: &Variables) -> Seconds {
+        let (work, model) = (&load.work, self.found.model);
         let Some(longest) = self.found.longest() else { return own };
         let away = model.away(here);
-        if !away.is_empty() && self.has_one_that_stays(away, &view.load) {
+        if !away.is_empty() && self.has_one_that_stays(away, load) {
             return own;
         }
-        let Setup { gpu, library, calibration, .. } = *self.setup;
         let at = |batch| -> Option<Fewer> {
-            let work = Work { batch, ..work.clone() };
-            let cost = work.cost().ok()??;
-            let engine = model.foreseen(&work, calibration);
-            let there = model.seeing(model.loads(work, cost, gpu)?, engine, library);
-            if model.comes_no_nearer(Wanted::ALL, here, there.seen().variables) {
+            let loads = self.loads(work, batch)?;
+            let there = self.bounding(&loads);
+            if model.comes_no_nearer(Wanted::ALL, here, &there) {
                 return Some(Fewer::Hopeless);
             }
-            let expected = self.found.expects(there.seen());
-            let shorter = Expected { log: longest, ..expected }.time() <= own;
-            Some(match expected.in_domain {
-                true => Fewer::Within { expected, alike: engine == view.engine },
-                false if shorter => Fewer::Hopeless,
-                false => Fewer::Outside,
-            })
+            let reference = loads.over().roofline.reference(model.exponent, model.floor);
+            if model.has_within(&there, reference) {
+                return Some(Fewer::Within);
+            }
+            let carry = Carry::between(loads.over(), &loads.board);
+            let shorter = Expected { reference, log: longest, in_domain: true, carry }.time() <= own;
+            Some(if shorter { Fewer::Hopeless } else { Fewer::Outside })
         };
-        match at_the_edge(work.batch, at) {
-            Some((expected, true)) => own.max(expected.time()),
-            _ => own,
-        }
+        let at_the_edge = at_the_edge(work.batch, at).and_then(|batch| {
+            let loads = self.loads(work, batch)?;
+            let engine = model.foreseen(&loads.board.work, self.setup.calibration);
+            let alike = engine.engine == model.foreseen(work, self.setup.calibration).engine;
+            alike.then(|| model.seeing(loads, engine, self.setup.library).expected_by(self.found).time())
+        });
+        at_the_edge.map_or(own, |time| own.max(time))
     }
 
     /// Whether one of some variables of a kernel is the same for every number of samples.
@@ -114,7 +138,7 @@ impl<'m> Bounds<'_, 'm> {
 
     /// Several results of every channel by a chip of its own ways: no less than with fewer of them on this GPU, one by the model
     /// `depthwise`, and perhaps as little as so many kernels of one.
-    pub(super) fn of_several_results(&self, timed: Timed, view: &View<'_, '_>, depthwise: &Found<'m>) -> Timed {
+    pub(super) fn of_several_results(&self, timed: Timed, view: &View<'_, 'm>, depthwise: &Found<'m>) -> Timed {
         let work = &view.load.work;
         let Layer::Conv2d(conv) = work.layer() else { return timed };
         let (channels, results) = (work.input().axis(), conv.channels / work.input().axis().max(1));
@@ -134,45 +158,47 @@ impl<'m> Bounds<'_, 'm> {
 
 /// A kernel of fewer samples.
 enum Fewer {
-    /// Within what was measured; whether the same engine runs it.
-    Within { expected: Expected, alike: bool },
+    /// Within what was measured.
+    Within,
     /// Outside.
     Outside,
     /// Outside, and those of yet fewer lie there too, or cannot take longer than what is asked for.
     Hopeless,
 }
 
-/// The kernel of the most samples, fewer than `batch`, that lies within what was measured, where one is worth it, and whether
-/// the same engine runs it.
-fn at_the_edge(batch: u64, at: impl Fn(u64) -> Option<Fewer>) -> Option<(Expected, bool)> {
-    let (mut outside, mut inside, mut found) = (batch, 0, None);
+/// The most samples, fewer than `batch`, with which a kernel lies within what was measured, where they are worth it.
+fn at_the_edge(batch: u64, at: impl Fn(u64) -> Option<Fewer>) -> Option<u64> {
+    let (mut outside, mut inside) = (batch, 0);
     while inside == 0 {
         let few = outside / 2;
         match if few == 0 { return None } else { at(few)? } {
             Fewer::Hopeless => return None,
             Fewer::Outside => outside = few,
-            Fewer::Within { expected, alike } => (inside, found) = (few, Some((expected, alike))),
+            Fewer::Within => inside = few,
         }
     }
     while outside - inside > 1 {
         let middle = inside + (outside - inside) / 2;
         match at(middle)? {
-            Fewer::Within { expected, alike } => (inside, found) = (middle, Some((expected, alike))),
+            Fewer::Within => inside = middle,
             Fewer::Outside | Fewer::Hopeless => outside = middle,
         }
     }
-    found
+    Some(inside)
 }
 
 /// The least of a time and of those of ever more samples, each with what it takes whatever its polynomial says: where that is no
-/// less already, no later one is less.
-fn least(own: Seconds, longer: impl Iterator<Item = (Option<Seconds>, impl FnOnce() -> Option<Seconds>)>) -> Seconds {
+/// less already, no later one is less. Times are told what they are to be less than, and need not be worked out where they are not.
+fn least(
+    own: Seconds,
+    longer: impl Iterator<Item = (Option<Seconds>, impl FnOnce(Seconds) -> Option<Seconds>)>,
+) -> Seconds {
     let mut least = own;
     for (bound, time) in longer {
         if bound.is_some_and(|bound| bound >= least) {
             break;
         }
-        least = time().map_or(least, |time| least.min(time));
+        least = time(least).map_or(least, |time| least.min(time));
     }
     least
 }
@@ -182,7 +208,6 @@ mod tests {
     use super::*;
     use crate::base::precision::{Mode, Precision};
     use crate::catalog;
-    use crate::law::carry::Carry;
     use crate::net::network::ShapedNetwork;
     use crate::step::predict::Predictor;
     use std::cell::Cell;
@@ -219,11 +244,9 @@ mod tests {
         assert!(same > 150 && outside > 1000, "{same} predictions, {outside} kernels outside");
     }
 
-    /// Kernels of up to so many samples lie within; each takes a microsecond a sample.
+    /// Kernels of up to so many samples lie within.
     fn fewer(within: u64, batch: u64) -> Fewer {
-        let in_domain = (1..=within).contains(&batch);
-        let expected = Expected { reference: Seconds::from_us(batch as f64), log: 0.0, in_domain, carry: Carry::NONE };
-        if in_domain { Fewer::Within { expected, alike: true } } else { Fewer::Outside }
+        if (1..=within).contains(&batch) { Fewer::Within } else { Fewer::Outside }
     }
 
     #[test]
@@ -231,9 +254,7 @@ mod tests {
         for (batch, within, expected) in
             [(65, 64, Some(64)), (100, 37, Some(37)), (1000, 1, Some(1)), (3, 2, Some(2)), (9, 0, None), (1, 0, None)]
         {
-            let found = at_the_edge(batch, |n| Some(fewer(within, n)));
-            let us = found.map(|(expected, _)| expected.time().to_us().round() as u64);
-            assert_eq!(us, expected, "{batch} samples, {within} within");
+            assert_eq!(at_the_edge(batch, |n| Some(fewer(within, n))), expected, "{batch} samples, {within} within");
         }
         let hopeless = |n: u64| Some(if n <= 50 { Fewer::Hopeless } else { fewer(64, n) });
         assert!(at_the_edge(100, hopeless).is_none(), "nothing that is fewer takes longer");
@@ -247,12 +268,12 @@ mod tests {
         let list = [(4.0, 11.0), (6.0, 7.0), (6.9, 6.95), (7.0, 7.5)];
         let all = list.iter().map(|(_, time)| *time).fold(10.0, f64::min);
         let mut asked = 0;
-        let longer = list.into_iter().map(|(bound, time)| (Some(us(bound)), move || Some(us(time))));
+        let longer = list.into_iter().map(|(bound, time)| (Some(us(bound)), move |_| Some(us(time))));
         let found = least(us(10.0), longer.inspect(|_| asked += 1));
         assert_eq!((found, asked), (us(all), 4));
-        let unbounded = list.into_iter().map(|(_, time)| (None, move || Some(us(time))));
+        let unbounded = list.into_iter().map(|(_, time)| (None, move |_| Some(us(time))));
         assert_eq!(least(us(10.0), unbounded), us(all));
-        let never = || -> Option<Seconds> { unreachable!("its bound is above") };
+        let never = |_| -> Option<Seconds> { unreachable!("its bound is above") };
         assert_eq!(least(us(10.0), std::iter::once((Some(us(10.0)), never))), us(10.0));
     }
 }

@@ -13,7 +13,7 @@ use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, power};
-use crate::law::time::{Timed, time};
+use crate::law::time::Timed;
 use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
@@ -141,6 +141,8 @@ pub(super) struct Models<'m> {
     found: Vec<(Sought, Option<Found<'m>>)>,
     /// Kernels that were asked for, where somebody wants to know.
     pub(super) asked: Option<Vec<Asked>>,
+    /// What to answer, in that order, in place of predictions.
+    known: Vec<Kernel<'m>>,
 }
 
 /// A kernel that a step asks for.
@@ -156,12 +158,17 @@ type Sought = (ModelKey, Phase, Precision, bool);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
-        Self { law, found: Vec::new(), asked: None }
+        Self { law, found: Vec::new(), asked: None, known: Vec::new() }
     }
 
     /// The same, noting down what is asked for.
     pub(super) fn noting(law: &'m PowerModel) -> Self {
         Self { asked: Some(Vec::new()), ..Self::new(law) }
+    }
+
+    /// The same of a step that is only looked at for what it asks: answering by kernels of the same step at another batch.
+    pub(super) fn answering(law: &'m PowerModel, known: Vec<Kernel<'m>>) -> Self {
+        Self { known, ..Self::noting(law) }
     }
 
     /// What was found before, or is found now.
@@ -189,6 +196,9 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
         asked.len() - 1
     });
     let besides = Seconds::ZERO;
+    if let Some(known) = asked.and_then(|place| models.known.get(place)) {
+        return Ok(Kernel { name: at.0, cost, asked, besides, ..known.clone() });
+    }
     Ok(Kernel { asked, besides, ..kernels_of((network, runs), at, phase, cost, setup, models)? })
 }
 
@@ -404,7 +414,7 @@ fn kernel_in<'a, 'm: 'a>(
         || PredictError::NoModel { layer: name.to_string(), kind: layer.case.layer.kind(), phase, precision };
     let view = found.model.view(plan.work.clone(), cost, setup.gpu, setup.library, setup.calibration);
     let view = view.ok_or_else(no_model)?;
-    let mut timed = time(view.seen(), found, setup.all_chips.siblings(found.tier));
+    let mut timed = found.times(view.expected_by(found), setup.all_chips.siblings(found.tier));
     let bounds = Bounds { found, setup };
     // An update is of parameters, however many samples there were, and its cost is the framework's.
     if !timed.in_domain && phase != Phase::Update {
@@ -413,7 +423,7 @@ fn kernel_in<'a, 'm: 'a>(
     if let Some(one) = &plan.one_result {
         timed = bounds.of_several_results(timed, &view, one);
     }
-    let engine = view.engine.filter(|engine| found.model.engine(engine).is_some());
+    let engine = view.engine.filter(|_| view.terms.is_some());
     let load = &view.load;
     let taken = plan.time(layer, load, timed.value, setup);
     let drives = Drives::of(models.law.parts(load, &load.amounts(), (found.model.floor, taken.0.get())));
