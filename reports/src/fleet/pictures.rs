@@ -50,10 +50,13 @@ pub(super) fn title_of(plan: &Plan, name: &str) -> Option<String> {
     }
 }
 
+/// The parts of a fleet that a picture stacks.
+type PartsOf = fn(&Fleet) -> Vec<f64>;
+
 /// What the candidates come to of what the plan makes small, where that has parts; `None` where none has a fleet.
 fn costs(plan: &Plan) -> Option<Costs> {
     let money = &plan.file.currency;
-    let (of, parts, title): (fn(&Fleet) -> Vec<f64>, &[&str], String) = match plan.file.minimise {
+    let (of, parts, title): (PartsOf, &[&str], String) = match plan.file.minimise {
         Minimise::Cost => (
             |f| vec![f.cost_per_year - f.energy_cost_per_year, f.energy_cost_per_year],
             &["hardware, or rent with energy", "energy"],
