@@ -244,7 +244,7 @@ mod tests {
         let s = gathered(&[service(8, 30.0, 6.0)], 0.95)[0];
         for rate in [10.0, 300.0, 5000.0, 100_000.0] {
             let target = Target { quantile: 0.95, latency: Seconds::new(2.0) };
-            let gpus = fewest(&s, rate, &target).expect("enough");
+            let gpus = fewest(&s, rate, &target, 1.0).expect("enough");
             let keeps = |c| latency(&s, rate, c, 0.95).is_some_and(|l| l <= target.latency);
             assert!(keeps(gpus) && (gpus == 1 || !keeps(gpus - 1)), "{rate}: {gpus}");
         }
