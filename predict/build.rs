@@ -21,7 +21,7 @@ fn main() {
     let found = given
         .or_else(|| packaged(&here.join(".cargo_vcs_info.json")))
         .or_else(|| read(&here.join("commit.txt")).as_deref().and_then(hash))
-        .or_else(|| checkout(here.parent()?).filter(|_| optimised));
+        .or_else(|| optimised.then(|| checkout(here.parent()?)).flatten());
     println!("cargo::rustc-env=JOULECAST_COMMIT={}", found.unwrap_or_default());
 }
 

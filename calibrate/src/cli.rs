@@ -99,7 +99,7 @@ enum Command {
     /// Which GPU is here, which calibration fits it, and what one of its own would take
     Detect(joulecast_machine::cli::DetectArgs),
     /// How fast this machine's host launches PyTorch's operations: a file that predictions of eager steps take
-    Host(host::HostArgs),
+    Host(host::HostsArgs),
     /// Check that this GPU computes what the layers mean, and how near our kernels come to its ceilings
     Check(machine::CheckArgs),
     /// Restore clocks and power limits that a killed run left behind

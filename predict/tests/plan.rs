@@ -409,7 +409,8 @@ fn language_models_and_networks_make_one_fleet_under_one_limit() {
     let watts = ["prefill_w", "decode_w", "idle_w"].map(|name| number(&option["services"][0][name]));
     assert!(watts.iter().all(|w| *w > 0.0), "{watts:?}");
     let figure = |name: &str| number(&option["figures"][name]["value"]);
-    close(figure("facility_mean_w"), 1.25 * (watts.iter().sum::<f64>() + 600.0 * figure("servers")));
+    let spare = figure("spares") * number(&candidate(&alone, "h100")["waiting_w"]);
+    close(figure("facility_mean_w"), 1.25 * (watts.iter().sum::<f64>() + spare + 600.0 * figure("servers")));
     assert!(alone["percentile"].is_null() && option["pools"].as_array().is_some_and(Vec::is_empty));
     // One site's power is of all.
     let needed = number(&chosen(&both, "h100")["figures"]["facility_peak_w"]["value"]);

@@ -182,7 +182,7 @@ fn a_whole_training_is_its_steps_and_has_a_price() {
     assert!((energy / (number(&document, "/energy_j") * iterations) - 1.0).abs() < 1e-9);
     assert!((number(&document, "/training/cost") / (energy / 3.6e6 * 0.3) - 1.0).abs() < 1e-9);
     let text = stdout(base);
-    for part in ["90 epochs of 1281167 samples", "iterations", "kWh", "cost"] {
+    for part in ["90 epochs of 1,281,167 samples", "iterations", "kWh", "cost"] {
         assert!(text.contains(part), "no {part} in\n{text}");
     }
 }

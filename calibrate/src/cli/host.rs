@@ -12,7 +12,7 @@ use joulecast_reports::export::Format;
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
-pub struct HostArgs {
+pub struct HostsArgs {
     #[command(flatten)]
     here: joulecast_machine::cli::HostArgs,
     /// Instead: how far networks that the host decides are from their predictions, visit by visit, in files of runs as
@@ -47,7 +47,7 @@ fn shipped() -> Result<Vec<Calibration>> {
     catalog::calibrations().iter().map(read).collect()
 }
 
-fn judge(args: &HostArgs) -> Result<()> {
+fn judge(args: &HostsArgs) -> Result<()> {
     let calibrations = match &args.calibrations {
         Some(folder) => joulecast_reports::given::calibrations(folder)?,
         None => shipped()?,
@@ -60,7 +60,7 @@ fn judge(args: &HostArgs) -> Result<()> {
 }
 
 /// Measures the host, or judges predictions of steps that hosts decide.
-pub fn host(args: &HostArgs) -> Result<()> {
+pub fn host(args: &HostsArgs) -> Result<()> {
     if !args.runs.is_empty() || args.learn.is_some() {
         return judge(args);
     }

@@ -221,7 +221,10 @@ mod tests {
         assert!(Candidates::new(Family::Gemm, Richness::Constant, [].iter()).terms.is_empty());
         let of = |name| move |t: &Vec<Factor>| t.iter().any(|f| Family::Gemm.variables()[f.variable] == name);
         let attention = Candidates::new(Family::Gemm, Richness::Full, [].iter()).of_fused_attention().terms;
-        assert!(!attention.iter().any(of("n32")) && attention.iter().any(of("k32")), "heads' dimensions are contiguous");
+        assert!(
+            !attention.iter().any(of("n32")) && attention.iter().any(of("k32")),
+            "heads' dimensions are contiguous"
+        );
     }
 
     #[test]

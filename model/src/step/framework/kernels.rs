@@ -330,9 +330,12 @@ mod tests {
         let map: &[u64] = &[12, 64, 64];
         assert_eq!(of("elementwise", "parameters = 12", &[map]), (bias, Seconds::ZERO));
         assert_eq!(of("multiply", "", &[map, &[12, 1, 1]]).0, bias);
-        for (kind, fields, inputs) in
-            [("elementwise", "", &[map][..]), ("multiply", "", &[map, map]), ("add", "", &[map, map]), ("relu", "", &[map])]
-        {
+        for (kind, fields, inputs) in [
+            ("elementwise", "", &[map][..]),
+            ("multiply", "", &[map, map]),
+            ("add", "", &[map, map]),
+            ("relu", "", &[map]),
+        ] {
             assert_eq!(of(kind, fields, inputs).0, Seconds::ZERO, "{kind}");
         }
     }
