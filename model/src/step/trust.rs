@@ -112,6 +112,9 @@ pub(crate) fn variance(low: f64, high: f64) -> f64 {
     if half.is_finite() { half * half } else { 0.0 }
 }
 
+/// What is left of a whole below this share of it is rounding.
+const ROUNDING: f64 = 1e-9;
+
 /// A part of a whole, at most all of it; nothing of nothing.
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 }
@@ -147,7 +150,10 @@ fn causes(p: &NetworkPrediction) -> Vec<Doubt> {
     let (hosts, clocks) = (squares(p.doubts.hosts.half_widths()), squares(p.doubts.clocks.half_widths()));
     let (time, energy) =
         (variance(p.time.p05.get(), p.time.p95.get()), variance(p.energy.p05.get(), p.energy.p95.get()));
-    let rest = |all: f64, of: usize| (all - hosts[of] - clocks[of]).max(0.0);
+    let rest = |all: f64, of: usize| {
+        let rest = all - hosts[of] - clocks[of];
+        if rest > ROUNDING * all { rest } else { 0.0 }
+    };
     let [of_kernels, of_power] = [p.widths.time, p.widths.power].map(|width| {
         let half = (width.0 + width.1) / 2.0;
         half * half
@@ -262,6 +268,24 @@ mod tests {
             ..OperatingPoint::default()
         };
         assert!(clocks(&Trust::of(&predicted("v100", "cudnn", 8, slow)?)) > 0.0);
+        Ok(())
+    }
+
+    /// Where the host decides all, subtracting its part from the whole leaves rounding.
+    #[test]
+    fn what_rounding_leaves_is_no_doubt() -> Outcome {
+        for batch in [1, 2, 3, 4, 5, 6, 7, 8] {
+            let trust = Trust::of(&predicted("h200", "pytorch", batch, OperatingPoint::default())?);
+            assert!(trust.doubts.iter().all(|d| d.of_time.max(d.of_energy) > 1e-10), "{batch}: {:?}", trust.doubts);
+        }
+        let mut p = predicted("h200", "pytorch", 1, OperatingPoint::default())?;
+        let [half, ..] = p.doubts.hosts.half_widths();
+        let more = 1.0 + 1e-12;
+        (p.time.p05, p.time.p95) = (p.time.value / (half * more).exp(), p.time.value * (half * more).exp());
+        let kernels = |trust: &Trust| trust.doubts.iter().any(|d| d.of_time > 0.0 && d.cause != Cause::Host);
+        assert!(!kernels(&Trust::of(&p)), "{:?}", Trust::of(&p).doubts);
+        (p.time.p05, p.time.p95) = (p.time.value / (1.1 * half).exp(), p.time.value * (1.1 * half).exp());
+        assert!(kernels(&Trust::of(&p)));
         Ok(())
     }
 
