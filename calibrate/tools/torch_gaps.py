@@ -18,6 +18,7 @@ import json
 import subprocess
 from collections import defaultdict
 
+STEP = ("network", "mode", "precision", "batch")
 KINDS = (
     ("conv", ("convolution", "conv_depthwise2d", "conv2d", "conv1d", "conv3d", "conv_transpose2d", "ConvolutionBackward", "DepthwiseConv2DBackward")),
     ("product", ("addmm", "aten::mm", "linear", "baddbmm", "AddmmBackward", "MmBackward")),
@@ -48,18 +49,25 @@ def profiled(path):
     with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             shapes = ast.literal_eval(row["shapes"])
-            key = row["network"], row["mode"], row["precision"], row["batch"]
+            key = tuple(row[k] for k in STEP)
             within = row.get("within") or row["op"]
             named = within if kind_of(within) != "point-wise" or "::" in within else row["op"]
             steps[key][kind_of(named, shapes)].append((float(row["time_us"]), float(row["calls"]), row["op"], row["shapes"]))
     return steps
 
 
-def consistent(path, gpu, key, whole_us):
-    """Whether a step took what its kernels by profile add up to."""
+def measured(path, gpu):
+    """Microseconds of steps on a board."""
+    times = defaultdict(list)
     with open(path, newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if tuple(row[k] for k in ("network", "mode", "precision", "batch")) == key]
-    times = [1e3 * float(row["ms_per_iter"]) for row in rows if gpu[:4].upper() in row["device"]]
+        for row in csv.DictReader(file):
+            if gpu[:4].upper() in row["device"]:
+                times[tuple(row[k] for k in STEP)].append(1e3 * float(row["ms_per_iter"]))
+    return times
+
+
+def consistent(times, whole_us):
+    """Whether a step took what its kernels by profile add up to."""
     return any(abs(whole_us / time - 1) < 0.15 for time in times)
 
 
@@ -90,12 +98,13 @@ def main():
     arguments.add_argument("--worst", type=int, default=0, help="so many steps, by how much they are off")
     arguments.add_argument("--step", metavar="NETWORK,MODE", help="all operations and kernels of one step")
     args = arguments.parse_args()
+    times = measured(args.measured, args.gpu) if args.measured else None
     totals, steps = defaultdict(lambda: [0.0, 0.0, 0.0]), []
     for key, found in profiled(args.profile).items():
         if args.step and args.step.split(",") != list(key[:2]):
             continue
         whole = sum(t for part in found.values() for t, *_ in part)
-        if args.measured and not consistent(args.measured, args.gpu, key, whole):
+        if args.measured and not consistent(times[key], whole):
             continue
         ours = predicted(args, key)
         gaps = {}

@@ -2,6 +2,7 @@
 
 pub mod accuracy;
 pub mod beside;
+mod breakdown;
 pub mod calibration;
 pub mod check;
 pub mod compare;
@@ -32,10 +33,12 @@ pub mod serving;
 pub mod siblings;
 mod stamp;
 mod standard;
+mod step;
 pub mod status;
 pub mod table;
 pub mod chips;
 pub mod trials;
+pub mod utc;
 pub mod verdict;
 pub mod warnings;
 pub mod whole;

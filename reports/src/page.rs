@@ -1,5 +1,6 @@
 //! A step and a language model's answer as a page for a browser.
 
+use crate::breakdown;
 use crate::document::{Block, Document};
 use crate::export::ExportError;
 use crate::figure::FigureError;
@@ -15,7 +16,7 @@ use joulecast_model::step::predictor::NetworkPrediction;
 
 /// Where time and energy go; nothing of a program that was built without what draws, or of a step without layers.
 fn figure(p: &NetworkPrediction) -> Result<Option<Block>, ExportError> {
-    match crate::notebook::breakdown(p) {
+    match breakdown::drawings(p) {
         Ok(drawn) => Ok(Some(Block::Figure(drawn))),
         Err(FigureError::Absent | FigureError::Nothing(_)) => Ok(None),
         Err(other) => Err(other.into()),

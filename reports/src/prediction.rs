@@ -1,9 +1,8 @@
 //! A prediction as table, JSON, CSV and Markdown: the contract `prediction/1`.
 
-use crate::export::{self, Export, ExportError, Format};
+use crate::export::{self, ExportError, Format};
 use crate::layout;
 use crate::markup::markdown_text;
-use crate::page;
 use crate::record::{self, Figures};
 use crate::table::{Table, significant, thousands, with_unit};
 use crate::verdict::{self, Verdict};
@@ -338,25 +337,6 @@ pub struct Shown<'a, P = NetworkPrediction> {
     pub layers: bool,
 }
 
-impl Export for Shown<'_> {
-    const FORMS: &'static [(Format, &'static str)] = &[
-        (Format::Table, "Aligned text"),
-        (Format::Json, "The stable document: prediction/1, of optimize optimum/1"),
-        (Format::Csv, "A header and a row, of optimize a row per point"),
-        (Format::Markdown, "For a report"),
-        (Format::Html, "One file for a browser, with figures"),
-    ];
-
-    fn export(&self, format: Format) -> Result<String, ExportError> {
-        match format {
-            Format::Table => Ok(text(self.prediction, self.gpu, self.asked, self.layers)),
-            Format::Markdown => Ok(markdown(self.prediction, self.gpu, self.asked, self.layers)),
-            Format::Html => Ok(page::step(self)?.to_html()),
-            Format::Json | Format::Csv => data(self.prediction, self.asked, None, format),
-        }
-    }
-}
-
 /// How many groups of layers the short table shows.
 const COSTLIEST: usize = 10;
 
@@ -595,7 +575,7 @@ pub(crate) fn starred(l: &LayerPrediction) -> bool {
 }
 
 /// The readable report.
-fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
+pub(crate) fn text(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
     let mut text = format!("{}\n", heading(p, gpu, asked));
     Verdict::of(p).lines().iter().for_each(|line| text += &format!("{line}\n"));
     let _ = write!(text, "{}\n\n", provenance(p));
@@ -665,7 +645,7 @@ pub(crate) fn layers_and_notes(p: &NetworkPrediction, all_layers: bool) -> Strin
 }
 
 /// The report in Markdown.
-fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
+pub(crate) fn markdown(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>, all_layers: bool) -> String {
     let mut text = format!("## {}\n\n", heading(p, gpu, asked));
     Verdict::of(p).lines().iter().for_each(|line| text += &format!("{line}\n\n"));
     let _ = write!(text, "{}\n\n", provenance(p));

@@ -1,8 +1,8 @@
 //! What a page says of its making: the day, the program and its versions, and the command line.
 
+use crate::utc;
 use joulecast_model::catalog;
 use std::sync::OnceLock;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 static MADE: OnceLock<(String, String)> = OnceLock::new();
 
@@ -13,7 +13,7 @@ pub fn made_by(program: String, command: String) {
 
 /// The lines under a page.
 pub(crate) fn lines() -> Vec<String> {
-    let day = day(now());
+    let day = utc::day(now());
     match MADE.get() {
         Some((program, command)) => vec![format!("Made on {day} by {program}:"), command.clone()],
         None => {
@@ -25,20 +25,7 @@ pub(crate) fn lines() -> Vec<String> {
 /// Seconds since 1970, or what reproducible builds say instead (`SOURCE_DATE_EPOCH`).
 fn now() -> u64 {
     let said = std::env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
-    said.unwrap_or_else(|| SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
-}
-
-/// A day of the Gregorian calendar, in UTC, from seconds since 1970: days of years that begin with March (Howard Hinnant,
-/// "chrono-compatible low-level date algorithms").
-fn day(seconds: u64) -> String {
-    let days = seconds / 86_400 + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    format!("{}-{month:02}-{day:02}", year + 400 * era + u64::from(month <= 2))
+    said.unwrap_or_else(utc::seconds)
 }
 
 #[cfg(test)]
@@ -56,7 +43,7 @@ mod tests {
             (1_767_225_600, "2026-01-01"),
             (4_107_542_400, "2100-03-01"),
         ] {
-            assert_eq!(day(seconds), expected);
+            assert_eq!(utc::day(seconds), expected);
         }
     }
 

@@ -5,5 +5,6 @@ pub mod git;
 pub mod hash;
 pub mod memory;
 pub mod quiet;
-pub mod utc;
 pub mod whole;
+
+pub use joulecast_reports::utc;

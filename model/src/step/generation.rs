@@ -4,8 +4,8 @@
 use crate::base::precision::{Mode, Precision};
 use crate::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use crate::net::layer::{Layer, Slice};
+use crate::net::network::Folded;
 pub use crate::net::network::SEQUENCE;
-use crate::net::network::folding::Folded;
 use crate::net::network::{Network, NetworkError, Node, ShapingError, Source};
 use crate::step::layout::{Deployment, Flow, LayoutError, LayoutOf};
 use crate::step::predict::Predictor;

@@ -303,7 +303,7 @@ fn curves(taken: &[Taken], axis: Axis, notes: Vec<String>) -> Result<Curves> {
 pub fn add(report: &mut Report, frames: &[Framed], calibrations: &[Calibration], role: Option<Role>) -> Result<()> {
     let notes = report.notes();
     let whose = role.map_or("all roles".to_string(), |r| format!("the role {}", r.name()));
-    report.verdicts.extend(verdicts::of_networks(frames));
+    report.verdicts.extend(verdicts::of_networks(frames.iter().flat_map(|f| &f.compared)));
     report.heading("Whole networks: measured against predicted");
     report.text(format!(
         "Every mark is a run of a network with {whose}; time, power, energy and the clock are all foreseen, nothing of the run \

@@ -1,6 +1,5 @@
 //! The head of a report: how good predictions are of each board, and what changed since an earlier report.
 
-use super::networks::Framed;
 use anyhow::{Context as _, Result, ensure};
 use joulecast_model::base::accuracy::Accuracy;
 use joulecast_model::step::trust::Grade;
@@ -43,9 +42,9 @@ struct Document {
 }
 
 /// Runs of whole networks, by board and whether the host decides.
-pub fn of_networks(frames: &[Framed<'_>]) -> Vec<Verdict> {
+pub fn of_networks<'a>(compared: impl Iterator<Item = &'a Compared>) -> Vec<Verdict> {
     let mut groups: BTreeMap<(String, bool), Vec<&Compared>> = BTreeMap::new();
-    for run in frames.iter().flat_map(|f| &f.compared) {
+    for run in compared {
         groups.entry((run.gpu.clone(), run.host_decides)).or_default().push(run);
     }
     let verdict = |((board, hosted), runs): ((String, bool), Vec<&Compared>)| {

@@ -1,7 +1,7 @@
 //! Batch norms that an export folded into the weights of the layer before them, as kernels of their own again.
 
 use super::shaped::alike;
-use super::{Network, Node, ShapedLayer, ShapedNetwork, Source};
+use super::{Folded, Network, Node, ShapedLayer, ShapedNetwork, Source};
 use crate::net::layer::{BatchNorm, Layer};
 use std::collections::HashSet;
 
@@ -15,28 +15,6 @@ pub enum Folding {
     Keep,
     /// They are layers of their own.
     Unfold,
-}
-
-/// Whether a layer's weights hold the batch norm that ran after it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Folded {
-    /// They do not.
-    #[default]
-    No,
-    /// They do; what bias it has is the batch norm's.
-    Norm,
-    /// They do, and it had a bias of its own before.
-    NormAfterBias,
-}
-
-/// How a file of ours says [`Folded::NormAfterBias`].
-pub(crate) const AFTER_BIAS: &str = "after_bias";
-
-impl Folded {
-    /// Whether a batch norm is in it.
-    pub fn holds(self) -> bool {
-        self != Self::No
-    }
 }
 
 /// What is said of a network that holds `count` of them, while nothing has decided how it runs.

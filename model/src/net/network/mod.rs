@@ -1,11 +1,13 @@
 //! Networks: a directed graph of layers, read from a file, then given shapes for a batch.
 
+pub(crate) mod folded;
 pub mod folding;
 mod fusion;
 mod order;
 mod shaped;
 mod stored;
 
+pub use folded::Folded;
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 pub use stored::{Kept, Stored, Weights};
 
@@ -65,7 +67,7 @@ pub struct Node {
     pub tied: Option<usize>,
     /// Whether its weights hold the batch norm that ran after it: an export folded it in, and what runs the modules as
     /// they are written runs it as a kernel of its own.
-    pub folded: folding::Folded,
+    pub folded: Folded,
 }
 
 impl Network {

@@ -1,7 +1,6 @@
 //! A network with shapes for a batch.
 
-use super::folding::Folded;
-use super::{Network, Source, Stored, order};
+use super::{Folded, Network, Source, Stored, order};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::net::case::LayerCase;

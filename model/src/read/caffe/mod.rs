@@ -10,7 +10,7 @@ mod text;
 use crate::base::shape::Shape;
 use crate::base::text::{Names, shown};
 use crate::net::layer::{Layer, LayerOp, Slice};
-use crate::net::network::folding::Folded;
+use crate::net::network::Folded;
 use crate::net::network::{Input, Network, NetworkError, Node, Published, Source};
 use crate::read::own::MAX_LAYERS;
 use std::collections::{HashMap, HashSet};

@@ -7,7 +7,7 @@ use crate::net::layer::{
     Activation, Add, Attention, Dropout, Elementwise, Embedding, Experts, Function, LatentAttention, Layer, LayerNorm,
     LayerOp, Linear, Multiply, PositionEmbedding, Reshape, RmsNorm, Rotary, Slice,
 };
-use crate::net::network::folding::Folded;
+use crate::net::network::Folded;
 use crate::net::network::{Node, Source};
 use crate::read::own::MAX_LAYERS;
 

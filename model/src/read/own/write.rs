@@ -1,7 +1,7 @@
 //! Networks as network files.
 
 use crate::net::layer::Layer;
-use crate::net::network::folding::{AFTER_BIAS, Folded};
+use crate::net::network::folded::{AFTER_BIAS, Folded};
 use crate::net::network::{Input, Network, Node, Source};
 use std::fmt::Write as _;
 use toml::{Table, Value};

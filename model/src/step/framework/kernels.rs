@@ -58,11 +58,15 @@ impl Broadcast {
     /// What a layer takes at least, forward at a board's highest clock, one of whose operands is repeated: learned values, or a
     /// tensor of fewer elements than the result; nothing of all other layers.
     pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
-        let learned = matches!(work.layer(), Layer::Elementwise(elementwise) if elementwise.parameters > 0);
-        let joins = matches!(work.layer(), Layer::Elementwise(_) | Layer::Add(_) | Layer::Multiply(_));
+        let learned = match work.layer() {
+            _ if work.phase != Phase::Forward => return Seconds::ZERO,
+            Layer::Elementwise(elementwise) => elementwise.parameters > 0,
+            Layer::Add(_) | Layer::Multiply(_) => false,
+            _ => return Seconds::ZERO,
+        };
         let elements = work.output.elements();
         let repeated = work.inputs().len() > 1 && work.inputs().iter().any(|input| input.elements() < elements);
-        if work.phase != Phase::Forward || !(learned || joins && repeated) {
+        if !(learned || repeated) {
             return Seconds::ZERO;
         }
         self.bias((elements * work.batch) as f64, work.precision, gpu)

@@ -276,12 +276,11 @@ pub(super) fn plan<'w, 'm>(
     let computed = setup.gpu.computes_in(precision).unwrap_or(precision);
     // Halves that are read into fp32 arithmetic run through fp32's kernels, in their order of dimensions.
     let own = if computed == precision { own } else { Work { layout: Layout::usual(computed), ..own } };
-    // In 16 bits a framework copies such maps into the usual order, in 32 bits the library convolves them as they are.
-    let strays = layer.strays && setup.framework.maps.is_some() && !own.precision.channels_last();
-    let own = match &layer.case.layer {
-        Layer::Conv2d(_) if strays => Work { layout: Layout::Nhwc, ..own },
-        _ => own,
-    };
+    // In 16 bits a framework copies such maps into the usual order, in 32 bits the library convolves them as they are: a
+    // framework's own kernels take the usual order alone.
+    let convolves = matches!(layer.case.layer, Layer::Conv2d(_)) && !own.precision.channels_last();
+    let usual = !(layer.strays && convolves && setup.framework.maps.is_some());
+    let own = if usual { own } else { Work { layout: Layout::Nhwc, ..own } };
     let (kind, layout, approximate) = (layer.case.layer.kind(), own.layout, own.is_approximated());
     let (apart, twin) = (own.apart(), own.twin());
     let is_twin = twin.is_some();
@@ -291,8 +290,6 @@ pub(super) fn plan<'w, 'm>(
     let by_algorithm = setup.framework.algorithm().filter(|a| !is_twin && a.supports(work.layer(), work.inputs()));
     let by_algorithm = by_algorithm
         .and_then(|a| Some((a, by_algorithm_of(setup.calibration, setup.all_chips, a, run_phase, computed)?)));
-    // A framework's own kernels take maps in the usual order alone: others go to the library.
-    let usual = !(strays && matches!(work.layer(), Layer::Conv2d(_)));
     let named = |key| {
         let own = || of_framework(setup.calibration, &setup.framework.name, key, family, run_phase, computed);
         usual.then(own).flatten()

@@ -1,7 +1,7 @@
 //! What an export leaves out of a model: batch norms, which it folds into the weights before them, and biases of zeros.
 
 use super::{Issue, Layer, Lowering, Op, Place, Source};
-use crate::net::network::folding::Folded;
+use crate::net::network::Folded;
 use crate::read::onnx::graph::Id;
 use crate::read::onnx::wire::metadata;
 

@@ -22,7 +22,7 @@ use super::{OnnxError, Options};
 use crate::base::shape::Shape;
 use crate::base::text::{Names, shown};
 use crate::net::layer::{Flatten, Layer, LayerOp, Reshape};
-use crate::net::network::folding::{self, Folded};
+use crate::net::network::{Folded, folding};
 use crate::net::network::{Input, Network, Node, Published, Source};
 use crate::read::own::MAX_LAYERS;
 use std::collections::{HashMap, HashSet};

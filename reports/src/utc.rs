@@ -4,15 +4,26 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const DAY: u64 = 86_400;
 
-/// The present moment.
-pub fn now() -> String {
-    text(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs())
+/// Seconds since 1970.
+pub(crate) fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
 }
 
-/// A moment by its seconds since 1970, leap seconds not counted. The day: Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms" (2014), `civil_from_days`, years beginning in March.
+/// The present moment.
+pub fn now() -> String {
+    text(seconds())
+}
+
+/// A moment by its seconds since 1970, leap seconds not counted.
 pub fn text(seconds: u64) -> String {
-    let (days, second) = (seconds / DAY + 719_468, seconds % DAY);
+    let second = seconds % DAY;
+    format!("{}T{:02}:{:02}:{:02}Z", day(seconds), second / 3600, second / 60 % 60, second % 60)
+}
+
+/// The day of a moment. Hinnant, "chrono-Compatible Low-Level Date Algorithms" (2014), `civil_from_days`, years beginning in
+/// March.
+pub(crate) fn day(seconds: u64) -> String {
+    let days = seconds / DAY + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
@@ -20,7 +31,7 @@ pub fn text(seconds: u64) -> String {
     let day = day_of_year - (153 * march_month + 2) / 5 + 1;
     let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+    format!("{year:04}-{month:02}-{day:02}")
 }
 
 #[cfg(test)]
@@ -40,6 +51,7 @@ mod tests {
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
             assert_eq!(text(seconds), expected);
+            assert_eq!(day(seconds), expected[..10]);
         }
         assert!(now().as_str() > "2026-01-01T00:00:00Z");
     }
