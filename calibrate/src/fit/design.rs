@@ -2,6 +2,7 @@
 
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::features::Variables;
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::law::calibration::{Factor, Term};
 use ndarray::Array2;
 use std::collections::HashSet;
@@ -113,11 +114,14 @@ impl Candidates {
         Self { family, terms: builder.terms }
     }
 
-    /// Those of attention whose scores are in no memory.
-    pub fn of_fused_attention(mut self) -> Self {
-        let names = self.family.variables();
-        self.terms.retain(|factors| factors.iter().all(|f| !OF_KEYS.contains(&names[f.variable])));
-        self
+    /// Those of a model: attention whose scores are in no memory has none of its keys' flags.
+    pub fn of(self, key: ModelKey) -> Self {
+        let Self { family, mut terms } = self;
+        if key.is_attention() && key != ModelKey::AttentionUnfused {
+            let names = family.variables();
+            terms.retain(|factors| factors.iter().all(|f| !OF_KEYS.contains(&names[f.variable])));
+        }
+        Self { family, terms }
     }
 
     /// Values of every candidate for every row, n by p.
@@ -220,7 +224,7 @@ mod tests {
         }
         assert!(Candidates::new(Family::Gemm, Richness::Constant, [].iter()).terms.is_empty());
         let of = |name| move |t: &Vec<Factor>| t.iter().any(|f| Family::Gemm.variables()[f.variable] == name);
-        let attention = Candidates::new(Family::Gemm, Richness::Full, [].iter()).of_fused_attention().terms;
+        let attention = Candidates::new(Family::Gemm, Richness::Full, [].iter()).of(ModelKey::Kind("attention")).terms;
         assert!(
             !attention.iter().any(of("n32")) && attention.iter().any(of("k32")),
             "heads' dimensions are contiguous"

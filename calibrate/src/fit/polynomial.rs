@@ -198,9 +198,7 @@ impl<'a> Task<'a> {
     fn of(key: ModelKey, rows: &'a [&'a Row], base: Option<&'a LayerModel>, options: &'a Options<'a>) -> Result<Self> {
         let first = rows.first().context("no rows")?;
         let candidates = Candidates::new(first.family, options.richness, rows.iter().map(|r| &r.variables));
-        let fused = key.is_attention() && key != ModelKey::AttentionUnfused;
-        let candidates = if fused { candidates.of_fused_attention() } else { candidates };
-        Ok(Self::new(key, rows, base, candidates, options))
+        Ok(Self::new(key, rows, base, candidates.of(key), options))
     }
 
     /// The fit with the exponent that unseen rows are nearest with.

@@ -277,7 +277,7 @@ impl<'a> Universal<'a> {
 impl<'a> Pool<'a> {
     fn new(key: ModelKey, phase: Phase, family: Family, blocks: Blocks<'a>, settings: &Settings) -> Self {
         let all = blocks.values().flatten().map(|r| &r.variables);
-        let candidates = Candidates::new(family, settings.richness, all);
+        let candidates = Candidates::new(family, settings.richness, all).of(key);
         let thinned = |rows: &[&'a Row]| -> Vec<&'a Row> {
             rows.iter().copied().step_by(rows.len().div_ceil(BLOCK_ROWS).max(1)).collect()
         };

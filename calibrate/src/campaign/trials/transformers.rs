@@ -47,7 +47,9 @@ pub fn case(kind: &str, phase: Phase, point: &mut Point<'_>, ranges: &Ranges) ->
             let scores = Shape::new(&[windows * heads, side, side]).ok()?;
             one(scores, Layer::RelativePositionBias(RelativePositionBias { heads, window }))
         }
-        "reshape" => one(rows, Layer::Reshape(Reshape { shape: vec![-1, i64::try_from(features).ok()?], copy: true })),
+        "reshape" => {
+            one(rows, Layer::Reshape(Reshape { shape: vec![-1, i64::try_from(features).ok()?], copy: true.into() }))
+        }
         "permute" => {
             let (heads, dimension) = (point.pick(&HEADS), point.pick(&DIMENSIONS));
             let (input, order) = match point.pick(&[0, 1, 1]) {

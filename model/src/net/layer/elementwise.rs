@@ -16,6 +16,10 @@ pub struct Elementwise {
     /// Learned values that it reads besides.
     #[serde(default)]
     pub parameters: u64,
+    /// Whether it reads a table besides that was not learned and is repeated over the result: angles, masks. Its bytes are not
+    /// counted: it stays in the cache.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
     /// Shape of the result; the first input's without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Shape>,
@@ -26,6 +30,11 @@ fn one_operation() -> u64 {
 }
 
 impl Elementwise {
+    /// One that reads nothing but its inputs and writes as many elements as the first has, unless a shape is given.
+    pub fn of(ops: u64, output: Option<Shape>) -> Self {
+        Self { ops, parameters: 0, repeated: false, output }
+    }
+
     /// Elements of all inputs over the batch, of each at most as many as there are results.
     fn read(site: &Site<'_>) -> u64 {
         let results = site.output.elements();
@@ -74,17 +83,17 @@ mod tests {
 
     #[test]
     fn a_small_operand_is_read_once_and_a_large_one_in_part() {
-        let plain = Elementwise { ops: 1, parameters: 0, output: None };
+        let plain = Elementwise::of(1, None);
         let c = cost(&plain, &[shape(&[4, 5]), shape(&[4, 1])], 2, Phase::Forward, Mode::Inference).expect("runs");
         assert_eq!((c.ops.get(), c.read.get(), c.written.get()), (40, 4 * 48, 4 * 40));
-        let gather = Elementwise { ops: 0, parameters: 0, output: Some(shape(&[2, 5])) };
+        let gather = Elementwise::of(0, Some(shape(&[2, 5])));
         let c = cost(&gather, &[shape(&[4, 5])], 1, Phase::Forward, Mode::Inference).expect("runs");
         assert_eq!((c.ops.get(), c.read.get(), c.written.get()), (0, 40, 40));
     }
 
     #[test]
     fn learned_values_have_a_gradient() {
-        let slope = Elementwise { ops: 2, parameters: 5, output: None };
+        let slope = Elementwise { parameters: 5, ..Elementwise::of(2, None) };
         let run = |layer: &Elementwise| cost(layer, &[shape(&[4, 5])], 1, Phase::BackwardWeights, Mode::Training);
         assert_eq!(run(&slope).expect("runs").written.get(), 20);
         assert!(run(&Elementwise { parameters: 0, ..slope }).is_none());

@@ -131,7 +131,7 @@ pub(super) trait Rearrangement {
 
 impl Rearrangement for Reshape {
     fn copies(&self) -> bool {
-        self.copy
+        self.copy.moves()
     }
 }
 

@@ -47,11 +47,12 @@ pub use conv3d::Triple;
 pub use experts::Part;
 pub use kind::{Family, Kind, Measured, Overwrites, Reads, Saved, SharedModel};
 pub use pool::PoolOp;
+pub use rearrange::Copied;
 pub use recurrent::Cell;
 pub use resize::Interpolation;
 pub use window::{Pair, Window};
 
-use crate::base::precision::{Mode, Phase, named_enum};
+use crate::base::precision::{Mode, Phase, Precision, named_enum};
 use crate::base::shape::{InvalidShape, Shape};
 use crate::base::text::{joined, total};
 use crate::net::cost::{LayerCost, Site};
@@ -280,6 +281,14 @@ impl Kind {
 }
 
 impl Layer {
+    /// The same in a network of a precision, where it is known in which order maps lie.
+    pub fn within(&self, precision: Precision) -> Self {
+        match self {
+            Self::Reshape(reshape) => Self::Reshape(reshape.within(precision)),
+            other => other.clone(),
+        }
+    }
+
     /// The kind's name, as in network files, measurements and calibrations.
     pub fn kind(&self) -> &'static str {
         self.row().name

@@ -2,9 +2,76 @@
 
 use super::{LayerOp, ShapeError, one};
 use crate::base::precision::Phase;
+use crate::base::precision::Precision;
 use crate::base::shape::Shape;
 use crate::net::cost::{LayerCost, Site};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Whether elements move to other places in memory: `true`, `false`, or where the maps that a network computes have their
+/// channels first, or last, in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Copied {
+    /// `false`: it is a view.
+    #[default]
+    Never,
+    /// `true`.
+    Always,
+    /// `"channels_first"`.
+    ChannelsFirst,
+    /// `"channels_last"`.
+    ChannelsLast,
+}
+
+impl Copied {
+    /// What it is in a precision, whose usual order of maps is known.
+    fn within(self, precision: Precision) -> Self {
+        match (self, precision.channels_last()) {
+            (Self::ChannelsFirst, false) | (Self::ChannelsLast, true) => Self::Always,
+            (Self::ChannelsFirst, true) | (Self::ChannelsLast, false) => Self::Never,
+            (either, _) => either,
+        }
+    }
+
+    /// Whether anything moves, in one order of maps at least.
+    pub fn moves(self) -> bool {
+        self != Self::Never
+    }
+}
+
+impl From<bool> for Copied {
+    fn from(copy: bool) -> Self {
+        if copy { Self::Always } else { Self::Never }
+    }
+}
+
+impl Serialize for Copied {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Never => serializer.serialize_bool(false),
+            Self::Always => serializer.serialize_bool(true),
+            Self::ChannelsFirst => serializer.serialize_str("channels_first"),
+            Self::ChannelsLast => serializer.serialize_str("channels_last"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Copied {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const EXPECTED: &str = "expected true, false, \"channels_first\" or \"channels_last\"";
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "expected true, false, \"channels_first\" or \"channels_last\"")]
+        enum Either {
+            Whether(bool),
+            Word(String),
+        }
+        match Either::deserialize(deserializer)? {
+            Either::Whether(copy) => Ok(copy.into()),
+            Either::Word(word) if word == "channels_first" => Ok(Self::ChannelsFirst),
+            Either::Word(word) if word == "channels_last" => Ok(Self::ChannelsLast),
+            Either::Word(word) => Err(serde::de::Error::custom(format!("copy is \"{word}\", {EXPECTED}"))),
+        }
+    }
+}
 
 /// Another shape of as many elements. A view, or with `copy` a kernel that moves every element to another place: windows
 /// gathered, a map rolled, channels brought last.
@@ -15,7 +82,14 @@ pub struct Reshape {
     pub shape: Vec<i64>,
     /// Whether elements move.
     #[serde(default)]
-    pub copy: bool,
+    pub copy: Copied,
+}
+
+impl Reshape {
+    /// The same in a network of a precision, where it is known whether elements move.
+    pub fn within(&self, precision: Precision) -> Self {
+        Self { shape: self.shape.clone(), copy: self.copy.within(precision) }
+    }
 }
 
 /// The dimensions in another order. A view, or with `copy` a transposing kernel.
@@ -29,7 +103,8 @@ pub struct Permute {
     pub copy: bool,
 }
 
-/// A part of a tensor along one dimension. A view, or with `copy` a kernel.
+/// A part of a tensor along one dimension, or all of it. A view, or with `copy` a kernel that closes the gaps between what a view
+/// took, the dimensions in the order in which they lay.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slice {
@@ -85,7 +160,7 @@ impl LayerOp for Reshape {
 
     /// See the module.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
-        moved(self.copy, phase, site)
+        moved(self.copy.moves(), phase, site)
     }
 }
 
@@ -128,9 +203,10 @@ impl LayerOp for Slice {
         0
     }
 
-    /// Also the gradient of a view is a kernel: zeros around a copy.
+    /// Also the gradient of a view is a kernel: zeros around a copy. That of a copy of all is what comes.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         match phase {
+            Phase::BackwardData if site.out_elements() == site.in_elements() => None,
             Phase::BackwardData => Some(site.streaming(0, site.out_elements(), site.in_elements(), 0)),
             _ => moved(self.copy, phase, site),
         }
@@ -146,7 +222,7 @@ mod tests {
     #[test]
     fn one_dimension_takes_what_is_left() {
         let input = [shape(&[96, 56, 56])];
-        let to = |dims: &[i64]| Reshape { shape: dims.to_vec(), copy: false }.output(&input);
+        let to = |dims: &[i64]| Reshape { shape: dims.to_vec(), copy: Copied::Never }.output(&input);
         assert_eq!(to(&[-1, 96]), Ok(shape(&[3136, 96])));
         assert_eq!(to(&[3136, 96]), Ok(shape(&[3136, 96])));
         for wrong in [&[-1, -1][..], &[-1, 97], &[3136, 95], &[0, -1], &[-2, 96], &[]] {

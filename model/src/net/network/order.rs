@@ -26,13 +26,13 @@ fn written(layer: &ShapedLayer, read: bool, usual: bool) -> bool {
     let Some(input) = layer.case.inputs.first() else { return false };
     match &layer.case.layer {
         // A copy is contiguous in its own dimensions.
-        Layer::Reshape(reshape) => !reshape.copy && read != turned(input, &layer.output),
+        Layer::Reshape(reshape) => !reshape.copy.moves() && read != turned(input, &layer.output),
         Layer::Permute(permute) => {
             let dims = permute.order.len();
             let ends = permute.order.first() != Some(&0) && permute.order.last() != Some(&(dims - 1));
             !permute.copy && read != ends
         }
-        Layer::Slice(slice) => !slice.copy && read,
+        Layer::Slice(slice) => (!slice.copy || *input == layer.output) && read,
         // Either operand in that order makes the library run in it; sequences have no such order.
         Layer::Conv2d(_) | Layer::Conv3d(_) | Layer::ConvTranspose2d(_) => (usual || read) && !input.is_sequence(),
         // It writes channels first; its rows hold the copy that brings them last again.

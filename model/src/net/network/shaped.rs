@@ -144,7 +144,7 @@ impl ShapedNetwork {
                 node.layer.output(&read).map_err(|why| ShapingError::Layer { name: node.name.clone(), why })?;
             layers.push(ShapedLayer {
                 name: node.name.clone(),
-                case: LayerCase { inputs: read, layer: node.layer.clone() },
+                case: LayerCase { inputs: read, layer: node.layer.within(precision) },
                 output,
                 from: node.from.clone(),
                 tied: node.tied.is_some(),

@@ -5,9 +5,9 @@ use super::{Builder, Outcome};
 use crate::base::shape::Shape;
 use crate::base::text::shown;
 use crate::net::layer::{
-    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, ConvTranspose2d, Dropout, Elementwise, Embedding,
-    Flatten, Function, GlobalPool2d, Groups, Interpolation, Layer, Linear, LocalResponseNorm, Multiply, Pair, Permute,
-    Pool2d, PoolOp, Reduce, Reshape, Resize, Scale, Softmax, Window,
+    Activation, AdaptivePool2d, Add, BatchNorm, Concat, Conv2d, ConvTranspose2d, Copied, Dropout, Elementwise,
+    Embedding, Flatten, Function, GlobalPool2d, Groups, Interpolation, Layer, Linear, LocalResponseNorm, Multiply,
+    Pair, Permute, Pool2d, PoolOp, Reduce, Reshape, Resize, Scale, Softmax, Window,
 };
 use crate::net::network::Source;
 
@@ -19,10 +19,11 @@ impl Builder<'_> {
     pub(super) fn compute(&mut self, layer: &Message, kind: &str) -> Outcome<Source> {
         let mut from = self.reads(layer)?;
         let input = self.shape(from[0]);
-        let elementwise = |ops, parameters| Layer::Elementwise(Elementwise { ops, parameters, output: None });
+        let elementwise =
+            |ops, parameters| Layer::Elementwise(Elementwise { parameters, ..Elementwise::of(ops, None) });
         let copied = |dims: &[u64]| -> Outcome<Layer> {
             let output = Some(Shape::new(dims).map_err(|e| e.to_string())?);
-            Ok(Layer::Elementwise(Elementwise { ops: 0, parameters: 0, output }))
+            Ok(Layer::Elementwise(Elementwise::of(0, output)))
         };
         let map = || input.as_map().ok_or_else(|| format!("its input {input} is no map"));
         let name = layer.text("name").unwrap_or(kind).to_string();
@@ -94,7 +95,7 @@ impl Builder<'_> {
                 let rows: i64 = outer.iter().map(|&d| d as i64).product();
                 let shape = if outer.is_empty() { vec![inner] } else { vec![rows, inner] };
                 if dims.len() != shape.len() {
-                    let view = Layer::Reshape(Reshape { shape, copy: false });
+                    let view = Layer::Reshape(Reshape { shape, copy: Copied::Never });
                     from[0] = self.push(&format!("{name}.rows"), view, vec![from[0]])?;
                 }
                 Layer::Reduce(Reduce {})
@@ -113,9 +114,10 @@ impl Builder<'_> {
                 let order = order.iter().filter(|o| **o > 0).map(|o| *o as usize - 1).collect();
                 Layer::Permute(Permute { order, copy: true })
             }
-            "shufflechannel" => {
-                Layer::Reshape(Reshape { shape: input.dims().iter().map(|&d| d as i64).collect(), copy: true })
-            }
+            "shufflechannel" => Layer::Reshape(Reshape {
+                shape: input.dims().iter().map(|&d| d as i64).collect(),
+                copy: Copied::Always,
+            }),
             "interp" | "upsample" => {
                 let (param, (_, h, w)) = (layer.message(&format!("{kind}_param")), map()?);
                 let times = param.number("zoom_factor")?.or(param.number("scale")?).unwrap_or(1);
@@ -206,7 +208,7 @@ impl Builder<'_> {
                     d => Ok(*d),
                 };
                 let shape = dims.iter().skip(1).enumerate().map(kept).collect::<Result<Vec<_>, _>>()?;
-                Layer::Reshape(Reshape { shape, copy: false })
+                Layer::Reshape(Reshape { shape, copy: Copied::Never })
             }
             other => match Function::of_caffe(other) {
                 Some(function) => Layer::Activation(Activation { function }),

@@ -4,8 +4,8 @@ use super::config::Outcome;
 use super::decoder::{Attend, Block, Decoder, Dense, Feed, Gate, HeadNorms, Heads, Latent, Mixture, Norm, Order};
 use crate::base::shape::Shape;
 use crate::net::layer::{
-    Activation, Add, Attention, Dropout, Elementwise, Embedding, Experts, Function, LatentAttention, Layer, LayerNorm,
-    LayerOp, Linear, Multiply, PositionEmbedding, Reshape, RmsNorm, Rotary, Slice,
+    Activation, Add, Attention, Copied, Dropout, Elementwise, Embedding, Experts, Function, LatentAttention, Layer,
+    LayerNorm, LayerOp, Linear, Multiply, PositionEmbedding, Reshape, RmsNorm, Rotary, Slice,
 };
 use crate::net::network::Folded;
 use crate::net::network::{Node, Source};
@@ -104,7 +104,7 @@ impl Writer<'_> {
     }
 
     fn pointwise(&mut self, name: &str, ops: u64, x: Source) -> Outcome<Source> {
-        self.push(name, Layer::Elementwise(Elementwise { ops, parameters: 0, output: None }), &[x])
+        self.push(name, Layer::Elementwise(Elementwise::of(ops, None)), &[x])
     }
 
     fn dropout(&mut self, name: &str, probability: f64, x: Source) -> Outcome<Source> {
@@ -202,7 +202,7 @@ impl Writer<'_> {
     /// The norm of queries or keys `[tokens, wide]`.
     fn head_norm(&mut self, of: &str, norms: HeadNorms, head: u64, wide: u64, x: Source) -> Outcome<Source> {
         let name = |what: &str| format!("{of}_{what}");
-        let rows = |features: u64| Layer::Reshape(Reshape { shape: vec![-1, features as i64], copy: false });
+        let rows = |features: u64| Layer::Reshape(Reshape { shape: vec![-1, features as i64], copy: Copied::Never });
         match norms {
             HeadNorms::None => Ok(x),
             HeadNorms::Whole => self.rms_norm(&name("norm"), x),

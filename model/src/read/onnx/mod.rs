@@ -14,6 +14,7 @@ mod lower;
 mod order;
 mod patterns;
 mod skim;
+mod strides;
 mod tensor;
 mod wire;
 

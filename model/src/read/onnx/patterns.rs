@@ -35,7 +35,6 @@ const PATTERNS: &[(&str, &str)] = &[
     ("GroupNorm(x, w)", "Add(Mul(Reshape(InstanceNormalization(Reshape(x, s), _, _), t), $w), _)"),
     // Activations.
     ("Gelu(x)", "Mul(Mul(x, Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1)), 0.5)"),
-    ("Gelu(x)", "Mul(Mul(x, 0.5), Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1))"),
     ("Gelu(x)", "Mul(x, Mul(Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1), 0.5))"),
     // With a power in this place it is written out, one operation after the other: as a function of PyTorch's it is exported
     // with products, or halved last.
@@ -144,6 +143,33 @@ pub fn fuse(graph: &mut Graph<'_>) {
         {
             present.insert(name);
         }
+    }
+    leave_out_expansions(graph);
+}
+
+/// Element-wise operators repeat an operand themselves: what only expands one for them runs nothing.
+fn leave_out_expansions(graph: &mut Graph<'_>) {
+    const SPREAD: &[&str] = &["Add", "Sub", "Mul", "Div", "Pow", "Min", "Max", "Where"];
+    let site = Site::new(graph);
+    let dims = |id: Id| &graph.values[id].tensor.dims;
+    let spreads = |reader: &usize, made: Id| {
+        let op = &graph.ops[*reader];
+        let whole = |id: &Id| *id != made && op.outputs.first().is_some_and(|&result| dims(*id) == dims(result));
+        SPREAD.contains(&&op.op[..]) && op.inputs.iter().flatten().any(whole)
+    };
+    let bare: HashMap<Id, Id> = graph
+        .ops
+        .iter()
+        .filter(|op| op.op == "Expand")
+        .filter_map(|op| {
+            let (from, made) = (op.inputs.first().copied().flatten()?, *op.outputs.first()?);
+            let all = site.readers.get(&made)?.iter().all(|reader| spreads(reader, made));
+            (all && !graph.outputs.contains(&made)).then_some((made, from))
+        })
+        .collect();
+    graph.ops.retain(|op| op.outputs.first().is_none_or(|made| !bare.contains_key(made)));
+    for id in graph.ops.iter_mut().flat_map(|op| op.inputs.iter_mut().flatten()) {
+        *id = bare.get(id).copied().unwrap_or(*id);
     }
 }
 

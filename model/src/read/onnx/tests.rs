@@ -8,9 +8,9 @@ use super::{OnnxError, Options, read};
 use crate::base::precision::Precision;
 use crate::base::shape::Shape;
 use crate::catalog;
-use crate::net::layer::{Attention, Layer};
+use crate::net::layer::{Attention, Copied, Layer};
 use crate::net::network::folding::{self, Folding};
-use crate::net::network::{Network, ShapedNetwork};
+use crate::net::network::{Network, ShapedLayer, ShapedNetwork};
 use prost::Message as _;
 use std::io::Cursor;
 
@@ -156,7 +156,7 @@ fn attentions(network: &Network) -> Vec<Attention> {
 /// Kinds of the layers that run something.
 fn kinds(network: &Network) -> Vec<&'static str> {
     let view = |layer: &Layer| match layer {
-        Layer::Reshape(r) => !r.copy,
+        Layer::Reshape(r) => !r.copy.moves(),
         Layer::Permute(p) => !p.copy,
         Layer::Slice(s) => !s.copy,
         layer => matches!(layer, Layer::Flatten(_)),
@@ -330,13 +330,26 @@ fn a_layer_of_bert() {
 /// take a batch and heads, no further dimensions.
 #[test]
 fn attention_of_one_function_is_one_kernel() {
-    let found = attention_of_one_function(&["batch", "4", "32", "16"], &[0, 1, 3, 2]);
+    let network = attention_of_one_function(&["batch", "4", "32", "16"], &[0, 1, 3, 2]);
+    let found = attentions(&network);
     assert!(matches!(found[..], [Attention { heads: 4, fused: true, .. }]), "{found:?}");
-    let found = attention_of_one_function(&["batch", "4", "9", "32", "16"], &[0, 1, 2, 4, 3]);
-    assert!(matches!(found[..], [Attention { heads: 36, fused: false, .. }]), "{found:?}");
+    let network = attention_of_one_function(&["batch", "4", "9", "32", "16"], &[0, 1, 2, 4, 3]);
+    let steps = [
+        "elementwise",
+        "reshape",
+        "elementwise",
+        "reshape",
+        "matmul",
+        "softmax",
+        "elementwise",
+        "reduce",
+        "elementwise",
+    ];
+    assert_eq!(kinds(&network), [&steps[..], &["reshape", "matmul"]].concat());
+    assert_eq!(totals(&network), (0, 2 * 36 * 32 * 32 * 16));
 }
 
-fn attention_of_one_function(dims: &[&str], turn: &[i64]) -> Vec<Attention> {
+fn attention_of_one_function(dims: &[&str], turn: &[i64]) -> Network {
     let mut m = Maker::new(17);
     m.input("x", element::FLOAT, dims);
     let root = m.number(0.5);
@@ -345,8 +358,7 @@ fn attention_of_one_function(dims: &[&str], turn: &[i64]) -> Vec<Attention> {
     let scores = m.op("MatMul", &[&q, &k]);
     let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
     let y = m.op("MatMul", &[&weights, "x"]);
-    let network = understood(m.bytes(&[&y]), &Options::default());
-    attentions(&network)
+    understood(m.bytes(&[&y]), &Options::default())
 }
 
 /// Rows of a map as sequences: each sample has several of them, which run side by side.
@@ -677,4 +689,94 @@ fn activations_in_parts_are_one_kernel() {
     let y = m.op("Div", &[&clipped, &six]);
     let network = understood(m.bytes(&[&y]), &Options::default());
     assert_eq!(kinds(&network), ["mish", "hardsigmoid"]);
+}
+
+/// Copies of a network in 32 and in 16 bits: what is copied before which layer.
+fn copied(network: &Network) -> [Vec<String>; 2] {
+    [Precision::Fp32, Precision::Fp16].map(|precision| {
+        let shaped = ShapedNetwork::new(network, 2, precision, &[]).expect("fits");
+        let moves = |layer: &&ShapedLayer| matches!(&layer.case.layer, Layer::Reshape(r) if r.copy == Copied::Always);
+        shaped.layers().iter().filter(moves).map(|l| l.name.clone()).collect()
+    })
+}
+
+/// Tokens of a patch embedding: in 32 bits they are columns of a map, so that each normalization copies them, and what is
+/// added to them is read in another order; in 16 bits they are rows as they are.
+#[test]
+fn tokens_of_a_map_are_copied_where_its_channels_come_first() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "3", "32", "32"]);
+    let patches = m.weight("patches.weight", &[64, 3, 4, 4]);
+    let map = m.op_with("Conv", &["x", &patches], "strides", &[4, 4]);
+    let shape = m.ints(&[0, 64, 64]);
+    let rows = m.op("Reshape", &[&map, &shape]);
+    let tokens = m.op_with("Transpose", &[&rows], "perm", &[0, 2, 1]);
+    let normal = m.layer_norm(&tokens, "norm", 64);
+    let inner = m.linear(&normal, "inner", [64, 64]);
+    let sum = m.op("Add", &[&tokens, &inner]);
+    let again = m.layer_norm(&sum, "again", 64);
+    let y = m.linear(&again, "outer", [64, 8]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    let [first, last] = copied(&network);
+    assert_eq!(first.len(), 3, "{first:?}");
+    assert_eq!(last, [""; 0]);
+    let written = Network::from_toml(&network.to_toml()).expect("read again");
+    assert_eq!(copied(&written), [first, last]);
+}
+
+/// Windows of tokens are copied, and heads of queries before a product; a part of channels before a convolution.
+#[test]
+fn what_no_strides_express_is_copied() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "16", "16", "8"]);
+    let [windows, rows] = [&[0, 4, 4, 4, 4, 8][..], &[-1, 16, 8]].map(|dims| m.ints(dims));
+    let view = m.op("Reshape", &["x", &windows]);
+    let turned = m.op_with("Transpose", &[&view], "perm", &[0, 1, 3, 2, 4, 5]);
+    let gathered = m.op("Reshape", &[&turned, &rows]);
+    let y = m.linear(&gathered, "fc", [8, 8]);
+    let [first, last] = copied(&understood(m.bytes(&[&y]), &Options::default()));
+    assert_eq!((first.len(), last.len()), (1, 1));
+
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "16", "8", "8"]);
+    let [zero, eight, axis] = [0, 8, 1].map(|v| m.ints(&[v]));
+    let part = m.op("Slice", &["x", &zero, &eight, &axis]);
+    let weight = m.weight("conv.weight", &[8, 8, 1, 1]);
+    let y = m.op("Conv", &[&part, &weight]);
+    let network = understood(m.bytes(&[&y]), &Options::default());
+    assert_eq!(kinds(&network), ["slice", "conv2d"]);
+    // Channels that lie last still do after the gaps between their parts are closed.
+    let strays = |precision| {
+        let shaped = ShapedNetwork::new(&network, 2, precision, &[]).expect("fits");
+        shaped.layers().iter().any(|l| l.strays)
+    };
+    assert_eq!([Precision::Fp32, Precision::Fp16].map(strays), [false, false]);
+}
+
+/// A product over rows that are none as they lie: PyTorch copies them and adds the bias by another kernel.
+#[test]
+fn a_bias_over_turned_rows_is_added_apart() {
+    let biased = |turns: bool| {
+        let mut m = Maker::new(17);
+        m.input("x", element::FLOAT, &["batch", "16", "16"]);
+        let turned = m.op_with("Transpose", &["x"], "perm", &[0, 2, 1]);
+        let y = m.linear(if turns { &turned } else { "x" }, "fc", [16, 8]);
+        let network = understood(m.bytes(&[&y]), &Options::default());
+        assert_eq!(totals(&network).0, 16 * 8 + 8);
+        kinds(&network)
+    };
+    assert_eq!(biased(false), ["linear"]);
+    assert_eq!(biased(true), ["reshape", "linear", "elementwise"]);
+}
+
+/// Norms of rows are spread over them by the kernel that divides.
+#[test]
+fn what_is_only_expanded_for_an_operator_runs_nothing() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "16", "8"]);
+    let norm = m.op_with("ReduceL2", &["x"], "axes", &[-1]);
+    let shape = m.op("Shape", &["x"]);
+    let wide = m.op("Expand", &[&norm, &shape]);
+    let y = m.op("Div", &["x", &wide]);
+    assert_eq!(kinds(&understood(m.bytes(&[&y]), &Options::default())), ["reduce", "elementwise"]);
 }

@@ -55,18 +55,19 @@ impl Broadcast {
         Seconds::new(results / (self.per_cycle.of(precision) * cycles_per_second(gpu)))
     }
 
-    /// What a layer takes at least, forward at a board's highest clock, one of whose operands is repeated: learned values, or a
-    /// tensor of fewer elements than the result; nothing of all other layers.
+    /// What a layer takes at least, at a board's highest clock, one of whose operands is repeated: learned values, a table, or
+    /// forward a tensor of fewer elements than the result; nothing of all other layers.
     pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
-        let learned = match work.layer() {
-            _ if work.phase != Phase::Forward => return Seconds::ZERO,
-            Layer::Elementwise(elementwise) => elementwise.parameters > 0,
-            Layer::Add(_) | Layer::Multiply(_) => false,
+        let constant = match (work.layer(), work.phase) {
+            (Layer::Elementwise(layer), Phase::Forward | Phase::BackwardData) => layer.parameters > 0 || layer.repeated,
+            (Layer::Add(_) | Layer::Multiply(_), Phase::Forward) => false,
             _ => return Seconds::ZERO,
         };
         let elements = work.output.elements();
-        let repeated = work.inputs().len() > 1 && work.inputs().iter().any(|input| input.elements() < elements);
-        if !(learned || repeated) {
+        let forward = work.phase == Phase::Forward;
+        let repeated =
+            forward && work.inputs().len() > 1 && work.inputs().iter().any(|input| input.elements() < elements);
+        if !(constant || repeated) {
             return Seconds::ZERO;
         }
         self.bias((elements * work.batch) as f64, work.precision, gpu)
@@ -166,7 +167,8 @@ impl Sequences {
 /// copies channels come first in 16 bits, and maps that were tokens have them last in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Maps {
-    /// Values per multiprocessor and cycle of the copy that brings channels last before a convolution.
+    /// Values per multiprocessor and cycle of a copy that brings another dimension to the last place, as channels before a
+    /// convolution.
     copied: f64,
     /// Results per multiprocessor and cycle of linear interpolation over channels that lie last.
     last: f64,
@@ -177,6 +179,21 @@ pub struct Maps {
 }
 
 impl Maps {
+    /// What a copy takes at least that brings another dimension to the last place, forward at a board's highest clock; nothing of
+    /// all other layers.
+    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+        let copies = match work.layer() {
+            Layer::Reshape(reshape) => reshape.copy.moves(),
+            Layer::Permute(permute) => permute.copy,
+            _ => false,
+        };
+        let turns = work.input().dims().last() != work.output.dims().last();
+        if !(copies && turns && work.phase == Phase::Forward) {
+            return Seconds::ZERO;
+        }
+        Seconds::new((work.output.elements() * work.batch) as f64 / (self.copied * cycles_per_second(gpu)))
+    }
+
     /// What a layer takes that reads such a map, given what it takes on a usual one, at a board's highest clock.
     pub fn straying(&self, usual: Seconds, work: &Work<'_>, gpu: &Gpu) -> Seconds {
         if work.phase != Phase::Forward {
@@ -332,8 +349,9 @@ mod tests {
         };
         let bias = broadcast.bias(f64::from(4 * 12 * 64 * 64), Precision::Fp16, &gpu);
         let map: &[u64] = &[12, 64, 64];
-        assert_eq!(of("elementwise", "parameters = 12", &[map]), (bias, Seconds::ZERO));
-        assert_eq!(of("multiply", "", &[map, &[12, 1, 1]]).0, bias);
+        assert_eq!(of("elementwise", "parameters = 12", &[map]), (bias, bias));
+        assert_eq!(of("elementwise", "repeated = true", &[map]), (bias, bias));
+        assert_eq!(of("multiply", "", &[map, &[12, 1, 1]]), (bias, Seconds::ZERO));
         for (kind, fields, inputs) in [
             ("elementwise", "", &[map][..]),
             ("multiply", "", &[map, map]),
@@ -342,6 +360,19 @@ mod tests {
         ] {
             assert_eq!(of(kind, fields, inputs).0, Seconds::ZERO, "{kind}");
         }
+    }
+
+    #[test]
+    fn a_copy_that_brings_another_dimension_last_is_bound_by_its_values() {
+        let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
+        let maps = pytorch.maps.expect("in the profile");
+        let of = |kind: &str, fields: &str| maps.least(&work(kind, fields, &[768, 1500], Precision::Fp16), &gpu).get();
+        // Whisper's tokens took 135 us for 16 samples on an H100: 136 billion values a second.
+        let turned = of("reshape", "shape = [1500, 768]\ncopy = true");
+        assert!((turned / (4.0 * 768.0 * 1500.0 / 167e9) - 1.0).abs() < 0.01, "{turned}");
+        assert_eq!(of("permute", "order = [1, 0]\ncopy = true"), turned);
+        assert_eq!(of("reshape", "shape = [2, 384, 1500]\ncopy = true"), 0.0);
+        assert_eq!(of("relu", ""), 0.0);
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Writer<'_> {
             }
             Layer::RelativePositionBias(bias) => self.relative_position_bias(bias.heads, bias.window, site),
             Layer::ClassToken(_) => self.class_token(site),
-            Layer::Reshape(reshape) if reshape.copy => self.moved(site),
+            Layer::Reshape(reshape) if reshape.copy.moves() => self.moved(site),
             Layer::Reshape(_) => self.reshape(&x, site.output.dims(), name),
             Layer::Permute(permute) => {
                 let order: Vec<i64> = std::iter::once(0).chain(permute.order.iter().map(|&i| i as i64 + 1)).collect();

@@ -105,7 +105,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 let mut wide = dims.to_vec();
                 let spatial = wide.len() - pads.len();
                 wide[spatial..].iter_mut().zip(&pads).for_each(|(d, (a, b))| *d += (a + b) as u64);
-                Layer::Elementwise(Elementwise { ops: 0, parameters: 0, output: Some(shape(&wide)?) })
+                Layer::Elementwise(Elementwise::of(0, Some(shape(&wide)?)))
             }
         };
         Ok((self.push(&name, layer, vec![source], &[])?.source, none))
@@ -124,7 +124,18 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let channels = self.tensor(weights).dims[0] as u64;
         let bias = op.inputs.get(2).is_some_and(Option::is_some) || self.is_bias_of_zeros(op);
         let point = spatial.iter().chain(&strides).all(|s| *s == 1);
-        let layer = if space.depth.is_none() && (space.maps == 1 || point) {
+        // Several maps one upon the other, where windows over them come to as many positions as over each.
+        let stacks = || {
+            let window = pair(spatial, 1)?.h;
+            let (stride, dilation) = (pair(&strides, 1)?.h, pair(&dilations, 1)?.h);
+            let pads = infer::padding(&call)?;
+            let high = self.space(op.outputs[0])?.height;
+            let padding = if let [(before, after), _] = pads[..] { (before + after) as u64 } else { 0 };
+            let reach = dilation.saturating_mul(window.saturating_sub(1)) + 1;
+            let positions = (space.maps.saturating_mul(space.height) + padding).checked_sub(reach);
+            Ok::<bool, Issue>(positions.is_some_and(|p| p / stride.max(1) + 1 == space.maps.saturating_mul(high)))
+        };
+        let layer = if space.depth.is_none() && (space.maps == 1 || point || stacks()?) {
             let (from, padding) = self.padded(op, &space.per_channel())?;
             let (kernel, stride, dilation) = (pair(spatial, 1)?, pair(&strides, 1)?, pair(&dilations, 1)?);
             let padding = pair(&padding, 0)?;
@@ -181,7 +192,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let from = self.seen(input, &space.per_channel())?;
         let mut place = self.emit_weighted(op, Layer::ConvTranspose2d(layer), vec![from], &op.inputs[1..])?;
         if bias && frames > 1 {
-            let layer = Elementwise { ops: 1, parameters: biases, output: None };
+            let layer = Elementwise { parameters: biases, ..Elementwise::of(1, None) };
             place = self.push(
                 &format!("{}.bias", super::scope::path(op.node)),
                 Layer::Elementwise(layer),
@@ -332,7 +343,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             let input = self.activation(op, 0)?;
             let from = self.seen(input, &self.dims(input)?)?;
             let output = Some(shape(&self.dims(op.outputs[position])?)?);
-            let layer = Layer::Elementwise(Elementwise { ops: 0, parameters: 0, output });
+            let layer = Layer::Elementwise(Elementwise::of(0, output));
             let place = self.emit(op, layer, vec![from], &[])?;
             self.made_at(op, position, place)?;
         }
@@ -350,7 +361,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 self.seen(id, &dims)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let layer = Layer::Elementwise(Elementwise { ops: 0, parameters: 0, output: Some(output) });
+        let layer = Layer::Elementwise(Elementwise::of(0, Some(output)));
         let place = self.emit(op, layer, from, &[])?;
         self.made(op, place)
     }

@@ -1,10 +1,9 @@
 //! From operators to layers, one sample's shapes in place of a batch's.
 //!
 //! What counts as a kernel follows what PyTorch runs:
-//! * `Reshape`, `Squeeze`, `Unsqueeze`, `Flatten`, `Slice` and `Split` are views, `Cast` between real types and `Identity`
+//! * `Reshape`, `Squeeze`, `Unsqueeze`, `Flatten`, `Slice` and `Split` are views, wherever strides express them, `Cast` between real types and `Identity`
 //!   nothing at all;
-//! * `Transpose` is a copy (ONNX Runtime runs one, PyTorch where the next kernel needs rows in order), except where it
-//!   moves nothing, or next to attention and matrix products, which read either order;
+//! * `Transpose` is a view, too; what reads views in an order that it does not take copies them first (`strides`);
 //! * constants, masks and positions that no learned table was read by are taken to be there: they are small beside what
 //!   they are applied to.
 
@@ -17,11 +16,12 @@ mod scope;
 
 use super::graph::{Graph, Id, Kind, Op};
 use super::infer::{Call, Issue};
+use super::strides::Moves;
 use super::tensor::{Tensor, elements};
 use super::{OnnxError, Options};
 use crate::base::shape::Shape;
 use crate::base::text::{Names, shown};
-use crate::net::layer::{Flatten, Layer, LayerOp, Reshape};
+use crate::net::layer::{Copied, Flatten, Layer, LayerOp, Reshape};
 use crate::net::network::{Folded, folding};
 use crate::net::network::{Input, Network, Node, Published, Source};
 use crate::read::own::MAX_LAYERS;
@@ -68,8 +68,7 @@ struct Lowering<'g, 'a> {
     zeros: usize,
     /// The module of each node, where an exporter says it.
     modules: HashMap<usize, String>,
-    /// Tensors whose parts are copied where they are taken: the whole was only seen in another order.
-    scattered: HashSet<Id>,
+    moves: Moves,
     notes: Vec<String>,
 }
 
@@ -95,7 +94,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             learners: HashMap::new(),
             zeros: 0,
             modules: HashMap::new(),
-            scattered: HashSet::new(),
+            moves: Moves::of(graph),
             notes: vec![],
         };
         for &id in &graph.inputs {
@@ -131,6 +130,13 @@ impl<'g, 'a> Lowering<'g, 'a> {
         if op.outputs.iter().all(|&id| self.tensor(id).elements() == 0) && !self.graph.skips(op) {
             return Ok(());
         }
+        let before = self.copy_inputs(op)?;
+        self.layer(op)?;
+        self.places.extend(before);
+        Ok(())
+    }
+
+    fn layer(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         match &op.op[..] {
             "Stack" | "Unstack" => self.copies(op),
             "Conv" => self.convolution(op),
@@ -154,8 +160,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "Add" | "Sum" => self.add(op),
             "Mul" => self.multiply(op),
             "Scale" => self.scale(op),
-            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" => self.view(op),
-            "Transpose" => self.transpose(op),
+            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" => self.alias(op),
             "Concat" => self.concat(op),
             "Slice" => self.slice(op),
             "Split" => self.split(op),
@@ -247,7 +252,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         }
         let layer = match wanted.dims() {
             [_] => Layer::Flatten(Flatten {}),
-            sizes => Layer::Reshape(Reshape { shape: sizes.iter().map(|&d| d as i64).collect(), copy: false }),
+            sizes => Layer::Reshape(Reshape { shape: sizes.iter().map(|&d| d as i64).collect(), copy: Copied::Never }),
         };
         let origin = match place.source {
             Source::Input(i) => self.inputs[i].name.clone(),

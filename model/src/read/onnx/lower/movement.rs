@@ -2,15 +2,10 @@
 
 use super::{Issue, Lowering, Op, Place, shape};
 use crate::base::shape::product;
-use crate::net::layer::{ClassToken, Concat, Layer, Reshape, Slice};
+use crate::net::layer::{ClassToken, Concat, Copied, Layer, Reshape, Slice};
 use crate::read::onnx::graph::{Id, Kind};
-use crate::read::onnx::infer;
 
 impl<'g, 'a> Lowering<'g, 'a> {
-    pub(super) fn view(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
-        self.alias(op)
-    }
-
     /// Where a tensor's dimension comes in those of one sample; `None` for that of the batch where nothing is left of it.
     fn sample_axis(&self, dims: &[i64], axis: usize) -> Option<usize> {
         let dropped = match self.graph.marker {
@@ -24,28 +19,6 @@ impl<'g, 'a> Lowering<'g, 'a> {
         }
     }
 
-    /// Whether those that read a transposed tensor take it in either order: attention and rotations do, products take
-    /// either operand transposed, and a concatenation or repetition copies its inputs anyway; so does attention write it.
-    fn order_does_not_matter(&self, op: &Op<'_>, order: &[usize]) -> bool {
-        let rank = order.len();
-        let rows_and_columns = rank >= 2
-            && order[..rank - 2].iter().copied().eq(0..rank - 2)
-            && (order[rank - 2], order[rank - 1]) == (rank - 1, rank - 2);
-        let readers = op.outputs.first().and_then(|id| self.readers.get(id)).map_or(&[][..], |r| &r[..]);
-        let by_all = |takes: &dyn Fn(&Op<'_>) -> bool| !readers.is_empty() && readers.iter().all(|r| takes(r));
-        // Channels last is a layout that convolutions, pooling and element-wise kernels take.
-        let to_map = |reader: &Op<'_>| {
-            reader.op == "Reshape" && reader.outputs.first().is_some_and(|&id| self.tensor(id).rank() == 4)
-        };
-        let channels_first = match order {
-            [0, 3, 1, 2] => true,
-            [0, 2, 1] => by_all(&to_map),
-            _ => false,
-        };
-        let taken = |reader: &Op<'_>| (reader.op == "MatMul" && rows_and_columns) || self.leads_to_any_order(reader);
-        channels_first || self.is_of_attention(op) || by_all(&taken)
-    }
-
     /// Operators between a transposition and attention that take its order over.
     pub(super) fn keeps_order(&self, op: &Op<'_>) -> bool {
         match &op.op[..] {
@@ -53,20 +26,6 @@ impl<'g, 'a> Lowering<'g, 'a> {
             "Mul" | "Div" => self.activations(op).len() == 1,
             _ => false,
         }
-    }
-
-    fn leads_to_any_order(&self, op: &Op<'_>) -> bool {
-        self.leads_within(op, 8)
-    }
-
-    /// Within so many operators, on every way: queries, keys and values are parts of one tensor.
-    fn leads_within(&self, op: &Op<'_>, steps: usize) -> bool {
-        if matches!(&op.op[..], "Attention" | "UnfusedAttention" | "RotaryEmbedding" | "Concat" | "Expand" | "Tile") {
-            return true;
-        }
-        let readers = || op.outputs.iter().flat_map(|id| self.readers.get(id).into_iter().flatten());
-        let passes = self.keeps_order(op) || self.part_of(op).is_some();
-        steps > 0 && passes && readers().next().is_some() && readers().all(|next| self.leads_within(next, steps - 1))
     }
 
     /// The tensor that an operator takes one part of, and along which dimension.
@@ -84,55 +43,51 @@ impl<'g, 'a> Lowering<'g, 'a> {
         (taken && self.is_activation(whole)).then_some((whole, axis))
     }
 
-    fn is_of_attention(&self, op: &Op<'_>) -> bool {
-        let mut op = op;
-        for _ in 0..4 {
-            match op.inputs.first().copied().flatten().and_then(|id| self.makers.get(&id)) {
-                Some(maker) if matches!(&maker.op[..], "Attention" | "UnfusedAttention") => return true,
-                Some(maker) if self.keeps_order(maker) => op = maker,
-                _ => return false,
-            }
+    /// Copies what an operator reads in another order than it takes; returns where that was before.
+    pub(super) fn copy_inputs(&mut self, op: &'g Op<'a>) -> Result<Vec<(Id, Place)>, Issue> {
+        let mut before = Vec::new();
+        let Some(&made) = op.outputs.first() else { return Ok(before) };
+        for (position, id) in op.inputs.iter().enumerate().filter_map(|(k, id)| Some((k, (*id)?))) {
+            let Some(copy) = self.moves.copies.get(&(made, position)).cloned() else { continue };
+            let (own, lies) = (self.dims(id)?, self.sample(&copy.from)?);
+            let reshape = |dims: &[u64]| -> Result<Layer, Issue> {
+                let shape = shape(dims)?.dims().iter().map(|&d| d as i64).collect();
+                Ok(Layer::Reshape(Reshape { shape, copy: copy.copied }))
+            };
+            let whole = |dims: &[u64]| -> Result<Layer, Issue> {
+                let size = shape(dims)?.dims().first().copied().unwrap_or(1);
+                Ok(Layer::Slice(Slice { axis: 0, start: 0, size, step: 1, copy: true }))
+            };
+            let (seen, layer) = match (copy.closes, copy.copied) {
+                // Whichever order that is, it stays.
+                (true, Copied::Always) => (&own, whole(&own)?),
+                (true, _) => (&lies, reshape(&lies)?),
+                (false, _) => (&lies, reshape(&own)?),
+            };
+            let from = self.seen(id, seen)?;
+            let name = format!("{}.copy", super::scope::path(op.node));
+            let place = self.push(&name, layer, vec![from], &[])?;
+            before.extend(self.places.insert(id, place).map(|place| (id, place)));
         }
-        false
-    }
-
-    pub(super) fn transpose(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
-        let input = self.activation(op, 0)?;
-        let dims = &self.tensor(input).dims;
-        let order = infer::permutation(&self.call(op), dims.len())?;
-        let inner: Vec<usize> = order.iter().filter_map(|&i| self.sample_axis(dims, i)).collect();
-        let sizes = self.dims(input)?;
-        let moving: Vec<usize> = inner.iter().copied().filter(|&i| sizes.get(i).is_some_and(|s| *s > 1)).collect();
-        if moving.is_sorted() || self.order_does_not_matter(op, &order) {
-            return self.alias(op);
-        }
-        let readers = op.outputs.first().and_then(|id| self.readers.get(id)).map_or(&[][..], |r| &r[..]);
-        if readers.len() > 1 && readers.iter().all(|next| next.op != "Slice" && self.part_of(next).is_some()) {
-            // Its parts are copied by what reads them.
-            self.scattered.extend(op.outputs.first());
-            return self.alias(op);
-        }
-        // Channels of a map that become the last dimension are its rows; else rows stay together.
-        let rows = if order.last() == Some(&(order.len() - 1)) { None } else { Some(sizes) };
-        self.copy_of(op, input, rows)
+        Ok(before)
     }
 
     /// A copy of every element to another place.
     pub(super) fn rearranged(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let input = self.activation(op, 0)?;
-        self.copy_of(op, input, None)
+        self.copy_of(op, input)
     }
 
-    /// A copy of a tensor, seen as rows of its last dimension or in the dimensions that are given.
-    fn copy_of(&mut self, op: &'g Op<'a>, input: Id, seen: Option<Vec<u64>>) -> Result<(), Issue> {
+    /// A copy of a tensor, seen as rows of its last dimension.
+    fn copy_of(&mut self, op: &'g Op<'a>, input: Id) -> Result<(), Issue> {
         let dims = self.dims(input)?;
-        let rows = |dims: Vec<u64>| match dims[..] {
+        let rows = match dims[..] {
             [ref outer @ .., last] if outer.len() > 1 => vec![product(outer), last],
             _ => dims,
         };
-        let from = self.seen(input, &seen.unwrap_or_else(|| rows(dims)))?;
+        let from = self.seen(input, &rows)?;
         let output = shape(&self.dims(op.outputs[0])?)?;
-        let layer = Reshape { shape: output.dims().iter().map(|&d| d as i64).collect(), copy: true };
+        let layer = Reshape { shape: output.dims().iter().map(|&d| d as i64).collect(), copy: Copied::Always };
         let place = self.emit(op, Layer::Reshape(layer), vec![from], &[])?;
         self.made(op, place)
     }
@@ -145,7 +100,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 let place = Place { source: from, shape: shape(&dims)? };
                 return self.made(op, place);
             }
-            return self.copy_of(op, whole, None);
+            return self.copy_of(op, whole);
         }
         let parts = self.activations(op);
         let out = &self.result(op)?.dims;
@@ -202,33 +157,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
         self.made(op, place.ok_or("it joins nothing")?)
     }
 
-    /// One dimension's part: a view, and a copy of it where the whole lies in another order.
-    fn part(&mut self, op: &'g Op<'a>, input: Id, axis: usize, which: [u64; 3], made: Id) -> Result<Place, Issue> {
-        let place = self.one_part(op, input, axis, which, made)?;
-        if !self.scattered.contains(&input) {
-            return Ok(place);
-        }
-        let dims = self.dims(made)?;
-        // The heads of a token lie side by side.
-        let wide = match dims[..] {
-            [.., heads, _, features] => product(&[heads, features]),
-            _ => dims.last().copied().unwrap_or(1),
-        };
-        let view = Reshape { shape: vec![-1, wide as i64], copy: false };
-        let rows = self.emit(op, Layer::Reshape(view), vec![place.source], &[])?;
-        let shape = shape(&dims)?.dims().iter().map(|&d| d as i64).collect();
-        self.emit(op, Layer::Reshape(Reshape { shape, copy: true }), vec![rows.source], &[])
-    }
-
-    /// A view, but a copy where a kernel with windows reads it: those take whole tensors.
-    fn one_part(
-        &mut self,
-        op: &'g Op<'a>,
-        input: Id,
-        axis: usize,
-        [start, size, step]: [u64; 3],
-        made: Id,
-    ) -> Result<Place, Issue> {
+    /// A part along one dimension: a view, which what takes whole tensors copies.
+    fn part(&mut self, op: &'g Op<'a>, input: Id, axis: usize, [start, size, step]: [u64; 3]) -> Result<Place, Issue> {
         let dims = &self.tensor(input).dims;
         let Some(mut axis) = self.sample_axis(dims, axis) else {
             return if self.graph.marker == 1 {
@@ -244,9 +174,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             axis = 1;
         }
         let from = self.seen(input, &sizes)?;
-        let windows = |op: &&'g Op<'a>| matches!(&op.op[..], "Conv" | "ConvTranspose" | "MaxPool" | "AveragePool");
-        let copy = self.readers.get(&made).is_some_and(|readers| readers.iter().any(windows));
-        self.emit(op, Layer::Slice(Slice { axis, start, size, step, copy }), vec![from], &[])
+        self.emit(op, Layer::Slice(Slice { axis, start, size, step, copy: false }), vec![from], &[])
     }
 
     pub(super) fn slice(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
@@ -256,7 +184,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         }
         match self.cut(op) {
             Some((axis, which)) => {
-                let place = self.part(op, input, axis, which, op.outputs[0])?;
+                let place = self.part(op, input, axis, which)?;
                 self.made(op, place)
             }
             None => self.copied(op),
@@ -317,7 +245,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let mut start = 0;
         for position in 0..op.outputs.len() {
             let size = self.tensor(op.outputs[position]).dims[axis] as u64;
-            let place = self.part(op, input, axis, [start, size, 1], op.outputs[position])?;
+            let place = self.part(op, input, axis, [start, size, 1])?;
             start += size;
             self.made_at(op, position, place)?;
         }
@@ -342,7 +270,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             Some(&[index]) => {
                 let size = self.tensor(table).dims[axis];
                 let start = if index < 0 { index + size } else { index };
-                let place = self.part(op, table, axis, [start as u64, 1, 1], op.outputs[0])?;
+                let place = self.part(op, table, axis, [start as u64, 1, 1])?;
                 self.made(op, place)
             }
             _ => self.copied(op),

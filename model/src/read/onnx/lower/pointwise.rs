@@ -109,6 +109,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let layer = Elementwise {
             ops,
             parameters: self.unlearned(&constants),
+            repeated: constants.iter().flatten().any(|&id| self.tensor(id).elements() > 1),
             output: if same { None } else { Some(shape(&output)?) },
         };
         let place = self.emit(op, Layer::Elementwise(layer), from.into_iter().map(|(_, s)| s).collect(), &constants)?;

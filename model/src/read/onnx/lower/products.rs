@@ -3,8 +3,8 @@
 use super::{Issue, Lowering, Op, Place, count};
 use crate::base::shape::product;
 use crate::net::layer::{
-    Attention, Cell, Conv2d, Elementwise, Embedding, Groups, Layer, Linear, Matmul, Pair, Recurrent, Rotary, Slice,
-    Softmax,
+    Attention, Cell, Conv2d, Copied, Elementwise, Embedding, Groups, Layer, Linear, Matmul, Pair, Recurrent, Reduce,
+    Reshape, Rotary, Slice, Softmax,
 };
 use crate::net::network::{Input, Source};
 use crate::read::onnx::graph::Id;
@@ -76,6 +76,14 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let bias = weights.get(1).copied().flatten().is_some_and(|b| self.tensor(b).elements() > 1);
         let bias = bias || self.is_bias_of_zeros(op);
         let from = self.seen(x, &if rows == 1 { vec![length] } else { vec![rows, length] })?;
+        if bias && self.moves.biased_apart.contains(&op.outputs[0]) {
+            let product = Layer::Linear(Linear { features, bias: false });
+            let place = self.emit_weighted(op, product, vec![from], &weights[..1])?;
+            let added = Layer::Elementwise(Elementwise { parameters: features, ..Elementwise::of(1, None) });
+            let name = format!("{}.bias", super::scope::path(op.node));
+            let place = self.push(&name, added, vec![place.source], &weights[1..])?;
+            return self.made(op, place);
+        }
         let place = self.emit_weighted(op, Layer::Linear(Linear { features, bias }), vec![from], weights)?;
         self.made(op, place)
     }
@@ -172,6 +180,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let (tokens, d, keys, value_d) = (tokens as u64, d as u64, keys as u64, value_d as u64);
         if value_d != d {
             return self.attention_in_steps(op, [heads, tokens, d, keys, value_d]);
+        }
+        if !fused && op.op == "Attention" {
+            return self.attention_of_many_dimensions(op, [heads, tokens, d, keys]);
         }
         let kv_heads = product(&self.dims(k)?) / (keys * d).max(1);
         let from = match self.packed([q, k, v]) {
@@ -278,6 +289,33 @@ impl<'g, 'a> Lowering<'g, 'a> {
         self.made(op, place)
     }
 
+    /// Over more dimensions than a batch and heads PyTorch's function runs step by step: queries and keys by the root of the
+    /// factor, copies of what is not contiguous, two products, and a softmax that looks for rows that are all masked.
+    fn attention_of_many_dimensions(&mut self, op: &'g Op<'a>, sizes: [u64; 4]) -> Result<(), Issue> {
+        let [heads, tokens, d, keys] = sizes;
+        let (q, k, v) = (self.activation(op, 0)?, self.activation(op, 1)?, self.activation(op, 2)?);
+        let rows = [heads, tokens, d];
+        let copy = |dims: [u64; 3]| {
+            Layer::Reshape(Reshape { shape: dims.iter().map(|&n| n as i64).collect(), copy: Copied::Always })
+        };
+        let mut operands = Vec::new();
+        for (id, from, to) in [(q, rows, rows), (k, [heads, keys, d], [heads, d, keys])] {
+            let seen = self.seen(id, &from)?;
+            let scaled = self.emit(op, Layer::Elementwise(Elementwise::of(1, None)), vec![seen], &[])?;
+            operands.push(self.emit(op, copy(to), vec![scaled.source], &[])?.source);
+        }
+        let scores = self.emit(op, Layer::Matmul(Matmul {}), operands, &[])?;
+        let weights = self.emit(op, Layer::Softmax(Softmax { last: true }), vec![scores.source], &[])?;
+        let masked = self.emit(op, Layer::Elementwise(Elementwise::of(1, None)), vec![scores.source], &[])?;
+        let all = self.emit(op, Layer::Reduce(Reduce {}), vec![masked.source], &[])?;
+        let chosen =
+            self.emit(op, Layer::Elementwise(Elementwise::of(0, None)), vec![weights.source, all.source], &[])?;
+        let values = self.seen(v, &[heads, keys, d])?;
+        let values = self.emit(op, copy([heads, keys, d]), vec![values], &[])?;
+        let place = self.emit(op, Layer::Matmul(Matmul {}), vec![chosen.source, values.source], &[])?;
+        self.made(op, place)
+    }
+
     pub(super) fn rotary(&mut self, op: &'g Op<'a>) -> Result<(), Issue> {
         let input = self.activation(op, 0)?;
         let dims = self.dims(input)?;
@@ -376,7 +414,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         }
         let any =
             self.inputs.iter().position(|i| i.integer).ok_or("its indices do not follow from an integer input")?;
-        let layer = Layer::Elementwise(Elementwise { ops: 0, parameters: 0, output: Some(super::shape(&[tokens])?) });
+        let layer = Layer::Elementwise(Elementwise::of(0, Some(super::shape(&[tokens])?)));
         let name = format!("{}.indices", self.inputs[any].name);
         Ok(self.push(&name, layer, vec![Source::Input(any)], &[])?.source)
     }
