@@ -243,6 +243,40 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_may_depend_on_the_order_of_maps() {
+        let read = |copy: &str| -> Result<Reshape, toml::de::Error> {
+            Reshape::deserialize(format!("shape = [6, 4]\ncopy = {copy}").parse::<toml::Table>().expect("a table"))
+        };
+        let moves = |copy: &str| {
+            let layer = read(copy).expect("known");
+            [Precision::Fp32, Precision::Tf32, Precision::Fp16].map(|p| layer.within(p).copy == Copied::Always)
+        };
+        assert_eq!(moves("true"), [true, true, true]);
+        assert_eq!(moves("false"), [false, false, false]);
+        assert_eq!(moves("\"channels_first\""), [true, true, false]);
+        assert_eq!(moves("\"channels_last\""), [false, false, true]);
+        for copy in ["true", "false", "\"channels_first\"", "\"channels_last\""] {
+            let layer = read(copy).expect("known");
+            let written = toml::to_string(&layer).expect("writable");
+            assert!(written.contains(&format!("copy = {copy}")), "{written}");
+        }
+        let wrong = read("\"channels\"").expect_err("no such order").to_string();
+        assert!(wrong.contains("copy is \"channels\", expected true, false, \"channels_first\""), "{wrong}");
+    }
+
+    #[test]
+    fn a_slice_of_all_closes_gaps_and_its_gradient_is_what_comes() {
+        let input = [shape(&[4, 6])];
+        let bytes = |size, phase| {
+            let slice = Slice { axis: 0, start: 0, size, step: 1, copy: true };
+            cost(&slice, &input, 2, phase, Mode::Training).map(|c| c.bytes().get())
+        };
+        assert_eq!(bytes(4, Phase::Forward), Some(2 * 2 * 24 * 4));
+        assert_eq!(bytes(4, Phase::BackwardData), None);
+        assert_eq!(bytes(2, Phase::BackwardData), Some((2 * 12 + 2 * 24) * 4));
+    }
+
+    #[test]
     fn a_slice_stays_inside() {
         let input = [shape(&[197, 768])];
         let slice = |start, size, step| Slice { axis: 0, start, size, step, copy: false }.output(&input);

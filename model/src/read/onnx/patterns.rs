@@ -35,6 +35,8 @@ const PATTERNS: &[(&str, &str)] = &[
     ("GroupNorm(x, w)", "Add(Mul(Reshape(InstanceNormalization(Reshape(x, s), _, _), t), $w), _)"),
     // Activations.
     ("Gelu(x)", "Mul(Mul(x, Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1)), 0.5)"),
+    // Halved first it is the function as torch.export decomposes it; with a division (ESM's own formula) it is written out.
+    ("Gelu(x)", "Mul(Mul(x, 0.5), Add(Erf(Mul(x, 0.70711)), 1))"),
     ("Gelu(x)", "Mul(x, Mul(Add(Erf(Div(x, 1.41421) | Mul(x, 0.70711)), 1), 0.5))"),
     // With a power in this place it is written out, one operation after the other: as a function of PyTorch's it is exported
     // with products, or halved last.

@@ -124,19 +124,49 @@ fn view(dims: &[i64], strides: &[i64], shape: &[i64]) -> Option<Vec<i64>> {
     (next == 0).then_some(made)
 }
 
+/// Tensors that nothing but attention reads, in whatever shape and order: it takes them as they lie, or its rows hold the copies.
+fn read_by_attention(graph: &Graph<'_>) -> HashSet<Id> {
+    let mut read: HashMap<Id, bool> = HashMap::new();
+    for op in graph.ops.iter().rev() {
+        let by_attention = match &op.op[..] {
+            "Attention" | "UnfusedAttention" => true,
+            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" => {
+                op.outputs.first().is_some_and(|made| read.get(made) == Some(&true))
+            }
+            _ => false,
+        };
+        for id in op.inputs.iter().flatten() {
+            *read.entry(*id).or_insert(true) &= by_attention;
+        }
+    }
+    read.into_iter().filter(|(id, only)| *only && !graph.outputs.contains(id)).map(|(id, _)| id).collect()
+}
+
 struct Walk<'g, 'a> {
     graph: &'g Graph<'a>,
+    /// See [`read_by_attention`].
+    attended: HashSet<Id>,
     /// Whether maps have their channels last.
     last: bool,
     strides: HashMap<Id, Vec<i64>>,
     /// What operators read in another order or with gaps, as it lies before it is copied; whether the order stays.
     copied: HashMap<(Id, usize), (Vec<i64>, bool)>,
     apart: HashSet<Id>,
+    /// Results of attention over batch and heads as one, and views of them: it writes them as they are read.
+    fitting: HashSet<Id>,
 }
 
 impl<'g, 'a> Walk<'g, 'a> {
     fn through(graph: &'g Graph<'a>, last: bool) -> Self {
-        let mut walk = Self { graph, last, strides: HashMap::new(), copied: HashMap::new(), apart: HashSet::new() };
+        let mut walk = Self {
+            graph,
+            attended: read_by_attention(graph),
+            last,
+            strides: HashMap::new(),
+            copied: HashMap::new(),
+            apart: HashSet::new(),
+            fitting: HashSet::new(),
+        };
         for &id in &graph.inputs {
             let dims = walk.dims(id);
             let strides = if last && dims.len() >= 4 { channels_last(dims) } else { contiguous(dims) };
@@ -218,10 +248,16 @@ impl<'g, 'a> Walk<'g, 'a> {
         let Some(&made) = op.outputs.first() else { return };
         let (dims, out) = (self.dims(x), self.dims(made));
         let strides = match &op.op[..] {
+            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" if self.fitting.contains(&x) => {
+                self.fitting.insert(made);
+                contiguous(out)
+            }
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" => match view(dims, &self.of(x), out) {
                 Some(strides) => strides,
                 None => {
-                    self.copy(op, place, x, false);
+                    if !self.attended.contains(&made) {
+                        self.copy(op, place, x, false);
+                    }
                     contiguous(out)
                 }
             },
@@ -278,6 +314,10 @@ impl<'g, 'a> Walk<'g, 'a> {
             }
             // Heads lie side by side in the result.
             "Attention" | "UnfusedAttention" if out.len() == 4 => dense(out, &[0, 2, 1, 3]),
+            "Attention" | "UnfusedAttention" if out.len() < 4 => {
+                self.fitting.insert(made);
+                contiguous(out)
+            }
             "Concat" => {
                 let parts: Vec<Id> = self.reads(op).map(|(_, id)| id).collect();
                 if parts.iter().all(|&id| self.is_channels_last(id)) { channels_last(out) } else { contiguous(out) }

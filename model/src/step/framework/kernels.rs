@@ -187,7 +187,15 @@ impl Maps {
             Layer::Permute(permute) => permute.copy,
             _ => false,
         };
-        let turns = work.input().dims().last() != work.output.dims().last();
+        let input = work.input();
+        let (before, after) = (input.dims(), work.output.dims());
+        let turns = match (before.last(), after.last()) {
+            // Rows stay together, or parts of them: heads side by side.
+            (Some(a), Some(b)) if a.is_multiple_of(*b) || b.is_multiple_of(*a) => {
+                before != after && before.iter().rev().eq(after)
+            }
+            _ => true,
+        };
         if !(copies && turns && work.phase == Phase::Forward) {
             return Seconds::ZERO;
         }
@@ -372,6 +380,7 @@ mod tests {
         assert!((turned / (4.0 * 768.0 * 1500.0 / 167e9) - 1.0).abs() < 0.01, "{turned}");
         assert_eq!(of("permute", "order = [1, 0]\ncopy = true"), turned);
         assert_eq!(of("reshape", "shape = [2, 384, 1500]\ncopy = true"), 0.0);
+        assert_eq!(of("reshape", "shape = [768, 3, 500]\ncopy = true"), 0.0);
         assert_eq!(of("relu", ""), 0.0);
     }
 

@@ -3,8 +3,8 @@
 use super::site::Site;
 use super::{Int, Ints, Real, Word, Writer};
 use crate::net::layer::{
-    Activation, Conv2d, Conv3d, ConvTranspose2d, Elementwise, Interpolation, Layer, OnnxForm, OnnxValue, Pair, PoolOp,
-    Triple, Window,
+    Activation, Conv2d, Conv3d, ConvTranspose2d, Copied, Elementwise, Interpolation, Layer, OnnxForm, OnnxValue, Pair,
+    PoolOp, Triple, Window,
 };
 
 /// More operators than these are written for no layer.
@@ -114,7 +114,8 @@ impl Writer<'_> {
             }
             Layer::RelativePositionBias(bias) => self.relative_position_bias(bias.heads, bias.window, site),
             Layer::ClassToken(_) => self.class_token(site),
-            Layer::Reshape(reshape) if reshape.copy.moves() => self.moved(site),
+            // What the order of maps decides is found again by who reads the file.
+            Layer::Reshape(reshape) if reshape.copy == Copied::Always => self.moved(site),
             Layer::Reshape(_) => self.reshape(&x, site.output.dims(), name),
             Layer::Permute(permute) => {
                 let order: Vec<i64> = std::iter::once(0).chain(permute.order.iter().map(|&i| i as i64 + 1)).collect();
