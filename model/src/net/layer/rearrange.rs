@@ -1,8 +1,7 @@
 //! Layers that compute nothing: other shapes, orders and parts of a tensor, as views or as copies.
 
 use super::{LayerOp, ShapeError, one};
-use crate::base::precision::Phase;
-use crate::base::precision::Precision;
+use crate::base::precision::{Phase, Precision};
 use crate::base::shape::Shape;
 use crate::net::cost::{LayerCost, Site};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -34,7 +34,8 @@ pub struct Moves {
 impl Moves {
     /// All of a graph.
     pub fn of(graph: &Graph<'_>) -> Self {
-        let [first, last] = [false, true].map(|last| Walk::through(graph, last));
+        let attended = read_by_attention(graph);
+        let [first, last] = [false, true].map(|last| Walk::through(graph, &attended, last));
         let mut copies = HashMap::new();
         for (place, (from, closes)) in &first.copied {
             let (copied, too) = match last.copied.get(place) {
@@ -124,16 +125,23 @@ fn view(dims: &[i64], strides: &[i64], shape: &[i64]) -> Option<Vec<i64>> {
     (next == 0).then_some(made)
 }
 
+/// Whether an operator shows the values of a tensor in another shape.
+fn reshapes(op: &Op<'_>) -> bool {
+    matches!(&op.op[..], "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze")
+}
+
+/// Whether it shows them in another shape or order.
+pub fn shows(op: &Op<'_>) -> bool {
+    reshapes(op) || op.op == "Transpose"
+}
+
 /// Tensors that nothing but attention reads, in whatever shape and order: it takes them as they lie, or its rows hold the copies.
 fn read_by_attention(graph: &Graph<'_>) -> HashSet<Id> {
     let mut read: HashMap<Id, bool> = HashMap::new();
     for op in graph.ops.iter().rev() {
         let by_attention = match &op.op[..] {
             "Attention" | "UnfusedAttention" => true,
-            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" => {
-                op.outputs.first().is_some_and(|made| read.get(made) == Some(&true))
-            }
-            _ => false,
+            _ => shows(op) && op.outputs.first().is_some_and(|made| read.get(made) == Some(&true)),
         };
         for id in op.inputs.iter().flatten() {
             *read.entry(*id).or_insert(true) &= by_attention;
@@ -145,7 +153,7 @@ fn read_by_attention(graph: &Graph<'_>) -> HashSet<Id> {
 struct Walk<'g, 'a> {
     graph: &'g Graph<'a>,
     /// See [`read_by_attention`].
-    attended: HashSet<Id>,
+    attended: &'g HashSet<Id>,
     /// Whether maps have their channels last.
     last: bool,
     strides: HashMap<Id, Vec<i64>>,
@@ -157,10 +165,10 @@ struct Walk<'g, 'a> {
 }
 
 impl<'g, 'a> Walk<'g, 'a> {
-    fn through(graph: &'g Graph<'a>, last: bool) -> Self {
+    fn through(graph: &'g Graph<'a>, attended: &'g HashSet<Id>, last: bool) -> Self {
         let mut walk = Self {
             graph,
-            attended: read_by_attention(graph),
+            attended,
             last,
             strides: HashMap::new(),
             copied: HashMap::new(),
@@ -243,16 +251,25 @@ impl<'g, 'a> Walk<'g, 'a> {
         }
     }
 
+    /// Copies what a kernel over maps reads unless its values lie side by side; whether its channels lie closest together.
+    fn over_map(&mut self, op: &Op<'_>, place: usize, x: Id) -> bool {
+        let last = self.is_channels_last(x);
+        if !self.is_map(x) {
+            self.copy(op, place, x, last);
+        }
+        last
+    }
+
     fn step(&mut self, op: &Op<'_>) {
         let Some((place, x)) = self.reads(op).next() else { return };
         let Some(&made) = op.outputs.first() else { return };
         let (dims, out) = (self.dims(x), self.dims(made));
         let strides = match &op.op[..] {
-            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Transpose" if self.fitting.contains(&x) => {
+            _ if shows(op) && self.fitting.contains(&x) => {
                 self.fitting.insert(made);
                 contiguous(out)
             }
-            "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" => match view(dims, &self.of(x), out) {
+            _ if reshapes(op) => match view(dims, &self.of(x), out) {
                 Some(strides) => strides,
                 None => {
                     if !self.attended.contains(&made) {
@@ -277,10 +294,7 @@ impl<'g, 'a> Walk<'g, 'a> {
                 return;
             }
             "Conv" | "ConvTranspose" => {
-                let last = self.is_channels_last(x);
-                if !self.is_map(x) {
-                    self.copy(op, place, x, last);
-                }
+                let last = self.over_map(op, place, x);
                 if out.len() >= 4 && (self.last || last) { channels_last(out) } else { contiguous(out) }
             }
             "MaxPool"
@@ -295,10 +309,7 @@ impl<'g, 'a> Walk<'g, 'a> {
             | "InstanceNormalization"
             | "GroupNormalization"
             | "GroupNorm" => {
-                let last = self.is_channels_last(x);
-                if !self.is_map(x) {
-                    self.copy(op, place, x, last);
-                }
+                let last = self.over_map(op, place, x);
                 if last && out.len() >= 4 { channels_last(out) } else { contiguous(out) }
             }
             "LayerNormalization" | "RMSNormalization" | "Softmax" | "LogSoftmax" => {

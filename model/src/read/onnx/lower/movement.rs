@@ -4,6 +4,7 @@ use super::{Issue, Lowering, Op, Place, shape};
 use crate::base::shape::product;
 use crate::net::layer::{ClassToken, Concat, Copied, Layer, Reshape, Slice};
 use crate::read::onnx::graph::{Id, Kind};
+use crate::read::onnx::strides::shows;
 
 impl<'g, 'a> Lowering<'g, 'a> {
     /// Where a tensor's dimension comes in those of one sample; `None` for that of the batch where nothing is left of it.
@@ -21,11 +22,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
 
     /// Operators between a transposition and attention that take its order over.
     pub(super) fn keeps_order(&self, op: &Op<'_>) -> bool {
-        match &op.op[..] {
-            "Reshape" | "Squeeze" | "Unsqueeze" | "Flatten" | "Transpose" => true,
-            "Mul" | "Div" => self.activations(op).len() == 1,
-            _ => false,
-        }
+        shows(op) || matches!(&op.op[..], "Mul" | "Div") && self.activations(op).len() == 1
     }
 
     /// The tensor that an operator takes one part of, and along which dimension.
