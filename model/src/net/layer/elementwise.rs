@@ -1,10 +1,32 @@
 //! Whatever computes, or only fetches, element by element and has no kind of its own.
 
 use super::{LayerOp, ShapeError};
-use crate::base::precision::Phase;
+use crate::base::precision::{Phase, named_enum};
 use crate::base::shape::Shape;
 use crate::net::cost::{LayerCost, Site};
 use serde::{Deserialize, Serialize};
+
+named_enum!(
+    /// What the backward pass of an element-wise operation does about its inputs' gradients.
+    #[derive(Default)]
+    Gradient {
+        /// A kernel reads the result's gradient and the inputs: of a product, a power.
+        #[default]
+        Reads = "reads",
+        /// A kernel reads the result's gradient alone: of a negation, a factor that nobody learns, a copy.
+        Scales = "scales",
+        /// The result's gradient is the input's: of a sum with what is no activation.
+        Passes = "passes",
+        /// The result has none: of a comparison.
+        Absent = "absent",
+    }
+);
+
+impl Gradient {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// One kernel that reads its inputs, spread over the result's shape, and writes every element of the result.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,6 +45,9 @@ pub struct Elementwise {
     /// Shape of the result; the first input's without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Shape>,
+    /// What its backward pass does.
+    #[serde(default, skip_serializing_if = "Gradient::is_default")]
+    pub gradient: Gradient,
 }
 
 fn one_operation() -> u64 {
@@ -32,7 +57,12 @@ fn one_operation() -> u64 {
 impl Elementwise {
     /// One that reads nothing but its inputs and writes as many elements as the first has, unless a shape is given.
     pub fn of(ops: u64, output: Option<Shape>) -> Self {
-        Self { ops, parameters: 0, repeated: false, output }
+        Self { ops, parameters: 0, repeated: false, output, gradient: Gradient::default() }
+    }
+
+    /// Whether its backward pass reads its inputs. A copy's never does.
+    pub fn saves(&self) -> bool {
+        self.gradient == Gradient::Reads && self.ops > 0
     }
 
     /// Elements of all inputs over the batch, of each at most as many as there are results.
@@ -55,19 +85,20 @@ impl LayerOp for Elementwise {
         self.parameters
     }
 
-    /// Backward reads the gradient and the inputs and writes a gradient per input, with about twice the operations; the
-    /// gradient of learned values is a reduction.
+    /// Backward reads the gradient, and the inputs unless [`Gradient`] says otherwise, and writes a gradient per input, with
+    /// about twice the operations; the gradient of learned values is a reduction.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let (x, y) = (Self::read(site), site.out_elements());
         let ops = y.saturating_mul(self.ops);
         match phase {
             Phase::Forward => Some(site.streaming(ops, x, y, self.parameters)),
+            Phase::BackwardData if matches!(self.gradient, Gradient::Passes | Gradient::Absent) => None,
             Phase::BackwardData => {
-                let kept = if self.ops == 0 { 0 } else { x };
+                let kept = if self.saves() { x } else { 0 };
                 let read = y.saturating_add(kept);
                 Some(site.streaming(ops.saturating_mul(2), read, site.all_in_elements(), self.parameters))
             }
-            Phase::BackwardWeights if self.parameters > 0 => {
+            Phase::BackwardWeights if self.parameters > 0 && self.gradient != Gradient::Absent => {
                 Some(site.streaming(y.saturating_mul(2), x.saturating_add(y), self.parameters, 0))
             }
             Phase::BackwardWeights | Phase::Update => None,

@@ -44,6 +44,7 @@ pub use activation::{Function, OnnxForm, OnnxValue};
 pub use attention::Heads;
 pub use conv2d::Groups;
 pub use conv3d::Triple;
+pub use elementwise::Gradient;
 pub use experts::Part;
 pub use kind::{Family, Kind, Measured, Overwrites, Reads, Saved, SharedModel};
 pub use pool::PoolOp;
@@ -263,7 +264,7 @@ layers! {
     rearrange::Permute { "permute": Stream, ByAnyFramework, Copies, unless_copied, Never, Nothing; }
     rearrange::Slice { "slice": Stream, ByAnyFramework, Copies, unless_copied, Never, Nothing; }
     elementwise::Elementwise { "elementwise": Stream, Nowhere, Own, never, Never, Inputs; }
-    reduce::Reduce { "reduce": Stream, Nowhere, Own, never, Never, Inputs; }
+    reduce::Reduce { "reduce": Stream, Nowhere, Own, never, Never, Nothing; }
     resize::Resize { "resize": Stream, ByItsFramework, Own, never, Never, Inputs; }
     conv_transpose2d::ConvTranspose2d { "conv_transpose2d": Gemm, ByRunner, Own, never, Never, Inputs; }
     conv3d::Conv3d { "conv3d": Gemm, Nowhere, Own, never, Never, Inputs; }
@@ -287,6 +288,24 @@ impl Layer {
             Self::Reshape(reshape) => Self::Reshape(reshape.within(precision)),
             other => other.clone(),
         }
+    }
+
+    /// What its backward pass reads: what its kind's does, but for element-wise layers, which say so themselves.
+    pub fn saved(&self) -> Saved {
+        match self {
+            Self::Elementwise(elementwise) if !elementwise.saves() => Saved::Nothing,
+            other => other.row().saved,
+        }
+    }
+
+    /// Whether its result has a gradient where something learned lies before it.
+    pub(crate) fn has_gradient(&self) -> bool {
+        !matches!(self, Self::Elementwise(Elementwise { gradient: Gradient::Absent, .. }))
+    }
+
+    /// Whether its result's gradient is the gradient of each of its inputs.
+    pub(crate) fn sums(&self) -> bool {
+        matches!(self, Self::Add(_) | Self::Elementwise(Elementwise { gradient: Gradient::Passes, .. }))
     }
 
     /// The kind's name, as in network files, measurements and calibrations.

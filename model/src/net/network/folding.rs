@@ -1,6 +1,6 @@
 //! Batch norms that an export folded into the weights of the layer before them, as kernels of their own again.
 
-use super::shaped::alike;
+use super::shaped::{alike, mark_gradients};
 use super::{Folded, Network, Node, ShapedLayer, ShapedNetwork, Source};
 use crate::net::layer::{BatchNorm, Layer};
 use std::collections::HashSet;
@@ -166,7 +166,8 @@ impl ShapedNetwork {
         if count == 0 {
             return self;
         }
-        let (layers, ..) = apart(&self.layers);
+        let (mut layers, ..) = apart(&self.layers);
+        mark_gradients(&mut layers);
         let before = open(count);
         self.notes.retain(|note| *note != before);
         self.notes.push(unfolded(count));

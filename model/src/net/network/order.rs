@@ -1,22 +1,33 @@
 //! In which order the dimensions of maps lie in memory, as PyTorch hands them on.
 
 use super::{ShapedLayer, Source};
-use crate::base::precision::Precision;
+use crate::base::precision::{Mode, Precision};
 use crate::base::shape::Shape;
 use crate::net::layer::Layer;
 
-/// Marks layers that read a map in another order than maps usually have in that precision.
+/// Marks layers that read a map in another order than maps usually have in that precision, and concatenations of parts of a
+/// result.
 pub(super) fn mark(layers: &mut [ShapedLayer], precision: Precision) {
     let usual = precision.channels_last();
     // Of every result: whether its first dimension lies closest together (channels last), not its last one.
     let mut last: Vec<bool> = Vec::with_capacity(layers.len());
+    // Whether it is a part of another result, where that lies.
+    let mut part: Vec<bool> = Vec::with_capacity(layers.len());
     for layer in layers {
+        let reads_part = layer.from.iter().any(|source| matches!(source, Source::Node(i) if part[*i]));
         let read = match layer.from.first() {
             Some(Source::Node(i)) => last[*i],
             Some(Source::Input(_)) => usual && layer.case.inputs.first().is_some_and(is_map),
             None => false,
         };
-        layer.strays = read != usual && layer.case.inputs.first().is_some_and(|s| is_map(s) && area(s) > 1);
+        layer.strays = match &layer.case.layer {
+            Layer::Concat(_) => reads_part,
+            _ => read != usual && layer.case.inputs.first().is_some_and(|s| is_map(s) && area(s) > 1),
+        };
+        part.push(match &layer.case.layer {
+            Layer::Slice(slice) => !slice.copy,
+            view => reads_part && view.is_view(Mode::Inference),
+        });
         last.push(written(layer, read, usual));
     }
 }
@@ -69,7 +80,7 @@ fn area(shape: &Shape) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::base::precision::Precision;
+    use crate::base::precision::{Mode, Precision};
     use crate::net::network::{Network, ShapedNetwork};
 
     /// Names of the layers that read a map in the other order.

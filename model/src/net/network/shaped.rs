@@ -44,8 +44,11 @@ pub struct ShapedLayer {
     pub bias: bool,
     /// Whether its weights hold the batch norm that ran after it: see [`ShapedNetwork::unfolded`].
     pub folded: Folded,
-    /// Whether it reads a map whose dimensions lie in another order than maps usually have in the network's precision.
+    /// Whether it reads a map whose dimensions lie in another order than maps usually have in the network's precision, or
+    /// concatenates parts of a result where they lie.
     pub strays: bool,
+    /// Whether something that it reads has a gradient: a learned layer lies before it, or it is a way through time.
+    pub wants_gradient: bool,
     /// What of it is stored in fewer bits than it computes in: see [`ShapedNetwork::storing`].
     pub stored: Stored,
 }
@@ -152,6 +155,7 @@ impl ShapedNetwork {
                 bias: false,
                 folded: node.folded,
                 strays: false,
+                wants_gradient: false,
                 stored: Stored::default(),
             });
             if let Some(other) = node.tied {
@@ -163,6 +167,7 @@ impl ShapedNetwork {
             }
         }
         order::mark(&mut layers, precision);
+        mark_gradients(&mut layers);
         let alike = alike(&layers).into();
         let (notes, optimizer) = (network.notes.clone(), Optimizer::Momentum);
         let (name, layers) = (network.name.clone(), layers.into());
@@ -254,23 +259,31 @@ impl ShapedNetwork {
         self.layers.iter().filter_map(|l| self.cost(l, Phase::Forward, Mode::Inference)).map(|c| c.macs).sum()
     }
 
-    /// Cost of a phase of one of this network's layers; `None` where no kernel runs. The gradient with
-    /// respect to the network's own input is not needed, but where the way back through time gives that of the weights.
+    /// Cost of a phase of one of this network's layers; `None` where no kernel runs. Gradients of what nothing learned lies
+    /// before are not needed, but where the way back through time gives that of the weights.
     pub fn cost(&self, layer: &ShapedLayer, phase: Phase, mode: Mode) -> Option<LayerCost> {
         self.cost_in(self.precision, layer, phase, mode)
     }
 
     /// The same in another precision than the network's.
     pub fn cost_in(&self, precision: Precision, layer: &ShapedLayer, phase: Phase, mode: Mode) -> Option<LayerCost> {
-        let reads_only_inputs = layer.from.iter().all(|s| matches!(s, Source::Input(_)));
-        let through_time = matches!(layer.case.layer, Layer::Recurrent(_));
-        if phase == Phase::BackwardData && reads_only_inputs && !through_time {
+        if phase == Phase::BackwardData && !layer.wants_gradient {
             return None;
         }
         if phase == Phase::Update {
             return update_cost(layer.parameters(), self.optimizer);
         }
         layer.cost_at(phase, self.batch, precision, mode)
+    }
+}
+
+/// Marks the layers before which something is learned.
+pub(super) fn mark_gradients(layers: &mut [ShapedLayer]) {
+    let mut has_gradient: Vec<bool> = Vec::with_capacity(layers.len());
+    for layer in layers {
+        let before = layer.from.iter().any(|source| matches!(source, Source::Node(i) if has_gradient[*i]));
+        layer.wants_gradient = before || matches!(layer.case.layer, Layer::Recurrent(_));
+        has_gradient.push((before || layer.parameters() > 0 || layer.tied) && layer.case.layer.has_gradient());
     }
 }
 
@@ -286,6 +299,7 @@ pub(super) fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
         let own = other.case == layer.case
             && other.bias == layer.bias
             && other.strays == layer.strays
+            && other.wants_gradient == layer.wants_gradient
             && other.stored == layer.stored;
         own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
     };
@@ -319,6 +333,7 @@ impl ShapedLayer {
             bias: false,
             folded: Folded::No,
             strays: false,
+            wants_gradient: false,
             stored: Stored::default(),
         }
     }

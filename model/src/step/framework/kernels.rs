@@ -167,15 +167,44 @@ impl Sequences {
 /// copies channels come first in 16 bits, and maps that were tokens have them last in 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Maps {
-    /// Values per multiprocessor and cycle of a copy that brings another dimension to the last place, as channels before a
-    /// convolution.
-    copied: f64,
+    /// Copies that bring another dimension to the last place, as channels before a convolution.
+    copied: Turned,
     /// Results per multiprocessor and cycle of linear interpolation over channels that lie last.
     last: f64,
     /// The same over channels that lie first, where there are enough results of a channel for all threads.
     first: f64,
     /// Cycles per channel of every sample there: each thread goes over all of them for its place.
     plane: f64,
+    /// Results per multiprocessor and cycle of a concatenation that reads a part of a result where it lies.
+    concatenated: f64,
+}
+
+/// Copies of turned matrices: neighbours in the result lie far apart in what is read, where each brings along a sector whose
+/// other values are wanted only a row of the result later. Short rows find them in the first-level cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Turned {
+    /// Values per multiprocessor and cycle where rows of the result are short.
+    short: ByWidth,
+    /// The same where besides rows of what is read begin at multiples of [`EVEN`] values, which share places of the cache.
+    even: f64,
+    /// Where rows of the result are long.
+    long: ByWidth,
+}
+
+/// Values of a row of the result up to which it is short, and from which on it is long.
+const SHORT: f64 = 64.0;
+const LONG: f64 = 160.0;
+/// What rows that share places of the cache are multiples of, in values.
+const EVEN: u64 = 64;
+
+impl Turned {
+    /// Values per multiprocessor and cycle where rows of so many values become rows of so many others.
+    fn per_cycle(&self, precision: Precision, read: u64, written: u64) -> f64 {
+        let short = self.short.of(precision);
+        let short = if read.is_multiple_of(EVEN) { short.min(self.even) } else { short };
+        let way = ((written as f64 / SHORT).ln() / (LONG / SHORT).ln()).clamp(0.0, 1.0);
+        short * (self.long.of(precision) / short).powf(way)
+    }
 }
 
 impl Maps {
@@ -199,7 +228,9 @@ impl Maps {
         if !(copies && turns && work.phase == Phase::Forward) {
             return Seconds::ZERO;
         }
-        Seconds::new((work.output.elements() * work.batch) as f64 / (self.copied * cycles_per_second(gpu)))
+        let (read, written) = (input.last(), work.output.last());
+        let per_cycle = self.copied.per_cycle(work.precision, read, written);
+        Seconds::new((work.output.elements() * work.batch) as f64 / (per_cycle * cycles_per_second(gpu)))
     }
 
     /// What a layer takes that reads such a map, given what it takes on a usual one, at a board's highest clock.
@@ -210,8 +241,9 @@ impl Maps {
         let (cycles, sms) = (cycles_per_second(gpu), gpu.sms.value as f64);
         match work.layer() {
             Layer::Conv2d(_) | Layer::ConvTranspose2d(_) if work.precision.channels_last() => {
-                let values = (work.input().elements() * work.batch) as f64;
-                usual + Seconds::new(values / (self.copied * cycles))
+                let (values, channels) = (work.input().elements(), work.input().axis().max(1));
+                let per_cycle = self.copied.per_cycle(work.precision, values / channels, channels);
+                usual + Seconds::new((values * work.batch) as f64 / (per_cycle * cycles))
             }
             Layer::Resize(resize) if resize.interpolation == Interpolation::Linear => {
                 let results = (work.output.elements() * work.batch) as f64;
@@ -222,6 +254,10 @@ impl Maps {
                 let one_by_one = Seconds::new(planes * self.plane / (cycles / sms));
                 one_by_one.max(Seconds::new(results / (self.first * cycles)))
             }
+            Layer::Concat(_) => {
+                let results = (work.output.elements() * work.batch) as f64;
+                usual.max(Seconds::new(results / (self.concatenated * cycles)))
+            }
             _ => usual,
         }
     }
@@ -229,8 +265,17 @@ impl Maps {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct TurnedFile {
+    short: [f64; 2],
+    even: f64,
+    long: [f64; 2],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct MapsFile {
-    copied_per_cycle: f64,
+    copied_per_cycle: TurnedFile,
+    concatenated_per_cycle: f64,
     interpolated_per_cycle: [f64; 2],
     cycles_per_plane: f64,
     #[serde(rename = "source")]
@@ -240,11 +285,20 @@ pub(super) struct MapsFile {
 impl MapsFile {
     pub(super) fn read(self) -> Result<Maps, FileError> {
         let [first, last] = self.interpolated_per_cycle;
-        for (field, value) in [("copied", self.copied_per_cycle), ("interpolated", first), ("interpolated", last)] {
+        for (field, value) in [
+            ("even copied", self.copied_per_cycle.even),
+            ("concatenated", self.concatenated_per_cycle),
+            ("interpolated", first),
+            ("interpolated", last),
+        ] {
             within(&format!("maps {field}_per_cycle"), value, PER_CYCLE)?;
         }
         within("maps cycles_per_plane", self.cycles_per_plane, CYCLES)?;
-        Ok(Maps { copied: self.copied_per_cycle, last, first, plane: self.cycles_per_plane })
+        let TurnedFile { short, even, long } = self.copied_per_cycle;
+        let read = |name: &str, numbers| ByWidth::read(&format!("maps copied_per_cycle {name}"), numbers, &PER_CYCLE);
+        let copied = Turned { short: read("short", short)?, even, long: read("long", long)? };
+        let concatenated = self.concatenated_per_cycle;
+        Ok(Maps { copied, concatenated, last, first, plane: self.cycles_per_plane })
     }
 }
 
@@ -425,7 +479,7 @@ mod tests {
 
     #[test]
     fn straying_maps_are_copied_and_interpolated_otherwise() {
-        let maps = Maps { copied: 0.5, last: 0.25, first: 1.0, plane: 300.0 };
+        let maps = Maps { copied: TURNED, last: 0.25, first: 1.0, plane: 300.0, concatenated: 0.5 };
         let gpu = catalog::gpu("h200").expect("shipped");
         let (cycles, sms) = (cycles_per_second(&gpu), gpu.sms.value as f64);
         let usual = Seconds::from_us(10.0);
@@ -433,7 +487,7 @@ mod tests {
         let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
         let conv = |precision| work("conv2d", "channels = 8\nkernel = 3", &[16, 20, 20], precision);
         let half = conv(Precision::Fp16);
-        near(takes(&half), 1e-5 + (16 * 400 * half.batch) as f64 / (0.5 * cycles));
+        near(takes(&half), 1e-5 + (16 * 400 * half.batch) as f64 / (2.0 * cycles));
         near(takes(&conv(Precision::Fp32)), 1e-5);
         near(takes(&Trial { phase: Phase::BackwardData, ..half.clone() }), 1e-5);
         let linear = |side: u64, precision| {
@@ -444,6 +498,28 @@ mod tests {
         near(takes(&linear(4, Precision::Fp16)), planes as f64 * 300.0 * sms / cycles);
         near(takes(&linear(4000, Precision::Bf16)), (planes * 16_000_000) as f64 / cycles);
         near(takes(&work("resize", "output = 40", &[16, 20, 20], Precision::Fp16)), 1e-5);
+        // Parts that lie in another result.
+        let joined = work("concat", "", &[64, 4000], Precision::Fp32);
+        near(takes(&joined), (64 * 4000 * joined.batch) as f64 / (0.5 * cycles));
+        near(takes(&work("concat", "", &[16, 4], Precision::Fp32)), 1e-5);
+    }
+
+    const TURNED: Turned = Turned { short: ByWidth([1.0, 2.0]), even: 0.8, long: ByWidth([0.5, 0.4]) };
+
+    #[test]
+    fn copies_of_turned_matrices_take_longer_where_their_rows_are_long() {
+        let of = |precision, read, written| TURNED.per_cycle(precision, read, written);
+        assert_eq!(of(Precision::Fp16, 49, 64), 2.0);
+        assert_eq!(of(Precision::Fp32, 49, 8), 1.0);
+        assert_eq!((of(Precision::Fp16, 128, 64), of(Precision::Fp32, 64, 32)), (0.8, 0.8));
+        assert!(
+            (of(Precision::Fp16, 49, 160) - 0.4).abs() < 1e-12 && (of(Precision::Fp32, 64, 3136) - 0.5).abs() < 1e-12
+        );
+        // Halfway by ratios: the geometric mean.
+        let between = of(Precision::Fp16, 49, 101);
+        assert!((between / 0.8f64.sqrt() - 1.0).abs() < 0.01, "{between}");
+        // What is long is so whatever is read.
+        assert!((of(Precision::Bf16, 64, 1024) - of(Precision::Bf16, 49, 1024)).abs() < 1e-12);
     }
 
     #[test]

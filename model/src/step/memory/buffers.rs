@@ -217,7 +217,7 @@ impl Planner<'_> {
     /// Whether a layer's result overwrites its first input, which nothing else reads: its own backward pass must not need
     /// that, nor that of the layer which wrote it.
     fn overwrites(&self, layer: &Layer, writer: &Layer) -> bool {
-        let reads = |layer: &Layer| layer.row().saved.by_runner();
+        let reads = |layer: &Layer| layer.saved().by_runner();
         let in_place = match layer.row().overwrites {
             Overwrites::OurRunner | Overwrites::Activations => true,
             Overwrites::Never | Overwrites::Elementwise => false,

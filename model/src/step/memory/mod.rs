@@ -287,7 +287,7 @@ fn nodes_by_input(layer: &ShapedLayer) -> impl Iterator<Item = (usize, usize)> +
 /// around which a kernel writes zeros.
 fn passes_on(network: &ShapedNetwork, layer: &ShapedLayer) -> bool {
     let computed = network.cost(layer, Phase::BackwardData, Mode::Training).is_some();
-    !computed && (matches!(layer.case.layer, Layer::Add(_)) || layer.case.layer.is_view(Mode::Training))
+    !computed && (layer.case.layer.sums() || layer.case.layer.is_view(Mode::Training))
 }
 
 #[cfg(test)]

@@ -186,7 +186,7 @@ impl<'a> Walk<'a> {
 
     /// What the backward pass of a layer reads.
     fn reads(&self, layer: &Layer) -> Reads {
-        layer.row().saved.by_framework(self.policy.clipped_in_place, self.policy.pooling_index.is_some())
+        layer.saved().by_framework(self.policy.clipped_in_place, self.policy.pooling_index.is_some())
     }
 
     /// Whether a layer's result lies where its input did.

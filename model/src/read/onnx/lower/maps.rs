@@ -3,7 +3,7 @@
 use super::{Issue, Lowering, Op, shape};
 use crate::base::shape::product;
 use crate::net::layer::{
-    AdaptivePool2d, BatchNorm, Conv2d, Conv3d, ConvTranspose2d, Elementwise, GlobalPool2d, GroupNorm, Groups,
+    AdaptivePool2d, BatchNorm, Conv2d, Conv3d, ConvTranspose2d, Elementwise, GlobalPool2d, Gradient, GroupNorm, Groups,
     Interpolation, Layer, LocalResponseNorm, Pad, Pair, Pool2d, Pool3d, PoolOp, Resize, Triple,
 };
 use crate::net::network::Source;
@@ -192,7 +192,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let from = self.seen(input, &space.per_channel())?;
         let mut place = self.emit_weighted(op, Layer::ConvTranspose2d(layer), vec![from], &op.inputs[1..])?;
         if bias && frames > 1 {
-            let layer = Elementwise { parameters: biases, ..Elementwise::of(1, None) };
+            let gradient = Gradient::Passes;
+            let layer = Elementwise { parameters: biases, gradient, ..Elementwise::of(1, None) };
             place = self.push(
                 &format!("{}.bias", super::scope::path(op.node)),
                 Layer::Elementwise(layer),

@@ -3,8 +3,8 @@
 use super::{Issue, Lowering, Op, shape};
 use crate::base::shape::product;
 use crate::net::layer::{
-    Activation, Add, Dropout, Elementwise, Function, Layer, LayerNorm, Multiply, PoolOp, PositionEmbedding, Reduce,
-    RelativePositionBias, RmsNorm, Scale, Softmax,
+    Activation, Add, Dropout, Elementwise, Function, Gradient, Layer, LayerNorm, Multiply, PoolOp, PositionEmbedding,
+    Reduce, RelativePositionBias, RmsNorm, Scale, Softmax,
 };
 use crate::net::network::Source;
 use crate::read::onnx::graph::Id;
@@ -19,6 +19,19 @@ fn window_heads(tokens: u64, learned: u64, groups: u64) -> Option<(u64, u64)> {
     let heads = learned / each;
     // Masks of windows, where they are taken for learned, have more than all heads together.
     (window * window == tokens && window > 1 && heads > 0 && groups.is_multiple_of(heads)).then_some((window, heads))
+}
+
+/// What automatic differentiation does about an operation of so many activations. `whole`: whether the first of them has the
+/// result's shape.
+fn gradient(operator: &str, learned: bool, activations: usize, whole: bool) -> Gradient {
+    match operator {
+        "Add" | "Sub" | "Sum" if activations == 1 && whole => Gradient::Passes,
+        "Add" | "Sub" | "Sum" | "Neg" => Gradient::Scales,
+        "Mul" | "Div" if activations == 1 && !learned => Gradient::Scales,
+        "Floor" | "Ceil" | "Round" | "Sign" | "Not" | "And" | "Or" | "Xor" | "Equal" | "Greater" | "Less"
+        | "GreaterOrEqual" | "LessOrEqual" | "IsNaN" | "IsInf" => Gradient::Absent,
+        _ => Gradient::Reads,
+    }
 }
 
 impl<'g, 'a> Lowering<'g, 'a> {
@@ -106,9 +119,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let same = from.first().is_some_and(|(dims, _)| *dims == output);
         let constants: Vec<Option<Id>> =
             op.inputs.iter().copied().filter(|id| id.is_some_and(|id| !self.is_activation(id))).collect();
+        let parameters = self.unlearned(&constants);
         let layer = Elementwise {
             ops,
-            parameters: self.unlearned(&constants),
+            parameters,
+            gradient: gradient(&op.op, parameters > 0, from.len(), same),
             repeated: constants.iter().flatten().any(|&id| self.tensor(id).elements() > 1),
             output: if same { None } else { Some(shape(&output)?) },
         };

@@ -3,8 +3,8 @@
 use super::{Issue, Lowering, Op, Place, count};
 use crate::base::shape::product;
 use crate::net::layer::{
-    Attention, Cell, Conv2d, Copied, Elementwise, Embedding, Groups, Layer, Linear, Matmul, Pair, Recurrent, Reduce,
-    Reshape, Rotary, Slice, Softmax,
+    Attention, Cell, Conv2d, Copied, Elementwise, Embedding, Gradient, Groups, Layer, Linear, Matmul, Pair, Recurrent,
+    Reduce, Reshape, Rotary, Slice, Softmax,
 };
 use crate::net::network::{Input, Source};
 use crate::read::onnx::graph::Id;
@@ -79,7 +79,9 @@ impl<'g, 'a> Lowering<'g, 'a> {
         if bias && self.moves.biased_apart.contains(&op.outputs[0]) {
             let product = Layer::Linear(Linear { features, bias: false });
             let place = self.emit_weighted(op, product, vec![from], &weights[..1])?;
-            let added = Layer::Elementwise(Elementwise { parameters: features, ..Elementwise::of(1, None) });
+            let gradient = Gradient::Passes;
+            let added = Elementwise { parameters: features, gradient, ..Elementwise::of(1, None) };
+            let added = Layer::Elementwise(added);
             let name = format!("{}.bias", super::scope::path(op.node));
             let place = self.push(&name, added, vec![place.source], &weights[1..])?;
             return self.made(op, place);
@@ -301,12 +303,14 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let mut operands = Vec::new();
         for (id, from, to) in [(q, rows, rows), (k, [heads, keys, d], [heads, d, keys])] {
             let seen = self.seen(id, &from)?;
-            let scaled = self.emit(op, Layer::Elementwise(Elementwise::of(1, None)), vec![seen], &[])?;
+            let scale = Elementwise { gradient: Gradient::Scales, ..Elementwise::of(1, None) };
+            let scaled = self.emit(op, Layer::Elementwise(scale), vec![seen], &[])?;
             operands.push(self.emit(op, copy(to), vec![scaled.source], &[])?.source);
         }
         let scores = self.emit(op, Layer::Matmul(Matmul {}), operands, &[])?;
         let weights = self.emit(op, Layer::Softmax(Softmax { last: true }), vec![scores.source], &[])?;
-        let masked = self.emit(op, Layer::Elementwise(Elementwise::of(1, None)), vec![scores.source], &[])?;
+        let check = Elementwise { gradient: Gradient::Absent, ..Elementwise::of(1, None) };
+        let masked = self.emit(op, Layer::Elementwise(check), vec![scores.source], &[])?;
         let all = self.emit(op, Layer::Reduce(Reduce {}), vec![masked.source], &[])?;
         let chosen =
             self.emit(op, Layer::Elementwise(Elementwise::of(0, None)), vec![weights.source, all.source], &[])?;

@@ -93,7 +93,7 @@ fn executed(network: &ShapedNetwork, mode: Mode) {
                 memory.write(step.output, size, format!("d {}", layer.name));
             }
         }
-        let reads = layer.case.layer.row().saved.by_runner();
+        let reads = layer.case.layer.saved().by_runner();
         let learns = network.cost(layer, Phase::BackwardWeights, Mode::Training).is_some();
         if !step.inputs.is_empty() || learns {
             if reads.output {
