@@ -236,10 +236,11 @@ pub(super) fn simulate_kept(
     let mut kept = Kept::of(target, requests);
     simulate_while(replica, requests, Load::Open, limits, Part::default(), |of, served, progress| {
         let is_counted = |number: &&usize| (of.from..of.until).contains(*number);
-        let first = progress.first.iter().filter(is_counted);
-        let last = progress.finished.iter().filter(is_counted);
-        let by_first = first.fold(false, |missed, &i| kept.is_missed(0, Some(served[i].to_first())) || missed);
-        last.fold(by_first, |missed, &i| kept.is_missed(1, served[i].per_token()) || missed)
+        // Once one is missed nothing else is asked.
+        let mut first = progress.first.iter().filter(is_counted);
+        let mut last = progress.finished.iter().filter(is_counted);
+        first.any(|&i| kept.is_missed(0, Some(served[i].to_first())))
+            || last.any(|&i| kept.is_missed(1, served[i].per_token()))
     })
 }
 

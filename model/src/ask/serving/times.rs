@@ -82,6 +82,9 @@ struct Parts {
 /// The ends of intervals, as shares of the value: time and energy.
 type Ends = [(f64, f64); 3];
 
+/// A prediction by part, and its intervals' ends.
+type Read = (Parts, Ends);
+
 /// Which layers belong to which part.
 struct Places {
     logits: HashSet<String>,
@@ -444,7 +447,7 @@ impl StepTimes {
         points: &[OperatingPoint],
     ) -> Result<Vec<Predicted>, GenerationError> {
         let places = Places::of(network);
-        let at = |network: &Network, batch: u64| -> Result<Vec<((Parts, Ends), NetworkPrediction)>, GenerationError> {
+        let at = |network: &Network, batch: u64| -> Result<Vec<(Read, NetworkPrediction)>, GenerationError> {
             let steps = deployment.steps(network, batch, Flow::Steady, points)?;
             let kernels = steps.first().map_or_else(Default::default, |first| places.of_step(first));
             let parts = |p| (Places::parts(&kernels, &p), p);
