@@ -4,6 +4,7 @@ pub mod text;
 pub mod units;
 pub mod file;
 pub(crate) mod packed;
+pub(crate) mod mark;
 pub(crate) mod number;
 pub mod random;
 pub mod precision;

@@ -85,16 +85,17 @@ struct Plan {
 impl Load<'_> {
     /// By the algorithm that was asked for: its own products, and what it puts into scratch memory and takes from there.
     /// Explicit products are left as they are: where their patches lie is the library's secret.
-    #[must_use]
-    pub(super) fn by_algorithm(mut self) -> Self {
+    pub(super) fn by_algorithm(&mut self) {
         let work = &self.work;
-        let Layer::Conv2d(conv) = work.layer() else { return self };
+        let Layer::Conv2d(conv) = work.layer() else { return };
+        if work.algorithm == Algorithm::Heuristic {
+            return;
+        }
         let plan = work.algorithm.plan(conv, &work.input(), &work.output, work.batch);
         if let (Some(Plan { ops: Some(ops), numbers }), Some(peak)) = (plan, self.gpu.peak_on(work.precision)) {
             self.roofline.compute = Ops::new(ops) / peak;
             self.roofline.second += Bytes::new(2 * numbers * WIDTH) / self.memory.bandwidth;
         }
-        self
     }
 }
 

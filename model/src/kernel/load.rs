@@ -2,7 +2,7 @@
 
 use crate::base::number::Number;
 use crate::base::precision::{Phase, Precision};
-use crate::base::units::{Bytes, BytesPerSecond, Seconds};
+use crate::base::units::{Bytes, BytesPerSecond, OpsPerSecond, Seconds};
 use crate::device::gpu::Gpu;
 use crate::kernel::alignment::narrowness;
 use crate::kernel::family::Family;
@@ -39,6 +39,8 @@ pub struct Load<'a> {
     pub roofline: Roofline,
     /// The same of the direct algorithm: max(ops / peak, bytes / bandwidth).
     pub bound: Seconds,
+    /// Peak of what computes it.
+    peak: OpsPerSecond,
 }
 
 /// What feeds a chip: boards of one chip may differ in it.
@@ -197,13 +199,30 @@ impl<'a> Work<'a> {
             Family::Gemm => gpu.peak_on(work.precision)?,
             Family::Stream => gpu.vector_peak(),
         };
-        let compute = cost.ops / peak;
-        let traffic = cost.bytes() / memory.bandwidth;
+        let (narrow, stalls) = (narrowness(&work, gpu), work.stalls());
+        let [compute, traffic, second] = [Seconds::ZERO; 3];
+        let roofline = Roofline { compute, memory: traffic, narrow, second, stalls };
+        let mut load = Load { work, cost, gpu, memory, bound: Seconds::ZERO, roofline, peak };
+        load.take(cost);
+        Some(load)
+    }
+}
+
+impl Load<'_> {
+    /// Makes it the same kernel over another batch, at the cost that it has there.
+    pub(crate) fn over(&mut self, batch: u64, cost: LayerCost) {
+        self.work.batch = batch;
+        self.take(cost);
+    }
+
+    /// What a cost takes at peak: all of the roofline that a batch changes.
+    fn take(&mut self, cost: LayerCost) {
+        let Self { work, memory, roofline, .. } = self;
         let values = work.batch.saturating_mul(work.output.elements());
         let bytes = work.precision.bytes();
         let moved = |times: u64| Bytes::new(values.saturating_mul(times * bytes)) / memory.bandwidth;
-        let stalls = work.stalls();
-        let second = match (work.layer(), work.phase) {
+        (roofline.compute, roofline.memory) = (cost.ops / self.peak, cost.bytes() / memory.bandwidth);
+        roofline.second = match (work.layer(), work.phase) {
             (Layer::Conv2d(conv), Phase::Forward) if conv.bias => moved(2),
             (
                 Layer::Conv2d(Conv2d { bias: true, .. }) | Layer::Linear(Linear { bias: true, .. }),
@@ -214,10 +233,9 @@ impl<'a> Work<'a> {
                 let each = work.precision.result_bytes() + bytes;
                 Bytes::new(work.batch.saturating_mul(inputs).saturating_mul(each)) / memory.bandwidth + QUANTISATION
             }
-            _ => stalls,
+            _ => roofline.stalls,
         };
-        let narrow = narrowness(&work, gpu);
-        let roofline = Roofline { compute, memory: traffic, narrow, second, stalls };
-        Some(Load { work, cost, gpu, memory, bound: roofline.bound(), roofline }.by_algorithm())
+        (self.cost, self.bound) = (cost, roofline.bound());
+        self.by_algorithm();
     }
 }

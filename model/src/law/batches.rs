@@ -97,11 +97,19 @@ struct Lines {
     described: Option<Amounts<Line>>,
 }
 
+/// Amounts of a kernel on its board, over its model's memory and as its variables see them.
+type Seen = [Option<Amounts<f64>>; 3];
+
+fn seen(loads: &Loads<'_>) -> Seen {
+    [Some(&loads.board), loads.other.as_deref(), loads.wide.as_deref()].map(|load| load.map(Load::amounts))
+}
+
 impl Lines {
-    fn through(loads: [&Loads<'_>; 3]) -> Option<Self> {
-        let of = |loads: [Option<&Load<'_>>; 3]| -> Option<Option<Amounts<Line>>> {
-            let [Some(one), Some(many), Some(between)] = loads else { return Some(None) };
-            let [one, many, between] = [one, many, between].map(Load::amounts);
+    fn through([one, many, between]: [Seen; 3]) -> Option<Self> {
+        let of = |which: usize| -> Option<Option<Amounts<Line>>> {
+            let [Some(one), Some(many), Some(between)] = [one, many, between].map(|seen| seen[which]) else {
+                return Some(None);
+            };
             let line = |of: fn(&Amounts<f64>) -> f64| Line::through([&one, &many, &between].map(of));
             Some(Some(Amounts {
                 batch: line(|a| a.batch)?,
@@ -113,11 +121,7 @@ impl Lines {
                 second: line(|a| a.second)?,
             }))
         };
-        Some(Self {
-            board: of(loads.map(|l| Some(&l.board)))??,
-            over: of(loads.map(|l| l.other.as_ref()))?,
-            described: of(loads.map(|l| l.wide.as_ref()))?,
-        })
+        Some(Self { board: of(0)??, over: of(1)?, described: of(2)? })
     }
 
     fn over(&self) -> &Amounts<Line> {
@@ -189,6 +193,54 @@ impl Room {
     }
 }
 
+/// A layer alone, whatever else its kernel does, over several numbers of samples side by side: all that says whether it lies
+/// within what was fitted.
+pub(crate) struct Samples<'r> {
+    lines: Lines,
+    /// The variables that numbers of samples change, of those that say so.
+    moving: Wanted,
+    room: &'r mut Room,
+    reference: Lanes,
+}
+
+impl<'r> Samples<'r> {
+    /// Of a kernel's loads, which become those of other batches; `None` where it is no straight line over them.
+    pub fn of(loads: &mut Loads<'_>, moving: Wanted, room: &'r mut Room) -> Option<Self> {
+        if loads.board.work.algorithm != Algorithm::Heuristic {
+            return None;
+        }
+        let mut each = SAMPLED.map(|_| None);
+        for (each, batch) in each.iter_mut().zip(SAMPLED) {
+            *each = loads.alone_over(batch).then(|| seen(loads));
+        }
+        let [Some(one), Some(many), Some(between)] = each else { return None };
+        Some(Self { lines: Lines::through([one, many, between])?, moving, room, reference: Lanes::of(0.0) })
+    }
+
+    /// Looks at so many samples.
+    pub fn look(&mut self, loads: &Loads<'_>, model: &LayerModel, library: Option<f64>, batches: [u64; LANES]) {
+        let batch = Lanes(batches.map(|batch| batch as f64));
+        let over = amounts(self.lines.over(), batch);
+        self.reference = over.reference(loads.over().roofline.narrow, model.exponent, model.floor);
+        let described = self.lines.described.as_ref().map(|described| amounts(described, batch));
+        let library = library.unwrap_or(model.library);
+        let described = described.as_ref().unwrap_or(&over);
+        loads.described().fill(described, (model.floor, library), self.moving, &mut self.room.values);
+    }
+
+    /// t_ref of those in a lane, by the model's memory.
+    pub fn reference(&self, lane: usize) -> Seconds {
+        Seconds::new(self.reference.0[lane])
+    }
+
+    /// Writes the variables that differ, of those in a lane.
+    pub fn fill(&self, lane: usize, variables: &mut Variables) {
+        for variable in self.moving.each(0..MAX_VARIABLES) {
+            variables.values[variable] = self.room.values[variable].0[lane];
+        }
+    }
+}
+
 /// Edges of the intervals of times up to one, outside of what was fitted and within.
 type Edges = [Option<(f64, f64)>; 2];
 
@@ -245,9 +297,9 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             return None;
         }
         let cost = CostLine::through([&one, &many, &between].map(|loads| loads.board.cost))?;
-        let own = Lines::through([&one, &many, &between])?;
+        let own = Lines::through([&one, &many, &between].map(seen))?;
         let longer = match &longer {
-            Some([one, many, between]) => Some(Lines::through([one, many, between])?),
+            Some(loads) => Some(Lines::through(loads.each_ref().map(seen))?),
             None => None,
         };
         let library = library.unwrap_or(model.library);

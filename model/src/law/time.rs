@@ -6,7 +6,7 @@ use super::carry::Carry;
 use super::lookup::{Found, Substitute};
 use crate::base::units::Seconds;
 use crate::device::gpu::Gpu;
-use crate::kernel::features::Variables;
+use crate::kernel::features::{Variables, Wanted};
 use crate::kernel::load::{Load, Memory, Roofline};
 use crate::kernel::sizes::ConvSizes;
 use crate::kernel::work::Work;
@@ -40,20 +40,45 @@ pub(crate) struct Loads<'a> {
     /// On the board itself.
     pub board: Load<'a>,
     /// Over the memory that the model is of, where that is another.
-    pub other: Option<Load<'a>>,
+    pub other: Option<Box<Load<'a>>>,
     /// In the precision that computes, where that is another than the operands'.
-    pub wide: Option<Load<'a>>,
+    pub wide: Option<Box<Load<'a>>>,
 }
 
 impl<'a> Loads<'a> {
+    /// Variables that are wanted, as the model sees them, for a library of an age, if not the newest that it knows.
+    pub fn fill(&self, model: &LayerModel, library: Option<f64>, wanted: Wanted, variables: &mut Variables) {
+        let load = self.described();
+        load.fill(&load.amounts(), (model.floor, library.unwrap_or(model.library)), wanted, &mut variables.values);
+    }
+
     /// Over the model's memory.
     pub fn over(&self) -> &Load<'a> {
-        self.other.as_ref().unwrap_or(&self.board)
+        self.other.as_deref().unwrap_or(&self.board)
     }
 
     /// What the variables are of.
     pub fn described(&self) -> &Load<'a> {
-        self.wide.as_ref().unwrap_or(self.over())
+        self.wide.as_deref().unwrap_or(self.over())
+    }
+
+    /// Makes them those of the same kernel over another batch, at the cost that it has there.
+    fn at(&mut self, batch: u64, cost: LayerCost) {
+        self.board.over(batch, cost);
+        if let Some(other) = &mut self.other {
+            other.over(batch, cost);
+        }
+        if let Some(wide) = &mut self.wide {
+            let times = wide.work.precision.bytes() / self.board.work.precision.bytes();
+            wide.over(batch, cost.widened(times));
+        }
+    }
+
+    /// The same of the layer alone, whatever else its kernel does; false, and nothing of use, where nothing runs.
+    pub fn alone_over(&mut self, batch: u64) -> bool {
+        self.board.work.batch = batch;
+        let cost = self.board.work.cost().ok().flatten();
+        cost.inspect(|cost| self.at(batch, *cost)).is_some()
     }
 }
 
@@ -74,17 +99,9 @@ pub struct View<'a, 'c> {
     carry: Carry,
     /// The engine that the chip's library is expected to choose.
     pub engine: Option<&'c str>,
-    /// What the model knows of that engine.
-    pub(crate) terms: Option<&'c EngineTerms>,
 }
 
 impl View<'_, '_> {
-    /// What a model that was found for the kernel, whose view it is, expects: [`Found::expects`] of [`Self::seen`].
-    pub(crate) fn expected_by(&self, found: &Found<'_>) -> Expected {
-        let reference = self.roofline.reference(found.model.exponent, self.floor);
-        found.corrected(reference, found.model.ratio_by(&self.variables, reference, self.terms), self.carry)
-    }
-
     /// As the law sees it.
     pub fn seen(&self) -> Seen<'_> {
         let Self { roofline, floor, carry, engine, .. } = *self;
@@ -99,14 +116,14 @@ impl LayerModel {
         let memory = self.memory.unwrap_or(board.memory);
         let other = match memory == board.memory {
             true => None,
-            false => Some(work.clone().costing_over(cost, gpu, memory)?),
+            false => Some(Box::new(work.clone().costing_over(cost, gpu, memory)?)),
         };
         // Halves that are computed in fp32 reach over their own roofline what the same kernel does in fp32: less traffic
         // makes none slower.
         let computed = gpu.computes_in(work.precision).filter(|computed| *computed != work.precision);
         let wide = computed.and_then(|precision| {
             let cost = cost.widened(precision.bytes() / work.precision.bytes());
-            Work { precision, ..work }.costing_over(cost, gpu, memory)
+            Work { precision, ..work }.costing_over(cost, gpu, memory).map(Box::new)
         });
         Some(Loads { board, other, wide })
     }
@@ -121,8 +138,11 @@ impl LayerModel {
         library: Option<f64>,
         chip: Option<&'c Calibration>,
     ) -> Option<View<'a, 'c>> {
-        let engine = self.foreseen(&work, chip);
-        Some(self.seeing(self.loads(work, cost, gpu)?, engine, library))
+        let (engine, loads) = (self.foreseen(&work, chip), self.loads(work, cost, gpu)?);
+        let mut variables = Variables::default();
+        loads.fill(self, library, self.reads_by(engine.terms), &mut variables);
+        let (roofline, carry) = (loads.over().roofline, Carry::between(loads.over(), &loads.board));
+        Some(View { roofline, floor: self.floor, variables, carry, load: loads.board, engine: engine.engine })
     }
 
     /// The engine that a chip's library is expected to run, where that makes a difference.
@@ -130,20 +150,6 @@ impl LayerModel {
         let sizes = if self.engines.is_empty() { None } else { ConvSizes::of(work) };
         let engine = sizes.and_then(|sizes| chip?.engine(&sizes));
         Foreseen { engine, terms: engine.and_then(|engine| self.engine(engine)) }
-    }
-
-    /// The view of a kernel whose loads are known, run by an engine.
-    pub(crate) fn seeing<'a, 'c>(
-        &'c self,
-        loads: Loads<'a>,
-        Foreseen { engine, terms }: Foreseen<'c>,
-        library: Option<f64>,
-    ) -> View<'a, 'c> {
-        let (floor, library) = (self.floor, library.unwrap_or(self.library));
-        let variables = loads.described().some_variables(floor, library, self.reads_by(terms));
-        let (roofline, carry) = (loads.over().roofline, Carry::between(loads.over(), &loads.board));
-        let load = loads.board;
-        View { roofline, floor, variables, carry, load, engine, terms }
     }
 }
 
@@ -226,6 +232,22 @@ impl Found<'_> {
     pub fn expects(&self, seen: Seen<'_>) -> Expected {
         let Expected { reference, log, in_domain, carry } = self.model.expects(seen);
         self.corrected(reference, Ratio { log, in_domain }, carry)
+    }
+
+    /// The same of a kernel's loads, run by an engine of which the model has these terms; `variables`: room for them, left as
+    /// they are filled.
+    pub(crate) fn expects_of(
+        &self,
+        loads: &Loads<'_>,
+        terms: Option<&EngineTerms>,
+        library: Option<f64>,
+        variables: &mut Variables,
+    ) -> Expected {
+        let model = self.model;
+        loads.fill(model, library, model.reads_by(terms), variables);
+        let reference = loads.over().roofline.reference(model.exponent, model.floor);
+        let carry = Carry::between(loads.over(), &loads.board);
+        self.corrected(reference, model.ratio_by(variables, reference, terms), carry)
     }
 
     fn corrected(&self, reference: Seconds, Ratio { log, in_domain }: Ratio, carry: Carry) -> Expected {

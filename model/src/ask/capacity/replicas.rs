@@ -62,9 +62,9 @@ impl ReplicaAt {
     }
 }
 
-/// Shares of the highest rate at which a replica is simulated, and half of the least of them, and so on, so often or until it
+/// Shares of the highest rate at which a replica is simulated beside that, and half of the least of them, and so on, so often or until it
 /// is busy for no more than this share of the time: below power goes straight to that of waiting.
-const SHARES: [f64; 5] = [0.125, 0.25, 0.5, 0.75, 1.0];
+const SHARES: [f64; 4] = [0.125, 0.25, 0.5, 0.75];
 const HALVED: usize = 8;
 const QUIET: f64 = 0.25;
 /// Requests of such lone times, in which one takes as many steps as hundreds otherwise take together.
@@ -99,13 +99,14 @@ impl Carrier {
         if most_per_s <= least {
             return Ok(None);
         }
-        let Some(highest) = steps.highest(target, most_per_s, RESOLUTION)? else { return Ok(None) };
+        let Some((highest, there)) = steps.highest_kept(target, most_per_s, RESOLUTION)? else { return Ok(None) };
         let mut at: Vec<ReplicaAt> = Vec::new();
         for share in SHARES {
             if let Some(summary) = steps.at(share * highest, most_per_s)? {
                 at.push(ReplicaAt::of(share * highest, &summary, target));
             }
         }
+        at.push(ReplicaAt::of(highest, &there, target));
         let few = steps.demand.first(FEW);
         let lone = Steps { demand: &few, ..*steps };
         for _ in 0..HALVED {
@@ -156,11 +157,20 @@ pub struct Slower<'a, R> {
     pub factor: f64,
 }
 
-impl<R: Replica> Replica for Slower<'_, R> {
-    fn step(&self, work: &StepWork) -> StepCost {
-        let StepCost { time, prefill, decode, waiting } = self.replica.step(work);
+impl<R> Slower<'_, R> {
+    fn slowed(&self, StepCost { time, prefill, decode, waiting }: StepCost) -> StepCost {
         let by = self.factor;
         StepCost { time: time * by, prefill: prefill * by, decode: decode * by, waiting: waiting * by }
+    }
+}
+
+impl<R: Replica> Replica for Slower<'_, R> {
+    fn step(&self, work: &StepWork) -> StepCost {
+        self.slowed(self.replica.step(work))
+    }
+
+    fn growing(&self, work: &StepWork, mut each: impl FnMut(StepCost) -> bool) {
+        self.replica.growing(work, |cost| each(self.slowed(cost)));
     }
 
     fn waiting(&self) -> Watts {

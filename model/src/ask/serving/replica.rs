@@ -63,6 +63,15 @@ pub trait Replica {
     /// What a step takes; `work` holds at least one token.
     fn step(&self, work: &StepWork) -> StepCost;
 
+    /// What steps take, of answers alone, each of which adds a token to all of them: the first is `work`, further ones are
+    /// asked for until `each` says that it has enough.
+    fn growing(&self, work: &StepWork, mut each: impl FnMut(StepCost) -> bool) {
+        let mut work = work.clone();
+        while each(self.step(&work)) {
+            work.cached += work.decodes;
+        }
+    }
+
     /// Power between steps.
     fn waiting(&self) -> Watts;
 }

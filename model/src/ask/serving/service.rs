@@ -6,7 +6,7 @@ use super::pools::Pools;
 use super::replica::Replica;
 use super::requests::Demand;
 use super::scheduler::Limits;
-use super::simulate::{Load, saturated, simulate};
+use super::simulate::{Load, saturated, simulate, simulate_kept};
 use super::summary::{Summary, Which};
 use super::times::{StepTimes, Times};
 use crate::base::units::Seconds;
@@ -123,19 +123,38 @@ impl<R: Replica> Steps<'_, R> {
     /// # Errors
     /// As [`Self::most`].
     pub fn highest(&self, target: &Target, most: f64, resolution: f64) -> Result<Option<f64>, ServingError> {
-        let keeps = |rate: f64| {
-            let summary = self.at(rate, most)?;
-            Ok::<_, ServingError>(summary.is_some_and(|summary| target.is_kept(&summary)))
-        };
+        Ok(self.highest_kept(target, most, resolution)?.map(|(rate, _)| rate))
+    }
+
+    /// The same with what comes of that rate.
+    pub(crate) fn highest_kept(
+        &self,
+        target: &Target,
+        most: f64,
+        resolution: f64,
+    ) -> Result<Option<(f64, Summary)>, ServingError> {
         let (mut low, mut high) = (LONELY * most, most);
-        if !keeps(low)? {
-            return Ok(None);
-        }
+        let Some(mut kept) = self.kept(target, low, most)? else { return Ok(None) };
         while high - low > resolution * most {
             let middle = low + (high - low) / 2.0;
-            if keeps(middle)? { low = middle } else { high = middle }
+            match self.kept(target, middle, most)? {
+                Some(summary) => (low, kept) = (middle, summary),
+                None => high = middle,
+            }
         }
-        Ok(Some(low))
+        Ok(Some((low, kept)))
+    }
+
+    /// As [`Self::at`]; nothing where a target is not kept.
+    fn kept(&self, target: &Target, rate: f64, most: f64) -> Result<Option<Summary>, ServingError> {
+        let summary = match self.pools {
+            None if rate < most => {
+                let run = simulate_kept(self.replica, &self.demand.at_rate(rate), self.limits, target)?;
+                run.as_ref().and_then(Summary::of)
+            }
+            _ => self.at(rate, most)?,
+        };
+        Ok(summary.filter(|summary| target.is_kept(summary)))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Requests through one replica, step by step.
 
 use super::ServingError;
-use super::replica::{Replica, StepWork};
+use super::replica::{Replica, StepCost, StepWork};
 use super::requests::Request;
 use super::scheduler::{Limits, Progress, Scheduler};
+use super::service::Target;
 use crate::base::units::{Joules, Seconds};
 
 /// How requests come.
@@ -196,6 +197,53 @@ pub fn simulate(
     simulate_part(replica, requests, load, limits, Part::default())
 }
 
+/// Latencies of which no more than some may be too long.
+pub(super) struct Kept {
+    /// Those until the first token, and of each token after it: how long they may be, and how many of longer ones are too many.
+    limits: [Option<(Seconds, usize)>; 2],
+    missed: [usize; 2],
+}
+
+impl Kept {
+    /// So that requests that come may keep a target.
+    pub fn of(target: &Target, requests: &[Request]) -> Self {
+        let Counted { from, until } = Counted::of(requests.len(), Load::Open);
+        let counted = requests.get(from..until).unwrap_or_default();
+        let many = |limit: Option<Seconds>, of: usize| Some((limit?, target.which.too_many(of)?));
+        let several = counted.iter().filter(|r| r.answer > 1).count();
+        let limits = [many(target.to_first, counted.len()), many(target.per_token, several)];
+        Self { limits, missed: [0; 2] }
+    }
+
+    /// Whether the target is missed whatever comes: so long it took, of the first or of the other kind.
+    fn is_missed(&mut self, kind: usize, took: Option<Seconds>) -> bool {
+        let (Some((limit, many)), Some(took)) = (self.limits[kind], took) else { return false };
+        self.missed[kind] += usize::from(took > limit);
+        self.missed[kind] >= many
+    }
+}
+
+/// [`simulate`] of requests at their times, as long as they may keep a target: nothing where they do not.
+///
+/// # Errors
+/// Those of [`check`].
+pub(super) fn simulate_kept(
+    replica: &impl Replica,
+    requests: &[Request],
+    limits: &Limits,
+    target: &Target,
+) -> Result<Option<Run>, ServingError> {
+    let mut kept = Kept::of(target, requests);
+    simulate_while(replica, requests, Load::Open, limits, Part::default(), |of, served, progress| {
+        let is_counted = |number: &&usize| (of.from..of.until).contains(*number);
+        // Once one is missed nothing else is asked.
+        let mut first = progress.first.iter().filter(is_counted);
+        let mut last = progress.finished.iter().filter(is_counted);
+        first.any(|&i| kept.is_missed(0, Some(served[i].to_first())))
+            || last.any(|&i| kept.is_missed(1, served[i].per_token()))
+    })
+}
+
 /// What of the work and of the time a replica has that shares both with others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Part {
@@ -214,6 +262,19 @@ pub(super) fn simulate_part(
     limits: &Limits,
     part: Part,
 ) -> Result<Run, ServingError> {
+    let run = simulate_while(replica, requests, load, limits, part, |_, _, _| false)?;
+    run.ok_or(ServingError::Nothing)
+}
+
+/// As [`simulate_part`], until a step's progress says that it is enough: nothing then.
+fn simulate_while(
+    replica: &impl Replica,
+    requests: &[Request],
+    load: Load,
+    limits: &Limits,
+    part: Part,
+    mut is_enough: impl FnMut(&Counted, &[Served], &Progress) -> bool,
+) -> Result<Option<Run>, ServingError> {
     check(requests, limits)?;
     let of = Counted::of(requests.len(), load);
     let cached = part.cached;
@@ -260,12 +321,57 @@ pub(super) fn simulate_part(
             now = next.at;
             continue;
         }
+        if scheduler.is_quiet() {
+            // Whoever comes next ends it, and what counts begins and ends between entries.
+            let next = requests.get(come).filter(|_| load == Load::Open).map(|r| r.at);
+            let ends = [next, books.from, books.until].into_iter().flatten().filter(|end| *end > now);
+            let end = ends.fold(None, |first: Option<Seconds>, end| Some(first.map_or(end, |first| first.min(end))));
+            let each = work.decodes as f64;
+            let entry = |steps: u64, span: Seconds, energy: Split, blocks: f64| Book {
+                span,
+                busy: span,
+                steps: steps as f64,
+                energy,
+                answer_tokens: each * steps as f64,
+                running: each * span.get(),
+                blocks,
+                ..Book::default()
+            };
+            let (start, mut steps, mut energy, mut blocks) = (now, 0, Split::default(), 0.0);
+            let mut last = None;
+            replica.growing(&work, |StepCost { time, prefill, decode, waiting }| {
+                let (begin, used) = (now, scheduler.used() as f64 * time.get());
+                now += time;
+                steps += 1;
+                if end.is_some_and(|end| now >= end) {
+                    last = Some((begin, entry(1, time, Split { prefill, decode, idle: waiting }, used)));
+                    return false;
+                }
+                energy.prefill += prefill;
+                energy.decode += decode;
+                energy.idle += waiting;
+                blocks += used;
+                scheduler.stays_quiet(steps)
+            });
+            scheduler.grown(steps);
+            let (until, before) = last.map_or((now, steps), |(begin, _)| (begin, steps - 1));
+            if before > 0 {
+                books.add(start, &entry(before, until - start, energy, blocks));
+            }
+            if let Some((begin, entry)) = last {
+                books.add(begin, &entry);
+            }
+            continue;
+        }
         let cost = replica.step(&work);
         let (start, used) = (now, scheduler.used());
         now += cost.time;
         scheduler.finish(&mut progress);
         progress.first.iter().for_each(|&number| served[number].first = now);
         progress.finished.iter().for_each(|&number| served[number].last = now);
+        if is_enough(&of, &served, &progress) {
+            return Ok(None);
+        }
         if load != Load::Open {
             users += progress.finished.len();
         }
@@ -285,7 +391,7 @@ pub(super) fn simulate_part(
         books.add(start, &entry);
     }
     let Books { whole, counted, .. } = books;
-    Ok(Run { served, whole, counted, of, replicas: 1, preemptions: scheduler.preemptions() })
+    Ok(Some(Run { served, whole, counted, of, replicas: 1, preemptions: scheduler.preemptions() }))
 }
 
 /// Requests a second that a replica answers while there are always more than it can take: what it carries at most.

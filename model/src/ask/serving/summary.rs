@@ -58,6 +58,20 @@ impl Which {
     pub const ALL: [(Self, &'static str); 4] =
         [(Self::Mean, "mean"), (Self::P50, "p50"), (Self::P90, "p90"), (Self::P99, "p99")];
 
+    /// Of so many sorted values the mean or quantile lies above whatever so many of the largest do; `None` where no number of
+    /// them says so.
+    pub(super) fn too_many(self, values: usize) -> Option<usize> {
+        let share = match self {
+            Self::Mean => return None,
+            Self::P50 => 0.5,
+            Self::P90 => 0.9,
+            Self::P99 => 0.99,
+        };
+        // As `quantile`, which lies no lower than its lower neighbour.
+        let below = (share * values.checked_sub(1)? as f64).floor() as usize;
+        Some(values - below)
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(which, _)| *which == self).map_or("", |(_, name)| name)
@@ -148,6 +162,23 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn so_many_that_are_too_long_make_a_quantile_too_long() {
+        for (n, which) in (1..400).flat_map(|n| Which::ALL.map(|(which, _)| (n, which))) {
+            let Some(many) = which.too_many(n) else {
+                assert_eq!(which, Which::Mean);
+                continue;
+            };
+            let of = |long: usize| {
+                let times = (0..n).map(|i| Seconds::new(if i < long { 1.001 } else { 0.5 }));
+                Quantiles::of(times).expect("some").at(which).get()
+            };
+            assert!(of(many) > 1.0, "{many} of {n}");
+            assert!(many == 1 || of(many - 2) < 1.0, "{many} of {n} are more than it takes");
+        }
+        assert_eq!(Which::P90.too_many(0), None);
+    }
 
     #[test]
     fn quantiles_lie_straight_between_neighbours() {

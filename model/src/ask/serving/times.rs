@@ -82,6 +82,9 @@ struct Parts {
 /// The ends of intervals, as shares of the value: time and energy.
 type Ends = [(f64, f64); 3];
 
+/// A prediction by part, and its intervals' ends.
+type Read = (Parts, Ends);
+
 /// Which layers belong to which part.
 struct Places {
     logits: HashSet<String>,
@@ -99,18 +102,22 @@ impl Places {
         }
     }
 
-    fn parts(&self, p: &NetworkPrediction) -> (Parts, Ends) {
+    /// The kernels of logits and those of attention of a step, by their places in it, which are the same at all points.
+    fn of_step(&self, p: &NetworkPrediction) -> [Vec<usize>; 2] {
         // What GPUs exchange is named after the layer that it follows; layers are those of one GPU.
         let is_of = |names: &HashSet<String>, name: &str| {
             names.contains(name) || name.rsplit_once('.').is_some_and(|(layer, _)| names.contains(layer))
         };
+        [&self.logits, &self.attention]
+            .map(|names| (0..p.layers.len()).filter(|&i| is_of(names, &p.layers[i].name)).collect())
+    }
+
+    fn parts(places: &[Vec<usize>; 2], p: &NetworkPrediction) -> (Parts, Ends) {
         let gpus = p.layout.as_ref().map_or(1.0, |of| of.layout.gpus() as f64);
-        let sum = |names: &HashSet<String>| {
-            let layers = p.layers.iter().filter(|layer| is_of(names, &layer.name));
+        let [logits, attention] = places.each_ref().map(|places| {
             let spent = |l: &LayerPrediction| Spent { time: l.time.value, energy: l.energy * gpus };
-            layers.fold(Spent::default(), |sum, l| sum.plus(spent(l)))
-        };
-        let (logits, attention) = (sum(&self.logits), sum(&self.attention));
+            places.iter().filter_map(|&i| p.layers.get(i)).fold(Spent::default(), |sum, l| sum.plus(spent(l)))
+        });
         let whole = Spent { time: p.time.value, energy: p.energy.value };
         let ends = [(p.time.p05, p.energy.p05), (p.time.value, p.energy.value), (p.time.p95, p.energy.p95)];
         let ends = ends.map(|(time, energy)| (time / whole.time, energy / whole.energy));
@@ -178,13 +185,45 @@ fn bracket(nodes: &[u64], x: f64) -> (usize, usize, f64) {
 
 impl Grid {
     fn at(&self, sequences: u64, cached: u64) -> Spent {
-        if sequences == 0 {
-            return Spent::default();
+        self.over(sequences).map_or(Spent::default(), |mut line| line.at(cached))
+    }
+
+    /// Of so many sequences, whatever they have cached; none of none.
+    fn over(&self, sequences: u64) -> Option<Line<'_>> {
+        let (a, b, share) = bracket(&self.sequences, sequences as f64);
+        let rows = [&self.values[a][..], &self.values[b][..]];
+        let between = (f64::INFINITY, f64::NEG_INFINITY);
+        let corners = [[Spent::default(); 2]; 2];
+        (sequences > 0).then_some(Line { grid: self, sequences: sequences as f64, share, rows, between, corners })
+    }
+}
+
+/// A grid of some sequences.
+struct Line<'g> {
+    grid: &'g Grid,
+    sequences: f64,
+    /// How far these are from the first to the second row.
+    share: f64,
+    rows: [&'g [Spent]; 2],
+    /// The nodes around what was asked for last, and the values there.
+    between: (f64, f64),
+    corners: [[Spent; 2]; 2],
+}
+
+impl Line<'_> {
+    /// With so many cached tokens, all together.
+    fn at(&mut self, cached: u64) -> Spent {
+        let x = cached as f64 / self.sequences;
+        let (mut low, mut high) = self.between;
+        if x <= low || x > high {
+            let (c, d, _) = bracket(&self.grid.cached, x);
+            (low, high) = (self.grid.cached[c] as f64, self.grid.cached[d] as f64);
+            self.between = (low, high);
+            self.corners = self.rows.map(|row| [row[c], row[d]]);
         }
-        let (a, b, by_sequences) = bracket(&self.sequences, sequences as f64);
-        let (c, d, by_cached) = bracket(&self.cached, cached as f64 / sequences as f64);
-        let row = |i: usize| self.values[i][c].towards(self.values[i][d], by_cached);
-        row(a).towards(row(b), by_sequences)
+        let share = if low == high { 0.0 } else { ((x - low) / (high - low)).clamp(0.0, 1.0) };
+        let [first, second] = self.corners.map(|[low, high]| low.towards(high, share));
+        first.towards(second, self.share)
     }
 }
 
@@ -238,6 +277,22 @@ impl Times {
 }
 
 impl Replica for Times {
+    fn growing(&self, work: &StepWork, mut each: impl FnMut(StepCost) -> bool) {
+        let sequences = work.decodes;
+        let Some(mut line) = self.decode.over(sequences) else { return };
+        let before = self.tokens(sequences, 0.0).plus(beyond(&self.logits, sequences)).plus(Spent::default());
+        let engine = self.engine.step + self.engine.sequence * sequences as f64;
+        let mut cached = work.cached;
+        loop {
+            let computing = before.plus(line.at(cached));
+            let (time, waiting) = (computing.time + engine, self.waiting * engine);
+            if !each(StepCost { time, prefill: Joules::ZERO, decode: computing.energy, waiting }) {
+                return;
+            }
+            cached += sequences;
+        }
+    }
+
     fn step(&self, work: &StepWork) -> StepCost {
         let share = work.prompt_tokens() as f64 / work.tokens() as f64;
         let sequences = work.sequences();
@@ -314,19 +369,19 @@ fn tiled(last: u64) -> Vec<u64> {
 }
 
 /// Predictions by one number.
-type Line = Vec<(u64, Parts, Ends)>;
+type Row = Vec<(u64, Parts, Ends)>;
 
 /// Predictions on the nodes of all grids.
 #[derive(Default)]
 struct Predicted {
     /// Steps of prompts, by all their tokens.
-    prompts: Line,
+    prompts: Row,
     /// Steps of a token for each sequence, by sequences.
-    answers: Line,
+    answers: Row,
     /// One prompt, by its tokens: attention alone, and what it adds to others.
     attention: Vec<(u64, Spent, Spent, Ends)>,
     /// By sequences, then by cached tokens.
-    decode: Vec<(u64, Line)>,
+    decode: Vec<(u64, Row)>,
     tiers: Option<(Tier, Tier)>,
     warnings: Vec<Warning>,
 }
@@ -392,8 +447,11 @@ impl StepTimes {
         points: &[OperatingPoint],
     ) -> Result<Vec<Predicted>, GenerationError> {
         let places = Places::of(network);
-        let at = |network: &Network, batch: u64| -> Result<Vec<NetworkPrediction>, GenerationError> {
-            Ok(deployment.steps(network, batch, Flow::Steady, points)?)
+        let at = |network: &Network, batch: u64| -> Result<Vec<(Read, NetworkPrediction)>, GenerationError> {
+            let steps = deployment.steps(network, batch, Flow::Steady, points)?;
+            let kernels = steps.first().map_or_else(Default::default, |first| places.of_step(first));
+            let parts = |p| (Places::parts(&kernels, &p), p);
+            Ok(steps.into_iter().map(parts).collect())
         };
         let mut all: Vec<Predicted> = points.iter().map(|_| Predicted::default()).collect();
         let longest = extent.length.saturating_sub(1).max(1);
@@ -409,11 +467,11 @@ impl StepTimes {
             let prompt = generation::prefill(network, each)?;
             let alone = at(&prompt, count)?;
             let many = if count == 1 && tokens < FILLS { Some(at(&prompt, BESIDE)?) } else { None };
-            for (i, (predicted, p)) in all.iter_mut().zip(&alone).enumerate() {
-                let (parts, ends) = places.parts(p);
+            for (i, (predicted, ((parts, ends), p))) in all.iter_mut().zip(&alone).enumerate() {
+                let (parts, ends) = (*parts, *ends);
                 predicted.prompts.push((each * count, parts, ends));
                 if count == 1 {
-                    let many = many.as_ref().map(|many| places.parts(&many[i]).0.attention);
+                    let many = many.as_ref().map(|many| many[i].0.0.attention);
                     let beside = many.map_or(parts.attention, |many| added(many, parts.attention));
                     predicted.attention.push((tokens, parts.attention, beside, ends));
                 }
@@ -424,8 +482,7 @@ impl StepTimes {
         }
         let one = generation::decode(network, 2)?;
         for batch in tiled(extent.sequences) {
-            for (predicted, p) in all.iter_mut().zip(at(&one, batch)?) {
-                let (parts, ends) = places.parts(&p);
+            for (predicted, ((parts, ends), _)) in all.iter_mut().zip(at(&one, batch)?) {
                 predicted.answers.push((batch, parts, ends));
             }
         }
@@ -437,8 +494,7 @@ impl StepTimes {
             all.iter_mut().for_each(|predicted| predicted.decode.push((batch, Vec::new())));
             for &cached in &lengths {
                 let network = generation::decode(network, cached)?;
-                for (predicted, p) in all.iter_mut().zip(at(&network, batch)?) {
-                    let (parts, ends) = places.parts(&p);
+                for (predicted, ((parts, ends), p)) in all.iter_mut().zip(at(&network, batch)?) {
                     if let Some((_, row)) = predicted.decode.last_mut() {
                         row.push((cached, parts, ends));
                     }
@@ -602,7 +658,8 @@ mod tests {
             let check = |work: &StepWork, mut p: NetworkPrediction, more: Option<NetworkPrediction>, what: &str| {
                 // A prompt's attention is held to that of a longer one, where that is predicted to take less.
                 if let Some(more) = more {
-                    let attention = |p: &NetworkPrediction| Places::of(network).parts(p).0.attention;
+                    let attention =
+                        |p: &NetworkPrediction| Places::parts(&Places::of(network).of_step(p), p).0.attention;
                     let over = attention(&p).less(attention(&more));
                     let (time, energy) = (1.0 - over.time / p.time.value, 1.0 - over.energy / p.energy.value);
                     (p.time, p.energy) = (p.time.times(time), p.energy.times(energy));
@@ -631,6 +688,26 @@ mod tests {
                 let network = generation::decode(network, cached).expect("generates");
                 let work = StepWork { chunks: vec![], decodes, cached: cached * decodes };
                 check(&work, direct(network, decodes), None, &format!("{decodes} tokens after {cached}"));
+            }
+        }
+    }
+
+    #[test]
+    fn steps_that_only_grow_are_what_each_of_them_is() {
+        let setup = setup("llama3_2_1b", "h200");
+        let times = times(&setup);
+        for times in [&times.low, &times.value, &times.high] {
+            // Below and beyond all nodes, and across several of them.
+            for (decodes, cached) in [(1, 1), (1, 250), (3, 20), (17, 17 * 900), (128, 128 * 2950), (200, 200 * 63)] {
+                let mut work = StepWork { chunks: vec![], decodes, cached };
+                let mut steps = 0;
+                times.growing(&work.clone(), |cost| {
+                    assert_eq!(cost, times.step(&work), "{work:?}");
+                    work.cached += decodes;
+                    steps += 1;
+                    steps < 1200
+                });
+                assert_eq!(steps, 1200);
             }
         }
     }

@@ -173,6 +173,12 @@ impl Wanted {
         Self(self.0 | others.0)
     }
 
+    /// These but for others.
+    #[must_use]
+    pub(crate) fn without(self, others: Self) -> Self {
+        Self(self.0 & !others.0)
+    }
+
     /// Positions of those among some positions, rising.
     pub(crate) fn each(self, among: Range<usize>) -> impl Iterator<Item = usize> {
         let mut left = self.0 & (u128::MAX << among.start) & !(u128::MAX << among.end);
@@ -205,6 +211,12 @@ impl FromIterator<usize> for Wanted {
 pub struct Variables {
     /// The values.
     pub values: [f64; MAX_VARIABLES],
+}
+
+impl Default for Variables {
+    fn default() -> Self {
+        Self { values: [0.0; MAX_VARIABLES] }
+    }
 }
 
 /// Age of a library as a covariate: 0 for cuDNN 9, -1 per major version before it, fractions for minor ones.

@@ -1,6 +1,7 @@
 //! A model's polynomial as it is evaluated again and again: no division, no list of factors apart for every term.
 
 use super::term::Term;
+use crate::base::mark::Places;
 use crate::base::number::Number;
 use crate::kernel::features::{MAX_VARIABLES, Wanted};
 use std::fmt;
@@ -9,7 +10,13 @@ use std::sync::OnceLock;
 /// The compiled form of a model or of an engine's terms, made when it is first asked for. It is no part of what these say: copies
 /// have none yet, and all are equal.
 #[derive(Default)]
-pub struct Compiled(OnceLock<Polynomial>);
+pub struct Compiled {
+    polynomial: OnceLock<Polynomial>,
+    /// Where engines are, by their names.
+    places: OnceLock<Places>,
+    /// The variables that say whether a kernel lies within what was fitted.
+    bounding: OnceLock<Wanted>,
+}
 
 impl Clone for Compiled {
     fn clone(&self) -> Self {
@@ -32,7 +39,17 @@ impl fmt::Debug for Compiled {
 impl Compiled {
     /// What was made before, or is made now.
     pub(super) fn get(&self, make: impl FnOnce() -> Polynomial) -> &Polynomial {
-        self.0.get_or_init(make)
+        self.polynomial.get_or_init(make)
+    }
+
+    /// The same of the variables that bound what was fitted.
+    pub(super) fn bounding(&self, make: impl FnOnce() -> Wanted) -> Wanted {
+        *self.bounding.get_or_init(make)
+    }
+
+    /// The same of where the model's engines are.
+    pub(super) fn places(&self, make: impl FnOnce() -> Places) -> &Places {
+        self.places.get_or_init(make)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::compiled::{Compiled, Polynomial, Terms};
 use super::later::Later;
 use super::term::Term;
+use crate::base::mark::Places;
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
 use crate::kernel::family::Family;
@@ -130,7 +131,7 @@ fn sum(intercept: f64, terms: &[Term], values: &[f64]) -> f64 {
 }
 
 /// A kind, phase and precision whose rows are in a model of several.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cover {
     /// Whose rows they are.
     pub key: ModelKey,
@@ -290,7 +291,9 @@ impl LayerModel {
 
     /// The variables that say whether a kernel lies within what was fitted.
     pub(crate) fn bounding(&self) -> Wanted {
-        self.domain.iter().map(|range| range.variable).chain(self.sizes.variables.iter().copied()).collect()
+        self.compiled.bounding(|| {
+            self.domain.iter().map(|range| range.variable).chain(self.sizes.variables.iter().copied()).collect()
+        })
     }
 
     /// Intercept and terms as they are evaluated.
@@ -301,7 +304,10 @@ impl LayerModel {
 
     /// The terms of an engine: with its knobs, or whatever knobs, where it has such.
     pub fn engine(&self, engine: &str) -> Option<&EngineTerms> {
-        let named = |name: &str| self.engines.iter().find(|e| e.engine == name);
+        let places = self.compiled.places(|| {
+            Places::of(self.engines.iter().enumerate().map(|(place, engine)| (engine.engine.as_str(), place)))
+        });
+        let named = |name: &str| places.of_key(name).map(|place| &self.engines[place]).find(|e| e.engine == name);
         named(engine).or_else(|| named(engine_alone(engine)))
     }
 

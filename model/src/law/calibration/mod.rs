@@ -110,7 +110,7 @@ impl CalibrationError {
 impl Calibration {
     /// The model of a kind, phase and precision as the vendor's library runs it.
     pub fn model(&self, key: ModelKey, phase: Phase, precision: Precision) -> Option<&LayerModel> {
-        self.models.find(|m| m.is_for(key, phase, precision, None))
+        self.models.of(key, phase, precision, None)
     }
 
     /// The engine that the library is expected to choose for a convolution.
@@ -160,6 +160,6 @@ impl Calibration {
         phase: Phase,
         precision: Precision,
     ) -> Option<&LayerModel> {
-        self.models.find(|m| m.is_for(key, phase, precision, Some(framework)))
+        self.models.of(key, phase, precision, Some(framework))
     }
 }

@@ -3,6 +3,7 @@
 
 use super::CalibrationError;
 use super::layer_model::{Cover, LayerModel};
+use crate::base::mark::Places;
 use crate::base::packed::Kept;
 use crate::base::precision::{Phase, Precision};
 use crate::kernel::key::ModelKey;
@@ -11,7 +12,11 @@ use std::sync::OnceLock;
 
 /// Models of layers, by kind, phase and precision.
 #[derive(Clone, Default)]
-pub struct Models(Vec<Entry>);
+pub struct Models {
+    entries: Vec<Entry>,
+    /// Where the models for something are, of the library and of frameworks; made when one is first asked for.
+    places: OnceLock<Places>,
+}
 
 #[derive(Clone)]
 struct Entry {
@@ -33,8 +38,14 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// What it is looked up by.
+    fn keys(&self) -> impl Iterator<Item = (Option<&str>, &Cover)> {
+        let covers = if self.covers.is_empty() { std::slice::from_ref(&self.own) } else { &self.covers };
+        covers.iter().map(|cover| (self.framework.as_deref(), cover))
+    }
+
     /// As [`LayerModel::is_for`].
-    pub(super) fn is_for(&self, key: ModelKey, phase: Phase, precision: Precision, framework: Option<&str>) -> bool {
+    fn is_for(&self, key: ModelKey, phase: Phase, precision: Precision, framework: Option<&str>) -> bool {
         self.framework.as_deref() == framework && Cover { key, phase, precision }.is_among(&self.own, &self.covers)
     }
 }
@@ -59,22 +70,22 @@ impl Models {
     /// Of packed models, which stay as they are until they are asked for.
     pub(super) fn packed(models: impl IntoIterator<Item = (Head, Kept)>, read: Read) -> Self {
         let entry = |(head, kept)| Entry { head, read: OnceLock::new(), packed: Some((kept, read)) };
-        Self(models.into_iter().map(entry).collect())
+        models.into_iter().map(entry).collect()
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &LayerModel> {
-        self.0.iter().filter_map(Entry::model)
+        self.entries.iter().filter_map(Entry::model)
     }
 
     /// Whether one is the same.
@@ -82,14 +93,31 @@ impl Models {
         self.iter().any(|other| other == model)
     }
 
-    /// The first that is for something.
-    pub(super) fn find(&self, is_for: impl Fn(&Head) -> bool) -> Option<&LayerModel> {
-        self.0.iter().find(|entry| is_for(&entry.head)).and_then(Entry::model)
+    /// The first of which something holds.
+    pub(super) fn find(&self, holds: impl Fn(&Head) -> bool) -> Option<&LayerModel> {
+        self.entries.iter().find(|entry| holds(&entry.head)).and_then(Entry::model)
+    }
+
+    /// The first that predicts a kind in a phase and precision, through a framework's own kernels or the library's.
+    pub(super) fn of(
+        &self,
+        key: ModelKey,
+        phase: Phase,
+        precision: Precision,
+        framework: Option<&str>,
+    ) -> Option<&LayerModel> {
+        let places = self.places.get_or_init(|| {
+            let entries = self.entries.iter().enumerate();
+            Places::of(entries.flat_map(|(place, entry)| entry.head.keys().map(move |key| (key, place))))
+        });
+        let mut list = places.of_key((framework, Cover { key, phase, precision }));
+        let place = list.find(|&place| self.entries[place].head.is_for(key, phase, precision, framework))?;
+        self.entries[place].model()
     }
 
     /// What they are for, without reading them.
     pub(super) fn heads(&self) -> impl Iterator<Item = &Head> {
-        self.0.iter().map(|entry| &entry.head)
+        self.entries.iter().map(|entry| &entry.head)
     }
 }
 
@@ -101,7 +129,13 @@ impl From<Vec<LayerModel>> for Models {
 
 impl FromIterator<LayerModel> for Models {
     fn from_iter<I: IntoIterator<Item = LayerModel>>(models: I) -> Self {
-        Self(models.into_iter().map(Entry::from).collect())
+        models.into_iter().map(Entry::from).collect()
+    }
+}
+
+impl FromIterator<Entry> for Models {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Self {
+        Self { entries: entries.into_iter().collect(), places: OnceLock::new() }
     }
 }
 

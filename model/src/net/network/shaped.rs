@@ -249,9 +249,19 @@ impl ShapedNetwork {
         &self.alike
     }
 
+    /// What a function gives for each layer in turn, asked once of those that are [`Self::alike`].
+    pub fn each<'n, T: Copy + 'n>(&'n self, of: impl Fn(&ShapedLayer) -> T + 'n) -> impl Iterator<Item = T> + 'n {
+        let mut known: Vec<T> = Vec::with_capacity(self.layers.len());
+        self.layers.iter().zip(self.alike.iter()).map(move |(layer, &alike)| {
+            let value = known.get(alike).copied().unwrap_or_else(|| of(layer));
+            known.push(value);
+            value
+        })
+    }
+
     /// Learned parameters.
     pub fn parameters(&self) -> u64 {
-        self.layers.iter().map(ShapedLayer::parameters).sum()
+        self.each(ShapedLayer::parameters).sum()
     }
 
     /// Multiply-accumulates of convolution and matrix products in one forward pass over the batch.

@@ -67,7 +67,8 @@ impl Deployment<'_> {
         let shares = shares(network, &self.layout)?;
         let shaped = self.at_once(&shares, batch)?;
         let alone = shaped.iter().map(|share| self.predictor.step(share, Mode::Inference)?.at(self.point));
-        self.together(network, batch, flow, &shares, alone.collect::<Result<_, _>>()?)
+        let alone = alone.collect::<Result<_, _>>()?;
+        self.together(batch, flow, &shares, self.parameters(network)?, alone)
     }
 
     /// [`Self::step`] at several clocks and limits, whatever the deployment's own are.
@@ -83,13 +84,17 @@ impl Deployment<'_> {
     ) -> Result<Vec<NetworkPrediction>, LayoutError> {
         let shares = shares(network, &self.layout)?;
         let shaped = self.at_once(&shares, batch)?;
-        let steps = shaped.iter().map(|share| self.predictor.step(share, Mode::Inference));
-        let steps = steps.collect::<Result<Vec<_>, _>>()?;
-        let at = |point: &OperatingPoint| {
-            let alone = steps.iter().map(|step| step.at(*point)).collect::<Result<_, _>>()?;
-            self.together(network, batch, flow, &shares, alone)
-        };
+        let steps = shaped.iter().map(|share| self.predictor.step(share, Mode::Inference)?.at_each(points));
+        let mut stages = steps.collect::<Result<Vec<_>, _>>()?.into_iter().map(Vec::into_iter).collect::<Vec<_>>();
+        let parameters = self.parameters(network)?;
+        let at =
+            |_| self.together(batch, flow, &shares, parameters, stages.iter_mut().filter_map(Iterator::next).collect());
         points.iter().map(at).collect()
+    }
+
+    /// Of the whole network.
+    fn parameters(&self, network: &Network) -> Result<u64, LayoutError> {
+        Ok(ShapedNetwork::new(network, 1, self.precision, &[])?.parameters())
     }
 
     /// Shares with the shapes of a microbatch.
@@ -101,10 +106,10 @@ impl Deployment<'_> {
     /// A step of the whole from those of its stages' kernels alone.
     fn together(
         &self,
-        network: &Network,
         batch: u64,
         flow: Flow,
         shares: &[Share],
+        parameters: u64,
         alone: Vec<NetworkPrediction>,
     ) -> Result<NetworkPrediction, LayoutError> {
         let (micro, microbatches) = self.microbatches(batch)?;
@@ -113,7 +118,7 @@ impl Deployment<'_> {
         let tier = if self.interconnect.collectives.is_some() { Tier::Imported } else { Tier::Transferred };
         let runs = (self.precision.result_bytes().max(Precision::Bf16.bytes()), tier);
         let stages = shares.iter().zip(alone).map(|(share, alone)| Stage::of(share, alone, &laws, runs, &spinning));
-        let stages: Vec<Stage> = stages.collect();
+        let mut stages: Vec<Stage> = stages.collect();
         let time = Estimate {
             value: through(&stages, microbatches, flow, |s| s.time.value),
             p05: through(&stages, microbatches, flow, |s| s.time.p05),
@@ -156,7 +161,8 @@ impl Deployment<'_> {
         let slowest = stages.iter().max_by(|a, b| a.time.value.get().total_cmp(&b.time.value.get()));
         // There is a stage: a network without layers has no blocks.
         let (Some(slowest), Some(fullest)) = (slowest, uses.iter().max_by_key(|s| s.memory.total())) else {
-            return Err(crate::step::predictor::PredictError::Empty(network.name.clone()).into());
+            let name = shares.first().map_or(String::new(), |share| share.network.name.clone());
+            return Err(crate::step::predictor::PredictError::Empty(name).into());
         };
         let all = self.layout.gpus() as f64;
         let total = |count: fn(&NetworkPrediction) -> u64| {
@@ -186,32 +192,36 @@ impl Deployment<'_> {
             waiting: (exchanging + idle.value * resting * gpus) * (1.0 / all),
         };
         let kernels: Seconds = stages.iter().flat_map(|s| &s.layers).map(|l| l.time.value).sum();
-        let of_phases = stages.iter().map(|s| s.alone.layers.iter().map(|l| l.energy).sum::<Joules>() * (times * gpus));
+        let of_phases = stages.iter().map(|s| s.kernels.1 * (times * gpus));
         let phases = first.phases.first().map(|phase| PhaseTotal {
-            time: stages.iter().flat_map(|s| &s.alone.layers).map(|l| l.time.value).sum(),
+            time: stages.iter().map(|s| s.kernels.0).sum(),
             energy: of_phases.sum(),
             ..*phase
         });
+        let (first, warnings) = (first.clone(), self.warnings(&stages, fullest));
+        let bound = stages.iter().map(|s| s.alone.bound).sum();
+        let [ops, read, written] = [total(|p| p.ops.get()), total(|p| p.read.get()), total(|p| p.written.get())];
+        let layers = stages.iter_mut().flat_map(|s| std::mem::take(&mut s.layers)).collect();
         Ok(NetworkPrediction {
             batch,
             time,
             power,
             energy,
             waiting: 1.0 - (kernels / time.value),
-            ops: Ops::new(total(|p| p.ops.get())),
-            read: Bytes::new(total(|p| p.read.get())),
-            written: Bytes::new(total(|p| p.written.get())),
-            parameters: ShapedNetwork::new(network, 1, self.precision, &[])?.parameters(),
+            ops: Ops::new(ops),
+            read: Bytes::new(read),
+            written: Bytes::new(written),
+            parameters,
             memory: fullest.memory,
             fits_in_memory: uses.iter().all(fits),
-            bound: stages.iter().map(|s| s.alone.bound).sum(),
+            bound,
             phases: phases.into_iter().collect(),
             devices: vec![device],
             by_voltage: Vec::new(),
-            warnings: self.warnings(&stages, fullest),
-            layers: stages.iter().flat_map(|s| &s.layers).cloned().collect(),
+            warnings,
+            layers,
             layout: Some(layout),
-            ..first.clone()
+            ..first
         })
     }
 

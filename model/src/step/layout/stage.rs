@@ -14,8 +14,10 @@ use std::collections::HashMap;
 pub(super) struct Stage {
     /// Its kernels and what it exchanges, in order.
     pub layers: Vec<LayerPrediction>,
-    /// The kernels alone.
+    /// The kernels alone, but for the list of them.
     pub alone: NetworkPrediction,
+    /// What they take together.
+    pub kernels: (Seconds, Joules),
     /// Both.
     pub time: Estimate<Seconds>,
     /// What it exchanges.
@@ -26,7 +28,7 @@ impl Stage {
     /// `width`: bytes of a value that is exchanged; `tier`: what the exchanges rest on.
     pub fn of(
         share: &Share,
-        alone: NetworkPrediction,
+        mut alone: NetworkPrediction,
         laws: &Collectives,
         (width, tier): (u64, Tier),
         waits: &Waits,
@@ -43,21 +45,26 @@ impl Stage {
             p05: alone.time.p05 + exchanged.p05,
             p95: alone.time.p95 + exchanged.p95,
         };
+        let own = std::mem::take(&mut alone.layers);
+        let kernels = (own.iter().map(|l| l.time.value).sum(), own.iter().map(|l| l.energy).sum());
+        if exchanges.is_empty() {
+            return Self { layers: own, alone, kernels, time, exchanged };
+        }
         // A fused kernel has the name of its first layer first.
         let places: HashMap<&str, usize> =
             share.network.nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        let mut layers = Vec::with_capacity(alone.layers.len() + exchanges.len());
+        let mut layers = Vec::with_capacity(own.len() + exchanges.len());
         let mut list = exchanges.into_iter().zip(&share.exchanges).peekable();
-        for layer in &alone.layers {
+        for layer in own {
             let first = layer.name.split('+').next().unwrap_or(&layer.name);
             let place = places.get(first).copied().unwrap_or(0);
             while let Some((exchange, _)) = list.next_if(|(_, e)| e.layer < place) {
                 layers.push(exchange);
             }
-            layers.push(layer.clone());
+            layers.push(layer);
         }
         layers.extend(list.map(|(exchange, _)| exchange));
-        Self { layers, alone, time, exchanged }
+        Self { layers, alone, kernels, time, exchanged }
     }
 }
 

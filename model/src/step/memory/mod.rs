@@ -125,7 +125,7 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
         true => 0,
         false => l.weight_bytes(network.precision()),
     };
-    let weights = network.layers().iter().map(stored).fold(0, u64::saturating_add);
+    let weights = network.each(stored).fold(0, u64::saturating_add);
     let both = if training && narrow { FP32 } else { 0 };
     let state = if training { network.optimizer().state_per_parameter() * FP32 } else { 0 };
     let gradient_width = if narrow && policy.narrow_gradients { width } else { FP32 };
@@ -133,7 +133,7 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
         Activations::Arena => planned(network, mode, gradient_width),
         Activations::Saved | Activations::Mirrored => Walk::new(network, mode, policy).peak(gradient_width),
     };
-    let cached = network.layers().iter().map(|l| l.cache_bytes(width));
+    let cached = network.each(|l| l.cache_bytes(width));
     let cached = cached.fold(0, u64::saturating_add).saturating_mul(network.batch());
     MemoryFootprint {
         cache: Bytes::new(cached),
@@ -203,7 +203,7 @@ fn between(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
 /// What our own runner takes: the plan of its buffers, what layers keep for their backward pass alone, and one workspace for
 /// all of them.
 fn planned(network: &ShapedNetwork, mode: Mode, gradient_width: u64) -> Use {
-    let kept = network.layers().iter().map(|layer| buffers::rounded(kept_by_runner(network, layer, mode)));
+    let kept = network.each(|layer| buffers::rounded(kept_by_runner(network, layer, mode)));
     let kept = kept.fold(0, u64::saturating_add);
     Use {
         activations: BufferPlan::new(network, mode).bytes.saturating_add(kept),
@@ -229,7 +229,7 @@ fn workspace_by_runner(network: &ShapedNetwork, mode: Mode) -> u64 {
     let training = mode == Mode::Training;
     let made = |layer: &ShapedLayer| scores(network, layer).max(between(network, layer));
     let beside = |layer: &ShapedLayer| transforms(network, layer).max(if training { 0 } else { made(layer) });
-    network.layers().iter().map(beside).max().unwrap_or(0)
+    network.each(beside).max().unwrap_or(0)
 }
 
 /// The largest scratch memory of an algorithm that was asked for.
@@ -245,7 +245,7 @@ fn scratch(network: &ShapedNetwork, policy: &MemoryPolicy) -> Bytes {
             false => Bytes::ZERO,
         }
     };
-    network.layers().iter().map(of).max().unwrap_or(Bytes::ZERO)
+    network.each(of).max().unwrap_or(Bytes::ZERO)
 }
 
 /// Workspace of a convolution whose kernels want channels last where its tensors have them first: both tensors in the
@@ -265,9 +265,11 @@ fn transforms(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
 
 /// The largest input that is converted for a product in fp8.
 fn converted(network: &ShapedNetwork) -> Bytes {
-    let fp8 = |layer: &&ShapedLayer| layer.case.runs_in(network.precision()) == Precision::Fp8;
-    let elements = |layer: &ShapedLayer| layer.case.inputs.iter().map(|s| s.elements()).fold(0, u64::saturating_add);
-    let most = network.layers().iter().filter(fp8).map(elements).max().unwrap_or(0);
+    let elements = |layer: &ShapedLayer| match layer.case.runs_in(network.precision()) {
+        Precision::Fp8 => layer.case.inputs.iter().map(|s| s.elements()).fold(0, u64::saturating_add),
+        _ => 0,
+    };
+    let most = network.each(elements).max().unwrap_or(0);
     Bytes::new(most.saturating_mul(network.batch()).saturating_mul(Precision::Fp8.bytes()))
 }
 

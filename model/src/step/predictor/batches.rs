@@ -174,7 +174,7 @@ impl<'a> StepOverBatches<'a> {
         for (timed, &batch) in taken.timed.iter_mut().zip(batches) {
             if !timed.in_domain && asked.phase != Phase::Update {
                 over.at(batch, &mut load);
-                timed.value = bounds.not_below_fewer_samples(timed.value, &load);
+                timed.value = bounds.not_below_fewer_samples(timed.value, &load, room);
             }
         }
         let times: [_; LANES] = std::array::from_fn(|i| {

@@ -6,10 +6,12 @@ use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::units::{Seconds, Watts};
 use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
+use crate::kernel::features::Variables;
 use crate::kernel::key::{ConvClass, ModelKey};
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
+use crate::law::batches::Room;
 use crate::law::calibration::Tier;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, power};
@@ -109,10 +111,18 @@ impl Kernel<'_> {
         slowdown(self.memory, self.time.value, from, Clocks { core: self.clock(clocks.core), ..clocks })
     }
 
-    pub(super) fn at(&self, clocks: Clocks, clock_law: ClockLaw, gpu: &Gpu) -> LayerPrediction {
+    pub(super) fn at(&self, clocks: Clocks, clock_law: ClockLaw, gpu: &Gpu) -> Ran {
         let slowdown = self.slowdown(clocks);
-        let time = self.time.times(slowdown);
-        let power = self.power(gpu, clock_law, clocks.core, slowdown);
+        Ran {
+            time: self.time.times(slowdown),
+            power: self.power(gpu, clock_law, clocks.core, slowdown),
+            bound_by: self.bound_by(clocks),
+            moved: self.moved(clocks.core, clocks.memory),
+        }
+    }
+
+    /// It as it ran.
+    pub(super) fn prediction(&self, Ran { time, power, bound_by, .. }: Ran) -> LayerPrediction {
         LayerPrediction {
             name: self.name.to_string(),
             kind: self.kind,
@@ -124,7 +134,7 @@ impl Kernel<'_> {
             power,
             energy: power * time.value,
             bound: self.bound,
-            bound_by: self.bound_by(clocks),
+            bound_by,
             class: self.class,
             tier: self.tier,
             algorithm: self.algorithm,
@@ -135,6 +145,16 @@ impl Kernel<'_> {
     }
 }
 
+/// A kernel at clocks: all of it that other clocks change.
+#[derive(Clone, Copy)]
+pub(super) struct Ran {
+    pub(super) time: Estimate<Seconds>,
+    pub(super) power: Watts,
+    pub(super) bound_by: BoundBy,
+    /// [`Kernel::moved`].
+    pub(super) moved: f64,
+}
+
 /// The law of power, and models by class, phase and precision: the same few are wanted again and again.
 pub(super) struct Models<'m> {
     law: &'m PowerModel,
@@ -143,6 +163,8 @@ pub(super) struct Models<'m> {
     pub(super) asked: Option<Vec<Asked>>,
     /// What to answer, in that order, in place of predictions.
     known: Vec<Kernel<'m>>,
+    /// For what is looked at of several numbers of samples.
+    room: Option<Box<Room>>,
 }
 
 /// A kernel that a step asks for.
@@ -158,7 +180,7 @@ type Sought = (ModelKey, Phase, Precision, bool);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
-        Self { law, found: Vec::new(), asked: None, known: Vec::new() }
+        Self { law, found: Vec::new(), asked: None, known: Vec::new(), room: None }
     }
 
     /// The same, noting down what is asked for.
@@ -410,19 +432,23 @@ fn kernel_in<'a, 'm: 'a>(
     let found = &plan.found;
     let no_model =
         || PredictError::NoModel { layer: name.to_string(), kind: layer.case.layer.kind(), phase, precision };
-    let view = found.model.view(plan.work.clone(), cost, setup.gpu, setup.library, setup.calibration);
-    let view = view.ok_or_else(no_model)?;
-    let mut timed = found.times(view.expected_by(found), setup.all_chips.siblings(found.tier));
+    let loads = found.model.loads(plan.work.clone(), cost, setup.gpu).ok_or_else(no_model)?;
+    let foreseen = found.model.foreseen(&loads.board.work, setup.calibration);
+    let mut variables = Variables::default();
+    let expected = found.expects_of(&loads, foreseen.terms, setup.library, &mut variables);
+    let mut timed = found.times(expected, setup.all_chips.siblings(found.tier));
     let bounds = Bounds { found, setup };
     // An update is of parameters, however many samples there were, and its cost is the framework's.
     if !timed.in_domain && phase != Phase::Update {
-        timed.value = bounds.outside(timed.value, &view);
+        let room = models.room.get_or_insert_with(Room::new);
+        timed.value = bounds.outside(timed.value, &mut loads.clone(), &variables, room);
     }
     if let Some(one) = &plan.one_result {
-        timed = bounds.of_several_results(timed, &view, one);
+        let room = models.room.get_or_insert_with(Room::new);
+        timed = bounds.of_several_results(timed, &loads.board.work, one, room);
     }
-    let engine = view.engine.filter(|_| view.terms.is_some());
-    let load = &view.load;
+    let engine = foreseen.engine.filter(|_| foreseen.terms.is_some());
+    let load = &loads.board;
     let taken = plan.time(layer, load, timed.value, setup);
     let drives = Drives::of(models.law.parts(load, &load.amounts(), (found.model.floor, taken.0.get())));
     plan.kernel((name, cost, load), (timed, engine), taken, drives, setup).ok_or_else(no_model)

@@ -2,10 +2,11 @@
 
 use super::beside::{conversion, fused_update, gradient_sums};
 use super::intervals::{Carried, Doubts, Intervals, Outcome, Shown};
-use super::kernel::{Kernel, Models, host, predict_kernel};
+use super::kernel::{Kernel, Models, Ran, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
 use super::remarks::Settled;
 use super::step::Step;
+use super::summary::ByVoltage;
 use super::totals::Totals;
 use super::{HostOf, NetworkPrediction, PhaseTotal, PredictError, Setup, Warning, Widths};
 use crate::base::precision::{Mode, Phase, Precision};
@@ -21,6 +22,7 @@ use crate::step::autocast::Converted;
 use crate::step::framework::{Group, Launch, Stages};
 use crate::step::memory::footprint;
 use crate::step::parallel::DevicePrediction;
+use std::cell::OnceCell;
 
 /// 90 % of what the laws of clock and power err per unit of ln(clock / clock of the times): kernels over core clocks with three
 /// of them given are 3.5 % off in the mean over clocks down to half of the highest (`calibrate published sweeps`).
@@ -190,9 +192,33 @@ impl<'a> Step<'a> {
     /// # Errors
     /// For clocks or a limit that the device does not take.
     pub fn at(&self, point: OperatingPoint) -> Result<NetworkPrediction, PredictError> {
+        self.once_at(point, &OnceCell::new())
+    }
+
+    /// [`Self::at`] at several points.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn at_each(&self, points: &[OperatingPoint]) -> Result<Vec<NetworkPrediction>, PredictError> {
+        let by_voltage = OnceCell::new();
+        points.iter().map(|point| self.once_at(*point, &by_voltage)).collect()
+    }
+
+    fn once_at(
+        &self,
+        point: OperatingPoint,
+        by_voltage: &OnceCell<ByVoltage<'a>>,
+    ) -> Result<NetworkPrediction, PredictError> {
         let limits = point.on(self.setup.gpu)?;
         let clocks = self.clocks_under(&limits);
-        let likely = if point == OperatingPoint::default() { Vec::new() } else { self.by_voltage(&limits)? };
+        let likely = match (point == OperatingPoint::default(), by_voltage.get()) {
+            (true, _) => Vec::new(),
+            (false, Some(known)) => known.at(&limits),
+            (false, None) => {
+                let new = self.by_voltage()?;
+                by_voltage.get_or_init(|| new).at(&limits)
+            }
+        };
         Ok(self.predict(point, &limits, &clocks, &likely))
     }
 
@@ -245,12 +271,17 @@ impl<'a> Step<'a> {
         let mut totals = Totals::default();
         let mut layers = Vec::with_capacity(self.kernels.len());
         let mut clock = 0.0;
-        for (kernel, &core) in self.kernels.iter().zip(clocks) {
-            let prediction = kernel.at(Clocks { core, memory: limits.memory }, self.clock_law, setup.gpu);
+        let mut ran: Vec<Ran> = Vec::with_capacity(self.kernels.len());
+        for (i, (kernel, &core)) in self.kernels.iter().zip(clocks).enumerate() {
+            let known = kernel.repeats.filter(|&first| first < i && clocks[first] == core).map(|first| ran[first]);
+            let at = || kernel.at(Clocks { core, memory: limits.memory }, self.clock_law, setup.gpu);
+            let as_it_ran = known.unwrap_or_else(at);
+            let prediction = kernel.prediction(as_it_ran);
+            ran.push(as_it_ran);
             clock += core * prediction.time.value.get();
             totals.add(&prediction, kernel);
             totals.host = totals.host + Stages::of(kernel.phase, kernel.host);
-            totals.moved += kernel.moved(core, limits.memory) * prediction.time.value.get();
+            totals.moved += as_it_ran.moved * prediction.time.value.get();
             layers.push(prediction);
         }
         clock /= totals.time.value.get();

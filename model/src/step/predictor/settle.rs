@@ -4,6 +4,7 @@ use super::PredictError;
 use super::kernel::Kernel;
 use super::operating_point::{Limits, OperatingPoint, highest, highest_by_slope, lowest};
 use super::step::Step;
+use super::summary::Order;
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, traffic_share};
 use crate::law::power::{OverClock, waiting};
@@ -110,10 +111,10 @@ impl Step<'_> {
     /// rises), so that there is one such clock, and neither a higher clock nor a higher limit ever makes a step longer.
     pub(super) fn clocks_under(&self, limits: &Limits) -> Vec<f64> {
         let mut clocks = Vec::with_capacity(self.kernels.len());
-        for range in self.stretches() {
-            let kernels = &self.kernels[range];
-            let core = self.settled(kernels.iter().map(|k| (k, 1.0)), limits);
-            clocks.extend(kernels.iter().map(|_| core));
+        let order = Order::of(&self.kernels);
+        for (range, alike) in order.stretches(self) {
+            let core = self.settled(alike.iter().map(|&(at, count)| (&self.kernels[at], count)), limits);
+            clocks.extend(range.map(|_| core));
         }
         clocks
     }
@@ -180,14 +181,9 @@ impl Step<'_> {
         };
         highest(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
     }
-
-    /// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.
-    pub(super) fn stretches(&self) -> Vec<Range<usize>> {
-        stretches_of(self.kernels.iter().map(|kernel| kernel.time.value))
-    }
 }
 
-/// The stretches of kernels that take so long each.
+/// Consecutive kernels that together take as long as the limit takes to act; a rest goes to the last.
 pub(super) fn stretches_of(times: impl ExactSizeIterator<Item = Seconds>) -> Vec<Range<usize>> {
     let mut list: Vec<Range<usize>> = Vec::new();
     let (mut start, mut time, kernels) = (0, Seconds::ZERO, times.len());

@@ -16,6 +16,7 @@ use crate::net::cost::LayerCost;
 use crate::step::framework::Stages;
 use crate::step::memory::{MemoryFootprint, footprint};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 /// What a [`super::NetworkPrediction`] says of the whole step.
@@ -61,6 +62,25 @@ impl Order {
         if self.once { self.alike[turn] } else { turn }
     }
 
+    /// The stretches over which a limit acts, each with the places of kernels in the step and how many of it are alike.
+    pub fn stretches<'s>(&'s self, step: &'s Step<'_>) -> impl Iterator<Item = (Range<usize>, Vec<(usize, f64)>)> + 's {
+        // The group of every kernel's first in the stretch, and the stretch.
+        let mut group = vec![(0, 0); step.kernels.len()];
+        let times = (0..self.alike.len()).map(|turn| step.kernels[self.place(turn)].time.value);
+        stretches_of(times).into_iter().enumerate().map(move |(i, range)| {
+            let mut groups: Vec<(usize, f64)> = Vec::new();
+            for turn in range.clone() {
+                let first = &mut group[self.alike[turn]];
+                if first.0 != i + 1 {
+                    *first = (i + 1, groups.len());
+                    groups.push((self.place(turn), 0.0));
+                }
+                groups[first.1].1 += 1.0;
+            }
+            (range, groups)
+        })
+    }
+
     /// A step that holds all of its kernels.
     fn whole<'a>(&self, step: &Step<'a>) -> Step<'a> {
         let mut first = vec![None; step.kernels.len()];
@@ -81,6 +101,16 @@ struct Grouped<'s, 'a> {
     stretches: Vec<Vec<(usize, f64)>>,
     /// The stretches in sums, where kernels follow the voltage; made when another point than the default is first asked for.
     sums: OnceLock<Option<(OverClock, Vec<Sums>)>>,
+}
+
+/// A step as the voltage may rise.
+pub(super) struct ByVoltage<'a>(Vec<Grouped<'a, 'a>>);
+
+impl ByVoltage<'_> {
+    /// Time and energy at limits.
+    pub fn at(&self, limits: &Limits) -> Vec<Outcome> {
+        self.0.iter().map(|step| step.outcome(limits)).collect()
+    }
 }
 
 /// A step ready to be asked for its totals at many points.
@@ -127,33 +157,18 @@ impl<'a> Step<'a> {
         Ok(VoltageCurve::likely(gpu).map(with).into())
     }
 
-    /// Time and energy at limits, by how the voltage may rise: as little, and as much, as is likely.
-    pub(super) fn by_voltage(&self, limits: &Limits) -> Result<Vec<Outcome>, PredictError> {
-        let steps = self.likely()?;
+    /// The same ready to be asked at many limits for time and energy, by how the voltage may rise: as little, and as much, as is
+    /// likely.
+    pub(super) fn by_voltage(&self) -> Result<ByVoltage<'a>, PredictError> {
         let order = Order::of(&self.kernels);
-        let grouped = |step| Grouped::of(Cow::Borrowed(step), Cow::Borrowed(&order));
-        Ok(steps.iter().map(|step| grouped(step).outcome(limits)).collect())
+        let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
+        Ok(ByVoltage(self.likely()?.into_iter().map(grouped).collect()))
     }
 }
 
 impl<'s, 'a> Grouped<'s, 'a> {
     fn of(step: Cow<'s, Step<'a>>, order: Cow<'s, Order>) -> Self {
-        let mut stretches = Vec::new();
-        // The group of every kernel's first in the stretch, and the stretch.
-        let mut group = vec![(0, 0); step.kernels.len()];
-        let times = (0..order.alike.len()).map(|turn| step.kernels[order.place(turn)].time.value);
-        for (i, range) in stretches_of(times).into_iter().enumerate() {
-            let mut groups: Vec<(usize, f64)> = Vec::new();
-            for turn in range {
-                let first = &mut group[order.alike[turn]];
-                if first.0 != i + 1 {
-                    *first = (i + 1, groups.len());
-                    groups.push((order.place(turn), 0.0));
-                }
-                groups[first.1].1 += 1.0;
-            }
-            stretches.push(groups);
-        }
+        let stretches = order.stretches(&step).map(|(_, alike)| alike).collect();
         Self { step, order, stretches, sums: OnceLock::new() }
     }
 
