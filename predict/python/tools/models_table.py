@@ -89,7 +89,9 @@ def texts() -> Iterator[Tuple[str, str, Callable[[], Tuple[Any, Any]]]]:
                 if isinstance(getattr(config, layers, None), int) and getattr(config, layers) > 4:
                     setattr(config, layers, 4)
             config.use_cache = False
-            module = transformers.AutoModel.from_config(config).eval()
+            # What large weights are is not asked, and drawing them takes minutes.
+            with transformers.initialization.no_init_weights():
+                module = transformers.AutoModel.from_config(config).eval()
             if module.main_input_name == "pixel_values":
                 size = getattr(config, "image_size", 224)
                 return module, {"pixel_values": torch.zeros(1, getattr(config, "num_channels", 3), size, size)}
