@@ -60,8 +60,8 @@ dt{font-weight:600}dd{margin:0;overflow-wrap:break-word}
 .scroll{overflow-x:auto;margin:.6rem 0}
 .scroll:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--link);outline-offset:2px}
 table{border-collapse:separate;border-spacing:0;font-size:.875rem;font-variant-numeric:tabular-nums}
-th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;background:var(--paper)}
-th{color:var(--faint);font-weight:600;vertical-align:bottom}td{white-space:nowrap}td.pair{white-space:normal}td.pair span{white-space:nowrap}td.long{white-space:normal;min-width:14rem;max-width:30rem}
+th,td{padding:.3rem .55rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;background:var(--paper)}
+th{color:var(--faint);font-weight:600;vertical-align:bottom}td{white-space:nowrap}td.pair{white-space:normal}td.pair span{white-space:nowrap}td.long{white-space:normal;min-width:9rem;max-width:30rem}
 .number{text-align:right}tbody tr:nth-child(even) td{background:var(--band)}
 th:first-child,td:first-child{position:sticky;left:0;z-index:1}
 figure{margin:1.5rem 0;overflow-x:auto}figure svg{display:block}
