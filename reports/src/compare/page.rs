@@ -101,9 +101,15 @@ fn by_reason(left_out: &[LeftOut]) -> Vec<(&str, Vec<&str>)> {
     list
 }
 
+/// Of more GPUs that may be the best the first are named.
+const NAMED: usize = 6;
+
 /// The GPUs of which one is the best.
 fn either(b: &Best<'_>, word: &str) -> String {
     let names: Vec<&str> = b.contenders().map(|e| e.gpu.as_str()).collect();
+    if names.len() > NAMED {
+        return format!("{} {word} {} others", names[..NAMED - 1].join(", "), names.len() + 1 - NAMED);
+    }
     match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} {word} {last}", others.join(", ")),
         _ => names.concat(),
