@@ -72,7 +72,7 @@ code{font:.85rem/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
 @media screen and (max-width:60rem){figure.drawn svg.wide{display:none}figure.drawn svg.middle{display:block}}
 @media screen and (max-width:40rem){figure.drawn svg.middle{display:none}figure.drawn svg.narrow{display:block}
 dl{grid-template-columns:1fr;gap:.1rem}dd{margin-bottom:.6rem}
-td.long:first-child{max-width:9rem;min-width:0;overflow-wrap:break-word}th,td{padding:.3rem .5rem}}
+td.long:first-child{max-width:9rem;min-width:0;overflow-wrap:break-word}table{font-size:.8rem}th,td{padding:.3rem .35rem}}
 @page{size:A4 landscape;margin:12mm}
 @media print{figure:not(.drawn) svg{min-width:0}figure svg{max-width:24cm!important;max-height:15cm}body{max-width:none;padding:0;font-size:10pt}nav{display:none}figure{break-inside:avoid;overflow:visible}h2{break-after:avoid}dl{break-inside:avoid}
 .scroll{overflow:visible}table{font-size:7.5pt}th,td{padding:.1rem .3rem;white-space:normal;overflow-wrap:break-word}
