@@ -537,6 +537,37 @@ mod tests {
     }
 
     #[test]
+    fn racks_carry_servers_with_what_they_draw_besides() {
+        let at = |watts| {
+            let site = Site { rack: Some(Watts::new(watts)), ..load().site };
+            plan_fleet(&board(), &Assumptions { site, ..load() }, Scenario::Value).expect("a fleet")
+        };
+        // Four boards of 300 W and 400 W besides.
+        let each = |watts: f64| Some(at(watts).servers.div_ceil((watts / 1600.0) as u64));
+        assert!(at(1600.0).servers > 2);
+        for watts in [1600.0, 3199.0, 3200.0] {
+            assert_eq!(at(watts).racks, each(watts), "{watts} W");
+        }
+    }
+
+    /// A batch that draws less is not taken where its pool would be busier than it may be.
+    #[test]
+    fn no_part_of_the_day_is_busier_than_pools_may_be() {
+        let mut board = board();
+        let first = board.services[0][0];
+        let busy = |time, energy| Service { time: first.time.times(time), energy: first.energy.times(energy), ..first };
+        // Slower and thriftier.
+        board.services = vec![vec![busy(1.0, 1.0), busy(1.6, 0.2)]];
+        board.more_fit = vec![true];
+        let headroom = Headroom { busiest: 0.5, spares: 0.0 };
+        let load = Assumptions { shares: vec![1.0], profile_per_s: vec![300.0, 1000.0], headroom, ..load() };
+        let fleet = plan_fleet(&board, &load, Scenario::Value).expect("a fleet");
+        for part in &fleet.day {
+            assert!(part.busy <= 0.5 * fleet.gpus as f64 * (1.0 + 1e-9), "{part:?} of {}", fleet.gpus);
+        }
+    }
+
+    #[test]
     fn rented_gpus_cost_their_hours_and_no_energy() {
         let rented = Board { price: Price::PerHour(1.5), ..board() };
         let fleet = plan_fleet(&rented, &load(), Scenario::Value).expect("a fleet");
