@@ -567,6 +567,24 @@ mod tests {
         }
     }
 
+    /// In quiet times large batches fill too slowly for the target: what keeps the pool from being smaller is the latency.
+    #[test]
+    fn a_pool_that_quiet_times_enlarge_is_bound_by_latency() {
+        let mut board = board();
+        let first = board.services[0][0];
+        let of = |batch, ms: f64| Service { batch, time: first.time.times(ms / first.time.value.to_ms()), ..first };
+        board.services = vec![vec![of(1, 20.0), of(8, 30.0)]];
+        board.more_fit = vec![true];
+        let target = Some(Target { quantile: 0.95, latency: Seconds::from_ms(110.0) });
+        let at = |profile_per_s| {
+            let load = Assumptions { shares: vec![1.0], peak_per_s: 150.0, profile_per_s, target, ..load() };
+            plan_fleet(&board, &load, Scenario::Value).expect("a fleet").pools[0]
+        };
+        let ((busy, limit), (quiet, bound)) = (at(vec![150.0]), at(vec![75.0]));
+        assert_eq!((busy.gpus, limit), (1, Limit::OneGpu));
+        assert_eq!((quiet.gpus > 1, bound), (true, Limit::Latency));
+    }
+
     #[test]
     fn rented_gpus_cost_their_hours_and_no_energy() {
         let rented = Board { price: Price::PerHour(1.5), ..board() };
