@@ -240,20 +240,6 @@ mod tests {
     }
 
     #[test]
-    fn of_equally_small_pools_the_thriftiest_is_taken() {
-        let target = Target { quantile: 0.99, latency: Seconds::new(1.0) };
-        for services in [[service(1, 10.0, 2.0), service(8, 30.0, 6.0)], [service(1, 10.0, 0.5), service(8, 30.0, 6.0)]]
-        {
-            let (pool, _) = size_pool(&services, 5.0, &target, IDLE, true).expect("a pool");
-            let least = services
-                .iter()
-                .map(|s| s.energy.value.get() / s.batch as f64 - IDLE.get() * s.time.value.get() / s.batch as f64);
-            let least = least.enumerate().min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| services[i].batch);
-            assert_eq!((pool.gpus, Some(pool.batch)), (1, least));
-        }
-    }
-
-    #[test]
     fn one_gpu_is_the_least() {
         let services = [service(1, 10.0, 2.0), service(8, 30.0, 6.0)];
         let target = Target { quantile: 0.99, latency: Seconds::new(1.0) };
