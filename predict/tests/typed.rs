@@ -181,7 +181,7 @@ fn the_name_of_the_output_says_its_form() {
 
 #[test]
 fn words_of_frameworks_are_understood_and_mistakes_say_what_to_type() {
-    let step = ["--net", "lenet5", "--gpu", "v100", "--batch", "2", "--precision"];
+    let step = ["--net", "lenet5", "--gpu", "h100", "--batch", "2", "--precision"];
     for (theirs, ours) in [("float16", "fp16"), ("half", "fp16"), ("float32", "fp32"), ("bfloat16", "bf16")] {
         let of = |name| stdout(&[&step[..], &[name]].concat());
         assert_eq!(of(theirs), of(ours), "{theirs}");

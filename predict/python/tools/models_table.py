@@ -84,6 +84,7 @@ def texts() -> Iterator[Tuple[str, str, Callable[[], Tuple[Any, Any]]]]:
     def made(name: str) -> Callable[[], Tuple[Any, Any]]:
         def make() -> Tuple[Any, Any]:
             import transformers
+            from transformers.initialization import no_init_weights
 
             config = transformers.AutoConfig.for_model(name)
             for layers in ("num_hidden_layers", "n_layer", "num_layers", "n_layers"):
@@ -91,7 +92,7 @@ def texts() -> Iterator[Tuple[str, str, Callable[[], Tuple[Any, Any]]]]:
                     setattr(config, layers, 4)
             config.use_cache = False
             # What large weights are is not asked, and drawing them takes minutes.
-            with transformers.initialization.no_init_weights():
+            with no_init_weights():
                 module = transformers.AutoModel.from_config(config).eval()
             if module.main_input_name == "pixel_values":
                 size = getattr(config, "image_size", 224)
