@@ -1,6 +1,6 @@
 //! Packs a data file ([`form`](crate::form)).
 
-use crate::form::{LEAST_POWER, POWER_BITS, SPLIT, WIDE, from_few_digits, tag};
+use crate::form::{LARGE, LEAST_POWER, POWER_BITS, SPLIT, WIDE, from_few_digits, tag};
 use std::collections::HashMap;
 use toml::{Table, Value};
 
@@ -123,40 +123,43 @@ fn write(value: &Value, strings: &mut Strings, bytes: &mut Vec<u8>) -> Result<()
     Ok(())
 }
 
-/// A decision tree in the order of descent, as its text has it: a split ([`SPLIT`]) is followed by where its other branch
-/// begins, four bytes, and its value; an engine is its number.
+/// A decision tree in the order of descent, as its text has it: a split ([`SPLIT`]) is followed by how long the branch behind it
+/// is, its value, and both branches.
 ///
 /// # Errors
 /// In words, when the text is no tree.
 fn tree(text: &str) -> Result<Vec<u8>, String> {
-    let mut bytes: Vec<u8> = Vec::new();
-    // Where splits say where their other branch begins.
-    let mut waiting: Vec<usize> = Vec::new();
-    for word in text.split_ascii_whitespace() {
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    // From the end on: branches that wait for their split, the first on top.
+    let mut branches: Vec<Vec<u8>> = Vec::new();
+    for word in words.into_iter().rev() {
         let wrong = || format!("the tree has no node \"{word}\"");
+        let mut bytes = Vec::new();
         if word.as_bytes()[0].is_ascii_digit() {
             let engine: u16 = word.parse().map_err(|_| wrong())?;
-            let [high, low] = engine.to_be_bytes();
-            if high >= SPLIT {
-                return Err(wrong());
-            }
-            bytes.extend([high, low]);
-            if let Some(split) = waiting.pop() {
-                let next = u32::try_from(bytes.len()).map_err(|_| wrong())?;
-                bytes[split..split + 4].copy_from_slice(&next.to_le_bytes());
+            match u8::try_from(engine) {
+                Ok(small) if small < LARGE => bytes.push(small),
+                _ => bytes.extend([&[LARGE][..], &engine.to_be_bytes()].concat()),
             }
         } else {
             let size = word.as_bytes()[0].checked_sub(FIRST_SIGN).filter(|size| *size < WIDE).ok_or_else(wrong)?;
             let at: f64 = word.get(1..).and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
+            let (Some(first), Some(other)) = (branches.pop(), branches.pop()) else {
+                return Err("the tree is cut".to_string());
+            };
             let few = few_digits(at);
             bytes.push(SPLIT | size | if few.is_some() { 0 } else { WIDE });
-            waiting.push(bytes.len());
-            bytes.extend([0; 4]);
+            count(first.len() as u64, &mut bytes);
             match few {
-                Some(packed) => bytes.extend(packed.to_le_bytes()),
+                Some(packed) => count(u64::from(packed), &mut bytes),
                 None => bytes.extend(at.to_le_bytes()),
             }
+            bytes.extend(first.iter().chain(&other));
         }
+        branches.push(bytes);
     }
-    Ok(bytes)
+    match &mut branches[..] {
+        [whole] => Ok(std::mem::take(whole)),
+        _ => Err("the tree goes on behind its last branch".to_string()),
+    }
 }

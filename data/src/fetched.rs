@@ -4,6 +4,17 @@
 use crate::{PACKED_CALIBRATIONS, Packed};
 use std::sync::{PoisonError, RwLock};
 
+/// Which form packed files have ([`crate::pack`]): a number more with each change of it.
+const FORM: u32 = 2;
+
+impl Packed {
+    /// What the file is called where it is fetched from. Another text or form has another name, so that nobody who kept one is
+    /// given it for the other.
+    pub fn stored_as(&self) -> String {
+        format!("{}-{}-{FORM}.bin", self.name, self.fingerprint)
+    }
+}
+
 static GIVEN: RwLock<Vec<(&str, &[u8])>> = RwLock::new(Vec::new());
 
 /// The packed form of a shipped calibration; `None` where it was not embedded and has not been given yet.

@@ -26,11 +26,14 @@ pub mod tag {
     pub const TREE: u8 = 8;
 }
 
-/// In a packed tree: the first byte of a split, whose lower bits are its size. What else begins a node is an engine's number
-/// in two bytes, the higher first.
+/// In a packed tree: the first byte of a split, whose lower bits are its size. The length of the branch that follows the split
+/// comes next, then its value ([`from_few_digits`]), both in groups of seven bits, the lowest first. What else begins a node
+/// is an engine's number.
 pub const SPLIT: u8 = 0x80;
-/// A split whose value is a float of eight bytes instead of [`from_few_digits`].
+/// A split whose value is a float of eight bytes.
 pub const WIDE: u8 = 0x40;
+/// An engine's number stands in the two bytes that follow, the higher first; smaller ones are their own byte.
+pub const LARGE: u8 = 0x7f;
 
 /// Powers of ten in [`from_few_digits`] are from minus so many on.
 pub const LEAST_POWER: i32 = 22;

@@ -53,7 +53,8 @@ pub fn program(called: &str, words: impl IntoIterator<Item = std::ffi::OsString>
     use clap::Parser;
     use joulecast_reports::{exit, say};
     use std::ffi::OsString;
-    let words: Vec<OsString> = words.into_iter().collect();
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    words.extend(form_of_file(&words));
     let line = std::iter::once(OsString::from(called)).chain(words.iter().cloned());
     let cli = match args::Cli::try_parse_from(line) {
         Ok(cli) => cli,
@@ -74,6 +75,31 @@ pub fn program(called: &str, words: impl IntoIterator<Item = std::ffi::OsString>
     }
 }
 
+/// `--format html` where the output's name ends in `.html` and no format was asked for; likewise Markdown and JSON.
+#[cfg(feature = "program")]
+fn form_of_file(words: &[std::ffi::OsString]) -> Vec<std::ffi::OsString> {
+    let typed: Vec<&str> = words.iter().map_while(|word| word.to_str()).collect();
+    let has = |name: &str| {
+        typed.iter().any(|word| word.strip_prefix(name).is_some_and(|r| r.is_empty() || r.starts_with('=')))
+    };
+    let command = typed.first().filter(|word| !word.starts_with('-'));
+    let writes = command.is_none_or(|name| ["compare", "optimize", "serve", "plan"].contains(name));
+    if typed.len() < words.len() || !writes || has("--format") || has("--new") || typed.contains(&"--") {
+        return Vec::new();
+    }
+    let file = typed.iter().enumerate().find_map(|(i, word)| match word.strip_prefix("--output")? {
+        "" => typed.get(i + 1).copied(),
+        rest => rest.strip_prefix('='),
+    });
+    let form = match file.and_then(|file| std::path::Path::new(file).extension()?.to_str()) {
+        Some("html") => "html",
+        Some("json") => "json",
+        Some("md") => "markdown",
+        _ => return Vec::new(),
+    };
+    ["--format", form].map(Into::into).to_vec()
+}
+
 /// What to type instead, for mistakes that newcomers make.
 #[cfg(feature = "program")]
 fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
@@ -89,6 +115,9 @@ fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
     match (error.kind(), command) {
         (ErrorKind::InvalidSubcommand, _) if is_network(wrong) => {
             Some(format!("A network is named with --net: predict --net {wrong} --gpu v100 --batch 64"))
+        }
+        (ErrorKind::UnknownArgument, Some(command @ ("describe" | "convert" | "optimize"))) if is_network(wrong) => {
+            Some(format!("A network is named with --net: predict {command} --net {wrong}"))
         }
         (ErrorKind::UnknownArgument, Some("compare" | "sweep")) if !wrong.starts_with('-') => {
             Some(format!("Several are separated by commas, without blanks: --gpu t4,{wrong}"))
@@ -108,6 +137,9 @@ fn hint(error: &clap::Error, words: &[std::ffi::OsString]) -> Option<String> {
         }
         (ErrorKind::MissingRequiredArgument, Some("serve")) => {
             Some("For example: predict serve --net llama3_8b --gpu h100 --rate 4 --prompt 1024 --answer 256".into())
+        }
+        (ErrorKind::MissingRequiredArgument, Some("optimize")) => {
+            Some("For example: predict optimize --net resnet50 --gpu v100 --batch 64 --max-slowdown 5".into())
         }
         _ => None,
     }

@@ -113,9 +113,24 @@ fn config_in(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
+/// Why a file that is not there is none, and what was perhaps meant.
+fn absent(path: &str) -> &'static str {
+    let ends = [".toml", ".onnx", ".json", ".prototxt"].iter().any(|ending| path.ends_with(ending));
+    match ends || path.starts_with(['.', '/']) || path.split('/').count() != 2 {
+        true => "there is no such file",
+        false => {
+            "there is no such folder, and nothing is downloaded: a model of Hugging Face is given by its config.json, \
+             or see `predict list nets`"
+        }
+    }
+}
+
 fn from_file(path: &str, content: Option<&[u8]>, format: Format, reading: &Reading) -> Result<Network, Failure> {
     let failed = |error: anyhow::Error| Failure::Failed(error.context(path.to_string()));
     let open = || -> Result<fs::File> {
+        if content.is_none() && !Path::new(path).exists() {
+            return Err(anyhow!(absent(path)));
+        }
         if !fs::metadata(path)?.is_file() {
             return Err(anyhow!("not a regular file"));
         }

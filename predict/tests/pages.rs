@@ -71,7 +71,7 @@ fn a_comparison_is_a_page() {
     assert!(html.contains("Least time of resnet18 at batch 1: ") && html.contains("Which GPU for what"), "{html}");
     check("predict/pages::a_comparison_is_a_page", &html, 1);
     let within = ["compare", "--net", "resnet18", "--gpu", "t4,v100", "--target-latency", "20ms", "--price", "t4=0.35"];
-    assert!(page(&within).contains("Largest batch for a step within 20.0 ms"));
+    assert!(page(&within).contains("Largest batch for a step within 20.0&nbsp;ms"));
 }
 
 #[test]

@@ -162,3 +162,47 @@ fn compare_names_no_first_place_that_is_not_sure() {
     let best = &document["best"][0];
     assert!(best["metric"] == "time" && best["gpu"] == "h200" && best["sure"] == true && best["decided_by"].is_null());
 }
+
+#[test]
+fn the_name_of_the_output_says_its_form() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let step = ["--net", "lenet5", "--gpu", "v100", "--batch", "2"];
+    let written = |name: &str, more: &[&str]| {
+        let path = folder.path().join(name);
+        let output = format!("--output={}", path.display());
+        stdout(&[&step[..], &[&output], more].concat());
+        std::fs::read_to_string(path).expect("written")
+    };
+    assert!(written("a.html", &[]).starts_with("<!doctype html>"));
+    assert!(written("a.json", &[]).starts_with('{') && written("a.md", &[]).contains("| --- |"));
+    assert!(written("b.json", &["--format", "table"]).starts_with("lenet5 on"));
+    assert!(written("a.txt", &[]).starts_with("lenet5 on"));
+}
+
+#[test]
+fn words_of_frameworks_are_understood_and_mistakes_say_what_to_type() {
+    let step = ["--net", "lenet5", "--gpu", "h100", "--batch", "2", "--precision"];
+    for (theirs, ours) in [("float16", "fp16"), ("half", "fp16"), ("float32", "fp32"), ("bfloat16", "bf16")] {
+        let of = |name| stdout(&[&step[..], &[name]].concat());
+        assert_eq!(of(theirs), of(ours), "{theirs}");
+    }
+    let wrong = |arguments: &[&str]| String::from_utf8_lossy(&run(arguments).stderr).into_owned();
+    assert!(wrong(&["describe", "resnet50"]).contains("predict describe --net resnet50"));
+    assert!(wrong(&["optimize", "--net", "lenet5"]).contains("For example: predict optimize --net "));
+    let absent = |net| wrong(&["--net", net, "--gpu", "v100", "--batch", "1"]);
+    assert!(absent("meta-llama/Llama-3.1-8B").contains("config.json"), "{}", absent("meta-llama/Llama-3.1-8B"));
+    assert!(absent("./nets/mine.onnx").ends_with("there is no such file\n"), "{}", absent("./nets/mine.onnx"));
+}
+
+#[test]
+fn what_a_gpu_is_called_is_said_once() {
+    let text = stdout(&["--net", "lenet5", "--gpu", "NVIDIA A100-SXM4-80GB", "--batch", "1"]);
+    assert!(text.starts_with("lenet5 on NVIDIA A100-SXM4-80GB, batch 1"), "{text}");
+}
+
+#[test]
+fn of_many_gpus_that_may_be_the_best_a_few_are_named() {
+    let text = stdout(&["compare", "--net", "lenet5", "--gpu", "all", "--batch", "1"]);
+    let line = text.lines().find(|line| line.contains("not sure between")).expect("many may be");
+    assert!(line.contains(" others; measure ") && line.len() < 200, "{line}");
+}

@@ -58,6 +58,6 @@ title() { sed -n 's/^# //p' "$1" | head -n 1; }
     echo "- [$(title "$path")]($path)"
   done
 } > "$stage/src/SUMMARY.md"
-cp reports/book/book.toml reports/book/book.css "$stage"
+cp reports/book/book.{toml,css} reports/book/words.js "$stage"
 "$mdbook" build "$stage" --dest-dir "$out/html"
 echo "$out/html/index.html"

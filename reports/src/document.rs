@@ -1,7 +1,7 @@
 //! A report of paragraphs, tables and figures, as text, Markdown and one HTML file that asks nothing of the network.
 
 use crate::markup::escape;
-use crate::markup::markdown_text;
+use crate::markup::{markdown_text, prose};
 use crate::stamp;
 use crate::table::Table;
 
@@ -60,8 +60,8 @@ dt{font-weight:600}dd{margin:0;overflow-wrap:break-word}
 .scroll{overflow-x:auto;margin:.6rem 0}
 .scroll:focus-visible,summary:focus-visible,a:focus-visible{outline:2px solid var(--link);outline-offset:2px}
 table{border-collapse:separate;border-spacing:0;font-size:.875rem;font-variant-numeric:tabular-nums}
-th,td{padding:.3rem .7rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;background:var(--paper)}
-th{color:var(--faint);font-weight:600;vertical-align:bottom}td{white-space:nowrap}td.long{white-space:normal;min-width:14rem;max-width:30rem}
+th,td{padding:.3rem .55rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top;background:var(--paper)}
+th{color:var(--faint);font-weight:600;vertical-align:bottom}td{white-space:nowrap}td.pair{white-space:normal}td.pair span{white-space:nowrap}td.long{white-space:normal;min-width:9rem;max-width:30rem}
 .number{text-align:right}tbody tr:nth-child(even) td{background:var(--band)}
 th:first-child,td:first-child{position:sticky;left:0;z-index:1}
 figure{margin:1.5rem 0;overflow-x:auto}figure svg{display:block}
@@ -72,9 +72,9 @@ code{font:.85rem/1.5 ui-monospace,monospace;overflow-wrap:anywhere}
 @media screen and (max-width:60rem){figure.drawn svg.wide{display:none}figure.drawn svg.middle{display:block}}
 @media screen and (max-width:40rem){figure.drawn svg.middle{display:none}figure.drawn svg.narrow{display:block}
 dl{grid-template-columns:1fr;gap:.1rem}dd{margin-bottom:.6rem}
-td.long:first-child{max-width:9rem;min-width:0;overflow-wrap:break-word}th,td{padding:.3rem .5rem}}
+td.long:first-child{max-width:9rem;min-width:0;overflow-wrap:break-word}table{font-size:.8rem}th,td{padding:.3rem .35rem}}
 @page{size:A4 landscape;margin:12mm}
-@media print{figure:not(.drawn) svg{min-width:0}body{max-width:none;padding:0;font-size:10pt}nav{display:none}figure{break-inside:avoid;overflow:visible}h2{break-after:avoid}dl{break-inside:avoid}
+@media print{figure:not(.drawn) svg{min-width:0}figure svg{max-width:24cm!important;max-height:15cm}body{max-width:none;padding:0;font-size:10pt}nav{display:none}figure{break-inside:avoid;overflow:visible}h2{break-after:avoid}dl{break-inside:avoid}
 .scroll{overflow:visible}table{font-size:7.5pt}th,td{padding:.1rem .3rem;white-space:normal;overflow-wrap:break-word}
 td.long{min-width:0}th:first-child,td:first-child{position:static;min-width:0;max-width:none}tr{break-inside:avoid}thead{display:table-header-group}details{display:none}}
 ";
@@ -153,15 +153,15 @@ impl Document {
             }
             let called = seen.checked_sub(1).and_then(|i| headings.get(i)).copied().unwrap_or(&self.title);
             body += &match block {
-                Block::Lead(text) => format!("<p class=\"lead\">{}</p>\n", escape(text)),
+                Block::Lead(text) => format!("<p class=\"lead\">{}</p>\n", prose(text)),
                 Block::Heading(text) => {
                     seen += 1;
                     format!("<h2 id=\"{}\">{}</h2>\n", anchor(text, seen - 1), escape(text))
                 }
-                Block::Text(text) => format!("<p>{}</p>\n", escape(text)),
+                Block::Text(text) => format!("<p>{}</p>\n", prose(text)),
                 Block::Facts(facts) => {
                     let fact = |(name, text): &(String, String)| {
-                        format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(text))
+                        format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), prose(text))
                     };
                     format!("<dl>\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
                 }
@@ -170,7 +170,7 @@ impl Document {
                     format!("<details><summary>{}</summary>\n{}</details>\n", escape(name), scrolling(table, name))
                 }
                 Block::List(items) => {
-                    let items: String = items.iter().map(|i| format!("<li>{}</li>\n", escape(i))).collect();
+                    let items: String = items.iter().map(|i| format!("<li>{}</li>\n", prose(i))).collect();
                     format!("<ul>\n{items}</ul>\n")
                 }
                 Block::Figure(drawn) => figure(drawn, called),

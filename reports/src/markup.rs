@@ -40,8 +40,49 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
 }
 
+/// Units that stand on the line of their number.
+const UNITS: [&str; 16] =
+    ["%", "s", "ms", "us", "J", "mJ", "kJ", "W", "kW", "MW", "MHz", "GiB", "MiB", "GB", "MWh", "kWh"];
+
+/// A sentence within HTML: what stands between backticks is code, and a unit is not parted from its number.
+pub fn prose(text: &str) -> String {
+    let code = |(i, part): (usize, &str)| match i % 2 {
+        0 => together(&escape(part)),
+        _ => format!("<code>{}</code>", escape(part)),
+    };
+    match text.matches('`').count() {
+        // One that has no other is a letter like others.
+        odd if odd % 2 == 1 => together(&escape(text)),
+        _ => text.split('`').enumerate().map(code).collect(),
+    }
+}
+
+fn together(text: &str) -> String {
+    let mut words = text.split(' ');
+    let mut joined = words.next().unwrap_or_default().to_string();
+    for word in words {
+        let unit = word.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '%');
+        let of_number = joined.ends_with(|c: char| c.is_ascii_digit()) && UNITS.contains(&unit);
+        joined += if of_number { "&nbsp;" } else { " " };
+        joined += word;
+    }
+    joined
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn sentences_have_code_and_units_beside_their_numbers() {
+        for (text, expected) in [
+            ("40 % of it: `calibrate run --x 5 ms`.", "40&nbsp;% of it: <code>calibrate run --x 5 ms</code>."),
+            ("12.1 J, 3 samples, a s", "12.1&nbsp;J, 3 samples, a s"),
+            ("(15.7 to 26.1 ms), a ` b < c", "(15.7 to 26.1&nbsp;ms), a ` b &lt; c"),
+            ("", ""),
+        ] {
+            assert_eq!(super::prose(text), expected);
+        }
+    }
+
     #[test]
     fn a_cell_is_never_a_formula() {
         assert_eq!(super::csv_cell("=1+1"), "'=1+1");

@@ -4,7 +4,7 @@
 pub use crate::breakdown::figure;
 
 use crate::generation::parts;
-use crate::markup::escape;
+use crate::markup::{capital, escape};
 use crate::prediction::{FOOTNOTE, Shown, group_table, heading, layer_table, provenance, starred, totals};
 use crate::table::Table;
 use crate::verdict::Verdict;
@@ -12,10 +12,11 @@ use crate::warnings::words;
 use joulecast_model::step::generation::Generation;
 use joulecast_model::step::predictor::NetworkPrediction;
 
+/// Twice the class: notebooks align all cells to the right by rules of their own.
 const STYLE: &str = "\
 .joulecast table{border-collapse:collapse;font-size:.875rem;font-variant-numeric:tabular-nums;margin:.4rem 0}\
-.joulecast th,.joulecast td{padding:.2rem .6rem;text-align:left;white-space:nowrap}\
-.joulecast .number{text-align:right}.joulecast pre{overflow-x:auto}\
+.joulecast.joulecast tr>*{padding:.2rem .6rem;text-align:left;white-space:nowrap}\
+.joulecast.joulecast tr>.number{text-align:right}.joulecast pre{overflow-x:auto}\
 .joulecast figure{margin:.6rem 0;overflow-x:auto}.joulecast .scroll{overflow-x:auto}";
 
 fn part(title: &str, below: &str, body: &str) -> String {
@@ -49,7 +50,7 @@ fn below(p: &NetworkPrediction) -> String {
 
 /// The verdict, and what it rests on.
 fn judged(p: &NetworkPrediction) -> String {
-    format!("{} {}", Verdict::of(p).line(), provenance(p))
+    format!("{} {}.", Verdict::of(p).line(), capital(&provenance(p)))
 }
 
 /// A step.

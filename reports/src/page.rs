@@ -33,7 +33,7 @@ fn first(p: &NetworkPrediction) -> Vec<Block> {
 
 /// Layers by kind, each of them behind a mark, and what is to be known.
 fn rest(p: &NetworkPrediction) -> Result<Vec<Block>, ExportError> {
-    let mut blocks = vec![Block::Heading("Where time and energy go".into())];
+    let mut blocks = vec![Block::Heading("Its kernels".into())];
     blocks.extend(figure(p)?);
     let (table, others) = group_table(p);
     blocks.push(Block::Table(table));
@@ -56,7 +56,7 @@ pub(crate) fn step(shown: &Shown<'_>) -> Result<Document, ExportError> {
     let mut blocks = first(p);
     blocks.push(Block::Heading("The step".into()));
     blocks.push(Block::Table(totals(p, gpu)));
-    blocks.push(Block::Text(format!("Memory of {}.", memory(p))));
+    blocks.push(Block::Text(format!("Memory: {}.", memory(p))));
     blocks.extend((p.phases.len() > 1).then(|| Block::Table(phase_table(p))));
     blocks.extend(sharing(p).map(Block::Table));
     blocks.extend(reduced(p).map(|line| Block::Text(format!("{line}."))));

@@ -548,8 +548,9 @@ pub(crate) fn heading(p: &NetworkPrediction, gpu: &Gpu, asked: &Asked<'_>) -> St
         _ => format!("{count} GPUs"),
     };
     let each = p.devices.first().filter(|_| count > 1).map(|d| format!(" ({} on each GPU)", d.batch));
+    let title = if title == asked.gpu { String::new() } else { format!(" ({title})") };
     format!(
-        "{} on {} ({title}), batch {}{}, {} {}, {} profile ({}), {:.0} MHz{}",
+        "{} on {}{title}, batch {}{}, {} {}, {} profile ({}), {:.0} MHz{}",
         p.network,
         asked.gpu,
         p.batch,

@@ -339,7 +339,11 @@ fn between(outlook: &Outlook, figure: impl Fn(&Summary) -> f64, print: impl Fn(f
     let (value, low, high) = (of(&outlook.value), of(&outlook.low), of(&outlook.high));
     let value = value.map_or("grows".into(), &print);
     let interval = match (low, high) {
-        (Some(a), Some(b)) => format!("{} to {}", print(a.min(b)), print(a.max(b))),
+        (Some(a), Some(b)) => match (print(a.min(b)), print(a.max(b))) {
+            // What the load decides, not how long steps take.
+            (low, high) if low == high && low == value => String::new(),
+            (low, high) => format!("{low} to {high}"),
+        },
         (Some(a), None) => format!("from {}; grows", print(a)),
         _ => "grows".into(),
     };

@@ -113,8 +113,15 @@ impl Table {
                     (true, _) if cell.chars().count() > if i == 0 { LONG_NAME } else { LONG } => {
                         format!("<td class=\"long\">{}</td>", escape(cell))
                     }
-                    (true, _) => format!("<td>{}</td>", escape(cell)),
-                    (false, _) => format!("<td class=\"number\">{}</td>", escape(&thousands(cell))),
+                    (text, _) => {
+                        let shown = if text { cell.to_string() } else { thousands(cell) };
+                        let (inside, pair) = parted(&shown);
+                        let classes = [(!text).then_some("number"), pair.then_some("pair")];
+                        match classes.into_iter().flatten().collect::<Vec<_>>().join(" ").as_str() {
+                            "" => format!("<td>{inside}</td>"),
+                            classes => format!("<td class=\"{classes}\">{inside}</td>"),
+                        }
+                    }
                 }
             };
             format!("<tr>{}</tr>\n", (0..self.header.len()).map(cell).collect::<String>())
@@ -135,6 +142,19 @@ impl Table {
         let mut text = line(&self.header) + &line(&rule);
         self.rows.iter().for_each(|row| text += &line(row));
         text
+    }
+}
+
+/// A cell's text within HTML, and whether it is a value with its interval, or an interval: where a table is wider than its page,
+/// these take two lines, and break nowhere else.
+fn parted(cell: &str) -> (String, bool) {
+    let at = cell.find(" (").or_else(|| cell.find(" to ")).filter(|_| cell.starts_with(|c: char| c.is_ascii_digit()));
+    match at {
+        Some(at) => {
+            let (first, rest) = cell.split_at(at);
+            (format!("<span>{}</span> <span>{}</span>", escape(first), escape(rest.trim_start())), true)
+        }
+        None => (escape(cell), false),
     }
 }
 

@@ -337,6 +337,62 @@ mod tests {
     }
 
     #[test]
+    fn documents_say_what_was_judged() {
+        for (gpu, framework) in [("v100", "cudnn"), ("h200", "pytorch")] {
+            let p = predicted(gpu, framework, 8);
+            let verdict = Verdict::of(&p);
+            let trust = verdict.trust();
+            let document = serde_json::to_value(verdict.document()).expect("JSON");
+            assert_eq!(document["grade"], trust.grade().name(), "{gpu}");
+            for (key, of) in [("time", &trust.time), ("power", &trust.power), ("energy", &trust.energy)] {
+                assert_eq!(document[key]["grade"], of.grade.name(), "{gpu} {key}");
+                assert_eq!(document[key]["expected_error"], of.error, "{gpu} {key}");
+            }
+            let doubts = document["doubts"].as_array().expect("a list");
+            assert_eq!(doubts.len(), trust.doubts.len());
+            for (written, doubt) in doubts.iter().zip(&trust.doubts) {
+                assert_eq!(
+                    (&written["share_of_time"], &written["share_of_energy"]),
+                    (&doubt.of_time.into(), &doubt.of_energy.into())
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_powers_and_times_rest_on_differs_by_tier() {
+        let measured = [Tier::Measured, Tier::Imported, Tier::Sibling, Tier::Transferred];
+        for of in [of_time as fn(Tier) -> &'static str, of_power] {
+            let words = measured.map(of);
+            assert!((1..words.len()).all(|i| !words[..i].contains(&words[i])), "{words:?}");
+        }
+        assert_eq!(of_power(Tier::Sibling), "power of another board of its chip");
+        assert_ne!(of_time(Tier::Transferred), of_time(Tier::Roofline));
+    }
+
+    #[test]
+    fn each_doubt_is_settled_by_its_own_measurement() {
+        let (p, others) = (predicted("h200", "cudnn", 8), predicted("v100", "cudnn", 8));
+        let of = |p: &NetworkPrediction, cause| Verdict::of(p).measurement(cause);
+        let clocks = of(&p, Cause::Clocks);
+        assert_eq!((&clocks.what[..], clocks.by), ("steps on h200 at this clock or limit", Some("calibrate sweep")));
+        assert_eq!(of(&p, Cause::Power).what, "power on h200");
+        assert_eq!(of(&p, Cause::Exchange).by, None);
+        let kind = p.layers[0].model();
+        assert_eq!(of(&p, Cause::Kernels(kind)).what, format!("more shapes of {kind} on h200"));
+        assert_eq!(of(&others, Cause::Kernels(kind)).what, format!("{kind} on v100"));
+        // What makes both wide is named once.
+        for p in [&p, &others, &predicted("h200", "pytorch", 1)] {
+            let (verdict, said) = (Verdict::of(p), Verdict::of(p).surer().expect("something is open"));
+            let most = |of: fn(&Doubt) -> f64| {
+                let doubts = &verdict.trust().doubts;
+                doubts.iter().max_by(|a, b| of(a).total_cmp(&of(b))).map(|d| d.cause)
+            };
+            assert_eq!(said.contains(", then "), most(|d| d.of_time) != most(|d| d.of_energy), "{said}");
+        }
+    }
+
+    #[test]
     fn parts_are_a_sentence() {
         let list = [(Slow::Host, 0.5), (Slow::Memory, 0.3), (Slow::Compute, 0.15), (Slow::Input, 0.05)];
         assert_eq!(

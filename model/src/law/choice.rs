@@ -5,7 +5,7 @@
 
 use crate::base::precision::{Phase, Precision};
 use crate::kernel::sizes::{ConvSizes, NAMES};
-use joulecast_data::pack::{SPLIT, WIDE, from_few_digits};
+use joulecast_data::pack::{LARGE, SPLIT, WIDE, from_few_digits};
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
@@ -71,22 +71,42 @@ impl fmt::Debug for Tree {
     }
 }
 
+/// A number in groups of seven bits, the lowest first, and where what follows it begins.
+#[inline]
+fn groups(bytes: &[u8], mut at: usize) -> (u32, usize) {
+    let (mut number, mut shift) = (0, 0);
+    loop {
+        let byte = bytes[at];
+        number |= u32::from(byte & 0x7f).wrapping_shl(shift);
+        (at, shift) = (at + 1, shift + 7);
+        if byte < 0x80 {
+            return (number, at);
+        }
+    }
+}
+
 /// The node that begins at a byte of a packed tree, and where the next one does; other branches are where they begin.
 fn node(bytes: &[u8], at: usize) -> (Node, usize) {
     let head = bytes[at];
     if head & SPLIT == 0 {
-        return (Node::Engine(u16::from_be_bytes([head, bytes[at + 1]])), at + 2);
+        return match head {
+            LARGE => (Node::Engine(u16::from_be_bytes([bytes[at + 1], bytes[at + 2]])), at + 3),
+            small => (Node::Engine(u16::from(small)), at + 1),
+        };
     }
-    let four = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let (other, value) = (four(at + 1), four(at + 5));
-    let size = head & !(SPLIT | WIDE);
-    match head & WIDE {
-        0 => (Node::Split { size, at: from_few_digits(value), other }, at + 9),
-        _ => {
-            let wide = u64::from(four(at + 9)) << 32 | u64::from(value);
-            (Node::Split { size, at: f64::from_bits(wide), other }, at + 13)
+    let (length, at) = groups(bytes, at + 1);
+    let (value, next) = match head & WIDE {
+        0 => {
+            let (packed, next) = groups(bytes, at);
+            (from_few_digits(packed), next)
         }
-    }
+        _ => {
+            let mut wide = [0; 8];
+            wide.copy_from_slice(&bytes[at..at + 8]);
+            (f64::from_le_bytes(wide), at + 8)
+        }
+    };
+    (Node::Split { size: head & !(SPLIT | WIDE), at: value, other: next as u32 + length }, next)
 }
 
 /// The nodes of a packed tree, other branches as positions among them.

@@ -300,6 +300,65 @@ mod tests {
         Ok(())
     }
 
+    #[test]
+    fn errors_of_each_value_are_of_what_it_rests_on() -> Outcome {
+        let slow = OperatingPoint {
+            core_clock: Some(crate::base::units::Hertz::from_mhz(900.0)),
+            ..OperatingPoint::default()
+        };
+        for (gpu, framework, batch, point) in
+            [("h200", "pytorch", 1, OperatingPoint::default()), ("v100", "cudnn", 8, slow)]
+        {
+            let p = predicted(gpu, framework, batch, point)?;
+            let (trust, doubts) = (Trust::of(&p), &p.doubts);
+            let [hosts, clocks] = [doubts.hosts, doubts.clocks].map(|d| d.half_widths());
+            let most = if framework == "pytorch" { hosts } else { clocks };
+            assert!(most[0] != most[1] && most[1] != most[2] && most[0] != most[2], "{gpu}: all alike: {most:?}");
+            let beside = |own: f64, of: usize| own.hypot((hosts[of].hypot(clocks[of])) * MEAN_OF_HALF_WIDTH);
+            for (expected, found) in [
+                (beside(doubts.kernels, 0), trust.time.error),
+                (beside(doubts.power, 1), trust.power.error),
+                (beside(doubts.kernels.hypot(doubts.power), 2), trust.energy.error),
+            ] {
+                assert!((expected - found).abs() < 1e-12, "{gpu}: {expected} {found}");
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_worse_of_both_grades_is_that_of_the_prediction() -> Outcome {
+        let trust = Trust::of(&predicted("v100", "cudnn", 8, OperatingPoint::default())?);
+        assert_eq!((trust.time.grade, trust.energy.grade, trust.grade()), (Grade::Good, Grade::Fair, Grade::Fair));
+        Ok(())
+    }
+
+    /// Kernels share their part of the doubt as their own intervals are wide, and what is exchanged is one of them.
+    #[test]
+    fn kinds_share_doubts_as_they_are_wide() -> Outcome {
+        let mut p = predicted("h200", "cudnn", 8, OperatingPoint::default())?;
+        let kind = p.layers[0].model();
+        p.layers[1].bound_by = BoundBy::Exchange;
+        let list = Trust::of(&p).doubts;
+        let of = |cause| list.iter().find(|d| d.cause == cause).ok_or("not doubted");
+        let wide = |of: &dyn Fn(usize) -> bool| {
+            let layers = p.layers.iter().enumerate().filter(|(i, _)| of(*i));
+            layers.map(|(_, layer)| (layer.time.p95 - layer.time.p05).get()).sum::<f64>()
+        };
+        let (exchange, kernels) = (of(Cause::Exchange)?, of(Cause::Kernels(kind))?);
+        let expected = wide(&|i| i == 1) / wide(&|i| i != 1 && p.layers[i].model() == kind);
+        for (one, other) in [(exchange.of_time, kernels.of_time), (exchange.of_energy, kernels.of_energy)] {
+            assert!((one / other / expected - 1.0).abs() < 1e-9, "{one} {other} {expected}");
+        }
+        let most: Vec<f64> = list.iter().map(|d| d.of_time.max(d.of_energy)).collect();
+        assert!(most.is_sorted_by(|a, b| a >= b), "{most:?}");
+        let power = |p: &NetworkPrediction| Trust::of(p).doubts.into_iter().any(|d| d.cause == Cause::Power);
+        assert!(power(&p));
+        p.widths.power = Default::default();
+        assert!(!power(&p), "power that is sure makes nothing wide");
+        Ok(())
+    }
+
     /// The grades' names promise something of models; shipped ones keep it.
     #[test]
     fn grades_are_what_models_err() -> Outcome {

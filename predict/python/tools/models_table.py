@@ -1,12 +1,13 @@
 """Reads models of torchvision, timm and transformers as a live module and writes a table of what came of it.
 
-    python predict/python/tools/models_table.py [--only NAME,...] [--exports DIR] [--output predict/python/models.csv]
+    python predict/python/tools/models_table.py [--only NAME,...] [--exports DIR [--made]] [--output predict/python/models.csv]
 
 Needs torch, torchvision, timm, transformers, onnx and onnxscript (CPU is enough); weights are not downloaded. A row says: whether the
 module was read; its parameters, those of them that this pass reads (a mask token is of training alone), and ours; multiply-accumulates
 as we count them and as the zoo's definition has them; time and energy of a step on an H200 (fp16, batch 64, through the PyTorch
 profile) from the module, and relative to the file that torch.onnx.export writes by itself, and to the zoo's network of that name, where
-there is one. What is exported is kept in the folder of --exports, without weights, so that rows are made anew in seconds.
+there is one. What is exported is kept in the folder of --exports, without weights, so that rows are made anew in seconds; with --made
+only of what is there, and other rows stay as the table has them: their column `torch`, the version that exported, is another's or empty.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ warnings.filterwarnings("ignore")
 
 COLUMNS = [
     "library", "model", "read", "parameters", "parameters_used", "parameters_read", "gmac", "gmac_zoo", "time_ms", "energy_j", "time_to_onnx", "energy_to_onnx",
-    "zoo", "time_to_zoo", "energy_to_zoo", "export_s", "error",
+    "zoo", "time_to_zoo", "energy_to_zoo", "export_s", "torch", "error",
 ]  # fmt: skip
 
 TORCHVISION = """alexnet convnext_tiny convnext_small convnext_base densenet121 densenet161 densenet169 densenet201 efficientnet_b0
@@ -83,13 +84,16 @@ def texts() -> Iterator[Tuple[str, str, Callable[[], Tuple[Any, Any]]]]:
     def made(name: str) -> Callable[[], Tuple[Any, Any]]:
         def make() -> Tuple[Any, Any]:
             import transformers
+            from transformers.initialization import no_init_weights
 
             config = transformers.AutoConfig.for_model(name)
             for layers in ("num_hidden_layers", "n_layer", "num_layers", "n_layers"):
                 if isinstance(getattr(config, layers, None), int) and getattr(config, layers) > 4:
                     setattr(config, layers, 4)
             config.use_cache = False
-            module = transformers.AutoModel.from_config(config).eval()
+            # What large weights are is not asked, and drawing them takes minutes.
+            with no_init_weights():
+                module = transformers.AutoModel.from_config(config).eval()
             if module.main_input_name == "pixel_values":
                 size = getattr(config, "image_size", 224)
                 return module, {"pixel_values": torch.zeros(1, getattr(config, "num_channels", 3), size, size)}
@@ -114,7 +118,7 @@ def exported(library: str, name: str, make: Callable[[], Tuple[Any, Any]], folde
         with open(base + ".json") as file:
             known: Dict[str, Any] = json.load(file)
             return known
-    facts: Dict[str, Any] = {}
+    facts: Dict[str, Any] = {"torch": torch.__version__.split("+")[0]}
     try:
         module, example = make()
     except Exception as why:  # noqa: BLE001: a model that the library itself does not make
@@ -152,7 +156,7 @@ def macs(net: Any) -> float:
 
 def row(library: str, name: str, facts: Dict[str, Any], folder: str, zoo: set[str]) -> Dict[str, Any]:
     result: Dict[str, Any] = {"library": library, "model": name, "read": False, "error": facts.get("error")}
-    result.update(parameters=facts.get("parameters"), parameters_used=facts.get("used"), export_s=facts.get("export_s"))
+    result.update(parameters=facts.get("parameters"), parameters_used=facts.get("used"), export_s=facts.get("export_s"), torch=facts.get("torch"))
     base = os.path.join(folder, f"{library}-{name}")
     if not os.path.exists(base + ".onnx"):
         return result
@@ -190,11 +194,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--only", default="")
     parser.add_argument("--exports", help="a folder that keeps what is exported")
+    parser.add_argument("--made", action="store_true", help="only rows of what is in the folder of --exports; others are kept")
     parser.add_argument("--output", default=os.path.join(here, "..", "models.csv"))
     asked = parser.parse_args()
     only = set(filter(None, asked.only.split(",")))
     zoo = {net["name"] for net in jc.nets().to_pylist()}
     rows: List[Dict[str, Any]] = []
+    before: Dict[Tuple[str, str], Dict[str, Any]] = {}
+    if asked.made:
+        with open(asked.output, newline="") as file:
+            before = {(line["library"], line["model"]): line for line in csv.DictReader(file)}
     with tempfile.TemporaryDirectory() as temporary, open(asked.output, "w", newline="") as file:
         folder = asked.exports or temporary
         os.makedirs(folder, exist_ok=True)
@@ -202,6 +211,10 @@ def main() -> None:
         writer.writeheader()
         for library, name, make in models():
             if only and name not in only:
+                continue
+            if asked.made and not os.path.exists(os.path.join(folder, f"{library}-{name}.json")):
+                if (library, name) in before:
+                    writer.writerow(before[library, name])
                 continue
             made = row(library, name, exported(library, name, make, folder), folder, zoo)
             rows.append(made)

@@ -164,7 +164,14 @@ pub fn parse_percent(text: &str) -> Result<f64, String> {
 }
 
 pub fn parse_precision(text: &str) -> Result<Precision, String> {
-    Precision::from_name(&text.to_ascii_lowercase()).ok_or_else(|| one_of(Precision::ALL.iter().map(|p| p.name())))
+    // As frameworks call them.
+    let name = match &text.to_ascii_lowercase()[..] {
+        "float32" | "float" => "fp32".into(),
+        "float16" | "half" => "fp16".into(),
+        "bfloat16" => "bf16".into(),
+        other => other.to_string(),
+    };
+    Precision::from_name(&name).ok_or_else(|| one_of(Precision::ALL.iter().map(|p| p.name())))
 }
 
 pub fn parse_mode(text: &str) -> Result<Mode, String> {

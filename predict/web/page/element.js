@@ -12,6 +12,14 @@ export function element(name, attributes = {}, text) {
   return made;
 }
 
+/** Fills an element with a sentence: what stands between backticks is code. */
+export function sentence(into, text) {
+  const parts = text.split("`");
+  // One that has no other is a letter like others.
+  const pairs = parts.length % 2 === 1;
+  into.replaceChildren(...(pairs ? parts.map((part, i) => (i % 2 ? element("code", {}, part) : part)) : [text]));
+}
+
 /** Fills a table: the first cell of a row is its header, a cell is a text or a node. A column named `-name` holds words. */
 export function table(into, header, rows) {
   const head = element("tr");

@@ -1,7 +1,7 @@
 // What the page shows of answers.
 
 import { chart } from "./chart.js";
-import { bar, element, notes, table } from "./element.js";
+import { bar, element, notes, sentence, table } from "./element.js";
 import { modules, shortened } from "./tree.js";
 import { change, digits, gib, range, settings, withUnit } from "./words.js";
 
@@ -12,7 +12,7 @@ export function showStep(p, gpu) {
   byId("verdict-title").textContent = `${p.network} on ${gpu.title}, batch ${digits(p.batch, 9)}, ${p.precision} ${p.mode}`;
   byId("verdict").textContent = p.verdict.text;
   byId("verdict").className = p.fits_in_memory ? "" : "bad";
-  byId("basis").textContent = [`Why so long: ${p.verdict.why_so_long}.`, p.verdict.surer ? `Surer by measuring: ${p.verdict.surer}.` : ""].join(" ").trim();
+  sentence(byId("basis"), [`Why so long: ${p.verdict.why_so_long}.`, p.verdict.surer ? `Surer by measuring: ${p.verdict.surer}.` : ""].join(" ").trim());
   const cards = [
     ["Time a step", withUnit(p.time_s, "s"), range(p.time_s_p05, p.time_s_p95, "s")],
     ["Power", withUnit(p.power_w, "W"), range(p.power_w_p05, p.power_w_p95, "W")],
@@ -134,6 +134,13 @@ export function showCurves(found, gpu, state) {
   byId("curves").hidden = charts.every(c => !c);
 }
 
+/** What a prediction rests on, and how far it is to be trusted. */
+function restsOn({ time_tier: tier, time_grade: time, energy_grade: energy }) {
+  const cell = element("td", { class: "words" }, tier);
+  cell.append(" ", element("small", {}, `${time} in time, ${energy} in energy`));
+  return cell;
+}
+
 /** Several GPUs side by side. */
 export function showCompare({ comparison, notes: told }, gpus, chosen) {
   const { rows, left_out: leftOut } = comparison;
@@ -141,7 +148,7 @@ export function showCompare({ comparison, notes: told }, gpus, chosen) {
   const body = table(byId("compare-table"), ["GPU", "time", "90 %", "power", "energy", "", "samples/s", "memory", "-rests on"],
     [...rows].sort((a, b) => a.time_s - b.time_s).map(r => [
       r.gpu, withUnit(r.time_s, "s"), range(r.time_s_p05, r.time_s_p95, "s"), withUnit(r.power_w, "W"), withUnit(r.energy_j, "J"),
-      bar(r.energy_j / most), digits(r.samples_per_s), element("td", r.fits_in_memory ? {} : { class: "bad" }, r.fits_in_memory ? "fits" : "does not fit"), element("td", { class: "words" }, `${r.time_tier}, ${r.time_grade} in time, ${r.energy_grade} in energy`),
+      bar(r.energy_j / most), digits(r.samples_per_s), element("td", r.fits_in_memory ? {} : { class: "bad" }, r.fits_in_memory ? "fits" : "does not fit"), restsOn(r),
     ]));
   body.forEach(row => {
     const name = row.cells[0].textContent;
@@ -176,7 +183,7 @@ export function showPlan(plan) {
   });
   const body = table(byId("plan-table"), ["candidate", "set to", ...FIGURES.map(([name]) => name)], rows);
   body.forEach(row => row.classList.toggle("chosen", row.cells[0].textContent === plan.chosen_candidate));
-  byId("plan-words").textContent = plan.verdict ? `${plan.verdict}.` : "No candidate carries the load.";
+  sentence(byId("plan-words"), plan.verdict ? `${plan.verdict}.` : "No candidate carries the load.");
   notes(byId("plan-notes"), "To know", plan.candidates.flatMap(c => [
     ...c.rests_on.map(text => `${c.name}, ${text}`), ...c.warnings.map(text => `${c.name}: ${text}`),
   ]), true);

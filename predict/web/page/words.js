@@ -10,11 +10,12 @@ export function digits(value, count = 3) {
   return rounded.toLocaleString("en", { maximumFractionDigits: Math.max(0, count - before), minimumFractionDigits: 0 });
 }
 
-/** A value with its unit: 0.0123 s is 12.3 ms. */
+/** A value with its unit: 0.0123 s is 12.3 ms, 0.003 s 3.00 ms, as the command has them. */
 export function withUnit(value, unit, count = 3) {
   const size = Math.abs(Number(value.toPrecision(count)));
   const [factor, prefix] = PREFIXES.find(([factor]) => size >= factor) ?? (size === 0 ? [1, ""] : PREFIXES.at(-1));
-  return `${digits(value / factor, count)}\u00a0${prefix}${unit}`;
+  const number = value / factor;
+  return `${Math.abs(number) >= 1 && size / factor < 1000 ? number.toPrecision(count) : digits(number, count)}\u00a0${prefix}${unit}`;
 }
 
 /** An interval with its unit said once where it is the same. */

@@ -88,7 +88,11 @@ impl Catalog {
             networks: networks.collect(),
             gpus: catalog::gpu_names().map(gpu).collect::<Result<_, String>>()?,
             frameworks: frameworks.collect(),
-            calibrations: files().map(|(name, print)| (name, format!("{name}-{print}.bin"))).collect(),
+            calibrations: joulecast_data::PACKED_CALIBRATIONS
+                .iter()
+                .filter(|file| file.name != "all_chips")
+                .map(|file| (file.name, file.stored_as()))
+                .collect(),
         })
     }
 }

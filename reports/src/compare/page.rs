@@ -101,9 +101,15 @@ fn by_reason(left_out: &[LeftOut]) -> Vec<(&str, Vec<&str>)> {
     list
 }
 
+/// Of more GPUs that may be the best the first are named.
+const NAMED: usize = 6;
+
 /// The GPUs of which one is the best.
 fn either(b: &Best<'_>, word: &str) -> String {
     let names: Vec<&str> = b.contenders().map(|e| e.gpu.as_str()).collect();
+    if names.len() > NAMED {
+        return format!("{} {word} {} others", names[..NAMED - 1].join(", "), names.len() + 1 - NAMED);
+    }
     match names.split_last() {
         Some((last, others)) if !others.is_empty() => format!("{} {word} {last}", others.join(", ")),
         _ => names.concat(),
@@ -143,13 +149,13 @@ pub(super) fn conclusions(c: &Comparison) -> Vec<String> {
 /// Which GPU is the best of each network and batch, and what would decide where none surely is.
 fn best_table(found: &[Best<'_>]) -> Table {
     let mut table =
-        Table::new(&["network", "batch", "least", "value", "sure", "gpu", "would decide"], 1).with_trailing_text(3);
+        Table::new(&["network", "least", "batch", "value", "sure", "gpu", "would decide"], 2).with_trailing_text(3);
     for b in found {
         let unit = b.measure.unit();
         table.row(vec![
             b.entry.prediction.network.clone(),
-            b.entry.prediction.batch.to_string(),
             b.measure.name().into(),
+            b.entry.prediction.batch.to_string(),
             if unit.is_empty() { significant(b.value, 3) } else { with_unit(b.value, unit) },
             if b.sure() { "yes" } else { "no" }.into(),
             if b.by_gpu { either(b, "or") } else { NONE.into() },

@@ -231,6 +231,34 @@ mod tests {
         }
     }
 
+    /// Boards draw what they drew, for longer.
+    #[test]
+    fn longer_steps_take_more_energy() {
+        let (board, load) = (board(), load());
+        for (end, factor) in CHANGES.into_iter().enumerate() {
+            let (changed, _) = changed(&board, &load, Input::StepTime, end, None).expect("a board");
+            for (before, after) in board.services.iter().flatten().zip(changed.services.iter().flatten()) {
+                for ratio in [
+                    after.time.value / before.time.value,
+                    after.energy.value / before.energy.value,
+                    after.energy.p95 / before.energy.p95,
+                ] {
+                    assert!((ratio - factor).abs() < 1e-12, "{ratio}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn of_equal_fleets_that_with_less_power_is_taken() {
+        let fleet = plan_fleet(&board(), &load(), Scenario::Value).expect("a fleet");
+        let less = Fleet { facility_peak: fleet.facility_peak * 0.5, ..fleet.clone() };
+        for list in [[Some(fleet.clone()), Some(less.clone())], [Some(less.clone()), Some(fleet)]] {
+            let taken = best(&list, Minimise::Cost, None).and_then(|i| list[i].as_ref()).expect("one");
+            assert_eq!(taken.facility_peak, less.facility_peak);
+        }
+    }
+
     #[test]
     fn a_setting_that_cannot_be_kept_has_no_fleet() {
         let changes = sensitivity(&board(), &load(), [Some(&board()), None]);

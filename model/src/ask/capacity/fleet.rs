@@ -537,6 +537,55 @@ mod tests {
     }
 
     #[test]
+    fn racks_carry_servers_with_what_they_draw_besides() {
+        let at = |watts| {
+            let site = Site { rack: Some(Watts::new(watts)), ..load().site };
+            plan_fleet(&board(), &Assumptions { site, ..load() }, Scenario::Value).expect("a fleet")
+        };
+        // Four boards of 300 W and 400 W besides.
+        let each = |watts: f64| Some(at(watts).servers.div_ceil((watts / 1600.0) as u64));
+        assert!(at(1600.0).servers > 2);
+        for watts in [1600.0, 3199.0, 3200.0] {
+            assert_eq!(at(watts).racks, each(watts), "{watts} W");
+        }
+    }
+
+    /// A batch that draws less is not taken where its pool would be busier than it may be.
+    #[test]
+    fn no_part_of_the_day_is_busier_than_pools_may_be() {
+        let mut board = board();
+        let first = board.services[0][0];
+        let busy = |time, energy| Service { time: first.time.times(time), energy: first.energy.times(energy), ..first };
+        // Slower and thriftier.
+        board.services = vec![vec![busy(1.0, 1.0), busy(1.6, 0.2)]];
+        board.more_fit = vec![true];
+        let headroom = Headroom { busiest: 0.5, spares: 0.0 };
+        let load = Assumptions { shares: vec![1.0], profile_per_s: vec![300.0, 1000.0], headroom, ..load() };
+        let fleet = plan_fleet(&board, &load, Scenario::Value).expect("a fleet");
+        for part in &fleet.day {
+            assert!(part.busy <= 0.5 * fleet.gpus as f64 * (1.0 + 1e-9), "{part:?} of {}", fleet.gpus);
+        }
+    }
+
+    /// In quiet times large batches fill too slowly for the target: what keeps the pool from being smaller is the latency.
+    #[test]
+    fn a_pool_that_quiet_times_enlarge_is_bound_by_latency() {
+        let mut board = board();
+        let first = board.services[0][0];
+        let of = |batch, ms: f64| Service { batch, time: first.time.times(ms / first.time.value.to_ms()), ..first };
+        board.services = vec![vec![of(1, 20.0), of(8, 30.0)]];
+        board.more_fit = vec![true];
+        let target = Some(Target { quantile: 0.95, latency: Seconds::from_ms(110.0) });
+        let at = |profile_per_s| {
+            let load = Assumptions { shares: vec![1.0], peak_per_s: 150.0, profile_per_s, target, ..load() };
+            plan_fleet(&board, &load, Scenario::Value).expect("a fleet").pools[0]
+        };
+        let ((busy, limit), (quiet, bound)) = (at(vec![150.0]), at(vec![75.0]));
+        assert_eq!((busy.gpus, limit), (1, Limit::OneGpu));
+        assert_eq!((quiet.gpus > 1, bound), (true, Limit::Latency));
+    }
+
+    #[test]
     fn rented_gpus_cost_their_hours_and_no_energy() {
         let rented = Board { price: Price::PerHour(1.5), ..board() };
         let fleet = plan_fleet(&rented, &load(), Scenario::Value).expect("a fleet");

@@ -229,6 +229,16 @@ mod tests {
         assert_eq!(at(1000.0, true).expect("a pool").2, Limit::Throughput);
     }
 
+    /// 100 erlangs: all GPUs are needed but for a few that keep waits short, which a longer latency would spare.
+    #[test]
+    fn latency_binds_where_more_of_it_would_spare_gpus() {
+        let target = Target { quantile: 0.95, latency: Seconds::from_ms(26.0) };
+        let at = |target: &Target| size_pool(&[service(1, 20.0, 4.0)], 5000.0, target, IDLE, true).expect("a pool");
+        let ((pool, limit), (relaxed, _)) = (at(&target), at(&Target { latency: target.latency * 1.25, ..target }));
+        assert!(relaxed.gpus < pool.gpus && pool.gpus < 110, "{} {}", relaxed.gpus, pool.gpus);
+        assert_eq!(limit, Limit::Latency);
+    }
+
     #[test]
     fn one_gpu_is_the_least() {
         let services = [service(1, 10.0, 2.0), service(8, 30.0, 6.0)];

@@ -437,6 +437,15 @@ mod tests {
     }
 
     #[test]
+    fn replicas_are_no_busier_than_they_may_be() {
+        let carriers = of(&[(1, ONE)], &target(300.0, Some(20.0)));
+        let rate = 7.5 * carriers.value[0].highest();
+        let requests = Requests { peak_per_s: rate, profile_per_s: vec![rate] };
+        let replicas = |busiest| size(&carriers.value, &requests, busiest).map(|sized| sized.pool.replicas);
+        assert_eq!([1.0, 0.75, 0.5].map(replicas), [Some(8), Some(10), Some(15)]);
+    }
+
+    #[test]
     fn between_the_rates_that_are_simulated_is_what_simulations_say() {
         let (demand, target) = (demand(60), target(300.0, Some(20.0)));
         let found = carriers(&[(1, ONE)], &demand, &target);
