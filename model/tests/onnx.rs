@@ -45,13 +45,18 @@ fn what_pytorch_exports_is_what_the_zoo_defines() {
 }
 
 /// What every kernel of a network computes and moves; views do nothing. Copies into another shape are left out: a reader of ONNX
-/// finds them by strides, which our views do not tell.
+/// finds them by strides, which our views do not tell; so are gradients of element-wise layers, for operators that stand for
+/// them have others.
 fn kernels(network: &ShapedNetwork, mode: Mode) -> Vec<(Phase, LayerCost)> {
     let phases = [Phase::Forward, Phase::BackwardData, Phase::BackwardWeights, Phase::Update];
     let of = |phase| {
         move |layer: &ShapedLayer| {
-            let copies = matches!(layer.case.layer, Layer::Reshape(_));
-            network.cost(layer, phase, mode).filter(|_| !copies).map(|cost| (phase, cost))
+            let left_out = match layer.case.layer {
+                Layer::Reshape(_) => true,
+                Layer::Elementwise(_) => phase == Phase::BackwardData,
+                _ => false,
+            };
+            network.cost(layer, phase, mode).filter(|_| !left_out).map(|cost| (phase, cost))
         }
     };
     phases.iter().flat_map(|&phase| network.layers().iter().filter_map(of(phase))).collect()

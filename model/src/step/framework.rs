@@ -647,8 +647,12 @@ mod tests {
             ("kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [0, 1]\nsource = \"x\"", "broadcast per_cycle is 0"),
             ("kind = \"add\"\nfactor = 1\n[sequences]\nreordered = 2\nsource = \"x\"", "sequences reordered is 2"),
             (
-                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = 1\ninterpolated_per_cycle = [1, 0]\ncycles_per_plane = 2\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { short = [1, 1], even = 1, long = [1, 1] }\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 0]\ncycles_per_plane = 2\nsource = \"x\"",
                 "maps interpolated_per_cycle is 0",
+            ),
+            (
+                "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { short = [1, 1], even = 1, long = [0, 1] }\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 1]\ncycles_per_plane = 2\nsource = \"x\"",
+                "maps copied_per_cycle long is 0",
             ),
             (
                 "kind = \"add\"\nfactor = 1\n[layer_norm]\ncycles_per_row = [1, 0]\nlatency = [1, 1]\nrms_latency = [1, 1]\nsource = \"x\"",

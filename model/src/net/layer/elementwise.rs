@@ -123,6 +123,24 @@ mod tests {
     }
 
     #[test]
+    fn a_gradient_reads_what_it_needs() {
+        let read = |ops, gradient| {
+            let layer = Elementwise { gradient, ..Elementwise::of(ops, None) };
+            let cost = cost(&layer, &[shape(&[4, 5])], 1, Phase::BackwardData, Mode::Training);
+            (cost.map(|c| c.read.get() / 80), layer.saves())
+        };
+        assert_eq!(read(1, Gradient::Reads), (Some(2), true));
+        assert_eq!(read(1, Gradient::Scales), (Some(1), false));
+        assert_eq!(read(0, Gradient::Reads), (Some(1), false), "a copy");
+        assert_eq!(read(1, Gradient::Passes), (None, false));
+        assert_eq!(read(1, Gradient::Absent), (None, false));
+        let layer = |gradient| Elementwise { gradient, parameters: 5, ..Elementwise::of(1, None) };
+        let learned =
+            |gradient| cost(&layer(gradient), &[shape(&[4, 5])], 1, Phase::BackwardWeights, Mode::Training).is_some();
+        assert_eq!([Gradient::Passes, Gradient::Absent].map(learned), [true, false]);
+    }
+
+    #[test]
     fn learned_values_have_a_gradient() {
         let slope = Elementwise { parameters: 5, ..Elementwise::of(2, None) };
         let run = |layer: &Elementwise| cost(layer, &[shape(&[4, 5])], 1, Phase::BackwardWeights, Mode::Training);

@@ -108,6 +108,22 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_result_are_concatenated_where_they_lie() {
+        let of = |copy: &str| {
+            format!(
+                r#"{{ name = "part", kind = "slice", axis = 0, size = 16{copy} }},
+                {{ name = "view", kind = "reshape", shape = [16, 196] }},
+                {{ name = "back", kind = "reshape", shape = [16, 14, 14] }},
+                {{ name = "act", kind = "relu" }},
+                {{ name = "plain", kind = "concat", from = ["act", "act"] }},
+                {{ name = "joined", kind = "concat", from = ["plain", "back"] }}"#
+            )
+        };
+        assert_eq!(straying(&of(""), Precision::Fp32), ["joined"]);
+        assert_eq!(straying(&of(", copy = true"), Precision::Fp32), [""; 0]);
+    }
+
+    #[test]
     fn tokens_become_maps_with_channels_last_unless_they_are_copied() {
         let of = |copy: &str| {
             format!(

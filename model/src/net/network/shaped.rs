@@ -409,6 +409,21 @@ inputs.image.shape = [1, 6, 6]
         assert_eq!((one.with_batch(most).is_err(), huge(most)), (true, true));
     }
 
+    /// A view and a comparison in front, and a check beside: no gradient reaches them, nor what only they are read by.
+    #[test]
+    fn what_nothing_learned_lies_before_has_no_gradient_of_data() {
+        let text = "schema = \"network/1\"\nname = \"n\"\ntitle = \"n\"\ninputs.x.shape = [8]\nlayers = [\n\
+                    { name = \"halve\", kind = \"elementwise\" },\n{ name = \"first\", kind = \"linear\", features = 8 },\n\
+                    { name = \"check\", kind = \"elementwise\", gradient = \"absent\" },\n\
+                    { name = \"all\", kind = \"relu\" },\n\
+                    { name = \"second\", kind = \"linear\", features = 8, from = \"first\" },\n\
+                    { name = \"sum\", kind = \"add\", from = [\"second\", \"all\"] },\n{ name = \"last\", kind = \"relu\" }]\n";
+        let network = Network::from_toml(text).expect("valid");
+        let shaped = ShapedNetwork::new(&network, 2, Precision::Fp32, &[]).expect("fits");
+        let with = shaped.layers().iter().filter(|l| shaped.cost(l, Phase::BackwardData, Mode::Training).is_some());
+        assert_eq!(with.map(|l| l.name.as_str()).collect::<Vec<_>>(), ["second", "last"]);
+    }
+
     #[test]
     fn totals_of_a_tiny_network() -> Result<(), ShapingError> {
         let net = ShapedNetwork::new(&tiny(), 2, Precision::Fp32, &[])?;

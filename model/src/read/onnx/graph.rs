@@ -326,8 +326,8 @@ pub(super) fn initializers<'a>(
     for initializer in &graph.initializers {
         let at = |why: String| OnnxError::Format(format!("initializer {}: {why}", shown(&initializer.name)));
         let tensor = Tensor::from_wire(initializer).map_err(at)?;
-        // A single value is a number of the source text, unless a module's attribute names it.
-        let named = initializer.name.contains('.') && !initializer.name.contains(['/', ':']);
+        // A single value is a number of the source text, unless it is a vector that a module's attribute names.
+        let named = tensor.rank() > 0 && initializer.name.contains('.') && !initializer.name.contains(['/', ':']);
         let may = tensor.real && (tensor.elements() > 1 || named) && !given.contains(&initializer.name[..]);
         let learned = if may { vec![values.len()] } else { vec![] };
         names.insert(&initializer.name, values.len());

@@ -8,7 +8,7 @@ use super::{OnnxError, Options, read};
 use crate::base::precision::Precision;
 use crate::base::shape::Shape;
 use crate::catalog;
-use crate::net::layer::{Attention, Copied, Layer};
+use crate::net::layer::{Attention, Copied, Gradient, Layer};
 use crate::net::network::folding::{self, Folding};
 use crate::net::network::{Network, ShapedLayer, ShapedNetwork};
 use prost::Message as _;
@@ -767,6 +767,39 @@ fn a_bias_over_turned_rows_is_added_apart() {
     };
     assert_eq!(biased(false), ["linear"]);
     assert_eq!(biased(true), ["reshape", "linear", "elementwise"]);
+}
+
+/// What automatic differentiation does about sums, factors and comparisons, and a single value that a module's attribute names.
+#[test]
+fn element_wise_layers_say_what_their_gradients_read() {
+    let of = |build: &dyn Fn(&mut Maker) -> String| {
+        let mut m = Maker::new(17);
+        m.input("x", element::FLOAT, &["batch", "16", "8"]);
+        let y = build(&mut m);
+        let network = understood(m.bytes(&[&y]), &Options::default());
+        let [node] = &network.nodes[..] else { panic!("one layer: {:?}", kinds(&network)) };
+        let Layer::Elementwise(layer) = &node.layer else { panic!("{:?}", node.layer) };
+        (layer.gradient, layer.parameters)
+    };
+    let scalar = |op: &'static str| {
+        move |m: &mut Maker| {
+            let c = m.number(0.3);
+            m.op(op, &["x", &c])
+        }
+    };
+    assert_eq!(of(&scalar("Mul")), (Gradient::Scales, 0));
+    assert_eq!(of(&scalar("Add")), (Gradient::Passes, 0));
+    assert_eq!(of(&scalar("Greater")), (Gradient::Absent, 0));
+    assert_eq!(of(&scalar("Pow")), (Gradient::Reads, 0));
+    let named = |name: &'static str, op: &'static str| {
+        move |m: &mut Maker| {
+            let w = m.weight(name, &[1]);
+            m.op(op, &["x", &w])
+        }
+    };
+    assert_eq!(of(&named("act.scale", "Mul")), (Gradient::Reads, 1));
+    assert_eq!(of(&named("act.bias", "Add")), (Gradient::Passes, 1));
+    assert_eq!(of(&named("/act/Constant.1", "Mul")), (Gradient::Scales, 0), "a number of the source text");
 }
 
 /// Norms of rows are spread over them by the kernel that divides.

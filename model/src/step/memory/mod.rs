@@ -366,6 +366,20 @@ inputs.x.shape = [1, 2, 2]
     }
 
     #[test]
+    fn operations_that_read_no_input_for_their_gradient_keep_none() {
+        let of = |gradient: &str| {
+            let text = RESIDUAL.replace(
+                "name = \"relu\", kind = \"relu\"",
+                &format!("name = \"relu\", kind = \"elementwise\"{gradient}"),
+            );
+            let net = shaped(&text, 1);
+            footprint(&net, Mode::Training, &MemoryPolicy::default()).activations.get()
+        };
+        // What `a` made, 16 values.
+        assert_eq!(of("") - of(", gradient = \"scales\""), 4 * 16);
+    }
+
+    #[test]
     fn a_shortcut_keeps_its_tensor_alive() {
         // At c: the input (4), relu's buffer (16), b (16) and c (16).
         let inference = of(Mode::Inference, Activations::Saved);
