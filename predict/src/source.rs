@@ -13,7 +13,7 @@ use joulecast_model::read::onnx::{self, OnnxError};
 use joulecast_model::read::{CONFIG, Format};
 use joulecast_model::step::generation;
 use std::fs;
-use std::io::Cursor;
+use std::io::{self, Cursor};
 use std::path::Path;
 
 /// A network that was read.
@@ -129,7 +129,7 @@ fn from_file(path: &str, content: Option<&[u8]>, format: Format, reading: &Readi
     let failed = |error: anyhow::Error| Failure::Failed(error.context(path.to_string()));
     let open = || -> Result<fs::File> {
         if content.is_none() && !Path::new(path).exists() {
-            return Err(anyhow!(absent(path)));
+            return Err(io::Error::new(io::ErrorKind::NotFound, absent(path)).into());
         }
         if !fs::metadata(path)?.is_file() {
             return Err(anyhow!("not a regular file"));
