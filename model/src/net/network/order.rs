@@ -80,7 +80,7 @@ fn area(shape: &Shape) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use crate::base::precision::{Mode, Precision};
+    use crate::base::precision::Precision;
     use crate::net::network::{Network, ShapedNetwork};
 
     /// Names of the layers that read a map in the other order.
