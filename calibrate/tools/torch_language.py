@@ -14,9 +14,11 @@ sample) writes its key and value behind them and attends to all, as `predict --g
 view of the cache; no prompt may be longer than one. Time, power and energy are measured as `torch_networks.py` does, memory as
 `torch_memory.py`.
 
-Mixtures of experts choose by the router's logits and multiply grouped by expert (`grouped_mm`), as transformers' `grouped_mm` does.
+Mixtures of experts multiply grouped by expert (`grouped_mm`), as transformers' `grouped_mm` does. Routers run, but experts are chosen
+by logits drawn at random: behind random weights the tokens of a prompt become alike from layer to layer and would all choose the
+same few.
 `--precision fp8`: linear layers but the logits' multiply in fp8 (e4m3, one scale a tensor, `_scaled_mm`) what a kernel
-before them converts, once for all that read it; all else is bf16. Weights are random, so that experts are about as busy.
+before them converts, once for all that read it; all else is bf16.
 
   torch_language.py --draw 7 --networks written --configs model/tests/huggingface --models qwen3_4b,phi_2 --out data/sealed/round-7.toml
 
@@ -125,6 +127,8 @@ class Decoder:
                     angles[size] = angle.cos().to(self.dtype), angle.sin().to(self.dtype)
 
         one = torch.ones((), device=DEVICE)
+        logits = {layer["name"]: torch.randn(batch * tokens, layer["experts"], device=DEVICE, dtype=self.dtype)
+                  for layer in self.layers if layer["kind"] == "experts"}
 
         def run():
             values, narrow = {"input": ids}, {}
@@ -135,6 +139,8 @@ class Decoder:
                     if name == self.head and tokens > 1:
                         inputs = [inputs[0][:, -1:]]
                     extra = (caches.get(name), cached) if layer["kind"] == "attention" else angles
+                    if layer["kind"] == "experts":
+                        extra = logits[name]
                     if layer["kind"] == "fp8_linear":
                         source = layer["from"][0]
                         if source not in narrow:
@@ -245,10 +251,12 @@ def fp8_linear(torch, layer, inputs, learned, one):
     return out.view(*x.shape[:-1], -1)
 
 
-def experts(torch, layer, inputs, learned, _):
-    """Tokens sorted by expert, two products grouped by expert, results weighted and summed by token."""
+def experts(torch, layer, inputs, learned, logits):
+    """Tokens sorted by expert, two products grouped by expert, results weighted and summed by token. Logits that are given are
+    taken for the router's."""
     x = inputs[0].reshape(-1, inputs[0].shape[-1])
-    weights, chosen = torch.topk(torch.softmax(inputs[1].reshape(-1, layer["experts"]), -1, dtype=torch.float32), layer["active"])
+    logits = inputs[1] if logits is None else logits
+    weights, chosen = torch.topk(torch.softmax(logits.reshape(-1, layer["experts"]), -1, dtype=torch.float32), layer["active"])
     weights = (weights / weights.sum(-1, keepdim=True)).to(x.dtype)
     chosen, order = torch.sort(chosen.view(-1))
     ends = torch.searchsorted(chosen, torch.arange(layer["experts"], device=x.device), right=True).to(torch.int32)
