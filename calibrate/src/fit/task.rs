@@ -28,7 +28,8 @@ const PRODUCTS: [ModelKey; 2] = [ModelKey::Kind("linear"), ModelKey::Kind("matmu
 /// Whether a framework has no kernels of its own for these: products, and convolutions but for depthwise ones. 1,100 of these
 /// through PyTorch take 0.95 to 1.04 times as long as by the library in the median of every class, phase and precision.
 fn is_librarys(model: ModelKey) -> bool {
-    let depthwise = [ConvClass::Depthwise, ConvClass::DepthwiseMultiplier].map(ModelKey::Conv);
+    let depthwise =
+        [ConvClass::Depthwise, ConvClass::DepthwiseWide, ConvClass::DepthwiseMultiplier].map(ModelKey::Conv);
     PRODUCTS.contains(&model) || matches!(model, ModelKey::Conv(_)) && !depthwise.contains(&model)
 }
 

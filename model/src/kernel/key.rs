@@ -23,19 +23,22 @@ pub enum ConvClass {
     GroupedOdd,
     /// One input channel per group, one result of each.
     Depthwise,
+    /// The same with a window or stride that cuDNN's depthwise kernels cannot do: a tenth of their rate in 16 bits.
+    DepthwiseWide,
     /// One input channel per group and several results of each, which cuDNN's depthwise kernels cannot do: up to 100 times
     /// as long in 16 bits.
     DepthwiseMultiplier,
 }
 
 impl ConvClass {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::General,
         Self::Plain1x1,
         Self::Plain3x3,
         Self::Grouped,
         Self::GroupedOdd,
         Self::Depthwise,
+        Self::DepthwiseWide,
         Self::DepthwiseMultiplier,
     ];
 
@@ -47,7 +50,10 @@ impl ConvClass {
             1 if plain && conv.kernel.is(1) => Self::Plain1x1,
             1 if plain && conv.kernel.is(3) => Self::Plain3x3,
             1 => Self::General,
-            _ if groups == channels && conv.channels == channels => Self::Depthwise,
+            _ if groups == channels && conv.channels == channels => {
+                let usual = [1, 3, 5, 7].iter().any(|&side| conv.kernel.is(side)) && conv.stride.area() <= 4;
+                if usual { Self::Depthwise } else { Self::DepthwiseWide }
+            }
             _ if groups == channels => Self::DepthwiseMultiplier,
             _ if channels == conv.channels && (channels / groups).is_power_of_two() => Self::Grouped,
             _ => Self::GroupedOdd,
@@ -130,7 +136,9 @@ impl ModelKey {
     pub fn general(self) -> Option<Self> {
         match self {
             Self::Conv(ConvClass::Plain1x1 | ConvClass::Plain3x3) => Some(Self::Conv(ConvClass::General)),
-            Self::Conv(ConvClass::DepthwiseMultiplier) => Some(Self::Conv(ConvClass::Depthwise)),
+            Self::Conv(ConvClass::DepthwiseWide | ConvClass::DepthwiseMultiplier) => {
+                Some(Self::Conv(ConvClass::Depthwise))
+            }
             _ => None,
         }
     }
@@ -152,14 +160,14 @@ impl ModelKey {
 
     /// Whether its kernels run in groups, which are no matrix products.
     pub fn in_groups(self) -> bool {
-        use ConvClass::{Depthwise, DepthwiseMultiplier, Grouped, GroupedOdd};
-        matches!(self, Self::Conv(Grouped | GroupedOdd | Depthwise | DepthwiseMultiplier))
+        use ConvClass::{Depthwise, DepthwiseMultiplier, DepthwiseWide, Grouped, GroupedOdd};
+        matches!(self, Self::Conv(Grouped | GroupedOdd | Depthwise | DepthwiseWide | DepthwiseMultiplier))
     }
 
     /// Whether one chip alone was measured with such kernels, and its library runs them in ways of its own: what it takes says
     /// little of another chip.
     pub fn is_of_one_chip(self) -> bool {
-        self == Self::Conv(ConvClass::DepthwiseMultiplier)
+        matches!(self, Self::Conv(ConvClass::DepthwiseWide | ConvClass::DepthwiseMultiplier))
     }
 
     /// Whether its products are batched: attention's are, over samples and heads.
@@ -177,6 +185,7 @@ impl ModelKey {
             Self::Conv(ConvClass::Grouped) => "conv2d_grouped",
             Self::Conv(ConvClass::GroupedOdd) => "conv2d_grouped_odd",
             Self::Conv(ConvClass::Depthwise) => "conv2d_depthwise",
+            Self::Conv(ConvClass::DepthwiseWide) => "conv2d_depthwise_wide",
             Self::Conv(ConvClass::DepthwiseMultiplier) => "conv2d_depthwise_multiplier",
             Self::By(Algorithm::Heuristic) => "conv2d_by_heuristic",
             Self::By(Algorithm::Gemm) => "conv2d_by_gemm",
@@ -192,6 +201,7 @@ impl ModelKey {
             Self::ByProduct(ConvClass::Grouped) => "conv2d_grouped_by_product",
             Self::ByProduct(ConvClass::GroupedOdd) => "conv2d_grouped_odd_by_product",
             Self::ByProduct(ConvClass::Depthwise) => "conv2d_depthwise_by_product",
+            Self::ByProduct(ConvClass::DepthwiseWide) => "conv2d_depthwise_wide_by_product",
             Self::ByProduct(ConvClass::DepthwiseMultiplier) => "conv2d_depthwise_multiplier_by_product",
             Self::AttentionDecode => "attention_decode",
             Self::AttentionUnfused => "attention_unfused",
@@ -306,6 +316,11 @@ mod tests {
             ("channels = 24\nkernel = 3\ngroups = 2", 24, "conv2d_grouped_odd"),
             ("channels = 32\nkernel = 3\ngroups = 32", 32, "conv2d_depthwise"),
             ("channels = 32\nkernel = 3\ngroups = \"depthwise\"", 32, "conv2d_depthwise"),
+            ("channels = 32\nkernel = 7\nstride = 2\ngroups = 32", 32, "conv2d_depthwise"),
+            ("channels = 32\nkernel = 9\ngroups = 32", 32, "conv2d_depthwise_wide"),
+            ("channels = 32\nkernel = [1, 7]\ngroups = 32", 32, "conv2d_depthwise_wide"),
+            ("channels = 32\nkernel = 7\nstride = 4\ngroups = 32", 32, "conv2d_depthwise_wide"),
+            ("channels = 64\nkernel = 9\ngroups = \"depthwise\"", 32, "conv2d_depthwise_multiplier"),
             ("channels = 64\nkernel = 3\ngroups = \"depthwise\"", 32, "conv2d_depthwise_multiplier"),
             ("channels = 32\nkernel = 3\ngroups = \"depthwise\"", 1, "conv2d_3x3"),
         ] {
@@ -315,6 +330,7 @@ mod tests {
         assert_eq!(general("conv2d_3x3"), Some("conv2d"));
         assert_eq!(general("conv2d_1x1"), Some("conv2d"));
         assert_eq!(general("conv2d_depthwise_multiplier"), Some("conv2d_depthwise"));
+        assert_eq!(general("conv2d_depthwise_wide"), Some("conv2d_depthwise"));
         assert_eq!(general("conv2d_grouped"), None);
     }
 }

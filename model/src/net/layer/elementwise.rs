@@ -13,6 +13,9 @@ named_enum!(
         /// A kernel reads the result's gradient and the inputs: of a product, a power.
         #[default]
         Reads = "reads",
+        /// Kernels for the dividend, and five for the divisor: `-grad * ((self / other) / other)`, summed where it was spread
+        /// (pytorch/pytorch 2.11, torch/csrc/autograd/FunctionsManual.cpp, `div_tensor_other_grad`).
+        Divides = "divides",
         /// A kernel reads the result's gradient alone: of a negation, a factor that nobody learns, a copy.
         Scales = "scales",
         /// The result's gradient is the input's: of a sum with what is no activation.
@@ -62,7 +65,7 @@ impl Elementwise {
 
     /// Whether its backward pass reads its inputs. A copy's never does.
     pub fn saves(&self) -> bool {
-        self.gradient == Gradient::Reads && self.ops > 0
+        matches!(self.gradient, Gradient::Reads | Gradient::Divides) && self.ops > 0
     }
 
     /// Elements of all inputs over the batch, of each at most as many as there are results.
@@ -86,13 +89,18 @@ impl LayerOp for Elementwise {
     }
 
     /// Backward reads the gradient, and the inputs unless [`Gradient`] says otherwise, and writes a gradient per input, with
-    /// about twice the operations; the gradient of learned values is a reduction.
+    /// about twice the operations; the kernels of a division are taken together. The gradient of learned values is a reduction.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let (x, y) = (Self::read(site), site.out_elements());
         let ops = y.saturating_mul(self.ops);
         match phase {
             Phase::Forward => Some(site.streaming(ops, x, y, self.parameters)),
             Phase::BackwardData if matches!(self.gradient, Gradient::Passes | Gradient::Absent) => None,
+            Phase::BackwardData if self.gradient == Gradient::Divides => {
+                // Both quotients, the negation, the product and the sum pass over values of the result's size.
+                let (read, written) = (y.saturating_mul(6).saturating_add(x), y.saturating_mul(5));
+                Some(site.streaming(ops.saturating_mul(6), read, written, self.parameters))
+            }
             Phase::BackwardData => {
                 let kept = if self.saves() { x } else { 0 };
                 let read = y.saturating_add(kept);
@@ -131,6 +139,7 @@ mod tests {
         };
         assert_eq!(read(1, Gradient::Reads), (Some(2), true));
         assert_eq!(read(1, Gradient::Scales), (Some(1), false));
+        assert_eq!(read(1, Gradient::Divides), (Some(7), true));
         assert_eq!(read(0, Gradient::Reads), (Some(1), false), "a copy");
         assert_eq!(read(1, Gradient::Passes), (None, false));
         assert_eq!(read(1, Gradient::Absent), (None, false));

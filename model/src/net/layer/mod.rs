@@ -290,10 +290,11 @@ impl Layer {
         }
     }
 
-    /// What its backward pass reads: what its kind's does, but for element-wise layers, which say so themselves.
+    /// What its backward pass reads: what its kind's does, but for element-wise layers and norms, which say so themselves.
     pub fn saved(&self) -> Saved {
         match self {
             Self::Elementwise(elementwise) if !elementwise.saves() => Saved::Nothing,
+            Self::Reduce(reduce) if reduce.norm => Saved::Both,
             other => other.row().saved,
         }
     }

@@ -6,10 +6,14 @@ use crate::base::shape::Shape;
 use crate::net::cost::{LayerCost, Site};
 use serde::{Deserialize, Serialize};
 
-/// Mean, sum or maximum over the last dimension, which goes away.
+/// Mean, sum, maximum or norm over the last dimension, which goes away.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Reduce {}
+pub struct Reduce {
+    /// Whether it is the rows' Euclidean norm, whose gradient is the row's direction.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub norm: bool,
+}
 
 impl LayerOp for Reduce {
     fn output(&self, inputs: &[Shape]) -> Result<Shape, ShapeError> {
@@ -24,11 +28,16 @@ impl LayerOp for Reduce {
         0
     }
 
-    /// One operation per input element; backward spreads the gradient.
+    /// One operation per input element; backward spreads the gradient. A norm's is `grad * (self / norm)`, with zeros where the
+    /// norm is none: three kernels, taken together (pytorch/pytorch 2.11, torch/csrc/autograd/FunctionsManual.cpp, `norm_backward`).
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let (x, y) = (site.in_elements(), site.out_elements());
         match phase {
             Phase::Forward => Some(site.streaming(x, x, y, 0)),
+            Phase::BackwardData if self.norm => {
+                let all = x.saturating_mul(3);
+                Some(site.streaming(all, all.saturating_add(y), all, 0))
+            }
             Phase::BackwardData => Some(site.streaming(x, y, x, 0)),
             Phase::BackwardWeights | Phase::Update => None,
         }
@@ -43,9 +52,14 @@ mod tests {
 
     #[test]
     fn the_last_dimension_goes_away() {
-        assert_eq!(Reduce {}.output(&[shape(&[768, 196])]), Ok(shape(&[768])));
-        assert_eq!(Reduce {}.output(&[shape(&[768])]), Ok(shape(&[1])));
-        let c = cost(&Reduce {}, &[shape(&[8, 4])], 2, Phase::Forward, Mode::Inference).expect("runs");
+        assert_eq!(Reduce::default().output(&[shape(&[768, 196])]), Ok(shape(&[768])));
+        assert_eq!(Reduce::default().output(&[shape(&[768])]), Ok(shape(&[1])));
+        let c = cost(&Reduce::default(), &[shape(&[8, 4])], 2, Phase::Forward, Mode::Inference).expect("runs");
         assert_eq!((c.ops.get(), c.written.get()), (64, 64));
+        let backward = |norm| {
+            let c = cost(&Reduce { norm }, &[shape(&[8, 4])], 2, Phase::BackwardData, Mode::Inference).expect("runs");
+            (c.read.get() / 4, c.written.get() / 4)
+        };
+        assert_eq!([false, true].map(backward), [(16, 64), (3 * 64 + 16, 3 * 64)]);
     }
 }

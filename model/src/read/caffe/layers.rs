@@ -98,7 +98,7 @@ impl Builder<'_> {
                     let view = Layer::Reshape(Reshape { shape, copy: Copied::Never });
                     from[0] = self.push(&format!("{name}.rows"), view, vec![from[0]])?;
                 }
-                Layer::Reduce(Reduce {})
+                Layer::Reduce(Reduce::default())
             }
             "tile" => {
                 let param = layer.message("tile_param");

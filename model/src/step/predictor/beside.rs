@@ -22,10 +22,15 @@ pub(super) struct Beside<'a> {
     pub precision: Precision,
 }
 
+/// Values of a row of what is converted.
+const CONVERTED_ROW: u64 = 64;
+
 /// A kernel that converts values of the step between 32 and 16 bits: each is read once and written once.
 pub(super) fn conversion<'a>(name: &'a str, converted: Converted, network: &ShapedNetwork) -> Option<Beside<'a>> {
     let values = converted.values;
-    let shape = Shape::new(&[values.div_ceil(network.batch()).clamp(1, MAX_DIMENSION)]).ok()?;
+    // In rows: no row as long as a whole map was measured, and laws reach as far as rows do.
+    let rows = values.div_ceil(network.batch()).div_ceil(CONVERTED_ROW).clamp(1, MAX_DIMENSION);
+    let shape = Shape::new(&[rows, CONVERTED_ROW]).ok()?;
     let layer = Layer::Activation(Activation { function: Function::Relu });
     let (wide, narrow) = (values.saturating_mul(4), values.saturating_mul(2));
     let cost = LayerCost {

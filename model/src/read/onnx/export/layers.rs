@@ -3,8 +3,8 @@
 use super::site::Site;
 use super::{Int, Ints, Real, Word, Writer};
 use crate::net::layer::{
-    Activation, Conv2d, Conv3d, ConvTranspose2d, Copied, Elementwise, Interpolation, Layer, OnnxForm, OnnxValue, Pair,
-    PoolOp, Triple, Window,
+    Activation, Conv2d, Conv3d, ConvTranspose2d, Copied, Elementwise, Gradient, Interpolation, Layer, OnnxForm,
+    OnnxValue, Pair, PoolOp, Triple, Window,
 };
 
 /// More operators than these are written for no layer.
@@ -125,9 +125,10 @@ impl Writer<'_> {
                 let end = slice.start + (slice.size - 1) * slice.step + 1;
                 self.cut(&x, slice.axis as i64 + 1, [slice.start, end, slice.step], name);
             }
-            Layer::Reduce(_) if rank > 1 => {
+            Layer::Reduce(reduce) if rank > 1 => {
                 let axes = self.integers(&site.named("axes"), &[-1]);
-                self.node("ReduceMean", &[&x, &axes], name, &[("keepdims", Int(0))]);
+                let op = if reduce.norm { "ReduceL2" } else { "ReduceMean" };
+                self.node(op, &[&x, &axes], name, &[("keepdims", Int(0))]);
             }
             Layer::Resize(resize) => self.resize(resize.interpolation, site),
             Layer::ConvTranspose2d(conv) => self.transposed(conv, site),
@@ -175,6 +176,7 @@ impl Writer<'_> {
             (_, 0) => return unknown("no operation"),
             (1, 1) => ("Neg", 1),
             (1, _) => ("Shrink", 2),
+            (2, 1) if elementwise.gradient == Gradient::Divides => ("Div", 1),
             (2, 1) => ("Sub", 1),
             (2, _) => ("Mod", 2),
             _ => ("Max", 1),

@@ -28,6 +28,7 @@ fn gradient(operator: &str, learned: bool, activations: usize, whole: bool) -> G
         "Add" | "Sub" | "Sum" if activations == 1 && whole => Gradient::Passes,
         "Add" | "Sub" | "Sum" | "Neg" => Gradient::Scales,
         "Mul" | "Div" if activations == 1 && !learned => Gradient::Scales,
+        "Div" if activations > 1 => Gradient::Divides,
         "Floor" | "Ceil" | "Round" | "Sign" | "Not" | "And" | "Or" | "Xor" | "Equal" | "Greater" | "Less"
         | "GreaterOrEqual" | "LessOrEqual" | "IsNaN" | "IsInf" => Gradient::Absent,
         _ => Gradient::Reads,
@@ -329,7 +330,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             return self.alias(op);
         }
         let from = self.seen(input, &[results, length])?;
-        let place = self.emit(op, Layer::Reduce(Reduce {}), vec![from], &[])?;
+        let place = self.emit(op, Layer::Reduce(Reduce { norm: op.op == "ReduceL2" }), vec![from], &[])?;
         self.made(op, place)
     }
 }

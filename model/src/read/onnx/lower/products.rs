@@ -311,7 +311,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let weights = self.emit(op, Layer::Softmax(Softmax { last: true }), vec![scores.source], &[])?;
         let check = Elementwise { gradient: Gradient::Absent, ..Elementwise::of(1, None) };
         let masked = self.emit(op, Layer::Elementwise(check), vec![scores.source], &[])?;
-        let all = self.emit(op, Layer::Reduce(Reduce {}), vec![masked.source], &[])?;
+        let all = self.emit(op, Layer::Reduce(Reduce::default()), vec![masked.source], &[])?;
         let chosen =
             self.emit(op, Layer::Elementwise(Elementwise::of(0, None)), vec![weights.source, all.source], &[])?;
         let values = self.seen(v, &[heads, keys, d])?;
