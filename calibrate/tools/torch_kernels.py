@@ -7,6 +7,7 @@ the steps. `torch_layers.py` tells kernels of torchvision's networks layer by la
   torch_kernels.py --round data/sealed/round-1.toml --out torch_profile.csv --budget 180
   torch_kernels.py --biases torch_profile.csv
   torch_kernels.py --sums torch_profile.csv torch_profile_3.csv
+  torch_kernels.py --latency torch_profile_8.csv torch_profile_9.csv
 
 --out: a row for each operation and shapes of its inputs in one step, `time_us` the device time of all `calls`, mean over
 two profiled steps; of every network its largest batch in inference, then in training (`--rows FILE`: the steps of a CSV file
@@ -14,6 +15,9 @@ instead, by the columns network, mode, precision, batch). Operations that launch
 operation that an operation belongs to, what a module called or autograd's function, with `within_shapes`, its inputs'.
 --sums: how many cycles of 1980 MHz sums over the rows of a table take, as gradients of biases are.
 --biases: how many results a second additions make that repeat a value per channel, above 2 million results.
+--latency: how many cycles of 1980 MHz additions, products and quotients one of whose operands is repeated take at least, and
+those with operands of one shape: the median of up to 131,072 results, less 1.19 (32 bits) or 1.45 results per cycle of each of
+132 multiprocessors.
 """
 import argparse
 import ast
@@ -31,6 +35,8 @@ ROW = "network,mode,precision,batch".split(",")
 COLUMNS = ROW + "op,shapes,calls,time_us,within,within_shapes".split(",")
 STEPS = 2
 FEWEST_RESULTS = 2_000_000
+# Up to so many results latency decides; what repeated operands allow per cycle, by width.
+MOST_RESULTS, PER_CYCLE = 131_072, {16: 132 * 1.45, 32: 132 * 1.19}
 # Typical rows and columns of a sum, the H200's clock, and parts that are kept aside in turn.
 ROWS, COLUMNS_OF_ROWS, CYCLES_PER_US, FOLDS = 6272, 384, 1980, 10
 
@@ -122,6 +128,29 @@ def biases(path):
         print(f"{width} bits: {len(found)} shapes, {middle:.0f} billion results a second in the median, {low:.0f} to {high:.0f}")
 
 
+def latency(paths):
+    """Cycles of kernels of few results, with an operand that is repeated and without."""
+    found = defaultdict(list)
+    for path in paths:
+        with open(path, newline="", encoding="utf-8") as file:
+            for row in csv.DictReader(file):
+                shapes = [s for s in ast.literal_eval(row["shapes"])[:2] if isinstance(s, list)]
+                if row["op"].removesuffix("_") not in ("aten::add", "aten::mul", "aten::div") or len(shapes) < 2 or not all(shapes):
+                    continue
+                rank = max(map(len, shapes))
+                results = math.prod(max(dims) for dims in zip(*([1] * (rank - len(s)) + s for s in shapes)))
+                if not 0 < results <= MOST_RESULTS:
+                    continue
+                width = 16 if row["precision"] in ("fp16", "bf16") else 32
+                repeated = any(math.prod(s) < results for s in shapes)
+                cycles = CYCLES_PER_US * float(row["time_us"]) / float(row["calls"])
+                found[repeated, width].append(cycles - (results / PER_CYCLE[width] if repeated else 0))
+    for (repeated, width), cycles in sorted(found.items()):
+        cycles.sort()
+        low, middle, high = (cycles[int(q * (len(cycles) - 1))] for q in (0.1, 0.5, 0.9))
+        print(f"{'repeated' if repeated else 'of one shape'}, {width} bits: {len(cycles)} shapes, {middle:.0f} cycles in the median, {low:.0f} to {high:.0f}")
+
+
 def sums(paths):
     """The logarithm of cycles by logarithms of rows and columns over typical ones, and how far shapes kept aside are from that."""
     import torch
@@ -153,6 +182,7 @@ def main():
     arguments.add_argument("--rows", metavar="FILE", help="instead of a round")
     arguments.add_argument("--out")
     arguments.add_argument("--sums", metavar="FILE", nargs="+", help="only reads such files; needs no GPU")
+    arguments.add_argument("--latency", metavar="FILE", nargs="+", help="only reads such files; needs no GPU")
     arguments.add_argument("--budget", type=float, default=180, help="seconds; no network is begun after them")
     arguments.add_argument("--biases", metavar="FILE", help="only reads such a file; needs no GPU")
     args = arguments.parse_args()
@@ -160,10 +190,12 @@ def main():
         biases(args.biases)
     elif args.sums:
         sums(args.sums)
+    elif args.latency:
+        latency(args.latency)
     elif (args.round or args.rows) and args.out:
         run(args)
     else:
-        arguments.error("--round or --rows with --out, --biases or --sums")
+        arguments.error("--round or --rows with --out, --biases, --sums or --latency")
 
 
 if __name__ == "__main__":

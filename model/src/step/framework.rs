@@ -644,7 +644,10 @@ mod tests {
                 "input i: samples_per_s is 1e-320",
             ),
             ("kind = \"add\"\nfactor = 1\nextra_per_sample = \"4 W\"", "slower add"),
-            ("kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [0, 1]\nsource = \"x\"", "broadcast per_cycle is 0"),
+            (
+                "kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [0, 1]\nlatency = [1, 1]\nplain = [1, 1]\nsource = \"x\"",
+                "broadcast per_cycle is 0",
+            ),
             ("kind = \"add\"\nfactor = 1\n[sequences]\nreordered = 2\nsource = \"x\"", "sequences reordered is 2"),
             (
                 "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { short = [1, 1], even = 1, long = [1, 1] }\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 0]\ncycles_per_plane = 2\nsource = \"x\"",
@@ -655,7 +658,7 @@ mod tests {
                 "maps copied_per_cycle long is 0",
             ),
             (
-                "kind = \"add\"\nfactor = 1\n[layer_norm]\ncycles_per_row = [1, 0]\nlatency = [1, 1]\nrms_latency = [1, 1]\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[layer_norm]\ncycles_per_row = [1, 0]\nlatency = [1, 1]\nrms_latency = [1, 1]\nplain = [1, 1]\nsource = \"x\"",
                 "layer_norm cycles_per_row is 0",
             ),
             ("kind = \"add\"\nfactor = 1\nphases = [\"sideways\"]", "sideways"),

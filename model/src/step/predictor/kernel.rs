@@ -480,8 +480,10 @@ fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seco
         (Seconds::ZERO, _) => Seconds::ZERO,
         (second, (factor, extra)) => {
             let results = (load.work.output.elements() * load.work.batch) as f64;
-            let added = setup.framework.broadcast.filter(|_| load.work.phase == Phase::Forward);
-            let added = added.map_or(Seconds::ZERO, |b| b.bias(results, load.work.precision, setup.gpu));
+            // A bias of as many values as there are results is repeated nowhere.
+            let repeated = load.work.batch > 1 || load.work.output.elements() > load.work.output.axis();
+            let added = setup.framework.broadcast.filter(|_| load.work.phase == Phase::Forward && repeated);
+            let added = added.map_or(Seconds::ZERO, |b| b.beyond_plain(results, load.work.precision, setup.gpu));
             let summed = setup.framework.sums.map_or(Seconds::ZERO, |s| s.bias_gradient(&load.work, setup.gpu));
             let at_least = added.max(summed);
             (second * factor + extra).max(at_least) - second
