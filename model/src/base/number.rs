@@ -48,6 +48,11 @@ pub(crate) trait Number:
         function()
     }
 
+    /// Whether it is known to be zero, at once.
+    fn is_zero(self) -> bool {
+        false
+    }
+
     /// 1 over it.
     fn inverse(self) -> Self {
         Self::of(1.0) / self
@@ -85,6 +90,10 @@ impl Number for f64 {
     }
     fn at_most(self, bound: Self, then: Self, otherwise: Self) -> Self {
         if self <= bound { then } else { otherwise }
+    }
+    #[inline(always)]
+    fn is_zero(self) -> bool {
+        self == 0.0
     }
 }
 

@@ -105,12 +105,12 @@ fn seen(loads: &Loads<'_>) -> Seen {
 }
 
 impl Lines {
-    fn through([one, many, between]: [Seen; 3]) -> Option<Self> {
+    fn through([one, many, between]: &[Seen; 3]) -> Option<Self> {
         let of = |which: usize| -> Option<Option<Amounts<Line>>> {
-            let [Some(one), Some(many), Some(between)] = [one, many, between].map(|seen| seen[which]) else {
+            let [Some(one), Some(many), Some(between)] = [one, many, between].map(|seen| seen[which].as_ref()) else {
                 return Some(None);
             };
-            let line = |of: fn(&Amounts<f64>) -> f64| Line::through([&one, &many, &between].map(of));
+            let line = |of: fn(&Amounts<f64>) -> f64| Line::through([one, many, between].map(of));
             Some(Some(Amounts {
                 batch: line(|a| a.batch)?,
                 ops: line(|a| a.ops)?,
@@ -181,31 +181,44 @@ struct Engines<'m> {
 }
 
 /// Room for the variables of several batches.
+pub(crate) struct Several([Lanes; MAX_VARIABLES]);
+
+impl Several {
+    pub fn new() -> Box<Self> {
+        Box::new(Self([Lanes::of(0.0); MAX_VARIABLES]))
+    }
+
+    /// Writes some variables of those in a lane.
+    pub fn fill(&self, which: Wanted, lane: usize, variables: &mut Variables) {
+        for variable in which.each(0..MAX_VARIABLES) {
+            variables.values[variable] = self.0[variable].0[lane];
+        }
+    }
+}
+
+/// The same with room for what they are clamped to.
 pub(crate) struct Room {
-    values: [Lanes; MAX_VARIABLES],
-    clamped: [Lanes; MAX_VARIABLES],
+    pub values: Box<Several>,
+    clamped: Box<Several>,
 }
 
 impl Room {
-    pub fn new() -> Box<Self> {
-        let zeros = [Lanes::of(0.0); MAX_VARIABLES];
-        Box::new(Self { values: zeros, clamped: zeros })
+    pub fn new() -> Self {
+        Self { values: Several::new(), clamped: Several::new() }
     }
 }
 
 /// A layer alone, whatever else its kernel does, over several numbers of samples side by side: all that says whether it lies
 /// within what was fitted.
-pub(crate) struct Samples<'r> {
+pub(crate) struct Samples {
     lines: Lines,
     /// The variables that numbers of samples change, of those that say so.
     moving: Wanted,
-    room: &'r mut Room,
-    reference: Lanes,
 }
 
-impl<'r> Samples<'r> {
+impl Samples {
     /// Of a kernel's loads, which become those of other batches; `None` where it is no straight line over them.
-    pub fn of(loads: &mut Loads<'_>, moving: Wanted, room: &'r mut Room) -> Option<Self> {
+    pub fn of(loads: &mut Loads<'_>, moving: Wanted) -> Option<Self> {
         if loads.board.work.algorithm != Algorithm::Heuristic {
             return None;
         }
@@ -214,30 +227,26 @@ impl<'r> Samples<'r> {
             *each = loads.alone_over(batch).then(|| seen(loads));
         }
         let [Some(one), Some(many), Some(between)] = each else { return None };
-        Some(Self { lines: Lines::through([one, many, between])?, moving, room, reference: Lanes::of(0.0) })
+        Some(Self { lines: Lines::through(&[one, many, between])?, moving })
     }
 
-    /// Looks at so many samples.
-    pub fn look(&mut self, loads: &Loads<'_>, model: &LayerModel, library: Option<f64>, batches: [u64; LANES]) {
+    /// Fills the room with the variables that differ of so many samples, and gives t_ref of each by the model's memory.
+    pub fn look(
+        &self,
+        loads: &Loads<'_>,
+        model: &LayerModel,
+        library: Option<f64>,
+        batches: [u64; LANES],
+        room: &mut Several,
+    ) -> [Seconds; LANES] {
         let batch = Lanes(batches.map(|batch| batch as f64));
         let over = amounts(self.lines.over(), batch);
-        self.reference = over.reference(loads.over().roofline.narrow, model.exponent, model.floor);
+        let reference = over.reference(loads.over().roofline.narrow, model.exponent, model.floor);
         let described = self.lines.described.as_ref().map(|described| amounts(described, batch));
         let library = library.unwrap_or(model.library);
         let described = described.as_ref().unwrap_or(&over);
-        loads.described().fill(described, (model.floor, library), self.moving, &mut self.room.values);
-    }
-
-    /// t_ref of those in a lane, by the model's memory.
-    pub fn reference(&self, lane: usize) -> Seconds {
-        Seconds::new(self.reference.0[lane])
-    }
-
-    /// Writes the variables that differ, of those in a lane.
-    pub fn fill(&self, lane: usize, variables: &mut Variables) {
-        for variable in self.moving.each(0..MAX_VARIABLES) {
-            variables.values[variable] = self.room.values[variable].0[lane];
-        }
+        loads.described().fill(described, (model.floor, library), self.moving, &mut room.0);
+        reference.0.map(Seconds::new)
     }
 }
 
@@ -297,9 +306,9 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             return None;
         }
         let cost = CostLine::through([&one, &many, &between].map(|loads| loads.board.cost))?;
-        let own = Lines::through([&one, &many, &between].map(seen))?;
+        let own = Lines::through(&[&one, &many, &between].map(seen))?;
         let longer = match &longer {
-            Some(loads) => Some(Lines::through(loads.each_ref().map(seen))?),
+            Some(loads) => Some(Lines::through(&loads.each_ref().map(seen))?),
             None => None,
         };
         let library = library.unwrap_or(model.library);
@@ -362,6 +371,19 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         set(load, &self.own.board, self.cost.at(batch), batch as f64);
     }
 
+    /// The variables that say whether the kernel lies within what was fitted, in each of several batches.
+    pub fn bounding(&self, batches: &[u64; LANES], room: &mut Room) -> [Variables; LANES] {
+        let model = self.found.model;
+        let described = amounts(self.own.described(), Lanes(batches.map(|batch| batch as f64)));
+        let which = model.bounding().and(self.changing);
+        self.loads.described().fill(&described, (model.floor, self.library), which, &mut room.values.0);
+        let mut each = [self.fixed; LANES];
+        for (lane, variables) in each.iter_mut().enumerate() {
+            room.values.fill(which, lane, variables);
+        }
+        each
+    }
+
     /// What is to be done on the board in each of several batches.
     pub fn amounts(&self, batches: &[u64; LANES]) -> Amounts<Lanes> {
         amounts(&self.own.board, Lanes(batches.map(|batch| batch as f64)))
@@ -388,7 +410,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             return Expected { reference, log, inside: self.is_inside(lines, &over, batch, reference, room) };
         }
         let inside = self.is_inside(lines, &over, batch, reference, room);
-        let mut log = self.polynomial.at(&room.values, &mut room.clamped);
+        let mut log = self.polynomial.at(&room.values.0, &mut room.clamped.0);
         for (log, &inside) in log.0.iter_mut().zip(&inside) {
             let (low, high) = if inside { model.ratio_range } else { model.ordinary_range };
             *log = log.clamp(low, high);
@@ -409,14 +431,14 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         let model = self.found.model;
         let described = lines.described.as_ref().map(|described| amounts(described, batch));
         let described = described.as_ref().unwrap_or(over);
-        self.loads.described().fill(described, (model.floor, self.library), self.changing, &mut room.values);
+        self.loads.described().fill(described, (model.floor, self.library), self.changing, &mut room.values.0);
         let mut inside = reference.0.map(|reference| self.inside && reference >= model.shortest.get());
         for range in &self.domain {
-            for (inside, value) in inside.iter_mut().zip(room.values[range.variable].0) {
+            for (inside, value) in inside.iter_mut().zip(room.values.0[range.variable].0) {
                 *inside &= value >= range.low - EDGE && value <= range.high + EDGE;
             }
         }
-        let distance = self.distance.at(&room.values);
+        let distance = self.distance.at(&room.values.0);
         for (inside, distance) in inside.iter_mut().zip(distance.0) {
             *inside &= distance <= self.farthest;
         }
@@ -433,7 +455,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             }
             let Some((terms, narrowed)) = engines[i].and_then(|e| known.terms.get(e)?.as_ref()) else { continue };
             let make = || Narrowed::new(terms.polynomial(), &terms.clamp, self.changing, &self.fixed);
-            let log = narrowed.get_or_init(make).at(&room.values, &mut room.clamped);
+            let log = narrowed.get_or_init(make).at(&room.values.0, &mut room.clamped.0);
             for ((added, engine), log) in added.iter_mut().zip(engines).zip(log.0) {
                 if *engine == engines[i] {
                     *added = log.clamp(terms.range.0, terms.range.1);

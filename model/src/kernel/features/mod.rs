@@ -173,6 +173,12 @@ impl Wanted {
         Self(self.0 | others.0)
     }
 
+    /// Those of these that are among others.
+    #[must_use]
+    pub(crate) fn and(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
     /// These but for others.
     #[must_use]
     pub(crate) fn without(self, others: Self) -> Self {

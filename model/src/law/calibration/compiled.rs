@@ -95,15 +95,22 @@ impl Polynomial {
                 let mut whole = V::of(self.constant);
                 let mut begin = Product { common: 0, sums: 0 };
                 for &end in &self.products {
+                    let common = self.common.get(begin.common..end.common).unwrap_or_default();
+                    let sums = self.sums.get(begin.sums..end.sums).unwrap_or_default();
+                    begin = end;
+                    let mut factor = V::of(1.0);
+                    for &variable in common {
+                        factor = factor * values[variable];
+                    }
+                    // Flags, and what does not apply to a kernel, are zero.
+                    if factor.is_zero() {
+                        continue;
+                    }
                     let mut sum = V::of(0.0);
-                    for &(coefficient, variable) in self.sums.get(begin.sums..end.sums).unwrap_or_default() {
+                    for &(coefficient, variable) in sums {
                         sum = sum + values[variable] * coefficient;
                     }
-                    for &variable in self.common.get(begin.common..end.common).unwrap_or_default() {
-                        sum = sum * values[variable];
-                    }
-                    whole = whole + sum;
-                    begin = end;
+                    whole = whole + sum * factor;
                 }
                 whole
             },

@@ -161,7 +161,7 @@ pub struct Range {
 
 impl Range {
     /// How far a value lies outside of it; negative within.
-    fn outside(&self, variables: &Variables) -> f64 {
+    pub(crate) fn outside(&self, variables: &Variables) -> f64 {
         let value = variables.values[self.variable];
         (self.low - value).max(value - self.high)
     }

@@ -1,6 +1,6 @@
 //! Batch norms that an export folded into the weights of the layer before them, as kernels of their own again.
 
-use super::shaped::{alike, mark_gradients};
+use super::shaped::mark_gradients;
 use super::{Folded, Network, Node, ShapedLayer, ShapedNetwork, Source};
 use crate::net::layer::{BatchNorm, Layer};
 use std::collections::HashSet;
@@ -171,8 +171,7 @@ impl ShapedNetwork {
         let before = open(count);
         self.notes.retain(|note| *note != before);
         self.notes.push(unfolded(count));
-        self.alike = alike(&layers).into();
-        self.layers = layers.into();
+        self.set_layers(layers);
         self
     }
 }

@@ -1,6 +1,6 @@
 //! Layers that an inference engine runs as one kernel: what follows a convolution, in the kernel's epilogue.
 
-use super::shaped::{alike, mark_gradients};
+use super::shaped::mark_gradients;
 use super::{ShapedLayer, ShapedNetwork, Source};
 use crate::net::layer::Layer;
 
@@ -46,8 +46,7 @@ impl ShapedNetwork {
         }
         mark_gradients(&mut layers);
         let mut network = self.clone();
-        network.alike = alike(&layers).into();
-        network.layers = layers.into();
+        network.set_layers(layers);
         network
     }
 

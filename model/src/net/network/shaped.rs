@@ -6,7 +6,7 @@ use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
 use crate::net::cost::{LayerCost, Site};
 use crate::net::layer::{Conv2d, Groups, Layer, LayerOp, Optimizer, ShapeError, update_cost};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Counts beyond this are refused: no step of a real network comes near, and sums below it cannot overflow.
 const MAX_COUNT: u64 = 1 << 60;
@@ -21,8 +21,23 @@ pub struct ShapedNetwork {
     inputs: Vec<Shape>,
     pub(super) layers: Arc<[ShapedLayer]>,
     /// For each layer the first that computes the same on the same shapes.
-    pub(super) alike: Arc<[usize]>,
+    alike: Arc<[usize]>,
     pub(super) notes: Vec<String>,
+    totals: Totals,
+}
+
+/// What goes over all layers, made when it is first asked for. Copies have none yet: they may get other layers, or another batch.
+#[derive(Debug, Default)]
+struct Totals {
+    parameters: OnceLock<u64>,
+    /// By mode.
+    buffers: [OnceLock<u64>; Mode::ALL.len()],
+}
+
+impl Clone for Totals {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// A layer with its shapes, without the batch.
@@ -171,7 +186,8 @@ impl ShapedNetwork {
         let alike = alike(&layers).into();
         let (notes, optimizer) = (network.notes.clone(), Optimizer::Momentum);
         let (name, layers) = (network.name.clone(), layers.into());
-        let shaped = Self { name, batch, precision, optimizer, inputs, layers, alike, notes };
+        let totals = Totals::default();
+        let shaped = Self { name, batch, precision, optimizer, inputs, layers, alike, notes, totals };
         shaped.check_countable()?;
         Ok(shaped)
     }
@@ -259,9 +275,22 @@ impl ShapedNetwork {
         })
     }
 
+    /// Replaces all of its layers.
+    pub(super) fn set_layers(&mut self, layers: Vec<ShapedLayer>) {
+        self.alike = alike(&layers).into();
+        self.layers = layers.into();
+        self.totals = Totals::default();
+    }
+
     /// Learned parameters.
     pub fn parameters(&self) -> u64 {
-        self.each(ShapedLayer::parameters).sum()
+        *self.totals.parameters.get_or_init(|| self.each(ShapedLayer::parameters).sum())
+    }
+
+    /// Bytes of all buffers of a step where our own runner places them: what `plan` says of this network, the first time.
+    pub(crate) fn buffers(&self, mode: Mode, plan: impl FnOnce() -> u64) -> u64 {
+        // Enumerations count from 0 in the order of their lists.
+        *self.totals.buffers[mode as usize].get_or_init(plan)
     }
 
     /// Multiply-accumulates of convolution and matrix products in one forward pass over the batch.
@@ -297,7 +326,7 @@ pub(super) fn mark_gradients(layers: &mut [ShapedLayer]) {
     }
 }
 
-pub(super) fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
+fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
     // Layers that are alike have the same mark; few others have.
     let mark = |layer: &ShapedLayer| {
         let kind = layer.case.layer.kind().as_bytes().iter().map(|byte| u64::from(*byte));

@@ -4,7 +4,7 @@
 //! read. What making 16 bits of them takes was not measured and is left out.
 
 use super::Source;
-use super::shaped::{ShapedLayer, ShapedNetwork, alike};
+use super::shaped::{ShapedLayer, ShapedNetwork};
 use crate::base::precision::{Phase, Precision, named_enum};
 use crate::base::units::Bytes;
 use crate::net::cost::LayerCost;
@@ -81,8 +81,7 @@ impl ShapedNetwork {
             layer.stored = Stored { weights, cache: stored.cache };
         }
         let mut network = self;
-        network.alike = alike(&layers).into();
-        network.layers = layers.into();
+        network.set_layers(layers);
         network
     }
 }

@@ -203,10 +203,11 @@ fn between(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
 /// What our own runner takes: the plan of its buffers, what layers keep for their backward pass alone, and one workspace for
 /// all of them.
 fn planned(network: &ShapedNetwork, mode: Mode, gradient_width: u64) -> Use {
-    let kept = network.each(|layer| buffers::rounded(kept_by_runner(network, layer, mode)));
-    let kept = kept.fold(0, u64::saturating_add);
+    let kept = || network.each(|layer| buffers::rounded(kept_by_runner(network, layer, mode)));
+    let kept = if mode == Mode::Training { kept().fold(0, u64::saturating_add) } else { 0 };
+    let buffers = network.buffers(mode, || BufferPlan::new(network, mode).bytes);
     Use {
-        activations: BufferPlan::new(network, mode).bytes.saturating_add(kept),
+        activations: buffers.saturating_add(kept),
         gradients: if mode == Mode::Training { network.parameters().saturating_mul(gradient_width) } else { 0 },
         workspace: workspace_by_runner(network, mode),
     }
@@ -234,10 +235,9 @@ fn workspace_by_runner(network: &ShapedNetwork, mode: Mode) -> u64 {
 
 /// The largest scratch memory of an algorithm that was asked for.
 fn scratch(network: &ShapedNetwork, policy: &MemoryPolicy) -> Bytes {
+    let Some(algorithm) = policy.algorithm else { return Bytes::ZERO };
     let of = |layer: &ShapedLayer| {
-        let (Layer::Conv2d(conv), Some(algorithm), Some(input)) =
-            (&layer.case.layer, policy.algorithm, layer.case.inputs.first())
-        else {
+        let (Layer::Conv2d(conv), Some(input)) = (&layer.case.layer, layer.case.inputs.first()) else {
             return Bytes::ZERO;
         };
         match algorithm.supports(&layer.case.layer, &layer.case.inputs) {

@@ -1,7 +1,7 @@
 //! A step over batches: what no batch changes is found once, and kernels that differ are predicted once each, several batches
 //! side by side. [`Step::new`] is the plain way, and says the same but for rounding.
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, FewerSamples};
 use super::kernel::{Asked, Kernel, Models, Plan, computed_in, plan, predict_kernel};
 use super::network::law_of;
 use super::step::Step;
@@ -113,8 +113,9 @@ impl<'a> StepOverBatches<'a> {
     pub fn prepare(&self, batches: &[u64]) -> Result<Vec<Prepared<'_, 'a>>, PredictError> {
         let mut prepared = Vec::with_capacity(batches.len());
         let mut room = Room::new();
+        let mut fewer: Vec<Option<FewerSamples<'a, 'a>>> = self.asked.iter().map(|_| None).collect();
         for batches in batches.chunks(LANES) {
-            for (&batch, kernels) in batches.iter().zip(self.kernels_at(batches, &mut room)?) {
+            for (&batch, kernels) in batches.iter().zip(self.kernels_at(batches, &mut fewer, &mut room)?) {
                 let step = Step::from_kernels(self.network, &self.setup, kernels)?;
                 prepared.push(Prepared::of_alike(step, &self.order, self.cost.at(batch), self.memory.at(batch)));
             }
@@ -122,11 +123,16 @@ impl<'a> StepOverBatches<'a> {
         Ok(prepared)
     }
 
-    /// Kernels that differ, for each of at most [`LANES`] batches.
-    fn kernels_at(&self, batches: &[u64], room: &mut Room) -> Result<Vec<Vec<Kernel<'a>>>, PredictError> {
+    /// Kernels that differ, for each of at most [`LANES`] batches. `fewer`: what is known of each that was asked for.
+    fn kernels_at(
+        &self,
+        batches: &[u64],
+        fewer: &mut [Option<FewerSamples<'a, 'a>>],
+        room: &mut Room,
+    ) -> Result<Vec<Vec<Kernel<'a>>>, PredictError> {
         let mut made: Vec<Vec<Kernel<'a>>> = batches.iter().map(|_| Vec::with_capacity(self.asked.len())).collect();
-        for kernel in &self.asked {
-            self.make(kernel, batches, &mut made, room)?;
+        for (kernel, fewer) in self.asked.iter().zip(fewer) {
+            self.make(kernel, batches, &mut made, fewer, room)?;
         }
         let of = |made: &Vec<Kernel<'a>>| -> Vec<Kernel<'a>> {
             let one = |kernel: &Kernel<'a>| {
@@ -146,6 +152,7 @@ impl<'a> StepOverBatches<'a> {
         kernel: &Made<'a>,
         batches: &[u64],
         made: &mut [Vec<Kernel<'a>>],
+        fewer: &mut Option<FewerSamples<'a, 'a>>,
         room: &mut Room,
     ) -> Result<(), PredictError> {
         let Made { name, ref asked, ref cost, ref over } = *kernel;
@@ -171,10 +178,17 @@ impl<'a> StepOverBatches<'a> {
         let mut taken = over.taken(&lanes, room);
         let mut load = over.load();
         let bounds = Bounds { found: &plan.found, setup };
-        for (timed, &batch) in taken.timed.iter_mut().zip(batches) {
-            if !timed.in_domain && asked.phase != Phase::Update {
-                over.at(batch, &mut load);
-                timed.value = bounds.not_below_fewer_samples(timed.value, &load, room);
+        if taken.timed.iter().any(|timed| !timed.in_domain) && asked.phase != Phase::Update {
+            let here = over.bounding(&lanes, room);
+            if fewer.is_none() {
+                *fewer = bounds.fewer_samples(&load);
+            }
+            if let Some(fewer) = fewer {
+                for ((timed, &batch), here) in
+                    taken.timed.iter_mut().zip(batches).zip(&here).filter(|((t, _), _)| !t.in_domain)
+                {
+                    timed.value = bounds.as_for_fewer_samples(timed.value, batch, fewer, here, &mut room.values);
+                }
             }
         }
         let times: [_; LANES] = std::array::from_fn(|i| {

@@ -6,7 +6,8 @@ use crate::base::units::Seconds;
 use crate::kernel::features::{MAX_VARIABLES, Variables, Wanted};
 use crate::kernel::load::Load;
 use crate::kernel::work::Work;
-use crate::law::batches::{Room, Samples};
+use crate::law::batches::{Samples, Several};
+use crate::law::calibration::{EDGE, Range};
 use crate::law::carry::Carry;
 use crate::law::lookup::Found;
 use crate::law::time::{Expected, Loads, MORE, Timed};
@@ -25,38 +26,37 @@ const MOST_RESULTS: usize = 64;
 
 impl<'m> Bounds<'_, 'm> {
     /// What a kernel outside of what was fitted takes, as the same one of more and fewer samples bounds it. `loads`: it, as its
-    /// model sees it, on the way of which they become those of other batches; `here`: its variables.
-    pub(super) fn outside(&self, own: Seconds, loads: &mut Loads<'_>, here: &Variables, room: &mut Room) -> Seconds {
+    /// model sees it; `here`: its variables.
+    pub(super) fn outside(&self, own: Seconds, mut loads: Loads<'_>, here: &Variables, room: &mut Several) -> Seconds {
         let batch = loads.board.work.batch;
-        let own = self.as_for_more_samples(own, batch, loads);
-        self.as_for_fewer_samples(own, batch, loads, here, room)
+        let own = self.as_for_more_samples(own, batch, &mut loads);
+        self.as_for_fewer_samples(own, batch, &mut self.of_fewer(loads), here, room)
     }
 
-    /// What a kernel outside of what was fitted takes that takes no longer than the same one of more samples.
-    pub(super) fn not_below_fewer_samples(&self, own: Seconds, load: &Load<'_>, room: &mut Room) -> Seconds {
-        let loads = self.found.model.loads(load.work.clone(), load.cost, self.setup.gpu);
-        loads.map_or(own, |mut loads| {
-            let mut here = Variables::default();
-            self.bounding(&loads, self.found.model.bounding(), &mut here);
-            self.as_for_fewer_samples(own, load.work.batch, &mut loads, &here, room)
-        })
+    /// A kernel of any number of samples, as its model sees it.
+    fn of_fewer<'w>(&self, loads: Loads<'w>) -> FewerSamples<'w, 'm> {
+        let moving = self.moving(&loads);
+        FewerSamples { loads, moving, samples: None, seen: Vec::new(), outside: Vec::new(), edges: Vec::new() }
     }
 
-    /// Those of the variables that say whether a kernel lies within what was fitted.
-    fn bounding(&self, loads: &Loads<'_>, wanted: Wanted, variables: &mut Variables) {
-        loads.fill(self.found.model, self.setup.library, wanted, variables);
+    /// The same of a kernel on its board; `None` where that has no peak for it.
+    pub(super) fn fewer_samples<'w>(&self, load: &Load<'w>) -> Option<FewerSamples<'w, 'm>>
+    where
+        'm: 'w,
+    {
+        Some(self.of_fewer(self.found.model.loads(load.work.clone(), load.cost, self.setup.gpu)?))
     }
 
     /// A kernel's time as it is expected, bounded where it lies outside of what was fitted.
-    fn time(&self, work: Work<'_>, room: &mut Room) -> Option<Seconds> {
+    fn time(&self, work: Work<'_>, room: &mut Several) -> Option<Seconds> {
         let cost = work.cost().ok()??;
         let model = self.found.model;
         let engine = model.foreseen(&work, self.setup.calibration);
-        let mut loads = model.loads(work, cost, self.setup.gpu)?;
+        let loads = model.loads(work, cost, self.setup.gpu)?;
         let mut variables = Variables::default();
         let expected = self.found.expects_of(&loads, engine.terms, self.setup.library, &mut variables);
         let time = expected.time();
-        Some(if expected.in_domain { time } else { self.outside(time, &mut loads, &variables, room) })
+        Some(if expected.in_domain { time } else { self.outside(time, loads, &variables, room) })
     }
 
     /// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
@@ -84,50 +84,46 @@ impl<'m> Bounds<'_, 'm> {
     }
 
     /// Nor may it fall where what was measured ends: a kernel that is larger takes no less than the same one of the most samples
-    /// that lie within, as long as the library is expected to run both by one engine. `loads`: those of the kernel of any number
-    /// of samples; `here`: its variables of `batch` samples, those of [`Self::bounding`] at least.
-    fn as_for_fewer_samples(
+    /// that lie within, as long as the library is expected to run both by one engine. `kernel`: it, of any number of samples;
+    /// `here`: its variables of `batch` samples, those of [`LayerModel::bounding`](crate::law::calibration::LayerModel) at least.
+    pub(super) fn as_for_fewer_samples(
         &self,
         own: Seconds,
         batch: u64,
-        loads: &mut Loads<'_>,
+        kernel: &mut FewerSamples<'_, 'm>,
         here: &Variables,
-        room: &mut Room,
+        room: &mut Several,
     ) -> Seconds {
         let model = self.found.model;
         let Some(longest) = self.found.longest() else { return own };
-        let moving = self.moving(loads);
-        if is_quick() && !model.away(here).without(moving).is_empty() {
+        if is_quick() && !model.away(here).without(kernel.moving).is_empty() {
             return own;
         }
         let compared = Compared { bounds: self, own, longest, here };
-        let samples = if is_quick() { Samples::of(loads, moving, room) } else { None };
-        let at_the_edge = match samples {
-            Some(samples) => {
-                at_the_edge(batch, &mut SideBySide { samples, loads, compared, there: *here, batches: [batch; LANES] })
-            }
-            None => at_the_edge_plainly(batch, |batch| {
+        let at_the_edge = if is_quick() && kernel.is_straight() {
+            at_the_edge(
+                batch,
+                &mut SideBySide { kernel, compared, room, there: *here, batches: [batch; LANES], reference: None },
+            )
+        } else {
+            let loads = &mut kernel.loads;
+            at_the_edge_plainly(batch, |batch| {
                 if !loads.alone_over(batch) {
                     return None;
                 }
                 let mut there = Variables::default();
-                self.bounding(loads, model.bounding(), &mut there);
+                loads.fill(model, self.setup.library, model.bounding(), &mut there);
                 let reference = loads.over().roofline.reference(model.exponent, model.floor);
                 Some(compared.at(&there, reference, || Carry::between(loads.over(), &loads.board)))
-            }),
+            })
         };
         let Some(edge) = at_the_edge else { return own };
-        let foreseen = |loads: &Loads<'_>| model.foreseen(&loads.board.work, self.setup.calibration);
-        loads.board.work.batch = batch;
-        let own_engine = foreseen(loads).engine;
-        if !loads.alone_over(edge) {
-            return own;
+        kernel.loads.board.work.batch = batch;
+        let own_engine = model.foreseen(&kernel.loads.board.work, self.setup.calibration).engine;
+        match kernel.at_edge(edge, self) {
+            Some(at) if at.engine == own_engine => own.max(at.time),
+            _ => own,
         }
-        let engine = foreseen(loads);
-        if engine.engine != own_engine {
-            return own;
-        }
-        own.max(self.found.expects_of(loads, engine.terms, self.setup.library, &mut Variables::default()).time())
     }
 
     /// The variables that numbers of samples change, of those that say whether a kernel lies within what was fitted.
@@ -148,7 +144,7 @@ impl<'m> Bounds<'_, 'm> {
         timed: Timed,
         work: &Work<'_>,
         depthwise: &Found<'m>,
-        room: &mut Room,
+        room: &mut Several,
     ) -> Timed {
         let Layer::Conv2d(conv) = work.layer() else { return timed };
         let (channels, results) = (work.input().axis(), conv.channels / work.input().axis().max(1));
@@ -164,6 +160,60 @@ impl<'m> Bounds<'_, 'm> {
         let value = several.fold(timed.value.max(one), Seconds::max);
         let apart = one * results as f64 / value;
         Timed { value, edges: timed.edges.map(|(low, high)| (low.min(apart), high)), ..timed }
+    }
+}
+
+/// A kernel of any number of samples, with what was seen of some of these: no time that is compared with theirs changes it.
+pub(super) struct FewerSamples<'w, 'm> {
+    /// It, of whatever number was looked at last.
+    loads: Loads<'w>,
+    /// The variables that numbers of samples change, of those that say whether it lies within what was fitted.
+    moving: Wanted,
+    /// Once asked for: it over several numbers side by side, where that goes.
+    samples: Option<Option<Samples>>,
+    seen: Vec<Seen>,
+    /// How far outside of each range of the model's domain, one after the other of what was seen.
+    outside: Vec<f64>,
+    edges: Vec<(u64, Option<AtEdge<'m>>)>,
+}
+
+/// A kernel of so many samples.
+#[derive(Clone, Copy)]
+struct Seen {
+    samples: u64,
+    /// Whether it lies within what was fitted.
+    within: bool,
+    /// The longest that it can take there, once asked for.
+    most: Option<Seconds>,
+    reference: Seconds,
+}
+
+/// The most samples that lie within what was fitted: by which engine they run, and how long.
+#[derive(Clone, Copy)]
+struct AtEdge<'m> {
+    engine: Option<&'m str>,
+    time: Seconds,
+}
+
+impl<'m> FewerSamples<'_, 'm> {
+    /// Whether several numbers of samples can be looked at side by side.
+    fn is_straight(&mut self) -> bool {
+        self.samples.get_or_insert_with(|| Samples::of(&mut self.loads, self.moving)).is_some()
+    }
+
+    /// What is known of an edge; `None` where nothing runs there.
+    fn at_edge(&mut self, edge: u64, bounds: &Bounds<'_, 'm>) -> Option<AtEdge<'m>> {
+        if let Some((_, known)) = self.edges.iter().find(|(samples, _)| *samples == edge) {
+            return *known;
+        }
+        let Bounds { found, setup } = bounds;
+        let at = self.loads.alone_over(edge).then(|| {
+            let foreseen = found.model.foreseen(&self.loads.board.work, setup.calibration);
+            let expected = found.expects_of(&self.loads, foreseen.terms, setup.library, &mut Variables::default());
+            AtEdge { engine: foreseen.engine, time: expected.time() }
+        });
+        self.edges.push((edge, at));
+        at
     }
 }
 
@@ -194,8 +244,12 @@ impl Compared<'_, '_> {
         if model.has_within(there, reference) {
             return Fewer::Within;
         }
-        let most = Expected { reference, log: self.longest, in_domain: true, carry: carry() };
-        if most.time() <= self.own { Fewer::Hopeless } else { Fewer::Outside }
+        if self.most(reference, carry()) <= self.own { Fewer::Hopeless } else { Fewer::Outside }
+    }
+
+    /// The longest that a kernel of this t_ref can take within what was fitted.
+    fn most(&self, reference: Seconds, carry: Carry) -> Seconds {
+        Expected { reference, log: self.longest, in_domain: true, carry }.time()
     }
 }
 
@@ -207,29 +261,69 @@ trait Look {
 }
 
 struct SideBySide<'c, 'm, 'l, 'w> {
-    samples: Samples<'c>,
-    loads: &'l mut Loads<'w>,
+    kernel: &'l mut FewerSamples<'w, 'm>,
     compared: Compared<'c, 'm>,
+    room: &'l mut Several,
     /// Variables of what is looked at; those that no number of samples changes are as they are.
     there: Variables,
     batches: [u64; LANES],
+    /// Where the room holds the variables of these batches: t_ref of each.
+    reference: Option<[Seconds; LANES]>,
+}
+
+impl SideBySide<'_, '_, '_, '_> {
+    /// The place of what is seen of a lane's samples among what was seen.
+    fn seen(&mut self, lane: usize) -> Option<usize> {
+        let samples = self.batches[lane];
+        let known = self.kernel.seen.iter().position(|seen| seen.samples == samples);
+        if known.is_some() {
+            return known;
+        }
+        let FewerSamples { loads, moving, samples: lines, seen, outside, .. } = &mut *self.kernel;
+        let Bounds { found, setup } = self.compared.bounds;
+        let lines = lines.as_ref()?.as_ref()?;
+        let look = || lines.look(loads, found.model, setup.library, self.batches, self.room);
+        let reference = self.reference.get_or_insert_with(look)[lane];
+        self.room.fill(*moving, lane, &mut self.there);
+        outside.extend(found.model.domain.iter().map(|range| range.outside(&self.there)));
+        let within = found.model.has_within(&self.there, reference);
+        seen.push(Seen { samples, within, most: None, reference });
+        Some(seen.len() - 1)
+    }
+
+    /// The longest that what was seen can take within what was fitted.
+    fn most(&mut self, seen: usize) -> Seconds {
+        let FewerSamples { loads, seen: list, .. } = &mut *self.kernel;
+        let seen = &mut list[seen];
+        *seen.most.get_or_insert_with(|| {
+            let carry = match loads.other.is_some() && loads.alone_over(seen.samples) {
+                true => Carry::between(loads.over(), &loads.board),
+                false => Carry::NONE,
+            };
+            self.compared.most(seen.reference, carry)
+        })
+    }
 }
 
 impl Look for SideBySide<'_, '_, '_, '_> {
     fn look(&mut self, batches: [u64; LANES]) {
-        let Bounds { found, setup } = self.compared.bounds;
-        self.samples.look(self.loads, found.model, setup.library, batches);
         self.batches = batches;
+        self.reference = None;
     }
 
+    /// As [`Compared::at`].
     fn at(&mut self, lane: usize) -> Option<Fewer> {
-        self.samples.fill(lane, &mut self.there);
-        let loads = &mut *self.loads;
-        let carry = || match loads.other.is_some() && loads.alone_over(self.batches[lane]) {
-            true => Carry::between(loads.over(), &loads.board),
-            false => Carry::NONE,
-        };
-        Some(self.compared.at(&self.there, self.samples.reference(lane), carry))
+        let seen = self.seen(lane)?;
+        let domain = &self.compared.bounds.found.model.domain;
+        let there = &self.kernel.outside[seen * domain.len()..][..domain.len()];
+        let no_nearer = |(range, &there): (&Range, &f64)| there > EDGE && there >= range.outside(self.compared.here);
+        if domain.iter().zip(there).any(no_nearer) {
+            return Some(Fewer::Hopeless);
+        }
+        if self.kernel.seen[seen].within {
+            return Some(Fewer::Within);
+        }
+        Some(if self.most(seen) <= self.compared.own { Fewer::Hopeless } else { Fewer::Outside })
     }
 }
 

@@ -11,7 +11,7 @@ use crate::kernel::key::{ConvClass, ModelKey};
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
-use crate::law::batches::Room;
+use crate::law::batches::Several;
 use crate::law::calibration::Tier;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, power};
@@ -164,7 +164,7 @@ pub(super) struct Models<'m> {
     /// What to answer, in that order, in place of predictions.
     known: Vec<Kernel<'m>>,
     /// For what is looked at of several numbers of samples.
-    room: Option<Box<Room>>,
+    room: Option<Box<Several>>,
 }
 
 /// A kernel that a step asks for.
@@ -440,11 +440,11 @@ fn kernel_in<'a, 'm: 'a>(
     let bounds = Bounds { found, setup };
     // An update is of parameters, however many samples there were, and its cost is the framework's.
     if !timed.in_domain && phase != Phase::Update {
-        let room = models.room.get_or_insert_with(Room::new);
-        timed.value = bounds.outside(timed.value, &mut loads.clone(), &variables, room);
+        let room = models.room.get_or_insert_with(Several::new);
+        timed.value = bounds.outside(timed.value, loads.clone(), &variables, room);
     }
     if let Some(one) = &plan.one_result {
-        let room = models.room.get_or_insert_with(Room::new);
+        let room = models.room.get_or_insert_with(Several::new);
         timed = bounds.of_several_results(timed, &loads.board.work, one, room);
     }
     let engine = foreseen.engine.filter(|_| foreseen.terms.is_some());

@@ -64,13 +64,13 @@ impl<'a> Step<'a> {
             return Err(PredictError::Precision { gpu: setup.gpu.name.clone(), precision, available });
         }
         let mut kernels: Vec<Kernel<'a>> = Vec::with_capacity(network.layers().len());
-        // In mixed precision layers that are alike otherwise run in two.
-        let mut first = vec![[None; 2]; network.layers().len()];
         let mixed = setup.framework.mixed(network, setup.mode);
         let mut converting: Vec<(Converted, Kernel<'a>)> = Vec::new();
         let scaled = setup.framework.scales_loss_in(precision);
+        // In mixed precision layers that are alike otherwise run in two.
+        let ways = if mixed.is_some() { 2 } else { 1 };
         for &phase in setup.phases {
-            first.fill([None; 2]);
+            let mut first = vec![None; network.layers().len() * ways];
             let mut hosts = Seconds::ZERO;
             let mut views = Seconds::ZERO;
             let mut updates = 0;
@@ -92,7 +92,7 @@ impl<'a> Step<'a> {
                     kernels.push(Kernel { phase, kind: CONVERSION, host: Seconds::ZERO, repeats: None, ..kernel });
                 }
                 let runs = mixed.as_ref().map_or(precision, |m| m.works(i));
-                let first = &mut first[alike][usize::from(runs != precision)];
+                let first = &mut first[alike * ways + usize::from(runs != precision)];
                 let same = first.map(|same: usize| &kernels[same]);
                 // Whether a gradient is wanted depends on what a layer reads, nothing else does.
                 let known = same.filter(|_| phase != Phase::BackwardData).map(|same| same.cost);

@@ -180,12 +180,17 @@ pub fn highest(low: f64, high: f64, excess: impl Fn(f64) -> f64) -> Option<f64> 
 /// The same where what `excess` changes by per clock is known besides: Newton's steps, kept between clocks below and above, to
 /// [`DIGITS`].
 pub(super) fn highest_by_slope(low: f64, high: f64, excess: impl Fn(f64) -> (f64, f64)) -> Option<f64> {
+    highest_near(None, low, high, excess)
+}
+
+/// The same, beginning where the clock is expected.
+pub(super) fn highest_near(near: Option<f64>, low: f64, high: f64, excess: impl Fn(f64) -> (f64, f64)) -> Option<f64> {
     let (value, slope) = excess(high);
     if value <= 0.0 {
         return Some(high);
     }
     let (mut below, mut above) = (None, high);
-    let (mut clock, mut next) = (high, high - value / slope);
+    let (mut clock, mut next) = (high, near.unwrap_or(high - value / slope));
     for _ in 0..MOST_STEPS {
         if (next - clock).abs() <= DIGITS * clock {
             return Some(next.clamp(low, high));

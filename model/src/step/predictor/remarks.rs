@@ -183,9 +183,13 @@ impl Step<'_> {
 
 /// Kinds that other models stand in for, where that is worth a warning.
 fn substituted(totals: &Totals, told: impl Fn(Substitute) -> bool) -> impl Iterator<Item = Warning> {
-    totals.substituted.iter().filter(move |(by, _)| told(**by)).filter_map(|(&by, kinds)| {
-        let share = kinds.values().sum::<f64>() / totals.time.value.get();
-        let kinds = || kinds.keys().copied().collect();
+    let mut list: Vec<_> = totals.substituted.iter().filter(|(by, ..)| told(*by)).copied().collect();
+    list.sort_by_key(|&(by, kind, _)| (by, kind));
+    let groups: Vec<_> = list.chunk_by(|a, b| a.0 == b.0).map(<[_]>::to_vec).collect();
+    groups.into_iter().filter_map(|kinds| {
+        let (by, ..) = *kinds.first()?;
+        let share = kinds.iter().map(|(.., time)| time).sum::<f64>() / totals.time.value.get();
+        let kinds = || kinds.iter().map(|(_, kind, _)| *kind).collect();
         (share >= WORTH_A_WARNING).then(|| Warning::Substituted { kinds: kinds(), share, by })
     })
 }

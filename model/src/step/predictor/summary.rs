@@ -104,12 +104,12 @@ struct Grouped<'s, 'a> {
 }
 
 /// A step as the voltage may rise.
-pub(super) struct ByVoltage<'a>(Vec<Grouped<'a, 'a>>);
+pub(super) struct ByVoltage<'a>(Option<[Grouped<'a, 'a>; 2]>);
 
 impl ByVoltage<'_> {
     /// Time and energy at limits.
     pub fn at(&self, limits: &Limits) -> Vec<Outcome> {
-        self.0.iter().map(|step| step.outcome(limits)).collect()
+        self.0.iter().flatten().map(|step| step.outcome(limits, Grouped::totals)).collect()
     }
 }
 
@@ -117,7 +117,7 @@ impl ByVoltage<'_> {
 pub struct Prepared<'s, 'a> {
     as_is: Grouped<'s, 'a>,
     /// The same with the least and the largest rise of the voltage that is likely.
-    likely: OnceLock<Vec<Grouped<'s, 'a>>>,
+    likely: OnceLock<Option<[Grouped<'s, 'a>; 2]>>,
     /// Operations and traffic of the step.
     pub cost: LayerCost,
     /// Device memory.
@@ -136,8 +136,8 @@ impl<'a> Step<'a> {
 
     /// The step if the voltage rises as little, and as much, as is likely ([`VoltageCurve::likely`]), every kernel drawing
     /// what it does at the clock of the default; none where power does not follow the voltage.
-    fn likely(&self) -> Result<Vec<Self>, PredictError> {
-        let ClockLaw::Voltage(_) = self.clock_law else { return Ok(Vec::new()) };
+    fn likely(&self) -> Result<Option<[Self; 2]>, PredictError> {
+        let ClockLaw::Voltage(_) = self.clock_law else { return Ok(None) };
         let gpu = self.setup.gpu;
         let clocks = self.clocks_under(&OperatingPoint::default().on(gpu)?);
         let with = |curve| {
@@ -154,7 +154,7 @@ impl<'a> Step<'a> {
             }
             step
         };
-        Ok(VoltageCurve::likely(gpu).map(with).into())
+        Ok(Some(VoltageCurve::likely(gpu).map(with)))
     }
 
     /// The same ready to be asked at many limits for time and energy, by how the voltage may rise: as little, and as much, as is
@@ -162,7 +162,7 @@ impl<'a> Step<'a> {
     pub(super) fn by_voltage(&self) -> Result<ByVoltage<'a>, PredictError> {
         let order = Order::of(&self.kernels);
         let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
-        Ok(ByVoltage(self.likely()?.into_iter().map(grouped).collect()))
+        Ok(ByVoltage(self.likely()?.map(|steps| steps.map(grouped))))
     }
 }
 
@@ -186,23 +186,23 @@ impl<'s, 'a> Grouped<'s, 'a> {
     }
 
     /// What [`Self::totals`] gives, kernel by kernel, by sums over them.
-    fn summed(&self, limits: &Limits) -> Option<(Totals, f64)> {
+    fn summed(&self, limits: &Limits, totals: &mut Totals) -> Option<f64> {
         let (over, sums) = self.sums()?;
-        let mut totals = Totals { host: self.order.host, ..Totals::default() };
+        totals.host = self.order.host;
         let mut clock = 0.0;
         for sums in sums {
             let core = sums.settled(limits, limits.cap * self.step.held, over);
             let before = totals.time.value;
-            sums.add_to(&mut totals, Clocks { core, memory: limits.memory }, over);
+            sums.add_to(totals, Clocks { core, memory: limits.memory }, over);
             clock += core * (totals.time.value - before).get();
         }
         Some(self.waited(totals, clock))
     }
 
-    /// Totals, and the mean of the relative core clock.
-    fn totals(&self, limits: &Limits) -> (Totals, f64) {
+    /// Fills in totals, and gives the mean of the relative core clock.
+    fn totals(&self, limits: &Limits, totals: &mut Totals) -> f64 {
         let (step, setup) = (&self.step, &self.step.setup);
-        let mut totals = Totals { host: self.order.host, ..Totals::default() };
+        totals.host = self.order.host;
         let mut clock = 0.0;
         for groups in &self.stretches {
             let groups = groups.iter().map(|&(at, count)| (&step.kernels[at], count));
@@ -222,18 +222,24 @@ impl<'s, 'a> Grouped<'s, 'a> {
         self.waited(totals, clock)
     }
 
-    /// With the time in which no kernel runs; `clock`: the core clock times the time of kernels, then over that time.
-    fn waited(&self, mut totals: Totals, clock: f64) -> (Totals, f64) {
+    /// Adds the time in which no kernel runs; `clock`: the core clock times the time of kernels, then over that time.
+    fn waited(&self, totals: &mut Totals, clock: f64) -> f64 {
         let (step, setup) = (&self.step, &self.step.setup);
         let clock = clock / totals.time.value.get();
         let idle = waiting_at(setup.gpu, step.clock_law.level(clock));
         totals.wait(self.order.alike.len(), setup, step.network.precision(), idle);
         totals.idle(step.gap, idle);
-        (totals, clock)
+        clock
     }
 
-    fn outcome(&self, limits: &Limits) -> Outcome {
-        let (totals, _) = self.totals(limits);
+    /// As [`Self::totals`], by sums where there are such: one sum over all kernels takes longer than further points by sums.
+    fn quickly(&self, limits: &Limits, totals: &mut Totals) -> f64 {
+        self.summed(limits, totals).unwrap_or_else(|| self.totals(limits, totals))
+    }
+
+    fn outcome(&self, limits: &Limits, of: fn(&Self, &Limits, &mut Totals) -> f64) -> Outcome {
+        let mut totals = Totals::default();
+        of(self, limits, &mut totals);
         (totals.time.value, totals.energy)
     }
 }
@@ -255,16 +261,16 @@ impl<'s, 'a> Prepared<'s, 'a> {
         (&self.as_is.step, &self.as_is.order)
     }
 
-    fn likely(&self) -> Result<&[Grouped<'s, 'a>], PredictError> {
+    fn likely(&self) -> Result<Option<&[Grouped<'s, 'a>; 2]>, PredictError> {
         if let Some(likely) = self.likely.get() {
-            return Ok(likely);
+            return Ok(likely.as_ref());
         }
         let Grouped { step, order, .. } = &self.as_is;
         let whole: Step<'a> = order.whole(step);
         let order = Order::of(&whole.kernels);
-        let steps = whole.likely()?.into_iter();
+        let steps = whole.likely()?;
         let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
-        Ok(self.likely.get_or_init(|| steps.map(grouped).collect()))
+        Ok(self.likely.get_or_init(|| steps.map(|steps| steps.map(grouped))).as_ref())
     }
 
     /// The totals that [`Step::at`] gives.
@@ -272,18 +278,10 @@ impl<'s, 'a> Prepared<'s, 'a> {
     /// # Errors
     /// For clocks or a limit that the device does not take.
     pub fn at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
-        let limits = point.on(self.as_is.step.setup.gpu)?;
         if point == OperatingPoint::default() {
-            return Ok(self.summary(point, &limits, self.as_is.totals(&limits), &[]));
+            return self.by(point, Grouped::totals);
         }
-        // One sum over all kernels takes longer than further points by sums.
-        let quick = |step: &Grouped<'_, '_>| step.summed(&limits).unwrap_or_else(|| step.totals(&limits));
-        let outcome = |step: &Grouped<'_, '_>| {
-            let (totals, _) = quick(step);
-            (totals.time.value, totals.energy)
-        };
-        let likely: Vec<Outcome> = self.likely()?.iter().map(outcome).collect();
-        Ok(self.summary(point, &limits, quick(&self.as_is), &likely))
+        self.by(point, Grouped::quickly)
     }
 
     /// What [`Self::at`] gives, kernel by kernel: the plain way, which sums are held to.
@@ -291,23 +289,32 @@ impl<'s, 'a> Prepared<'s, 'a> {
     /// # Errors
     /// As [`Self::at`].
     pub fn plainly_at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
+        self.by(point, Grouped::totals)
+    }
+
+    fn by(
+        &self,
+        point: OperatingPoint,
+        of: fn(&Grouped<'s, 'a>, &Limits, &mut Totals) -> f64,
+    ) -> Result<Summary, PredictError> {
         let limits = point.on(self.as_is.step.setup.gpu)?;
-        let likely: Vec<Outcome> = match point == OperatingPoint::default() {
-            true => Vec::new(),
-            false => self.likely()?.iter().map(|step| step.outcome(&limits)).collect(),
-        };
-        Ok(self.summary(point, &limits, self.as_is.totals(&limits), &likely))
+        let mut totals = Totals::default();
+        let clock = of(&self.as_is, &limits, &mut totals);
+        let steps = if point == OperatingPoint::default() { None } else { self.likely()? };
+        let likely = steps.map(|steps| steps.each_ref().map(|step| step.outcome(&limits, of)));
+        Ok(self.summary(point, &limits, &totals, clock, likely.as_ref().map_or(&[], |likely| likely)))
     }
 
     fn summary(
         &self,
         point: OperatingPoint,
         limits: &Limits,
-        (totals, clock): (Totals, f64),
+        totals: &Totals,
+        clock: f64,
         likely: &[Outcome],
     ) -> Summary {
         let step = &self.as_is.step;
-        let (_, _, (time, power, energy)) = step.intervals(&totals, point, limits.cap, likely);
+        let (_, _, (time, power, energy)) = step.intervals(totals, point, limits.cap, likely);
         Summary {
             time_tier: totals.tier(),
             power_tier: step.power_tier,

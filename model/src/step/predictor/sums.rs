@@ -6,7 +6,7 @@
 
 use super::Estimate;
 use super::kernel::Kernel;
-use super::operating_point::{Limits, highest_by_slope};
+use super::operating_point::{Limits, highest_near};
 use super::settle::ROUNDING;
 use super::totals::Totals;
 use crate::base::units::{Joules, Seconds, Watts};
@@ -171,7 +171,11 @@ pub(super) struct Sums {
     references: Vec<f64>,
     /// Below the first of these, between each and the next, and above the last.
     between: Vec<Between>,
+    /// Mean power at so many parts of the usual core clock, of [`PARTS`]: about where a limit's clock lies.
+    powers: [Watts; PARTS + 1],
 }
+
+const PARTS: usize = 32;
 
 impl Sums {
     /// Of kernels, so many of each; `None` where kernels are not faster up to a clock that their times are not of.
@@ -207,7 +211,13 @@ impl Sums {
             sum += more;
             between.following += &sum;
         }
-        Some(Self { references, between })
+        let mut sums = Self { references, between, powers: [Watts::ZERO; PARTS + 1] };
+        for part in 1..=PARTS {
+            let core = part as f64 / PARTS as f64;
+            let (time, energy) = sums.taken(Clocks { core, memory: 1.0 }, over);
+            sums.powers[part] = energy / time;
+        }
+        Some(sums)
     }
 
     /// The highest core clock at which the stretch's mean power keeps what is allowed, as `Step::settled` finds it.
@@ -228,7 +238,30 @@ impl Sums {
                 at.waiting_slope * taken + above * time.memory * by_memory + over.range * (drawn + rising * core);
             (above * taken + (over.range * drawn + still) * core, slope + still)
         };
-        highest_by_slope(limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
+        let near = self.near(allowed).filter(|near| limits.lowest < *near && *near < limits.ceiling);
+        highest_near(near, limits.lowest, limits.ceiling, excess).unwrap_or(limits.lowest)
+    }
+
+    /// About the core clock at which so much is drawn, if the memory runs at its usual one.
+    fn near(&self, allowed: Watts) -> Option<f64> {
+        let above = self.powers.partition_point(|power| *power <= allowed);
+        let (low, high) = (*self.powers.get(above.checked_sub(1)?)?, *self.powers.get(above)?);
+        Some(((above - 1) as f64 + (allowed - low) / (high - low)) / PARTS as f64)
+    }
+
+    /// Time and energy at clocks.
+    fn taken(&self, clocks: Clocks, over: &OverClock) -> (Seconds, Joules) {
+        let Between { following, staying } = self.between(clocks.core);
+        let (by_core, by_memory) = (1.0 / clocks.core, 1.0 / clocks.memory);
+        let moving = following.times.value.at(by_core, by_memory);
+        let AtClock { waiting, squared, .. } = over.at(clocks.core);
+        let clock = following.clock.at(1.0, clocks.core * by_memory);
+        let drawn = squared * (clock + following.arithmetic) + following.traffic;
+        let energy = waiting * moving + over.range * drawn;
+        (
+            Seconds::new(moving + staying.times.value.at(1.0, by_memory)),
+            Joules::new(energy + staying.energy.at(1.0, by_memory)),
+        )
     }
 
     fn between(&self, core: f64) -> &Between {
@@ -242,7 +275,8 @@ impl Sums {
         let (moving, still) = (&following.times, &staying.times);
         let both = |a: Split, b: Split| a.at(by_core, by_memory) + b.at(1.0, by_memory);
         let seconds = |a, b| Seconds::new(both(a, b));
-        totals.time.value += seconds(moving.value, still.value);
+        let (time, energy) = self.taken(clocks, over);
+        (totals.time.value, totals.energy) = (totals.time.value + time, totals.energy + energy);
         totals.time.p05 += seconds(moving.p05, still.p05);
         totals.time.p95 += seconds(moving.p95, still.p95);
         let stage = |i: usize| seconds(moving.stages[i], still.stages[i]);
@@ -252,11 +286,6 @@ impl Sums {
         }
         let core =
             following.below_log.at(by_core, by_memory) - clocks.core.ln() * following.below.at(by_core, by_memory);
-        totals.moved += core + clocks.memory.ln().abs() * both(moving.value, still.value);
-        let AtClock { waiting, squared, .. } = over.at(clocks.core);
-        let clock = following.clock.at(1.0, clocks.core * by_memory);
-        let drawn = squared * (clock + following.arithmetic) + following.traffic;
-        let energy = waiting * moving.value.at(by_core, by_memory) + over.range * drawn;
-        totals.energy += Joules::new(energy + staying.energy.at(1.0, by_memory));
+        totals.moved += core + clocks.memory.ln().abs() * time.get();
     }
 }

@@ -9,7 +9,6 @@ use crate::law::calibration::Tier;
 use crate::law::lookup::Substitute;
 use crate::net::cost::LayerCost;
 use crate::step::framework::{Launch, Stages};
-use std::collections::BTreeMap;
 
 /// Running sums over kernels.
 #[derive(Default)]
@@ -37,7 +36,8 @@ pub(super) struct Totals {
     pub(super) outside: f64,
     /// What times are expected to err in the mean, summed.
     pub(super) errors: Seconds,
-    pub(super) substituted: BTreeMap<Substitute, BTreeMap<&'static str, f64>>,
+    /// Times of kernels by what stands in for their models, and by kind.
+    pub(super) substituted: Vec<(Substitute, &'static str, f64)>,
 }
 
 impl Default for Estimate<Seconds> {
@@ -59,7 +59,11 @@ impl Totals {
         self.errors += time * kernel.error;
         self.by_tier[layer.tier as usize] += (layer.time.p95 - layer.time.p05).get();
         if let Some(substitute) = kernel.substitute {
-            *self.substituted.entry(substitute).or_default().entry(layer.kind).or_default() += time.get();
+            let known = self.substituted.iter_mut().find(|(by, kind, _)| (*by, *kind) == (substitute, layer.kind));
+            match known {
+                Some((.., sum)) => *sum += time.get(),
+                None => self.substituted.push((substitute, layer.kind, time.get())),
+            }
         } else if !kernel.in_range {
             self.outside += time.get();
         }
