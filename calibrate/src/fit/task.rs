@@ -75,7 +75,7 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
         let task = |model| own_task(row, model);
         let own = task(row.model);
         if row.framework.is_some() {
-            tasks.entry(own).or_default().push(row);
+            tasks.entry(of_windows(own)).or_default().push(row);
             continue;
         }
         // Products in the two 16-bit formats run the same kernels: one model, which differs by a flag.
@@ -93,8 +93,12 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
     }
     merge_small_classes(&mut tasks);
     drop_shared_kernels(&mut tasks, rows);
-    tasks.retain(|task, rows| rows.len() >= if task.framework.is_some() { FEWEST_OF_FRAMEWORK } else { FEWEST_ROWS });
+    tasks.retain(|task, rows| rows.len() >= fewest(task));
     tasks
+}
+
+fn fewest(task: &Task) -> usize {
+    if task.framework.is_some() { FEWEST_OF_FRAMEWORK } else { FEWEST_ROWS }
 }
 
 /// Both 16-bit formats under one name.
@@ -103,11 +107,23 @@ fn one_half(task: Task) -> Task {
     Task { precision, ..task }
 }
 
+/// A framework's own depthwise kernels take any window at one rate in 32 bits; in 16 bits those that cuDNN's depthwise kernels
+/// cannot do run the same slow ones in both formats.
+fn of_windows(task: Task) -> Task {
+    match (task.model, task.precision.channels_last()) {
+        (ModelKey::Conv(ConvClass::DepthwiseWide), true) => one_half(task),
+        (model @ ModelKey::Conv(ConvClass::DepthwiseWide), false) => {
+            Task { model: model.general().unwrap_or(model), ..task }
+        }
+        _ => task,
+    }
+}
+
 /// Classes of convolutions with too few rows for a model apart share the other convolutions'.
 fn merge_small_classes(tasks: &mut BTreeMap<Task, Vec<&Row>>) {
     let small: Vec<(Task, ModelKey)> = tasks
         .iter()
-        .filter(|(_, rows)| rows.len() < FEWEST_ROWS)
+        .filter(|(task, rows)| rows.len() < fewest(task))
         .filter_map(|(task, _)| Some((task.clone(), task.model.general()?)))
         .collect();
     for (task, model) in small {
