@@ -1,7 +1,6 @@
 //! Packs a data file ([`form`](crate::form)).
 
-use crate::form::{LARGE, LEAST_POWER, POWER_BITS, SPLIT, WIDE, from_few_digits, tag};
-use std::collections::HashMap;
+use crate::form::{LARGE, LEAST_POWER, POWER_BITS, SPLIT, WIDE, Writer, count, from_few_digits, tag};
 use toml::{Table, Value};
 
 /// The sign of the first size in the text of a tree.
@@ -13,47 +12,9 @@ const FIRST_SIGN: u8 = b'A';
 /// In words, for what is not TOML, a date, which no data file needs, or a decision tree that is none.
 pub fn pack(text: &str) -> Result<Vec<u8>, String> {
     let root: Table = toml::from_str(text).map_err(|e| e.to_string())?;
-    let (mut strings, mut body) = (Strings::default(), Vec::new());
-    write(&Value::Table(root), &mut strings, &mut body)?;
-    let mut bytes = Vec::new();
-    let length = |n: usize| u32::try_from(n).map(u32::to_le_bytes).map_err(|_| "too long".to_string());
-    bytes.extend(length(strings.list.len())?);
-    let mut end = 0;
-    for string in &strings.list {
-        end += string.len();
-        bytes.extend(length(end)?);
-    }
-    strings.list.iter().for_each(|string| bytes.extend(string.as_bytes()));
-    bytes.extend(body);
-    Ok(bytes)
-}
-
-/// Strings, each once, in the order in which they come.
-#[derive(Default)]
-struct Strings {
-    list: Vec<String>,
-    known: HashMap<String, u64>,
-}
-
-impl Strings {
-    fn position(&mut self, string: &str) -> u64 {
-        if let Some(known) = self.known.get(string) {
-            return *known;
-        }
-        let next = self.list.len() as u64;
-        self.list.push(string.to_string());
-        self.known.insert(string.to_string(), next);
-        next
-    }
-}
-
-/// A number in groups of seven bits, the lowest first; all but the last have their highest bit set.
-fn count(mut number: u64, bytes: &mut Vec<u8>) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
+    let mut file = Writer::small();
+    write(&Value::Table(root), &mut file)?;
+    Ok(file.finish()?.0)
 }
 
 /// A float as whole digits times a power of ten, where both fit into 32 bits and give the same float back.
@@ -69,55 +30,27 @@ fn few_digits(value: f64) -> Option<u32> {
     (from_few_digits(packed).to_bits() == value.to_bits()).then_some(packed)
 }
 
-fn write(value: &Value, strings: &mut Strings, bytes: &mut Vec<u8>) -> Result<(), String> {
-    let framed = |tag: u8, entries: usize, body: &[u8], bytes: &mut Vec<u8>| {
-        let mut head = Vec::new();
-        count(entries as u64, &mut head);
-        bytes.push(tag);
-        count((head.len() + body.len()) as u64, bytes);
-        bytes.extend(head.iter().chain(body));
-    };
+fn write(value: &Value, file: &mut Writer) -> Result<(), String> {
     match value {
-        Value::String(text) => {
-            bytes.push(tag::TEXT);
-            count(strings.position(text), bytes);
-        }
-        Value::Integer(n) => {
-            bytes.push(tag::INTEGER);
-            count(n.unsigned_abs() << 1 | u64::from(*n < 0), bytes);
-        }
-        Value::Float(value) => match few_digits(*value) {
-            Some(packed) => {
-                bytes.push(tag::DECIMAL);
-                bytes.extend(packed.to_le_bytes());
-            }
-            None => {
-                bytes.push(tag::FLOAT);
-                bytes.extend(value.to_le_bytes());
-            }
+        Value::String(text) => file.text(text),
+        Value::Integer(number) => file.integer((*number).into()),
+        Value::Float(number) => match few_digits(*number) {
+            Some(packed) => file.decimal(packed),
+            None => file.float(*number),
         },
-        Value::Boolean(value) => bytes.push(if *value { tag::TRUE } else { tag::FALSE }),
+        Value::Boolean(value) => file.truth(*value),
         Value::Array(list) => {
-            let mut body = Vec::new();
-            list.iter().try_for_each(|value| write(value, strings, &mut body))?;
-            framed(tag::LIST, list.len(), &body, bytes);
+            file.framed(tag::LIST, list.len(), |file| list.iter().try_for_each(|value| write(value, file)))?;
         }
-        Value::Table(entries) => {
-            let mut body = Vec::new();
-            for (key, value) in entries {
-                count(strings.position(key), &mut body);
+        Value::Table(entries) => file.framed(tag::TABLE, entries.len(), |file| {
+            entries.iter().try_for_each(|(key, value)| {
+                file.key(key);
                 match value {
-                    Value::String(text) if key == "tree" => {
-                        let nodes = tree(text)?;
-                        body.push(tag::TREE);
-                        count(nodes.len() as u64, &mut body);
-                        body.extend(nodes);
-                    }
-                    value => write(value, strings, &mut body)?,
+                    Value::String(text) if key == "tree" => tree(text).map(|nodes| file.tree(&nodes)),
+                    value => write(value, file),
                 }
-            }
-            framed(tag::TABLE, entries.len(), &body, bytes);
-        }
+            })
+        })?,
         Value::Datetime(date) => return Err(format!("{date}: no data file has dates")),
     }
     Ok(())

@@ -7,6 +7,7 @@ use crate::figure::breakdown::{Breakdown, Panel, Part};
 use crate::figure::{drawn, svg};
 #[cfg(feature = "figures")]
 use crate::prediction::provenance;
+use joulecast_model::base::order::sort_by;
 use joulecast_model::step::predictor::NetworkPrediction;
 #[cfg(feature = "figures")]
 use std::collections::HashMap;
@@ -40,7 +41,7 @@ fn parted(p: &NetworkPrediction) -> Result<Breakdown, FigureError> {
         });
         *sum = (sum.0 + layer.time.value.get(), sum.1 + layer.energy.get());
     }
-    order.sort_by(|a, b| sums[b].0.total_cmp(&sums[a].0));
+    sort_by(&mut order, |a, b| sums[b].0.total_cmp(&sums[a].0));
     // Layers are of one GPU, and so is what their shares are of; of several kinds what their own come to.
     let own = sums.values().map(|(_, energy)| energy).sum::<f64>();
     let energy = match &p.devices[..] {

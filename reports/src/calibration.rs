@@ -1,6 +1,7 @@
 //! `calibrate show`: a calibration in words.
 
 use crate::table::{Column, Row, Table, significant};
+use joulecast_model::base::order::sort_by;
 use joulecast_model::law::calibration::{Calibration, LayerModel};
 use std::fmt::Write as _;
 
@@ -90,7 +91,7 @@ fn explain_model(text: &mut String, model: &LayerModel) {
         p = model.exponent,
     );
     let mut terms: Vec<_> = model.terms.iter().collect();
-    terms.sort_by(|a, b| b.coefficient.abs().total_cmp(&a.coefficient.abs()));
+    sort_by(&mut terms, |a, b| b.coefficient.abs().total_cmp(&a.coefficient.abs()));
     let mut table = Table::new(&["  term", "one deviation up", "coefficient", "mean", "deviation"], 1);
     for term in terms {
         table.row(vec![

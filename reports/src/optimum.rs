@@ -8,6 +8,7 @@ use crate::table::{Table, percent_more, significant, with_unit};
 use crate::warnings::words;
 use joulecast_model::ask::metric::Metric;
 use joulecast_model::ask::optimum::{Plan, TIED};
+use joulecast_model::base::order::sort_by;
 use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint};
 use serde::Serialize;
@@ -302,7 +303,7 @@ fn figure(found: &[Found]) -> Result<Option<Block>, ExportError> {
                 Some(Run { setting: setting(&c.point)?, time, energy })
             })
             .collect();
-        runs.sort_by(|a, b| a.setting.total_cmp(&b.setting));
+        sort_by(&mut runs, |a, b| a.setting.total_cmp(&b.setting));
         let reference = Reference { time: default.time.value, energy: default.energy.value };
         let title = format!("{}, batch {}", default.network, default.batch);
         (runs.len() > 2).then(|| Panel { title, predicted: relative(&runs, &reference, WEIGHT), measured: Vec::new() })

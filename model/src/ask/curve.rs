@@ -1,6 +1,7 @@
 //! Runs over one setting, a clock or a power limit, relative to the default.
 
 use crate::ask::metric::{Metric, Reference};
+use crate::base::order::sort_by;
 use crate::base::units::{Joules, Seconds};
 
 /// A step at a setting.
@@ -41,7 +42,7 @@ pub fn relative(runs: &[Run], default: &Reference, weight: f64) -> Vec<Relative>
             Relative { setting: run.setting, energy, time, power: energy / time, edp: energy * time, eds }
         })
         .collect();
-    list.sort_by(|a, b| a.setting.total_cmp(&b.setting));
+    sort_by(&mut list, |a, b| a.setting.total_cmp(&b.setting));
     list
 }
 

@@ -1,5 +1,6 @@
 //! All layouts of a language model over the GPUs of a node: what fits where, and what a token then takes.
 
+use crate::base::order::sort_by;
 use crate::base::shape::MAX_DIMENSION;
 use crate::base::units::{Bytes, Joules, Seconds, Watts};
 use crate::net::layer::Layer;
@@ -85,7 +86,8 @@ pub fn of_node(network: &Network, gpus: u64) -> Vec<Layout> {
             }
         }
     }
-    list.sort_by_key(|layout| (layout.gpus(), layout.pipeline(), layout.expert(), layout.tensor()));
+    let costs = |layout: &Layout| (layout.gpus(), layout.pipeline(), layout.expert(), layout.tensor());
+    sort_by(&mut list, |a, b| costs(a).cmp(&costs(b)));
     list.dedup();
     list
 }

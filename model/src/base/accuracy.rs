@@ -1,5 +1,6 @@
 //! Accuracy measures of predictions against measurements.
 
+use crate::base::order::sort_by;
 use serde::Serialize;
 
 /// How far predictions are from measurements, in percent of the measurement.
@@ -70,7 +71,7 @@ pub fn conformal(residuals: &[f64], coverage: f64) -> Option<(f64, f64)> {
 
 /// The same of residuals with weights. Rows that stand or fall together share the weight of one.
 pub fn conformal_weighted(mut residuals: Vec<(f64, f64)>, coverage: f64) -> Option<(f64, f64)> {
-    residuals.sort_by(|a, b| a.0.total_cmp(&b.0));
+    sort_by(&mut residuals, |a, b| a.0.total_cmp(&b.0));
     let total: f64 = residuals.iter().map(|r| r.1).sum();
     let outside = (total + 1.0) * (1.0 - coverage) / 2.0 + 1e-9;
     let low = edge(residuals.iter(), outside)?;

@@ -6,6 +6,7 @@ pub mod file;
 pub(crate) mod packed;
 pub(crate) mod mark;
 pub(crate) mod number;
+pub mod order;
 pub mod random;
 pub mod precision;
 pub mod shape;

@@ -1,5 +1,6 @@
 //! Small helpers for messages, and what may stand in texts that come from files.
 
+use crate::base::order::sort_by;
 use serde::{Deserialize, Deserializer};
 use std::collections::HashMap;
 
@@ -26,25 +27,27 @@ pub fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'
         })
         .filter(|(score, _)| *score > 0.75)
         .collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    sort_by(&mut scored, |a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     scored.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
 /// A TOML error in one line: where, and what is wrong. What it quotes of the file is cut.
 pub fn toml_error(error: &toml::de::Error, text: &str) -> String {
-    let message = toml_message(error);
     match error.span() {
-        Some(span) => {
-            let line = text.get(..span.start.min(text.len())).map_or(1, |head| head.matches('\n').count() + 1);
-            format!("line {line}: {message}")
-        }
-        None => message,
+        Some(span) => toml_message_at(error.message(), span.start, text),
+        None => toml_message(error.message()),
     }
 }
 
+/// What is wrong at a place of a text: the line, and a short line of words.
+pub(crate) fn toml_message_at(message: &str, place: usize, text: &str) -> String {
+    let line = text.get(..place.min(text.len())).map_or(1, |head| head.matches('\n').count() + 1);
+    format!("line {line}: {}", toml_message(message))
+}
+
 /// What is wrong, without where: one short line, however long the words of the file are.
-pub(crate) fn toml_message(error: &toml::de::Error) -> String {
-    in_short(&error.message().replace('\n', ", "))
+pub(crate) fn toml_message(message: &str) -> String {
+    in_short(&message.replace('\n', ", "))
 }
 
 /// A message that quotes a file, in one short line.

@@ -1,5 +1,6 @@
 //! A step's kernels in few rows: those of one kind and phase together, and what bounds the step.
 
+use crate::base::order::sort_by;
 use crate::base::precision::{Phase, named_enum};
 use crate::base::units::{Bytes, Joules, Ops, Seconds, Watts};
 use crate::law::calibration::Tier;
@@ -108,7 +109,7 @@ pub fn groups(layers: &[LayerPrediction]) -> Vec<Group<'_>> {
         });
         list[at].add(layer);
     }
-    list.sort_by(|a, b| b.time.value.get().total_cmp(&a.time.value.get()));
+    sort_by(&mut list, |a, b| b.time.value.get().total_cmp(&a.time.value.get()));
     list.into_iter().map(Group::finished).collect()
 }
 
@@ -154,7 +155,7 @@ pub fn slow(p: &NetworkPrediction) -> Vec<(Slow, f64)> {
     add(Slow::Exchange, exposed);
     add(if p.launch_bound { Slow::Host } else { Slow::Launch }, rest);
     parts.retain(|(_, share)| *share > 0.0);
-    parts.sort_by(|a, b| b.1.total_cmp(&a.1));
+    sort_by(&mut parts, |a, b| b.1.total_cmp(&a.1));
     parts
 }
 

@@ -10,6 +10,7 @@
 //!
 //! Layers' errors may cancel in part, which this leaves out.
 
+use crate::base::order::sort_by;
 use crate::base::precision::named_enum;
 use crate::law::calibration::Tier;
 use crate::law::time::MEAN_OF_HALF_WIDTH;
@@ -187,7 +188,7 @@ fn causes(p: &NetworkPrediction) -> Vec<Doubt> {
     let all = kinds.into_iter().map(of_kind).chain(others).chain([of_power]);
     let most = |d: &Doubt| d.of_time.max(d.of_energy);
     let mut list: Vec<Doubt> = all.filter(|d| most(d) > 0.0).collect();
-    list.sort_by(|a, b| most(b).total_cmp(&most(a)));
+    sort_by(&mut list, |a, b| most(b).total_cmp(&most(a)));
     list
 }
 

@@ -1,6 +1,7 @@
 //! What is built in.
 
 use anyhow::{Context, Result, anyhow};
+use joulecast_model::base::order::sort_by;
 use joulecast_model::base::precision::Precision;
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::{Device, Gpu};
@@ -52,7 +53,8 @@ pub fn gpus() -> Result<Vec<(Gpu, Tier)>> {
     };
     let mut gpus = catalog::gpu_names().map(read).collect::<Result<Vec<_>>>()?;
     let generation = |gpu: &Gpu| GENERATIONS.iter().position(|a| *a == gpu.architecture).unwrap_or(GENERATIONS.len());
-    gpus.sort_by_key(|(gpu, _)| (gpu.device == Device::Cpu, generation(gpu)));
+    let place = |gpu: &Gpu| (gpu.device == Device::Cpu, generation(gpu));
+    sort_by(&mut gpus, |(a, _), (b, _)| place(a).cmp(&place(b)));
     Ok(gpus)
 }
 

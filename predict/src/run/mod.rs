@@ -16,6 +16,7 @@ use crate::session::Session;
 use anyhow::{Context as _, anyhow};
 use clap::CommandFactory;
 use joulecast_model::ask::capacity::PlanFile;
+use joulecast_model::base::order::sort_by;
 use joulecast_model::catalog;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::step::predict::Predictor;
@@ -103,7 +104,7 @@ fn tell_warnings<'a>(predictions: impl Iterator<Item = (&'a str, &'a NetworkPred
     }
     // Those of most predictions first, where there are more than anybody reads.
     if told.len() > MOST_NOTES {
-        told.sort_by_key(|(_, places)| std::cmp::Reverse(places.len()));
+        sort_by(&mut told, |(_, a), (_, b)| b.len().cmp(&a.len()));
     }
     let further = told.len().saturating_sub(MOST_NOTES);
     for (text, places) in told.into_iter().take(MOST_NOTES) {

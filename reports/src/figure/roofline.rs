@@ -6,6 +6,7 @@ use super::{
     Area, Axes, Figure, FigureError, INK, SMALL, Sample, colour, drawing, frame, frame_height, legend, legend_height,
     mark, range, write,
 };
+use joulecast_model::base::order::sort_by;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
@@ -129,7 +130,7 @@ fn one<B: DrawingBackend>(cell: &Area<B>, panel: &Panel) -> Result<(), FigureErr
         write(cell, name, (x.at(right) - 4, y.at(peak / tera) - 9), SMALL, &INK, HPos::Right)?;
     }
     let mut order: Vec<&Kernel> = panel.kernels.iter().filter(|k| k.intensity > 0.0 && k.rate > 0.0).collect();
-    order.sort_by(|a, b| b.share.total_cmp(&a.share));
+    sort_by(&mut order, |a, b| b.share.total_cmp(&a.share));
     for kernel in &order {
         mark(cell, at(kernel.intensity, kernel.rate), kernel.series, 2 + (kernel.share.sqrt() * 1.2) as i32)?;
     }

@@ -5,6 +5,7 @@ use super::{
     Area, FAINT, Figure, FigureError, GRID, INK, SMALL, Sample, Scale, colour, drawing, frame, frame_height, label,
     legend, range, ticks, titled_height, width_of, write,
 };
+use joulecast_model::base::order::sort_by;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
@@ -68,7 +69,7 @@ impl Figure for Sensitivity {
         sheet.draw(&PathElement::new(vec![(zero, 0), (zero, bottom)], FAINT.stroke_width(1))).map_err(drawing)?;
         let mut order: Vec<&Bar> = self.bars.iter().collect();
         let span = |b: &Bar| b.less.unwrap_or(f64::INFINITY).abs().max(b.more.unwrap_or(f64::INFINITY).abs());
-        order.sort_by(|a, b| span(b).total_cmp(&span(a)));
+        sort_by(&mut order, |a, b| span(b).total_cmp(&span(a)));
         for (i, bar) in order.into_iter().enumerate() {
             let y = ROW * i as i32;
             write(&sheet, &cut(&bar.name, left - 14), (8, y + ROW / 2), SMALL, &INK, HPos::Left)?;

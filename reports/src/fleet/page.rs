@@ -7,6 +7,7 @@ use crate::document::{Block, Document};
 use crate::export::ExportError;
 use crate::table::{Table, percent_more, significant, thousands, with_unit};
 use joulecast_model::ask::capacity::{Change, Fleet, Minimise, Price, Target, objective};
+use joulecast_model::base::order::sort_by;
 use joulecast_model::base::units::Watts;
 use std::path::Path;
 
@@ -277,7 +278,7 @@ fn turning(plan: &Plan, c: &Candidate, fleet: &Fleet) -> String {
         moved(&change.less).max(moved(&change.more))
     };
     let mut changes: Vec<&Change> = c.sensitivity.iter().filter(|change| far(change) > 0.0).collect();
-    changes.sort_by(|a, b| far(b).total_cmp(&far(a)));
+    sort_by(&mut changes, |a, b| far(b).total_cmp(&far(a)));
     let percent = |ratio: Option<f64>| ratio.map_or("no fleet".into(), |ratio| format!("{} %", percent_more(ratio)));
     let told = changes.iter().take(3).map(|change| {
         format!(

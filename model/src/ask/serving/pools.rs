@@ -6,6 +6,7 @@ use super::replica::Replica;
 use super::requests::Request;
 use super::scheduler::Limits;
 use super::simulate::{Book, Counted, Load, Part, Run, Served, saturated_part, simulate_part};
+use crate::base::order::sort_by;
 use crate::base::units::{Bytes, Seconds};
 use crate::step::parallel::Fabric;
 
@@ -75,7 +76,7 @@ impl Pools {
             let at = served[number].first + self.transfer(request.prompt);
             answers.push((number, Request { at, ..*request }));
         }
-        answers.sort_by(|a, b| a.1.at.get().total_cmp(&b.1.at.get()));
+        sort_by(&mut answers, |a, b| a.1.at.get().total_cmp(&b.1.at.get()));
         if !answers.is_empty() {
             pool(&answers, self.decode, true, &mut served)?;
         }

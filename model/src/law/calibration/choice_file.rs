@@ -32,7 +32,7 @@ impl ChoiceFile {
     ///
     /// # Errors
     /// When the section is damaged.
-    pub(super) fn from_packed(section: Packed<'_>) -> Result<Self, packed::Error> {
+    pub(super) fn from_packed(section: Packed<'static, '_>) -> Result<Self, packed::Error> {
         let tree = section.field("tree")?.map(Packed::tree).transpose()?;
         Ok(Self { packed: tree, ..section.without(&["tree"])? })
     }

@@ -16,8 +16,8 @@ use super::{
     Bucket, Calibration, CalibrationError, Compiled, Cover, CrossValidation, Ellipsoid, EngineTerms, Later, LayerModel,
     NetworkSpread, Range, Term, Tier,
 };
-use crate::base::file::{self, FileError, check_schema, within};
-use crate::base::packed::{self, Document, Kept, Packed};
+use crate::base::file::{FileError, check_schema, within};
+use crate::base::packed::{self, Document, Kept, Packed, Parsed};
 use crate::base::precision::{Phase, Precision};
 use crate::base::text::{names, prose, shown};
 use crate::base::units::{Bytes, BytesPerSecond, Seconds};
@@ -149,7 +149,8 @@ impl Calibration {
     /// One line: malformed text, a wrong schema, an unknown variable, a number that is not finite, an engine that the
     /// library is never expected to choose.
     pub fn from_toml(text: &str) -> Result<Self, CalibrationError> {
-        let file: File<'_> = file::from_toml(text).map_err(malformed)?;
+        let text = Parsed::new(text).map_err(malformed)?;
+        let file: File<'_> = text.read().map_err(malformed)?;
         file.models.iter().try_for_each(terms_apart)?;
         let read = Self::of(file)?;
         read.models.iter().try_for_each(|model| foreseen(model, &read.choices))?;

@@ -14,7 +14,7 @@ pub struct Later<T> {
 }
 
 /// Reads a packed list over the variables of a family; `None` of one that is damaged, which no build ships.
-type Read<T> = fn(Packed<'_>, Family) -> Option<Vec<T>>;
+type Read<T> = fn(Packed<'static, '_>, Family) -> Option<Vec<T>>;
 
 impl<T> Later<T> {
     /// A packed list, which stays as it is until it is asked for.

@@ -1,9 +1,9 @@
 //! The network file format, documented in `data/nets/README.md`.
 
-use crate::base::file::{self, check_schema};
+use crate::base::file::{self, check_schema, fields_of};
 use crate::base::packed::from_packed;
 use crate::base::shape::Shape;
-use crate::base::text::{closest, names, prose, shown, toml_message};
+use crate::base::text::{closest, names, prose, shown};
 use crate::net::layer::Layer;
 use crate::net::network::folded::{AFTER_BIAS, Folded};
 use crate::net::network::folding::{self, may_hold};
@@ -133,7 +133,8 @@ fn read_inputs(
         .iter()
         .map(|(name, value)| {
             let fail = |why: String| NetworkError::Format(format!("input {}: {why}", shown(name)));
-            let input: InputFile = value.clone().try_into().map_err(|e: toml::de::Error| fail(toml_message(&e)))?;
+            let Value::Table(fields) = value else { return Err(fail("is no table".into())) };
+            let input: InputFile = fields_of(fields).map_err(|e| fail(e.to_string()))?;
             let dims = input
                 .shape
                 .iter()
@@ -231,7 +232,7 @@ impl Expander<'_> {
             .ok_or_else(|| {
                 at(full, &format!("unknown kind \"{}\"{}", shown(kind), closest(kind, Layer::KINDS.iter().copied())))
             })?
-            .map_err(|e| at(full, &toml_message(&e)))?;
+            .map_err(|e| at(full, &e.to_string()))?;
         if self.nodes.len() >= MAX_LAYERS {
             return Err(NetworkError::Format(format!("expands to more than {MAX_LAYERS} layers")));
         }

@@ -1,9 +1,9 @@
 //! What printed names mean here: `data/published/papers/papers.toml`, `papers/1`.
 
 use super::line::{COLUMNS, Case};
-use crate::base::file::{self, FileError, check_schema};
+use crate::base::file::{FileError, check_schema};
 use crate::base::precision::{Precision, named_enum};
-use crate::base::text::closest;
+use crate::base::text::{closest, toml_error};
 use crate::catalog;
 use crate::kernel::features::library_age;
 use serde::{Deserialize, Serialize};
@@ -290,7 +290,8 @@ fn collect<T, U>(
 /// # Errors
 /// One line that names the line of the file: malformed, or a name that the catalog does not have.
 pub(super) fn from_toml(text: &str) -> Result<Vec<Paper>, FileError> {
-    let file: File = file::from_toml(text)?;
+    // Not packed, as other files are: what names are read from must say where they stand.
+    let file: File = toml::from_str(text).map_err(|e| FileError::Syntax(toml_error(&e, text)))?;
     check_schema(&file.schema, "papers/1")?;
     file.paper.into_iter().map(|paper| Text(text).paper(paper)).collect()
 }

@@ -10,6 +10,7 @@ use anyhow::anyhow;
 use joulecast_model::ask::capacity::{CHANGES, CandidateFile, Carrier, Carriers, PlannedLanguage, Slower, Wanted};
 use joulecast_model::ask::serving::times::{StepTimes, Times};
 use joulecast_model::ask::serving::{Demand, Limits, Target};
+use joulecast_model::base::order::sort_by;
 use joulecast_model::base::precision::Mode;
 use joulecast_model::net::share::Layout;
 use joulecast_model::step::generation;
@@ -81,7 +82,7 @@ impl<'p> Language<'p> {
                 all.push(Layout::new(tensor, 1, 1, None).map_err(Failure::usage)?);
             }
         }
-        all.sort_by_key(|layout| (layout.gpus(), layout.expert()));
+        sort_by(&mut all, |a, b| (a.gpus(), a.expert()).cmp(&(b.gpus(), b.expert())));
         all.dedup();
         let (fit, large): (Vec<Layout>, Vec<Layout>) = all.into_iter().partition(has);
         let why = format!("a server of {} has {} GPUs", c.name, c.server.gpus);

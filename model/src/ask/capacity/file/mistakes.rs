@@ -1,7 +1,8 @@
 //! All mistakes of a plan file at once: each section is read on its own, and after a mistake read again without it.
 
 use super::PlanError;
-use crate::base::text::in_short;
+use crate::base::packed::{Wrong, from_table};
+use crate::base::text::toml_message;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
@@ -126,24 +127,19 @@ impl<'t> Mistakes<'t> {
             return None;
         };
         for round in 0..MOST {
-            let error = match Value::Table(table.clone()).try_into::<T>() {
+            let Wrong { message, key: inner } = match from_table::<T>(&table) {
                 Ok(fields) => return (round == 0).then_some(fields),
-                Err(error) => error,
+                Err(wrong) => wrong,
             };
-            let message = error.message().trim().to_string();
-            // `unknown field `x``, `missing field `x``, or another one, which then says "in `x`".
-            let whole = error.to_string();
-            let inner = whole.rsplit_once("in `").and_then(|(_, rest)| rest.split('`').next());
             let unknown = message.starts_with("unknown field");
             let missing = message.starts_with("missing field");
-            let key = if unknown || missing { quoted(&message, '`') } else { inner };
-            // A key of a section's own, not of a part of it.
-            let key = key.map(|key| key.split(['.', '[']).next().unwrap_or(key).to_string());
+            let key = if unknown || missing { quoted(&message, '`') } else { inner.as_deref() };
+            let key = key.map(str::to_string);
             let at = if unknown || inner.is_some() { key.as_deref() } else { None };
             let named =
                 key.as_deref().filter(|key| !message.contains(*key)).map_or(String::new(), |key| format!("{key}: "));
             let line = section.line(self.text, at);
-            self.add(format!("{line}{}{named}{}", section.words(), in_short(&message.replace('\n', ", "))));
+            self.add(format!("{line}{}{named}{}", section.words(), toml_message(&message)));
             let key = key?;
             match sample(&key) {
                 Some(value) if !unknown => drop(table.insert(key, value)),
