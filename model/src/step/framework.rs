@@ -658,7 +658,7 @@ mod tests {
                 "maps copied_per_cycle long is 0",
             ),
             (
-                "kind = \"add\"\nfactor = 1\n[layer_norm]\ncycles_per_row = [1, 0]\nlatency = [1, 1]\nrms_latency = [1, 1]\nplain = [1, 1]\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[layer_norm]\ncycles_per_row = [1, 0]\nlatency = [1, 1]\nrms_latency = [1, 1]\nsource = \"x\"",
                 "layer_norm cycles_per_row is 0",
             ),
             ("kind = \"add\"\nfactor = 1\nphases = [\"sideways\"]", "sideways"),

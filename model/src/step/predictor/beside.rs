@@ -120,7 +120,7 @@ mod tests {
         let beside = of(false);
         assert_eq!((beside.cost.read.get(), beside.cost.written.get()), (4004, 2002));
         assert_eq!((beside.cost.weights.get(), of(true).cost.weights.get()), (0, 4004), "parameters come from memory");
-        assert_eq!(beside.layer.output.elements(), 501, "a sample's part of a batch of two");
+        assert_eq!(beside.layer.output.dims(), [8, 64], "rows of a sample's part of a batch of two");
     }
 
     #[test]
