@@ -32,7 +32,7 @@ pub mod tag {
     /// A [`DECIMAL`] of three bytes of digits, the power of ten being the tag's lower bits: up to [`LAST_SHORT`].
     pub const SHORT: u8 = 0x20;
     /// The last tag of such.
-    pub const LAST_SHORT: u8 = SHORT | (1 << super::POWER_BITS) - 1;
+    pub const LAST_SHORT: u8 = SHORT | ((1 << super::POWER_BITS) - 1);
 }
 
 /// In a packed tree: the first byte of a split, whose lower bits are its size. The length of the branch that follows the split
@@ -69,6 +69,9 @@ pub fn from_few_digits(packed: u32) -> f64 {
     if power < 0 { digits / scale } else { digits * scale }
 }
 
+/// Places where something begins, ascending, and what was said of each.
+pub type Places = Vec<(usize, usize)>;
+
 /// Writes a packed file.
 #[derive(Default)]
 pub struct Writer {
@@ -76,8 +79,8 @@ pub struct Writer {
     /// Positions of strings, where each is written once.
     positions: Option<HashMap<String, u64>>,
     body: Vec<u8>,
-    /// Where in the body something begins, ascending, and what was said of it.
-    marks: Vec<(usize, usize)>,
+    /// Places in the body.
+    marks: Places,
 }
 
 impl Writer {
@@ -125,7 +128,7 @@ impl Writer {
 
     /// A float that [`from_few_digits`] gives back.
     pub fn decimal(&mut self, packed: u32) {
-        let power = packed as u8 & (1 << POWER_BITS) - 1;
+        let power = packed as u8 & ((1 << POWER_BITS) - 1);
         let [low, middle, high, rest] = (packed as i32 >> POWER_BITS).to_le_bytes();
         // What is left out is the sign again.
         if rest == (high as i8 >> 7) as u8 {
@@ -165,7 +168,7 @@ impl Writer {
     ///
     /// # Errors
     /// In words, for a file of more than four gigabytes.
-    pub fn finish(self) -> Result<(Vec<u8>, Vec<(usize, usize)>), String> {
+    pub fn finish(self) -> Result<(Vec<u8>, Places), String> {
         let mut bytes = Vec::new();
         let length = |n: usize| u32::try_from(n).map(u32::to_le_bytes).map_err(|_| "too long".to_string());
         bytes.extend(length(self.strings.len())?);
