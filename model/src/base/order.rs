@@ -24,7 +24,7 @@ mod tests {
         let mut list: Vec<(usize, usize)> = (0..100).map(|i| (i * 7 % 10, i)).collect();
         let mut other = list.clone();
         sort_by(&mut list, |a, b| a.0.cmp(&b.0));
-        other.sort_by(|a, b| a.0.cmp(&b.0));
+        other.sort_by_key(|entry| entry.0);
         assert_eq!(list, other);
         sort_by(&mut Vec::<u8>::new(), Ord::cmp);
     }
