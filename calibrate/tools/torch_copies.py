@@ -11,8 +11,8 @@ Observes only: no clock, power limit or other setting of the card is touched. Ne
 back in a CUDA graph over rotating operands. Rows are flushed as they are made.
 --concats: values of results per multiprocessor and cycle of each way, and of all.
 --turned: the same of copies that turn matrices (`permute` and `reshape` with `copy` in a file of torch_ops.py), and by which
-lengths of rows they are best told apart: of all pairs of lengths that are
-as good as the best within 0.5 % (mean error of logarithms) the closest.
+lengths of rows they are best told apart: of all pairs of lengths that are as good as the best within 0.5 % (mean error of
+logarithms) the closest.
 Boards are H100 and H200, 132 multiprocessors that ran at 1980 MHz; shapes below 2 million values are left out, whose
 launches decide.
 """
@@ -23,8 +23,10 @@ import math
 import statistics
 import time
 
+from torch_kernels import CYCLES_PER_US, MULTIPROCESSORS, most_of
+
 COLUMNS = "way,shape,precision,time_us,device,torch".split(",")
-CYCLES_PER_US = 132 * 1980
+ALL_CYCLES_PER_US = MULTIPROCESSORS * CYCLES_PER_US
 FEWEST = 2_000_000
 # What a rotation of operands must exceed so that none is left in the cache.
 ROTATION = 200 << 20
@@ -104,8 +106,7 @@ def run(args):
 
 
 def spread(rates):
-    rates = sorted(rates)
-    low, middle, high = (rates[int(q * (len(rates) - 1))] for q in (0.1, 0.5, 0.9))
+    low, middle, high = most_of(rates)
     return f"{len(rates):4} shapes, {middle:.2f} values per multiprocessor and cycle in the median ({low:.2f} to {high:.2f})"
 
 
@@ -115,7 +116,7 @@ def concats(path):
         for row in csv.DictReader(file):
             values = math.prod(json.loads(row["shape"]))
             if values >= FEWEST:
-                rate = values / float(row["time_us"]) / CYCLES_PER_US
+                rate = values / float(row["time_us"]) / ALL_CYCLES_PER_US
                 found.setdefault((row["way"], row["precision"]), []).append(rate)
                 every.append(rate)
     for (way, precision), rates in sorted(found.items()):
@@ -139,7 +140,7 @@ def turned(path):
     with open(path, newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if (of := turned_of(row)) and of[2] >= FEWEST and of[0] != of[1]:
-                rows.append((*of, of[2] / float(row["time_us"]) / CYCLES_PER_US))
+                rows.append((*of, of[2] / float(row["time_us"]) / ALL_CYCLES_PER_US))
     found_of = []
     lengths = sorted({written for _, written, *_ in rows})
     for short in lengths:
@@ -165,7 +166,7 @@ def turned(path):
     print(f"{len(rows)} copies; rows of the result up to {short} are short, from {long} on long: {100 * error:.1f} % off in the mean, "
           f"{100 * least:.1f} % at best")
     for (ends, bits, even), logs in sorted(groups.items()):
-        print(f"{ends:6} {bits} bits{', rows read are multiples of 64' if even else '':34} {spread(map(math.exp, logs))}")
+        print(f"{ends:6} {bits} bits{', rows read are multiples of 64' if even else '':34} {spread([math.exp(log) for log in logs])}")
 
 
 def main():

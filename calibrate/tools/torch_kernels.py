@@ -35,8 +35,9 @@ ROW = "network,mode,precision,batch".split(",")
 COLUMNS = ROW + "op,shapes,calls,time_us,within,within_shapes".split(",")
 STEPS = 2
 FEWEST_RESULTS = 2_000_000
+MULTIPROCESSORS = 132
 # Up to so many results latency decides; what repeated operands allow per cycle, by width.
-MOST_RESULTS, PER_CYCLE = 131_072, {16: 132 * 1.45, 32: 132 * 1.19}
+MOST_RESULTS, PER_CYCLE = 131_072, {16: MULTIPROCESSORS * 1.45, 32: MULTIPROCESSORS * 1.19}
 # Typical rows and columns of a sum, the H200's clock, and parts that are kept aside in turn.
 ROWS, COLUMNS_OF_ROWS, CYCLES_PER_US, FOLDS = 6272, 384, 1980, 10
 
@@ -109,6 +110,12 @@ def run(args):
             torch.cuda.empty_cache()
 
 
+def most_of(values):
+    """What a tenth of the values lie below, half, and nine tenths."""
+    values = sorted(values)
+    return [values[int(q * (len(values) - 1))] for q in (0.1, 0.5, 0.9)]
+
+
 def biases(path):
     """Rates of additions of [1, channels, 1, 1] to a map, in billions of results a second."""
     rates = defaultdict(list)
@@ -123,8 +130,7 @@ def biases(path):
                 width = 16 if row["precision"] in ("fp16", "bf16") else 32
                 rates[width].append(math.prod(result) / each / 1e3)
     for width, found in sorted(rates.items()):
-        found.sort()
-        low, middle, high = (found[int(q * (len(found) - 1))] for q in (0.1, 0.5, 0.9))
+        low, middle, high = most_of(found)
         print(f"{width} bits: {len(found)} shapes, {middle:.0f} billion results a second in the median, {low:.0f} to {high:.0f}")
 
 
@@ -146,8 +152,7 @@ def latency(paths):
                 cycles = CYCLES_PER_US * float(row["time_us"]) / float(row["calls"])
                 found[repeated, width].append(cycles - (results / PER_CYCLE[width] if repeated else 0))
     for (repeated, width), cycles in sorted(found.items()):
-        cycles.sort()
-        low, middle, high = (cycles[int(q * (len(cycles) - 1))] for q in (0.1, 0.5, 0.9))
+        low, middle, high = most_of(cycles)
         print(f"{'repeated' if repeated else 'of one shape'}, {width} bits: {len(cycles)} shapes, {middle:.0f} cycles in the median, {low:.0f} to {high:.0f}")
 
 
