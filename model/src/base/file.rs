@@ -1,9 +1,7 @@
 //! What a file of one of the project's schemas must be, and why it cannot be used.
 
-use crate::base::packed::{self, Parsed};
-use crate::base::text::{shown, toml_message};
+use crate::base::text::shown;
 use crate::base::units::{Dimension, UnitError, parse_with_unit};
-use serde::de::DeserializeOwned;
 use std::ops::RangeInclusive;
 
 /// Why a file cannot be used, in one line without the file's name.
@@ -76,22 +74,6 @@ impl FileError {
     pub(crate) fn value(field: impl Into<String>, why: impl Into<String>) -> Self {
         Self::Value { field: field.into(), why: why.into() }
     }
-}
-
-/// A file's fields.
-///
-/// # Errors
-/// For text that is not TOML, or has other fields.
-pub(crate) fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
-    Parsed::new(text)?.read()
-}
-
-/// The fields of a table of a file.
-///
-/// # Errors
-/// When they are others.
-pub(crate) fn fields_of<T: DeserializeOwned>(table: &toml::Table) -> Result<T, FileError> {
-    packed::from_table(table).map_err(|wrong| FileError::Syntax(toml_message(&wrong.message)))
 }
 
 /// Whether a file is of the schema that its reader knows.

@@ -3,7 +3,7 @@
 
 mod toml;
 
-pub(crate) use toml::{Parsed, Wrong, from_table};
+pub(crate) use toml::{Parsed, Wrong, from_table, from_toml};
 
 use super::file::FileError;
 use joulecast_data::pack::{from_few_digits, from_short, tag};

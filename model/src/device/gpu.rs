@@ -1,7 +1,7 @@
 //! Devices: what their data sheets and measurements say. The file format is documented in `data/gpus/README.md`.
 
-use crate::base::file::{self, FileError, check_schema, quantity, within};
-use crate::base::packed::from_packed;
+use crate::base::file::{FileError, check_schema, quantity, within};
+use crate::base::packed::{from_packed, from_toml};
 use crate::base::precision::Precision;
 use crate::base::text::{names, prose, shown};
 use crate::base::units::{Bytes, BytesPerSecond, Dimension, Hertz, OpsPerSecond, Watts};
@@ -254,7 +254,7 @@ impl Gpu {
     /// One line that names the field: a missing or unknown field, a missing unit, an unknown source key, a
     /// zero where a positive number is needed.
     pub fn from_toml(text: &str) -> Result<Self, GpuError> {
-        Self::of(file::from_toml(text)?)
+        Self::of(from_toml(text)?)
     }
 
     /// Reads a device file that is shipped.

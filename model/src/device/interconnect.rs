@@ -1,8 +1,8 @@
 //! What joins GPUs, and how long a sum over them takes on it. `data/interconnects/*.toml`, `interconnect/1`. Training's sums of
 //! gradients go by the ring that the file has first, what serving exchanges by its [`Collectives`].
 
-use crate::base::file::{self, FileError, check_schema, quantity, within};
-use crate::base::packed::from_packed;
+use crate::base::file::{FileError, check_schema, quantity, within};
+use crate::base::packed::{from_packed, from_toml};
 use crate::base::text::{names, shown};
 use crate::base::units::{Bytes, BytesPerSecond, Dimension, Seconds};
 use crate::device::collective::{Collectives, Law};
@@ -161,7 +161,7 @@ impl Interconnect {
     /// # Errors
     /// One line that says where it is malformed.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        Self::of(file::from_toml(text)?)
+        Self::of(from_toml(text)?)
     }
 
     /// Reads a file that is shipped.

@@ -1,7 +1,7 @@
 //! Jumps of a library's times that its version explains. `data/libraries/cudnn.toml`, `library/1`.
 
-use crate::base::file::{self, FileError, check_schema, quantity, within};
-use crate::base::packed::from_packed;
+use crate::base::file::{FileError, check_schema, quantity, within};
+use crate::base::packed::{from_packed, from_toml};
 use crate::base::precision::Phase;
 use crate::base::text::shown;
 use crate::base::units::{Dimension, Seconds};
@@ -66,7 +66,7 @@ struct RuleFile {
 /// # Errors
 /// One line that says where the text is malformed.
 pub fn rules(text: &str) -> Result<Vec<Rule>, FileError> {
-    rules_of(file::from_toml(text)?)
+    rules_of(from_toml(text)?)
 }
 
 fn rules_of(file: File) -> Result<Vec<Rule>, FileError> {

@@ -1,6 +1,7 @@
 //! Which network may be used for what: `data/splits.toml`.
 
-use crate::base::file::{self, FileError, check_schema};
+use crate::base::file::{FileError, check_schema};
+use crate::base::packed::from_toml;
 use crate::base::precision::named_enum;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -43,7 +44,7 @@ impl Splits {
     /// # Errors
     /// One line that says where it is malformed.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        let splits: Self = file::from_toml(text)?;
+        let splits: Self = from_toml(text)?;
         check_schema(&splits.schema, "splits/1")?;
         Ok(splits)
     }

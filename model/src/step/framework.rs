@@ -17,8 +17,8 @@ pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 use activity::ActivityFile;
 use input::InputFile;
 
-use crate::base::file::{self, FileError, check_schema, quantity, within};
-use crate::base::packed::from_packed;
+use crate::base::file::{FileError, check_schema, quantity, within};
+use crate::base::packed::{from_packed, from_toml};
 use crate::base::precision::{Mode, Phase, Precision, named_enum};
 use crate::base::text::{names, shown};
 use crate::base::units::{Bytes, Dimension, Seconds};
@@ -427,7 +427,7 @@ impl Framework {
     /// # Errors
     /// One line that says where it is malformed.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        Self::of(file::from_toml(text)?)
+        Self::of(from_toml(text)?)
     }
 
     /// Reads a profile that is shipped.

@@ -5,7 +5,8 @@ mod mistakes;
 
 use super::fleet::{Price, Server, Site};
 use super::pool::Target;
-use crate::base::file::{self, check_schema};
+use crate::base::file::check_schema;
+use crate::base::packed::from_toml;
 use crate::base::precision::Precision;
 use crate::base::text::{names as shown_names, printable, prose, shown};
 use crate::base::units::{Seconds, Watts};
@@ -273,7 +274,7 @@ impl PlanFile {
     /// # Errors
     /// All mistakes, each in a line that names the field: what is missing, unknown, or no possible value.
     pub fn from_toml(text: &str) -> Result<Self, PlanError> {
-        let mut top: toml::Table = file::from_toml(text).map_err(|e| PlanError::one(e.to_string()))?;
+        let mut top: toml::Table = from_toml(text).map_err(|e| PlanError::one(e.to_string()))?;
         if let Some(schema) = top.get("schema").and_then(toml::Value::as_str) {
             check_schema(schema, "capacity/1").map_err(|e| PlanError::one(e.to_string()))?;
         }

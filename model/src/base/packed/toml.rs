@@ -13,6 +13,14 @@ use toml::{Spanned, Table, Value};
 /// By which key readers of any value know a date ([`toml::value::Datetime`]).
 const DATE: &str = "$__toml_private_datetime";
 
+/// A file's fields.
+///
+/// # Errors
+/// For text that is not TOML, or has other fields.
+pub(crate) fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, FileError> {
+    Parsed::new(text)?.read()
+}
+
 /// A text of TOML.
 pub(crate) struct Parsed<'t> {
     text: &'t str,

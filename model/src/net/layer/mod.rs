@@ -53,7 +53,6 @@ pub use recurrent::Cell;
 pub use resize::Interpolation;
 pub use window::{Pair, Window};
 
-use crate::base::file::{FileError, fields_of};
 use crate::base::precision::{Mode, Phase, Precision, named_enum};
 use crate::base::shape::{InvalidShape, Shape};
 use crate::base::text::{joined, total};
@@ -186,15 +185,15 @@ macro_rules! layers {
             ///
             /// # Errors
             /// The inner error names the missing, unknown or malformed field.
-            pub fn from_table(kind: &str, mut fields: toml::Table) -> Option<Result<Self, FileError>> {
+            pub fn from_table(kind: &str, mut fields: toml::Table) -> Option<Result<Self, toml::de::Error>> {
                 $(
                     $(if let Some(value) = $of::from_name(kind) {
                         fields.insert(stringify!($field).into(), value.name().into());
-                        return Some(fields_of(&fields).map(Self::$variant));
+                        return Some($variant::deserialize(fields).map(Self::$variant));
                     })?
                     $($(if kind == $name {
                         $(fields.insert(stringify!($key).into(), $of_key::$value.name().into());)?
-                        return Some(fields_of(&fields).map(Self::$variant));
+                        return Some($variant::deserialize(fields).map(Self::$variant));
                     })+)?
                 )+
                 None

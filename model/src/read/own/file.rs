@@ -1,9 +1,9 @@
 //! The network file format, documented in `data/nets/README.md`.
 
-use crate::base::file::{self, check_schema, fields_of};
-use crate::base::packed::from_packed;
+use crate::base::file::check_schema;
+use crate::base::packed::{from_packed, from_toml};
 use crate::base::shape::Shape;
-use crate::base::text::{closest, names, prose, shown};
+use crate::base::text::{closest, names, prose, shown, toml_message};
 use crate::net::layer::Layer;
 use crate::net::network::folded::{AFTER_BIAS, Folded};
 use crate::net::network::folding::{self, may_hold};
@@ -79,7 +79,7 @@ impl Network {
     /// # Errors
     /// One line that names the line, layer or field at fault.
     pub fn from_toml(text: &str) -> Result<Self, NetworkError> {
-        Self::of(file::from_toml(text).map_err(|e| NetworkError::Format(e.to_string()))?)
+        Self::of(from_toml(text).map_err(|e| NetworkError::Format(e.to_string()))?)
     }
 
     /// Reads a network file that is shipped.
@@ -133,8 +133,8 @@ fn read_inputs(
         .iter()
         .map(|(name, value)| {
             let fail = |why: String| NetworkError::Format(format!("input {}: {why}", shown(name)));
-            let Value::Table(fields) = value else { return Err(fail("is no table".into())) };
-            let input: InputFile = fields_of(fields).map_err(|e| fail(e.to_string()))?;
+            let input: InputFile =
+                value.clone().try_into().map_err(|e: toml::de::Error| fail(toml_message(e.message())))?;
             let dims = input
                 .shape
                 .iter()
@@ -232,7 +232,7 @@ impl Expander<'_> {
             .ok_or_else(|| {
                 at(full, &format!("unknown kind \"{}\"{}", shown(kind), closest(kind, Layer::KINDS.iter().copied())))
             })?
-            .map_err(|e| at(full, &e.to_string()))?;
+            .map_err(|e| at(full, &toml_message(e.message())))?;
         if self.nodes.len() >= MAX_LAYERS {
             return Err(NetworkError::Format(format!("expands to more than {MAX_LAYERS} layers")));
         }

@@ -1,6 +1,7 @@
 //! How fast a machine's host is beside those that a profile's table was measured on. `host/1`, as `calibrate host` writes it.
 
-use crate::base::file::{self, FileError, check_schema, within};
+use crate::base::file::{FileError, check_schema, within};
+use crate::base::packed::from_toml;
 use crate::base::precision::{Mode, Precision};
 use crate::base::text::names;
 use serde::{Deserialize, Serialize};
@@ -168,7 +169,7 @@ impl HostRecord {
     /// # Errors
     /// One line that says where it is malformed, or which number is no host's.
     pub fn from_toml(text: &str) -> Result<Self, FileError> {
-        let record: Self = file::from_toml(text)?;
+        let record: Self = from_toml(text)?;
         check_schema(&record.schema, Self::SCHEMA)?;
         record.factor.within("factor", FACTORS)?;
         record.spread.within("spread", 1.0..=MOST_SPREAD)?;

@@ -1,7 +1,7 @@
 //! Mapping files, schema `mapping/1`.
 
 use super::value::Value;
-use crate::base::file;
+use crate::base::packed::from_toml;
 use crate::base::precision::Phase;
 use crate::base::text::{closest, in_short};
 use crate::net::layer::Layer;
@@ -110,7 +110,7 @@ impl Mapping {
     /// # Errors
     /// When it is not TOML, a key is unknown or missing, or a value is not one of those allowed.
     pub fn from_toml(text: &str) -> Result<Self, MappingError> {
-        let file: File = file::from_toml(text).map_err(|e| MappingError(e.to_string()))?;
+        let file: File = from_toml(text).map_err(|e| MappingError(e.to_string()))?;
         Self::from_file(file).map_err(|message| MappingError(in_short(&message)))
     }
 

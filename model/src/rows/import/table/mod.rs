@@ -169,7 +169,9 @@ impl BoundLayer<'_> {
         }
         let layer = match Layer::from_table(kind, fields) {
             Some(Ok(layer)) => layer,
-            Some(Err(e)) => return Err(Outcome::Skip(format!("{kind}: {}", e))),
+            Some(Err(e)) => {
+                return Err(Outcome::Skip(format!("{kind}: {}", crate::base::text::toml_message(e.message()))));
+            }
             None => return Err(Outcome::Fail(format!("no layer kind {}", shown(kind)))),
         };
         let case = LayerCase { inputs, layer };
