@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Steps of measured rounds beside what the program says of them today: of networks that were learned from, so no test.
+
+    python3 calibrate/tools/round_errors.py PREDICT data/measurements/sealed/round_*.csv [--each FILE] [--only WORD]
+
+PREDICT is the program `predict`, run from the root of the repository. Takes CUDA graphs, whose networks lie in the folder of the
+round's name; with `--eager` also eager steps that are foreseen to be bound by the GPU.
+Prints mean, median and mean signed error of time in percent by mode and precision; `--each` writes every row, worst first.
+Needs nothing but Python.
+"""
+import argparse
+import collections
+import concurrent.futures
+import csv
+import json
+import os
+import statistics
+import subprocess
+
+HALVES = {"fp16", "bf16"}
+
+
+def predicted(program, row, folder):
+    words = [program, "--net", os.path.join(folder, row["network"] + ".toml"), "--gpu", row["board"], "--precision", row["precision"]]
+    words += ["--framework", "pytorch", "--launch", row["launch"], "--batch", row["batch"], "--format", "json"]
+    if row["mode"] == "train":
+        words += ["--mode", "training"]
+    answer = subprocess.run(words, capture_output=True, text=True)
+    if answer.returncode:
+        return None, answer.stderr.strip().splitlines()[-1:]
+    return json.loads(answer.stdout), None
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("predict")
+    arguments.add_argument("rows", nargs="+")
+    arguments.add_argument("--each")
+    arguments.add_argument("--only", default="", help="networks whose name has this")
+    arguments.add_argument("--eager", action="store_true")
+    args = arguments.parse_args()
+    rows = []
+    for path in args.rows:
+        folder = os.path.splitext(path)[0]
+        with open(path, newline="") as file:
+            for row in csv.DictReader(file):
+                row["board"] = "h100" if "H100" in row["device"] else "h200"
+                wanted = row["launch"] == "graph" or args.eager
+                if wanted and args.only in row["network"] and os.path.exists(os.path.join(folder, row["network"] + ".toml")):
+                    rows.append((row, folder))
+    found, failed = [], collections.Counter()
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for (row, folder), (answer, error) in zip(rows, pool.map(lambda r: predicted(args.predict, *r), rows)):
+            if error is not None:
+                failed[str(error)[:120]] += 1
+                continue
+            time = float(row["ms_per_iter"]) / 1e3
+            if args.eager and row["launch"] == "eager" and answer.get("host_bound"):
+                continue
+            found.append((answer["time_s"] / time - 1, row, os.path.basename(folder)))
+    groups = collections.defaultdict(list)
+    for error, row, name in found:
+        bits = "16 bits" if row["precision"] in HALVES else "32 bits"
+        groups[row["mode"], bits].append(error)
+        groups["all", ""].append(error)
+    for key, errors in sorted(groups.items()):
+        sizes = [100 * abs(e) for e in errors]
+        print(f"{' '.join(key):16} {len(errors):5} rows  mean {statistics.mean(sizes):5.1f}  median {statistics.median(sizes):5.1f}  "
+              f"signed {100 * statistics.mean(errors):+5.1f}")
+    for error, count in failed.items():
+        print(count, "not predicted:", error)
+    if args.each:
+        with open(args.each, "w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow("error,round,network,board,mode,precision,launch,batch,ms".split(","))
+            for error, row, name in sorted(found, key=lambda f: -abs(f[0])):
+                writer.writerow([f"{100 * error:+.1f}", name, *(row[k] for k in ("network", "board", "mode", "precision", "launch", "batch", "ms_per_iter"))])
+
+
+if __name__ == "__main__":
+    main()
