@@ -32,6 +32,7 @@ round's networks that have `sequence` or `cached`, in the order of a hash, and c
 the file holds are skipped, so that a stopped run resumes.
 """
 import argparse
+import csv
 import gc
 import hashlib
 import os
@@ -360,6 +361,30 @@ def measured(decoder, row, nvml, args):
     return found
 
 
+def profiled(decoder, row, path):
+    """Appends the kernels of one step: launches and microseconds of each."""
+    import torch
+    gc.collect()
+    torch.cuda.empty_cache()
+    step = decoder.step(row["batch"], row["sequence"] or 1, row["cached"])
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        step()
+        torch.cuda.synchronize()
+    new = not os.path.exists(path)
+    with open(path, "a", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if new:
+            writer.writerow(["network", "precision", "batch", "sequence", "cached", "kernel", "launches", "us_each"])
+        for kernel in sorted(profile.key_averages(), key=lambda kernel: -kernel.device_time_total):
+            if kernel.device_time_total > 0:
+                each = round(kernel.device_time_total / kernel.count, 3)
+                writer.writerow([row["network"], row["precision"], row["batch"], row["sequence"], row["cached"],
+                                 kernel.key[:200], kernel.count, each])
+
+
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--networks", required=True, help="a folder of network files")
@@ -370,6 +395,7 @@ def main():
     arguments.add_argument("--settle", type=float, default=0.8, help="seconds")
     arguments.add_argument("--budget", type=float, default=540, help="seconds; no row is begun after them")
     arguments.add_argument("--shard", default="1/1", help="I/N: every N-th network from the I-th")
+    arguments.add_argument("--profile", help="file for the kernels of each step, which is then run once more and not measured")
     arguments.add_argument("--draw", type=int, help="number of the round whose file is made")
     arguments.add_argument("--models", help="of a round to be made")
     arguments.add_argument("--configs", help="the folder of their configurations")
@@ -418,6 +444,9 @@ def main():
             if rows.has(row):
                 continue
             try:
+                if args.profile:
+                    profiled(decoder, row, args.profile)
+                    continue
                 found = measured(decoder, row, nvml, args)
             except torch.cuda.OutOfMemoryError:
                 found = {"error": "out of memory"}
