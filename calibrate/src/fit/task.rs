@@ -144,7 +144,9 @@ fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
         .iter()
         .filter(|(task, rows)| {
             let differences: Vec<f64> = rows.iter().filter_map(|r| Some((r.time / twin(r)?).ln().abs())).collect();
-            let alike = is_librarys(task.model) || differences.len() >= FEWEST_PAIRS && median(differences) <= SAME;
+            // What others measured in fp8 are serving engines' kernels.
+            let called = is_librarys(task.model) && task.precision != Precision::Fp8;
+            let alike = called || differences.len() >= FEWEST_PAIRS && median(differences) <= SAME;
             task.framework.is_some() && alike && !task.model.is_frameworks()
         })
         .map(|(task, _)| task.clone())
