@@ -39,6 +39,8 @@ impl Policy {
             | Layer::Recurrent(_) => Self::Narrow,
             Layer::LayerNorm(_) | Layer::GroupNorm(_) => Self::Wide,
             Layer::Softmax(_) => Self::Widening,
+            // Norms take the type of their result (fp32_append_dtype of the same file).
+            Layer::Reduce(reduce) if reduce.norm => Self::Widening,
             Layer::Embedding(_)
             | Layer::PositionEmbedding(_)
             | Layer::RelativePositionBias(_)
