@@ -61,7 +61,8 @@ def group(trial):
         size = inputs[0][normalized(inputs[0])]
         detail = "narrow" if size <= 64 else "middle" if size <= 256 else "wide"
     if kind == "attention":
-        detail = "unfused" if not layer.get("fused", True) else "decode" if layer.get("cached") else "fused"
+        fused = "biased" if layer.get("bias") else "decode" if layer.get("cached") else "fused"
+        detail = fused if layer.get("fused", True) else "unfused"
     if kind == "recurrent":
         detail = layer["cell"]
     if kind == "pool2d":
@@ -268,10 +269,12 @@ def operation(trial, torch):
         if fp8:
             operands[:2] = [t.to(torch.float8_e4m3fn) for t in operands[:2]]
         if not gradient:
+            # Of a learned bias another kernel runs where its gradient will be wanted.
+            operands[-1].requires_grad_(training and kind == "attention" and (layer.get("bias") or {}).get("parameters", 0) > 0)
             return lambda: run(*operands)
         data = trial["phase"] == "backward_data"
         wanted = operands[:len(shapes)] if data else operands[len(shapes):]
-        if kind in ("batch_norm", "layer_norm", "rms_norm", "group_norm"):
+        if kind in ("batch_norm", "layer_norm", "rms_norm", "group_norm", "attention"):
             wanted = operands
         if kind == "recurrent" and not data:
             # The library's gradient of the weights needs that of the inputs before it.
@@ -386,6 +389,9 @@ def attention(layer, shapes, dtype, training, torch):
         # A rotation of operands rotates caches, too.
         caches = [[torch.randn(shape, device="cuda", dtype=dtype) for _ in range(2)] for _ in range(4)]
     turn = [0]
+    bias = layer.get("bias")
+    if bias:
+        return biased_attention(layer, batch, tokens, size, packed)
     later = torch.ones(tokens, tokens, device="cuda", dtype=torch.bool).triu(1) if causal and not fused else None
 
     def run(q, k=None, v=None):
@@ -413,6 +419,23 @@ def attention(layer, shapes, dtype, training, torch):
         return out.transpose(1, 2).reshape(batch, -1, heads * size)
 
     return [], run
+
+
+def biased_attention(layer, batch, tokens, size, packed):
+    """With a bias that all samples and windows share; its gradient is summed where the bias was learned."""
+    from torch.nn.functional import scaled_dot_product_attention
+    heads = layer["bias"]["heads"]
+    wide = layer["heads"] * size
+
+    def run(q, *others):
+        *others, bias = others
+        q, k, v = q.split(wide, -1) if packed else (q, *others)
+        windows = layer["heads"] // heads
+        q, k, v = (t.reshape(batch * windows, -1, heads, size).transpose(1, 2) for t in (q, k, v))
+        out = scaled_dot_product_attention(q, k, v, attn_mask=bias)
+        return out.transpose(1, 2).reshape(batch, -1, wide)
+
+    return [[1, heads, tokens, tokens]], run
 
 
 @of_kind("experts")

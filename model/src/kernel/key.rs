@@ -1,10 +1,10 @@
 //! Which model predicts a kernel: the only place that knows the names of models.
 
-use crate::base::precision::Phase;
+use crate::base::precision::{Mode, Phase};
 use crate::base::shape::Shape;
 use crate::base::text::{closest, shown};
 use crate::kernel::setting::Algorithm;
-use crate::net::layer::{Conv2d, Kind, Layer, PoolOp, SharedModel};
+use crate::net::layer::{Attention, Conv2d, Kind, Layer, PoolOp, SharedModel};
 use std::fmt;
 use std::str::FromStr;
 
@@ -74,6 +74,10 @@ pub enum ModelKey {
     ByProduct(ConvClass),
     /// Attention against a cache, which reading that bounds.
     AttentionDecode,
+    /// Attention that adds a bias to its scores.
+    AttentionBiased,
+    /// Forward attention with a bias whose gradient will be wanted, for which PyTorch 2.11 has other kernels in 16 bits.
+    AttentionBiasLearned,
     /// Attention that keeps its scores in memory.
     AttentionUnfused,
     /// Linear layers whose bias a framework has added within the product, where that is another kernel than the library's
@@ -91,14 +95,18 @@ pub enum ModelKey {
 
 impl ModelKey {
     /// The model of a layer's phase: its kind, except that convolutions fall into classes which run different kernels.
-    /// Attention against a cache and attention that keeps its scores in memory are other kernels than fused attention
+    /// Attention against a cache, with a bias, and that which keeps its scores in memory are other kernels than fused attention
     /// of many tokens.
-    pub fn of(layer: &Layer, inputs: &[Shape], phase: Phase) -> Self {
+    pub fn of(layer: &Layer, inputs: &[Shape], phase: Phase, mode: Mode) -> Self {
         match layer {
             _ if phase == Phase::Update => Self::Update,
             Layer::Conv2d(conv) => Self::Conv(ConvClass::of(conv, inputs.first().map_or(1, Shape::axis))),
             Layer::Attention(attention) if attention.decodes() => Self::AttentionDecode,
             Layer::Attention(attention) if !attention.fused => Self::AttentionUnfused,
+            Layer::Attention(Attention { bias: Some(bias), .. }) => {
+                let learned = (phase, mode) == (Phase::Forward, Mode::Training) && bias.parameters > 0;
+                if learned { Self::AttentionBiasLearned } else { Self::AttentionBiased }
+            }
             // Runners and frameworks take the mean of a whole map by kernels of its own, whatever it is called.
             Layer::AdaptivePool2d(pool) if pool.is_global() => Self::Kind(match pool.op {
                 PoolOp::Avg => "global_avg_pool2d",
@@ -132,13 +140,14 @@ impl ModelKey {
         }
     }
 
-    /// The model that a class of convolutions shares where it has too few rows for one of its own.
+    /// The model that a class of convolutions, or of attention, shares where it has too few rows for one of its own.
     pub fn general(self) -> Option<Self> {
         match self {
             Self::Conv(ConvClass::Plain1x1 | ConvClass::Plain3x3) => Some(Self::Conv(ConvClass::General)),
             Self::Conv(ConvClass::DepthwiseWide | ConvClass::DepthwiseMultiplier) => {
                 Some(Self::Conv(ConvClass::Depthwise))
             }
+            Self::AttentionBiased | Self::AttentionBiasLearned => Some(Self::Kind("attention")),
             _ => None,
         }
     }
@@ -172,7 +181,15 @@ impl ModelKey {
 
     /// Whether its products are batched: attention's are, over samples and heads.
     pub fn is_attention(self) -> bool {
-        matches!(self, Self::Kind("attention" | "latent_attention") | Self::AttentionDecode | Self::AttentionUnfused)
+        use ModelKey::{AttentionBiasLearned, AttentionBiased, AttentionDecode, AttentionUnfused};
+        matches!(
+            self,
+            Self::Kind("attention" | "latent_attention")
+                | AttentionDecode
+                | AttentionBiased
+                | AttentionBiasLearned
+                | AttentionUnfused
+        )
     }
 
     /// As calibration files write it.
@@ -204,6 +221,8 @@ impl ModelKey {
             Self::ByProduct(ConvClass::DepthwiseWide) => "conv2d_depthwise_wide_by_product",
             Self::ByProduct(ConvClass::DepthwiseMultiplier) => "conv2d_depthwise_multiplier_by_product",
             Self::AttentionDecode => "attention_decode",
+            Self::AttentionBiased => "attention_biased",
+            Self::AttentionBiasLearned => "attention_bias_learned",
             Self::AttentionUnfused => "attention_unfused",
             Self::LinearBiased => "linear_biased",
             Self::Update => "update",
@@ -219,6 +238,8 @@ impl ModelKey {
         let classes = ConvClass::ALL.into_iter().flat_map(|class| [Self::Conv(class), Self::ByProduct(class)]);
         let others = [
             Self::AttentionDecode,
+            Self::AttentionBiased,
+            Self::AttentionBiasLearned,
             Self::AttentionUnfused,
             Self::LinearBiased,
             Self::Update,
@@ -292,7 +313,7 @@ mod tests {
             ("adaptive_avg_pool2d", "output = [1, 2]", "adaptive_avg_pool2d"),
         ] {
             let layer = Layer::from_table(kind, fields.parse().expect("fields")).expect("a kind").expect("a layer");
-            let key = ModelKey::of(&layer, &[Shape::map(8, 14, 14).expect("a shape")], Phase::Forward);
+            let key = ModelKey::of(&layer, &[Shape::map(8, 14, 14).expect("a shape")], Phase::Forward, Mode::Inference);
             assert_eq!(key.name(), expected, "{fields}");
         }
     }
@@ -302,7 +323,7 @@ mod tests {
     fn classes_of_convolutions() {
         let class = |fields: &str, channels: u64| {
             let layer = Layer::from_table("conv2d", fields.parse().expect("fields")).expect("a kind").expect("a layer");
-            ModelKey::of(&layer, &[Shape::new(&[channels, 14, 14]).expect("a shape")], Phase::Forward)
+            ModelKey::of(&layer, &[Shape::new(&[channels, 14, 14]).expect("a shape")], Phase::Forward, Mode::Inference)
         };
         for (fields, channels, expected) in [
             ("channels = 8\nkernel = 1", 32, "conv2d_1x1"),

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 const FP8_ALIGNMENT: u64 = 16;
 
 /// Fields of layers, as they are written where they are not given, that rows of before do not have.
-const LATER: [&str; 2] = [", window: None, sinks: false", ", rotated: None"];
+const LATER: [&str; 3] = [", window: None, sinks: false", ", bias: None", ", rotated: None"];
 
 /// A layer standing alone: its fields and its input shapes, without the batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -161,9 +161,12 @@ mod tests {
         assert_eq!(key(attention)?, plain);
         let rotary = r#"{"inputs":[[6,32]],"layer":{"kind":"rotary","heads":4}}"#;
         assert_eq!(key(rotary)?, "rotary[6x32]Rotary(Rotary { heads: 4 })");
-        for (whole, part) in
-            [(attention, r#","window":4}}"#), (attention, r#","sinks":true}}"#), (rotary, r#","rotated":4}}"#)]
-        {
+        for (whole, part) in [
+            (attention, r#","window":4}}"#),
+            (attention, r#","sinks":true}}"#),
+            (attention, r#","bias":{"heads":2}}}"#),
+            (rotary, r#","rotated":4}}"#),
+        ] {
             assert_ne!(key(&whole.replace("}}", part))?, key(whole)?, "{part}");
         }
         Ok(())

@@ -89,6 +89,7 @@ fn attention(phase: Phase, point: &mut Point<'_>, ranges: &Ranges) -> Option<Lay
         fused,
         window: None,
         sinks: false,
+        bias: None,
     };
     let row = |heads: u64| Shape::new(&[tokens, heads * dimension]).ok();
     Some(LayerCase { inputs: vec![row(heads)?, row(kv_heads)?, row(kv_heads)?], layer: Layer::Attention(layer) })

@@ -328,6 +328,7 @@ mod tests {
                 fused,
                 window: None,
                 sinks: false,
+                bias: None,
             })
         };
         let class = |layer, tokens: u64| {
@@ -350,6 +351,7 @@ mod tests {
             fused: true,
             window: None,
             sinks: false,
+            bias: None,
         };
         let (_, _, values) = values_of(Layer::Attention(layer), &[&[128, 3 * 4 * 32]], 2);
         let value = |name| values[Family::Gemm.position(name).expect("a variable")];

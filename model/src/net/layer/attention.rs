@@ -36,6 +36,25 @@ pub struct Attention {
     /// A learned score per head that takes part in the softmax and has no value (attention sinks, Xiao et al. 2023).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sinks: bool,
+    /// What is added to the scores before the softmax; nothing without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bias: Option<ScoreBias>,
+}
+
+/// A bias of attention's scores by head, query and key (relative positions, Shaw et al. 2018; Swin, Liu et al. 2021), the same
+/// for all samples: `[heads, tokens, keys]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScoreBias {
+    /// Heads that it differs by. Attention of several windows a sample has a multiple of them, and reads it for each window.
+    pub heads: u64,
+    /// Learned values that it is made of, often a table of distances; 0 of one that is not learned.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub parameters: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Sizes of one sample's attention.
@@ -150,6 +169,9 @@ impl Attention {
         if self.window.is_some_and(|window| window == 0 || !self.causal) {
             return Err(ShapeError::Field("a window is of causal attention, and at least 1"));
         }
+        if self.bias.is_some_and(|bias| bias.heads == 0 || !heads.is_multiple_of(bias.heads) || !self.fused) {
+            return Err(ShapeError::Field("a bias is of fused attention, and heads are a multiple of its heads"));
+        }
         let reach = self.window.map_or(u64::MAX, |window| window.saturating_add(new_keys - 1));
         let keys = self.all_keys(new_keys).min(reach);
         Ok(Heads { heads, kv_heads, tokens, new_keys, keys, dimension })
@@ -206,11 +228,13 @@ impl LayerOp for Attention {
     }
 
     fn parameters(&self, _inputs: &[Shape]) -> u64 {
-        if self.sinks { self.heads } else { 0 }
+        let sinks = if self.sinks { self.heads } else { 0 };
+        self.bias.map_or(0, |bias| bias.parameters).saturating_add(sinks)
     }
 
-    /// Two products over the pairs, and four operations per pair (scale, exponential, sum, division). Backward: five
-    /// products, one of which computes the scores again; unfused four, from the stored scores.
+    /// Two products over the pairs, and four operations per pair (scale, exponential, sum, division), five with a bias, which
+    /// is read once. Backward: five products, one of which computes the scores again; unfused four, from the stored scores. The
+    /// gradient of a learned bias is written for every pair of every sample and summed, as PyTorch 2.11 does.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let s = self.sizes(site.inputs).ok()?;
         let times = |factors: &[u64]| product(factors).saturating_mul(site.batch);
@@ -219,16 +243,21 @@ impl LayerOp for Attention {
         let queries = times(&[s.heads, s.tokens, s.dimension]);
         let (new, all) =
             (times(&[2, s.kv_heads, s.new_keys, s.dimension]), times(&[2, s.kv_heads, s.keys, s.dimension]));
+        let bias = self.bias.map_or(0, |bias| product(&[bias.heads, s.tokens, s.keys]));
+        let gradients = if self.bias.is_some_and(|bias| bias.parameters > 0) { pairs } else { 0 };
+        let added = u64::from(self.bias.is_some());
         let (products, per_pair, read, written) = match phase {
             Phase::Forward => {
                 let kept = if self.cached.is_some() { new } else { 0 };
-                let read = queries.saturating_add(all).saturating_add(scores.saturating_mul(2));
-                (2, 4, read, queries.saturating_add(kept).saturating_add(scores.saturating_mul(2)))
+                let read = queries.saturating_add(all).saturating_add(scores.saturating_mul(2)).saturating_add(bias);
+                (2, 4 + added, read, queries.saturating_add(kept).saturating_add(scores.saturating_mul(2)))
             }
             Phase::BackwardData => {
                 let (products, passes) = if self.fused { (5, 0) } else { (4, 1) };
                 let read = queries.saturating_mul(3).saturating_add(all).saturating_add(scores.saturating_mul(5));
-                (products, 8, read, queries.saturating_add(new).saturating_add(scores.saturating_mul(2 * passes)))
+                let read = read.saturating_add(bias).saturating_add(gradients);
+                let written = queries.saturating_add(new).saturating_add(scores.saturating_mul(2 * passes));
+                (products, 8 + 2 * added, read, written.saturating_add(gradients))
             }
             Phase::BackwardWeights | Phase::Update => return None,
         };
@@ -245,7 +274,16 @@ mod tests {
     use crate::base::precision::Mode;
 
     fn attention(heads: u64, kv_heads: u64, causal: bool) -> Attention {
-        Attention { heads, kv_heads: Some(kv_heads), causal, cached: None, fused: true, window: None, sinks: false }
+        Attention {
+            heads,
+            kv_heads: Some(kv_heads),
+            causal,
+            cached: None,
+            fused: true,
+            window: None,
+            sinks: false,
+            bias: None,
+        }
     }
 
     /// Multiply-accumulates by counting pairs one by one.

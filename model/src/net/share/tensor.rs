@@ -233,6 +233,10 @@ impl<'n> Division<'n> {
             }
             Layer::Attention(attention) if gpus > 1 => {
                 let (heads, kv_heads) = self.heads(i, attention)?;
+                if let Some(bias) = &mut attention.bias {
+                    bias.heads = self.part(i, bias.heads, "heads")?;
+                    bias.parameters /= gpus;
+                }
                 (attention.heads, attention.kv_heads) = (heads, Some(kv_heads).filter(|n| *n != heads));
             }
             Layer::LatentAttention(LatentAttention { heads, .. }) => *heads = self.part(i, *heads, "heads")?,

@@ -194,6 +194,7 @@ impl Writer<'_> {
             fused: true,
             window: h.window,
             sinks: h.sinks,
+            bias: None,
         };
         let attended = self.push("attention", Layer::Attention(layer), &from)?;
         self.linear("o_proj", self.model.features, h.biases.output, attended)

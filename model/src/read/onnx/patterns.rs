@@ -58,7 +58,10 @@ const PATTERNS: &[(&str, &str)] = &[
     // Rows of a softmax that are all masked, set to zero: looked through, and no kernel.
     ("Guarded(s)", "Where(IsNaN(s), _, s)"),
     // Scaled dot-product attention; the keys come transposed. PyTorch's own function scales queries and keys by the root.
-    ("Attention(q, k, v)", "MatMul(Softmax(Add(MatMul(Mul(q, _), Mul(k, _)), m) | MatMul(Mul(q, _), Mul(k, _))), v)"),
+    (
+        "Attention(q, k, v, m)",
+        "MatMul(Softmax(Add(MatMul(Mul(q, _), Mul(k, _)), m) | MatMul(Mul(q, _), Mul(k, _))), v)",
+    ),
     // Written out: scaled before the product or after it.
     (
         "UnfusedAttention(q, k, v)",
@@ -226,8 +229,6 @@ fn fits(graph: &Graph<'_>, name: &str, bound: &HashMap<&str, Id>) -> bool {
     let dims = |name: &str| value(name).map_or(&[][..], |v| &v.tensor.dims[..]);
     match name {
         "Linear" => dims("w").len() == 2 && dims("b").len() == 1 && dims("w").last() == dims("b").last(),
-        // A learned bias of the scores, as windowed attention has, is added by a kernel of its own; it differs from head to
-        // head, which a mask does not.
         "GroupNorm" => {
             let channels = dims("x").get(1).copied().unwrap_or(0);
             let per_channel = |name: &str| dims(name).iter().product::<i64>() == channels;
@@ -235,14 +236,17 @@ fn fits(graph: &Graph<'_>, name: &str, bound: &HashMap<&str, Id>) -> bool {
             let bias = value("b").is_none() || per_channel("b") && learned("b");
             per_channel("w") && learned("w") && bias
         }
+        // PyTorch's own function hands any bias to its kernel. Written out, a learned one, which differs from head to head as a
+        // mask does not, is added by a kernel of its own.
         "Attention" | "UnfusedAttention" => {
             let of_all_heads = |dims: &[i64]| dims.len() < 3 || dims[dims.len() - 3] == 1;
             let masks = ["m", "f"].into_iter().filter_map(value);
             let computed = ["q", "k", "v"].into_iter().filter_map(value).all(|x| x.kind == Kind::Activation);
             computed
-                && masks
-                    .into_iter()
-                    .all(|m| m.kind != Kind::Activation && (m.learned.is_empty() || of_all_heads(&m.tensor.dims)))
+                && masks.into_iter().all(|m| {
+                    m.kind != Kind::Activation
+                        && (name == "Attention" || m.learned.is_empty() || of_all_heads(&m.tensor.dims))
+                })
         }
         "RotaryEmbedding" => ["c", "s"].into_iter().filter_map(value).all(|v| v.kind != Kind::Activation),
         "Scale" => {

@@ -9,8 +9,8 @@ impl Writer<'_> {
         if attention.cached.is_some() {
             return Err("a step with a cache of keys and values is not written".into());
         }
-        if attention.window.is_some() || attention.sinks {
-            return Err("attention over a window or with sinks is not written".into());
+        if attention.window.is_some() || attention.sinks || attention.bias.is_some() {
+            return Err("attention over a window, with sinks or with a bias of its scores is not written".into());
         }
         self.modern = true;
         let sizes = attention.sizes(&site.read).map_err(|e| e.to_string())?;

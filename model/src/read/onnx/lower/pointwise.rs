@@ -12,7 +12,7 @@ use crate::read::onnx::infer;
 
 /// Side of a window of so many tokens and number of heads, where that many values are one per head and distance, or one per
 /// head and pair of tokens: exporters look the table up. `groups`: heads of all windows.
-fn window_heads(tokens: u64, learned: u64, groups: u64) -> Option<(u64, u64)> {
+pub(super) fn window_heads(tokens: u64, learned: u64, groups: u64) -> Option<(u64, u64)> {
     let window = tokens.isqrt();
     let distances = (2 * window).checked_sub(1)?.pow(2);
     let each = [distances, tokens * tokens].into_iter().find(|each| learned.is_multiple_of(*each))?;

@@ -1,10 +1,11 @@
 //! Products with weights and of activations, attention, recurrences, tables.
 
+use super::pointwise::window_heads;
 use super::{Issue, Lowering, Op, Place, count};
 use crate::base::shape::product;
 use crate::net::layer::{
     Attention, Cell, Conv2d, Copied, Elementwise, Embedding, Gradient, Groups, Layer, Linear, Matmul, Pair, Recurrent,
-    Reduce, Reshape, Rotary, Slice, Softmax,
+    Reduce, Reshape, Rotary, ScoreBias, Slice, Softmax,
 };
 use crate::net::network::{Input, Source};
 use crate::read::onnx::graph::Id;
@@ -229,9 +230,23 @@ impl<'g, 'a> Lowering<'g, 'a> {
             fused: fused && op.op == "Attention",
             window: None,
             sinks: false,
+            bias: self.score_bias(op, heads).filter(|_| fused),
         };
-        let place = self.emit(op, Layer::Attention(layer), from, &[])?;
+        let learned = if layer.bias.is_some() { op.inputs.get(3).copied() } else { None };
+        let place = self.emit(op, Layer::Attention(layer), from, learned.as_slice())?;
         self.made(op, place)
+    }
+
+    /// A constant that differs from head to head and is added to the scores: no mask.
+    fn score_bias(&self, op: &Op<'_>, heads: u64) -> Option<ScoreBias> {
+        let id = op.inputs.get(3).copied().flatten().filter(|&id| op.op == "Attention" && !self.is_activation(id))?;
+        let [ref apart @ .., tokens, _] = self.tensor(id).dims[..] else { return None };
+        let differs = apart.last().is_some_and(|own| *own > 1);
+        let own = Some(count(apart)).filter(|own| differs && heads.is_multiple_of(*own))?;
+        let learned = self.unlearned(&[Some(id)]);
+        // Exporters look a table of distances up.
+        let table = window_heads(tokens as u64, learned, own).map(|(window, heads)| (2 * window - 1).pow(2) * heads);
+        Some(ScoreBias { heads: own, parameters: table.unwrap_or(learned) })
     }
 
     /// The tensor that queries, keys and values are the three parts of, side by side.
