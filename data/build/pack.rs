@@ -34,14 +34,13 @@ fn few_digits(value: f64) -> Option<u32> {
     (from_few_digits(packed).to_bits() == value.to_bits()).then_some(packed)
 }
 
-/// The nearest float that packs into four bytes.
+/// The nearest float of few digits, as many as pack.
 fn rounded(value: f64) -> f64 {
-    let fits = |digits: &usize| {
+    let near = |digits: &usize| {
         let near: f64 = format!("{value:.digits$e}").parse().ok()?;
-        let whole = few_digits(near)? as i32 >> POWER_BITS;
-        ((-1 << 23)..1 << 23).contains(&whole).then_some(near)
+        few_digits(near).map(|_| near)
     };
-    [6, 5].iter().find_map(fits).unwrap_or(value)
+    [7, 6].iter().find_map(near).unwrap_or(value)
 }
 
 /// Two thirds of the numbers of a large calibration are means and scales of its engines' terms: there a coefficient is that of the
