@@ -1,6 +1,8 @@
 //! Packs a data file ([`form`](crate::form)).
 
-use crate::form::{LARGE, LEAST_POWER, POWER_BITS, SPLIT, WIDE, Writer, count, from_few_digits, tag};
+use crate::form::{FAR, LEAST_POWER, LONG, LONG_BRANCH, POWER_BITS, SPLIT, Writer, count, from_few_digits, tag};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use toml::{Table, Value};
 
 /// The sign of the first size in the text of a tree.
@@ -11,7 +13,9 @@ const FIRST_SIGN: u8 = b'A';
 /// # Errors
 /// In words, for what is not TOML, a date, which no data file needs, or a decision tree that is none.
 pub fn pack(text: &str) -> Result<Vec<u8>, String> {
-    let root: Table = toml::from_str(text).map_err(|e| e.to_string())?;
+    let mut root: Table = toml::from_str(text).map_err(|e| e.to_string())?;
+    let models = root.get_mut("model").and_then(Value::as_array_mut);
+    models.into_iter().flatten().for_each(fold_engines);
     let mut file = Writer::small();
     write(&Value::Table(root), &mut file)?;
     Ok(file.finish()?.0)
@@ -28,6 +32,44 @@ fn few_digits(value: f64) -> Option<u32> {
     let power = u32::try_from(power + LEAST_POWER).ok().filter(|p| fits && p >> POWER_BITS == 0)?;
     let packed = (digits << POWER_BITS) as u32 | power;
     (from_few_digits(packed).to_bits() == value.to_bits()).then_some(packed)
+}
+
+/// The nearest float of few digits, as many as pack.
+fn rounded(value: f64) -> f64 {
+    let near = |digits: &usize| {
+        let near: f64 = format!("{value:.digits$e}").parse().ok()?;
+        few_digits(near).map(|_| near)
+    };
+    [7, 6].iter().find_map(near).unwrap_or(value)
+}
+
+/// Two thirds of the numbers of a large calibration are means and scales of its engines' terms: there a coefficient is that of the
+/// variables themselves, and the largest one's term has the mean of them all.
+fn fold_engines(model: &mut Value) {
+    let engines = model.get_mut("engines").and_then(Value::as_array_mut);
+    for engine in engines.into_iter().flatten() {
+        if let Some(terms) = engine.get_mut(4).and_then(Value::as_array_mut)
+            && let Some(folded) = folded(terms)
+        {
+            *terms = folded;
+        }
+    }
+}
+
+/// `None` where terms are not name, coefficient, mean and scale.
+fn folded(terms: &[Value]) -> Option<Vec<Value>> {
+    let (mut list, mut constant, mut largest) = (Vec::new(), 0.0, (0, 0.0));
+    for (i, term) in terms.iter().enumerate() {
+        let [name, coefficient, mean, scale] = &term.as_array()?[..] else { return None };
+        let slope = rounded(coefficient.as_float()? / scale.as_float()?);
+        constant += slope * mean.as_float()?;
+        if slope.abs() > f64::abs(largest.1) {
+            largest = (i, slope);
+        }
+        list.push(vec![name.clone(), Value::Float(slope)]);
+    }
+    list.get_mut(largest.0).filter(|_| largest.1 != 0.0)?.push(Value::Float(constant / largest.1));
+    Some(list.into_iter().map(Value::Array).collect())
 }
 
 fn write(value: &Value, file: &mut Writer) -> Result<(), String> {
@@ -56,43 +98,65 @@ fn write(value: &Value, file: &mut Writer) -> Result<(), String> {
     Ok(())
 }
 
-/// A decision tree in the order of descent, as its text has it: a split ([`SPLIT`]) is followed by how long the branch behind it
-/// is, its value, and both branches.
+/// A decision tree in the order of descent, as its text has it, in the form that [`SPLIT`] says.
 ///
 /// # Errors
 /// In words, when the text is no tree.
 fn tree(text: &str) -> Result<Vec<u8>, String> {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
-    // From the end on: branches that wait for their split, the first on top.
-    let mut branches: Vec<Vec<u8>> = Vec::new();
+    let wrong = |word: &str| format!("the tree has no node \"{word}\"");
+    let is_engine = |word: &&str| word.as_bytes()[0].is_ascii_digit();
+    let mut often: BTreeMap<u16, usize> = BTreeMap::new();
+    for word in words.iter().filter(|word| is_engine(word)) {
+        *often.entry(word.parse().map_err(|_| wrong(word))?).or_default() += 1;
+    }
+    let mut engines: Vec<u16> = often.keys().copied().collect();
+    engines.sort_by_key(|engine| Reverse(often[engine]));
+    let places: BTreeMap<u16, usize> = engines.iter().enumerate().map(|(place, engine)| (*engine, place)).collect();
+    // From the end on: branches that wait for their split, the first on top, and how many nodes they have.
+    let mut branches: Vec<(Vec<u8>, usize)> = Vec::new();
     for word in words.into_iter().rev() {
-        let wrong = || format!("the tree has no node \"{word}\"");
         let mut bytes = Vec::new();
-        if word.as_bytes()[0].is_ascii_digit() {
-            let engine: u16 = word.parse().map_err(|_| wrong())?;
-            match u8::try_from(engine) {
-                Ok(small) if small < LARGE => bytes.push(small),
-                _ => bytes.extend([&[LARGE][..], &engine.to_be_bytes()].concat()),
+        if is_engine(&word) {
+            let place = word.parse().ok().and_then(|engine: u16| places.get(&engine)).ok_or_else(|| wrong(word))?;
+            match place.checked_sub(usize::from(FAR)) {
+                None => bytes.push(*place as u8),
+                Some(far) => {
+                    let high = u8::try_from(far >> 8).ok().filter(|high| *high < SPLIT - FAR);
+                    bytes.extend([FAR + high.ok_or("the tree leads to too many engines")?, far as u8]);
+                }
             }
+            branches.push((bytes, 1));
         } else {
-            let size = word.as_bytes()[0].checked_sub(FIRST_SIGN).filter(|size| *size < WIDE).ok_or_else(wrong)?;
-            let at: f64 = word.get(1..).and_then(|number| number.parse().ok()).ok_or_else(wrong)?;
-            let (Some(first), Some(other)) = (branches.pop(), branches.pop()) else {
+            let size = word.as_bytes()[0].checked_sub(FIRST_SIGN).filter(|size| *size < LONG);
+            let size = size.ok_or_else(|| wrong(word))?;
+            let at: f64 = word.get(1..).and_then(|number| number.parse().ok()).ok_or_else(|| wrong(word))?;
+            let (Some((first, nodes)), Some((other, others))) = (branches.pop(), branches.pop()) else {
                 return Err("the tree is cut".to_string());
             };
-            let few = few_digits(at);
-            bytes.push(SPLIT | size | if few.is_some() { 0 } else { WIDE });
-            count(first.len() as u64, &mut bytes);
-            match few {
+            if nodes < LONG_BRANCH {
+                bytes.push(SPLIT | size);
+            } else {
+                bytes.push(SPLIT | LONG | size);
+                count(first.len() as u64, &mut bytes);
+            }
+            match few_digits(at) {
                 Some(packed) => count(u64::from(packed), &mut bytes),
-                None => bytes.extend(at.to_le_bytes()),
+                None => {
+                    bytes.push(0);
+                    bytes.extend(at.to_le_bytes());
+                }
             }
             bytes.extend(first.iter().chain(&other));
+            branches.push((bytes, nodes + others + 1));
         }
-        branches.push(bytes);
     }
-    match &mut branches[..] {
-        [whole] => Ok(std::mem::take(whole)),
-        _ => Err("the tree goes on behind its last branch".to_string()),
-    }
+    let [(nodes, _)] = &branches[..] else {
+        return Err("the tree goes on behind its last branch".to_string());
+    };
+    let mut whole = Vec::new();
+    count(engines.len() as u64, &mut whole);
+    engines.iter().for_each(|engine| whole.extend(engine.to_le_bytes()));
+    whole.extend(nodes);
+    Ok(whole)
 }

@@ -35,14 +35,18 @@ pub mod tag {
     pub const LAST_SHORT: u8 = SHORT | ((1 << super::POWER_BITS) - 1);
 }
 
-/// In a packed tree: the first byte of a split, whose lower bits are its size. The length of the branch that follows the split
-/// comes next, then its value ([`from_few_digits`]), both in groups of seven bits, the lowest first. What else begins a node
-/// is an engine's number.
+/// In a packed tree, which begins with how many engines it leads to and their numbers, the most frequent first, of two bytes
+/// each, the lower first: the first byte of a split, whose lower bits are its size. Its value follows ([`from_few_digits`], in
+/// groups of seven bits, the lowest first; behind a zero a float of eight bytes), and both branches. What else begins a node
+/// is the place of an engine.
 pub const SPLIT: u8 = 0x80;
-/// A split whose value is a float of eight bytes.
-pub const WIDE: u8 = 0x40;
-/// An engine's number stands in the two bytes that follow, the higher first; smaller ones are their own byte.
-pub const LARGE: u8 = 0x7f;
+/// A split whose first branch has [`LONG_BRANCH`] nodes or more: before its value stands how many bytes that is long, in groups
+/// of seven bits. A shorter one is passed over node by node.
+pub const LONG: u8 = 0x40;
+/// See [`LONG`].
+pub const LONG_BRANCH: usize = 16;
+/// The first byte of places from this one on: what exceeds it, of which the lower byte follows. Smaller ones are their own byte.
+pub const FAR: u8 = 0x70;
 
 /// Powers of ten in [`from_few_digits`] are from minus so many on.
 pub const LEAST_POWER: i32 = 22;

@@ -404,6 +404,16 @@ impl<'f> Deserializer<'f> for &mut Packed<'f, '_> {
     }
 
     #[inline]
+    fn deserialize_tuple_struct<V: Visitor<'f>>(
+        self,
+        _: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        self.deserialize_seq(visitor)
+    }
+
+    #[inline]
     fn deserialize_map<V: Visitor<'f>>(self, visitor: V) -> Result<V::Value, Error> {
         if !self.begins(tag::TABLE) {
             return Err(self.unexpected(&visitor));
@@ -476,7 +486,7 @@ impl<'f> Deserializer<'f> for &mut Packed<'f, '_> {
 
     forward_to_deserialize_any! {
         <V: Visitor<'f>>
-        f32 char bytes byte_buf unit unit_struct tuple_struct identifier
+        f32 char bytes byte_buf unit unit_struct identifier
     }
 }
 

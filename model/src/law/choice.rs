@@ -5,7 +5,7 @@
 
 use crate::base::precision::{Phase, Precision};
 use crate::kernel::sizes::{ConvSizes, NAMES};
-use joulecast_data::pack::{LARGE, SPLIT, WIDE, from_few_digits};
+use joulecast_data::pack::{FAR, LONG, SPLIT, from_few_digits};
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
@@ -39,8 +39,15 @@ pub struct Tree(Form);
 #[derive(Clone)]
 enum Form {
     Nodes(Vec<Node>),
-    /// As the build packed it ([`joulecast_data::pack`]): most trees of a large file are never asked.
-    Packed(&'static [u8]),
+    Packed(PackedTree),
+}
+
+/// As the build packed it ([`joulecast_data::pack`]): most trees of a large file are never asked.
+#[derive(Clone, Copy)]
+struct PackedTree {
+    /// Engines' numbers of two bytes each.
+    engines: &'static [u8],
+    nodes: &'static [u8],
 }
 
 /// A node, in the order of descent: the branch of small values follows its split.
@@ -52,7 +59,7 @@ pub enum Node {
         size: u8,
         /// The largest value of the branch that follows.
         at: f64,
-        /// Where the other branch begins.
+        /// Where the other branch begins; 0 in a packed tree that does not say it.
         other: u32,
     },
     /// Position of the engine in [`Choice::engines`].
@@ -85,50 +92,83 @@ fn groups(bytes: &[u8], mut at: usize) -> (u32, usize) {
     }
 }
 
-/// The node that begins at a byte of a packed tree, and where the next one does; other branches are where they begin.
-fn node(bytes: &[u8], at: usize) -> (Node, usize) {
-    let head = bytes[at];
-    if head & SPLIT == 0 {
-        return match head {
-            LARGE => (Node::Engine(u16::from_be_bytes([bytes[at + 1], bytes[at + 2]])), at + 3),
-            small => (Node::Engine(u16::from(small)), at + 1),
-        };
+/// A packed split's value, and where what follows it begins.
+#[inline]
+fn value(nodes: &[u8], at: usize) -> (f64, usize) {
+    let (packed, next) = groups(nodes, at);
+    if packed != 0 {
+        return (from_few_digits(packed), next);
     }
-    let (length, at) = groups(bytes, at + 1);
-    let (value, next) = match head & WIDE {
-        0 => {
-            let (packed, next) = groups(bytes, at);
-            (from_few_digits(packed), next)
-        }
-        _ => {
-            let mut wide = [0; 8];
-            wide.copy_from_slice(&bytes[at..at + 8]);
-            (f64::from_le_bytes(wide), at + 8)
-        }
-    };
-    (Node::Split { size: head & !(SPLIT | WIDE), at: value, other: next as u32 + length }, next)
+    let mut wide = [0; 8];
+    wide.copy_from_slice(&nodes[next..next + 8]);
+    (f64::from_le_bytes(wide), next + 8)
 }
 
-/// The nodes of a packed tree, other branches as positions among them.
-fn unpacked(bytes: &[u8]) -> Vec<Node> {
-    let mut nodes = Vec::new();
-    let mut waiting: Vec<usize> = Vec::new();
-    let mut at = 0;
-    while at < bytes.len() {
-        let (node, next) = node(bytes, at);
-        match node {
-            Node::Split { .. } => waiting.push(nodes.len()),
-            Node::Engine(_) => {
-                let begins = nodes.len() as u32 + 1;
-                if let Some(Node::Split { other, .. }) = waiting.pop().and_then(|split| nodes.get_mut(split)) {
-                    *other = begins;
-                }
+impl PackedTree {
+    /// `None` of what is damaged at its beginning.
+    fn new(bytes: &'static [u8]) -> Option<Self> {
+        let (engines, begin) = bytes.first().map(|_| groups(bytes, 0))?;
+        let (engines, nodes) = bytes.get(begin..)?.split_at_checked(2 * engines as usize)?;
+        Some(Self { engines, nodes })
+    }
+
+    /// The node that begins at a byte, and where the next one does; other branches are where they begin.
+    fn node(&self, at: usize) -> (Node, usize) {
+        let head = self.nodes[at];
+        if head & SPLIT == 0 {
+            let (place, next) = match head.checked_sub(FAR) {
+                None => (usize::from(head), at + 1),
+                Some(high) => (usize::from(FAR) + (usize::from(high) << 8) + usize::from(self.nodes[at + 1]), at + 2),
+            };
+            return (Node::Engine(u16::from_le_bytes([self.engines[2 * place], self.engines[2 * place + 1]])), next);
+        }
+        let (length, at) = match head & LONG {
+            0 => (0, at + 1),
+            _ => groups(self.nodes, at + 1),
+        };
+        let (value, next) = value(self.nodes, at);
+        let other = if length == 0 { 0 } else { next as u32 + length };
+        (Node::Split { size: head & !(SPLIT | LONG), at: value, other }, next)
+    }
+
+    /// Where what follows a short branch begins.
+    fn behind(&self, mut at: usize) -> usize {
+        let mut open = 1;
+        while open > 0 {
+            let head = self.nodes[at];
+            if head & SPLIT == 0 {
+                at += 1 + usize::from(head >= FAR);
+                open -= 1;
+            } else {
+                // Within a short branch all are.
+                at = value(self.nodes, at + 1).1;
+                open += 1;
             }
         }
-        nodes.push(node);
-        at = next;
+        at
     }
-    nodes
+
+    /// The nodes, other branches as positions among them.
+    fn unpacked(&self) -> Vec<Node> {
+        let mut nodes = Vec::new();
+        let mut waiting: Vec<usize> = Vec::new();
+        let mut at = 0;
+        while at < self.nodes.len() {
+            let (node, next) = self.node(at);
+            match node {
+                Node::Split { .. } => waiting.push(nodes.len()),
+                Node::Engine(_) => {
+                    let begins = nodes.len() as u32 + 1;
+                    if let Some(Node::Split { other, .. }) = waiting.pop().and_then(|split| nodes.get_mut(split)) {
+                        *other = begins;
+                    }
+                }
+            }
+            nodes.push(node);
+            at = next;
+        }
+        nodes
+    }
 }
 
 impl Choice {
@@ -188,15 +228,19 @@ impl Tree {
     }
 
     /// A tree of a shipped file.
-    pub(crate) fn packed(bytes: &'static [u8]) -> Self {
-        Self(Form::Packed(bytes))
+    ///
+    /// # Errors
+    /// In words, when it is damaged at its beginning.
+    pub(crate) fn packed(bytes: &'static [u8]) -> Result<Self, String> {
+        let packed = PackedTree::new(bytes).ok_or_else(|| "the tree is damaged".to_string())?;
+        Ok(Self(Form::Packed(packed)))
     }
 
     /// The nodes, in the order of descent.
     pub fn nodes(&self) -> Cow<'_, [Node]> {
         match &self.0 {
             Form::Nodes(nodes) => nodes.into(),
-            Form::Packed(bytes) => unpacked(bytes).into(),
+            Form::Packed(packed) => packed.unpacked().into(),
         }
     }
 
@@ -204,7 +248,15 @@ impl Tree {
     fn node(&self, at: usize) -> (Node, usize) {
         match &self.0 {
             Form::Nodes(nodes) => (nodes[at], at + 1),
-            Form::Packed(bytes) => node(bytes, at),
+            Form::Packed(packed) => packed.node(at),
+        }
+    }
+
+    /// Where the other branch of a split begins, whose first one does at `next`.
+    fn other(&self, said: u32, next: usize) -> usize {
+        match &self.0 {
+            Form::Packed(packed) if said == 0 => packed.behind(next),
+            _ => said as usize,
         }
     }
 
@@ -230,7 +282,7 @@ impl Tree {
                     if is_small(&high.1) {
                         waiting.push((next, low, high));
                     } else if !is_small(&low.1) {
-                        waiting.push((other as usize, low, high));
+                        waiting.push((self.other(other, next), low, high));
                     } else {
                         let (mut small, mut large) = (low, high);
                         while large.0 - small.0 > 1 {
@@ -238,7 +290,7 @@ impl Tree {
                             let Some(found) = sizes(middle) else { return Vec::new() };
                             if is_small(&found) { small = (middle, found) } else { large = (middle, found) }
                         }
-                        waiting.push((other as usize, large, high));
+                        waiting.push((self.other(other, next), large, high));
                         waiting.push((next, low, small));
                     }
                 }
@@ -254,7 +306,7 @@ impl Tree {
             let (node, next) = self.node(i);
             match node {
                 Node::Split { size, at, other } => {
-                    i = if values[usize::from(size)] <= at { next } else { other as usize };
+                    i = if values[usize::from(size)] <= at { next } else { self.other(other, next) };
                 }
                 Node::Engine(engine) => return engine,
             }

@@ -98,7 +98,7 @@ pub(super) fn read_choice(file: ChoiceFile) -> Result<Choice, CalibrationError> 
         return Err(fail("asked is 0: nothing is learned from no answer".into()));
     }
     each_once(&engines).map_err(fail)?;
-    let tree = packed.map_or_else(|| Tree::from_text(&tree, engines.len()), |bytes| Ok(Tree::packed(bytes)));
+    let tree = packed.map_or_else(|| Tree::from_text(&tree, engines.len()), Tree::packed);
     let tree = tree.map_err(fail)?;
     Ok(Choice { phase, precisions, engines, asked, right, tree })
 }

@@ -74,8 +74,14 @@ struct File<'a> {
 
 /// What rows by an engine differ by: name, rows, intercept, range, terms, clamp.
 type EngineFile<'a> = (Name<'a>, usize, f64, (f64, f64), Vec<TermFile<'a>>, Vec<RangeFile<'a>>);
-/// Name, coefficient, mean, scale.
-type TermFile<'a> = (Name<'a>, f64, f64, f64);
+/// Name, coefficient, mean, scale. The build leaves out means and scales of engines' terms, whose coefficients it folds.
+#[derive(Deserialize)]
+struct TermFile<'a>(#[serde(borrow)] Name<'a>, f64, #[serde(default)] f64, #[serde(default = "unscaled")] f64);
+
+fn unscaled() -> f64 {
+    1.0
+}
+
 /// Name, low, high.
 type RangeFile<'a> = (Name<'a>, f64, f64);
 
@@ -407,7 +413,7 @@ fn foreseen(model: &LayerModel, choices: &[Choice]) -> Result<(), CalibrationErr
 fn terms_apart(model: &ModelFile<'_>) -> Result<(), CalibrationError> {
     for (engine, .., terms, _) in &model.engines {
         let mut seen = HashSet::new();
-        if let Some((twice, ..)) = terms.iter().find(|(name, ..)| !seen.insert(name.as_ref())) {
+        if let Some(TermFile(twice, ..)) = terms.iter().find(|TermFile(name, ..)| !seen.insert(name.as_ref())) {
             let (kind, engine) = (shown(model.kind.as_ref()), shown(engine.as_ref()));
             let (phase, precision, twice) = (model.phase, model.precision, shown(twice.as_ref()));
             let why = format!("model {kind} {phase} {precision}: engine {engine}: term {twice} is there twice");
@@ -485,7 +491,7 @@ fn read_ranges(list: Vec<RangeFile<'_>>, family: Family) -> Result<Vec<Range>, C
 
 fn read_terms(list: Vec<TermFile<'_>>, family: Family) -> Result<Vec<Term>, CalibrationError> {
     list.into_iter()
-        .map(|(name, coefficient, mean, scale)| {
+        .map(|TermFile(name, coefficient, mean, scale)| {
             let factors = parse_term(name.as_ref(), family)?;
             bounded(&format_args!("the coefficient of {name}"), coefficient, either_side(MOST_COEFFICIENT))?;
             bounded(&format_args!("the mean of {name}"), mean, either_side(MOST_COLUMN))?;
