@@ -242,14 +242,16 @@ fn replicas_share_what_comes_evenly() {
         near(all.power.get(), n * alone.power.get(), 0.02, "power");
         near(all.tokens_per_s, n * alone.tokens_per_s, 0.02, "tokens");
         near(all.per_answer_token.get(), alone.per_answer_token.get(), 0.02, "joules for each token");
-        let steps = |copies| Steps {
-            replica,
-            limits: &limits(),
-            demand: &Demand::poisson(200, Lengths::Constant(300), Lengths::Constant(20), 1),
-            group: Group::Alike(copies),
-        }
-        .most()
-        .expect("runs");
+        let steps = |copies| {
+            Steps {
+                replica,
+                limits: &limits(),
+                demand: &Demand::poisson(200, Lengths::Constant(300), Lengths::Constant(20), 1),
+                group: Group::Alike(copies),
+            }
+            .most()
+            .expect("runs")
+        };
         near(steps(copies), n * steps(1), 1e-9, "carried");
     }
 }

@@ -142,6 +142,7 @@ impl Shares {
 #[derive(Serialize)]
 struct Figures {
     counted_requests: usize,
+    counted_span_s: f64,
     time_to_first_token_s: Times,
     time_per_token_s: Option<Times>,
     end_to_end_s: Times,
@@ -169,6 +170,7 @@ impl Figures {
         };
         Self {
             counted_requests: s.requests,
+            counted_span_s: s.span.get(),
             time_to_first_token_s: Times::of(&s.to_first),
             time_per_token_s: s.per_token.as_ref().map(Times::of),
             end_to_end_s: Times::of(&s.to_last),
@@ -533,7 +535,7 @@ fn points(base: &At, all: &[&At], layouts: bool, priced: Option<&Priced>) -> Tab
         "90 % interval",
     ];
     if priced.is_some() {
-        header.extend(["cost per million tokens", "90 % interval"]);
+        header.extend(["cost per M tokens", "90 % interval"]);
     }
     let mut table = Table::new(&header, 1);
     for at in all {
@@ -639,7 +641,7 @@ impl Served {
         let (layout, joined) = self.layout.as_ref()?;
         let experts = if layout.expert() > 1 { format!(", experts by {}", layout.expert()) } else { String::new() };
         let divided = format!("each block divided by {}{experts}", layout.tensor());
-        let stages = format!("{} stages of blocks, one after the other", layout.pipeline());
+        let stages = format!("{} stages of blocks one after the other", layout.pipeline());
         let copies = format!("{} replicas that take requests in turn", layout.replicas());
         let parts = [
             (layout.replicas() > 1).then_some(copies),
@@ -663,6 +665,21 @@ impl Served {
             "overloaded: {} requests/s come, {} are carried: the queue grows as long as they come",
             significant(outlook.rate?, 3),
             significant(outlook.most.value, 3)
+        ))
+    }
+
+    /// Which runs are too short for their figures.
+    fn short(&self) -> Option<String> {
+        let short = |at: &&&At| at.outlook.as_ref().and_then(|o| o.value.as_ref()).is_some_and(Summary::is_short);
+        let all = self.all();
+        let whose = match all.iter().filter(short).count() {
+            0 => return None,
+            n if all.len() > 1 => format!(" of {n} of {} settings", all.len()),
+            _ => String::new(),
+        };
+        Some(format!(
+            "{} requests{whose} come for less than three times as long as one takes: rates, energy and cost of a token may be far off; more --requests",
+            self.requests
         ))
     }
 
@@ -699,6 +716,9 @@ impl Served {
             let _ = write!(text, "\nsettings{what}\n\n{}", print(&self.settings()));
             let _ = write!(text, "\n{}", self.verdict());
         }
+        if let Some(short) = self.short() {
+            let _ = writeln!(text, "\n{short}");
+        }
         for (layout, why) in &self.left_out {
             let _ = writeln!(text, "{} is left out: {why}", options(layout));
         }
@@ -731,7 +751,11 @@ impl Served {
         blocks.extend(self.highest().map(|line| Block::Lead(format!("{}.", capital(&line)))));
         blocks.extend(self.lead().map(|line| Block::Lead(format!("{line}."))));
         let about = rest.split('\n').filter(|line| !line.is_empty()).map(str::to_string);
-        let about = about.chain(self.shares()).chain(self.replicas()).chain(self.priced.as_ref().map(Priced::words)).chain([self.load_words()]);
+        let about = about
+            .chain(self.shares())
+            .chain(self.replicas())
+            .chain(self.priced.as_ref().map(Priced::words))
+            .chain([self.load_words()]);
         blocks.push(Block::Heading("What is served".into()));
         blocks.push(Block::List(about.map(|line| thousands(&format!("{}.", capital(&line)))).collect()));
         if let Some(outlook) = &self.base.outlook {
@@ -749,9 +773,9 @@ impl Served {
             blocks.push(Block::List(verdict.lines().map(|line| format!("{}.", capital(line))).collect()));
             blocks.push(Block::Table(self.settings()));
         }
-        let left_out =
-            |(layout, why): &(Layout, String)| format!("{} is left out: {why}", options(layout));
-        let notes: Vec<String> = self.left_out.iter().map(left_out).chain(self.warnings.iter().map(words)).collect();
+        let left_out = |(layout, why): &(Layout, String)| format!("{} is left out: {why}", options(layout));
+        let notes: Vec<String> =
+            self.left_out.iter().map(left_out).chain(self.short()).chain(self.warnings.iter().map(words)).collect();
         if !notes.is_empty() {
             blocks.push(Block::Heading("To be known".into()));
             blocks.push(Block::List(notes));

@@ -19,7 +19,7 @@ const EXAMPLES: &str = "Examples:
   predict serve --net llama3_8b --gpu h100 --ttft 500ms --tpot 50ms --prompt 1024 --answer 256 --over cap
   predict serve --net llama3_1_70b --gpu h100 --tensor-parallel 4 --rate 2 --prompt 1024 --answer 256
   predict serve --net llama3_1_70b --gpu h100 --tensor-parallel 4 --tpot 50ms --prompt 1024 --answer 256 --over layout,cap
-  predict serve --net llama3_8b --gpu h100 --tpot 50ms --prompt 1024 --answer 256 --over layout,cap --objective cost --price 2.5 --price-kwh 0.2 --pue 1.3
+  predict serve --net llama3_8b --gpu h100 --tpot 50ms --prompt 1024 --answer 256 --over layout,stages,cap --objective cost --price 2.5 --price-kwh 0.2 --pue 1.3
   predict serve --net llama3_1_70b --gpu h100 --pipeline-parallel 2 --tensor-parallel 2 --data-parallel 2 --rate 8 --prompt 1024 --answer 256
   predict serve --net Qwen3-8B/config.json --gpu h200 --concurrency 32 --prompt 1024 --answer 256 --format json
   predict serve --net llama3_8b --gpu a100-sxm4-80gb --trace requests.csv    with the columns time,prompt,answer";
@@ -163,8 +163,12 @@ pub enum ServeOver {
     Cap,
     /// Core clocks
     Clock,
-    /// Layouts over the GPUs of a node: those that divide every block, and pipelines
+    /// Layouts over the GPUs of a node that divide every block
     Layout,
+    /// Pipelines over the GPUs of a node
+    Stages,
+    /// Several replicas on the GPUs of a node, which take requests in turn
+    Replicas,
     /// Smaller batches: fewer sequences of a step
     Seqs,
 }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use joulecast_model::ask::serving::times::{Extent, Room, StepTimes};
 use joulecast_model::ask::serving::{Demand, Engine, Limits, check};
 use joulecast_model::net::network::Network;
-use joulecast_model::net::share::Layout;
+use joulecast_model::net::share::{Layout, shares};
 use joulecast_model::step::predictor::OperatingPoint;
 
 /// A replica of a network on a layout.
@@ -39,6 +39,7 @@ impl Replica {
         let largest = if limits.chunked { limits.tokens } else { limits.tokens.max(longest + limits.sequences) };
         let extent = Extent { tokens: largest.max(limits.sequences), sequences: limits.sequences, length: longest };
         if layout.exchanging() > 1 {
+            shares(network, &layout).map_err(Failure::usage)?;
             return Err(Failure::usage(format_args!(
                 "--expert-parallel {} with --tensor-parallel {}: groups of GPUs that share experts take their steps together, which is not simulated; at most as many parts of experts as --tensor-parallel",
                 layout.expert(),

@@ -6,8 +6,8 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
-use joulecast_model::ask::serving::times::{Room, StepTimes};
 use joulecast_model::ask::capacity::Goal;
+use joulecast_model::ask::serving::times::{Room, StepTimes};
 use joulecast_model::ask::serving::{Demand, Engine, Group, Limits, Pools, Service, ServingError, Target, Which};
 use joulecast_model::base::precision::Mode;
 use joulecast_model::device::gpu::Gpu;
@@ -37,8 +37,19 @@ pub struct Beside {
     pub clocks: bool,
     /// GPUs of a node that divide every block.
     pub layouts: bool,
+    /// Pipelines over them.
+    pub stages: bool,
+    /// Several replicas on them.
+    pub copies: bool,
     /// Fewer sequences of a step.
     pub sequences: bool,
+}
+
+impl Beside {
+    /// Whether other layouts are tried than the one that is asked for.
+    fn on_others(self) -> bool {
+        self.layouts || self.stages || self.copies
+    }
 }
 
 /// What is to be served, and how.
@@ -94,16 +105,15 @@ fn replicas(
     cluster: &Cluster,
     network: &Network,
     asked: (Layout, u64),
-    (over, coming): (Beside, Coming),
+    over: Beside,
 ) -> Result<Vec<(Layout, u64)>, Failure> {
     let mut all = vec![asked.0];
-    if over.layouts {
-        let node = layouts(cluster, network, true)?;
+    if over.on_others() {
+        let node = layouts(cluster, network, over.stages)?;
         let most = node.iter().map(Layout::gpus).max().unwrap_or(1);
-        // Of as many as keep a target several replicas carry several times what one does.
-        let copies = |_: &Layout| if let Coming::Within(_) = coming { 1 } else { most };
-        for one in node {
-            let powers = (0..).map(|i| 1 << i).take_while(|n| n * one.gpus() <= most && *n <= copies(&one));
+        let divided = |layout: &Layout| (layout.tensor(), layout.expert());
+        for one in node.into_iter().filter(|one| over.layouts || divided(one) == divided(&asked.0)) {
+            let powers = (0..).map(|i| 1 << i).take_while(|n| n * one.gpus() <= most && (over.copies || *n == 1));
             let copied = powers.filter_map(|n| one.copied(n).ok());
             all.extend(copied.filter(|layout| *layout != asked.0));
         }
@@ -112,8 +122,7 @@ fn replicas(
     if over.sequences {
         sequences.extend((1..=HALVED).map(|i| asked.1 >> i).filter(|n| *n > 0));
     }
-    let mut tried: Vec<(Layout, u64)> =
-        all.iter().flat_map(|layout| sequences.iter().map(|n| (*layout, *n))).collect();
+    let mut tried: Vec<(Layout, u64)> = all.iter().flat_map(|layout| sequences.iter().map(|n| (*layout, *n))).collect();
     // Copies of a replica one after the other: its steps are predicted once.
     if let Some(others) = tried.get_mut(1..) {
         let of = |(layout, n): &(Layout, u64)| {
@@ -176,8 +185,10 @@ fn check(layout: Layout, asked: &Serving) -> Result<(), Failure> {
     if let (Some(_), Coming::Users(_)) = (asked.apart, asked.coming) {
         return Err(Failure::usage("--disaggregate is for requests that come at a rate: leave out --concurrency"));
     }
-    if asked.apart.is_some() && layout.replicas() > 1 {
-        return Err(Failure::usage("--disaggregate says how many replicas there are: leave out --data-parallel"));
+    if asked.apart.is_some() && (layout.replicas() > 1 || asked.over.copies) {
+        return Err(Failure::usage(
+            "--disaggregate says how many replicas there are: leave out --data-parallel, and --over replicas",
+        ));
     }
     Ok(())
 }
@@ -194,14 +205,14 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
     let (predictor, network) = (cluster.first(), &source.network);
     let gpu = predictor.gpu();
     let layout = request.layout.unwrap_or(Layout::ALONE);
-    if request.interconnect.is_some() && layout.gpus() == 1 && asked.apart.is_none() && !asked.over.layouts {
+    if request.interconnect.is_some() && layout.gpus() == 1 && asked.apart.is_none() && !asked.over.on_others() {
         return Err(Failure::usage(
             "--interconnect joins several GPUs: --tensor-parallel N, --pipeline-parallel N, or --disaggregate N:N",
         ));
     }
     let sequences = asked.engine.limits(gpu).sequences;
     check(layout, asked)?;
-    let tried = replicas(&cluster, network, (layout, sequences), (asked.over, asked.coming))?;
+    let tried = replicas(&cluster, network, (layout, sequences), asked.over)?;
     let at = points(gpu, request.point, asked.over);
     let (mut left_out, mut points, mut first) = (Vec::new(), Vec::new(), None);
     // The last one that was predicted.
@@ -228,7 +239,7 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
             }
             Ok(found) => points.extend(found.all),
             // Where nobody asked for a layout, another one may do.
-            Err(Failure::Usage(why)) if asked.over.layouts && (replica.0 != layout || request.layout.is_none()) => {
+            Err(Failure::Usage(why)) if asked.over.on_others() && (replica.0 != layout || request.layout.is_none()) => {
                 // Copies of it are left out for the same reason.
                 let one = replica.0.of_replica();
                 if left_out.iter().all(|(known, _)| *known != one) {
@@ -243,7 +254,10 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
         return Err(Failure::usage(format_args!("no layout of a node serves {}: {why}", network.name)));
     };
     let joined = first.pools.as_ref().and_then(|pools| pools.fabric.note.clone());
-    let notes = cluster.notes().cloned().chain(joined).chain(first.warnings).collect();
+    let mut notes: Vec<Warning> = cluster.notes().cloned().chain(joined).chain(first.warnings).collect();
+    if points.iter().any(|at| at.layout.pipeline() > 1) && !notes.contains(&Warning::Handing) {
+        notes.push(Warning::Handing);
+    }
     Ok(Served {
         network: network.name.clone(),
         layout: (layout.gpus() > 1).then_some((layout, first.interconnect)),

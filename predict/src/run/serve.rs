@@ -73,6 +73,8 @@ impl ServeArgs {
                 caps: self.over.contains(&ServeOver::Cap),
                 clocks: self.over.contains(&ServeOver::Clock),
                 layouts: self.over.contains(&ServeOver::Layout),
+                stages: self.over.contains(&ServeOver::Stages),
+                copies: self.over.contains(&ServeOver::Replicas),
                 sequences: self.over.contains(&ServeOver::Seqs),
             },
         })

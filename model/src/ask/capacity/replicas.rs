@@ -6,7 +6,9 @@
 
 use super::fleet::Scenario;
 use super::pool::{Limit, ROUNDING};
-use crate::ask::serving::{Demand, Group, Limits, Replica, ServingError, Split, StepCost, StepWork, Steps, Summary, Target};
+use crate::ask::serving::{
+    Demand, Group, Limits, Replica, ServingError, Split, StepCost, StepWork, Steps, Summary, Target,
+};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::net::share::Layout;
 

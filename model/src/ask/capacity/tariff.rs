@@ -55,14 +55,7 @@ mod tests {
     use crate::net::share::Layout;
 
     fn site() -> Site {
-        Site {
-            rack: None,
-            site: None,
-            pue: 1.4,
-            price_per_kwh: 0.2,
-            carbon_g_per_kwh: 300.0,
-            amortisation_years: 4.0,
-        }
+        Site { rack: None, site: None, pue: 1.4, price_per_kwh: 0.2, carbon_g_per_kwh: 300.0, amortisation_years: 4.0 }
     }
 
     const SERVER: Server = Server { gpus: 8, overhead: Watts::new(2400.0), price: 60_000.0, embodied_kg: None };

@@ -45,7 +45,9 @@ pub enum ServingError {
         capacity: u64,
     },
     /// Users, and replicas apart.
-    #[error("replicas of their own for prompts and answers are simulated for requests that come at a rate, not of users")]
+    #[error(
+        "replicas of their own for prompts and answers are simulated for requests that come at a rate, not of users"
+    )]
     Apart,
     /// Limits that let nothing run.
     #[error("no request, or a limit of nothing: tokens of a step, sequences and tokens of a block are at least 1")]

@@ -666,8 +666,8 @@ mod tests {
     use crate::catalog;
     use crate::device::interconnect::Interconnect;
     use crate::net::network::Stored;
-    use crate::step::layout::Flow;
     use crate::net::share::Layout;
+    use crate::step::layout::Flow;
     use crate::step::predict::Predictor;
 
     const EXTENT: Extent = Extent { tokens: 4096, sequences: 128, length: 3000 };
@@ -891,7 +891,8 @@ mod tests {
             assert_eq!(sum, times.value.step(&work));
             // Both together are about what two GPUs without stages take, and draw as much for as long.
             let unstaged = whole.value.step(&work);
-            let (time, energy) = (sum.time / unstaged.time, (sum.prefill + sum.decode) / (unstaged.prefill + unstaged.decode));
+            let (time, energy) =
+                (sum.time / unstaged.time, (sum.prefill + sum.decode) / (unstaged.prefill + unstaged.decode));
             assert!(time > 1.0 && time < 1.1 && (energy - 1.0).abs() < 0.1, "{work:?}: {time} and {energy}");
         }
         let room = |layout| {
