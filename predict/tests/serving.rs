@@ -264,7 +264,11 @@ fn pipelines_and_replicas_are_served() {
     assert_eq!(keys(&copied), [Some(3), Some(1), Some(3)]);
     let most = |found: &Value| number(found, "/most_per_s");
     assert!((most(&copied) / most(&one) - 3.0).abs() < 1e-9);
-    assert!(most(&staged) > most(&one) && most(&staged) < 2.0 * most(&one));
+    // So few sequences get into one step, and each step has half of the layers twice.
+    assert!(most(&staged) < most(&one));
+    let many = |options: &[&str]| most(&json(&[&["--rate", "10"], options].concat()));
+    let gain = many(&["--pipeline-parallel", "2"]) / many(&[]);
+    assert!(gain > 1.5 && gain < 2.0, "{gain}");
     assert!(number(&staged, "/weights_bytes") < 0.75 * number(&one, "/weights_bytes"));
     assert!((number(&staged, "/cache_bytes_per_token") / number(&one, "/cache_bytes_per_token") - 0.5).abs() < 1e-9);
     assert!(number(&copied, "/value/power_w") > 2.0 * number(&one, "/value/power_w"));
@@ -335,7 +339,9 @@ fn what_is_served_has_its_price() {
 
 #[test]
 fn a_run_that_is_too_short_says_so() {
-    assert!(text(&["--rate", "2000", "--requests", "50"]).contains("more --requests"));
+    assert!(
+        text(&["--concurrency", "100"]).contains("200 requests come for less than three times as long as one takes")
+    );
     assert!(!text(&["--rate", "10"]).contains("more --requests"));
 }
 
