@@ -271,7 +271,8 @@ fn pipelines_and_replicas_are_served() {
     assert!(gain > 1.5 && gain < 2.0, "{gain}");
     assert!(number(&staged, "/weights_bytes") < 0.75 * number(&one, "/weights_bytes"));
     assert!((number(&staged, "/cache_bytes_per_token") / number(&one, "/cache_bytes_per_token") - 0.5).abs() < 1e-9);
-    assert!(number(&copied, "/value/power_w") > 2.0 * number(&one, "/value/power_w"));
+    assert_eq!((number(&copied, "/value/counted_requests"), number(&copied, "/requests")), (480.0, 600.0));
+    assert!(number(&copied, "/value/power_w") > number(&one, "/value/power_w"), "two more of them wait");
     // Every token goes through both stages and is handed on.
     let token = |found: &Value| number(found, "/value/time_per_token_s/mean");
     assert!(token(&staged) > token(&one));
@@ -339,9 +340,7 @@ fn what_is_served_has_its_price() {
 
 #[test]
 fn a_run_that_is_too_short_says_so() {
-    assert!(
-        text(&["--concurrency", "100"]).contains("200 requests come for less than three times as long as one takes")
-    );
+    assert!(text(&["--concurrency", "100"]).contains("requests come for less than three times as long as one takes"));
     assert!(!text(&["--rate", "10"]).contains("more --requests"));
 }
 

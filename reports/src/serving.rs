@@ -674,12 +674,11 @@ impl Served {
         let all = self.all();
         let whose = match all.iter().filter(short).count() {
             0 => return None,
-            n if all.len() > 1 => format!(" of {n} of {} settings", all.len()),
+            n if all.len() > 1 => format!("of {n} of {} settings ", all.len()),
             _ => String::new(),
         };
         Some(format!(
-            "{} requests{whose} come for less than three times as long as one takes: rates, energy and cost of a token may be far off; more --requests",
-            self.requests
+            "{whose}requests come for less than three times as long as one takes: rates, energy and cost of a token may be far off; more --requests"
         ))
     }
 

@@ -64,7 +64,7 @@ pub struct ServeArgs {
     /// Tokens of an answer, written alike
     #[arg(long, value_name = "TOKENS", value_parser = str::parse::<Lengths>, required_unless_present = "trace", allow_negative_numbers = true)]
     pub answer: Option<Lengths>,
-    /// Requests to simulate; the first and the last tenth load the replica and do not count
+    /// Requests to simulate, for each replica of --data-parallel; the first and the last tenth load them and do not count
     #[arg(long, value_name = "N", default_value = "2000", value_parser = parse_count, allow_negative_numbers = true)]
     pub requests: u64,
     /// Decides arrivals and lengths

@@ -158,10 +158,12 @@ fn found(
         Ok::<_, Failure>(Pools { prefill, decode, fabric, per_token: room.per_token })
     });
     let pools = pools.transpose()?;
+    // Each of the replicas gets as many requests as one alone would.
+    let demand = asked.demand.repeated(layout.data() as usize);
     let group = pools.as_ref().map_or(Group::Alike(layout.data() as usize), Group::Apart);
     let replicas = asked.apart.map_or(1, |(prefill, decode)| (prefill + decode) as u64);
     let at = |times: &StepTimes| -> Result<At, ServingError> {
-        let service = Service { times, limits: *limits, demand: &asked.demand, group };
+        let service = Service { times, limits: *limits, demand: &demand, group };
         let gpus = layout.gpus() * replicas;
         let found = At { layout, gpus, sequences, point: times.point, rate: None, outlook: None };
         let rate = match asked.coming {
@@ -265,7 +267,7 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
         precision: precision.name().to_string(),
         framework: predictor.framework().name.clone(),
         load: asked.described.clone(),
-        requests: asked.demand.requests().len(),
+        requests: asked.demand.repeated(layout.data() as usize).requests().len(),
         seed: asked.seed,
         limits: first.limits,
         room: first.room,
