@@ -84,6 +84,40 @@ fn a_prompt_s_chunks_follow_each_other_through_the_stages() {
     near(run.served[0].to_first().get(), 7.0 * (1e-3 + 512.0 * 1e-5), 1e-9, "first token");
 }
 
+/// A token takes so many seconds for each one before it.
+struct Attends(f64);
+
+impl Replica for Attends {
+    fn step(&self, work: &StepWork) -> StepCost {
+        let one = self.stage(0, work);
+        one.plus(one)
+    }
+
+    fn stages(&self) -> usize {
+        2
+    }
+
+    fn stage(&self, _: usize, work: &StepWork) -> StepCost {
+        let before: u64 = work.cached + work.chunks.iter().map(|chunk| chunk.cached).sum::<u64>();
+        StepCost { time: Seconds::new(1e-3 + self.0 * before as f64), ..StepCost::default() }
+    }
+
+    fn waiting(&self) -> Watts {
+        Watts::new(1.0)
+    }
+}
+
+#[test]
+fn a_chunk_attends_to_those_that_are_still_under_way() {
+    let requests = [Request { at: Seconds::ZERO, prompt: 4 * 512, answer: 2 }];
+    let run = simulate(&Attends(1e-6), &requests, Load::Open, &limits()).expect("runs");
+    let chunk = |i: u64| 1e-3 + 1e-6 * (512 * i) as f64;
+    // Each takes longer than the one before it, so that the second stage waits for every one.
+    let first = (0..4).map(chunk).sum::<f64>() + chunk(3);
+    near(run.served[0].to_first().get(), first, 1e-9, "first token");
+    near(run.served[0].to_last().get(), first + 2.0 * chunk(4), 1e-9, "second token");
+}
+
 #[test]
 fn a_saturated_pipeline_is_as_fast_as_its_slowest_stage() {
     for step in [vec![1e-3, 4e-3, 2e-3], vec![5e-3, 1e-3], vec![2e-3; 4]] {
@@ -269,6 +303,8 @@ fn users_keep_to_their_replica() {
     near(three.requests_per_s, 3.0 * alone.requests_per_s, 0.02, "requests");
     near(three.power.get(), 3.0 * alone.power.get(), 0.02, "power");
     near(three.to_last.mean.get(), alone.to_last.mean.get(), 0.02, "last token");
+    // Seven users of two replicas: four of one, three of the other.
+    near(of(7, 2).requests_per_s, of(4, 1).requests_per_s + of(3, 1).requests_per_s, 0.02, "seven of two");
     // Two users of five replicas: three of these wait.
     let idle = of(2, 5);
     near(idle.requests_per_s, 2.0 * of(1, 1).requests_per_s, 0.02, "two of five");

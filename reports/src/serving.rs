@@ -291,8 +291,7 @@ struct Best {
     objective: &'static str,
     /// Whether intervals do not overlap those of any other setting.
     sure: bool,
-    #[serde(flatten)]
-    at: Point,
+    setting: Point,
 }
 
 #[derive(Serialize)]
@@ -341,7 +340,7 @@ impl Served {
             points: self.points.iter().map(|at| self.point(at)).collect(),
             best: self.objective.and_then(|objective| {
                 let (at, sure) = self.best(objective)?;
-                Some(Best { objective: objective.0.name(), sure, at: self.point(at) })
+                Some(Best { objective: objective.0.name(), sure, setting: self.point(at) })
             }),
             left_out: self
                 .left_out

@@ -656,6 +656,19 @@ mod tests {
     }
 
     #[test]
+    fn who_is_sent_back_comes_before_those_who_never_ran() {
+        let tight = Limits { blocks: 7, sequences: 2, ..limits() };
+        let (steps, scheduler) = steps(tight, &[request(32, 30), request(32, 30), request(32, 5)]);
+        assert!(scheduler.preemptions() > 0);
+        let finished: Vec<usize> = steps.iter().flat_map(|(_, finished)| finished.clone()).collect();
+        assert_eq!(finished[0], 0);
+        let starts = |tokens: u64| steps.iter().position(|(work, _)| work.chunks.iter().any(|c| c.new == tokens));
+        let again = starts(32 + 17).expect("the second is computed again");
+        let third = steps.iter().rposition(|(work, _)| work.chunks.iter().any(|c| c.new == 32)).expect("runs");
+        assert!(again <= third, "{again} {third}: {finished:?}");
+    }
+
+    #[test]
     fn what_comes_with_its_cache_begins_with_its_second_token() {
         let mut scheduler = Scheduler::new(limits());
         scheduler.add(&request(40, 3), true);

@@ -860,7 +860,9 @@ mod tests {
     /// Stage by stage, a step of a pipeline is that of its deployment; what the engine adds keeps the first.
     #[test]
     fn stages_are_those_of_their_deployment() {
-        let setup = setup("llama3_8b", "h100");
+        let mut setup = setup("llama3_8b", "h100");
+        setup.0 =
+            Predictor::shipped(catalog::gpu("h100").expect("shipped"), catalog::framework("vllm").expect("shipped"));
         let layout = Layout::new(2, 2, 1, None).expect("a layout");
         let deployment = Deployment { layout, ..deployed(&setup, 4) };
         let points = [OperatingPoint::default()];
@@ -876,6 +878,7 @@ mod tests {
             let engine = times.value.first.engine;
             engine.step + engine.sequence * work.sequences() as f64
         };
+        assert!(engine(&times, &steps[0].0).to_ms() > 0.1);
         for (work, tokens, batch) in steps {
             let p = generation::step_on(&deployment, &setup.1, tokens, (2 * batch, Flow::Steady)).expect("predicts");
             let stages = p.layout.expect("a layout").stages;
@@ -897,8 +900,22 @@ mod tests {
         }
         let room = |layout| {
             let deployment = Deployment { layout, ..deployment.clone() };
-            Room::of(&deployment, &setup.1, EXTENT, 0.9).expect("generates")
+            let room = Room::of(&deployment, &setup.1, EXTENT, 0.9).expect("generates");
+            // Every stage has room for all of its blocks.
+            let of = |network: Network| deployment.memories(&network).expect("fits");
+            let largest = of(generation::prefill(&setup.1, EXTENT.tokens).expect("generates"));
+            let last = of(generation::decode(&setup.1, EXTENT.length - 1).expect("generates"));
+            let has = 0.9 * setup.0.gpu().memory.value.to_f64();
+            let tokens = room.blocks(16) as f64 * 16.0;
+            let needs = largest.iter().zip(&last).map(|(largest, last)| {
+                let beside = largest.total().to_f64() - largest.cache.to_f64();
+                beside + last.cache.to_f64() / EXTENT.length as f64 * tokens
+            });
+            let most = needs.fold(0.0, f64::max);
+            assert!(most <= has && most > 0.999 * has, "{layout}: {most} of {has}");
+            room
         };
+        room(Layout::new(1, 3, 1, None).expect("a layout"));
         // Half of the blocks have half of the keys and values of a token.
         let (staged, unstaged) = (room(layout), room(Layout::new(2, 1, 1, None).expect("a layout")));
         assert_eq!(staged.per_token.get() * 2, unstaged.per_token.get());
