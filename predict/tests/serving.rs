@@ -252,3 +252,124 @@ fn what_is_wrong_is_one_line() {
     );
     refused(&["--net", "llama3_8b", "--gpu", "l4", "--prompt", "90000", "--answer", "9"], "does not fit in the cache");
 }
+
+/// Pipelines and replicas: GPUs, memory and what they carry, and what is best by a goal.
+#[test]
+fn pipelines_and_replicas_are_served() {
+    let small = ["--rate", "10", "--max-num-seqs", "16", "--max-num-batched-tokens", "256"];
+    let of = |options: &[&str]| json(&[&small[..], options].concat());
+    let (one, staged, copied) = (of(&[]), of(&["--pipeline-parallel", "2"]), of(&["--data-parallel", "3"]));
+    let keys = |found: &Value| ["gpus", "pipeline_parallel", "data_parallel"].map(|key| found[key].as_u64());
+    assert_eq!(keys(&staged), [Some(2), Some(2), Some(1)]);
+    assert_eq!(keys(&copied), [Some(3), Some(1), Some(3)]);
+    let most = |found: &Value| number(found, "/most_per_s");
+    assert!((most(&copied) / most(&one) - 3.0).abs() < 1e-9);
+    // So few sequences get into one step, and each step has half of the layers twice.
+    assert!(most(&staged) < most(&one));
+    let many = |options: &[&str]| most(&json(&[&["--rate", "10"], options].concat()));
+    let gain = many(&["--pipeline-parallel", "2"]) / many(&[]);
+    assert!(gain > 1.5 && gain < 2.0, "{gain}");
+    assert!(number(&staged, "/weights_bytes") < 0.75 * number(&one, "/weights_bytes"));
+    assert!((number(&staged, "/cache_bytes_per_token") / number(&one, "/cache_bytes_per_token") - 0.5).abs() < 1e-9);
+    assert_eq!((number(&copied, "/value/counted_requests"), number(&copied, "/requests")), (480.0, 600.0));
+    assert!(number(&copied, "/value/power_w") > number(&one, "/value/power_w"), "two more of them wait");
+    // Every token goes through both stages and is handed on.
+    let token = |found: &Value| number(found, "/value/time_per_token_s/mean");
+    assert!(token(&staged) > token(&one));
+    assert_eq!(of(&["--pipeline-parallel", "1", "--data-parallel", "1"]), one);
+    let table = text(&[&small[..], &["--pipeline-parallel", "2", "--data-parallel", "2"]].concat());
+    assert!(
+        table.contains("on 4 x h100") && table.contains("2 replicas that take requests in turn, 2 stages"),
+        "{table}"
+    );
+    assert!(table.contains("what stages hand on to each other was not measured"), "{table}");
+
+    let found = of(&["--over", "stages,replicas", "--objective", "throughput"]);
+    let points = found["points"].as_array().expect("points");
+    assert_eq!(points.len(), 9, "1, 2, 4 and 8 stages, of 1 to 8 GPUs all");
+    assert!(points.iter().all(|p| p["gpus"].as_u64() <= Some(8) && p["tensor_parallel"] == 1));
+    let per_gpu = |p: &Value| number(p, "/value/tokens_per_s") / number(p, "/gpus");
+    let all = points.iter().chain([&found]);
+    let best = all.map(per_gpu).fold(0.0, f64::max);
+    assert!(
+        (per_gpu(&found["best"]["setting"]) / best - 1.0).abs() < 1e-12 && found["best"]["objective"] == "throughput"
+    );
+}
+
+#[test]
+fn what_is_served_has_its_price() {
+    let priced = ["--price", "2.5", "--price-kwh", "0.2", "--pue", "1.3"];
+    let found = json(&[&["--rate", "10", "--tensor-parallel", "2"], &priced[..]].concat());
+    let value = |path: &str| number(&found, &format!("/value/{path}"));
+    let hour = 2.0 * 2.5 + value("power_w") / 1e3 * 1.3 * 0.2;
+    assert!((value("cost_per_hour") / hour - 1.0).abs() < 1e-9);
+    let million = hour / (value("tokens_per_s") * 3600.0) * 1e6;
+    assert!((value("cost_per_million_tokens") / million - 1.0).abs() < 1e-9);
+    let table = text(&[&["--rate", "10"], &priced[..]].concat());
+    for part in
+        ["prices: 2.50 for every hour of a GPU, 0.200 for a kWh (PUE 1.3)", "cost of a million tokens of answers"]
+    {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    assert!(text(&["--rate", "10", "--price", "2.5"]).contains("energy included"));
+    assert!(!text(&["--rate", "10"]).contains("cost of"), "nobody said a price");
+    // A plan's prices: written off over its years, with the GPU's part of a server.
+    let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/capacity/assistant.toml");
+    let found = json(&["--rate", "10", "--prices", plan]);
+    let text_of = fs::read_to_string(plan).expect("a plan");
+    let site = |key: &str| -> f64 {
+        let line = text_of.lines().find(|line| line.starts_with(&format!("{key} ="))).expect(key);
+        line.split('=').nth(1).and_then(|v| v.split('#').next()).and_then(|v| v.trim().parse().ok()).expect(key)
+    };
+    let hour = (28_000.0 + 60_000.0 / 8.0) / site("amortisation_years") / 8760.0;
+    assert!((number(&found, "/price_per_gpu_hour") / hour - 1.0).abs() < 1e-9);
+    let electricity = (number(&found, "/value/power_w") + 2500.0 / 8.0) / 1e3 * site("pue") * site("price_per_kwh");
+    assert!((number(&found, "/value/cost_per_hour") / (hour + electricity) - 1.0).abs() < 1e-9);
+    // The least cost of several settings is named first.
+    let over = ["--tpot", "20ms", "--over", "cap", "--objective", "cost"];
+    let found = json(&[&over[..], &priced[..]].concat());
+    let costs = found["points"].as_array().expect("points").iter().chain([&found]);
+    let least = costs.filter_map(|p| p.pointer("/value/cost_per_million_tokens")?.as_f64()).fold(f64::MAX, f64::min);
+    assert_eq!(number(&found["best"], "/setting/value/cost_per_million_tokens"), least);
+    let table = text(&[&over[..], &priced[..]].concat());
+    let (cost, energy) = (table.find("least cost for each token"), table.find("least energy for each token"));
+    assert!(cost.is_some() && cost < energy, "{table}");
+    assert!(
+        text(&[&["--tpot", "20ms", "--over", "cap", "--objective", "latency"][..]].concat())
+            .contains("last token soonest")
+    );
+}
+
+#[test]
+fn a_run_that_is_too_short_says_so() {
+    assert!(text(&["--concurrency", "100"]).contains("requests come for less than three times as long as one takes"));
+    assert!(!text(&["--rate", "10"]).contains("more --requests"));
+}
+
+#[test]
+fn what_cannot_be_laid_out_or_priced_is_refused_in_one_line() {
+    let over = ["--over", "cap"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/capacity/tagging.toml");
+    let plan = fs::read_to_string(plan).expect("a plan").replace("\"h100\"", "\"gh200\"");
+    let path = folder.path().join("plan.toml");
+    fs::write(&path, &plan).expect("written");
+    let path = path.display().to_string();
+    for (options, expected) in [
+        (&["--pipeline-parallel", "64", "--interconnect", "nvlink4"][..], "its 16 blocks do not fill the 64 stages"),
+        (&["--tensor-parallel", "3"], "do not divide among the 3 GPUs"),
+        (&["--data-parallel", "2", "--disaggregate", "1:1"], "leave out --data-parallel"),
+        (&["--expert-parallel", "2"], "has no experts"),
+        (&[over[0], over[1], "--objective", "cost"], "what does a GPU cost? --price 2.5"),
+        (&["--prices", &path], "add a [[candidate]], or give --price"),
+        (&["--prices", "nowhere.toml"], "nowhere.toml: there is no such file"),
+    ] {
+        let output = serve(&[&["--rate", "4", "--prompt", "64", "--answer", "8"], options].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains(expected), "{options:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{options:?}: {error}");
+    }
+    for wrong in [["--pipeline-parallel", "0"], ["--data-parallel", "0"], ["--price", "0"], ["--pue", "0.5"]] {
+        assert!(!serve(&[&["--rate", "4", "--prompt", "64", "--answer", "8"], &wrong[..]].concat()).status.success());
+    }
+}

@@ -6,8 +6,9 @@ use crate::markup::{capital, markdown_text};
 use crate::record;
 use crate::table::{Table, significant, thousands, with_unit};
 use crate::warnings::words;
+use joulecast_model::ask::capacity::{Goal, Tariff};
 use joulecast_model::ask::serving::times::Room;
-use joulecast_model::ask::serving::{Limits, Outlook, Quantiles, Split, Summary, Target};
+use joulecast_model::ask::serving::{Limits, Outlook, Quantiles, Split, Summary, Target, Which};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::share::Layout;
@@ -19,8 +20,10 @@ use std::fmt::Write as _;
 /// A replica as it lies on GPUs, at a clock and power limit.
 #[derive(Clone, Debug)]
 pub struct At {
-    /// GPUs that divide every block.
+    /// How GPUs share the network, and how many replicas there are.
     pub layout: Layout,
+    /// All GPUs, of all replicas.
+    pub gpus: u64,
     /// Most sequences of a step.
     pub sequences: u64,
     /// Clock and limit.
@@ -29,6 +32,39 @@ pub struct At {
     pub rate: Option<f64>,
     /// Under that load; none where no rate keeps the target.
     pub outlook: Option<Outlook>,
+}
+
+/// What GPUs and electricity cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Priced {
+    /// For each GPU.
+    pub tariff: Tariff,
+    /// In what, where that was said.
+    pub currency: Option<String>,
+}
+
+impl Priced {
+    /// With its currency.
+    fn money(&self, amount: f64) -> String {
+        let currency = self.currency.as_ref().map_or(String::new(), |name| format!(" {name}"));
+        format!("{}{currency}", significant(amount, 3))
+    }
+
+    /// What is paid, in words.
+    fn words(&self) -> String {
+        let Tariff { per_gpu_hour, per_kwh, pue, overhead } = self.tariff;
+        let mut words = format!("prices: {} for every hour of a GPU", self.money(per_gpu_hour));
+        if per_kwh > 0.0 {
+            let beside = match overhead.get() {
+                w if w > 0.0 => format!(", {} of its server among it", with_unit(w, "W")),
+                _ => String::new(),
+            };
+            let _ = write!(words, ", {} for a kWh (PUE {pue}{beside})", self.money(per_kwh));
+        } else {
+            words.push_str(", energy included");
+        }
+        words
+    }
 }
 
 /// What was found.
@@ -60,6 +96,10 @@ pub struct Served {
     pub target: Option<Target>,
     /// Replicas for prompts, replicas for answers, and what joins them, where they are apart.
     pub pools: Option<(usize, usize, String)>,
+    /// What GPUs and electricity cost, where that is known.
+    pub priced: Option<Priced>,
+    /// What settings are compared by, and which requests' latencies.
+    pub objective: Option<(Goal, Which)>,
     /// As the driver runs it, or as was asked for.
     pub base: At,
     /// At other clocks and limits, on other layouts, with other batches.
@@ -102,6 +142,7 @@ impl Shares {
 #[derive(Serialize)]
 struct Figures {
     counted_requests: usize,
+    counted_span_s: f64,
     time_to_first_token_s: Times,
     time_per_token_s: Option<Times>,
     end_to_end_s: Times,
@@ -117,12 +158,19 @@ struct Figures {
     energy_per_token_j: f64,
     energy_per_request_j: f64,
     energy_shares: Shares,
+    cost_per_hour: Option<f64>,
+    cost_per_million_tokens: Option<f64>,
 }
 
 impl Figures {
-    fn of(s: &Summary) -> Self {
+    fn of(s: &Summary, gpus: u64, tariff: Option<&Tariff>) -> Self {
+        let per_hour = |tariff: &Tariff| {
+            let (hardware, electricity) = tariff.per_hour(gpus, s.power);
+            hardware + electricity
+        };
         Self {
             counted_requests: s.requests,
+            counted_span_s: s.span.get(),
             time_to_first_token_s: Times::of(&s.to_first),
             time_per_token_s: s.per_token.as_ref().map(Times::of),
             end_to_end_s: Times::of(&s.to_last),
@@ -138,6 +186,8 @@ impl Figures {
             energy_per_token_j: s.per_answer_token.get(),
             energy_per_request_j: s.per_request.get(),
             energy_shares: Shares::of(&s.energy_per_s),
+            cost_per_hour: tariff.map(per_hour),
+            cost_per_million_tokens: tariff.map(|tariff| tariff.per_million(gpus, s)),
         }
     }
 }
@@ -146,7 +196,9 @@ impl Figures {
 struct Point {
     gpus: u64,
     tensor_parallel: u64,
+    pipeline_parallel: u64,
     expert_parallel: u64,
+    data_parallel: u64,
     max_num_seqs: u64,
     clock_mhz: Option<f64>,
     memory_clock_mhz: Option<f64>,
@@ -163,15 +215,18 @@ struct Point {
 }
 
 impl Point {
-    fn of(at: &At) -> Self {
+    fn of(at: &At, priced: Option<&Priced>) -> Self {
+        let tariff = priced.map(|priced| &priced.tariff);
         let figures = |pick: fn(&Outlook) -> &Option<Summary>| {
-            at.outlook.as_ref().and_then(|o| pick(o).as_ref()).map(Figures::of)
+            at.outlook.as_ref().and_then(|o| pick(o).as_ref()).map(|s| Figures::of(s, at.gpus, tariff))
         };
         let most = at.outlook.as_ref().map(|o| o.most);
         Self {
-            gpus: at.layout.gpus(),
+            gpus: at.gpus,
             tensor_parallel: at.layout.tensor(),
+            pipeline_parallel: at.layout.pipeline(),
             expert_parallel: at.layout.expert(),
+            data_parallel: at.layout.data(),
             max_num_seqs: at.sequences,
             clock_mhz: at.point.core_clock.map(|c| c.to_mhz()),
             memory_clock_mhz: at.point.memory_clock.map(|c| c.to_mhz()),
@@ -219,16 +274,30 @@ struct Document<'a> {
     prefill_replicas: Option<usize>,
     decode_replicas: Option<usize>,
     interconnect: Option<&'a str>,
+    price_per_gpu_hour: Option<f64>,
+    price_per_kwh: Option<f64>,
+    pue: Option<f64>,
+    currency: Option<&'a str>,
     #[serde(flatten)]
     base: Point,
     points: Vec<Point>,
+    best: Option<Best>,
     left_out: Vec<LeftOut>,
     warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
+struct Best {
+    objective: &'static str,
+    /// Whether intervals do not overlap those of any other setting.
+    sure: bool,
+    setting: Point,
+}
+
+#[derive(Serialize)]
 struct LeftOut {
     tensor_parallel: u64,
+    pipeline_parallel: u64,
     expert_parallel: u64,
     why: String,
 }
@@ -263,12 +332,25 @@ impl Served {
             prefill_replicas: self.pools.as_ref().map(|p| p.0),
             decode_replicas: self.pools.as_ref().map(|p| p.1),
             interconnect: self.pools.as_ref().map(|p| p.2.as_str()),
-            base: Point::of(&self.base),
-            points: self.points.iter().map(Point::of).collect(),
+            price_per_gpu_hour: self.priced.as_ref().map(|p| p.tariff.per_gpu_hour),
+            price_per_kwh: self.priced.as_ref().map(|p| p.tariff.per_kwh),
+            pue: self.priced.as_ref().map(|p| p.tariff.pue),
+            currency: self.priced.as_ref().and_then(|p| p.currency.as_deref()),
+            base: self.point(&self.base),
+            points: self.points.iter().map(|at| self.point(at)).collect(),
+            best: self.objective.and_then(|objective| {
+                let (at, sure) = self.best(objective)?;
+                Some(Best { objective: objective.0.name(), sure, setting: self.point(at) })
+            }),
             left_out: self
                 .left_out
                 .iter()
-                .map(|(l, why)| LeftOut { tensor_parallel: l.tensor(), expert_parallel: l.expert(), why: why.clone() })
+                .map(|(l, why)| LeftOut {
+                    tensor_parallel: l.tensor(),
+                    pipeline_parallel: l.pipeline(),
+                    expert_parallel: l.expert(),
+                    why: why.clone(),
+                })
                 .collect(),
             warnings: self.warnings.iter().map(words).collect(),
         }
@@ -281,7 +363,7 @@ impl Served {
         format!(
             "{} on {}{} ({}), {} inference, {} profile; {}\ntime: {}; power: {} (decode)\n\nsteps of at most {tokens} tokens and {sequences} sequences{whole}; weights {:.2} GiB, cache {:.2} GiB: {blocks} blocks of {block} tokens, {:.1} KiB a token",
             self.network,
-            self.layout.as_ref().map_or(String::new(), |(layout, _)| format!("{} x ", layout.gpus())),
+            if self.base.gpus > 1 { format!("{} x ", self.base.gpus) } else { String::new() },
             self.gpu.0,
             self.gpu.1,
             self.precision,
@@ -306,13 +388,25 @@ fn setting(point: &OperatingPoint) -> String {
     if words.is_empty() { "default clock and limit".into() } else { words.join(" ") }
 }
 
+/// A layout, as options that ask for it.
+fn options(layout: &Layout) -> String {
+    let mut words = format!("--tensor-parallel {}", layout.tensor());
+    let others = [
+        ("pipeline", layout.pipeline()),
+        ("expert", layout.expert()),
+        ("data", if layout.replicas() > 1 { layout.data() } else { 1 }),
+    ];
+    for (name, n) in others.into_iter().filter(|(_, n)| *n > 1) {
+        let _ = write!(words, " --{name}-parallel {n}");
+    }
+    words
+}
+
 /// Where it differs from another one, as options that ask for it; where layouts do, its own in any case, which nobody may have
 /// asked for.
 fn changed(at: &At, base: &At, layouts: bool) -> String {
-    let experts =
-        if at.layout.expert() > 1 { format!(" --expert-parallel {}", at.layout.expert()) } else { String::new() };
     let words = [
-        layouts.then(|| format!("--tensor-parallel {}{experts}", at.layout.tensor())),
+        layouts.then(|| options(&at.layout)),
         (at.sequences != base.sequences).then(|| format!("--max-num-seqs {}", at.sequences)),
         (at.point != base.point).then(|| setting(&at.point)),
     ];
@@ -369,8 +463,8 @@ fn latencies(outlook: &Outlook) -> Option<Table> {
     Some(table)
 }
 
-/// Rates, power and energy.
-fn figures(outlook: &Outlook) -> Table {
+/// Rates, power, energy and cost.
+fn figures(outlook: &Outlook, gpus: u64, priced: Option<&Priced>) -> Table {
     let mut table = Table::new(&["", "value", "90 % interval"], 1);
     let number = |x: f64| significant(x, 3);
     let percent = |x: f64| format!("{:.1} %", 100.0 * x);
@@ -399,12 +493,35 @@ fn figures(outlook: &Outlook) -> Table {
         let (value, interval) = between(outlook, figure, print);
         table.row(vec![name.into(), value, interval]);
     }
+    if let Some(priced) = priced {
+        let tariff = &priced.tariff;
+        let money = |x: f64| priced.money(x);
+        let electricity = |s: &Summary| {
+            let (hardware, electricity) = tariff.per_hour(gpus, s.power);
+            electricity / (hardware + electricity)
+        };
+        let (value, interval) = between(outlook, |s| tariff.per_million(gpus, s), money);
+        table.row(vec![COST.into(), value, interval]);
+        let per_hour = |s: &Summary| {
+            let (hardware, electricity) = tariff.per_hour(gpus, s.power);
+            hardware + electricity
+        };
+        let (value, interval) = between(outlook, per_hour, money);
+        table.row(vec!["cost of an hour".into(), value, interval]);
+        if tariff.per_kwh > 0.0 {
+            let (value, interval) = between(outlook, electricity, percent);
+            table.row(vec!["of that electricity".into(), value, interval]);
+        }
+    }
     table
 }
 
+/// What a token costs.
+const COST: &str = "cost of a million tokens of answers";
+
 /// Settings, a line each.
-fn points(base: &At, all: &[&At], layouts: bool) -> Table {
-    let header = [
+fn points(base: &At, all: &[&At], layouts: bool, priced: Option<&Priced>) -> Table {
+    let mut header = vec![
         "setting",
         "GPUs",
         "requests/s",
@@ -416,15 +533,18 @@ fn points(base: &At, all: &[&At], layouts: bool) -> Table {
         "energy per token",
         "90 % interval",
     ];
+    if priced.is_some() {
+        header.extend(["cost per M tokens", "90 % interval"]);
+    }
     let mut table = Table::new(&header, 1);
     for at in all {
         let Some(outlook) = &at.outlook else {
-            table.row(vec![changed(at, base, layouts), at.layout.gpus().to_string(), "none".into()]);
+            table.row(vec![changed(at, base, layouts), at.gpus.to_string(), "none".into()]);
             continue;
         };
         let mut cells = vec![
             changed(at, base, layouts),
-            at.layout.gpus().to_string(),
+            at.gpus.to_string(),
             outlook.value.as_ref().map_or("grows".into(), |s| significant(s.requests_per_s, 3)),
             significant(outlook.most.value, 3),
         ];
@@ -438,6 +558,10 @@ fn points(base: &At, all: &[&At], layouts: bool) -> Table {
                 energy.0,
                 energy.1,
             ]);
+            if let Some(priced) = priced {
+                let cost = between(outlook, |s| priced.tariff.per_million(at.gpus, s), |x| priced.money(x));
+                cells.extend([cost.0, cost.1]);
+            }
         }
         table.row(cells);
     }
@@ -446,11 +570,11 @@ fn points(base: &At, all: &[&At], layouts: bool) -> Table {
 
 /// The setting that has the least of a figure, or the most of its inverse, and by how much it is sure: not where ends of the
 /// intervals of both lie within each other.
-fn best<'a>(all: &[&'a At], figure: fn(&At, &Summary) -> f64) -> Option<(&'a At, bool)> {
-    let value = |at: &At| Some(figure(at, at.outlook.as_ref()?.value.as_ref()?));
+fn best<'a>(all: &[&'a At], figure: impl Fn(&At, &Summary) -> Option<f64>) -> Option<(&'a At, bool)> {
+    let value = |at: &At| figure(at, at.outlook.as_ref()?.value.as_ref()?);
     let ends = |at: &At| {
         let outlook = at.outlook.as_ref()?;
-        let (low, high) = (figure(at, outlook.low.as_ref()?), figure(at, outlook.high.as_ref()?));
+        let (low, high) = (figure(at, outlook.low.as_ref()?)?, figure(at, outlook.high.as_ref()?)?);
         Some((low.min(high), low.max(high)))
     };
     let known = |at: &&&At| value(at).is_some();
@@ -469,19 +593,40 @@ impl Served {
         self.points.iter().any(|at| at.layout != self.base.layout)
     }
 
-    /// Which of several settings is best, in words.
-    fn verdict(&self, all: &[&At]) -> String {
-        type Figure = fn(&At, &Summary) -> f64;
-        let figures: [(&str, Figure); 2] = [
-            ("least energy for each token", |_, s| s.per_answer_token.get()),
-            ("most tokens/s for each GPU", |at, s| at.layout.gpus() as f64 / s.tokens_per_s),
-        ];
-        let line = |(what, figure): (&str, Figure)| {
-            let (at, sure) = best(all, figure)?;
+    fn figures(&self, outlook: &Outlook) -> Table {
+        figures(outlook, self.base.gpus, self.priced.as_ref())
+    }
+
+    fn settings(&self) -> Table {
+        points(&self.base, &self.all(), self.has_layouts(), self.priced.as_ref())
+    }
+
+    /// The setting that is asked for and all others.
+    fn all(&self) -> Vec<&At> {
+        std::iter::once(&self.base).chain(&self.points).collect()
+    }
+
+    fn point(&self, at: &At) -> Point {
+        Point::of(at, self.priced.as_ref())
+    }
+
+    /// The best of several settings, and whether that is sure.
+    fn best(&self, (goal, which): (Goal, Which)) -> Option<(&At, bool)> {
+        let tariff = self.priced.as_ref().map(|priced| &priced.tariff);
+        best(&self.all(), |at, s| goal.of(s, which, (at.gpus, tariff)))
+    }
+
+    /// Which of several settings is best, in words: what is asked for first.
+    fn verdict(&self) -> String {
+        let usual = [Goal::Cost, Goal::Energy, Goal::Gpus].map(|goal| (goal, Which::P90));
+        let others = usual.into_iter().filter(|(goal, _)| self.objective.is_none_or(|(asked, _)| asked != *goal));
+        let line = |objective: (Goal, Which)| {
+            let (at, sure) = self.best(objective)?;
             let doubt = if sure { "" } else { ", not surely: intervals overlap" };
+            let what = objective.0.words();
             Some(format!("{what}: {}{doubt}\n", changed(at, &self.base, self.has_layouts())))
         };
-        figures.into_iter().filter_map(line).collect()
+        self.objective.into_iter().chain(others).filter_map(line).collect()
     }
 
     /// Who comes, and how many of them count.
@@ -494,10 +639,18 @@ impl Served {
     fn shares(&self) -> Option<String> {
         let (layout, joined) = self.layout.as_ref()?;
         let experts = if layout.expert() > 1 { format!(", experts by {}", layout.expert()) } else { String::new() };
-        Some(format!(
-            "each block divided by {}{experts}, joined by {joined}; memory is that of each GPU",
-            layout.tensor()
-        ))
+        let divided = format!("each block divided by {}{experts}", layout.tensor());
+        let stages = format!("{} stages of blocks one after the other", layout.pipeline());
+        let copies = format!("{} replicas that take requests in turn", layout.replicas());
+        let parts = [
+            (layout.replicas() > 1).then_some(copies),
+            (layout.pipeline() > 1).then_some(stages),
+            (layout.tensor() > 1).then_some(divided),
+            (layout.of_replica().gpus() > 1).then(|| format!("joined by {joined}; memory is that of each GPU")),
+        ];
+        let fullest = if layout.pipeline() > 1 { " in the stage that has the least room" } else { "" };
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        Some(format!("{}{fullest}", parts.join(", ")))
     }
 
     fn replicas(&self) -> Option<String> {
@@ -514,6 +667,20 @@ impl Served {
         ))
     }
 
+    /// Which runs are too short for their figures.
+    fn short(&self) -> Option<String> {
+        let short = |at: &&&At| at.outlook.as_ref().and_then(|o| o.value.as_ref()).is_some_and(Summary::is_short);
+        let all = self.all();
+        let whose = match all.iter().filter(short).count() {
+            0 => return None,
+            n if all.len() > 1 => format!("of {n} of {} settings ", all.len()),
+            _ => String::new(),
+        };
+        Some(format!(
+            "{whose}requests come for less than three times as long as one takes: rates, energy and cost of a token may be far off; more --requests"
+        ))
+    }
+
     /// The highest rate that keeps the target.
     fn highest(&self) -> Option<String> {
         let target = self.target.as_ref()?;
@@ -526,7 +693,8 @@ impl Served {
 
     fn text(&self, print: fn(&Table) -> String) -> String {
         let mut text = format!("{}\n", self.title());
-        for line in [self.shares(), self.replicas(), Some(self.load_words())].into_iter().flatten() {
+        let prices = self.priced.as_ref().map(Priced::words);
+        for line in [self.shares(), self.replicas(), prices, Some(self.load_words())].into_iter().flatten() {
             let _ = writeln!(text, "{line}");
         }
         if let Some(highest) = self.highest() {
@@ -539,16 +707,18 @@ impl Served {
             if let Some(table) = latencies(outlook) {
                 let _ = write!(text, "\n{}", print(&table));
             }
-            let _ = write!(text, "\n{}\n{ENDS}\n", print(&figures(outlook)));
+            let _ = write!(text, "\n{}\n{ENDS}\n", print(&self.figures(outlook)));
         }
         if !self.points.is_empty() {
             let what = if self.target.is_some() { EACH } else { "" };
-            let all: Vec<&At> = std::iter::once(&self.base).chain(&self.points).collect();
-            let _ = write!(text, "\nsettings{what}\n\n{}", print(&points(&self.base, &all, self.has_layouts())));
-            let _ = write!(text, "\n{}", self.verdict(&all));
+            let _ = write!(text, "\nsettings{what}\n\n{}", print(&self.settings()));
+            let _ = write!(text, "\n{}", self.verdict());
+        }
+        if let Some(short) = self.short() {
+            let _ = writeln!(text, "\n{short}");
         }
         for (layout, why) in &self.left_out {
-            let _ = writeln!(text, "--tensor-parallel {} is left out: {why}", layout.tensor());
+            let _ = writeln!(text, "{} is left out: {why}", options(layout));
         }
         text
     }
@@ -579,7 +749,11 @@ impl Served {
         blocks.extend(self.highest().map(|line| Block::Lead(format!("{}.", capital(&line)))));
         blocks.extend(self.lead().map(|line| Block::Lead(format!("{line}."))));
         let about = rest.split('\n').filter(|line| !line.is_empty()).map(str::to_string);
-        let about = about.chain(self.shares()).chain(self.replicas()).chain([self.load_words()]);
+        let about = about
+            .chain(self.shares())
+            .chain(self.replicas())
+            .chain(self.priced.as_ref().map(Priced::words))
+            .chain([self.load_words()]);
         blocks.push(Block::Heading("What is served".into()));
         blocks.push(Block::List(about.map(|line| thousands(&format!("{}.", capital(&line)))).collect()));
         if let Some(outlook) = &self.base.outlook {
@@ -587,20 +761,19 @@ impl Served {
             blocks.extend(self.overloaded().map(|line| Block::Text(format!("{}.", capital(&line)))));
             blocks.extend(latencies(outlook).map(Block::Table));
             blocks.push(Block::Heading("Load, power and energy".into()));
-            blocks.push(Block::Table(figures(outlook)));
+            blocks.push(Block::Table(self.figures(outlook)));
             blocks.push(Block::Text(format!("{}.", capital(ENDS))));
         }
         if !self.points.is_empty() {
-            let all: Vec<&At> = std::iter::once(&self.base).chain(&self.points).collect();
             let what = if self.target.is_some() { EACH } else { "" };
             blocks.push(Block::Heading(format!("Settings{what}")));
-            let verdict = self.verdict(&all);
+            let verdict = self.verdict();
             blocks.push(Block::List(verdict.lines().map(|line| format!("{}.", capital(line))).collect()));
-            blocks.push(Block::Table(points(&self.base, &all, self.has_layouts())));
+            blocks.push(Block::Table(self.settings()));
         }
-        let left_out =
-            |(layout, why): &(Layout, String)| format!("--tensor-parallel {} is left out: {why}", layout.tensor());
-        let notes: Vec<String> = self.left_out.iter().map(left_out).chain(self.warnings.iter().map(words)).collect();
+        let left_out = |(layout, why): &(Layout, String)| format!("{} is left out: {why}", options(layout));
+        let notes: Vec<String> =
+            self.left_out.iter().map(left_out).chain(self.short()).chain(self.warnings.iter().map(words)).collect();
         if !notes.is_empty() {
             blocks.push(Block::Heading("To be known".into()));
             blocks.push(Block::List(notes));
@@ -639,12 +812,10 @@ impl Export for Served {
             Format::Markdown => Ok(markdown_text(&format!("{}\n{}", self.text(Table::to_markdown), self.notes("-")))),
             Format::Json => export::json(&self.document()),
             Format::Csv => {
-                let all = std::iter::once(&self.base).chain(&self.points);
-                let rows = all.map(|at| serde_json::to_value(Point::of(at))).collect::<Result<Vec<_>, _>>()?;
-                let columns = serde_json::to_value(Figures::of(&Summary {
-                    per_token: Some(Quantiles::default()),
-                    ..Summary::default()
-                }))?;
+                let rows = self.all().into_iter().map(|at| serde_json::to_value(self.point(at)));
+                let rows = rows.collect::<Result<Vec<_>, _>>()?;
+                let one = Summary { per_token: Some(Quantiles::default()), ..Summary::default() };
+                let columns = serde_json::to_value(Figures::of(&one, 1, None))?;
                 let whole = |mut row: Value| {
                     for part in ["value", "steps_p05", "steps_p95"] {
                         row[part] = with_all(&columns, &row[part]);

@@ -69,6 +69,7 @@ impl FromStr for Metric {
             "time" => Ok(Self::Time),
             "edp" => Ok(Self::Edp),
             "ed2p" => Ok(Self::Ed2p),
+            "cost" => Err("has no cost of a step: compare --price has it, and serve --objective cost for what a language model's users ask".into()),
             other => match other.strip_prefix("eds:").map(str::parse::<f64>) {
                 Some(Ok(k)) if k.is_finite() && k > 1.0 => Ok(Self::Eds(k)),
                 Some(_) => Err("eds takes a weight above 1, as in eds:1.5".into()),

@@ -48,9 +48,9 @@ pub enum GenerationError {
     /// It cannot be laid out over GPUs so.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// A replica that serves is no pipeline.
-    #[error("what is served lies on GPUs that divide every block: no stages, no groups with samples of their own")]
-    Staged,
+    /// A replica that serves has no groups of GPUs with samples of their own.
+    #[error("groups of GPUs with samples of their own are replicas of their own")]
+    Grouped,
 }
 
 /// Checks that a network generates: one input of tokens, causal attention in every such layer, and positions for

@@ -5,6 +5,7 @@ use super::values::{one_of, parse_count, parse_positive, parse_precision, parse_
 use crate::failure::Failure;
 use crate::request::{Request, Runner, Team};
 use clap::{Args, ValueEnum};
+use joulecast_model::ask::capacity::Goal;
 use joulecast_model::ask::serving::{Lengths, Which};
 use joulecast_model::base::precision::Precision;
 use joulecast_model::base::units::Seconds;
@@ -18,6 +19,8 @@ const EXAMPLES: &str = "Examples:
   predict serve --net llama3_8b --gpu h100 --ttft 500ms --tpot 50ms --prompt 1024 --answer 256 --over cap
   predict serve --net llama3_1_70b --gpu h100 --tensor-parallel 4 --rate 2 --prompt 1024 --answer 256
   predict serve --net llama3_1_70b --gpu h100 --tensor-parallel 4 --tpot 50ms --prompt 1024 --answer 256 --over layout,cap
+  predict serve --net llama3_8b --gpu h100 --tpot 50ms --prompt 1024 --answer 256 --over layout,stages,cap --objective cost --price 2.5 --price-kwh 0.2 --pue 1.3
+  predict serve --net llama3_1_70b --gpu h100 --pipeline-parallel 2 --tensor-parallel 2 --data-parallel 2 --rate 8 --prompt 1024 --answer 256
   predict serve --net Qwen3-8B/config.json --gpu h200 --concurrency 32 --prompt 1024 --answer 256 --format json
   predict serve --net llama3_8b --gpu a100-sxm4-80gb --trace requests.csv    with the columns time,prompt,answer";
 
@@ -61,7 +64,7 @@ pub struct ServeArgs {
     /// Tokens of an answer, written alike
     #[arg(long, value_name = "TOKENS", value_parser = str::parse::<Lengths>, required_unless_present = "trace", allow_negative_numbers = true)]
     pub answer: Option<Lengths>,
-    /// Requests to simulate; the first and the last tenth load the replica and do not count
+    /// Requests to simulate, for each replica of --data-parallel; the first and the last tenth load them and do not count
     #[arg(long, value_name = "N", default_value = "2000", value_parser = parse_count, allow_negative_numbers = true)]
     pub requests: u64,
     /// Decides arrivals and lengths
@@ -97,6 +100,23 @@ pub struct ServeArgs {
     #[arg(long)]
     pub no_chunked_prefill: bool,
 
+    /// What a GPU costs per hour, in any currency: also the cost of a million tokens of answers
+    #[arg(long, value_name = "PRICE", value_parser = parse_positive, allow_negative_numbers = true)]
+    pub price: Option<f64>,
+    /// Price of a kilowatt-hour that is paid besides (default: the hour's price includes energy)
+    #[arg(long, value_name = "PRICE", value_parser = parse_positive, allow_negative_numbers = true, requires = "price")]
+    pub price_kwh: Option<f64>,
+    /// Facility power over that of the GPUs, of which electricity is paid
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_pue, allow_negative_numbers = true, requires = "price_kwh")]
+    pub pue: f64,
+    /// Prices of the GPU, its part of a server, electricity and cooling from a plan, as `predict plan` reads them
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["price", "price_kwh", "pue"])]
+    pub prices: Option<PathBuf>,
+    /// With --over: the best setting by cost, energy, throughput (tokens/s for each GPU), ttft, tpot or latency (of answers), at
+    /// --quantile
+    #[arg(long, value_name = "GOAL", value_parser = parse_goal, requires = "over")]
+    pub objective: Option<Goal>,
+
     /// Prompts and answers on replicas of their own: so many for prompts, and so many for answers, as in 1:2
     #[arg(long, value_name = "N:N", value_parser = parse_pools, allow_negative_numbers = true)]
     pub disaggregate: Option<(usize, usize)>,
@@ -112,12 +132,17 @@ pub struct ServeArgs {
 }
 
 impl ServeArgs {
+    /// The GPU as typed.
+    pub fn typed_gpu(&self) -> &str {
+        self.gpu.as_deref().unwrap_or_default()
+    }
+
     /// What runs, as far as other questions know it.
     ///
     /// # Errors
     /// When there is no such layout.
     pub fn request(&self) -> Result<Request, Failure> {
-        let gpu = self.gpu.as_deref().unwrap_or_default();
+        let gpu = self.typed_gpu();
         Ok(Request {
             reading: self.reading.reading(None),
             teams: vec![Team::of(1, gpu)],
@@ -140,6 +165,10 @@ pub enum ServeOver {
     Clock,
     /// Layouts over the GPUs of a node that divide every block
     Layout,
+    /// Pipelines over the GPUs of a node
+    Stages,
+    /// Several replicas on the GPUs of a node, which take requests in turn
+    Replicas,
     /// Smaller batches: fewer sequences of a step
     Seqs,
 }
@@ -147,6 +176,16 @@ pub enum ServeOver {
 fn parse_which(text: &str) -> Result<Which, String> {
     let known = Which::ALL.into_iter().find(|(_, name)| *name == text);
     known.map(|(which, _)| which).ok_or_else(|| one_of(Which::ALL.iter().map(|(_, name)| *name)))
+}
+
+fn parse_goal(text: &str) -> Result<Goal, String> {
+    let known = Goal::ALL.into_iter().find(|(_, name, _)| *name == text);
+    known.map(|(goal, ..)| goal).ok_or_else(|| one_of(Goal::ALL.iter().map(|(_, name, _)| *name)))
+}
+
+fn parse_pue(text: &str) -> Result<f64, String> {
+    let pue = text.parse::<f64>().ok().filter(|pue| (1.0..=5.0).contains(pue));
+    pue.ok_or("is facility power over that of the GPUs, from 1 to 5".into())
 }
 
 fn parse_share(text: &str) -> Result<f64, String> {

@@ -311,7 +311,8 @@ pub struct LayoutArgs {
     /// Whole experts on N GPUs or groups of them; more than --tensor-parallel: each of these attends to samples of its own
     #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     expert_parallel: Option<u64>,
-    /// A language model on N groups of GPUs among which --batch is divided (default: as many as --expert-parallel needs)
+    /// A language model on N groups of GPUs among which --batch, or what comes to be served, is divided (default: as many as
+    /// --expert-parallel needs)
     #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     data_parallel: Option<u64>,
     /// A language model's weights stored in fp8, int8 or int4 and multiplied in 16 bits; embedding, logits and routers as they are

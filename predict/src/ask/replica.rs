@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use joulecast_model::ask::serving::times::{Extent, Room, StepTimes};
 use joulecast_model::ask::serving::{Demand, Engine, Limits, check};
 use joulecast_model::net::network::Network;
-use joulecast_model::net::share::Layout;
+use joulecast_model::net::share::{Layout, shares};
 use joulecast_model::step::predictor::OperatingPoint;
 
 /// A replica of a network on a layout.
@@ -22,7 +22,7 @@ pub(super) struct Replica {
 }
 
 impl Replica {
-    /// One that answers some requests.
+    /// One that answers some requests; of a layout of several, one of them.
     ///
     /// # Errors
     /// When the network generates nothing or cannot be laid out so, or neither it nor a request fits in memory.
@@ -38,6 +38,15 @@ impl Replica {
         // A prompt that is not cut runs beside all answers.
         let largest = if limits.chunked { limits.tokens } else { limits.tokens.max(longest + limits.sequences) };
         let extent = Extent { tokens: largest.max(limits.sequences), sequences: limits.sequences, length: longest };
+        if layout.exchanging() > 1 {
+            shares(network, &layout).map_err(Failure::usage)?;
+            return Err(Failure::usage(format_args!(
+                "--expert-parallel {} with --tensor-parallel {}: groups of GPUs that share experts take their steps together, which is not simulated; at most as many parts of experts as --tensor-parallel",
+                layout.expert(),
+                layout.tensor()
+            )));
+        }
+        let layout = layout.of_replica();
         let deployment = cluster.deployment(layout, points.first().copied().unwrap_or_default())?;
         let room = Room::of(&deployment, network, extent, engine.memory).map_err(of_generation)?;
         let limits = Limits { blocks: room.blocks(limits.block), ..limits };
@@ -57,8 +66,8 @@ impl Replica {
     }
 }
 
-/// Layouts that a replica may have over the GPUs of a node: no stages, no groups with samples of their own.
-pub(super) fn layouts(cluster: &Cluster, network: &Network) -> Result<Vec<Layout>, Failure> {
+/// Layouts that a replica may have over the GPUs of a node: no groups with samples of their own; stages where they are asked for.
+pub(super) fn layouts(cluster: &Cluster, network: &Network, staged: bool) -> Result<Vec<Layout>, Failure> {
     let all = over_node(cluster, network)?.1.into_iter();
-    Ok(all.filter(|layout| layout.pipeline() * layout.data() == 1).collect())
+    Ok(all.filter(|layout| layout.data() == 1 && (staged || layout.pipeline() == 1)).collect())
 }

@@ -6,15 +6,16 @@ use crate::cluster::Cluster;
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
+use joulecast_model::ask::capacity::Goal;
 use joulecast_model::ask::serving::times::{Room, StepTimes};
-use joulecast_model::ask::serving::{Demand, Engine, Limits, Pools, Service, ServingError, Target};
+use joulecast_model::ask::serving::{Demand, Engine, Group, Limits, Pools, Service, ServingError, Target, Which};
 use joulecast_model::base::precision::Mode;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::network::Network;
 use joulecast_model::net::share::Layout;
 use joulecast_model::step::predictor::{OperatingPoint, Warning};
-use joulecast_reports::serving::{At, Served};
+use joulecast_reports::serving::{At, Priced, Served};
 
 /// How requests come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,8 +37,19 @@ pub struct Beside {
     pub clocks: bool,
     /// GPUs of a node that divide every block.
     pub layouts: bool,
+    /// Pipelines over them.
+    pub stages: bool,
+    /// Several replicas on them.
+    pub copies: bool,
     /// Fewer sequences of a step.
     pub sequences: bool,
+}
+
+impl Beside {
+    /// Whether other layouts are tried than the one that is asked for.
+    fn on_others(self) -> bool {
+        self.layouts || self.stages || self.copies
+    }
 }
 
 /// What is to be served, and how.
@@ -57,6 +69,10 @@ pub struct Serving {
     pub over: Beside,
     /// So many replicas for prompts and so many for answers; without, one does both.
     pub apart: Option<(usize, usize)>,
+    /// What GPUs and electricity cost, where that is known.
+    pub priced: Option<Priced>,
+    /// What settings are compared by, and which requests' latencies.
+    pub objective: Option<(Goal, Which)>,
 }
 
 /// So many other limits, and clocks, are tried.
@@ -92,14 +108,30 @@ fn replicas(
     over: Beside,
 ) -> Result<Vec<(Layout, u64)>, Failure> {
     let mut all = vec![asked.0];
-    if over.layouts {
-        all.extend(layouts(cluster, network)?.into_iter().filter(|l| *l != asked.0));
+    if over.on_others() {
+        let node = layouts(cluster, network, over.stages)?;
+        let most = node.iter().map(Layout::gpus).max().unwrap_or(1);
+        let divided = |layout: &Layout| (layout.tensor(), layout.expert());
+        for one in node.into_iter().filter(|one| over.layouts || divided(one) == divided(&asked.0)) {
+            let powers = (0..).map(|i| 1 << i).take_while(|n| n * one.gpus() <= most && (over.copies || *n == 1));
+            let copied = powers.filter_map(|n| one.copied(n).ok());
+            all.extend(copied.filter(|layout| *layout != asked.0));
+        }
     }
     let mut sequences = vec![asked.1];
     if over.sequences {
         sequences.extend((1..=HALVED).map(|i| asked.1 >> i).filter(|n| *n > 0));
     }
-    Ok(all.iter().flat_map(|layout| sequences.iter().map(|n| (*layout, *n))).collect())
+    let mut tried: Vec<(Layout, u64)> = all.iter().flat_map(|layout| sequences.iter().map(|n| (*layout, *n))).collect();
+    // Copies of a replica one after the other: its steps are predicted once.
+    if let Some(others) = tried.get_mut(1..) {
+        let of = |(layout, n): &(Layout, u64)| {
+            let one = layout.of_replica();
+            (one.gpus(), one.pipeline(), one.expert(), std::cmp::Reverse(*n), layout.data())
+        };
+        others.sort_by_key(of);
+    }
+    Ok(tried)
 }
 
 /// A replica at all operating points.
@@ -113,30 +145,27 @@ struct Found {
     warnings: Vec<Warning>,
 }
 
-/// A replica of a network on a layout with so many sequences at most.
+/// A layout with so many sequences at most, all of whose replicas are the one that is given.
 fn found(
     cluster: &Cluster,
-    network: &Network,
-    request: &Request,
     asked: &Serving,
     (layout, sequences): (Layout, u64),
+    Replica { times, limits, room, interconnect }: &Replica,
 ) -> Result<Found, Failure> {
-    if let (Some(_), Coming::Users(_)) = (asked.apart, asked.coming) {
-        return Err(Failure::usage("--disaggregate is for requests that come at a rate: leave out --concurrency"));
-    }
-    let engine = Engine { sequences: Some(sequences), ..asked.engine };
-    let points = points(cluster.first().gpu(), request.point, asked.over);
-    let replica = Replica::of(cluster, network, (&asked.demand, &engine), layout, &points)?;
-    let Replica { times, limits, room, interconnect } = replica;
     let wrong = |error: ServingError| Failure::usage(error);
     let pools = asked.apart.map(|(prefill, decode)| {
         let fabric = cluster.fabric((prefill + decode) as u64)?;
         Ok::<_, Failure>(Pools { prefill, decode, fabric, per_token: room.per_token })
     });
     let pools = pools.transpose()?;
+    // Each of the replicas gets as many requests as one alone would.
+    let demand = asked.demand.repeated(layout.data() as usize);
+    let group = pools.as_ref().map_or(Group::Alike(layout.data() as usize), Group::Apart);
+    let replicas = asked.apart.map_or(1, |(prefill, decode)| (prefill + decode) as u64);
     let at = |times: &StepTimes| -> Result<At, ServingError> {
-        let service = Service { times, limits, demand: &asked.demand, pools: pools.as_ref() };
-        let found = At { layout, sequences, point: times.point, rate: None, outlook: None };
+        let service = Service { times, limits: *limits, demand: &demand, group };
+        let gpus = layout.gpus() * replicas;
+        let found = At { layout, gpus, sequences, point: times.point, rate: None, outlook: None };
         let rate = match asked.coming {
             Coming::Rate(rate) => Some(rate),
             Coming::Users(users) => return Ok(At { outlook: Some(service.closed(users)?), ..found }),
@@ -149,7 +178,21 @@ fn found(
     // There is a point: that which is asked for.
     let usual = ((Tier::Roofline, Tier::Roofline), Vec::new());
     let (tiers, warnings) = times.first().map_or(usual, |t| (t.tiers, t.warnings.clone()));
+    let (limits, room, interconnect) = (*limits, *room, interconnect.clone());
     Ok(Found { all, limits, room, pools, interconnect, tiers, warnings })
+}
+
+/// What does not go together.
+fn check(layout: Layout, asked: &Serving) -> Result<(), Failure> {
+    if let (Some(_), Coming::Users(_)) = (asked.apart, asked.coming) {
+        return Err(Failure::usage("--disaggregate is for requests that come at a rate: leave out --concurrency"));
+    }
+    if asked.apart.is_some() && (layout.replicas() > 1 || asked.over.copies) {
+        return Err(Failure::usage(
+            "--disaggregate says how many replicas there are: leave out --data-parallel, and --over replicas",
+        ));
+    }
+    Ok(())
 }
 
 /// A replica of a language model under a load, at one or several operating points, on one or several layouts.
@@ -164,14 +207,33 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
     let (predictor, network) = (cluster.first(), &source.network);
     let gpu = predictor.gpu();
     let layout = request.layout.unwrap_or(Layout::ALONE);
-    if request.interconnect.is_some() && layout.gpus() == 1 && asked.apart.is_none() && !asked.over.layouts {
-        return Err(Failure::usage("--interconnect joins several GPUs: --tensor-parallel N, or --disaggregate N:N"));
+    if request.interconnect.is_some() && layout.gpus() == 1 && asked.apart.is_none() && !asked.over.on_others() {
+        return Err(Failure::usage(
+            "--interconnect joins several GPUs: --tensor-parallel N, --pipeline-parallel N, or --disaggregate N:N",
+        ));
     }
     let sequences = asked.engine.limits(gpu).sequences;
+    check(layout, asked)?;
     let tried = replicas(&cluster, network, (layout, sequences), asked.over)?;
+    let at = points(gpu, request.point, asked.over);
     let (mut left_out, mut points, mut first) = (Vec::new(), Vec::new(), None);
+    // The last one that was predicted.
+    let mut known: Option<(Layout, u64, Replica)> = None;
     for replica in tried {
-        match found(&cluster, network, request, asked, replica) {
+        let (one, sequences) = (replica.0.of_replica(), replica.1);
+        let predicted = match known.take().filter(|(layout, n, _)| (*layout, *n) == (one, sequences)) {
+            Some((.., replica)) => Ok(replica),
+            None => {
+                let engine = Engine { sequences: Some(sequences), ..asked.engine };
+                Replica::of(&cluster, network, (&asked.demand, &engine), replica.0, &at)
+            }
+        };
+        let outcome = predicted.and_then(|predicted| {
+            let outcome = found(&cluster, asked, replica, &predicted);
+            known = Some((one, sequences, predicted));
+            outcome
+        });
+        match outcome {
             Ok(mut found) if first.is_none() => {
                 let base = found.all.remove(0);
                 points.append(&mut found.all);
@@ -179,9 +241,11 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
             }
             Ok(found) => points.extend(found.all),
             // Where nobody asked for a layout, another one may do.
-            Err(Failure::Usage(why)) if asked.over.layouts && (replica.0 != layout || request.layout.is_none()) => {
-                if left_out.iter().all(|(known, _)| *known != replica.0) {
-                    left_out.push((replica.0, why.to_string()));
+            Err(Failure::Usage(why)) if asked.over.on_others() && (replica.0 != layout || request.layout.is_none()) => {
+                // Copies of it are left out for the same reason.
+                let one = replica.0.of_replica();
+                if left_out.iter().all(|(known, _)| *known != one) {
+                    left_out.push((one, why.to_string()));
                 }
             }
             Err(other) => return Err(other),
@@ -192,7 +256,10 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
         return Err(Failure::usage(format_args!("no layout of a node serves {}: {why}", network.name)));
     };
     let joined = first.pools.as_ref().and_then(|pools| pools.fabric.note.clone());
-    let notes = cluster.notes().cloned().chain(joined).chain(first.warnings).collect();
+    let mut notes: Vec<Warning> = cluster.notes().cloned().chain(joined).chain(first.warnings).collect();
+    if points.iter().any(|at| at.layout.pipeline() > 1) && !notes.contains(&Warning::Handing) {
+        notes.push(Warning::Handing);
+    }
     Ok(Served {
         network: network.name.clone(),
         layout: (layout.gpus() > 1).then_some((layout, first.interconnect)),
@@ -200,7 +267,7 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
         precision: precision.name().to_string(),
         framework: predictor.framework().name.clone(),
         load: asked.described.clone(),
-        requests: asked.demand.requests().len(),
+        requests: asked.demand.repeated(layout.data() as usize).requests().len(),
         seed: asked.seed,
         limits: first.limits,
         room: first.room,
@@ -210,6 +277,8 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
             _ => None,
         },
         pools: first.pools.map(|p| (p.prefill, p.decode, p.fabric.name((p.prefill + p.decode) as u64))),
+        priced: asked.priced.clone(),
+        objective: asked.objective,
         base,
         points,
         left_out,

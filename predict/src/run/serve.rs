@@ -4,8 +4,12 @@ use crate::args::{ServeArgs, ServeOver};
 use crate::ask::{self, Beside, Coming, Serving};
 use crate::failure::Failure;
 use crate::session::Session;
+use anyhow::anyhow;
+use joulecast_model::ask::capacity::{Goal, PlanFile, Tariff};
 use joulecast_model::ask::serving::{Demand, Engine, Target};
+use joulecast_model::base::units::Watts;
 use joulecast_reports::given;
+use joulecast_reports::serving::Priced;
 
 /// More requests than anybody waits for.
 const MOST_REQUESTS: u64 = 10_000_000;
@@ -63,13 +67,45 @@ impl ServeArgs {
                 chunked: !self.no_chunked_prefill,
             },
             apart: self.disaggregate,
+            priced: self.priced()?,
+            objective: self.objective.map(|goal| (goal, self.quantile)),
             over: Beside {
                 caps: self.over.contains(&ServeOver::Cap),
                 clocks: self.over.contains(&ServeOver::Clock),
                 layouts: self.over.contains(&ServeOver::Layout),
+                stages: self.over.contains(&ServeOver::Stages),
+                copies: self.over.contains(&ServeOver::Replicas),
                 sequences: self.over.contains(&ServeOver::Seqs),
             },
         })
+    }
+}
+
+impl ServeArgs {
+    /// What GPUs and electricity cost.
+    fn priced(&self) -> Result<Option<Priced>, Failure> {
+        let Some(path) = &self.prices else {
+            let of = |per_gpu_hour| {
+                let (per_kwh, overhead) = (self.price_kwh.unwrap_or(0.0), Watts::ZERO);
+                Priced { tariff: Tariff { per_gpu_hour, per_kwh, pue: self.pue, overhead }, currency: None }
+            };
+            if self.price.is_none() && self.objective == Some(Goal::Cost) {
+                return Err(Failure::usage(
+                    "--objective cost: what does a GPU cost? --price 2.5 an hour, or --prices PLAN.toml, as predict plan reads it",
+                ));
+            }
+            return Ok(self.price.map(of));
+        };
+        let called = |why: anyhow::Error| Failure::Failed(why.context(path.display().to_string()));
+        let plan = PlanFile::from_toml(&given::text(path).map_err(Failure::failed)?).map_err(|e| called(e.into()))?;
+        let gpu = self.typed_gpu();
+        let Some(candidate) = plan.candidates.iter().find(|c| c.gpu == gpu) else {
+            let known: Vec<&str> = plan.candidates.iter().map(|c| c.gpu.as_str()).collect();
+            let why = anyhow!("no price of {gpu}, only of {}: add a [[candidate]], or give --price", known.join(", "));
+            return Err(called(why));
+        };
+        let tariff = Tariff::of(candidate.price, &candidate.server, &plan.site);
+        Ok(Some(Priced { tariff, currency: Some(plan.currency) }))
     }
 }
 

@@ -8,14 +8,18 @@
 mod choice;
 mod file;
 mod fleet;
+mod goal;
 mod pool;
 pub mod queueing;
 mod replicas;
+mod tariff;
 
 pub use choice::{CHANGES, Change, Input, best, objective, sensitivity};
 pub use file::{CandidateFile, Minimise, PlanError, PlanFile, PlannedLanguage, PlannedNetwork, Vary};
 pub use fleet::{
     Assumptions, Board, Fleet, HOURS_PER_YEAR, Headroom, Misfit, Part, Price, Scenario, Server, Site, plan_fleet,
 };
+pub use goal::Goal;
 pub use pool::{Limit, Pool, Service, Target, size_pool};
 pub use replicas::{Carrier, Carriers, ReplicaAt, ReplicaPool, Requests, Slower, Wanted};
+pub use tariff::Tariff;

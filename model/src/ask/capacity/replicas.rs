@@ -6,7 +6,9 @@
 
 use super::fleet::Scenario;
 use super::pool::{Limit, ROUNDING};
-use crate::ask::serving::{Demand, Limits, Replica, ServingError, Split, StepCost, StepWork, Steps, Summary, Target};
+use crate::ask::serving::{
+    Demand, Group, Limits, Replica, ServingError, Split, StepCost, StepWork, Steps, Summary, Target,
+};
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::net::share::Layout;
 
@@ -169,6 +171,14 @@ impl<R: Replica> Replica for Slower<'_, R> {
         self.slowed(self.replica.step(work))
     }
 
+    fn stages(&self) -> usize {
+        self.replica.stages()
+    }
+
+    fn stage(&self, stage: usize, work: &StepWork) -> StepCost {
+        self.slowed(self.replica.stage(stage, work))
+    }
+
     fn growing(&self, work: &StepWork, mut each: impl FnMut(StepCost) -> bool) {
         self.replica.growing(work, |cost| each(self.slowed(cost)));
     }
@@ -200,7 +210,7 @@ impl Wanted<'_> {
         let mut found: Vec<Carrier> = Vec::new();
         for (layout, limits, replica) in replicas {
             let least = found.iter().filter_map(|known| known.instead_of(layout)).fold(0.0, f64::max);
-            let steps = Steps { replica, limits: &limits, demand: self.demand, pools: None };
+            let steps = Steps { replica, limits: &limits, demand: self.demand, group: Group::ONE };
             let carrier = Carrier::of(layout, &steps, self.target, least)?;
             found.extend(carrier.filter(|carrier| carrier.highest() > least));
         }

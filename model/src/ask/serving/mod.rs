@@ -3,6 +3,8 @@
 //! [`times`] says what a step takes, [`Scheduler`] what it computes, [`Demand`] what comes; [`simulate()`] puts them together
 //! and [`Summary`] says what came out.
 
+mod copies;
+mod pipeline;
 mod pools;
 mod replica;
 mod requests;
@@ -12,11 +14,12 @@ mod simulate;
 mod summary;
 pub mod times;
 
+pub use copies::{saturated_copies, simulate_copies};
 pub use pools::Pools;
 pub use replica::{Chunk, Replica, StepCost, StepWork};
 pub use requests::{Demand, Lengths, MOST_TOKENS, Request};
 pub use scheduler::{Engine, Limits, Progress, Scheduler};
-pub use service::{Outlook, Service, Steps, Target};
+pub use service::{Group, Outlook, Service, Steps, Target};
 pub use simulate::{Book, Counted, Load, Run, Served, Split, check, saturated, simulate};
 pub use summary::{Quantiles, Summary, Which};
 
@@ -41,6 +44,11 @@ pub enum ServingError {
         /// Of the whole cache.
         capacity: u64,
     },
+    /// Users, and replicas apart.
+    #[error(
+        "replicas of their own for prompts and answers are simulated for requests that come at a rate, not of users"
+    )]
+    Apart,
     /// Limits that let nothing run.
     #[error("no request, or a limit of nothing: tokens of a step, sequences and tokens of a block are at least 1")]
     Nothing,

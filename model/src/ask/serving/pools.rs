@@ -2,10 +2,11 @@
 //! makes the answers. Each pool's replicas take requests in turn.
 
 use super::ServingError;
+use super::copies::{SideBySide, span_of};
 use super::replica::Replica;
 use super::requests::Request;
 use super::scheduler::Limits;
-use super::simulate::{Book, Counted, Load, Part, Run, Served, saturated_part, simulate_part};
+use super::simulate::{Counted, Load, Part, Run, Served, saturated_part, simulate_part};
 use crate::base::order::sort_by;
 use crate::base::units::{Bytes, Seconds};
 use crate::step::parallel::Fabric;
@@ -45,19 +46,15 @@ impl Pools {
             requests.iter().map(|r| Served { arrived: r.at, first: r.at, last: r.at, answer: r.answer }).collect();
         // Nobody is waited for: whoever comes first at the second pool begins there first.
         let prompts: Vec<(usize, Request)> = requests.iter().map(|r| Request { answer: 1, ..*r }).enumerate().collect();
-        let span = |of: &Counted, end: Seconds| {
-            let at = |i: usize| requests.get(i).map_or(end, |r| r.at);
-            (at(of.from), at(of.until))
-        };
         let no_end = Seconds::new(f64::MAX);
-        let (mut runs, mut preemptions) = (Vec::new(), 0);
+        let mut side = SideBySide::default();
         let mut pool = |all: &[(usize, Request)], replicas: usize, cached: bool, served: &mut Vec<Served>| {
             for i in 0..replicas {
                 let (numbers, part): (Vec<usize>, Vec<Request>) = share(all, i, replicas).into_iter().unzip();
                 if part.is_empty() {
                     continue;
                 }
-                let part_of = Part { cached, span: Some(span(&of, no_end)) };
+                let part_of = Part { cached, span: Some(span_of(requests, &of, no_end)) };
                 let run = simulate_part(replica, &part, Load::Open, limits, part_of)?;
                 for (&number, found) in numbers.iter().zip(&run.served) {
                     if !cached {
@@ -65,8 +62,7 @@ impl Pools {
                     }
                     served[number].last = found.last;
                 }
-                preemptions += run.preemptions;
-                runs.push((run.whole, run.counted));
+                side.add(&run);
             }
             Ok::<_, ServingError>(())
         };
@@ -83,19 +79,11 @@ impl Pools {
         let start = requests[0].at;
         let end = served.iter().fold(start, |end, s| end.max(s.last));
         let replicas = self.prefill + self.decode;
-        let (from, until) = span(&of, end);
-        // Replicas wait before their first request and after their last.
-        let merged = |pick: fn(&(Book, Book)) -> &Book, span: Seconds| {
-            let mut sum = Book::default();
-            runs.iter().for_each(|run| sum.add(pick(run), 1.0));
-            let beside = (span * replicas as f64 - sum.span).max(Seconds::ZERO);
-            sum.energy.idle += replica.waiting() * beside;
-            Book { span, ..sum }
-        };
+        let counted = span_of(requests, &of, end);
+        let (mut whole, mut counted) = side.books((replica.waiting(), replicas), (start, end), counted);
         // A request is answered once, though both pools say so.
-        let (mut whole, mut counted) = (merged(|run| &run.0, end - start), merged(|run| &run.1, until - from));
         (whole.finished, counted.finished) = (requests.len() as f64, (of.until - of.from) as f64);
-        Ok(Run { served, whole, counted, of, replicas, preemptions })
+        Ok(Run { served, whole, counted, of, replicas, preemptions: side.preemptions })
     }
 
     /// Requests a second that both pools carry at most: the least of what each carries.

@@ -45,7 +45,7 @@ impl StepWork {
     }
 }
 
-/// What a step takes.
+/// What a step takes, or one stage of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StepCost {
     /// From its beginning to the next one's, at the earliest.
@@ -58,10 +58,34 @@ pub struct StepCost {
     pub waiting: Joules,
 }
 
-/// What runs steps one after the other: a GPU, or several that share one network.
+impl StepCost {
+    /// One after the other.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            time: self.time + other.time,
+            prefill: self.prefill + other.prefill,
+            decode: self.decode + other.decode,
+            waiting: self.waiting + other.waiting,
+        }
+    }
+}
+
+/// What runs steps: a GPU, or several that share one network. One step follows the other; in a pipeline of several stages one
+/// step is in each of them.
 pub trait Replica {
-    /// What a step takes; `work` holds at least one token.
+    /// What a step takes; `work` holds at least one token. Of a pipeline, what all of its stages take together.
     fn step(&self, work: &StepWork) -> StepCost;
+
+    /// Stages that a step goes through, at least one.
+    fn stages(&self) -> usize {
+        1
+    }
+
+    /// What a step takes in one of the stages, handing it on included.
+    fn stage(&self, _stage: usize, work: &StepWork) -> StepCost {
+        self.step(work)
+    }
 
     /// What steps take, of answers alone, each of which adds a token to all of them: the first is `work`, further ones are
     /// asked for until `each` says that it has enough.
@@ -72,6 +96,6 @@ pub trait Replica {
         }
     }
 
-    /// Power between steps.
+    /// Power between steps, of all stages together.
     fn waiting(&self) -> Watts;
 }

@@ -160,6 +160,17 @@ impl Demand {
         Ok(Self { requests, recorded: Some(rate) })
     }
 
+    /// As many again, so often all together, for replicas that share them; a trace as it is.
+    #[must_use]
+    pub fn repeated(&self, times: usize) -> Self {
+        if self.recorded.is_some() || times <= 1 {
+            return self.clone();
+        }
+        let last = self.requests.last().map_or(Seconds::ZERO, |r| r.at);
+        let again = |i: usize| self.requests.iter().map(move |r| Request { at: r.at + last * i as f64, ..*r });
+        Self { requests: (0..times).flat_map(again).collect(), recorded: None }
+    }
+
     /// The requests as they come at so many a second.
     pub fn at_rate(&self, rate: f64) -> Vec<Request> {
         self.requests.iter().map(|r| Request { at: r.at / rate, ..*r }).collect()
@@ -191,6 +202,19 @@ impl Demand {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_repeated_comes_as_often_for_longer() {
+        let demand = Demand::poisson(50, Lengths::Uniform(1, 90), Lengths::Constant(7), 3);
+        let more = demand.repeated(3);
+        let (first, all) = (demand.requests(), more.requests());
+        assert_eq!((all.len(), &all[..50], demand.repeated(1).requests()), (150, first, first));
+        assert_eq!((all[100].prompt, all[149].prompt), (first[0].prompt, first[49].prompt));
+        assert!(all.windows(2).all(|w| w[0].at < w[1].at));
+        assert!((all[149].at / first[49].at - 3.0).abs() < 1e-12);
+        let trace = Demand::trace("t", "time,prompt,answer\n0,1,1\n2,1,1\n").expect("a trace");
+        assert_eq!(trace.repeated(4).requests().len(), 2);
+    }
 
     #[test]
     fn lengths_are_written_as_they_are_read() {

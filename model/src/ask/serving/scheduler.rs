@@ -91,6 +91,8 @@ struct Sequence {
     answer: u64,
     /// Tokens whose keys and values are cached.
     cached: u64,
+    /// Tokens after these whose steps are under way.
+    flying: u64,
     /// Tokens of the answer that are known.
     made: u64,
     blocks: u64,
@@ -104,9 +106,14 @@ impl Sequence {
         self.prompt + self.made
     }
 
-    /// Tokens that are known and not computed: one while the answer grows.
+    /// Tokens before the next ones that are computed.
+    fn before(&self) -> u64 {
+        self.cached + self.flying
+    }
+
+    /// Tokens that are known and neither computed nor under way: one while the answer grows.
     fn missing(&self) -> u64 {
-        self.tokens() - self.cached
+        self.tokens() - self.before()
     }
 
     fn grows(&self) -> bool {
@@ -156,16 +163,38 @@ pub struct Scheduler {
     grows: bool,
     /// Numbers and new tokens of the others in it, oldest first.
     scheduled: Vec<(usize, u64)>,
+    /// Whether steps overlap, as in a pipeline: each sequence is looked at by itself then.
+    overlapping: bool,
+    /// Of steps that are under way, numbers and new tokens, in the order of the steps.
+    flying: VecDeque<Vec<(usize, u64)>>,
     preemptions: u64,
 }
 
 impl Scheduler {
-    /// With nothing to do.
+    /// With nothing to do. One step follows the other: [`Self::schedule`], then [`Self::finish`].
     pub fn new(limits: Limits) -> Self {
         let growing = Growing { by_step: vec![0; limits.block as usize], ..Growing::default() };
-        let (sequences, running, waiting, scheduled) = Default::default();
-        let free = limits.blocks;
-        Self { limits, sequences, running, waiting, free, step: 0, growing, grows: false, scheduled, preemptions: 0 }
+        let (sequences, running, waiting, scheduled, flying) = Default::default();
+        Self {
+            limits,
+            sequences,
+            running,
+            waiting,
+            free: limits.blocks,
+            step: 0,
+            growing,
+            grows: false,
+            scheduled,
+            overlapping: false,
+            flying,
+            preemptions: 0,
+        }
+    }
+
+    /// With nothing to do, for steps that overlap: [`Self::schedule`], then [`Self::launch`]; [`Self::land`] when the oldest one
+    /// is done. A sequence whose next token is under way waits for it; of a prompt the next chunk may follow at once.
+    pub fn overlapping(limits: Limits) -> Self {
+        Self { overlapping: true, ..Self::new(limits) }
     }
 
     /// A request comes; numbers count from 0. `cached`: tokens of its prompt whose keys and values come with it, and with them
@@ -174,7 +203,7 @@ impl Scheduler {
         let Request { prompt, answer, .. } = *request;
         let (cached, made) = if cached { (prompt, 1) } else { (0, 0) };
         self.waiting.push_back(self.sequences.len());
-        self.sequences.push(Sequence { prompt, answer, cached, made, blocks: 0, since: None });
+        self.sequences.push(Sequence { prompt, answer, cached, flying: 0, made, blocks: 0, since: None });
     }
 
     /// Sequences that wait for their first step, or for their next one since they were preempted.
@@ -214,13 +243,17 @@ impl Scheduler {
         true
     }
 
-    /// The youngest that runs gives its blocks back and waits before all others.
-    fn preempt(&mut self) -> Option<usize> {
-        let youngest = self.running.pop()?;
+    /// The youngest from a place on gives its blocks back and waits before all others that are younger; none while its steps
+    /// are under way.
+    fn preempt(&mut self, from: usize) -> Option<usize> {
+        let rests = |number: &usize| self.sequences[*number].flying == 0;
+        let place = from + self.running.get(from..)?.iter().rposition(rests)?;
+        let youngest = self.running.remove(place);
         let sequence = &mut self.sequences[youngest];
         self.free += std::mem::take(&mut sequence.blocks);
         sequence.cached = 0;
-        self.waiting.push_front(youngest);
+        let before = self.waiting.partition_point(|number| *number < youngest);
+        self.waiting.insert(before, youngest);
         self.preemptions += 1;
         Some(youngest)
     }
@@ -230,9 +263,9 @@ impl Scheduler {
         self.scheduled.push((number, new));
         if sequence.grows() {
             work.decodes += 1;
-            work.cached += sequence.cached;
+            work.cached += sequence.before();
         } else {
-            work.chunks.push(Chunk { new, cached: sequence.cached });
+            work.chunks.push(Chunk { new, cached: sequence.before() });
         }
     }
 
@@ -243,8 +276,12 @@ impl Scheduler {
             let sequence = self.sequences[number];
             // A prompt that runs whole began with all of its tokens.
             let new = sequence.missing().min(*budget);
-            while !self.allocate(number, sequence.cached + new) {
-                if self.preempt().is_none_or(|youngest| youngest == number) {
+            if new == 0 {
+                place += 1;
+                continue;
+            }
+            while !self.allocate(number, sequence.before() + new) {
+                if self.preempt(place).is_none_or(|youngest| youngest == number) {
                     return;
                 }
             }
@@ -270,7 +307,7 @@ impl Scheduler {
         let blocks = self.growing.by_step[self.remainder(self.step)];
         let last_grows = self.running.last().is_some_and(|&number| self.sequences[number].since.is_some());
         let are_oldest = others == 0 || others == 1 && !last_grows;
-        if self.growing.count > *budget || blocks > self.free || !are_oldest {
+        if self.overlapping || self.growing.count > *budget || blocks > self.free || !are_oldest {
             return false;
         }
         self.free -= blocks;
@@ -360,7 +397,8 @@ impl Scheduler {
                 break;
             }
             self.waiting.pop_front();
-            self.running.push(number);
+            let place = self.running.partition_point(|other| *other < number);
+            self.running.insert(place, number);
             self.schedule_one(number, new, work);
             budget = budget.saturating_sub(new);
         }
@@ -391,6 +429,24 @@ impl Scheduler {
         self.growing.ends.drain(..steps as usize);
     }
 
+    /// The step that was decided on is under way.
+    pub fn launch(&mut self) {
+        for (number, new) in &self.scheduled {
+            self.sequences[*number].flying += new;
+        }
+        self.flying.push_back(std::mem::take(&mut self.scheduled));
+    }
+
+    /// Of the steps that are under way the oldest is done; `progress` becomes what it brought.
+    pub fn land(&mut self, progress: &mut Progress) {
+        self.scheduled = self.flying.pop_front().unwrap_or_default();
+        for (number, new) in &self.scheduled {
+            self.sequences[*number].flying -= new;
+        }
+        self.finish(progress);
+        self.scheduled.clear();
+    }
+
     /// The step that was decided on is done; `progress` becomes what it brought.
     pub fn finish(&mut self, progress: &mut Progress) {
         progress.tokens = 0;
@@ -408,7 +464,7 @@ impl Scheduler {
         for &(number, new) in &self.scheduled {
             let sequence = &mut self.sequences[number];
             sequence.cached += new;
-            if sequence.missing() > 0 {
+            if sequence.cached < sequence.tokens() {
                 continue;
             }
             sequence.made += 1;
@@ -426,6 +482,9 @@ impl Scheduler {
             if let Ok(place) = self.running.binary_search(number) {
                 self.running.remove(place);
             }
+        }
+        if self.overlapping {
+            return;
         }
         // From the youngest on, until those that grow already.
         for place in (0..self.running.len()).rev() {
@@ -594,6 +653,19 @@ mod tests {
         assert_eq!(again, [&Chunk { new: 32 + 17, cached: 0 }]);
         let decodes: u64 = steps.iter().map(|(work, _)| work.decodes).sum();
         assert_eq!(decodes + 3, 60, "the first tokens of both and one after preemption come of prompts");
+    }
+
+    #[test]
+    fn who_is_sent_back_comes_before_those_who_never_ran() {
+        let tight = Limits { blocks: 7, sequences: 2, ..limits() };
+        let (steps, scheduler) = steps(tight, &[request(32, 30), request(32, 30), request(32, 5)]);
+        assert!(scheduler.preemptions() > 0);
+        let finished: Vec<usize> = steps.iter().flat_map(|(_, finished)| finished.clone()).collect();
+        assert_eq!(finished[0], 0);
+        let starts = |tokens: u64| steps.iter().position(|(work, _)| work.chunks.iter().any(|c| c.new == tokens));
+        let again = starts(32 + 17).expect("the second is computed again");
+        let third = steps.iter().rposition(|(work, _)| work.chunks.iter().any(|c| c.new == 32)).expect("runs");
+        assert!(again <= third, "{again} {third}: {finished:?}");
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //! target.
 
 use super::ServingError;
+use super::copies::{saturated_copies, simulate_copies};
 use super::pools::Pools;
 use super::replica::Replica;
 use super::requests::Demand;
 use super::scheduler::Limits;
-use super::simulate::{Load, saturated, simulate, simulate_kept};
+use super::simulate::{Load, simulate_kept};
 use super::summary::{Summary, Which};
 use super::times::{StepTimes, Times};
 use crate::base::units::Seconds;
@@ -57,6 +58,20 @@ impl Outlook {
     }
 }
 
+/// Replicas that share what comes.
+#[derive(Clone, Copy, Debug)]
+pub enum Group<'a> {
+    /// So many that are alike, in turn, at least one.
+    Alike(usize),
+    /// Some for prompts and others for answers.
+    Apart(&'a Pools),
+}
+
+impl Group<'_> {
+    /// One does everything.
+    pub const ONE: Self = Self::Alike(1);
+}
+
 /// A replica, and requests to be asked for at any rate.
 #[derive(Clone, Copy, Debug)]
 pub struct Service<'a> {
@@ -66,8 +81,8 @@ pub struct Service<'a> {
     pub limits: Limits,
     /// What comes.
     pub demand: &'a Demand,
-    /// Replicas of their own for prompts and answers; without, one replica does both.
-    pub pools: Option<&'a Pools>,
+    /// Which replicas there are.
+    pub group: Group<'a>,
 }
 
 /// Steps that always take as long, and requests to be asked for at any rate.
@@ -79,8 +94,8 @@ pub struct Steps<'a, R> {
     pub limits: &'a Limits,
     /// What comes.
     pub demand: &'a Demand,
-    /// Replicas of their own for prompts and answers; without, one replica does both.
-    pub pools: Option<&'a Pools>,
+    /// Which replicas there are.
+    pub group: Group<'a>,
 }
 
 /// Rates are found to this share of what a replica carries.
@@ -95,9 +110,9 @@ impl<R: Replica> Steps<'_, R> {
     /// When a request does not fit in the cache.
     pub fn most(&self) -> Result<f64, ServingError> {
         let requests = self.demand.requests();
-        match self.pools {
-            Some(pools) => pools.saturated(self.replica, requests, self.limits),
-            None => saturated(self.replica, requests, self.limits),
+        match self.group {
+            Group::Apart(pools) => pools.saturated(self.replica, requests, self.limits),
+            Group::Alike(copies) => saturated_copies(self.replica, requests, self.limits, copies),
         }
     }
 
@@ -110,9 +125,9 @@ impl<R: Replica> Steps<'_, R> {
             return Ok(None);
         }
         let requests = self.demand.at_rate(rate);
-        let run = match self.pools {
-            Some(pools) => pools.simulate(self.replica, &requests, self.limits)?,
-            None => simulate(self.replica, &requests, Load::Open, self.limits)?,
+        let run = match self.group {
+            Group::Apart(pools) => pools.simulate(self.replica, &requests, self.limits)?,
+            Group::Alike(copies) => simulate_copies(self.replica, &requests, Load::Open, self.limits, copies)?,
         };
         Ok(Summary::of(&run))
     }
@@ -147,8 +162,8 @@ impl<R: Replica> Steps<'_, R> {
 
     /// As [`Self::at`]; nothing where a target is not kept.
     fn kept(&self, target: &Target, rate: f64, most: f64) -> Result<Option<Summary>, ServingError> {
-        let summary = match self.pools {
-            None if rate < most => {
+        let summary = match self.group {
+            Group::Alike(1) if rate < most => {
                 let run = simulate_kept(self.replica, &self.demand.at_rate(rate), self.limits, target)?;
                 run.as_ref().and_then(Summary::of)
             }
@@ -160,7 +175,7 @@ impl<R: Replica> Steps<'_, R> {
 
 impl Service<'_> {
     fn with<'s>(&'s self, times: &'s Times) -> Steps<'s, Times> {
-        Steps { replica: times, limits: &self.limits, demand: self.demand, pools: self.pools }
+        Steps { replica: times, limits: &self.limits, demand: self.demand, group: self.group }
     }
 
     fn carries(&self) -> Result<Estimate<f64>, ServingError> {
@@ -184,13 +199,17 @@ impl Service<'_> {
         })
     }
 
-    /// So many users of one replica, each of whom sends the next request when the last one is answered.
+    /// So many users of replicas that are alike, each of whom sends the next request when the last one is answered.
     ///
     /// # Errors
     /// As [`Self::open`].
     pub fn closed(&self, users: usize) -> Result<Outlook, ServingError> {
+        let copies = match self.group {
+            Group::Alike(copies) => copies,
+            Group::Apart(_) => return Err(ServingError::Apart),
+        };
         let summary = |times: &Times| {
-            let run = simulate(times, self.demand.requests(), Load::Closed(users), &self.limits)?;
+            let run = simulate_copies(times, self.demand.requests(), Load::Closed(users), &self.limits, copies)?;
             Ok::<_, ServingError>(Summary::of(&run))
         };
         let StepTimes { low, value, high, .. } = self.times;

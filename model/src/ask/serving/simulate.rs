@@ -1,6 +1,7 @@
 //! Requests through one replica, step by step.
 
 use super::ServingError;
+use super::pipeline;
 use super::replica::{Replica, StepCost, StepWork};
 use super::requests::Request;
 use super::scheduler::{Limits, Progress, Scheduler};
@@ -147,17 +148,18 @@ pub struct Run {
 }
 
 /// What is being written down.
-struct Books {
-    whole: Book,
-    counted: Book,
+#[derive(Default)]
+pub(super) struct Books {
+    pub whole: Book,
+    pub counted: Book,
     /// The span that counts, as far as it is known.
-    from: Option<Seconds>,
-    until: Option<Seconds>,
+    pub from: Option<Seconds>,
+    pub until: Option<Seconds>,
 }
 
 impl Books {
     /// Something that happened evenly from `start` on.
-    fn add(&mut self, start: Seconds, entry: &Book) {
+    pub fn add(&mut self, start: Seconds, entry: &Book) {
         self.whole.add(entry, 1.0);
         let end = start + entry.span;
         let Some(from) = self.from.filter(|from| *from < end) else { return };
@@ -165,6 +167,79 @@ impl Books {
         let until = self.until.unwrap_or(end).min(end);
         if until > from {
             self.counted.add(entry, (until - from) / entry.span);
+        }
+    }
+}
+
+/// Requests on their way to a scheduler.
+pub(super) struct Coming<'r> {
+    requests: &'r [Request],
+    load: Load,
+    cached: bool,
+    /// Which of them count.
+    of: Counted,
+    /// How many came.
+    come: usize,
+    /// Users who may send one now.
+    users: usize,
+}
+
+impl<'r> Coming<'r> {
+    pub fn new(requests: &'r [Request], load: Load, part: Part, books: &mut Books) -> Self {
+        let of = Counted::of(requests.len(), load);
+        let users = match load {
+            Load::Open => usize::MAX,
+            Load::Closed(users) => users.max(1),
+        };
+        if load == Load::Open {
+            let at = |i: usize| requests.get(i).map(|r| r.at);
+            (books.from, books.until) = (at(of.from), at(of.until));
+        }
+        if let Some((from, until)) = part.span {
+            (books.from, books.until) = (Some(from), Some(until));
+        }
+        Self { requests, load, cached: part.cached, of, come: 0, users }
+    }
+
+    /// Which of them count.
+    pub fn counted(&self) -> Counted {
+        self.of
+    }
+
+    /// The next one.
+    pub fn next(&self) -> Option<&'r Request> {
+        self.requests.get(self.come)
+    }
+
+    /// When the next one comes; unknown of users.
+    pub fn next_at(&self) -> Option<Seconds> {
+        self.next().filter(|_| self.load == Load::Open).map(|r| r.at)
+    }
+
+    /// Those who are there by now.
+    pub fn admit(&mut self, now: Seconds, books: &mut Books, served: &mut Vec<Served>, scheduler: &mut Scheduler) {
+        let is_open = self.load == Load::Open;
+        while let Some(request) = self.next().filter(|r| self.users > 0 && (!is_open || r.at <= now)) {
+            let arrived = if is_open { request.at } else { now };
+            // Of users; other times are known.
+            if self.come == self.of.from && books.from.is_none() {
+                books.from = Some(arrived);
+            }
+            if self.come == self.of.until && books.until.is_none() {
+                books.until = Some(arrived);
+            }
+            let first = if self.cached { arrived } else { Seconds::ZERO };
+            served.push(Served { arrived, first, last: Seconds::ZERO, answer: request.answer });
+            scheduler.add(request, self.cached);
+            self.come += 1;
+            self.users = self.users.saturating_sub(usize::from(!is_open));
+        }
+    }
+
+    /// So many were answered.
+    pub fn answered(&mut self, requests: usize) {
+        if self.load != Load::Open {
+            self.users += requests;
         }
     }
 }
@@ -276,45 +351,21 @@ fn simulate_while(
     mut is_enough: impl FnMut(&Counted, &[Served], &Progress) -> bool,
 ) -> Result<Option<Run>, ServingError> {
     check(requests, limits)?;
-    let of = Counted::of(requests.len(), load);
-    let cached = part.cached;
+    if replica.stages() > 1 {
+        return Ok(pipeline::simulate_while(replica, requests, load, limits, part, is_enough));
+    }
+    let mut books = Books::default();
+    let mut coming = Coming::new(requests, load, part, &mut books);
+    let of = coming.counted();
     let mut scheduler = Scheduler::new(*limits);
     let mut served: Vec<Served> = Vec::with_capacity(requests.len());
-    let mut books = Books { whole: Book::default(), counted: Book::default(), from: None, until: None };
     let (mut work, mut progress) = (StepWork::default(), Progress::default());
     let mut now = requests[0].at;
-    let mut come = 0;
-    let mut users = match load {
-        Load::Open => usize::MAX,
-        Load::Closed(users) => users.max(1),
-    };
-    if load == Load::Open {
-        let at = |i: usize| requests.get(i).map(|r| r.at);
-        (books.from, books.until) = (at(of.from), at(of.until));
-    }
-    if let Some((from, until)) = part.span {
-        (books.from, books.until) = (Some(from), Some(until));
-    }
     loop {
-        while come < requests.len() && users > 0 && (load != Load::Open || requests[come].at <= now) {
-            let arrived = if load == Load::Open { requests[come].at } else { now };
-            // Of users; other times are known.
-            if come == of.from && books.from.is_none() {
-                books.from = Some(arrived);
-            }
-            if come == of.until && books.until.is_none() {
-                books.until = Some(arrived);
-            }
-            let Request { answer, .. } = requests[come];
-            let first = if cached { arrived } else { Seconds::ZERO };
-            served.push(Served { arrived, first, last: Seconds::ZERO, answer });
-            scheduler.add(&requests[come], cached);
-            come += 1;
-            users = users.saturating_sub(usize::from(load != Load::Open));
-        }
+        coming.admit(now, &mut books, &mut served, &mut scheduler);
         if !scheduler.schedule(&mut work) {
             // Whatever comes next comes later, or never.
-            let Some(next) = requests.get(come) else { break };
+            let Some(next) = coming.next() else { break };
             let span = next.at - now;
             let idle = Split { idle: replica.waiting() * span, ..Split::default() };
             books.add(now, &Book { span, energy: idle, ..Book::default() });
@@ -323,8 +374,7 @@ fn simulate_while(
         }
         if scheduler.is_quiet() {
             // Whoever comes next ends it, and what counts begins and ends between entries.
-            let next = requests.get(come).filter(|_| load == Load::Open).map(|r| r.at);
-            let ends = [next, books.from, books.until].into_iter().flatten().filter(|end| *end > now);
+            let ends = [coming.next_at(), books.from, books.until].into_iter().flatten().filter(|end| *end > now);
             let end = ends.fold(None, |first: Option<Seconds>, end| Some(first.map_or(end, |first| first.min(end))));
             let each = work.decodes as f64;
             let entry = |steps: u64, span: Seconds, energy: Split, blocks: f64| Book {
@@ -372,9 +422,7 @@ fn simulate_while(
         if is_enough(&of, &served, &progress) {
             return Ok(None);
         }
-        if load != Load::Open {
-            users += progress.finished.len();
-        }
+        coming.answered(progress.finished.len());
         let span = cost.time;
         let entry = Book {
             span,

@@ -85,11 +85,17 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
+/// Requests that count come for so many times as long as one takes, at least: what grows after them is as much as what grew
+/// before them then.
+const SPANS: f64 = 3.0;
+
 /// Latencies, rates and energy of the requests that count.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Requests that count.
     pub requests: usize,
+    /// Between the arrivals of the first of them and of the first one after them: of what rates, power and energy are.
+    pub span: Seconds,
     /// Until the first token.
     pub to_first: Quantiles,
     /// For each token after the first; none where every answer has one.
@@ -123,6 +129,12 @@ pub struct Summary {
 }
 
 impl Summary {
+    /// Whether requests come for so short a time that many answers to those that count grow after it: tokens in that time are
+    /// too few then, and energy and cost of each too high.
+    pub fn is_short(&self) -> bool {
+        self.span < self.to_last.mean * SPANS
+    }
+
     /// Of a simulation; `None` where nothing counts or no time passed.
     pub fn of(run: &Run) -> Option<Self> {
         let counted = run.served.get(run.of.from..run.of.until)?;
@@ -136,6 +148,7 @@ impl Summary {
         let each = |energy: Joules| energy / span;
         Some(Self {
             requests: counted.len(),
+            span: book.span,
             to_first: Quantiles::of(counted.iter().map(|s| s.to_first()))?,
             per_token: Quantiles::of(counted.iter().filter_map(|s| s.per_token())),
             to_last: Quantiles::of(counted.iter().map(|s| s.to_last()))?,

@@ -16,9 +16,9 @@ use crate::law::power::{ClockLaw, Waits, waiting, waiting_at};
 use crate::net::network::Network;
 use crate::step::framework::Serving;
 use crate::step::generation::{self, GenerationError};
-use crate::step::layout::{Deployment, Flow};
+use crate::step::layout::{Deployment, LayoutError};
 use crate::step::memory::MemoryFootprint;
-use crate::step::predictor::{LayerPrediction, NetworkPrediction, OperatingPoint, Warning};
+use crate::step::predictor::{LayerPrediction, NetworkPrediction, OperatingPoint, PredictError, Warning};
 use std::collections::HashSet;
 
 /// How large steps become.
@@ -230,6 +230,14 @@ impl Line<'_> {
 /// What steps take, all at their values or all at one end of their intervals.
 #[derive(Clone, Debug)]
 pub struct Times {
+    first: StageTimes,
+    /// Stages of a pipeline after the first.
+    further: Vec<StageTimes>,
+}
+
+/// What steps take in a stage.
+#[derive(Clone, Debug)]
+struct StageTimes {
     /// What runs over tokens, by how many there are, from none: of prompts, and of one for each sequence.
     prompts: Vec<Spent>,
     answers: Vec<Spent>,
@@ -240,6 +248,7 @@ pub struct Times {
     /// What a prompt adds to others, by its tokens.
     beside: Curve,
     decode: Grid,
+    /// What the engine adds here.
     engine: Serving,
     waiting: Watts,
 }
@@ -249,7 +258,7 @@ fn beyond(table: &[Spent], place: u64) -> Spent {
     table.get(place as usize).or(table.last()).copied().unwrap_or_default()
 }
 
-impl Times {
+impl StageTimes {
     /// What runs over so many tokens, of which a share is of prompts. Kernels are the same; at what clock they run and what
     /// they draw depends on what runs beside them.
     fn tokens(&self, tokens: u64, of_prompts: f64) -> Spent {
@@ -276,7 +285,8 @@ impl Times {
     }
 }
 
-impl Replica for Times {
+impl StageTimes {
+    /// As [`Replica::growing`].
     fn growing(&self, work: &StepWork, mut each: impl FnMut(StepCost) -> bool) {
         let sequences = work.decodes;
         let Some(mut line) = self.decode.over(sequences) else { return };
@@ -293,6 +303,7 @@ impl Replica for Times {
         }
     }
 
+    /// As [`Replica::step`].
     fn step(&self, work: &StepWork) -> StepCost {
         let share = work.prompt_tokens() as f64 / work.tokens() as f64;
         let sequences = work.sequences();
@@ -310,9 +321,34 @@ impl Replica for Times {
             waiting: self.waiting * engine,
         }
     }
+}
+
+impl Replica for Times {
+    fn step(&self, work: &StepWork) -> StepCost {
+        self.further.iter().fold(self.first.step(work), |sum, stage| sum.plus(stage.step(work)))
+    }
+
+    fn stages(&self) -> usize {
+        1 + self.further.len()
+    }
+
+    fn stage(&self, stage: usize, work: &StepWork) -> StepCost {
+        let further = stage.checked_sub(1).and_then(|i| self.further.get(i));
+        further.unwrap_or(&self.first).step(work)
+    }
+
+    fn growing(&self, work: &StepWork, mut each: impl FnMut(StepCost) -> bool) {
+        if self.further.is_empty() {
+            return self.first.growing(work, each);
+        }
+        let mut work = work.clone();
+        while each(self.step(&work)) {
+            work.cached += work.decodes;
+        }
+    }
 
     fn waiting(&self) -> Watts {
-        self.waiting
+        self.further.iter().fold(self.first.waiting, |sum, stage| sum + stage.waiting)
     }
 }
 
@@ -395,65 +431,83 @@ fn added(many: Spent, one: Spent) -> Spent {
 
 impl StepTimes {
     /// For each operating point, with predictions for all of them made at once: a replica is all GPUs of the deployment, which
-    /// divide every block among them.
+    /// divide every block among them, in one stage or several.
     ///
     /// # Errors
     /// When the network does not generate sequences of that length, cannot be laid out so, or a step cannot be predicted; when
-    /// the deployment has several stages or groups of GPUs with samples of their own.
+    /// the deployment has groups of GPUs with samples of their own.
     pub fn of(
         deployment: &Deployment<'_>,
         network: &Network,
         extent: Extent,
         points: &[OperatingPoint],
     ) -> Result<Vec<Self>, GenerationError> {
-        if deployment.layout.pipeline() * deployment.layout.data() > 1 {
-            return Err(GenerationError::Staged);
+        if deployment.layout.data() > 1 {
+            return Err(GenerationError::Grouped);
         }
         let all = Self::predicted(deployment, network, extent, points)?;
-        let (predictor, gpus) = (deployment.predictor, deployment.layout.gpus() as f64);
+        let (predictor, layout) = (deployment.predictor, deployment.layout);
         let engine = predictor.framework().serving.unwrap_or_default();
-        let of = |(point, predicted): (&OperatingPoint, Predicted)| {
+        let of = |(i, point): (usize, &OperatingPoint)| {
             let gpu = predictor.gpu();
             let level = point.core_clock.map(|clock| clock / gpu.core_clock.boost.value);
             let level = ClockLaw::Voltage(VoltageCurve::of(gpu)).level(level.unwrap_or(1.0).min(1.0));
             let (waits, share) = (Waits::idle(gpu), waiting_at(gpu, level) / waiting(gpu));
-            let times = |end: usize, waiting: Watts| predicted.times(end, extent, engine, waiting * (share * gpus));
-            Self {
-                low: times(0, waits.p05),
-                value: times(1, waits.value),
-                high: times(2, waits.p95),
-                point: *point,
-                tiers: predicted.tiers.unwrap_or((Tier::Roofline, Tier::Roofline)),
-                warnings: predicted.warnings.clone(),
+            let gpus = layout.tensor() as f64;
+            let times = |end: usize, waiting: Watts| {
+                let of = |stage: &Vec<Predicted>, engine| {
+                    stage.get(i).map(|predicted| predicted.times(end, extent, engine, waiting * (share * gpus)))
+                };
+                // What the engine adds keeps the first stage, wherever it is spent.
+                let first = all.first().and_then(|stage| of(stage, engine))?;
+                let further = all.iter().skip(1).filter_map(|stage| of(stage, Serving::default())).collect();
+                Some(Times { first, further })
+            };
+            let first = all.first().and_then(|stage| stage.get(i));
+            let mut warnings = first.map_or(Vec::new(), |predicted| predicted.warnings.clone());
+            if layout.pipeline() > 1 {
+                warnings.push(Warning::Handing);
             }
+            Some(Self {
+                low: times(0, waits.p05)?,
+                value: times(1, waits.value)?,
+                high: times(2, waits.p95)?,
+                point: *point,
+                tiers: first.and_then(|predicted| predicted.tiers).unwrap_or((Tier::Roofline, Tier::Roofline)),
+                warnings,
+            })
         };
-        Ok(points.iter().zip(all).map(of).collect())
+        Ok(points.iter().enumerate().filter_map(of).collect())
     }
 
     /// The same through another engine.
     #[must_use]
     pub fn through(mut self, engine: Serving) -> Self {
         for times in [&mut self.low, &mut self.value, &mut self.high] {
-            times.engine = engine;
+            times.first.engine = engine;
         }
         self
     }
 
-    /// Predicts the nodes of all grids at all points.
+    /// Predicts the nodes of all grids, by stage, then by point.
     fn predicted(
         deployment: &Deployment<'_>,
         network: &Network,
         extent: Extent,
         points: &[OperatingPoint],
-    ) -> Result<Vec<Predicted>, GenerationError> {
+    ) -> Result<Vec<Vec<Predicted>>, GenerationError> {
         let places = Places::of(network);
+        // Of the first stage all points, then of the next.
         let at = |network: &Network, batch: u64| -> Result<Vec<(Read, NetworkPrediction)>, GenerationError> {
-            let steps = deployment.steps(network, batch, Flow::Steady, points)?;
-            let kernels = steps.first().map_or_else(Default::default, |first| places.of_step(first));
-            let parts = |p| (Places::parts(&kernels, &p), p);
-            Ok(steps.into_iter().map(parts).collect())
+            let stages = deployment.stages(network, batch, points)?;
+            let of_stage = |steps: Vec<NetworkPrediction>| {
+                let kernels = steps.first().map_or_else(Default::default, |first| places.of_step(first));
+                steps.into_iter().map(move |p| (Places::parts(&kernels, &p), p))
+            };
+            Ok(stages.into_iter().flat_map(of_stage).collect())
         };
-        let mut all: Vec<Predicted> = points.iter().map(|_| Predicted::default()).collect();
+        let stages = deployment.layout.pipeline() as usize;
+        let mut all: Vec<Predicted> = (0..stages * points.len()).map(|_| Predicted::default()).collect();
         let longest = extent.length.saturating_sub(1).max(1);
         let mut prompts = tiled(extent.tokens);
         let further = nodes(longest, 2f64.sqrt());
@@ -505,7 +559,8 @@ impl StepTimes {
                 }
             }
         }
-        Ok(all)
+        let mut all = all.into_iter();
+        Ok((0..stages).map(|_| all.by_ref().take(points.len()).collect()).collect())
     }
 }
 
@@ -516,7 +571,7 @@ impl Predicted {
         self.warnings.extend(told.map(|w| w.clone().of(part)));
     }
 
-    fn times(&self, end: usize, extent: Extent, engine: Serving, waiting: Watts) -> Times {
+    fn times(&self, end: usize, extent: Extent, engine: Serving, waiting: Watts) -> StageTimes {
         let at = |spent: Spent, ends: &Ends| spent.times(ends[end].0, ends[end].1);
         let prompts = self.prompts.iter().map(|(n, parts, ends)| (*n, at(parts.tokens, ends)));
         let answers = self.answers.iter().map(|(n, parts, ends)| (*n, at(parts.tokens, ends)));
@@ -532,7 +587,7 @@ impl Predicted {
                 .map(|(_, row)| row.iter().map(|(_, parts, ends)| at(parts.attention, ends)).collect())
                 .collect(),
         };
-        Times {
+        StageTimes {
             prompts: table(prompts.collect(), extent.tokens),
             answers: table(answers.collect(), extent.sequences),
             logits: table(logits.collect(), extent.sequences),
@@ -555,7 +610,8 @@ fn table(nodes: Vec<(u64, Spent)>, last: u64) -> Vec<Spent> {
     (0..=last).map(between).collect()
 }
 
-/// Memory of each GPU of a replica: what is there beside the cache, and what a token takes in it.
+/// Memory of each GPU of a replica: what is there beside the cache, and what a token takes in it. Of a pipeline, in the stage
+/// whose cache holds the fewest tokens: all stages hold the same ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Room {
     /// Of the largest step.
@@ -582,13 +638,18 @@ impl Room {
             other => other?,
         };
         let last = generation::decode(network, extent.length.saturating_sub(1).max(1))?;
-        let whole = deployment.memory(&last, 1)?;
-        let mut footprint = deployment.memory(&largest, 1)?;
-        footprint.cache = Bytes::ZERO;
         let usable = deployment.predictor.gpu().memory.value.to_f64() * share;
-        let cache = (usable - footprint.total().to_f64()).max(0.0) as u64;
-        let per_token = Bytes::new(whole.cache.get().div_ceil(extent.length.max(1)));
-        Ok(Self { footprint, per_token, cache: Bytes::new(cache) })
+        let of = |(largest, whole): (MemoryFootprint, MemoryFootprint)| {
+            let footprint = MemoryFootprint { cache: Bytes::ZERO, ..largest };
+            let cache = Bytes::new((usable - footprint.total().to_f64()).max(0.0) as u64);
+            let per_token = Bytes::new(whole.cache.get().div_ceil(extent.length.max(1)));
+            Self { footprint, per_token, cache }
+        };
+        let stages = deployment.memories(&largest)?.into_iter().zip(deployment.memories(&last)?);
+        // The fullest where none has room.
+        let scarce = |room: &Self| (room.blocks(1), std::cmp::Reverse(room.footprint.total()));
+        let empty = || LayoutError::Predict(PredictError::Empty(network.name.clone()));
+        Ok(stages.map(of).min_by_key(scarce).ok_or_else(empty)?)
     }
 
     /// Blocks of so many tokens.
@@ -606,6 +667,7 @@ mod tests {
     use crate::device::interconnect::Interconnect;
     use crate::net::network::Stored;
     use crate::net::share::Layout;
+    use crate::step::layout::Flow;
     use crate::step::predict::Predictor;
 
     const EXTENT: Extent = Extent { tokens: 4096, sequences: 128, length: 3000 };
@@ -790,9 +852,74 @@ mod tests {
             assert!(cost.time < alone.time && cost.time * 2.0 > alone.time);
             assert!(cost.prefill + cost.decode > alone.prefill + alone.decode);
         }
-        let staged = Deployment { layout: Layout::new(1, 2, 1, None).expect("a layout"), ..deployment };
-        let refused = StepTimes::of(&staged, &setup.1, EXTENT, &[OperatingPoint::default()]);
-        assert_eq!(refused.map(|_| ()), Err(GenerationError::Staged));
+        let grouped = Deployment { layout: Layout::new(1, 1, 1, Some(2)).expect("a layout"), ..deployment };
+        let refused = StepTimes::of(&grouped, &setup.1, EXTENT, &[OperatingPoint::default()]);
+        assert_eq!(refused.map(|_| ()), Err(GenerationError::Grouped));
+    }
+
+    /// Stage by stage, a step of a pipeline is that of its deployment; what the engine adds keeps the first.
+    #[test]
+    fn stages_are_those_of_their_deployment() {
+        let mut setup = setup("llama3_8b", "h100");
+        setup.0 =
+            Predictor::shipped(catalog::gpu("h100").expect("shipped"), catalog::framework("vllm").expect("shipped"));
+        let layout = Layout::new(2, 2, 1, None).expect("a layout");
+        let deployment = Deployment { layout, ..deployed(&setup, 4) };
+        let points = [OperatingPoint::default()];
+        let times = StepTimes::of(&deployment, &setup.1, EXTENT, &points).expect("predicts").remove(0);
+        assert!(times.warnings.contains(&Warning::Handing));
+        let whole = times_on(&setup, 2);
+        assert!((times.value.waiting() / whole.value.waiting() - 2.0).abs() < 1e-9);
+        let steps = [
+            (prompt(1024, 0), (1024, 0), 1),
+            (StepWork { decodes: 24, cached: 24 * 1500, ..StepWork::default() }, (1, 1500), 24),
+        ];
+        let engine = |times: &StepTimes, work: &StepWork| {
+            let engine = times.value.first.engine;
+            engine.step + engine.sequence * work.sequences() as f64
+        };
+        assert!(engine(&times, &steps[0].0).to_ms() > 0.1);
+        for (work, tokens, batch) in steps {
+            let p = generation::step_on(&deployment, &setup.1, tokens, (2 * batch, Flow::Steady)).expect("predicts");
+            let stages = p.layout.expect("a layout").stages;
+            assert_eq!((times.value.stages(), stages.len()), (2, 2));
+            let mut sum = StepCost::default();
+            for (i, stage) in stages.iter().enumerate() {
+                let cost = times.value.stage(i, &work);
+                sum = sum.plus(cost);
+                let added = if i == 0 { engine(&times, &work) } else { Seconds::ZERO };
+                let found = (cost.time - added) / stage.time;
+                assert!((found - 1.0).abs() < 0.02, "{work:?}, stage {i}: {found}");
+            }
+            assert_eq!(sum, times.value.step(&work));
+            // Both together are about what two GPUs without stages take, and draw as much for as long.
+            let unstaged = whole.value.step(&work);
+            let (time, energy) =
+                (sum.time / unstaged.time, (sum.prefill + sum.decode) / (unstaged.prefill + unstaged.decode));
+            assert!(time > 1.0 && time < 1.1 && (energy - 1.0).abs() < 0.1, "{work:?}: {time} and {energy}");
+        }
+        let room = |layout| {
+            let deployment = Deployment { layout, ..deployment.clone() };
+            let room = Room::of(&deployment, &setup.1, EXTENT, 0.9).expect("generates");
+            // Every stage has room for all of its blocks.
+            let of = |network: Network| deployment.memories(&network).expect("fits");
+            let largest = of(generation::prefill(&setup.1, EXTENT.tokens).expect("generates"));
+            let last = of(generation::decode(&setup.1, EXTENT.length - 1).expect("generates"));
+            let has = 0.9 * setup.0.gpu().memory.value.to_f64();
+            let tokens = room.blocks(16) as f64 * 16.0;
+            let needs = largest.iter().zip(&last).map(|(largest, last)| {
+                let beside = largest.total().to_f64() - largest.cache.to_f64();
+                beside + last.cache.to_f64() / EXTENT.length as f64 * tokens
+            });
+            let most = needs.fold(0.0, f64::max);
+            assert!(most <= has && most > 0.999 * has, "{layout}: {most} of {has}");
+            room
+        };
+        room(Layout::new(1, 3, 1, None).expect("a layout"));
+        // Half of the blocks have half of the keys and values of a token.
+        let (staged, unstaged) = (room(layout), room(Layout::new(2, 1, 1, None).expect("a layout")));
+        assert_eq!(staged.per_token.get() * 2, unstaged.per_token.get());
+        assert!(staged.blocks(16) > 2 * unstaged.blocks(16));
     }
 
     #[test]

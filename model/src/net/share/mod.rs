@@ -90,6 +90,26 @@ impl Layout {
     pub fn gpus(&self) -> u64 {
         self.tensor * self.pipeline * self.data
     }
+    /// The GPUs of one stage of one group.
+    #[must_use]
+    pub fn of_stage(self) -> Self {
+        Self { pipeline: 1, data: self.exchanging(), ..self }
+    }
+
+    /// One copy of the network of those that do not know of each other.
+    #[must_use]
+    pub fn of_replica(self) -> Self {
+        Self { data: self.exchanging(), ..self }
+    }
+
+    /// So many copies that do not know of each other.
+    ///
+    /// # Errors
+    /// Where these are too many.
+    pub fn copied(self, copies: u64) -> Result<Self, ShareError> {
+        Self::new(self.tensor, self.pipeline, self.expert, Some(copies.saturating_mul(self.exchanging())))
+    }
+
     /// Groups of GPUs with samples of their own that share experts.
     pub fn exchanging(&self) -> u64 {
         (self.expert / self.tensor).max(1)

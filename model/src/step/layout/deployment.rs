@@ -92,6 +92,29 @@ impl Deployment<'_> {
         points.iter().map(at).collect()
     }
 
+    /// What a step takes in each stage alone, which takes the whole batch at once: by stage, then at each of several clocks and
+    /// limits.
+    ///
+    /// # Errors
+    /// As [`Self::step`].
+    pub fn stages(
+        &self,
+        network: &Network,
+        batch: u64,
+        points: &[OperatingPoint],
+    ) -> Result<Vec<Vec<NetworkPrediction>>, LayoutError> {
+        let alone = Self { layout: self.layout.of_stage(), ..self.clone() };
+        let parameters = self.parameters(network)?;
+        let of = |share: &Share| {
+            let (one, (micro, _)) = (std::slice::from_ref(share), alone.microbatches(batch)?);
+            let shaped = self.shape(&share.network, micro)?;
+            let steps = self.predictor.step(&shaped, Mode::Inference)?.at_each(points)?;
+            let at = |step| alone.together(batch, Flow::Steady, one, parameters, vec![step]);
+            steps.into_iter().map(at).collect()
+        };
+        shares(network, &self.layout)?.iter().map(of).collect()
+    }
+
     /// Of the whole network.
     fn parameters(&self, network: &Network) -> Result<u64, LayoutError> {
         Ok(ShapedNetwork::new(network, 1, self.precision, &[])?.parameters())
@@ -256,6 +279,16 @@ impl Deployment<'_> {
         let at_once = self.microbatches(batch)?;
         let (shares, large) = (self.shaped(network)?, ShapingError::Batch(batch));
         self.fullest(&shares, at_once).ok_or(LayoutError::Shape(large))
+    }
+
+    /// Memory of a GPU of each stage, which takes one sample at once.
+    ///
+    /// # Errors
+    /// As [`Self::step`]; a step that is too large to count.
+    pub fn memories(&self, network: &Network) -> Result<Vec<MemoryFootprint>, LayoutError> {
+        let large = || LayoutError::Shape(ShapingError::Batch(1));
+        let of = |share: &ShapedNetwork| self.fullest(std::slice::from_ref(share), (1, 1)).ok_or_else(large);
+        self.shaped(network)?.iter().map(of).collect()
     }
 
     /// The largest batch whose step fits on every GPU: stages take equal microbatches, as many as stages where there are enough

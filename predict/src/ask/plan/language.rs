@@ -71,7 +71,7 @@ impl<'p> Language<'p> {
     /// Layouts to try on a candidate's server, rising, and those that it does not have.
     fn layouts(&self, c: &CandidateFile, cluster: &Cluster) -> Result<(Vec<Layout>, Unfit), Failure> {
         // What nothing joins serves alone.
-        let node = layouts(cluster, &self.source.network).unwrap_or_else(|_| vec![Layout::ALONE]);
+        let node = layouts(cluster, &self.source.network, false).unwrap_or_else(|_| vec![Layout::ALONE]);
         let has = |layout: &Layout| layout.gpus() <= c.server.gpus;
         let Some(asked) = &self.planned.tensor else {
             return Ok((node.into_iter().filter(has).collect(), Vec::new()));

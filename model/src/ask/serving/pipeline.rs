@@ -1,0 +1,218 @@
+//! Requests through a pipeline, as vLLM runs one (v1: `step_with_batch_queue` of `vllm/v1/engine/core.py`, from which the rules
+//! below are, not the code): as many steps are under way as there are stages, one in each. The scheduler decides on the next
+//! one as soon as there is room for it, of all that is not under way; where it finds nothing it waits for the oldest to come
+//! out, and who comes meanwhile waits with it. So answers that got into one step stay in one: what fills only one step leaves
+//! the other stages idle.
+
+use super::replica::{Replica, StepCost, StepWork};
+use super::requests::Request;
+use super::scheduler::{Limits, Progress, Scheduler};
+use super::simulate::{Book, Books, Coming, Counted, Load, Part, Run, Served, Split};
+use crate::base::units::Seconds;
+use std::collections::VecDeque;
+
+/// A step on its way through the stages.
+struct Flight {
+    /// By stage: when it began there, and what it takes.
+    stages: Vec<(Seconds, StepCost)>,
+    sequences: f64,
+    prompt_tokens: f64,
+}
+
+impl Flight {
+    /// When it comes out.
+    fn end(&self) -> Seconds {
+        self.stages.last().map_or(Seconds::ZERO, |(start, cost)| *start + cost.time)
+    }
+
+    /// Written down, once it is out, with what it brought. Times are means over the stages.
+    fn book(&self, books: &mut Books, progress: &Progress) {
+        let share = 1.0 / self.stages.len() as f64;
+        for (start, cost) in &self.stages {
+            let busy = cost.time * share;
+            let entry = Book {
+                span: cost.time,
+                busy,
+                steps: share,
+                energy: Split { prefill: cost.prefill, decode: cost.decode, idle: cost.waiting },
+                prompt_tokens: self.prompt_tokens * share,
+                answer_tokens: progress.tokens as f64 * share,
+                finished: progress.finished.len() as f64 * share,
+                running: self.sequences * busy.get(),
+                ..Book::default()
+            };
+            books.add(*start, &entry);
+        }
+    }
+}
+
+/// Simulates requests that were checked until all are answered, or until a step's progress says that it is enough: nothing then.
+pub(super) fn simulate_while(
+    replica: &impl Replica,
+    requests: &[Request],
+    load: Load,
+    limits: &Limits,
+    part: Part,
+    mut is_enough: impl FnMut(&Counted, &[Served], &Progress) -> bool,
+) -> Option<Run> {
+    let stages = replica.stages();
+    let mut books = Books::default();
+    let mut coming = Coming::new(requests, load, part, &mut books);
+    let of = coming.counted();
+    let mut scheduler = Scheduler::overlapping(*limits);
+    let mut served: Vec<Served> = Vec::with_capacity(requests.len());
+    let (mut work, mut progress) = (StepWork::default(), Progress::default());
+    let start = requests.first()?.at;
+    let mut now = start;
+    // When each stage is free again.
+    let mut free = vec![start; stages];
+    let mut flights: VecDeque<Flight> = VecDeque::with_capacity(stages);
+    loop {
+        coming.admit(now, &mut books, &mut served, &mut scheduler);
+        if flights.len() < stages && scheduler.schedule(&mut work) {
+            let mut ready = now;
+            let through = |(stage, free): (usize, &mut Seconds)| {
+                let (begin, cost) = (ready.max(*free), replica.stage(stage, &work));
+                ready = begin + cost.time;
+                *free = ready;
+                (begin, cost)
+            };
+            let through = free.iter_mut().enumerate().map(through).collect();
+            let (sequences, prompt_tokens) = (work.sequences() as f64, work.prompt_tokens() as f64);
+            flights.push_back(Flight { stages: through, sequences, prompt_tokens });
+            scheduler.launch();
+            continue;
+        }
+        let Some(flight) = flights.pop_front() else {
+            // Whatever comes next comes later, or never.
+            let Some(next) = coming.next() else { break };
+            now = next.at;
+            continue;
+        };
+        let (before, used) = (now, scheduler.used());
+        now = now.max(flight.end());
+        scheduler.land(&mut progress);
+        progress.first.iter().for_each(|&number| served[number].first = now);
+        progress.finished.iter().for_each(|&number| served[number].last = now);
+        if is_enough(&of, &served, &progress) {
+            return None;
+        }
+        coming.answered(progress.finished.len());
+        flight.book(&mut books, &progress);
+        let span = now - before;
+        if span > Seconds::ZERO {
+            let (waiting, blocks) = (scheduler.waiting() as f64 * span.get(), used as f64 * span.get());
+            books.add(before, &Book { span, waiting, blocks, ..Book::default() });
+        }
+    }
+    let Books { mut whole, mut counted, from, until } = books;
+    let (from, until) = (from.map_or(now, |from| from.max(start)), until.map_or(now, |until| until.min(now)));
+    (whole.span, counted.span) = (now - start, (until - from).max(Seconds::ZERO));
+    for book in [&mut whole, &mut counted] {
+        // All stages wait alike.
+        book.energy.idle += replica.waiting() * (book.span - book.busy).max(Seconds::ZERO);
+    }
+    Some(Run { served, whole, counted, of, replicas: 1, preemptions: scheduler.preemptions() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::serving::simulate::{check, simulate_part};
+    use crate::base::random::Random;
+    use crate::base::units::{Joules, Watts};
+
+    struct Toy;
+
+    impl Replica for Toy {
+        fn step(&self, work: &StepWork) -> StepCost {
+            let chunks: u64 = work.chunks.iter().map(|c| 3 * c.new + c.cached / 7).sum();
+            let time = Seconds::new(1e-3 * (5 + chunks + work.decodes + work.cached / 50) as f64);
+            let (prefill, decode) = (Joules::new(chunks as f64), Joules::new((work.decodes + work.cached) as f64));
+            StepCost { time, prefill, decode, waiting: Joules::new(1e-3 * 5.0) }
+        }
+
+        fn waiting(&self) -> Watts {
+            Watts::new(1.0)
+        }
+    }
+
+    /// Loads from light to far too heavy, caches from ample to tight, steps of few and many tokens.
+    #[test]
+    fn a_pipeline_of_one_stage_is_none() {
+        let mut random = Random::new(5);
+        let mut draw = |from: u64, to: u64| from + (random.uniform() * (to - from + 1) as f64).ceil() as u64 - 1;
+        let (mut compared, mut preempted) = (0, 0);
+        for round in 0..400 {
+            let (block, length) = ([1, 3, 16][draw(0, 2) as usize], draw(4, 120));
+            let blocks = (2 * length).div_ceil(block) * draw(1, 8);
+            let limits =
+                Limits { tokens: draw(4, 200), sequences: draw(1, 40), blocks, block, chunked: draw(0, 3) > 0 };
+            let (mut at, gap, cached) = (Seconds::ZERO, draw(0, 400), draw(0, 2) == 0);
+            let requests: Vec<Request> = (0..draw(1, 60))
+                .map(|_| {
+                    at += Seconds::new(1e-3 * draw(0, gap) as f64);
+                    Request { at, prompt: draw(1, length), answer: draw(1 + u64::from(cached), length) }
+                })
+                .collect();
+            if check(&requests, &limits).is_err() {
+                continue;
+            }
+            let load = if cached || draw(0, 1) == 0 { Load::Open } else { Load::Closed(draw(1, 30) as usize) };
+            let middle = |share: f64| requests[0].at + at * share;
+            let span = (cached && draw(0, 1) == 0).then(|| (middle(0.15), middle(0.8)));
+            let part = Part { cached, span };
+            let plain = simulate_part(&Toy, &requests, load, &limits, part).expect("runs");
+            let found = simulate_while(&Toy, &requests, load, &limits, part, |_, _, _| false).expect("runs");
+            let what = || format!("round {round}: {limits:?} {load:?}");
+            assert_eq!((&found.served, found.preemptions), (&plain.served, plain.preemptions), "{}", what());
+            for (a, b) in [(&found.whole, &plain.whole), (&found.counted, &plain.counted)] {
+                let numbers = |book: &Book| {
+                    let Split { prefill, decode, idle } = book.energy;
+                    let energies = [prefill, decode, idle].map(Joules::get);
+                    let times = [book.span, book.busy].map(Seconds::get);
+                    let tokens = [book.steps, book.prompt_tokens, book.answer_tokens, book.finished];
+                    let others = [book.running, book.waiting, book.blocks];
+                    energies.into_iter().chain(times).chain(tokens).chain(others)
+                };
+                let scale = plain.whole.span.get();
+                let near = |(a, b): (f64, f64)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(scale);
+                assert!(numbers(a).zip(numbers(b)).all(near), "{}: {a:?} and {b:?}", what());
+            }
+            compared += 1;
+            preempted += usize::from(plain.preemptions > 0);
+        }
+        assert!(compared > 300 && preempted > 50, "{compared} compared, {preempted} of them with preemptions");
+    }
+
+    /// Two stages of which each takes half of a step, whatever cache there is: all is answered, and nothing twice.
+    #[test]
+    fn a_tight_cache_sends_back_and_still_answers_all() {
+        struct Halves;
+        impl Replica for Halves {
+            fn step(&self, work: &StepWork) -> StepCost {
+                Toy.step(work)
+            }
+            fn stages(&self) -> usize {
+                3
+            }
+            fn stage(&self, _: usize, work: &StepWork) -> StepCost {
+                let cost = Toy.step(work);
+                StepCost { time: cost.time / 3.0, prefill: cost.prefill / 3.0, decode: cost.decode / 3.0, ..cost }
+            }
+            fn waiting(&self) -> Watts {
+                Watts::new(1.0)
+            }
+        }
+        let requests: Vec<Request> =
+            (0..200).map(|i| Request { at: Seconds::ZERO, prompt: 20 + i % 37, answer: 1 + i % 61 }).collect();
+        for (blocks, tokens) in [(8, 64), (12, 16), (20, 128), (40, 30)] {
+            let limits = Limits { tokens, sequences: 30, blocks, block: 16, chunked: true };
+            let run = simulate_part(&Halves, &requests, Load::Open, &limits, Part::default()).expect("runs");
+            assert!(run.served.iter().all(|s| s.last >= s.first && s.first > s.arrived));
+            let answers: u64 = requests.iter().map(|r| r.answer).sum();
+            assert!((run.whole.answer_tokens / answers as f64 - 1.0).abs() < 1e-9);
+            assert!(run.preemptions > 0 && run.whole.blocks <= blocks as f64 * run.whole.span.get(), "{blocks}");
+        }
+    }
+}
