@@ -354,4 +354,25 @@ mod tests {
         assert_eq!(general("conv2d_depthwise_wide"), Some("conv2d_depthwise"));
         assert_eq!(general("conv2d_grouped"), None);
     }
+
+    #[test]
+    fn a_learned_bias_runs_another_kernel_forward_in_training() {
+        let key = |bias: &str, phase, mode| {
+            let fields = format!("heads = 4\n{bias}").parse().expect("fields");
+            let layer = Layer::from_table("attention", fields).expect("a kind").expect("valid");
+            ModelKey::of(&layer, &[Shape::new(&[8, 96]).expect("a shape")], phase, mode).name()
+        };
+        let (learned, given) = ("bias = { heads = 4, parameters = 60 }", "bias = { heads = 4 }");
+        let (forward, backward) = (Phase::Forward, Phase::BackwardData);
+        assert_eq!(key(learned, forward, Mode::Training), "attention_bias_learned");
+        assert_eq!(key(learned, forward, Mode::Inference), "attention_biased");
+        assert_eq!(key(learned, backward, Mode::Training), "attention_biased");
+        assert_eq!(key(given, forward, Mode::Training), "attention_biased");
+        assert_eq!(key("", forward, Mode::Training), "attention");
+        for name in ["attention_biased", "attention_bias_learned"] {
+            let key: ModelKey = name.parse().expect("a model");
+            assert!(key.is_attention());
+            assert_eq!(key.general(), Some(ModelKey::Kind("attention")));
+        }
+    }
 }

@@ -282,6 +282,24 @@ layers = [
         assert!(mixed.copies(at(&network, "wide"), 0) && !mixed.copies(at(&network, "sum"), 0));
     }
 
+    /// Rows divided by their norms: the norm reads 16 bits as they are, the quotient has 32.
+    #[test]
+    fn norms_are_wide_and_what_is_divided_by_them() {
+        let text = "schema = \"network/1\"\nname = \"a\"\ntitle = \"a\"\nlayers = [{ name = \"q\", kind = \"linear\", features = 96 }, \
+             { name = \"norm\", kind = \"reduce\", norm = true }, { name = \"mean\", kind = \"reduce\", from = \"q\" }, \
+             { name = \"unit\", kind = \"elementwise\", ops = 1, from = [\"q\", \"norm\"] }, \
+             { name = \"all\", kind = \"concat\", from = [\"unit\", \"q\"] }]\ninputs.x.shape = [8, 96]\noutputs = [\"mean\"]\n";
+        let network = Network::from_toml(text).expect("valid");
+        let network = ShapedNetwork::new(&network, 3, Precision::Fp16, &[]).expect("fits");
+        let mixed = Mixed::of(&network).expect("16 bits");
+        let result = |name| mixed.result(at(&network, name));
+        assert_eq!(
+            ["q", "norm", "mean", "unit"].map(result),
+            [Precision::Fp16, Precision::Fp32, Precision::Fp16, Precision::Fp32]
+        );
+        assert!(!mixed.copies(at(&network, "norm"), 0));
+    }
+
     #[test]
     fn attention_that_is_written_out_narrows_its_probabilities() {
         let text = |fused: bool| {

@@ -337,6 +337,35 @@ mod tests {
     }
 
     #[test]
+    fn a_bias_is_read_once_and_its_gradient_written_for_every_pair() {
+        // Three windows a sample of two heads each.
+        let plain = attention(6, 6, false);
+        let bias = |heads, parameters| Attention { bias: Some(ScoreBias { heads, parameters }), ..plain.clone() };
+        let input = [shape(&[5, 3 * 6 * 4])];
+        let of = |layer: &Attention, phase| cost(layer, &input, 7, phase, Mode::Training).expect("runs");
+        let more = |layer: &Attention, phase| {
+            let (with, without) = (of(layer, phase), of(&plain, phase));
+            assert_eq!(with.macs, without.macs);
+            (with.read.get() - without.read.get(), with.written.get() - without.written.get())
+        };
+        let (table, pairs) = (4 * 2 * 25, 4 * 7 * 6 * 25);
+        for parameters in [0, 18] {
+            assert_eq!(more(&bias(2, parameters), Phase::Forward), (table, 0), "{parameters} learned");
+        }
+        assert_eq!(more(&bias(2, 0), Phase::BackwardData), (table, 0));
+        assert_eq!(more(&bias(2, 18), Phase::BackwardData), (table + pairs, pairs));
+        assert_eq!((bias(2, 18).parameters(&input), bias(2, 0).parameters(&input)), (18, 0));
+        let sinks = Attention { sinks: true, ..bias(2, 18) };
+        assert_eq!(sinks.parameters(&input), 18 + 6);
+        assert!(
+            bias(4, 0).output(&input).is_err()
+                && bias(0, 0).output(&input).is_err()
+                && bias(3, 0).output(&input).is_ok()
+        );
+        assert!(Attention { fused: false, ..bias(2, 0) }.output(&input).is_err(), "added by a kernel of its own");
+    }
+
+    #[test]
     fn one_packed_input_is_three_side_by_side() {
         let layer = attention(8, 2, true);
         let packed = [shape(&[5, (8 + 4) * 16])];

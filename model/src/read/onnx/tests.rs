@@ -8,7 +8,7 @@ use super::{OnnxError, Options, read};
 use crate::base::precision::Precision;
 use crate::base::shape::Shape;
 use crate::catalog;
-use crate::net::layer::{Attention, Copied, Gradient, Layer};
+use crate::net::layer::{Attention, Copied, Gradient, Layer, ScoreBias};
 use crate::net::network::folding::{self, Folding};
 use crate::net::network::{Network, ShapedLayer, ShapedNetwork};
 use prost::Message as _;
@@ -347,6 +347,29 @@ fn attention_of_one_function_is_one_kernel() {
     ];
     assert_eq!(kinds(&network), [&steps[..], &["reshape", "matmul"]].concat());
     assert_eq!(totals(&network), (0, 2 * 36 * 32 * 32 * 16));
+}
+
+/// What differs from head to head is added in the kernel; exporters look a table of distances up. A mask for all heads is none.
+#[test]
+fn a_bias_of_the_scores_is_in_attention() {
+    let of = |bias: &[i64]| {
+        let mut m = Maker::new(17);
+        m.input("x", element::FLOAT, &["batch", "4", "9", "16"]);
+        let root = m.number(0.5);
+        let turned = m.op_with("Transpose", &["x"], "perm", &[0, 1, 3, 2]);
+        let (q, k) = (m.op("Mul", &["x", &root]), m.op("Mul", &[&turned, &root]));
+        let bias = m.weight("bias", bias);
+        let scores = m.op("MatMul", &[&q, &k]);
+        let scores = m.op("Add", &[&scores, &bias]);
+        let weights = m.op_with("Softmax", &[&scores], "axis", &[-1]);
+        let y = m.op("MatMul", &[&weights, "x"]);
+        understood(m.bytes(&[&y]), &Options::default())
+    };
+    let bias = |dims: &[i64]| attentions(&of(dims)).first().map(|a| (a.heads, a.fused, a.bias));
+    // Windows of three by three tokens have 25 distances.
+    assert_eq!(bias(&[1, 4, 9, 9]), Some((4, true, Some(ScoreBias { heads: 4, parameters: 4 * 25 }))));
+    assert_eq!(bias(&[1, 1, 9, 9]), Some((4, true, None)));
+    assert_eq!(totals(&of(&[1, 4, 9, 9])).0, 100);
 }
 
 fn attention_of_one_function(dims: &[&str], turn: &[i64]) -> Network {
