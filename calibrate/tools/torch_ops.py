@@ -9,8 +9,8 @@ Observes only: no clock, power limit or other setting of the card is touched. Ne
 
 --trials: trials as `calibrate plan` writes them; a sample of each group (kind, class, phase, mode, precision, layout)
 is run. --out: one row a trial (repeated as JSON), the device time of one call: calls are captured back to back in a CUDA graph, over
-rotating operands where the trial is `cold`. --host: the host's time for one call of each kind (of the activations, those in
-the trials), inference, forward and
+rotating operands where the trial is `cold`; weights of linear layers, which come from memory in networks, always rotate.
+--host: the host's time for one call of each kind (of the activations, those in the trials), inference, forward and
 backward of training, from chains of layers so small that the GPU waits; and of the optimizer for one parameter tensor.
 Rows are flushed as they are made, those that the file holds are skipped, so that a stopped run resumes.
 """
@@ -261,13 +261,18 @@ def operation(trial, torch):
 
     of = torch.float32 if kind == "batch_norm" and training else None
 
+    # Weights come from memory in a network, whatever its activations do.
+    weights_alone, kept = kind == "linear" and trial["cache"] == "hot", []
+
     def make():
-        given = [tensor(shape) for shape in shapes]
+        given = kept or [tensor(shape) for shape in shapes]
         if from_indices:
             given = [torch.randint(0, from_indices, shape, device="cuda") for shape in shapes]
         operands = given + [tensor(shape, of) for shape in parameters]
         if fp8:
             operands[:2] = [t.to(torch.float8_e4m3fn) for t in operands[:2]]
+        if weights_alone:
+            kept[:] = operands[:len(shapes)]
         if not gradient:
             # Of a learned bias another kernel runs where its gradient will be wanted.
             operands[-1].requires_grad_(training and kind == "attention" and (layer.get("bias") or {}).get("parameters", 0) > 0)
@@ -288,12 +293,12 @@ def operation(trial, torch):
         return lambda: torch.autograd.grad(output, wanted, above, retain_graph=True)
 
     def size_of(width):
-        count = sum(_product(shape) for shape in shapes + parameters)
+        count = sum(_product(shape) for shape in ([] if weights_alone else shapes) + parameters)
         if kind == "attention":
             count += 2 * batch * (layer.get("cached") or 0) * shapes[-1][-1]
         return count * width * (3 if gradient else 2)
 
-    return make, size_of(2 if dtype.itemsize == 2 else 4)
+    return make, size_of(1 if fp8 else 2 if dtype.itemsize == 2 else 4), weights_alone
 
 
 def activation(name, torch):
@@ -563,8 +568,8 @@ def measure(trial, torch):
 def timed(trial, torch):
     """As `measure`, of one call as it is."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = trial["precision"] == "tf32"
-    make, size = operation(trial, torch)
-    sets = 1 if trial["cache"] == "hot" else max(1, min(32, -(-ROTATION // size)))
+    make, size, weights_alone = operation(trial, torch)
+    sets = max(1, min(32, -(-ROTATION // size))) if trial["cache"] == "cold" or weights_alone else 1
     stream = torch.cuda.Stream()
     nothing = contextlib.nullcontext() if trial["phase"] != "forward" else torch.no_grad()
     with torch.cuda.stream(stream), nothing:
