@@ -12,6 +12,8 @@ mod scheduler;
 mod service;
 mod simulate;
 mod summary;
+#[cfg(test)]
+mod testing;
 pub mod times;
 
 pub use copies::{saturated_copies, simulate_copies};

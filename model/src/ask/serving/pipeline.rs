@@ -118,63 +118,26 @@ pub(super) fn simulate_while(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::serving::simulate::{check, simulate_part};
+    use crate::ask::serving::simulate::simulate_part;
+    use crate::ask::serving::testing::{Drawn, Toy, numbers};
+    use crate::ask::serving::{Replica, StepCost, StepWork};
     use crate::base::random::Random;
     use crate::base::units::{Joules, Watts};
 
-    struct Toy;
-
-    impl Replica for Toy {
-        fn step(&self, work: &StepWork) -> StepCost {
-            let chunks: u64 = work.chunks.iter().map(|c| 3 * c.new + c.cached / 7).sum();
-            let time = Seconds::new(1e-3 * (5 + chunks + work.decodes + work.cached / 50) as f64);
-            let (prefill, decode) = (Joules::new(chunks as f64), Joules::new((work.decodes + work.cached) as f64));
-            StepCost { time, prefill, decode, waiting: Joules::new(1e-3 * 5.0) }
-        }
-
-        fn waiting(&self) -> Watts {
-            Watts::new(1.0)
-        }
-    }
+    const TOY: Toy = Toy { waiting: Joules::new(1e-3 * 5.0) };
 
     /// Loads from light to far too heavy, caches from ample to tight, steps of few and many tokens.
     #[test]
     fn a_pipeline_of_one_stage_is_none() {
         let mut random = Random::new(5);
-        let mut draw = |from: u64, to: u64| from + (random.uniform() * (to - from + 1) as f64).ceil() as u64 - 1;
         let (mut compared, mut preempted) = (0, 0);
         for round in 0..400 {
-            let (block, length) = ([1, 3, 16][draw(0, 2) as usize], draw(4, 120));
-            let blocks = (2 * length).div_ceil(block) * draw(1, 8);
-            let limits =
-                Limits { tokens: draw(4, 200), sequences: draw(1, 40), blocks, block, chunked: draw(0, 3) > 0 };
-            let (mut at, gap, cached) = (Seconds::ZERO, draw(0, 400), draw(0, 2) == 0);
-            let requests: Vec<Request> = (0..draw(1, 60))
-                .map(|_| {
-                    at += Seconds::new(1e-3 * draw(0, gap) as f64);
-                    Request { at, prompt: draw(1, length), answer: draw(1 + u64::from(cached), length) }
-                })
-                .collect();
-            if check(&requests, &limits).is_err() {
-                continue;
-            }
-            let load = if cached || draw(0, 1) == 0 { Load::Open } else { Load::Closed(draw(1, 30) as usize) };
-            let middle = |share: f64| requests[0].at + at * share;
-            let span = (cached && draw(0, 1) == 0).then(|| (middle(0.15), middle(0.8)));
-            let part = Part { cached, span };
-            let plain = simulate_part(&Toy, &requests, load, &limits, part).expect("runs");
-            let found = simulate_while(&Toy, &requests, load, &limits, part, |_, _, _| false).expect("runs");
+            let Some(Drawn { limits, requests, load, part }) = Drawn::next(&mut random, 0.8) else { continue };
+            let plain = simulate_part(&TOY, &requests, load, &limits, part).expect("runs");
+            let found = simulate_while(&TOY, &requests, load, &limits, part, |_, _, _| false).expect("runs");
             let what = || format!("round {round}: {limits:?} {load:?}");
             assert_eq!((&found.served, found.preemptions), (&plain.served, plain.preemptions), "{}", what());
             for (a, b) in [(&found.whole, &plain.whole), (&found.counted, &plain.counted)] {
-                let numbers = |book: &Book| {
-                    let Split { prefill, decode, idle } = book.energy;
-                    let energies = [prefill, decode, idle].map(Joules::get);
-                    let times = [book.span, book.busy].map(Seconds::get);
-                    let tokens = [book.steps, book.prompt_tokens, book.answer_tokens, book.finished];
-                    let others = [book.running, book.waiting, book.blocks];
-                    energies.into_iter().chain(times).chain(tokens).chain(others)
-                };
                 let scale = plain.whole.span.get();
                 let near = |(a, b): (f64, f64)| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(scale);
                 assert!(numbers(a).zip(numbers(b)).all(near), "{}: {a:?} and {b:?}", what());
@@ -191,13 +154,13 @@ mod tests {
         struct Halves;
         impl Replica for Halves {
             fn step(&self, work: &StepWork) -> StepCost {
-                Toy.step(work)
+                TOY.step(work)
             }
             fn stages(&self) -> usize {
                 3
             }
             fn stage(&self, _: usize, work: &StepWork) -> StepCost {
-                let cost = Toy.step(work);
+                let cost = TOY.step(work);
                 StepCost { time: cost.time / 3.0, prefill: cost.prefill / 3.0, decode: cost.decode / 3.0, ..cost }
             }
             fn waiting(&self) -> Watts {

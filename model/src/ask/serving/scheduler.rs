@@ -501,10 +501,10 @@ impl Scheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::serving::simulate::{Book, Load, Part, Run, Split, check, simulate_part};
-    use crate::ask::serving::{Replica, StepCost};
+    use crate::ask::serving::simulate::{Book, Run, simulate_part};
+    use crate::ask::serving::testing::{Drawn, Toy, numbers};
     use crate::base::random::Random;
-    use crate::base::units::{Joules, Seconds, Watts};
+    use crate::base::units::{Joules, Seconds};
     use std::cell::Cell;
 
     thread_local! {
@@ -512,64 +512,21 @@ mod tests {
         pub(super) static PLAIN: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// A step that takes longer with everything it holds.
-    struct Toy;
-
-    impl Replica for Toy {
-        fn step(&self, work: &StepWork) -> StepCost {
-            let chunks: u64 = work.chunks.iter().map(|c| 3 * c.new + c.cached / 7).sum();
-            let time = Seconds::new(1e-3 * (5 + chunks + work.decodes + work.cached / 50) as f64);
-            let (prefill, decode) = (Joules::new(chunks as f64), Joules::new((work.decodes + work.cached) as f64));
-            StepCost { time, prefill, decode, waiting: Joules::new(0.5) }
-        }
-
-        fn waiting(&self) -> Watts {
-            Watts::new(1.0)
-        }
-    }
-
     /// Whether two books say the same but for the order of sums.
     fn near(a: &Book, b: &Book) -> bool {
-        let numbers = |book: &Book| {
-            let Book { span, busy, steps, energy, prompt_tokens, answer_tokens, finished, running, waiting, blocks } =
-                *book;
-            let Split { prefill, decode, idle } = energy;
-            let energies = [prefill, decode, idle].map(Joules::get);
-            let others = [steps, prompt_tokens, answer_tokens, finished, running, waiting, blocks];
-            [span.get(), busy.get()].into_iter().chain(energies).chain(others)
-        };
         numbers(a).zip(numbers(b)).all(|(a, b)| (a - b).abs() <= 1e-12 * a.abs().max(b.abs()))
     }
 
     /// Loads from light to far too heavy, caches from ample to tight, steps of few and many tokens.
     #[test]
     fn those_that_grow_together_do_what_each_does_alone() {
-        let mut random = Random::new(4);
-        let mut draw = |from: u64, to: u64| from + (random.uniform() * (to - from + 1) as f64).ceil() as u64 - 1;
+        let (mut random, toy) = (Random::new(4), Toy { waiting: Joules::new(0.5) });
         let (mut compared, mut preempted) = (0, 0);
         for round in 0..400 {
-            let (block, length) = ([1, 3, 16][draw(0, 2) as usize], draw(4, 120));
-            let blocks = (2 * length).div_ceil(block) * draw(1, 8);
-            let chunked = draw(0, 3) > 0;
-            let limits = Limits { tokens: draw(4, 200), sequences: draw(1, 40), blocks, block, chunked };
-            let (mut at, gap) = (Seconds::ZERO, draw(0, 400));
-            let cached = draw(0, 2) == 0;
-            let requests: Vec<Request> = (0..draw(1, 60))
-                .map(|_| {
-                    at += Seconds::new(1e-3 * draw(0, gap) as f64);
-                    Request { at, prompt: draw(1, length), answer: draw(1 + u64::from(cached), length) }
-                })
-                .collect();
-            if check(&requests, &limits).is_err() {
-                continue;
-            }
-            let load = if cached || draw(0, 1) == 0 { Load::Open } else { Load::Closed(draw(1, 30) as usize) };
-            // What counts of a part may begin and end at any time.
-            let middle = |share: f64| requests[0].at + at * share;
-            let span = (cached && draw(0, 1) == 0).then(|| (middle(0.15), middle(1.1)));
+            let Some(Drawn { limits, requests, load, part }) = Drawn::next(&mut random, 1.1) else { continue };
             let run = |plain: bool| {
                 PLAIN.set(plain);
-                simulate_part(&Toy, &requests, load, &limits, Part { cached, span }).expect("runs")
+                simulate_part(&toy, &requests, load, &limits, part).expect("runs")
             };
             let (plain, found) = (run(true), run(false));
             PLAIN.set(false);
