@@ -37,6 +37,20 @@ pub enum Price {
     PerHour(f64),
 }
 
+impl Price {
+    /// What so many GPUs with so many servers cost in a year, and what a kilowatt-hour costs besides: rented GPUs include their
+    /// energy.
+    pub(super) fn of_year(self, gpus: f64, servers: f64, server: &Server, site: &Site) -> (f64, f64) {
+        match self {
+            Self::Buy(price) => {
+                let bought = price * gpus + server.price * servers;
+                (bought / site.amortisation_years, site.price_per_kwh)
+            }
+            Self::PerHour(price) => (price * gpus * HOURS_PER_YEAR, 0.0),
+        }
+    }
+}
+
 /// The machine that GPUs stand in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Server {
@@ -322,14 +336,7 @@ pub fn plan_fleet(board: &Board, load: &Assumptions, scenario: Scenario) -> Resu
     let facility_mean = it_mean * site.pue;
     let energy_per_year = facility_mean * Seconds::new(SECONDS_PER_YEAR);
     let kwh = energy_per_year.get() / JOULES_PER_KWH;
-    // Rented GPUs include their energy.
-    let (hardware, price_per_kwh) = match board.price {
-        Price::Buy(price) => {
-            let bought = price * gpus as f64 + server.price * servers as f64;
-            (bought / site.amortisation_years, site.price_per_kwh)
-        }
-        Price::PerHour(price) => (price * gpus as f64 * HOURS_PER_YEAR, 0.0),
-    };
+    let (hardware, price_per_kwh) = board.price.of_year(gpus as f64, servers as f64, server, site);
     let energy_cost = kwh * price_per_kwh;
     let embodied = board.embodied_kg.map(|kg| {
         let all = kg * gpus as f64 + server.embodied_kg.unwrap_or(0.0) * servers as f64;

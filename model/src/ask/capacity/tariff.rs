@@ -22,14 +22,8 @@ impl Tariff {
     /// server the part that belongs to a GPU.
     pub fn of(price: Price, server: &Server, site: &Site) -> Self {
         let gpus = server.gpus as f64;
-        let (per_gpu_hour, per_kwh) = match price {
-            Price::Buy(price) => {
-                let bought = price + server.price / gpus;
-                (bought / site.amortisation_years / HOURS_PER_YEAR, site.price_per_kwh)
-            }
-            Price::PerHour(price) => (price, 0.0),
-        };
-        Self { per_gpu_hour, per_kwh, pue: site.pue, overhead: server.overhead / gpus }
+        let (per_gpu_year, per_kwh) = price.of_year(1.0, 1.0 / gpus, server, site);
+        Self { per_gpu_hour: per_gpu_year / HOURS_PER_YEAR, per_kwh, pue: site.pue, overhead: server.overhead / gpus }
     }
 
     /// Of an hour of so many GPUs that draw so much together: for the GPUs, and for electricity.
