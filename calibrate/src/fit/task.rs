@@ -26,11 +26,14 @@ const SAME: f64 = 0.05;
 const PRODUCTS: [ModelKey; 2] = [ModelKey::Kind("linear"), ModelKey::Kind("matmul")];
 
 /// Whether a framework has no kernels of its own for these: products, and convolutions but for depthwise ones. 1,100 of these
-/// through PyTorch take 0.95 to 1.04 times as long as by the library in the median of every class, phase and precision.
-fn is_librarys(model: ModelKey) -> bool {
+/// through PyTorch take 0.95 to 1.04 times as long as by the library in the median of every class, phase and precision. In fp8
+/// what others measured are serving engines' kernels.
+fn is_librarys(task: &Task) -> bool {
     let depthwise =
         [ConvClass::Depthwise, ConvClass::DepthwiseWide, ConvClass::DepthwiseMultiplier].map(ModelKey::Conv);
-    PRODUCTS.contains(&model) || matches!(model, ModelKey::Conv(_)) && !depthwise.contains(&model)
+    let by_library =
+        PRODUCTS.contains(&task.model) || matches!(task.model, ModelKey::Conv(_)) && !depthwise.contains(&task.model);
+    by_library && task.precision != Precision::Fp8
 }
 
 /// So many rows of a kind, phase and precision make a model apart.
@@ -144,9 +147,7 @@ fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
         .iter()
         .filter(|(task, rows)| {
             let differences: Vec<f64> = rows.iter().filter_map(|r| Some((r.time / twin(r)?).ln().abs())).collect();
-            // What others measured in fp8 are serving engines' kernels.
-            let called = is_librarys(task.model) && task.precision != Precision::Fp8;
-            let alike = called || differences.len() >= FEWEST_PAIRS && median(differences) <= SAME;
+            let alike = is_librarys(task) || differences.len() >= FEWEST_PAIRS && median(differences) <= SAME;
             task.framework.is_some() && alike && !task.model.is_frameworks()
         })
         .map(|(task, _)| task.clone())
