@@ -55,7 +55,7 @@ def main():
                 failed[str(error)[:120]] += 1
                 continue
             time = float(row["ms_per_iter"]) / 1e3
-            if args.eager and row["launch"] == "eager" and answer.get("host_bound"):
+            if args.eager and row["launch"] == "eager" and answer["host"]["decides"]:
                 continue
             found.append((answer["time_s"] / time - 1, row, os.path.basename(folder)))
     groups = collections.defaultdict(list)
