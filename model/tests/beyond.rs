@@ -80,9 +80,19 @@ fn beyond_the_edge_of_what_was_measured_more_samples_take_no_less() {
     {
         let network = several_results(channels, results, side);
         let at = |batch| predicted(&predictor, &network, batch, precision, Mode::Inference).layers[0].clone();
-        let edge = at(64);
-        assert!(edge.in_domain, "the edge lies elsewhere");
-        for batch in [65, 70, 96, 128] {
+        // The last batch that lies inside; rows of more samples move it.
+        let (mut inside, mut outside) = (64, 128);
+        assert!(at(inside).in_domain, "{results} {precision}: the edge lies elsewhere");
+        while at(outside).in_domain {
+            assert!(outside < 1 << 16, "{results} {precision}: no edge");
+            (inside, outside) = (outside, 2 * outside);
+        }
+        while outside - inside > 1 {
+            let middle = u64::midpoint(inside, outside);
+            if at(middle).in_domain { inside = middle } else { outside = middle }
+        }
+        let edge = at(inside);
+        for batch in [outside, outside + 5, outside * 3 / 2, outside * 2] {
             let beyond = at(batch);
             assert!(
                 !beyond.in_domain && beyond.time.value >= edge.time.value,

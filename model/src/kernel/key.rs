@@ -17,6 +17,9 @@ pub enum ConvClass {
     Plain1x1,
     /// 3x3 with stride 1, neither dilated nor grouped: what Winograd's algorithm can do.
     Plain3x3,
+    /// Other windows over the few channels of an image, to more: tensor cores want more of them, and libraries have kernels of
+    /// their own, others in each precision.
+    Image,
     /// Groups as wide in as out, by a power of two: libraries have kernels for these.
     Grouped,
     /// All other groups of more than one input channel, ten times as slow per operation in 16 bits.
@@ -30,11 +33,15 @@ pub enum ConvClass {
     DepthwiseMultiplier,
 }
 
+/// Images have red, green, blue, and perhaps a fourth.
+const CHANNELS_OF_IMAGES: u64 = 4;
+
 impl ConvClass {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::General,
         Self::Plain1x1,
         Self::Plain3x3,
+        Self::Image,
         Self::Grouped,
         Self::GroupedOdd,
         Self::Depthwise,
@@ -49,6 +56,7 @@ impl ConvClass {
         match groups {
             1 if plain && conv.kernel.is(1) => Self::Plain1x1,
             1 if plain && conv.kernel.is(3) => Self::Plain3x3,
+            1 if channels <= CHANNELS_OF_IMAGES && conv.channels > channels => Self::Image,
             1 => Self::General,
             _ if groups == channels && conv.channels == channels => {
                 let usual = [1, 3, 5, 7].iter().any(|&side| conv.kernel.is(side)) && conv.stride.area() <= 4;
@@ -143,7 +151,9 @@ impl ModelKey {
     /// The model that a class of convolutions, or of attention, shares where it has too few rows for one of its own.
     pub fn general(self) -> Option<Self> {
         match self {
-            Self::Conv(ConvClass::Plain1x1 | ConvClass::Plain3x3) => Some(Self::Conv(ConvClass::General)),
+            Self::Conv(ConvClass::Plain1x1 | ConvClass::Plain3x3 | ConvClass::Image) => {
+                Some(Self::Conv(ConvClass::General))
+            }
             Self::Conv(ConvClass::DepthwiseWide | ConvClass::DepthwiseMultiplier) => {
                 Some(Self::Conv(ConvClass::Depthwise))
             }
@@ -199,6 +209,7 @@ impl ModelKey {
             Self::Conv(ConvClass::General) => "conv2d",
             Self::Conv(ConvClass::Plain1x1) => "conv2d_1x1",
             Self::Conv(ConvClass::Plain3x3) => "conv2d_3x3",
+            Self::Conv(ConvClass::Image) => "conv2d_image",
             Self::Conv(ConvClass::Grouped) => "conv2d_grouped",
             Self::Conv(ConvClass::GroupedOdd) => "conv2d_grouped_odd",
             Self::Conv(ConvClass::Depthwise) => "conv2d_depthwise",
@@ -215,6 +226,7 @@ impl ModelKey {
             Self::ByProduct(ConvClass::General) => "conv2d_by_product",
             Self::ByProduct(ConvClass::Plain1x1) => "conv2d_1x1_by_product",
             Self::ByProduct(ConvClass::Plain3x3) => "conv2d_3x3_by_product",
+            Self::ByProduct(ConvClass::Image) => "conv2d_image_by_product",
             Self::ByProduct(ConvClass::Grouped) => "conv2d_grouped_by_product",
             Self::ByProduct(ConvClass::GroupedOdd) => "conv2d_grouped_odd_by_product",
             Self::ByProduct(ConvClass::Depthwise) => "conv2d_depthwise_by_product",
@@ -344,12 +356,19 @@ mod tests {
             ("channels = 64\nkernel = 9\ngroups = \"depthwise\"", 32, "conv2d_depthwise_multiplier"),
             ("channels = 64\nkernel = 3\ngroups = \"depthwise\"", 32, "conv2d_depthwise_multiplier"),
             ("channels = 32\nkernel = 3\ngroups = \"depthwise\"", 1, "conv2d_3x3"),
+            ("channels = 64\nkernel = 3", 3, "conv2d_3x3"),
+            ("channels = 64\nkernel = 3\nstride = 2", 3, "conv2d_image"),
+            ("channels = 5\nkernel = 7\nstride = 2", 4, "conv2d_image"),
+            ("channels = 4\nkernel = 3", 4, "conv2d_3x3"),
+            ("channels = 1\nkernel = 1", 1, "conv2d_1x1"),
+            ("channels = 64\nkernel = 7\nstride = 2", 5, "conv2d"),
         ] {
             assert_eq!(class(fields, channels).name(), expected, "{fields}, {channels}");
         }
         let general = |name: &str| name.parse::<ModelKey>().expect("a model").general().map(ModelKey::name);
         assert_eq!(general("conv2d_3x3"), Some("conv2d"));
         assert_eq!(general("conv2d_1x1"), Some("conv2d"));
+        assert_eq!(general("conv2d_image"), Some("conv2d"));
         assert_eq!(general("conv2d_depthwise_multiplier"), Some("conv2d_depthwise"));
         assert_eq!(general("conv2d_depthwise_wide"), Some("conv2d_depthwise"));
         assert_eq!(general("conv2d_grouped"), None);

@@ -564,9 +564,9 @@ impl Framework {
     /// batch norms that an export folded as kernels of their own where it runs modules as they are written.
     pub fn runs(&self, network: ShapedNetwork) -> ShapedNetwork {
         match &self.fusion {
-            Some(absorbed) => network.fused(absorbed),
+            Some(absorbed) => network.without_derived().fused(absorbed),
             None if self.runs_modules => network.unfolded(),
-            None => network,
+            None => network.without_derived(),
         }
     }
 

@@ -2,11 +2,13 @@
 
 pub(crate) mod folded;
 pub mod folding;
+pub mod derived;
 mod fusion;
 mod order;
 mod shaped;
 mod stored;
 
+pub use derived::Derived;
 pub use folded::Folded;
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 pub use stored::{Kept, Stored, Weights};
@@ -37,6 +39,8 @@ pub struct Network {
     pub nodes: Vec<Node>,
     /// Nodes before the last one whose results are outputs, too.
     pub outputs: Vec<usize>,
+    /// What is computed of learned values alone.
+    pub derived: Vec<Derived>,
     /// What to tell with whatever is said of it: what a file holds that the network does not.
     pub notes: Vec<String>,
 }

@@ -1,6 +1,6 @@
 //! A network with shapes for a batch.
 
-use super::{Folded, Network, Source, Stored, order};
+use super::{Derived, Folded, Network, Source, Stored, order};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
@@ -22,6 +22,10 @@ pub struct ShapedNetwork {
     pub(super) layers: Arc<[ShapedLayer]>,
     /// For each layer the first that computes the same on the same shapes.
     alike: Arc<[usize]>,
+    /// What is computed of learned values alone, once in every step.
+    derived: Arc<[ShapedLayer]>,
+    /// For each of these the first that computes the same on the same shapes.
+    derived_alike: Arc<[usize]>,
     pub(super) notes: Vec<String>,
     totals: Totals,
 }
@@ -184,10 +188,13 @@ impl ShapedNetwork {
         order::mark(&mut layers, precision);
         mark_gradients(&mut layers);
         let alike = alike(&layers).into();
+        let derived = network.derived.iter().map(ShapedLayer::of_derived).collect::<Result<Vec<_>, _>>()?;
+        let (derived_alike, derived) = (self::alike(&derived).into(), derived.into());
         let (notes, optimizer) = (network.notes.clone(), Optimizer::Momentum);
         let (name, layers) = (network.name.clone(), layers.into());
         let totals = Totals::default();
-        let shaped = Self { name, batch, precision, optimizer, inputs, layers, alike, notes, totals };
+        let shaped =
+            Self { name, batch, precision, optimizer, inputs, layers, alike, derived, derived_alike, notes, totals };
         shaped.check_countable()?;
         Ok(shaped)
     }
@@ -258,6 +265,22 @@ impl ShapedNetwork {
     /// The layers, in order.
     pub fn layers(&self) -> &[ShapedLayer] {
         &self.layers
+    }
+
+    /// Layers of which none reads a sample: they compute on learned values, once in every step, whatever its batch.
+    pub fn derived(&self) -> &[ShapedLayer] {
+        &self.derived
+    }
+
+    /// For each of [`Self::derived`] the first of them that computes the same on the same shapes.
+    pub fn derived_alike(&self) -> &[usize] {
+        &self.derived_alike
+    }
+
+    /// The network as what computes everything of learned values alone beforehand runs it.
+    #[must_use]
+    pub fn without_derived(self) -> Self {
+        Self { derived: Arc::default(), derived_alike: Arc::default(), ..self }
     }
 
     /// For each layer the first that computes the same on the same shapes: itself, unless it repeats one.
@@ -359,6 +382,13 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
 }
 
 impl ShapedLayer {
+    fn of_derived(derived: &Derived) -> Result<Self, ShapingError> {
+        let Derived { name, case, wants_gradient } = derived;
+        let output = case.output().map_err(|why| ShapingError::Layer { name: name.clone(), why })?;
+        let alone = Self::alone(case.layer.clone(), case.inputs.clone(), output);
+        Ok(Self { name: name.clone(), wants_gradient: *wants_gradient, ..alone })
+    }
+
     /// A layer of no network, without a name.
     pub(crate) fn alone(layer: Layer, inputs: Vec<Shape>, output: Shape) -> Self {
         let (name, from, absorbed) = (String::new(), Vec::new(), Vec::new());

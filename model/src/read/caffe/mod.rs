@@ -234,6 +234,7 @@ impl Builder<'_> {
             inputs: self.inputs,
             nodes: self.nodes,
             outputs,
+            derived: vec![],
             notes: self.notes,
         })
     }

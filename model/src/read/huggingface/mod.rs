@@ -44,6 +44,7 @@ pub fn read(text: &str, name: &str) -> Result<Network, String> {
         inputs: vec![Input { name: "tokens".into(), shape: tokens, symbols, integer: true }],
         nodes,
         outputs: vec![],
+        derived: vec![],
         notes,
     };
     // Sizes that cannot be counted together are the file's fault, whatever is asked of it.

@@ -65,6 +65,8 @@ pub struct Op<'a> {
 pub struct Graph<'a> {
     /// Operators that compute activations, and on which an output depends.
     pub ops: Vec<Op<'a>>,
+    /// Operators that compute constants from what may have been learned, and on which those depend.
+    pub derived: Vec<Op<'a>>,
     /// All tensors.
     pub values: Vec<Value<'a>>,
     /// Inputs that are activations or indices.
@@ -134,6 +136,7 @@ impl<'a> Graph<'a> {
         let order = order(&graph.nodes, &names)?;
         let mut graph_so_far = Self {
             ops: Vec::new(),
+            derived: Vec::new(),
             values,
             inputs,
             outputs: vec![],
@@ -239,8 +242,11 @@ impl<'a> Graph<'a> {
             {
                 self.selecting.push(shown(&node.op));
             }
-            if kind == Kind::Activation {
-                self.ops.push(Op { op: node.op.clone(), node, inputs: ids, outputs });
+            let op = |inputs, outputs| Op { op: node.op.clone(), node, inputs, outputs };
+            match kind {
+                Kind::Activation => self.ops.push(op(ids, outputs)),
+                Kind::Constant if !learned.is_empty() => self.derived.push(op(ids, outputs)),
+                _ => {}
             }
         }
         Ok(())
@@ -264,19 +270,8 @@ impl<'a> Graph<'a> {
     fn drop_unused(&mut self) {
         let mut needed = vec![false; self.values.len()];
         self.outputs.iter().for_each(|&id| needed[id] = true);
-        let keep: Vec<bool> = (0..self.ops.len())
-            .rev()
-            .map(|i| {
-                let op = &self.ops[i];
-                let used = op.outputs.iter().any(|&id| needed[id]);
-                if used {
-                    op.inputs.iter().flatten().for_each(|&id| needed[id] = true);
-                }
-                used
-            })
-            .collect();
-        let mut keep = keep.into_iter().rev();
-        self.ops.retain(|_| keep.next().unwrap_or(false));
+        retain_needed(&mut self.ops, &mut needed);
+        retain_needed(&mut self.derived, &mut needed);
     }
 
     /// What is assumed of operators of which values decide how much they make.
@@ -305,6 +300,31 @@ impl<'a> Graph<'a> {
     fn about<'b>(&self, node: &'b Node, inputs: Vec<Option<&'b Tensor>>) -> Call<'b> {
         Call { node, inputs, opset: self.opset, batch: (self.marker, self.made_for), selected: self.selected }
     }
+}
+
+/// Keeps operators whose results are needed, and marks what they read.
+fn retain_needed(ops: &mut Vec<Op<'_>>, needed: &mut [bool]) {
+    let mark = |op: &Op<'_>| {
+        let used = op.outputs.iter().any(|&id| needed[id]);
+        if used {
+            read_in_steps(op).for_each(|id| needed[id] = true);
+        }
+        used
+    };
+    let keep: Vec<bool> = ops.iter().rev().map(mark).collect();
+    let mut keep = keep.into_iter().rev();
+    ops.retain(|_| keep.next().unwrap_or(false));
+}
+
+/// What a framework has to compute for an operator. Of constants it needs no statistics where its kernel takes them itself;
+/// exporters bring the weights of recurrent layers into another order, which nothing runs.
+fn read_in_steps<'o>(op: &'o Op<'_>) -> impl Iterator<Item = Id> + 'o {
+    let left_out = match &op.op[..] {
+        "BatchNormalization" => 3..5,
+        "LSTM" | "GRU" | "RNN" => 1..4,
+        _ => 0..0,
+    };
+    op.inputs.iter().enumerate().filter(move |(i, _)| !left_out.contains(i)).filter_map(|(_, id)| *id)
 }
 
 /// Whether values decide how much a node makes.

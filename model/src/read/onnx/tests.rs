@@ -836,3 +836,61 @@ fn what_is_only_expanded_for_an_operator_runs_nothing() {
     let y = m.op("Div", &["x", &wide]);
     assert_eq!(kinds(&understood(m.bytes(&[&y]), &Options::default())), ["reduce", "elementwise"]);
 }
+
+/// NFNets' convolutions: weights are normalized by the kernel of batch norms, whose statistics exporters write out.
+#[test]
+fn what_is_computed_of_weights_runs_once_a_step() {
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "3", "8", "8"]);
+    let (weight, gain) = (m.weight("conv.weight", &[16, 3, 3, 3]), m.weight("conv.gain", &[16]));
+    let (rows, one) = (m.ints(&[1, 16, 27]), m.number(1.0));
+    let seen = m.op("Reshape", &[&weight, &rows]);
+    let scale = m.op("Mul", &[&gain, &one]);
+    let axes = m.ints(&[0, 2]);
+    let mean = m.op("ReduceMean", &[&seen, &axes]);
+    let apart = m.op("Sub", &[&seen, &mean]);
+    let squares = m.op("Mul", &[&apart, &apart]);
+    let variance = m.op("ReduceMean", &[&squares, &axes]);
+    let flat = m.ints(&[16]);
+    let (mean, variance) = (m.op("Reshape", &[&mean, &flat]), m.op("Reshape", &[&variance, &flat]));
+    let bias = m.weight("conv.shift", &[16]);
+    let normed = m.op_with("BatchNormalization", &[&seen, &scale, &bias, &mean, &variance], "training_mode", &[1]);
+    let dims = m.ints(&[16, 3, 3, 3]);
+    let standardized = m.op("Reshape", &[&normed, &dims]);
+    let result = m.op("Conv", &["x", &standardized]);
+    // A table of positions out of a small network, and one that nothing reads.
+    let (places, w) = (m.weight("places", &[9, 2]), m.weight("cpb.weight", &[2, 36]));
+    let (b, looked_up) = (m.weight("cpb.bias", &[36]), m.ints(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 1, 2]));
+    let product = m.op("MatMul", &[&places, &w]);
+    let table = m.op("Add", &[&b, &product]);
+    let table = m.op("Relu", &[&table]);
+    let table = m.op("Gather", &[&table, &looked_up]);
+    let _unread = m.op("Sigmoid", &[&table]);
+    let (shape, last) = (m.ints(&[1, 16, 27]), m.ints(&[2]));
+    let table = m.op("Reshape", &[&table, &shape]);
+    let table = m.op("ReduceSum", &[&table, &last]);
+    let shape = m.ints(&[16, 1, 1]);
+    let table = m.op("Reshape", &[&table, &shape]);
+    let sum = m.op("Add", &[&result, &table]);
+    let network = understood(m.bytes(&[&sum]), &Options { name: "n", ..Options::default() });
+    let seen: Vec<(&str, String, bool)> = network
+        .derived
+        .iter()
+        .map(|d| (d.case.layer.kind(), d.case.inputs.iter().map(|s| s.to_string()).collect(), d.wants_gradient))
+        .collect();
+    let expected = [
+        ("elementwise", "16", true),
+        ("batch_norm", "16x1x27", true),
+        ("linear", "9x2", false),
+        ("relu", "9x36", true),
+        ("embedding", "12", true),
+        ("reduce", "16x27", true),
+    ];
+    assert_eq!(seen, expected.map(|(kind, shapes, wants)| (kind, shapes.to_string(), wants)));
+    assert!(
+        network.notes.iter().any(|note| *note == crate::net::network::derived::each_step(6)),
+        "{:?}",
+        network.notes
+    );
+    assert!(matches!(&network.derived[2].case.layer, Layer::Linear(linear) if linear.bias && linear.features == 36));
+}

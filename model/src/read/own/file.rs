@@ -4,10 +4,11 @@ use crate::base::file::check_schema;
 use crate::base::packed::{from_packed, from_toml};
 use crate::base::shape::Shape;
 use crate::base::text::{closest, names, prose, shown, toml_message};
+use crate::net::case::LayerCase;
 use crate::net::layer::Layer;
 use crate::net::network::folded::{AFTER_BIAS, Folded};
 use crate::net::network::folding::{self, may_hold};
-use crate::net::network::{Input, Network, NetworkError, Node, Published, Source};
+use crate::net::network::{Derived, Input, Network, NetworkError, Node, Published, Source, derived};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use toml::{Table, Value};
@@ -38,6 +39,8 @@ struct File {
     blocks: Vec<Block>,
     #[serde(default, alias = "layer")]
     layers: Vec<Table>,
+    #[serde(default)]
+    derived: Vec<Table>,
 }
 
 #[derive(Deserialize)]
@@ -110,7 +113,12 @@ impl Network {
         if file.published.top1_error.is_some_and(|e| !(e > 0.0 && e < 1.0)) {
             return Err(NetworkError::Format("published.top1_error is a share: above 0 and below 1".into()));
         }
+        let derived = read_derived(file.derived)?;
         let folded = nodes.iter().filter(|n| n.folded.holds()).count();
+        let notes = [
+            (folded > 0).then(|| folding::open(folded)),
+            (!derived.is_empty()).then(|| derived::each_step(derived.len())),
+        ];
         Ok(Self {
             name: file.name,
             title: file.title,
@@ -120,7 +128,8 @@ impl Network {
             inputs,
             nodes,
             outputs,
-            notes: (folded > 0).then(|| folding::open(folded)).into_iter().collect(),
+            derived,
+            notes: notes.into_iter().flatten().collect(),
         })
     }
 }
@@ -159,6 +168,42 @@ fn read_inputs(
         return Err(NetworkError::Format("no inputs".into()));
     }
     Ok(inputs)
+}
+
+fn read_derived(entries: Vec<Table>) -> Result<Vec<Derived>, NetworkError> {
+    if entries.len() > MAX_LAYERS {
+        return Err(NetworkError::Format(format!("derived has more than {MAX_LAYERS} layers")));
+    }
+    let (mut derived, mut taken) = (Vec::with_capacity(entries.len()), HashSet::new());
+    for (position, mut fields) in entries.into_iter().enumerate() {
+        let Some(Value::String(name)) = fields.remove("name") else {
+            return Err(at(&format!("derived#{}", position + 1), "has no name"));
+        };
+        check_name(&name).map_err(|why| at(&name, why))?;
+        if !taken.insert(name.clone()) {
+            return Err(at(&name, "the name is used twice"));
+        }
+        let inputs = fields.remove("inputs").ok_or_else(|| at(&name, "needs inputs: the shapes that it reads"))?;
+        let inputs: Vec<Shape> =
+            inputs.try_into().map_err(|e: toml::de::Error| at(&name, &toml_message(e.message())))?;
+        let wants_gradient = match fields.remove("wants_gradient") {
+            None => true,
+            Some(Value::Boolean(wants)) => wants,
+            Some(_) => return Err(at(&name, "wants_gradient is true or false")),
+        };
+        let Some(Value::String(kind)) = fields.remove("kind") else { return Err(at(&name, "needs a kind")) };
+        let case = LayerCase { inputs, layer: layer_of(&name, &kind, fields)? };
+        case.output().map_err(|e| at(&name, &e.to_string()))?;
+        derived.push(Derived { name, case, wants_gradient });
+    }
+    Ok(derived)
+}
+
+/// A layer by its kind and fields.
+fn layer_of(name: &str, kind: &str, fields: Table) -> Result<Layer, NetworkError> {
+    let unknown = || format!("unknown kind \"{}\"{}", shown(kind), closest(kind, Layer::KINDS.iter().copied()));
+    let layer = Layer::from_table(kind, fields).ok_or_else(|| at(name, &unknown()))?;
+    layer.map_err(|e| at(name, &toml_message(e.message())))
 }
 
 struct Expander<'a> {
@@ -228,11 +273,7 @@ impl Expander<'_> {
             Some(_) => return Err(at(full, "tied must be a layer's full name")),
         };
         let folded = fields.remove("folded");
-        let layer = Layer::from_table(kind, fields)
-            .ok_or_else(|| {
-                at(full, &format!("unknown kind \"{}\"{}", shown(kind), closest(kind, Layer::KINDS.iter().copied())))
-            })?
-            .map_err(|e| at(full, &toml_message(e.message())))?;
+        let layer = layer_of(full, kind, fields)?;
         if self.nodes.len() >= MAX_LAYERS {
             return Err(NetworkError::Format(format!("expands to more than {MAX_LAYERS} layers")));
         }
@@ -480,6 +521,31 @@ sequence = 16
         // What blocks make of long names has to stand in a file, too.
         let long = text(&"a".repeat(98), "last");
         assert!(read(&long).is_err_and(|e| e.to_string().contains("up to 100 letters")));
+    }
+
+    #[test]
+    fn what_is_computed_of_weights_is_read_back_and_its_mistakes_are_named() -> Result<(), NetworkError> {
+        let with = |entry: &str| {
+            format!("layers = [{{ name = \"a\", kind = \"relu\" }}]\nderived = [{entry}]\ninputs.x.shape = [3, 8, 8]")
+        };
+        let good = r#"{ name = "n", kind = "batch_norm", inputs = [[8, 1, 27]] }, { name = "t", kind = "linear", features = 4, inputs = [[9, 2]], wants_gradient = false }"#;
+        let network = read(&with(good))?;
+        let wants: Vec<bool> = network.derived.iter().map(|d| d.wants_gradient).collect();
+        assert_eq!((wants, network.notes.clone()), (vec![true, false], vec![derived::each_step(2)]));
+        assert_eq!(Network::from_toml(&network.to_toml())?, network);
+        for (wrong, word) in [
+            (good.replace("name = \"t\"", "name = \"n\""), "used twice"),
+            (good.replace("[[9, 2]]", "[[9, 0]]"), "layer t"),
+            (good.replace(", inputs = [[9, 2]]", ""), "needs inputs"),
+            (good.replace("= false", "= 1"), "wants_gradient"),
+            (good.replace("features = 4, ", ""), "features"),
+            (good.replace("\"linear\"", "\"linaer\""), "unknown kind"),
+            (good.replace("[[9, 2]]", "[[9, 2], [9, 2]]"), "layer t"),
+        ] {
+            let error = read(&with(&wrong)).expect_err(&wrong).to_string();
+            assert!(error.contains(word) && !error.contains('\n'), "{error:?} should name {word:?}");
+        }
+        Ok(())
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Networks as network files.
 
+use crate::base::shape::Shape;
 use crate::net::layer::Layer;
 use crate::net::network::folded::{AFTER_BIAS, Folded};
-use crate::net::network::{Input, Network, Node, Source};
+use crate::net::network::{Derived, Input, Network, Node, Source};
 use std::fmt::Write as _;
 use toml::{Table, Value};
 
@@ -32,7 +33,15 @@ impl Network {
             let _ = writeln!(text, "  {},", self.line(node, previous));
             previous = Source::Node(i);
         }
-        text.push_str("]\n\n[inputs]\n");
+        text.push_str("]\n");
+        if !self.derived.is_empty() {
+            text.push_str("\nderived = [\n");
+            for derived in &self.derived {
+                let _ = writeln!(text, "  {},", line_of(derived));
+            }
+            text.push_str("]\n");
+        }
+        text.push_str("\n[inputs]\n");
         for input in &self.inputs {
             let _ = writeln!(text, "{} = {}", Value::from(&input.name[..]), described(input));
         }
@@ -75,6 +84,20 @@ impl Network {
         }
         Value::Table(line)
     }
+}
+
+/// What is computed of learned values alone, as one line.
+fn line_of(derived: &Derived) -> Value {
+    let mut line = Table::new();
+    line.insert("name".into(), Value::from(&derived.name[..]));
+    line.insert("kind".into(), Value::from(derived.case.layer.kind()));
+    let dims = |shape: &Shape| Value::Array(shape.dims().iter().map(|&d| Value::Integer(d as i64)).collect());
+    line.insert("inputs".into(), Value::Array(derived.case.inputs.iter().map(dims).collect()));
+    line.extend(fields(&derived.case.layer));
+    if !derived.wants_gradient {
+        line.insert("wants_gradient".into(), Value::from(false));
+    }
+    Value::Table(line)
 }
 
 fn described(input: &Input) -> Value {

@@ -85,6 +85,12 @@ impl<'a> Walk<'a> {
         let inputs: u64 = self.network.inputs().iter().map(|s| s.elements()).sum();
         let precision = if self.mixed.is_some() { Precision::Fp32 } else { self.network.precision() };
         self.now.activations = self.bytes_in(precision, inputs);
+        if self.training {
+            // What is computed of weights is kept for the layers' backward pass.
+            let derived = self.network.derived().iter().map(|layer| layer.output.elements());
+            let bytes = derived.fold(0u64, u64::saturating_add).saturating_mul(precision.result_bytes());
+            self.now.activations = self.now.activations.saturating_add(bytes);
+        }
         self.forward();
         if self.training && self.policy.activations != Activations::Mirrored {
             self.backward(gradient_width);

@@ -173,6 +173,8 @@ pub(super) struct Asked {
     pub(super) layer: ShapedLayer,
     pub(super) phase: Phase,
     pub(super) cost: LayerCost,
+    /// The step's, but for what runs once whatever that is.
+    pub(super) batch: u64,
 }
 
 /// The last: whether a framework's own kernels may run.
@@ -214,7 +216,7 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
     let asked = models.asked.as_mut().map(|asked| {
-        asked.push(Asked { runs, layer: at.1.clone(), phase, cost });
+        asked.push(Asked { runs, layer: at.1.clone(), phase, cost, batch: network.batch() });
         asked.len() - 1
     });
     let besides = Seconds::ZERO;

@@ -3,6 +3,7 @@
 mod batches;
 mod beside;
 mod bounds;
+mod derived;
 mod intervals;
 mod kernel;
 mod network;

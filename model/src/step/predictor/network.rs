@@ -1,6 +1,7 @@
 //! T = sum of T_i + gaps, E = sum of P_i T_i, P = E / T.
 
 use super::beside::{conversion, fused_update, gradient_sums};
+use super::derived::of_derived;
 use super::intervals::{Carried, Doubts, Intervals, Outcome, Shown};
 use super::kernel::{Kernel, Models, Ran, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
@@ -119,6 +120,7 @@ impl<'a> Step<'a> {
                 let repeats = *first.get_or_insert(kernels.len());
                 kernels.push(Kernel { repeats: Some(repeats), ..kernel });
             }
+            kernels.extend(of_derived(network, phase, setup, models)?);
             // Only sums over phases count, so that any kernel of the phase may have them.
             if let Some(last) = kernels.last_mut() {
                 last.host += views;

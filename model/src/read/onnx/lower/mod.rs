@@ -7,6 +7,7 @@
 //! * constants, masks and positions that no learned table was read by are taken to be there: they are small beside what
 //!   they are applied to.
 
+mod derived;
 mod folded;
 mod maps;
 mod movement;
@@ -22,6 +23,7 @@ use super::{OnnxError, Options};
 use crate::base::shape::Shape;
 use crate::base::text::{Names, shown};
 use crate::net::layer::{Copied, Flatten, Layer, LayerOp, Reshape};
+use crate::net::network::derived::each_step;
 use crate::net::network::{Folded, folding};
 use crate::net::network::{Input, Network, Node, Published, Source};
 use crate::read::own::MAX_LAYERS;
@@ -376,6 +378,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         if outputs.is_empty() || self.inputs.is_empty() {
             return Err(OnnxError::Format("no output of it is computed from an input".into()));
         }
+        let derived = self.derived();
         let renumbered = self.drop_unread(&outputs);
         let last = self.nodes.len() - 1;
         let mut outputs: Vec<usize> = outputs.iter().map(|i| renumbered[*i]).filter(|i| *i != last).collect();
@@ -394,6 +397,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         for (_, skipped) in &self.graph.skipped {
             self.notes.push(format!("left out: {skipped}"));
         }
+        self.notes.extend((!derived.is_empty()).then(|| each_step(derived.len())));
         let name = Names::default().unique(name);
         let network = Network {
             title: name.clone(),
@@ -404,6 +408,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             inputs: self.inputs,
             nodes: self.nodes,
             outputs,
+            derived,
             notes: self.notes,
         };
         Ok(network)
