@@ -464,7 +464,20 @@ fn fitted(args: &Fit, measurements: &[Measurement]) -> Result<Fitted> {
     Ok(Fitted { files: files.into_iter().map(|(name, text)| (format!("{name}.toml"), text)).collect(), said })
 }
 
+/// Says before minutes of fitting what would keep another fit from being written after them.
+fn warn_of_earlier(args: &Fit) {
+    let Ok(entries) = fs::read_dir(&args.out) else { return };
+    let earlier = entries.flatten().filter(|entry| entry.path().extension().is_some_and(|e| e == "toml")).count();
+    if earlier > 0 && !args.force {
+        let out = args.out.display();
+        joulecast_reports::say(format!(
+            "{out} holds an earlier fit ({earlier} files): another one is not written there without --force"
+        ));
+    }
+}
+
 fn run_fit(args: &Fit) -> Result<()> {
+    warn_of_earlier(args);
     let Fitted { files, said } = fitted(args, &read_unique(&args.dataset.dataset)?)?;
     print(&said)?;
     fs::create_dir_all(&args.out).with_context(|| args.out.display().to_string())?;

@@ -149,8 +149,11 @@ fn a_fit_beside_an_edited_calibration_writes_none() {
     let ours = fs::read(&last).expect("a file");
     fs::remove_file(&first).expect("there");
     fs::write(&last, "edited").expect("written");
-    let error = refusal(&calibrate(&fit));
-    assert!(error.contains("tu104.toml") && error.contains("--force"), "{error}");
+    let output = calibrate(&fit);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let (note, error) = told.trim_end().split_once('\n').expect("told before and after the fit");
+    assert!(note.contains("earlier fit (1 files)") && output.status.code() == Some(1), "{told}");
+    assert!(error.starts_with("error: ") && error.contains("tu104.toml") && error.contains("--force"), "{error}");
     assert!(!first.exists() && fs::read_to_string(&last).expect("a file") == "edited");
     for force in ["--force", "--replace"] {
         fs::write(&last, "edited").expect("written");

@@ -81,8 +81,7 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
             tasks.entry(of_windows(own)).or_default().push(row);
             continue;
         }
-        // Products in the two 16-bit formats run the same kernels: one model, which differs by a flag.
-        let own = if row.family == Family::Gemm { one_half(own) } else { own };
+        let own = if is_alike_in_halves(&own, row.family) { one_half(own) } else { own };
         let own = match row.model.shared() {
             Some(model) if counts.get(&own).is_some_and(|n| *n < ENOUGH) => {
                 Task { model, phase: Phase::Forward, precision: Precision::Fp32, ..own }
@@ -102,6 +101,11 @@ pub fn tasks(rows: &[Row]) -> BTreeMap<Task, Vec<&Row>> {
 
 fn fewest(task: &Task) -> usize {
     if task.framework.is_some() { FEWEST_OF_FRAMEWORK } else { FEWEST_ROWS }
+}
+
+/// Products in the two 16-bit formats run the same kernels: one model, which differs by a flag. Over images they are others.
+fn is_alike_in_halves(task: &Task, family: Family) -> bool {
+    family == Family::Gemm && task.model != ModelKey::Conv(ConvClass::Image)
 }
 
 /// Both 16-bit formats under one name.
@@ -155,7 +159,8 @@ fn drop_shared_kernels(tasks: &mut BTreeMap<Task, Vec<&Row>>, rows: &[Row]) {
     for task in same {
         let rows = tasks.remove(&task).unwrap_or_default();
         let library = Task { framework: None, ..task };
-        let library = if rows.first().is_some_and(|r| r.family == Family::Gemm) { one_half(library) } else { library };
+        let alike = rows.first().is_some_and(|r| is_alike_in_halves(&library, r.family));
+        let library = if alike { one_half(library) } else { library };
         let own = tasks.entry(library).or_default();
         own.extend(rows.into_iter().filter(|r| twin(r).is_none()));
     }
@@ -197,6 +202,26 @@ mod tests {
             assert_eq!(tasks.values().map(Vec::len).collect::<Vec<_>>(), [60], "{model}");
             assert!(tasks.keys().all(|task| task.framework.is_none()), "{model}");
         }
+    }
+
+    /// Over images bf16 runs other kernels than fp16; elsewhere both are one model.
+    #[test]
+    fn convolutions_over_images_have_a_model_for_each_format() {
+        let fitted = |model| -> Vec<(Precision, usize)> {
+            let of = |precision| {
+                both(model, 1.0).into_iter().map(move |row| Row {
+                    precision,
+                    trial_id: format!("{precision} {}", row.trial_id),
+                    ..row
+                })
+            };
+            let rows: Vec<Row> = of(Precision::Fp16).chain(of(Precision::Bf16)).collect();
+            tasks(&rows).iter().map(|(task, rows)| (task.precision, rows.len())).collect()
+        };
+        let image = fitted(ModelKey::Conv(ConvClass::Image));
+        assert_eq!(image.len(), 2, "{image:?}");
+        assert!([Precision::Fp16, Precision::Bf16].iter().all(|p| image.contains(&(*p, 60))), "{image:?}");
+        assert_eq!(fitted(CONV), [(Precision::Fp16, 120)]);
     }
 
     #[test]

@@ -285,8 +285,10 @@ mod tests {
                 let p = capped(&step, Watts::new(cap)).expect("a limit that it takes");
                 Point { cap: Watts::new(cap), time: p.time.value * (1.0 + off), energy: p.energy.value * (1.0 - off) }
             };
-            let capped =
-                (0..6).map(|i| point(160.0 + 20.0 * f64::from(i), if i % 2 == 0 { 0.04 } else { -0.04 })).collect();
+            // Above and below at every limit, so that no other constants come nearer to both.
+            let capped = (0..12)
+                .map(|i| point(160.0 + 20.0 * f64::from(i / 2), if i % 2 == 0 { 0.04 } else { -0.04 }))
+                .collect();
             let default = point(300.0, 0.0);
             Curve { name: name.to_string(), network, mode: Mode::Training, default, capped }
         };
