@@ -1,7 +1,8 @@
 //! `calibrate seal` and `calibrate sealed`.
 
 use super::{names, print};
-use crate::judge::sealed::compare::{history, outcome, verify};
+use crate::judge::sealed::compare::{outcome, verify};
+use crate::judge::sealed::history::history;
 use crate::judge::sealed::page::page;
 use crate::judge::sealed::round::load;
 use crate::judge::sealed::seal::{Models, Provenance, Sealed, check_embedded, seal};
@@ -92,8 +93,8 @@ pub fn run_sealed(args: &SealedArgs) -> Result<()> {
         ));
     }
     let outcome = outcome(&args.folder)?;
-    let committed = history(&args.folder, &outcome)?;
-    print(&page(&outcome, &committed))
+    let history = history(&args.folder, &outcome)?;
+    print(&page(&outcome, &history))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@
 use super::measured::{self, Boards, HostFactors, Measured};
 use super::round::{Key, Loaded, Round, load};
 use super::seal::{Predicted, SIDECAR, Seal, file_names, rows};
-use crate::system::git::{self, Committed};
 use crate::system::hash::sha256_hex;
 use anyhow::{Context, Result, ensure};
 use joulecast_model::base::precision::Mode;
@@ -330,39 +329,6 @@ fn board(
         strange.map_or(String::new(), Key::to_string)
     );
     Ok(Board { name: name.to_string(), rows, failed, not_reached, hosts, visit: Visit::of(measured.values()) })
-}
-
-/// What history says of a seal: the commit that holds it.
-///
-/// # Errors
-/// When the commit that it was made at is not one that the present one rests on, its files are in no commit as they are, or
-/// something was measured before they were.
-pub fn history(folder: &Path, outcome: &Outcome) -> Result<Committed> {
-    let seal = &outcome.verified.seal;
-    ensure!(
-        git::is_ancestor(folder, &seal.commit)?,
-        "the seal was made at {}, on which this history does not rest",
-        seal.commit
-    );
-    let round = folder.with_extension("toml");
-    let names = [SIDECAR.to_string()].into_iter().chain(seal.predictions.keys().cloned()).map(|name| folder.join(name));
-    let mut last: Option<Committed> = None;
-    for path in names.chain([round]) {
-        let shown = path.display();
-        let added = git::added(&path)?.with_context(|| format!("{shown} is in no commit as it is"))?;
-        last = last.filter(|other| other.utc >= added.utc).or(Some(added));
-    }
-    let last = last.context("a seal of no files")?;
-    for board in outcome.boards.iter().filter(|board| !board.visit.first.is_empty()) {
-        let first = &board.visit.first;
-        ensure!(
-            *first > last.utc,
-            "{}: measured from {first} on, sealed files were committed at {}",
-            board.name,
-            last.utc
-        );
-    }
-    Ok(last)
 }
 
 #[cfg(test)]

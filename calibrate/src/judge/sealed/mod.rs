@@ -5,6 +5,7 @@ pub mod round;
 pub mod seal;
 pub mod measured;
 pub mod compare;
+pub mod history;
 pub mod page;
 
 /// The framework that rounds run through: the only one whose steps `calibrate/tools/torch_sealed.py` measures.

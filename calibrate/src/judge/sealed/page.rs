@@ -1,8 +1,8 @@
 //! The page of a sealed round, in Markdown.
 
 use super::compare::{Board, Compared, Group, Outcome};
+use super::history::History;
 use super::measured::HostFactors;
-use crate::system::git::Committed;
 use joulecast_model::base::accuracy::{Accuracy, wilson};
 use joulecast_model::base::precision::Precision;
 use joulecast_reports::networks::Pair;
@@ -151,7 +151,7 @@ fn every(rows: &[Compared]) -> Table {
 }
 
 /// How the round went: what was sealed at which commit, committed when, measured when and with what.
-fn protocol(outcome: &Outcome, committed: &Committed) -> String {
+fn protocol(outcome: &Outcome, History { committed, lost }: &History) -> String {
     let (seal, round) = (&outcome.verified.seal, &outcome.verified.round);
     let mut text = String::new();
     let dirty = if seal.dirty { ", **whose working tree had changes**" } else { "" };
@@ -165,7 +165,16 @@ fn protocol(outcome: &Outcome, committed: &Committed) -> String {
         round.refused.len()
     );
     let _ = writeln!(text, "* Sealed at {} by {} at commit `{}`{dirty}.", seal.utc, seal.program, seal.commit);
-    let _ = writeln!(text, "* Committed in `{}` at {}; this history rests on both.", committed.commit, committed.utc);
+    let rests = if lost.is_none() { "; this history rests on both" } else { "" };
+    let _ = writeln!(text, "* Committed in `{}` at {}{rests}.", committed.commit, committed.utc);
+    if let Some(lost) = lost {
+        let _ = writeln!(
+            text,
+            "* **Of {} this history does not show that the predictions were committed before the rows were measured.** {}",
+            lost.boards.join(" and "),
+            lost.why
+        );
+    }
     let _ = writeln!(
         text,
         "* The round's file (SHA-256 `{}`), {} networks and {} files of predictions are those that the seal names. Calibrations: {}.",
@@ -215,9 +224,9 @@ fn protocol(outcome: &Outcome, committed: &Committed) -> String {
 }
 
 /// The page of a round.
-pub fn page(outcome: &Outcome, committed: &Committed) -> String {
+pub fn page(outcome: &Outcome, history: &History) -> String {
     let round = &outcome.verified.round;
-    let mut text = format!("## Round {}\n\n{}\n", round.round, protocol(outcome, committed));
+    let mut text = format!("## Round {}\n\n{}\n", round.round, protocol(outcome, history));
     let libraries: BTreeMap<&str, &str> =
         round.networks.iter().map(|m| (m.name.as_str(), m.library.as_str())).collect();
     for board in outcome.boards.iter().filter(|board| !board.rows.is_empty()) {

@@ -1,6 +1,7 @@
 //! A small round, made up, through all of its steps: sealed, committed, measured, compared.
 
-use super::compare::{Group, history, outcome, verify};
+use super::compare::{Group, outcome, verify};
+use super::history::{LOST, history};
 use super::page::page;
 use super::round::load;
 use super::seal::{Models, Predicted, Provenance, SIDECAR, Sealed, rows, seal};
@@ -76,6 +77,11 @@ fn commit_at(folder: &Path, utc: &str) -> Result<()> {
     let status = Command::new("git").arg("-C").arg(folder).args(author).env("GIT_COMMITTER_DATE", utc).status()?;
     anyhow::ensure!(status.success(), "git commit");
     Ok(())
+}
+
+/// What is wrong, on one line.
+fn said(result: Result<()>) -> String {
+    result.err().map_or_else(|| "nothing is wrong".to_string(), |error| format!("{error:#}"))
 }
 
 /// A repository with the round of above, sealed and committed; `None` where there is no git.
@@ -197,9 +203,9 @@ fn a_round_goes_from_its_file_to_its_page() -> Result<()> {
     }
     let groups: Vec<Group> = h200.rows.iter().map(|r| r.group).collect();
     assert_eq!(groups, [Group::EagerHost, Group::Graph, Group::TrainingGpu], "by name, mode and precision");
-    let committed = history(&folder, &found)?;
-    assert_eq!(committed.commit, git::head(&folder)?);
-    let text = page(&found, &committed);
+    let history = history(&folder, &found)?;
+    assert_eq!(history.committed.commit, git::head(&folder)?);
+    let text = page(&found, &history);
     for part in [
         "## Round 7",
         "2 networks, 4 rows a board",
@@ -224,7 +230,7 @@ fn a_round_goes_from_its_file_to_its_page() -> Result<()> {
     let times = || near.boards.iter().flat_map(|b| &b.rows).map(|r| r.time);
     let width = times().map(|p| 50.0 * (p.p95 - p.p05) / p.predicted).sum::<f64>() / 3.0;
     let (near, line) = (
-        page(&near, &committed),
+        page(&near, &history),
         format!("| all | all | 3 | 0.1 | 0.1 | -0.1 | -0 | 3/3 | 100 | 44 to 100 | {width:.0} |"),
     );
     assert!(near.contains(&line), "{line} is not in\n{near}");
@@ -291,8 +297,6 @@ fn what_is_sealed_is_what_is_predicted() -> Result<()> {
 fn what_breaks_the_protocol_is_refused() -> Result<()> {
     let Some((repository, folder)) = sealed()? else { return Ok(()) };
     let file = folder.with_extension("toml");
-    let said =
-        |result: Result<()>| format!("{:#}", result.err().unwrap_or_else(|| anyhow::anyhow!("nothing is wrong")));
     let verified = || said(verify(&folder).map(drop));
     assert_eq!(verified(), "nothing is wrong");
     for (path, from, to, expected) in [
@@ -340,6 +344,43 @@ fn what_breaks_the_protocol_is_refused() -> Result<()> {
     // A commit that this history does not have.
     fs::write(&seal, sidecar.replace(&verify(&folder)?.seal.commit, &"0".repeat(40)))?;
     commit(repository.path())?;
+    assert!(told().contains("on which this history does not rest"), "{}", told());
+    Ok(())
+}
+
+/// Where the first commits of a round were lost, the boards that had been measured are told, and only these are excused.
+#[test]
+fn what_a_lost_history_does_not_show_is_told() -> Result<()> {
+    let Some((repository, folder)) = sealed()? else { return Ok(()) };
+    let lost = folder.join(LOST);
+    let write = |boards: &str| {
+        fs::write(&lost, format!("schema = \"lost/1\"\nboards = [{boards}]\nwhy = \"The machine broke.\"\n"))
+    };
+    let shown = || -> Result<String> {
+        let found = outcome(&folder)?;
+        Ok(page(&found, &history(&folder, &found)?))
+    };
+    let told = || said(shown().map(drop));
+    write("\"h200\"")?;
+    measured(&folder, "h200", "NVIDIA H200", (1.0, 1.0), LATER)?;
+    assert!(told().contains("this history rests on"), "needs no excuse: {}", told());
+    let seal = folder.join(SIDECAR);
+    let sidecar = fs::read_to_string(&seal)?;
+    fs::write(&seal, sidecar.replace(&verify(&folder)?.seal.commit, &"0".repeat(40)))?;
+    run(repository.path(), &["add", "-A"])?;
+    commit_at(repository.path(), AFTER_THAT)?;
+    let text = shown()?;
+    assert!(text.contains("Of h200 this history does not show") && text.contains("The machine broke."), "{text}");
+    assert!(!text.contains("rests on both"), "{text}");
+    for (boards, expected) in [
+        ("", "sealed files were committed at"),
+        ("\"h200\", \"h100-sxm\"", "h100-sxm was not measured"),
+        ("3", "invalid type"),
+    ] {
+        write(boards)?;
+        assert!(told().contains(expected), "{}", told());
+    }
+    fs::remove_file(&lost)?;
     assert!(told().contains("on which this history does not rest"), "{}", told());
     Ok(())
 }
