@@ -109,13 +109,13 @@ def main():
         ours = predicted(args, key)
         gaps = {}
         for kind in found.keys() | ours.keys():
-            measured, foreseen = sum(t for t, *_ in found.get(kind, ())), sum(t for t, *_ in ours.get(kind, ()))
-            gaps[kind] = (foreseen, measured)
+            ran, foreseen = sum(t for t, *_ in found.get(kind, ())), sum(t for t, *_ in ours.get(kind, ()))
+            gaps[kind] = (foreseen, ran)
             for group in ("all", key[1], f"{key[1]} {key[2]}"):
                 at = totals[group, kind]
                 at[0] += foreseen / whole
-                at[1] += measured / whole
-                at[2] += abs(foreseen - measured) / whole
+                at[1] += ran / whole
+                at[2] += abs(foreseen - ran) / whole
         for group in ("all", key[1], f"{key[1]} {key[2]}"):
             totals[group, "steps"][0] += 1
         steps.append((sum(f for f, _ in gaps.values()) / whole - 1, key, whole, gaps))

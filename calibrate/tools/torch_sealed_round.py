@@ -98,7 +98,8 @@ def exported(model, sample, exporter, form):
     if form == "open":
         more |= {"output_names": ["output"], "dynamic_axes": {name: {0: "batch"} for name in names + ["output"]}}
     if form in ("kept", "open"):
-        more["training"] = torch.onnx.TrainingMode.PRESERVE
+        # What is computed of weights alone is kept, too: it runs in every step.
+        more |= {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
     with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
         torch.onnx.export(model, sample, file.name, dynamo=False, **more)
         return strip(onnx.load(file.name))
