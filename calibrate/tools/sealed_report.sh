@@ -2,7 +2,7 @@
 # The page about sealed tests: what was predicted and committed before it was measured. Nothing is predicted here, so that
 # new calibrations change nothing; needs the repository's history. A second round adds its files and folders to the inputs.
 # inputs: data/sealed/round-1.toml data/sealed/round-1 data/sealed/round-1/nets data/sealed/round-2.toml data/sealed/round-2 data/sealed/round-2/nets data/sealed/round-3.toml data/sealed/round-3 data/sealed/round-3/nets data/sealed/round-4.toml data/sealed/round-4 data/sealed/round-4/nets
-# inputs: data/sealed/round-5.toml data/sealed/round-5 data/sealed/round-5/nets data/sealed/round-6.toml data/sealed/round-6 data/sealed/round-6/nets data/sealed/round-7.toml data/sealed/round-7 data/sealed/round-7/nets data/sealed/round-8.toml data/sealed/round-8 data/sealed/round-8/nets data/sealed/round-9.toml data/sealed/round-9 data/sealed/round-9/nets data/sealed/round-10.toml data/sealed/round-10 data/sealed/round-10/nets data/sealed/round-11.toml data/sealed/round-11 data/sealed/round-11/nets
+# inputs: data/sealed/round-5.toml data/sealed/round-5 data/sealed/round-5/nets data/sealed/round-6.toml data/sealed/round-6 data/sealed/round-6/nets data/sealed/round-7.toml data/sealed/round-7 data/sealed/round-7/nets data/sealed/round-8.toml data/sealed/round-8 data/sealed/round-8/nets data/sealed/round-9.toml data/sealed/round-9 data/sealed/round-9/nets data/sealed/round-10.toml data/sealed/round-10 data/sealed/round-10/nets data/sealed/round-11.toml data/sealed/round-11 data/sealed/round-11/nets data/sealed/round-12.toml data/sealed/round-12 data/sealed/round-12/nets
 # code: calibrate/src/judge/sealed
 set -euo pipefail
 cd "$(dirname "$0")/../.."
