@@ -6,7 +6,8 @@
 # inputs: data/measurements/h200/torch_transformer_networks.csv data/measurements/h200/torch_transformer_networks_2.csv
 # inputs: data/measurements/h200/torch_training.csv data/measurements/h200/torch_imported.csv data/measurements/h200/torch_imported
 # inputs: data/measurements/h100/torch_ops data/measurements/h200/straying data/measurements/sealed
-# code: model/src reports/src calibrate/src
+# inputs: model/tests/golden/values.txt calibrate/tests/golden/fits.txt
+# code: calibrate/src/judge
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 calibrate=target/release/calibrate

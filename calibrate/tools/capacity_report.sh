@@ -2,7 +2,8 @@
 # The worked capacity plan and its figures, reports/figures/capacity; seconds.
 # inputs: data/capacity/tagging.toml data/gpus data/frameworks data/calibrations
 # inputs: data/nets/mobilenet_v2.toml data/nets/resnet50.toml
-# code: model/src reports/src predict/src
+# inputs: model/tests/golden/values.txt tests/golden/plan.json
+# code: model/src/ask/capacity
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # The page is two folders deep, the figures are linked from there.

@@ -3,7 +3,8 @@
 # inputs: data/splits.toml data/gpus/h200.toml data/plans/reference.toml data/measurements/h200/layers data/measurements/h200/repeats
 # inputs: data/measurements/h200/check.txt data/measurements/h200/network_layers.csv data/measurements/h200/networks.csv
 # inputs: data/measurements/h200/torch_layers.csv data/measurements/h200/torch_networks.csv data/measurements/h200/torch_runs.csv
-# code: model/src reports/src calibrate/src
+# inputs: model/tests/golden/values.txt calibrate/tests/golden/fits.txt
+# code: calibrate/src/judge
 # The last table takes ten minutes on two cores; LEVELS=FILE takes it from an earlier run of its command instead.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

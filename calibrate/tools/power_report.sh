@@ -3,7 +3,8 @@
 # sweeps, which are not in this repository (ZEUS_ROWS, SWEEP_ROWS: tidy CSV files of them), these say so.
 # inputs: data/gpus data/calibrations data/frameworks data/published/papers data/published/papers/more
 # inputs: data/nets/alexnet.toml data/nets/alexnet_bvlc.toml data/nets/caffenet.toml data/nets/castro_resnetim_text.toml data/nets/gait_cnn2d_text.toml data/nets/gait_resnet_text.toml data/nets/googlenet.toml data/nets/inception_v3.toml data/nets/inception_v4.toml data/nets/resnet152.toml data/nets/resnet50.toml data/nets/vgg16.toml data/nets/vgg19.toml
-# code: model/src reports/src calibrate/src
+# inputs: model/tests/golden/values.txt calibrate/tests/golden/fits.txt
+# code: calibrate/src/judge
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 calibrate=target/release/calibrate

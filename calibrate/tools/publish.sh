@@ -8,7 +8,8 @@
 # of that script list what it is made from, files or folders of the repository. Their SHA-256 (of a folder: of its
 # files' sums as sha256sum prints them in the order of their names, README.md left out) make the stamp: a comment at the
 # end of a page, a key "made_from" of an object. Of FILE#A|B only the lines that end with = "A" or = "B" count: roles of
-# networks, so that a line for another network changes nothing. Lines `# code:` list folders of the code that makes it; every file *.rs in
+# networks, so that a line for another network changes nothing. Code that predicts and fits is stood for by
+# its golden values, which are among the inputs. Lines `# code:` list folders of the code that judges or counts; every file *.rs in
 # them and their folders counts up to its tests (the line "mod tests {"), but for tests.rs and oracles.rs.
 # `cargo test -p joulecast-tests --test published` fails where any of it has changed since. Rows that others published are
 # not in the repository: the calibrations fitted to them stand for them.

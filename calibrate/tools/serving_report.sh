@@ -2,7 +2,8 @@
 # The worked page about serving language models.
 # inputs: data/gpus data/frameworks data/calibrations data/interconnects
 # inputs: data/nets/llama3_1_70b.toml data/nets/qwen3_30b_a3b.toml model/tests/huggingface/llama3_1_8b.json
-# code: model/src predict/src
+# inputs: model/tests/golden/values.txt tests/golden/services.json
+# code: model/src/ask/serving
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 cat <<'TEXT'

@@ -3,7 +3,8 @@
 # two cores.
 # inputs: data/splits.toml#development|test data/gpus data/calibrations data/measurements/h200/layers data/measurements/h200/lattice data/measurements/h200/thin
 # inputs: data/measurements/h100/layers data/measurements/h100/lattice data/measurements/h100/thin data/measurements/choices
-# code: model/src reports/src calibrate/src
+# inputs: model/tests/golden/values.txt calibrate/tests/golden/fits.txt
+# code: calibrate/src/judge
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target/release/calibrate validate --leave-one-chip-out --seeds 3 --evaluation --dataset data/imported --dataset data/measurements/h200/layers --format markdown
