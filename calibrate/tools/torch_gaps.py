@@ -137,8 +137,8 @@ def main():
         print(f"{group} ({count:.0f} steps)")
         kinds = sorted((k for g, k in totals if g == group and k != "steps"), key=lambda k: -totals[group, k][2])
         for kind in kinds:
-            foreseen, measured, off = (100 * x / count for x in totals[group, kind])
-            print(f"  {kind:12} {foreseen:6.2f} {measured:6.2f} ({foreseen - measured:+.2f}), {off:.2f} off")
+            foreseen, ran, off = (100 * x / count for x in totals[group, kind])
+            print(f"  {kind:12} {foreseen:6.2f} {ran:6.2f} ({foreseen - ran:+.2f}), {off:.2f} off")
     for error, key, whole, gaps in sorted(steps, key=lambda s: -abs(s[0]))[:args.worst]:
         parts = sorted(gaps.items(), key=lambda g: -abs(g[1][0] - g[1][1]))[:4]
         print(f"{100 * error:+.0f} % of {whole / 1e3:.2f} ms {' '.join(key)}: " + ", ".join(f"{k} {f:.0f} for {m:.0f}" for k, (f, m) in parts))
