@@ -71,6 +71,8 @@ impl LossScaling {
 const FACTORS: RangeInclusive<f64> = 0.001..=1000.0;
 /// Passes over all parameters of one update or copy.
 const PASSES: RangeInclusive<f64> = 0.0..=1000.0;
+/// Shares of a time.
+const SHARE: RangeInclusive<f64> = 0.0..=1.0;
 
 /// A framework profile.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,6 +159,10 @@ pub struct Parallel {
     pub copy_passes: u64,
     /// What that takes besides for each layer with parameters, however small.
     pub copy_per_layer: Seconds,
+    /// By which share of a GPU's own step two GPUs take longer than one: the slower of both decides.
+    pub slower_of_two: f64,
+    /// By which share of the time of sums the kernels that run beside them take longer.
+    pub slowed_by_sums: f64,
     /// What it takes the host for each layer with parameters: hooks of gradients, sums of buckets, buffers that are brought
     /// in line, and that the processes slow each other.
     pub host_per_layer: Seconds,
@@ -314,6 +320,16 @@ struct ParallelFile {
     bucket: Option<String>,
     host: Option<Entry>,
     copies: Option<CopiesFile>,
+    waits: Option<WaitsFile>,
+    #[serde(rename = "source")]
+    _source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WaitsFile {
+    of_step: f64,
+    of_sums: f64,
     #[serde(rename = "source")]
     _source: String,
 }
@@ -333,9 +349,14 @@ impl ParallelFile {
         let per_layer =
             self.copies.as_ref().map(|c| quantity("parallel copies", &c.per_layer, Dimension::Time)).transpose();
         within("parallel copies: passes", self.copies.as_ref().map_or(0, |c| c.passes) as f64, PASSES)?;
+        let (of_step, of_sums) = self.waits.map_or((0.0, 0.0), |w| (w.of_step, w.of_sums));
+        within("parallel waits: of_step", of_step, SHARE)?;
+        within("parallel waits: of_sums", of_sums, SHARE)?;
         Ok(Parallel {
             copy_passes: self.copies.as_ref().map_or(0, |c| c.passes),
             copy_per_layer: Seconds::new(per_layer?.unwrap_or(0.0)),
+            slower_of_two: of_step,
+            slowed_by_sums: of_sums,
             host_per_layer: self.host.map_or(Ok(Seconds::ZERO), |h| h.time("parallel host"))?,
             overlaps: self.overlaps,
             bucket: bucket.map(|b| Bytes::new(b as u64)),

@@ -128,6 +128,12 @@ impl Timeline {
     }
 }
 
+/// How much longer the slowest of so many alike takes than one of them, beside the slower of two: each doubling adds as much, which
+/// is no less than what the largest of normal numbers grows by (1.8 for four, 2.5 for eight).
+fn slowest_of(gpus: u64) -> f64 {
+    (gpus as f64).log2()
+}
+
 /// The step of GPUs that share a batch. Each of `shares` is the step of one GPU over its own part; all of the same
 /// network, phases and precision. Faster GPUs wait with their context open; communication takes as much.
 ///
@@ -151,7 +157,14 @@ pub fn combine(
     })?;
     let (communication, exposed) = timelines[slowest].reduce(gpus, fabric, framework);
     let most = |part: fn(&Timeline) -> Seconds| timelines.iter().map(part).fold(Seconds::ZERO, Seconds::max);
-    let time = most(|t| t.until_update) + exposed + most(|t| t.update);
+    let slowed = (communication - exposed).max(Seconds::ZERO) * framework.parallel.slowed_by_sums;
+    let slower = if communication > Seconds::ZERO {
+        shares[slowest].alone.time.value * (framework.parallel.slower_of_two * slowest_of(gpus))
+    } else {
+        Seconds::ZERO
+    };
+    copies.iter_mut().for_each(|copies| *copies += slowed);
+    let time = most(|t| t.until_update) + slowed + slower + exposed + most(|t| t.update);
     // Launching goes on beside the kernels: the host decides where it takes longer than all of them and their sums.
     let launches = |s: &Share<'_>| {
         let layers = network.layers().iter().filter(|l| l.parameters() > 0).count() as f64;
