@@ -2,7 +2,7 @@
 //! kind asks for, and what is added to 32 bits has 32. Lists of operations: aten/src/ATen/autocast_mode.h of pytorch/pytorch.
 
 use crate::base::precision::{Phase, Precision};
-use crate::net::layer::Layer;
+use crate::net::layer::{Activation, Function, Layer};
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
 
 /// What autocast makes of an operation's inputs.
@@ -38,9 +38,11 @@ impl Policy {
             | Layer::Experts(_)
             | Layer::Recurrent(_) => Self::Narrow,
             Layer::LayerNorm(_) | Layer::GroupNorm(_) => Self::Wide,
+            Layer::Activation(Activation { function: Function::Softplus }) => Self::Wide,
+            Layer::Elementwise(elementwise) if elementwise.wide => Self::Wide,
             Layer::Softmax(_) => Self::Widening,
-            // Norms take the type of their result (fp32_append_dtype of the same file).
-            Layer::Reduce(reduce) if reduce.norm => Self::Widening,
+            // Norms and sums take the type of their result (fp32_append_dtype and fp32_set_opt_dtype of the same file).
+            Layer::Reduce(reduce) if reduce.norm || reduce.wide => Self::Widening,
             Layer::Embedding(_)
             | Layer::PositionEmbedding(_)
             | Layer::RelativePositionBias(_)

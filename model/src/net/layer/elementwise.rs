@@ -16,6 +16,9 @@ named_enum!(
         /// Kernels for the dividend, and five for the divisor: `-grad * ((self / other) / other)`, summed where it was spread
         /// (pytorch/pytorch 2.11, torch/csrc/autograd/FunctionsManual.cpp, `div_tensor_other_grad`).
         Divides = "divides",
+        /// Five kernels for each input: which is equal, which is less, half of the gradient, which of both, none where it is less:
+        /// of a maximum (pytorch/pytorch 2.11, tools/autograd/derivatives.yaml).
+        Selects = "selects",
         /// A kernel reads the result's gradient alone: of a negation, a factor that nobody learns, a copy.
         Scales = "scales",
         /// The result's gradient is the input's: of a sum with what is no activation.
@@ -51,6 +54,9 @@ pub struct Elementwise {
     /// What its backward pass does.
     #[serde(default, skip_serializing_if = "Gradient::is_default")]
     pub gradient: Gradient,
+    /// Whether autocast computes it in 32 bits: powers, exponentials, logarithms, reciprocals (aten/src/ATen/autocast_mode.h).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wide: bool,
 }
 
 fn one_operation() -> u64 {
@@ -60,12 +66,12 @@ fn one_operation() -> u64 {
 impl Elementwise {
     /// One that reads nothing but its inputs and writes as many elements as the first has, unless a shape is given.
     pub fn of(ops: u64, output: Option<Shape>) -> Self {
-        Self { ops, parameters: 0, repeated: false, output, gradient: Gradient::default() }
+        Self { ops, parameters: 0, repeated: false, output, gradient: Gradient::default(), wide: false }
     }
 
     /// Whether its backward pass reads its inputs. A copy's never does.
     pub fn saves(&self) -> bool {
-        matches!(self.gradient, Gradient::Reads | Gradient::Divides) && self.ops > 0
+        matches!(self.gradient, Gradient::Reads | Gradient::Divides | Gradient::Selects) && self.ops > 0
     }
 
     /// Elements of all inputs over the batch, of each at most as many as there are results.
@@ -89,7 +95,7 @@ impl LayerOp for Elementwise {
     }
 
     /// Backward reads the gradient, and the inputs unless [`Gradient`] says otherwise, and writes a gradient per input, with
-    /// about twice the operations; the kernels of a division are taken together. The gradient of learned values is a reduction.
+    /// about twice the operations; the kernels of a division, of a maximum are taken together. The gradient of learned values is a reduction.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let (x, y) = (Self::read(site), site.out_elements());
         let ops = y.saturating_mul(self.ops);
@@ -100,6 +106,13 @@ impl LayerOp for Elementwise {
                 // Both quotients, the negation, the product and the sum pass over values of the result's size.
                 let (read, written) = (y.saturating_mul(6).saturating_add(x), y.saturating_mul(5));
                 Some(site.streaming(ops.saturating_mul(6), read, written, self.parameters))
+            }
+            Phase::BackwardData if self.gradient == Gradient::Selects => {
+                // Comparisons read the input and write a byte; halves, choices and clearing pass over the gradient. In values of four
+                // bytes for each input, both of them together: 6.5 are read, 3.5 written.
+                let inputs = (site.inputs.len() as u64).saturating_mul(y);
+                let (read, written) = (inputs.saturating_mul(13) / 2, inputs.saturating_mul(7) / 2);
+                Some(site.streaming(ops.saturating_mul(5), read, written, self.parameters))
             }
             Phase::BackwardData => {
                 let kept = if self.saves() { x } else { 0 };
@@ -138,6 +151,7 @@ mod tests {
             (cost.map(|c| c.read.get() / 80), layer.saves())
         };
         assert_eq!(read(1, Gradient::Reads), (Some(2), true));
+        assert_eq!(read(2, Gradient::Selects), (Some(6), true), "six and a half");
         assert_eq!(read(1, Gradient::Scales), (Some(1), false));
         assert_eq!(read(1, Gradient::Divides), (Some(7), true));
         assert_eq!(read(0, Gradient::Reads), (Some(1), false), "a copy");

@@ -13,6 +13,9 @@ pub struct Reduce {
     /// Whether it is the rows' Euclidean norm, whose gradient is the row's direction.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub norm: bool,
+    /// Whether its result is in 32 bits under autocast: of a sum, as of a norm (aten/src/ATen/autocast_mode.h).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wide: bool,
 }
 
 impl LayerOp for Reduce {
@@ -57,7 +60,8 @@ mod tests {
         let c = cost(&Reduce::default(), &[shape(&[8, 4])], 2, Phase::Forward, Mode::Inference).expect("runs");
         assert_eq!((c.ops.get(), c.written.get()), (64, 64));
         let backward = |norm| {
-            let c = cost(&Reduce { norm }, &[shape(&[8, 4])], 2, Phase::BackwardData, Mode::Inference).expect("runs");
+            let c = cost(&Reduce { norm, wide: false }, &[shape(&[8, 4])], 2, Phase::BackwardData, Mode::Inference)
+                .expect("runs");
             (c.read.get() / 4, c.written.get() / 4)
         };
         assert_eq!([false, true].map(backward), [(16, 64), (3 * 64 + 16, 3 * 64)]);

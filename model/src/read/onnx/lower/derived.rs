@@ -115,7 +115,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                 let (results, all) = (product(&output), product(&read?));
                 let length = all.checked_div(results).filter(|length| *length > 1)?;
                 Some((
-                    Layer::Reduce(Reduce { norm: operator == "ReduceL2" }),
+                    Layer::Reduce(Reduce { norm: operator == "ReduceL2", wide: false }),
                     vec![Shape::new(&[results, length]).ok()?],
                 ))
             }
@@ -136,8 +136,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
                     inputs.push(output);
                 }
                 let output = (inputs.first() != Some(&output)).then_some(output);
-                let (parameters, gradient, repeated) = (0, Gradient::Reads, false);
-                Some((Layer::Elementwise(Elementwise { ops, parameters, repeated, output, gradient }), inputs))
+                let (parameters, gradient, repeated, wide) = (0, Gradient::Reads, false, false);
+                Some((Layer::Elementwise(Elementwise { ops, parameters, repeated, output, gradient, wide }), inputs))
             }
         }
     }

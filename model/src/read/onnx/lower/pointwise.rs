@@ -29,11 +29,16 @@ fn gradient(operator: &str, learned: bool, activations: usize, whole: bool) -> G
         "Add" | "Sub" | "Sum" | "Neg" => Gradient::Scales,
         "Mul" | "Div" if activations == 1 && !learned => Gradient::Scales,
         "Div" if activations > 1 => Gradient::Divides,
+        "Max" | "Min" => Gradient::Selects,
         "Floor" | "Ceil" | "Round" | "Sign" | "Not" | "And" | "Or" | "Xor" | "Equal" | "Greater" | "Less"
         | "GreaterOrEqual" | "LessOrEqual" | "IsNaN" | "IsInf" => Gradient::Absent,
         _ => Gradient::Reads,
     }
 }
+
+/// What autocast computes in 32 bits, whatever it reads (aten/src/ATen/autocast_mode.h of pytorch/pytorch 2.11).
+const WIDE: [&str; 11] =
+    ["Pow", "Exp", "Log", "Reciprocal", "Sinh", "Cosh", "Tan", "Asin", "Acos", "CumSum", "ReduceSum"];
 
 impl<'g, 'a> Lowering<'g, 'a> {
     /// Rows over the last dimension: `[rows, length]`, or `[length]`.
@@ -126,6 +131,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             parameters,
             gradient: gradient(&op.op, parameters > 0, from.len(), same),
             repeated: constants.iter().flatten().any(|&id| self.tensor(id).elements() > 1),
+            wide: WIDE.contains(&&op.op[..]),
             output: if same { None } else { Some(shape(&output)?) },
         };
         let place = self.emit(op, Layer::Elementwise(layer), from.into_iter().map(|(_, s)| s).collect(), &constants)?;
@@ -330,7 +336,12 @@ impl<'g, 'a> Lowering<'g, 'a> {
             return self.alias(op);
         }
         let from = self.seen(input, &[results, length])?;
-        let place = self.emit(op, Layer::Reduce(Reduce { norm: op.op == "ReduceL2" }), vec![from], &[])?;
+        let place = self.emit(
+            op,
+            Layer::Reduce(Reduce { norm: op.op == "ReduceL2", wide: WIDE.contains(&&op.op[..]) }),
+            vec![from],
+            &[],
+        )?;
         self.made(op, place)
     }
 }
