@@ -5,8 +5,8 @@ use crate::base::precision::{Mode, Precision};
 use crate::base::shape::Shape;
 use crate::net::layer::Layer;
 
-/// Marks layers that read a map in another order than maps usually have in that precision, and concatenations of parts of a
-/// result.
+/// Marks layers that read a map in another order than maps usually have in that precision, and concatenations and point-wise
+/// layers of parts of a result.
 pub(super) fn mark(layers: &mut [ShapedLayer], precision: Precision) {
     let usual = precision.channels_last();
     // Of every result: whether its first dimension lies closest together (channels last), not its last one.
@@ -24,11 +24,21 @@ pub(super) fn mark(layers: &mut [ShapedLayer], precision: Precision) {
             Layer::Concat(_) => reads_part,
             _ => read != usual && layer.case.inputs.first().is_some_and(|s| is_map(s) && area(s) > 1),
         };
+        layer.parted = reads_part && is_pointwise(&layer.case.layer);
         part.push(match &layer.case.layer {
             Layer::Slice(slice) => !slice.copy,
             view => reads_part && view.is_view(Mode::Inference),
         });
         last.push(written(layer, read, usual));
+    }
+}
+
+/// Whether a layer computes each value of its result from the values at the same place; what only fetches them may be a view.
+fn is_pointwise(layer: &Layer) -> bool {
+    match layer {
+        Layer::Activation(_) | Layer::Add(_) | Layer::Multiply(_) | Layer::Scale(_) => true,
+        Layer::Elementwise(elementwise) => elementwise.ops > 0,
+        _ => false,
     }
 }
 
@@ -121,6 +131,25 @@ mod tests {
         };
         assert_eq!(straying(&of(""), Precision::Fp32), ["joined"]);
         assert_eq!(straying(&of(", copy = true"), Precision::Fp32), [""; 0]);
+    }
+
+    #[test]
+    fn point_wise_layers_read_parts_where_they_lie() {
+        let of = |copy: &str| {
+            let text = format!(
+                "schema = \"network/1\"\nname = \"n\"\ntitle = \"N\"\ninputs.x.shape = [49, 64]\nlayers = [\n\
+                 {{ name = \"gate\", kind = \"slice\", axis = 1, size = 32{copy} }},\n\
+                 {{ name = \"view\", kind = \"reshape\", shape = [7, 7, 32] }},\n\
+                 {{ name = \"silu\", kind = \"silu\" }},\n{{ name = \"double\", kind = \"multiply\", from = [\"silu\", \"silu\"] }},\n\
+                 {{ name = \"product\", kind = \"multiply\", from = [\"double\", \"view\"] }},\n\
+                 {{ name = \"norm\", kind = \"layer_norm\", from = \"view\" }}]\n"
+            );
+            let network = Network::from_toml(&text).expect("a network");
+            let shaped = ShapedNetwork::new(&network, 2, Precision::Fp32, &[]).expect("shapes");
+            shaped.layers().iter().filter(|l| l.parted).map(|l| l.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(""), ["silu", "product"]);
+        assert_eq!(of(", copy = true"), [""; 0]);
     }
 
     #[test]

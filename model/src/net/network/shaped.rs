@@ -66,6 +66,8 @@ pub struct ShapedLayer {
     /// Whether it reads a map whose dimensions lie in another order than maps usually have in the network's precision, or
     /// concatenates parts of a result where they lie.
     pub strays: bool,
+    /// Whether it computes element by element and reads a part of another result where that lies.
+    pub parted: bool,
     /// Whether something that it reads has a gradient: a learned layer lies before it, or it is a way through time.
     pub wants_gradient: bool,
     /// What of it is stored in fewer bits than it computes in: see [`ShapedNetwork::storing`].
@@ -174,6 +176,7 @@ impl ShapedNetwork {
                 bias: false,
                 folded: node.folded,
                 strays: false,
+                parted: false,
                 wants_gradient: false,
                 stored: Stored::default(),
             });
@@ -361,6 +364,7 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
         let own = other.case == layer.case
             && other.bias == layer.bias
             && other.strays == layer.strays
+            && other.parted == layer.parted
             && other.wants_gradient == layer.wants_gradient
             && other.stored == layer.stored;
         own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
@@ -402,6 +406,7 @@ impl ShapedLayer {
             bias: false,
             folded: Folded::No,
             strays: false,
+            parted: false,
             wants_gradient: false,
             stored: Stored::default(),
         }

@@ -67,8 +67,18 @@ impl Broadcast {
     }
 
     /// What a layer takes at least, at a board's highest clock, one of whose operands is repeated: learned values, a table, or
-    /// forward a tensor of fewer elements than the result; nothing of all other layers.
-    pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+    /// forward a tensor of fewer elements than the result; or is a part of another result (`parted`), whose places are computed
+    /// as well, backward where the operands are read again. Nothing of all other layers.
+    pub fn least(&self, work: &Work<'_>, parted: bool, gpu: &Gpu) -> Seconds {
+        let bound = || self.bias((work.output.elements() * work.batch) as f64, work.precision, gpu);
+        let reads = || match work.phase {
+            Phase::Forward => true,
+            Phase::BackwardData => work.layer().saved().by_framework(true, true).inputs,
+            Phase::BackwardWeights | Phase::Update => false,
+        };
+        if parted && reads() {
+            return bound();
+        }
         let constant = match (work.layer(), work.phase) {
             (Layer::Elementwise(layer), Phase::Forward | Phase::BackwardData) => layer.parameters > 0 || layer.repeated,
             (Layer::Add(_) | Layer::Multiply(_), Phase::Forward) => false,
@@ -81,7 +91,7 @@ impl Broadcast {
         if !(constant || repeated) {
             return Seconds::ZERO;
         }
-        self.bias((elements * work.batch) as f64, work.precision, gpu)
+        bound()
     }
 }
 
@@ -426,14 +436,20 @@ mod tests {
     fn a_layer_with_a_repeated_operand_takes_no_less_than_a_bias() {
         let (pytorch, gpu) = (catalog::framework("pytorch").expect("shipped"), catalog::gpu("h200").expect("shipped"));
         let broadcast = pytorch.broadcast.expect("in the profile");
-        let of = |kind: &str, fields: &str, inputs: &[&[u64]]| {
+        let of_parts = |parted: bool, kind: &str, fields: &str, inputs: &[&[u64]]| {
             let layer = Layer::from_table(kind, fields.parse().expect("a table")).expect("a kind").expect("fields");
             let inputs = inputs.iter().map(|dims| Shape::new(dims).expect("a shape")).collect();
             let case = LayerCase { inputs, layer };
             let trial = Work::usual(case, Phase::Forward, 4, Precision::Fp16, Mode::Inference).expect("runs");
-            (broadcast.least(&trial, &gpu), broadcast.least(&Trial { phase: Phase::BackwardData, ..trial }, &gpu))
+            let least = |trial: &Trial| broadcast.least(trial, parted, &gpu);
+            (least(&trial), least(&Trial { phase: Phase::BackwardData, ..trial }))
         };
+        let of = |kind: &str, fields: &str, inputs: &[&[u64]]| of_parts(false, kind, fields, inputs);
         let bias = broadcast.bias(f64::from(4 * 12 * 64 * 64), Precision::Fp16, &gpu);
+        // Parts of other results, which the gradient of a rectifier does not read again.
+        let one: &[&[u64]] = &[&[12, 64, 64]];
+        assert_eq!(of_parts(true, "gelu", "", one), (bias, bias));
+        assert_eq!(of_parts(true, "relu", "", one), (bias, Seconds::ZERO));
         let map: &[u64] = &[12, 64, 64];
         assert_eq!(of("elementwise", "parameters = 12", &[map]), (bias, bias));
         assert_eq!(of("elementwise", "repeated = true", &[map]), (bias, bias));

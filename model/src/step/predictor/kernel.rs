@@ -363,7 +363,7 @@ impl<'m> Plan<'_, 'm> {
         let kernel = KernelOf { kind: self.kind, layer: &layer.case.layer, phase: run_phase, layout };
         let value = if self.found.framework { library } else { through(setup, &kernel, load, library) };
         let value = framework.layer_norm.map_or(value, |l| value.max(l.least(&load.work, gpu)));
-        let value = framework.broadcast.map_or(value, |b| value.max(b.least(&load.work, gpu)));
+        let value = framework.broadcast.map_or(value, |b| value.max(b.least(&load.work, layer.parted, gpu)));
         let value = framework.maps.map_or(value, |m| value.max(m.least(&load.work, gpu)));
         let strays = framework.maps.filter(|_| layer.strays);
         let value = strays.map_or(value, |m| m.straying(value, &load.work, gpu));
