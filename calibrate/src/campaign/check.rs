@@ -158,7 +158,7 @@ fn streaming_trials() -> Result<Vec<Trial>, ShapeError> {
         (Layer::Add(Add {}), vec![map, map]),
         (Layer::Multiply(Multiply {}), vec![map, factor]),
         (Layer::Concat(Concat::default()), vec![map, map]),
-        (Layer::Pad(Pad { padding: [1, 1, 1, 1] }), vec![map]),
+        (Layer::Pad(Pad { padding: [1, 1, 1, 1], mirrors: false }), vec![map]),
         (pool(PoolOp::Max, 3, 2, 1), vec![map]),
         (pool(PoolOp::Max, 2, 2, 0), vec![map]),
         (pool(PoolOp::Avg, 3, 1, 1), vec![map]),

@@ -44,7 +44,7 @@ pub fn covers(trial: &Trial) -> bool {
 const NO_KERNEL: &str = "there is no kernel of our own for it; it is measured through a framework";
 
 /// Whether our own kernels compute this form of the layer: sums of equal shapes, products of equal shapes or with a
-/// factor per channel, softmax and concatenation along their usual dimension.
+/// factor per channel, softmax and concatenation along their usual dimension, padding with zeros.
 fn has_kernel(trial: &Trial) -> bool {
     let inputs = &trial.case.inputs;
     let equal = || inputs.iter().all(|s| Some(s) == inputs.first());
@@ -56,6 +56,7 @@ fn has_kernel(trial: &Trial) -> bool {
         }
         Layer::Softmax(softmax) => !softmax.last,
         Layer::Concat(concat) => concat.axis.is_none(),
+        Layer::Pad(pad) => !pad.mirrors,
         _ => true,
     }
 }

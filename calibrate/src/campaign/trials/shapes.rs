@@ -185,7 +185,7 @@ fn map_layer(kind: &str, point: &mut Point<'_>, ranges: &Ranges) -> Option<Layer
         "dropout" => Layer::Dropout(Dropout { probability: 0.5 }),
         "pad" => {
             let [a, b] = point.pick(&[[0, 1], [1, 1], [2, 2], [3, 3]]);
-            Layer::Pad(Pad { padding: [a, b, a, b] })
+            Layer::Pad(Pad { padding: [a, b, a, b], mirrors: false })
         }
         "add" | "multiply" | "concat" => return joined(kind, point, channels, side),
         _ => Layer::Activation(Activation { function: Function::from_name(kind)? }),

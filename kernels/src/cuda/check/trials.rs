@@ -128,7 +128,7 @@ fn cases() -> Result<Vec<(LayerCase, u64)>, InvalidShape> {
         add(Layer::Multiply(Multiply {}), vec![shape, shape], 3);
         add(Layer::Multiply(Multiply {}), vec![shape, Shape::map(shape.axis(), 1, 1)?], 3);
         add(Layer::Concat(Concat::default()), vec![shape, shape], 3);
-        add(Layer::Pad(Pad { padding: [1, 0, 2, 1] }), vec![shape], 3);
+        add(Layer::Pad(Pad { padding: [1, 0, 2, 1], mirrors: false }), vec![shape], 3);
         for op in [PoolOp::Max, PoolOp::Avg] {
             for (kernel, stride, padding, ceil) in
                 [(2, 2, 0, false), (3, 2, 1, false), (3, 2, 0, true), (3, 1, 1, false)]
@@ -160,7 +160,7 @@ fn cases() -> Result<Vec<(LayerCase, u64)>, InvalidShape> {
     }
     // Planes that share blocks, planes that several blocks share.
     for (map, batch) in [(Shape::map(550, 5, 7)?, 2), (Shape::map(1, 120, 101)?, 1)] {
-        add(Layer::Pad(Pad { padding: [1, 0, 2, 1] }), vec![map], batch);
+        add(Layer::Pad(Pad { padding: [1, 0, 2, 1], mirrors: false }), vec![map], batch);
         for op in [PoolOp::Max, PoolOp::Avg] {
             for (kernel, stride, padding) in [(2, 2, 0), (3, 2, 1), (3, 1, 1), (4, 3, 2)] {
                 add(pool(op, kernel, stride, padding, false), vec![map], batch);

@@ -1,4 +1,4 @@
-//! Zero padding that a convolution cannot express.
+//! Padding that a convolution cannot express.
 
 use super::{LayerOp, ShapeError, one_map};
 use crate::base::precision::Phase;
@@ -6,12 +6,15 @@ use crate::base::shape::Shape;
 use crate::net::cost::{LayerCost, Site};
 use serde::{Deserialize, Serialize};
 
-/// Adds zeros around a map: `[top, bottom, left, right]`.
+/// Adds rows and columns around a map.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pad {
     /// Rows above and below, columns left and right.
     pub padding: [u64; 4],
+    /// Whether they mirror the map (`reflect` of ONNX and PyTorch) instead of being zeros.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mirrors: bool,
 }
 
 impl LayerOp for Pad {
@@ -44,8 +47,8 @@ mod tests {
 
     #[test]
     fn sides_grow_separately() {
-        let pad = Pad { padding: [0, 1, 2, 3] };
+        let pad = Pad { padding: [0, 1, 2, 3], mirrors: false };
         assert_eq!(pad.output(&[shape(&[3, 10, 10])]), Ok(shape(&[3, 11, 15])));
-        assert!(Pad { padding: [u64::MAX; 4] }.output(&[shape(&[3, 10, 10])]).is_err());
+        assert!(Pad { padding: [u64::MAX; 4], mirrors: false }.output(&[shape(&[3, 10, 10])]).is_err());
     }
 }

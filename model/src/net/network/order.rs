@@ -22,6 +22,7 @@ pub(super) fn mark(layers: &mut [ShapedLayer], precision: Precision) {
         };
         layer.strays = match &layer.case.layer {
             Layer::Concat(_) => reads_part,
+            Layer::Pad(pad) if pad.mirrors => read,
             _ => read != usual && layer.case.inputs.first().is_some_and(|s| is_map(s) && area(s) > 1),
         };
         layer.parted = reads_part && is_pointwise(&layer.case.layer);
@@ -56,6 +57,8 @@ fn written(layer: &ShapedLayer, read: bool, usual: bool) -> bool {
         Layer::Slice(slice) => (!slice.copy || *input == layer.output) && read,
         // Either operand in that order makes the library run in it; sequences have no such order.
         Layer::Conv2d(_) | Layer::Conv3d(_) | Layer::ConvTranspose2d(_) => (usual || read) && !input.is_sequence(),
+        // The framework mirrors maps channels first, and copies those that lie otherwise.
+        Layer::Pad(pad) if pad.mirrors => false,
         // It writes channels first; its rows hold the copy that brings them last again.
         Layer::GroupNorm(_) => usual && read,
         Layer::LayerNorm(_)
@@ -133,6 +136,21 @@ mod tests {
         assert_eq!(straying(&of(", copy = true"), Precision::Fp32), [""; 0]);
     }
 
+    /// Mirrored maps have their channels first: a copy before the pad and one before the convolution in 16 bits.
+    #[test]
+    fn padding_that_mirrors_brings_channels_first() {
+        let of = |mirrors: bool| {
+            format!(
+                r#"{{ name = "a", kind = "conv2d", channels = 32, kernel = 1 }},
+                {{ name = "pad", kind = "pad", padding = [1, 1, 1, 1], mirrors = {mirrors} }},
+                {{ name = "b", kind = "conv2d", channels = 32, kernel = 3 }}"#
+            )
+        };
+        assert_eq!(straying(&of(true), Precision::Bf16), ["pad", "b"]);
+        assert_eq!(straying(&of(true), Precision::Fp32), [""; 0]);
+        assert_eq!(straying(&of(false), Precision::Bf16), [""; 0]);
+    }
+
     #[test]
     fn point_wise_layers_read_parts_where_they_lie() {
         let of = |copy: &str| {
@@ -142,7 +160,7 @@ mod tests {
                  {{ name = \"view\", kind = \"reshape\", shape = [7, 7, 32] }},\n\
                  {{ name = \"silu\", kind = \"silu\" }},\n{{ name = \"double\", kind = \"multiply\", from = [\"silu\", \"silu\"] }},\n\
                  {{ name = \"product\", kind = \"multiply\", from = [\"double\", \"view\"] }},\n\
-                 {{ name = \"norm\", kind = \"layer_norm\", from = \"view\" }}]\n"
+                 {{ name = \"norm\", kind = \"layer_norm\", from = \"view\" }}]\noutputs = [\"product\", \"norm\"]\n"
             );
             let network = Network::from_toml(&text).expect("a network");
             let shaped = ShapedNetwork::new(&network, 2, Precision::Fp32, &[]).expect("shapes");

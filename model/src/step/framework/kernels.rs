@@ -198,6 +198,8 @@ pub struct Maps {
     plane: f64,
     /// Results per multiprocessor and cycle of a concatenation that reads a part of a result where it lies.
     concatenated: f64,
+    /// Results per multiprocessor and cycle of padding that mirrors a map, and of its gradient, which adds up by atomics.
+    mirrored: [f64; 2],
 }
 
 /// Copies of turned matrices: neighbours in the result lie far apart in what is read, where each brings along a sector whose
@@ -233,6 +235,7 @@ impl Maps {
     /// all other layers.
     pub fn least(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
         let copies = match work.layer() {
+            Layer::Pad(pad) if pad.mirrors => return self.mirroring(work, gpu),
             Layer::Reshape(reshape) => reshape.copy.moves(),
             Layer::Permute(permute) => permute.copy,
             _ => false,
@@ -254,6 +257,22 @@ impl Maps {
         Seconds::new((work.output.elements() * work.batch) as f64 / (per_cycle * cycles_per_second(gpu)))
     }
 
+    /// What padding takes that mirrors a map whose channels lie first, at a board's highest clock; the gradient is filled with zeros
+    /// first, and of maps whose channels lie last it is copied from the order of the result's.
+    fn mirroring(&self, work: &Work<'_>, gpu: &Gpu) -> Seconds {
+        let cycles = cycles_per_second(gpu);
+        let results = (work.output.elements() * work.batch) as f64;
+        let [forward, backward] = self.mirrored.map(|per_cycle| Seconds::new(results / (per_cycle * cycles)));
+        if work.phase == Phase::Forward {
+            return forward;
+        }
+        let channels = work.output.axis().max(1);
+        let per_cycle = self.copied.per_cycle(work.precision, channels, work.output.elements() / channels);
+        let turned =
+            if work.precision.channels_last() { Seconds::new(results / (per_cycle * cycles)) } else { Seconds::ZERO };
+        backward + turned
+    }
+
     /// What a layer takes that reads such a map, given what it takes on a usual one, at a board's highest clock.
     pub fn straying(&self, usual: Seconds, work: &Work<'_>, gpu: &Gpu) -> Seconds {
         if work.phase != Phase::Forward {
@@ -261,6 +280,11 @@ impl Maps {
         }
         let (cycles, sms) = (cycles_per_second(gpu), gpu.sms.value as f64);
         match work.layer() {
+            Layer::Pad(_) => {
+                let (values, channels) = (work.input().elements(), work.input().axis().max(1));
+                let per_cycle = self.copied.per_cycle(work.precision, channels, values / channels);
+                usual + Seconds::new((values * work.batch) as f64 / (per_cycle * cycles))
+            }
             Layer::Conv2d(_) | Layer::ConvTranspose2d(_) if work.precision.channels_last() => {
                 let (values, channels) = (work.input().elements(), work.input().axis().max(1));
                 let per_cycle = self.copied.per_cycle(work.precision, values / channels, channels);
@@ -297,6 +321,7 @@ struct TurnedFile {
 pub(super) struct MapsFile {
     copied_per_cycle: TurnedFile,
     concatenated_per_cycle: f64,
+    mirrored_per_cycle: [f64; 2],
     interpolated_per_cycle: [f64; 2],
     cycles_per_plane: f64,
     #[serde(rename = "source")]
@@ -309,6 +334,8 @@ impl MapsFile {
         for (field, value) in [
             ("even copied", self.copied_per_cycle.even),
             ("concatenated", self.concatenated_per_cycle),
+            ("mirrored", self.mirrored_per_cycle[0]),
+            ("mirrored", self.mirrored_per_cycle[1]),
             ("interpolated", first),
             ("interpolated", last),
         ] {
@@ -319,7 +346,8 @@ impl MapsFile {
         let read = |name: &str, numbers| ByWidth::read(&format!("maps copied_per_cycle {name}"), numbers, &PER_CYCLE);
         let copied = Turned { short: read("short", short)?, even, long: read("long", long)? };
         let concatenated = self.concatenated_per_cycle;
-        Ok(Maps { copied, concatenated, last, first, plane: self.cycles_per_plane })
+        let mirrored = self.mirrored_per_cycle;
+        Ok(Maps { copied, concatenated, mirrored, last, first, plane: self.cycles_per_plane })
     }
 }
 
@@ -519,7 +547,8 @@ mod tests {
 
     #[test]
     fn straying_maps_are_copied_and_interpolated_otherwise() {
-        let maps = Maps { copied: TURNED, last: 0.25, first: 1.0, plane: 300.0, concatenated: 0.5 };
+        let maps =
+            Maps { copied: TURNED, last: 0.25, first: 1.0, plane: 300.0, concatenated: 0.5, mirrored: [0.5, 0.25] };
         let gpu = catalog::gpu("h200").expect("shipped");
         let (cycles, sms) = (cycles_per_second(&gpu), gpu.sms.value as f64);
         let usual = Seconds::from_us(10.0);
@@ -546,6 +575,25 @@ mod tests {
         };
         near(takes(&joined(64)), (2 * 64 * 4000 * 4) as f64 / (0.5 * cycles));
         near(takes(&joined(1)), 1e-5);
+    }
+
+    #[test]
+    fn padding_that_mirrors_is_bound_by_results() {
+        let maps =
+            Maps { copied: TURNED, last: 0.25, first: 1.0, plane: 300.0, concatenated: 0.5, mirrored: [0.5, 0.25] };
+        let gpu = catalog::gpu("h200").expect("shipped");
+        let of = |precision, phase| {
+            let pad = |mirrors: bool| {
+                work("pad", &format!("padding = [1, 1, 1, 1]\nmirrors = {mirrors}"), &[16, 20, 20], precision)
+            };
+            let least = |mirrors| maps.least(&Trial { phase, ..pad(mirrors) }, &gpu).get() * cycles_per_second(&gpu);
+            assert_eq!(least(false), 0.0);
+            least(true) / (16 * 22 * 22 * 4) as f64
+        };
+        assert!((of(Precision::Fp16, Phase::Forward) - 2.0).abs() < 1e-9);
+        assert!((of(Precision::Fp32, Phase::BackwardData) - 4.0).abs() < 1e-9);
+        // The gradient comes with its channels last: rows of 484 values of the result are long.
+        assert!((of(Precision::Fp16, Phase::BackwardData) - 4.0 - 1.0 / 0.4).abs() < 1e-9);
     }
 
     const TURNED: Turned = Turned { short: ByWidth([1.0, 2.0]), even: 0.8, long: ByWidth([0.5, 0.4]) };

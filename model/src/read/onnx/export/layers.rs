@@ -92,7 +92,8 @@ impl Writer<'_> {
             Layer::Pad(pad) => {
                 let [top, bottom, left, right] = pad.padding.map(|p| p as i64);
                 let pads = self.integers(&site.named("pads"), &[0, 0, top, left, 0, 0, bottom, right]);
-                self.node("Pad", &[&x, &pads], name, &[]);
+                let mode = if pad.mirrors { "reflect" } else { "constant" };
+                self.node("Pad", &[&x, &pads], name, &[("mode", Word(mode))]);
             }
             Layer::Attention(attention) => return self.attention(attention, site),
             Layer::Embedding(embedding) => {

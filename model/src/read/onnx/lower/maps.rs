@@ -98,9 +98,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let name = format!("{}.pad", super::scope::path(op.node));
         let layer = match (dims, &pads[..]) {
             (&[_, _, _], &[(top, bottom), (left, right)]) => {
-                Layer::Pad(Pad { padding: [top, bottom, left, right].map(|p| p as u64) })
+                Layer::Pad(Pad { padding: [top, bottom, left, right].map(|p| p as u64), mirrors: false })
             }
-            (&[_, _, _], &[(left, right)]) => Layer::Pad(Pad { padding: [0, 0, left as u64, right as u64] }),
+            (&[_, _, _], &[(left, right)]) => {
+                Layer::Pad(Pad { padding: [0, 0, left as u64, right as u64], mirrors: false })
+            }
             _ => {
                 let mut wide = dims.to_vec();
                 let spatial = wide.len() - pads.len();
@@ -328,7 +330,8 @@ impl<'g, 'a> Lowering<'g, 'a> {
             {
                 let padding = [top, bottom, left, right].map(|p| p as u64);
                 let from = self.seen(self.activation(op, 0)?, &map)?;
-                let place = self.emit(op, Layer::Pad(Pad { padding }), vec![from], &[])?;
+                let mirrors = self.call(op).word("mode") == Some("reflect");
+                let place = self.emit(op, Layer::Pad(Pad { padding, mirrors }), vec![from], &[])?;
                 self.made(op, place)
             }
             _ => self.copied(op),
