@@ -119,8 +119,10 @@ fn view(dims: &[i64], strides: &[i64], shape: &[i64]) -> Option<Vec<i64>> {
             (base, held, seen) = (strides[d - 1], 1, 1);
         }
     }
-    if let (Some(1), Some(1), Some(outer)) = (dims.first(), shape.first(), made.first_mut()) {
-        *outer = strides[0];
+    // Of several dimensions of one value, such as a part of what was split, the samples lie furthest apart.
+    let apart = dims.iter().zip(strides).take_while(|(dim, _)| **dim == 1).map(|(_, stride)| *stride).max();
+    if let (Some(apart), Some(1), Some(outer)) = (apart, shape.first(), made.first_mut()) {
+        *outer = apart;
     }
     (next == 0).then_some(made)
 }
@@ -439,6 +441,9 @@ mod tests {
         assert_eq!(view(&dims, &strides, &[8, 10, 16]), None);
         // A file that was made for one sample says the same of many.
         assert_eq!(view(&[1, 4, 10, 16], &strides, &[4, 10, 16]), None);
+        // Keys out of [batch, tokens, 3, heads, features], turned to [3, batch, heads, features, tokens] and split.
+        let part = view(&[1, 1, 4, 16, 10], &[64, 1920, 16, 1, 192], &[1, 4, 16, 10]).expect("a view");
+        assert_eq!((part[0], view(&[1, 4, 16, 10], &part, &[4, 16, 10])), (1920, None));
         assert_eq!(view(&[1, 4, 10, 16], &contiguous(&[1, 4, 10, 16]), &[4, 10, 16]), Some(vec![160, 16, 1]));
     }
 

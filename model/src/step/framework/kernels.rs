@@ -243,9 +243,12 @@ impl Maps {
         let input = work.input();
         let (before, after) = (input.dims(), work.output.dims());
         let turns = match (before.last(), after.last()) {
-            // Rows stay together, or parts of them: heads side by side.
+            // Rows stay together, or parts of them: heads side by side. The same dimensions with another one last are turned.
             (Some(a), Some(b)) if a.is_multiple_of(*b) || b.is_multiple_of(*a) => {
-                before != after && before.iter().rev().eq(after)
+                let (mut sorted, mut others) = (before.to_vec(), after.to_vec());
+                sorted.sort_unstable();
+                others.sort_unstable();
+                before != after && sorted == others && (a != b || before.iter().rev().eq(after))
             }
             _ => true,
         };
@@ -543,6 +546,20 @@ mod tests {
         assert_eq!(of("[1, 3]", &[32, 1, 100], Precision::Fp32), 0.0);
         assert_eq!(of("[1, 1]", &[32, 1, 100], Precision::Fp16), 0.0);
         assert_eq!(of("3", &[32, 10, 100], Precision::Fp16), 0.0);
+    }
+
+    /// A row of one is a multiple of the other's, which says nothing where the dimensions are the same in another order.
+    #[test]
+    fn turned_matrices_are_told_from_heads_side_by_side() {
+        let maps =
+            Maps { copied: TURNED, last: 0.25, first: 1.0, plane: 300.0, concatenated: 0.5, mirrored: [0.5, 0.25] };
+        let gpu = catalog::gpu("h200").expect("shipped");
+        let copied = |from: &[u64], to: &str| {
+            let copy = work("reshape", &format!("shape = {to}\ncopy = true"), from, Precision::Fp16);
+            maps.least(&copy, &gpu) > Seconds::ZERO
+        };
+        assert!(copied(&[96, 8, 48], "[8, 48, 96]") && copied(&[64, 64, 8], "[64, 8, 64]"));
+        assert!(!copied(&[96, 8, 48], "[8, 96, 48]") && !copied(&[96, 8, 48], "[96, 384]"));
     }
 
     #[test]
