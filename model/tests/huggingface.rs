@@ -101,7 +101,7 @@ fn caches_are_as_large_as_published() {
         let network = read(name);
         let cache = |cached| {
             let step = generation::decode(&network, cached).expect("generates");
-            footprint(&shaped(&step), Mode::Inference, &Default::default()).cache.get()
+            footprint(&shaped(&step), Mode::Inference, &Default::default(), &[]).cache.get()
         };
         assert_eq!((cache(999), cache(1999)), (1000 * bytes, 2000 * bytes), "{name}");
     }
@@ -113,7 +113,7 @@ fn windows_end_what_a_cache_keeps() {
     let network = read("gemma3_1b");
     let cache = |cached| {
         let step = generation::decode(&network, cached).expect("generates");
-        footprint(&shaped(&step), Mode::Inference, &Default::default()).cache.get()
+        footprint(&shaped(&step), Mode::Inference, &Default::default(), &[]).cache.get()
     };
     let token = 2 * 2 * 256;
     assert_eq!(cache(99), 26 * 100 * token);

@@ -39,7 +39,7 @@ fn foreseen(run: &Run, framework: &Framework) -> Result<Option<MemoryFootprint>,
         network.bind_side(side as u64)?;
     }
     let network = ShapedNetwork::new(&network, batch, precision, &[])?;
-    Ok(Some(footprint(&network, mode, &framework.memory)))
+    Ok(Some(footprint(&network, mode, &framework.memory, &[])))
 }
 
 /// Mean absolute error in percent, each run printed.

@@ -198,7 +198,7 @@ fn both_routes_take_the_same_memory() {
         for (batch, precision) in [(1, Precision::Fp32), (32, Precision::Fp16), (256, Precision::Fp32)] {
             let of = |n: &Network| {
                 let step = framework.runs(shaped(n, batch, precision));
-                footprint(&step, Mode::Inference, &framework.memory).total().to_f64()
+                footprint(&step, Mode::Inference, &framework.memory, &[]).total().to_f64()
             };
             let difference = apart(of(&file), of(&own));
             if difference > most_memory(&route.zoo) {

@@ -178,8 +178,10 @@ impl Cluster {
             Batch::Max => {
                 let mut least = None;
                 for (_, Member { predictor, .. }) in &self.members {
-                    let (gpu, policy) = (predictor.gpu(), &predictor.framework().memory);
-                    let found = largest_batch(gpu.memory.value, self.mode, policy, 1, |b| self.shape(source, b))?;
+                    let gpu = predictor.gpu();
+                    let needed =
+                        |batch| Ok::<_, Failure>(predictor.memory(&self.shape(source, batch)?, self.mode).total());
+                    let found = largest_batch(gpu.memory.value, 1, needed)?;
                     let Some(batch) = found else {
                         let why = anyhow!("not even one sample fits in the memory of {}", gpu.name);
                         return Err(Failure::Failed(why));

@@ -2,7 +2,7 @@
 
 use super::DatasetsArg;
 use crate::fit::choice::{Choices, foresee, learned};
-use crate::fit::recipe;
+use crate::fit::{recipe, workspace};
 use crate::judge::networks;
 use crate::rows::choices;
 use crate::rows::dataset;
@@ -40,7 +40,10 @@ pub(super) fn choices_of(datasets: &DatasetsArg, measurements: &[Measurement], u
     if datasets.choices.is_empty() {
         return Ok(Choices::default());
     }
-    learned(&choices::read(&datasets.choices)?, &unseen.left(prepare(measurements)?)?)
+    let rows = unseen.left(prepare(measurements)?)?;
+    let mut choices = learned(&choices::read(&datasets.choices)?, &rows)?;
+    workspace::learn(&mut choices, &rows);
+    Ok(choices)
 }
 
 /// Measurements ready for fitting.

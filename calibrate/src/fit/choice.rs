@@ -127,7 +127,8 @@ fn choice(phase: Phase, precisions: Vec<Precision>, samples: &[Sample<'_>]) -> R
     anyhow::ensure!(nodes.len() <= MOST_NODES, "{}: a tree of {} nodes", what(), nodes.len());
     let tree = Tree::new(nodes, engines.len()).map_err(anyhow::Error::msg).with_context(what)?;
     let engines = engines.iter().map(|e| e.to_string()).collect();
-    let choice = Choice { phase, precisions, engines, asked: samples.len(), right: 0.0, tree };
+    let workspaces = BTreeMap::new();
+    let choice = Choice { phase, precisions, engines, asked: samples.len(), right: 0.0, tree, workspaces };
     let judging = samples.iter().filter(|s| s.judges);
     let judged: Vec<bool> = judging.map(|s| choice.engine(&s.sizes) == Some(s.engine)).collect();
     let right = judged.iter().filter(|right| **right).count() as f64 / judged.len() as f64;

@@ -7,6 +7,7 @@ pub mod least_squares;
 pub mod waiting;
 pub mod polynomial;
 pub mod choice;
+pub mod workspace;
 pub mod engines;
 pub mod neuralpower;
 pub mod task;

@@ -97,6 +97,8 @@ pub struct Row {
     pub engine: Option<String>,
     /// The engine that was to be expected, where choices are known.
     pub foreseen: Option<String>,
+    /// Bytes of its scratch memory, where they were asked for.
+    pub workspace: Option<u64>,
 }
 
 impl Row {
@@ -378,6 +380,7 @@ fn row(
         activities,
         library,
         engine: sizes.and(m.algo.as_deref()).map(|algorithm| engine_name(algorithm).to_string()),
+        workspace: sizes.and(m.workspace_bytes),
         sizes,
         foreseen: None,
     })
@@ -436,6 +439,7 @@ pub(crate) mod testing {
             sizes: None,
             engine: None,
             foreseen: None,
+            workspace: None,
         }
     }
 }

@@ -5,14 +5,13 @@ use crate::base::shape::Shape;
 use crate::base::units::{Bytes, Ops};
 use crate::kernel::load::Load;
 use crate::kernel::setting::Algorithm;
+use crate::kernel::sizes::{fourier_numbers, frequencies};
 use crate::net::layer::{Conv2d, Layer};
 
 /// Size of a single-precision number: algorithms are known in fp32.
 const WIDTH: u64 = 4;
 /// Side of the tiles of the tiled Fourier transform.
 const FFT_TILE: u64 = 32;
-/// Shortest side of the whole one.
-const SHORTEST_FFT: u64 = 16;
 /// Operations of a complex multiply-accumulate.
 const COMPLEX: u64 = 8;
 /// Results and values of a Winograd tile, F(4x4, 3x3).
@@ -51,9 +50,8 @@ impl Algorithm {
                 Some(Plan { ops: None, numbers: images * patches })
             }
             Self::Fft => {
-                let side = |size: u64, padding: u64| (size + 2 * padding).next_power_of_two().max(SHORTEST_FFT);
-                let frequencies = side(height, conv.padding.h) * (side(width, conv.padding.w) / 2 + 1);
-                let numbers = 2 * frequencies * (images + 2 * weights + results);
+                let frequencies = frequencies(height + 2 * conv.padding.h, width + 2 * conv.padding.w);
+                let numbers = fourier_numbers(frequencies, images, weights, results);
                 Some(Plan { ops: Some(COMPLEX * frequencies * products), numbers })
             }
             Self::FftTiling => {

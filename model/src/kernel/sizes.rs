@@ -60,6 +60,19 @@ impl ConvSizes {
         NAMES.iter().position(|n| *n == name).map(|i| self.values[i])
     }
 
+    /// Numbers that Fourier transforms of it keep, a group's weights once; none where no library transforms: of windows of one
+    /// place or several steps apart, and over sequences.
+    pub fn fourier_numbers(&self) -> f64 {
+        let size = |name: &str| self.named(name).unwrap_or(0.0) as u64;
+        if size("kernel") <= 1 || size("stride") > 1 || size("dilation") > 1 || size("height").min(size("width")) <= 1 {
+            return 0.0;
+        }
+        let frequencies = frequencies(size("height") + 2 * size("padding_h"), size("width") + 2 * size("padding_w"));
+        let weights = size("outputs") * size("group_inputs");
+        let [images, results] = [size("inputs"), size("outputs")].map(|planes| planes * size("batch"));
+        fourier_numbers(frequencies, images, weights, results) as f64
+    }
+
     /// Of a convolution whose engine the library chooses, with its maps in the usual order; `None` of everything else.
     pub fn of(work: &Work<'_>) -> Option<Self> {
         let Layer::Conv2d(conv) = work.layer() else { return None };
@@ -114,4 +127,19 @@ impl ConvSizes {
         ];
         Some(Self { values: values.map(|v| v as f64), phase: work.phase, precision: work.precision })
     }
+}
+
+/// Shortest side of the whole one.
+const SHORTEST_FFT: u64 = 16;
+
+/// Frequencies of the Fourier transform of a padded map, half of them since it is real.
+pub fn frequencies(height: u64, width: u64) -> u64 {
+    let side = |size: u64| size.next_power_of_two().max(SHORTEST_FFT);
+    side(height) * (side(width) / 2 + 1)
+}
+
+/// Numbers that Fourier transforms of so many planes of inputs and results keep, and of weights, which they keep twice.
+pub fn fourier_numbers(frequencies: u64, images: u64, weights: u64, results: u64) -> u64 {
+    let planes = images.saturating_add(weights.saturating_mul(2)).saturating_add(results);
+    planes.saturating_mul(frequencies).saturating_mul(2)
 }

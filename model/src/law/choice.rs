@@ -3,10 +3,13 @@
 //! Libraries choose by heuristics of their own, which can be asked without running anything; `calibrate fit --choices`
 //! learns the trees from such answers. An engine that is foreseen has its own terms in the models of time.
 
+use super::calibration::engine_alone;
 use crate::base::precision::{Phase, Precision};
+use crate::base::units::Bytes;
 use crate::kernel::sizes::{ConvSizes, NAMES};
 use joulecast_data::pack::{FAR, LONG, SPLIT, from_few_digits};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 /// Nodes of a tree at most: of a file, not of what is worth learning.
@@ -27,6 +30,70 @@ pub struct Choice {
     pub right: f64,
     /// What decides.
     pub tree: Tree,
+    /// What engines take as scratch memory, by [`workspace_key`]; nothing where one is not named.
+    pub workspaces: BTreeMap<String, Workspace>,
+}
+
+/// Scratch memory of an engine, in multiples of what a convolution reads, writes and learned, which most bring into another order,
+/// and of what Fourier transforms of these would keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Workspace {
+    /// Of the bytes of the input.
+    pub input: f64,
+    /// Of the bytes of the result.
+    pub output: f64,
+    /// Of the bytes of the weights.
+    pub weights: f64,
+    /// Of the bytes of Fourier transforms.
+    pub fourier: f64,
+}
+
+/// What an engine's workspaces are kept under: its name without knobs, and whether groups or channels that do not fill a vector of
+/// 16 bytes make it copy what else it reads as it is.
+pub fn workspace_key<'e>(engine: &'e str, sizes: &ConvSizes) -> Cow<'e, str> {
+    let alone = engine_alone(engine);
+    let size = |name: &str| sizes.named(name).unwrap_or(0.0);
+    let vector = 16.0 / sizes.precision.bytes() as f64;
+    if size("groups") > 1.0 {
+        format!("{alone}{GROUPED}").into()
+    } else if size("aligned_inputs").min(size("aligned_outputs")) < vector {
+        format!("{alone}{ODD}").into()
+    } else {
+        alone.into()
+    }
+}
+
+/// The engine's name of a key of workspaces.
+pub fn engine_of_key(key: &str) -> &str {
+    key.strip_suffix(GROUPED).or_else(|| key.strip_suffix(ODD)).unwrap_or(key)
+}
+
+const GROUPED: &str = "_grouped";
+const ODD: &str = "_odd";
+
+impl Workspace {
+    /// From the multiples of [`Self::parts`].
+    pub fn new([input, output, weights, fourier]: [f64; 4]) -> Self {
+        Self { input, output, weights, fourier }
+    }
+
+    /// The multiples, in the order of [`Self::parts`].
+    pub fn multiples(&self) -> [f64; 4] {
+        [self.input, self.output, self.weights, self.fourier]
+    }
+
+    /// Bytes of a convolution's input, result and weights, and of their Fourier transforms, which have 32 bits.
+    pub fn parts(sizes: &ConvSizes) -> [f64; 4] {
+        let bytes = |size: &str| sizes.named(size).unwrap_or(0.0) * sizes.precision.bytes() as f64;
+        let fourier = sizes.fourier_numbers() * Precision::Fp32.bytes() as f64;
+        [bytes("read"), bytes("written"), bytes("weights"), fourier]
+    }
+
+    /// For a convolution of these sizes.
+    pub fn of(&self, sizes: &ConvSizes) -> Bytes {
+        let parts = Self::parts(sizes).into_iter().zip(self.multiples());
+        Bytes::new(parts.map(|(bytes, multiple)| bytes * multiple).sum::<f64>() as u64)
+    }
 }
 
 /// Values of [`NAMES`].
@@ -175,6 +242,15 @@ impl Choice {
     /// Whether it speaks of convolutions in a phase and precision.
     pub fn is_for(&self, phase: Phase, precision: Precision) -> bool {
         self.phase == phase && self.precisions.contains(&precision)
+    }
+
+    /// What the engine that the library is expected to choose takes as scratch memory.
+    pub fn workspace(&self, sizes: &ConvSizes) -> Bytes {
+        if self.workspaces.is_empty() {
+            return Bytes::ZERO;
+        }
+        let taken = self.engine(sizes).and_then(|engine| self.workspaces.get(&*workspace_key(engine, sizes)));
+        taken.map_or(Bytes::ZERO, |workspace| workspace.of(sizes))
     }
 
     /// The engine that the library is expected to choose.
@@ -393,6 +469,9 @@ mod tests {
     #[test]
     fn branches_of_small_values_follow_their_split() {
         let choice = Choice {
+            workspaces: [("c", [1.0, 0.5, 0.0, 0.0]), ("c_odd", [2.0, 0.0, 0.0, 0.0])]
+                .map(|(key, multiples)| (key.to_string(), Workspace::new(multiples)))
+                .into(),
             phase: Phase::Forward,
             precisions: vec![Precision::Fp32],
             engines: ["a", "b", "c"].map(String::from).to_vec(),
@@ -402,6 +481,13 @@ mod tests {
         };
         let engine = |batch, channels| choice.engine(&sizes(batch, channels));
         assert_eq!([engine(4, 64), engine(4, 65), engine(5, 64)], [Some("a"), Some("b"), Some("c")]);
+        // All of the 5 inputs of 64 channels, half of the results of 32, over 14 x 14 places of four bytes.
+        let bytes = |batch| choice.workspace(&sizes(batch, 64)).get();
+        assert_eq!((bytes(4), bytes(5)), (0, 4 * 5 * (64 + 16) * 196));
+        assert_eq!(choice.workspace(&sizes(5, 63)).get(), 4 * 5 * 2 * 63 * 196, "channels by themselves");
+        // 16 x 9 frequencies of two numbers: 5 x 64 planes of inputs, 5 x 32 of results, twice 64 x 32 of weights.
+        let fourier = Workspace::new([0.0, 0.0, 0.0, 1.0]).of(&sizes(5, 64));
+        assert_eq!(fourier.get(), 4 * 2 * 144 * (5 * 64 + 5 * 32 + 2 * 64 * 32));
     }
 
     #[test]

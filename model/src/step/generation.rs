@@ -369,7 +369,7 @@ mod tests {
         let llama = catalog::network("llama3_8b").expect("shipped");
         let memory = |network: &Network| {
             let shaped = ShapedNetwork::new(network, 2, Precision::Fp16, &[]).expect("fits");
-            crate::step::memory::footprint(&shaped, Mode::Inference, &Default::default()).cache.get()
+            crate::step::memory::footprint(&shaped, Mode::Inference, &Default::default(), &[]).cache.get()
         };
         assert_eq!(memory(&prefill(&llama, 100).expect("generates")), 2 * 2 * 32 * 2 * 8 * 128 * 100);
         assert_eq!(memory(&decode(&llama, 100).expect("generates")), 2 * 2 * 32 * 2 * 8 * 128 * 101);

@@ -2,6 +2,7 @@
 
 use super::calibrations::{Basis, Calibrations};
 use super::framework::{Framework, Launch};
+use super::memory::{MemoryFootprint, footprint};
 use super::predictor::{NetworkPrediction, OperatingPoint, PredictError, Setup, Step, StepOverBatches};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
@@ -160,6 +161,12 @@ impl Predictor {
         mode: Mode,
     ) -> Result<Option<StepOverBatches<'a>>, PredictError> {
         StepOverBatches::new(network, &self.setup(network.precision(), mode, mode.phases())?)
+    }
+
+    /// What a step keeps in device memory; of convolutions with the scratch memory of the engines that they are expected to run.
+    pub fn memory(&self, network: &ShapedNetwork, mode: Mode) -> MemoryFootprint {
+        let chip = self.basis(network.precision(), mode).ok().and_then(|basis| basis.chip.as_deref());
+        footprint(network, mode, &self.framework.memory, chip.map_or(&[], |chip| &chip.choices))
     }
 
     fn setup<'a>(&'a self, precision: Precision, mode: Mode, phases: &'a [Phase]) -> Result<Setup<'a>, PredictError> {

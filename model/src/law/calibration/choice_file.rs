@@ -2,14 +2,19 @@
 
 use super::CalibrationError;
 use super::bounds::number;
+use super::layer_model::engine_alone;
 use crate::base::file::within;
 use crate::base::packed::{self, Packed};
 use crate::base::precision::{Phase, Precision};
 use crate::base::text::{names, shown};
-use crate::law::choice::{Choice, Tree};
+use crate::law::choice::{Choice, Tree, Workspace, engine_of_key};
 use serde::Deserialize;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
+use std::ops::RangeInclusive;
+
+/// Multiples that scratch memory can be of what a convolution reads, writes or learned.
+const WORKSPACES: RangeInclusive<f64> = 0.0..=1e4;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +25,9 @@ pub(super) struct ChoiceFile {
     right: f64,
     #[serde(deserialize_with = "names")]
     engines: Vec<String>,
+    /// Multiples as of [`Workspace::parts`], by engine.
+    #[serde(default)]
+    workspaces: BTreeMap<String, [f64; 4]>,
     #[serde(default)]
     tree: String,
     /// In place of its text.
@@ -83,11 +91,19 @@ pub(super) fn write_choice(text: &mut String, choice: &Choice) {
     for engine in &choice.engines {
         let _ = writeln!(text, "  {engine:?},");
     }
-    let _ = write!(text, "]\ntree = '''\n{}'''\n", choice.tree.to_text());
+    text.push_str("]\n");
+    if !choice.workspaces.is_empty() {
+        let one = |(engine, workspace): (&String, &Workspace)| {
+            format!("{engine} = [{}]", workspace.multiples().map(number).join(", "))
+        };
+        let all: Vec<String> = choice.workspaces.iter().map(one).collect();
+        let _ = writeln!(text, "workspaces = {{ {} }}", all.join(", "));
+    }
+    let _ = write!(text, "tree = '''\n{}'''\n", choice.tree.to_text());
 }
 
 pub(super) fn read_choice(file: ChoiceFile) -> Result<Choice, CalibrationError> {
-    let ChoiceFile { phase, precisions, asked, right, engines, tree, packed } = file;
+    let ChoiceFile { phase, precisions, asked, right, engines, workspaces, tree, packed } = file;
     let formats: Vec<&str> = precisions.iter().copied().map(Precision::name).collect();
     let fail = |why: String| CalibrationError(format!("choice {phase} {}: {why}", formats.join(", ")));
     if precisions.is_empty() {
@@ -98,7 +114,18 @@ pub(super) fn read_choice(file: ChoiceFile) -> Result<Choice, CalibrationError> 
         return Err(fail("asked is 0: nothing is learned from no answer".into()));
     }
     each_once(&engines).map_err(fail)?;
+    let known = |name: &str| engines.iter().any(|engine| engine_alone(engine) == name);
+    let mut read = BTreeMap::new();
+    for (engine, multiples) in workspaces {
+        if !known(engine_of_key(&engine)) {
+            return Err(fail(format!("workspace of {}, which is no engine of it", shown(&engine))));
+        }
+        for multiple in multiples {
+            within("workspace", multiple, WORKSPACES).map_err(|why| fail(format!("{}: {why}", shown(&engine))))?;
+        }
+        read.insert(engine, Workspace::new(multiples));
+    }
     let tree = packed.map_or_else(|| Tree::from_text(&tree, engines.len()), Tree::packed);
     let tree = tree.map_err(fail)?;
-    Ok(Choice { phase, precisions, engines, asked, right, tree })
+    Ok(Choice { phase, precisions, engines, asked, right, tree, workspaces: read })
 }

@@ -627,8 +627,9 @@ pub(crate) mod testing {
     use crate::kernel::key::ModelKey;
     use crate::law::calibration::term::parse_term;
     use crate::law::calibration::{Arithmetic, Factor, FewShot, Share, Siblings, Slope};
-    use crate::law::choice::Tree;
+    use crate::law::choice::{Tree, Workspace};
     use crate::law::power::{Correction, PowerModel, TRAITS};
+    use std::collections::BTreeMap;
 
     /// A calibration with one linear model, as `calibrate fit` would write it.
     pub fn sample() -> Calibration {
@@ -689,6 +690,7 @@ pub(crate) mod testing {
                 }],
             }),
             choices: vec![Choice {
+                workspaces: BTreeMap::from([("eng70".into(), Workspace::new([1.0, 0.5, 0.0, 0.25]))]),
                 phase: Phase::Forward,
                 precisions: vec![Precision::Fp32, Precision::Bf16],
                 engines: vec!["eng3{} fft".into(), "eng70{2=12,18=0}".into()],

@@ -264,7 +264,7 @@ impl Deployment<'_> {
     fn fullest(&self, shares: &[ShapedNetwork], (micro, microbatches): (u64, u64)) -> Option<MemoryFootprint> {
         let policy = &self.predictor.framework().memory;
         let of = |share: &ShapedNetwork| {
-            let memory = footprint(&share.with_batch(micro).ok()?, Mode::Inference, policy);
+            let memory = footprint(&share.with_batch(micro).ok()?, Mode::Inference, policy, &[]);
             Some(MemoryFootprint { cache: Bytes::new(memory.cache.get().saturating_mul(microbatches)), ..memory })
         };
         let all: Option<Vec<MemoryFootprint>> = shares.iter().map(of).collect();

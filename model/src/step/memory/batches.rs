@@ -2,9 +2,13 @@
 
 use super::buffers::{BufferPlan, Script};
 use super::walk::Use;
-use super::{Activations, MemoryFootprint, MemoryPolicy, converted, footprint, kept_by_runner, workspace_by_runner};
+use super::{
+    Activations, MemoryFootprint, MemoryPolicy, converted, footprint, kept_by_runner, with_library, workspace_by_runner,
+};
 use crate::base::precision::Mode;
 use crate::base::units::Bytes;
+use crate::law::choice::Choice;
+use crate::net::layer::Layer;
 use crate::net::network::ShapedNetwork;
 
 /// What [`footprint`] says at any batch of a network.
@@ -12,6 +16,7 @@ pub(crate) struct FootprintOverBatches<'a> {
     network: &'a ShapedNetwork,
     mode: Mode,
     policy: &'a MemoryPolicy,
+    choices: &'a [Choice],
     /// At one sample.
     one: MemoryFootprint,
     /// Of a sample.
@@ -30,26 +35,33 @@ enum Peak {
 
 impl<'a> FootprintOverBatches<'a> {
     /// Of a network, whatever batch it has; `None` where it has no batch of one.
-    pub fn new(network: &'a ShapedNetwork, mode: Mode, policy: &'a MemoryPolicy) -> Option<Self> {
+    pub fn new(
+        network: &'a ShapedNetwork,
+        mode: Mode,
+        policy: &'a MemoryPolicy,
+        choices: &'a [Choice],
+    ) -> Option<Self> {
         let alone = network.with_batch(1).ok()?;
-        let one = footprint(&alone, mode, policy);
+        let one = footprint(&alone, mode, policy, choices);
         let sample =
             |workspace: Bytes| Use { activations: one.activations.get(), gradients: 0, workspace: workspace.get() };
         let peak = match (policy.activations, mode) {
             // The scratch memory of an algorithm is no multiple of a sample's.
             _ if policy.algorithm.is_some() => Peak::Walked,
+            // Nor is that of engines that change with the batch.
+            (Activations::Saved | Activations::Mirrored, _) if chooses(network, choices) => Peak::Walked,
             (Activations::Arena, _) => Peak::Planned {
                 script: BufferPlan::script(&alone, mode),
                 kept: alone.layers().iter().map(|layer| kept_by_runner(&alone, layer, mode)).collect(),
                 one: Use { gradients: one.gradients.get(), ..sample(Bytes::new(workspace_by_runner(&alone, mode))) },
             },
             (Activations::Saved | Activations::Mirrored, Mode::Inference) => {
-                let walked = super::walk::Walk::new(&alone, mode, policy).peak(0);
+                let walked = super::walk::Walk::new(&alone, mode, policy, choices).peak(0);
                 Peak::Samples(walked)
             }
             (Activations::Saved | Activations::Mirrored, Mode::Training) => Peak::Walked,
         };
-        Some(Self { network, mode, policy, one, converted: converted(&alone).get(), peak })
+        Some(Self { network, mode, policy, choices, one, converted: converted(&alone).get(), peak })
     }
 
     /// At a batch that the network can have.
@@ -58,7 +70,7 @@ impl<'a> FootprintOverBatches<'a> {
         let Use { activations, gradients, workspace } = match &self.peak {
             Peak::Walked => {
                 let Ok(network) = self.network.with_batch(batch) else { return self.one };
-                return footprint(&network, self.mode, self.policy);
+                return footprint(&network, self.mode, self.policy, self.choices);
             }
             Peak::Samples(one) => {
                 Use { activations: times(one.activations), gradients: one.gradients, workspace: times(one.workspace) }
@@ -76,10 +88,16 @@ impl<'a> FootprintOverBatches<'a> {
             cache: Bytes::new(times(self.one.cache.get())),
             gradients: Bytes::new(gradients),
             activations: Bytes::new(activations),
-            workspace: Bytes::new(workspace.max(times(self.converted))).max(self.policy.library_workspace),
+            workspace: with_library(Bytes::new(workspace.max(times(self.converted))), self.network, self.policy),
             ..self.one
         }
     }
+}
+
+/// Whether a network's convolutions run engines whose scratch memory is known.
+fn chooses(network: &ShapedNetwork, choices: &[Choice]) -> bool {
+    choices.iter().any(|choice| !choice.workspaces.is_empty())
+        && network.layers().iter().any(|layer| matches!(layer.case.layer, Layer::Conv2d(_)))
 }
 
 #[cfg(test)]
@@ -90,9 +108,10 @@ mod tests {
 
     #[test]
     fn memory_over_batches_is_that_of_each_batch() {
+        let hopper = catalog::calibration("gh100").expect("readable").expect("shipped").choices;
         for name in catalog::network_names() {
             let network = catalog::network(name).expect("shipped");
-            for profile in ["cudnn", "pytorch", "caffe"] {
+            for (profile, choices) in [("cudnn", &[][..]), ("pytorch", &[]), ("pytorch", &hopper), ("caffe", &[])] {
                 let policy = catalog::framework(profile).expect("shipped").memory;
                 for (precision, mode) in [
                     (Precision::Fp32, Mode::Inference),
@@ -101,9 +120,9 @@ mod tests {
                     (Precision::Tf32, Mode::Training),
                 ] {
                     let Ok(shaped) = ShapedNetwork::new(&network, 37, precision, &[]) else { continue };
-                    let over = FootprintOverBatches::new(&shaped, mode, &policy).expect("a batch of one");
+                    let over = FootprintOverBatches::new(&shaped, mode, &policy, choices).expect("a batch of one");
                     for batch in [1, 2, 3, 7, 8, 37] {
-                        let alone = footprint(&shaped.with_batch(batch).expect("fits"), mode, &policy);
+                        let alone = footprint(&shaped.with_batch(batch).expect("fits"), mode, &policy, choices);
                         assert_eq!(over.at(batch), alone, "{name} {profile} {precision} {mode} {batch}");
                     }
                 }

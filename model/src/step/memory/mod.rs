@@ -12,6 +12,9 @@ use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::{Shape, product};
 use crate::base::units::Bytes;
 use crate::kernel::setting::Algorithm;
+use crate::kernel::sizes::ConvSizes;
+use crate::kernel::work::Work;
+use crate::law::choice::Choice;
 use crate::net::layer::Layer;
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
 use crate::step::autocast::Mixed;
@@ -39,7 +42,7 @@ pub struct MemoryPolicy {
     pub autocasts: bool,
     /// What convolutions are computed by, if asked for: its scratch memory is workspace.
     pub algorithm: Option<Algorithm>,
-    /// What libraries keep as workspace.
+    /// What the library of products keeps as workspace: our own runner's is for all kernels, a framework's lies beside theirs.
     pub library_workspace: Bytes,
     /// What the driver and the framework's own kernels take before the first tensor.
     pub context: Bytes,
@@ -113,8 +116,8 @@ const FP32: u64 = 4;
 /// Channels that tensor cores take at once in TF32.
 const TENSOR_CHANNELS: u64 = 4;
 
-/// Memory of a step of the network.
-pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> MemoryFootprint {
+/// Memory of a step of the network, whose convolutions run engines that a library chooses by `choices`, where these are known.
+pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy, choices: &[Choice]) -> MemoryFootprint {
     let parameters = network.parameters();
     let width = network.precision().result_bytes();
     let narrow = width < FP32;
@@ -131,7 +134,7 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
     let gradient_width = if narrow && policy.narrow_gradients { width } else { FP32 };
     let peak = match policy.activations {
         Activations::Arena => planned(network, mode, gradient_width),
-        Activations::Saved | Activations::Mirrored => Walk::new(network, mode, policy).peak(gradient_width),
+        Activations::Saved | Activations::Mirrored => Walk::new(network, mode, policy, choices).peak(gradient_width),
     };
     let cached = network.each(|l| l.cache_bytes(width));
     let cached = cached.fold(0, u64::saturating_add).saturating_mul(network.batch());
@@ -141,27 +144,40 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy) -> 
         optimizer_state: Bytes::new(parameters.saturating_mul(state)),
         gradients: Bytes::new(peak.gradients),
         activations: Bytes::new(peak.activations),
-        workspace: Bytes::new(peak.workspace)
-            .max(policy.library_workspace)
-            .max(scratch(network, policy))
-            .max(converted(network)),
+        workspace: with_library(
+            Bytes::new(peak.workspace).max(scratch(network, policy)).max(converted(network)),
+            network,
+            policy,
+        ),
         context: policy.context,
     }
 }
 
-/// The largest batch, a multiple of `multiple` and at most [`MOST_UNITS`] times it, whose step fits in memory; `None` where not even the smallest does.
-/// `shaped` gives the network for a batch.
+/// The largest workspace of a kernel and what the library of products keeps from the first one that runs.
+fn with_library(kernel: Bytes, network: &ShapedNetwork, policy: &MemoryPolicy) -> Bytes {
+    let is_product = |layer: &ShapedLayer| match &layer.case.layer {
+        Layer::Linear(_) | Layer::Matmul(_) | Layer::LatentAttention(_) | Layer::Experts(_) => true,
+        Layer::Attention(attention) => !attention.fused,
+        _ => false,
+    };
+    match policy.activations {
+        Activations::Arena => kernel.max(policy.library_workspace),
+        _ if network.layers().iter().any(is_product) => kernel + policy.library_workspace,
+        _ => kernel,
+    }
+}
+
+/// The largest batch, a multiple of `multiple` and at most [`MOST_UNITS`] times it, whose step fits in memory; `None` where not even
+/// the smallest does. `needed`: what a step of a batch keeps.
 ///
 /// # Errors
-/// Those of `shaped`.
+/// Those of `needed`.
 pub fn largest_batch<E>(
     memory: Bytes,
-    mode: Mode,
-    policy: &MemoryPolicy,
     multiple: u64,
-    shaped: impl Fn(u64) -> Result<ShapedNetwork, E>,
+    needed: impl Fn(u64) -> Result<Bytes, E>,
 ) -> Result<Option<u64>, E> {
-    let fits = |units: u64| Ok(footprint(&shaped(units * multiple)?, mode, policy).total() <= memory);
+    let fits = |units: u64| Ok(needed(units * multiple)? <= memory);
     Ok(largest(MOST_UNITS, fits)?.map(|units| units * multiple))
 }
 
@@ -248,6 +264,24 @@ fn scratch(network: &ShapedNetwork, policy: &MemoryPolicy) -> Bytes {
     network.each(of).max().unwrap_or(Bytes::ZERO)
 }
 
+/// Workspace of the kernels of a layer in a phase in some precision: of a convolution what the engine takes that the library is
+/// expected to choose, where that is known.
+fn workspace(
+    network: &ShapedNetwork,
+    layer: &ShapedLayer,
+    phase: Phase,
+    precision: Precision,
+    mode: Mode,
+    choices: &[Choice],
+) -> u64 {
+    let choice = choices.iter().find(|choice| choice.is_for(phase, precision) && !choice.workspaces.is_empty());
+    let sizes = || ConvSizes::of(&Work::of(layer, phase, network.batch(), precision, mode));
+    match choice.and_then(|choice| Some(choice.workspace(&sizes()?))) {
+        Some(bytes) => bytes.get(),
+        None => transforms(network, layer),
+    }
+}
+
 /// Workspace of a convolution whose kernels want channels last where its tensors have them first: both tensors in the
 /// other order. Tensor cores do, as measured (data/measurements/h200: vgg16 in tf32); without them nothing is foreseen.
 /// Groups do not run there, nor do 3x3 windows over the three channels of an image (mobilenet_v2, squeezenet1_1 in tf32).
@@ -317,7 +351,7 @@ inputs.x.shape = [1, 2, 2]
     }
 
     fn of(mode: Mode, activations: Activations) -> MemoryFootprint {
-        footprint(&shaped(RESIDUAL, 1), mode, &MemoryPolicy { activations, ..MemoryPolicy::default() })
+        footprint(&shaped(RESIDUAL, 1), mode, &MemoryPolicy { activations, ..MemoryPolicy::default() }, &[])
     }
 
     #[test]
@@ -331,7 +365,7 @@ inputs.x.shape = [1, 2, 2]
         let of = |precision, policy: &MemoryPolicy| {
             let network = Network::from_toml(text)?;
             let shaped = ShapedNetwork::new(&network, 16, precision, &[])?;
-            Ok::<_, Box<dyn std::error::Error>>(footprint(&shaped, Mode::Training, policy).activations.get())
+            Ok::<_, Box<dyn std::error::Error>>(footprint(&shaped, Mode::Training, policy, &[]).activations.get())
         };
         // Most is in use where the second product's gradient of the norm lies beside the first's. All in 16 bits: the input, the
         // norm, the sum, its gradient and those two, 12 bytes a value. Mixed: the input and those two have 4 bytes each,
@@ -356,11 +390,13 @@ inputs.x.shape = [1, 2, 2]
             let of = |fused: bool| {
                 let network = crate::net::network::Network::from_toml(&text(fused))?;
                 let shaped = ShapedNetwork::new(&network, 8, Precision::Fp32, &[])?;
-                Ok::<_, Box<dyn std::error::Error>>(footprint(&shaped, mode, &framework.memory).total().get())
+                Ok::<_, Box<dyn std::error::Error>>(footprint(&shaped, mode, &framework.memory, &[]).total().get())
             };
-            // 4 heads of 512 x 512 pairs, 8 samples, 4 bytes, twice; a workspace may be there anyway.
+            // 4 heads of 512 x 512 pairs, 8 samples, 4 bytes, twice; our runner has a workspace anyway, a framework's library
+            // of products takes one.
             let more = of(true)?.abs_diff(of(false)?);
-            assert!((32 << 20..=65 << 20).contains(&more), "{profile} {mode}: {more}");
+            let least = if **profile == *"pytorch" { 96 << 20 } else { 32 << 20 };
+            assert!((least..=least + (33 << 20)).contains(&more), "{profile} {mode}: {more}");
         }
         Ok(())
     }
@@ -373,7 +409,7 @@ inputs.x.shape = [1, 2, 2]
                 &format!("name = \"relu\", kind = \"elementwise\"{gradient}"),
             );
             let net = shaped(&text, 1);
-            footprint(&net, Mode::Training, &MemoryPolicy::default()).activations.get()
+            footprint(&net, Mode::Training, &MemoryPolicy::default(), &[]).activations.get()
         };
         // What `a` made, 16 values.
         assert_eq!(of("") - of(", gradient = \"scales\""), 4 * 16);
@@ -396,7 +432,7 @@ inputs.x.shape = [1, 2, 2]
             .replace("  { name = \"sum\", kind = \"add\", from = [\"c\", \"relu\"] },\n", "");
         let of = |modules_hold_input| {
             let policy = MemoryPolicy { modules_hold_input, ..MemoryPolicy::default() };
-            footprint(&shaped(&text, 1), Mode::Inference, &policy).activations.get()
+            footprint(&shaped(&text, 1), Mode::Inference, &policy, &[]).activations.get()
         };
         assert_eq!((of(false), of(true)), (4 * (4 + 2 * 16), 4 * (4 + 3 * 16)));
     }
@@ -412,7 +448,7 @@ inputs.x.shape = [1, 2, 2]
         };
         let of = |text: &str| {
             let policy = MemoryPolicy { modules_hold_input: true, ..MemoryPolicy::default() };
-            footprint(&shaped(text, 1), Mode::Inference, &policy).activations.get()
+            footprint(&shaped(text, 1), Mode::Inference, &policy, &[]).activations.get()
         };
         assert_eq!(of(&text("act.y")), of(&text("other.y")));
         assert_eq!(of(&text("act.y")), 4 * (4 + 2 * 16));
@@ -425,8 +461,9 @@ inputs.x.shape = [1, 2, 2]
                 "schema = \"network/1\"\nname = \"n\"\ntitle = \"n\"\nlayers = [{line}]\ninputs.x.shape = [1, 2, 2]\n"
             )
         };
-        let of =
-            |text: &str, policy: &MemoryPolicy| footprint(&shaped(text, 1), Mode::Inference, policy).activations.get();
+        let of = |text: &str, policy: &MemoryPolicy| {
+            footprint(&shaped(text, 1), Mode::Inference, policy, &[]).activations.get()
+        };
         let pooled = layer("{ name = \"a\", kind = \"max_pool2d\", kernel = 2 }");
         let indices = MemoryPolicy { pooling_index: Some(8), ..MemoryPolicy::default() };
         assert_eq!(of(&pooled, &indices) - of(&pooled, &MemoryPolicy::default()), 8);
@@ -459,7 +496,7 @@ inputs.x.shape = [1, 2, 2]
         use crate::net::layer::Optimizer;
         let state = |optimizer| {
             let network = shaped(RESIDUAL, 1).with_optimizer(optimizer);
-            footprint(&network, Mode::Training, &MemoryPolicy::default()).optimizer_state.get()
+            footprint(&network, Mode::Training, &MemoryPolicy::default(), &[]).optimizer_state.get()
         };
         let parameters = shaped(RESIDUAL, 1).parameters();
         assert_eq!(
@@ -470,17 +507,58 @@ inputs.x.shape = [1, 2, 2]
 
     #[test]
     fn the_largest_batch_fits_and_one_more_does_not() {
-        let policy = MemoryPolicy::default();
+        let total = |batch| footprint(&shaped(RESIDUAL, batch), Mode::Training, &MemoryPolicy::default(), &[]).total();
         let memory = Bytes::new(10_000);
-        let largest = |multiple| {
-            let of = |batch| Ok::<_, ()>(shaped(RESIDUAL, batch));
-            largest_batch(memory, Mode::Training, &policy, multiple, of).expect("no error")
-        };
+        let largest = |multiple| largest_batch(memory, multiple, |batch| Ok::<_, ()>(total(batch))).expect("no error");
         let batch = largest(1).expect("fits");
-        let total = |batch| footprint(&shaped(RESIDUAL, batch), Mode::Training, &policy).total();
         assert!(total(batch) <= memory && total(batch + 1) > memory, "{batch}");
         assert_eq!(largest(4), Some(batch / 4 * 4));
-        let tiny = |batch| Ok::<_, ()>(shaped(RESIDUAL, batch));
-        assert_eq!(largest_batch(Bytes::new(10), Mode::Training, &policy, 1, tiny), Ok(None));
+        assert_eq!(largest_batch(Bytes::new(10), 1, |batch| Ok::<_, ()>(total(batch))), Ok(None));
+    }
+
+    /// The library of products takes its workspace where one runs, beside that of convolutions.
+    #[test]
+    fn products_bring_their_library_s_workspace() {
+        let policy = MemoryPolicy { library_workspace: Bytes::new(1000), ..MemoryPolicy::default() };
+        let of = |text: &str, policy: &MemoryPolicy| {
+            footprint(&shaped(text, 1), Mode::Inference, policy, &[]).workspace.get()
+        };
+        let with_product = RESIDUAL.replace(
+            "\n]",
+            "\n  { name = \"flat\", kind = \"flatten\" },\n  { name = \"fc\", kind = \"linear\", features = 3 },\n]",
+        );
+        assert_eq!((of(RESIDUAL, &policy), of(&with_product, &policy)), (0, 1000));
+        let arena = MemoryPolicy { activations: Activations::Arena, ..policy };
+        assert_eq!(of(RESIDUAL, &arena), 1000, "our runner makes it with its handle");
+    }
+
+    /// A convolution whose engine keeps its input and its result in another order: beside what lives then.
+    #[test]
+    fn engines_that_are_foreseen_take_their_workspace() {
+        let choice = |phase, input, output| Choice {
+            phase,
+            precisions: vec![Precision::Fp32],
+            engines: vec!["eng1{2=3}".into()],
+            asked: 1,
+            right: 1.0,
+            tree: crate::law::choice::Tree::from_text("0", 1).expect("a tree"),
+            workspaces: [("eng1".to_string(), crate::law::choice::Workspace::new([input, output, 1.0, 0.0]))].into(),
+        };
+        let text = RESIDUAL.replace("shape = [1, 2, 2]", "shape = [1, 8, 8]");
+        let of = |mode, choices: &[Choice]| footprint(&shaped(&text, 2), mode, &MemoryPolicy::default(), choices);
+        let plain = of(Mode::Inference, &[]);
+        assert_eq!(plain.workspace, Bytes::ZERO);
+        // 4 channels of 64 places in and out, two samples, and 16 weights, of four bytes each.
+        let forward = [choice(Phase::Forward, 1.0, 0.5)];
+        let taken = of(Mode::Inference, &forward);
+        assert_eq!(taken.workspace.get(), 4 * (4 * 64 * 2 + 4 * 64 + 16));
+        assert_eq!(taken.activations, plain.activations);
+        // Of both gradients the larger counts.
+        let both = [choice(Phase::BackwardData, 0.0, 0.0), choice(Phase::BackwardWeights, 1.0, 1.0)];
+        assert_eq!(of(Mode::Training, &both).workspace.get(), 4 * (2 * 4 * 64 * 2 + 16));
+        // An algorithm that was asked for is none of them.
+        let policy = MemoryPolicy { algorithm: Some(Algorithm::ImplicitGemm), ..MemoryPolicy::default() };
+        let asked = |choices: &[Choice]| footprint(&shaped(&text, 2), Mode::Inference, &policy, choices);
+        assert_eq!(asked(&forward), asked(&[]));
     }
 }

@@ -1,8 +1,9 @@
 //! A step as a framework's allocator sees it: a walk over its forward and backward pass with every buffer's life.
 
 use super::modules::Held;
-use super::{Activations, InPlace, MemoryPolicy, nodes_by_input, passes_on, transforms};
-use crate::base::precision::{Mode, Precision};
+use super::{Activations, InPlace, MemoryPolicy, nodes_by_input, passes_on, workspace};
+use crate::base::precision::{Mode, Phase, Precision};
+use crate::law::choice::Choice;
 use crate::net::layer::{Layer, Overwrites, PoolOp, Reads};
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
 use crate::step::autocast::Mixed;
@@ -37,6 +38,8 @@ pub(super) struct Walk<'a> {
     mode: Mode,
     training: bool,
     policy: &'a MemoryPolicy,
+    /// Which engines convolutions run, where that is known.
+    choices: &'a [Choice],
     /// What runs in which precision, where that is mixed.
     mixed: Option<Mixed>,
     /// Converted copies of inputs that a layer keeps for its backward pass.
@@ -50,12 +53,13 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// Of a step of the network under a policy other than [`Activations::Arena`].
-    pub fn new(network: &'a ShapedNetwork, mode: Mode, policy: &'a MemoryPolicy) -> Self {
+    pub fn new(network: &'a ShapedNetwork, mode: Mode, policy: &'a MemoryPolicy, choices: &'a [Choice]) -> Self {
         Self {
             network,
             mode,
             training: mode == Mode::Training,
             policy,
+            choices: if policy.algorithm.is_some() { &[] } else { choices },
             mixed: policy.mixed(network, mode),
             copies: Vec::new(),
             lies_in: Vec::new(),
@@ -108,6 +112,16 @@ impl<'a> Walk<'a> {
         if now.total() > self.peak.total() {
             self.peak = now;
         }
+    }
+
+    /// The largest workspace of a layer's kernels in some phases.
+    fn workspace(&self, i: usize, layer: &ShapedLayer, phases: &[Phase]) -> u64 {
+        if !matches!(layer.case.layer, Layer::Conv2d(_)) {
+            return 0;
+        }
+        let precision = self.mixed.as_ref().map_or(self.network.precision(), |m| m.works(i));
+        let of = |phase: &Phase| workspace(self.network, layer, *phase, precision, self.mode, self.choices);
+        phases.iter().map(of).max().unwrap_or(0)
     }
 
     fn keep(&mut self, bytes: u64, holders: usize) -> usize {
@@ -165,7 +179,7 @@ impl<'a> Walk<'a> {
             let works = self.mixed.as_ref().map_or(self.network.precision(), |m| m.works(i));
             let copied: Vec<u64> = copied.map(|(_, shape)| self.bytes_in(works, shape.elements())).collect();
             let copied: Vec<usize> = copied.into_iter().map(|bytes| self.keep(bytes, 1)).collect();
-            self.note(transforms(self.network, layer));
+            self.note(self.workspace(i, layer, &[Phase::Forward]));
             let kept = self.training && self.reads(&layer.case.layer).inputs;
             if !kept {
                 copied.iter().for_each(|copy| self.release(*copy));
@@ -243,7 +257,7 @@ impl<'a> Walk<'a> {
                 };
                 made.push((k, buffer));
             }
-            self.note(transforms(self.network, layer));
+            self.note(self.workspace(i, layer, &[Phase::BackwardData, Phase::BackwardWeights]));
             for (k, buffer) in made {
                 gradients[k] = Some(match gradients[k] {
                     // A gradient that nothing else holds is added to where it lies.

@@ -89,7 +89,8 @@ impl<'a> StepOverBatches<'a> {
             asked.push(Made { name, asked: kernel, cost, once, over });
         }
         let Some(cost) = CostLine::through([*first, *last, *middle]) else { return Ok(None) };
-        let Some(memory) = FootprintOverBatches::new(network, setup.mode, &setup.framework.memory) else {
+        let Some(memory) = FootprintOverBatches::new(network, setup.mode, &setup.framework.memory, setup.choices())
+        else {
             return Ok(None);
         };
         let mut order = Order { once: true, ..Order::of(&step.kernels) };

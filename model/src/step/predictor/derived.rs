@@ -149,7 +149,7 @@ derived = [
         let network = Network::from_toml(STANDARDIZED).expect("valid");
         let shaped = ShapedNetwork::new(&network, 4, Precision::Fp32, &[]).expect("fits");
         let policy = catalog::framework("pytorch").expect("shipped").memory;
-        let activations = |network: &ShapedNetwork, mode| footprint(network, mode, &policy).activations.get();
+        let activations = |network: &ShapedNetwork, mode| footprint(network, mode, &policy, &[]).activations.get();
         let without = shaped.clone().without_derived();
         let more = activations(&shaped, Mode::Training) - activations(&without, Mode::Training);
         assert_eq!(more, 4 * (64 + 64 * 27 + 225 * 96));

@@ -30,6 +30,7 @@ use crate::device::gpu::{Device, Gpu, Vendor};
 use crate::kernel::key::ModelKey;
 use crate::kernel::setting::Algorithm;
 use crate::law::calibration::{Calibration, CalibrationError, Tier};
+use crate::law::choice::Choice;
 use crate::step::framework::{Framework, Launch};
 use crate::step::layout::LayoutOf;
 use crate::step::memory::MemoryFootprint;
@@ -58,7 +59,12 @@ pub(crate) struct Setup<'a> {
     pub library: Option<f64>,
 }
 
-impl Setup<'_> {
+impl<'a> Setup<'a> {
+    /// Which engines libraries choose on the device, where that is known.
+    pub fn choices(&self) -> &'a [Choice] {
+        self.calibration.map_or(&[], |calibration| &calibration.choices)
+    }
+
     /// Whether the models are of GPUs of another vendor: all rows but a user's own are of NVIDIA's.
     pub fn of_other_vendor(&self) -> bool {
         self.calibration.is_none() && self.gpu.device == Device::Gpu && self.gpu.vendor != Vendor::Nvidia

@@ -302,7 +302,7 @@ impl<'a> Step<'a> {
         totals.idle(self.gap, idle);
         let (widths, doubts, (time, power, energy)) = self.intervals(&totals, point, limits.cap, likely);
         let launch_bound = totals.for_host > Seconds::ZERO;
-        let memory = footprint(network, setup.mode, &setup.framework.memory);
+        let memory = footprint(network, setup.mode, &setup.framework.memory, setup.choices());
         let fits_in_memory = memory.total() <= setup.gpu.memory.value;
         let cost: LayerCost = totals.cost;
         let mut warnings =

@@ -129,7 +129,7 @@ pub struct Prepared<'s, 'a> {
 impl<'a> Step<'a> {
     /// Ready to be asked for its totals at many points.
     pub fn prepare(&self) -> Prepared<'_, 'a> {
-        let memory = footprint(self.network, self.setup.mode, &self.setup.framework.memory);
+        let memory = footprint(self.network, self.setup.mode, &self.setup.framework.memory, self.setup.choices());
         let cost = self.kernels.iter().fold(LayerCost::default(), |sum, k| sum + k.cost);
         Prepared::of(Grouped::of(Cow::Borrowed(self), Cow::Owned(Order::of(&self.kernels))), cost, memory)
     }

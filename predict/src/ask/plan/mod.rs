@@ -18,7 +18,6 @@ use joulecast_model::base::units::{Bytes, Watts};
 use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::law::power::{waiting, waiting_source};
 use joulecast_model::net::network::ShapedNetwork;
-use joulecast_model::step::memory::footprint;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Prepared, Step, Warning, core_range};
 use joulecast_reports::fleet::{AtSetting, Candidate, Plan};
 use joulecast_reports::verdict::Verdict;
@@ -108,9 +107,7 @@ fn with_steps<T>(
     then: impl FnOnce(&[Steps<'_, '_>]) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let (predictor, mode) = (cluster.first(), cluster.mode);
-    let fits = |shaped: &ShapedNetwork| {
-        footprint(shaped, mode, &predictor.framework().memory).total() <= predictor.gpu().memory.value
-    };
+    let fits = |shaped: &ShapedNetwork| predictor.memory(shaped, mode).total() <= predictor.gpu().memory.value;
     // Up to the first batch that does not fit, which says what it needs.
     let shapes = |source: &Arc<Source>| {
         let single = cluster.shape(source, 1)?;
