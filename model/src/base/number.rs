@@ -43,6 +43,29 @@ pub(crate) trait Number:
         quotient.at_most(quotient.floor(), Self::of(1.0), Self::of(0.0))
     }
 
+    /// Whether it is one number, so that processors have room for others beside it.
+    const ALONE: bool = false;
+
+    /// Natural logarithms of several.
+    fn ln_of_each<const N: usize>(values: [Self; N]) -> [Self; N] {
+        values.map(Self::ln)
+    }
+
+    /// What a formula says of numbers for each of as many sets of constants as there are [`LANES`].
+    #[inline(always)]
+    fn for_each<F: Formula<N, C, R>, const N: usize, const C: usize, const R: usize>(
+        formula: &F,
+        numbers: [Self; N],
+        constants: &[[f64; LANES]; C],
+    ) -> [[Self; LANES]; R] {
+        let mut results = [[Self::of(0.0); LANES]; R];
+        for lane in 0..LANES {
+            let each = formula.at(numbers, constants.map(|constants| Self::of(constants[lane])));
+            results.iter_mut().zip(each).for_each(|(results, result)| results[lane] = result);
+        }
+        results
+    }
+
     /// What a function gives, made of the widest instructions that there are for such numbers.
     fn by_widest<R>(function: impl FnOnce() -> R) -> R {
         function()
@@ -59,7 +82,36 @@ pub(crate) trait Number:
     }
 }
 
+/// A formula of some numbers and of constants.
+pub(crate) trait Formula<const N: usize, const C: usize, const R: usize> {
+    fn at<V: Number>(&self, numbers: [V; N], constants: [V; C]) -> [V; R];
+}
+
 impl Number for f64 {
+    const ALONE: bool = true;
+
+    /// Side by side.
+    fn ln_of_each<const N: usize>(mut values: [Self; N]) -> [Self; N] {
+        for some in values.chunks_mut(LANES) {
+            let mut lanes = Lanes::of(1.0);
+            lanes.0[..some.len()].copy_from_slice(some);
+            some.copy_from_slice(&lanes.ln().0[..some.len()]);
+        }
+        values
+    }
+
+    /// The sets of constants side by side.
+    fn for_each<F: Formula<N, C, R>, const N: usize, const C: usize, const R: usize>(
+        formula: &F,
+        numbers: [Self; N],
+        constants: &[[f64; LANES]; C],
+    ) -> [[Self; LANES]; R] {
+        Lanes::by_widest(
+            #[inline(always)]
+            || formula.at(numbers.map(Lanes::of), constants.map(Lanes)).map(|lanes| lanes.0),
+        )
+    }
+
     fn of(value: f64) -> Self {
         value
     }

@@ -1,5 +1,6 @@
 //! A model's polynomial as it is evaluated again and again: no division, no list of factors apart for every term.
 
+use super::layer_model::Range;
 use super::term::Term;
 use crate::base::mark::Places;
 use crate::base::number::Number;
@@ -11,7 +12,7 @@ use std::sync::OnceLock;
 /// have none yet, and all are equal.
 #[derive(Default)]
 pub struct Compiled {
-    polynomial: OnceLock<Polynomial>,
+    polynomial: OnceLock<Bounded>,
     /// Where engines are, by their names.
     places: OnceLock<Places>,
     /// The variables that say whether a kernel lies within what was fitted.
@@ -38,7 +39,7 @@ impl fmt::Debug for Compiled {
 
 impl Compiled {
     /// What was made before, or is made now.
-    pub(super) fn get(&self, make: impl FnOnce() -> Polynomial) -> &Polynomial {
+    pub(super) fn get(&self, make: impl FnOnce() -> Bounded) -> &Bounded {
         self.polynomial.get_or_init(make)
     }
 
@@ -57,8 +58,6 @@ impl Compiled {
 /// one in common are the product of these times a sum over that one.
 #[derive(Clone, Debug)]
 pub(crate) struct Polynomial {
-    /// The variables that its model reads, whatever its engines read besides.
-    pub reads: Wanted,
     constant: f64,
     products: Vec<Product>,
     /// Variables in common, product after product; one to the n-th power n times.
@@ -75,7 +74,7 @@ struct Product {
 }
 
 impl Polynomial {
-    pub fn new(intercept: f64, list: &[Term], reads: Wanted) -> Self {
+    pub fn new(intercept: f64, list: &[Term]) -> Self {
         let coefficient = |term: &Term| term.coefficient / term.scale;
         let constant = intercept - list.iter().map(|term| coefficient(term) * term.mean).sum::<f64>();
         let mut terms = Terms::new(constant);
@@ -84,7 +83,7 @@ impl Polynomial {
             let variables = factors.flat_map(|f| std::iter::repeat_n(f.variable, usize::from(f.power)));
             terms.push(coefficient(term), variables);
         }
-        Self { reads, ..terms.grouped() }
+        terms.grouped()
     }
 
     /// The sum of intercept and terms, wherever the values lie: as [`LayerModel::polynomial`](super::LayerModel::polynomial) but for rounding.
@@ -116,24 +115,73 @@ impl Polynomial {
             },
         )
     }
+}
+
+/// A polynomial of variables that are held to what rows had.
+#[derive(Clone, Debug)]
+pub(crate) struct Bounded {
+    /// The variables that its model reads, whatever its engines read besides.
+    pub reads: Wanted,
+    /// Those of the polynomial, whose own are places among these.
+    variables: Vec<Range>,
+    polynomial: Polynomial,
+}
+
+impl Bounded {
+    /// Later ranges of a variable bound what earlier ones left.
+    pub fn new(polynomial: Polynomial, ranges: &[Range], reads: Wanted) -> Self {
+        let range_of = |variable: usize| {
+            let unbounded = Range { variable, low: f64::NEG_INFINITY, high: f64::INFINITY };
+            ranges.iter().filter(|r| r.variable == variable).fold(unbounded, |a, r| Range {
+                variable,
+                low: a.low.clamp(r.low, r.high),
+                high: a.high.clamp(r.low, r.high),
+            })
+        };
+        Self::of(polynomial, range_of, reads)
+    }
+
+    /// Of a polynomial of places that stand for variables.
+    fn of(mut polynomial: Polynomial, range_of: impl Fn(usize) -> Range, reads: Wanted) -> Self {
+        let Polynomial { common, sums, .. } = &mut polynomial;
+        let own: Wanted = common.iter().copied().chain(sums.iter().map(|(_, v)| *v)).collect();
+        let mut places = [0; MAX_VARIABLES];
+        own.each(0..MAX_VARIABLES).enumerate().for_each(|(place, variable)| places[variable] = place);
+        common.iter_mut().chain(sums.iter_mut().map(|(_, v)| v)).for_each(|variable| *variable = places[*variable]);
+        Self { reads, variables: own.each(0..MAX_VARIABLES).map(range_of).collect(), polynomial }
+    }
+
+    /// Of a family's variables; `held`: room for those that it is of.
+    pub fn at<V: Number>(&self, values: &[V; MAX_VARIABLES], held: &mut [V; MAX_VARIABLES]) -> V {
+        for (held, range) in held.iter_mut().zip(&self.variables) {
+            *held = values[range.variable].between(range.low, range.high);
+        }
+        self.polynomial.at(held)
+    }
 
     /// The same where all variables but some keep their values: what these make of a term goes into its coefficient, and terms
     /// that are alike then are one.
     pub fn where_only(&self, changing: Wanted, values: &[f64]) -> Self {
-        let mut terms = Terms::new(self.constant);
+        let Polynomial { constant, products, common, sums } = &self.polynomial;
+        let (left, kept) = (
+            |p: &usize| changing.has(self.variables[*p].variable),
+            |p: &usize| !changing.has(self.variables[*p].variable),
+        );
+        let value =
+            |p: usize| values[self.variables[p].variable].between(self.variables[p].low, self.variables[p].high);
+        let mut terms = Terms::new(*constant);
         let mut begin = Product { common: 0, sums: 0 };
-        for &end in &self.products {
-            let common = self.common.get(begin.common..end.common).unwrap_or_default();
-            let (left, kept) = (|v: &usize| changing.has(*v), |v: &usize| !changing.has(*v));
-            let factor: f64 = common.iter().copied().filter(kept).map(|v| values[v]).product();
-            for (coefficient, variable) in self.sums.get(begin.sums..end.sums).unwrap_or_default() {
+        for &end in products {
+            let common = common.get(begin.common..end.common).unwrap_or_default();
+            let factor: f64 = common.iter().copied().filter(kept).map(value).product();
+            for (coefficient, variable) in sums.get(begin.sums..end.sums).unwrap_or_default() {
                 let own = Some(*variable);
-                let factor = factor * own.filter(kept).map_or(1.0, |v| values[v]);
+                let factor = factor * own.filter(kept).map_or(1.0, value);
                 terms.push(coefficient * factor, common.iter().copied().chain(own).filter(left));
             }
             begin = end;
         }
-        Self { reads: self.reads, ..terms.grouped() }
+        Self::of(terms.grouped(), |place| self.variables[place], self.reads)
     }
 }
 
@@ -188,7 +236,7 @@ impl Terms {
             }
             before = Some((others, own));
         }
-        Polynomial { reads: Wanted::ALL, constant: self.constant, products, common, sums }
+        Polynomial { constant: self.constant, products, common, sums }
     }
 }
 
@@ -201,7 +249,7 @@ mod tests {
     use crate::law::calibration::LayerModel;
 
     fn compiled(model: &LayerModel, values: &[f64; MAX_VARIABLES]) -> f64 {
-        Polynomial::new(model.intercept, &model.terms, Wanted::ALL).at(values)
+        Polynomial::new(model.intercept, &model.terms).at(values)
     }
 
     #[test]
@@ -219,11 +267,12 @@ mod tests {
                 let (plain, compiled) = (model.polynomial(&values), compiled(model, &values));
                 assert!((plain - compiled).abs() <= 1e-12 * size, "{name} {}: {plain} {compiled}", model.key);
                 let changing: Wanted = (0..MAX_VARIABLES).filter(|v| bits >> (v % 64) & 1 == 1).collect();
-                let whole = Polynomial::new(model.intercept, &model.terms, Wanted::ALL);
+                let whole = Polynomial::new(model.intercept, &model.terms);
+                let whole = Bounded::new(whole, &[], Wanted::ALL);
                 // Where the others keep their values, what they are is not asked again.
                 let only: [f64; MAX_VARIABLES] =
                     std::array::from_fn(|v| if changing.has(v) { values[v] } else { f64::NAN });
-                let folded = whole.where_only(changing, &values).at(&only);
+                let folded = whole.where_only(changing, &values).at(&only, &mut [0.0; MAX_VARIABLES]);
                 assert!((plain - folded).abs() <= 1e-12 * size, "{name} {}: {plain} {folded}", model.key);
                 models += 1;
             }

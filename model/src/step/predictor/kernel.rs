@@ -11,7 +11,6 @@ use crate::kernel::key::{ConvClass, ModelKey};
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
-use crate::law::batches::Several;
 use crate::law::calibration::Tier;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, power};
@@ -163,8 +162,6 @@ pub(super) struct Models<'m> {
     pub(super) asked: Option<Vec<Asked>>,
     /// What to answer, in that order, in place of predictions.
     known: Vec<Kernel<'m>>,
-    /// For what is looked at of several numbers of samples.
-    room: Option<Box<Several>>,
 }
 
 /// A kernel that a step asks for.
@@ -182,7 +179,7 @@ type Sought = (ModelKey, Phase, Precision, bool);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
-        Self { law, found: Vec::new(), asked: None, known: Vec::new(), room: None }
+        Self { law, found: Vec::new(), asked: None, known: Vec::new() }
     }
 
     /// The same, noting down what is asked for.
@@ -442,12 +439,10 @@ fn kernel_in<'a, 'm: 'a>(
     let bounds = Bounds { found, setup };
     // An update is of parameters, however many samples there were, and its cost is the framework's.
     if !timed.in_domain && phase != Phase::Update {
-        let room = models.room.get_or_insert_with(Several::new);
-        timed.value = bounds.outside(timed.value, loads.clone(), &variables, room);
+        timed.value = bounds.outside(timed.value, loads.clone(), &variables);
     }
     if let Some(one) = &plan.one_result {
-        let room = models.room.get_or_insert_with(Several::new);
-        timed = bounds.of_several_results(timed, &loads.board.work, one, room);
+        timed = bounds.of_several_results(timed, &loads.board.work, one);
     }
     let engine = foreseen.engine.filter(|_| foreseen.terms.is_some());
     let load = &loads.board;
