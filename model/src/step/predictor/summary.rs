@@ -185,15 +185,19 @@ impl<'s, 'a> Grouped<'s, 'a> {
         sums.as_ref()
     }
 
-    /// What [`Self::totals`] gives, kernel by kernel, by sums over them.
-    fn summed(&self, limits: &Limits, totals: &mut Totals) -> Option<f64> {
+    /// What [`Self::totals`] gives, kernel by kernel, by sums over them. `whole`: not time and energy alone.
+    fn summed(&self, limits: &Limits, totals: &mut Totals, whole: bool) -> Option<f64> {
         let (over, sums) = self.sums()?;
         totals.host = self.order.host;
         let mut clock = 0.0;
         for sums in sums {
             let core = sums.settled(limits, limits.cap * self.step.held, over);
-            let before = totals.time.value;
-            sums.add_to(totals, Clocks { core, memory: limits.memory }, over);
+            let (before, clocks) = (totals.time.value, Clocks { core, memory: limits.memory });
+            if whole {
+                sums.add_to(totals, clocks, over);
+            } else {
+                sums.add_taken_to(totals, clocks, over);
+            }
             clock += core * (totals.time.value - before).get();
         }
         Some(self.waited(totals, clock))
@@ -234,7 +238,12 @@ impl<'s, 'a> Grouped<'s, 'a> {
 
     /// As [`Self::totals`], by sums where there are such: one sum over all kernels takes longer than further points by sums.
     fn quickly(&self, limits: &Limits, totals: &mut Totals) -> f64 {
-        self.summed(limits, totals).unwrap_or_else(|| self.totals(limits, totals))
+        self.summed(limits, totals, true).unwrap_or_else(|| self.totals(limits, totals))
+    }
+
+    /// The same of time and energy alone.
+    fn shortly(&self, limits: &Limits, totals: &mut Totals) -> f64 {
+        self.summed(limits, totals, false).unwrap_or_else(|| self.totals(limits, totals))
     }
 
     fn outcome(&self, limits: &Limits, of: fn(&Self, &Limits, &mut Totals) -> f64) -> Outcome {
@@ -279,9 +288,9 @@ impl<'s, 'a> Prepared<'s, 'a> {
     /// For clocks or a limit that the device does not take.
     pub fn at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
         if point == OperatingPoint::default() {
-            return self.by(point, Grouped::totals);
+            return self.by(point, [Grouped::totals, Grouped::totals]);
         }
-        self.by(point, Grouped::quickly)
+        self.by(point, [Grouped::quickly, Grouped::shortly])
     }
 
     /// What [`Self::at`] gives, kernel by kernel: the plain way, which sums are held to.
@@ -289,19 +298,20 @@ impl<'s, 'a> Prepared<'s, 'a> {
     /// # Errors
     /// As [`Self::at`].
     pub fn plainly_at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
-        self.by(point, Grouped::totals)
+        self.by(point, [Grouped::totals, Grouped::totals])
     }
 
+    /// `of`: of the step, and of it as the voltage may rise, of which time and energy alone are wanted.
     fn by(
         &self,
         point: OperatingPoint,
-        of: fn(&Grouped<'s, 'a>, &Limits, &mut Totals) -> f64,
+        [of, of_likely]: [fn(&Grouped<'s, 'a>, &Limits, &mut Totals) -> f64; 2],
     ) -> Result<Summary, PredictError> {
         let limits = point.on(self.as_is.step.setup.gpu)?;
         let mut totals = Totals::default();
         let clock = of(&self.as_is, &limits, &mut totals);
         let steps = if point == OperatingPoint::default() { None } else { self.likely()? };
-        let likely = steps.map(|steps| steps.each_ref().map(|step| step.outcome(&limits, of)));
+        let likely = steps.map(|steps| steps.each_ref().map(|step| step.outcome(&limits, of_likely)));
         Ok(self.summary(point, &limits, &totals, clock, likely.as_ref().map_or(&[], |likely| likely)))
     }
 
