@@ -38,6 +38,8 @@ fn cells<'a>(text: &mut String, format: SweepFormat, first: usize, cells: impl I
 
 fn csv_cell(text: &mut String, cell: Cell<'_>) {
     match cell {
+        // Words of our own need no quotes.
+        Cell::Text(value) if value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => text.push_str(value),
         Cell::Text(value) => text.push_str(&joulecast_reports::csv_cell(value)),
         Cell::Whole(value) => text.push_str(itoa::Buffer::new().format(value)),
         Cell::Number(value) => number(text, value),
@@ -60,14 +62,13 @@ fn json_cell(text: &mut String, cell: Cell<'_>) {
 /// The shortest number that reads back as the value, as `Display` writes it, several times as fast; where two are as short
 /// and as near, either.
 fn number(text: &mut String, value: f64) {
-    let mut buffer = zmij::Buffer::new();
-    // Very large and very small ones have an exponent, which `Display` does not write.
-    let digits = value.is_finite().then(|| buffer.format_finite(value)).filter(|digits| !digits.contains('e'));
-    match digits {
-        Some(digits) => text.push_str(digits.strip_suffix(".0").unwrap_or(digits)),
-        None => {
-            let _ = write!(text, "{value}");
-        }
+    // Very large and very small ones would have an exponent, which `Display` does not write.
+    if value == 0.0 || (1e-5..1e15).contains(&value.abs()) {
+        let mut buffer = zmij::Buffer::new();
+        let digits = buffer.format_finite(value);
+        text.push_str(digits.strip_suffix(".0").unwrap_or(digits));
+    } else {
+        let _ = write!(text, "{value}");
     }
 }
 
