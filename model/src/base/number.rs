@@ -71,11 +71,6 @@ pub(crate) trait Number:
         function()
     }
 
-    /// Whether it is known to be zero, at once.
-    fn is_zero(self) -> bool {
-        false
-    }
-
     /// 1 over it.
     fn inverse(self) -> Self {
         Self::of(1.0) / self
@@ -142,10 +137,6 @@ impl Number for f64 {
     }
     fn at_most(self, bound: Self, then: Self, otherwise: Self) -> Self {
         if self <= bound { then } else { otherwise }
-    }
-    #[inline(always)]
-    fn is_zero(self) -> bool {
-        self == 0.0
     }
 }
 
@@ -306,6 +297,15 @@ impl Number for Lanes {
     }
     #[inline(always)]
     fn by_widest<R>(function: impl FnOnce() -> R) -> R {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512dq") {
+            #[target_feature(enable = "avx512f,avx512dq")]
+            fn by_avx512<R>(function: impl FnOnce() -> R) -> R {
+                function()
+            }
+            // SAFETY: as below.
+            return unsafe { by_avx512(function) };
+        }
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             #[target_feature(enable = "avx2")]

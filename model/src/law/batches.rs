@@ -4,7 +4,7 @@
 //! rounding. It rests on amounts that are straight lines over the batch (operations, traffic and so the times of a roofline),
 //! which is looked at where they are made.
 
-use super::calibration::{Bounded, EDGE, EngineTerms, LayerModel, Range, Siblings};
+use super::calibration::{Bounded, EDGE, EngineTerms, LayerModel, Range, Siblings, Values};
 use super::carry::Carry;
 use super::choice::Choice;
 use super::lookup::Found;
@@ -165,12 +165,12 @@ impl Several {
 /// The same with room for what they are held to.
 pub(crate) struct Room {
     pub values: Box<Several>,
-    held: Box<Several>,
+    held: Box<Values<Lanes>>,
 }
 
 impl Room {
     pub fn new() -> Self {
-        Self { values: Several::new(), held: Several::new() }
+        Self { values: Several::new(), held: Box::new([Lanes::of(0.0); 256]) }
     }
 }
 
@@ -335,7 +335,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             return Expected { reference, log, inside: self.is_inside(lines, &over, batch, reference, room) };
         }
         let inside = self.is_inside(lines, &over, batch, reference, room);
-        let mut log = self.polynomial.at(&room.values.0, &mut room.held.0);
+        let mut log = self.polynomial.at(&room.values.0, &mut room.held);
         for (log, &inside) in log.0.iter_mut().zip(&inside) {
             let (low, high) = if inside { model.ratio_range } else { model.ordinary_range };
             *log = log.clamp(low, high);
@@ -363,7 +363,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
                 *inside &= value >= range.low - EDGE && value <= range.high + EDGE;
             }
         }
-        let distance = self.distance.at(&room.values.0, &mut room.held.0);
+        let distance = self.distance.at(&room.values.0, &mut room.held);
         for (inside, distance) in inside.iter_mut().zip(distance.0) {
             *inside &= distance <= self.farthest;
         }
@@ -380,7 +380,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             }
             let Some((terms, narrowed)) = engines[i].and_then(|e| known.terms.get(e)?.as_ref()) else { continue };
             let make = || terms.polynomial().where_only(self.changing, &self.fixed.values);
-            let log = narrowed.get_or_init(make).at(&room.values.0, &mut room.held.0);
+            let log = narrowed.get_or_init(make).at(&room.values.0, &mut room.held);
             for ((added, engine), log) in added.iter_mut().zip(engines).zip(log.0) {
                 if *engine == engines[i] {
                     *added = log.clamp(terms.range.0, terms.range.1);

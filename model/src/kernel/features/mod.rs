@@ -236,11 +236,19 @@ impl Wanted {
 
     /// Positions of those among some positions, rising.
     pub(crate) fn each(self, among: Range<usize>) -> impl Iterator<Item = usize> {
-        let mut left = self.0 & (u128::MAX << among.start) & !(u128::MAX << among.end);
+        let all = self.0 & (u128::MAX << among.start) & !(u128::MAX << among.end);
+        // Two words are quicker to go through than a number of twice their size.
+        let (mut left, mut more, mut at) = (all as u64, (all >> u64::BITS) as u64, 0);
         std::iter::from_fn(move || {
-            let next = (left != 0).then(|| left.trailing_zeros() as usize);
-            left &= left.wrapping_sub(1);
-            next
+            if left == 0 {
+                (left, more, at) = (more, 0, u64::BITS as usize);
+                if left == 0 {
+                    return None;
+                }
+            }
+            let next = at + left.trailing_zeros() as usize;
+            left &= left - 1;
+            Some(next)
         })
     }
 

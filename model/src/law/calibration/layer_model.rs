@@ -102,7 +102,7 @@ impl EngineTerms {
 
     /// What it adds to ln(t / t_ref) for these variables.
     pub fn log(&self, variables: &Variables) -> f64 {
-        self.polynomial().at(&variables.values, &mut [0.0; MAX_VARIABLES]).clamp(self.range.0, self.range.1)
+        self.polynomial().of_one(&variables.values).clamp(self.range.0, self.range.1)
     }
 }
 
@@ -322,7 +322,7 @@ impl LayerModel {
         let by_engine = engine.map_or(0.0, |engine| engine.log(variables));
         let in_domain = self.has_within(variables, reference);
         let (low, high) = if in_domain { self.ratio_range } else { self.ordinary_range };
-        let log = self.polynomial_of().at(&variables.values, &mut [0.0; MAX_VARIABLES]).clamp(low, high);
+        let log = self.polynomial_of().of_one(&variables.values).clamp(low, high);
         Ratio { log: log + by_engine, in_domain }
     }
 
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(Ellipsoid::default().relative_leverage(&[]), 1.0);
         let skewed = Ellipsoid { inverse: vec![1.5, -0.5, -0.5, 1.25], ..sizes };
         for values in [[1.0, 9.0, 2.0], [5.0, 9.0, 0.0], [-3.0, 9.0, 4.0]] {
-            let mut all = [0.0; MAX_VARIABLES];
+            let mut all = [0.0; 256];
             all[..values.len()].copy_from_slice(&values);
             let leverage = (1.0 + skewed.distance().at(&all)) / 3.0;
             assert!((leverage - skewed.relative_leverage(&values)).abs() < 1e-12);

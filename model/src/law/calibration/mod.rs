@@ -14,8 +14,8 @@ mod power_file;
 mod term;
 mod transfer;
 
-pub(crate) use compiled::Bounded;
 pub use compiled::Compiled;
+pub(crate) use compiled::{Bounded, Values};
 pub use later::Later;
 pub(crate) use layer_model::EDGE;
 pub use layer_model::{Bucket, Cover, CrossValidation, Ellipsoid, EngineTerms, LayerModel, Range, Ratio, engine_alone};

@@ -2,7 +2,7 @@
 //! side by side. [`Step::new`] is the plain way, and says the same but for rounding.
 
 use super::bounds::{Bounds, FewerSamples};
-use super::kernel::{Asked, Kernel, Models, Plan, computed_in, plan, predict_kernel};
+use super::kernel::{Asked, Kernel, Models, OnBoard, Plan, computed_in, plan, predict_kernel};
 use super::network::law_of;
 use super::step::Step;
 use super::summary::{Order, Prepared};
@@ -92,7 +92,8 @@ impl<'a> StepOverBatches<'a> {
         let Some(memory) = FootprintOverBatches::new(network, setup.mode, &setup.framework.memory) else {
             return Ok(None);
         };
-        let mut order = Order { once: true, ..Order::of(&step.kernels) };
+        let mut order = Order::of(&step.kernels);
+        order.once = true;
         let mut kernels: Vec<Kernel<'a>> = Vec::new();
         for (kernel, alike) in step.kernels.into_iter().zip(&mut order.alike) {
             let what = |k: &Kernel<'_>| (k.asked, k.phase, k.kind, k.besides);
@@ -119,9 +120,11 @@ impl<'a> StepOverBatches<'a> {
         let mut room = Room::new();
         let mut fewer: Vec<Option<FewerSamples<'a, 'a>>> = self.asked.iter().map(|_| None).collect();
         for batches in batches.chunks(LANES) {
-            for (&batch, kernels) in batches.iter().zip(self.kernels_at(batches, &mut fewer, &mut room)?) {
+            let kernels = self.kernels_at(batches, &mut fewer, &mut room)?;
+            let memory = self.memory.at_each(batches);
+            for ((&batch, kernels), memory) in batches.iter().zip(kernels).zip(memory) {
                 let step = Step::from_kernels(self.network, &self.setup, kernels)?;
-                prepared.push(Prepared::of_alike(step, &self.order, self.cost.at(batch), self.memory.at(batch)));
+                prepared.push(Prepared::of_alike(step, &self.order, self.cost.at(batch), memory));
             }
         }
         Ok(prepared)
@@ -138,16 +141,31 @@ impl<'a> StepOverBatches<'a> {
         for (kernel, fewer) in self.asked.iter().zip(fewer) {
             self.make(kernel, batches, &mut made, fewer, room)?;
         }
-        let of = |made: &Vec<Kernel<'a>>| -> Vec<Kernel<'a>> {
-            let one = |kernel: &Kernel<'a>| {
-                let Kernel { name, kind, phase, host, asked, besides, .. } = *kernel;
-                let Some(made) = asked.and_then(|asked| made.get(asked)) else { return kernel.clone() };
-                let named = Kernel { name, kind, phase, host, asked, ..made.clone() };
-                if besides > Seconds::ZERO { named.longer_by(besides) } else { named }
-            };
-            self.kernels.iter().map(one).collect()
+        let of = |kernel: &Kernel<'a>, made: Kernel<'a>| {
+            let Kernel { name, kind, phase, host, asked, besides, .. } = *kernel;
+            let named = Kernel { name, kind, phase, host, asked, ..made };
+            if besides > Seconds::ZERO { named.longer_by(besides) } else { named }
         };
-        Ok(made.iter().map(of).collect())
+        // Mostly each of those that differ is the one that was asked for in its place.
+        let in_place = self.kernels.len() == self.asked.len()
+            && self.kernels.iter().enumerate().all(|(i, kernel)| kernel.asked == Some(i));
+        if in_place {
+            for made in &mut made {
+                for (made, kernel) in made.iter_mut().zip(&self.kernels) {
+                    let Kernel { name, kind, phase, host, asked, besides, .. } = *kernel;
+                    (made.name, made.kind, made.phase, made.host, made.asked) = (name, kind, phase, host, asked);
+                    if besides > Seconds::ZERO {
+                        *made = of(kernel, made.clone());
+                    }
+                }
+            }
+            return Ok(made);
+        }
+        let one = |kernel: &Kernel<'a>, made: &[Kernel<'a>]| match kernel.asked.and_then(|asked| made.get(asked)) {
+            Some(made) => of(kernel, made.clone()),
+            None => kernel.clone(),
+        };
+        Ok(made.iter().map(|made| self.kernels.iter().map(|kernel| one(kernel, made)).collect()).collect())
     }
 
     /// Adds a kernel to those of each batch.
@@ -198,17 +216,17 @@ impl<'a> StepOverBatches<'a> {
                 }
             }
         }
-        let times: [_; LANES] = std::array::from_fn(|i| {
+        let on: [_; LANES] = std::array::from_fn(|i| {
             over.at(lanes[i], &mut load);
-            plan.time(&asked.layer, &load, taken.timed[i].value, setup)
+            (plan.time(&asked.layer, &load, taken.timed[i].value, setup), OnBoard::of(&load, setup))
         });
+        let times = on.map(|(time, _)| time);
         let (floor, seconds) = (plan.found.model.floor, Lanes(times.map(|(time, _)| time.get())));
         let parts = self.law.parts(&load, &over.amounts(&lanes), (floor, seconds));
         for (i, made) in made.iter_mut().enumerate() {
-            over.at(lanes[i], &mut load);
             let drives = Drives::of(parts.map(|part| part.0[i]));
             let timed = (taken.timed[i], taken.engines[i]);
-            let kernel = plan.kernel((name, cost.at(lanes[i]), &load), timed, times[i], drives, setup);
+            let kernel = plan.kernel((name, cost.at(lanes[i]), on[i].1), timed, times[i], drives, setup);
             made.push(kernel.ok_or_else(no_model)?);
         }
         Ok(())

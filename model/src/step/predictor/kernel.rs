@@ -376,7 +376,7 @@ impl<'m> Plan<'_, 'm> {
     /// The kernel on its board; `None` where nobody judged its model. `value`: what it takes, by what rule.
     pub(super) fn kernel<'a>(
         &self,
-        (name, cost, load): (&'a str, LayerCost, &Load<'_>),
+        (name, cost, on): (&'a str, LayerCost, OnBoard),
         (timed, engine): (Timed, Option<&'m str>),
         (value, jump): (Seconds, Option<&'m str>),
         drives: Drives,
@@ -393,13 +393,13 @@ impl<'m> Plan<'_, 'm> {
             phase: self.phase,
             cost,
             time: Estimate { value, p05: value * low, p95: value * high },
-            bound: load.bound,
-            memory: load.roofline.traffic(),
-            arithmetic: load.roofline.arithmetic(),
-            floor: found.model.floor + load.roofline.stalls,
+            bound: on.bound,
+            memory: on.traffic,
+            arithmetic: on.arithmetic,
+            floor: found.model.floor + on.stalls,
             error: found.error(timed.in_domain, setup.all_chips.siblings(found.tier)),
             class: self.work.key(),
-            drives: drives.times(setup.framework.activity.of(load, setup.mode)),
+            drives: drives.times(on.activity),
             tier: found.tier,
             algorithm: self.algorithm,
             engine,
@@ -415,6 +415,30 @@ impl<'m> Plan<'_, 'm> {
             asked: None,
             besides: Seconds::ZERO,
         })
+    }
+}
+
+/// What a board makes of a kernel beside its time.
+#[derive(Clone, Copy)]
+pub(super) struct OnBoard {
+    bound: Seconds,
+    traffic: Seconds,
+    arithmetic: Seconds,
+    stalls: Seconds,
+    /// By which factor it draws more above waiting in a network's step.
+    activity: f64,
+}
+
+impl OnBoard {
+    pub(super) fn of(load: &Load<'_>, setup: &Setup<'_>) -> Self {
+        let roofline = &load.roofline;
+        Self {
+            bound: load.bound,
+            traffic: roofline.traffic(),
+            arithmetic: roofline.arithmetic(),
+            stalls: roofline.stalls,
+            activity: setup.framework.activity.of(load, setup.mode),
+        }
     }
 }
 
@@ -448,7 +472,7 @@ fn kernel_in<'a, 'm: 'a>(
     let load = &loads.board;
     let taken = plan.time(layer, load, timed.value, setup);
     let drives = Drives::of(models.law.parts(load, &load.amounts(), (found.model.floor, taken.0.get())));
-    plan.kernel((name, cost, load), (timed, engine), taken, drives, setup).ok_or_else(no_model)
+    plan.kernel((name, cost, OnBoard::of(load, setup)), (timed, engine), taken, drives, setup).ok_or_else(no_model)
 }
 
 /// What the host takes to launch a layer's operation.

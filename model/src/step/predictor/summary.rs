@@ -3,7 +3,7 @@
 use super::intervals::Outcome;
 use super::kernel::Kernel;
 use super::operating_point::{Limits, OperatingPoint};
-use super::settle::stretches_of;
+use super::settle::{REACTION, stretches_of};
 use super::step::Step;
 use super::sums::Sums;
 use super::totals::Totals;
@@ -47,14 +47,22 @@ pub(super) struct Order {
     pub once: bool,
     /// What the host takes.
     pub host: Stages,
+    /// The groups of all turns together, once asked for.
+    all: OnceLock<Groups>,
 }
+
+/// Places of kernels in a step, and how many there are of each.
+type Groups = Vec<(usize, f64)>;
+
+/// So much less than a limit takes to act is less however times are summed up.
+const SURELY_SHORT: f64 = 1.0 - 1e-9;
 
 impl Order {
     /// Of a step that holds all of its kernels.
     pub fn of(kernels: &[Kernel<'_>]) -> Self {
         let alike = kernels.iter().enumerate().map(|(i, kernel)| kernel.repeats.unwrap_or(i)).collect();
         let host = kernels.iter().fold(Stages::default(), |sum, k| sum + Stages::of(k.phase, k.host));
-        Self { alike, once: false, host }
+        Self { alike, once: false, host, all: OnceLock::new() }
     }
 
     /// Where the step holds the kernel that is that one in turn.
@@ -62,13 +70,36 @@ impl Order {
         if self.once { self.alike[turn] } else { turn }
     }
 
+    /// The groups of each stretch over which a limit acts.
+    fn groups<'s>(&'s self, step: &Step<'_>) -> Vec<Cow<'s, [(usize, f64)]>> {
+        let all = self.all.get_or_init(|| {
+            self.groups_of(step.kernels.len(), std::iter::once(0..self.alike.len()))
+                .next()
+                .map_or_else(Vec::new, |(_, groups)| groups)
+        });
+        let time: Seconds = all.iter().map(|&(place, count)| step.kernels[place].time.value * count).sum();
+        match time < REACTION * SURELY_SHORT {
+            true => vec![Cow::Borrowed(all)],
+            false => self.stretches(step).map(|(_, groups)| Cow::Owned(groups)).collect(),
+        }
+    }
+
     /// The stretches over which a limit acts, each with the places of kernels in the step and how many of it are alike.
-    pub fn stretches<'s>(&'s self, step: &'s Step<'_>) -> impl Iterator<Item = (Range<usize>, Vec<(usize, f64)>)> + 's {
-        // The group of every kernel's first in the stretch, and the stretch.
-        let mut group = vec![(0, 0); step.kernels.len()];
+    pub fn stretches<'s>(&'s self, step: &'s Step<'_>) -> impl Iterator<Item = (Range<usize>, Groups)> + 's {
         let times = (0..self.alike.len()).map(|turn| step.kernels[self.place(turn)].time.value);
-        stretches_of(times).into_iter().enumerate().map(move |(i, range)| {
-            let mut groups: Vec<(usize, f64)> = Vec::new();
+        self.groups_of(step.kernels.len(), stretches_of(times).into_iter())
+    }
+
+    /// Those of some turns of a step of so many kernels.
+    fn groups_of<'s>(
+        &'s self,
+        kernels: usize,
+        turns: impl Iterator<Item = Range<usize>> + 's,
+    ) -> impl Iterator<Item = (Range<usize>, Groups)> + 's {
+        // The group of every kernel's first in the stretch, and the stretch.
+        let mut group = vec![(0, 0); kernels];
+        turns.enumerate().map(move |(i, range)| {
+            let mut groups = Groups::new();
             for turn in range.clone() {
                 let first = &mut group[self.alike[turn]];
                 if first.0 != i + 1 {
@@ -97,8 +128,7 @@ impl Order {
 struct Grouped<'s, 'a> {
     step: Cow<'s, Step<'a>>,
     order: Cow<'s, Order>,
-    /// Positions of kernels, and how many of each.
-    stretches: Vec<Vec<(usize, f64)>>,
+    stretches: Vec<Cow<'s, [(usize, f64)]>>,
     /// The stretches in sums, where kernels follow the voltage; made when another point than the default is first asked for.
     sums: OnceLock<Option<(OverClock, Vec<Sums>)>>,
 }
@@ -168,7 +198,10 @@ impl<'a> Step<'a> {
 
 impl<'s, 'a> Grouped<'s, 'a> {
     fn of(step: Cow<'s, Step<'a>>, order: Cow<'s, Order>) -> Self {
-        let stretches = order.stretches(&step).map(|(_, alike)| alike).collect();
+        let stretches = match &order {
+            Cow::Borrowed(order) => order.groups(&step),
+            Cow::Owned(order) => order.stretches(&step).map(|(_, groups)| Cow::Owned(groups)).collect(),
+        };
         Self { step, order, stretches, sums: OnceLock::new() }
     }
 
@@ -176,7 +209,7 @@ impl<'s, 'a> Grouped<'s, 'a> {
         let sums = self.sums.get_or_init(|| {
             let step = &self.step;
             let over = OverClock::new(step.setup.gpu, step.clock_law)?;
-            let of = |groups: &Vec<(usize, f64)>| {
+            let of = |groups: &Cow<'_, [(usize, f64)]>| {
                 let kernels = groups.iter().map(|&(at, count)| (&step.kernels[at], count));
                 Sums::of(kernels, &over)
             };
