@@ -156,6 +156,40 @@ pub struct Prepared<'s, 'a> {
     pub fits_in_memory: bool,
 }
 
+/// What a step takes at limits, and with the voltage rising as little, and as much, as is likely.
+struct Taken {
+    totals: Totals,
+    clock: f64,
+    likely: Option<[Outcome; 2]>,
+}
+
+/// A step at points one after the other, as a sweep has them.
+pub struct Along<'p, 's, 'a> {
+    prepared: &'p Prepared<'s, 'a>,
+    /// What was taken last where the limit held nothing back: under a higher one at the same clocks the same is.
+    free: Option<(Limits, Taken)>,
+}
+
+impl Along<'_, '_, '_> {
+    /// What [`Prepared::at`] gives.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn at(&mut self, point: OperatingPoint) -> Result<Summary, PredictError> {
+        let prepared = self.prepared;
+        let limits = point.on(prepared.as_is.step.setup.gpu)?;
+        let same = |known: &Limits| (known.ceiling, known.memory) == (limits.ceiling, limits.memory);
+        if let Some((_, taken)) = self.free.as_ref().filter(|(known, _)| same(known) && limits.cap >= known.cap) {
+            return Ok(prepared.summary(point, &limits, taken));
+        }
+        let by_sums = if point == OperatingPoint::default() { None } else { prepared.summed(&limits)? };
+        let Some((taken, is_free)) = by_sums else { return prepared.plainly_at(point) };
+        let summary = prepared.summary(point, &limits, &taken);
+        self.free = is_free.then_some((limits, taken)).or(self.free.take());
+        Ok(summary)
+    }
+}
+
 impl<'a> Step<'a> {
     /// Ready to be asked for its totals at many points.
     pub fn prepare(&self) -> Prepared<'_, 'a> {
@@ -218,11 +252,12 @@ impl<'s, 'a> Grouped<'s, 'a> {
         sums.as_ref()
     }
 
-    /// What [`Self::totals`] gives, kernel by kernel, by sums over them. `whole`: not time and energy alone.
-    fn summed(&self, limits: &Limits, totals: &mut Totals, whole: bool) -> Option<f64> {
+    /// What [`Self::totals`] gives, kernel by kernel, by sums over them, and whether the limit holds nothing back. `whole`: not
+    /// time and energy alone.
+    fn summed(&self, limits: &Limits, totals: &mut Totals, whole: bool) -> Option<(f64, bool)> {
         let (over, sums) = self.sums()?;
         totals.host = self.order.host;
-        let mut clock = 0.0;
+        let (mut clock, mut is_free) = (0.0, true);
         for sums in sums {
             let core = sums.settled(limits, limits.cap * self.step.held, over);
             let (before, clocks) = (totals.time.value, Clocks { core, memory: limits.memory });
@@ -232,8 +267,9 @@ impl<'s, 'a> Grouped<'s, 'a> {
                 sums.add_taken_to(totals, clocks, over);
             }
             clock += core * (totals.time.value - before).get();
+            is_free &= core == limits.ceiling;
         }
-        Some(self.waited(totals, clock))
+        Some((self.waited(totals, clock), is_free))
     }
 
     /// Fills in totals, and gives the mean of the relative core clock.
@@ -267,16 +303,6 @@ impl<'s, 'a> Grouped<'s, 'a> {
         totals.wait(self.order.alike.len(), setup, step.network.precision(), idle);
         totals.idle(step.gap, idle);
         clock
-    }
-
-    /// As [`Self::totals`], by sums where there are such: one sum over all kernels takes longer than further points by sums.
-    fn quickly(&self, limits: &Limits, totals: &mut Totals) -> f64 {
-        self.summed(limits, totals, true).unwrap_or_else(|| self.totals(limits, totals))
-    }
-
-    /// The same of time and energy alone.
-    fn shortly(&self, limits: &Limits, totals: &mut Totals) -> f64 {
-        self.summed(limits, totals, false).unwrap_or_else(|| self.totals(limits, totals))
     }
 
     fn outcome(&self, limits: &Limits, of: fn(&Self, &Limits, &mut Totals) -> f64) -> Outcome {
@@ -321,9 +347,14 @@ impl<'s, 'a> Prepared<'s, 'a> {
     /// For clocks or a limit that the device does not take.
     pub fn at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
         if point == OperatingPoint::default() {
-            return self.by(point, [Grouped::totals, Grouped::totals]);
+            return self.plainly_at(point);
         }
-        self.by(point, [Grouped::quickly, Grouped::shortly])
+        self.along().at(point)
+    }
+
+    /// The same of points one after the other.
+    pub fn along(&self) -> Along<'_, 's, 'a> {
+        Along { prepared: self, free: None }
     }
 
     /// What [`Self::at`] gives, kernel by kernel: the plain way, which sums are held to.
@@ -331,37 +362,41 @@ impl<'s, 'a> Prepared<'s, 'a> {
     /// # Errors
     /// As [`Self::at`].
     pub fn plainly_at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
-        self.by(point, [Grouped::totals, Grouped::totals])
-    }
-
-    /// `of`: of the step, and of it as the voltage may rise, of which time and energy alone are wanted.
-    fn by(
-        &self,
-        point: OperatingPoint,
-        [of, of_likely]: [fn(&Grouped<'s, 'a>, &Limits, &mut Totals) -> f64; 2],
-    ) -> Result<Summary, PredictError> {
         let limits = point.on(self.as_is.step.setup.gpu)?;
         let mut totals = Totals::default();
-        let clock = of(&self.as_is, &limits, &mut totals);
+        let clock = self.as_is.totals(&limits, &mut totals);
         let steps = if point == OperatingPoint::default() { None } else { self.likely()? };
-        let likely = steps.map(|steps| steps.each_ref().map(|step| step.outcome(&limits, of_likely)));
-        Ok(self.summary(point, &limits, &totals, clock, likely.as_ref().map_or(&[], |likely| likely)))
+        let likely = steps.map(|steps| steps.each_ref().map(|step| step.outcome(&limits, Grouped::totals)));
+        Ok(self.summary(point, &limits, &Taken { totals, clock, likely }))
     }
 
-    fn summary(
-        &self,
-        point: OperatingPoint,
-        limits: &Limits,
-        totals: &Totals,
-        clock: f64,
-        likely: &[Outcome],
-    ) -> Summary {
-        let step = &self.as_is.step;
+    /// What the step takes at limits by sums, and whether they hold nothing back; `None` where there are no sums.
+    fn summed(&self, limits: &Limits) -> Result<Option<(Taken, bool)>, PredictError> {
+        let mut totals = Totals::default();
+        let Some((clock, mut is_free)) = self.as_is.summed(limits, &mut totals, true) else { return Ok(None) };
+        let likely = match self.likely()? {
+            None => None,
+            Some(steps) => {
+                let mut outcomes = [(Seconds::ZERO, Joules::ZERO); 2];
+                for (outcome, step) in outcomes.iter_mut().zip(steps) {
+                    let mut totals = Totals::default();
+                    let Some((_, own)) = step.summed(limits, &mut totals, false) else { return Ok(None) };
+                    (*outcome, is_free) = ((totals.time.value, totals.energy), is_free && own);
+                }
+                Some(outcomes)
+            }
+        };
+        Ok(Some((Taken { totals, clock, likely }, is_free)))
+    }
+
+    fn summary(&self, point: OperatingPoint, limits: &Limits, taken: &Taken) -> Summary {
+        let (step, Taken { totals, clock, likely }) = (&self.as_is.step, taken);
+        let likely = likely.as_ref().map_or(&[][..], |likely| likely);
         let (_, _, (time, power, energy)) = step.intervals(totals, point, limits.cap, likely);
         Summary {
             time_tier: totals.tier(),
             power_tier: step.power_tier,
-            clock: step.setup.gpu.core_clock.boost.value * clock,
+            clock: step.setup.gpu.core_clock.boost.value * *clock,
             time,
             power,
             energy,

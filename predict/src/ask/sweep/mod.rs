@@ -250,7 +250,8 @@ impl<'a> Sweep<'a> {
                 .collect();
         }
         let summed = |task: &Task, prepared: &Prepared<'_, '_>| -> Vec<Row<'_>> {
-            let row = |p: &OperatingPoint| match prepared.at(*p) {
+            let mut along = prepared.along();
+            let row = |p: &OperatingPoint| match along.at(*p) {
                 Ok(summary) => Row::summed(key(task, p), &summary, prepared),
                 Err(e) => Row::failed(key(task, p), e.to_string()),
             };
