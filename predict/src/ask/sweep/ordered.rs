@@ -20,6 +20,8 @@ struct State<I, T> {
     taken: usize,
     /// Whether there are no more items, or nobody takes what is made of them.
     ended: bool,
+    /// How many threads may make something yet.
+    working: usize,
 }
 
 impl<I, T> Shared<I, T> {
@@ -29,16 +31,19 @@ impl<I, T> Shared<I, T> {
     }
 }
 
-/// Ends the work, so that nobody waits for a thread that panicked or for one that takes no more.
-struct End<'s, I, T>(&'s Shared<I, T>, bool);
+/// A thread that makes, or the one that takes; nobody waits for one that is gone, in whatever way.
+struct Presence<'s, I, T> {
+    shared: &'s Shared<I, T>,
+    makes: bool,
+}
 
-impl<I, T> Drop for End<'_, I, T> {
+impl<I, T> Drop for Presence<'_, I, T> {
     fn drop(&mut self) {
-        if self.1 || std::thread::panicking() {
-            self.0.lock().ended = true;
-            self.0.room.notify_all();
-        }
-        self.0.made.notify_all();
+        let mut state = self.shared.lock();
+        state.ended |= !self.makes || std::thread::panicking();
+        state.working -= usize::from(self.makes);
+        self.shared.room.notify_all();
+        self.shared.made.notify_all();
     }
 }
 
@@ -53,10 +58,11 @@ pub(super) fn each<I: Iterator<Item = A> + Send, A, T: Send, E>(
     make: impl Fn(A) -> T + Sync,
     mut take: impl FnMut(T) -> Result<(), E>,
 ) -> Result<(), E> {
-    let state = State { items, waiting: VecDeque::new(), taken: 0, ended: false };
+    let threads = threads.max(1);
+    let state = State { items, waiting: VecDeque::new(), taken: 0, ended: false, working: threads };
     let shared = Shared { state: Mutex::new(state), made: Condvar::new(), room: Condvar::new() };
     let work = || {
-        let _end = End(&shared, false);
+        let _presence = Presence { shared: &shared, makes: true };
         loop {
             let mut state = shared.lock();
             while state.waiting.len() >= ahead.max(1) && !state.ended {
@@ -67,7 +73,6 @@ pub(super) fn each<I: Iterator<Item = A> + Send, A, T: Send, E>(
             }
             let Some(item) = state.items.next() else {
                 state.ended = true;
-                shared.room.notify_all();
                 return;
             };
             let place = state.taken + state.waiting.len();
@@ -86,8 +91,8 @@ pub(super) fn each<I: Iterator<Item = A> + Send, A, T: Send, E>(
         }
     };
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let _end = End(&shared, true);
+        (0..threads).for_each(|_| drop(scope.spawn(work)));
+        let _presence = Presence { shared: &shared, makes: false };
         let mut state = shared.lock();
         loop {
             if let Some(Some(made)) = state.waiting.front_mut().map(Option::take) {
@@ -97,7 +102,7 @@ pub(super) fn each<I: Iterator<Item = A> + Send, A, T: Send, E>(
                 shared.room.notify_one();
                 take(made)?;
                 state = shared.lock();
-            } else if state.ended && (state.waiting.is_empty() || threads.iter().all(|t| t.is_finished())) {
+            } else if state.working == 0 {
                 return Ok(());
             } else {
                 state = shared.made.wait(state).unwrap_or_else(PoisonError::into_inner);
