@@ -428,6 +428,29 @@ mod tests {
         check(Lanes([-1e3, 1e3, f64::INFINITY, f64::NAN, 0.0, -0.0, 709.0, -745.0]), "exp", Number::exp, f64::exp, 0.0);
     }
 
+    struct Quotient;
+
+    impl Formula<2, 1, 2> for Quotient {
+        fn at<V: Number>(&self, [a, b]: [V; 2], [c]: [V; 1]) -> [V; 2] {
+            [a / (b + c), c.ceil()]
+        }
+    }
+
+    #[test]
+    fn formulas_of_several_constants_are_those_of_each() {
+        let constants = [[0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.5]];
+        let one = f64::for_each(&Quotient, [3.0, 4.0], &constants);
+        let several = Lanes::for_each(&Quotient, [3.0, 4.0].map(Lanes::of), &constants);
+        for (i, c) in constants[0].into_iter().enumerate() {
+            assert_eq!([one[0][i], one[1][i]], [3.0 / (4.0 + c), c.ceil()]);
+            assert_eq!([several[0][i].0, several[1][i].0], [[one[0][i]; LANES], [one[1][i]; LANES]]);
+        }
+        let values: [f64; 11] = std::array::from_fn(|i| 0.3 + i as f64);
+        for (log, value) in f64::ln_of_each(values).into_iter().zip(values) {
+            assert!((log - value.ln()).abs() <= 4.5e-16 * value.ln().abs(), "{value}");
+        }
+    }
+
     #[test]
     fn whole_numbers_side_by_side_are_those_of_each() {
         for u in random(5_000) {

@@ -141,28 +141,28 @@ impl<'a> StepOverBatches<'a> {
         for (kernel, fewer) in self.asked.iter().zip(fewer) {
             self.make(kernel, batches, &mut made, fewer, room)?;
         }
-        let of = |kernel: &Kernel<'a>, made: Kernel<'a>| {
+        let become_of = |made: &mut Kernel<'a>, kernel: &Kernel<'a>| {
             let Kernel { name, kind, phase, host, asked, besides, .. } = *kernel;
-            let named = Kernel { name, kind, phase, host, asked, ..made };
-            if besides > Seconds::ZERO { named.longer_by(besides) } else { named }
+            (made.name, made.kind, made.phase, made.host, made.asked) = (name, kind, phase, host, asked);
+            if besides > Seconds::ZERO {
+                made.lengthen(besides);
+            }
         };
         // Mostly each of those that differ is the one that was asked for in its place.
         let in_place = self.kernels.len() == self.asked.len()
             && self.kernels.iter().enumerate().all(|(i, kernel)| kernel.asked == Some(i));
         if in_place {
             for made in &mut made {
-                for (made, kernel) in made.iter_mut().zip(&self.kernels) {
-                    let Kernel { name, kind, phase, host, asked, besides, .. } = *kernel;
-                    (made.name, made.kind, made.phase, made.host, made.asked) = (name, kind, phase, host, asked);
-                    if besides > Seconds::ZERO {
-                        *made = of(kernel, made.clone());
-                    }
-                }
+                made.iter_mut().zip(&self.kernels).for_each(|(made, kernel)| become_of(made, kernel));
             }
             return Ok(made);
         }
         let one = |kernel: &Kernel<'a>, made: &[Kernel<'a>]| match kernel.asked.and_then(|asked| made.get(asked)) {
-            Some(made) => of(kernel, made.clone()),
+            Some(made) => {
+                let mut made = made.clone();
+                become_of(&mut made, kernel);
+                made
+            }
             None => kernel.clone(),
         };
         Ok(made.iter().map(|made| self.kernels.iter().map(|kernel| one(kernel, made)).collect()).collect())
@@ -204,15 +204,16 @@ impl<'a> StepOverBatches<'a> {
         let mut load = over.load();
         let bounds = Bounds { found: &plan.found, setup };
         if taken.timed.iter().any(|timed| !timed.in_domain) && asked.phase != Phase::Update {
-            let here = over.bounding(&lanes, room);
             if fewer.is_none() {
                 *fewer = bounds.fewer_samples(&load);
             }
             if let Some(fewer) = fewer {
-                for ((timed, &batch), here) in
-                    taken.timed.iter_mut().zip(batches).zip(&here).filter(|((t, _), _)| !t.in_domain)
+                let mut here = None;
+                for (lane, (timed, &batch)) in
+                    taken.timed.iter_mut().zip(batches).enumerate().filter(|(_, (t, _))| !t.in_domain)
                 {
-                    timed.value = bounds.as_for_fewer_samples(timed.value, batch, fewer, here);
+                    let of_lane = || here.get_or_insert_with(|| over.bounding(&lanes, room))[lane];
+                    timed.value = bounds.as_for_fewer_samples(timed.value, batch, fewer, of_lane);
                 }
             }
         }
@@ -225,9 +226,9 @@ impl<'a> StepOverBatches<'a> {
         let parts = self.law.parts(&load, &over.amounts(&lanes), (floor, seconds));
         for (i, made) in made.iter_mut().enumerate() {
             let drives = Drives::of(parts.map(|part| part.0[i]));
-            let timed = (taken.timed[i], taken.engines[i]);
-            let kernel = plan.kernel((name, cost.at(lanes[i]), on[i].1), timed, times[i], drives, setup);
-            made.push(kernel.ok_or_else(no_model)?);
+            let edges = taken.timed[i].edges.ok_or_else(no_model)?;
+            let timed = (edges, taken.timed[i].in_domain, taken.engines[i]);
+            made.push(plan.kernel((name, cost.at(lanes[i]), on[i].1), timed, times[i], drives, setup));
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl<'m> Bounds<'_, 'm> {
     pub(super) fn outside(&self, own: Seconds, mut loads: Loads<'_>, here: &Variables) -> Seconds {
         let batch = loads.board.work.batch;
         let own = self.as_for_more_samples(own, batch, &mut loads);
-        self.as_for_fewer_samples(own, batch, &mut self.of_fewer(loads), here)
+        self.as_for_fewer_samples(own, batch, &mut self.of_fewer(loads), || *here)
     }
 
     /// A kernel of any number of samples, as its model sees it.
@@ -36,7 +36,7 @@ impl<'m> Bounds<'_, 'm> {
         let (load, model) = (loads.described(), self.found.model);
         let library = self.setup.library.unwrap_or(model.library);
         let moving = load.moving((model.floor, library), model.bounding());
-        FewerSamples { loads, moving, edge: None }
+        FewerSamples { loads, moving, is_away: false, edge: None, passed: Vec::new() }
     }
 
     /// The same of a kernel on its board; `None` where that has no peak for it.
@@ -91,21 +91,22 @@ impl<'m> Bounds<'_, 'm> {
         own: Seconds,
         batch: u64,
         kernel: &mut FewerSamples<'_, 'm>,
-        here: &Variables,
+        here: impl FnOnce() -> Variables,
     ) -> Seconds {
         let model = self.found.model;
         let Some(longest) = self.found.longest() else { return own };
-        if is_quick() && !model.away(here).without(kernel.moving).is_empty() {
-            return own;
-        }
-        let compared = Compared { bounds: self, own, longest, here };
-        let foreseen = if is_quick() { kernel.foreseen(batch, &compared) } else { None };
-        let edge = foreseen.unwrap_or_else(|| {
-            let edge = at_the_edge(batch, |batch| kernel.compared(batch, &compared));
-            if let Some(samples) = edge {
-                kernel.edge = Some(Edge { samples, fewest: samples, at: kernel.at(samples, self) });
-            }
-            edge
+        let known = if is_quick() { kernel.known(batch, (own, longest), self) } else { None };
+        let edge = known.unwrap_or_else(|| {
+            let compared = Compared { bounds: self, own, longest, here: &here() };
+            let foreseen = if is_quick() { kernel.foreseen(batch, &compared) } else { None };
+            foreseen.unwrap_or_else(|| {
+                let edge = at_the_edge(batch, |batch| kernel.compared(batch, &compared));
+                if let Some(samples) = edge {
+                    let at = kernel.at(samples, self);
+                    kernel.found(Edge { samples, fewest: samples, at });
+                }
+                edge
+            })
         });
         let Some(Edge { at: Some(at), .. }) = edge.and(kernel.edge.as_ref()) else { return own };
         if model.engines.is_empty() {
@@ -143,9 +144,16 @@ pub(super) struct FewerSamples<'w, 'm> {
     loads: Loads<'w>,
     /// The variables that numbers of samples change, of those that say whether it lies within what was fitted.
     moving: Wanted,
+    /// Whether a size that none of them changes lies outside.
+    is_away: bool,
     /// Once found.
     edge: Option<Edge<'m>>,
+    /// The longest that it can take there of one more sample, of two more, and so on, once asked for.
+    passed: Vec<Option<Seconds>>,
 }
+
+/// Of so many more samples than lie within what was asked is kept.
+const MOST_PASSED: usize = 1024;
 
 /// Where what was fitted ends: the most samples that lie within; one more lies outside.
 struct Edge<'m> {
@@ -201,49 +209,89 @@ impl<'m> FewerSamples<'_, 'm> {
         seen.is_some_and(|(there, reference)| compared.bounds.found.model.has_within(&there, reference))
     }
 
-    /// What [`at_the_edge`] finds, told by where the largest size leaves what was fitted: sizes are logarithms, and go with
-    /// that of the samples, so that those which lie within are all between two numbers. `None` where that does not tell.
-    fn foreseen(&mut self, batch: u64, compared: &Compared<'_, 'm>) -> Option<Option<u64>> {
-        // How many of the experts are used ends somewhere.
-        if matches!(self.loads.board.work.layer(), Layer::Experts(_)) {
+    fn found(&mut self, edge: Edge<'m>) {
+        (self.edge, self.passed) = (Some(edge), Vec::new());
+    }
+
+    /// Whether samples tell where it lies: how many of the experts are used ends somewhere.
+    fn follows_samples(&self) -> bool {
+        !matches!(self.loads.board.work.layer(), Layer::Experts(_))
+    }
+
+    /// What [`at_the_edge`] finds, as far as that is known: sizes are logarithms, and go with that of the samples, so that those
+    /// which lie within are all between two numbers. `None` where it is not.
+    fn known(&mut self, batch: u64, (own, longest): (Seconds, f64), bounds: &Bounds<'_, 'm>) -> Option<Option<u64>> {
+        if self.is_away {
+            return Some(None);
+        }
+        let Edge { samples: edge, fewest, .. } = *self.edge.as_ref()?;
+        let (few, passed) = halved(batch, edge).filter(|_| self.follows_samples())?;
+        if few < fewest {
             return None;
         }
-        if self.edge.is_none() {
-            let (model, here) = (compared.bounds.found.model, compared.here);
+        // Those outside that it passes take ever less: the last tells whether any is worth it.
+        let Some(passed) = passed else { return Some(Some(edge)) };
+        Some((self.most(passed, edge, longest, bounds)? > own).then_some(edge))
+    }
+
+    /// The longest that it can take within what was fitted, if it lay there with more samples than it does.
+    fn most(&mut self, samples: u64, edge: u64, longest: f64, bounds: &Bounds<'_, 'm>) -> Option<Seconds> {
+        let place = (samples - edge) as usize - 1;
+        if let Some(Some(known)) = self.passed.get(place) {
+            return Some(*known);
+        }
+        let model = bounds.found.model;
+        let most = self.loads.alone_over(samples).then(|| {
+            let (over, board) = (self.loads.over(), &self.loads.board);
+            let reference = over.roofline.reference(model.exponent, model.floor);
+            Expected { reference, log: longest, in_domain: true, carry: Carry::between(over, board) }.time()
+        })?;
+        if place < MOST_PASSED {
+            self.passed.resize(self.passed.len().max(place + 1), None);
+            self.passed[place] = Some(most);
+        }
+        Some(most)
+    }
+
+    /// The same as [`Self::known`], told by where the largest size leaves what was fitted.
+    fn foreseen(&mut self, batch: u64, compared: &Compared<'_, 'm>) -> Option<Option<u64>> {
+        let (bounds, here) = (compared.bounds, compared.here);
+        let model = bounds.found.model;
+        if !model.away(here).without(self.moving).is_empty() {
+            self.is_away = true;
+            return Some(None);
+        }
+        if self.edge.is_none() && self.follows_samples() {
             let beyond = model.domain.iter().map(|r| here.values[r.variable] - r.high - EDGE).fold(0.0, f64::max);
             let samples = (batch as f64 * (-beyond).exp()) as u64;
             if beyond <= 0.0 || samples == 0 {
                 return None;
             }
-            let at = self.at(samples, compared.bounds).filter(|at| at.within)?;
+            let at = self.at(samples, bounds).filter(|at| at.within)?;
             if samples + 1 < batch && self.is_within(samples + 1, compared) {
                 return None;
             }
-            self.edge = Some(Edge { samples, fewest: samples, at: Some(at) });
+            self.found(Edge { samples, fewest: samples, at: Some(at) });
         }
         let Edge { samples: edge, fewest, .. } = *self.edge.as_ref()?;
-        if batch <= edge {
-            return None;
-        }
-        // The search halves the samples until they are few enough.
-        let (mut few, mut passed) = (batch / 2, None);
-        while few > edge {
-            (few, passed) = (few / 2, Some(few));
-        }
+        let (few, _) = halved(batch, edge)?;
         if few < fewest {
-            if few == 0 || !self.is_within(few, compared) {
+            if !self.is_within(few, compared) {
                 return None;
             }
             self.edge = self.edge.take().map(|known| Edge { fewest: few, ..known });
         }
-        // Those outside that it passes take ever less: the last tells whether any is worth it.
-        if let Some(passed) = passed
-            && matches!(self.compared(passed, compared)?, Fewer::Hopeless)
-        {
-            return Some(None);
-        }
-        Some(Some(edge))
+        self.known(batch, (compared.own, compared.longest), bounds)
     }
+}
+
+/// How many samples a search by halves comes to that are no more than lie within, at least one, and how many it saw before.
+fn halved(batch: u64, edge: u64) -> Option<(u64, Option<u64>)> {
+    let (mut few, mut passed) = (batch / 2, None);
+    while few > edge {
+        (few, passed) = (few / 2, Some(few));
+    }
+    (few > 0 && batch > edge).then_some((few, passed))
 }
 
 /// A kernel of fewer samples.
@@ -350,15 +398,16 @@ mod tests {
 
     /// Every third network of the zoo, another third on each GPU.
     #[test]
-    fn fewer_samples_are_side_by_side_what_they_are_one_by_one() {
+    fn fewer_samples_are_known_to_be_what_they_are_one_by_one() {
         let (mut same, mut outside) = (0, 0);
-        for (third, gpu) in ["v100", "h200", "t4"].into_iter().enumerate() {
+        let gpus = [("v100", Precision::Fp32), ("h200", Precision::Fp16), ("t4", Precision::Fp32)];
+        for (third, (gpu, precision)) in gpus.into_iter().enumerate() {
             let framework = catalog::framework("pytorch").expect("shipped");
             let predictor = Predictor::shipped(catalog::gpu(gpu).expect("shipped"), framework);
             for name in catalog::network_names().skip(third).step_by(3) {
                 let network = catalog::network(name).expect("shipped");
-                for batch in [1, 48, 700] {
-                    let Ok(shaped) = ShapedNetwork::new(&network, batch, Precision::Fp32, &[]) else { continue };
+                for batch in [1, 48, 129, 700] {
+                    let Ok(shaped) = ShapedNetwork::new(&network, batch, precision, &[]) else { continue };
                     let predicted = |plain: bool, mode| {
                         PLAIN.set(plain);
                         predictor.predict(&shaped, mode).expect("predicts")

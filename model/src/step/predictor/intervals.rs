@@ -58,9 +58,15 @@ impl Carried {
     /// A half-width of all three, and what a step comes to if the voltage rises as little and as much as is likely.
     pub(super) fn new(of_laws: f64, (time, energy): Outcome, likely: &[Outcome]) -> Self {
         let mut edges = [(0.0f64, 0.0f64); 3];
-        for (t, e) in likely {
-            let logs = f64::ln_of_each([*t / time, (*e / *t) / (energy / time), *e / energy]);
-            edges.iter_mut().zip(logs).for_each(|(edge, log)| *edge = (edge.0.min(log), edge.1.max(log)));
+        for two in likely.chunks(2) {
+            // Of what there is none, nothing differs.
+            let mut ratios = [1.0; 6];
+            for (ratios, (t, e)) in ratios.chunks_exact_mut(3).zip(two) {
+                ratios.copy_from_slice(&[*t / time, (*e / *t) / (energy / time), *e / energy]);
+            }
+            for (log, i) in f64::ln_of_each(ratios).into_iter().zip((0..3).cycle()) {
+                edges[i] = (edges[i].0.min(log), edges[i].1.max(log));
+            }
         }
         let [time, power, energy] = edges.map(|(low, high)| Width(both(-low, of_laws), both(high, of_laws)));
         Self { time, power, energy }

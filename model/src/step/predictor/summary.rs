@@ -185,7 +185,9 @@ impl Along<'_, '_, '_> {
         let by_sums = if point == OperatingPoint::default() { None } else { prepared.summed(&limits)? };
         let Some((taken, is_free)) = by_sums else { return prepared.plainly_at(point) };
         let summary = prepared.summary(point, &limits, &taken);
-        self.free = is_free.then_some((limits, taken)).or(self.free.take());
+        if is_free {
+            self.free = Some((limits, taken));
+        }
         Ok(summary)
     }
 }
@@ -349,7 +351,11 @@ impl<'s, 'a> Prepared<'s, 'a> {
         if point == OperatingPoint::default() {
             return self.plainly_at(point);
         }
-        self.along().at(point)
+        let limits = point.on(self.as_is.step.setup.gpu)?;
+        match self.summed(&limits)? {
+            Some((taken, _)) => Ok(self.summary(point, &limits, &taken)),
+            None => self.plainly_at(point),
+        }
     }
 
     /// The same of points one after the other.
