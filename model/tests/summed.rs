@@ -72,6 +72,15 @@ fn same(net: &str, gpu: &str, batch: u64, precision: Precision, mode: Mode, prof
         let of = || format!("{net} {} {batch} {precision} {mode} {profile} {point:?}", gpu.name);
         assert!(most <= allowed, "{}: {which} {most:e}\n{quick:?}\n{plain:?}", of());
     }
+    // One after the other, as a sweep has them: limits up and down at two clocks.
+    let mut along = prepared.along();
+    let limits = [0.3, limit, 0.8, 1.0, 0.5].map(|share| Watts::new(between((least, most), share)));
+    for (core, cap) in
+        [core, Hertz::new(between((low.get(), high.get()), 0.7))].iter().flat_map(|c| limits.map(|l| (*c, l)))
+    {
+        let point = OperatingPoint { core_clock: Some(core), power_cap: Some(cap), memory_clock: None };
+        assert_eq!(along.at(point).ok(), prepared.at(point).ok(), "{net} {} {batch} {point:?}", gpu.name);
+    }
 }
 
 #[test]

@@ -43,14 +43,32 @@ pub(crate) trait Number:
         quotient.at_most(quotient.floor(), Self::of(1.0), Self::of(0.0))
     }
 
+    /// Whether it is one number, so that processors have room for others beside it.
+    const ALONE: bool = false;
+
+    /// Natural logarithms of several.
+    fn ln_of_each<const N: usize>(values: [Self; N]) -> [Self; N] {
+        values.map(Self::ln)
+    }
+
+    /// What a formula says of numbers for each of as many sets of constants as there are [`LANES`].
+    #[inline(always)]
+    fn for_each<F: Formula<N, C, R>, const N: usize, const C: usize, const R: usize>(
+        formula: &F,
+        numbers: [Self; N],
+        constants: &[[f64; LANES]; C],
+    ) -> [[Self; LANES]; R] {
+        let mut results = [[Self::of(0.0); LANES]; R];
+        for lane in 0..LANES {
+            let each = formula.at(numbers, constants.map(|constants| Self::of(constants[lane])));
+            results.iter_mut().zip(each).for_each(|(results, result)| results[lane] = result);
+        }
+        results
+    }
+
     /// What a function gives, made of the widest instructions that there are for such numbers.
     fn by_widest<R>(function: impl FnOnce() -> R) -> R {
         function()
-    }
-
-    /// Whether it is known to be zero, at once.
-    fn is_zero(self) -> bool {
-        false
     }
 
     /// 1 over it.
@@ -59,7 +77,36 @@ pub(crate) trait Number:
     }
 }
 
+/// A formula of some numbers and of constants.
+pub(crate) trait Formula<const N: usize, const C: usize, const R: usize> {
+    fn at<V: Number>(&self, numbers: [V; N], constants: [V; C]) -> [V; R];
+}
+
 impl Number for f64 {
+    const ALONE: bool = true;
+
+    /// Side by side.
+    fn ln_of_each<const N: usize>(mut values: [Self; N]) -> [Self; N] {
+        for some in values.chunks_mut(LANES) {
+            let mut lanes = Lanes::of(1.0);
+            lanes.0[..some.len()].copy_from_slice(some);
+            some.copy_from_slice(&lanes.ln().0[..some.len()]);
+        }
+        values
+    }
+
+    /// The sets of constants side by side.
+    fn for_each<F: Formula<N, C, R>, const N: usize, const C: usize, const R: usize>(
+        formula: &F,
+        numbers: [Self; N],
+        constants: &[[f64; LANES]; C],
+    ) -> [[Self; LANES]; R] {
+        Lanes::by_widest(
+            #[inline(always)]
+            || formula.at(numbers.map(Lanes::of), constants.map(Lanes)).map(|lanes| lanes.0),
+        )
+    }
+
     fn of(value: f64) -> Self {
         value
     }
@@ -90,10 +137,6 @@ impl Number for f64 {
     }
     fn at_most(self, bound: Self, then: Self, otherwise: Self) -> Self {
         if self <= bound { then } else { otherwise }
-    }
-    #[inline(always)]
-    fn is_zero(self) -> bool {
-        self == 0.0
     }
 }
 
@@ -255,6 +298,15 @@ impl Number for Lanes {
     #[inline(always)]
     fn by_widest<R>(function: impl FnOnce() -> R) -> R {
         #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512dq") {
+            #[target_feature(enable = "avx512f,avx512dq")]
+            fn by_avx512<R>(function: impl FnOnce() -> R) -> R {
+                function()
+            }
+            // SAFETY: as below.
+            return unsafe { by_avx512(function) };
+        }
+        #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             #[target_feature(enable = "avx2")]
             fn by_avx2<R>(function: impl FnOnce() -> R) -> R {
@@ -374,6 +426,29 @@ mod tests {
         let edges = Lanes([0.0, -1.0, f64::INFINITY, f64::NAN, 5e-324, 1.0, f64::MIN_POSITIVE, f64::MAX]);
         check(edges, "ln", Number::ln, f64::ln, 0.0);
         check(Lanes([-1e3, 1e3, f64::INFINITY, f64::NAN, 0.0, -0.0, 709.0, -745.0]), "exp", Number::exp, f64::exp, 0.0);
+    }
+
+    struct Quotient;
+
+    impl Formula<2, 1, 2> for Quotient {
+        fn at<V: Number>(&self, [a, b]: [V; 2], [c]: [V; 1]) -> [V; 2] {
+            [a / (b + c), c.ceil()]
+        }
+    }
+
+    #[test]
+    fn formulas_of_several_constants_are_those_of_each() {
+        let constants = [[0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 13.5]];
+        let one = f64::for_each(&Quotient, [3.0, 4.0], &constants);
+        let several = Lanes::for_each(&Quotient, [3.0, 4.0].map(Lanes::of), &constants);
+        for (i, c) in constants[0].into_iter().enumerate() {
+            assert_eq!([one[0][i], one[1][i]], [3.0 / (4.0 + c), c.ceil()]);
+            assert_eq!([several[0][i].0, several[1][i].0], [[one[0][i]; LANES], [one[1][i]; LANES]]);
+        }
+        let values: [f64; 11] = std::array::from_fn(|i| 0.3 + i as f64);
+        for (log, value) in f64::ln_of_each(values).into_iter().zip(values) {
+            assert!((log - value.ln()).abs() <= 4.5e-16 * value.ln().abs(), "{value}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! rounding. It rests on amounts that are straight lines over the batch (operations, traffic and so the times of a roofline),
 //! which is looked at where they are made.
 
-use super::calibration::{EDGE, EngineTerms, LayerModel, Polynomial, Range, Siblings};
+use super::calibration::{Bounded, EDGE, EngineTerms, LayerModel, Range, Siblings, Values};
 use super::carry::Carry;
 use super::choice::Choice;
 use super::lookup::Found;
@@ -137,47 +137,13 @@ fn amounts(lines: &Amounts<Line>, batch: Lanes) -> Amounts<Lanes> {
     lines.with(lines, |line, _| line.at(batch))
 }
 
-/// Intercept and terms of which only some variables are left, each within what rows had.
-struct Narrowed {
-    polynomial: Polynomial,
-    /// The variables that are left, with their bounds.
-    clamp: Vec<Range>,
-}
-
-impl Narrowed {
-    fn new(polynomial: &Polynomial, ranges: &[Range], changing: Wanted, fixed: &Variables) -> Self {
-        let mut values = fixed.values;
-        for range in ranges {
-            values[range.variable] = values[range.variable].clamp(range.low, range.high);
-        }
-        let bounds = |variable: usize| {
-            let unbounded = Range { variable, low: f64::NEG_INFINITY, high: f64::INFINITY };
-            // Later ranges of a variable bound what earlier ones left.
-            ranges.iter().filter(|r| r.variable == variable).fold(unbounded, |a, r| Range {
-                variable,
-                low: a.low.clamp(r.low, r.high),
-                high: a.high.clamp(r.low, r.high),
-            })
-        };
-        let clamp = (0..MAX_VARIABLES).filter(|&v| changing.has(v)).map(bounds).collect();
-        Self { polynomial: polynomial.where_only(changing, &values), clamp }
-    }
-
-    fn at(&self, values: &[Lanes; MAX_VARIABLES], clamped: &mut [Lanes; MAX_VARIABLES]) -> Lanes {
-        for range in &self.clamp {
-            clamped[range.variable] = values[range.variable].between(range.low, range.high);
-        }
-        self.polynomial.at(clamped)
-    }
-}
-
 /// The engines that a library chooses for a kernel over the batch.
 struct Engines<'m> {
     choice: &'m Choice,
     /// Up to so many samples that engine, and so on; what is beyond the last asks the tree.
     ranges: Vec<(u64, u16)>,
     /// For each engine of the choice its terms in the model, where it has such.
-    terms: Vec<Option<(&'m EngineTerms, OnceLock<Narrowed>)>>,
+    terms: Vec<Option<(&'m EngineTerms, OnceLock<Bounded>)>>,
 }
 
 /// Room for the variables of several batches.
@@ -196,57 +162,15 @@ impl Several {
     }
 }
 
-/// The same with room for what they are clamped to.
+/// The same with room for what they are held to.
 pub(crate) struct Room {
     pub values: Box<Several>,
-    clamped: Box<Several>,
+    held: Box<Values<Lanes>>,
 }
 
 impl Room {
     pub fn new() -> Self {
-        Self { values: Several::new(), clamped: Several::new() }
-    }
-}
-
-/// A layer alone, whatever else its kernel does, over several numbers of samples side by side: all that says whether it lies
-/// within what was fitted.
-pub(crate) struct Samples {
-    lines: Lines,
-    /// The variables that numbers of samples change, of those that say so.
-    moving: Wanted,
-}
-
-impl Samples {
-    /// Of a kernel's loads, which become those of other batches; `None` where it is no straight line over them.
-    pub fn of(loads: &mut Loads<'_>, moving: Wanted) -> Option<Self> {
-        if loads.board.work.algorithm != Algorithm::Heuristic {
-            return None;
-        }
-        let mut each = SAMPLED.map(|_| None);
-        for (each, batch) in each.iter_mut().zip(SAMPLED) {
-            *each = loads.alone_over(batch).then(|| seen(loads));
-        }
-        let [Some(one), Some(many), Some(between)] = each else { return None };
-        Some(Self { lines: Lines::through(&[one, many, between])?, moving })
-    }
-
-    /// Fills the room with the variables that differ of so many samples, and gives t_ref of each by the model's memory.
-    pub fn look(
-        &self,
-        loads: &Loads<'_>,
-        model: &LayerModel,
-        library: Option<f64>,
-        batches: [u64; LANES],
-        room: &mut Several,
-    ) -> [Seconds; LANES] {
-        let batch = Lanes(batches.map(|batch| batch as f64));
-        let over = amounts(self.lines.over(), batch);
-        let reference = over.reference(loads.over().roofline.narrow, model.exponent, model.floor);
-        let described = self.lines.described.as_ref().map(|described| amounts(described, batch));
-        let library = library.unwrap_or(model.library);
-        let described = described.as_ref().unwrap_or(&over);
-        loads.described().fill(described, (model.floor, library), self.moving, &mut room.0);
-        reference.0.map(Seconds::new)
+        Self { values: Several::new(), held: Box::new([Lanes::of(0.0); 256]) }
     }
 }
 
@@ -265,11 +189,11 @@ pub(crate) struct OverBatches<'a, 'm> {
     library: f64,
     changing: Wanted,
     fixed: Variables,
-    polynomial: Narrowed,
+    polynomial: Bounded,
     /// Whether what stays the same lies within what was fitted, and bounds of what does not.
     inside: bool,
     domain: Vec<Range>,
-    distance: Polynomial,
+    distance: Bounded,
     farthest: f64,
     engines: Option<Engines<'m>>,
 }
@@ -322,7 +246,8 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         let fixed = described.some_variables(model.floor, library, reads);
         let within = |r: &Range| fixed.values[r.variable] >= r.low - EDGE && fixed.values[r.variable] <= r.high + EDGE;
         let (domain, settled): (Vec<Range>, Vec<Range>) = model.domain.iter().partition(|r| changing.has(r.variable));
-        let polynomial = Narrowed::new(model.polynomial_of(), &model.clamp, changing, &fixed);
+        let polynomial = model.polynomial_of().where_only(changing, &fixed.values);
+        let distance = Bounded::new(model.sizes.distance(), &[], model.bounding());
         let engines = Self::engines(model, &many.board, chip);
         let longest = Seconds::new(f64::INFINITY);
         let ends: Vec<Seconds> = match found.stated {
@@ -341,7 +266,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             polynomial,
             inside: settled.iter().all(within),
             domain,
-            distance: model.sizes.distance().where_only(changing, &fixed.values),
+            distance: distance.where_only(changing, &fixed.values),
             farthest: model.sizes.farthest(),
             engines,
             fixed,
@@ -410,7 +335,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             return Expected { reference, log, inside: self.is_inside(lines, &over, batch, reference, room) };
         }
         let inside = self.is_inside(lines, &over, batch, reference, room);
-        let mut log = self.polynomial.at(&room.values.0, &mut room.clamped.0);
+        let mut log = self.polynomial.at(&room.values.0, &mut room.held);
         for (log, &inside) in log.0.iter_mut().zip(&inside) {
             let (low, high) = if inside { model.ratio_range } else { model.ordinary_range };
             *log = log.clamp(low, high);
@@ -438,7 +363,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
                 *inside &= value >= range.low - EDGE && value <= range.high + EDGE;
             }
         }
-        let distance = self.distance.at(&room.values.0);
+        let distance = self.distance.at(&room.values.0, &mut room.held);
         for (inside, distance) in inside.iter_mut().zip(distance.0) {
             *inside &= distance <= self.farthest;
         }
@@ -454,8 +379,8 @@ impl<'a, 'm> OverBatches<'a, 'm> {
                 continue;
             }
             let Some((terms, narrowed)) = engines[i].and_then(|e| known.terms.get(e)?.as_ref()) else { continue };
-            let make = || Narrowed::new(terms.polynomial(), &terms.clamp, self.changing, &self.fixed);
-            let log = narrowed.get_or_init(make).at(&room.values.0, &mut room.clamped.0);
+            let make = || terms.polynomial().where_only(self.changing, &self.fixed.values);
+            let log = narrowed.get_or_init(make).at(&room.values.0, &mut room.held);
             for ((added, engine), log) in added.iter_mut().zip(engines).zip(log.0) {
                 if *engine == engines[i] {
                     *added = log.clamp(terms.range.0, terms.range.1);

@@ -198,6 +198,27 @@ impl PackedTree {
         (Node::Split { size: head & !(SPLIT | LONG), at: value, other }, next)
     }
 
+    /// As [`Tree::leaf`]: of no node more is read than decides.
+    fn leaf(&self, values: &[f64]) -> u16 {
+        let mut at = 0;
+        loop {
+            let head = self.nodes[at];
+            if head & SPLIT == 0 {
+                return match self.node(at).0 {
+                    Node::Engine(engine) => engine,
+                    Node::Split { .. } => 0,
+                };
+            }
+            let (length, begin) = if head & LONG == 0 { (0, at + 1) } else { groups(self.nodes, at + 1) };
+            let (value, next) = value(self.nodes, begin);
+            at = match (values[usize::from(head & !(SPLIT | LONG))] <= value, length) {
+                (true, _) => next,
+                (false, 0) => self.behind(next),
+                (false, length) => next + length as usize,
+            };
+        }
+    }
+
     /// Where what follows a short branch begins.
     fn behind(&self, mut at: usize) -> usize {
         let mut open = 1;
@@ -377,12 +398,15 @@ impl Tree {
 
     /// Where sizes, in the order of [`NAMES`], lead.
     pub(crate) fn leaf(&self, values: &[f64]) -> u16 {
+        let nodes = match &self.0 {
+            Form::Nodes(nodes) => nodes,
+            Form::Packed(packed) => return packed.leaf(values),
+        };
         let mut i = 0;
         loop {
-            let (node, next) = self.node(i);
-            match node {
+            match nodes[i] {
                 Node::Split { size, at, other } => {
-                    i = if values[usize::from(size)] <= at { next } else { self.other(other, next) };
+                    i = if values[usize::from(size)] <= at { i + 1 } else { other as usize };
                 }
                 Node::Engine(engine) => return engine,
             }

@@ -7,11 +7,17 @@ use crate::session::{Session, once};
 use crate::source::Source;
 use joulecast_model::ask::budget::{Bound, Budget, largest_batch};
 use joulecast_model::ask::comparison::{Entry, Largest};
+use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::predictor::NetworkPrediction;
 use joulecast_reports::compare::{Comparison, LeftOut};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// No larger batch is tried for a budget.
 const LARGEST_BATCH: u64 = 4096;
+/// So many batches of a network are kept with their shapes at most.
+const MOST_SHAPED: usize = 8;
 
 /// What is compared besides steps.
 #[derive(Clone, Debug)]
@@ -45,6 +51,8 @@ struct Pair<'a> {
     question: &'a Question,
     on: &'a Priced,
     source: &'a Source,
+    /// The network with its shapes, which no team changes, by the samples of each GPU.
+    shaped: &'a RefCell<BTreeMap<u64, Arc<ShapedNetwork>>>,
 }
 
 impl Pair<'_> {
@@ -52,7 +60,17 @@ impl Pair<'_> {
         let (cluster, point) = (&self.on.cluster, self.request.point);
         match self.question.generate {
             Some(tokens) => Ok(cluster.answer(self.source, tokens, batch, point)?.total),
-            None => cluster.step(self.source, Batch::Samples(batch), point),
+            None => cluster.step_by(self.source, Batch::Samples(batch), point, |each| {
+                if let Some(known) = self.shaped.borrow().get(&each) {
+                    return Ok(known.clone());
+                }
+                let shaped = Arc::new(cluster.shape(self.source, each)?);
+                let mut known = self.shaped.borrow_mut();
+                if known.len() < MOST_SHAPED {
+                    known.insert(each, shaped.clone());
+                }
+                Ok(shaped)
+            }),
         }
     }
 
@@ -188,10 +206,11 @@ pub fn compare(session: &Session, request: &Request, question: &Question) -> Res
         on.push(Priced { cluster, price });
     }
     let batches = once(batches, "--batch", u64::to_string);
-    let (mut entries, mut largest) = (Vec::new(), Vec::new());
+    let (mut entries, mut largest) = (Vec::with_capacity(networks.len() * on.len() * batches.len()), Vec::new());
     for source in &networks {
+        let shaped = RefCell::default();
         for on in &on {
-            let pair = Pair { request, question, on, source };
+            let pair = Pair { request, question, on, source, shaped: &shaped };
             for &batch in &batches {
                 entries.push(pair.entry(pair.at(batch)?));
             }

@@ -388,9 +388,13 @@ fn best_at(
     if rate <= 0.0 {
         return Some((None, waiting * gpus as f64));
     }
-    let at = services.iter().filter_map(|s| Pool::at(s, rate, gpus, target.quantile, waiting));
-    let keeps = at.filter(|p| p.latency <= target.latency && p.utilisation <= busiest * (1.0 + ROUNDING));
-    let best = keeps.min_by(|a, b| a.power.get().total_cmp(&b.power.get()))?;
+    // How long a queue becomes takes longest to say: only of those that draw least.
+    let drawing = services.iter().map(|s| (s, Pool::drawing(s, rate, gpus, waiting)));
+    let able = drawing.filter(|(_, (_, utilisation))| *utilisation <= busiest * (1.0 + ROUNDING));
+    let mut able: Vec<_> = able.map(|(s, (power, _))| (power, s)).collect();
+    able.sort_by(|(a, _), (b, _)| a.get().total_cmp(&b.get()));
+    let mut pools = able.iter().filter_map(|(_, s)| Pool::at(s, rate, gpus, target.quantile, waiting));
+    let best = pools.find(|p| p.latency <= target.latency)?;
     Some((Some(best), best.power))
 }
 

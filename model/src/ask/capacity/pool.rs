@@ -99,12 +99,18 @@ impl Pool {
     /// So many GPUs at a rate of requests per second; `waiting`: power of a board that waits. `None` where they cannot keep
     /// up.
     pub(super) fn at(gathered: &Gathered, rate: f64, gpus: u64, quantile: f64, waiting: Watts) -> Option<Self> {
+        let (power, utilisation) = Self::drawing(gathered, rate, gpus, waiting);
+        let latency = latency(gathered, rate, gpus, quantile)?;
+        Some(Self { batch: gathered.service.batch, gpus, utilisation, latency, power })
+    }
+
+    /// What so many draw if they keep up, and the share of the time in which they are busy.
+    pub(super) fn drawing(gathered: &Gathered, rate: f64, gpus: u64, waiting: Watts) -> (Watts, f64) {
         let service = &gathered.service;
         let steps = rate / service.batch as f64;
         let utilisation = steps * service.time.value.get() / gpus as f64;
-        let latency = latency(gathered, rate, gpus, quantile)?;
         let power = Watts::new(steps * service.energy.value.get()) + waiting * (gpus as f64 * (1.0 - utilisation));
-        Some(Self { batch: service.batch, gpus, utilisation, latency, power })
+        (power, utilisation)
     }
 }
 

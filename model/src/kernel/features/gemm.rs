@@ -1,8 +1,8 @@
 //! Variables of kernels that multiply matrices: convolutions as implicit GEMM, linear layers, batched products.
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
-use super::{Wanted, cached, flag, ln, schedule};
-use crate::base::number::Number;
+use super::{Wanted, cached, flag, over, schedule};
+use crate::base::number::{Formula, LANES, Number};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
 use crate::kernel::load::{Amounts, Load};
@@ -19,7 +19,12 @@ const TILES: [(u64, u64); 8] = [(128, 128), (128, 64), (64, 128), (64, 64), (128
 type Variable<V> = super::Variable<fn(&Gemm<'_, V>) -> V>;
 
 const fn v<V>(name: &'static str, role: Role, value: fn(&Gemm<'_, V>) -> V) -> Variable<V> {
-    Variable { name, role, value }
+    Variable { name, role, log: false, value }
+}
+
+/// One that is the logarithm of what is computed.
+const fn ln<V>(name: &'static str, role: Role, value: fn(&Gemm<'_, V>) -> V) -> Variable<V> {
+    Variable { name, role, log: true, value }
 }
 
 /// All of them, of one batch.
@@ -32,59 +37,59 @@ impl<V: Number> Table<V> {
     /// The order is that of calibration files; a new one comes last.
     const VARIABLES: &[Variable<V>] = &[
         // Sizes, as logarithms over a typical value.
-        v("m", Size, |g| ln(g.product.m, 4096.0)),
-        v("n", Size, |g| ln(g.product.n, 256.0)),
-        v("k", Size, |g| ln(g.product.k, 1024.0)),
-        v("g", Size, |g| ln(g.product.groups, 1.0)),
-        v("batch", Size, |g| ln(g.samples, 16.0)),
-        v("area", Size, |g| ln(g.area, 256.0)),
-        v("inner", Size, |g| ln(g.channels, 128.0)),
+        ln("m", Size, |g| over(g.product.m, 4096.0)),
+        ln("n", Size, |g| over(g.product.n, 256.0)),
+        ln("k", Size, |g| over(g.product.k, 1024.0)),
+        ln("g", Size, |g| over(g.product.groups, 1.0)),
+        ln("batch", Size, |g| over(g.samples, 16.0)),
+        ln("area", Size, |g| over(g.area, 256.0)),
+        ln("inner", Size, |g| over(g.channels, 128.0)),
         // Roofline.
-        v("balance", Derived, |g| (g.compute / g.memory).ln()),
-        v("ridge", Derived, |g| (g.compute.min(g.memory) / g.bound + 1.0).ln()),
-        v("floor", Derived, |g| (V::of(g.floor) / g.bound + 1.0).ln()),
-        v("comp", Derived, |g| (g.compute / 1e-3).ln()),
-        v("mem", Derived, |g| (g.memory / 1e-3).ln()),
+        ln("balance", Derived, |g| g.compute / g.memory),
+        ln("ridge", Derived, |g| g.compute.min(g.memory) / g.bound + 1.0),
+        ln("floor", Derived, |g| V::of(g.floor) / g.bound + 1.0),
+        ln("comp", Derived, |g| g.compute / 1e-3),
+        ln("mem", Derived, |g| g.memory / 1e-3),
         // Per tile: padding waste, wave quantization, one over waves.
-        v("pad_128x128", Derived, |g| g.tiled().tiles[0].pad.ln()),
-        v("wave_128x128", Derived, |g| g.tiled().tiles[0].wave.min(V::of(64.0)).ln()),
-        v("few_128x128", Derived, |g| (g.tiled().tiles[0].waves.inverse() + 1.0).ln()),
-        v("pad_128x64", Derived, |g| g.tiled().tiles[1].pad.ln()),
-        v("wave_128x64", Derived, |g| g.tiled().tiles[1].wave.min(V::of(64.0)).ln()),
-        v("few_128x64", Derived, |g| (g.tiled().tiles[1].waves.inverse() + 1.0).ln()),
-        v("pad_64x128", Derived, |g| g.tiled().tiles[2].pad.ln()),
-        v("wave_64x128", Derived, |g| g.tiled().tiles[2].wave.min(V::of(64.0)).ln()),
-        v("few_64x128", Derived, |g| (g.tiled().tiles[2].waves.inverse() + 1.0).ln()),
-        v("pad_64x64", Derived, |g| g.tiled().tiles[3].pad.ln()),
-        v("wave_64x64", Derived, |g| g.tiled().tiles[3].wave.min(V::of(64.0)).ln()),
-        v("few_64x64", Derived, |g| (g.tiled().tiles[3].waves.inverse() + 1.0).ln()),
-        v("pad_128x32", Derived, |g| g.tiled().tiles[4].pad.ln()),
-        v("wave_128x32", Derived, |g| g.tiled().tiles[4].wave.min(V::of(64.0)).ln()),
-        v("few_128x32", Derived, |g| (g.tiled().tiles[4].waves.inverse() + 1.0).ln()),
-        v("pad_32x128", Derived, |g| g.tiled().tiles[5].pad.ln()),
-        v("wave_32x128", Derived, |g| g.tiled().tiles[5].wave.min(V::of(64.0)).ln()),
-        v("few_32x128", Derived, |g| (g.tiled().tiles[5].waves.inverse() + 1.0).ln()),
-        v("pad_32x32", Derived, |g| g.tiled().tiles[6].pad.ln()),
-        v("wave_32x32", Derived, |g| g.tiled().tiles[6].wave.min(V::of(64.0)).ln()),
-        v("few_32x32", Derived, |g| (g.tiled().tiles[6].waves.inverse() + 1.0).ln()),
-        v("pad_256x128", Derived, |g| g.tiled().tiles[7].pad.ln()),
-        v("wave_256x128", Derived, |g| g.tiled().tiles[7].wave.min(V::of(64.0)).ln()),
-        v("few_256x128", Derived, |g| (g.tiled().tiles[7].waves.inverse() + 1.0).ln()),
-        v("best_tile", Derived, |g| g.tiled().best.min(V::of(64.0)).ln()),
-        v("best_split", Derived, |g| g.tiled().best_split.min(V::of(64.0)).ln()),
+        ln("pad_128x128", Derived, |g| g.tiled().tiles[0].pad),
+        ln("wave_128x128", Derived, |g| g.tiled().tiles[0].wave.min(V::of(64.0))),
+        ln("few_128x128", Derived, |g| g.tiled().tiles[0].waves.inverse() + 1.0),
+        ln("pad_128x64", Derived, |g| g.tiled().tiles[1].pad),
+        ln("wave_128x64", Derived, |g| g.tiled().tiles[1].wave.min(V::of(64.0))),
+        ln("few_128x64", Derived, |g| g.tiled().tiles[1].waves.inverse() + 1.0),
+        ln("pad_64x128", Derived, |g| g.tiled().tiles[2].pad),
+        ln("wave_64x128", Derived, |g| g.tiled().tiles[2].wave.min(V::of(64.0))),
+        ln("few_64x128", Derived, |g| g.tiled().tiles[2].waves.inverse() + 1.0),
+        ln("pad_64x64", Derived, |g| g.tiled().tiles[3].pad),
+        ln("wave_64x64", Derived, |g| g.tiled().tiles[3].wave.min(V::of(64.0))),
+        ln("few_64x64", Derived, |g| g.tiled().tiles[3].waves.inverse() + 1.0),
+        ln("pad_128x32", Derived, |g| g.tiled().tiles[4].pad),
+        ln("wave_128x32", Derived, |g| g.tiled().tiles[4].wave.min(V::of(64.0))),
+        ln("few_128x32", Derived, |g| g.tiled().tiles[4].waves.inverse() + 1.0),
+        ln("pad_32x128", Derived, |g| g.tiled().tiles[5].pad),
+        ln("wave_32x128", Derived, |g| g.tiled().tiles[5].wave.min(V::of(64.0))),
+        ln("few_32x128", Derived, |g| g.tiled().tiles[5].waves.inverse() + 1.0),
+        ln("pad_32x32", Derived, |g| g.tiled().tiles[6].pad),
+        ln("wave_32x32", Derived, |g| g.tiled().tiles[6].wave.min(V::of(64.0))),
+        ln("few_32x32", Derived, |g| g.tiled().tiles[6].waves.inverse() + 1.0),
+        ln("pad_256x128", Derived, |g| g.tiled().tiles[7].pad),
+        ln("wave_256x128", Derived, |g| g.tiled().tiles[7].wave.min(V::of(64.0))),
+        ln("few_256x128", Derived, |g| g.tiled().tiles[7].waves.inverse() + 1.0),
+        ln("best_tile", Derived, |g| g.tiled().best.min(V::of(64.0))),
+        ln("best_split", Derived, |g| g.tiled().best_split.min(V::of(64.0))),
         // Per tile: waves of tiles at peak arithmetic, or the traffic where that takes longer, and the floor, over the roofline.
-        v("time_128x128", Derived, |g| g.time(0)),
-        v("time_128x64", Derived, |g| g.time(1)),
-        v("time_64x128", Derived, |g| g.time(2)),
-        v("time_64x64", Derived, |g| g.time(3)),
-        v("time_128x32", Derived, |g| g.time(4)),
-        v("time_32x128", Derived, |g| g.time(5)),
-        v("time_32x32", Derived, |g| g.time(6)),
-        v("time_256x128", Derived, |g| g.time(7)),
+        ln("time_128x128", Derived, |g| g.time(0)),
+        ln("time_128x64", Derived, |g| g.time(1)),
+        ln("time_64x128", Derived, |g| g.time(2)),
+        ln("time_64x64", Derived, |g| g.time(3)),
+        ln("time_128x32", Derived, |g| g.time(4)),
+        ln("time_32x128", Derived, |g| g.time(5)),
+        ln("time_32x32", Derived, |g| g.time(6)),
+        ln("time_256x128", Derived, |g| g.time(7)),
         // Winograd, where it applies: its time over the roofline.
-        v("wino2", Derived, |g| g.tiled().winograd.map_or(V::of(0.0), |(f2, _)| (f2 / g.bound).ln())),
-        v("wino4", Derived, |g| g.tiled().winograd.map_or(V::of(0.0), |(_, f4)| (f4 / g.bound).ln())),
-        v("winobest", Derived, |g| g.tiled().winograd.map_or(V::of(0.0), |(f2, f4)| (f2.min(f4) / g.bound).ln())),
+        ln("wino2", Derived, |g| g.tiled().winograd.map_or(V::of(1.0), |(f2, _)| f2 / g.bound)),
+        ln("wino4", Derived, |g| g.tiled().winograd.map_or(V::of(1.0), |(_, f4)| f4 / g.bound)),
+        ln("winobest", Derived, |g| g.tiled().winograd.map_or(V::of(1.0), |(f2, f4)| f2.min(f4) / g.bound)),
         v("algobest", Derived, |g| (g.fastest() / g.bound).ln().between(-3.0, 5.0)),
         // Fourier transforms of tiles, where they apply: their time over the roofline, and the shorter of that and direct.
         v("fft", Derived, |g| (g.tiled().fourier / g.bound).ln().between(-3.0, 6.0)),
@@ -121,8 +126,8 @@ impl<V: Number> Table<V> {
         // Layout of a matrix product is not recorded by all sources; the library's age is.
         v("library", Derived, |g| V::of(g.library)),
         // A bias that a second kernel adds; where operands lie.
-        v("second", Derived, |g| (g.amounts.second / g.bound + 1.0).ln()),
-        v("cached", Derived, |g| cached(g.load, g.amounts)),
+        ln("second", Derived, |g| g.amounts.second / g.bound + 1.0),
+        ln("cached", Derived, |g| cached(g.load, g.amounts)),
         v("nhwc", Flag, |g| V::of(flag(g.load.work.layout == Layout::Nhwc))),
         v("cold", Flag, |g| V::of(flag(g.load.work.cache == Cache::Cold))),
         // Of the two 16-bit formats, which share their kernels.
@@ -133,7 +138,7 @@ impl<V: Number> Table<V> {
         v("serial_128x64", Derived, |g| g.one_by_one(|group| group.wave(TILES[1]))),
         v("serial_32x32", Derived, |g| g.one_by_one(|group| group.wave(TILES[6]))),
         // The best schedule of tiles, waves and splits, with the floor, over the roofline.
-        v("schedule", Derived, |g| ((g.scheduled() + g.floor) / g.bound).ln()),
+        ln("schedule", Derived, |g| (g.scheduled() + g.floor) / g.bound),
     ];
 }
 
@@ -300,6 +305,41 @@ struct Tile<V> {
     wave: V,
 }
 
+/// Rows and columns of the [`TILES`].
+const SIDES: [[f64; LANES]; 2] = {
+    let mut sides = [[0.0; LANES]; 2];
+    let mut i = 0;
+    while i < TILES.len() {
+        (sides[0][i], sides[1][i]) = (TILES[i].0 as f64, TILES[i].1 as f64);
+        i += 1;
+    }
+    sides
+};
+
+/// What a tile of so many rows and columns makes of as many products, of so many rows and columns, split over so many blocks at
+/// most: a [`Tile`], and its time over that at peak without and with the contraction split.
+struct OfTile {
+    sms: f64,
+}
+
+impl Formula<4, 2, 5> for OfTile {
+    #[inline(always)]
+    fn at<V: Number>(&self, [groups, m, n, most_split]: [V; 4], [tm, tn]: [V; 2]) -> [V; 5] {
+        let (rows, columns) = ((m / tm).ceil(), (n / tn).ceil());
+        let pad = rows * tm / m * (columns * tn / n);
+        let waves = groups * rows * columns / self.sms;
+        let wave = waves.ceil() / waves;
+        // Smaller tiles reload operands more often: arithmetic per loaded word falls with 1/tm + 1/tn.
+        let reuse = (tm.inverse() + tn.inverse()) * 24.0 + 1.0;
+        // With the contraction split over blocks, waves fill up at the cost of a reduction.
+        let split = waves.inverse().max(V::of(1.0)).min(most_split);
+        let split_waves = waves * split;
+        let cost = (split - 1.0) * 0.05 + 1.0;
+        let filled = split_waves.ceil() / split_waves;
+        [pad, waves, wave, pad * wave * reuse, pad * filled * reuse * cost]
+    }
+}
+
 /// A product on a device, with what several variables are of.
 pub(super) struct Gemm<'a, V> {
     load: &'a Load<'a>,
@@ -405,24 +445,11 @@ impl<'a, V: Number> Gemm<'a, V> {
         let Self { load, amounts, conv, compute, memory, floor, .. } = *self;
         let (Sizes { groups, m, n, k }, least) = (self.product, V::of(LEAST));
         let sms = load.gpu.sms.value as f64;
-        let (mut best, mut best_split) = (V::of(f64::INFINITY), V::of(f64::INFINITY));
         let most_split = (k / 64.0).max(V::of(1.0)).min(V::of(16.0));
-        let tiles = TILES.map(|(tm, tn)| {
-            let (tm, tn) = (tm as f64, tn as f64);
-            let (rows, columns) = ((m / tm).ceil(), (n / tn).ceil());
-            let pad = rows * tm / m * (columns * tn / n);
-            let waves = groups * rows * columns / sms;
-            let wave = waves.ceil() / waves;
-            // Smaller tiles reload operands more often: arithmetic per loaded word falls with 1/tm + 1/tn.
-            let reuse = 1.0 + 24.0 * (1.0 / tm + 1.0 / tn);
-            best = best.min(pad * wave * reuse);
-            // With the contraction split over blocks, waves fill up at the cost of a reduction.
-            let split = waves.inverse().max(V::of(1.0)).min(most_split);
-            let split_waves = waves * split;
-            let cost = (split - 1.0) * 0.05 + 1.0;
-            best_split = best_split.min(pad * (split_waves.ceil() / split_waves) * reuse * cost);
-            Tile { pad, waves, wave }
-        });
+        let [pad, waves, wave, reused, split] = V::for_each(&OfTile { sms }, [groups, m, n, most_split], &SIDES);
+        let least_of = |times: [V; LANES]| times.into_iter().fold(V::of(f64::INFINITY), V::min);
+        let (best, best_split) = (least_of(reused), least_of(split));
+        let tiles = std::array::from_fn(|i| Tile { pad: pad[i], waves: waves[i], wave: wave[i] });
         let direct = (compute * best_split).max(memory) + floor;
         let winograd = conv.and_then(|conv| winograd(load, amounts, conv, m));
         let fourier = conv.and_then(|conv| fourier(load, amounts.batch, conv));
@@ -430,10 +457,10 @@ impl<'a, V: Number> Gemm<'a, V> {
         Tiled { tiles, best, best_split, direct, winograd, fourier }
     }
 
-    /// ln of the time at peak of whole waves of a tile, or of the traffic, with the floor, over the roofline.
+    /// The time at peak of whole waves of a tile, or of the traffic, with the floor, over the roofline.
     fn time(&self, tile: usize) -> V {
         let Tile { pad, wave, .. } = self.tiled().tiles[tile];
-        (((self.compute * pad * wave.min(V::of(64.0))).max(self.memory) + self.floor) / self.bound).ln()
+        ((self.compute * pad * wave.min(V::of(64.0))).max(self.memory) + self.floor) / self.bound
     }
 
     /// By the best schedule.
@@ -510,7 +537,8 @@ pub(super) fn fill<V: Number>(
         #[inline(always)]
         || Gemm::new(load, amounts, floor, library),
     );
-    for i in wanted.each(0..VARIABLES.len()) {
-        values[i] = (Table::<V>::VARIABLES[i].value)(&gemm);
-    }
+    super::fill(VARIABLES.len(), wanted, values, |i| {
+        let variable = &Table::<V>::VARIABLES[i];
+        ((variable.value)(&gemm), variable.log)
+    });
 }

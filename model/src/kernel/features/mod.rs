@@ -9,7 +9,7 @@ mod positions;
 mod schedule;
 mod stream;
 
-use crate::base::number::Number;
+use crate::base::number::{Changes, LANES, Number};
 use crate::base::text::joined;
 use crate::base::units::{Bytes, Seconds};
 use crate::kernel::family::Family;
@@ -39,7 +39,31 @@ enum Role {
 struct Variable<F> {
     name: &'static str,
     role: Role,
+    /// Whether it is the logarithm of what is computed.
+    log: bool,
     value: F,
+}
+
+/// Writes some of so many variables: of each what it is computed of, and whether it is that one's logarithm.
+fn fill<V: Number>(count: usize, wanted: Wanted, values: &mut [V], of: impl Fn(usize) -> (V, bool)) {
+    let (mut waiting, mut places, mut count_waiting) = ([V::of(1.0); LANES], [0; LANES], 0);
+    for place in wanted.each(0..count) {
+        let (value, is_log) = of(place);
+        if is_log && V::ALONE {
+            (waiting[count_waiting], places[count_waiting]) = (value, place);
+            count_waiting += 1;
+            if count_waiting == LANES {
+                places.iter().zip(V::ln_of_each(waiting)).for_each(|(&place, log)| values[place] = log);
+                count_waiting = 0;
+            }
+        } else {
+            values[place] = if is_log { value.ln() } else { value };
+        }
+    }
+    if count_waiting > 0 {
+        let logs = V::ln_of_each(waiting);
+        places.iter().zip(logs).take(count_waiting).for_each(|(&place, log)| values[place] = log);
+    }
 }
 
 const fn names<F, const N: usize>(variables: &[Variable<F>]) -> [&'static str; N] {
@@ -56,6 +80,21 @@ const GEMM: [&str; gemm::VARIABLES.len()] = names(gemm::VARIABLES);
 
 const STREAM: [&str; stream::VARIABLES.len() + stream::KINDS.len()] =
     joined(&[&names::<_, { stream::VARIABLES.len() }>(&stream::VARIABLES), stream::KINDS]);
+
+const fn sizes<F>(variables: &[Variable<F>]) -> Wanted {
+    let mut sizes = 0;
+    let mut i = 0;
+    while i < variables.len() {
+        if matches!(variables[i].role, Role::Size) {
+            sizes |= 1 << i;
+        }
+        i += 1;
+    }
+    Wanted(sizes)
+}
+
+const GEMM_SIZES: Wanted = sizes(gemm::VARIABLES);
+const STREAM_SIZES: Wanted = sizes(&stream::VARIABLES);
 
 static GEMM_POSITIONS: Positions = Positions::of(&GEMM);
 static STREAM_POSITIONS: Positions = Positions::of(&STREAM);
@@ -155,6 +194,16 @@ impl Load<'_> {
             Family::Stream => stream::fill(self, amounts, over, wanted, values),
         }
     }
+
+    /// Those of some variables that say whether it lies within what was fitted which another batch changes: sizes, for classes
+    /// and extents are of shapes.
+    pub(crate) fn moving(&self, over: (Seconds, f64), of: Wanted) -> Wanted {
+        let sizes = of.and(if self.work.family() == Family::Gemm { GEMM_SIZES } else { STREAM_SIZES });
+        let amounts = self.amounts();
+        let mut changes = [Changes(false); MAX_VARIABLES];
+        self.fill(&amounts.with(&amounts, |_, _| Changes(true)), over, sizes, &mut changes);
+        sizes.each(0..MAX_VARIABLES).filter(|&variable| changes[variable].0).collect()
+    }
 }
 
 /// Some of a family's variables, by their positions.
@@ -187,11 +236,19 @@ impl Wanted {
 
     /// Positions of those among some positions, rising.
     pub(crate) fn each(self, among: Range<usize>) -> impl Iterator<Item = usize> {
-        let mut left = self.0 & (u128::MAX << among.start) & !(u128::MAX << among.end);
+        let all = self.0 & (u128::MAX << among.start) & !(u128::MAX << among.end);
+        // Two words are quicker to go through than a number of twice their size.
+        let (mut left, mut more, mut at) = (all as u64, (all >> u64::BITS) as u64, 0);
         std::iter::from_fn(move || {
-            let next = (left != 0).then(|| left.trailing_zeros() as usize);
-            left &= left.wrapping_sub(1);
-            next
+            if left == 0 {
+                (left, more, at) = (more, 0, u64::BITS as usize);
+                if left == 0 {
+                    return None;
+                }
+            }
+            let next = at + left.trailing_zeros() as usize;
+            left &= left - 1;
+            Some(next)
         })
     }
 
@@ -234,16 +291,16 @@ pub fn library_age(cudnn: &str) -> Option<f64> {
     Some(major + minor / 10.0 - 9.0)
 }
 
-/// ln(1 + cache / traffic): how much of the traffic the second-level cache may hold.
+/// 1 + cache / traffic, of which the logarithm: how much of the traffic the second-level cache may hold.
 fn cached<V: Number>(load: &Load<'_>, amounts: &Amounts<V>) -> V {
     const UNKNOWN_CACHE: f64 = 4e6;
     let cache = load.memory.cache.map_or(UNKNOWN_CACHE, Bytes::to_f64);
-    (V::of(cache) / amounts.bytes.max(V::of(1.0)) + 1.0).ln()
+    V::of(cache) / amounts.bytes.max(V::of(1.0)) + 1.0
 }
 
-/// Natural logarithm of a ratio of counts.
-fn ln<V: Number>(value: V, unit: f64) -> V {
-    (value.max(V::of(1.0)) / unit).ln()
+/// A count over a typical one.
+fn over<V: Number>(value: V, unit: f64) -> V {
+    value.max(V::of(1.0)) / unit
 }
 
 /// 1 where the condition holds, else 0.
@@ -355,8 +412,8 @@ mod tests {
         };
         let (_, _, values) = values_of(Layer::Attention(layer), &[&[128, 3 * 4 * 32]], 2);
         let value = |name| values[Family::Gemm.position(name).expect("a variable")];
-        assert_eq!((value("m"), value("n")), (ln(128.0, 4096.0), ln(128.0, 256.0)));
-        assert_eq!((value("k"), value("g")), (ln(32.0, 1024.0), ln(8.0, 1.0)));
+        assert_eq!((value("m"), value("n")), (over(128.0, 4096.0).ln(), over(128.0, 256.0).ln()));
+        assert_eq!((value("k"), value("g")), (over(32.0, 1024.0).ln(), over(8.0, 1.0).ln()));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Variables of kernels bound by memory traffic: activations, normalization, pooling, sums, softmax, updates.
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
-use super::{Wanted, cached, divides, flag, ln};
+use super::{Wanted, cached, divides, flag, over};
 use crate::base::number::Number;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::{Shape, greatest_divisor};
@@ -27,7 +27,12 @@ const PLANE: Seconds = Seconds::from_us(0.082);
 type Variable<V> = super::Variable<fn(&Stream<'_, V>) -> V>;
 
 const fn v<V>(name: &'static str, role: Role, value: fn(&Stream<'_, V>) -> V) -> Variable<V> {
-    Variable { name, role, value }
+    Variable { name, role, log: false, value }
+}
+
+/// One that is the logarithm of what is computed.
+const fn ln<V>(name: &'static str, role: Role, value: fn(&Stream<'_, V>) -> V) -> Variable<V> {
+    Variable { name, role, log: true, value }
 }
 
 /// All of them but the kinds, of one batch.
@@ -39,17 +44,17 @@ struct Table<V>(PhantomData<V>);
 impl<V: Number> Table<V> {
     /// The order is that of calibration files.
     const VARIABLES: [Variable<V>; 25] = [
-        v("bytes", Size, |s| (s.bytes / 1e6).ln()),
-        v("row", Size, |s| V::of(count(s.row, 256.0))),
-        v("rows", Size, |s| ln((s.elements / s.row.max(1) as f64).floor(), 1024.0)),
+        ln("bytes", Size, |s| s.bytes / 1e6),
+        ln("row", Size, |s| V::of(over(s.row as f64, 256.0))),
+        ln("rows", Size, |s| over((s.elements / s.row.max(1) as f64).floor(), 1024.0)),
         v("balance", Derived, |s| {
             let (compute, memory) = (s.amounts.compute.max(V::of(1e-15)), s.amounts.memory.max(V::of(1e-15)));
             (compute / memory).ln().max(V::of(-8.0))
         }),
-        v("floor", Derived, |s| (V::of(s.floor) / s.bound() + 1.0).ln()),
-        v("wave", Derived, |s| (s.waves.ceil() / s.waves).min(V::of(64.0)).ln()),
-        v("few", Derived, |s| (s.waves.inverse() + 1.0).ln()),
-        v("cached", Derived, |s| cached(s.load, s.amounts)),
+        ln("floor", Derived, |s| V::of(s.floor) / s.bound() + 1.0),
+        ln("wave", Derived, |s| (s.waves.ceil() / s.waves).min(V::of(64.0))),
+        ln("few", Derived, |s| s.waves.inverse() + 1.0),
+        ln("cached", Derived, |s| cached(s.load, s.amounts)),
         v("row4", Flag, |s| V::of(divides(s.row, 4))),
         v("row32", Flag, |s| V::of(divides(s.row, 32))),
         v("window", Extent, |s| V::of(count(s.window, 1.0))),
@@ -57,7 +62,7 @@ impl<V: Number> Table<V> {
         v("operands", Class, |s| V::of(flag(s.load.work.inputs().len() > 1))),
         v("library", Derived, |s| V::of(s.library)),
         // Outputs per input; how it runs.
-        v("shrink", Derived, |s| (s.elements / (s.amounts.batch.max(V::of(1.0)) * s.read() as f64)).ln()),
+        ln("shrink", Derived, |s| s.elements / (s.amounts.batch.max(V::of(1.0)) * s.read() as f64)),
         v("half", Flag, |s| V::of(flag(s.load.work.precision.bytes() == 2))),
         v("backward", Flag, |s| V::of(flag(s.load.work.phase != Phase::Forward))),
         v("cold", Flag, |s| V::of(flag(s.load.work.cache == Cache::Cold))),
@@ -69,13 +74,13 @@ impl<V: Number> Table<V> {
         v("piece4", Flag, |s| V::of(s.parts.map_or(0.0, |p| divides(p.common, 4)))),
         v("piece8", Flag, |s| V::of(s.parts.map_or(0.0, |p| divides(p.common, 8)))),
         // A thread block for every plane of a map, where planes lie one after the other: issuing them over the roofline.
-        v("planes", Derived, |s| (s.planes * PLANE.get() / s.load.gpu.sms.value as f64 / s.bound() + 1.0).ln()),
+        ln("planes", Derived, |s| s.planes * PLANE.get() / s.load.gpu.sms.value as f64 / s.bound() + 1.0),
     ];
 }
 
 /// ln of a count over a typical one.
 fn count(value: u64, unit: f64) -> f64 {
-    ln(value as f64, unit)
+    over(value as f64, unit).ln()
 }
 
 /// Kinds with a flag, after the other variables.
@@ -228,9 +233,10 @@ pub(super) fn fill<V: Number>(
     values: &mut [V],
 ) {
     let stream = Stream::new(load, amounts, floor, library);
-    for i in wanted.each(0..VARIABLES.len()) {
-        values[i] = (Table::<V>::VARIABLES[i].value)(&stream);
-    }
+    super::fill(VARIABLES.len(), wanted, values, |i| {
+        let variable = &Table::<V>::VARIABLES[i];
+        ((variable.value)(&stream), variable.log)
+    });
     let kind = load.work.layer().kind();
     for i in wanted.each(VARIABLES.len()..VARIABLES.len() + KINDS.len()) {
         values[i] = V::of(flag(KINDS[i - VARIABLES.len()] == kind));

@@ -1,5 +1,6 @@
 //! A model's polynomial as it is evaluated again and again: no division, no list of factors apart for every term.
 
+use super::layer_model::Range;
 use super::term::Term;
 use crate::base::mark::Places;
 use crate::base::number::Number;
@@ -11,7 +12,7 @@ use std::sync::OnceLock;
 /// have none yet, and all are equal.
 #[derive(Default)]
 pub struct Compiled {
-    polynomial: OnceLock<Polynomial>,
+    polynomial: OnceLock<Bounded>,
     /// Where engines are, by their names.
     places: OnceLock<Places>,
     /// The variables that say whether a kernel lies within what was fitted.
@@ -38,7 +39,7 @@ impl fmt::Debug for Compiled {
 
 impl Compiled {
     /// What was made before, or is made now.
-    pub(super) fn get(&self, make: impl FnOnce() -> Polynomial) -> &Polynomial {
+    pub(super) fn get(&self, make: impl FnOnce() -> Bounded) -> &Bounded {
         self.polynomial.get_or_init(make)
     }
 
@@ -53,29 +54,38 @@ impl Compiled {
     }
 }
 
-/// Intercept and terms, the means folded into the intercept, the scales into the coefficients. Terms that have all variables but
-/// one in common are the product of these times a sum over that one.
+/// Intercept and terms, the means folded into the intercept, the scales into the coefficients, by how many variables are
+/// multiplied; one to the n-th power counts n times.
 #[derive(Clone, Debug)]
 pub(crate) struct Polynomial {
-    /// The variables that its model reads, whatever its engines read besides.
-    pub reads: Wanted,
     constant: f64,
-    products: Vec<Product>,
-    /// Variables in common, product after product; one to the n-th power n times.
-    common: Vec<usize>,
-    /// Coefficients, each with the variable that is not in common, product after product.
-    sums: Vec<(f64, usize)>,
+    linear: Vec<(f64, [u8; 1])>,
+    pairs: Vec<(f64, [u8; 2])>,
+    triples: Vec<(f64, [u8; 3])>,
+    /// What no shipped model has.
+    higher: Vec<(f64, Vec<u8>)>,
 }
 
-/// Where the variables and the sum of a product end.
-#[derive(Clone, Copy, Debug)]
-struct Product {
-    common: usize,
-    sums: usize,
+/// Values of variables by their places: any place that a byte can be.
+pub(crate) type Values<V> = [V; 256];
+const _: () = assert!(MAX_VARIABLES <= 256);
+
+/// Sums of a few terms each, which do not wait for each other.
+#[inline(always)]
+fn sum<V: Number, T>(terms: &[T], of: impl Fn(&T) -> V) -> V {
+    let mut sums = [V::of(0.0); 4];
+    let some = terms.chunks_exact(sums.len());
+    let rest = some.remainder();
+    for terms in some {
+        sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum = *sum + of(term));
+    }
+    sums.iter_mut().zip(rest).for_each(|(sum, term)| *sum = *sum + of(term));
+    let [a, b, c, d] = sums;
+    (a + b) + (c + d)
 }
 
 impl Polynomial {
-    pub fn new(intercept: f64, list: &[Term], reads: Wanted) -> Self {
+    pub fn new(intercept: f64, list: &[Term]) -> Self {
         let coefficient = |term: &Term| term.coefficient / term.scale;
         let constant = intercept - list.iter().map(|term| coefficient(term) * term.mean).sum::<f64>();
         let mut terms = Terms::new(constant);
@@ -84,56 +94,96 @@ impl Polynomial {
             let variables = factors.flat_map(|f| std::iter::repeat_n(f.variable, usize::from(f.power)));
             terms.push(coefficient(term), variables);
         }
-        Self { reads, ..terms.grouped() }
+        terms.grouped()
     }
 
     /// The sum of intercept and terms, wherever the values lie: as [`LayerModel::polynomial`](super::LayerModel::polynomial) but for rounding.
-    pub fn at<V: Number>(&self, values: &[V; MAX_VARIABLES]) -> V {
+    pub fn at<V: Number>(&self, values: &Values<V>) -> V {
         V::by_widest(
             #[inline(always)]
             || {
-                let mut whole = V::of(self.constant);
-                let mut begin = Product { common: 0, sums: 0 };
-                for &end in &self.products {
-                    let common = self.common.get(begin.common..end.common).unwrap_or_default();
-                    let sums = self.sums.get(begin.sums..end.sums).unwrap_or_default();
-                    begin = end;
-                    let mut factor = V::of(1.0);
-                    for &variable in common {
-                        factor = factor * values[variable];
-                    }
-                    // Flags, and what does not apply to a kernel, are zero.
-                    if factor.is_zero() {
-                        continue;
-                    }
-                    let mut sum = V::of(0.0);
-                    for &(coefficient, variable) in sums {
-                        sum = sum + values[variable] * coefficient;
-                    }
-                    whole = whole + sum * factor;
-                }
-                whole
+                let of = |variable: &u8| values[usize::from(*variable)];
+                let linear = sum(&self.linear, |(c, [a])| of(a) * *c);
+                let pairs = sum(&self.pairs, |(c, [a, b])| of(a) * of(b) * *c);
+                let triples = sum(&self.triples, |(c, [a, b, d])| of(a) * of(b) * (of(d) * *c));
+                let product = |(c, variables): &(f64, Vec<u8>)| variables.iter().fold(V::of(*c), |p, v| p * of(v));
+                let higher = self.higher.iter().fold(V::of(self.constant), |sum, term| sum + product(term));
+                (linear + pairs) + (triples + higher)
             },
         )
+    }
+
+    /// Its terms: coefficients with the places of what they multiply.
+    fn terms(&self) -> impl Iterator<Item = (f64, &[u8])> {
+        let linear = self.linear.iter().map(|(c, v)| (*c, &v[..]));
+        let pairs = self.pairs.iter().map(|(c, v)| (*c, &v[..]));
+        let triples = self.triples.iter().map(|(c, v)| (*c, &v[..]));
+        linear.chain(pairs).chain(triples).chain(self.higher.iter().map(|(c, v)| (*c, &v[..])))
+    }
+}
+
+/// A polynomial of variables that are held to what rows had.
+#[derive(Clone, Debug)]
+pub(crate) struct Bounded {
+    /// The variables that its model reads, whatever its engines read besides.
+    pub reads: Wanted,
+    /// Those of the polynomial, whose own are places among these.
+    variables: Vec<Range>,
+    polynomial: Polynomial,
+}
+
+impl Bounded {
+    /// Later ranges of a variable bound what earlier ones left.
+    pub fn new(polynomial: Polynomial, ranges: &[Range], reads: Wanted) -> Self {
+        let range_of = |variable: usize| {
+            let unbounded = Range { variable, low: f64::NEG_INFINITY, high: f64::INFINITY };
+            ranges.iter().filter(|r| r.variable == variable).fold(unbounded, |a, r| Range {
+                variable,
+                low: a.low.clamp(r.low, r.high),
+                high: a.high.clamp(r.low, r.high),
+            })
+        };
+        Self::of(polynomial, range_of, reads)
+    }
+
+    /// Of a polynomial of places that stand for variables.
+    fn of(mut polynomial: Polynomial, range_of: impl Fn(usize) -> Range, reads: Wanted) -> Self {
+        let own: Wanted = polynomial.terms().flat_map(|(_, variables)| variables).map(|v| usize::from(*v)).collect();
+        let mut places = [0; MAX_VARIABLES];
+        own.each(0..MAX_VARIABLES).enumerate().for_each(|(place, variable)| places[variable] = place as u8);
+        let Polynomial { linear, pairs, triples, higher, .. } = &mut polynomial;
+        let linear = linear.iter_mut().flat_map(|(_, v)| v);
+        let three = pairs.iter_mut().flat_map(|(_, v)| v).chain(triples.iter_mut().flat_map(|(_, v)| v));
+        let all = linear.chain(three).chain(higher.iter_mut().flat_map(|(_, v)| v));
+        all.for_each(|variable| *variable = places[usize::from(*variable)]);
+        Self { reads, variables: own.each(0..MAX_VARIABLES).map(range_of).collect(), polynomial }
+    }
+
+    /// Of a family's variables; `held`: room for those that it is of.
+    pub fn at<V: Number>(&self, values: &[V; MAX_VARIABLES], held: &mut Values<V>) -> V {
+        for (held, range) in held.iter_mut().zip(&self.variables) {
+            *held = values[range.variable].between(range.low, range.high);
+        }
+        self.polynomial.at(held)
+    }
+
+    /// The same of one kernel.
+    pub fn of_one(&self, values: &[f64; MAX_VARIABLES]) -> f64 {
+        self.at(values, &mut [0.0; 256])
     }
 
     /// The same where all variables but some keep their values: what these make of a term goes into its coefficient, and terms
     /// that are alike then are one.
     pub fn where_only(&self, changing: Wanted, values: &[f64]) -> Self {
-        let mut terms = Terms::new(self.constant);
-        let mut begin = Product { common: 0, sums: 0 };
-        for &end in &self.products {
-            let common = self.common.get(begin.common..end.common).unwrap_or_default();
-            let (left, kept) = (|v: &usize| changing.has(*v), |v: &usize| !changing.has(*v));
-            let factor: f64 = common.iter().copied().filter(kept).map(|v| values[v]).product();
-            for (coefficient, variable) in self.sums.get(begin.sums..end.sums).unwrap_or_default() {
-                let own = Some(*variable);
-                let factor = factor * own.filter(kept).map_or(1.0, |v| values[v]);
-                terms.push(coefficient * factor, common.iter().copied().chain(own).filter(left));
-            }
-            begin = end;
+        let range = |place: u8| self.variables[usize::from(place)];
+        let left = |place: u8| changing.has(range(place).variable);
+        let value = |place: u8| values[range(place).variable].between(range(place).low, range(place).high);
+        let mut terms = Terms::new(self.polynomial.constant);
+        for (coefficient, places) in self.polynomial.terms() {
+            let kept: f64 = places.iter().filter(|p| !left(**p)).map(|p| value(*p)).product();
+            terms.push(coefficient * kept, places.iter().filter(|p| left(**p)).map(|p| usize::from(*p)));
         }
-        Self { reads: self.reads, ..terms.grouped() }
+        Self::of(terms.grouped(), |place| self.variables[place], self.reads)
     }
 }
 
@@ -142,7 +192,7 @@ pub(crate) struct Terms {
     constant: f64,
     /// Coefficients, and where each one's variables begin and end.
     list: Vec<(f64, usize, usize)>,
-    variables: Vec<usize>,
+    variables: Vec<u8>,
 }
 
 impl Terms {
@@ -153,42 +203,31 @@ impl Terms {
     /// Adds a product; one of no variable is a constant.
     pub fn push(&mut self, coefficient: f64, variables: impl IntoIterator<Item = usize>) {
         let begin = self.variables.len();
-        self.variables.extend(variables);
+        self.variables.extend(variables.into_iter().map(|variable| variable as u8));
+        self.variables[begin..].sort_unstable();
         match self.variables.len() {
             end if end == begin => self.constant += coefficient,
             end => self.list.push((coefficient, begin, end)),
         }
     }
 
-    /// In the form that is evaluated.
+    /// In the form that is evaluated: products that are alike are one.
     pub fn grouped(mut self) -> Polynomial {
-        let mut often = [0u32; MAX_VARIABLES];
-        self.variables.iter().for_each(|&variable| often[variable] += 1);
-        // The rarest variable of a term stands last, so that others have the rest in common with it.
-        for &(_, begin, end) in &self.list {
-            self.variables[begin..end].sort_unstable_by_key(|&v| (u32::MAX - often[v], v));
-        }
         let variables = &self.variables;
-        let parts = |&(_, begin, end): &(f64, usize, usize)| (&variables[begin..end - 1], variables[end - 1]);
-        self.list.sort_by(|a, b| parts(a).cmp(&parts(b)));
-        let (mut products, mut common, mut sums): (Vec<Product>, Vec<usize>, Vec<(f64, usize)>) = Default::default();
-        let mut before = None;
-        for term in &self.list {
-            let (others, own) = parts(term);
-            if before.is_none_or(|(known, _)| known != others) {
-                common.extend(others);
-                products.push(Product { common: common.len(), sums: sums.len() });
+        let of = |&(_, begin, end): &(f64, usize, usize)| &variables[begin..end];
+        self.list.sort_by(|a, b| of(a).cmp(of(b)));
+        let (linear, pairs, triples, higher) = Default::default();
+        let mut polynomial = Polynomial { constant: self.constant, linear, pairs, triples, higher };
+        for alike in self.list.chunk_by(|a, b| of(a) == of(b)) {
+            let coefficient = alike.iter().map(|(coefficient, ..)| coefficient).sum();
+            match *of(&alike[0]) {
+                [a] => polynomial.linear.push((coefficient, [a])),
+                [a, b] => polynomial.pairs.push((coefficient, [a, b])),
+                [a, b, c] => polynomial.triples.push((coefficient, [a, b, c])),
+                ref more => polynomial.higher.push((coefficient, more.to_vec())),
             }
-            match sums.last_mut().filter(|_| before == Some((others, own))) {
-                Some((sum, _)) => *sum += term.0,
-                None => sums.push((term.0, own)),
-            }
-            if let Some(product) = products.last_mut() {
-                product.sums = sums.len();
-            }
-            before = Some((others, own));
         }
-        Polynomial { reads: Wanted::ALL, constant: self.constant, products, common, sums }
+        polynomial
     }
 }
 
@@ -201,7 +240,9 @@ mod tests {
     use crate::law::calibration::LayerModel;
 
     fn compiled(model: &LayerModel, values: &[f64; MAX_VARIABLES]) -> f64 {
-        Polynomial::new(model.intercept, &model.terms, Wanted::ALL).at(values)
+        let mut all = [0.0; 256];
+        all[..MAX_VARIABLES].copy_from_slice(values);
+        Polynomial::new(model.intercept, &model.terms).at(&all)
     }
 
     #[test]
@@ -219,11 +260,12 @@ mod tests {
                 let (plain, compiled) = (model.polynomial(&values), compiled(model, &values));
                 assert!((plain - compiled).abs() <= 1e-12 * size, "{name} {}: {plain} {compiled}", model.key);
                 let changing: Wanted = (0..MAX_VARIABLES).filter(|v| bits >> (v % 64) & 1 == 1).collect();
-                let whole = Polynomial::new(model.intercept, &model.terms, Wanted::ALL);
+                let whole = Polynomial::new(model.intercept, &model.terms);
+                let whole = Bounded::new(whole, &[], Wanted::ALL);
                 // Where the others keep their values, what they are is not asked again.
                 let only: [f64; MAX_VARIABLES] =
                     std::array::from_fn(|v| if changing.has(v) { values[v] } else { f64::NAN });
-                let folded = whole.where_only(changing, &values).at(&only);
+                let folded = whole.where_only(changing, &values).of_one(&only);
                 assert!((plain - folded).abs() <= 1e-12 * size, "{name} {}: {plain} {folded}", model.key);
                 models += 1;
             }

@@ -1,6 +1,6 @@
 //! A sparse polynomial model of one layer kind's time in one phase and precision.
 
-use super::compiled::{Compiled, Polynomial, Terms};
+use super::compiled::{Bounded, Compiled, Polynomial, Terms};
 use super::later::Later;
 use super::term::Term;
 use crate::base::mark::Places;
@@ -95,13 +95,14 @@ impl EngineTerms {
     }
 
     /// Its sum before it is clamped.
-    pub(crate) fn polynomial(&self) -> &Polynomial {
-        self.compiled.get(|| Polynomial::new(self.intercept, &self.terms, variables_of(&self.terms).collect()))
+    pub(crate) fn polynomial(&self) -> &Bounded {
+        let polynomial = || Polynomial::new(self.intercept, &self.terms);
+        self.compiled.get(|| Bounded::new(polynomial(), &self.clamp, variables_of(&self.terms).collect()))
     }
 
     /// What it adds to ln(t / t_ref) for these variables.
     pub fn log(&self, variables: &Variables) -> f64 {
-        self.polynomial().at(&clamped(variables, &self.clamp)).clamp(self.range.0, self.range.1)
+        self.polynomial().of_one(&variables.values).clamp(self.range.0, self.range.1)
     }
 }
 
@@ -113,15 +114,6 @@ fn variables_of(terms: &[Term]) -> impl Iterator<Item = usize> {
 /// The part of an engine's name before its knobs: `eng70` of `eng70{2=12,18=0}`.
 pub fn engine_alone(engine: &str) -> &str {
     engine.split('{').next().unwrap_or(engine)
-}
-
-/// Variables within what rows had.
-fn clamped(variables: &Variables, ranges: &[Range]) -> [f64; MAX_VARIABLES] {
-    let mut values = variables.values;
-    for range in ranges {
-        values[range.variable] = values[range.variable].clamp(range.low, range.high);
-    }
-    values
 }
 
 /// Intercept and terms as they are.
@@ -297,9 +289,9 @@ impl LayerModel {
     }
 
     /// Intercept and terms as they are evaluated.
-    pub(crate) fn polynomial_of(&self) -> &Polynomial {
+    pub(crate) fn polynomial_of(&self) -> &Bounded {
         let reads = || self.bounding().or(variables_of(&self.terms).collect());
-        self.compiled.get(|| Polynomial::new(self.intercept, &self.terms, reads()))
+        self.compiled.get(|| Bounded::new(Polynomial::new(self.intercept, &self.terms), &self.clamp, reads()))
     }
 
     /// The terms of an engine: with its knobs, or whatever knobs, where it has such.
@@ -330,7 +322,7 @@ impl LayerModel {
         let by_engine = engine.map_or(0.0, |engine| engine.log(variables));
         let in_domain = self.has_within(variables, reference);
         let (low, high) = if in_domain { self.ratio_range } else { self.ordinary_range };
-        let log = self.polynomial_of().at(&clamped(variables, &self.clamp)).clamp(low, high);
+        let log = self.polynomial_of().of_one(&variables.values).clamp(low, high);
         Ratio { log: log + by_engine, in_domain }
     }
 
@@ -373,7 +365,7 @@ mod tests {
         assert_eq!(Ellipsoid::default().relative_leverage(&[]), 1.0);
         let skewed = Ellipsoid { inverse: vec![1.5, -0.5, -0.5, 1.25], ..sizes };
         for values in [[1.0, 9.0, 2.0], [5.0, 9.0, 0.0], [-3.0, 9.0, 4.0]] {
-            let mut all = [0.0; MAX_VARIABLES];
+            let mut all = [0.0; 256];
             all[..values.len()].copy_from_slice(&values);
             let leverage = (1.0 + skewed.distance().at(&all)) / 3.0;
             assert!((leverage - skewed.relative_leverage(&values)).abs() < 1e-12);

@@ -72,21 +72,30 @@ pub fn traits(load: &Load<'_>, activities: &Activities, time: Seconds) -> Traits
 
 /// The same where so much is to be done, which occupies multiprocessors so far, in so many seconds.
 pub(super) fn traits_of<V: Number>(load: &Load<'_>, amounts: &Amounts<V>, occupied: V, time: V) -> [V; TRAITS.len()] {
-    let log = |share: V| share.max(V::of(LEAST)).ln();
+    let least = V::of(LEAST);
     let bytes = amounts.bytes.max(V::of(1.0));
     // Products of fp8 hand on bf16.
     let stored = if load.work.precision == Precision::Fp8 { Precision::Bf16 } else { load.work.precision };
     let is = |yes: bool| V::of(f64::from(u8::from(yes)));
     let precision = |p: Precision| is(stored == p);
     let layer = load.work.layer();
+    let [time, occupied, arithmetic, traffic, intensity, bytes, batch] = V::ln_of_each([
+        time,
+        occupied.max(least),
+        (amounts.compute / time).max(least),
+        (amounts.memory / time).max(least),
+        amounts.ops.max(V::of(1.0)) / bytes,
+        bytes,
+        amounts.batch,
+    ]);
     [
-        time.ln(),
-        log(occupied),
-        log(amounts.compute / time),
-        log(amounts.memory / time),
-        (amounts.ops.max(V::of(1.0)) / bytes).ln(),
-        bytes.ln(),
-        amounts.batch.ln(),
+        time,
+        occupied,
+        arithmetic,
+        traffic,
+        intensity,
+        bytes,
+        batch,
         precision(Precision::Fp32),
         precision(Precision::Tf32),
         precision(Precision::Fp16),

@@ -52,8 +52,10 @@ fn traits(load: &Load<'_>, mode: Mode) -> [f64; TRAITS.len()] {
 impl Activity {
     /// By which factor a kernel draws more above waiting in a network's step than the law of power says.
     pub fn of(&self, load: &Load<'_>, mode: Mode) -> f64 {
-        let terms = self.coefficients.iter().zip(traits(load, mode));
-        let log = terms.map(|(c, trait_)| c * trait_).sum::<f64>();
+        let log = match self.coefficients.iter().all(|c| *c == 0.0) {
+            true => 0.0,
+            false => self.coefficients.iter().zip(traits(load, mode)).map(|(c, trait_)| c * trait_).sum::<f64>(),
+        };
         (self.factor * log.exp()).clamp(*FACTOR.start(), *FACTOR.end())
     }
 

@@ -4,10 +4,15 @@
 //! Inference reuses a buffer once its last reader has run, as a framework's allocator does. Training keeps every activation to
 //! the end and reuses the buffers of gradients. What is given back is cut to size again, and not joined with its neighbours.
 
+mod script;
+
+pub(super) use script::Script;
+
 use super::{nodes, passes_on};
 use crate::base::precision::{Mode, Phase};
 use crate::net::layer::{Layer, Overwrites};
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
+use script::Turn;
 use std::collections::HashMap;
 
 /// Buffers begin at multiples of this many bytes.
@@ -64,37 +69,6 @@ pub struct Sum {
 /// A size in whole units of the alignment.
 pub(super) fn rounded(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(ALIGNMENT).unwrap_or(u64::MAX)
-}
-
-/// What becomes of buffers, one after the other.
-#[derive(Clone, Copy, Debug)]
-enum Turn {
-    /// A new one of so many bytes.
-    Grown(u64),
-    /// One of so many bytes, new or not.
-    Taken(u64),
-    /// The one of that turn, of so many bytes, is given back.
-    Given(usize, u64),
-}
-
-/// The buffers of a step of one sample: with more, each is so many times as large, and taken and given back at the same time.
-pub(super) struct Script(Vec<Turn>);
-
-impl Script {
-    /// [`BufferPlan::bytes`] of so many samples.
-    pub fn bytes(&self, samples: u64) -> u64 {
-        let mut pool = Pool::default();
-        let mut offsets = vec![0; self.0.len()];
-        let times = |bytes: u64| bytes.saturating_mul(samples);
-        for (i, turn) in self.0.iter().enumerate() {
-            match *turn {
-                Turn::Grown(bytes) => offsets[i] = pool.grow(times(bytes)),
-                Turn::Taken(bytes) => offsets[i] = pool.take(times(bytes)),
-                Turn::Given(made, bytes) => pool.give(offsets[made], times(bytes)),
-            }
-        }
-        pool.used
-    }
 }
 
 /// Memory that only grows, over which buffers are taken and given back.

@@ -2,7 +2,7 @@
 //! side by side. [`Step::new`] is the plain way, and says the same but for rounding.
 
 use super::bounds::{Bounds, FewerSamples};
-use super::kernel::{Asked, Kernel, Models, Plan, computed_in, plan, predict_kernel};
+use super::kernel::{Asked, Kernel, Models, OnBoard, Plan, computed_in, plan, predict_kernel};
 use super::network::law_of;
 use super::step::Step;
 use super::summary::{Order, Prepared};
@@ -93,7 +93,8 @@ impl<'a> StepOverBatches<'a> {
         else {
             return Ok(None);
         };
-        let mut order = Order { once: true, ..Order::of(&step.kernels) };
+        let mut order = Order::of(&step.kernels);
+        order.once = true;
         let mut kernels: Vec<Kernel<'a>> = Vec::new();
         for (kernel, alike) in step.kernels.into_iter().zip(&mut order.alike) {
             let what = |k: &Kernel<'_>| (k.asked, k.phase, k.kind, k.besides);
@@ -120,9 +121,11 @@ impl<'a> StepOverBatches<'a> {
         let mut room = Room::new();
         let mut fewer: Vec<Option<FewerSamples<'a, 'a>>> = self.asked.iter().map(|_| None).collect();
         for batches in batches.chunks(LANES) {
-            for (&batch, kernels) in batches.iter().zip(self.kernels_at(batches, &mut fewer, &mut room)?) {
+            let kernels = self.kernels_at(batches, &mut fewer, &mut room)?;
+            let memory = self.memory.at_each(batches);
+            for ((&batch, kernels), memory) in batches.iter().zip(kernels).zip(memory) {
                 let step = Step::from_kernels(self.network, &self.setup, kernels)?;
-                prepared.push(Prepared::of_alike(step, &self.order, self.cost.at(batch), self.memory.at(batch)));
+                prepared.push(Prepared::of_alike(step, &self.order, self.cost.at(batch), memory));
             }
         }
         Ok(prepared)
@@ -139,16 +142,31 @@ impl<'a> StepOverBatches<'a> {
         for (kernel, fewer) in self.asked.iter().zip(fewer) {
             self.make(kernel, batches, &mut made, fewer, room)?;
         }
-        let of = |made: &Vec<Kernel<'a>>| -> Vec<Kernel<'a>> {
-            let one = |kernel: &Kernel<'a>| {
-                let Kernel { name, kind, phase, host, asked, besides, .. } = *kernel;
-                let Some(made) = asked.and_then(|asked| made.get(asked)) else { return kernel.clone() };
-                let named = Kernel { name, kind, phase, host, asked, ..made.clone() };
-                if besides > Seconds::ZERO { named.longer_by(besides) } else { named }
-            };
-            self.kernels.iter().map(one).collect()
+        let become_of = |made: &mut Kernel<'a>, kernel: &Kernel<'a>| {
+            let Kernel { name, kind, phase, host, asked, besides, .. } = *kernel;
+            (made.name, made.kind, made.phase, made.host, made.asked) = (name, kind, phase, host, asked);
+            if besides > Seconds::ZERO {
+                made.lengthen(besides);
+            }
         };
-        Ok(made.iter().map(of).collect())
+        // Mostly each of those that differ is the one that was asked for in its place.
+        let in_place = self.kernels.len() == self.asked.len()
+            && self.kernels.iter().enumerate().all(|(i, kernel)| kernel.asked == Some(i));
+        if in_place {
+            for made in &mut made {
+                made.iter_mut().zip(&self.kernels).for_each(|(made, kernel)| become_of(made, kernel));
+            }
+            return Ok(made);
+        }
+        let one = |kernel: &Kernel<'a>, made: &[Kernel<'a>]| match kernel.asked.and_then(|asked| made.get(asked)) {
+            Some(made) => {
+                let mut made = made.clone();
+                become_of(&mut made, kernel);
+                made
+            }
+            None => kernel.clone(),
+        };
+        Ok(made.iter().map(|made| self.kernels.iter().map(|kernel| one(kernel, made)).collect()).collect())
     }
 
     /// Adds a kernel to those of each batch.
@@ -187,30 +205,31 @@ impl<'a> StepOverBatches<'a> {
         let mut load = over.load();
         let bounds = Bounds { found: &plan.found, setup };
         if taken.timed.iter().any(|timed| !timed.in_domain) && asked.phase != Phase::Update {
-            let here = over.bounding(&lanes, room);
             if fewer.is_none() {
                 *fewer = bounds.fewer_samples(&load);
             }
             if let Some(fewer) = fewer {
-                for ((timed, &batch), here) in
-                    taken.timed.iter_mut().zip(batches).zip(&here).filter(|((t, _), _)| !t.in_domain)
+                let mut here = None;
+                for (lane, (timed, &batch)) in
+                    taken.timed.iter_mut().zip(batches).enumerate().filter(|(_, (t, _))| !t.in_domain)
                 {
-                    timed.value = bounds.as_for_fewer_samples(timed.value, batch, fewer, here, &mut room.values);
+                    let of_lane = || here.get_or_insert_with(|| over.bounding(&lanes, room))[lane];
+                    timed.value = bounds.as_for_fewer_samples(timed.value, batch, fewer, of_lane);
                 }
             }
         }
-        let times: [_; LANES] = std::array::from_fn(|i| {
+        let on: [_; LANES] = std::array::from_fn(|i| {
             over.at(lanes[i], &mut load);
-            plan.time(&asked.layer, &load, taken.timed[i].value, setup)
+            (plan.time(&asked.layer, &load, taken.timed[i].value, setup), OnBoard::of(&load, setup))
         });
+        let times = on.map(|(time, _)| time);
         let (floor, seconds) = (plan.found.model.floor, Lanes(times.map(|(time, _)| time.get())));
         let parts = self.law.parts(&load, &over.amounts(&lanes), (floor, seconds));
         for (i, made) in made.iter_mut().enumerate() {
-            over.at(lanes[i], &mut load);
             let drives = Drives::of(parts.map(|part| part.0[i]));
-            let timed = (taken.timed[i], taken.engines[i]);
-            let kernel = plan.kernel((name, cost.at(lanes[i]), &load), timed, times[i], drives, setup);
-            made.push(kernel.ok_or_else(no_model)?);
+            let edges = taken.timed[i].edges.ok_or_else(no_model)?;
+            let timed = (edges, taken.timed[i].in_domain, taken.engines[i]);
+            made.push(plan.kernel((name, cost.at(lanes[i]), on[i].1), timed, times[i], drives, setup));
         }
         Ok(())
     }
@@ -289,9 +308,9 @@ mod tests {
             times.into_iter().chain(others)
         };
         // What a kernel drives while it is busy is of what its floor leaves of its time: of a kernel near its floor the last digit
-        // of that quotient is many of the difference.
+        // of that quotient is many of the difference, and times differ by some of their last digits.
         let busy = 1.0 - plain.floor / (plain.time.value - plain.besides);
-        let rounding = if busy > 0.0 { 2.0 * f64::EPSILON / busy } else { 0.0 };
+        let rounding = if busy > 0.0 { 8.0 * f64::EPSILON / busy } else { 0.0 };
         for (i, (found, plain)) in numbers(found).zip(numbers(plain)).enumerate() {
             let most = if DRIVES.contains(&i) { MOST.max(rounding) } else { MOST };
             let near = found == plain || (found - plain).abs() <= most * plain.abs();

@@ -1,13 +1,11 @@
 //! What a kernel's time cannot be beyond, whatever a polynomial says where no row is.
 
 use super::Setup;
-use crate::base::number::{Changes, LANES};
 use crate::base::units::Seconds;
-use crate::kernel::features::{MAX_VARIABLES, Variables, Wanted};
+use crate::kernel::features::{Variables, Wanted};
 use crate::kernel::load::Load;
 use crate::kernel::work::Work;
-use crate::law::batches::{Samples, Several};
-use crate::law::calibration::{EDGE, Range};
+use crate::law::calibration::EDGE;
 use crate::law::carry::Carry;
 use crate::law::lookup::Found;
 use crate::law::time::{Expected, Loads, MORE, Timed};
@@ -27,16 +25,18 @@ const MOST_RESULTS: usize = 64;
 impl<'m> Bounds<'_, 'm> {
     /// What a kernel outside of what was fitted takes, as the same one of more and fewer samples bounds it. `loads`: it, as its
     /// model sees it; `here`: its variables.
-    pub(super) fn outside(&self, own: Seconds, mut loads: Loads<'_>, here: &Variables, room: &mut Several) -> Seconds {
+    pub(super) fn outside(&self, own: Seconds, mut loads: Loads<'_>, here: &Variables) -> Seconds {
         let batch = loads.board.work.batch;
         let own = self.as_for_more_samples(own, batch, &mut loads);
-        self.as_for_fewer_samples(own, batch, &mut self.of_fewer(loads), here, room)
+        self.as_for_fewer_samples(own, batch, &mut self.of_fewer(loads), || *here)
     }
 
     /// A kernel of any number of samples, as its model sees it.
     fn of_fewer<'w>(&self, loads: Loads<'w>) -> FewerSamples<'w, 'm> {
-        let moving = self.moving(&loads);
-        FewerSamples { loads, moving, samples: None, seen: Vec::new(), outside: Vec::new(), edges: Vec::new() }
+        let (load, model) = (loads.described(), self.found.model);
+        let library = self.setup.library.unwrap_or(model.library);
+        let moving = load.moving((model.floor, library), model.bounding());
+        FewerSamples { loads, moving, is_away: false, edge: None, passed: Vec::new() }
     }
 
     /// The same of a kernel on its board; `None` where that has no peak for it.
@@ -48,7 +48,7 @@ impl<'m> Bounds<'_, 'm> {
     }
 
     /// A kernel's time as it is expected, bounded where it lies outside of what was fitted.
-    fn time(&self, work: Work<'_>, room: &mut Several) -> Option<Seconds> {
+    fn time(&self, work: Work<'_>) -> Option<Seconds> {
         let cost = work.cost().ok()??;
         let model = self.found.model;
         let engine = model.foreseen(&work, self.setup.calibration);
@@ -56,7 +56,7 @@ impl<'m> Bounds<'_, 'm> {
         let mut variables = Variables::default();
         let expected = self.found.expects_of(&loads, engine.terms, self.setup.library, &mut variables);
         let time = expected.time();
-        Some(if expected.in_domain { time } else { self.outside(time, loads, &variables, room) })
+        Some(if expected.in_domain { time } else { self.outside(time, loads, &variables) })
     }
 
     /// Beyond what was measured a polynomial may fall as the batch grows: a kernel takes no longer than the same one of 2, 4, 8
@@ -91,61 +91,36 @@ impl<'m> Bounds<'_, 'm> {
         own: Seconds,
         batch: u64,
         kernel: &mut FewerSamples<'_, 'm>,
-        here: &Variables,
-        room: &mut Several,
+        here: impl FnOnce() -> Variables,
     ) -> Seconds {
         let model = self.found.model;
         let Some(longest) = self.found.longest() else { return own };
-        if is_quick() && !model.away(here).without(kernel.moving).is_empty() {
-            return own;
-        }
-        let compared = Compared { bounds: self, own, longest, here };
-        let at_the_edge = if is_quick() && kernel.is_straight() {
-            at_the_edge(
-                batch,
-                &mut SideBySide { kernel, compared, room, there: *here, batches: [batch; LANES], reference: None },
-            )
-        } else {
-            let loads = &mut kernel.loads;
-            at_the_edge_plainly(batch, |batch| {
-                if !loads.alone_over(batch) {
-                    return None;
+        let known = if is_quick() { kernel.known(batch, (own, longest), self) } else { None };
+        let edge = known.unwrap_or_else(|| {
+            let compared = Compared { bounds: self, own, longest, here: &here() };
+            let foreseen = if is_quick() { kernel.foreseen(batch, &compared) } else { None };
+            foreseen.unwrap_or_else(|| {
+                let edge = at_the_edge(batch, |batch| kernel.compared(batch, &compared));
+                if let Some(samples) = edge {
+                    let at = kernel.at(samples, self);
+                    kernel.found(Edge { samples, fewest: samples, at });
                 }
-                let mut there = Variables::default();
-                loads.fill(model, self.setup.library, model.bounding(), &mut there);
-                let reference = loads.over().roofline.reference(model.exponent, model.floor);
-                Some(compared.at(&there, reference, || Carry::between(loads.over(), &loads.board)))
+                edge
             })
-        };
-        let Some(edge) = at_the_edge else { return own };
+        });
+        let Some(Edge { at: Some(at), .. }) = edge.and(kernel.edge.as_ref()) else { return own };
+        if model.engines.is_empty() {
+            return own.max(at.time);
+        }
+        let (engine, time) = (at.engine, at.time);
         kernel.loads.board.work.batch = batch;
         let own_engine = model.foreseen(&kernel.loads.board.work, self.setup.calibration).engine;
-        match kernel.at_edge(edge, self) {
-            Some(at) if at.engine == own_engine => own.max(at.time),
-            _ => own,
-        }
-    }
-
-    /// The variables that numbers of samples change, of those that say whether a kernel lies within what was fitted.
-    fn moving(&self, loads: &Loads<'_>) -> Wanted {
-        let (load, model) = (loads.described(), self.found.model);
-        let amounts = load.amounts();
-        let all = amounts.with(&amounts, |_, _| Changes(true));
-        let mut changes = [Changes(false); MAX_VARIABLES];
-        let library = self.setup.library.unwrap_or(model.library);
-        load.fill(&all, (model.floor, library), model.bounding(), &mut changes);
-        model.bounding().each(0..MAX_VARIABLES).filter(|&variable| changes[variable].0).collect()
+        if engine == own_engine { own.max(time) } else { own }
     }
 
     /// Several results of every channel by a chip of its own ways: no less than with fewer of them on this GPU, one by the model
     /// `depthwise`, and perhaps as little as so many kernels of one.
-    pub(super) fn of_several_results(
-        &self,
-        timed: Timed,
-        work: &Work<'_>,
-        depthwise: &Found<'m>,
-        room: &mut Several,
-    ) -> Timed {
+    pub(super) fn of_several_results(&self, timed: Timed, work: &Work<'_>, depthwise: &Found<'m>) -> Timed {
         let Layer::Conv2d(conv) = work.layer() else { return timed };
         let (channels, results) = (work.input().axis(), conv.channels / work.input().axis().max(1));
         let fewer = |results: u64| {
@@ -154,67 +129,169 @@ impl<'m> Bounds<'_, 'm> {
             let fewer = Work::usual(case, work.phase, work.batch, work.precision, work.mode).ok()?;
             Some(Work { layout: work.layout, cache: work.cache, algorithm: work.algorithm, ..fewer })
         };
-        let one = fewer(1).and_then(|one| Bounds { found: depthwise, ..*self }.time(one, room));
+        let one = fewer(1).and_then(|one| Bounds { found: depthwise, ..*self }.time(one));
         let Some(one) = one else { return timed };
-        let several = (2..results).take(MOST_RESULTS).filter_map(|results| self.time(fewer(results)?, room));
+        let several = (2..results).take(MOST_RESULTS).filter_map(|results| self.time(fewer(results)?));
         let value = several.fold(timed.value.max(one), Seconds::max);
         let apart = one * results as f64 / value;
         Timed { value, edges: timed.edges.map(|(low, high)| (low.min(apart), high)), ..timed }
     }
 }
 
-/// A kernel of any number of samples, with what was seen of some of these: no time that is compared with theirs changes it.
+/// A kernel of any number of samples, with what was found of it: no time that is compared with it changes that.
 pub(super) struct FewerSamples<'w, 'm> {
     /// It, of whatever number was looked at last.
     loads: Loads<'w>,
     /// The variables that numbers of samples change, of those that say whether it lies within what was fitted.
     moving: Wanted,
-    /// Once asked for: it over several numbers side by side, where that goes.
-    samples: Option<Option<Samples>>,
-    seen: Vec<Seen>,
-    /// How far outside of each range of the model's domain, one after the other of what was seen.
-    outside: Vec<f64>,
-    edges: Vec<(u64, Option<AtEdge<'m>>)>,
+    /// Whether a size that none of them changes lies outside.
+    is_away: bool,
+    /// Once found.
+    edge: Option<Edge<'m>>,
+    /// The longest that it can take there of one more sample, of two more, and so on, once asked for.
+    passed: Vec<Option<Seconds>>,
 }
 
-/// A kernel of so many samples.
-#[derive(Clone, Copy)]
-struct Seen {
+/// Of so many more samples than lie within what was asked is kept.
+const MOST_PASSED: usize = 1024;
+
+/// Where what was fitted ends: the most samples that lie within; one more lies outside.
+struct Edge<'m> {
     samples: u64,
-    /// Whether it lies within what was fitted.
-    within: bool,
-    /// The longest that it can take there, once asked for.
-    most: Option<Seconds>,
-    reference: Seconds,
+    /// The fewest that were seen to lie within.
+    fewest: u64,
+    /// What runs there, if anything does.
+    at: Option<AtEdge<'m>>,
 }
 
-/// The most samples that lie within what was fitted: by which engine they run, and how long.
+/// A kernel within what was fitted: by which engine it runs, and how long.
 #[derive(Clone, Copy)]
 struct AtEdge<'m> {
     engine: Option<&'m str>,
     time: Seconds,
+    within: bool,
 }
 
 impl<'m> FewerSamples<'_, 'm> {
-    /// Whether several numbers of samples can be looked at side by side.
-    fn is_straight(&mut self) -> bool {
-        self.samples.get_or_insert_with(|| Samples::of(&mut self.loads, self.moving)).is_some()
-    }
-
-    /// What is known of an edge; `None` where nothing runs there.
-    fn at_edge(&mut self, edge: u64, bounds: &Bounds<'_, 'm>) -> Option<AtEdge<'m>> {
-        if let Some((_, known)) = self.edges.iter().find(|(samples, _)| *samples == edge) {
-            return *known;
-        }
+    /// It of so many samples; `None` where nothing runs there.
+    fn at(&mut self, samples: u64, bounds: &Bounds<'_, 'm>) -> Option<AtEdge<'m>> {
         let Bounds { found, setup } = bounds;
-        let at = self.loads.alone_over(edge).then(|| {
+        self.loads.alone_over(samples).then(|| {
             let foreseen = found.model.foreseen(&self.loads.board.work, setup.calibration);
             let expected = found.expects_of(&self.loads, foreseen.terms, setup.library, &mut Variables::default());
-            AtEdge { engine: foreseen.engine, time: expected.time() }
-        });
-        self.edges.push((edge, at));
-        at
+            AtEdge { engine: foreseen.engine, time: expected.time(), within: expected.in_domain }
+        })
     }
+
+    /// How it compares of so many samples.
+    fn compared(&mut self, samples: u64, compared: &Compared<'_, 'm>) -> Option<Fewer> {
+        let (there, reference) = self.seen(samples, compared)?;
+        Some(compared.at(&there, reference, || Carry::between(self.loads.over(), &self.loads.board)))
+    }
+
+    /// Its variables of so many samples, those that tell whether it lies within, and t_ref.
+    fn seen(&mut self, samples: u64, compared: &Compared<'_, 'm>) -> Option<(Variables, Seconds)> {
+        let Bounds { found: Found { model, .. }, setup } = compared.bounds;
+        if !self.loads.alone_over(samples) {
+            return None;
+        }
+        // What no number of samples changes is as it is here.
+        let (mut there, which) = match is_quick() {
+            true => (*compared.here, self.moving),
+            false => (Variables::default(), model.bounding()),
+        };
+        self.loads.fill(model, setup.library, which, &mut there);
+        Some((there, self.loads.over().roofline.reference(model.exponent, model.floor)))
+    }
+
+    fn is_within(&mut self, samples: u64, compared: &Compared<'_, 'm>) -> bool {
+        let seen = self.seen(samples, compared);
+        seen.is_some_and(|(there, reference)| compared.bounds.found.model.has_within(&there, reference))
+    }
+
+    fn found(&mut self, edge: Edge<'m>) {
+        (self.edge, self.passed) = (Some(edge), Vec::new());
+    }
+
+    /// Whether samples tell where it lies: how many of the experts are used ends somewhere.
+    fn follows_samples(&self) -> bool {
+        !matches!(self.loads.board.work.layer(), Layer::Experts(_))
+    }
+
+    /// What [`at_the_edge`] finds, as far as that is known: sizes are logarithms, and go with that of the samples, so that those
+    /// which lie within are all between two numbers. `None` where it is not.
+    fn known(&mut self, batch: u64, (own, longest): (Seconds, f64), bounds: &Bounds<'_, 'm>) -> Option<Option<u64>> {
+        if self.is_away {
+            return Some(None);
+        }
+        let Edge { samples: edge, fewest, .. } = *self.edge.as_ref()?;
+        let (few, passed) = halved(batch, edge).filter(|_| self.follows_samples())?;
+        if few < fewest {
+            return None;
+        }
+        // Those outside that it passes take ever less: the last tells whether any is worth it.
+        let Some(passed) = passed else { return Some(Some(edge)) };
+        Some((self.most(passed, edge, longest, bounds)? > own).then_some(edge))
+    }
+
+    /// The longest that it can take within what was fitted, if it lay there with more samples than it does.
+    fn most(&mut self, samples: u64, edge: u64, longest: f64, bounds: &Bounds<'_, 'm>) -> Option<Seconds> {
+        let place = (samples - edge) as usize - 1;
+        if let Some(Some(known)) = self.passed.get(place) {
+            return Some(*known);
+        }
+        let model = bounds.found.model;
+        let most = self.loads.alone_over(samples).then(|| {
+            let (over, board) = (self.loads.over(), &self.loads.board);
+            let reference = over.roofline.reference(model.exponent, model.floor);
+            Expected { reference, log: longest, in_domain: true, carry: Carry::between(over, board) }.time()
+        })?;
+        if place < MOST_PASSED {
+            self.passed.resize(self.passed.len().max(place + 1), None);
+            self.passed[place] = Some(most);
+        }
+        Some(most)
+    }
+
+    /// The same as [`Self::known`], told by where the largest size leaves what was fitted.
+    fn foreseen(&mut self, batch: u64, compared: &Compared<'_, 'm>) -> Option<Option<u64>> {
+        let (bounds, here) = (compared.bounds, compared.here);
+        let model = bounds.found.model;
+        if !model.away(here).without(self.moving).is_empty() {
+            self.is_away = true;
+            return Some(None);
+        }
+        if self.edge.is_none() && self.follows_samples() {
+            let beyond = model.domain.iter().map(|r| here.values[r.variable] - r.high - EDGE).fold(0.0, f64::max);
+            let samples = (batch as f64 * (-beyond).exp()) as u64;
+            if beyond <= 0.0 || samples == 0 {
+                return None;
+            }
+            let at = self.at(samples, bounds).filter(|at| at.within)?;
+            if samples + 1 < batch && self.is_within(samples + 1, compared) {
+                return None;
+            }
+            self.found(Edge { samples, fewest: samples, at: Some(at) });
+        }
+        let Edge { samples: edge, fewest, .. } = *self.edge.as_ref()?;
+        let (few, _) = halved(batch, edge)?;
+        if few < fewest {
+            if !self.is_within(few, compared) {
+                return None;
+            }
+            self.edge = self.edge.take().map(|known| Edge { fewest: few, ..known });
+        }
+        self.known(batch, (compared.own, compared.longest), bounds)
+    }
+}
+
+/// How many samples a search by halves comes to that are no more than lie within, at least one, and how many it saw before.
+fn halved(batch: u64, edge: u64) -> Option<(u64, Option<u64>)> {
+    let (mut few, mut passed) = (batch / 2, None);
+    while few > edge {
+        (few, passed) = (few / 2, Some(few));
+    }
+    (few > 0 && batch > edge).then_some((few, passed))
 }
 
 /// A kernel of fewer samples.
@@ -253,134 +330,8 @@ impl Compared<'_, '_> {
     }
 }
 
-/// Looks at a kernel of several numbers of samples side by side.
-trait Look {
-    fn look(&mut self, batches: [u64; LANES]);
-    /// What was seen in a lane; `None` where that cannot be said.
-    fn at(&mut self, lane: usize) -> Option<Fewer>;
-}
-
-struct SideBySide<'c, 'm, 'l, 'w> {
-    kernel: &'l mut FewerSamples<'w, 'm>,
-    compared: Compared<'c, 'm>,
-    room: &'l mut Several,
-    /// Variables of what is looked at; those that no number of samples changes are as they are.
-    there: Variables,
-    batches: [u64; LANES],
-    /// Where the room holds the variables of these batches: t_ref of each.
-    reference: Option<[Seconds; LANES]>,
-}
-
-impl SideBySide<'_, '_, '_, '_> {
-    /// The place of what is seen of a lane's samples among what was seen.
-    fn seen(&mut self, lane: usize) -> Option<usize> {
-        let samples = self.batches[lane];
-        let known = self.kernel.seen.iter().position(|seen| seen.samples == samples);
-        if known.is_some() {
-            return known;
-        }
-        let FewerSamples { loads, moving, samples: lines, seen, outside, .. } = &mut *self.kernel;
-        let Bounds { found, setup } = self.compared.bounds;
-        let lines = lines.as_ref()?.as_ref()?;
-        let look = || lines.look(loads, found.model, setup.library, self.batches, self.room);
-        let reference = self.reference.get_or_insert_with(look)[lane];
-        self.room.fill(*moving, lane, &mut self.there);
-        outside.extend(found.model.domain.iter().map(|range| range.outside(&self.there)));
-        let within = found.model.has_within(&self.there, reference);
-        seen.push(Seen { samples, within, most: None, reference });
-        Some(seen.len() - 1)
-    }
-
-    /// The longest that what was seen can take within what was fitted.
-    fn most(&mut self, seen: usize) -> Seconds {
-        let FewerSamples { loads, seen: list, .. } = &mut *self.kernel;
-        let seen = &mut list[seen];
-        *seen.most.get_or_insert_with(|| {
-            let carry = match loads.other.is_some() && loads.alone_over(seen.samples) {
-                true => Carry::between(loads.over(), &loads.board),
-                false => Carry::NONE,
-            };
-            self.compared.most(seen.reference, carry)
-        })
-    }
-}
-
-impl Look for SideBySide<'_, '_, '_, '_> {
-    fn look(&mut self, batches: [u64; LANES]) {
-        self.batches = batches;
-        self.reference = None;
-    }
-
-    /// As [`Compared::at`].
-    fn at(&mut self, lane: usize) -> Option<Fewer> {
-        let seen = self.seen(lane)?;
-        let domain = &self.compared.bounds.found.model.domain;
-        let there = &self.kernel.outside[seen * domain.len()..][..domain.len()];
-        let no_nearer = |(range, &there): (&Range, &f64)| there > EDGE && there >= range.outside(self.compared.here);
-        if domain.iter().zip(there).any(no_nearer) {
-            return Some(Fewer::Hopeless);
-        }
-        if self.kernel.seen[seen].within {
-            return Some(Fewer::Within);
-        }
-        Some(if self.most(seen) <= self.compared.own { Fewer::Hopeless } else { Fewer::Outside })
-    }
-}
-
-/// Halvings of a range that are looked at side by side.
-const AHEAD: usize = 3;
-const _: () = assert!((1 << AHEAD) - 1 <= LANES);
-
-/// As [`at_the_edge_plainly`], several steps of the search at once.
-fn at_the_edge(batch: u64, kernel: &mut impl Look) -> Option<u64> {
-    let (mut outside, mut inside) = (batch, 0);
-    while inside == 0 {
-        let most = outside;
-        let half = |i: usize| most >> (i + 1);
-        kernel.look(std::array::from_fn(|i| half(i).max(1)));
-        for lane in 0..LANES {
-            let few = half(lane);
-            match if few == 0 { return None } else { kernel.at(lane)? } {
-                Fewer::Hopeless => return None,
-                Fewer::Outside => outside = few,
-                Fewer::Within => {
-                    inside = few;
-                    break;
-                }
-            }
-        }
-    }
-    while outside - inside > 1 {
-        // The middle, the middles of both halves, and so on.
-        let mut ranges = [(inside, outside); LANES];
-        let middle = |(inside, outside): (u64, u64)| inside + (outside - inside) / 2;
-        for i in 1..(1 << AHEAD) - 1 {
-            let whole = ranges[(i - 1) / 2];
-            ranges[i] = if i % 2 == 1 { (whole.0, middle(whole)) } else { (middle(whole), whole.1) };
-        }
-        kernel.look(ranges.map(middle));
-        let mut i = 0;
-        for _ in 0..AHEAD {
-            if outside - inside <= 1 {
-                break;
-            }
-            i = match kernel.at(i)? {
-                Fewer::Within => {
-                    inside = middle(ranges[i]);
-                    2 * i + 2
-                }
-                Fewer::Outside | Fewer::Hopeless => {
-                    outside = middle(ranges[i]);
-                    2 * i + 1
-                }
-            };
-        }
-    }
-    Some(inside)
-}
-
 /// The most samples, fewer than `batch`, with which a kernel lies within what was measured, where they are worth it.
-fn at_the_edge_plainly(batch: u64, mut at: impl FnMut(u64) -> Option<Fewer>) -> Option<u64> {
+fn at_the_edge(batch: u64, mut at: impl FnMut(u64) -> Option<Fewer>) -> Option<u64> {
     let (mut outside, mut inside) = (batch, 0);
     while inside == 0 {
         let few = outside / 2;
@@ -447,15 +398,16 @@ mod tests {
 
     /// Every third network of the zoo, another third on each GPU.
     #[test]
-    fn fewer_samples_are_side_by_side_what_they_are_one_by_one() {
+    fn fewer_samples_are_known_to_be_what_they_are_one_by_one() {
         let (mut same, mut outside) = (0, 0);
-        for (third, gpu) in ["v100", "h200", "t4"].into_iter().enumerate() {
+        let gpus = [("v100", Precision::Fp32), ("h200", Precision::Fp16), ("t4", Precision::Fp32)];
+        for (third, (gpu, precision)) in gpus.into_iter().enumerate() {
             let framework = catalog::framework("pytorch").expect("shipped");
             let predictor = Predictor::shipped(catalog::gpu(gpu).expect("shipped"), framework);
             for name in catalog::network_names().skip(third).step_by(3) {
                 let network = catalog::network(name).expect("shipped");
-                for batch in [1, 48, 700] {
-                    let Ok(shaped) = ShapedNetwork::new(&network, batch, Precision::Fp32, &[]) else { continue };
+                for batch in [1, 48, 129, 700] {
+                    let Ok(shaped) = ShapedNetwork::new(&network, batch, precision, &[]) else { continue };
                     let predicted = |plain: bool, mode| {
                         PLAIN.set(plain);
                         predictor.predict(&shaped, mode).expect("predicts")
@@ -477,41 +429,20 @@ mod tests {
         if (1..=within).contains(&batch) { Fewer::Within } else { Fewer::Outside }
     }
 
-    /// Kernels by a function of their samples.
-    struct By<F>(F, [u64; LANES]);
-
-    impl<F: Fn(u64) -> Option<Fewer>> Look for By<F> {
-        fn look(&mut self, batches: [u64; LANES]) {
-            assert!(!batches.contains(&0));
-            self.1 = batches;
-        }
-
-        fn at(&mut self, lane: usize) -> Option<Fewer> {
-            self.0(self.1[lane])
-        }
-    }
-
-    /// The edge, found in both ways.
-    fn edge(batch: u64, at: impl Fn(u64) -> Option<Fewer>) -> Option<u64> {
-        let plainly = at_the_edge_plainly(batch, &at);
-        assert_eq!(at_the_edge(batch, &mut By(at, [0; LANES])), plainly, "of {batch}");
-        plainly
-    }
-
     #[test]
     fn the_edge_is_the_most_samples_that_lie_within() {
         for (batch, within, expected) in
             [(65, 64, Some(64)), (100, 37, Some(37)), (1000, 1, Some(1)), (3, 2, Some(2)), (9, 0, None), (1, 0, None)]
         {
-            assert_eq!(edge(batch, |n| Some(fewer(within, n))), expected, "{batch} samples, {within} within");
+            assert_eq!(at_the_edge(batch, |n| Some(fewer(within, n))), expected, "{batch} samples, {within} within");
         }
         for (batch, within) in (1..300).flat_map(|batch| (0..batch).map(move |within| (batch, within))) {
-            assert_eq!(edge(batch, |n| Some(fewer(within, n))), (within > 0).then_some(within));
+            assert_eq!(at_the_edge(batch, |n| Some(fewer(within, n))), (within > 0).then_some(within));
         }
-        assert_eq!(edge(1 << 40, |n| Some(fewer(12_345, n))), Some(12_345));
+        assert_eq!(at_the_edge(1 << 40, |n| Some(fewer(12_345, n))), Some(12_345));
         let hopeless = |n: u64| Some(if n <= 50 { Fewer::Hopeless } else { fewer(64, n) });
-        assert!(edge(100, hopeless).is_none(), "nothing that is fewer takes longer");
-        assert!(edge(100, |n| (n > 70).then(|| fewer(64, n))).is_none());
+        assert!(at_the_edge(100, hopeless).is_none(), "nothing that is fewer takes longer");
+        assert!(at_the_edge(100, |n| (n > 70).then(|| fewer(64, n))).is_none());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Intervals of a whole network from those of its layers.
 
 use super::Estimate;
+use crate::base::number::Number;
 use crate::base::units::{Joules, Seconds, Watts};
 use crate::law::calibration::Factors;
 
@@ -56,16 +57,19 @@ fn both(a: f64, b: f64) -> f64 {
 impl Carried {
     /// A half-width of all three, and what a step comes to if the voltage rises as little and as much as is likely.
     pub(super) fn new(of_laws: f64, (time, energy): Outcome, likely: &[Outcome]) -> Self {
-        let width = |ratio: &dyn Fn(&Outcome) -> f64| {
-            let logs = || likely.iter().map(|o| ratio(o).ln());
-            let (low, high) = logs().fold((0.0f64, 0.0f64), |(low, high), r| (low.min(r), high.max(r)));
-            Width(both(-low, of_laws), both(high, of_laws))
-        };
-        Self {
-            time: width(&|o| o.0 / time),
-            power: width(&|o| (o.1 / o.0) / (energy / time)),
-            energy: width(&|o| o.1 / energy),
+        let mut edges = [(0.0f64, 0.0f64); 3];
+        for two in likely.chunks(2) {
+            // Of what there is none, nothing differs.
+            let mut ratios = [1.0; 6];
+            for (ratios, (t, e)) in ratios.chunks_exact_mut(3).zip(two) {
+                ratios.copy_from_slice(&[*t / time, (*e / *t) / (energy / time), *e / energy]);
+            }
+            for (log, i) in f64::ln_of_each(ratios).into_iter().zip((0..3).cycle()) {
+                edges[i] = (edges[i].0.min(log), edges[i].1.max(log));
+            }
         }
+        let [time, power, energy] = edges.map(|(low, high)| Width(both(-low, of_laws), both(high, of_laws)));
+        Self { time, power, energy }
     }
 
     /// Half-widths of time, power and energy, each the mean of both sides.

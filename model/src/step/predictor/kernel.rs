@@ -11,11 +11,9 @@ use crate::kernel::key::{ConvClass, ModelKey};
 use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
-use crate::law::batches::Several;
 use crate::law::calibration::Tier;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, power};
-use crate::law::time::Timed;
 use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
@@ -66,11 +64,12 @@ pub(super) struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
-    /// The same kernel where launches of further ones take time besides.
-    pub(super) fn longer_by(self, extra: Seconds) -> Self {
+    /// Launches of further ones take time besides.
+    #[inline]
+    pub(super) fn lengthen(&mut self, extra: Seconds) {
         let Estimate { value, p05, p95 } = self.time;
-        let time = Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra };
-        Self { time, besides: self.besides + extra, ..self }
+        self.time = Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra };
+        self.besides += extra;
     }
 
     /// So many of it, one after the other.
@@ -163,8 +162,6 @@ pub(super) struct Models<'m> {
     pub(super) asked: Option<Vec<Asked>>,
     /// What to answer, in that order, in place of predictions.
     known: Vec<Kernel<'m>>,
-    /// For what is looked at of several numbers of samples.
-    room: Option<Box<Several>>,
 }
 
 /// A kernel that a step asks for.
@@ -182,7 +179,7 @@ type Sought = (ModelKey, Phase, Precision, bool);
 
 impl<'m> Models<'m> {
     pub(super) fn new(law: &'m PowerModel) -> Self {
-        Self { law, found: Vec::new(), asked: None, known: Vec::new(), room: None }
+        Self { law, found: Vec::new(), asked: None, known: Vec::new() }
     }
 
     /// The same, noting down what is asked for.
@@ -219,11 +216,12 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
         asked.push(Asked { runs, layer: at.1.clone(), phase, cost, batch: network.batch() });
         asked.len() - 1
     });
-    let besides = Seconds::ZERO;
-    if let Some(known) = asked.and_then(|place| models.known.get(place)) {
-        return Ok(Kernel { name: at.0, cost, asked, besides, ..known.clone() });
-    }
-    Ok(Kernel { asked, besides, ..kernels_of((network, runs), at, phase, cost, setup, models)? })
+    let mut kernel = match asked.and_then(|place| models.known.get(place)) {
+        Some(known) => Kernel { name: at.0, cost, ..known.clone() },
+        None => kernels_of((network, runs), at, phase, cost, setup, models)?,
+    };
+    (kernel.asked, kernel.besides) = (asked, Seconds::ZERO);
+    Ok(kernel)
 }
 
 /// What the kernels of a layer compute in where the network, or it alone, runs in a precision.
@@ -248,7 +246,8 @@ fn kernels_of<'a, 'm: 'a>(
     models: &mut Models<'m>,
 ) -> Result<Kernel<'a>, PredictError> {
     let precision = computed_in(runs, layer, phase);
-    if let Some((group, groups)) = layer.group().filter(|_| setup.framework.groups_apart && phase != Phase::Update)
+    let is_apart = setup.framework.groups_apart && phase != Phase::Update;
+    if let Some((group, groups)) = is_apart.then(|| layer.group()).flatten()
         && let Some(part) = network.cost_in(runs, &group, phase, setup.mode)
     {
         let kernel = kernels_of((network, runs), (name, &group), phase, part, setup, models)?;
@@ -258,7 +257,7 @@ fn kernels_of<'a, 'm: 'a>(
     let mut kernel = of(precision)?;
     let work = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
     if let Some(bias) = work.bias_beside() {
-        kernel = kernel.longer_by(bias.bytes() / setup.gpu.bandwidth.value);
+        kernel.lengthen(bias.bytes() / setup.gpu.bandwidth.value);
     }
     // What other chips reach in TF32 says little of one with another ratio of peaks: a library would take plain fp32.
     if precision == Precision::Tf32
@@ -376,38 +375,38 @@ impl<'m> Plan<'_, 'm> {
         (jump.map_or(value, |(_, ruled)| ruled), jump.map(|(name, _)| name))
     }
 
-    /// The kernel on its board; `None` where nobody judged its model. `value`: what it takes, by what rule.
+    /// The kernel on its board. `value`: what it takes, by what rule; `low` and `high`: edges of its interval, as factors of that.
+    #[inline(always)]
     pub(super) fn kernel<'a>(
         &self,
-        (name, cost, load): (&'a str, LayerCost, &Load<'_>),
-        (timed, engine): (Timed, Option<&'m str>),
+        (name, cost, on): (&'a str, LayerCost, OnBoard),
+        ((low, high), in_domain, engine): ((f64, f64), bool, Option<&'m str>),
         (value, jump): (Seconds, Option<&'m str>),
         drives: Drives,
         setup: &Setup<'m>,
-    ) -> Option<Kernel<'a>>
+    ) -> Kernel<'a>
     where
         'm: 'a,
     {
         let found = &self.found;
-        let (low, high) = timed.edges?;
-        Some(Kernel {
+        Kernel {
             name,
             kind: self.kind,
             phase: self.phase,
             cost,
             time: Estimate { value, p05: value * low, p95: value * high },
-            bound: load.bound,
-            memory: load.roofline.traffic(),
-            arithmetic: load.roofline.arithmetic(),
-            floor: found.model.floor + load.roofline.stalls,
-            error: found.error(timed.in_domain, setup.all_chips.siblings(found.tier)),
+            bound: on.bound,
+            memory: on.traffic,
+            arithmetic: on.arithmetic,
+            floor: found.model.floor + on.stalls,
+            error: found.error(in_domain, setup.all_chips.siblings(found.tier)),
             class: self.work.key(),
-            drives: drives.times(setup.framework.activity.of(load, setup.mode)),
+            drives: drives.times(on.activity),
             tier: found.tier,
             algorithm: self.algorithm,
             engine,
-            in_domain: timed.in_domain && found.substitute.is_none(),
-            in_range: timed.in_domain,
+            in_domain: in_domain && found.substitute.is_none(),
+            in_range: in_domain,
             substitute: found.substitute,
             jump,
             host: self.host,
@@ -417,7 +416,31 @@ impl<'m> Plan<'_, 'm> {
             repeats: None,
             asked: None,
             besides: Seconds::ZERO,
-        })
+        }
+    }
+}
+
+/// What a board makes of a kernel beside its time.
+#[derive(Clone, Copy)]
+pub(super) struct OnBoard {
+    bound: Seconds,
+    traffic: Seconds,
+    arithmetic: Seconds,
+    stalls: Seconds,
+    /// By which factor it draws more above waiting in a network's step.
+    activity: f64,
+}
+
+impl OnBoard {
+    pub(super) fn of(load: &Load<'_>, setup: &Setup<'_>) -> Self {
+        let roofline = &load.roofline;
+        Self {
+            bound: load.bound,
+            traffic: roofline.traffic(),
+            arithmetic: roofline.arithmetic(),
+            stalls: roofline.stalls,
+            activity: setup.framework.activity.of(load, setup.mode),
+        }
     }
 }
 
@@ -442,18 +465,17 @@ fn kernel_in<'a, 'm: 'a>(
     let bounds = Bounds { found, setup };
     // An update is of parameters, however many samples there were, and its cost is the framework's.
     if !timed.in_domain && phase != Phase::Update {
-        let room = models.room.get_or_insert_with(Several::new);
-        timed.value = bounds.outside(timed.value, loads.clone(), &variables, room);
+        timed.value = bounds.outside(timed.value, loads.clone(), &variables);
     }
     if let Some(one) = &plan.one_result {
-        let room = models.room.get_or_insert_with(Several::new);
-        timed = bounds.of_several_results(timed, &loads.board.work, one, room);
+        timed = bounds.of_several_results(timed, &loads.board.work, one);
     }
     let engine = foreseen.engine.filter(|_| foreseen.terms.is_some());
     let load = &loads.board;
     let taken = plan.time(layer, load, timed.value, setup);
     let drives = Drives::of(models.law.parts(load, &load.amounts(), (found.model.floor, taken.0.get())));
-    plan.kernel((name, cost, load), (timed, engine), taken, drives, setup).ok_or_else(no_model)
+    let edges = timed.edges.ok_or_else(no_model)?;
+    Ok(plan.kernel((name, cost, OnBoard::of(load, setup)), (edges, timed.in_domain, engine), taken, drives, setup))
 }
 
 /// What the host takes to launch a layer's operation.

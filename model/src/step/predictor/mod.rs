@@ -21,7 +21,7 @@ pub use intervals::{Carried, Doubts, Width, Widths};
 pub use operating_point::{OperatingError, OperatingPoint, core_range, highest};
 pub use remarks::SIMULATED;
 pub use step::Step;
-pub use summary::{Prepared, Summary};
+pub use summary::{Along, Prepared, Summary};
 pub use warning::Warning;
 
 use crate::base::precision::{Mode, Phase, Precision, named_enum};

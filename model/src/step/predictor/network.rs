@@ -109,16 +109,17 @@ impl<'a> Step<'a> {
                     updates += 1;
                     continue;
                 }
-                let kernel = match same {
-                    Some(same) => Kernel { name: &layer.name, ..same.clone() },
+                let mut kernel = match same {
+                    Some(same) => same.clone(),
                     None => {
-                        let counter = setup.framework.counter(&layer.case.layer, phase, setup.mode);
-                        predict_kernel((network, runs), (&layer.name, layer), phase, cost, setup, models)?
-                            .longer_by(counter)
+                        let at = (&layer.name[..], layer);
+                        let mut kernel = predict_kernel((network, runs), at, phase, cost, setup, models)?;
+                        kernel.lengthen(setup.framework.counter(&layer.case.layer, phase, setup.mode));
+                        kernel
                     }
                 };
-                let repeats = *first.get_or_insert(kernels.len());
-                kernels.push(Kernel { repeats: Some(repeats), ..kernel });
+                (kernel.name, kernel.repeats) = (&layer.name, Some(*first.get_or_insert(kernels.len())));
+                kernels.push(kernel);
             }
             kernels.extend(of_derived(network, phase, setup, models)?);
             // Only sums over phases count, so that any kernel of the phase may have them.
@@ -127,8 +128,9 @@ impl<'a> Step<'a> {
             }
             if let Some((fused, all)) = fused.and_then(|f| Some((f, fused_update(network, f, scaled)?))) {
                 let (runs, at) = ((network, all.precision), (all.name, &all.layer));
-                let kernel = predict_kernel(runs, at, phase, all.cost, setup, models)?;
-                kernels.push(Kernel { host: hosts, ..kernel.longer_by(fused.per_layer * f64::from(updates)) });
+                let mut kernel = predict_kernel(runs, at, phase, all.cost, setup, models)?;
+                kernel.lengthen(fused.per_layer * f64::from(updates));
+                kernels.push(Kernel { host: hosts, ..kernel });
             }
             if phase == Phase::BackwardData {
                 for sum in gradient_sums(network, mixed.as_ref()) {

@@ -3,7 +3,7 @@
 use super::intervals::Outcome;
 use super::kernel::Kernel;
 use super::operating_point::{Limits, OperatingPoint};
-use super::settle::stretches_of;
+use super::settle::{REACTION, stretches_of};
 use super::step::Step;
 use super::sums::Sums;
 use super::totals::Totals;
@@ -47,14 +47,22 @@ pub(super) struct Order {
     pub once: bool,
     /// What the host takes.
     pub host: Stages,
+    /// The groups of all turns together, once asked for.
+    all: OnceLock<Groups>,
 }
+
+/// Places of kernels in a step, and how many there are of each.
+type Groups = Vec<(usize, f64)>;
+
+/// So much less than a limit takes to act is less however times are summed up.
+const SURELY_SHORT: f64 = 1.0 - 1e-9;
 
 impl Order {
     /// Of a step that holds all of its kernels.
     pub fn of(kernels: &[Kernel<'_>]) -> Self {
         let alike = kernels.iter().enumerate().map(|(i, kernel)| kernel.repeats.unwrap_or(i)).collect();
         let host = kernels.iter().fold(Stages::default(), |sum, k| sum + Stages::of(k.phase, k.host));
-        Self { alike, once: false, host }
+        Self { alike, once: false, host, all: OnceLock::new() }
     }
 
     /// Where the step holds the kernel that is that one in turn.
@@ -62,13 +70,36 @@ impl Order {
         if self.once { self.alike[turn] } else { turn }
     }
 
+    /// The groups of each stretch over which a limit acts.
+    fn groups<'s>(&'s self, step: &Step<'_>) -> Vec<Cow<'s, [(usize, f64)]>> {
+        let all = self.all.get_or_init(|| {
+            self.groups_of(step.kernels.len(), std::iter::once(0..self.alike.len()))
+                .next()
+                .map_or_else(Vec::new, |(_, groups)| groups)
+        });
+        let time: Seconds = all.iter().map(|&(place, count)| step.kernels[place].time.value * count).sum();
+        match time < REACTION * SURELY_SHORT {
+            true => vec![Cow::Borrowed(all)],
+            false => self.stretches(step).map(|(_, groups)| Cow::Owned(groups)).collect(),
+        }
+    }
+
     /// The stretches over which a limit acts, each with the places of kernels in the step and how many of it are alike.
-    pub fn stretches<'s>(&'s self, step: &'s Step<'_>) -> impl Iterator<Item = (Range<usize>, Vec<(usize, f64)>)> + 's {
-        // The group of every kernel's first in the stretch, and the stretch.
-        let mut group = vec![(0, 0); step.kernels.len()];
+    pub fn stretches<'s>(&'s self, step: &'s Step<'_>) -> impl Iterator<Item = (Range<usize>, Groups)> + 's {
         let times = (0..self.alike.len()).map(|turn| step.kernels[self.place(turn)].time.value);
-        stretches_of(times).into_iter().enumerate().map(move |(i, range)| {
-            let mut groups: Vec<(usize, f64)> = Vec::new();
+        self.groups_of(step.kernels.len(), stretches_of(times).into_iter())
+    }
+
+    /// Those of some turns of a step of so many kernels.
+    fn groups_of<'s>(
+        &'s self,
+        kernels: usize,
+        turns: impl Iterator<Item = Range<usize>> + 's,
+    ) -> impl Iterator<Item = (Range<usize>, Groups)> + 's {
+        // The group of every kernel's first in the stretch, and the stretch.
+        let mut group = vec![(0, 0); kernels];
+        turns.enumerate().map(move |(i, range)| {
+            let mut groups = Groups::new();
             for turn in range.clone() {
                 let first = &mut group[self.alike[turn]];
                 if first.0 != i + 1 {
@@ -97,8 +128,7 @@ impl Order {
 struct Grouped<'s, 'a> {
     step: Cow<'s, Step<'a>>,
     order: Cow<'s, Order>,
-    /// Positions of kernels, and how many of each.
-    stretches: Vec<Vec<(usize, f64)>>,
+    stretches: Vec<Cow<'s, [(usize, f64)]>>,
     /// The stretches in sums, where kernels follow the voltage; made when another point than the default is first asked for.
     sums: OnceLock<Option<(OverClock, Vec<Sums>)>>,
 }
@@ -124,6 +154,42 @@ pub struct Prepared<'s, 'a> {
     pub memory: MemoryFootprint,
     /// Whether that is within the device's memory.
     pub fits_in_memory: bool,
+}
+
+/// What a step takes at limits, and with the voltage rising as little, and as much, as is likely.
+struct Taken {
+    totals: Totals,
+    clock: f64,
+    likely: Option<[Outcome; 2]>,
+}
+
+/// A step at points one after the other, as a sweep has them.
+pub struct Along<'p, 's, 'a> {
+    prepared: &'p Prepared<'s, 'a>,
+    /// What was taken last where the limit held nothing back: under a higher one at the same clocks the same is.
+    free: Option<(Limits, Taken)>,
+}
+
+impl Along<'_, '_, '_> {
+    /// What [`Prepared::at`] gives.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn at(&mut self, point: OperatingPoint) -> Result<Summary, PredictError> {
+        let prepared = self.prepared;
+        let limits = point.on(prepared.as_is.step.setup.gpu)?;
+        let same = |known: &Limits| (known.ceiling, known.memory) == (limits.ceiling, limits.memory);
+        if let Some((_, taken)) = self.free.as_ref().filter(|(known, _)| same(known) && limits.cap >= known.cap) {
+            return Ok(prepared.summary(point, &limits, taken));
+        }
+        let by_sums = if point == OperatingPoint::default() { None } else { prepared.summed(&limits)? };
+        let Some((taken, is_free)) = by_sums else { return prepared.plainly_at(point) };
+        let summary = prepared.summary(point, &limits, &taken);
+        if is_free {
+            self.free = Some((limits, taken));
+        }
+        Ok(summary)
+    }
 }
 
 impl<'a> Step<'a> {
@@ -168,7 +234,10 @@ impl<'a> Step<'a> {
 
 impl<'s, 'a> Grouped<'s, 'a> {
     fn of(step: Cow<'s, Step<'a>>, order: Cow<'s, Order>) -> Self {
-        let stretches = order.stretches(&step).map(|(_, alike)| alike).collect();
+        let stretches = match &order {
+            Cow::Borrowed(order) => order.groups(&step),
+            Cow::Owned(order) => order.stretches(&step).map(|(_, groups)| Cow::Owned(groups)).collect(),
+        };
         Self { step, order, stretches, sums: OnceLock::new() }
     }
 
@@ -176,7 +245,7 @@ impl<'s, 'a> Grouped<'s, 'a> {
         let sums = self.sums.get_or_init(|| {
             let step = &self.step;
             let over = OverClock::new(step.setup.gpu, step.clock_law)?;
-            let of = |groups: &Vec<(usize, f64)>| {
+            let of = |groups: &Cow<'_, [(usize, f64)]>| {
                 let kernels = groups.iter().map(|&(at, count)| (&step.kernels[at], count));
                 Sums::of(kernels, &over)
             };
@@ -185,18 +254,24 @@ impl<'s, 'a> Grouped<'s, 'a> {
         sums.as_ref()
     }
 
-    /// What [`Self::totals`] gives, kernel by kernel, by sums over them.
-    fn summed(&self, limits: &Limits, totals: &mut Totals) -> Option<f64> {
+    /// What [`Self::totals`] gives, kernel by kernel, by sums over them, and whether the limit holds nothing back. `whole`: not
+    /// time and energy alone.
+    fn summed(&self, limits: &Limits, totals: &mut Totals, whole: bool) -> Option<(f64, bool)> {
         let (over, sums) = self.sums()?;
         totals.host = self.order.host;
-        let mut clock = 0.0;
+        let (mut clock, mut is_free) = (0.0, true);
         for sums in sums {
             let core = sums.settled(limits, limits.cap * self.step.held, over);
-            let before = totals.time.value;
-            sums.add_to(totals, Clocks { core, memory: limits.memory }, over);
+            let (before, clocks) = (totals.time.value, Clocks { core, memory: limits.memory });
+            if whole {
+                sums.add_to(totals, clocks, over);
+            } else {
+                sums.add_taken_to(totals, clocks, over);
+            }
             clock += core * (totals.time.value - before).get();
+            is_free &= core == limits.ceiling;
         }
-        Some(self.waited(totals, clock))
+        Some((self.waited(totals, clock), is_free))
     }
 
     /// Fills in totals, and gives the mean of the relative core clock.
@@ -230,11 +305,6 @@ impl<'s, 'a> Grouped<'s, 'a> {
         totals.wait(self.order.alike.len(), setup, step.network.precision(), idle);
         totals.idle(step.gap, idle);
         clock
-    }
-
-    /// As [`Self::totals`], by sums where there are such: one sum over all kernels takes longer than further points by sums.
-    fn quickly(&self, limits: &Limits, totals: &mut Totals) -> f64 {
-        self.summed(limits, totals).unwrap_or_else(|| self.totals(limits, totals))
     }
 
     fn outcome(&self, limits: &Limits, of: fn(&Self, &Limits, &mut Totals) -> f64) -> Outcome {
@@ -279,9 +349,18 @@ impl<'s, 'a> Prepared<'s, 'a> {
     /// For clocks or a limit that the device does not take.
     pub fn at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
         if point == OperatingPoint::default() {
-            return self.by(point, Grouped::totals);
+            return self.plainly_at(point);
         }
-        self.by(point, Grouped::quickly)
+        let limits = point.on(self.as_is.step.setup.gpu)?;
+        match self.summed(&limits)? {
+            Some((taken, _)) => Ok(self.summary(point, &limits, &taken)),
+            None => self.plainly_at(point),
+        }
+    }
+
+    /// The same of points one after the other.
+    pub fn along(&self) -> Along<'_, 's, 'a> {
+        Along { prepared: self, free: None }
     }
 
     /// What [`Self::at`] gives, kernel by kernel: the plain way, which sums are held to.
@@ -289,36 +368,41 @@ impl<'s, 'a> Prepared<'s, 'a> {
     /// # Errors
     /// As [`Self::at`].
     pub fn plainly_at(&self, point: OperatingPoint) -> Result<Summary, PredictError> {
-        self.by(point, Grouped::totals)
-    }
-
-    fn by(
-        &self,
-        point: OperatingPoint,
-        of: fn(&Grouped<'s, 'a>, &Limits, &mut Totals) -> f64,
-    ) -> Result<Summary, PredictError> {
         let limits = point.on(self.as_is.step.setup.gpu)?;
         let mut totals = Totals::default();
-        let clock = of(&self.as_is, &limits, &mut totals);
+        let clock = self.as_is.totals(&limits, &mut totals);
         let steps = if point == OperatingPoint::default() { None } else { self.likely()? };
-        let likely = steps.map(|steps| steps.each_ref().map(|step| step.outcome(&limits, of)));
-        Ok(self.summary(point, &limits, &totals, clock, likely.as_ref().map_or(&[], |likely| likely)))
+        let likely = steps.map(|steps| steps.each_ref().map(|step| step.outcome(&limits, Grouped::totals)));
+        Ok(self.summary(point, &limits, &Taken { totals, clock, likely }))
     }
 
-    fn summary(
-        &self,
-        point: OperatingPoint,
-        limits: &Limits,
-        totals: &Totals,
-        clock: f64,
-        likely: &[Outcome],
-    ) -> Summary {
-        let step = &self.as_is.step;
+    /// What the step takes at limits by sums, and whether they hold nothing back; `None` where there are no sums.
+    fn summed(&self, limits: &Limits) -> Result<Option<(Taken, bool)>, PredictError> {
+        let mut totals = Totals::default();
+        let Some((clock, mut is_free)) = self.as_is.summed(limits, &mut totals, true) else { return Ok(None) };
+        let likely = match self.likely()? {
+            None => None,
+            Some(steps) => {
+                let mut outcomes = [(Seconds::ZERO, Joules::ZERO); 2];
+                for (outcome, step) in outcomes.iter_mut().zip(steps) {
+                    let mut totals = Totals::default();
+                    let Some((_, own)) = step.summed(limits, &mut totals, false) else { return Ok(None) };
+                    (*outcome, is_free) = ((totals.time.value, totals.energy), is_free && own);
+                }
+                Some(outcomes)
+            }
+        };
+        Ok(Some((Taken { totals, clock, likely }, is_free)))
+    }
+
+    fn summary(&self, point: OperatingPoint, limits: &Limits, taken: &Taken) -> Summary {
+        let (step, Taken { totals, clock, likely }) = (&self.as_is.step, taken);
+        let likely = likely.as_ref().map_or(&[][..], |likely| likely);
         let (_, _, (time, power, energy)) = step.intervals(totals, point, limits.cap, likely);
         Summary {
             time_tier: totals.tier(),
             power_tier: step.power_tier,
-            clock: step.setup.gpu.core_clock.boost.value * clock,
+            clock: step.setup.gpu.core_clock.boost.value * *clock,
             time,
             power,
             energy,

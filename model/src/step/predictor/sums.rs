@@ -268,6 +268,20 @@ impl Sums {
         &self.between[self.references.partition_point(|r| *r < core)]
     }
 
+    /// Adds the time that the stretch takes at clocks and its stages, which it gives, and the energy.
+    pub(super) fn add_taken_to(&self, totals: &mut Totals, clocks: Clocks, over: &OverClock) -> Seconds {
+        let (time, energy) = self.taken(clocks, over);
+        (totals.time.value, totals.energy) = (totals.time.value + time, totals.energy + energy);
+        let Between { following, staying } = self.between(clocks.core);
+        let (by_core, by_memory) = (1.0 / clocks.core, 1.0 / clocks.memory);
+        let stage = |i: usize| {
+            let (moving, still) = (following.times.stages[i], staying.times.stages[i]);
+            Seconds::new(moving.at(by_core, by_memory) + still.at(1.0, by_memory))
+        };
+        totals.stages = totals.stages + Stages { forward: stage(0), backward: stage(1), update: stage(2) };
+        time
+    }
+
     /// Adds what the stretch takes at clocks.
     pub(super) fn add_to(&self, totals: &mut Totals, clocks: Clocks, over: &OverClock) {
         let Between { following, staying } = self.between(clocks.core);
@@ -275,12 +289,9 @@ impl Sums {
         let (moving, still) = (&following.times, &staying.times);
         let both = |a: Split, b: Split| a.at(by_core, by_memory) + b.at(1.0, by_memory);
         let seconds = |a, b| Seconds::new(both(a, b));
-        let (time, energy) = self.taken(clocks, over);
-        (totals.time.value, totals.energy) = (totals.time.value + time, totals.energy + energy);
+        let time = self.add_taken_to(totals, clocks, over);
         totals.time.p05 += seconds(moving.p05, still.p05);
         totals.time.p95 += seconds(moving.p95, still.p95);
-        let stage = |i: usize| seconds(moving.stages[i], still.stages[i]);
-        totals.stages = totals.stages + Stages { forward: stage(0), backward: stage(1), update: stage(2) };
         for (width, (a, b)) in totals.by_tier.iter_mut().zip(moving.tiers.into_iter().zip(still.tiers)) {
             *width += both(a, b);
         }

@@ -1,10 +1,12 @@
 //! Many predictions, made in order and handed on as they are made.
 //!
 //! Rows come in a fixed order: GPU, precision, mode, network, sequence, batch, clock, power limit. What does not change along an axis is
-//! computed once: models per GPU, precision and mode, a step per network and batch. A window of tasks is worked on by
-//! all cores and handed on before the next one begins, so that memory does not grow with the rows.
+//! computed once: models per GPU, precision and mode, a step per network and batch, shapes whatever the GPU. All cores work
+//! on tasks, no more than some of which wait to be handed on, so that memory does not grow with the rows.
 
+mod ordered;
 mod rows;
+mod shapes;
 
 pub use rows::{COLUMNS, Cell, KEYS, Key, POINT, Row, Values};
 
@@ -15,21 +17,22 @@ use crate::session::{Session, once};
 use crate::source::Source;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::shard::Shard;
-use joulecast_model::net::network::{ShapedNetwork, ShapingError};
 use joulecast_model::step::framework::Launch;
 use joulecast_model::step::generation::SEQUENCE;
 use joulecast_model::step::predictor::{OperatingPoint, Prepared, StepOverBatches};
-use rayon::prelude::*;
+use shapes::Shapes;
 use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-/// So many tasks per core are worked on before their rows are handed on.
+/// So many tasks per core wait at most for rows before theirs to be handed on.
 const TASKS_PER_THREAD: usize = 16;
 /// At most so many points of a step make a task, or of several batches that are worked on together.
 const POINTS: usize = 512;
 /// So many batches of a network are worked on together.
 const BATCHES: usize = 32;
+/// So many networks with their shapes are kept for other GPUs at most.
+const MOST_SHARED: usize = 256;
 /// With so many batches a step over batches, which takes as long as ten to be made, is worth it.
 const WORTH_IT: usize = 24;
 
@@ -76,12 +79,11 @@ fn part(shard: Shard, rows: u64) -> Range<u64> {
 struct Task {
     network: usize,
     batch: u64,
+    /// Which of the sweep's batches that is.
+    place: usize,
     from: usize,
     to: usize,
 }
-
-/// A network with its shapes, or why it has none.
-type Shaped = Result<ShapedNetwork, String>;
 
 /// A network with each length that is asked for. Of all networks, those that read no sequence are taken as they are.
 fn lengths(session: &Session, request: &Request, sequences: &[u64], plain: Arc<Source>) -> Result<Vec<Entry>, Failure> {
@@ -172,10 +174,10 @@ impl<'a> Sweep<'a> {
     /// The tasks of a GPU, precision and mode: so many rows from a row on.
     fn tasks(&self, skip: u64, most: u64) -> impl Iterator<Item = Task> + '_ {
         let points = self.points.len();
-        let all = (0..self.networks.len()).flat_map(|n| self.batches.iter().map(move |b| (n, *b)));
-        let steps = all.flat_map(move |(network, batch)| {
+        let all = (0..self.networks.len()).flat_map(|n| self.batches.iter().enumerate().map(move |b| (n, b)));
+        let steps = all.flat_map(move |(network, (place, &batch))| {
             let starts = (0..points).step_by(POINTS);
-            starts.map(move |from| Task { network, batch, from, to: (from + POINTS).min(points) })
+            starts.map(move |from| Task { network, batch, place, from, to: (from + POINTS).min(points) })
         });
         let (mut left, mut most) = (skip as usize, most as usize);
         let later = steps.filter_map(move |task| {
@@ -247,26 +249,24 @@ impl<'a> Sweep<'a> {
                 .map(|(t, p)| row(t, p))
                 .collect();
         }
-        let shaped = |task: &Task| {
-            let base = block.shaped[task.network].as_ref().map_err(Clone::clone)?;
-            base.with_batch(task.batch).map_err(|e: ShapingError| e.to_string())
-        };
         let summed = |task: &Task, prepared: &Prepared<'_, '_>| -> Vec<Row<'_>> {
-            let row = |p: &OperatingPoint| match prepared.at(*p) {
+            let mut along = prepared.along();
+            let row = |p: &OperatingPoint| match along.at(*p) {
                 Ok(summary) => Row::summed(key(task, p), &summary, prepared),
                 Err(e) => Row::failed(key(task, p), e.to_string()),
             };
             points(task).iter().map(row).collect()
         };
-        if tasks.iter().all(|task| shaped(task).is_ok())
-            && let Some(over) = over[first.network].of(self.batches.len(), block, first.network)
+        let shapes = &block.shapes;
+        if let Some(over) = over[first.network].of(self, block, first.network)
+            && tasks.iter().all(|task| shapes.fits(first.network, task.batch))
             && let Ok(prepared) = over.prepare(&tasks.iter().map(|task| task.batch).collect::<Vec<_>>())
         {
             return tasks.iter().zip(&prepared).flat_map(|(task, prepared)| summed(task, prepared)).collect();
         }
-        let alone = |task: &Task| match shaped(task) {
-            Err(why) => failed(task, &why),
-            Ok(shaped) => match cluster.first().step(&shaped, block.mode) {
+        let alone = |task: &Task| match &*shapes.at(source, (task.network, task.place), &self.batches, cluster) {
+            Err(why) => failed(task, why),
+            Ok(shaped) => match cluster.first().step(shaped, block.mode) {
                 Err(e) => failed(task, &e.to_string()),
                 Ok(step) => summed(task, &step.prepare()),
             },
@@ -274,23 +274,38 @@ impl<'a> Sweep<'a> {
         tasks.iter().flat_map(alone).collect()
     }
 
-    /// A team in a precision and mode.
-    fn block(&self, team: &Team, precision: Precision, mode: Mode) -> Result<Block, Failure> {
+    /// A team in a precision and mode. `shapes`: of all such blocks, where they share them.
+    fn block(
+        &self,
+        team: &Team,
+        (precision, mode): (Precision, Mode),
+        shapes: Option<&Arc<Shapes>>,
+    ) -> Result<Block, Failure> {
         let cluster = match self.session.cluster(&self.request, team, precision, mode) {
             Ok(cluster) => Ok(cluster),
             Err(Failure::Usage(e)) => Err(Failure::Usage(e).to_string()),
             Err(other) => return Err(other),
         };
-        // The largest batch first: smaller ones need no check of their own.
-        let largest = self.batches.iter().copied().max().unwrap_or(1);
-        let shape = |entry: &Entry| {
-            let cluster = cluster.as_ref().map_err(String::clone)?;
-            let of = |batch| ShapedNetwork::new(&entry.source.network, batch, precision, &entry.source.bindings);
-            let shaped = of(largest).or_else(|_| of(1)).map_err(|e| e.to_string())?;
-            Ok(cluster.runs(shaped))
-        };
-        let shaped = self.networks.par_iter().map(shape).collect();
-        Ok(Block { cluster, shaped, precision, mode })
+        let own = || Arc::new(self.no_shapes());
+        Ok(Block { cluster, shapes: shapes.cloned().unwrap_or_else(own), precision, mode })
+    }
+
+    /// Shapes of none of the networks yet.
+    fn no_shapes(&self) -> Shapes {
+        Shapes::of(self.networks.len(), if self.batches.len() < WORTH_IT { self.batches.len() } else { 0 })
+    }
+
+    /// Shapes for each precision and mode that all GPUs share, where they are not too many to be kept.
+    fn shared_shapes(&self) -> Vec<Arc<Shapes>> {
+        let blocks = self.request.precisions.len() * self.request.modes.len();
+        let are_few = blocks * self.networks.len() <= MOST_SHARED && self.teams.len() > 1;
+        (0..if are_few { blocks } else { 0 }).map(|_| Arc::new(self.no_shapes())).collect()
+    }
+
+    /// Precisions and modes, each with its place.
+    fn ways(&self) -> impl Iterator<Item = (usize, (Precision, Mode))> + '_ {
+        let modes = |precision| self.request.modes.iter().map(move |mode| (precision, *mode));
+        self.request.precisions.iter().flat_map(move |precision| modes(*precision)).enumerate()
     }
 
     /// All rows, made on so many threads.
@@ -317,28 +332,22 @@ impl<'a> Sweep<'a> {
     /// When a file cannot be used.
     pub fn here(&self) -> Result<Vec<Row<'_>>, Failure> {
         let (mut skip, mut most) = (self.range().start, self.rows());
-        let (block_rows, mut all) = (self.rows_per_block(), Vec::new());
-        for (i, team) in self.teams.iter().enumerate() {
-            for &precision in &self.request.precisions {
-                for &mode in &self.request.modes {
-                    if skip >= block_rows {
-                        skip -= block_rows;
-                        continue;
-                    }
-                    if most == 0 {
-                        return Ok(all);
-                    }
-                    let block = self.block(team, precision, mode)?;
-                    let here = most.min(block_rows - skip);
-                    most -= here;
-                    let over: Vec<Over<'_>> = self.networks.iter().map(|_| Over::default()).collect();
-                    let mut tasks = self.tasks(std::mem::take(&mut skip), here).peekable();
-                    loop {
-                        let window = together(&mut tasks, 1);
-                        let Some(tasks) = window.first() else { break };
-                        all.extend(self.rows_of(tasks, i, &block, &over));
-                    }
-                }
+        let (block_rows, shapes, mut all) = (self.rows_per_block(), self.shared_shapes(), Vec::new());
+        let blocks = self.teams.iter().enumerate().flat_map(|team| self.ways().map(move |way| (team, way)));
+        for ((i, team), (way, how)) in blocks {
+            if skip >= block_rows {
+                skip -= block_rows;
+                continue;
+            }
+            if most == 0 {
+                break;
+            }
+            let block = self.block(team, how, shapes.get(way))?;
+            let here = most.min(block_rows - skip);
+            most -= here;
+            let over: Vec<Over<'_>> = self.networks.iter().map(|_| Over::default()).collect();
+            for tasks in together(self.tasks(std::mem::take(&mut skip), here)) {
+                all.extend(self.rows_of(&tasks, i, &block, &over));
             }
         }
         Ok(all)
@@ -356,55 +365,38 @@ impl<'a> Sweep<'a> {
         make: impl Fn(Vec<Row<'s>>) -> T + Sync,
         mut take: impl FnMut(u64, T) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().map_err(Failure::failed)?;
-        let mut most = self.rows().saturating_sub(skip);
+        let (mut most, shapes) = (self.rows().saturating_sub(skip), self.shared_shapes());
         skip += self.range().start;
-        for (i, team) in self.teams.iter().enumerate() {
-            for &precision in &self.request.precisions {
-                for &mode in &self.request.modes {
-                    if skip >= self.rows_per_block() {
-                        skip -= self.rows_per_block();
-                        continue;
-                    }
-                    if most == 0 {
-                        return Ok(());
-                    }
-                    let block = pool.install(|| self.block(team, precision, mode))?;
-                    let here = most.min(self.rows_per_block() - skip);
-                    let mut tasks = self.tasks(std::mem::take(&mut skip), here).peekable();
-                    most -= here;
-                    let over: Vec<Over<'_>> = self.networks.iter().map(|_| Over::default()).collect();
-                    let mut made: Vec<(u64, T)> = Vec::new();
-                    loop {
-                        let window = together(&mut tasks, threads * TASKS_PER_THREAD);
-                        if window.is_empty() && made.is_empty() {
-                            break;
-                        }
-                        let one = |tasks: Vec<Task>| {
-                            let rows = self.rows_of(&tasks, i, &block, &over);
-                            (rows.len() as u64, make(rows))
-                        };
-                        // What is made is taken while the next is being made.
-                        let (mut ready, mut next) = (std::mem::take(&mut made).into_iter(), Vec::new());
-                        pool.in_place_scope(|scope| {
-                            scope.spawn(|_| next = window.into_par_iter().map(one).collect());
-                            ready.try_for_each(|(rows, made)| take(rows, made))
-                        })?;
-                        made = next;
-                    }
-                }
+        let blocks = self.teams.iter().enumerate().flat_map(|team| self.ways().map(move |way| (team, way)));
+        for ((i, team), (way, how)) in blocks {
+            if skip >= self.rows_per_block() {
+                skip -= self.rows_per_block();
+                continue;
             }
+            if most == 0 {
+                break;
+            }
+            let block = self.block(team, how, shapes.get(way))?;
+            let here = most.min(self.rows_per_block() - skip);
+            let tasks = together(self.tasks(std::mem::take(&mut skip), here));
+            most -= here;
+            let over: Vec<Over<'_>> = self.networks.iter().map(|_| Over::default()).collect();
+            let one = |tasks: Vec<Task>| {
+                let rows = self.rows_of(&tasks, i, &block, &over);
+                (rows.len() as u64, make(rows))
+            };
+            let threads = (threads, threads * TASKS_PER_THREAD);
+            ordered::each(tasks, threads, one, |(rows, made)| take(rows, made))?;
         }
         Ok(())
     }
 }
 
-/// The next tasks, so many times those of one network that are worked on together.
-fn together(tasks: &mut Peekable<impl Iterator<Item = Task>>, most: usize) -> Vec<Vec<Task>> {
-    let mut list = Vec::new();
-    while list.len() < most
-        && let Some(first) = tasks.next()
-    {
+/// Tasks, those of one network together that are worked on together.
+fn together(tasks: impl Iterator<Item = Task>) -> impl Iterator<Item = Vec<Task>> {
+    let mut tasks: Peekable<_> = tasks.peekable();
+    std::iter::from_fn(move || {
+        let first = tasks.next()?;
         let mut points = first.to - first.from;
         let mut same = vec![first];
         while same.len() < BATCHES
@@ -413,9 +405,8 @@ fn together(tasks: &mut Peekable<impl Iterator<Item = Task>>, most: usize) -> Ve
             points += task.to - task.from;
             same.push(task);
         }
-        list.push(same);
-    }
-    list
+        Some(same)
+    })
 }
 
 /// A network's step over batches, made when a task first wants it.
@@ -424,10 +415,11 @@ struct Over<'b>(OnceLock<Option<StepOverBatches<'b>>>);
 
 impl<'b> Over<'b> {
     /// `None` where so few batches are not worth it, or kernels differ between them.
-    fn of(&self, batches: usize, block: &'b Block, network: usize) -> Option<&StepOverBatches<'b>> {
+    fn of(&self, sweep: &Sweep<'_>, block: &'b Block, network: usize) -> Option<&StepOverBatches<'b>> {
         let make = || {
-            let cluster = block.cluster.as_ref().ok().filter(|_| batches >= WORTH_IT)?;
-            let shaped = block.shaped[network].as_ref().ok()?;
+            let cluster = block.cluster.as_ref().ok().filter(|_| sweep.batches.len() >= WORTH_IT)?;
+            let source = &sweep.networks[network].source;
+            let shaped = block.shapes.largest(source, network, &sweep.batches, cluster).as_ref().ok()?;
             cluster.first().over_batches(shaped, block.mode).ok()?
         };
         self.0.get_or_init(make).as_ref()
@@ -437,7 +429,7 @@ impl<'b> Over<'b> {
 /// A team in a precision and mode, and the networks as they run there.
 struct Block {
     cluster: Result<Cluster, String>,
-    shaped: Vec<Shaped>,
+    shapes: Arc<Shapes>,
     precision: Precision,
     mode: Mode,
 }

@@ -10,6 +10,7 @@ use clap::ValueEnum;
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// An output that rows are appended to.
@@ -38,6 +39,8 @@ fn cells<'a>(text: &mut String, format: SweepFormat, first: usize, cells: impl I
 
 fn csv_cell(text: &mut String, cell: Cell<'_>) {
     match cell {
+        // Words of our own need no quotes.
+        Cell::Text(value) if value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => text.push_str(value),
         Cell::Text(value) => text.push_str(&joulecast_reports::csv_cell(value)),
         Cell::Whole(value) => text.push_str(itoa::Buffer::new().format(value)),
         Cell::Number(value) => number(text, value),
@@ -60,14 +63,13 @@ fn json_cell(text: &mut String, cell: Cell<'_>) {
 /// The shortest number that reads back as the value, as `Display` writes it, several times as fast; where two are as short
 /// and as near, either.
 fn number(text: &mut String, value: f64) {
-    let mut buffer = zmij::Buffer::new();
-    // Very large and very small ones have an exponent, which `Display` does not write.
-    let digits = value.is_finite().then(|| buffer.format_finite(value)).filter(|digits| !digits.contains('e'));
-    match digits {
-        Some(digits) => text.push_str(digits.strip_suffix(".0").unwrap_or(digits)),
-        None => {
-            let _ = write!(text, "{value}");
-        }
+    // Very large and very small ones would have an exponent, which `Display` does not write.
+    if value == 0.0 || (1e-5..1e15).contains(&value.abs()) {
+        let mut buffer = zmij::Buffer::new();
+        let digits = buffer.format_finite(value);
+        text.push_str(digits.strip_suffix(".0").unwrap_or(digits));
+    } else {
+        let _ = write!(text, "{value}");
     }
 }
 
@@ -140,21 +142,58 @@ impl<'r> Common<'r> {
     }
 }
 
+/// A number that was written, and where.
+#[derive(Clone, Default)]
+struct Known {
+    bits: Option<u64>,
+    at: Range<usize>,
+}
+
+/// Cells behind the key. Most numbers are those of the row before where the limit holds nothing back: they are copied.
+fn results(text: &mut Vec<u8>, format: SweepFormat, row: &Row<'_>, known: &mut [Known], room: &mut String) {
+    for ((column, cell), known) in (KEYS..).zip(row.results()).zip(known) {
+        text.push(b',');
+        if format == SweepFormat::Jsonl {
+            ["\"", COLUMNS[column], "\":"].iter().for_each(|part| text.extend_from_slice(part.as_bytes()));
+        }
+        let bits = match cell {
+            Cell::Number(value) => Some(value.to_bits()),
+            Cell::Whole(value) => Some(value),
+            _ => None,
+        };
+        if bits.is_some() && known.bits == bits {
+            text.extend_from_within(known.at.clone());
+            continue;
+        }
+        room.clear();
+        if format == SweepFormat::Jsonl {
+            json_cell(room, cell)
+        } else {
+            csv_cell(room, cell)
+        }
+        *known = Known { bits, at: text.len()..text.len() + room.len() };
+        text.extend_from_slice(room.as_bytes());
+    }
+}
+
 /// Rows as text; on any thread.
-pub fn render(format: SweepFormat, rows: &[Row<'_>]) -> String {
-    let mut text = String::with_capacity(rows.len() * 420);
+pub fn render(format: SweepFormat, rows: &[Row<'_>]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(rows.len() * 420);
+    let (mut known, mut room) = (vec![Known::default(); COLUMNS.len() - KEYS], String::new());
     let mut common: Option<Common<'_>> = None;
     for row in rows {
         let same = common.take().filter(|common| common.key.differs_by_its_point_alone(&row.key));
         let same = same.unwrap_or_else(|| Common::of(format, &row.key));
         if format == SweepFormat::Jsonl {
-            text.push('{');
+            text.push(b'{');
         }
-        text.push_str(&same.before);
-        cells(&mut text, format, POINT, row.key.point_cells());
-        text.push_str(&same.behind);
-        cells(&mut text, format, KEYS, row.results());
-        text.push_str(if format == SweepFormat::Jsonl { "}\n" } else { "\n" });
+        text.extend_from_slice(same.before.as_bytes());
+        room.clear();
+        cells(&mut room, format, POINT, row.key.point_cells());
+        text.extend_from_slice(room.as_bytes());
+        text.extend_from_slice(same.behind.as_bytes());
+        results(&mut text, format, row, &mut known, &mut room);
+        text.extend_from_slice(if format == SweepFormat::Jsonl { b"}\n" } else { b"\n" });
         common = Some(same);
     }
     text
@@ -221,13 +260,13 @@ impl Writer {
 
     fn headed(mut self) -> Result<Self> {
         if self.format != SweepFormat::Jsonl {
-            self.write(&(COLUMNS.join(",") + "\n"))?;
+            self.write((COLUMNS.join(",") + "\n").as_bytes())?;
         }
         Ok(self)
     }
 
-    pub fn write(&mut self, text: &str) -> Result<()> {
-        Ok(self.sink.write_all(text.as_bytes())?)
+    pub fn write(&mut self, text: &[u8]) -> Result<()> {
+        Ok(self.sink.write_all(text)?)
     }
 
     pub fn finish(mut self) -> Result<()> {
