@@ -21,7 +21,6 @@ use joulecast_model::step::memory::{MOST_UNITS, largest_batch};
 use joulecast_model::step::parallel::{Fabric, Share, combine};
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Warning};
-use std::sync::Arc;
 
 /// A kind of GPU.
 #[derive(Clone, Debug)]
@@ -127,6 +126,11 @@ impl Cluster {
     /// Whether one GPU runs whole steps and waits for nobody.
     pub fn is_single(&self) -> bool {
         self.count() == 1 && self.rate.is_none()
+    }
+
+    /// Whether one GPU runs whole steps of whole networks and waits for nobody.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_single() && self.layout.is_none()
     }
 
     /// What to tell of the calibrations.
@@ -284,7 +288,7 @@ impl Cluster {
     /// # Errors
     /// When it cannot have that batch, or nothing can be predicted.
     pub fn step(&self, source: &Source, batch: Batch, point: OperatingPoint) -> Result<NetworkPrediction, Failure> {
-        self.step_by(source, batch, point, |each| self.shape(source, each).map(Arc::new))
+        self.step_by(source, batch, point, |each| self.shape(source, each))
     }
 
     /// The step of a network; `shape` makes it run with so many samples on each GPU, unless a layout divides it.
@@ -296,13 +300,13 @@ impl Cluster {
         source: &Source,
         batch: Batch,
         point: OperatingPoint,
-        shape: impl FnOnce(u64) -> Result<Arc<ShapedNetwork>, Failure>,
+        shape: impl FnOnce(u64) -> Result<ShapedNetwork, Failure>,
     ) -> Result<NetworkPrediction, Failure> {
         if let Some(layout) = self.layout {
             return self.laid_out(layout, source, batch, point);
         }
         let each = self.part(source, batch)?;
-        let mut prediction = self.at(&*shape(each)?, point)?;
+        let mut prediction = self.at(&shape(each)?, point)?;
         if batch == Batch::Max && each == MOST_UNITS {
             prediction.warnings.push(Warning::LargestTried { batch: MOST_UNITS });
         }
