@@ -51,7 +51,9 @@ fn fold_terms(model: &mut Value) {
             *terms = folded;
         }
     };
-    model.get_mut("terms").and_then(Value::as_array_mut).map(|terms| fold(terms, without_means));
+    if let Some(terms) = model.get_mut("terms").and_then(Value::as_array_mut) {
+        fold(terms, without_means);
+    }
     let engines = model.get_mut("engines").and_then(Value::as_array_mut).into_iter().flatten();
     engines.filter_map(|engine| engine.get_mut(4)?.as_array_mut()).for_each(|terms| fold(terms, folded));
 }

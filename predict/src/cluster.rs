@@ -21,6 +21,7 @@ use joulecast_model::step::memory::{MOST_UNITS, largest_batch};
 use joulecast_model::step::parallel::{Fabric, Share, combine};
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Warning};
+use std::sync::Arc;
 
 /// A kind of GPU.
 #[derive(Clone, Debug)]
@@ -288,7 +289,7 @@ impl Cluster {
     /// # Errors
     /// When it cannot have that batch, or nothing can be predicted.
     pub fn step(&self, source: &Source, batch: Batch, point: OperatingPoint) -> Result<NetworkPrediction, Failure> {
-        self.step_by(source, batch, point, |each| self.shape(source, each))
+        self.step_by(source, batch, point, |each| self.shape(source, each).map(Arc::new))
     }
 
     /// The step of a network; `shape` makes it run with so many samples on each GPU, unless a layout divides it.
@@ -300,13 +301,13 @@ impl Cluster {
         source: &Source,
         batch: Batch,
         point: OperatingPoint,
-        shape: impl FnOnce(u64) -> Result<ShapedNetwork, Failure>,
+        shape: impl FnOnce(u64) -> Result<Arc<ShapedNetwork>, Failure>,
     ) -> Result<NetworkPrediction, Failure> {
         if let Some(layout) = self.layout {
             return self.laid_out(layout, source, batch, point);
         }
         let each = self.part(source, batch)?;
-        let mut prediction = self.at(&shape(each)?, point)?;
+        let mut prediction = self.at(&*shape(each)?, point)?;
         if batch == Batch::Max && each == MOST_UNITS {
             prediction.warnings.push(Warning::LargestTried { batch: MOST_UNITS });
         }

@@ -174,7 +174,7 @@ impl Prepared {
     /// When the network cannot have that batch, or nothing can be predicted.
     pub fn step(&self, batch: Batch, point: OperatingPoint) -> Result<Answer, Failure> {
         let (request, cluster) = (&self.request, &self.cluster);
-        let mut prediction = cluster.step_by(&self.source, batch, point, |each| self.shape(each))?;
+        let mut prediction = cluster.step_by(&self.source, batch, point, |each| self.shape(each).map(Arc::new))?;
         let plan = request.epochs.map(|e| {
             let start = e.start.or(cluster.first().framework().start).unwrap_or(Seconds::ZERO);
             Plan { epochs: e.epochs, dataset_size: e.dataset_size, price_per_kwh: e.price_per_kwh, start }
