@@ -15,7 +15,7 @@ const FIRST_SIGN: u8 = b'A';
 pub fn pack(text: &str) -> Result<Vec<u8>, String> {
     let mut root: Table = toml::from_str(text).map_err(|e| e.to_string())?;
     let models = root.get_mut("model").and_then(Value::as_array_mut);
-    models.into_iter().flatten().for_each(fold_engines);
+    models.into_iter().flatten().for_each(fold_terms);
     let mut file = Writer::small();
     write(&Value::Table(root), &mut file)?;
     Ok(file.finish()?.0)
@@ -43,17 +43,36 @@ fn rounded(value: f64) -> f64 {
     [7, 6].iter().find_map(near).unwrap_or(value)
 }
 
-/// Two thirds of the numbers of a large calibration are means and scales of its engines' terms: there a coefficient is that of the
-/// variables themselves, and the largest one's term has the mean of them all.
-fn fold_engines(model: &mut Value) {
-    let engines = model.get_mut("engines").and_then(Value::as_array_mut);
-    for engine in engines.into_iter().flatten() {
-        if let Some(terms) = engine.get_mut(4).and_then(Value::as_array_mut)
-            && let Some(folded) = folded(terms)
-        {
+/// Most numbers of a large calibration are of terms, and what their means come to is one number: packed, the largest one's term
+/// has the mean of them all. Of engines, whose terms add little, scales are folded into coefficients, too.
+fn fold_terms(model: &mut Value) {
+    let fold = |terms: &mut Vec<Value>, folded: fn(&[Value]) -> Option<Vec<Value>>| {
+        if let Some(folded) = folded(terms) {
             *terms = folded;
         }
+    };
+    if let Some(terms) = model.get_mut("terms").and_then(Value::as_array_mut) {
+        fold(terms, without_means);
     }
+    let engines = model.get_mut("engines").and_then(Value::as_array_mut).into_iter().flatten();
+    engines.filter_map(|engine| engine.get_mut(4)?.as_array_mut()).for_each(|terms| fold(terms, folded));
+}
+
+/// `None` where terms are not name, coefficient, mean and scale.
+fn without_means(terms: &[Value]) -> Option<Vec<Value>> {
+    let (mut list, mut constant, mut largest) = (Vec::new(), 0.0, (0, 0.0));
+    for (i, term) in terms.iter().enumerate() {
+        let [name, coefficient, mean, scale] = &term.as_array()?[..] else { return None };
+        let slope = coefficient.as_float()? / scale.as_float()?;
+        constant += slope * mean.as_float()?;
+        if slope.abs() > f64::abs(largest.1) {
+            largest = (i, slope);
+        }
+        list.push(vec![name.clone(), coefficient.clone(), Value::Integer(0), scale.clone()]);
+    }
+    let mean = list.get_mut(largest.0).filter(|_| largest.1 != 0.0)?.get_mut(2)?;
+    *mean = Value::Float(constant / largest.1);
+    Some(list.into_iter().map(Value::Array).collect())
 }
 
 /// `None` where terms are not name, coefficient, mean and scale.

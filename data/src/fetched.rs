@@ -5,7 +5,7 @@ use crate::{PACKED_CALIBRATIONS, Packed};
 use std::sync::{PoisonError, RwLock};
 
 /// Which form packed files have ([`crate::pack`]): a number more with each change of it.
-const FORM: u32 = 3;
+const FORM: u32 = 4;
 
 impl Packed {
     /// What the file is called where it is fetched from. Another text or form has another name, so that nobody who kept one is

@@ -265,7 +265,7 @@ mod tests {
     use crate::base::precision::Mode;
     use crate::base::text::Fingerprint;
     use crate::kernel::features::{MAX_VARIABLES, Variables};
-    use crate::law::calibration::{EngineTerms, LayerModel, Wanted};
+    use crate::law::calibration::{EngineTerms, LayerModel, Term, Wanted};
     use joulecast_data::{CUDNN, GPUS, INTERCONNECTS, NETS, PACKED_CUDNN};
     use std::fmt::Write as _;
 
@@ -273,14 +273,15 @@ mod tests {
         assert!(packed == text, "{name}: {packed:?}\n{text:?}");
     }
 
-    /// A calibration without the terms of its models' engines.
-    fn without_engines(calibration: &Calibration) -> Calibration {
+    /// A calibration without the terms of its models and their engines.
+    fn without_terms(calibration: &Calibration) -> Calibration {
         let engine = |e: &EngineTerms| EngineTerms { terms: Vec::new().into(), ..e.clone() };
-        let model = |m: &LayerModel| LayerModel { engines: m.engines.iter().map(engine).collect(), ..m.clone() };
+        let engines = |m: &LayerModel| m.engines.iter().map(engine).collect();
+        let model = |m: &LayerModel| LayerModel { terms: Vec::new(), engines: engines(m), ..m.clone() };
         Calibration { models: calibration.models.iter().map(model).collect(), ..calibration.clone() }
     }
 
-    /// TOML is the source: what the build packed says the same, to the last digit but for engines' terms, which it folds.
+    /// TOML is the source: what the build packed says the same, to the last digit but for terms, which it folds.
     #[test]
     fn packed_files_say_what_their_texts_say() {
         for (name, text) in NETS {
@@ -298,7 +299,21 @@ mod tests {
         for (name, text) in CALIBRATIONS {
             let packed = calibration(name).expect("packed").expect("there");
             let text = Calibration::from_toml(text).expect("readable");
-            same(name, without_engines(&packed), without_engines(&text));
+            same(name, without_terms(&packed), without_terms(&text));
+            for (packed, text) in packed.models.iter().zip(text.models.iter()) {
+                let names = |m: &LayerModel| m.terms.iter().map(|t| t.factors.clone()).collect::<Vec<_>>();
+                assert_eq!(names(packed), names(text), "{name} {}", packed.key);
+                for at in [0.0, 0.25, 0.5, 0.75, 1.0] {
+                    let mut values = [0.0; MAX_VARIABLES];
+                    for r in &text.clamp {
+                        values[r.variable] = r.low + at * (r.high - r.low);
+                    }
+                    let (found, expected) = (packed.polynomial(&values), text.polynomial(&values));
+                    let size = |t: &Term| (t.coefficient / t.scale * t.mean).abs() + t.coefficient.abs();
+                    let most = 1e-14 * text.terms.iter().map(size).fold(1.0 + expected.abs(), |sum, size| sum + size);
+                    assert!((found - expected).abs() <= most, "{name} {}: {found} {expected}", packed.key);
+                }
+            }
             let engines = |c: &Calibration| c.models.iter().flat_map(|m| m.engines.clone()).collect::<Vec<_>>();
             for (packed, text) in engines(&packed).iter().zip(engines(&text)) {
                 let names = |e: &EngineTerms| e.terms.iter().map(|t| t.factors.clone()).collect::<Vec<_>>();

@@ -129,6 +129,11 @@ impl Cluster {
         self.count() == 1 && self.rate.is_none()
     }
 
+    /// Whether one GPU runs whole steps of whole networks and waits for nobody.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_single() && self.layout.is_none()
+    }
+
     /// What to tell of the calibrations.
     pub fn notes(&self) -> impl Iterator<Item = &Warning> {
         self.members.iter().filter_map(|(_, m)| m.note.as_ref())

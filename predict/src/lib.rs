@@ -9,6 +9,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod failure;
+mod kept;
+mod ready;
 pub mod request;
 pub mod source;
 pub mod cluster;

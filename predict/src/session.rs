@@ -2,6 +2,8 @@
 
 use crate::cluster::{Cluster, Member};
 use crate::failure::Failure;
+use crate::kept::{Kept, Stamp};
+use crate::ready::Steps;
 use crate::request::{HostAsked, Reading, Request, Runner, Team};
 use crate::source::Source;
 use anyhow::{Context, Result};
@@ -19,33 +21,8 @@ use joulecast_reports::given;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Values by what they were made from, each made once.
-struct Kept<K, V>(Mutex<Vec<(K, V)>>);
-
-impl<K, V> Default for Kept<K, V> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<K: PartialEq, V: Clone> Kept<K, V> {
-    fn get(&self, key: K, make: impl FnOnce() -> Result<V, Failure>) -> Result<V, Failure> {
-        // A thread that panicked left whole entries.
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, known)) = list.iter().find(|(k, _)| *k == key) {
-            return Ok(known.clone());
-        }
-        let made = make()?;
-        list.push((key, made.clone()));
-        Ok(made)
-    }
-
-    fn forget(&self, of: impl Fn(&K) -> bool) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(key, _)| !of(key));
-    }
-}
 
 /// Calibrations of a file or folder that somebody names.
 #[derive(Clone)]
@@ -87,7 +64,15 @@ pub struct Session {
     /// With the framework profiles that they are of.
     hosts: Kept<PathBuf, (HostSpeed, String)>,
     predictors: Kept<(String, Runner), Member>,
+    steps: Arc<Steps>,
+    /// Questions that keep steps.
+    questions: AtomicU64,
 }
+
+/// Values of each kind that a session keeps at most.
+const MOST: usize = 512;
+/// Steps, of some hundred bytes a kernel, that a session keeps at most.
+const STEPS: usize = 256;
 
 impl Default for Session {
     fn default() -> Self {
@@ -98,8 +83,17 @@ impl Default for Session {
 impl Session {
     /// One that has read nothing yet.
     pub fn new() -> Self {
-        let (given, held, networks, gpus, hosts, predictors) = Default::default();
-        Self { shipped: Calibrations::shipped(), given, held, networks, gpus, hosts, predictors }
+        Self {
+            shipped: Calibrations::shipped(),
+            given: Kept::most(MOST),
+            held: Mutex::default(),
+            networks: Kept::most(MOST),
+            gpus: Kept::most(MOST),
+            hosts: Kept::most(MOST),
+            predictors: Kept::most(MOST),
+            steps: Arc::new(Kept::most(STEPS)),
+            questions: AtomicU64::new(0),
+        }
     }
 
     /// A network of the zoo or of a file.
@@ -108,7 +102,24 @@ impl Session {
     /// When there is none, its file cannot be used, or it has no such inputs.
     pub fn network(&self, name: &str, reading: &Reading) -> Result<Arc<Source>, Failure> {
         let read = || Ok(Arc::new(Source::read(name, self.held(name).as_ref(), reading)?));
-        self.networks.get((name.to_string(), reading.clone()), read)
+        self.networks.get((name.to_string(), reading.clone()), || self.file_of(name).into_iter().collect(), read)
+    }
+
+    /// The file that a network is read of, where it is of one.
+    fn file_of(&self, network: &str) -> Option<PathBuf> {
+        if self.held(network).is_some() { None } else { Source::file(network) }
+    }
+
+    /// Where steps are kept, and the number of a further question there.
+    pub(crate) fn steps(&self) -> (Arc<Steps>, u64) {
+        (Arc::clone(&self.steps), self.questions.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// How the files are that a request names.
+    pub(crate) fn stamp(&self, request: &Request) -> Stamp {
+        let networks = request.networks.iter().filter_map(|name| self.file_of(name));
+        let gpus = request.teams.iter().flat_map(|team| &team.kinds).filter_map(|(_, gpu)| file_of_gpu(gpu));
+        Stamp::of(networks.chain(gpus).chain(files_of(&request.runner)).collect())
     }
 
     fn held(&self, name: &str) -> Option<Held> {
@@ -159,7 +170,8 @@ impl Session {
     /// # Errors
     /// When there is none, or its file cannot be used.
     pub fn gpu(&self, name: &str) -> Result<Arc<Gpu>, Failure> {
-        self.gpus.get(name.to_string(), || {
+        let files = || file_of_gpu(name).into_iter().collect();
+        self.gpus.get(name.to_string(), files, || {
             if is_file(name) {
                 let read = || -> Result<Gpu> {
                     Gpu::from_toml(&given::text(Path::new(name))?).with_context(|| name.to_string())
@@ -226,7 +238,10 @@ impl Session {
     fn host(&self, runner: &Runner, framework: &Framework) -> Result<Option<HostSpeed>, Failure> {
         let name = &framework.name;
         let launches = framework.host.is_some() && runner.launch != Some(Launch::Graph);
-        let read = |path: &Path| self.hosts.get(path.to_path_buf(), || given::host(path).map_err(Failure::failed));
+        let read = |path: &Path| {
+            let files = || vec![path.to_path_buf()];
+            self.hosts.get(path.to_path_buf(), files, || given::host(path).map_err(Failure::failed))
+        };
         match &runner.host {
             HostAsked::Profile => Ok(None),
             HostAsked::Usual(_) if !launches => Ok(None),
@@ -252,19 +267,23 @@ impl Session {
 
     /// Calibrations of a file or folder.
     fn given(&self, path: &Path) -> Result<Given, Failure> {
-        self.given.get(path.to_path_buf(), || {
-            let mut list = given::calibrations(path).map_err(Failure::failed)?;
-            let (mut chip, mut any) = (None, false);
-            if let ([only], false) = (&list[..], path.is_dir()) {
-                any = only.chip == ANY_CHIP;
-                chip = (!any).then(|| only.chip.clone());
-            }
-            if chip.is_some() {
-                list.push(catalog::all_chips().map_err(Failure::failed)?);
-            }
-            let named = |e| Failure::Failed(anyhow::Error::from(e).context(path.display().to_string()));
-            Ok(Given { chip, any, calibrations: Calibrations::given(list).map_err(named)? })
-        })
+        self.given.get(
+            path.to_path_buf(),
+            || vec![path.to_path_buf()],
+            || {
+                let mut list = given::calibrations(path).map_err(Failure::failed)?;
+                let (mut chip, mut any) = (None, false);
+                if let ([only], false) = (&list[..], path.is_dir()) {
+                    any = only.chip == ANY_CHIP;
+                    chip = (!any).then(|| only.chip.clone());
+                }
+                if chip.is_some() {
+                    list.push(catalog::all_chips().map_err(Failure::failed)?);
+                }
+                let named = |e| Failure::Failed(anyhow::Error::from(e).context(path.display().to_string()));
+                Ok(Given { chip, any, calibrations: Calibrations::given(list).map_err(named)? })
+            },
+        )
     }
 
     /// What predicts on a GPU, and what to tell of its calibration.
@@ -283,7 +302,8 @@ impl Session {
                 known.name
             )));
         }
-        self.predictors.get((gpu.to_string(), runner.clone()), || {
+        let files = || file_of_gpu(gpu).into_iter().chain(files_of(runner)).collect();
+        self.predictors.get((gpu.to_string(), runner.clone()), files, || {
             let mut note = None;
             let calibrations = match &runner.calibration {
                 None => self.shipped.clone(),
@@ -346,6 +366,20 @@ impl Session {
 /// Whether an argument means a file rather than a built-in name.
 fn is_file(argument: &str) -> bool {
     argument.contains(['/', '\\']) || argument.ends_with(".toml")
+}
+
+/// The file that a GPU is read of, where it is of one.
+fn file_of_gpu(gpu: &str) -> Option<PathBuf> {
+    is_file(gpu).then(|| PathBuf::from(gpu))
+}
+
+/// The files that what runs steps is read of.
+fn files_of(runner: &Runner) -> Vec<PathBuf> {
+    let host = match &runner.host {
+        HostAsked::File(path) | HostAsked::Usual(path) => Some(path.clone()),
+        HostAsked::Profile | HostAsked::Factor(_) => None,
+    };
+    runner.calibration.clone().into_iter().chain(host).collect()
 }
 
 /// Where a path leads, however it is written; as it is written where it leads nowhere.

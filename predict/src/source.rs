@@ -14,7 +14,7 @@ use joulecast_model::read::{CONFIG, Format};
 use joulecast_model::step::generation;
 use std::fs;
 use std::io::{self, Cursor};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A network that was read.
 #[derive(Debug)]
@@ -62,6 +62,12 @@ impl Source {
         };
         let network = network.with_folding(folding);
         Ok(Self { typed: name.to_string(), network, kind: format.source(), bindings, asked })
+    }
+
+    /// The file that a network of this name is read of, where it is of one.
+    pub(crate) fn file(name: &str) -> Option<PathBuf> {
+        let of_folder = config_in(name).ok().flatten().map(PathBuf::from);
+        of_folder.or_else(|| (Format::of(name) != Format::Zoo).then(|| PathBuf::from(name)))
     }
 
     /// The network with shapes.

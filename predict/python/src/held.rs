@@ -27,7 +27,7 @@ pub struct Network {
 impl Drop for Network {
     fn drop(&mut self) {
         session().forget(&self.typed);
-        crate::prediction::forget(&self.typed);
+        crate::question::forget(&self.typed);
     }
 }
 

@@ -10,6 +10,7 @@ mod listing;
 mod map;
 mod prediction;
 mod program;
+mod question;
 mod rows;
 mod sweep;
 mod table;
@@ -36,9 +37,11 @@ mod _joulecast {
     #[pymodule_export]
     use super::map::map_table;
     #[pymodule_export]
-    use super::prediction::{Prediction, layouts, predict};
+    use super::prediction::Prediction;
     #[pymodule_export]
     use super::program::program;
+    #[pymodule_export]
+    use super::question::{layouts, predict};
     #[pymodule_export]
     use super::sweep::sweep;
     #[pymodule_export]

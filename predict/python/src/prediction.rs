@@ -1,32 +1,41 @@
 //! A step or a language model's answer: `prediction/1`.
 
-use crate::answer::Answer;
 use crate::failure::{error, undrawn, unwritten};
 use crate::rows;
-use crate::session;
 use crate::table::Table;
-use crate::watched::watched;
-use joulecast_model::base::shape::MAX_DIMENSION;
-use joulecast_model::base::units::{Hertz, Watts};
+use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::units::{Bytes, Hertz, Joules, Seconds, Watts};
 use joulecast_model::step::generation::Generation;
-use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint};
+use joulecast_model::step::predictor::{Estimate, NetworkPrediction, Summary};
 use joulecast_model::step::training::Training;
+use joulecast_predict::ask;
 use joulecast_predict::cluster::Cluster;
-use joulecast_predict::request::{Batch, Request};
-use joulecast_predict::{Failure, ask, typed};
 use joulecast_reports::export::{Export, Format};
 use joulecast_reports::prediction::{Asked, Shown};
 use joulecast_reports::{notebook, warnings};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyDict};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 enum Result_ {
+    /// The sums of a step, and all of it once somebody reads more.
+    Brief(Box<ask::Brief>, OnceLock<Box<NetworkPrediction>>),
     Step(Box<NetworkPrediction>),
     Answer(Box<Generation>),
+}
+
+/// What most callers read.
+struct Figures {
+    time: Estimate<Seconds>,
+    power: Estimate<Watts>,
+    energy: Estimate<Joules>,
+    clock: Hertz,
+    batch: u64,
+    precision: Precision,
+    mode: Mode,
+    memory: Bytes,
+    fits_in_memory: bool,
 }
 
 /// Time, power, energy and memory of a step, with 90 % intervals. Names are those of the JSON document `prediction/1`; seconds,
@@ -42,10 +51,62 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    fn whole(&self) -> &NetworkPrediction {
+    fn of(result: Result_, cluster: Arc<Cluster>, gpu: String, source: &'static str) -> Self {
+        Self { result, cluster, gpu, source, training: None, document: PyOnceLock::new() }
+    }
+
+    /// Of a step's sums.
+    pub fn of_brief(brief: ask::Brief, gpu: String, source: &'static str) -> Self {
+        let cluster = Arc::clone(brief.cluster());
+        Self::of(Result_::Brief(Box::new(brief), OnceLock::new()), cluster, gpu, source)
+    }
+
+    /// Of a step.
+    pub fn of_step(ask::Answer { prediction, training, cluster, source }: ask::Answer, gpu: String) -> Self {
+        Self { training, ..Self::of(Result_::Step(Box::new(prediction)), cluster, gpu, source) }
+    }
+
+    /// Of a language model's answer.
+    pub fn of_answer(ask::Generated { generation, cluster, source }: ask::Generated, gpu: String) -> Self {
+        Self::of(Result_::Answer(Box::new(generation)), cluster, gpu, source)
+    }
+
+    fn whole(&self) -> PyResult<&NetworkPrediction> {
         match &self.result {
+            Result_::Brief(brief, whole) => {
+                if let Some(whole) = whole.get() {
+                    return Ok(whole);
+                }
+                let made = Box::new(brief.whole().map_err(error)?);
+                Ok(whole.get_or_init(|| made))
+            }
+            Result_::Step(step) => Ok(step),
+            Result_::Answer(answer) => Ok(&answer.total),
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let whole = match &self.result {
+            Result_::Brief(brief, _) => {
+                let Summary { time, power, energy, clock, .. } = brief.summary;
+                let (network, mode) = (brief.network(), self.cluster.mode);
+                let (batch, precision) = (network.batch(), network.precision());
+                let (memory, fits_in_memory) = (brief.memory.total(), brief.fits_in_memory);
+                return Figures { time, power, energy, clock, batch, precision, mode, memory, fits_in_memory };
+            }
             Result_::Step(step) => step,
             Result_::Answer(answer) => &answer.total,
+        };
+        let NetworkPrediction { time, power, energy, clock, batch, precision, mode, fits_in_memory, .. } = *whole;
+        let memory = whole.memory.total();
+        Figures { time, power, energy, clock, batch, precision, mode, memory, fits_in_memory }
+    }
+
+    fn named(&self) -> &str {
+        match &self.result {
+            Result_::Brief(brief, _) => brief.network().name(),
+            Result_::Step(step) => &step.network,
+            Result_::Answer(answer) => &answer.total.network,
         }
     }
 
@@ -64,8 +125,8 @@ impl Prediction {
         let (asked, gpu) = (self.asked(), self.cluster.first().gpu());
         let asked = &asked;
         let text = match &self.result {
-            Result_::Step(prediction) => Shown { prediction: &**prediction, gpu, asked, layers }.export(format),
             Result_::Answer(prediction) => Shown { prediction: &**prediction, gpu, asked, layers }.export(format),
+            _ => Shown { prediction: self.whole()?, gpu, asked, layers }.export(format),
         };
         text.map_err(unwritten)
     }
@@ -94,61 +155,65 @@ impl Prediction {
     /// Seconds of a step.
     #[getter]
     fn time_s(&self) -> f64 {
-        self.whole().time.value.get()
+        self.figures().time.value.get()
     }
     #[getter]
     fn time_s_p05(&self) -> f64 {
-        self.whole().time.p05.get()
+        self.figures().time.p05.get()
     }
     #[getter]
     fn time_s_p95(&self) -> f64 {
-        self.whole().time.p95.get()
+        self.figures().time.p95.get()
     }
     /// Mean power of all boards, watts.
     #[getter]
     fn power_w(&self) -> f64 {
-        self.whole().power.value.get()
+        self.figures().power.value.get()
     }
     #[getter]
     fn power_w_p05(&self) -> f64 {
-        self.whole().power.p05.get()
+        self.figures().power.p05.get()
     }
     #[getter]
     fn power_w_p95(&self) -> f64 {
-        self.whole().power.p95.get()
+        self.figures().power.p95.get()
     }
     /// Energy of all boards, joules.
     #[getter]
     fn energy_j(&self) -> f64 {
-        self.whole().energy.value.get()
+        self.figures().energy.value.get()
     }
     #[getter]
     fn energy_j_p05(&self) -> f64 {
-        self.whole().energy.p05.get()
+        self.figures().energy.p05.get()
     }
     #[getter]
     fn energy_j_p95(&self) -> f64 {
-        self.whole().energy.p95.get()
+        self.figures().energy.p95.get()
     }
     #[getter]
     fn edp_js(&self) -> f64 {
-        self.whole().edp().get()
+        let Figures { energy, time, .. } = self.figures();
+        (energy.value * time.value).get()
     }
     #[getter]
     fn samples_per_s(&self) -> f64 {
-        self.whole().samples_per_second()
+        let Figures { batch, time, .. } = self.figures();
+        batch as f64 / time.value.get()
     }
     #[getter]
     fn energy_per_sample_j(&self) -> f64 {
-        self.whole().energy_per_sample().get()
+        let Figures { batch, energy, .. } = self.figures();
+        (energy.value / batch as f64).get()
     }
     #[getter]
     fn samples_per_s_per_w(&self) -> f64 {
-        self.whole().samples_per_joule()
+        let Figures { batch, energy, .. } = self.figures();
+        batch as f64 / energy.value.get()
     }
     #[getter]
     fn network(&self) -> &str {
-        &self.whole().network
+        self.named()
     }
     #[getter]
     fn source(&self) -> &str {
@@ -156,15 +221,15 @@ impl Prediction {
     }
     #[getter]
     fn batch(&self) -> u64 {
-        self.whole().batch
+        self.figures().batch
     }
     #[getter]
     fn precision(&self) -> &str {
-        self.whole().precision.name()
+        self.figures().precision.name()
     }
     #[getter]
     fn mode(&self) -> &str {
-        self.whole().mode.name()
+        self.figures().mode.name()
     }
     #[getter]
     fn framework(&self) -> String {
@@ -179,62 +244,63 @@ impl Prediction {
         &self.gpu
     }
     #[getter]
-    fn gpus(&self) -> u64 {
-        self.whole().devices.iter().map(|d| d.count).sum()
+    fn gpus(&self) -> PyResult<u64> {
+        Ok(self.whole()?.devices.iter().map(|d| d.count).sum())
     }
     #[getter]
     fn core_clock_mhz(&self) -> f64 {
-        self.whole().clock.to_mhz()
+        self.figures().clock.to_mhz()
     }
     #[getter]
-    fn memory_clock_mhz(&self) -> Option<f64> {
-        self.whole().memory_clock.map(|c| c.to_mhz())
+    fn memory_clock_mhz(&self) -> PyResult<Option<f64>> {
+        Ok(self.whole()?.memory_clock.map(|c| c.to_mhz()))
     }
     #[getter]
-    fn power_cap_w(&self) -> Option<f64> {
-        self.whole().power_cap.map(|c| c.get())
+    fn power_cap_w(&self) -> PyResult<Option<f64>> {
+        Ok(self.whole()?.power_cap.map(|c| c.get()))
     }
     #[getter]
-    fn waiting_s(&self) -> f64 {
-        self.whole().waiting * self.whole().time.value.get()
+    fn waiting_s(&self) -> PyResult<f64> {
+        let whole = self.whole()?;
+        Ok(whole.waiting * whole.time.value.get())
     }
     #[getter]
-    fn gflops_per_w(&self) -> f64 {
-        self.whole().ops_per_joule() / 1e9
+    fn gflops_per_w(&self) -> PyResult<f64> {
+        Ok(self.whole()?.ops_per_joule() / 1e9)
     }
     #[getter]
-    fn ops(&self) -> u64 {
-        self.whole().ops.get()
+    fn ops(&self) -> PyResult<u64> {
+        Ok(self.whole()?.ops.get())
     }
     #[getter]
-    fn read_bytes(&self) -> u64 {
-        self.whole().read.get()
+    fn read_bytes(&self) -> PyResult<u64> {
+        Ok(self.whole()?.read.get())
     }
     #[getter]
-    fn written_bytes(&self) -> u64 {
-        self.whole().written.get()
+    fn written_bytes(&self) -> PyResult<u64> {
+        Ok(self.whole()?.written.get())
     }
     #[getter]
-    fn parameters(&self) -> u64 {
-        self.whole().parameters
+    fn parameters(&self) -> PyResult<u64> {
+        Ok(self.whole()?.parameters)
     }
     #[getter]
     fn memory_bytes(&self) -> u64 {
-        self.whole().memory.total().get()
+        self.figures().memory.get()
     }
     #[getter]
     fn fits_in_memory(&self) -> bool {
-        self.whole().fits_in_memory
+        self.figures().fits_in_memory
     }
     /// The roofline, seconds.
     #[getter]
-    fn bound_s(&self) -> f64 {
-        self.whole().bound.get()
+    fn bound_s(&self) -> PyResult<f64> {
+        Ok(self.whole()?.bound.get())
     }
     /// What a reader should know of this prediction.
     #[getter]
-    fn warnings(&self) -> Vec<String> {
-        self.whole().warnings.iter().map(warnings::words).collect()
+    fn warnings(&self) -> PyResult<Vec<String>> {
+        Ok(self.whole()?.warnings.iter().map(warnings::words).collect())
     }
     #[getter]
     fn schema<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -317,7 +383,7 @@ impl Prediction {
     }
 
     fn _svg(&self) -> PyResult<String> {
-        notebook::figure(self.whole()).map_err(undrawn)
+        notebook::figure(self.whole()?).map_err(undrawn)
     }
 
     /// Where time and energy go, layer by layer.
@@ -330,160 +396,27 @@ impl Prediction {
     }
 
     fn __repr__(&self) -> String {
-        let p = self.whole();
+        let Figures { time, power, energy, batch, precision, mode, .. } = self.figures();
         format!(
-            "<joulecast.Prediction {} on {}, batch {}, {} {}: {:.4e} s ({:.4e} to {:.4e}), {:.1} W, {:.4e} J>",
-            p.network,
+            "<joulecast.Prediction {} on {}, batch {batch}, {precision} {mode}: {:.4e} s ({:.4e} to {:.4e}), {:.1} W, {:.4e} J>",
+            self.named(),
             self.gpu,
-            p.batch,
-            p.precision,
-            p.mode,
-            p.time.value.get(),
-            p.time.p05.get(),
-            p.time.p95.get(),
-            p.power.value.get(),
-            p.energy.value.get()
+            time.value.get(),
+            time.p05.get(),
+            time.p95.get(),
+            power.value.get(),
+            energy.value.get()
         )
     }
 
-    fn _repr_html_(&self) -> String {
+    fn _repr_html_(&self) -> PyResult<String> {
         let (asked, gpu) = (self.asked(), self.cluster.first().gpu());
         let asked = &asked;
-        match &self.result {
-            Result_::Step(prediction) => {
-                notebook::step(&Shown { prediction: &**prediction, gpu, asked, layers: false })
-            }
+        Ok(match &self.result {
             Result_::Answer(prediction) => {
                 notebook::answer(&Shown { prediction: &**prediction, gpu, asked, layers: false })
             }
-        }
+            _ => notebook::step(&Shown { prediction: self.whole()?, gpu, asked, layers: false }),
+        })
     }
-}
-
-/// Questions that were read already.
-const KEPT: usize = 1024;
-
-/// What was asked by options alone, and for a step what it takes to answer that.
-struct Question {
-    typed: typed::Step,
-    prepared: OnceLock<ask::Prepared>,
-}
-
-type Questions = Mutex<HashMap<Vec<String>, Arc<Question>>>;
-
-fn questions() -> MutexGuard<'static, HashMap<Vec<String>, Arc<Question>>> {
-    static READ: OnceLock<Questions> = OnceLock::new();
-    READ.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Options by name are read once; what most callers change from call to call is beside them.
-fn read(words: Vec<String>) -> PyResult<Arc<Question>> {
-    if let Some(known) = questions().get(&words) {
-        return Ok(Arc::clone(known));
-    }
-    let typed = typed::predict(&words).map_err(error)?;
-    let question = Arc::new(Question { typed, prepared: OnceLock::new() });
-    let mut known = questions();
-    if known.len() >= KEPT {
-        known.clear();
-    }
-    known.insert(words, Arc::clone(&question));
-    Ok(question)
-}
-
-/// Forgets what was asked of a network.
-pub fn forget(network: &str) {
-    questions().retain(|_, question| !question.typed.request.networks.iter().any(|name| name == network));
-}
-
-impl Question {
-    /// What answers it, read where it is not yet at hand.
-    fn prepared(&self) -> Result<&ask::Prepared, Failure> {
-        if let Some(prepared) = self.prepared.get() {
-            return Ok(prepared);
-        }
-        let prepared = ask::Prepared::new(session(), &self.typed.request)?;
-        Ok(self.prepared.get_or_init(|| prepared))
-    }
-}
-
-/// A batch as Python says it: a number, or `max`.
-#[derive(FromPyObject)]
-pub enum Samples {
-    /// So many.
-    Number(u64),
-    /// In words.
-    Text(String),
-}
-
-fn positive(value: Option<f64>, name: &str) -> PyResult<Option<f64>> {
-    match value {
-        Some(v) if !(v.is_finite() && v > 0.0) => {
-            Err(PyValueError::new_err(format!("{name} must be a number above 0")))
-        }
-        other => Ok(other),
-    }
-}
-
-/// What is asked beside the options.
-fn beside(batch: Samples, power_limit: Option<f64>, clock: Option<f64>) -> PyResult<(Batch, OperatingPoint)> {
-    let wrong = |e| PyValueError::new_err(format!("batch {e}"));
-    let batch = match batch {
-        Samples::Number(n) if (1..=MAX_DIMENSION).contains(&n) => Batch::Samples(n),
-        Samples::Number(n) => n.to_string().parse().map_err(wrong)?,
-        Samples::Text(text) => text.parse().map_err(wrong)?,
-    };
-    let point = OperatingPoint {
-        power_cap: positive(power_limit, "power_limit")?.map(Watts::new),
-        core_clock: positive(clock, "clock")?.map(Hertz::from_mhz),
-        memory_clock: None,
-    };
-    Ok((batch, point))
-}
-
-/// The request as a whole.
-fn request(typed: &typed::Step, (batch, point): (Batch, OperatingPoint)) -> Request {
-    let memory_clock = typed.request.point.memory_clock;
-    Request { batches: vec![batch], point: OperatingPoint { memory_clock, ..point }, ..typed.request.clone() }
-}
-
-/// A step, or a language model's answer.
-#[pyfunction]
-pub fn predict(
-    py: Python<'_>,
-    words: Vec<String>,
-    batch: Samples,
-    power_limit: Option<f64>,
-    clock: Option<f64>,
-) -> PyResult<Prediction> {
-    let question = read(words)?;
-    let typed = &question.typed;
-    let (batch, point) = beside(batch, power_limit, clock)?;
-    let made = py.detach(|| match typed.generate {
-        None => {
-            let point = OperatingPoint { memory_clock: typed.request.point.memory_clock, ..point };
-            let answer = question.prepared()?.step(batch, point)?;
-            Ok((Result_::Step(Box::new(answer.prediction)), answer.cluster, answer.source, answer.training))
-        }
-        Some(tokens) => ask::generate(session(), &request(typed, (batch, point)), tokens)
-            .map(|a| (Result_::Answer(Box::new(a.generation)), a.cluster, a.source, None)),
-    });
-    let (result, cluster, source, training) = made.map_err(error)?;
-    let gpu = typed.request.teams.first().map_or(String::new(), |team| team.name.clone());
-    Ok(Prediction { result, cluster, gpu, source, training, document: PyOnceLock::new() })
-}
-
-/// All layouts of a language model over a node.
-#[pyfunction]
-pub fn layouts(
-    py: Python<'_>,
-    words: Vec<String>,
-    batch: Samples,
-    power_limit: Option<f64>,
-    clock: Option<f64>,
-) -> PyResult<Answer> {
-    let question = read(words)?;
-    let asked = request(&question.typed, beside(batch, power_limit, clock)?);
-    let laid = watched(py, None, move |_| ask::layouts(session(), &asked, question.typed.generate.unwrap_or(1)));
-    Ok(Answer::layouts(laid?))
 }

@@ -42,6 +42,20 @@ def test_onnx_by_path_bytes_and_load(onnx_file: Path) -> None:
     assert len({(step.time_s, step.energy_j, step.parameters, step.source) for step in steps}) == 1
 
 
+def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    ops = []
+    for channels in (b"channels = 8", b"channels = 9", b"channels = 8"):
+        path.write_bytes(OURS.replace(b"channels = 8", channels))
+        steps = [jc.predict(path, "v100", batch=batch) for batch in (8, 8, 16)]
+        assert steps[0].ops == steps[1].ops == steps[2].ops // 2
+        ops.append(steps[0].ops)
+    assert ops[0] == ops[2] and ops[0] * 9 == ops[1] * 8
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        jc.predict(path, "v100", batch=8)
+
+
 def test_our_files_and_caffes() -> None:
     caffe = b'name: "small"\ninput: "data"\ninput_shape { dim: 1 dim: 3 dim: 8 dim: 8 }\n' + (
         b'layer { name: "conv" type: "Convolution" bottom: "data" top: "conv" convolution_param { num_output: 4 kernel_size: 3 } }\n'

@@ -27,6 +27,20 @@ def test_the_names_are_those_of_the_document() -> None:
     assert {name for name in dir(step) if not name.startswith("_")} == set(document) | others
 
 
+def test_what_is_read_later_is_of_the_same_step() -> None:
+    for options in ({}, {"power_limit": 180}, {"clock": 1100}):
+        first, again = (jc.predict("resnet50", "v100", batch=48, **options) for _ in range(2))
+        figures = first.time_s, first.power_w, first.energy_j, first.core_clock_mhz, first.memory_bytes, first.fits_in_memory
+        document = first.to_dict()
+        for name, value in document.items():
+            if name != "layers":
+                assert getattr(first, name) == value, name
+        names = "time_s", "power_w", "energy_j", "core_clock_mhz", "memory_bytes", "fits_in_memory"
+        assert figures == tuple(document[name] for name in names)
+        assert again.to_dict() == document and repr(again) == repr(first)
+        assert sum(layer["time_s"] for layer in document["layers"]) == pytest.approx(first.time_s - first.waiting_s)
+
+
 def test_a_result_cannot_be_changed() -> None:
     step = jc.predict("alexnet", "v100")
     with pytest.raises(AttributeError):

@@ -52,9 +52,14 @@ def main() -> None:
     import joulecast as jc
 
     for net, gpu, options in (("lenet5", "v100", {}), ("resnet50", "v100", {}), ("resnet50", "h200", {"precision": "fp16"})):
-        same = median_us(lambda _: jc.predict(net, gpu, batch=64, **options))
-        other = median_us(lambda i: jc.predict(net, gpu, batch=1 + i % 64, **options))
-        print(f"warm call, {net} on {gpu}: {same:.0f} us, {other:.0f} us over batches 1 to 64")
+        for what, call in (
+            ("the same question", lambda _: jc.predict(net, gpu, batch=64, **options)),
+            ("a batch that was not asked for before", lambda i: jc.predict(net, gpu, batch=1 + 2011 * i % 8191, **options)),
+            ("batches 1 to 64 again and again", lambda i: jc.predict(net, gpu, batch=1 + i % 64, **options)),
+            ("another limit", lambda i: jc.predict(net, gpu, batch=64, power_limit=200 + i / 100, **options)),
+            ("another clock", lambda i: jc.predict(net, gpu, batch=64, clock=900 + i / 10, **options)),
+        ):
+            print(f"warm call, {net} on {gpu}, {what}: {median_us(call):.1f} us")
     step = jc.predict("resnet50", "v100", batch=64)
     print(f"a figure of it: {1e3 * median_us(lambda _: step.time_s):.0f} ns; its layers as a table: {median_us(lambda _: step.layers, 200):.0f} us")
 

@@ -23,5 +23,5 @@ pub use optimize::{Choice, Over, figure, optimize};
 pub use papers::{Papers, papers};
 pub use plan::plan;
 pub use serve::{Beside, Coming, Serving, serve};
-pub use step::{Answer, Prepared, step};
+pub use step::{Answer, Brief, Prepared, step};
 pub use sweep::{COLUMNS, Cell, Entry, Errors, KEYS, Key, POINT, Row, Sweep, Values};

@@ -53,7 +53,7 @@ fn linked<'a>(all: &'a Value, name: &str) -> Vec<&'a Value> {
     found
 }
 
-/// Texts of a package's licences and notices; of a choice with MIT that one alone.
+/// Texts of a package's licences and notices; of a choice with MIT that one alone, of none the GPL.
 fn texts(package: &Value) -> Vec<String> {
     let folder = Path::new(field(package, "manifest_path")).parent().unwrap_or(Path::new(""));
     let inside = |folder: &Path| -> Vec<_> {
@@ -68,6 +68,9 @@ fn texts(package: &Value) -> Vec<String> {
     let is_mit = |path: &std::path::PathBuf| path.to_string_lossy().to_uppercase().contains("MIT");
     if files.iter().any(is_mit) {
         files.retain(|path| is_mit(path) || path.to_string_lossy().to_uppercase().contains("NOTICE"));
+    }
+    if field(package, "license").contains(" OR ") {
+        files.retain(|path| !path.to_string_lossy().to_uppercase().contains("GPL"));
     }
     // What a crate brings along, such as fonts, has a licence of its own.
     let brought = inside(&folder.join("assets")).into_iter().flat_map(|folder| inside(&folder));

@@ -74,7 +74,7 @@ struct File<'a> {
 
 /// What rows by an engine differ by: name, rows, intercept, range, terms, clamp.
 type EngineFile<'a> = (Name<'a>, usize, f64, (f64, f64), Vec<TermFile<'a>>, Vec<RangeFile<'a>>);
-/// Name, coefficient, mean, scale. The build leaves out means and scales of engines' terms, whose coefficients it folds.
+/// Name, coefficient, mean, scale. The build folds means into one, and of engines' terms scales into coefficients.
 #[derive(Deserialize)]
 struct TermFile<'a>(#[serde(borrow)] Name<'a>, f64, #[serde(default)] f64, #[serde(default = "unscaled")] f64);
 

@@ -7,7 +7,7 @@ use super::settle::{REACTION, stretches_of};
 use super::step::Step;
 use super::sums::Sums;
 use super::totals::Totals;
-use super::{Estimate, PredictError};
+use super::{Estimate, NetworkPrediction, PredictError};
 use crate::base::units::{Hertz, Joules, Seconds, Watts};
 use crate::device::clock::{Clocks, VoltageCurve};
 use crate::law::calibration::Tier;
@@ -195,9 +195,12 @@ impl Along<'_, '_, '_> {
 impl<'a> Step<'a> {
     /// Ready to be asked for its totals at many points.
     pub fn prepare(&self) -> Prepared<'_, 'a> {
-        let memory = footprint(self.network, self.setup.mode, &self.setup.framework.memory, self.setup.choices());
-        let cost = self.kernels.iter().fold(LayerCost::default(), |sum, k| sum + k.cost);
-        Prepared::of(Grouped::of(Cow::Borrowed(self), Cow::Owned(Order::of(&self.kernels))), cost, memory)
+        Prepared::of_whole(Cow::Borrowed(self))
+    }
+
+    /// The same of a step that nobody else holds.
+    pub fn into_prepared(self) -> Prepared<'a, 'a> {
+        Prepared::of_whole(Cow::Owned(self))
     }
 
     /// The step if the voltage rises as little, and as much, as is likely ([`VoltageCurve::likely`]), every kernel drawing
@@ -320,6 +323,14 @@ impl<'s, 'a> Prepared<'s, 'a> {
         Self { as_is, likely: OnceLock::new(), cost, memory, fits_in_memory }
     }
 
+    /// Of a step that holds all of its kernels.
+    fn of_whole(step: Cow<'s, Step<'a>>) -> Self {
+        let memory = footprint(step.network, step.setup.mode, &step.setup.framework.memory, step.setup.choices());
+        let cost = step.kernels.iter().fold(LayerCost::default(), |sum, k| sum + k.cost);
+        let order = Cow::Owned(Order::of(&step.kernels));
+        Self::of(Grouped::of(step, order), cost, memory)
+    }
+
     /// Of a step that holds kernels that are alike once.
     pub(super) fn of_alike(step: Step<'a>, order: &'s Order, cost: LayerCost, memory: MemoryFootprint) -> Self {
         Self::of(Grouped::of(Cow::Owned(step), Cow::Borrowed(order)), cost, memory)
@@ -341,6 +352,15 @@ impl<'s, 'a> Prepared<'s, 'a> {
         let steps = whole.likely()?;
         let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
         Ok(self.likely.get_or_init(|| steps.map(|steps| steps.map(grouped))).as_ref())
+    }
+
+    /// What [`Step::at`] gives, kernel by kernel.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn whole_at(&self, point: OperatingPoint) -> Result<NetworkPrediction, PredictError> {
+        let Grouped { step, order, .. } = &self.as_is;
+        if order.once { order.whole(step).at(point) } else { step.at(point) }
     }
 
     /// The totals that [`Step::at`] gives.
