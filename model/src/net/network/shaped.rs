@@ -68,6 +68,8 @@ pub struct ShapedLayer {
     pub strays: bool,
     /// Whether it computes element by element and reads a part of another result where that lies.
     pub parted: bool,
+    /// Whether it is a product over one row of each sample that lies in a result of several, so that rows of samples are apart.
+    pub apart: bool,
     /// Whether something that it reads has a gradient: a learned layer lies before it, or it is a way through time.
     pub wants_gradient: bool,
     /// What of it is stored in fewer bits than it computes in: see [`ShapedNetwork::storing`].
@@ -177,6 +179,7 @@ impl ShapedNetwork {
                 folded: node.folded,
                 strays: false,
                 parted: false,
+                apart: false,
                 wants_gradient: false,
                 stored: Stored::default(),
             });
@@ -189,6 +192,7 @@ impl ShapedNetwork {
             }
         }
         order::mark(&mut layers, precision);
+        order::mark_apart(&mut layers);
         mark_gradients(&mut layers);
         let alike = alike(&layers).into();
         let derived = network.derived.iter().map(ShapedLayer::of_derived).collect::<Result<Vec<_>, _>>()?;
@@ -365,6 +369,7 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
             && other.bias == layer.bias
             && other.strays == layer.strays
             && other.parted == layer.parted
+            && other.apart == layer.apart
             && other.wants_gradient == layer.wants_gradient
             && other.stored == layer.stored;
         own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
@@ -407,6 +412,7 @@ impl ShapedLayer {
             folded: Folded::No,
             strays: false,
             parted: false,
+            apart: false,
             wants_gradient: false,
             stored: Stored::default(),
         }

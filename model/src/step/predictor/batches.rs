@@ -54,6 +54,10 @@ impl<'a> StepOverBatches<'a> {
     /// As [`Step::new`].
     pub(crate) fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Option<Self>, PredictError> {
         let (law, _) = law_of(setup)?;
+        // What the step adds to kernels is taken to be of no batch.
+        if setup.framework.rows_apart.is_some() && network.layers().iter().any(|layer| layer.apart) {
+            return Ok(None);
+        }
         let mut models = Models::noting(law);
         let step = Step::of(network, setup, &mut models)?;
         let own = models.asked.take().unwrap_or_default();

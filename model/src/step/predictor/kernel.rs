@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use super::{BoundBy, Estimate, LayerPrediction, PredictError, Setup};
 use crate::base::precision::{Mode, Phase, Precision};
-use crate::base::units::{Seconds, Watts};
+use crate::base::units::{Bytes, Seconds, Watts};
 use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
 use crate::kernel::features::Variables;
@@ -71,6 +71,16 @@ impl Kernel<'_> {
         let Estimate { value, p05, p95 } = self.time;
         let time = Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra };
         Self { time, besides: self.besides + extra, ..self }
+    }
+
+    /// The same kernel where it reads so much again, which takes so long; as sure of it as of the rest.
+    pub(super) fn reading_again(self, again: Option<(Bytes, Seconds)>) -> Self {
+        let Some((bytes, extra)) = again else { return self };
+        let longer = (self.time.value + extra) / self.time.value;
+        let (read, weights) = (self.cost.read + bytes, self.cost.weights + bytes);
+        let cost = LayerCost { read, weights, ..self.cost };
+        let (time, memory) = (self.time.times(longer), self.memory + extra);
+        Self { time, memory, cost, besides: self.besides + extra, ..self }
     }
 
     /// So many of it, one after the other.

@@ -113,8 +113,11 @@ impl<'a> Step<'a> {
                     Some(same) => Kernel { name: &layer.name, ..same.clone() },
                     None => {
                         let counter = setup.framework.counter(&layer.case.layer, phase, setup.mode);
+                        let (ways, read) = ((phase, setup.mode), (network.batch(), &cost));
+                        let again = setup.framework.rows_apart.and_then(|r| r.again(layer, ways, read, setup.gpu));
                         predict_kernel((network, runs), (&layer.name, layer), phase, cost, setup, models)?
                             .longer_by(counter)
+                            .reading_again(again)
                     }
                 };
                 let repeats = *first.get_or_insert(kernels.len());
