@@ -94,6 +94,34 @@ impl Network {
         Some(last).filter(|&i| matches!(self.nodes[i].layer, Layer::Linear(_)))
     }
 
+    /// Says how many times as many tokens a busy expert has as the mean of all, of all mixtures of experts.
+    ///
+    /// # Errors
+    /// When there is none, or the number is below 1 or says more than that every token has the same experts.
+    pub fn set_imbalance(&mut self, imbalance: f64) -> Result<(), NetworkError> {
+        let mut found = false;
+        for node in &mut self.nodes {
+            let Layer::Experts(experts) = &mut node.layer else { continue };
+            let most = experts.experts as f64 / experts.active as f64;
+            if !(1.0..=most).contains(&imbalance) {
+                return Err(NetworkError::Format(format!(
+                    "--imbalance {imbalance}: from 1, all experts of {} are as busy, to {most}, every token has the same {} of {}",
+                    self.name, experts.active, experts.experts
+                )));
+            }
+            (experts.imbalance, found) = (imbalance, true);
+        }
+        match found {
+            true => {
+                self.notes.push(format!("busy experts have {imbalance} times as many tokens as the mean of all"));
+                Ok(())
+            }
+            false => {
+                Err(NetworkError::Format(format!("{} has no mixture of experts: leave out --imbalance", self.name)))
+            }
+        }
+    }
+
     /// Gives a named dimension of the inputs another size.
     ///
     /// # Errors
