@@ -12,6 +12,7 @@ use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
 use crate::kernel::work::Work;
 use crate::law::batches::{CostLine, OverBatches, Room, SAMPLED};
+use crate::law::fewer_bits::Fewer;
 use crate::law::lookup::Substitute;
 use crate::law::power::{Drives, PowerModel};
 use crate::law::time::Loads;
@@ -213,7 +214,8 @@ impl<'a> StepOverBatches<'a> {
             let drives = Drives::of(parts.map(|part| part.0[i]));
             let timed = (taken.timed[i], taken.engines[i]);
             let kernel = plan.kernel((name, cost.at(lanes[i]), &load), timed, times[i], drives, setup);
-            made.push(kernel.ok_or_else(no_model)?);
+            let fewer = Fewer::of(&asked.layer, plan.work.phase, lanes[i], &setup.gpu.chip);
+            made.push(kernel.ok_or_else(no_model)?.in_fewer_bits(fewer));
         }
         Ok(())
     }
@@ -231,7 +233,7 @@ fn over<'a>(
     let precision = computed_in(runs, layer, phase);
     let apart = setup.framework.groups_apart && layer.group().is_some();
     let work = Work::of(layer, phase, network.batch(), network.precision(), setup.mode);
-    if apart || work.bias_beside().is_some() {
+    if apart || layer.context().is_some() || work.bias_beside().is_some() {
         return None;
     }
     let plan_at = |batch: u64, models: &mut Models<'a>| {
