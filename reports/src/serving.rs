@@ -26,10 +26,15 @@ pub struct At {
     pub gpus: u64,
     /// Most sequences of a step.
     pub sequences: u64,
+    /// Most new tokens of a step.
+    pub tokens: u64,
     /// Clock and limit.
     pub point: OperatingPoint,
     /// Requests a second: those that come, or the most that keep the target; none where no rate keeps it, and of users.
     pub rate: Option<f64>,
+    /// The most that keep the target, with what they are if all steps take as long as their 95 and 5 % quantiles; none where
+    /// that was not looked for, or no rate keeps it.
+    pub highest: Option<Estimate<f64>>,
     /// Under that load; none where no rate keeps the target.
     pub outlook: Option<Outlook>,
 }
@@ -154,6 +159,7 @@ struct Figures {
     mean_waiting: f64,
     mean_blocks: f64,
     preemptions_per_request: f64,
+    queue_grows: bool,
     power_w: f64,
     energy_per_token_j: f64,
     energy_per_request_j: f64,
@@ -182,6 +188,7 @@ impl Figures {
             mean_waiting: s.queue,
             mean_blocks: s.blocks,
             preemptions_per_request: s.preemptions,
+            queue_grows: s.grows,
             power_w: s.power.get(),
             energy_per_token_j: s.per_answer_token.get(),
             energy_per_request_j: s.per_request.get(),
@@ -200,10 +207,14 @@ struct Point {
     expert_parallel: u64,
     data_parallel: u64,
     max_num_seqs: u64,
+    max_num_batched_tokens: u64,
     clock_mhz: Option<f64>,
     memory_clock_mhz: Option<f64>,
     power_cap_w: Option<f64>,
     rate_per_s: Option<f64>,
+    /// Of the most that keep the target.
+    rate_per_s_p05: Option<f64>,
+    rate_per_s_p95: Option<f64>,
     /// The most that the replica carries, and what it carries if all steps take as long as their 95 and 5 % quantiles.
     most_per_s: Option<f64>,
     most_per_s_p05: Option<f64>,
@@ -228,10 +239,13 @@ impl Point {
             expert_parallel: at.layout.expert(),
             data_parallel: at.layout.data(),
             max_num_seqs: at.sequences,
+            max_num_batched_tokens: at.tokens,
             clock_mhz: at.point.core_clock.map(|c| c.to_mhz()),
             memory_clock_mhz: at.point.memory_clock.map(|c| c.to_mhz()),
             power_cap_w: at.point.power_cap.map(|w| w.get()),
             rate_per_s: at.rate,
+            rate_per_s_p05: at.highest.map(|rate| rate.p05),
+            rate_per_s_p95: at.highest.map(|rate| rate.p95),
             most_per_s: most.map(|m| m.value),
             most_per_s_p05: most.map(|m| m.p05),
             most_per_s_p95: most.map(|m| m.p95),
@@ -261,10 +275,10 @@ struct Document<'a> {
     load: &'a str,
     requests: usize,
     seed: u64,
-    max_num_batched_tokens: u64,
     block_size: u64,
     blocks: u64,
     chunked_prefill: bool,
+    scheduler_reserve_full_isl: bool,
     weights_bytes: u64,
     cache_bytes: u64,
     cache_bytes_per_token: u64,
@@ -319,10 +333,10 @@ impl Served {
             load: &self.load,
             requests: self.requests,
             seed: self.seed,
-            max_num_batched_tokens: self.limits.tokens,
             block_size: self.limits.block,
             blocks: self.limits.blocks,
             chunked_prefill: self.limits.chunked,
+            scheduler_reserve_full_isl: self.limits.reserve,
             weights_bytes: self.room.footprint.weights.get(),
             cache_bytes: self.room.cache.get(),
             cache_bytes_per_token: self.room.per_token.get(),
@@ -357,7 +371,7 @@ impl Served {
     }
 
     fn title(&self) -> String {
-        let Limits { tokens, sequences, blocks, block, chunked } = self.limits;
+        let Limits { tokens, sequences, blocks, block, chunked, reserve: _ } = self.limits;
         let whole = if chunked { "" } else { ", prompts whole" };
         let Room { footprint, cache, per_token } = &self.room;
         format!(
@@ -408,6 +422,7 @@ fn changed(at: &At, base: &At, layouts: bool) -> String {
     let words = [
         layouts.then(|| options(&at.layout)),
         (at.sequences != base.sequences).then(|| format!("--max-num-seqs {}", at.sequences)),
+        (at.tokens != base.tokens).then(|| format!("--max-num-batched-tokens {}", at.tokens)),
         (at.point != base.point).then(|| setting(&at.point)),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();
@@ -431,9 +446,11 @@ pub(crate) fn target_words(target: &Target) -> String {
 fn between(outlook: &Outlook, figure: impl Fn(&Summary) -> f64, print: impl Fn(f64) -> String) -> (String, String) {
     let of = |summary: &Option<Summary>| summary.as_ref().map(&figure);
     let (value, low, high) = (of(&outlook.value), of(&outlook.low), of(&outlook.high));
+    let most_likely = value.or(low).unwrap_or_default();
     let value = value.map_or("grows".into(), &print);
     let interval = match (low, high) {
-        (Some(a), Some(b)) => match (print(a.min(b)), print(a.max(b))) {
+        // What batches make of steps may be less, or more, than at either end.
+        (Some(a), Some(b)) => match (print(a.min(b).min(most_likely)), print(a.max(b).max(most_likely))) {
             // What the load decides, not how long steps take.
             (low, high) if low == high && low == value => String::new(),
             (low, high) => format!("{low} to {high}"),
@@ -519,6 +536,17 @@ fn figures(outlook: &Outlook, gpus: u64, priced: Option<&Priced>) -> Table {
 /// What a token costs.
 const COST: &str = "cost of a million tokens of answers";
 
+/// Requests that came in a second.
+fn came(outlook: &Outlook) -> String {
+    outlook.value.as_ref().map_or("grows".into(), |s| significant(s.requests_per_s, 3))
+}
+
+/// A rate with its interval.
+fn rate_words(rate: &Estimate<f64>) -> String {
+    let [value, low, high] = [(rate.value, 3), (rate.p05, 2), (rate.p95, 2)].map(|(x, digits)| significant(x, digits));
+    format!("{value} ({low} to {high})")
+}
+
 /// Settings, a line each.
 fn points(base: &At, all: &[&At], layouts: bool, priced: Option<&Priced>) -> Table {
     let mut header = vec![
@@ -545,7 +573,7 @@ fn points(base: &At, all: &[&At], layouts: bool, priced: Option<&Priced>) -> Tab
         let mut cells = vec![
             changed(at, base, layouts),
             at.gpus.to_string(),
-            outlook.value.as_ref().map_or("grows".into(), |s| significant(s.requests_per_s, 3)),
+            at.highest.as_ref().map_or_else(|| came(outlook), rate_words),
             significant(outlook.most.value, 3),
         ];
         if let Some(s) = &outlook.value {
@@ -684,11 +712,11 @@ impl Served {
     /// The highest rate that keeps the target.
     fn highest(&self) -> Option<String> {
         let target = self.target.as_ref()?;
-        let highest = match self.base.rate {
-            Some(rate) => format!("{} requests/s", significant(rate, 3)),
-            None => "no rate: a lone request misses it".into(),
-        };
-        Some(format!("the highest rate that keeps {}: {highest}", target_words(target)))
+        let target = target_words(target);
+        Some(match &self.base.highest {
+            Some(rate) => format!("the highest rate that keeps {target}: {} requests/s", rate_words(rate)),
+            None => format!("no rate keeps {target}: a lone request misses it"),
+        })
     }
 
     fn text(&self, print: fn(&Table) -> String) -> String {
@@ -698,7 +726,8 @@ impl Served {
             let _ = writeln!(text, "{line}");
         }
         if let Some(highest) = self.highest() {
-            let _ = writeln!(text, "\n{highest}; with it");
+            let with = if self.base.highest.is_some() { "; with it" } else { "" };
+            let _ = writeln!(text, "\n{highest}{with}");
         }
         if let Some(outlook) = &self.base.outlook {
             if let Some(line) = self.overloaded() {

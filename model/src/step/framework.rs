@@ -13,7 +13,7 @@ pub use host::{Costs, Host, HostKind, OfNetworks, Stages};
 pub use input::Input;
 pub use kernels::{Broadcast, Maps, RowByRow, Sequences, Sums};
 pub use products::RowsApart;
-pub use serving::Serving;
+pub use serving::{Scheduling, Serving};
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 
 use activity::ActivityFile;

@@ -13,6 +13,7 @@ pub use folded::Folded;
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 pub use stored::{Kept, Stored, Weights};
 
+use crate::base::precision::Precision;
 use crate::base::shape::Shape;
 use crate::base::text::prose;
 use crate::net::layer::Layer;
@@ -43,6 +44,19 @@ pub struct Network {
     pub derived: Vec<Derived>,
     /// What to tell with whatever is said of it: what a file holds that the network does not.
     pub notes: Vec<String>,
+    /// What its file says of its use.
+    pub stated: Stated,
+}
+
+/// What a network's file says that no layer holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stated {
+    /// What its weights are published in.
+    pub precision: Option<Precision>,
+    /// Its experts are published in fewer bits than that.
+    pub experts: Option<Weights>,
+    /// Positions of the longest sequence that it was made for.
+    pub positions: Option<u64>,
 }
 
 /// A network input.
