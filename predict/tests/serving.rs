@@ -82,7 +82,8 @@ fn the_highest_rate_keeps_its_target_and_a_bit_more_does_not() {
     assert!(first <= 0.06 && each <= 0.008, "{first} {each}");
     let more = json(&["--rate", &(1.1 * rate).to_string()]);
     let missed = more["value"].is_null() || p90(&more).0 > 0.06 || p90(&more).1 > 0.008;
-    assert!(missed, "{rate}");
+    assert!(missed || more["value"]["queue_grows"] == true, "{rate}");
+    assert_eq!(found["value"]["queue_grows"], false);
     // Its interval holds it, and is printed beside it.
     let (low, high) = (number(&found, "/rate_per_s_p05"), number(&found, "/rate_per_s_p95"));
     assert!(0.0 < low && low < rate && rate < high, "{low} {rate} {high}");
@@ -279,8 +280,8 @@ fn rules_that_are_not_simulated_are_told() {
     assert!(said("sglang").contains(first));
     assert!(said("tensorrt-llm").contains("begins a request where its whole answer has room, too"));
     assert!(!said("vllm").contains("not simulated"));
-    // Where the cache is short, who begins by the first chunk alone is sent back more often.
-    let tight = "--rate 60 --prompt 4096 --answer 64 --gpu-memory-utilization 0.053 --max-num-batched-tokens 512 --max-num-seqs 32";
+    // Where the cache is short, who begins by the first chunk alone is sent back more often, and more is computed again.
+    let tight = "--rate 20 --prompt 2048 --answer 512 --gpu-memory-utilization 0.045 --max-num-batched-tokens 512 --max-num-seqs 32";
     let tight: Vec<&str> = tight.split(' ').collect();
     let run = |more: &[&str]| {
         let output = serve(&[&tight[..], more, &["--format", "json"]].concat());
@@ -290,7 +291,7 @@ fn rules_that_are_not_simulated_are_told() {
     let (reserved, greedy) = (run(&[]), run(&["--no-scheduler-reserve-full-isl"]));
     let rule = |found: &Value| found["scheduler_reserve_full_isl"].as_bool();
     assert_eq!((rule(&reserved), rule(&greedy)), (Some(true), Some(false)));
-    assert_ne!(reserved["most_per_s"], greedy["most_per_s"]);
+    assert!(number(&reserved, "/most_per_s") > 1.05 * number(&greedy, "/most_per_s"));
 }
 
 /// What `optimize` makes of a load is what `serve` finds; settings whose limits decide nothing are no lines of their own.

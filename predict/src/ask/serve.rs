@@ -135,7 +135,7 @@ fn found(
 ///
 /// # Errors
 /// When the profile is of no engine that serves.
-fn serves(framework: &Framework) -> Result<Option<Warning>, Failure> {
+pub(super) fn serves(framework: &Framework) -> Result<Option<Warning>, Failure> {
     let Some(serving) = framework.serving else {
         let known =
             catalog::framework_names().filter(|name| catalog::framework(name).is_ok_and(|f| f.serving.is_some()));
