@@ -357,6 +357,19 @@ fn imbalance_slows_whole_experts_on_several_gpus() -> Outcome<()> {
     let prompt = |imbalance| step((4, 1, 4, None), imbalance, (4096, 0), 4);
     let ratio = prompt(2.0)?.1 / prompt(1.0)?.1;
     assert!((1.6..2.1).contains(&ratio), "{ratio}");
+    // All other GPUs compute as before and wait: no work is added, and energy by waiting alone.
+    let whole = |imbalance: f64| -> Outcome<NetworkPrediction> {
+        let mut network = network.clone();
+        network.set_imbalance(imbalance)?;
+        let deployment = on(&predictor, (4, 1, 4, None))?;
+        Ok(generation::step_on(&deployment, &network, (4096, 0), (4, Flow::Steady))?)
+    };
+    let (even, uneven) = (whole(1.0)?, whole(2.0)?);
+    consistent(&uneven);
+    assert_eq!((even.ops, even.read, even.written), (uneven.ops, uneven.read, uneven.written));
+    let (longer, more) = (uneven.time.value / even.time.value, uneven.energy.value / even.energy.value);
+    assert!(longer > 1.2 && more > 1.0 && more < longer, "{longer} {more}");
+    assert!(uneven.power.value < even.power.value);
     let alone = |imbalance| step((1, 1, 1, None), imbalance, (1, 1024), 8);
     assert!(alone(4.0)?.1 < alone(1.0)?.1);
     // Inner features that are divided are as even as on one GPU.
