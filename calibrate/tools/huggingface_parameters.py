@@ -52,6 +52,13 @@ def gpt_oss(layers, count):
                 sliding_window=128, tie_word_embeddings=False)
 
 
+def whisper(d, layers, heads, vocabulary, encoder=None):
+    """The decoder and its logits alone, which transformers counts where the model is no encoder's."""
+    return dict(model_type="whisper", d_model=d, decoder_layers=layers, decoder_attention_heads=heads, decoder_ffn_dim=4 * d,
+                encoder_layers=encoder or layers, encoder_attention_heads=heads, encoder_ffn_dim=4 * d, vocab_size=vocabulary,
+                max_source_positions=1500, max_target_positions=448, is_encoder_decoder=False)
+
+
 Q3 = dict(kind="qwen3", head_dim=128)
 # Name: configuration, published total.
 MODELS = {
@@ -110,6 +117,10 @@ MODELS = {
                     671026419200),
     "olmo2_1b": (llama(2048, 8192, 16, 16, 16, 100352, kind="olmo2"), 1484916736),
     "olmo2_7b": (llama(4096, 11008, 32, 32, 32, 100352, kind="olmo2"), 7298617344),
+    "whisper_tiny": (whisper(384, 4, 6, 51865), None),
+    "whisper_small": (whisper(768, 12, 12, 51865), None),
+    "whisper_large_v3": (whisper(1280, 32, 20, 51866), None),
+    "whisper_large_v3_turbo": (whisper(1280, 4, 20, 51866, 32), None),
     "olmoe_1b_7b": (llama(2048, 1024, 16, 16, 16, 50304, kind="olmoe", num_experts=64, num_experts_per_tok=8), 6919161856),
 }
 out = pathlib.Path(sys.argv[1])

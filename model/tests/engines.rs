@@ -107,7 +107,7 @@ const STEPS: [f64; 12] = [0.0, 250.0, 500.0, 750.0, 1000.0, 1500.0, 2000.0, 2500
 const SEQUENCES: [f64; 8] = [0.0, 2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 80.0];
 
 fn adds(step: f64, sequence: f64) -> Serving {
-    Serving { step: Seconds::from_us(step), sequence: Seconds::from_us(sequence) }
+    Serving { step: Seconds::from_us(step), sequence: Seconds::from_us(sequence), rule: None }
 }
 
 /// Mean and median of errors.

@@ -9,6 +9,7 @@ use joulecast_model::kernel::work::Work;
 use joulecast_model::law::lookup::Substitute;
 use joulecast_model::net::case::LayerCase;
 use joulecast_model::net::layer::{Layer, Linear};
+use joulecast_model::step::generation;
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, PredictError, Warning};
 
@@ -110,4 +111,28 @@ fn inputs_are_converted_first() {
     let launch = Seconds::from_us(1.8);
     assert_eq!(second(Precision::Fp8), Bytes::new(3 * 3 * 7 * 128) / gpu.bandwidth.value + launch);
     assert_eq!(second(Precision::Bf16), Seconds::ZERO);
+}
+
+/// Rows of fp8 that nobody would run were among those that the shipped calibrations are of: on Hopper two to three times as
+/// long as in bf16. The import leaves them out.
+#[test]
+#[ignore = "until the calibrations are fitted again: rows of experts in fp8 that bf16 beats are left out of the import since"]
+fn experts_take_no_longer_in_fp8_than_in_bf16() -> Result<(), PredictError> {
+    let both = |gpu: &'static str| [(gpu, "qwen3_30b_a3b"), (gpu, "mixtral_8x7b")];
+    for (gpu, net) in both("h100").into_iter().chain(both("h200")) {
+        let framework = catalog::framework("vllm").expect("known");
+        let predictor = Predictor::shipped(catalog::gpu(gpu).expect("known"), framework);
+        let network = catalog::network(net).expect("known");
+        let experts = |tokens: u64, precision| -> Result<f64, PredictError> {
+            let network = generation::prefill(&network, tokens).expect("generates");
+            let shaped = predictor.shape(&network, 1, precision, &[]).expect("fits");
+            let step = predictor.predict(&shaped, Mode::Inference)?;
+            Ok(step.layers.iter().filter(|l| l.kind == "experts").map(|l| l.time.value.get()).sum())
+        };
+        for tokens in [8, 16, 64, 256, 1024, 4096, 8192] {
+            let ratio = experts(tokens, Precision::Fp8)? / experts(tokens, Precision::Bf16)?;
+            assert!(ratio < 1.0, "{net} on {gpu}, {tokens} tokens: {ratio}");
+        }
+    }
+    Ok(())
 }

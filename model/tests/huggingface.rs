@@ -3,10 +3,12 @@
 //! `huggingface/NAME.json` are written by transformers' configuration classes, `huggingface/parameters.csv` is what it counts
 //! on PyTorch's meta device (`calibrate/tools/huggingface_parameters.py`).
 
-use joulecast_model::base::precision::{Mode, Precision};
+use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::shape::Shape;
 use joulecast_model::catalog;
-use joulecast_model::net::network::{Network, ShapedNetwork};
+use joulecast_model::net::cost::LayerCost;
+use joulecast_model::net::network::{Network, ShapedLayer, ShapedNetwork, Stored, Weights};
+use joulecast_model::net::share::{Layout, shares};
 use joulecast_model::read::huggingface;
 use joulecast_model::step::generation;
 use joulecast_model::step::memory::footprint;
@@ -53,7 +55,7 @@ fn parameters_are_those_that_transformers_counts() {
     }
     let published = table.iter().filter(|row| row.3.contains("equals the published total")).count();
     let architectures: BTreeSet<&str> = table.iter().map(|row| row.1.as_str()).collect();
-    assert!(table.len() >= 50 && published >= 45 && architectures.len() >= 19, "{} {published}", table.len());
+    assert!(table.len() >= 54 && published >= 45 && architectures.len() >= 20, "{} {published}", table.len());
 }
 
 /// What the zoo has, written by blocks, is what the reader makes, layer by layer.
@@ -230,6 +232,100 @@ fn keys_change_what_they_say() {
     let quantized = changed("llama3_1_8b", &[("quantization_config", json!({"quant_method": "fp8"}))]).expect("known");
     assert!(quantized.notes.iter().any(|n| n.contains("fp8")), "{:?}", quantized.notes);
     assert!(read("deepseek_v3").notes.iter().any(|n| n.contains("num_nextn_predict_layers")));
+}
+
+/// Whisper's decoder attends to what its encoder made of 30 s: keys and values of 1500 positions in every block, which are made
+/// with the prompt and never again, and lie in a cache that does not grow.
+#[test]
+fn a_decoder_reads_its_encoder_s_positions_from_a_cache() {
+    let (d, blocks, positions) = (1280, 32, 1500);
+    let network = read("whisper_large_v3");
+    assert!(network.notes.iter().any(|n| n.contains("1500 positions")), "{:?}", network.notes);
+    let of = |network: &Network, what: &str| -> Vec<LayerCost> {
+        let shaped = shaped(network);
+        let all = shaped.layers().iter().filter(|l| l.name.ends_with(what));
+        all.filter_map(|l| shaped.cost(l, Phase::Forward, Mode::Inference)).collect()
+    };
+    let prompt = generation::prefill(&network, 4).expect("generates");
+    let step = |cached| generation::decode(&network, cached).expect("generates");
+    let made = of(&prompt, "cross_attention");
+    assert_eq!(made.len(), blocks as usize);
+    // Two products over all positions, then two over pairs with four tokens.
+    assert_eq!(made[0].macs, positions * d * 2 * d + 2 * 4 * positions * d);
+    assert_eq!(made[0].weights.get(), 2 * (2 * d * d + d));
+    for cached in [4, 400] {
+        let read = of(&step(cached), "cross_attention");
+        assert_eq!((read[0].macs, read[0].weights.get()), (2 * positions * d, 0));
+        assert_eq!(read[0].read.get(), 2 * (2 * positions * d + d), "its cache and one query");
+        let cache = footprint(&shaped(&step(cached)), Mode::Inference, &Default::default(), &[]).cache.get();
+        assert_eq!(cache, 2 * blocks * 2 * d * (positions + cached + 1));
+    }
+    // 448 positions of its own are learned.
+    assert!(generation::prefill(&network, 449).is_err() && generation::prefill(&network, 447).is_ok());
+    let wrong = |key: &str, value: Value| changed("whisper_tiny", &[(key, value)]).map(|n| n.name).expect_err("wrong");
+    assert!(wrong("decoder_attention_heads", json!(7)).contains("does not divide d_model"));
+    assert!(wrong("d_model", Value::Null).contains("d_model is missing"));
+}
+
+/// Two GPUs have half of the heads, of the products over the encoder's positions, and of their cache.
+#[test]
+fn cross_attention_is_divided_by_heads() {
+    let network = generation::decode(&read("whisper_large_v3"), 10).expect("generates");
+    let layout = Layout::new(2, 1, 1, None).expect("a layout");
+    let part = &shares(&network, &layout).expect("divides")[0].network;
+    let weights = |network: &Network| {
+        let shaped = shaped(network);
+        let all = shaped.layers().iter().filter(|l| l.name.contains(".cross_")).map(|l| l.parameters());
+        (all.sum::<u64>(), footprint(&shaped, Mode::Inference, &Default::default(), &[]).cache.get())
+    };
+    let (whole, half) = (weights(&network), weights(part));
+    assert_eq!(whole.1, 2 * half.1);
+    assert!(half.0 > whole.0 / 2 && half.0 < whole.0 / 2 + 32 * 3 * 1280, "{whole:?} {half:?}");
+}
+
+#[test]
+fn what_a_file_says_of_its_use_is_kept() {
+    let bare = read("llama3_1_8b");
+    assert_eq!((bare.stated.precision, bare.stated.positions), (None, Some(2048)));
+    for (key, dtype, precision) in [
+        ("torch_dtype", "bfloat16", Some(Precision::Bf16)),
+        ("dtype", "float16", Some(Precision::Fp16)),
+        ("dtype", "float32", Some(Precision::Fp32)),
+        ("torch_dtype", "float8_e4m3fn", None),
+    ] {
+        let said = changed("llama3_1_8b", &[(key, json!(dtype))]).expect("known");
+        assert_eq!(said.stated.precision, precision, "{dtype}");
+    }
+    let text = config("gemma3_4b_text");
+    let text = json!({"model_type": "gemma3", "vision_config": {}, "dtype": "bfloat16", "text_config": text});
+    let part = huggingface::read(&text.to_string(), "gemma-3-4b-it").expect("its text");
+    assert_eq!(part.stated.precision, Some(Precision::Bf16));
+}
+
+/// Published: 20.9 billion parameters in 12.8 GiB (gpt-oss-20b's model card, size of the checkpoint); experts have 4.25 bits.
+#[test]
+fn experts_in_mxfp4_are_stored_in_four_bits() {
+    let method = json!({"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]});
+    let stored = changed("gpt_oss_20b", &[("quantization_config", method)]).expect("known");
+    assert!(stored.notes.iter().any(|n| n.contains("mxfp4") && n.contains("int4")), "{:?}", stored.notes);
+    let weights = |network: &Network, precision| {
+        let shaped = ShapedNetwork::new(network, 1, precision, &[]).expect("fits");
+        footprint(&shaped, Mode::Inference, &Default::default(), &[]).weights
+    };
+    let (plain, less) = (weights(&read("gpt_oss_20b"), Precision::Bf16), weights(&stored, Precision::Bf16));
+    assert!((12.0..13.5).contains(&less.to_gib()) && plain.to_gib() > 38.0, "{} {}", less.to_gib(), plain.to_gib());
+    // All but the experts is as it was.
+    let experts = |network: &Network| {
+        let shaped = shaped(network);
+        let of = |l: &&ShapedLayer| l.case.layer.kind() == "experts";
+        shaped.layers().iter().filter(of).map(|l| l.weight_bytes(Precision::Bf16)).sum::<u64>()
+    };
+    assert_eq!(plain.get() - less.get(), experts(&read("gpt_oss_20b")) - experts(&stored));
+    assert_eq!(weights(&stored, Precision::Fp32), weights(&read("gpt_oss_20b"), Precision::Fp32));
+    // Whatever is asked for goes before.
+    let asked = shaped(&stored).storing(Stored { weights: Some(Weights::Fp8), cache: None }, None);
+    let eight = footprint(&asked, Mode::Inference, &Default::default(), &[]).weights;
+    assert!(eight > less && eight < plain);
 }
 
 #[test]

@@ -331,3 +331,62 @@ fn fewer_bits_are_fewer_bytes() -> Outcome<()> {
     assert_eq!(usual.read.get() - kept.read.get(), 32 * 2 * 8 * 128 * 2048 * 16);
     Ok(())
 }
+
+/// Whole experts on several GPUs wait for the fullest: tokens that prefer some of them never make a step faster, and twice the
+/// tokens there take a prompt's experts nearly twice as long. On one GPU fewer experts are read.
+#[test]
+fn imbalance_slows_whole_experts_on_several_gpus() -> Outcome<()> {
+    let predictor = predictor("h100")?;
+    let network = catalog::network("qwen3_30b_a3b")?;
+    let step = |numbers, imbalance: f64, tokens: (u64, u64), batch| -> Outcome<(f64, f64)> {
+        let mut network = network.clone();
+        network.set_imbalance(imbalance)?;
+        let deployment = on(&predictor, numbers)?;
+        let step = generation::step_on(&deployment, &network, tokens, (batch, Flow::Steady))?;
+        let experts = step.layers.iter().filter(|l| l.kind == "experts").map(|l| l.time.value.get()).sum::<f64>();
+        Ok((step.time.value.get(), experts))
+    };
+    let rising = [1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0];
+    for numbers in [(2, 1, 2, None), (4, 1, 4, None), (8, 1, 8, None), (1, 1, 4, None), (2, 1, 4, None)] {
+        for (tokens, batch) in [((1, 1024), 4), ((1, 1024), 64), ((512, 0), 4), ((2048, 0), 4)] {
+            let times = rising.into_iter().map(|imbalance| Ok(step(numbers, imbalance, tokens, batch)?.0));
+            let times = times.collect::<Outcome<Vec<f64>>>()?;
+            assert!(times.is_sorted_by(|a, b| *a <= b * (1.0 + 1e-9)), "{numbers:?} {tokens:?} {batch}: {times:?}");
+        }
+    }
+    let prompt = |imbalance| step((4, 1, 4, None), imbalance, (4096, 0), 4);
+    let ratio = prompt(2.0)?.1 / prompt(1.0)?.1;
+    assert!((1.6..2.1).contains(&ratio), "{ratio}");
+    // All other GPUs compute as before and wait: no work is added, and energy by waiting alone.
+    let whole = |imbalance: f64| -> Outcome<NetworkPrediction> {
+        let mut network = network.clone();
+        network.set_imbalance(imbalance)?;
+        let deployment = on(&predictor, (4, 1, 4, None))?;
+        Ok(generation::step_on(&deployment, &network, (4096, 0), (4, Flow::Steady))?)
+    };
+    let (even, uneven) = (whole(1.0)?, whole(2.0)?);
+    consistent(&uneven);
+    assert_eq!((even.ops, even.read, even.written), (uneven.ops, uneven.read, uneven.written));
+    let (longer, more) = (uneven.time.value / even.time.value, uneven.energy.value / even.energy.value);
+    assert!(longer > 1.2 && more > 1.0 && more < longer, "{longer} {more}");
+    assert!(uneven.power.value < even.power.value);
+    let alone = |imbalance| step((1, 1, 1, None), imbalance, (1, 1024), 8);
+    assert!(alone(4.0)?.1 < alone(1.0)?.1);
+    // Inner features that are divided are as even as on one GPU.
+    let divided = |imbalance| step((4, 1, 1, None), imbalance, (1, 1024), 8);
+    assert!(divided(4.0)?.1 < divided(1.0)?.1);
+    Ok(())
+}
+
+#[test]
+fn an_imbalance_is_of_experts_and_within_what_they_allow() -> Outcome<()> {
+    let refused = |net: &str, imbalance: f64| -> Outcome<String> {
+        let mut network = catalog::network(net)?;
+        Ok(network.set_imbalance(imbalance).expect_err("wrong").to_string())
+    };
+    assert!(refused("llama3_8b", 2.0)?.contains("no mixture of experts"));
+    for wrong in [0.5, 17.0, f64::NAN] {
+        assert!(refused("qwen3_30b_a3b", wrong)?.contains("to 16, every token has the same 8 of 128"), "{wrong}");
+    }
+    Ok(())
+}

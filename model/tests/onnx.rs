@@ -95,7 +95,9 @@ fn every_network_of_the_zoo_keeps_its_shapes_and_cost_through_onnx() {
 fn has_no_operator(layer: &Layer) -> bool {
     match layer {
         Layer::Experts(_) | Layer::LatentAttention(_) => true,
-        Layer::Attention(attention) => attention.window.is_some() || attention.sinks || attention.bias.is_some(),
+        Layer::Attention(attention) => {
+            attention.window.is_some() || attention.sinks || attention.bias.is_some() || attention.context.is_some()
+        }
         _ => false,
     }
 }

@@ -39,12 +39,12 @@ impl Replica for Toy {
 const TOY: Toy = Toy { step: 2e-3, prompt: 2e-5, sequence: 4e-5, cached: 3e-8 };
 
 fn limits() -> Limits {
-    Limits { tokens: 512, sequences: 64, blocks: 100_000, block: 16, chunked: true }
+    Limits { tokens: 512, sequences: 64, blocks: 100_000, block: 16, chunked: true, reserve: true }
 }
 
 /// One request at a time, prompts alone, each whole.
 fn single() -> Limits {
-    Limits { tokens: u64::MAX, sequences: 1, blocks: u64::MAX / 16, block: 16, chunked: false }
+    Limits { tokens: u64::MAX, sequences: 1, blocks: u64::MAX / 16, block: 16, chunked: false, reserve: true }
 }
 
 fn near(found: f64, expected: f64, share: f64, what: &str) {
@@ -91,73 +91,126 @@ fn a_server_of_exponential_time_makes_wait_as_erlang_says() {
     near(found, service * load / (1.0 - load), 0.02, "M/M/1");
 }
 
-/// A second simulator: sequences in a list, each looked at in every step. No cache runs out.
-fn plainly(replica: &Toy, requests: &[Request], limits: &Limits) -> (Vec<(f64, f64)>, f64) {
+/// A second simulator: sequences in lists, each looked at in every step, blocks counted anew. Times of the first and the last
+/// token of each, joules, and how often a sequence was sent back.
+fn plainly(replica: &Toy, requests: &[Request], limits: &Limits) -> (Vec<(f64, f64)>, f64, u64) {
+    #[derive(Clone, Copy)]
     struct Seq {
         number: usize,
-        prompt_left: u64,
-        context: u64,
-        answer_left: u64,
+        /// Tokens that are known, in the cache, and of the answer.
+        known: u64,
+        cached: u64,
+        made: u64,
     }
-    let (mut now, mut next, mut joules) = (requests[0].at.get(), 0, 0.0);
-    let mut list: Vec<Seq> = Vec::new();
+    let blocks = |tokens: u64| tokens.div_ceil(limits.block);
+    let (mut now, mut next, mut joules, mut sent_back) = (requests[0].at.get(), 0, 0.0, 0);
+    let (mut runs, mut waits): (Vec<Seq>, Vec<Seq>) = (Vec::new(), Vec::new());
     let mut times = vec![(0.0, 0.0); requests.len()];
-    while next < requests.len() || !list.is_empty() {
-        if list.is_empty() && requests[next].at.get() > now {
+    while next < requests.len() || !runs.is_empty() || !waits.is_empty() {
+        if runs.is_empty() && waits.is_empty() && requests[next].at.get() > now {
             joules += DRAWN.2 * (requests[next].at.get() - now);
             now = requests[next].at.get();
         }
         while next < requests.len() && requests[next].at.get() <= now {
-            let Request { prompt, answer, .. } = requests[next];
-            list.push(Seq { number: next, prompt_left: prompt, context: 0, answer_left: answer });
+            waits.push(Seq { number: next, known: requests[next].prompt, cached: 0, made: 0 });
             next += 1;
         }
-        let (mut room, mut prompts, mut decodes, mut cached) = (limits.tokens, 0, 0, 0);
-        for seq in list.iter().take(limits.sequences as usize) {
-            if seq.prompt_left == 0 {
-                (decodes, cached, room) = (decodes + 1, cached + seq.context, room - 1);
+        // What each computes in this step, by its number. Blocks that are held: of what is cached and is computed.
+        let mut step: Vec<(usize, u64)> = Vec::new();
+        let mut room = limits.tokens;
+        let held = |runs: &[Seq], step: &[(usize, u64)]| -> u64 {
+            let new = |s: &Seq| step.iter().find(|(number, _)| *number == s.number).map_or(0, |(_, new)| *new);
+            runs.iter().map(|s| blocks(s.cached + new(s))).sum()
+        };
+        let (mut i, mut lost) = (0, false);
+        'running: while i < runs.len() && room > 0 {
+            let new = (runs[i].known - runs[i].cached).min(room);
+            step.push((runs[i].number, new));
+            while held(&runs, &step) > limits.blocks {
+                let Seq { number, known, made, .. } = runs.pop().expect("somebody runs");
+                waits.push(Seq { number, known, cached: 0, made });
+                waits.sort_by_key(|s| s.number);
+                step.retain(|(other, _)| *other != number);
+                (sent_back, lost) = (sent_back + 1, true);
+                if i == runs.len() {
+                    break 'running;
+                }
+            }
+            (room, i) = (room - new, i + 1);
+        }
+        while !lost && room > 0 && runs.len() < limits.sequences as usize && !waits.is_empty() {
+            let (seq, new) = (waits[0], (waits[0].known).min(room));
+            let wanted = if limits.reserve { seq.known } else { new };
+            if held(&runs, &step) + blocks(wanted) > limits.blocks {
+                break;
+            }
+            runs.push(waits.remove(0));
+            runs.sort_by_key(|s| s.number);
+            step.push((seq.number, new));
+            room -= new;
+        }
+        let (mut prompts, mut decodes, mut cached) = (0, 0, 0);
+        for (number, new) in &step {
+            let seq = runs.iter().find(|s| s.number == *number).expect("runs");
+            if seq.made > 0 && seq.known - seq.cached == 1 {
+                (decodes, cached) = (decodes + 1, cached + seq.cached);
             } else {
-                let part = seq.prompt_left.min(room);
-                (prompts, room) = (prompts + part, room - part);
+                prompts += new;
             }
         }
         let (prefill, decode) =
             (replica.prompt * prompts as f64, replica.sequence * decodes as f64 + replica.cached * cached as f64);
         now += replica.step + prefill + decode;
         joules += DRAWN.0 * prefill + DRAWN.1 * decode + DRAWN.2 * replica.step;
-        let mut room = limits.tokens;
-        for seq in list.iter_mut().take(limits.sequences as usize) {
-            let part = if seq.prompt_left == 0 { 1 } else { seq.prompt_left.min(room) };
-            (room, seq.context) = (room - part, seq.context + part);
-            seq.prompt_left = seq.prompt_left.saturating_sub(part);
-            if seq.prompt_left == 0 && part > 0 {
-                if seq.answer_left == requests[seq.number].answer {
-                    times[seq.number].0 = now;
+        for (number, new) in step {
+            let seq = runs.iter_mut().find(|s| s.number == number).expect("runs");
+            seq.cached += new;
+            if seq.cached == seq.known {
+                if seq.made == 0 {
+                    times[number].0 = now;
                 }
-                seq.answer_left -= 1;
-                times[seq.number].1 = now;
+                (seq.known, seq.made, times[number].1) = (seq.known + 1, seq.made + 1, now);
             }
         }
-        list.retain(|seq| seq.answer_left > 0);
+        runs.retain(|s| s.made < requests[s.number].answer);
     }
-    (times, joules)
+    (times, joules, sent_back)
 }
 
 #[test]
 fn a_second_simulator_says_the_same() {
-    for (rate, tokens, sequences, seed) in
-        [(2.0, 512, 64, 1), (8.0, 512, 64, 2), (14.0, 256, 16, 3), (40.0, 2048, 8, 4)]
-    {
+    let ample = limits().blocks;
+    let mut rules_differ = 0;
+    for (rate, tokens, sequences, blocks, seed) in [
+        (2.0, 512, 64, ample, 1),
+        (8.0, 512, 64, ample, 2),
+        (14.0, 256, 16, ample, 3),
+        (40.0, 2048, 8, ample, 4),
+        // Caches that run out.
+        (20.0, 512, 64, 300, 5),
+        (20.0, 128, 64, 200, 6),
+        (60.0, 512, 64, 400, 7),
+    ] {
         let demand = Demand::poisson(1500, Lengths::LogNormal(300, 0.8), Lengths::Uniform(1, 80), seed);
-        let (requests, limits) = (demand.at_rate(rate), Limits { tokens, sequences, ..limits() });
-        let run = simulate(&TOY, &requests, Load::Open, &limits).expect("runs");
-        let (times, joules) = plainly(&TOY, &requests, &limits);
-        let mean = |pick: &dyn Fn(usize) -> f64| (0..requests.len()).map(pick).sum::<f64>() / requests.len() as f64;
-        let at = |i: usize| requests[i].at.get();
-        near(mean(&|i| run.served[i].to_first().get()), mean(&|i| times[i].0 - at(i)), 0.02, "first token");
-        near(mean(&|i| run.served[i].to_last().get()), mean(&|i| times[i].1 - at(i)), 0.02, "last token");
-        near(run.whole.energy.total().get(), joules, 0.02, "joules");
+        let requests: Vec<Request> =
+            demand.at_rate(rate).into_iter().map(|r| Request { prompt: r.prompt.min(2500), ..r }).collect();
+        let of = |reserve: bool| {
+            let limits = Limits { tokens, sequences, blocks, reserve, ..limits() };
+            let run = simulate(&TOY, &requests, Load::Open, &limits).expect("runs");
+            let (times, joules, sent_back) = plainly(&TOY, &requests, &limits);
+            let mean = |pick: &dyn Fn(usize) -> f64| (0..requests.len()).map(pick).sum::<f64>() / requests.len() as f64;
+            let at = |i: usize| requests[i].at.get();
+            near(mean(&|i| run.served[i].to_first().get()), mean(&|i| times[i].0 - at(i)), 1e-6, "first token");
+            near(mean(&|i| run.served[i].to_last().get()), mean(&|i| times[i].1 - at(i)), 1e-6, "last token");
+            near(run.whole.energy.total().get(), joules, 1e-6, "joules");
+            assert_eq!(run.preemptions, sent_back, "{limits:?}");
+            assert_eq!(sent_back > 0, blocks < ample, "{limits:?}: {sent_back}");
+            sent_back
+        };
+        let (reserved, greedy) = (of(true), of(false));
+        rules_differ += usize::from(reserved < greedy);
     }
+    assert_eq!(rules_differ, 3, "whoever waits for room for a whole prompt is sent back less often");
 }
 
 #[test]
@@ -233,11 +286,11 @@ proptest! {
         (prompt, answer) in (lengths(), lengths()),
         (count, seed, rate) in (1usize..120, 0u64..1000, 0.01..1e4f64),
         (tokens, sequences, block, spare) in (1u64..2000, 1u64..40, 1u64..40, 0u64..400),
-        (chunked, users) in (any::<bool>(), 0usize..30),
+        (chunked, reserve, users) in (any::<bool>(), any::<bool>(), 0usize..30),
     ) {
         let demand = Demand::poisson(count, prompt, answer, seed);
         let blocks = demand.longest().div_ceil(block) + spare;
-        let limits = Limits { tokens, sequences, blocks, block, chunked };
+        let limits = Limits { tokens, sequences, blocks, block, chunked, reserve };
         let load = if users == 0 { Load::Open } else { Load::Closed(users) };
         let requests = demand.at_rate(rate);
         let run = simulate(&TOY, &requests, load, &limits).expect("it fits");

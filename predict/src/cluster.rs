@@ -11,7 +11,7 @@ use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::law::power::waiting;
 use joulecast_model::net::layer::Optimizer;
-use joulecast_model::net::network::{ShapedNetwork, Stored};
+use joulecast_model::net::network::{Network, ShapedNetwork, Stored};
 use joulecast_model::net::share::{Layout, ShareError};
 use joulecast_model::step::framework::Framework;
 use joulecast_model::step::generation::{self, Generation, GenerationError};
@@ -48,6 +48,8 @@ pub struct Cluster {
     interconnect: Option<Interconnect>,
     layout: Option<Layout>,
     stored: Stored,
+    /// What to tell of the request.
+    told: Vec<Warning>,
     /// Samples per second that the host feeds to all of them.
     rate: Option<f64>,
 }
@@ -106,7 +108,8 @@ impl Cluster {
             return Err(Failure::usage("--cache is of attention in 16 bits: --precision bf16, fp16 or fp8"));
         }
         let (name, layout, stored) = (team.name.clone(), request.layout, request.stored);
-        Ok(Self { name, members, precision, mode, optimizer, weak: request.weak, interconnect, layout, stored, rate })
+        let (weak, told) = (request.weak, request.told.clone());
+        Ok(Self { name, members, precision, mode, optimizer, weak, interconnect, layout, stored, told, rate })
     }
 
     /// What predicts on the first kind of GPU.
@@ -134,9 +137,9 @@ impl Cluster {
         self.is_single() && self.layout.is_none()
     }
 
-    /// What to tell of the calibrations.
+    /// What to tell of the calibrations and of the request.
     pub fn notes(&self) -> impl Iterator<Item = &Warning> {
-        self.members.iter().filter_map(|(_, m)| m.note.as_ref())
+        self.members.iter().filter_map(|(_, m)| m.note.as_ref()).chain(&self.told)
     }
 
     /// What all GPUs together draw with nothing to do.
@@ -282,7 +285,7 @@ impl Cluster {
             return Err(Failure::usage("--batch max is of one GPU: --layouts says how much fits where"));
         };
         let mut prediction = deployment.step(&source.network, batch, Flow::Alone).map_err(of_layout)?;
-        prediction.warnings.splice(..0, self.notes().cloned());
+        prediction.warnings.splice(..0, self.notes().cloned().chain(beyond_positions(source, 0)));
         Ok(prediction)
     }
 
@@ -310,6 +313,7 @@ impl Cluster {
         }
         let each = self.part(source, batch)?;
         let mut prediction = self.at(&*shape(each)?, point)?;
+        prediction.warnings.splice(..0, self.told.iter().cloned().chain(beyond_positions(source, 0)));
         if batch == Batch::Max && each == MOST_UNITS {
             prediction.warnings.push(Warning::LargestTried { batch: MOST_UNITS });
         }
@@ -349,7 +353,7 @@ impl Cluster {
             Some(layout) => generation::predict_on(&self.deployment(layout, point)?, network, length, batch),
         };
         let mut answer = answer.map_err(of_generation)?;
-        answer.total.warnings.splice(..0, self.notes().cloned());
+        answer.total.warnings.splice(..0, self.notes().cloned().chain(beyond_positions(source, tokens)));
         Ok(answer)
     }
 
@@ -364,6 +368,19 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// What to tell where the prompt of a network's sequence and so many more tokens are longer than it was made for.
+pub(crate) fn beyond_positions(source: &Source, more: u64) -> Option<Warning> {
+    let network = &source.network;
+    let prompt = network.inputs.first().and_then(|input| input.shape.dims().first().copied()).unwrap_or(0);
+    longer_than_made_for(network, prompt.saturating_add(more))
+}
+
+/// The same of sequences of so many tokens.
+pub(crate) fn longer_than_made_for(network: &Network, tokens: u64) -> Option<Warning> {
+    let positions = network.stated.positions.filter(|positions| tokens > *positions)?;
+    Some(Warning::Positions { tokens, positions })
 }
 
 /// What does not generate is the user's to mend, but for a network's own faults.

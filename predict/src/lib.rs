@@ -21,6 +21,8 @@ pub mod typed;
 #[cfg(feature = "program")]
 mod args;
 #[cfg(feature = "program")]
+mod load;
+#[cfg(feature = "program")]
 mod output;
 #[cfg(feature = "program")]
 mod terminal;
@@ -57,7 +59,8 @@ pub fn program(called: &str, words: impl IntoIterator<Item = std::ffi::OsString>
     use std::ffi::OsString;
     let mut words: Vec<OsString> = words.into_iter().collect();
     words.extend(form_of_file(&words));
-    let line = std::iter::once(OsString::from(called)).chain(words.iter().cloned());
+    let asked = load::served(&words);
+    let line = std::iter::once(OsString::from(called)).chain(asked.as_ref().unwrap_or(&words).iter().cloned());
     let cli = match args::Cli::try_parse_from(line) {
         Ok(cli) => cli,
         // Help is no error.

@@ -10,7 +10,7 @@ use joulecast_model::net::network::Stored;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::net::share::Layout;
 use joulecast_model::step::framework::{Launch, LossScaling};
-use joulecast_model::step::predictor::OperatingPoint;
+use joulecast_model::step::predictor::{OperatingPoint, Warning};
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -28,6 +28,8 @@ pub struct Reading {
     pub selected: Option<u64>,
     /// Tokens per sample, for networks that read a sequence.
     pub sequence: Option<u64>,
+    /// Mixtures of experts: how many times as many tokens busy experts have as the mean; what the network says without.
+    pub imbalance: Option<f64>,
 }
 
 /// Whose host launches eager steps.
@@ -162,6 +164,12 @@ pub struct Request {
     pub batches: Vec<Batch>,
     /// Storage and arithmetic.
     pub precisions: Vec<Precision>,
+    /// Whether nobody chose that: networks whose files say in what they are published run in it ([`Session::settled`]).
+    ///
+    /// [`Session::settled`]: crate::Session::settled
+    pub open: bool,
+    /// What to tell of what was settled so.
+    pub told: Vec<Warning>,
     /// Inference or training.
     pub modes: Vec<Mode>,
     /// What runs steps.
@@ -190,6 +198,8 @@ impl Request {
             input_rate: None,
             batches: vec![Batch::Samples(1)],
             precisions: vec![Precision::Fp32],
+            open: false,
+            told: Vec::new(),
             modes: vec![Mode::Inference],
             runner: Runner::through("cudnn"),
             optimizer: None,

@@ -323,6 +323,28 @@ impl Session {
         })
     }
 
+    /// A request that nobody chose a precision for, in what its networks' files say that they are published in, where they agree.
+    ///
+    /// # Errors
+    /// Those of [`Self::network`].
+    pub fn settled(&self, request: &Request) -> Result<Request, Failure> {
+        let mut stated = None;
+        if request.open && request.networks.iter().all(|name| name != "all") {
+            let each =
+                request.networks.iter().map(|name| Ok(self.network(name, &request.reading)?.network.stated.precision));
+            let each = each.collect::<Result<Vec<Option<Precision>>, Failure>>()?;
+            stated = each.first().copied().flatten().filter(|first| each.iter().all(|other| *other == Some(*first)));
+        }
+        let settled = Request { open: false, ..request.clone() };
+        Ok(match stated {
+            Some(precision) => {
+                let told = settled.told.iter().cloned().chain([Warning::Published { precision }]).collect();
+                Request { precisions: vec![precision], told, ..settled }
+            }
+            None => settled,
+        })
+    }
+
     /// The GPUs of a team, ready to predict in a precision and mode.
     ///
     /// # Errors

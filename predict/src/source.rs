@@ -50,6 +50,9 @@ impl Source {
         if let (Some(tokens), Format::Zoo | Format::Toml | Format::HuggingFace) = (reading.sequence, format) {
             network.bind(generation::SEQUENCE, tokens).map_err(|e| Failure::Usage(e.into()))?;
         }
+        if let Some(imbalance) = reading.imbalance {
+            network.set_imbalance(imbalance).map_err(|e| Failure::Usage(e.into()))?;
+        }
         // Inputs of an imported file are bound already, since other shapes follow from them.
         let bindings = match format {
             Format::Onnx | Format::Prototxt => Vec::new(),

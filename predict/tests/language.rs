@@ -225,7 +225,7 @@ fn what_cannot_be_laid_out_is_named() {
         (format!("{} --gpus 2 --generate 4", config("llama3_1_8b")), "--tensor-parallel N"),
         ("--net vgg16 --gpu h100 --batch 4 --tensor-parallel 2".into(), "vgg16 cannot be shared among GPUs"),
         ("--net gpt2 --gpu i7-6700k --batch 4 --tensor-parallel 2".into(), "is a processor"),
-        (format!("optimize {} --tensor-parallel 2", config("llama3_1_8b")), "layouts are predict's"),
+        (format!("optimize {} --tensor-parallel 2", config("llama3_1_8b")), "predict serve --over layout"),
     ] {
         let output = run(&arguments);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -295,4 +295,70 @@ fn weights_and_caches_in_fewer_bits() {
     }
     let output = run("--net vgg16 --gpu h100 --batch 8 --precision bf16 --weights int8");
     assert!(String::from_utf8_lossy(&output.stderr).contains("is no language model"));
+}
+
+/// A folder with a `config.json` that has further keys.
+fn config_with(name: &str, keys: &[(&str, serde_json::Value)]) -> (tempfile::TempDir, String) {
+    let path = format!("{}/../model/tests/huggingface/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).expect("there");
+    let mut file: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for (key, value) in keys {
+        file[*key] = value.clone();
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let written = folder.path().join("config.json");
+    std::fs::write(&written, file.to_string()).expect("written");
+    let net = folder.path().display().to_string();
+    (folder, net)
+}
+
+#[test]
+fn a_config_says_its_precision_and_how_long_sequences_are() {
+    let keys = [("torch_dtype", "bfloat16".into()), ("max_position_embeddings", 2048.into())];
+    let (_kept, net) = config_with("llama3_2_1b", &keys);
+    let asked = format!("--net {net} --gpu h100 --batch 1 --sequence 64");
+    let told = "in bf16, as the network's config.json says (torch_dtype)";
+    for command in ["", " --generate 8", " --generate 8 --layouts"] {
+        let said = stdout(&format!("{asked}{command}"));
+        assert!(said.contains(told) && said.contains("bf16") && !said.contains("was made for"), "{command}: {said}");
+        let other = stdout(&format!("{asked}{command} --precision fp16"));
+        assert!(other.contains("fp16") && !other.contains(told), "{command}: {other}");
+    }
+    let served = stdout(&format!("serve --net {net} --gpu h100 --rate 4 --prompt 64 --answer 8 --requests 100"));
+    assert!(served.contains(told) && !served.contains("was made for"), "{served}");
+    // The zoo's networks have no such file.
+    assert!(!stdout("--net llama3_2_1b --gpu h100 --batch 1 --sequence 64").contains("config.json"));
+    let long = "was made for 2048 (max_position_embeddings)";
+    for command in ["--sequence 4096", "--sequence 2000 --generate 100", "--sequence 2000 --generate 100 --layouts"] {
+        let said = stdout(&format!("--net {net} --gpu h100 --batch 1 {command}"));
+        assert!(said.contains(long), "{command}: {said}");
+    }
+    let served = stdout(&format!("serve --net {net} --gpu h100 --rate 1 --prompt 2000 --answer 100 --requests 100"));
+    assert!(served.contains(long), "{served}");
+}
+
+#[test]
+fn experts_of_gpt_oss_are_as_published() {
+    let method = serde_json::json!({"quant_method": "mxfp4"});
+    let (_kept, net) =
+        config_with("gpt_oss_20b", &[("quantization_config", method), ("torch_dtype", "bfloat16".into())]);
+    let asked = format!("--net {net} --gpu h100 --batch 1 --sequence 64 --generate 8 --format");
+    let gib = value(&stdout(&format!("{asked} json")), "memory.weights") / (1u64 << 30) as f64;
+    assert!((12.0..13.5).contains(&gib), "{gib}");
+    assert!(stdout(&format!("{asked} table")).contains("mxfp4"));
+}
+
+#[test]
+fn imbalance_is_asked_of_steps_layouts_and_services() {
+    let net = "--net qwen3_30b_a3b --gpu h100 --batch 64 --precision bf16 --sequence 512 --generate 8";
+    let four = format!("{net} --tensor-parallel 4 --expert-parallel 4");
+    let time = |more: &str| value(&stdout(&format!("{four} --format json{more}")), "generation.decode.time_s");
+    assert!(time(" --imbalance 2") > time(""));
+    let listed = |more: &str| stdout(&format!("{net} --layouts{more}"));
+    assert_ne!(listed(" --imbalance 3"), listed(""));
+    let told = "busy experts have 2 times as many tokens as the mean of all";
+    assert!(stdout(&format!("{four} --imbalance 2")).contains(told));
+    let load = "serve --net qwen3_30b_a3b --gpu h100 --tensor-parallel 4 --expert-parallel 4 --rate 8 --prompt 256 --answer 32";
+    let served = |more: &str| stdout(&format!("{load} --requests 100 --max-num-batched-tokens 512{more}"));
+    assert_ne!(served(" --imbalance 2"), served(""));
 }

@@ -3,6 +3,7 @@
 use crate::table::significant;
 use joulecast_model::base::units::Bytes;
 use joulecast_model::law::lookup::Substitute;
+use joulecast_model::step::framework::Scheduling;
 use joulecast_model::step::predictor::Warning;
 
 /// The profile whose table of host times `calibrate host` compares a machine with.
@@ -113,7 +114,20 @@ pub fn words(warning: &Warning) -> String {
         Warning::Stored { weights, cache } => {
             let weights = weights.map(|w| format!("weights in {w}"));
             let parts = weights.into_iter().chain(cache.map(|c| format!("cache in {c}"))).collect::<Vec<_>>().join(", ");
-            format!("{parts}: fewer bytes in memory and read, arithmetic as without; what converting takes was not measured")
+            format!("{parts}: fewer bytes in memory and read, multiplied in 16 bits; products take what TensorRT-LLM's of int8 weights do, of other weights, of experts and of a cache converting was not measured")
+        }
+        Warning::Published { precision } => {
+            format!("in {precision}, as the network's config.json says (torch_dtype): --precision for another")
+        }
+        Warning::Positions { tokens, positions } => format!(
+            "sequences of {tokens} tokens: the network's config.json says that it was made for {positions} (max_position_embeddings)"
+        ),
+        Warning::Scheduler { framework, rule } => {
+            let rule = match rule {
+                Scheduling::PromptsFirst => "computes prompts in steps of their own before answers go on",
+                Scheduling::WholeAnswers => "begins a request where its whole answer has room, too",
+            };
+            format!("{framework} {rule}, which is not simulated: steps are scheduled as vLLM does")
         }
         Warning::Exchanges { interconnect } => {
             format!("what GPUs exchange was not measured over {interconnect}: by the ring of its sums of gradients")

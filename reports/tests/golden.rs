@@ -364,7 +364,7 @@ fn a_plan_with_a_language_model() {
     let text = PLAN.replace("site_kw = 6.0", "site_kw = 12.0") + service;
     let of = &PlanFile::from_toml(&text).expect("a valid plan").languages[0];
     let (demand, limits) =
-        (of.demand(), Limits { tokens: 2048, sequences: 32, blocks: 10_000, block: 16, chunked: true });
+        (of.demand(), Limits { tokens: 2048, sequences: 32, blocks: 10_000, block: 16, chunked: true, reserve: true });
     let at = |factor: f64| {
         let slower = Slower { replica: &Steps, factor };
         let wanted = Wanted { demand: &demand, target: &of.target };

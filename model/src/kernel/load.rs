@@ -173,6 +173,10 @@ impl<'a> Work<'a> {
             (Layer::Recurrent(recurrent), Phase::Forward | Phase::BackwardData) => {
                 RECURRENT_STEP * recurrent.steps(self.inputs()) as f64
             }
+            // Of another sequence's cache nothing is written but with the prompt.
+            (Layer::Attention(attention), Phase::Forward) if attention.context.is_some() && attention.decodes() => {
+                Seconds::ZERO
+            }
             (Layer::Attention(attention), Phase::Forward) if attention.cached.is_some() => CACHE_WRITE,
             _ => Seconds::ZERO,
         }

@@ -3,6 +3,7 @@
 pub mod choice;
 pub mod calibration;
 pub mod carry;
+pub(crate) mod fewer_bits;
 pub mod lookup;
 pub mod time;
 pub(crate) mod batches;

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 const FP8_ALIGNMENT: u64 = 16;
 
 /// Fields of layers, as they are written where they are not given, that rows of before do not have.
-const LATER: [&str; 3] = [", window: None, sinks: false", ", bias: None", ", rotated: None"];
+const LATER: [&str; 4] = [", window: None, sinks: false", ", bias: None", ", context: None", ", rotated: None"];
 
 /// A layer standing alone: its fields and its input shapes, without the batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,6 +4,7 @@ mod activity;
 mod host;
 mod input;
 mod kernels;
+mod products;
 mod serving;
 mod speed;
 
@@ -11,7 +12,8 @@ pub use activity::{Activity, TRAITS as ACTIVITY_TRAITS};
 pub use host::{Costs, Host, HostKind, OfNetworks, Stages};
 pub use input::Input;
 pub use kernels::{Broadcast, Maps, RowByRow, Sequences, Sums};
-pub use serving::Serving;
+pub use products::RowsApart;
+pub use serving::{Scheduling, Serving};
 pub use speed::{ByGroup, Group, HostRecord, HostSpeed};
 
 use activity::ActivityFile;
@@ -31,6 +33,7 @@ use crate::step::autocast::Mixed;
 use crate::step::memory::{Activations, InPlace, MemoryPolicy};
 use host::HostFile;
 use kernels::{BroadcastFile, MapsFile, RowByRowFile, SequencesFile, SumsFile};
+use products::RowsApartFile;
 use serde::{Deserialize, Serialize};
 use serving::ServingFile;
 use std::ops::RangeInclusive;
@@ -105,6 +108,8 @@ pub struct Framework {
     pub maps: Option<Maps>,
     /// How it runs convolutions over sequences, where that differs from those over maps.
     pub sequences: Option<Sequences>,
+    /// How it multiplies rows of samples that lie apart, where not as one product.
+    pub rows_apart: Option<RowsApart>,
     /// How it normalizes rows, where their number bounds that.
     pub layer_norm: Option<RowByRow>,
     /// What counting the steps takes each batch norm that is trained.
@@ -240,6 +245,7 @@ struct File {
     broadcast: Option<BroadcastFile>,
     sums: Option<SumsFile>,
     sequences: Option<SequencesFile>,
+    rows_apart: Option<RowsApartFile>,
     maps: Option<MapsFile>,
     layer_norm: Option<RowByRowFile>,
     batch_norm: Option<BatchNormFile>,
@@ -505,6 +511,7 @@ impl Framework {
             sums: file.sums.map(SumsFile::read).transpose()?,
             layer_norm: file.layer_norm.map(RowByRowFile::read).transpose()?,
             sequences: file.sequences.map(SequencesFile::read).transpose()?,
+            rows_apart: file.rows_apart.map(RowsApartFile::read).transpose()?,
             counter: file.batch_norm.map_or(Ok(Seconds::ZERO), |b| b.counter.time("batch_norm counter"))?,
             maps: file.maps.map(MapsFile::read).transpose()?,
             rules: library::shipped()?,
@@ -669,6 +676,7 @@ mod tests {
                 "kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [0, 1]\nlatency = [1, 1]\nplain = [1, 1]\nsource = \"x\"",
                 "broadcast per_cycle is 0",
             ),
+            ("kind = \"add\"\nfactor = 1\n[rows_apart]\nbandwidth = 0\nsource = \"x\"", "rows_apart bandwidth is 0"),
             ("kind = \"add\"\nfactor = 1\n[sequences]\nreordered = 2\nsource = \"x\"", "sequences reordered is 2"),
             (
                 "kind = \"add\"\nfactor = 1\n[maps]\ncopied_per_cycle = { short = [1, 1], even = 1, long = [1, 1] }\nconcatenated_per_cycle = 1\ninterpolated_per_cycle = [1, 0]\nmirrored_per_cycle = [1, 1]\ncycles_per_plane = 2\nsource = \"x\"",

@@ -43,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   predict --net resnet50 --gpu h200 --framework pytorch --host host.toml    as fast as a machine's host (`calibrate host`)
   predict --net gpt2 --gpu h200 --batch 8 --sequence 512 --generate 128
   predict optimize --net resnet50 --gpu v100 --batch 64 --metric edp --max-slowdown 5%
+  predict optimize --net llama3_8b --gpu h100 --prompt 1024 --answer 256 --tpot 50ms    as serve --over … --objective energy
   predict compare --net resnet50,vgg16 --gpu v100,t4 --batch 1,64    also --target-latency, --energy-budget, --max-power
   predict sweep --net all --gpu all --batch 1,16,64 --output rows.csv    also --clock 600..1500:15, --power-cap
   predict serve --net llama3_8b --gpu h100 --rate 4 --prompt 1024 --answer 256    also --ttft 500ms --tpot 50ms, --trace
@@ -57,7 +58,8 @@ const EXAMPLES: &str = "Examples:
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// The clock, power limit and batch with the least energy, time or product of them
+    /// The clock, power limit and batch with the least energy, time or product of them; with --prompt and --answer, of a
+    /// language model under a load, what serve --over --objective finds
     Optimize(Box<OptimizeArgs>),
     /// Networks on GPUs side by side, which GPU is best for what, and the largest batch within a budget
     Compare(Box<CompareArgs>),

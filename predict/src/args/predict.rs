@@ -6,7 +6,7 @@ use super::shared::{
 };
 use super::values::{parse_count, parse_latency, parse_latency_ms, parse_percent, parse_positive, parse_size};
 use crate::failure::Failure;
-use crate::request::{Batch, Epochs, Request};
+use crate::request::{Batch, Epochs, Reading, Request};
 use clap::{Args, ValueEnum};
 use joulecast_model::ask::metric::Metric;
 use joulecast_model::base::units::Seconds;
@@ -95,18 +95,16 @@ impl PredictArgs {
         let request = Request {
             layout,
             stored: self.layout.stored(),
-            reading: self.reading.reading(self.sequence.sequence),
+            reading: Reading { imbalance: self.layout.imbalance, ..self.reading.reading(self.sequence.sequence) },
             teams: vec![self.sharing.team(self.gpu.as_deref(), layout.is_some() || self.layouts)?],
             batches: vec![self.batch.unwrap_or(Batch::Samples(1))],
-            precisions: vec![self.precision.precision],
-            modes: vec![self.precision.mode],
             runner: self.framework.runner(),
             point: self.operating.point(),
             require_fit: self.require_fit,
             epochs: self.training.epochs(),
             ..Request::new(self.net.net(), "")
         };
-        Ok(self.sharing.fill(request))
+        Ok(self.precision.fill(self.sharing.fill(request)))
     }
 }
 
@@ -143,7 +141,9 @@ impl OptimizeArgs {
     pub fn request(&self) -> Result<Request, Failure> {
         let mut request = self.predict.request()?;
         if request.layout.is_some() || self.predict.layouts {
-            return Err(Failure::usage("optimize is of one GPU, or of steps that --gpus share: layouts are predict's"));
+            return Err(Failure::usage(
+                "optimize is for a step of one GPU: predict --layouts lists layouts, predict serve --over layout --objective compares them under a load",
+            ));
         }
         request.networks = request.networks[0].split(',').map(str::to_string).collect();
         Ok(request)

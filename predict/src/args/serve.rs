@@ -3,7 +3,7 @@
 use super::shared::{LayoutArgs, NetArgs, OperatingArgs, OutputArgs, ReadingArgs};
 use super::values::{one_of, parse_count, parse_positive, parse_precision, parse_size, parse_time};
 use crate::failure::Failure;
-use crate::request::{Request, Runner, Team};
+use crate::request::{Reading, Request, Runner, Team};
 use clap::{Args, ValueEnum};
 use joulecast_model::ask::capacity::Goal;
 use joulecast_model::ask::serving::{Lengths, Which};
@@ -34,9 +34,10 @@ pub struct ServeArgs {
     /// A GPU (`predict list gpus`) or a device file (data/gpus/README.md)
     #[arg(long, value_name = "NAME|FILE", required = true)]
     gpu: Option<String>,
-    /// Storage and arithmetic: bf16, fp16, or fp8 (linear layers in it and all others in bf16)
-    #[arg(long, value_name = "PRECISION", default_value = "bf16", value_parser = parse_precision)]
-    precision: Precision,
+    /// Storage and arithmetic: bf16, fp16, fp8 (linear layers in it and all others in bf16), fp32, tf32 or int8 (default: bf16;
+    /// of a config.json what it says)
+    #[arg(long, value_name = "PRECISION", value_parser = parse_precision)]
+    precision: Option<Precision>,
     /// Framework profile: what the engine adds to a step's kernels (`predict list frameworks`)
     #[arg(long, value_name = "NAME", default_value = "vllm")]
     framework: String,
@@ -99,6 +100,9 @@ pub struct ServeArgs {
     /// Prompts are computed whole, not in chunks that fill a step
     #[arg(long)]
     pub no_chunked_prefill: bool,
+    /// A request begins where the first chunk of its prompt fits in the cache, not all of it: as vLLM before 2026
+    #[arg(long)]
+    pub no_scheduler_reserve_full_isl: bool,
 
     /// What a GPU costs per hour, in any currency: also the cost of a million tokens of answers
     #[arg(long, value_name = "PRICE", value_parser = parse_positive, allow_negative_numbers = true)]
@@ -144,9 +148,10 @@ impl ServeArgs {
     pub fn request(&self) -> Result<Request, Failure> {
         let gpu = self.typed_gpu();
         Ok(Request {
-            reading: self.reading.reading(None),
+            reading: Reading { imbalance: self.layout.imbalance, ..self.reading.reading(None) },
             teams: vec![Team::of(1, gpu)],
-            precisions: vec![self.precision],
+            precisions: vec![self.precision.unwrap_or(Precision::Bf16)],
+            open: self.precision.is_none(),
             runner: Runner { calibration: self.calibration.clone(), ..Runner::through(&self.framework) },
             point: self.operating.point(),
             interconnect: self.interconnect.clone(),
@@ -171,6 +176,8 @@ pub enum ServeOver {
     Replicas,
     /// Smaller batches: fewer sequences of a step
     Seqs,
+    /// Smaller budgets: fewer tokens of a step
+    Tokens,
 }
 
 fn parse_which(text: &str) -> Result<Which, String> {

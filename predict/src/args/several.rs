@@ -100,12 +100,8 @@ pub struct CompareArgs {
 impl CompareArgs {
     /// What is meant.
     pub fn request(&self) -> Result<Request, Failure> {
-        Ok(Request {
-            precisions: vec![self.precision.precision],
-            modes: vec![self.precision.mode],
-            point: self.operating.point(),
-            ..self.many.request(&sizes(&self.batch), self.sequence.sequence)?
-        })
+        let many = self.many.request(&sizes(&self.batch), self.sequence.sequence)?;
+        Ok(self.precision.fill(Request { point: self.operating.point(), ..many }))
     }
 
     /// What is compared besides steps.

@@ -2,8 +2,8 @@
 
 use super::values::{
     Gpus, parse_algorithm, parse_cache, parse_cudnn, parse_gpus, parse_host, parse_input, parse_launch,
-    parse_loss_scaling, parse_mhz, parse_mode, parse_optimizer, parse_precision, parse_size, parse_watts,
-    parse_weights,
+    parse_loss_scaling, parse_mhz, parse_mode, parse_optimizer, parse_positive, parse_precision, parse_size,
+    parse_watts, parse_weights,
 };
 use crate::failure::Failure;
 use crate::request::{HostAsked, Reading, Request, Runner, Team};
@@ -74,7 +74,7 @@ impl ReadingArgs {
             _ => Folding::Open,
         };
         let (inputs, skip_unknown, selected) = (self.input.clone(), self.skip_unknown, self.selected);
-        Reading { inputs, skip_unknown, folding, selected, sequence }
+        Reading { inputs, skip_unknown, folding, selected, sequence, imbalance: None }
     }
 }
 
@@ -90,12 +90,25 @@ pub struct SequenceArgs {
 #[command(next_help_heading = MODEL)]
 pub struct PrecisionArgs {
     /// Storage and arithmetic: fp32 (TF32 off), tf32, fp16, bf16, int8, or fp8 (linear layers in it and all others in bf16;
-    /// inference only)
-    #[arg(long, value_name = "PRECISION", default_value = "fp32", value_parser = parse_precision)]
-    pub precision: Precision,
+    /// inference only) (default: fp32; of a config.json what it says)
+    #[arg(long, value_name = "PRECISION", value_parser = parse_precision)]
+    precision: Option<Precision>,
     /// inference: one forward pass; training: forward, backward and update
     #[arg(long, value_name = "MODE", default_value = "inference", value_parser = parse_mode, help_heading = TRAINING)]
     pub mode: Mode,
+}
+
+impl PrecisionArgs {
+    /// A request in that precision and mode.
+    pub fn fill(&self, request: Request) -> Request {
+        Request {
+            precisions: vec![self.precision.unwrap_or(Precision::Fp32)],
+            // Trainings in 16 bits are a choice of their own.
+            open: self.precision.is_none() && self.mode == Mode::Inference,
+            modes: vec![self.mode],
+            ..request
+        }
+    }
 }
 
 #[derive(Args)]
@@ -321,6 +334,10 @@ pub struct LayoutArgs {
     /// A language model's keys and values cached in fp8
     #[arg(long, value_name = "FORMAT", value_parser = parse_cache)]
     cache: Option<Kept>,
+    /// A mixture of experts: how many times as many tokens busy experts have as the mean of all (default: what the network says,
+    /// 1); of whole experts on several GPUs the one with the fullest decides
+    #[arg(long, value_name = "N", value_parser = parse_positive, allow_negative_numbers = true)]
+    pub imbalance: Option<f64>,
 }
 
 impl LayoutArgs {

@@ -177,6 +177,7 @@ fn title(request: &Request, question: &Question, first: &Cluster) -> String {
 /// # Errors
 /// When what is asked is wrong, or a step cannot be predicted.
 pub fn compare(session: &Session, request: &Request, question: &Question) -> Result<Comparison, Failure> {
+    let request = &session.settled(request)?;
     let budget = question.budget;
     let batch = |batch: &Batch| batch.samples().ok_or_else(|| Failure::usage("compare needs numbers as --batch"));
     let batches = request.batches.iter().map(batch).collect::<Result<Vec<_>, _>>()?;

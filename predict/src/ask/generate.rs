@@ -26,6 +26,7 @@ pub fn generate(session: &Session, request: &Request, tokens: u64) -> Result<Gen
     if request.epochs.is_some() {
         return Err(Failure::usage("--epochs is of a training: leave out --generate"));
     }
+    let request = &session.settled(request)?;
     let (precision, mode) = (*only(&request.precisions, "precision")?, *only(&request.modes, "mode")?);
     let cluster = session.cluster(request, only(&request.teams, "GPU or team")?, precision, mode)?;
     let source = session.network(only(&request.networks, "network")?, &request.reading)?;

@@ -1,6 +1,6 @@
 //! All layouts of a language model over the GPUs of a node.
 
-use crate::cluster::{Cluster, of_generation};
+use crate::cluster::{Cluster, longer_than_made_for, of_generation};
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
@@ -66,6 +66,7 @@ pub fn layouts(session: &Session, request: &Request, tokens: u64) -> Result<Laid
     if request.layout.is_some_and(|layout| layout != Layout::ALONE) {
         return Err(Failure::usage("--layouts are all layouts: leave out --tensor-parallel and the like"));
     }
+    let request = &session.settled(request)?;
     let (precision, mode) = (*only(&request.precisions, "precision")?, *only(&request.modes, "mode")?);
     let asked = Request { layout: Some(Layout::ALONE), ..request.clone() };
     let cluster = session.cluster(&asked, only(&request.teams, "GPU or team")?, precision, mode)?;
@@ -91,6 +92,7 @@ pub fn layouts(session: &Session, request: &Request, tokens: u64) -> Result<Laid
         warnings.push(Warning::Exchanges { interconnect: joined.name.clone() });
     }
     warnings.push(Warning::Handing);
+    warnings.extend(longer_than_made_for(network, load.context));
     let Stored { weights, cache } = request.stored;
     if !request.stored.is_usual() {
         warnings.push(Warning::Stored { weights, cache });

@@ -13,6 +13,7 @@ mod serve;
 mod settings;
 mod step;
 mod sweep;
+mod tried;
 
 pub use compare::{Question, compare};
 pub use convert::{to_onnx, to_toml};

@@ -282,6 +282,7 @@ pub fn figure(
     found: &[Found],
     made_by: String,
 ) -> Result<Curves, Failure> {
+    let request = &session.settled(request)?;
     let (cluster, axis) = (cluster(session, request)?, choice.axis(request.point)?);
     let gpu = cluster.first().gpu();
     let what = match axis {
@@ -321,6 +322,7 @@ pub fn optimize(session: &Session, request: &Request, choice: &Choice) -> Result
     if request.epochs.is_some() {
         return Err(Failure::usage("optimize is for one step: leave out --epochs and --dataset-size"));
     }
+    let request = &session.settled(request)?;
     let networks = session.networks(&request.networks, &request.reading)?;
     let cluster = cluster(session, request)?;
     networks.iter().map(|source| find(&cluster, source, request, choice)).collect()

@@ -4,21 +4,83 @@ use super::layouts::over_node;
 use crate::cluster::{Cluster, of_generation};
 use crate::failure::Failure;
 use joulecast_model::ask::serving::times::{Extent, Room, StepTimes};
-use joulecast_model::ask::serving::{Demand, Engine, Limits, check};
+use joulecast_model::ask::serving::{Demand, Engine, Limits, ServingError, check};
 use joulecast_model::net::network::Network;
 use joulecast_model::net::share::{Layout, shares};
+use joulecast_model::step::layout::Deployment;
 use joulecast_model::step::predictor::OperatingPoint;
+use std::sync::Arc;
 
 /// A replica of a network on a layout.
+#[derive(Clone)]
 pub(super) struct Replica {
     /// What its steps take at every operating point, in their order.
-    pub times: Vec<StepTimes>,
+    pub times: Arc<Vec<StepTimes>>,
     /// Its scheduler's.
     pub limits: Limits,
     /// Memory of each GPU.
     pub room: Room,
     /// What joins its GPUs.
     pub interconnect: String,
+}
+
+/// Why a layout serves no load.
+enum Unfit {
+    /// It has too little memory, in words.
+    Memory(String),
+    Other(Failure),
+}
+
+impl From<Unfit> for Failure {
+    fn from(unfit: Unfit) -> Self {
+        match unfit {
+            Unfit::Memory(why) => Self::usage(why),
+            Unfit::Other(why) => why,
+        }
+    }
+}
+
+/// A layout whose memory has room for a load.
+struct Fitting<'c> {
+    deployment: Deployment<'c>,
+    extent: Extent,
+    limits: Limits,
+    room: Room,
+}
+
+impl<'c> Fitting<'c> {
+    fn of(
+        cluster: &'c Cluster,
+        network: &Network,
+        (demand, engine): (&Demand, &Engine),
+        layout: Layout,
+        point: OperatingPoint,
+    ) -> Result<Self, Unfit> {
+        let (gpu, longest) = (cluster.first().gpu(), demand.longest());
+        let limits = engine.limits(gpu);
+        // A prompt that is not cut runs beside all answers.
+        let largest = if limits.chunked { limits.tokens } else { limits.tokens.max(longest + limits.sequences) };
+        let extent = Extent { tokens: largest.max(limits.sequences), sequences: limits.sequences, length: longest };
+        let deployment = cluster.deployment(layout.of_replica(), point).map_err(Unfit::Other)?;
+        let room = Room::of(&deployment, network, extent, engine.memory);
+        let room = room.map_err(|why| Unfit::Other(of_generation(why)))?;
+        let limits = Limits { blocks: room.blocks(limits.block), ..limits };
+        if limits.blocks == 0 {
+            return Err(Unfit::Memory(format!(
+                "{} does not fit in the memory of {}: weights and a step take {:.1} GiB{} of {:.1}, and a cache is beside them",
+                network.name,
+                gpu.name,
+                room.footprint.total().to_gib(),
+                if layout.of_replica().gpus() > 1 { " on each GPU" } else { "" },
+                gpu.memory.value.to_gib()
+            )));
+        }
+        check(demand.requests(), &limits).map_err(|why| match why {
+            ServingError::Cache { .. } => Unfit::Memory(why.to_string()),
+            other => Unfit::Other(Failure::usage(other)),
+        })?;
+        Ok(Self { deployment, extent, limits, room })
+    }
 }
 
 impl Replica {
@@ -29,41 +91,69 @@ impl Replica {
     pub fn of(
         cluster: &Cluster,
         network: &Network,
-        (demand, engine): (&Demand, &Engine),
+        asked: (&Demand, &Engine),
         layout: Layout,
         points: &[OperatingPoint],
     ) -> Result<Self, Failure> {
-        let (gpu, longest) = (cluster.first().gpu(), demand.longest());
-        let limits = engine.limits(gpu);
-        // A prompt that is not cut runs beside all answers.
-        let largest = if limits.chunked { limits.tokens } else { limits.tokens.max(longest + limits.sequences) };
-        let extent = Extent { tokens: largest.max(limits.sequences), sequences: limits.sequences, length: longest };
         if layout.exchanging() > 1 {
             shares(network, &layout).map_err(Failure::usage)?;
-            return Err(Failure::usage(format_args!(
-                "--expert-parallel {} with --tensor-parallel {}: groups of GPUs that share experts take their steps together, which is not simulated; at most as many parts of experts as --tensor-parallel",
-                layout.expert(),
-                layout.tensor()
-            )));
+            return Err(Failure::usage(exchanging(network, layout)));
         }
-        let layout = layout.of_replica();
-        let deployment = cluster.deployment(layout, points.first().copied().unwrap_or_default())?;
-        let room = Room::of(&deployment, network, extent, engine.memory).map_err(of_generation)?;
-        let limits = Limits { blocks: room.blocks(limits.block), ..limits };
-        if limits.blocks == 0 {
-            return Err(Failure::usage(format_args!(
-                "{} does not fit in the memory of {}: weights and a step take {:.1} GiB{} of {:.1}, and a cache is beside them",
-                network.name,
-                gpu.name,
-                room.footprint.total().to_gib(),
-                if layout.gpus() > 1 { " on each GPU" } else { "" },
-                gpu.memory.value.to_gib()
-            )));
-        }
-        check(demand.requests(), &limits).map_err(Failure::usage)?;
+        let point = points.first().copied().unwrap_or_default();
+        let Fitting { deployment, extent, limits, room } = Fitting::of(cluster, network, asked, layout, point)?;
         let times = StepTimes::of(&deployment, network, extent, points).map_err(of_generation)?;
-        Ok(Self { times, limits, room, interconnect: deployment.interconnect.name.clone() })
+        Ok(Self { times: times.into(), limits, room, interconnect: deployment.interconnect.name.clone() })
     }
+
+    /// The same on its layout with fewer sequences or tokens of a step: what steps take is known.
+    ///
+    /// # Errors
+    /// When a request does not fit in memory.
+    pub fn limited(
+        &self,
+        cluster: &Cluster,
+        network: &Network,
+        asked: (&Demand, &Engine),
+        layout: Layout,
+    ) -> Result<Self, Failure> {
+        let Fitting { limits, room, .. } = Fitting::of(cluster, network, asked, layout, OperatingPoint::default())?;
+        Ok(Self { limits, room, ..self.clone() })
+    }
+}
+
+/// Why groups of GPUs that share experts are not simulated, and what to ask instead.
+fn exchanging(network: &Network, layout: Layout) -> String {
+    let (expert, tensor) = (layout.expert(), layout.tensor());
+    let divides = |tensor: &u64| Layout::new(*tensor, 1, expert, None).is_ok_and(|one| shares(network, &one).is_ok());
+    let instead = match divides(&expert) {
+        true => format!("--tensor-parallel {expert} --expert-parallel {expert} divides attention among them, too"),
+        false => format!("at most as many parts of experts as --tensor-parallel, here {tensor}"),
+    };
+    format!(
+        "--expert-parallel {expert} with --tensor-parallel {tensor}: groups of GPUs with requests of their own that share experts take their steps together, which is not simulated; {instead}"
+    )
+}
+
+/// Where a load has too little memory on a layout: which layout of a node has enough, as options that ask for it, or that none
+/// has; nothing where memory is not what is wrong.
+pub(super) fn instead(
+    cluster: &Cluster,
+    network: &Network,
+    asked: (&Demand, &Engine),
+    layout: Layout,
+) -> Option<String> {
+    let on = |layout: &Layout| Fitting::of(cluster, network, asked, *layout, OperatingPoint::default());
+    if layout.exchanging() > 1 || !matches!(on(&layout), Err(Unfit::Memory(_))) {
+        return None;
+    }
+    let node = layouts(cluster, network, false).unwrap_or_default();
+    Some(match node.iter().find(|layout| on(layout).is_ok()) {
+        Some(one) if one.expert() > 1 => {
+            format!("--tensor-parallel {} --expert-parallel {} has room", one.tensor(), one.expert())
+        }
+        Some(one) => format!("--tensor-parallel {} has room", one.tensor()),
+        None => "no layout of a node without stages has room; --weights fp8 or int4 take less".into(),
+    })
 }
 
 /// Layouts that a replica may have over the GPUs of a node: no groups with samples of their own; stages where they are asked for.

@@ -1,8 +1,8 @@
 //! A language model on a replica under a load.
 
-use super::replica::{Replica, layouts};
-use super::settings::{caps, clocks};
-use crate::cluster::Cluster;
+use super::replica::{Replica, instead};
+use super::tried::{Tried, is_same, points, replicas};
+use crate::cluster::{Cluster, longer_than_made_for};
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
@@ -10,11 +10,12 @@ use joulecast_model::ask::capacity::Goal;
 use joulecast_model::ask::serving::times::{Room, StepTimes};
 use joulecast_model::ask::serving::{Demand, Engine, Group, Limits, Pools, Service, ServingError, Target, Which};
 use joulecast_model::base::precision::Mode;
-use joulecast_model::device::gpu::Gpu;
+use joulecast_model::catalog;
 use joulecast_model::law::calibration::Tier;
-use joulecast_model::net::network::Network;
 use joulecast_model::net::share::Layout;
-use joulecast_model::step::predictor::{OperatingPoint, Warning};
+use joulecast_model::step::framework::Framework;
+use joulecast_model::step::predictor::Warning;
+use joulecast_reports::error_line;
 use joulecast_reports::serving::{At, Priced, Served};
 
 /// How requests come.
@@ -43,11 +44,13 @@ pub struct Beside {
     pub copies: bool,
     /// Fewer sequences of a step.
     pub sequences: bool,
+    /// Fewer tokens of a step.
+    pub tokens: bool,
 }
 
 impl Beside {
     /// Whether other layouts are tried than the one that is asked for.
-    fn on_others(self) -> bool {
+    pub(super) fn on_others(self) -> bool {
         self.layouts || self.stages || self.copies
     }
 }
@@ -75,65 +78,6 @@ pub struct Serving {
     pub objective: Option<(Goal, Which)>,
 }
 
-/// So many other limits, and clocks, are tried.
-const TRIED: usize = 6;
-
-/// A few of a list, evenly, its last one among them.
-fn few<T: Copy>(list: &[T]) -> Vec<T> {
-    let count = list.len().min(TRIED);
-    (1..=count).map(|i| list[i * list.len() / count - 1]).collect()
-}
-
-/// The points that are tried, the one that is asked for first.
-fn points(gpu: &Gpu, base: OperatingPoint, over: Beside) -> Vec<OperatingPoint> {
-    let mut points = vec![base];
-    if over.caps && base.power_cap.is_none() {
-        points.extend(few(&caps(gpu)).into_iter().map(|cap| OperatingPoint { power_cap: Some(cap), ..base }));
-    }
-    if over.clocks && base.core_clock.is_none() {
-        let all = clocks(gpu, 4 * TRIED);
-        points.extend(few(&all).into_iter().map(|clock| OperatingPoint { core_clock: Some(clock), ..base }));
-    }
-    points
-}
-
-/// The largest batch is halved so often.
-const HALVED: u32 = 3;
-
-/// Layouts and most sequences that are tried, those that are asked for first.
-fn replicas(
-    cluster: &Cluster,
-    network: &Network,
-    asked: (Layout, u64),
-    over: Beside,
-) -> Result<Vec<(Layout, u64)>, Failure> {
-    let mut all = vec![asked.0];
-    if over.on_others() {
-        let node = layouts(cluster, network, over.stages)?;
-        let most = node.iter().map(Layout::gpus).max().unwrap_or(1);
-        let divided = |layout: &Layout| (layout.tensor(), layout.expert());
-        for one in node.into_iter().filter(|one| over.layouts || divided(one) == divided(&asked.0)) {
-            let powers = (0..).map(|i| 1 << i).take_while(|n| n * one.gpus() <= most && (over.copies || *n == 1));
-            let copied = powers.filter_map(|n| one.copied(n).ok());
-            all.extend(copied.filter(|layout| *layout != asked.0));
-        }
-    }
-    let mut sequences = vec![asked.1];
-    if over.sequences {
-        sequences.extend((1..=HALVED).map(|i| asked.1 >> i).filter(|n| *n > 0));
-    }
-    let mut tried: Vec<(Layout, u64)> = all.iter().flat_map(|layout| sequences.iter().map(|n| (*layout, *n))).collect();
-    // Copies of a replica one after the other: its steps are predicted once.
-    if let Some(others) = tried.get_mut(1..) {
-        let of = |(layout, n): &(Layout, u64)| {
-            let one = layout.of_replica();
-            (one.gpus(), one.pipeline(), one.expert(), std::cmp::Reverse(*n), layout.data())
-        };
-        others.sort_by_key(of);
-    }
-    Ok(tried)
-}
-
 /// A replica at all operating points.
 struct Found {
     all: Vec<At>,
@@ -149,7 +93,7 @@ struct Found {
 fn found(
     cluster: &Cluster,
     asked: &Serving,
-    (layout, sequences): (Layout, u64),
+    layout: Layout,
     Replica { times, limits, room, interconnect }: &Replica,
 ) -> Result<Found, Failure> {
     let wrong = |error: ServingError| Failure::usage(error);
@@ -165,14 +109,19 @@ fn found(
     let at = |times: &StepTimes| -> Result<At, ServingError> {
         let service = Service { times, limits: *limits, demand: &demand, group };
         let gpus = layout.gpus() * replicas;
-        let found = At { layout, gpus, sequences, point: times.point, rate: None, outlook: None };
-        let rate = match asked.coming {
-            Coming::Rate(rate) => Some(rate),
+        let Limits { sequences, tokens, .. } = *limits;
+        let point = times.point;
+        let found = At { layout, gpus, sequences, tokens, point, rate: None, highest: None, outlook: None };
+        let (rate, highest) = match asked.coming {
+            Coming::Rate(rate) => (Some(rate), None),
             Coming::Users(users) => return Ok(At { outlook: Some(service.closed(users)?), ..found }),
-            Coming::Within(target) => service.highest(&target)?,
+            Coming::Within(target) => {
+                let highest = service.highest(&target)?;
+                (highest.map(|rate| rate.value), highest)
+            }
         };
         let outlook = rate.map(|rate| service.open(rate)).transpose()?;
-        Ok(At { rate, outlook, ..found })
+        Ok(At { rate, highest, outlook, ..found })
     };
     let all = times.iter().map(at).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     // There is a point: that which is asked for.
@@ -180,6 +129,23 @@ fn found(
     let (tiers, warnings) = times.first().map_or(usual, |t| (t.tiers, t.warnings.clone()));
     let (limits, room, interconnect) = (*limits, *room, interconnect.clone());
     Ok(Found { all, limits, room, pools, interconnect, tiers, warnings })
+}
+
+/// What to tell of an engine's scheduler, whose rule may not be the simulated one.
+///
+/// # Errors
+/// When the profile is of no engine that serves.
+pub(super) fn serves(framework: &Framework) -> Result<Option<Warning>, Failure> {
+    let Some(serving) = framework.serving else {
+        let known =
+            catalog::framework_names().filter(|name| catalog::framework(name).is_ok_and(|f| f.serving.is_some()));
+        return Err(Failure::usage(format_args!(
+            "the {} profile does not say what serving language models takes; these do: {}",
+            framework.name,
+            known.collect::<Vec<_>>().join(", ")
+        )));
+    };
+    Ok(serving.rule.map(|rule| Warning::Scheduler { framework: framework.name.clone(), rule }))
 }
 
 /// What does not go together.
@@ -201,6 +167,7 @@ fn check(layout: Layout, asked: &Serving) -> Result<(), Failure> {
 /// When what is asked is wrong, the network generates nothing, or neither it nor a request fits in memory. Of other layouts
 /// than the one that is asked for the reason is told instead.
 pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Served, Failure> {
+    let request = &session.settled(request)?;
     let precision = *only(&request.precisions, "precision")?;
     let cluster = session.cluster(request, only(&request.teams, "GPU")?, precision, Mode::Inference)?;
     let source = session.network(only(&request.networks, "network")?, &request.reading)?;
@@ -212,41 +179,52 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
             "--interconnect joins several GPUs: --tensor-parallel N, --pipeline-parallel N, or --disaggregate N:N",
         ));
     }
-    let sequences = asked.engine.limits(gpu).sequences;
+    let Limits { sequences, tokens, .. } = asked.engine.limits(gpu);
     check(layout, asked)?;
-    let tried = replicas(&cluster, network, (layout, sequences), asked.over)?;
+    let rule = serves(predictor.framework())?;
+    let tried = replicas(&cluster, network, Tried { layout, sequences, tokens }, asked.over)?;
     let at = points(gpu, request.point, asked.over);
     let (mut left_out, mut points, mut first) = (Vec::new(), Vec::new(), None);
     // The last one that was predicted.
-    let mut known: Option<(Layout, u64, Replica)> = None;
-    for replica in tried {
-        let (one, sequences) = (replica.0.of_replica(), replica.1);
-        let predicted = match known.take().filter(|(layout, n, _)| (*layout, *n) == (one, sequences)) {
-            Some((.., replica)) => Ok(replica),
-            None => {
-                let engine = Engine { sequences: Some(sequences), ..asked.engine };
-                Replica::of(&cluster, network, (&asked.demand, &engine), replica.0, &at)
+    let mut known: Option<(Layout, Replica)> = None;
+    for tried in tried {
+        let one = tried.layout.of_replica();
+        let engine = Engine { sequences: Some(tried.sequences), tokens: Some(tried.tokens), ..asked.engine };
+        let load = (&asked.demand, &engine);
+        let within = |of: &Limits| tried.sequences <= of.sequences && tried.tokens <= of.tokens;
+        let predicted = match &known {
+            Some((layout, replica)) if *layout == one && within(&replica.limits) => {
+                replica.limited(&cluster, network, load, tried.layout)
             }
+            _ => Replica::of(&cluster, network, load, tried.layout, &at).inspect(|replica| {
+                known = Some((one, replica.clone()));
+            }),
         };
-        let outcome = predicted.and_then(|predicted| {
-            let outcome = found(&cluster, asked, replica, &predicted);
-            known = Some((one, sequences, predicted));
-            outcome
-        });
+        let outcome = predicted.and_then(|predicted| found(&cluster, asked, tried.layout, &predicted));
         match outcome {
             Ok(mut found) if first.is_none() => {
                 let base = found.all.remove(0);
                 points.append(&mut found.all);
-                first = Some((replica.0, base, found));
+                first = Some((tried.layout, base, found));
             }
             Ok(found) => points.extend(found.all),
             // Where nobody asked for a layout, another one may do.
-            Err(Failure::Usage(why)) if asked.over.on_others() && (replica.0 != layout || request.layout.is_none()) => {
+            Err(Failure::Usage(why))
+                if asked.over.on_others() && (tried.layout != layout || request.layout.is_none()) =>
+            {
                 // Copies of it are left out for the same reason.
-                let one = replica.0.of_replica();
+                let one = tried.layout.of_replica();
                 if left_out.iter().all(|(known, _)| *known != one) {
                     left_out.push((one, why.to_string()));
                 }
+            }
+            Err(Failure::Usage(why)) => {
+                let other =
+                    instead(&cluster, network, load, tried.layout).map_or(String::new(), |other| format!("; {other}"));
+                return Err(Failure::usage(format_args!(
+                    "{}{other}",
+                    error_line(why.chain().map(ToString::to_string))
+                )));
             }
             Err(other) => return Err(other),
         }
@@ -255,8 +233,18 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
         let why = left_out.pop().map_or("there is none".into(), |(_, why)| why);
         return Err(Failure::usage(format_args!("no layout of a node serves {}: {why}", network.name)));
     };
+    // Limits that decide nothing: the layout with the largest steps stands for them.
+    let mut shown: Vec<At> = Vec::with_capacity(points.len());
+    for at in points {
+        if !std::iter::once(&base).chain(&shown).any(|other| is_same(&at, other)) {
+            shown.push(at);
+        }
+    }
+    let points = shown;
     let joined = first.pools.as_ref().and_then(|pools| pools.fabric.note.clone());
-    let mut notes: Vec<Warning> = cluster.notes().cloned().chain(joined).chain(first.warnings).collect();
+    let longest = longer_than_made_for(network, asked.demand.longest());
+    let told = cluster.notes().cloned().chain(rule).chain(longest);
+    let mut notes: Vec<Warning> = told.chain(joined).chain(first.warnings).collect();
     if points.iter().any(|at| at.layout.pipeline() > 1) && !notes.contains(&Warning::Handing) {
         notes.push(Warning::Handing);
     }

@@ -101,6 +101,7 @@ impl Prepared {
     /// # Errors
     /// When what is asked is wrong, or cannot be read.
     pub fn new(session: &Session, request: &Request) -> Result<Self, Failure> {
+        let request = &session.settled(request)?;
         let (precision, mode) = (*only(&request.precisions, "precision")?, *only(&request.modes, "mode")?);
         if request.epochs.is_some() && mode != Mode::Training {
             return Err(Failure::usage("--epochs is of a training: --mode training"));

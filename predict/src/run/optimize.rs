@@ -45,7 +45,14 @@ impl OptimizeArgs {
                 self.per_layer && asked.format == Format::Csv,
                 "CSV has no place for a clock per layer: take --format json, markdown or table",
             ),
-            (asked.generate.is_some(), "optimize is for one step: leave out --generate"),
+            (
+                asked.generate.is_some(),
+                "optimize is for one step, or for a load: --prompt N --answer N with --tpot or --rate instead of --generate, as predict serve --over takes them",
+            ),
+            (
+                asked.layouts,
+                "optimize is for one step: predict --layouts lists layouts, predict serve --over layout --objective compares them under a load",
+            ),
             (asked.layers, "optimize shows no layers: leave out --layers; --per-layer gives a clock for every layer"),
         ];
         match wrong.into_iter().find(|(wrong, _)| *wrong) {

@@ -65,6 +65,7 @@ impl ServeArgs {
                 block: self.block_size,
                 memory: self.gpu_memory_utilization,
                 chunked: !self.no_chunked_prefill,
+                reserve: !self.no_scheduler_reserve_full_isl,
             },
             apart: self.disaggregate,
             priced: self.priced()?,
@@ -76,6 +77,7 @@ impl ServeArgs {
                 stages: self.over.contains(&ServeOver::Stages),
                 copies: self.over.contains(&ServeOver::Replicas),
                 sequences: self.over.contains(&ServeOver::Seqs),
+                tokens: self.over.contains(&ServeOver::Tokens),
             },
         })
     }

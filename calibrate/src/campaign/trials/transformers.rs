@@ -90,6 +90,7 @@ fn attention(phase: Phase, point: &mut Point<'_>, ranges: &Ranges) -> Option<Lay
         window: None,
         sinks: false,
         bias: None,
+        context: None,
     };
     let row = |heads: u64| Shape::new(&[tokens, heads * dimension]).ok();
     Some(LayerCase { inputs: vec![row(heads)?, row(kv_heads)?, row(kv_heads)?], layer: Layer::Attention(layer) })

@@ -1,7 +1,9 @@
 //! Which tokens the next step computes, as the scheduler of vLLM decides it (v1: `vllm/v1/core/sched/scheduler.py`, from
 //! which the rules below are, not the code): a budget of tokens for each step, running sequences before waiting ones, each
 //! in order of arrival; keys and values in blocks; where these run out, the youngest gives its own back and is computed
-//! again later.
+//! again later. Whose prompt, with what is known of the answer after it was sent back, does not fit whole in the blocks that are
+//! free waits (`full_sequence_must_fit` of `vllm/v1/core/kv_cache_manager.py`, the default since early 2026): the blocks are
+//! not kept for it.
 
 use super::replica::{Chunk, StepWork};
 use super::requests::Request;
@@ -22,6 +24,9 @@ pub struct Limits {
     /// Whether a prompt may be computed in several steps. Otherwise it runs whole, one that is longer than the budget with
     /// no other prompt beside it.
     pub chunked: bool,
+    /// Whether a sequence comes in only where all of its known tokens fit in the cache beside what is there
+    /// (`scheduler_reserve_full_isl`); otherwise where those of its first step do.
+    pub reserve: bool,
 }
 
 /// Limits of an engine as somebody asks for them.
@@ -37,6 +42,8 @@ pub struct Engine {
     pub memory: f64,
     /// Whether prompts may be computed in chunks.
     pub chunked: bool,
+    /// Whether a whole prompt must fit before it begins.
+    pub reserve: bool,
 }
 
 impl Engine {
@@ -55,6 +62,7 @@ impl Engine {
             sequences: self.sequences.unwrap_or(usual.sequences),
             block: self.block,
             chunked: self.chunked,
+            reserve: self.reserve,
             ..usual
         }
     }
@@ -70,7 +78,7 @@ impl Limits {
     pub fn usual(gpu: &Gpu) -> Self {
         let large = gpu.memory.value.to_gib() >= LARGE_MEMORY && !gpu.name.starts_with("a100");
         let (tokens, sequences) = if large { (8192, 1024) } else { (2048, 256) };
-        Self { tokens, sequences, blocks: 0, block: Engine::BLOCK, chunked: true }
+        Self { tokens, sequences, blocks: 0, block: Engine::BLOCK, chunked: true, reserve: true }
     }
 
     /// Blocks for so many tokens.
@@ -393,7 +401,8 @@ impl Scheduler {
                 (false, true) if alone => missing,
                 (false, true) => break,
             };
-            if !self.allocate(number, sequence.cached + new) {
+            let whole = if self.limits.reserve { self.limits.blocks_for(sequence.tokens()) } else { 0 };
+            if whole > self.free || !self.allocate(number, sequence.cached + new) {
                 break;
             }
             self.waiting.pop_front();
@@ -544,7 +553,7 @@ mod tests {
     }
 
     fn limits() -> Limits {
-        Limits { tokens: 100, sequences: 8, blocks: 64, block: 16, chunked: true }
+        Limits { tokens: 100, sequences: 8, blocks: 64, block: 16, chunked: true, reserve: true }
     }
 
     /// Steps until nothing is left: what each computes, and what finishes with it.
@@ -610,6 +619,42 @@ mod tests {
         assert_eq!(again, [&Chunk { new: 32 + 17, cached: 0 }]);
         let decodes: u64 = steps.iter().map(|(work, _)| work.decodes).sum();
         assert_eq!(decodes + 3, 60, "the first tokens of both and one after preemption come of prompts");
+    }
+
+    /// By a pencil: 14 blocks, prompts of 128 tokens (8 blocks) in chunks of 100, answers of three.
+    #[test]
+    fn a_prompt_waits_until_all_of_it_fits() {
+        let few = Limits { blocks: 14, ..limits() };
+        let both = [request(128, 3), request(128, 3)];
+        let new = |steps: &[(StepWork, Vec<usize>)]| {
+            let of = |work: &StepWork| (work.chunks.iter().map(|c| c.new).collect::<Vec<_>>(), work.decodes);
+            steps.iter().map(|(work, _)| of(work)).collect::<Vec<_>>()
+        };
+        // The first has 7 blocks of its first chunk, then 9; the second, which needs 8, comes when that one is answered.
+        let (reserved, scheduler) = steps(few, &both);
+        let alone = [(vec![100], 0), (vec![28], 0), (vec![], 1), (vec![], 1)];
+        assert_eq!(new(&reserved), [&alone[..], &alone[..]].concat());
+        assert_eq!(scheduler.preemptions(), 0);
+        // Without the rule its first 72 tokens come into the second step, and are thrown away for the first one's blocks.
+        let (greedy, scheduler) = steps(Limits { reserve: false, ..few }, &both);
+        assert_eq!((new(&greedy)[1].clone(), scheduler.preemptions()), ((vec![28, 72], 0), 1));
+    }
+
+    #[test]
+    fn who_was_sent_back_waits_until_all_of_its_known_tokens_fit() {
+        // The second is sent back when the first one needs its fourth block, and needs four itself then.
+        let tight = Limits { blocks: 7, tokens: 40, ..limits() };
+        let both = [request(32, 30), request(34, 30)];
+        let again = |limits: Limits| {
+            let (steps, scheduler) = steps(limits, &both);
+            let first_gone = steps.iter().position(|(_, finished)| finished.contains(&0)).expect("ends");
+            let back =
+                steps.iter().rposition(|(work, _)| work.chunks.iter().any(|c| c.cached == 0)).expect("came back");
+            (back > first_gone, scheduler.preemptions())
+        };
+        assert_eq!(again(tight), (true, 1));
+        // Blocks for the 39 tokens of a step are there sooner, and are lost again.
+        assert!(again(Limits { reserve: false, ..tight }).1 > 1);
     }
 
     #[test]

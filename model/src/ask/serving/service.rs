@@ -100,6 +100,8 @@ pub struct Steps<'a, R> {
 
 /// Rates are found to this share of what a replica carries.
 const RESOLUTION: f64 = 1e-3;
+/// The same of the ends of an interval.
+const RESOLUTION_OF_ENDS: f64 = 5e-3;
 /// A share of what it carries at which hardly a request meets another.
 const LONELY: f64 = 1e-3;
 
@@ -133,7 +135,8 @@ impl<R: Replica> Steps<'_, R> {
     }
 
     /// The highest rate that keeps a target, by halving, to a share of `most`, what is carried; `None` where not even a lone
-    /// request keeps it.
+    /// request keeps it. No rate is taken at which the queue still grows between the halves of the run: of more requests more
+    /// would miss the target.
     ///
     /// # Errors
     /// As [`Self::most`].
@@ -169,7 +172,7 @@ impl<R: Replica> Steps<'_, R> {
             }
             _ => self.at(rate, most)?,
         };
-        Ok(summary.filter(|summary| target.is_kept(summary)))
+        Ok(summary.filter(|summary| target.is_kept(summary) && !summary.grows))
     }
 }
 
@@ -181,7 +184,7 @@ impl Service<'_> {
     fn carries(&self) -> Result<Estimate<f64>, ServingError> {
         let most = |times| self.with(times).most();
         let StepTimes { low, value, high, .. } = self.times;
-        Ok(Estimate { value: most(value)?, p05: most(high)?, p95: most(low)? })
+        Ok(within_ends(most(value)?, most(high)?, most(low)?))
     }
 
     /// Requests that come at so many a second, whatever the replica does.
@@ -217,13 +220,67 @@ impl Service<'_> {
         Ok(Outlook { rate: None, most, value: summary(value)?, low: summary(low)?, high: summary(high)? })
     }
 
-    /// The highest rate that keeps a target, all steps being as is most likely, by halving; `None` where not even a lone request
-    /// keeps it.
+    /// The highest rate that keeps a target, by halving, and the same with all steps at their 95 and 5 % quantiles, 0 where not
+    /// even a lone request keeps it then; `None` where none does as is most likely.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn highest(&self, target: &Target) -> Result<Option<f64>, ServingError> {
-        let steps = self.with(&self.times.value);
-        steps.highest(target, steps.most()?, RESOLUTION)
+    pub fn highest(&self, target: &Target) -> Result<Option<Estimate<f64>>, ServingError> {
+        let highest = |times, resolution| {
+            let steps = self.with(times);
+            steps.highest(target, steps.most()?, resolution)
+        };
+        let StepTimes { low, value, high, .. } = self.times;
+        let Some(value) = highest(value, RESOLUTION)? else { return Ok(None) };
+        let end = |times| Ok::<_, ServingError>(highest(times, RESOLUTION_OF_ENDS)?.unwrap_or(0.0));
+        Ok(Some(within_ends(value, end(high)?, end(low)?)))
+    }
+}
+
+/// A value with the ends of its interval, none of which it lies beyond: halving finds one border of several.
+fn within_ends(value: f64, low: f64, high: f64) -> Estimate<f64> {
+    Estimate { value, p05: low.min(value), p95: high.max(value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::serving::{Lengths, StepCost, StepWork};
+    use crate::base::units::{Joules, Watts};
+
+    /// Steps of a prompt's tokens alone.
+    struct Prompts;
+
+    impl Replica for Prompts {
+        fn step(&self, work: &StepWork) -> StepCost {
+            let time = Seconds::new(1e-5 * work.prompt_tokens() as f64);
+            StepCost { time, prefill: Joules::ZERO, decode: Joules::ZERO, waiting: Joules::ZERO }
+        }
+        fn waiting(&self) -> Watts {
+            Watts::new(1.0)
+        }
+    }
+
+    /// One after the other, of 10 ms each: 100 a second are carried, whatever the target says.
+    #[test]
+    fn no_rate_is_taken_at_which_the_queue_grows() {
+        let limits =
+            Limits { tokens: u64::MAX, sequences: 1, blocks: 1 << 40, block: 16, chunked: false, reserve: true };
+        let target = Target { to_first: Some(Seconds::new(60.0)), per_token: None, which: Which::P50 };
+        for seed in 0..6 {
+            let demand = Demand::poisson(4000, Lengths::Constant(1000), Lengths::Constant(1), seed);
+            let steps = Steps { replica: &Prompts, limits: &limits, demand: &demand, group: Group::ONE };
+            // Who believes that more is carried.
+            let found = steps.highest(&target, 130.0, 1e-3).expect("runs").expect("kept");
+            assert!((60.0..106.0).contains(&found), "{found}");
+            let grows = steps.at(125.0, 130.0).expect("runs").expect("counts").grows;
+            assert!(grows && !steps.at(70.0, 130.0).expect("runs").expect("counts").grows);
+        }
+    }
+
+    #[test]
+    fn a_value_lies_within_its_interval() {
+        assert_eq!(within_ends(5.0, 6.0, 4.0), Estimate { value: 5.0, p05: 5.0, p95: 5.0 });
+        assert_eq!(within_ends(5.0, 3.0, 8.0), Estimate { value: 5.0, p05: 3.0, p95: 8.0 });
     }
 }

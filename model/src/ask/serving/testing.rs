@@ -48,8 +48,8 @@ impl Drawn {
         let mut draw = |from: u64, to: u64| from + (random.uniform() * (to - from + 1) as f64).ceil() as u64 - 1;
         let (block, length) = ([1, 3, 16][draw(0, 2) as usize], draw(4, 120));
         let blocks = (2 * length).div_ceil(block) * draw(1, 8);
-        let chunked = draw(0, 3) > 0;
-        let limits = Limits { tokens: draw(4, 200), sequences: draw(1, 40), blocks, block, chunked };
+        let (chunked, reserve) = (draw(0, 3) > 0, draw(0, 3) > 0);
+        let limits = Limits { tokens: draw(4, 200), sequences: draw(1, 40), blocks, block, chunked, reserve };
         let (mut at, gap) = (Seconds::ZERO, draw(0, 400));
         let cached = draw(0, 2) == 0;
         let requests: Vec<Request> = (0..draw(1, 60))

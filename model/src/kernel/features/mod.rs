@@ -386,6 +386,7 @@ mod tests {
                 window: None,
                 sinks: false,
                 bias: None,
+                context: None,
             })
         };
         let class = |layer, tokens: u64| {
@@ -409,6 +410,7 @@ mod tests {
             window: None,
             sinks: false,
             bias: None,
+            context: None,
         };
         let (_, _, values) = values_of(Layer::Attention(layer), &[&[128, 3 * 4 * 32]], 2);
         let value = |name| values[Family::Gemm.position(name).expect("a variable")];

@@ -1,6 +1,6 @@
 //! Scaled dot-product attention.
 
-use super::{Layer, LayerOp, ShapeError};
+use super::{Layer, LayerOp, Linear, ShapeError};
 use crate::base::precision::Phase;
 use crate::base::shape::{Shape, product};
 use crate::base::units::Ops;
@@ -8,7 +8,8 @@ use crate::net::cost::{LayerCost, Site};
 use serde::{Deserialize, Serialize};
 
 /// softmax(Q K^T / sqrt(d)) V per head. Reads one tensor `[tokens, (heads + 2 kv_heads) d]`, queries, keys and values
-/// side by side, or three: `[tokens, heads d]`, `[keys, kv_heads d]`, `[keys, kv_heads d]`. Writes `[tokens, heads d]`.
+/// side by side, or three: `[tokens, heads d]`, `[keys, kv_heads d]`, `[keys, kv_heads d]`; to another sequence (`context`)
+/// queries alone. Writes `[tokens, heads d]`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attention {
@@ -39,6 +40,23 @@ pub struct Attention {
     /// What is added to the scores before the softmax; nothing without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<ScoreBias>,
+    /// The other sequence that all queries attend to, whose keys and values are made here; without it its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Context>,
+}
+
+/// What an encoder made: cross attention (Vaswani et al. 2017) attends to it. Its keys and values are learned products, which run
+/// once, with a prompt, and lie in a cache that does not grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    /// Positions that all samples have.
+    pub positions: u64,
+    /// Features of each, of which keys and values are made; 0 where others make these.
+    pub features: u64,
+    /// Whether values have a bias; keys have none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bias: bool,
 }
 
 /// A bias of attention's scores by head, query and key (relative positions, Shaw et al. 2018; Swin, Liu et al. 2021), the same
@@ -85,7 +103,8 @@ impl Layer {
     /// Whether attention of any kind looks only backward; `None` of what is no attention.
     pub fn causal(&self) -> Option<bool> {
         match self {
-            Self::Attention(attention) => Some(attention.causal),
+            // Another sequence is all there before the first token of this one.
+            Self::Attention(attention) => Some(attention.causal || attention.context.is_some()),
             Self::LatentAttention(attention) => Some(attention.causal),
             _ => None,
         }
@@ -143,6 +162,15 @@ impl Attention {
             _ => Err(ShapeError::Rank { needs: "[tokens, features]", found: *shape }),
         };
         let (tokens, new_keys, dimension) = match inputs {
+            [queries] if self.context.is_some() => {
+                let (tokens, wide) = row(queries)?;
+                if !wide.is_multiple_of(heads) {
+                    return Err(ShapeError::Field("features do not divide into heads of queries"));
+                }
+                // Nothing of another sequence is new but with the prompt.
+                let made = self.context.filter(|_| !self.decodes()).map_or(0, |context| context.positions);
+                (tokens, made, wide / heads)
+            }
             [packed] => {
                 let (tokens, features) = row(packed)?;
                 let shares = heads.saturating_add(kv_heads.saturating_mul(2));
@@ -163,6 +191,15 @@ impl Attention {
             }
             _ => return Err(ShapeError::Arity { expected: "one or three", found: inputs.len() }),
         };
+        if let Some(context) = self.context {
+            let alone = !self.causal && self.window.is_none() && self.bias.is_none() && self.fused && inputs.len() == 1;
+            if !alone || context.positions == 0 {
+                return Err(ShapeError::Field(
+                    "a context has positions, reads queries alone, and is of fused attention that is not causal",
+                ));
+            }
+            return Ok(Heads { heads, kv_heads, tokens, new_keys, keys: context.positions, dimension });
+        }
         if self.causal && new_keys != tokens {
             return Err(ShapeError::Field("causal attention has as many new keys as queries"));
         }
@@ -184,7 +221,24 @@ impl Attention {
 
     /// New keys and all before them.
     fn all_keys(&self, new_keys: u64) -> u64 {
-        new_keys.saturating_add(self.cached.unwrap_or(0))
+        let own = new_keys.saturating_add(self.cached.unwrap_or(0));
+        self.context.map_or(own, |context| context.positions)
+    }
+
+    /// The product that makes keys and values of another sequence, over its positions, where it runs.
+    pub fn products(&self, inputs: &[Shape]) -> Option<(Linear, Shape)> {
+        let context = self.context.filter(|context| context.features > 0 && !self.decodes())?;
+        let s = self.sizes(inputs).ok()?;
+        let features = product(&[2, s.kv_heads, s.dimension]);
+        let read = Shape::new(&[context.positions, context.features]).ok()?;
+        Some((Linear { features, bias: context.bias }, read))
+    }
+
+    /// Learned values of these products.
+    fn learned(&self, s: &Heads) -> u64 {
+        let Some(context) = self.context.filter(|context| context.features > 0) else { return 0 };
+        let wide = product(&[s.kv_heads, s.dimension]);
+        product(&[2, context.features, wide]).saturating_add(if context.bias { wide } else { 0 })
     }
 
     /// Pairs of a query and a key per head that matter.
@@ -227,14 +281,16 @@ impl LayerOp for Attention {
         Ok(Shape::new(&[s.tokens, s.heads.saturating_mul(s.dimension)])?)
     }
 
-    fn parameters(&self, _inputs: &[Shape]) -> u64 {
+    fn parameters(&self, inputs: &[Shape]) -> u64 {
         let sinks = if self.sinks { self.heads } else { 0 };
-        self.bias.map_or(0, |bias| bias.parameters).saturating_add(sinks)
+        let context = if self.context.is_some() { self.sizes(inputs).map_or(0, |s| self.learned(&s)) } else { 0 };
+        self.bias.map_or(0, |bias| bias.parameters).saturating_add(sinks).saturating_add(context)
     }
 
     /// Two products over the pairs, and four operations per pair (scale, exponential, sum, division), five with a bias, which
     /// is read once. Backward: five products, one of which computes the scores again; unfused four, from the stored scores. The
-    /// gradient of a learned bias is written for every pair of every sample and summed, as PyTorch 2.11 does.
+    /// gradient of a learned bias is written for every pair of every sample and summed, as PyTorch 2.11 does. Keys and values of
+    /// another sequence are products over its positions, forward once, backward once more for data and once for weights.
     fn cost(&self, phase: Phase, site: &Site<'_>) -> Option<LayerCost> {
         let s = self.sizes(site.inputs).ok()?;
         let times = |factors: &[u64]| product(factors).saturating_mul(site.batch);
@@ -244,12 +300,18 @@ impl LayerOp for Attention {
         let (new, all) =
             (times(&[2, s.kv_heads, s.new_keys, s.dimension]), times(&[2, s.kv_heads, s.keys, s.dimension]));
         let bias = self.bias.map_or(0, |bias| product(&[bias.heads, s.tokens, s.keys]));
+        // Of another sequence nothing is made again.
+        let makes = self.context.filter(|_| !self.decodes());
+        let made = makes.map_or(0, |c| times(&[c.positions, 2 * c.features, s.kv_heads, s.dimension]));
+        let learned = if made > 0 { self.learned(&s) } else { 0 };
+        let other = makes.map_or(0, |c| times(&[c.positions, c.features]));
         let gradients = if self.bias.is_some_and(|bias| bias.parameters > 0) { pairs } else { 0 };
         let added = u64::from(self.bias.is_some());
         let (products, per_pair, read, written) = match phase {
             Phase::Forward => {
                 let kept = if self.cached.is_some() { new } else { 0 };
                 let read = queries.saturating_add(all).saturating_add(scores.saturating_mul(2)).saturating_add(bias);
+                let read = read.saturating_add(other);
                 (2, 4 + added, read, queries.saturating_add(kept).saturating_add(scores.saturating_mul(2)))
             }
             Phase::BackwardData => {
@@ -259,9 +321,13 @@ impl LayerOp for Attention {
                 let written = queries.saturating_add(new).saturating_add(scores.saturating_mul(2 * passes));
                 (products, 8 + 2 * added, read, written.saturating_add(gradients))
             }
+            Phase::BackwardWeights if made > 0 => {
+                return Some(site.dense(&[made], other.saturating_add(new), learned, 0));
+            }
             Phase::BackwardWeights | Phase::Update => return None,
         };
-        let mut cost = site.dense(&[products, pairs, s.dimension], read, written, 0);
+        let macs = product(&[products, pairs, s.dimension]).saturating_add(made);
+        let mut cost = site.dense(&[macs], read, written, learned);
         cost.ops += Ops::new(pairs.saturating_mul(per_pair));
         Some(cost)
     }
@@ -283,7 +349,37 @@ mod tests {
             window: None,
             sinks: false,
             bias: None,
+            context: None,
         }
+    }
+
+    /// Six features of queries in two heads, to nine positions of five features.
+    #[test]
+    fn another_sequence_is_made_once_and_then_only_read() {
+        let context = Context { positions: 9, features: 5, bias: true };
+        let layer = |cached| Attention { context: Some(context), cached, ..attention(2, 2, false) };
+        let of = |cached, tokens| cost(&layer(cached), &[shape(&[tokens, 6])], 4, Phase::Forward, Mode::Inference);
+        let (prompt, step) = (of(Some(0), 3).expect("runs"), of(Some(7), 1).expect("runs"));
+        let pairs = |tokens: u64| 2 * 6 * 9 * tokens;
+        assert_eq!((prompt.macs, step.macs), (4 * (pairs(3) + 9 * 5 * 12), 4 * pairs(1)));
+        assert_eq!((prompt.weights.get(), step.weights.get()), (4 * (5 * 12 + 6), 0));
+        assert_eq!(step.read.get(), 4 * 4 * (6 + 2 * 9 * 6));
+        assert_eq!((step.written.get(), prompt.written.get()), (4 * 4 * 6, 4 * 4 * (3 * 6 + 2 * 9 * 6)));
+        for cached in [Some(0), Some(1), Some(400)] {
+            let layer = layer(cached);
+            assert_eq!(layer.cache_elements(&[shape(&[1, 6])]), 2 * 9 * 6, "whatever the sequence");
+            assert_eq!(layer.parameters(&[shape(&[1, 6])]), 5 * 12 + 6);
+        }
+        assert_eq!((Layer::Attention(layer(None)).causal(), layer(None).decodes()), (Some(true), false));
+        let (product, read) = layer(Some(0)).products(&[shape(&[3, 6])]).expect("runs");
+        assert_eq!((product.parameters(&[read]), read), (5 * 12 + 12, shape(&[9, 5])));
+        assert_eq!(layer(Some(2)).products(&[shape(&[1, 6])]), None);
+        let wrong = [
+            Attention { causal: true, ..layer(None) },
+            Attention { context: Some(Context { positions: 0, ..context }), ..layer(None) },
+        ];
+        assert!(wrong.iter().all(|layer| layer.output(&[shape(&[1, 6])]).is_err()));
+        assert!(layer(None).output(&[shape(&[1, 6]), shape(&[1, 6]), shape(&[1, 6])]).is_err());
     }
 
     /// Multiply-accumulates by counting pairs one by one.

@@ -33,7 +33,8 @@ pub struct Experts {
     #[serde(default)]
     pub bias: bool,
     /// How many times as many tokens a busy expert has as the mean of all: tokens go to so many times fewer experts, to all
-    /// of these alike. 1: all experts are as busy.
+    /// of these alike. 1: all experts are as busy. Where whole experts lie on several GPUs the step waits for the one that has
+    /// the fullest: its experts are all busy ones, as far as there are so many.
     #[serde(default = "even", skip_serializing_if = "is_even")]
     pub imbalance: f64,
     /// Which part of the experts lies here, where several GPUs hold them; all of them without it.
@@ -77,17 +78,25 @@ impl Experts {
     }
 
     /// How many experts some of so many tokens run through, in the mean, where each token chooses by itself: of n busy ones
-    /// n (1 - (1 - active / n)^tokens). Of a part its share of them, but at least one: a step waits for the GPU that has one.
+    /// n (1 - (1 - active / n)^tokens). Of a part the same of its experts, as busy as they are where the fullest is, but at least
+    /// one: a step waits for the GPU that has one.
     pub(crate) fn used<V: Number>(&self, tokens: V) -> V {
         let busy = (self.experts as f64 / self.imbalance).max(self.active as f64);
-        let missed = 1.0 - self.active as f64 / busy;
         match self.part {
-            None => (V::of(1.0) - (tokens * missed.ln()).exp()) * busy,
-            Some(Part { of, groups }) => {
-                let tokens = tokens * groups as f64;
-                ((V::of(1.0) - (tokens * missed.ln()).exp()) * (busy / of as f64)).max(V::of(1.0))
+            None => (V::of(1.0) - (tokens * (1.0 - self.active as f64 / busy).ln()).exp()) * busy,
+            Some(part) => {
+                let held = self.experts as f64 / part.of as f64;
+                let missed = 1.0 - self.active as f64 * self.fullest(part) / self.experts as f64;
+                let tokens = tokens * part.groups as f64;
+                ((V::of(1.0) - (tokens * missed.ln()).exp()) * held).max(V::of(1.0))
             }
         }
+    }
+
+    /// How many times as many tokens as the mean of all the part has that has the fullest expert: as many as that one, until
+    /// all tokens are there. That yet fewer experts are read then is left out, so that more imbalance is never less to do.
+    fn fullest(&self, part: Part) -> f64 {
+        self.imbalance.min(part.of as f64)
     }
 
     /// Experts that lie here.
@@ -100,14 +109,17 @@ impl Experts {
         let all = tokens * self.active as f64;
         match self.part {
             None => all,
-            Some(Part { of, groups }) => (all * (groups as f64 / of as f64)).ceil(),
+            Some(part) => (all * (part.groups as f64 * self.fullest(part) / part.of as f64)).ceil(),
         }
     }
 
     /// The same of a number that is counted.
     fn chosen_of(&self, tokens: u64) -> u64 {
         let all = tokens.saturating_mul(self.active);
-        self.part.map_or(all, |part| all.saturating_mul(part.groups).div_ceil(part.of.max(1)))
+        self.part.map_or(all, |part| match self.fullest(part) {
+            1.0 => all.saturating_mul(part.groups).div_ceil(part.of.max(1)),
+            _ => self.chosen(tokens as f64) as u64,
+        })
     }
 
     /// Learned values of one expert over so many features.
@@ -234,6 +246,23 @@ mod tests {
         for (imbalance, fits) in [(0.5, false), (1.0, true), (4.0, true), (4.5, false), (f64::NAN, false)] {
             let layer = Experts { imbalance, ..experts(8, 2) };
             assert_eq!(layer.output(&inputs(3, 8)).is_ok(), fits, "{imbalance}");
+        }
+    }
+
+    /// 16 experts of which a token takes two, on four GPUs.
+    #[test]
+    fn on_several_gpus_the_one_with_the_fullest_expert_decides() {
+        let of = |imbalance, tokens, groups| {
+            let layer = Experts { imbalance, part: Some(Part { of: 4, groups }), ..experts(16, 2) };
+            let cost = cost(&layer, &inputs(tokens, 16), 1, Phase::Forward, Mode::Inference).expect("runs");
+            (cost.macs, cost.weights.get())
+        };
+        let (even, read) = of(1.0, 512, 1);
+        // Experts with twice the tokens are on one of the GPUs, then all tokens are.
+        assert_eq!((of(2.0, 512, 1), of(4.0, 512, 1)), ((2 * even, read), (4 * even, read)));
+        for (tokens, groups) in [(1, 1), (3, 1), (3, 4), (40, 1), (512, 4)] {
+            let all = [1.0, 1.3, 1.9, 2.5, 4.0, 5.5, 8.0].map(|imbalance| of(imbalance, tokens, groups));
+            assert!(all.is_sorted_by(|a, b| a.0 <= b.0 && a.1 <= b.1), "{tokens} {groups}: {all:?}");
         }
     }
 

@@ -41,7 +41,7 @@ mod softmax;
 mod window;
 
 pub use activation::{Function, OnnxForm, OnnxValue};
-pub use attention::{Heads, ScoreBias};
+pub use attention::{Context, Heads, ScoreBias};
 pub use conv2d::Groups;
 pub use conv3d::Triple;
 pub use elementwise::Gradient;

@@ -13,6 +13,7 @@ pub use folded::Folded;
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 pub use stored::{Kept, Stored, Weights};
 
+use crate::base::precision::Precision;
 use crate::base::shape::Shape;
 use crate::base::text::prose;
 use crate::net::layer::Layer;
@@ -43,6 +44,19 @@ pub struct Network {
     pub derived: Vec<Derived>,
     /// What to tell with whatever is said of it: what a file holds that the network does not.
     pub notes: Vec<String>,
+    /// What its file says of its use.
+    pub stated: Stated,
+}
+
+/// What a network's file says that no layer holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stated {
+    /// What its weights are published in.
+    pub precision: Option<Precision>,
+    /// Its experts are published in fewer bits than that.
+    pub experts: Option<Weights>,
+    /// Positions of the longest sequence that it was made for.
+    pub positions: Option<u64>,
 }
 
 /// A network input.
@@ -92,6 +106,34 @@ impl Network {
         let pointwise = |node: &Node| matches!(node.layer, Layer::Elementwise(_) | Layer::Activation(_));
         let last = self.nodes.iter().rposition(|node| !pointwise(node))?;
         Some(last).filter(|&i| matches!(self.nodes[i].layer, Layer::Linear(_)))
+    }
+
+    /// Says how many times as many tokens a busy expert has as the mean of all, of all mixtures of experts.
+    ///
+    /// # Errors
+    /// When there is none, or the number is below 1 or says more than that every token has the same experts.
+    pub fn set_imbalance(&mut self, imbalance: f64) -> Result<(), NetworkError> {
+        let mut found = false;
+        for node in &mut self.nodes {
+            let Layer::Experts(experts) = &mut node.layer else { continue };
+            let most = experts.experts as f64 / experts.active as f64;
+            if !(1.0..=most).contains(&imbalance) {
+                return Err(NetworkError::Format(format!(
+                    "--imbalance {imbalance}: from 1, all experts of {} are as busy, to {most}, every token has the same {} of {}",
+                    self.name, experts.active, experts.experts
+                )));
+            }
+            (experts.imbalance, found) = (imbalance, true);
+        }
+        match found {
+            true => {
+                self.notes.push(format!("busy experts have {imbalance} times as many tokens as the mean of all"));
+                Ok(())
+            }
+            false => {
+                Err(NetworkError::Format(format!("{} has no mixture of experts: leave out --imbalance", self.name)))
+            }
+        }
     }
 
     /// Gives a named dimension of the inputs another size.

@@ -34,6 +34,20 @@ pub(super) fn mark(layers: &mut [ShapedLayer], precision: Precision) {
     }
 }
 
+/// Marks products over one row of each sample that lies in a result of several, as the last token's logits.
+pub(super) fn mark_apart(layers: &mut [ShapedLayer]) {
+    for i in 0..layers.len() {
+        let source = match layers[i].from.first() {
+            Some(Source::Node(source)) if matches!(layers[i].case.layer, Layer::Linear(_)) => &layers[*source].case,
+            _ => continue,
+        };
+        let rows = source.inputs.first().map_or(0, |input| input.dims().first().copied().unwrap_or(0));
+        let one = layers[i].case.inputs.first().is_some_and(|input| matches!(input.dims(), [1, _]));
+        let lies = matches!(&source.layer, Layer::Slice(slice) if slice.axis == 0 && !slice.copy);
+        layers[i].apart = lies && one && rows > 1;
+    }
+}
+
 /// Whether a layer computes each value of its result from the values at the same place; what only fetches them may be a view.
 fn is_pointwise(layer: &Layer) -> bool {
     match layer {
@@ -168,6 +182,25 @@ mod tests {
         };
         assert_eq!(of(""), ["silu", "product"]);
         assert_eq!(of(", copy = true"), [""; 0]);
+    }
+
+    #[test]
+    fn rows_of_samples_are_apart_where_each_keeps_one_of_several() {
+        let of = |slice: &str| {
+            let text = format!(
+                "schema = \"network/1\"\nname = \"n\"\ntitle = \"N\"\ninputs.x.shape = [49, 64]\nlayers = [\n\
+                 {{ name = \"all\", kind = \"linear\", features = 64 }},\n\
+                 {{ name = \"part\", kind = \"slice\", {slice} }},\n\
+                 {{ name = \"logits\", kind = \"linear\", features = 90 }}]\n"
+            );
+            let network = Network::from_toml(&text).expect("a network");
+            let shaped = ShapedNetwork::new(&network, 2, Precision::Bf16, &[]).expect("shapes");
+            shaped.layers().iter().filter(|l| l.apart).map(|l| l.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(of("axis = 0, start = 48, size = 1"), ["logits"]);
+        for whole in ["axis = 0, start = 47, size = 2", "axis = 0, size = 1, copy = true", "axis = 1, size = 32"] {
+            assert_eq!(of(whole), [""; 0], "{whole}");
+        }
     }
 
     #[test]

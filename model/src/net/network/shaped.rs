@@ -5,7 +5,7 @@ use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
 use crate::net::cost::{LayerCost, Site};
-use crate::net::layer::{Conv2d, Groups, Layer, LayerOp, Optimizer, ShapeError, update_cost};
+use crate::net::layer::{Attention, Context, Conv2d, Groups, Layer, LayerOp, Optimizer, ShapeError, update_cost};
 use std::sync::{Arc, OnceLock};
 
 /// Counts beyond this are refused: no step of a real network comes near, and sums below it cannot overflow.
@@ -68,6 +68,8 @@ pub struct ShapedLayer {
     pub strays: bool,
     /// Whether it computes element by element and reads a part of another result where that lies.
     pub parted: bool,
+    /// Whether it is a product over one row of each sample that lies in a result of several, so that rows of samples are apart.
+    pub apart: bool,
     /// Whether something that it reads has a gradient: a learned layer lies before it, or it is a way through time.
     pub wants_gradient: bool,
     /// What of it is stored in fewer bits than it computes in: see [`ShapedNetwork::storing`].
@@ -75,6 +77,18 @@ pub struct ShapedLayer {
 }
 
 impl ShapedLayer {
+    /// Attention to another sequence as its products, over that one's positions, and as attention to what these make.
+    pub fn context(&self) -> Option<(Self, Self)> {
+        let Layer::Attention(attention) = &self.case.layer else { return None };
+        let (linear, read) = attention.products(&self.case.inputs)?;
+        let made = Shape::new(&[read.dims()[0], linear.features]).ok()?;
+        let products = Self::alone(Layer::Linear(linear), vec![read], made);
+        let context = attention.context.map(|context| Context { features: 0, bias: false, ..context });
+        let layer = Layer::Attention(Attention { context, ..attention.clone() });
+        let case = LayerCase { layer, ..self.case.clone() };
+        Some((Self { stored: self.stored, ..products }, Self { case, ..self.clone() }))
+    }
+
     /// One of the groups of a convolution as a convolution of its own, and how many there are; `None` of one without.
     pub fn group(&self) -> Option<(Self, u64)> {
         let (Layer::Conv2d(conv), [input]) = (&self.case.layer, self.case.inputs.as_slice()) else { return None };
@@ -177,8 +191,9 @@ impl ShapedNetwork {
                 folded: node.folded,
                 strays: false,
                 parted: false,
+                apart: false,
                 wants_gradient: false,
-                stored: Stored::default(),
+                stored: network.stated.stored(&node.layer, precision),
             });
             if let Some(other) = node.tied {
                 let count = |layer: &ShapedLayer| layer.case.parameters();
@@ -189,6 +204,7 @@ impl ShapedNetwork {
             }
         }
         order::mark(&mut layers, precision);
+        order::mark_apart(&mut layers);
         mark_gradients(&mut layers);
         let alike = alike(&layers).into();
         let derived = network.derived.iter().map(ShapedLayer::of_derived).collect::<Result<Vec<_>, _>>()?;
@@ -365,6 +381,7 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
             && other.bias == layer.bias
             && other.strays == layer.strays
             && other.parted == layer.parted
+            && other.apart == layer.apart
             && other.wants_gradient == layer.wants_gradient
             && other.stored == layer.stored;
         own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
@@ -407,6 +424,7 @@ impl ShapedLayer {
             folded: Folded::No,
             strays: false,
             parted: false,
+            apart: false,
             wants_gradient: false,
             stored: Stored::default(),
         }

@@ -3,8 +3,8 @@
 //! A product reads its weights so and computes in 16 bits, attention reads its cache so: fewer bytes lie in memory and are
 //! read. What making 16 bits of them takes was not measured and is left out.
 
-use super::Source;
 use super::shaped::{ShapedLayer, ShapedNetwork};
+use super::{Source, Stated};
 use crate::base::precision::{Phase, Precision, named_enum};
 use crate::base::units::Bytes;
 use crate::net::cost::LayerCost;
@@ -62,6 +62,15 @@ impl Stored {
     }
 }
 
+impl Stated {
+    /// How a layer is stored that computes in `precision`.
+    pub(super) fn stored(&self, layer: &Layer, precision: Precision) -> Stored {
+        let halves = matches!(precision, Precision::Bf16 | Precision::Fp16);
+        let weights = self.experts.filter(|_| halves && matches!(layer, Layer::Experts(_)));
+        Stored { weights, cache: None }
+    }
+}
+
 impl ShapedNetwork {
     /// The same with values stored so. `head`: the product that makes logits, where the network has it.
     #[must_use]
@@ -78,7 +87,7 @@ impl ShapedNetwork {
                 Layer::Linear(_) | Layer::Experts(_) | Layer::LatentAttention(_) => stored.weights,
                 _ => None,
             };
-            layer.stored = Stored { weights, cache: stored.cache };
+            layer.stored = Stored { weights: weights.or(layer.stored.weights), cache: stored.cache };
         }
         let mut network = self;
         network.set_layers(layers);

@@ -196,6 +196,7 @@ impl<'n> Division<'n> {
         let queries = piece(0, sizes.heads, heads);
         let narrow = |start| piece(start, sizes.kv_heads, kv_heads);
         match self.network.nodes[i].from.len() {
+            1 if attention.context.is_some() => self.want(i, 0, &[queries]),
             1 => {
                 let keys = narrow(queries.whole);
                 self.want(i, 0, &[queries, keys, narrow(keys.start + keys.whole)])

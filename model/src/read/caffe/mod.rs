@@ -11,7 +11,7 @@ use crate::base::shape::Shape;
 use crate::base::text::{Names, shown};
 use crate::net::layer::{Layer, LayerOp, Slice};
 use crate::net::network::Folded;
-use crate::net::network::{Input, Network, NetworkError, Node, Published, Source};
+use crate::net::network::{Input, Network, NetworkError, Node, Published, Source, Stated};
 use crate::read::own::MAX_LAYERS;
 use std::collections::{HashMap, HashSet};
 use text::Message;
@@ -236,6 +236,7 @@ impl Builder<'_> {
             outputs,
             derived: vec![],
             notes: self.notes,
+            stated: Stated::default(),
         })
     }
 }

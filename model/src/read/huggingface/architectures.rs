@@ -3,7 +3,8 @@
 
 use super::config::{Config, Outcome};
 use super::decoder::{
-    Attend, Biases, Block, Decoder, Dense, Feed, Gate, Head, HeadNorms, Heads, Latent, Mixture, Norm, Order, Shared,
+    Attend, Biases, Block, Cross, Decoder, Dense, Feed, Gate, Head, HeadNorms, Heads, Latent, Mixture, Norm, Order,
+    Shared,
 };
 use crate::net::layer::Function;
 
@@ -31,6 +32,7 @@ pub(super) const KNOWN: &[(&str, Read)] = &[
     ("qwen2_moe", qwen2_moe),
     ("qwen3", qwen3),
     ("qwen3_moe", qwen3_moe),
+    ("whisper", whisper),
 ];
 
 /// What most architectures say by the same keys.
@@ -85,7 +87,7 @@ impl Common {
 
     /// A model with root-mean-square norms whose blocks are all alike.
     fn model(self, order: Order, attention: Heads, feed: Dense, tied: bool) -> Decoder {
-        let block = Block { order, attention: Attend::Heads(attention), feed: Feed::Dense(feed) };
+        let block = Block { order, attention: Attend::Heads(attention), cross: None, feed: Feed::Dense(feed) };
         let blocks = vec![block; self.layers as usize];
         self.decoder(blocks, tied)
     }
@@ -174,7 +176,7 @@ fn with_windows(mut model: Decoder, windows: &[Option<u64>]) -> Decoder {
 fn llama(c: Config<'_>) -> Outcome<Decoder> {
     let common = Common::of(&c)?;
     let bias = c.truth("attention_bias", false)?;
-    let attention = common.heads(&c, Biases { inputs: bias, output: bias })?;
+    let attention = common.heads(&c, Biases { inputs: bias, keys: bias, output: bias })?;
     let feed = Dense { bias: c.truth("mlp_bias", false)?, ..gated(&c, "intermediate_size", SILU)? };
     Ok(common.model(Order::Before, attention, feed, tied(&c, false)?))
 }
@@ -195,7 +197,8 @@ fn mixtral(c: Config<'_>) -> Outcome<Decoder> {
     let windows = windows(&c, common.layers, |_| slides)?;
     c.function("hidden_act", "silu")?;
     let mixture = experts(&c, "num_local_experts", "intermediate_size")?;
-    let block = Block { order: Order::Before, attention: Attend::Heads(attention), feed: Feed::Experts(mixture) };
+    let block =
+        Block { order: Order::Before, attention: Attend::Heads(attention), cross: None, feed: Feed::Experts(mixture) };
     let blocks = vec![block; common.layers as usize];
     Ok(with_windows(common.decoder(blocks, tied(&c, false)?), &windows))
 }
@@ -217,7 +220,7 @@ fn qwen_windows(c: &Config<'_>, layers: u64) -> Outcome<Vec<Option<u64>>> {
 
 fn qwen2(c: Config<'_>) -> Outcome<Decoder> {
     let common = Common::of(&c)?;
-    let attention = common.heads_as_said(&c, Biases { inputs: true, output: false })?;
+    let attention = common.heads_as_said(&c, Biases { inputs: true, keys: true, output: false })?;
     let windows = qwen_windows(&c, common.layers)?;
     let feed = gated(&c, "intermediate_size", SILU)?;
     Ok(with_windows(common.model(Order::Before, attention, feed, tied(&c, false)?), &windows))
@@ -226,7 +229,7 @@ fn qwen2(c: Config<'_>) -> Outcome<Decoder> {
 /// Heads of Qwen 3, each with norms of its queries and keys.
 fn qwen3_heads(c: &Config<'_>, common: &Common) -> Outcome<Heads> {
     let bias = c.truth("attention_bias", false)?;
-    let heads = common.heads_as_said(c, Biases { inputs: bias, output: bias })?;
+    let heads = common.heads_as_said(c, Biases { inputs: bias, keys: bias, output: bias })?;
     Ok(Heads { norms: HeadNorms::Each, ..heads })
 }
 
@@ -247,7 +250,7 @@ fn sparse(c: &Config<'_>, common: &Common, attention: Heads, mixture: Mixture) -
             true => Feed::Experts(mixture),
             false => Feed::Dense(gated(c, "intermediate_size", SILU)?),
         };
-        Ok(Block { order: Order::Before, attention: Attend::Heads(attention), feed })
+        Ok(Block { order: Order::Before, attention: Attend::Heads(attention), cross: None, feed })
     };
     (0..common.layers).map(block).collect()
 }
@@ -255,7 +258,7 @@ fn sparse(c: &Config<'_>, common: &Common, attention: Heads, mixture: Mixture) -
 fn qwen2_moe(c: Config<'_>) -> Outcome<Decoder> {
     let common = Common::of(&c)?;
     let inputs = c.truth("qkv_bias", true)?;
-    let attention = common.heads_as_said(&c, Biases { inputs, output: false })?;
+    let attention = common.heads_as_said(&c, Biases { inputs, keys: inputs, output: false })?;
     let windows = qwen_windows(&c, common.layers)?;
     let shared = Shared { dense: gated(&c, "shared_expert_intermediate_size", SILU)?, weighted: true };
     let mixture = Mixture { shared: Some(shared), ..experts(&c, "num_experts", "moe_intermediate_size")? };
@@ -285,7 +288,7 @@ fn gemma_feed(c: &Config<'_>) -> Outcome<Dense> {
 fn gemma_heads(c: &Config<'_>, common: &Common) -> Outcome<Heads> {
     c.size("head_dim")?;
     let bias = c.truth("attention_bias", false)?;
-    common.heads_as_said(c, Biases { inputs: bias, output: bias })
+    common.heads_as_said(c, Biases { inputs: bias, keys: bias, output: bias })
 }
 
 fn gemma(c: Config<'_>) -> Outcome<Decoder> {
@@ -327,7 +330,7 @@ fn gemma3(c: Config<'_>) -> Outcome<Decoder> {
         heads: common.heads,
         kv_heads,
         dimension,
-        biases: Biases { inputs: bias, output: bias },
+        biases: Biases { inputs: bias, keys: bias, output: bias },
         packed: false,
         norms: HeadNorms::Each,
         rotated: dimension,
@@ -397,7 +400,7 @@ fn gpt2(c: Config<'_>) -> Outcome<Decoder> {
 fn gpt_neox(c: Config<'_>) -> Outcome<Decoder> {
     let common = Common::of(&c)?;
     let bias = c.truth("attention_bias", true)?;
-    let heads = Heads { packed: true, ..common.heads(&c, Biases { inputs: bias, output: bias })? };
+    let heads = Heads { packed: true, ..common.heads(&c, Biases { inputs: bias, keys: bias, output: bias })? };
     let rotated = rotated(&c, heads.dimension, "rotary_pct", 0.25)?;
     let (hidden, function) = (c.size("intermediate_size")?, c.function("hidden_act", "gelu")?);
     let feed = Dense { hidden, function, bias: true, gate: Gate::None };
@@ -412,11 +415,12 @@ fn gpt_oss(c: Config<'_>) -> Outcome<Decoder> {
     let common = Common::of(&c)?;
     c.size("head_dim")?;
     let bias = c.truth("attention_bias", true)?;
-    let heads = common.heads_as_said(&c, Biases { inputs: bias, output: bias })?;
+    let heads = common.heads_as_said(&c, Biases { inputs: bias, keys: bias, output: bias })?;
     let attention = Heads { sinks: true, ..heads };
     let windows = windows(&c, common.layers, |i| i.is_multiple_of(2))?;
     let mixture = Mixture { router_bias: true, bias: true, ..experts(&c, "num_local_experts", "intermediate_size")? };
-    let block = Block { order: Order::Before, attention: Attend::Heads(attention), feed: Feed::Experts(mixture) };
+    let block =
+        Block { order: Order::Before, attention: Attend::Heads(attention), cross: None, feed: Feed::Experts(mixture) };
     let blocks = vec![block; common.layers as usize];
     Ok(with_windows(common.decoder(blocks, tied(&c, false)?), &windows))
 }
@@ -424,7 +428,7 @@ fn gpt_oss(c: Config<'_>) -> Outcome<Decoder> {
 fn olmo2(c: Config<'_>) -> Outcome<Decoder> {
     let common = Common::of(&c)?;
     let bias = c.truth("attention_bias", false)?;
-    let heads = common.heads(&c, Biases { inputs: bias, output: bias })?;
+    let heads = common.heads(&c, Biases { inputs: bias, keys: bias, output: bias })?;
     let attention = Heads { norms: HeadNorms::Whole, ..heads };
     let feed = gated(&c, "intermediate_size", SILU)?;
     Ok(common.model(Order::After, attention, feed, tied(&c, false)?))
@@ -434,11 +438,12 @@ fn olmoe(c: Config<'_>) -> Outcome<Decoder> {
     c.without("clip_qkv")?;
     let common = Common::of(&c)?;
     let bias = c.truth("attention_bias", false)?;
-    let heads = common.heads(&c, Biases { inputs: bias, output: bias })?;
+    let heads = common.heads(&c, Biases { inputs: bias, keys: bias, output: bias })?;
     let attention = Heads { norms: HeadNorms::Whole, ..heads };
     c.function("hidden_act", "silu")?;
     let mixture = experts(&c, "num_experts", "intermediate_size")?;
-    let block = Block { order: Order::Before, attention: Attend::Heads(attention), feed: Feed::Experts(mixture) };
+    let block =
+        Block { order: Order::Before, attention: Attend::Heads(attention), cross: None, feed: Feed::Experts(mixture) };
     let blocks = vec![block; common.layers as usize];
     Ok(common.decoder(blocks, tied(&c, false)?))
 }
@@ -477,8 +482,33 @@ fn deepseek(c: &Config<'_>, router_bias: bool) -> Outcome<Decoder> {
     };
     let block = |i: u64| {
         let mixture = mixture.filter(|_| i >= first && i.is_multiple_of(step));
-        Block { order: Order::Before, attention, feed: mixture.map_or(Feed::Dense(dense), Feed::Experts) }
+        Block { order: Order::Before, attention, cross: None, feed: mixture.map_or(Feed::Dense(dense), Feed::Experts) }
     };
     let blocks = (0..common.layers).map(block).collect();
     Ok(common.decoder(blocks, tied(c, false)?))
+}
+
+/// The half that writes: what the encoder heard is there before its first token.
+fn whisper(c: Config<'_>) -> Outcome<Decoder> {
+    let (features, heads) = (c.size("d_model")?, c.size("decoder_attention_heads")?);
+    let common = Common { vocabulary: c.size("vocab_size")?, features, layers: c.layers("decoder_layers")?, heads };
+    let attention = Heads {
+        heads,
+        kv_heads: heads,
+        dimension: shared_out(features, heads, "d_model", "decoder_attention_heads")?,
+        biases: Biases { keys: false, ..Biases::ALL },
+        packed: false,
+        norms: HeadNorms::None,
+        rotated: 0,
+        window: None,
+        sinks: false,
+    };
+    let (hidden, function) = (c.size("decoder_ffn_dim")?, c.function("activation_function", "gelu")?);
+    let feed = Dense { hidden, function, bias: true, gate: Gate::None };
+    let cross = Some(Cross { heads, positions: c.size_if_any("max_source_positions")?.unwrap_or(1500) });
+    let mut model = common.model(Order::Before, attention, feed, tied(&c, true)?);
+    model.blocks.iter_mut().for_each(|block| block.cross = cross);
+    let positions = Some(c.size_if_any("max_target_positions")?.unwrap_or(448));
+    let (scaled, dropouts) = (c.truth("scale_embedding", false)?, [c.share("dropout")?.unwrap_or(0.0); 2]);
+    Ok(Decoder { norm: Norm::Layer, positions, scaled, dropouts, ..model })
 }

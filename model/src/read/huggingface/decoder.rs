@@ -40,7 +40,16 @@ pub(super) enum Norm {
 pub(super) struct Block {
     pub order: Order,
     pub attention: Attend,
+    /// Attention to what an encoder made, between both others.
+    pub cross: Option<Cross>,
     pub feed: Feed,
+}
+
+/// Attention to another sequence, as many positions of as many features as the model has.
+#[derive(Clone, Copy)]
+pub(super) struct Cross {
+    pub heads: u64,
+    pub positions: u64,
 }
 
 /// Where norms stand, and what is added to what.
@@ -82,15 +91,17 @@ pub(super) struct Heads {
 /// Which of attention's products have biases.
 #[derive(Clone, Copy)]
 pub(super) struct Biases {
-    /// Those of queries, keys and values.
+    /// Those of queries and values.
     pub inputs: bool,
+    /// That of keys.
+    pub keys: bool,
     /// That of the result.
     pub output: bool,
 }
 
 impl Biases {
-    pub const NONE: Self = Self { inputs: false, output: false };
-    pub const ALL: Self = Self { inputs: true, output: true };
+    pub const NONE: Self = Self { inputs: false, keys: false, output: false };
+    pub const ALL: Self = Self { inputs: true, keys: true, output: true };
 }
 
 /// Norms of queries and keys.

@@ -1,11 +1,13 @@
 //! A language model's layers. Names are those of the zoo's.
 
 use super::config::Outcome;
-use super::decoder::{Attend, Block, Decoder, Dense, Feed, Gate, HeadNorms, Heads, Latent, Mixture, Norm, Order};
+use super::decoder::{
+    Attend, Block, Cross, Decoder, Dense, Feed, Gate, HeadNorms, Heads, Latent, Mixture, Norm, Order,
+};
 use crate::base::shape::Shape;
 use crate::net::layer::{
-    Activation, Add, Attention, Copied, Dropout, Elementwise, Embedding, Experts, Function, LatentAttention, Layer,
-    LayerNorm, LayerOp, Linear, Multiply, PositionEmbedding, Reshape, RmsNorm, Rotary, Slice,
+    Activation, Add, Attention, Context, Copied, Dropout, Elementwise, Embedding, Experts, Function, LatentAttention,
+    Layer, LayerNorm, LayerOp, Linear, Multiply, PositionEmbedding, Reshape, RmsNorm, Rotary, Slice,
 };
 use crate::net::network::Folded;
 use crate::net::network::{Node, Source};
@@ -139,7 +141,10 @@ impl Writer<'_> {
             attended = self.norm("attention_norm", attended)?;
         }
         attended = self.dropout("attention_dropout", probability, attended)?;
-        let sum = self.add("add_1", attended, x)?;
+        let mut sum = self.add("add_1", attended, x)?;
+        if let Some(cross) = &block.cross {
+            sum = self.cross(cross, sum)?;
+        }
         let read = if before { self.norm("post_norm", sum)? } else { sum };
         let mut fed = self.feed(&block.feed, read)?;
         if behind {
@@ -147,6 +152,28 @@ impl Writer<'_> {
         }
         fed = self.dropout("feed_dropout", probability, fed)?;
         self.add("add_2", fed, sum)
+    }
+
+    /// Attention to an encoder's positions, behind a norm and added to what it reads.
+    fn cross(&mut self, cross: &Cross, x: Source) -> Outcome<Source> {
+        let features = self.model.features;
+        let read = self.norm("cross_norm", x)?;
+        let queries = self.linear("cross_q_proj", features, true, read)?;
+        let layer = Attention {
+            heads: cross.heads,
+            kv_heads: None,
+            causal: false,
+            cached: None,
+            fused: true,
+            window: None,
+            sinks: false,
+            bias: None,
+            context: Some(Context { positions: cross.positions, features, bias: true }),
+        };
+        let attended = self.push("cross_attention", Layer::Attention(layer), &[queries])?;
+        let attended = self.linear("cross_o_proj", features, true, attended)?;
+        let attended = self.dropout("cross_dropout", self.model.dropouts[1], attended)?;
+        self.add("cross_add", attended, x)
     }
 
     fn attention(&mut self, attention: &Attend, x: Source) -> Outcome<Source> {
@@ -173,7 +200,7 @@ impl Writer<'_> {
         } else {
             vec![
                 self.linear("q_proj", wide, h.biases.inputs, x)?,
-                self.linear("k_proj", narrow, h.biases.inputs, x)?,
+                self.linear("k_proj", narrow, h.biases.keys, x)?,
                 self.linear("v_proj", narrow, h.biases.inputs, x)?,
             ]
         };
@@ -195,6 +222,7 @@ impl Writer<'_> {
             window: h.window,
             sinks: h.sinks,
             bias: None,
+            context: None,
         };
         let attended = self.push("attention", Layer::Attention(layer), &from)?;
         self.linear("o_proj", self.model.features, h.biases.output, attended)

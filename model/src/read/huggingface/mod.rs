@@ -12,7 +12,7 @@ mod lower;
 use crate::base::precision::Precision;
 use crate::base::shape::Shape;
 use crate::base::text::{Names, closest, in_short, shown};
-use crate::net::network::{Input, Network, Published, SEQUENCE, ShapedNetwork};
+use crate::net::network::{Input, Network, Published, SEQUENCE, ShapedNetwork, Stated, Weights};
 use config::{Config, Outcome};
 use serde_json::Value;
 
@@ -28,10 +28,15 @@ pub fn read(text: &str, name: &str) -> Result<Network, String> {
     let whole = Config::of(&file).ok_or("not a config.json: it is no object")?;
     let mut notes = Vec::new();
     let ((kind, read), config) = architecture(whole, &mut notes)?;
+    let mut stated = Stated::default();
     for config in [whole, config] {
-        tell(&config, &mut notes)?;
+        tell(&config, &mut notes, &mut stated)?;
     }
     let model = read(config)?;
+    if let Some(cross) = model.blocks.first().and_then(|block| block.cross) {
+        let positions = cross.positions;
+        notes.push(format!("of an encoder and a decoder the latter: what the encoder made, {positions} positions, comes with the prompt"));
+    }
     let tokens = Shape::new(&[model.positions.unwrap_or(TOKENS).min(TOKENS)]).map_err(|e| e.to_string())?;
     let nodes = lower::lower(&model, tokens)?;
     let symbols = vec![Some(SEQUENCE.to_string())];
@@ -46,6 +51,7 @@ pub fn read(text: &str, name: &str) -> Result<Network, String> {
         outputs: vec![],
         derived: vec![],
         notes,
+        stated,
     };
     // Sizes that cannot be counted together are the file's fault, whatever is asked of it.
     ShapedNetwork::new(&network, 1, Precision::Fp32, &[]).map_err(|e| e.to_string())?;
@@ -78,17 +84,39 @@ fn architecture<'j>(whole: Config<'j>, notes: &mut Vec<String>) -> Outcome<(Know
     Err(format!("model_type \"{}\" is not known here{near}; known: {all}", shown(kind)))
 }
 
+/// The precision of that name of PyTorch's; of others, such as its formats of 8 bits, nothing is said.
+fn published_in(name: &str) -> Option<Precision> {
+    match name {
+        "bfloat16" => Some(Precision::Bf16),
+        "float16" => Some(Precision::Fp16),
+        "float32" => Some(Precision::Fp32),
+        _ => None,
+    }
+}
+
 /// What of a file is left out, or is not as the network will be.
-fn tell(config: &Config<'_>, notes: &mut Vec<String>) -> Outcome<()> {
+fn tell(config: &Config<'_>, notes: &mut Vec<String>, stated: &mut Stated) -> Outcome<()> {
     let mut note = |text: String| {
         if !notes.contains(&text) {
             notes.push(text);
         }
     };
     if let Some(part) = config.part("quantization_config") {
-        let method = shown(part.text("quant_method")?.unwrap_or("another form"));
-        note(format!("its weights are published in {method}: predicted in the precision that is asked for"));
+        let method = part.text("quant_method")?;
+        if method == Some("mxfp4") {
+            // Attention, routers, embedding and logits stay as they are: `modules_to_not_convert`.
+            stated.experts = Some(Weights::Int4);
+            note("its experts are published in mxfp4: stored as int4 is, in 4.16 bits a value instead of 4.25, and multiplied in 16 bits".into());
+        } else {
+            let method = shown(method.unwrap_or("another form"));
+            note(format!("its weights are published in {method}: predicted in the precision that is asked for"));
+        }
     }
+    // Releases of transformers since the fifth write the second.
+    for key in ["torch_dtype", "dtype"] {
+        stated.precision = stated.precision.or(config.text(key)?.and_then(published_in));
+    }
+    stated.positions = stated.positions.or(config.size_if_any("max_position_embeddings")?);
     let further = config.count("num_nextn_predict_layers", 0)?;
     if further > 0 {
         note(format!("left out: what predicts tokens further ahead (num_nextn_predict_layers, {further})"));

@@ -8,7 +8,7 @@ use crate::net::case::LayerCase;
 use crate::net::layer::Layer;
 use crate::net::network::folded::{AFTER_BIAS, Folded};
 use crate::net::network::folding::{self, may_hold};
-use crate::net::network::{Derived, Input, Network, NetworkError, Node, Published, Source, derived};
+use crate::net::network::{Derived, Input, Network, NetworkError, Node, Published, Source, Stated, derived};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use toml::{Table, Value};
@@ -130,6 +130,7 @@ impl Network {
             outputs,
             derived,
             notes: notes.into_iter().flatten().collect(),
+            stated: Stated::default(),
         })
     }
 }

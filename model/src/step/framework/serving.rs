@@ -1,8 +1,19 @@
 //! What an engine that serves language models adds to the kernels of its steps.
 
 use crate::base::file::{FileError, quantity};
+use crate::base::precision::named_enum;
 use crate::base::units::{Dimension, Seconds};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+
+named_enum!(
+    /// A rule of an engine's scheduler that is not the one which is simulated, vLLM's.
+    Scheduling {
+        /// Prompts come in steps of their own, before answers go on.
+        PromptsFirst = "prompts_first",
+        /// A request begins where its whole answer has room, too.
+        WholeAnswers = "whole_answers",
+    }
+);
 
 /// What an engine adds to a step: its scheduler, sampling, launches, whatever the GPU waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -11,6 +22,8 @@ pub struct Serving {
     pub step: Seconds,
     /// For each sequence in it.
     pub sequence: Seconds,
+    /// How it schedules, where that is not simulated.
+    pub rule: Option<Scheduling>,
 }
 
 #[derive(Deserialize)]
@@ -20,11 +33,24 @@ pub(super) struct ServingFile {
     sequence: String,
     #[serde(rename = "source")]
     _source: String,
+    scheduler: Option<SchedulerFile>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SchedulerFile {
+    rule: Scheduling,
+    #[serde(rename = "source")]
+    _source: String,
 }
 
 impl ServingFile {
     pub(super) fn read(&self) -> Result<Serving, FileError> {
         let time = |what: &str, text: &str| quantity(what, text, Dimension::Time).map(Seconds::new);
-        Ok(Serving { step: time("serving step", &self.step)?, sequence: time("serving sequence", &self.sequence)? })
+        Ok(Serving {
+            step: time("serving step", &self.step)?,
+            sequence: time("serving sequence", &self.sequence)?,
+            rule: self.scheduler.as_ref().map(|scheduler| scheduler.rule),
+        })
     }
 }

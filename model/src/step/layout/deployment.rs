@@ -58,12 +58,8 @@ impl Deployment<'_> {
         Ok((micro, each.div_ceil(micro)))
     }
 
-    /// A step of a network over a batch of all groups of GPUs together. It takes what its slowest GPUs take; kernels, exchanges
-    /// and waiting of all GPUs count as energy. Errors of stages are taken as fully dependent.
-    ///
-    /// # Errors
-    /// When the network cannot be laid out so, or a share of it not be predicted.
-    pub fn step(&self, network: &Network, batch: u64, flow: Flow) -> Result<NetworkPrediction, LayoutError> {
+    /// [`Self::step`] where all GPUs have as much to do as the fullest.
+    pub(super) fn step_of(&self, network: &Network, batch: u64, flow: Flow) -> Result<NetworkPrediction, LayoutError> {
         let shares = shares(network, &self.layout)?;
         let shaped = self.at_once(&shares, batch)?;
         let alone = shaped.iter().map(|share| self.predictor.step(share, Mode::Inference)?.at(self.point));
@@ -71,11 +67,8 @@ impl Deployment<'_> {
         self.together(batch, flow, &shares, self.parameters(network)?, alone)
     }
 
-    /// [`Self::step`] at several clocks and limits, whatever the deployment's own are.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn steps(
+    /// [`Self::steps`] of the same.
+    pub(super) fn steps_of(
         &self,
         network: &Network,
         batch: u64,
@@ -92,12 +85,8 @@ impl Deployment<'_> {
         points.iter().map(at).collect()
     }
 
-    /// What a step takes in each stage alone, which takes the whole batch at once: by stage, then at each of several clocks and
-    /// limits.
-    ///
-    /// # Errors
-    /// As [`Self::step`].
-    pub fn stages(
+    /// [`Self::stages`] of the same.
+    pub(super) fn stages_of(
         &self,
         network: &Network,
         batch: u64,

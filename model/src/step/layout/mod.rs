@@ -4,6 +4,7 @@
 //! has steps over new and cached tokens (`step_on`) and whole answers (`predict_on`).
 
 mod deployment;
+mod imbalance;
 mod stage;
 
 pub use deployment::Deployment;

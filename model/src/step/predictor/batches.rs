@@ -12,6 +12,7 @@ use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
 use crate::kernel::work::Work;
 use crate::law::batches::{CostLine, OverBatches, Room, SAMPLED};
+use crate::law::fewer_bits::Fewer;
 use crate::law::lookup::Substitute;
 use crate::law::power::{Drives, PowerModel};
 use crate::law::time::Loads;
@@ -54,6 +55,10 @@ impl<'a> StepOverBatches<'a> {
     /// As [`Step::new`].
     pub(crate) fn new(network: &'a ShapedNetwork, setup: &Setup<'a>) -> Result<Option<Self>, PredictError> {
         let (law, _) = law_of(setup)?;
+        // What the step adds to kernels is taken to be of no batch.
+        if setup.framework.rows_apart.is_some() && network.layers().iter().any(|layer| layer.apart) {
+            return Ok(None);
+        }
         let mut models = Models::noting(law);
         let step = Step::of(network, setup, &mut models)?;
         let own = models.asked.take().unwrap_or_default();
@@ -229,7 +234,8 @@ impl<'a> StepOverBatches<'a> {
             let drives = Drives::of(parts.map(|part| part.0[i]));
             let edges = taken.timed[i].edges.ok_or_else(no_model)?;
             let timed = (edges, taken.timed[i].in_domain, taken.engines[i]);
-            made.push(plan.kernel((name, cost.at(lanes[i]), on[i].1), timed, times[i], drives, setup));
+            let kernel = plan.kernel((name, cost.at(lanes[i]), on[i].1), timed, times[i], drives, setup);
+            made.push(kernel.in_fewer_bits(Fewer::of(&asked.layer, plan.work.phase, lanes[i], &setup.gpu.chip)));
         }
         Ok(())
     }
@@ -247,7 +253,7 @@ fn over<'a>(
     let precision = computed_in(runs, layer, phase);
     let apart = setup.framework.groups_apart && layer.group().is_some();
     let work = Work::of(layer, phase, network.batch(), network.precision(), setup.mode);
-    if apart || work.bias_beside().is_some() {
+    if apart || layer.context().is_some() || work.bias_beside().is_some() {
         return None;
     }
     let plan_at = |batch: u64, models: &mut Models<'a>| {

@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use super::{BoundBy, Estimate, LayerPrediction, PredictError, Setup};
 use crate::base::precision::{Mode, Phase, Precision};
-use crate::base::units::{Seconds, Watts};
+use crate::base::units::{Bytes, Seconds, Watts};
 use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
 use crate::kernel::features::Variables;
@@ -12,6 +12,7 @@ use crate::kernel::load::Load;
 use crate::kernel::setting::{Algorithm, Layout};
 use crate::kernel::work::Work;
 use crate::law::calibration::Tier;
+use crate::law::fewer_bits::Fewer;
 use crate::law::lookup::{Found, Substitute, by_algorithm_of, find, of_framework};
 use crate::law::power::{ClockLaw, Drives, PowerModel, power};
 use crate::net::case::LayerCase;
@@ -70,6 +71,47 @@ impl Kernel<'_> {
         let Estimate { value, p05, p95 } = self.time;
         self.time = Estimate { value: value + extra, p05: p05 + extra, p95: p95 + extra };
         self.besides += extra;
+    }
+
+    /// The same kernel as much less sure as its weights make it, whose time has the factor already.
+    pub(super) fn in_fewer_bits(self, fewer: Option<Fewer>) -> Self {
+        let Some(fewer) = fewer else { return self };
+        let Estimate { value, p05, p95 } = self.time;
+        let wider = |end: Seconds| ((end / value).ln().hypot(fewer.spread)).exp();
+        let time = Estimate { value, p05: value / wider(p05), p95: value * wider(p95) };
+        Self { time, error: self.error.hypot(fewer.error()), ..self }
+    }
+
+    /// The same kernel where it reads so much again, which takes so long; as sure of it as of the rest.
+    pub(super) fn reading_again(self, again: Option<(Bytes, Seconds)>) -> Self {
+        let Some((bytes, extra)) = again else { return self };
+        let longer = (self.time.value + extra) / self.time.value;
+        let (read, weights) = (self.cost.read + bytes, self.cost.weights + bytes);
+        let cost = LayerCost { read, weights, ..self.cost };
+        let (time, memory) = (self.time.times(longer), self.memory + extra);
+        Self { time, memory, cost, besides: self.besides + extra, ..self }
+    }
+
+    /// It behind another kernel, as one: what drives its power is what drives the longer of both.
+    fn after(self, other: Self) -> Self {
+        let sum = |a: Estimate<Seconds>, b: Estimate<Seconds>| Estimate {
+            value: a.value + b.value,
+            p05: a.p05 + b.p05,
+            p95: a.p95 + b.p95,
+        };
+        let drives = if other.time.value > self.time.value { other.drives } else { self.drives };
+        Self {
+            time: sum(self.time, other.time),
+            bound: self.bound + other.bound,
+            memory: self.memory + other.memory,
+            arithmetic: self.arithmetic + other.arithmetic,
+            floor: self.floor + other.floor,
+            host: self.host + other.host,
+            in_domain: self.in_domain && other.in_domain,
+            in_range: self.in_range && other.in_range,
+            drives,
+            ..self
+        }
     }
 
     /// So many of it, one after the other.
@@ -253,6 +295,14 @@ fn kernels_of<'a, 'm: 'a>(
         let kernel = kernels_of((network, runs), (name, &group), phase, part, setup, models)?;
         return Ok(Kernel { cost, ..kernel.repeated(groups as f64) });
     }
+    if let Some((products, attention)) = layer.context().filter(|_| phase == Phase::Forward)
+        && let (Some(made), Some(rest)) =
+            (network.cost_in(runs, &products, phase, setup.mode), network.cost_in(runs, &attention, phase, setup.mode))
+    {
+        let made = kernels_of((network, runs), (name, &products), phase, made, setup, models)?;
+        let rest = kernels_of((network, runs), (name, &attention), phase, rest, setup, models)?;
+        return Ok(Kernel { cost, ..rest.after(made) });
+    }
     let mut of = |precision| kernel_in(precision, network, (name, layer), phase, cost, setup, models);
     let mut kernel = of(precision)?;
     let work = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
@@ -368,6 +418,8 @@ impl<'m> Plan<'_, 'm> {
         let value = strays.map_or(value, |m| m.straying(value, &load.work, gpu));
         let reordering = framework.sequences.map_or(Seconds::ZERO, |s| s.reordering(&load.work, gpu));
         let value = value + reordering;
+        let fewer = Fewer::of(layer, run_phase, load.work.batch, &gpu.chip);
+        let value = fewer.map_or(value, |fewer| value * fewer.factor);
         let jump = framework.rules.iter().find_map(|rule| {
             let ruled = rule.applied(value, layer, run_phase, load.work.batch, gpu, setup.library)?;
             Some((rule.name.as_str(), ruled))
@@ -475,7 +527,9 @@ fn kernel_in<'a, 'm: 'a>(
     let taken = plan.time(layer, load, timed.value, setup);
     let drives = Drives::of(models.law.parts(load, &load.amounts(), (found.model.floor, taken.0.get())));
     let edges = timed.edges.ok_or_else(no_model)?;
-    Ok(plan.kernel((name, cost, OnBoard::of(load, setup)), (edges, timed.in_domain, engine), taken, drives, setup))
+    let board = OnBoard::of(load, setup);
+    let kernel = plan.kernel((name, cost, board), (edges, timed.in_domain, engine), taken, drives, setup);
+    Ok(kernel.in_fewer_bits(Fewer::of(layer, plan.work.phase, load.work.batch, &setup.gpu.chip)))
 }
 
 /// What the host takes to launch a layer's operation.

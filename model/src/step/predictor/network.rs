@@ -115,7 +115,9 @@ impl<'a> Step<'a> {
                         let at = (&layer.name[..], layer);
                         let mut kernel = predict_kernel((network, runs), at, phase, cost, setup, models)?;
                         kernel.lengthen(setup.framework.counter(&layer.case.layer, phase, setup.mode));
-                        kernel
+                        let (ways, read) = ((phase, setup.mode), (network.batch(), &cost));
+                        let again = setup.framework.rows_apart.and_then(|r| r.again(layer, ways, read, setup.gpu));
+                        kernel.reading_again(again)
                     }
                 };
                 (kernel.name, kernel.repeats) = (&layer.name, Some(*first.get_or_insert(kernels.len())));

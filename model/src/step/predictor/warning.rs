@@ -1,10 +1,12 @@
 //! What a reader of a prediction should know of it, as values; the words are in `joulecast_reports::warnings`.
 
+use crate::base::precision::Precision;
 use crate::base::units::{Bytes, Hertz, Seconds, Watts};
 use crate::device::gpu::Vendor;
 use crate::kernel::setting::Algorithm;
 use crate::law::lookup::Substitute;
 use crate::net::network::{Kept, Weights};
+use crate::step::framework::Scheduling;
 
 /// What a reader of a prediction should know. Shares are of the step's time, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -189,6 +191,25 @@ pub enum Warning {
         weights: Option<Weights>,
         /// Keys and values.
         cache: Option<Kept>,
+    },
+    /// Nobody asked for a precision: that in which the network's file says that its weights are published.
+    Published {
+        /// Which.
+        precision: Precision,
+    },
+    /// Sequences are longer than those that the network was made for, as its file says.
+    Positions {
+        /// Tokens of the longest.
+        tokens: u64,
+        /// Of the file.
+        positions: u64,
+    },
+    /// The engine's scheduler has another rule than the simulation.
+    Scheduler {
+        /// The engine.
+        framework: String,
+        /// Its rule.
+        rule: Scheduling,
     },
     /// What GPUs exchange in serving was not measured over it.
     Exchanges {

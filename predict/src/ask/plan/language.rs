@@ -1,7 +1,8 @@
 //! Language models of a plan: replicas of every layout on a GPU, at settings.
 
 use super::super::replica::{Replica, layouts};
-use crate::cluster::Cluster;
+use super::super::serve::serves;
+use crate::cluster::{Cluster, longer_than_made_for};
 use crate::failure::Failure;
 use crate::request::{Reading, Request, Runner, Team};
 use crate::session::Session;
@@ -14,7 +15,7 @@ use joulecast_model::base::order::sort_by;
 use joulecast_model::base::precision::Mode;
 use joulecast_model::net::share::Layout;
 use joulecast_model::step::generation;
-use joulecast_model::step::predictor::OperatingPoint;
+use joulecast_model::step::predictor::{OperatingPoint, Warning};
 use joulecast_reports::error_line;
 use joulecast_reports::warnings::words;
 use rayon::prelude::*;
@@ -94,6 +95,9 @@ impl<'p> Language<'p> {
     /// # Errors
     /// When there is none on any layout: why the last of them is none.
     pub fn laid(&self, c: &CandidateFile, cluster: &Cluster, settings: &[OperatingPoint]) -> Result<Laid<'_>, Failure> {
+        let rule = serves(cluster.first().framework()).map_err(|e| self.called(e))?;
+        let longest = longer_than_made_for(&self.source.network, self.demand.longest());
+        let told = rule.into_iter().chain(longest).collect();
         let (fit, mut left_out) = self.layouts(c, cluster).map_err(|e| self.called(e))?;
         let mut replicas = Vec::new();
         for layout in fit {
@@ -113,7 +117,7 @@ impl<'p> Language<'p> {
         let wanted = Wanted { demand: &self.demand, target: &self.planned.target };
         // Nobody asked for one of those that are tried without being listed.
         let left_out = if self.planned.tensor.is_some() { left_out } else { Vec::new() };
-        Ok(Laid { name: &self.planned.name, wanted, replicas, left_out })
+        Ok(Laid { name: &self.planned.name, wanted, replicas, left_out, told })
     }
 }
 
@@ -123,6 +127,8 @@ pub(super) struct Laid<'l> {
     wanted: Wanted<'l>,
     replicas: Vec<(Layout, Replica)>,
     left_out: Vec<(Layout, String)>,
+    /// What to know of the service beside its steps.
+    told: Vec<Warning>,
 }
 
 /// Where all steps are at the same end of their intervals.
@@ -172,7 +178,7 @@ impl Laid<'_> {
     pub fn tell(&self, rests_on: &mut Vec<String>, warnings: &mut Vec<String>) {
         let Some(first) = self.replicas.first().and_then(|(_, replica)| replica.times.first()) else { return };
         rests_on.push(format!("{}: times {}, power {} (decode)", self.name, first.tiers.0, first.tiers.1));
-        let told = first.warnings.iter().map(|w| format!("{}, {}", self.name, words(w)));
+        let told = self.told.iter().chain(&first.warnings).map(|w| format!("{}, {}", self.name, words(w)));
         let out = self
             .left_out
             .iter()

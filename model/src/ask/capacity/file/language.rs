@@ -79,8 +79,10 @@ pub(super) struct ServiceFile {
     block_size: u64,
     #[serde(default = "memory")]
     gpu_memory_utilization: f64,
-    #[serde(default = "chunked")]
+    #[serde(default = "yes")]
     chunked_prefill: bool,
+    #[serde(default = "yes")]
+    scheduler_reserve_full_isl: bool,
 }
 
 /// `1024` or, as `predict serve` takes them, `"512..1536"`.
@@ -119,7 +121,7 @@ fn memory() -> f64 {
     Engine::MEMORY
 }
 
-fn chunked() -> bool {
+fn yes() -> bool {
     true
 }
 
@@ -205,6 +207,7 @@ impl ServiceFile {
                 block: self.block_size,
                 memory: self.gpu_memory_utilization,
                 chunked: self.chunked_prefill,
+                reserve: self.scheduler_reserve_full_isl,
             },
             net: self.net,
             name,

@@ -12,6 +12,9 @@ impl Writer<'_> {
         if attention.window.is_some() || attention.sinks || attention.bias.is_some() {
             return Err("attention over a window, with sinks or with a bias of its scores is not written".into());
         }
+        if attention.context.is_some() {
+            return Err("attention to another sequence is not written".into());
+        }
         self.modern = true;
         let sizes = attention.sizes(&site.read).map_err(|e| e.to_string())?;
         let mut from = site.from.clone();

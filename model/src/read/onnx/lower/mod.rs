@@ -25,7 +25,7 @@ use crate::base::text::{Names, shown};
 use crate::net::layer::{Copied, Flatten, Layer, LayerOp, Reshape};
 use crate::net::network::derived::each_step;
 use crate::net::network::{Folded, folding};
-use crate::net::network::{Input, Network, Node, Published, Source};
+use crate::net::network::{Input, Network, Node, Published, Source, Stated};
 use crate::read::own::MAX_LAYERS;
 use std::collections::{HashMap, HashSet};
 
@@ -410,6 +410,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             outputs,
             derived,
             notes: self.notes,
+            stated: Stated::default(),
         };
         Ok(network)
     }

@@ -231,6 +231,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             window: None,
             sinks: false,
             bias: self.score_bias(op, heads).filter(|_| fused),
+            context: None,
         };
         let learned = if layer.bias.is_some() { op.inputs.get(3).copied() } else { None };
         let place = self.emit(op, Layer::Attention(layer), from, learned.as_slice())?;

@@ -207,6 +207,7 @@ fn case(heads: u64, kv_heads: u64, dimension: u64, tokens: u64, decode: bool) ->
         window: None,
         sinks: false,
         bias: None,
+        context: None,
     };
     Ok(LayerCase { inputs: vec![row(heads)?, row(kv_heads)?, row(kv_heads)?], layer: Layer::Attention(layer) })
 }

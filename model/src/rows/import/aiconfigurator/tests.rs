@@ -133,7 +133,8 @@ fn experts_are_one_token_a_sample_and_divided_in_what_they_hold() {
         row,
         Experts { framework: "sglang", time_us: 70.0, ..row },
         Experts { dtype: "fp8", ..row },
-        Experts { dtype: "fp8_block", ..row },
+        Experts { dtype: "fp8_block", time_us: 30.0, ..row },
+        Experts { dtype: "int4_wo", ..row },
         Experts { distribution: "balanced", ..row },
         Experts { among: [1, 8], ..row },
         Experts { among: [5, 1], ..row },
@@ -151,5 +152,56 @@ fn experts_are_one_token_a_sample_and_divided_in_what_they_hold() {
     let Layer::Experts(layer) = &found.case.layer else { panic!("{}", found.case.layer.kind()) };
     assert_eq!((layer.experts, layer.active, layer.hidden, layer.gated), (128, 8, 384, true));
     assert_eq!(found.case.inputs, [[1, 2048], [1, 128]].map(|dims| Shape::new(&dims).expect("a shape")));
-    assert_eq!(imported.rows[1].precision, Precision::Fp8);
+    let fp8 = &imported.rows[1];
+    assert_eq!((fp8.precision, fp8.n), (Precision::Fp8, Some(2)));
+    assert!((fp8.time_s - 4e-5).abs() < 1e-12);
+}
+
+#[test]
+fn what_nobody_would_run_in_8_bits_is_left_out() {
+    let at = |framework, kernel, dtype, tokens, time_us| Experts {
+        gpu: "h100_sxm",
+        framework,
+        kernel,
+        dtype,
+        distribution: "power_law_1.01",
+        tokens,
+        features: [2048, 768],
+        experts: [8, 128],
+        among: [1, 1],
+        time_us,
+    };
+    let sizes = [1i64, 2, 4, 8, 16];
+    let rows = sizes.iter().flat_map(|&tokens| {
+        let bf16 = 50.0 + tokens as f64;
+        // Slow for three sizes of five; fast but for one.
+        let slow = if tokens < 3 { 0.9 } else { 1.2 };
+        let fast = if tokens == 4 { 2.1 } else { 0.6 };
+        [
+            at("trtllm", "usual", "bfloat16", tokens, bf16),
+            at("sglang", "usual", "bfloat16", tokens, 3.0 * bf16),
+            at("vllm", "slow", "fp8", tokens, slow * bf16),
+            at("vllm", "fast", "fp8", tokens, fast * bf16),
+            at("sglang", "block", "fp8_block", tokens, 0.7 * bf16),
+            at("sglang", "slow", "fp8_block", tokens, 0.8 * bf16),
+        ]
+    });
+    // Where nobody ran bf16 the kernel's other shapes speak for it.
+    let rows = rows.chain([at("vllm", "slow", "fp8", 32, 1.0), at("vllm", "fast", "fp8", 32, 1.0)]);
+    let imported = experts(rows, &all);
+    let skipped: Vec<(&str, usize)> = imported.skipped.iter().map(|(r, n)| (r.as_str(), *n)).collect();
+    let expected = [
+        ("kernels in 8 bits that take longer than bf16 for most shapes", 6),
+        ("twice as long in 8 bits as in bf16", 1),
+    ];
+    assert_eq!(skipped, expected);
+    let of = |precision, size| {
+        let row = imported.rows.iter().find(|r| r.precision == precision && r.batch == size).expect("there");
+        (row.n, (row.time_s * 1e9).round())
+    };
+    // Of bf16 the slow kernel stays: it is what an engine runs.
+    assert_eq!(of(Precision::Bf16, 1), (Some(2), 102e3));
+    assert_eq!(of(Precision::Fp8, 1), (Some(3), (0.7f64 * 51e3).round()));
+    assert_eq!(of(Precision::Fp8, 4), (Some(2), (0.75f64 * 54e3).round()));
+    assert_eq!(of(Precision::Fp8, 32).0, Some(1));
 }

@@ -1,19 +1,21 @@
 //! What `predict serve` found: `serving/1`.
 
+mod document;
+
 use crate::document::{Block, Document as Page};
 use crate::export::{self, Export, ExportError, Format};
 use crate::markup::{capital, markdown_text};
 use crate::record;
 use crate::table::{Table, significant, thousands, with_unit};
 use crate::warnings::words;
+use document::{Figures, Point, with_all};
 use joulecast_model::ask::capacity::{Goal, Tariff};
 use joulecast_model::ask::serving::times::Room;
-use joulecast_model::ask::serving::{Limits, Outlook, Quantiles, Split, Summary, Target, Which};
+use joulecast_model::ask::serving::{Limits, Outlook, Quantiles, Summary, Target, Which};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::share::Layout;
 use joulecast_model::step::predictor::{Estimate, OperatingPoint, Warning};
-use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -26,10 +28,15 @@ pub struct At {
     pub gpus: u64,
     /// Most sequences of a step.
     pub sequences: u64,
+    /// Most new tokens of a step.
+    pub tokens: u64,
     /// Clock and limit.
     pub point: OperatingPoint,
     /// Requests a second: those that come, or the most that keep the target; none where no rate keeps it, and of users.
     pub rate: Option<f64>,
+    /// The most that keep the target, with what they are if all steps take as long as their 95 and 5 % quantiles; none where
+    /// that was not looked for, or no rate keeps it.
+    pub highest: Option<Estimate<f64>>,
     /// Under that load; none where no rate keeps the target.
     pub outlook: Option<Outlook>,
 }
@@ -110,254 +117,9 @@ pub struct Served {
     pub warnings: Vec<Warning>,
 }
 
-#[derive(Serialize)]
-struct Times {
-    mean: f64,
-    p50: f64,
-    p90: f64,
-    p99: f64,
-}
-
-impl Times {
-    fn of(q: &Quantiles) -> Self {
-        let [mean, p50, p90, p99] = [q.mean, q.p50, q.p90, q.p99].map(Seconds::get);
-        Self { mean, p50, p90, p99 }
-    }
-}
-
-#[derive(Serialize)]
-struct Shares {
-    prefill: f64,
-    decode: f64,
-    idle: f64,
-}
-
-impl Shares {
-    fn of(split: &Split) -> Self {
-        let share = |part| part / split.total();
-        Self { prefill: share(split.prefill), decode: share(split.decode), idle: share(split.idle) }
-    }
-}
-
-#[derive(Serialize)]
-struct Figures {
-    counted_requests: usize,
-    counted_span_s: f64,
-    time_to_first_token_s: Times,
-    time_per_token_s: Option<Times>,
-    end_to_end_s: Times,
-    requests_per_s: f64,
-    tokens_per_s: f64,
-    prompt_tokens_per_s: f64,
-    busy: f64,
-    mean_batch: f64,
-    mean_waiting: f64,
-    mean_blocks: f64,
-    preemptions_per_request: f64,
-    power_w: f64,
-    energy_per_token_j: f64,
-    energy_per_request_j: f64,
-    energy_shares: Shares,
-    cost_per_hour: Option<f64>,
-    cost_per_million_tokens: Option<f64>,
-}
-
-impl Figures {
-    fn of(s: &Summary, gpus: u64, tariff: Option<&Tariff>) -> Self {
-        let per_hour = |tariff: &Tariff| {
-            let (hardware, electricity) = tariff.per_hour(gpus, s.power);
-            hardware + electricity
-        };
-        Self {
-            counted_requests: s.requests,
-            counted_span_s: s.span.get(),
-            time_to_first_token_s: Times::of(&s.to_first),
-            time_per_token_s: s.per_token.as_ref().map(Times::of),
-            end_to_end_s: Times::of(&s.to_last),
-            requests_per_s: s.requests_per_s,
-            tokens_per_s: s.tokens_per_s,
-            prompt_tokens_per_s: s.prompt_tokens_per_s,
-            busy: s.busy,
-            mean_batch: s.batch,
-            mean_waiting: s.queue,
-            mean_blocks: s.blocks,
-            preemptions_per_request: s.preemptions,
-            power_w: s.power.get(),
-            energy_per_token_j: s.per_answer_token.get(),
-            energy_per_request_j: s.per_request.get(),
-            energy_shares: Shares::of(&s.energy_per_s),
-            cost_per_hour: tariff.map(per_hour),
-            cost_per_million_tokens: tariff.map(|tariff| tariff.per_million(gpus, s)),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Point {
-    gpus: u64,
-    tensor_parallel: u64,
-    pipeline_parallel: u64,
-    expert_parallel: u64,
-    data_parallel: u64,
-    max_num_seqs: u64,
-    clock_mhz: Option<f64>,
-    memory_clock_mhz: Option<f64>,
-    power_cap_w: Option<f64>,
-    rate_per_s: Option<f64>,
-    /// The most that the replica carries, and what it carries if all steps take as long as their 95 and 5 % quantiles.
-    most_per_s: Option<f64>,
-    most_per_s_p05: Option<f64>,
-    most_per_s_p95: Option<f64>,
-    overloaded: Option<bool>,
-    value: Option<Figures>,
-    steps_p05: Option<Figures>,
-    steps_p95: Option<Figures>,
-}
-
-impl Point {
-    fn of(at: &At, priced: Option<&Priced>) -> Self {
-        let tariff = priced.map(|priced| &priced.tariff);
-        let figures = |pick: fn(&Outlook) -> &Option<Summary>| {
-            at.outlook.as_ref().and_then(|o| pick(o).as_ref()).map(|s| Figures::of(s, at.gpus, tariff))
-        };
-        let most = at.outlook.as_ref().map(|o| o.most);
-        Self {
-            gpus: at.gpus,
-            tensor_parallel: at.layout.tensor(),
-            pipeline_parallel: at.layout.pipeline(),
-            expert_parallel: at.layout.expert(),
-            data_parallel: at.layout.data(),
-            max_num_seqs: at.sequences,
-            clock_mhz: at.point.core_clock.map(|c| c.to_mhz()),
-            memory_clock_mhz: at.point.memory_clock.map(|c| c.to_mhz()),
-            power_cap_w: at.point.power_cap.map(|w| w.get()),
-            rate_per_s: at.rate,
-            most_per_s: most.map(|m| m.value),
-            most_per_s_p05: most.map(|m| m.p05),
-            most_per_s_p95: most.map(|m| m.p95),
-            overloaded: at.outlook.as_ref().map(Outlook::is_overloaded),
-            value: figures(|o| &o.value),
-            steps_p05: figures(|o| &o.low),
-            steps_p95: figures(|o| &o.high),
-        }
-    }
-}
-
-#[derive(Serialize)]
-struct Asked {
-    time_to_first_token_s: Option<f64>,
-    time_per_token_s: Option<f64>,
-    of: &'static str,
-}
-
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    network: &'a str,
-    gpu: &'a str,
-    tensor_interconnect: Option<&'a str>,
-    precision: &'a str,
-    framework: &'a str,
-    load: &'a str,
-    requests: usize,
-    seed: u64,
-    max_num_batched_tokens: u64,
-    block_size: u64,
-    blocks: u64,
-    chunked_prefill: bool,
-    weights_bytes: u64,
-    cache_bytes: u64,
-    cache_bytes_per_token: u64,
-    time_tier: String,
-    power_tier: String,
-    target: Option<Asked>,
-    prefill_replicas: Option<usize>,
-    decode_replicas: Option<usize>,
-    interconnect: Option<&'a str>,
-    price_per_gpu_hour: Option<f64>,
-    price_per_kwh: Option<f64>,
-    pue: Option<f64>,
-    currency: Option<&'a str>,
-    #[serde(flatten)]
-    base: Point,
-    points: Vec<Point>,
-    best: Option<Best>,
-    left_out: Vec<LeftOut>,
-    warnings: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Best {
-    objective: &'static str,
-    /// Whether intervals do not overlap those of any other setting.
-    sure: bool,
-    setting: Point,
-}
-
-#[derive(Serialize)]
-struct LeftOut {
-    tensor_parallel: u64,
-    pipeline_parallel: u64,
-    expert_parallel: u64,
-    why: String,
-}
-
 impl Served {
-    fn document(&self) -> Document<'_> {
-        let target = self.target.map(|t| Asked {
-            time_to_first_token_s: t.to_first.map(Seconds::get),
-            time_per_token_s: t.per_token.map(Seconds::get),
-            of: t.which.name(),
-        });
-        Document {
-            schema: "serving/1",
-            network: &self.network,
-            gpu: &self.gpu.0,
-            tensor_interconnect: self.layout.as_ref().map(|l| l.1.as_str()),
-            precision: &self.precision,
-            framework: &self.framework,
-            load: &self.load,
-            requests: self.requests,
-            seed: self.seed,
-            max_num_batched_tokens: self.limits.tokens,
-            block_size: self.limits.block,
-            blocks: self.limits.blocks,
-            chunked_prefill: self.limits.chunked,
-            weights_bytes: self.room.footprint.weights.get(),
-            cache_bytes: self.room.cache.get(),
-            cache_bytes_per_token: self.room.per_token.get(),
-            time_tier: self.tiers.0.to_string(),
-            power_tier: self.tiers.1.to_string(),
-            target,
-            prefill_replicas: self.pools.as_ref().map(|p| p.0),
-            decode_replicas: self.pools.as_ref().map(|p| p.1),
-            interconnect: self.pools.as_ref().map(|p| p.2.as_str()),
-            price_per_gpu_hour: self.priced.as_ref().map(|p| p.tariff.per_gpu_hour),
-            price_per_kwh: self.priced.as_ref().map(|p| p.tariff.per_kwh),
-            pue: self.priced.as_ref().map(|p| p.tariff.pue),
-            currency: self.priced.as_ref().and_then(|p| p.currency.as_deref()),
-            base: self.point(&self.base),
-            points: self.points.iter().map(|at| self.point(at)).collect(),
-            best: self.objective.and_then(|objective| {
-                let (at, sure) = self.best(objective)?;
-                Some(Best { objective: objective.0.name(), sure, setting: self.point(at) })
-            }),
-            left_out: self
-                .left_out
-                .iter()
-                .map(|(l, why)| LeftOut {
-                    tensor_parallel: l.tensor(),
-                    pipeline_parallel: l.pipeline(),
-                    expert_parallel: l.expert(),
-                    why: why.clone(),
-                })
-                .collect(),
-            warnings: self.warnings.iter().map(words).collect(),
-        }
-    }
-
     fn title(&self) -> String {
-        let Limits { tokens, sequences, blocks, block, chunked } = self.limits;
+        let Limits { tokens, sequences, blocks, block, chunked, reserve: _ } = self.limits;
         let whole = if chunked { "" } else { ", prompts whole" };
         let Room { footprint, cache, per_token } = &self.room;
         format!(
@@ -408,6 +170,7 @@ fn changed(at: &At, base: &At, layouts: bool) -> String {
     let words = [
         layouts.then(|| options(&at.layout)),
         (at.sequences != base.sequences).then(|| format!("--max-num-seqs {}", at.sequences)),
+        (at.tokens != base.tokens).then(|| format!("--max-num-batched-tokens {}", at.tokens)),
         (at.point != base.point).then(|| setting(&at.point)),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();
@@ -431,14 +194,16 @@ pub(crate) fn target_words(target: &Target) -> String {
 fn between(outlook: &Outlook, figure: impl Fn(&Summary) -> f64, print: impl Fn(f64) -> String) -> (String, String) {
     let of = |summary: &Option<Summary>| summary.as_ref().map(&figure);
     let (value, low, high) = (of(&outlook.value), of(&outlook.low), of(&outlook.high));
+    let most_likely = value.or(low).unwrap_or_default();
     let value = value.map_or("grows".into(), &print);
     let interval = match (low, high) {
-        (Some(a), Some(b)) => match (print(a.min(b)), print(a.max(b))) {
+        // What batches make of steps may be less, or more, than at either end.
+        (Some(a), Some(b)) => match (print(a.min(b).min(most_likely)), print(a.max(b).max(most_likely))) {
             // What the load decides, not how long steps take.
             (low, high) if low == high && low == value => String::new(),
             (low, high) => format!("{low} to {high}"),
         },
-        (Some(a), None) => format!("from {}; grows", print(a)),
+        (Some(a), None) => format!("from {}; grows", print(a.min(most_likely))),
         _ => "grows".into(),
     };
     (value, interval)
@@ -519,6 +284,17 @@ fn figures(outlook: &Outlook, gpus: u64, priced: Option<&Priced>) -> Table {
 /// What a token costs.
 const COST: &str = "cost of a million tokens of answers";
 
+/// Requests that came in a second.
+fn came(outlook: &Outlook) -> String {
+    outlook.value.as_ref().map_or("grows".into(), |s| significant(s.requests_per_s, 3))
+}
+
+/// A rate with its interval.
+fn rate_words(rate: &Estimate<f64>) -> String {
+    let [value, low, high] = [(rate.value, 3), (rate.p05, 2), (rate.p95, 2)].map(|(x, digits)| significant(x, digits));
+    format!("{value} ({low} to {high})")
+}
+
 /// Settings, a line each.
 fn points(base: &At, all: &[&At], layouts: bool, priced: Option<&Priced>) -> Table {
     let mut header = vec![
@@ -545,7 +321,7 @@ fn points(base: &At, all: &[&At], layouts: bool, priced: Option<&Priced>) -> Tab
         let mut cells = vec![
             changed(at, base, layouts),
             at.gpus.to_string(),
-            outlook.value.as_ref().map_or("grows".into(), |s| significant(s.requests_per_s, 3)),
+            at.highest.as_ref().map_or_else(|| came(outlook), rate_words),
             significant(outlook.most.value, 3),
         ];
         if let Some(s) = &outlook.value {
@@ -684,11 +460,11 @@ impl Served {
     /// The highest rate that keeps the target.
     fn highest(&self) -> Option<String> {
         let target = self.target.as_ref()?;
-        let highest = match self.base.rate {
-            Some(rate) => format!("{} requests/s", significant(rate, 3)),
-            None => "no rate: a lone request misses it".into(),
-        };
-        Some(format!("the highest rate that keeps {}: {highest}", target_words(target)))
+        let target = target_words(target);
+        Some(match &self.base.highest {
+            Some(rate) => format!("the highest rate that keeps {target}: {} requests/s", rate_words(rate)),
+            None => format!("no rate keeps {target}: a lone request misses it"),
+        })
     }
 
     fn text(&self, print: fn(&Table) -> String) -> String {
@@ -698,7 +474,8 @@ impl Served {
             let _ = writeln!(text, "{line}");
         }
         if let Some(highest) = self.highest() {
-            let _ = writeln!(text, "\n{highest}; with it");
+            let with = if self.base.highest.is_some() { "; with it" } else { "" };
+            let _ = writeln!(text, "\n{highest}{with}");
         }
         if let Some(outlook) = &self.base.outlook {
             if let Some(line) = self.overloaded() {
@@ -783,17 +560,6 @@ impl Served {
 
     fn notes(&self, mark: &str) -> String {
         self.warnings.iter().map(|w| format!("{mark} {}\n", words(w))).collect()
-    }
-}
-
-/// A value with all keys of another one, null where it has none: a line of CSV has every column.
-fn with_all(columns: &Value, value: &Value) -> Value {
-    match columns {
-        Value::Object(keys) => keys
-            .iter()
-            .map(|(key, column)| (key.clone(), with_all(column, value.get(key).unwrap_or(&Value::Null))))
-            .collect(),
-        _ => value.clone(),
     }
 }
 
