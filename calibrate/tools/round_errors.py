@@ -4,7 +4,8 @@
     python3 calibrate/tools/round_errors.py PREDICT data/measurements/sealed/round_*.csv [--each FILE] [--only WORD]
 
 PREDICT is the program `predict`, run from the root of the repository. Takes CUDA graphs, whose networks lie in the folder of the
-round's name; with `--eager` also eager steps that are foreseen to be bound by the GPU.
+round's name; with `--eager` also eager steps that are foreseen to be bound by the GPU, with the host of their visit (hosts.toml
+beside the rows).
 Prints mean, median and mean signed error of time in percent by mode and precision; `--each` writes every row, worst first.
 Needs nothing but Python.
 """
@@ -16,8 +17,30 @@ import json
 import os
 import statistics
 import subprocess
+import tomllib
 
 HALVES = {"fp16", "bf16"}
+
+
+def hosts(path):
+    """Factors of a visit's host by group, by the file of runs and the visit's name."""
+    found = {}
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            visits = tomllib.load(file)["visit"]
+        for visit in visits:
+            factors = []
+            for name in visit["hosts"]:
+                with open(os.path.join(os.path.dirname(path), name), "rb") as file:
+                    factors.append(tomllib.load(file)["factor"])
+            found[visit["runs"], visit["name"]] = {g: statistics.geometric_mean(f[g] for f in factors) for g in factors[0]}
+    return found
+
+
+def group(row):
+    if row["mode"] != "train":
+        return "inference"
+    return "autocast" if row["precision"] in HALVES else "training"
 
 
 def predicted(program, row, folder):
@@ -25,6 +48,8 @@ def predicted(program, row, folder):
     words += ["--framework", "pytorch", "--launch", row["launch"], "--batch", row["batch"], "--format", "json"]
     if row["mode"] == "train":
         words += ["--mode", "training"]
+    if row["launch"] == "eager" and row["factors"]:
+        words += ["--host", f"{row['factors'][group(row)]:.4f}"]
     answer = subprocess.run(words, capture_output=True, text=True)
     if answer.returncode:
         return None, answer.stderr.strip().splitlines()[-1:]
@@ -42,9 +67,11 @@ def main():
     rows = []
     for path in args.rows:
         folder = os.path.splitext(path)[0]
+        known = hosts(os.path.join(os.path.dirname(path), "hosts.toml"))
         with open(path, newline="") as file:
             for row in csv.DictReader(file):
                 row["board"] = "h100" if "H100" in row["device"] else "h200"
+                row["factors"] = known.get((os.path.basename(path), row.get("visit")))
                 wanted = row["launch"] == "graph" or args.eager
                 if wanted and args.only in row["network"] and os.path.exists(os.path.join(folder, row["network"] + ".toml")):
                     rows.append((row, folder))

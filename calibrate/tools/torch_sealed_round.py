@@ -84,6 +84,21 @@ def facts_of(model, sample):
             "layers": layers[0], "batch_norms": any("BatchNorm" in type(m).__name__ for m in model.modules())}
 
 
+def keep_dropouts():
+    """Exporters leave out what does nothing in evaluation; in training a dropout runs, and is counted there."""
+    import torch
+    from torch.onnx import symbolic_helper
+
+    def dropout(g, x, p, train):
+        rate = symbolic_helper._maybe_get_const(p, "f")
+        if not rate:
+            return x
+        return g.op("Dropout", x, g.op("Constant", value_t=torch.tensor(rate, dtype=torch.float)))
+
+    for name in ("aten::dropout", "aten::feature_dropout"):
+        torch.onnx.register_custom_op_symbolic(name, dropout, 12)
+
+
 def exported(model, sample, exporter, form):
     """The model's message, without weights."""
     import onnx
@@ -100,6 +115,7 @@ def exported(model, sample, exporter, form):
     if form in ("kept", "open"):
         # What is computed of weights alone is kept, too: it runs in every step.
         more |= {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
+        keep_dropouts()
     with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
         torch.onnx.export(model, sample, file.name, dynamo=False, **more)
         return strip(onnx.load(file.name))

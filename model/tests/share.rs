@@ -50,7 +50,7 @@ fn copies(share: &ShapedLayer, whole: &ShapedLayer, gpus: u64, kv_heads: u64) ->
     let held_by_all = ["router", "q_a_proj", "kv_a_proj", "q_a_norm", "kv_a_norm", "embed_positions"];
     match last {
         "k_proj" | "v_proj" if gpus > kv_heads => gpus / kv_heads,
-        "norm" | "input_norm" | "post_norm" | "attention_norm" | "feed_norm" => gpus,
+        "norm" | "input_norm" | "post_norm" | "attention_norm" | "feed_norm" | "cross_norm" => gpus,
         // A norm of every head; over all heads together every GPU has its heads' factors.
         "q_norm" | "k_norm" if whole.output.last() == share.output.last() => gpus,
         _ if held_by_all.contains(&last) => gpus,
@@ -64,7 +64,9 @@ fn copies(share: &ShapedLayer, whole: &ShapedLayer, gpus: u64, kv_heads: u64) ->
 fn shares_are_the_whole_and_what_they_hold_twice() {
     let (mut divided, mut refused) = (0, Vec::new());
     for name in names() {
-        let network = generation::decode(&read(&name), 1023).expect("generates");
+        // Whisper has no more positions.
+        let cached = if name.starts_with("whisper") { 447 } else { 1023 };
+        let network = generation::decode(&read(&name), cached).expect("generates");
         let whole = shaped(&network, 16);
         let kv_heads = network.nodes.iter().find_map(|node| match &node.layer {
             Layer::Attention(a) => Some(a.kv_heads.unwrap_or(a.heads)),
@@ -193,13 +195,15 @@ fn blocks_are_summed_twice() {
         let features = whole.layers()[0].output.last();
         let blocks = network.nodes.iter().filter(|node| node.layer.causal().is_some()).count();
         let of = |kind, values| share.exchanges.iter().filter(|e| e.kind == kind && e.values == values).count();
-        assert_eq!(of(Collective::AllReduce, 64 * features), 2 * blocks + 1, "{name}");
+        // What attends to another network's positions as well has a sum more.
+        let sums = if name.starts_with("whisper") { 3 * blocks / 2 } else { 2 * blocks };
+        assert_eq!(of(Collective::AllReduce, 64 * features), sums + 1, "{name}");
         // Queries and keys that are normed over all heads need the sum of two GPUs' squares.
         let squares = if name.starts_with("olmo") { 2 * blocks } else { 0 };
         assert_eq!(of(Collective::AllReduce, 2 * 64), squares, "{name}");
         let logits = whole.layers().iter().rev().find(|l| l.name == "lm_head").expect("a head").output.last();
         assert_eq!(of(Collective::AllGather, logits + padding(logits, 2)), 1, "{name}");
-        assert_eq!(share.exchanges.len(), 2 * blocks + 2 + squares, "{name}");
+        assert_eq!(share.exchanges.len(), sums + 2 + squares, "{name}");
         assert!(share.exchanges.windows(2).all(|pair| pair[0].layer <= pair[1].layer), "{name}");
     }
 }

@@ -21,17 +21,17 @@ struct Chip {
 /// 18, 19 and 8 % off in the median with the factors, 26, 42 and 8 by bytes alone; of more 7, 15 and 8, and 8, 24 and 12.
 const CHIPS: [Chip; 3] = [
     Chip {
-        name: "ga100",
+        name: "GA100",
         factors: [1.20, 1.21, 1.32, 1.30, 1.29, 1.31, 1.61, 1.18, 1.01, 1.03, 1.04, 1.01, 1.02, 1.00],
         spreads: [0.43, 0.41, 0.40, 0.45, 0.43, 0.46, 0.46, 0.43, 0.25, 0.25, 0.17, 0.08, 0.06, 0.05],
     },
     Chip {
-        name: "gh100",
+        name: "GH100",
         factors: [1.32, 1.37, 1.63, 1.82, 1.86, 1.82, 2.03, 2.11, 1.35, 1.28, 1.00, 0.93, 0.91, 0.91],
         spreads: [0.34, 0.34, 0.34, 0.39, 0.48, 0.48, 0.51, 0.49, 0.52, 0.54, 0.30, 0.17, 0.12, 0.19],
     },
     Chip {
-        name: "ad102",
+        name: "AD102",
         factors: [1.23, 0.99, 1.09, 1.10, 1.10, 1.04, 1.01, 1.05, 1.14, 0.95, 0.87, 0.87, 0.90, 0.84],
         spreads: [0.24, 0.36, 0.42, 0.43, 0.43, 0.42, 0.40, 0.27, 0.22, 0.30, 0.23, 0.11, 0.21, 0.15],
     },
@@ -43,8 +43,9 @@ const UNKNOWN: f64 = 0.54;
 /// What such a product takes beside what its bytes say.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Fewer {
-    /// On its time.
-    pub factor: f64,
+    /// On what the product takes with whole weights times what rooflines say that fewer bytes make of it; none of kernels that
+    /// nobody compared.
+    pub factor: Option<f64>,
     /// Half of its 90 % interval in logarithms, beside that of its model.
     pub spread: f64,
 }
@@ -54,7 +55,7 @@ impl Fewer {
     pub fn of(layer: &ShapedLayer, phase: Phase, batch: u64, chip: &str) -> Option<Self> {
         let weights = layer.stored.weights.filter(|_| phase == Phase::Forward)?;
         let Layer::Linear(linear) = &layer.case.layer else {
-            return Some(Self { factor: 1.0, spread: UNKNOWN });
+            return Some(Self { factor: None, spread: UNKNOWN });
         };
         let rows = layer.output.elements() / linear.features.max(1) * batch;
         let known = Self::of_rows(rows as f64, chip);
@@ -71,12 +72,12 @@ impl Fewer {
             values[below] * (next / values[below]).powf(share)
         };
         if let Some(known) = CHIPS.iter().find(|known| known.name == chip) {
-            return Self { factor: at(&known.factors), spread: at(&known.spreads) };
+            return Self { factor: Some(at(&known.factors)), spread: at(&known.spreads) };
         }
         let logs = CHIPS.each_ref().map(|known| at(&known.factors).ln());
         let (low, high) = logs.iter().fold((f64::MAX, f64::MIN), |(low, high), log| (low.min(*log), high.max(*log)));
         let spread = CHIPS.iter().map(|known| at(&known.spreads)).fold(0.0, f64::max);
-        Self { factor: ((low + high) / 2.0).exp(), spread: spread.hypot((high - low) / 2.0) }
+        Self { factor: Some(((low + high) / 2.0).exp()), spread: spread.hypot((high - low) / 2.0) }
     }
 
     /// What it adds to the error that is expected of a product.
@@ -102,7 +103,8 @@ mod tests {
         let network = Network::from_toml(text).expect("a network");
         let framework = catalog::framework("vllm").expect("shipped");
         let predictor = Predictor::shipped(catalog::gpu(gpu).expect("shipped"), framework);
-        let shaped = ShapedNetwork::new(&network, rows, Precision::Bf16, &[]).expect("shapes");
+        let precision = if gpu == "v100" { Precision::Fp16 } else { Precision::Bf16 };
+        let shaped = ShapedNetwork::new(&network, rows, precision, &[]).expect("shapes");
         let shaped = shaped.storing(Stored { weights, cache: None }, None);
         predictor.predict(&shaped, Mode::Inference).expect("predicts").layers.remove(0)
     }
@@ -133,8 +135,8 @@ mod tests {
         }
         // Other chips lie between those that were compared.
         let of = |chip| Fewer::of_rows(16.0, chip);
-        let (other, spread) = (of("gv100").factor, of("gv100").spread);
-        assert!(other > of("ad102").factor && other < of("gh100").factor && spread > of("gh100").spread);
+        let (other, spread) = (of("GV100").factor, of("GV100").spread);
+        assert!(other > of("AD102").factor && other < of("GH100").factor && spread > of("GH100").spread);
     }
 
     #[test]
@@ -143,11 +145,11 @@ mod tests {
         let shaped = ShapedNetwork::new(&network, 1, Precision::Bf16, &[]).expect("shapes");
         let stored = shaped.storing(Stored { weights: Some(Weights::Int8), cache: None }, None);
         let experts = stored.layers().iter().find(|l| l.case.layer.kind() == "experts").expect("has experts");
-        let fewer = Fewer::of(experts, Phase::Forward, 1, "gh100").expect("stored so");
-        assert_eq!((fewer.factor, fewer.spread), (1.0, UNKNOWN));
-        assert_eq!(Fewer::of(experts, Phase::BackwardData, 1, "gh100"), None);
+        let fewer = Fewer::of(experts, Phase::Forward, 1, "GH100").expect("stored so");
+        assert_eq!((fewer.factor, fewer.spread), (None, UNKNOWN));
+        assert_eq!(Fewer::of(experts, Phase::BackwardData, 1, "GH100"), None);
         let layer = Layer::Linear(Linear { features: 8, bias: false });
         let shape = Shape::new(&[8]).expect("a shape");
-        assert_eq!(Fewer::of(&ShapedLayer::alone(layer, vec![shape], shape), Phase::Forward, 1, "gh100"), None);
+        assert_eq!(Fewer::of(&ShapedLayer::alone(layer, vec![shape], shape), Phase::Forward, 1, "GH100"), None);
     }
 }

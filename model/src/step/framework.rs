@@ -9,7 +9,7 @@ mod serving;
 mod speed;
 
 pub use activity::{Activity, TRAITS as ACTIVITY_TRAITS};
-pub use host::{Costs, Host, HostKind, OfNetworks, Stages};
+pub use host::{Costs, Cut, Host, HostKind, OfNetworks, Stages};
 pub use input::Input;
 pub use kernels::{Broadcast, Maps, RowByRow, Sequences, Sums};
 pub use products::RowsApart;

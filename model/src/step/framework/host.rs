@@ -99,6 +99,17 @@ pub struct Stages {
     pub update: Seconds,
 }
 
+/// A place in a step that begins with an empty queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cut {
+    /// What the host takes from the forward pass's begin until the kernels there are launched.
+    pub launched: Seconds,
+    /// The share of the forward pass's kernels that is left there.
+    pub forward: f64,
+    /// The same of the backward pass's.
+    pub backward: f64,
+}
+
 impl Stages {
     /// A time in the stage of a phase.
     pub fn of(phase: Phase, time: Seconds) -> Self {
@@ -222,11 +233,12 @@ impl Host {
     ///
     /// The host runs ahead of the GPU from step to step, so that the slower of the two decides. A scaled loss ends that:
     /// the host reads back whether a gradient is infinite, and begins the next step's launches with an idle GPU. A step
-    /// then lasts as long as the longest way through both: launches until an operation, kernels from there on.
+    /// then lasts as long as the longest way through both: launches until an operation, kernels from there on; `cuts` are the
+    /// operations that may be those.
     pub fn waited_for(
         &self,
         gpu: Stages,
-        host: Stages,
+        (host, cuts): (Stages, &[Cut]),
         slower: f64,
         mode: Mode,
         (precision, scaled): (Precision, bool),
@@ -236,13 +248,13 @@ impl Host {
         let drained = self.scaled_loss.filter(|_| mode == Mode::Training && scaled);
         let longest = match drained {
             None => launches,
-            Some(forward) => [
-                (step, gpu.total()),
-                (step + host.update, gpu.forward + gpu.backward),
-                (step + host.update + host.forward * forward, gpu.backward),
-            ]
-            .into_iter()
-            .fold(launches, |longest, (launched, left)| longest.max(launched + left)),
+            Some(_) => {
+                let begun = step + host.update;
+                let from =
+                    |cut: &Cut| begun + cut.launched * slower + gpu.forward * cut.forward + gpu.backward * cut.backward;
+                let longest = launches.max(step + gpu.total()).max(begun + gpu.forward + gpu.backward);
+                cuts.iter().map(from).fold(longest, Seconds::max)
+            }
         };
         (longest - gpu.total()).max(Seconds::ZERO)
     }
@@ -440,7 +452,9 @@ mod tests {
         let (gpu, launches) = (stages(3.0, 6.0, 1.0), stages(8.0, 0.0, 0.5));
         let waits = |host: &Host, mode, precision| {
             let scaled = precision == Precision::Fp16;
-            host.waited_for(gpu, launches, 1.0, mode, (precision, scaled)).to_ms()
+            let between = host.scaled_loss.unwrap_or_default();
+            let cut = Cut { launched: launches.forward * between, forward: 0.0, backward: 1.0 };
+            host.waited_for(gpu, (launches, &[cut]), 1.0, mode, (precision, scaled)).to_ms()
         };
         let (ahead, scaled) = (host(None), host(Some(0.25)));
         // 9.5 of launches behind 10 of kernels.
@@ -452,10 +466,11 @@ mod tests {
         // A long forward pass of launches before a long backward pass of kernels: 1 + 0.5 + 0.75 x 8 + 6.
         assert!((waits(&host(Some(0.75)), Mode::Training, Precision::Fp16) - 3.5).abs() < 1e-9);
         // The host alone decides where it is slowest: 1 + 20.5 of launches, 10 of kernels.
-        let slow = ahead.waited_for(gpu, stages(20.0, 0.0, 0.5), 1.0, Mode::Training, (Precision::Fp32, false)).to_ms();
+        let slow =
+            ahead.waited_for(gpu, (stages(20.0, 0.0, 0.5), &[]), 1.0, Mode::Training, (Precision::Fp32, false)).to_ms();
         assert!((slow - 11.5).abs() < 1e-9);
         // Twice as slow a host is so in all that it does: 2 (1 + 8.5) of launches, 10 of kernels.
-        let slow = ahead.waited_for(gpu, launches, 2.0, Mode::Training, (Precision::Fp32, false)).to_ms();
+        let slow = ahead.waited_for(gpu, (launches, &[]), 2.0, Mode::Training, (Precision::Fp32, false)).to_ms();
         assert!((slow - 9.0).abs() < 1e-9);
         let decides = |slower| ahead.decides(gpu, launches, slower, Mode::Training, Precision::Fp32);
         assert!(!decides(1.05) && decides(1.06), "9.5 of launches, 10 of kernels");

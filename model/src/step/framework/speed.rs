@@ -232,7 +232,8 @@ mod tests {
             let takes = |host: &super::super::Host| {
                 let key = ModelKey::Kind("relu");
                 let launch = host.launching(&case, key, Phase::Forward, mode, (precision, false));
-                let waits = host.waited_for(Default::default(), Default::default(), 1.0, mode, (precision, false));
+                let waits =
+                    host.waited_for(Default::default(), (Default::default(), &[]), 1.0, mode, (precision, false));
                 [launch, waits].map(Seconds::get)
             };
             for (ours, theirs) in takes(&own).into_iter().zip(takes(&other)) {

@@ -12,7 +12,6 @@ use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
 use crate::kernel::work::Work;
 use crate::law::batches::{CostLine, OverBatches, Room, SAMPLED};
-use crate::law::fewer_bits::Fewer;
 use crate::law::lookup::Substitute;
 use crate::law::power::{Drives, PowerModel};
 use crate::law::time::Loads;
@@ -98,7 +97,7 @@ impl<'a> StepOverBatches<'a> {
         else {
             return Ok(None);
         };
-        let mut order = Order::of(&step.kernels);
+        let mut order = Order::of(&step);
         order.once = true;
         let mut kernels: Vec<Kernel<'a>> = Vec::new();
         for (kernel, alike) in step.kernels.into_iter().zip(&mut order.alike) {
@@ -234,8 +233,7 @@ impl<'a> StepOverBatches<'a> {
             let drives = Drives::of(parts.map(|part| part.0[i]));
             let edges = taken.timed[i].edges.ok_or_else(no_model)?;
             let timed = (edges, taken.timed[i].in_domain, taken.engines[i]);
-            let kernel = plan.kernel((name, cost.at(lanes[i]), on[i].1), timed, times[i], drives, setup);
-            made.push(kernel.in_fewer_bits(Fewer::of(&asked.layer, plan.work.phase, lanes[i], &setup.gpu.chip)));
+            made.push(plan.kernel((name, cost.at(lanes[i]), on[i].1), timed, times[i], drives, setup));
         }
         Ok(())
     }
@@ -253,7 +251,7 @@ fn over<'a>(
     let precision = computed_in(runs, layer, phase);
     let apart = setup.framework.groups_apart && layer.group().is_some();
     let work = Work::of(layer, phase, network.batch(), network.precision(), setup.mode);
-    if apart || layer.context().is_some() || work.bias_beside().is_some() {
+    if apart || layer.stored.weights.is_some() || layer.context().is_some() || work.bias_beside().is_some() {
         return None;
     }
     let plan_at = |batch: u64, models: &mut Models<'a>| {

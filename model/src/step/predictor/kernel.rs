@@ -18,7 +18,7 @@ use crate::law::power::{ClockLaw, Drives, PowerModel, power};
 use crate::net::case::LayerCase;
 use crate::net::cost::LayerCost;
 use crate::net::layer::Layer;
-use crate::net::network::{ShapedLayer, ShapedNetwork};
+use crate::net::network::{ShapedLayer, ShapedNetwork, Stored};
 use crate::step::framework::KernelOf;
 
 /// A kernel at the clock that its calibration is of.
@@ -418,8 +418,6 @@ impl<'m> Plan<'_, 'm> {
         let value = strays.map_or(value, |m| m.straying(value, &load.work, gpu));
         let reordering = framework.sequences.map_or(Seconds::ZERO, |s| s.reordering(&load.work, gpu));
         let value = value + reordering;
-        let fewer = Fewer::of(layer, run_phase, load.work.batch, &gpu.chip);
-        let value = fewer.map_or(value, |fewer| value * fewer.factor);
         let jump = framework.rules.iter().find_map(|rule| {
             let ruled = rule.applied(value, layer, run_phase, load.work.batch, gpu, setup.library)?;
             Some((rule.name.as_str(), ruled))
@@ -524,12 +522,22 @@ fn kernel_in<'a, 'm: 'a>(
     }
     let engine = foreseen.engine.filter(|_| foreseen.terms.is_some());
     let load = &loads.board;
-    let taken = plan.time(layer, load, timed.value, setup);
+    let fewer = Fewer::of(layer, plan.work.phase, load.work.batch, &setup.gpu.chip);
+    let mut taken = plan.time(layer, load, timed.value, setup);
+    if let Some(factor) = fewer.and_then(|fewer| fewer.factor) {
+        let whole = ShapedLayer { stored: Stored::default(), ..layer.clone() };
+        let of_whole = network.cost_in(precision, &whole, phase, setup.mode).ok_or_else(no_model)?;
+        let whole = kernel_in(precision, network, (name, &whole), phase, of_whole, setup, models)?;
+        // Factors are of all bytes from memory.
+        let traffic = |cost: &LayerCost| (cost.read + cost.written) / setup.gpu.bandwidth.value;
+        let fewer = traffic(&cost).max(load.roofline.arithmetic());
+        taken.0 = whole.time.value * (fewer / traffic(&whole.cost).max(whole.arithmetic) * factor);
+    }
     let drives = Drives::of(models.law.parts(load, &load.amounts(), (found.model.floor, taken.0.get())));
     let edges = timed.edges.ok_or_else(no_model)?;
     let board = OnBoard::of(load, setup);
     let kernel = plan.kernel((name, cost, board), (edges, timed.in_domain, engine), taken, drives, setup);
-    Ok(kernel.in_fewer_bits(Fewer::of(layer, plan.work.phase, load.work.batch, &setup.gpu.chip)))
+    Ok(kernel.in_fewer_bits(fewer))
 }
 
 /// What the host takes to launch a layer's operation.

@@ -4,6 +4,7 @@ mod batches;
 mod beside;
 mod bounds;
 mod derived;
+mod drained;
 mod intervals;
 mod kernel;
 mod network;

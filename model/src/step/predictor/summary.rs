@@ -1,5 +1,6 @@
 //! A step at many clocks and limits: its totals alone, kernels that are alike settled once.
 
+use super::drained::{Place, cuts, places};
 use super::intervals::Outcome;
 use super::kernel::Kernel;
 use super::operating_point::{Limits, OperatingPoint};
@@ -13,7 +14,7 @@ use crate::device::clock::{Clocks, VoltageCurve};
 use crate::law::calibration::Tier;
 use crate::law::power::{ClockLaw, OverClock, power, waiting_at};
 use crate::net::cost::LayerCost;
-use crate::step::framework::Stages;
+use crate::step::framework::{Cut, Stages};
 use crate::step::memory::{MemoryFootprint, footprint};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -47,6 +48,8 @@ pub(super) struct Order {
     pub once: bool,
     /// What the host takes.
     pub host: Stages,
+    /// What it takes where, in turn.
+    places: Vec<Place>,
     /// The groups of all turns together, once asked for.
     all: OnceLock<Groups>,
 }
@@ -59,10 +62,11 @@ const SURELY_SHORT: f64 = 1.0 - 1e-9;
 
 impl Order {
     /// Of a step that holds all of its kernels.
-    pub fn of(kernels: &[Kernel<'_>]) -> Self {
+    pub fn of(step: &Step<'_>) -> Self {
+        let kernels = &step.kernels;
         let alike = kernels.iter().enumerate().map(|(i, kernel)| kernel.repeats.unwrap_or(i)).collect();
         let host = kernels.iter().fold(Stages::default(), |sum, k| sum + Stages::of(k.phase, k.host));
-        Self { alike, once: false, host, all: OnceLock::new() }
+        Self { alike, once: false, host, places: places(step), all: OnceLock::new() }
     }
 
     /// Where the step holds the kernel that is that one in turn.
@@ -129,6 +133,8 @@ struct Grouped<'s, 'a> {
     step: Cow<'s, Step<'a>>,
     order: Cow<'s, Order>,
     stretches: Vec<Cow<'s, [(usize, f64)]>>,
+    /// Where its step may last longest that begins with an empty queue.
+    cuts: Vec<Cut>,
     /// The stretches in sums, where kernels follow the voltage; made when another point than the default is first asked for.
     sums: OnceLock<Option<(OverClock, Vec<Sums>)>>,
 }
@@ -229,7 +235,7 @@ impl<'a> Step<'a> {
     /// The same ready to be asked at many limits for time and energy, by how the voltage may rise: as little, and as much, as is
     /// likely.
     pub(super) fn by_voltage(&self) -> Result<ByVoltage<'a>, PredictError> {
-        let order = Order::of(&self.kernels);
+        let order = Order::of(self);
         let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
         Ok(ByVoltage(self.likely()?.map(|steps| steps.map(grouped))))
     }
@@ -241,7 +247,9 @@ impl<'s, 'a> Grouped<'s, 'a> {
             Cow::Borrowed(order) => order.groups(&step),
             Cow::Owned(order) => order.stretches(&step).map(|(_, groups)| Cow::Owned(groups)).collect(),
         };
-        Self { step, order, stretches, sums: OnceLock::new() }
+        let turns = (0..order.alike.len()).map(|turn| &step.kernels[order.place(turn)]);
+        let cuts = cuts(&step, &order.places, turns);
+        Self { step, order, stretches, cuts, sums: OnceLock::new() }
     }
 
     fn sums(&self) -> Option<&(OverClock, Vec<Sums>)> {
@@ -305,7 +313,7 @@ impl<'s, 'a> Grouped<'s, 'a> {
         let (step, setup) = (&self.step, &self.step.setup);
         let clock = clock / totals.time.value.get();
         let idle = waiting_at(setup.gpu, step.clock_law.level(clock));
-        totals.wait(self.order.alike.len(), setup, step.network.precision(), idle);
+        totals.wait((self.order.alike.len(), &self.cuts), setup, step.network.precision(), idle);
         totals.idle(step.gap, idle);
         clock
     }
@@ -327,7 +335,7 @@ impl<'s, 'a> Prepared<'s, 'a> {
     fn of_whole(step: Cow<'s, Step<'a>>) -> Self {
         let memory = footprint(step.network, step.setup.mode, &step.setup.framework.memory, step.setup.choices());
         let cost = step.kernels.iter().fold(LayerCost::default(), |sum, k| sum + k.cost);
-        let order = Cow::Owned(Order::of(&step.kernels));
+        let order = Cow::Owned(Order::of(&step));
         Self::of(Grouped::of(step, order), cost, memory)
     }
 
@@ -348,7 +356,7 @@ impl<'s, 'a> Prepared<'s, 'a> {
         }
         let Grouped { step, order, .. } = &self.as_is;
         let whole: Step<'a> = order.whole(step);
-        let order = Order::of(&whole.kernels);
+        let order = Order::of(&whole);
         let steps = whole.likely()?;
         let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
         Ok(self.likely.get_or_init(|| steps.map(|steps| steps.map(grouped))).as_ref())

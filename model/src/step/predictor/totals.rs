@@ -8,7 +8,7 @@ use crate::base::units::{Joules, Seconds, Watts};
 use crate::law::calibration::Tier;
 use crate::law::lookup::Substitute;
 use crate::net::cost::LayerCost;
-use crate::step::framework::{Launch, Stages};
+use crate::step::framework::{Cut, Launch, Stages};
 
 /// Running sums over kernels.
 #[derive(Default)]
@@ -70,7 +70,13 @@ impl Totals {
     }
 
     /// Adds the time in which the GPU waits at `idle`: between kernels, and for a host that is slower than they are.
-    pub(super) fn wait(&mut self, kernels: usize, setup: &Setup<'_>, precision: Precision, idle: Watts) {
+    pub(super) fn wait(
+        &mut self,
+        (kernels, cuts): (usize, &[Cut]),
+        setup: &Setup<'_>,
+        precision: Precision,
+        idle: Watts,
+    ) {
         let host = setup.framework.host.as_ref().filter(|_| setup.launch == Launch::Eager);
         let gap = setup.framework.dispatch + host.map_or(Seconds::ZERO, |h| h.gap);
         let gaps = gap * kernels as f64;
@@ -79,7 +85,7 @@ impl Totals {
         let for_host = |time: Seconds, slower: f64| {
             let scaled = setup.framework.scales_loss_in(precision);
             host.map_or(Seconds::ZERO, |h| {
-                h.waited_for(stages(time), self.host, slower, setup.mode, (precision, scaled))
+                h.waited_for(stages(time), (self.host, cuts), slower, setup.mode, (precision, scaled))
             })
         };
         let waiting = |time: Seconds| gaps + for_host(time, 1.0);
