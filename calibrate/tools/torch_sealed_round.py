@@ -99,6 +99,19 @@ def keep_dropouts():
         torch.onnx.register_custom_op_symbolic(name, dropout, 12)
 
 
+def keep_contiguous():
+    """Exporters leave out what changes no value; where a module asks for values side by side, views of another order are copied."""
+    import torch
+    from torch.onnx import symbolic_helper
+
+    def contiguous(g, x, memory_format):
+        if symbolic_helper._maybe_get_const(memory_format, "i") != 0:
+            return x
+        return g.op("joulecast::Contiguous", x).setType(x.type())
+
+    torch.onnx.register_custom_op_symbolic("aten::contiguous", contiguous, 12)
+
+
 def exported(model, sample, exporter, form):
     """The model's message, without weights."""
     import onnx
@@ -116,6 +129,8 @@ def exported(model, sample, exporter, form):
         # What is computed of weights alone is kept, too: it runs in every step.
         more |= {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
         keep_dropouts()
+        keep_contiguous()
+        more |= {"custom_opsets": {"joulecast": 1}}
     with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
         torch.onnx.export(model, sample, file.name, dynamo=False, **more)
         return strip(onnx.load(file.name))

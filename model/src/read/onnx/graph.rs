@@ -60,6 +60,10 @@ pub struct Op<'a> {
     pub outputs: Vec<Id>,
 }
 
+/// What exports of ours say beside ONNX's operators: where a module asks for values side by side, which changes none of them.
+const OWN: &str = "joulecast";
+const CONTIGUOUS: &str = "Contiguous";
+
 /// A graph whose operators come in an order in which each reads what is there.
 #[derive(Debug)]
 pub struct Graph<'a> {
@@ -89,6 +93,8 @@ pub struct Graph<'a> {
     held: i64,
     /// Tensors of each sequence.
     pub(super) sequences: HashMap<Id, Vec<Id>>,
+    /// Tensors whose values are asked to lie side by side.
+    pub contiguous: HashSet<Id>,
     /// Bodies in bodies that are being followed.
     pub(super) level: usize,
 }
@@ -148,6 +154,7 @@ impl<'a> Graph<'a> {
             selected: options.selected.unwrap_or(SELECTED),
             held: 0,
             sequences: HashMap::new(),
+            contiguous: HashSet::new(),
             level: 0,
         };
         graph_so_far.infer_all(&graph.nodes, &order, &mut names, options)?;
@@ -173,6 +180,15 @@ impl<'a> Graph<'a> {
                 continue;
             }
             let id = |name: &String| names.get(&name[..]).copied().filter(|_| !name.is_empty());
+            if node.domain == OWN && node.op == CONTIGUOUS {
+                let ([input], [output]) = (&node.inputs[..], &node.outputs[..]) else {
+                    return Err(OnnxError::at(node, "it has one input and one output".to_string().into()));
+                };
+                let source = id(input).ok_or_else(|| OnnxError::at(node, "nothing makes its input".to_string().into()))?;
+                self.contiguous.insert(source);
+                names.insert(output, source);
+                continue;
+            }
             let mut ids: Vec<Option<Id>> = node.inputs.iter().map(id).collect();
             let inputs = ids.iter().map(|id| id.map(|id| &self.values[id].tensor)).collect();
             let call = self.about(node, inputs);

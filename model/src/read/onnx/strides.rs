@@ -265,6 +265,13 @@ impl<'g, 'a> Walk<'g, 'a> {
     fn step(&mut self, op: &Op<'_>) {
         let Some((place, x)) = self.reads(op).next() else { return };
         let Some(&made) = op.outputs.first() else { return };
+        let asked: Vec<(usize, Id)> = self.reads(op).filter(|(_, id)| self.graph.contiguous.contains(id)).collect();
+        for (place, id) in asked {
+            if !self.is_contiguous(id) {
+                self.copy(op, place, id, false);
+                self.strides.insert(id, contiguous(self.dims(id)));
+            }
+        }
         let (dims, out) = (self.dims(x), self.dims(made));
         let strides = match &op.op[..] {
             _ if shows(op) && self.fitting.contains(&x) => {

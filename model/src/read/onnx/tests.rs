@@ -894,3 +894,36 @@ fn what_is_computed_of_weights_runs_once_a_step() {
     );
     assert!(matches!(&network.derived[2].case.layer, Layer::Linear(linear) if linear.bias && linear.features == 36));
 }
+
+/// A map whose channels lie last is copied where a module asks for values side by side, once, and nothing behind it strays.
+#[test]
+fn values_that_are_asked_for_side_by_side_are_copied() {
+    let copies = |asked: bool| {
+        let mut m = Maker::new(17);
+        m.input("x", element::FLOAT, &["batch", "14", "14", "8"]);
+        let map = m.op_with("Transpose", &["x"], "perm", &[0, 3, 1, 2]);
+        let map = if asked {
+            let made = m.op("Contiguous", &[&map]);
+            m.graph.nodes.last_mut().expect("there").domain = "joulecast".into();
+            // What lies so already is left alone.
+            let again = m.op("Contiguous", &[&made]);
+            m.graph.nodes.last_mut().expect("there").domain = "joulecast".into();
+            again
+        } else {
+            map
+        };
+        let weight = m.weight("conv.weight", &[8, 8, 1, 1]);
+        let y = m.op("Conv", &[&map, &weight]);
+        copied(&understood(m.bytes(&[&y]), &Options::default()))
+    };
+    let [first, last] = copies(true);
+    assert_eq!((first.len(), last.len()), (1, 1), "{first:?} {last:?}");
+    assert_eq!(copies(false)[0], [""; 0]);
+    let mut m = Maker::new(17);
+    m.input("x", element::FLOAT, &["batch", "8"]);
+    m.op("Contiguous", &["nothing"]);
+    m.graph.nodes.last_mut().expect("there").domain = "joulecast".into();
+    let y = m.op("Relu", &["x"]);
+    let error = read(Cursor::new(m.bytes(&[&y])), &Options::default()).expect_err("no input");
+    assert!(error.to_string().contains("nothing"), "{error}");
+}
