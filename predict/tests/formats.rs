@@ -128,7 +128,7 @@ fn layouts_are_as_their_schema_says() {
 fn services_are_as_their_schema_says() {
     let setups = [
         "--net llama3_8b --gpu h100 --rate 4 --prompt 256 --answer 32 --requests 200 --over cap,clock",
-        "--net llama3_8b --gpu h100 --prompt 256 --answer 32 --requests 200 --ttft 500ms --tpot 50ms --over layout",
+        "--net llama3_8b --gpu h100 --prompt 256 --answer 32 --requests 200 --ttft 500ms --tpot 50ms --over layout --objective throughput",
         "--net llama3_8b --gpu h100 --concurrency 4 --prompt 256 --answer 1 --requests 200 --power-cap 400 --clock 1500 --mem-clock 2619",
         "--net llama3_1_70b --gpu h100 --tensor-parallel 4 --rate 1 --prompt 256 --answer 32 --requests 200",
         "--net llama3_8b --gpu h100 --pipeline-parallel 2 --data-parallel 2 --rate 4 --prompt 256 --answer 32 --requests 200 --over cap --objective cost --price 2.5 --price-kwh 0.2 --pue 1.3",
