@@ -7,6 +7,7 @@ PREDICT is the program `predict`, run from the root of the repository. Takes CUD
 round's name; with `--eager` also eager steps that are foreseen to be bound by the GPU, with the host of their visit (hosts.toml
 beside the rows).
 Prints mean, median and mean signed error of time in percent by mode and precision; `--each` writes every row, worst first.
+`--memory` compares the peak of PyTorch's allocator instead, less the context that the prediction has besides.
 Needs nothing but Python.
 """
 import argparse
@@ -63,6 +64,7 @@ def main():
     arguments.add_argument("--each")
     arguments.add_argument("--only", default="", help="networks whose name has this")
     arguments.add_argument("--eager", action="store_true")
+    arguments.add_argument("--memory", action="store_true")
     args = arguments.parse_args()
     rows = []
     for path in args.rows:
@@ -84,7 +86,12 @@ def main():
             time = float(row["ms_per_iter"]) / 1e3
             if args.eager and row["launch"] == "eager" and answer["host"]["decides"]:
                 continue
-            found.append((answer["time_s"] / time - 1, row, os.path.basename(folder)))
+            error = answer["time_s"] / time - 1
+            if args.memory:
+                if not row["peak_mem_mib"]:
+                    continue
+                error = (answer["memory_bytes"] - answer["memory"]["context"]) / (float(row["peak_mem_mib"]) * 2**20) - 1
+            found.append((error, row, os.path.basename(folder)))
     groups = collections.defaultdict(list)
     for error, row, name in found:
         bits = "16 bits" if row["precision"] in HALVES else "32 bits"

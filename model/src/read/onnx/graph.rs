@@ -184,7 +184,8 @@ impl<'a> Graph<'a> {
                 let ([input], [output]) = (&node.inputs[..], &node.outputs[..]) else {
                     return Err(OnnxError::at(node, "it has one input and one output".to_string().into()));
                 };
-                let source = id(input).ok_or_else(|| OnnxError::at(node, "nothing makes its input".to_string().into()))?;
+                let source =
+                    id(input).ok_or_else(|| OnnxError::at(node, "nothing makes its input".to_string().into()))?;
                 self.contiguous.insert(source);
                 names.insert(output, source);
                 continue;

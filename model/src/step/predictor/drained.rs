@@ -164,7 +164,7 @@ mod tests {
             assert!(found.windows(2).all(|two| left(&two[0]) >= left(&two[1])), "{net}");
             // Before the first kernel all of them are left; behind all launches of a pass none but the last.
             assert_eq!((found[0].forward, found[0].backward), (1.0, 1.0), "{net}");
-            assert!(found.last().is_some_and(|cut| cut.forward == 0.0 && cut.backward < 0.2), "{net}");
+            assert!(found.last().is_some_and(|cut| cut.forward < 1e-9 && cut.backward < 0.2), "{net}");
             // A queue that is never empty has none.
             let network = shaped(Precision::Bf16);
             let step = predictor.step(&network, Mode::Training).expect("runs");
