@@ -7,6 +7,7 @@ use crate::figure::breakdown::{Breakdown, Panel, Part};
 use crate::figure::{drawn, svg};
 #[cfg(feature = "figures")]
 use crate::prediction::provenance;
+#[cfg(feature = "figures")]
 use joulecast_model::base::order::sort_by;
 use joulecast_model::step::predictor::NetworkPrediction;
 #[cfg(feature = "figures")]

@@ -8,6 +8,7 @@ use crate::table::{Table, percent_more, significant, with_unit};
 use crate::warnings::words;
 use joulecast_model::ask::metric::Metric;
 use joulecast_model::ask::optimum::{Plan, TIED};
+#[cfg(feature = "figures")]
 use joulecast_model::base::order::sort_by;
 use joulecast_model::step::predictor::Warning;
 use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint};
