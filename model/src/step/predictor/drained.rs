@@ -160,6 +160,14 @@ mod tests {
             assert!(places.iter().all(|place| place.host >= Seconds::ZERO), "{net}");
             let found = cuts(&step, &places, step.kernels.iter());
             assert!(found.len() > 3 && found.windows(2).all(|two| two[0].launched <= two[1].launched), "{net}");
+            // The forward pass has its share of the launches, and behind the last kernel all are done.
+            let all = step.kernels.iter().filter(|k| k.phase != Phase::Update).map(|k| k.host).sum::<Seconds>();
+            let share = host(&step).expect("drained").1;
+            let in_forward = found.iter().filter(|cut| cut.backward == 1.0).map(|cut| cut.launched / all);
+            let most = in_forward.fold(0.0, f64::max);
+            assert!(most <= share + 1e-9 && most > 0.0, "{net}: {most}");
+            let end = found.last().map_or(0.0, |cut| cut.launched / all);
+            assert!(end > 0.9 && end < 1.0 + 1e-9, "{net}: {end}");
             let left = |cut: &Cut| cut.forward + cut.backward;
             assert!(found.windows(2).all(|two| left(&two[0]) >= left(&two[1])), "{net}");
             // Before the first kernel all of them are left; behind all launches of a pass none but the last.
