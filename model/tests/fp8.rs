@@ -116,7 +116,6 @@ fn inputs_are_converted_first() {
 /// Rows of fp8 that nobody would run were among those that the shipped calibrations are of: on Hopper two to three times as
 /// long as in bf16. The import leaves them out.
 #[test]
-#[ignore = "until the calibrations are fitted again: rows of experts in fp8 that bf16 beats are left out of the import since"]
 fn experts_take_no_longer_in_fp8_than_in_bf16() -> Result<(), PredictError> {
     let both = |gpu: &'static str| [(gpu, "qwen3_30b_a3b"), (gpu, "mixtral_8x7b")];
     for (gpu, net) in both("h100").into_iter().chain(both("h200")) {
