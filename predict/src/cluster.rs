@@ -142,6 +142,17 @@ impl Cluster {
         self.members.iter().filter_map(|(_, m)| m.note.as_ref()).chain(&self.told)
     }
 
+    /// What to tell of the request and of a network whose prompt, with so many more tokens, may be longer than it was made for.
+    fn told(&self, source: &Source, more: u64) -> impl Iterator<Item = Warning> {
+        self.told.iter().cloned().chain(beyond_positions(source, more))
+    }
+
+    /// What to tell of a step of a network, in the order of [`Self::step`].
+    pub(crate) fn notes_of(&self, source: &Source) -> Vec<Warning> {
+        let of_calibrations = self.members.iter().filter_map(|(_, m)| m.note.clone());
+        self.told(source, 0).chain(of_calibrations).collect()
+    }
+
     /// What all GPUs together draw with nothing to do.
     pub fn waiting(&self) -> Watts {
         self.members.iter().map(|(n, m)| waiting(m.predictor.gpu()) * *n as f64).sum()
@@ -313,7 +324,7 @@ impl Cluster {
         }
         let each = self.part(source, batch)?;
         let mut prediction = self.at(&*shape(each)?, point)?;
-        prediction.warnings.splice(..0, self.told.iter().cloned().chain(beyond_positions(source, 0)));
+        prediction.warnings.splice(..0, self.told(source, 0));
         if batch == Batch::Max && each == MOST_UNITS {
             prediction.warnings.push(Warning::LargestTried { batch: MOST_UNITS });
         }

@@ -7,7 +7,7 @@ use crate::kept::Kept;
 use joulecast_model::net::cost::LayerCost;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::memory::MemoryFootprint;
-use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Prepared, Summary};
+use joulecast_model::step::predictor::{NetworkPrediction, OperatingPoint, Prepared, Summary, Warning};
 use self_cell::self_cell;
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +31,8 @@ self_cell!(
 /// A step of a network on one GPU.
 pub(crate) struct Ready {
     made: Made,
+    /// What to tell of it besides.
+    notes: Vec<Warning>,
     by_default: OnceLock<Summary>,
 }
 
@@ -45,12 +47,12 @@ impl Debug for Ready {
 }
 
 impl Ready {
-    /// Of a network as it runs on the one GPU of a cluster.
-    pub fn new(cluster: Arc<Cluster>, network: ShapedNetwork) -> Result<Self, Failure> {
+    /// Of a network as it runs on the one GPU of a cluster, with what to tell of it besides.
+    pub fn new(cluster: Arc<Cluster>, network: ShapedNetwork, notes: Vec<Warning>) -> Result<Self, Failure> {
         let made = Made::try_new(Ground { cluster, network }, |Ground { cluster, network }| {
             Ok::<_, Failure>(cluster.first().step(network, cluster.mode)?.into_prepared())
         })?;
-        Ok(Self { made, by_default: OnceLock::new() })
+        Ok(Self { made, notes, by_default: OnceLock::new() })
     }
 
     /// The network as it runs.
@@ -99,7 +101,7 @@ impl Ready {
         for device in &mut whole.devices {
             (device.clock, device.time, device.power, device.energy) = (clock, time.value, power, energy);
         }
-        whole.warnings.splice(..0, self.cluster().notes().cloned());
+        whole.warnings.splice(..0, self.notes.iter().cloned());
         Ok(whole)
     }
 }

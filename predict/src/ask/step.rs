@@ -162,7 +162,8 @@ impl Prepared {
         if batch == Batch::Max {
             let _ = self.fits.set(each);
         }
-        let ready = || Ready::new(Arc::clone(cluster), self.shape(each)?).map(Arc::new);
+        let notes = || cluster.notes_of(&self.source);
+        let ready = || Ready::new(Arc::clone(cluster), self.shape(each)?, notes()).map(Arc::new);
         let ready = self.steps.get((self.question, each), Vec::new, ready)?;
         let (summary, (cost, memory, fits_in_memory)) = (ready.at(point)?, ready.holds());
         let largest_tried = batch == Batch::Max && each == MOST_UNITS;
@@ -198,7 +199,7 @@ pub fn step(session: &Session, request: &Request) -> Result<Answer, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Epochs, Team};
+    use crate::request::{Epochs, Reading, Team};
     use joulecast_model::base::precision::Precision;
     use joulecast_model::base::units::{Hertz, Watts};
     use joulecast_model::catalog;
@@ -283,6 +284,22 @@ mod tests {
         assert!(!brief(Request { require_fit: true, ..request.clone() }));
         let epochs = Some(Epochs { epochs: 1, dataset_size: 8, price_per_kwh: None, start: None });
         assert!(!brief(Request { epochs, ..request.training() }));
+    }
+
+    /// A prompt beyond the positions that the file says, and what the request brings.
+    #[test]
+    fn what_is_told_of_a_step_is_told_of_its_sums() {
+        let phi = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/huggingface/phi_2.json");
+        let plain = Request::new(phi, "h100").precision(Precision::Bf16);
+        let reading = Reading { sequence: Some(3000), ..plain.reading.clone() };
+        let told = vec![Warning::Published { precision: Precision::Bf16 }];
+        let asked = Prepared::new(&Session::new(), &Request { reading, told, ..plain }).expect("read");
+        let (batch, point) = (Batch::Samples(1), OperatingPoint::default());
+        let brief = asked.brief(batch, point).expect("predicted").expect("one GPU");
+        let step = asked.step(batch, point).expect("predicted").prediction;
+        let beyond = Warning::Positions { tokens: 3000, positions: 2048 };
+        assert!(step.warnings.contains(&beyond) && step.warnings.len() > 1, "{:?}", step.warnings);
+        assert_eq!(brief.whole().expect("predicted").warnings, step.warnings);
     }
 
     #[test]
