@@ -2,6 +2,7 @@
 //! side by side. [`Step::new`] is the plain way, and says the same but for rounding.
 
 use super::bounds::{Bounds, FewerSamples};
+use super::drained::places;
 use super::kernel::{Asked, Kernel, Models, OnBoard, Plan, computed_in, plan, predict_kernel};
 use super::network::law_of;
 use super::step::Step;
@@ -97,8 +98,8 @@ impl<'a> StepOverBatches<'a> {
         else {
             return Ok(None);
         };
-        let mut order = Order::of(&step);
-        order.once = true;
+        let mut order = Order::of(&step.kernels);
+        (order.once, order.places) = (true, places(&step));
         let mut kernels: Vec<Kernel<'a>> = Vec::new();
         for (kernel, alike) in step.kernels.into_iter().zip(&mut order.alike) {
             let what = |k: &Kernel<'_>| (k.asked, k.phase, k.kind, k.besides);

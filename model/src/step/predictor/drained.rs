@@ -52,6 +52,11 @@ pub(super) fn places(step: &Step<'_>) -> Vec<Place> {
     places
 }
 
+/// The places in a step that holds all of its kernels from which it may last longest.
+pub(super) fn cuts_of(step: &Step<'_>) -> Vec<Cut> {
+    cuts(step, &places(step), step.kernels.iter())
+}
+
 /// The places in a step from which it may last longest, whatever clocks and however slow the host; `turns`: its kernels, in turn.
 pub(super) fn cuts<'k>(step: &Step<'_>, places: &[Place], turns: impl Iterator<Item = &'k Kernel<'k>>) -> Vec<Cut> {
     let Some((_, share)) = host(step).filter(|_| !places.is_empty()) else { return Vec::new() };

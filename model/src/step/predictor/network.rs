@@ -2,7 +2,7 @@
 
 use super::beside::{conversion, fused_update, gradient_sums};
 use super::derived::of_derived;
-use super::drained::{cuts, places};
+use super::drained::cuts_of;
 use super::intervals::{Carried, Doubts, Intervals, Outcome, Shown};
 use super::kernel::{Kernel, Models, Ran, host, predict_kernel};
 use super::operating_point::{Limits, OperatingPoint};
@@ -303,7 +303,7 @@ impl<'a> Step<'a> {
             }
         }
         let idle = waiting_at(setup.gpu, self.clock_law.level(clock));
-        let cuts = cuts(self, &places(self), self.kernels.iter());
+        let cuts = cuts_of(self);
         totals.wait((layers.len(), &cuts), setup, network.precision(), idle);
         totals.idle(self.gap, idle);
         let (widths, doubts, (time, power, energy)) = self.intervals(&totals, point, limits.cap, likely);

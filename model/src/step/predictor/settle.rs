@@ -111,7 +111,7 @@ impl Step<'_> {
     /// rises), so that there is one such clock, and neither a higher clock nor a higher limit ever makes a step longer.
     pub(super) fn clocks_under(&self, limits: &Limits) -> Vec<f64> {
         let mut clocks = Vec::with_capacity(self.kernels.len());
-        let order = Order::of(self);
+        let order = Order::of(&self.kernels);
         for (range, alike) in order.stretches(self) {
             let core = self.settled(alike.iter().map(|&(at, count)| (&self.kernels[at], count)), limits);
             clocks.extend(range.map(|_| core));

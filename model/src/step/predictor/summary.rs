@@ -1,6 +1,6 @@
 //! A step at many clocks and limits: its totals alone, kernels that are alike settled once.
 
-use super::drained::{Place, cuts, places};
+use super::drained::{Place, cuts, cuts_of};
 use super::intervals::Outcome;
 use super::kernel::Kernel;
 use super::operating_point::{Limits, OperatingPoint};
@@ -48,8 +48,8 @@ pub(super) struct Order {
     pub once: bool,
     /// What the host takes.
     pub host: Stages,
-    /// What it takes where, in turn.
-    places: Vec<Place>,
+    /// What it takes where, in turn, of a step that holds those that are alike once.
+    pub places: Vec<Place>,
     /// The groups of all turns together, once asked for.
     all: OnceLock<Groups>,
 }
@@ -62,11 +62,10 @@ const SURELY_SHORT: f64 = 1.0 - 1e-9;
 
 impl Order {
     /// Of a step that holds all of its kernels.
-    pub fn of(step: &Step<'_>) -> Self {
-        let kernels = &step.kernels;
+    pub fn of(kernels: &[Kernel<'_>]) -> Self {
         let alike = kernels.iter().enumerate().map(|(i, kernel)| kernel.repeats.unwrap_or(i)).collect();
         let host = kernels.iter().fold(Stages::default(), |sum, k| sum + Stages::of(k.phase, k.host));
-        Self { alike, once: false, host, places: places(step), all: OnceLock::new() }
+        Self { alike, once: false, host, places: Vec::new(), all: OnceLock::new() }
     }
 
     /// Where the step holds the kernel that is that one in turn.
@@ -235,7 +234,7 @@ impl<'a> Step<'a> {
     /// The same ready to be asked at many limits for time and energy, by how the voltage may rise: as little, and as much, as is
     /// likely.
     pub(super) fn by_voltage(&self) -> Result<ByVoltage<'a>, PredictError> {
-        let order = Order::of(self);
+        let order = Order::of(&self.kernels);
         let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
         Ok(ByVoltage(self.likely()?.map(|steps| steps.map(grouped))))
     }
@@ -247,8 +246,8 @@ impl<'s, 'a> Grouped<'s, 'a> {
             Cow::Borrowed(order) => order.groups(&step),
             Cow::Owned(order) => order.stretches(&step).map(|(_, groups)| Cow::Owned(groups)).collect(),
         };
-        let turns = (0..order.alike.len()).map(|turn| &step.kernels[order.place(turn)]);
-        let cuts = cuts(&step, &order.places, turns);
+        let turns = || (0..order.alike.len()).map(|turn| &step.kernels[order.place(turn)]);
+        let cuts = if order.once { cuts(&step, &order.places, turns()) } else { cuts_of(&step) };
         Self { step, order, stretches, cuts, sums: OnceLock::new() }
     }
 
@@ -335,7 +334,7 @@ impl<'s, 'a> Prepared<'s, 'a> {
     fn of_whole(step: Cow<'s, Step<'a>>) -> Self {
         let memory = footprint(step.network, step.setup.mode, &step.setup.framework.memory, step.setup.choices());
         let cost = step.kernels.iter().fold(LayerCost::default(), |sum, k| sum + k.cost);
-        let order = Cow::Owned(Order::of(&step));
+        let order = Cow::Owned(Order::of(&step.kernels));
         Self::of(Grouped::of(step, order), cost, memory)
     }
 
@@ -356,7 +355,7 @@ impl<'s, 'a> Prepared<'s, 'a> {
         }
         let Grouped { step, order, .. } = &self.as_is;
         let whole: Step<'a> = order.whole(step);
-        let order = Order::of(&whole);
+        let order = Order::of(&whole.kernels);
         let steps = whole.likely()?;
         let grouped = |step| Grouped::of(Cow::Owned(step), Cow::Owned(order.clone()));
         Ok(self.likely.get_or_init(|| steps.map(|steps| steps.map(grouped))).as_ref())
