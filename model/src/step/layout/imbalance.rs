@@ -7,23 +7,32 @@ use crate::net::layer::Layer;
 use crate::net::network::Network;
 use crate::step::predictor::{Estimate, NetworkPrediction, OperatingPoint};
 
-/// The same with experts that are all as busy; nothing where they are.
-fn even(network: &Network) -> Option<Network> {
+/// Whether some experts are busier than others.
+fn is_uneven(network: &Network) -> bool {
+    network.nodes.iter().any(|node| matches!(&node.layer, Layer::Experts(experts) if experts.imbalance > 1.0))
+}
+
+/// The same network with experts that are all as busy.
+fn even(network: &Network) -> Network {
     let mut even = network.clone();
-    let mut found = false;
     for node in &mut even.nodes {
         if let Layer::Experts(experts) = &mut node.layer {
-            found |= experts.imbalance > 1.0;
             experts.imbalance = 1.0;
         }
     }
-    found.then_some(even)
+    even
 }
 
 impl Deployment<'_> {
-    /// What a GPU of the mean runs, where whole experts lie on several and some are busier.
-    fn of_the_mean(&self, network: &Network) -> Option<Network> {
-        if self.layout.expert() > 1 { even(network) } else { None }
+    /// What the fullest GPU runs and, where whole experts lie on several and some are busier, a GPU of the mean.
+    fn fullest_and_mean<T>(
+        &self,
+        network: &Network,
+        of: impl Fn(&Network) -> Result<T, LayoutError>,
+    ) -> Result<(T, Option<T>), LayoutError> {
+        let fullest = of(network)?;
+        let differs = self.layout.expert() > 1 && is_uneven(network);
+        Ok((fullest, differs.then(|| of(&even(network))).transpose()?))
     }
 
     /// A step of a network over a batch of all groups of GPUs together. It takes what its slowest GPUs take; kernels, exchanges
@@ -32,8 +41,7 @@ impl Deployment<'_> {
     /// # Errors
     /// When the network cannot be laid out so, or a share of it not be predicted.
     pub fn step(&self, network: &Network, batch: u64, flow: Flow) -> Result<NetworkPrediction, LayoutError> {
-        let step = self.step_of(network, batch, flow)?;
-        let mean = self.of_the_mean(network).map(|even| self.step_of(&even, batch, flow)).transpose()?;
+        let (step, mean) = self.fullest_and_mean(network, |network| self.step_of(network, batch, flow))?;
         Ok(self.beside(step, mean))
     }
 
@@ -48,8 +56,7 @@ impl Deployment<'_> {
         flow: Flow,
         points: &[OperatingPoint],
     ) -> Result<Vec<NetworkPrediction>, LayoutError> {
-        let steps = self.steps_of(network, batch, flow, points)?;
-        let means = self.of_the_mean(network).map(|even| self.steps_of(&even, batch, flow, points)).transpose()?;
+        let (steps, means) = self.fullest_and_mean(network, |network| self.steps_of(network, batch, flow, points))?;
         let mut means = means.unwrap_or_default().into_iter();
         Ok(steps.into_iter().map(|step| self.beside(step, means.next())).collect())
     }
@@ -65,8 +72,7 @@ impl Deployment<'_> {
         batch: u64,
         points: &[OperatingPoint],
     ) -> Result<Vec<Vec<NetworkPrediction>>, LayoutError> {
-        let stages = self.stages_of(network, batch, points)?;
-        let means = self.of_the_mean(network).map(|even| self.stages_of(&even, batch, points)).transpose()?;
+        let (stages, means) = self.fullest_and_mean(network, |network| self.stages_of(network, batch, points))?;
         let mut means = means.unwrap_or_default().into_iter().flatten();
         let beside = |stage: Vec<_>| stage.into_iter().map(|step| self.beside(step, means.next())).collect();
         Ok(stages.into_iter().map(beside).collect())
