@@ -20,6 +20,8 @@ import statistics
 import subprocess
 import tomllib
 
+import host_files
+
 HALVES = {"fp16", "bf16"}
 
 
@@ -30,18 +32,8 @@ def hosts(path):
         with open(path, "rb") as file:
             visits = tomllib.load(file)["visit"]
         for visit in visits:
-            factors = []
-            for name in visit["hosts"]:
-                with open(os.path.join(os.path.dirname(path), name), "rb") as file:
-                    factors.append(tomllib.load(file)["factor"])
-            found[visit["runs"], visit["name"]] = {g: statistics.geometric_mean(f[g] for f in factors) for g in factors[0]}
+            found[visit["runs"], visit["name"]] = host_files.factors(os.path.join(os.path.dirname(path), name) for name in visit["hosts"])
     return found
-
-
-def group(row):
-    if row["mode"] != "train":
-        return "inference"
-    return "autocast" if row["precision"] in HALVES else "training"
 
 
 def predicted(program, row, folder):
@@ -50,7 +42,7 @@ def predicted(program, row, folder):
     if row["mode"] == "train":
         words += ["--mode", "training"]
     if row["launch"] == "eager" and row["factors"]:
-        words += ["--host", f"{row['factors'][group(row)]:.4f}"]
+        words += ["--host", f"{row['factors'][host_files.group(row['mode'], row['precision'])]:.4f}"]
     answer = subprocess.run(words, capture_output=True, text=True)
     if answer.returncode:
         return None, answer.stderr.strip().splitlines()[-1:]

@@ -18,11 +18,11 @@ import concurrent.futures
 import csv
 import glob
 import json
-import math
 import os
-import re
 import statistics
 import subprocess
+
+import host_files
 
 TRAINING = ("--framework", "pytorch", "--launch", "eager", "--mode", "training", "--format", "json")
 
@@ -32,14 +32,9 @@ def board_of(device):
 
 
 def host_factor(folder, board, precision):
-    """Geometric mean of the visit's factors for training; none without files of hosts."""
-    name = "autocast" if precision in ("fp16", "bf16") else "training"
-    found = []
-    for path in glob.glob(f"{folder}/host-{board}*.toml"):
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        found.append(float(re.search(rf"^{name} = ([\d.]+)", text[text.index("[factor]"):], re.M).group(1)))
-    return math.exp(statistics.fmean(map(math.log, found))) if found else None
+    """The visit's factor for training; none without files of hosts."""
+    found = host_files.factors(glob.glob(f"{folder}/host-{board}*.toml"))
+    return found and found[host_files.group("train", precision)]
 
 
 def of_rounds():
