@@ -82,15 +82,11 @@ fn attention(phase: Phase, point: &mut Point<'_>, ranges: &Ranges) -> Option<Lay
     };
     let tokens = if decoding { 1 } else { length };
     let layer = Attention {
-        heads,
         kv_heads: grouped.then_some(kv_heads),
         causal: point.chance(0.5),
         cached: decoding.then_some(length),
         fused,
-        window: None,
-        sinks: false,
-        bias: None,
-        context: None,
+        ..Attention::of(heads)
     };
     let row = |heads: u64| Shape::new(&[tokens, heads * dimension]).ok();
     Some(LayerCase { inputs: vec![row(heads)?, row(kv_heads)?, row(kv_heads)?], layer: Layer::Attention(layer) })

@@ -377,17 +377,7 @@ mod tests {
     #[test]
     fn attention_is_three_kinds_of_kernels() {
         let attention = |cached, fused| {
-            Layer::Attention(Attention {
-                heads: 4,
-                kv_heads: Some(2),
-                causal: true,
-                cached,
-                fused,
-                window: None,
-                sinks: false,
-                bias: None,
-                context: None,
-            })
+            Layer::Attention(Attention { kv_heads: Some(2), causal: true, cached, fused, ..Attention::of(4) })
         };
         let class = |layer, tokens: u64| {
             let (key, family, _) = values_of(layer, &[&[tokens, 64], &[tokens, 32], &[tokens, 32]], 2);
@@ -401,18 +391,7 @@ mod tests {
 
     #[test]
     fn attention_multiplies_per_sample_and_head() {
-        let layer = Attention {
-            heads: 4,
-            kv_heads: None,
-            causal: false,
-            cached: None,
-            fused: true,
-            window: None,
-            sinks: false,
-            bias: None,
-            context: None,
-        };
-        let (_, _, values) = values_of(Layer::Attention(layer), &[&[128, 3 * 4 * 32]], 2);
+        let (_, _, values) = values_of(Layer::Attention(Attention::of(4)), &[&[128, 3 * 4 * 32]], 2);
         let value = |name| values[Family::Gemm.position(name).expect("a variable")];
         assert_eq!((value("m"), value("n")), (over(128.0, 4096.0).ln(), over(128.0, 256.0).ln()));
         assert_eq!((value("k"), value("g")), (over(32.0, 1024.0).ln(), over(8.0, 1.0).ln()));

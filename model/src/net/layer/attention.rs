@@ -45,6 +45,23 @@ pub struct Attention {
     pub context: Option<Context>,
 }
 
+impl Attention {
+    /// Fused, of so many heads of queries, keys and values, of all tokens to all of their own sequence.
+    pub fn of(heads: u64) -> Self {
+        Self {
+            heads,
+            kv_heads: None,
+            causal: false,
+            cached: None,
+            fused: true,
+            window: None,
+            sinks: false,
+            bias: None,
+            context: None,
+        }
+    }
+}
+
 /// What an encoder made: cross attention (Vaswani et al. 2017) attends to it. Its keys and values are learned products, which run
 /// once, with a prompt, and lie in a cache that does not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -340,17 +357,7 @@ mod tests {
     use crate::base::precision::Mode;
 
     fn attention(heads: u64, kv_heads: u64, causal: bool) -> Attention {
-        Attention {
-            heads,
-            kv_heads: Some(kv_heads),
-            causal,
-            cached: None,
-            fused: true,
-            window: None,
-            sinks: false,
-            bias: None,
-            context: None,
-        }
+        Attention { kv_heads: Some(kv_heads), causal, ..Attention::of(heads) }
     }
 
     /// Six features of queries in two heads, to nine positions of five features.

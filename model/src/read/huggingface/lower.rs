@@ -159,17 +159,8 @@ impl Writer<'_> {
         let features = self.model.features;
         let read = self.norm("cross_norm", x)?;
         let queries = self.linear("cross_q_proj", features, true, read)?;
-        let layer = Attention {
-            heads: cross.heads,
-            kv_heads: None,
-            causal: false,
-            cached: None,
-            fused: true,
-            window: None,
-            sinks: false,
-            bias: None,
-            context: Some(Context { positions: cross.positions, features, bias: true }),
-        };
+        let context = Some(Context { positions: cross.positions, features, bias: true });
+        let layer = Attention { context, ..Attention::of(cross.heads) };
         let attended = self.push("cross_attention", Layer::Attention(layer), &[queries])?;
         let attended = self.linear("cross_o_proj", features, true, attended)?;
         let attended = self.dropout("cross_dropout", self.model.dropouts[1], attended)?;
@@ -214,15 +205,11 @@ impl Writer<'_> {
             }
         }
         let layer = Attention {
-            heads: h.heads,
             kv_heads: Some(h.kv_heads).filter(|n| *n != h.heads),
             causal: true,
-            cached: None,
-            fused: true,
             window: h.window,
             sinks: h.sinks,
-            bias: None,
-            context: None,
+            ..Attention::of(h.heads)
         };
         let attended = self.push("attention", Layer::Attention(layer), &from)?;
         self.linear("o_proj", self.model.features, h.biases.output, attended)

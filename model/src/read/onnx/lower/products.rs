@@ -223,15 +223,11 @@ impl<'g, 'a> Lowering<'g, 'a> {
     ) -> Result<(), Issue> {
         let kv_heads = Some(kv_heads).filter(|n| *n != heads);
         let layer = Attention {
-            heads,
             kv_heads,
             causal,
-            cached: None,
             fused: fused && op.op == "Attention",
-            window: None,
-            sinks: false,
             bias: self.score_bias(op, heads).filter(|_| fused),
-            context: None,
+            ..Attention::of(heads)
         };
         let learned = if layer.bias.is_some() { op.inputs.get(3).copied() } else { None };
         let place = self.emit(op, Layer::Attention(layer), from, learned.as_slice())?;

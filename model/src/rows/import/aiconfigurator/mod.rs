@@ -198,17 +198,8 @@ fn attended(row: &Attention<'_>, decode: bool, known: Known<'_>) -> Result<(Poin
 fn case(heads: u64, kv_heads: u64, dimension: u64, tokens: u64, decode: bool) -> Result<LayerCase, String> {
     let (new, cached) = if decode { (1, tokens - 1) } else { (tokens, 0) };
     let row = |heads: u64| Shape::new(&[new, heads.saturating_mul(dimension)]).map_err(|e| e.to_string());
-    let layer = layer::Attention {
-        heads,
-        kv_heads: Some(kv_heads),
-        causal: true,
-        cached: Some(cached),
-        fused: true,
-        window: None,
-        sinks: false,
-        bias: None,
-        context: None,
-    };
+    let (kv, cached) = (Some(kv_heads), Some(cached));
+    let layer = layer::Attention { kv_heads: kv, causal: true, cached, ..layer::Attention::of(heads) };
     Ok(LayerCase { inputs: vec![row(heads)?, row(kv_heads)?, row(kv_heads)?], layer: Layer::Attention(layer) })
 }
 
