@@ -267,9 +267,6 @@ impl Choice {
 
     /// What the engine that the library is expected to choose takes as scratch memory.
     pub fn workspace(&self, sizes: &ConvSizes) -> Bytes {
-        if self.workspaces.is_empty() {
-            return Bytes::ZERO;
-        }
         let taken = self.engine(sizes).and_then(|engine| self.workspaces.get(&*workspace_key(engine, sizes)));
         taken.map_or(Bytes::ZERO, |workspace| workspace.of(sizes))
     }

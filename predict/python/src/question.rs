@@ -99,7 +99,12 @@ fn positive(value: Option<f64>, name: &str) -> PyResult<Option<f64>> {
 }
 
 /// What is asked beside the options.
-fn beside(batch: Samples, power_limit: Option<f64>, clock: Option<f64>) -> PyResult<(Batch, OperatingPoint)> {
+fn beside(
+    typed: &typed::Step,
+    batch: Samples,
+    power_limit: Option<f64>,
+    clock: Option<f64>,
+) -> PyResult<(Batch, OperatingPoint)> {
     let wrong = |e| PyValueError::new_err(format!("batch {e}"));
     let batch = match batch {
         Samples::Number(n) if (1..=MAX_DIMENSION).contains(&n) => Batch::Samples(n),
@@ -109,15 +114,14 @@ fn beside(batch: Samples, power_limit: Option<f64>, clock: Option<f64>) -> PyRes
     let point = OperatingPoint {
         power_cap: positive(power_limit, "power_limit")?.map(Watts::new),
         core_clock: positive(clock, "clock")?.map(Hertz::from_mhz),
-        memory_clock: None,
+        memory_clock: typed.request.point.memory_clock,
     };
     Ok((batch, point))
 }
 
 /// The request as a whole.
 fn request(typed: &typed::Step, (batch, point): (Batch, OperatingPoint)) -> Request {
-    let memory_clock = typed.request.point.memory_clock;
-    Request { batches: vec![batch], point: OperatingPoint { memory_clock, ..point }, ..typed.request.clone() }
+    Request { batches: vec![batch], point, ..typed.request.clone() }
 }
 
 /// A step, or a language model's answer.
@@ -131,12 +135,9 @@ pub fn predict(
 ) -> PyResult<Prediction> {
     let question = read(words)?;
     let typed = &question.typed;
-    let (batch, point) = beside(batch, power_limit, clock)?;
+    let (batch, point) = beside(typed, batch, power_limit, clock)?;
     let made = py.detach(|| match typed.generate {
-        None => {
-            let point = OperatingPoint { memory_clock: typed.request.point.memory_clock, ..point };
-            question.step(batch, point)
-        }
+        None => question.step(batch, point),
         Some(tokens) => ask::generate(session(), &request(typed, (batch, point)), tokens)
             .map(|generated| Prediction::of_answer(generated, question.gpu())),
     });
@@ -153,7 +154,7 @@ pub fn layouts(
     clock: Option<f64>,
 ) -> PyResult<Answer> {
     let question = read(words)?;
-    let asked = request(&question.typed, beside(batch, power_limit, clock)?);
+    let asked = request(&question.typed, beside(&question.typed, batch, power_limit, clock)?);
     let laid = watched(py, None, move |_| ask::layouts(session(), &asked, question.typed.generate.unwrap_or(1)));
     Ok(Answer::layouts(laid?))
 }

@@ -551,12 +551,10 @@ mod tests {
     /// A row of one is a multiple of the other's, which says nothing where the dimensions are the same in another order.
     #[test]
     fn turned_matrices_are_told_from_heads_side_by_side() {
-        let maps =
-            Maps { copied: TURNED, last: 0.25, first: 1.0, plane: 300.0, concatenated: 0.5, mirrored: [0.5, 0.25] };
         let gpu = catalog::gpu("h200").expect("shipped");
         let copied = |from: &[u64], to: &str| {
             let copy = work("reshape", &format!("shape = {to}\ncopy = true"), from, Precision::Fp16);
-            maps.least(&copy, &gpu) > Seconds::ZERO
+            MAPS.least(&copy, &gpu) > Seconds::ZERO
         };
         assert!(copied(&[96, 8, 48], "[8, 48, 96]") && copied(&[64, 64, 8], "[64, 8, 64]"));
         assert!(!copied(&[96, 8, 48], "[8, 96, 48]") && !copied(&[96, 8, 48], "[96, 384]"));
@@ -564,12 +562,10 @@ mod tests {
 
     #[test]
     fn straying_maps_are_copied_and_interpolated_otherwise() {
-        let maps =
-            Maps { copied: TURNED, last: 0.25, first: 1.0, plane: 300.0, concatenated: 0.5, mirrored: [0.5, 0.25] };
         let gpu = catalog::gpu("h200").expect("shipped");
         let (cycles, sms) = (cycles_per_second(&gpu), gpu.sms.value as f64);
         let usual = Seconds::from_us(10.0);
-        let takes = |trial: &Trial| maps.straying(usual, trial, &gpu).get();
+        let takes = |trial: &Trial| MAPS.straying(usual, trial, &gpu).get();
         let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 1e-12, "{found} {expected}");
         let conv = |precision| work("conv2d", "channels = 8\nkernel = 3", &[16, 20, 20], precision);
         let half = conv(Precision::Fp16);
@@ -596,14 +592,12 @@ mod tests {
 
     #[test]
     fn padding_that_mirrors_is_bound_by_results() {
-        let maps =
-            Maps { copied: TURNED, last: 0.25, first: 1.0, plane: 300.0, concatenated: 0.5, mirrored: [0.5, 0.25] };
         let gpu = catalog::gpu("h200").expect("shipped");
         let of = |precision, phase| {
             let pad = |mirrors: bool| {
                 work("pad", &format!("padding = [1, 1, 1, 1]\nmirrors = {mirrors}"), &[16, 20, 20], precision)
             };
-            let least = |mirrors| maps.least(&Trial { phase, ..pad(mirrors) }, &gpu).get() * cycles_per_second(&gpu);
+            let least = |mirrors| MAPS.least(&Trial { phase, ..pad(mirrors) }, &gpu).get() * cycles_per_second(&gpu);
             assert_eq!(least(false), 0.0);
             least(true) / (16 * 22 * 22 * 4) as f64
         };
@@ -614,6 +608,8 @@ mod tests {
     }
 
     const TURNED: Turned = Turned { short: ByWidth([1.0, 2.0]), even: 0.8, long: ByWidth([0.5, 0.4]) };
+    const MAPS: Maps =
+        Maps { copied: TURNED, last: 0.25, first: 1.0, plane: 300.0, concatenated: 0.5, mirrored: [0.5, 0.25] };
 
     #[test]
     fn copies_of_turned_matrices_take_longer_where_their_rows_are_long() {
