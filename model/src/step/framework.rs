@@ -1,6 +1,7 @@
 //! Framework profiles: what a framework adds to the kernels. `data/frameworks/*.toml`, `framework/1`.
 
 mod activity;
+mod bias;
 mod host;
 mod input;
 mod kernels;

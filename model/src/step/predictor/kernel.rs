@@ -559,21 +559,6 @@ fn through(setup: &Setup<'_>, kernel: &KernelOf<'_>, load: &Load<'_>, ours: Seco
         return ours;
     }
     let (factor, extra) = setup.framework.slower(kernel, load.work.batch);
-    // Beside a linear layer in fp8 its inputs are converted, before attention a cache is written: no bias is added.
-    let is_bias = load.work.precision != Precision::Fp8 && !matches!(load.work.layer(), Layer::Attention(_));
-    let second = if is_bias { load.roofline.second } else { Seconds::ZERO };
-    let bias = match (second, setup.framework.slower(&KernelOf { kind: "bias", ..*kernel }, load.work.batch)) {
-        (Seconds::ZERO, _) => Seconds::ZERO,
-        (second, (factor, extra)) => {
-            let results = (load.work.output.elements() * load.work.batch) as f64;
-            // A bias of as many values as there are results is repeated nowhere.
-            let repeated = load.work.batch > 1 || load.work.output.elements() > load.work.output.axis();
-            let added = setup.framework.broadcast.filter(|_| load.work.phase == Phase::Forward && repeated);
-            let added = added.map_or(Seconds::ZERO, |b| b.beyond_plain(results, load.work.precision, setup.gpu));
-            let summed = setup.framework.sums.map_or(Seconds::ZERO, |s| s.bias_gradient(&load.work, setup.gpu));
-            let at_least = added.max(summed);
-            (second * factor + extra).max(at_least) - second
-        }
-    };
+    let bias = setup.framework.bias_beyond(load, setup.gpu);
     ours * factor + extra + bias
 }
