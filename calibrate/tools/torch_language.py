@@ -24,7 +24,8 @@ before them converts, once for all that read it; all else is bf16.
 
 `--draw` makes the file of a sealed round instead, and copies the configurations beside it: of each model so many prompts and
 steps in the order of the SHA-256 of seed and row. Rows whose memory is more than 60 GiB, that would take longer than 0.25 s by a
-bound from parameters alone, or whose prompt is longer than a window are not drawn from; no prediction is asked for that.
+bound from parameters alone, whose prompt is longer than a window, or that an earlier round (--after) has are not drawn from; no
+prediction is asked for that.
 Needs no GPU.
 
 Without a round rows are those of PROMPTS and STEPS whose caches and weights fit into the memory; with one, those of the
@@ -308,6 +309,11 @@ def rows_of(decoder, memory):
             yield {"batch": batch, "sequence": 0, "cached": cached}
 
 
+def read_toml(path):
+    with open(path, "rb") as file:
+        return tomllib.load(file)
+
+
 def draw(args):
     """The file of a round: SEED and hashes say which rows."""
     import shutil
@@ -316,14 +322,15 @@ def draw(args):
     DEVICE = "meta"
     seed, folder = SEED.format(args.draw), os.path.splitext(args.out)[0]
     os.makedirs(os.path.join(folder, "nets"), exist_ok=True)
+    earlier = {(network["name"], *((key, row[key]) for key in ("batch", "sequence", "cached") if key in row))
+               for path in args.after for network in read_toml(path)["network"] for row in network["rows"]}
     lines = [
         f"# Round {args.draw} of the sealed tests: language models by their config.json, prompts and steps as CUDA graphs.",
         "# Made by calibrate/tools/torch_language.py --draw, which says by which rule; not to be edited once it is sealed.",
         'schema = "sealed/1"', f"round = {args.draw}", f'seed = "{seed}"', 'role = "test"', 'boards = ["h200", "h100"]',
         'framework = "pytorch"', 'exported = "no exporter: layers as config.json is read"']
     for name in sorted(args.models.split(",")):
-        with open(os.path.join(args.networks, name + ".toml"), "rb") as file:
-            decoder = Decoder(tomllib.load(file), torch.bfloat16)
+        decoder = Decoder(read_toml(os.path.join(args.networks, name + ".toml")), torch.bfloat16)
         narrow, parameters = min(windows(decoder), default=1 << 30), decoder.parameters()
         kinds = [[{"batch": b, "sequence": t} for b in PROMPT_BATCHES for t in PROMPT_TOKENS
                   if t <= narrow and 2 * parameters * b * t / RATE < LONGEST and needed(decoder, b, t, 0) < LARGEST],
@@ -331,6 +338,7 @@ def draw(args):
         lines += ["", "[[network]]", f'name = "{name}"', 'library = "config"', 'inputs = "tokens"', 'export = "none"',
                   f"parameters = {parameters}", f"macs = {decoder.products()}", "rows = ["]
         for rows, count in zip(kinds, (PROMPTS_DRAWN, STEPS_DRAWN)):
+            rows = [row for row in rows if (name, *row.items()) not in earlier]
             rows.sort(key=lambda row: hashlib.sha256(" ".join(map(str, (seed, name, *row.items()))).encode()).hexdigest())
             for row in rows[:count]:
                 said = ", ".join(f"{key} = {value}" for key, value in row.items())
@@ -398,6 +406,7 @@ def main():
     arguments.add_argument("--profile", help="file for the kernels of each step, which is then run once more and not measured")
     arguments.add_argument("--draw", type=int, help="number of the round whose file is made")
     arguments.add_argument("--models", help="of a round to be made")
+    arguments.add_argument("--after", action="append", default=[], help="the file of an earlier round; may be repeated")
     arguments.add_argument("--configs", help="the folder of their configurations")
     args = arguments.parse_args()
     if args.draw:
@@ -424,11 +433,9 @@ def main():
         "cudnn": torch.backends.cudnn.version(), "libraries": "",
         "round_sha256": hashlib.sha256(text).hexdigest() if text else "", "shard": args.shard})
     for name in names:
-        with open(os.path.join(args.networks, name + ".toml"), "rb") as file:
-            decoder = None
-            gc.collect()
-            torch.cuda.empty_cache()
-            file = tomllib.load(file)
+        file, decoder = read_toml(os.path.join(args.networks, name + ".toml")), None
+        gc.collect()
+        torch.cuda.empty_cache()
         fp8 = args.precision == "fp8"
         try:
             decoder = Decoder(file, torch.bfloat16 if fp8 else HALVES[args.precision], fp8)
