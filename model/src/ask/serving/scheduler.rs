@@ -548,6 +548,29 @@ mod tests {
         assert!(compared > 300 && preempted > 50, "{compared} compared, {preempted} of them with preemptions");
     }
 
+    /// A sum of everything that a run says, to the last bit.
+    fn digest(sum: u64, run: &Run) -> u64 {
+        let served = run.served.iter().flat_map(|s| [s.arrived.get(), s.first.get(), s.last.get()]);
+        let books = numbers(&run.whole).chain(numbers(&run.counted));
+        let bits = served.chain(books).map(f64::to_bits).chain([run.preemptions]);
+        bits.fold(sum, |sum, bits| (sum ^ bits).wrapping_mul(0x100_0000_01b3).rotate_left(17))
+    }
+
+    /// What vLLM's rule made of random loads before there were others, all together.
+    #[test]
+    fn vllms_schedules_are_what_they_were_to_the_last_bit() {
+        let (mut random, toy) = (Random::new(11), Toy { waiting: Joules::new(0.5) });
+        let (mut found, mut preempted) = (0xcbf2_9ce4_8422_2325, 0);
+        for _ in 0..400 {
+            let Some(Drawn { limits, requests, load, part }) = Drawn::next(&mut random, 1.1) else { continue };
+            let run = simulate_part(&toy, &requests, load, &limits, part).expect("runs");
+            found = digest(found, &run);
+            preempted += usize::from(run.preemptions > 0);
+        }
+        assert!(preempted > 50, "{preempted}");
+        assert_eq!(found, 4_917_663_942_821_462_110);
+    }
+
     fn request(prompt: u64, answer: u64) -> Request {
         Request { at: Seconds::ZERO, prompt, answer }
     }
