@@ -10,7 +10,7 @@ use joulecast_model::catalog;
 use joulecast_model::device::interconnect::Interconnect;
 use joulecast_model::net::network::Stored;
 use joulecast_model::net::share::Layout;
-use joulecast_model::step::framework::Serving;
+use joulecast_model::step::framework::{Scheduling, Serving};
 use joulecast_model::step::layout::Deployment;
 use joulecast_model::step::predict::Predictor;
 use joulecast_model::step::predictor::OperatingPoint;
@@ -28,6 +28,11 @@ struct Row {
     users: usize,
     per_token: f64,
     to_first: f64,
+}
+
+/// The profile of an engine of the table.
+fn profile(engine: &str) -> &str {
+    if engine == "trtllm" { "tensorrt-llm" } else { engine }
 }
 
 /// The rows of dense models, prompts and answers on the same.
@@ -72,11 +77,12 @@ struct Replica {
 
 impl Replica {
     fn of(row: &Row) -> Self {
-        let framework = catalog::framework("vllm").expect("shipped");
+        let framework = catalog::framework(profile(&row.engine)).expect("shipped");
+        let rule = framework.serving.expect("serves").rule;
         let predictor = Predictor::shipped(catalog::gpu(row.gpu).expect("shipped"), framework);
         let network = catalog::network(row.net).expect("shipped");
-        let usual = Limits::usual(predictor.gpu());
-        let extent = Extent { tokens: usual.tokens, sequences: 1024, length: row.prompt + row.answer };
+        let usual = Limits::usual(rule, predictor.gpu());
+        let extent = Extent { tokens: usual.tokens, sequences: usual.sequences, length: row.prompt + row.answer };
         let known = catalog::interconnects().expect("shipped");
         let deployment = Deployment {
             predictor: &predictor,
@@ -87,7 +93,7 @@ impl Replica {
             point: OperatingPoint::default(),
         };
         let room = Room::of(&deployment, &network, extent, 0.9).expect("generates");
-        let limits = Limits { blocks: room.blocks(16), ..usual };
+        let limits = Limits { blocks: room.blocks(usual.block), ..usual };
         let points = [OperatingPoint::default()];
         let times = StepTimes::of(&deployment, &network, extent, &points).expect("predicts").remove(0);
         let (prompt, answer) = (Lengths::Constant(row.prompt), Lengths::Constant(row.answer));
@@ -107,7 +113,7 @@ const STEPS: [f64; 12] = [0.0, 250.0, 500.0, 750.0, 1000.0, 1500.0, 2000.0, 2500
 const SEQUENCES: [f64; 8] = [0.0, 2.0, 5.0, 10.0, 15.0, 20.0, 40.0, 80.0];
 
 fn adds(step: f64, sequence: f64) -> Serving {
-    Serving { step: Seconds::from_us(step), sequence: Seconds::from_us(sequence), rule: None }
+    Serving { step: Seconds::from_us(step), sequence: Seconds::from_us(sequence), rule: Scheduling::AnswersFirst }
 }
 
 /// Mean and median of errors.

@@ -6,6 +6,7 @@ use joulecast_model::ask::serving::{
 };
 use joulecast_model::base::random::Random;
 use joulecast_model::base::units::{Joules, Seconds, Watts};
+use joulecast_model::step::framework::Scheduling;
 use proptest::prelude::*;
 
 /// Steps of a cost that a pencil gives, in seconds: for a step, a token of a prompt, a sequence, a token that is cached.
@@ -39,12 +40,28 @@ impl Replica for Toy {
 const TOY: Toy = Toy { step: 2e-3, prompt: 2e-5, sequence: 4e-5, cached: 3e-8 };
 
 fn limits() -> Limits {
-    Limits { tokens: 512, sequences: 64, blocks: 100_000, block: 16, chunked: true, reserve: true }
+    Limits {
+        rule: Scheduling::AnswersFirst,
+        tokens: 512,
+        sequences: 64,
+        blocks: 100_000,
+        block: 16,
+        chunked: true,
+        reserve: true,
+    }
 }
 
 /// One request at a time, prompts alone, each whole.
 fn single() -> Limits {
-    Limits { tokens: u64::MAX, sequences: 1, blocks: u64::MAX / 16, block: 16, chunked: false, reserve: true }
+    Limits {
+        rule: Scheduling::AnswersFirst,
+        tokens: u64::MAX,
+        sequences: 1,
+        blocks: u64::MAX / 16,
+        block: 16,
+        chunked: false,
+        reserve: true,
+    }
 }
 
 fn near(found: f64, expected: f64, share: f64, what: &str) {
@@ -290,7 +307,7 @@ proptest! {
     ) {
         let demand = Demand::poisson(count, prompt, answer, seed);
         let blocks = demand.longest().div_ceil(block) + spare;
-        let limits = Limits { tokens, sequences, blocks, block, chunked, reserve };
+        let limits = Limits { rule: Scheduling::AnswersFirst, tokens, sequences, blocks, block, chunked, reserve };
         let load = if users == 0 { Load::Open } else { Load::Closed(users) };
         let requests = demand.at_rate(rate);
         let run = simulate(&TOY, &requests, load, &limits).expect("it fits");

@@ -119,7 +119,7 @@ pub struct Served {
 
 impl Served {
     fn title(&self) -> String {
-        let Limits { tokens, sequences, blocks, block, chunked, reserve: _ } = self.limits;
+        let Limits { tokens, sequences, blocks, block, chunked, .. } = self.limits;
         let whole = if chunked { "" } else { ", prompts whole" };
         let Room { footprint, cache, per_token } = &self.room;
         format!(

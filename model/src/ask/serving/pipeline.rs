@@ -123,6 +123,7 @@ mod tests {
     use crate::ask::serving::{Replica, StepCost, StepWork};
     use crate::base::random::Random;
     use crate::base::units::{Joules, Watts};
+    use crate::step::framework::Scheduling;
 
     const TOY: Toy = Toy { waiting: Joules::new(1e-3 * 5.0) };
 
@@ -170,7 +171,15 @@ mod tests {
         let requests: Vec<Request> =
             (0..200).map(|i| Request { at: Seconds::ZERO, prompt: 20 + i % 37, answer: 1 + i % 61 }).collect();
         for (blocks, tokens) in [(8, 64), (12, 16), (20, 128), (40, 30)] {
-            let limits = Limits { tokens, sequences: 30, blocks, block: 16, chunked: true, reserve: true };
+            let limits = Limits {
+                rule: Scheduling::AnswersFirst,
+                tokens,
+                sequences: 30,
+                blocks,
+                block: 16,
+                chunked: true,
+                reserve: true,
+            };
             let run = simulate_part(&Halves, &requests, Load::Open, &limits, Part::default()).expect("runs");
             assert!(run.served.iter().all(|s| s.last >= s.first && s.first > s.arrived));
             let answers: u64 = requests.iter().map(|r| r.answer).sum();

@@ -4,6 +4,7 @@ use super::simulate::{Book, Load, Part, Split, check};
 use super::{Limits, Replica, Request, StepCost, StepWork};
 use crate::base::random::Random;
 use crate::base::units::{Joules, Seconds, Watts};
+use crate::step::framework::Scheduling;
 
 /// A step that takes longer with everything it holds.
 pub(super) struct Toy {
@@ -49,7 +50,15 @@ impl Drawn {
         let (block, length) = ([1, 3, 16][draw(0, 2) as usize], draw(4, 120));
         let blocks = (2 * length).div_ceil(block) * draw(1, 8);
         let (chunked, reserve) = (draw(0, 3) > 0, draw(0, 3) > 0);
-        let limits = Limits { tokens: draw(4, 200), sequences: draw(1, 40), blocks, block, chunked, reserve };
+        let limits = Limits {
+            rule: Scheduling::AnswersFirst,
+            tokens: draw(4, 200),
+            sequences: draw(1, 40),
+            blocks,
+            block,
+            chunked,
+            reserve,
+        };
         let (mut at, gap) = (Seconds::ZERO, draw(0, 400));
         let cached = draw(0, 2) == 0;
         let requests: Vec<Request> = (0..draw(1, 60))
