@@ -331,13 +331,15 @@ proptest! {
         (count, seed, rate) in (1usize..120, 0u64..1000, 0.01..1e4f64),
         (tokens, sequences, block, spare) in (1u64..1000, 1u64..40, 1u64..40, 0u64..100),
         (chunked, reserve, users) in (any::<bool>(), any::<bool>(), 0usize..30),
+        rule in proptest::sample::select(&[Scheduling::AnswersFirst, Scheduling::WholeAnswers][..]),
     ) {
         let step: Vec<f64> = (0..stages).map(|i| 1e-3 * (1 + i % 3) as f64).collect();
         let replica = staged(&step, 1e-5);
         let lengths = |(low, more)| Lengths::Uniform(low, low + more);
         let demand = Demand::poisson(count, lengths(prompt), lengths(answer), seed);
         let blocks = demand.longest().div_ceil(block) + spare;
-        let limits = Limits { rule: Scheduling::AnswersFirst, tokens, sequences, blocks, block, chunked, reserve };
+        let tokens = if rule == Scheduling::WholeAnswers && !chunked { tokens.max(demand.longest()) } else { tokens };
+        let limits = Limits { rule, tokens, sequences, blocks, block, chunked, reserve };
         let load = if users == 0 { Load::Open } else { Load::Closed(users) };
         let requests = demand.at_rate(rate);
         let run: Run = simulate_copies(&replica, &requests, load, &limits, copies).expect("it fits");

@@ -14,7 +14,7 @@
 //! Left out: prompts that share a beginning, results that its overlapped loop looks at a step later, steps without CUDA graphs
 //! where more sequences run than there are graphs for.
 
-use super::{Scheduler, StepWork};
+use super::{Chunk, Scheduler, StepWork};
 use std::cmp::Reverse;
 
 /// The share of running answers' further tokens that is kept free at first (`SGLANG_INIT_NEW_TOKEN_RATIO`, at a
@@ -35,8 +35,8 @@ pub(super) struct PromptsFirst {
     share: f64,
     /// Somebody found no room.
     full: bool,
-    /// An answer was done in the last step of answers.
-    left: bool,
+    /// Answers that were done in the last step of answers: they keep their places until the next one.
+    left: usize,
     /// Whose prompt goes on.
     cut: Option<usize>,
     /// Whether the step that was decided on is of prompts.
@@ -45,7 +45,7 @@ pub(super) struct PromptsFirst {
 
 impl Default for PromptsFirst {
     fn default() -> Self {
-        Self { share: MOST_SHARE, full: false, left: false, cut: None, prompts: false }
+        Self { share: MOST_SHARE, full: false, left: 0, cut: None, prompts: false }
     }
 }
 
@@ -60,12 +60,22 @@ impl PromptsFirst {
         }
     }
 
-    /// A step is done, with it some answer or none.
-    pub(super) fn finish(&mut self, some: bool) {
+    /// A step is done, with it so many answers.
+    pub(super) fn finish(&mut self, answers: usize) {
         match self.prompts {
-            true => self.full &= !some,
-            false => self.left |= some,
+            true => self.full &= answers == 0,
+            false => self.left = answers,
         }
+    }
+
+    /// Whose prompt goes on.
+    pub(super) fn cut(&self) -> Option<usize> {
+        self.cut
+    }
+
+    /// The places of those that are done are free.
+    fn clear(&mut self) {
+        (self.full, self.left) = (false, 0);
     }
 }
 
@@ -73,21 +83,22 @@ impl Scheduler {
     /// Decides on the next step; `kept` is what the rule keeps, before and after.
     pub(super) fn schedule_prompts_first(&mut self, mut kept: PromptsFirst, work: &mut StepWork) -> PromptsFirst {
         kept.prompts = self.schedule_prompts(&mut kept, work);
+        if kept.full && self.running.is_empty() {
+            // Its loop looks once more where no answer is left.
+            kept.clear();
+            kept.prompts = self.schedule_prompts(&mut kept, work);
+        }
         if kept.prompts {
             return kept;
         }
-        if kept.left {
-            (kept.left, kept.full) = (false, false);
+        if kept.left > 0 {
+            kept.clear();
         }
-        if !self.running.is_empty() {
-            self.schedule_answers(&mut kept, work);
-        } else if self.waiting.is_empty() {
+        if self.running.is_empty() {
             // As its loop does where it is idle.
-            kept = PromptsFirst::default();
-        } else {
-            kept.full = false;
-            kept.prompts = self.schedule_prompts(&mut kept, work);
+            return PromptsFirst::default();
         }
+        self.schedule_answers(&mut kept, work);
         kept
     }
 
@@ -112,7 +123,7 @@ impl Scheduler {
             let sequence = self.sequences[number];
             let further = (sequence.answer - sequence.made).min(FORESEEN);
             let needs = sequence.tokens() + further + block;
-            if self.running.len() >= self.limits.sequences as usize || needs as f64 >= room {
+            if self.running.len() + kept.left >= self.limits.sequences as usize || needs as f64 >= room {
                 kept.full = true;
                 break;
             }
@@ -158,7 +169,8 @@ impl Scheduler {
         let sequence = self.sequences[number];
         let is_cut = new < sequence.missing();
         kept.cut = is_cut.then_some(number);
-        self.schedule_one(number, new, work);
+        self.scheduled.push((number, new));
+        work.chunks.push(Chunk { new, cached: sequence.cached });
         let answer = if is_cut { 0 } else { sequence.answer.min(FORESEEN) };
         (self.pages(new) + self.limits.block + answer) as f64
     }
@@ -221,5 +233,174 @@ impl Scheduler {
             self.limits.blocks_for(sequence.cached + 1).saturating_sub(sequence.blocks)
         };
         self.running.iter().map(blocks).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{request, steps};
+    use super::super::{Limits, Progress, Rule, Scheduler};
+    use super::*;
+    use crate::ask::serving::Request;
+    use crate::step::framework::Scheduling;
+
+    fn limits(blocks: u64) -> Limits {
+        let rule = Scheduling::PromptsFirst;
+        Limits { rule, tokens: 100, sequences: 8, blocks, block: 1, chunked: true, reserve: true }
+    }
+
+    /// New tokens of prompts and number of answers, by steps.
+    fn brief(work: &StepWork) -> (Vec<u64>, u64) {
+        (work.chunks.iter().map(|c| c.new).collect(), work.decodes)
+    }
+
+    /// Requests by the step before which they come.
+    fn stepped(limits: Limits, requests: &[(usize, Request)]) -> (Vec<(Vec<u64>, u64)>, Scheduler) {
+        let mut scheduler = Scheduler::new(limits);
+        let (mut work, mut progress, mut found) = (StepWork::default(), Progress::default(), Vec::new());
+        loop {
+            requests.iter().filter(|(at, _)| *at == found.len()).for_each(|(_, r)| scheduler.add(r, false));
+            if !scheduler.schedule(&mut work) {
+                return (found, scheduler);
+            }
+            scheduler.finish(&mut progress);
+            found.push(brief(&work));
+            assert!(found.len() < 1000, "it ends");
+        }
+    }
+
+    #[test]
+    fn prompts_fill_steps_of_their_own_and_the_one_that_is_cut_goes_on_first() {
+        let (found, scheduler) = steps(limits(1000), &[request(60, 2), request(70, 1), request(30, 3)]);
+        let chunk = |new, cached| Chunk { new, cached };
+        let expected = [
+            (StepWork { chunks: vec![chunk(60, 0), chunk(40, 0)], decodes: 0, cached: 0 }, vec![]),
+            (StepWork { chunks: vec![chunk(30, 40), chunk(30, 0)], decodes: 0, cached: 0 }, vec![1]),
+            (StepWork { chunks: vec![], decodes: 2, cached: 90 }, vec![0]),
+            (StepWork { chunks: vec![], decodes: 1, cached: 31 }, vec![2]),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!((scheduler.used(), scheduler.is_idle()), (0, true));
+    }
+
+    #[test]
+    fn answers_wait_for_prompts_that_come() {
+        let requests = [(0, request(10, 4)), (2, request(250, 2))];
+        let (found, _) = stepped(limits(1000), &requests);
+        let alone = |new: u64| (vec![new], 0);
+        let expected = [alone(10), (vec![], 1), alone(100), alone(100), alone(50), (vec![], 2), (vec![], 1)];
+        assert_eq!(found, expected);
+    }
+
+    /// By a pencil: of 100 tokens 40 are taken and 39 may still be, of which seven tenths are kept free: 32.7 are left.
+    #[test]
+    fn a_share_of_running_answers_is_kept_free() {
+        let second = |prompt| stepped(limits(100), &[(0, request(40, 40)), (1, request(prompt, 10))]).0;
+        // 20 + 10 and a page.
+        assert_eq!(second(20)[1], (vec![20], 0));
+        // With 22 not; and nobody looks again before the first one is done.
+        let waited = second(22);
+        assert!(waited[1..40].iter().all(|step| *step == (vec![], 1)), "{waited:?}");
+        assert_eq!(waited[40], (vec![22], 0));
+        // Whole answers count of those that begin together: 100 - 81 have no room for 31.
+        let (together, _) = stepped(limits(100), &[(0, request(40, 40)), (0, request(20, 10))]);
+        assert_eq!((together[0].clone(), together[40].clone()), ((vec![40], 0), (vec![20], 0)));
+    }
+
+    #[test]
+    fn the_share_falls_while_answers_grow_and_begins_anew_where_nothing_is_left() {
+        let mut kept = PromptsFirst::default();
+        kept.decay(1);
+        assert!((kept.share - (0.7 - 0.602 / 600.0)).abs() < 1e-12);
+        kept.decay(5000);
+        assert_eq!(kept.share, 0.7 * 0.14);
+        let share = |scheduler: &Scheduler| match scheduler.rule {
+            Rule::PromptsFirst(kept) => kept.share,
+            _ => 0.0,
+        };
+        let (mut work, mut progress, mut scheduler) =
+            (StepWork::default(), Progress::default(), Scheduler::new(limits(1000)));
+        scheduler.add(&request(9, 101), false);
+        while scheduler.schedule(&mut work) {
+            scheduler.finish(&mut progress);
+            if progress.finished == [0] {
+                // 100 of them were steps of answers.
+                assert!((share(&scheduler) - (0.7 - 0.602 / 6.0)).abs() < 1e-9);
+            }
+        }
+        assert_eq!(share(&scheduler), 0.7);
+    }
+
+    /// By a pencil: of 100 tokens the first takes 1 and 57 more may come; 99 - 39.9 have room for 1 + 57 and a page. After 49
+    /// steps of answers each has 50 tokens cached.
+    #[test]
+    fn of_equal_answers_the_youngest_is_sent_back() {
+        let (found, scheduler) = stepped(limits(100), &[(0, request(1, 58)), (1, request(1, 57))]);
+        assert_eq!((found[0].clone(), found[1].clone()), ((vec![1], 0), (vec![1], 0)));
+        assert!(found[2..51].iter().all(|step| *step == (vec![], 2)), "{found:?}");
+        // 51 tokens of it are known; it needs 59 with the rest and finds 49, then 48.
+        assert!(found[51..59].iter().all(|step| *step == (vec![], 1)), "{found:?}");
+        assert_eq!(found[59], (vec![51], 0));
+        assert!(found[60..].iter().all(|step| *step == (vec![], 1)));
+        assert_eq!((found.len(), scheduler.preemptions()), (66, 1));
+    }
+
+    #[test]
+    fn of_equal_answers_the_longest_prompt_is_sent_back_before() {
+        let (found, scheduler) = stepped(limits(100), &[(0, request(3, 58)), (1, request(1, 55))]);
+        let again = found[2..].iter().find(|(new, _)| !new.is_empty()).expect("computed again");
+        assert_eq!((again, scheduler.preemptions()), (&(vec![3 + 49], 0), 1));
+    }
+
+    #[test]
+    fn whoever_has_made_least_is_sent_back() {
+        // Of 100 tokens 21 are taken and 48 may still be, of which 0.699 are kept free: 45.4 are left, and 45 are needed. After 37
+        // steps of answers 99 are taken; the first has the longer prompt, but made one more.
+        let (found, scheduler) = stepped(limits(100), &[(0, request(20, 50)), (2, request(4, 40))]);
+        let again: Vec<u64> = found[3..].iter().flat_map(|(new, _)| new.clone()).collect();
+        assert_eq!((found[2].clone(), scheduler.preemptions(), again), ((vec![4], 0), 1, vec![4 + 38]), "{found:?}");
+    }
+
+    /// As before, but steps hold 41 of the 42 tokens that are computed again.
+    #[test]
+    fn a_last_token_of_a_prompt_is_no_answer() {
+        let few = Limits { tokens: 41, ..limits(100) };
+        let (found, scheduler) = stepped(few, &[(0, request(20, 50)), (2, request(4, 40))]);
+        assert_eq!(scheduler.preemptions(), 1);
+        assert_eq!(found[found.len() - 3..], [(vec![41], 0), (vec![1], 0), (vec![], 1)]);
+    }
+
+    #[test]
+    fn who_finds_no_place_waits_for_an_answer_and_a_step_without_it() {
+        let few = Limits { sequences: 2, ..limits(1000) };
+        let (found, _) = stepped(few, &[(0, request(10, 2)), (0, request(10, 4)), (0, request(10, 1))]);
+        assert_eq!(found, [(vec![10, 10], 0), (vec![], 2), (vec![], 1), (vec![10], 0), (vec![], 1)]);
+    }
+
+    #[test]
+    fn prompts_that_are_not_cut_run_whole_the_longest_alone() {
+        let whole = Limits { chunked: false, ..limits(1000) };
+        let (found, _) =
+            stepped(whole, &[(0, request(60, 2)), (0, request(40, 1)), (0, request(39, 1)), (0, request(150, 1))]);
+        assert_eq!(found, [(vec![60], 0), (vec![40, 39], 0), (vec![150], 0), (vec![], 1)]);
+    }
+
+    #[test]
+    fn prompts_are_cut_to_pages() {
+        let pages = Limits { block: 16, ..limits(1000) };
+        let (found, _) = stepped(pages, &[(0, request(60, 1)), (0, request(70, 1))]);
+        // 60 tokens are four pages; 32 of the other 36 are whole ones.
+        assert_eq!(found, [(vec![60, 32], 0), (vec![38], 0)]);
+    }
+
+    #[test]
+    fn a_prompt_that_comes_with_its_cache_only_answers() {
+        let mut scheduler = Scheduler::new(limits(100));
+        scheduler.add(&request(40, 3), true);
+        let (mut work, mut progress) = (StepWork::default(), Progress::default());
+        assert!(scheduler.schedule(&mut work));
+        assert_eq!(work, StepWork { chunks: vec![], decodes: 1, cached: 40 });
+        scheduler.finish(&mut progress);
+        assert_eq!((progress.tokens, &progress.first[..], scheduler.used()), (1, &[][..], 41));
     }
 }
