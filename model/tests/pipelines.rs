@@ -5,6 +5,7 @@ use joulecast_model::ask::serving::{
     simulate, simulate_copies,
 };
 use joulecast_model::base::units::{Joules, Seconds, Watts};
+use joulecast_model::step::framework::Scheduling;
 use proptest::prelude::*;
 
 /// Stages of which a step takes so many seconds, and a new token so many more.
@@ -52,7 +53,15 @@ fn staged(step: &[f64], token: f64) -> Staged {
 }
 
 fn limits() -> Limits {
-    Limits { tokens: 512, sequences: 64, blocks: 100_000, block: 16, chunked: true, reserve: true }
+    Limits {
+        rule: Scheduling::AnswersFirst,
+        tokens: 512,
+        sequences: 64,
+        blocks: 100_000,
+        block: 16,
+        chunked: true,
+        reserve: true,
+    }
 }
 
 fn near(found: f64, expected: f64, share: f64, what: &str) {
@@ -322,13 +331,15 @@ proptest! {
         (count, seed, rate) in (1usize..120, 0u64..1000, 0.01..1e4f64),
         (tokens, sequences, block, spare) in (1u64..1000, 1u64..40, 1u64..40, 0u64..100),
         (chunked, reserve, users) in (any::<bool>(), any::<bool>(), 0usize..30),
+        rule in proptest::sample::select(&[Scheduling::AnswersFirst, Scheduling::WholeAnswers][..]),
     ) {
         let step: Vec<f64> = (0..stages).map(|i| 1e-3 * (1 + i % 3) as f64).collect();
         let replica = staged(&step, 1e-5);
         let lengths = |(low, more)| Lengths::Uniform(low, low + more);
         let demand = Demand::poisson(count, lengths(prompt), lengths(answer), seed);
         let blocks = demand.longest().div_ceil(block) + spare;
-        let limits = Limits { tokens, sequences, blocks, block, chunked, reserve };
+        let tokens = if rule == Scheduling::WholeAnswers && !chunked { tokens.max(demand.longest()) } else { tokens };
+        let limits = Limits { rule, tokens, sequences, blocks, block, chunked, reserve };
         let load = if users == 0 { Load::Open } else { Load::Closed(users) };
         let requests = demand.at_rate(rate);
         let run: Run = simulate_copies(&replica, &requests, load, &limits, copies).expect("it fits");

@@ -6,6 +6,7 @@ use joulecast_model::ask::serving::{
 };
 use joulecast_model::base::random::Random;
 use joulecast_model::base::units::{Joules, Seconds, Watts};
+use joulecast_model::step::framework::Scheduling;
 use proptest::prelude::*;
 
 /// Steps of a cost that a pencil gives, in seconds: for a step, a token of a prompt, a sequence, a token that is cached.
@@ -39,12 +40,28 @@ impl Replica for Toy {
 const TOY: Toy = Toy { step: 2e-3, prompt: 2e-5, sequence: 4e-5, cached: 3e-8 };
 
 fn limits() -> Limits {
-    Limits { tokens: 512, sequences: 64, blocks: 100_000, block: 16, chunked: true, reserve: true }
+    Limits {
+        rule: Scheduling::AnswersFirst,
+        tokens: 512,
+        sequences: 64,
+        blocks: 100_000,
+        block: 16,
+        chunked: true,
+        reserve: true,
+    }
 }
 
 /// One request at a time, prompts alone, each whole.
 fn single() -> Limits {
-    Limits { tokens: u64::MAX, sequences: 1, blocks: u64::MAX / 16, block: 16, chunked: false, reserve: true }
+    Limits {
+        rule: Scheduling::AnswersFirst,
+        tokens: u64::MAX,
+        sequences: 1,
+        blocks: u64::MAX / 16,
+        block: 16,
+        chunked: false,
+        reserve: true,
+    }
 }
 
 fn near(found: f64, expected: f64, share: f64, what: &str) {
@@ -177,6 +194,168 @@ fn plainly(replica: &Toy, requests: &[Request], limits: &Limits) -> (Vec<(f64, f
     (times, joules, sent_back)
 }
 
+/// As [`plainly`], by SGLang's rule on pages of a token: batches as its loop keeps them, those that are done among them until
+/// the next step of answers.
+fn plainly_prompts_first(replica: &Toy, requests: &[Request], limits: &Limits) -> (Vec<(f64, f64)>, f64, u64) {
+    #[derive(Clone, Copy)]
+    struct Seq {
+        number: usize,
+        prompt: u64,
+        answer: u64,
+        cached: u64,
+        made: u64,
+    }
+    impl Seq {
+        fn is_done(&self) -> bool {
+            self.made == self.answer
+        }
+        fn further(&self) -> u64 {
+            (self.answer - self.made).min(4096)
+        }
+    }
+    let (most, least) = (0.7, 0.7 * 0.14);
+    let (mut now, mut next, mut joules, mut sent_back) = (requests[0].at.get(), 0, 0.0, 0);
+    let (mut running, mut waits, mut cut): (Vec<Seq>, Vec<Seq>, Option<Seq>) = (Vec::new(), Vec::new(), None);
+    let (mut share, mut full) = (most, false);
+    let mut times = vec![(0.0, 0.0); requests.len()];
+    loop {
+        while next < requests.len() && requests[next].at.get() <= now {
+            let Request { prompt, answer, .. } = requests[next];
+            waits.push(Seq { number: next, prompt, answer, cached: 0, made: 0 });
+            next += 1;
+        }
+        // A step of prompts, each with its new tokens.
+        let mut batch: Vec<(Seq, u64)> = Vec::new();
+        if cut.is_some() || !full && !waits.is_empty() {
+            let taken: u64 = running.iter().chain(&cut).filter(|s| !s.is_done()).map(|s| s.cached).sum();
+            let foreseen: u64 = running.iter().map(Seq::further).sum();
+            let mut room = (limits.blocks - taken) as f64 - foreseen as f64 * share;
+            let mut budget = limits.tokens;
+            let mut add = |seq: Seq, budget: &mut u64, room: &mut f64| {
+                let missing = seq.prompt + seq.made - seq.cached;
+                let new = missing.min(*budget);
+                *budget -= new;
+                *room -= (new + 1 + if new == missing { seq.answer.min(4096) } else { 0 }) as f64;
+                batch.push((seq, new));
+                (new < missing).then_some(seq)
+            };
+            cut = cut.and_then(|seq| add(seq, &mut budget, &mut room));
+            let before = running.len() + usize::from(budget < limits.tokens);
+            let mut begun = 0;
+            for &seq in &waits {
+                if budget == 0 {
+                    break;
+                }
+                let needs = seq.prompt + seq.made + seq.further() + 1;
+                if before + begun >= limits.sequences as usize || needs as f64 >= room {
+                    full = true;
+                    break;
+                }
+                cut = add(seq, &mut budget, &mut room);
+                begun += 1;
+            }
+            waits.drain(..begun);
+        }
+        if batch.is_empty() {
+            let all = running.len();
+            running.retain(|s| !s.is_done());
+            full &= running.len() == all;
+            if running.is_empty() {
+                if !waits.is_empty() {
+                    full = false;
+                    continue;
+                }
+                let Some(request) = requests.get(next) else { break };
+                joules += DRAWN.2 * (request.at.get() - now);
+                (now, share, full) = (request.at.get(), most, false);
+                continue;
+            }
+            let needs = |running: &[Seq]| running.iter().map(|s| s.cached + 1).sum::<u64>();
+            if needs(&running) > limits.blocks {
+                while needs(&running) > limits.blocks && running.len() > 1 {
+                    // The last one by fewest tokens of the answer, longest prompt, latest place.
+                    let key =
+                        |i: &usize| (running[*i].made, -(running[*i].prompt as i64), -(running[*i].number as i64));
+                    let place = (0..running.len()).min_by_key(key).expect("somebody");
+                    waits.push(Seq { cached: 0, ..running.remove(place) });
+                    sent_back += 1;
+                }
+                let made: u64 = running.iter().map(|s| s.made + 20).sum();
+                let answers: u64 = running.iter().map(|s| s.answer).sum();
+                (share, full) = ((made as f64 / (answers + 1) as f64).min(1.0), false);
+            } else {
+                share = (share - (most - least) / 600.0).max(least);
+            }
+            let cached: u64 = running.iter().map(|s| s.cached).sum();
+            let decode = replica.sequence * running.len() as f64 + replica.cached * cached as f64;
+            now += replica.step + decode;
+            joules += DRAWN.1 * decode + DRAWN.2 * replica.step;
+            for seq in &mut running {
+                (seq.cached, seq.made, times[seq.number].1) = (seq.cached + 1, seq.made + 1, now);
+            }
+            continue;
+        }
+        let prefill = replica.prompt * batch.iter().map(|(_, new)| new).sum::<u64>() as f64;
+        now += replica.step + prefill;
+        joules += DRAWN.0 * prefill + DRAWN.2 * replica.step;
+        for (mut seq, new) in batch {
+            seq.cached += new;
+            if cut.is_some_and(|cut| cut.number == seq.number) {
+                cut = Some(seq);
+                continue;
+            }
+            if seq.made == 0 {
+                times[seq.number].0 = now;
+            }
+            (seq.made, times[seq.number].1) = (seq.made + 1, now);
+            match seq.is_done() {
+                true => full = false,
+                false => running.push(seq),
+            }
+        }
+    }
+    (times, joules, sent_back)
+}
+
+#[test]
+fn a_second_simulator_puts_prompts_first_alike() {
+    let ample = limits().blocks;
+    for (rate, tokens, sequences, blocks, seed) in [
+        (2.0, 512, 64, ample, 1),
+        (8.0, 512, 64, ample, 2),
+        (14.0, 256, 16, ample, 3),
+        (40.0, 2048, 8, ample, 4),
+        (20.0, 512, 64, 4000, 5),
+        (20.0, 128, 64, 3200, 6),
+        (60.0, 512, 64, 6400, 7),
+    ] {
+        let demand = Demand::poisson(1500, Lengths::LogNormal(100, 0.8), Lengths::Uniform(1, 400), seed);
+        let requests: Vec<Request> =
+            demand.at_rate(rate).into_iter().map(|r| Request { prompt: r.prompt.min(1500), ..r }).collect();
+        let rule = Scheduling::PromptsFirst;
+        let limits = Limits { rule, tokens, sequences, blocks, block: 1, ..limits() };
+        let run = simulate(&TOY, &requests, Load::Open, &limits).expect("runs");
+        let (times, joules, sent_back) = plainly_prompts_first(&TOY, &requests, &limits);
+        for (i, ((first, last), request)) in times.iter().zip(&requests).enumerate() {
+            near(
+                run.served[i].to_first().get(),
+                first - request.at.get(),
+                1e-6,
+                &format!("{limits:?}: first token of {i}"),
+            );
+            near(
+                run.served[i].to_last().get(),
+                last - request.at.get(),
+                1e-6,
+                &format!("{limits:?}: last token of {i}"),
+            );
+        }
+        near(run.whole.energy.total().get(), joules, 1e-6, "joules");
+        assert_eq!(run.preemptions, sent_back, "{limits:?}");
+        assert_eq!(sent_back > 5, blocks < ample, "{limits:?}: {sent_back}");
+    }
+}
+
 #[test]
 fn a_second_simulator_says_the_same() {
     let ample = limits().blocks;
@@ -287,10 +466,14 @@ proptest! {
         (count, seed, rate) in (1usize..120, 0u64..1000, 0.01..1e4f64),
         (tokens, sequences, block, spare) in (1u64..2000, 1u64..40, 1u64..40, 0u64..400),
         (chunked, reserve, users) in (any::<bool>(), any::<bool>(), 0usize..30),
+        rule in proptest::sample::select(Scheduling::ALL),
     ) {
         let demand = Demand::poisson(count, prompt, answer, seed);
-        let blocks = demand.longest().div_ceil(block) + spare;
-        let limits = Limits { tokens, sequences, blocks, block, chunked, reserve };
+        // What SGLang's rule wants besides.
+        let blocks = demand.longest().div_ceil(block) + 2 + spare;
+        // TensorRT-LLM's refuses prompts that are longer than a step.
+        let tokens = if rule == Scheduling::WholeAnswers && !chunked { tokens.max(demand.longest()) } else { tokens };
+        let limits = Limits { rule, tokens, sequences, blocks, block, chunked, reserve };
         let load = if users == 0 { Load::Open } else { Load::Closed(users) };
         let requests = demand.at_rate(rate);
         let run = simulate(&TOY, &requests, load, &limits).expect("it fits");
@@ -303,6 +486,8 @@ proptest! {
         if run.preemptions == 0 {
             prop_assert_eq!(run.whole.prompt_tokens as u64, prompts);
         }
+        prop_assert!(rule != Scheduling::WholeAnswers || run.preemptions == 0);
+        prop_assert!(run.whole.blocks <= blocks as f64 * run.whole.span.get() * (1.0 + 1e-9));
         for served in &run.served {
             prop_assert!(served.arrived < served.first && served.first <= served.last);
         }

@@ -274,12 +274,64 @@ fn what_is_wrong_is_one_line() {
 }
 
 #[test]
-fn rules_that_are_not_simulated_are_told() {
-    let said = |framework: &str| text(&["--rate", "10", "--framework", framework]);
-    let first = "sglang computes prompts in steps of their own before answers go on, which is not simulated";
-    assert!(said("sglang").contains(first));
-    assert!(said("tensorrt-llm").contains("begins a request where its whole answer has room, too"));
-    assert!(!said("vllm").contains("not simulated"));
+fn each_engine_s_rule_and_limits_are_simulated() {
+    let few = ["--concurrency", "16", "--max-num-seqs", "32"];
+    let of = |framework: &str, more: &[&str]| json(&[&few[..], &["--framework", framework], more].concat());
+    let limits = |found: &Value| {
+        let rule = found["scheduling"].as_str().unwrap_or_default().to_string();
+        (
+            rule,
+            found["block_size"].as_u64(),
+            found["max_num_batched_tokens"].as_u64(),
+            found["chunked_prefill"].as_bool(),
+        )
+    };
+    let known = |rule: &str, block, tokens, chunked| (rule.to_string(), Some(block), Some(tokens), Some(chunked));
+    let engines = ["vllm", "sglang", "tensorrt-llm"];
+    let [vllm, sglang, trt] = engines.map(|engine| of(engine, &[]));
+    assert_eq!(limits(&vllm), known("answers_first", 16, 8192, true));
+    assert_eq!(limits(&sglang), known("prompts_first", 1, 8192, true));
+    assert_eq!(limits(&trt), known("whole_answers", 32, 8192, false));
+    let asked = ["--block-size", "8", "--max-num-batched-tokens", "512"];
+    for engine in engines {
+        let (_, block, tokens, chunked) = limits(&of(engine, &[&asked[..], &["--enable-chunked-prefill"]].concat()));
+        assert_eq!((block, tokens, chunked), (Some(8), Some(512), Some(true)), "{engine}");
+    }
+    // 16 users who begin together stay together: all of their prompts are a step, and no answer waits for one.
+    let token = |found: &Value| number(found, "/value/time_per_token_s/mean");
+    assert!(token(&sglang) < token(&vllm), "{} {}", token(&sglang), token(&vllm));
+    let said = |framework: &str| text(&[&few[..], &["--framework", framework]].concat());
+    assert!(said("sglang").contains("32 sequences, prompts in steps of their own; "));
+    assert!(said("tensorrt-llm").contains("32 sequences, begun where whole answers have room, prompts whole; "));
+    let apart = ["--rate", "10", "--max-num-seqs", "32", "--disaggregate", "1:1", "--framework"];
+    for engine in engines {
+        let found = json(&[&apart[..], &[engine]].concat());
+        assert!(number(&found, "/value/requests_per_s") > 5.0, "{engine}");
+    }
+}
+
+#[test]
+fn what_an_engine_s_rule_does_not_take_is_one_line() {
+    let refused = |options: &[&str], expected: &str| {
+        let output = serve(&[&["--answer", "32", "--rate", "10", "--max-num-seqs", "32"], options].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let one = output.status.code() == Some(2) && error.lines().count() == 1;
+        assert!(one && error.contains(expected), "{options:?}: {error}");
+    };
+    let stages = ["--prompt", "256", "--pipeline-parallel", "2", "--framework"];
+    refused(&[&stages[..], &["sglang"]].concat(), "are not simulated where prompts come before answers, as in SGLang");
+    let staged = serve(&[&["--answer", "32", "--rate", "10"], &stages[..], &["tensorrt-llm"]].concat());
+    assert!(staged.status.success(), "{}", String::from_utf8_lossy(&staged.stderr));
+    let greedy = ["--prompt", "256", "--no-scheduler-reserve-full-isl", "--framework", "sglang"];
+    refused(&greedy, "--no-scheduler-reserve-full-isl is vLLM's");
+    let long = ["--prompt", "9000", "--framework", "tensorrt-llm"];
+    refused(&long, "a prompt of 9000 tokens is longer than a step of 8192");
+    let cut = serve(&[&["--answer", "32", "--rate", "10", "--enable-chunked-prefill"], &long[..]].concat());
+    assert!(cut.status.success(), "{}", String::from_utf8_lossy(&cut.stderr));
+}
+
+#[test]
+fn room_for_the_first_chunk_alone_sends_back_more() {
     // Where the cache is short, who begins by the first chunk alone is sent back more often, and more is computed again.
     let tight = "--rate 20 --prompt 2048 --answer 512 --gpu-memory-utilization 0.045 --max-num-batched-tokens 512 --max-num-seqs 32";
     let tight: Vec<&str> = tight.split(' ').collect();

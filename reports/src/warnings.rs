@@ -3,7 +3,6 @@
 use crate::table::significant;
 use joulecast_model::base::units::Bytes;
 use joulecast_model::law::lookup::Substitute;
-use joulecast_model::step::framework::Scheduling;
 use joulecast_model::step::predictor::Warning;
 
 /// The profile whose table of host times `calibrate host` compares a machine with.
@@ -122,13 +121,6 @@ pub fn words(warning: &Warning) -> String {
         Warning::Positions { tokens, positions } => format!(
             "sequences of {tokens} tokens: the network's config.json says that it was made for {positions} (max_position_embeddings)"
         ),
-        Warning::Scheduler { framework, rule } => {
-            let rule = match rule {
-                Scheduling::PromptsFirst => "computes prompts in steps of their own before answers go on",
-                Scheduling::WholeAnswers => "begins a request where its whole answer has room, too",
-            };
-            format!("{framework} {rule}, which is not simulated: steps are scheduled as vLLM does")
-        }
         Warning::Exchanges { interconnect } => {
             format!("what GPUs exchange was not measured over {interconnect}: by the ring of its sums of gradients")
         }

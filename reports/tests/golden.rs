@@ -13,7 +13,7 @@ use joulecast_model::base::units::{Bytes, Hertz, Joules, Ops, Seconds, Watts};
 use joulecast_model::catalog;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::share::Layout;
-use joulecast_model::step::framework::Launch;
+use joulecast_model::step::framework::{Launch, Scheduling};
 use joulecast_model::step::generation::Generation;
 use joulecast_model::step::layout::{LayoutOf, StageOf};
 use joulecast_model::step::memory::MemoryFootprint;
@@ -363,8 +363,18 @@ fn a_plan_with_a_language_model() {
     let service = "[[service]]\nname = \"chat\"\nnet = \"c\"\nprompt = \"100..300\"\nanswer = 40\nprofile_per_s = [20.0, 60.0]\nttft_ms = 200\ntpot_ms = 30\nrequests = 500\n";
     let text = PLAN.replace("site_kw = 6.0", "site_kw = 12.0") + service;
     let of = &PlanFile::from_toml(&text).expect("a valid plan").languages[0];
-    let (demand, limits) =
-        (of.demand(), Limits { tokens: 2048, sequences: 32, blocks: 10_000, block: 16, chunked: true, reserve: true });
+    let (demand, limits) = (
+        of.demand(),
+        Limits {
+            rule: Scheduling::AnswersFirst,
+            tokens: 2048,
+            sequences: 32,
+            blocks: 10_000,
+            block: 16,
+            chunked: true,
+            reserve: true,
+        },
+    );
     let at = |factor: f64| {
         let slower = Slower { replica: &Steps, factor };
         let wanted = Wanted { demand: &demand, target: &of.target };

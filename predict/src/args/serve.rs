@@ -38,7 +38,8 @@ pub struct ServeArgs {
     /// of a config.json what it says)
     #[arg(long, value_name = "PRECISION", value_parser = parse_precision)]
     precision: Option<Precision>,
-    /// Framework profile: what the engine adds to a step's kernels (`predict list frameworks`)
+    /// Framework profile: the engine, whose scheduler is simulated, and what it adds to a step's kernels: vllm, sglang or
+    /// tensorrt-llm
     #[arg(long, value_name = "NAME", default_value = "vllm")]
     framework: String,
     /// A calibration file or folder instead of the built-in ones, as `predict --calibration` takes it
@@ -85,22 +86,26 @@ pub struct ServeArgs {
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     pub over: Vec<ServeOver>,
 
-    /// Most new tokens of a step (default: 8192 on GPUs of 70 GiB and more but A100s, else 2048, as vLLM)
+    /// Most new tokens of a step (default: as the engine; vLLM 8192 on GPUs of 70 GiB and more but A100s, else 2048;
+    /// TensorRT-LLM 8192; SGLang, of prompts alone, 2048 to 16384 by the GPU's memory)
     #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     pub max_num_batched_tokens: Option<u64>,
-    /// Most sequences that run at once (default: 1024 and 256 on the same GPUs, as vLLM)
+    /// Most sequences that run at once (default: vLLM 1024 and 256 on the same GPUs, the others 2048)
     #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     pub max_num_seqs: Option<u64>,
-    /// Tokens of a block of the cache
-    #[arg(long, value_name = "N", default_value = "16", value_parser = parse_size, allow_negative_numbers = true)]
-    pub block_size: u64,
+    /// Tokens of a block of the cache (default: vLLM 16, TensorRT-LLM 32, SGLang 1)
+    #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
+    pub block_size: Option<u64>,
     /// Share of the GPU's memory that weights, activations and the cache take
     #[arg(long, value_name = "SHARE", default_value = "0.9", value_parser = parse_share, allow_negative_numbers = true)]
     pub gpu_memory_utilization: f64,
-    /// Prompts are computed whole, not in chunks that fill a step
+    /// Prompts may be computed in chunks that fill a step: as vLLM and SGLang do without a word
+    #[arg(long, conflicts_with = "no_chunked_prefill")]
+    pub enable_chunked_prefill: bool,
+    /// Prompts are computed whole, not in chunks: as TensorRT-LLM does without a word
     #[arg(long)]
     pub no_chunked_prefill: bool,
-    /// A request begins where the first chunk of its prompt fits in the cache, not all of it: as vLLM before 2026
+    /// A request begins where the first chunk of its prompt fits in the cache, not all of it: as vLLM before 2026; of vLLM only
     #[arg(long)]
     pub no_scheduler_reserve_full_isl: bool,
 

@@ -5,8 +5,10 @@ use crate::cluster::{Cluster, of_generation};
 use crate::failure::Failure;
 use joulecast_model::ask::serving::times::{Extent, Room, StepTimes};
 use joulecast_model::ask::serving::{Demand, Engine, Limits, ServingError, check};
+use joulecast_model::catalog;
 use joulecast_model::net::network::Network;
 use joulecast_model::net::share::{Layout, shares};
+use joulecast_model::step::framework::Scheduling;
 use joulecast_model::step::layout::Deployment;
 use joulecast_model::step::predictor::OperatingPoint;
 use std::sync::Arc;
@@ -40,6 +42,30 @@ impl From<Unfit> for Failure {
     }
 }
 
+/// The limits of a cluster's engine, with no blocks yet.
+///
+/// # Errors
+/// When the profile is of no engine that serves, or of one without what is asked of it.
+pub(super) fn limits(cluster: &Cluster, engine: &Engine) -> Result<Limits, Failure> {
+    let (gpu, framework) = (cluster.first().gpu(), cluster.first().framework());
+    let Some(serving) = framework.serving else {
+        let known =
+            catalog::framework_names().filter(|name| catalog::framework(name).is_ok_and(|f| f.serving.is_some()));
+        return Err(Failure::usage(format_args!(
+            "the {} profile does not say what serving language models takes; these do: {}",
+            framework.name,
+            known.collect::<Vec<_>>().join(", ")
+        )));
+    };
+    if !engine.reserve && serving.rule != Scheduling::AnswersFirst {
+        return Err(Failure::usage(format_args!(
+            "{} always asks for room for a whole prompt: --no-scheduler-reserve-full-isl is vLLM's",
+            framework.name
+        )));
+    }
+    Ok(engine.limits(serving.rule, gpu))
+}
+
 /// A layout whose memory has room for a load.
 struct Fitting<'c> {
     deployment: Deployment<'c>,
@@ -57,10 +83,11 @@ impl<'c> Fitting<'c> {
         point: OperatingPoint,
     ) -> Result<Self, Unfit> {
         let (gpu, longest) = (cluster.first().gpu(), demand.longest());
-        let limits = engine.limits(gpu);
-        // A prompt that is not cut runs beside all answers.
-        let largest = if limits.chunked { limits.tokens } else { limits.tokens.max(longest + limits.sequences) };
-        let extent = Extent { tokens: largest.max(limits.sequences), sequences: limits.sequences, length: longest };
+        let limits = limits(cluster, engine).map_err(Unfit::Other)?;
+        if limits.rule == Scheduling::PromptsFirst && layout.pipeline() > 1 {
+            return Err(Unfit::Other(Failure::usage(ServingError::Staged)));
+        }
+        let extent = Extent { tokens: limits.largest_step(longest), sequences: limits.sequences, length: longest };
         let deployment = cluster.deployment(layout.of_replica(), point).map_err(Unfit::Other)?;
         let room = Room::of(&deployment, network, extent, engine.memory);
         let room = room.map_err(|why| Unfit::Other(of_generation(why)))?;

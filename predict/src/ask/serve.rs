@@ -1,6 +1,6 @@
 //! A language model on a replica under a load.
 
-use super::replica::{Replica, instead};
+use super::replica::{Replica, instead, limits};
 use super::tried::{Tried, is_same, points, replicas};
 use crate::cluster::{Cluster, longer_than_made_for};
 use crate::failure::Failure;
@@ -10,10 +10,8 @@ use joulecast_model::ask::capacity::Goal;
 use joulecast_model::ask::serving::times::{Room, StepTimes};
 use joulecast_model::ask::serving::{Demand, Engine, Group, Limits, Pools, Service, ServingError, Target, Which};
 use joulecast_model::base::precision::Mode;
-use joulecast_model::catalog;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::share::Layout;
-use joulecast_model::step::framework::Framework;
 use joulecast_model::step::predictor::Warning;
 use joulecast_reports::error_line;
 use joulecast_reports::serving::{At, Priced, Served};
@@ -131,23 +129,6 @@ fn found(
     Ok(Found { all, limits, room, pools, interconnect, tiers, warnings })
 }
 
-/// What to tell of an engine's scheduler, whose rule may not be the simulated one.
-///
-/// # Errors
-/// When the profile is of no engine that serves.
-pub(super) fn serves(framework: &Framework) -> Result<Option<Warning>, Failure> {
-    let Some(serving) = framework.serving else {
-        let known =
-            catalog::framework_names().filter(|name| catalog::framework(name).is_ok_and(|f| f.serving.is_some()));
-        return Err(Failure::usage(format_args!(
-            "the {} profile does not say what serving language models takes; these do: {}",
-            framework.name,
-            known.collect::<Vec<_>>().join(", ")
-        )));
-    };
-    Ok(serving.rule.map(|rule| Warning::Scheduler { framework: framework.name.clone(), rule }))
-}
-
 /// What does not go together.
 fn check(layout: Layout, asked: &Serving) -> Result<(), Failure> {
     if let (Some(_), Coming::Users(_)) = (asked.apart, asked.coming) {
@@ -179,9 +160,8 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
             "--interconnect joins several GPUs: --tensor-parallel N, --pipeline-parallel N, or --disaggregate N:N",
         ));
     }
-    let Limits { sequences, tokens, .. } = asked.engine.limits(gpu);
     check(layout, asked)?;
-    let rule = serves(predictor.framework())?;
+    let Limits { sequences, tokens, .. } = limits(&cluster, &asked.engine)?;
     let tried = replicas(&cluster, network, Tried { layout, sequences, tokens }, asked.over)?;
     let at = points(gpu, request.point, asked.over);
     let (mut left_out, mut points, mut first) = (Vec::new(), Vec::new(), None);
@@ -243,7 +223,7 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
     let points = shown;
     let joined = first.pools.as_ref().and_then(|pools| pools.fabric.note.clone());
     let longest = longer_than_made_for(network, asked.demand.longest());
-    let told = cluster.notes().cloned().chain(rule).chain(longest);
+    let told = cluster.notes().cloned().chain(longest);
     let mut notes: Vec<Warning> = told.chain(joined).chain(first.warnings).collect();
     if points.iter().any(|at| at.layout.pipeline() > 1) && !notes.contains(&Warning::Handing) {
         notes.push(Warning::Handing);

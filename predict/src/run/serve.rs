@@ -64,7 +64,8 @@ impl ServeArgs {
                 sequences: self.max_num_seqs,
                 block: self.block_size,
                 memory: self.gpu_memory_utilization,
-                chunked: !self.no_chunked_prefill,
+                chunked: (self.enable_chunked_prefill || self.no_chunked_prefill)
+                    .then_some(self.enable_chunked_prefill),
                 reserve: !self.no_scheduler_reserve_full_isl,
             },
             apart: self.disaggregate,

@@ -15,6 +15,7 @@ use joulecast_model::ask::serving::{Limits, Outlook, Quantiles, Summary, Target,
 use joulecast_model::base::units::Seconds;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::share::Layout;
+use joulecast_model::step::framework::Scheduling;
 use joulecast_model::step::predictor::{Estimate, OperatingPoint, Warning};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -119,11 +120,17 @@ pub struct Served {
 
 impl Served {
     fn title(&self) -> String {
-        let Limits { tokens, sequences, blocks, block, chunked, reserve: _ } = self.limits;
+        let Limits { rule, tokens, sequences, blocks, block, chunked, reserve: _ } = self.limits;
         let whole = if chunked { "" } else { ", prompts whole" };
+        let order = match rule {
+            Scheduling::AnswersFirst => "",
+            Scheduling::PromptsFirst => ", prompts in steps of their own",
+            Scheduling::WholeAnswers => ", begun where whole answers have room",
+        };
+        let of = if block == 1 { "a token".to_string() } else { format!("{block} tokens") };
         let Room { footprint, cache, per_token } = &self.room;
         format!(
-            "{} on {}{} ({}), {} inference, {} profile; {}\ntime: {}; power: {} (decode)\n\nsteps of at most {tokens} tokens and {sequences} sequences{whole}; weights {:.2} GiB, cache {:.2} GiB: {blocks} blocks of {block} tokens, {:.1} KiB a token",
+            "{} on {}{} ({}), {} inference, {} profile; {}\ntime: {}; power: {} (decode)\n\nsteps of at most {tokens} tokens and {sequences} sequences{order}{whole}; weights {:.2} GiB, cache {:.2} GiB: {blocks} blocks of {of}, {:.1} KiB a token",
             self.network,
             if self.base.gpus > 1 { format!("{} x ", self.base.gpus) } else { String::new() },
             self.gpu.0,

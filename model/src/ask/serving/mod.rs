@@ -51,6 +51,21 @@ pub enum ServingError {
         "replicas of their own for prompts and answers are simulated for requests that come at a rate, not of users"
     )]
     Apart,
+    /// A prompt is longer than a step, and prompts are not cut.
+    #[error(
+        "a prompt of {tokens} tokens is longer than a step of {most}, and this engine cuts none where chunks are not asked for"
+    )]
+    Prompt {
+        /// Of the prompt.
+        tokens: u64,
+        /// Of a step.
+        most: u64,
+    },
+    /// A pipeline under a rule that is simulated without.
+    #[error(
+        "stages of a pipeline are not simulated where prompts come before answers, as in SGLang: it has batches of its own for each stage"
+    )]
+    Staged,
     /// Limits that let nothing run.
     #[error("no request, or a limit of nothing: tokens of a step, sequences and tokens of a block are at least 1")]
     Nothing,

@@ -123,16 +123,26 @@ mod tests {
     use crate::ask::serving::{Replica, StepCost, StepWork};
     use crate::base::random::Random;
     use crate::base::units::{Joules, Watts};
+    use crate::step::framework::Scheduling;
 
     const TOY: Toy = Toy { waiting: Joules::new(1e-3 * 5.0) };
 
     /// Loads from light to far too heavy, caches from ample to tight, steps of few and many tokens.
     #[test]
     fn a_pipeline_of_one_stage_is_none() {
+        for rule in [Scheduling::AnswersFirst, Scheduling::WholeAnswers] {
+            let (compared, preempted) = compared_with_none(rule);
+            assert!(compared > 250, "{rule}: {compared}");
+            assert_eq!(preempted > 50, rule == Scheduling::AnswersFirst, "{rule}: {preempted}");
+        }
+    }
+
+    /// How many random loads were compared, and how many of them with preemptions.
+    fn compared_with_none(rule: Scheduling) -> (usize, usize) {
         let mut random = Random::new(5);
         let (mut compared, mut preempted) = (0, 0);
         for round in 0..400 {
-            let Some(Drawn { limits, requests, load, part }) = Drawn::next(&mut random, 0.8) else { continue };
+            let Some(Drawn { limits, requests, load, part }) = Drawn::next(rule, &mut random, 0.8) else { continue };
             let plain = simulate_part(&TOY, &requests, load, &limits, part).expect("runs");
             let found = simulate_while(&TOY, &requests, load, &limits, part, |_, _, _| false).expect("runs");
             let what = || format!("round {round}: {limits:?} {load:?}");
@@ -145,7 +155,30 @@ mod tests {
             compared += 1;
             preempted += usize::from(plain.preemptions > 0);
         }
-        assert!(compared > 300 && preempted > 50, "{compared} compared, {preempted} of them with preemptions");
+        (compared, preempted)
+    }
+
+    #[test]
+    fn stages_are_refused_where_prompts_come_first() {
+        struct Two;
+        impl Replica for Two {
+            fn step(&self, work: &StepWork) -> StepCost {
+                TOY.step(work)
+            }
+            fn stages(&self) -> usize {
+                2
+            }
+            fn waiting(&self) -> Watts {
+                Watts::new(1.0)
+            }
+        }
+        let limits =
+            |rule| Limits { rule, tokens: 64, sequences: 4, blocks: 99, block: 1, chunked: true, reserve: true };
+        let requests = [Request { at: Seconds::ZERO, prompt: 9, answer: 3 }];
+        let run = |rule| simulate_part(&Two, &requests, Load::Open, &limits(rule), Part::default());
+        let why = run(Scheduling::PromptsFirst).expect_err("not simulated").to_string();
+        assert!(why.contains("SGLang") && why.lines().count() == 1, "{why}");
+        assert!(run(Scheduling::WholeAnswers).is_ok() && run(Scheduling::AnswersFirst).is_ok());
     }
 
     /// Two stages of which each takes half of a step, whatever cache there is: all is answered, and nothing twice.
@@ -170,7 +203,15 @@ mod tests {
         let requests: Vec<Request> =
             (0..200).map(|i| Request { at: Seconds::ZERO, prompt: 20 + i % 37, answer: 1 + i % 61 }).collect();
         for (blocks, tokens) in [(8, 64), (12, 16), (20, 128), (40, 30)] {
-            let limits = Limits { tokens, sequences: 30, blocks, block: 16, chunked: true, reserve: true };
+            let limits = Limits {
+                rule: Scheduling::AnswersFirst,
+                tokens,
+                sequences: 30,
+                blocks,
+                block: 16,
+                chunked: true,
+                reserve: true,
+            };
             let run = simulate_part(&Halves, &requests, Load::Open, &limits, Part::default()).expect("runs");
             assert!(run.served.iter().all(|s| s.last >= s.first && s.first > s.arrived));
             let answers: u64 = requests.iter().map(|r| r.answer).sum();

@@ -115,6 +115,7 @@ mod tests {
     use crate::base::units::Joules;
     use crate::base::units::Watts;
     use crate::catalog;
+    use crate::step::framework::Scheduling;
 
     struct Toy;
 
@@ -134,8 +135,15 @@ mod tests {
         }
     }
 
-    const LIMITS: Limits =
-        Limits { tokens: 2048, sequences: 64, blocks: 10_000, block: 16, chunked: true, reserve: true };
+    const LIMITS: Limits = Limits {
+        rule: Scheduling::AnswersFirst,
+        tokens: 2048,
+        sequences: 64,
+        blocks: 10_000,
+        block: 16,
+        chunked: true,
+        reserve: true,
+    };
 
     fn pools(prefill: usize, decode: usize) -> Pools {
         let fabric = catalog::interconnect("nvlink4").expect("shipped").into();

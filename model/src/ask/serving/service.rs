@@ -247,6 +247,7 @@ mod tests {
     use super::*;
     use crate::ask::serving::{Lengths, StepCost, StepWork};
     use crate::base::units::{Joules, Watts};
+    use crate::step::framework::Scheduling;
 
     /// Steps of a prompt's tokens alone.
     struct Prompts;
@@ -264,8 +265,15 @@ mod tests {
     /// One after the other, of 10 ms each: 100 a second are carried, whatever the target says.
     #[test]
     fn no_rate_is_taken_at_which_the_queue_grows() {
-        let limits =
-            Limits { tokens: u64::MAX, sequences: 1, blocks: 1 << 40, block: 16, chunked: false, reserve: true };
+        let limits = Limits {
+            rule: Scheduling::AnswersFirst,
+            tokens: u64::MAX,
+            sequences: 1,
+            blocks: 1 << 40,
+            block: 16,
+            chunked: false,
+            reserve: true,
+        };
         let target = Target { to_first: Some(Seconds::new(60.0)), per_token: None, which: Which::P50 };
         for seed in 0..6 {
             let demand = Demand::poisson(4000, Lengths::Constant(1000), Lengths::Constant(1), seed);

@@ -7,6 +7,7 @@ use super::requests::Request;
 use super::scheduler::{Limits, Progress, Scheduler};
 use super::service::Target;
 use crate::base::units::{Joules, Seconds};
+use crate::step::framework::Scheduling;
 
 /// How requests come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,10 +248,14 @@ impl<'r> Coming<'r> {
 /// Whether requests can be served at all, one by one.
 ///
 /// # Errors
-/// When one does not fit in the cache, or there is none.
+/// When one does not fit in the cache, or its prompt in a step that has to hold it, or there is none.
 pub fn check(requests: &[Request], limits: &Limits) -> Result<(), ServingError> {
     if requests.is_empty() || limits.tokens == 0 || limits.sequences == 0 || limits.block == 0 {
         return Err(ServingError::Nothing);
+    }
+    let longest = requests.iter().map(|r| r.prompt).max().unwrap_or(0);
+    if limits.rule == Scheduling::WholeAnswers && !limits.chunked && longest > limits.tokens {
+        return Err(ServingError::Prompt { tokens: longest, most: limits.tokens });
     }
     let capacity = limits.capacity();
     match requests.iter().map(|r| r.prompt + r.answer).max() {
@@ -352,6 +357,9 @@ fn simulate_while(
 ) -> Result<Option<Run>, ServingError> {
     check(requests, limits)?;
     if replica.stages() > 1 {
+        if limits.rule == Scheduling::PromptsFirst {
+            return Err(ServingError::Staged);
+        }
         return Ok(pipeline::simulate_while(replica, requests, load, limits, part, is_enough));
     }
     let mut books = Books::default();

@@ -4,6 +4,7 @@ use super::simulate::{Book, Load, Part, Split, check};
 use super::{Limits, Replica, Request, StepCost, StepWork};
 use crate::base::random::Random;
 use crate::base::units::{Joules, Seconds, Watts};
+use crate::step::framework::Scheduling;
 
 /// A step that takes longer with everything it holds.
 pub(super) struct Toy {
@@ -44,12 +45,12 @@ pub(super) struct Drawn {
 impl Drawn {
     /// Loads from light to far too heavy, caches from ample to tight, steps of few and many tokens; none that is refused. What
     /// counts of a part may end after `until` of the time in which requests come.
-    pub fn next(random: &mut Random, until: f64) -> Option<Self> {
+    pub fn next(rule: Scheduling, random: &mut Random, until: f64) -> Option<Self> {
         let mut draw = |from: u64, to: u64| from + (random.uniform() * (to - from + 1) as f64).ceil() as u64 - 1;
         let (block, length) = ([1, 3, 16][draw(0, 2) as usize], draw(4, 120));
         let blocks = (2 * length).div_ceil(block) * draw(1, 8);
         let (chunked, reserve) = (draw(0, 3) > 0, draw(0, 3) > 0);
-        let limits = Limits { tokens: draw(4, 200), sequences: draw(1, 40), blocks, block, chunked, reserve };
+        let limits = Limits { rule, tokens: draw(4, 200), sequences: draw(1, 40), blocks, block, chunked, reserve };
         let (mut at, gap) = (Seconds::ZERO, draw(0, 400));
         let cached = draw(0, 2) == 0;
         let requests: Vec<Request> = (0..draw(1, 60))

@@ -6,14 +6,23 @@ use crate::base::units::{Dimension, Seconds};
 use serde::{Deserialize, Serialize};
 
 named_enum!(
-    /// A rule of an engine's scheduler that is not the one which is simulated, vLLM's.
+    /// The rule by which an engine's scheduler decides on steps.
     Scheduling {
-        /// Prompts come in steps of their own, before answers go on.
+        /// Answers go on, prompts fill what is left of a step: vLLM.
+        AnswersFirst = "answers_first",
+        /// Prompts come in steps of their own, before answers go on: SGLang.
         PromptsFirst = "prompts_first",
-        /// A request begins where its whole answer has room, too.
+        /// As the first, but a request begins where its whole answer has room, too: TensorRT-LLM.
         WholeAnswers = "whole_answers",
     }
 );
+
+impl Default for Scheduling {
+    /// That of profiles that serve nothing: what came first.
+    fn default() -> Self {
+        Self::AnswersFirst
+    }
+}
 
 /// What an engine adds to a step: its scheduler, sampling, launches, whatever the GPU waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,8 +31,8 @@ pub struct Serving {
     pub step: Seconds,
     /// For each sequence in it.
     pub sequence: Seconds,
-    /// How it schedules, where that is not simulated.
-    pub rule: Option<Scheduling>,
+    /// How it schedules.
+    pub rule: Scheduling,
 }
 
 #[derive(Deserialize)]
@@ -33,7 +42,7 @@ pub(super) struct ServingFile {
     sequence: String,
     #[serde(rename = "source")]
     _source: String,
-    scheduler: Option<SchedulerFile>,
+    scheduler: SchedulerFile,
 }
 
 #[derive(Deserialize)]
@@ -50,7 +59,7 @@ impl ServingFile {
         Ok(Serving {
             step: time("serving step", &self.step)?,
             sequence: time("serving sequence", &self.sequence)?,
-            rule: self.scheduler.as_ref().map(|scheduler| scheduler.rule),
+            rule: self.scheduler.rule,
         })
     }
 }

@@ -6,7 +6,6 @@ use crate::device::gpu::Vendor;
 use crate::kernel::setting::Algorithm;
 use crate::law::lookup::Substitute;
 use crate::net::network::{Kept, Weights};
-use crate::step::framework::Scheduling;
 
 /// What a reader of a prediction should know. Shares are of the step's time, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -203,13 +202,6 @@ pub enum Warning {
         tokens: u64,
         /// Of the file.
         positions: u64,
-    },
-    /// The engine's scheduler has another rule than the simulation.
-    Scheduler {
-        /// The engine.
-        framework: String,
-        /// Its rule.
-        rule: Scheduling,
     },
     /// What GPUs exchange in serving was not measured over it.
     Exchanges {

@@ -1,7 +1,6 @@
 //! Language models of a plan: replicas of every layout on a GPU, at settings.
 
-use super::super::replica::{Replica, layouts};
-use super::super::serve::serves;
+use super::super::replica::{Replica, layouts, limits};
 use crate::cluster::{Cluster, longer_than_made_for};
 use crate::failure::Failure;
 use crate::request::{Reading, Request, Runner, Team};
@@ -95,9 +94,9 @@ impl<'p> Language<'p> {
     /// # Errors
     /// When there is none on any layout: why the last of them is none.
     pub fn laid(&self, c: &CandidateFile, cluster: &Cluster, settings: &[OperatingPoint]) -> Result<Laid<'_>, Failure> {
-        let rule = serves(cluster.first().framework()).map_err(|e| self.called(e))?;
+        limits(cluster, &self.planned.engine).map_err(|e| self.called(e))?;
         let longest = longer_than_made_for(&self.source.network, self.demand.longest());
-        let told = rule.into_iter().chain(longest).collect();
+        let told = longest.into_iter().collect();
         let (fit, mut left_out) = self.layouts(c, cluster).map_err(|e| self.called(e))?;
         let mut replicas = Vec::new();
         for layout in fit {

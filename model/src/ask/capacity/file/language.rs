@@ -75,12 +75,10 @@ pub(super) struct ServiceFile {
     tensor_parallel: Option<Vec<u64>>,
     max_num_batched_tokens: Option<u64>,
     max_num_seqs: Option<u64>,
-    #[serde(default = "block")]
-    block_size: u64,
+    block_size: Option<u64>,
     #[serde(default = "memory")]
     gpu_memory_utilization: f64,
-    #[serde(default = "yes")]
-    chunked_prefill: bool,
+    chunked_prefill: Option<bool>,
     #[serde(default = "yes")]
     scheduler_reserve_full_isl: bool,
 }
@@ -111,10 +109,6 @@ fn framework() -> String {
 
 fn precision() -> Precision {
     Precision::Bf16
-}
-
-fn block() -> u64 {
-    Engine::BLOCK
 }
 
 fn memory() -> f64 {
@@ -174,7 +168,7 @@ impl ServiceFile {
         let counts = [
             ("max_num_batched_tokens", self.max_num_batched_tokens),
             ("max_num_seqs", self.max_num_seqs),
-            ("block_size", Some(self.block_size)),
+            ("block_size", self.block_size),
         ];
         if let Some((field, _)) = counts.into_iter().find(|(_, n)| n.is_some_and(|n| !(1..=Engine::MOST).contains(&n)))
         {
