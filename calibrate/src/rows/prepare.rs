@@ -9,7 +9,7 @@ use joulecast_model::catalog;
 use joulecast_model::device::gpu::Gpu;
 use joulecast_model::kernel::family::Family;
 use joulecast_model::kernel::features::{Variables, library_age};
-use joulecast_model::kernel::key::{ConvClass, ModelKey};
+use joulecast_model::kernel::key::ModelKey;
 use joulecast_model::kernel::load::{Memory, Roofline};
 use joulecast_model::kernel::setting::Algorithm;
 use joulecast_model::kernel::sizes::ConvSizes;
@@ -22,7 +22,6 @@ use joulecast_model::net::cost::LayerCost;
 use joulecast_model::net::layer::{Layer, Measured};
 use joulecast_model::rows::import::torch;
 use joulecast_model::rows::measurement::{Measurement, Regime};
-use joulecast_model::step::framework::Framework;
 use std::collections::{BTreeMap, HashMap};
 
 /// Launch floor of a kernel where rows do not show it, since something else was measured with it: 3 to 5 us for small
@@ -33,26 +32,9 @@ const SHORT: usize = 100;
 /// Rows of a kind that show its floor.
 const FEWEST_SHORT: usize = 30;
 
-/// Largest share of a measured time that is not the kernel's.
-const MOST_BESIDE: f64 = 0.9;
-
 /// Library age where the source does not say: that of cuDNN 8, or of the newest that rows of the chip state. The variable tells
 /// versions apart; if it told sources apart, a model would go on from those that state one to sizes that only others have.
 const UNKNOWN_LIBRARY: f64 = -1.0;
-
-/// Kinds that every framework leaves to cuBLAS. Heuristics of its two interfaces differ by shape, so that a framework's few
-/// rows are no model apart.
-const PRODUCTS: [ModelKey; 2] = [ModelKey::Kind("linear"), ModelKey::Kind("matmul")];
-
-/// Whether a framework has no kernels of its own for these: products, and convolutions but for depthwise ones. 1,100 of these
-/// through PyTorch take 0.95 to 1.04 times as long as by the library in the median of every class, phase and precision. In fp8
-/// what others measured are serving engines' kernels.
-pub fn is_librarys(model: ModelKey, precision: Precision) -> bool {
-    let depthwise =
-        [ConvClass::Depthwise, ConvClass::DepthwiseWide, ConvClass::DepthwiseMultiplier].map(ModelKey::Conv);
-    let by_library = PRODUCTS.contains(&model) || matches!(model, ModelKey::Conv(_)) && !depthwise.contains(&model);
-    by_library && precision != Precision::Fp8
-}
 
 /// A row ready for fitting.
 #[derive(Clone, Debug)]
@@ -91,7 +73,7 @@ pub struct Row {
     pub raw: RawParameters,
     /// Operations and traffic.
     pub cost: LayerCost,
-    /// Measured time, as published; of the library's kernels through a framework without what its bias takes beyond theirs.
+    /// Measured time, as published.
     pub time: Seconds,
     /// What the way of measuring added to the kernel's time.
     pub overhead: Seconds,
@@ -216,7 +198,7 @@ pub fn prepare_under<'a>(
         let overhead = overheads.get(&overhead_key(m)).copied().unwrap_or(Seconds::ZERO);
         let gpu = &gpus[m.gpu.as_str()];
         let library = libraries.get(gpu.chip.as_str()).copied();
-        let mut row = row(m, gpu, (overhead, None), found.model.floor, (found.model.memory, library))
+        let mut row = row(m, gpu, overhead, found.model.floor, (found.model.memory, library))
             .with_context(|| format!("row {}", m.row_id))?;
         row.foreseen = row.sizes.as_ref().and_then(|sizes| base.engine(sizes)).map(str::to_string);
         let expected = found.expects(row.seen());
@@ -246,7 +228,6 @@ fn prepare_with<'a>(
     memories: &HashMap<&str, Memory>,
 ) -> Result<Vec<Row>> {
     let (overheads, libraries) = (overheads(measurements), libraries(measurements, gpus));
-    let profile = catalog::framework(torch::SOURCE)?;
     measurements
         .iter()
         .filter(|m| m.usable() && is_usual(m))
@@ -256,8 +237,7 @@ fn prepare_with<'a>(
             let floor = floors.get(&(gpu.chip.as_str(), m.case.layer.kind())).copied().unwrap_or(KERNEL_FLOOR);
             let memory = memories.get(gpu.chip.as_str()).copied();
             let library = libraries.get(gpu.chip.as_str()).copied();
-            let through = framework(m).map(|_| &profile);
-            row(m, gpu, (overhead, through), floor, (memory, library)).with_context(|| format!("row {}", m.row_id))
+            row(m, gpu, overhead, floor, (memory, library)).with_context(|| format!("row {}", m.row_id))
         })
         .collect()
 }
@@ -346,16 +326,15 @@ fn shortest<'a>(measurements: &[Measurement], gpus: &'a Gpus<'a>, queued: impl F
         .collect()
 }
 
-/// `beside`: what the way of measuring added, and the framework whose kernels ran. `of_chip`: the memory that rows are seen
-/// over, and the library where one does not state it.
+/// `of_chip`: the memory that rows are seen over, and the library where one does not state it.
 fn row(
     m: &Measurement,
     gpu: &Gpu,
-    beside: (Seconds, Option<&Framework>),
+    overhead: Seconds,
     floor: Seconds,
     of_chip: (Option<Memory>, Option<f64>),
 ) -> Result<Row> {
-    let ((overhead, through), (memory, library)) = (beside, of_chip);
+    let (memory, library) = of_chip;
     let work = m.work()?;
     let apart = work.apart().filter(|key| !key.is_frameworks() || framework(m).is_some());
     let (raw, asked) = (RawParameters::of(&work), ModelKey::by(work.algorithm).or(apart));
@@ -367,12 +346,9 @@ fn row(
     if !(m.time_s.is_finite() && m.time_s > 0.0) {
         bail!("time {} s", m.time_s);
     }
-    let model = asked.unwrap_or(load.work.key());
-    let through = through.filter(|_| is_librarys(model, m.precision));
-    let bias = through.map_or(Seconds::ZERO, |framework| framework.bias_beyond(&load, gpu));
+    let time = Seconds::new(m.time_s);
     // A row near the floor still has a kernel in it.
-    let time = Seconds::new(m.time_s) - bias.min(Seconds::new(m.time_s) * MOST_BESIDE);
-    let overhead = overhead.min(time * MOST_BESIDE);
+    let overhead = overhead.min(time * 0.9);
     let reference = memory.map_or(load.memory.bandwidth, |memory| memory.bandwidth);
     let activities = over_bandwidth(activities(&load, floor, time), load.memory.bandwidth, reference);
     let library = m.cudnn.as_deref().and_then(library_age).or(library).unwrap_or(UNKNOWN_LIBRARY);
@@ -384,7 +360,7 @@ fn row(
         source: m.source.clone(),
         software: m.cudnn.as_ref().map_or_else(|| "software not stated".to_string(), |v| format!("cuDNN {v}")),
         kind: asked.map_or(m.case.layer.kind(), ModelKey::name),
-        model,
+        model: asked.unwrap_or(load.work.key()),
         own: m.regime != Regime::Import,
         framework: framework(m),
         floor,
