@@ -674,7 +674,7 @@ mod tests {
             ),
             ("kind = \"add\"\nfactor = 1\nextra_per_sample = \"4 W\"", "slower add"),
             (
-                "kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [0, 1]\nlatency = [1, 1]\nplain = [1, 1]\nsource = \"x\"",
+                "kind = \"add\"\nfactor = 1\n[broadcast]\nper_cycle = [0, 1]\nlatency = [1, 1]\nsource = \"x\"",
                 "broadcast per_cycle is 0",
             ),
             ("kind = \"add\"\nfactor = 1\n[rows_apart]\nbandwidth = 0\nsource = \"x\"", "rows_apart bandwidth is 0"),
