@@ -23,11 +23,16 @@ fn cell<'a>(table: &'a [Vec<String>], keys: &[&str], column: &str) -> &'a str {
     at.zip(row).and_then(|(at, row)| row.get(at)).unwrap_or_else(|| panic!("no {column} of {keys:?}")).as_str()
 }
 
-/// Rounds of networks, oldest first; one is of language models.
+/// Rounds of networks, oldest first; those of language models have other groups.
 fn rounds() -> Vec<u32> {
+    rounds_of("graph")
+}
+
+/// Rounds that have a group.
+fn rounds_of(group: &str) -> Vec<u32> {
     let page = page("sealed");
     let all = (1..).take_while(|n| page.contains(&format!("\n## Round {n}\n")));
-    all.filter(|n| section(&page, &format!("## Round {n}\n")).contains("\n| graph | all |")).collect()
+    all.filter(|n| section(&page, &format!("## Round {n}\n")).contains(&format!("\n| {group} | all |"))).collect()
 }
 
 /// Whether a board was measured in a round.
@@ -37,11 +42,16 @@ fn measured(round: u32, board: &str) -> bool {
 
 /// The last round of networks in which a board was measured.
 fn last_of(board: &str) -> u32 {
-    rounds().into_iter().filter(|round| measured(*round, board)).max().unwrap_or_default()
+    last_with("graph", board)
 }
 
-/// The round of language models.
-const WORDS: u32 = 7;
+/// The last round that has a group in which a board was measured.
+fn last_with(group: &str, board: &str) -> u32 {
+    rounds_of(group).into_iter().filter(|round| measured(*round, board)).max().unwrap_or_default()
+}
+
+/// A group that rounds of language models have.
+const WORDS: &str = "language model, step";
 
 /// Mean errors of time, power and energy of a group of a sealed round on a board.
 fn sealed_errors(round: u32, board: &str, group: &str) -> [String; 3] {
@@ -100,16 +110,18 @@ fn sealed_rounds() -> String {
     markdown(&head, |i| i > 0, &rows)
 }
 
-/// Language models of the sealed round that is theirs.
+/// Language models in all of their rounds, the newest first.
 fn sealed_language() -> String {
     let mut rows = Vec::new();
-    for (board, name) in BOARDS {
-        for (group, shown) in [("language model, prompt", "prompts"), ("language model, step", "steps of one token")] {
-            let mut row = vec![name.to_string(), shown.to_string(), sealed_time(WORDS, board, group, "rows")];
-            row.extend(sealed_errors(WORDS, board, group));
-            row.push(sealed_time(WORDS, board, group, "held"));
-            row.push(sealed_time(WORDS, board, group, "half-width %"));
-            rows.push(row);
+    for round in rounds_of(WORDS).into_iter().rev() {
+        for (board, name) in BOARDS.into_iter().filter(|(board, _)| measured(round, board)) {
+            for (group, shown) in [("language model, prompt", "prompts"), (WORDS, "steps of one token")] {
+                let of = |column: &str| sealed_time(round, board, group, column);
+                let mut row = vec![format!("{name}, round {round}"), shown.to_string(), of("rows")];
+                row.extend(sealed_errors(round, board, group));
+                row.extend([of("held"), of("half-width %")]);
+                rows.push(row);
+            }
         }
     }
     let head = ["board", "what", "rows", "time %", "power %", "energy %", "times in their interval", "half-width %"];
@@ -199,7 +211,7 @@ fn for_your_gpu() -> String {
     let (time, held) = (of("no own row", 1), of("held %", 0));
     let rows = [
         sealed(last, "graph", "new networks, CUDA graphs"),
-        sealed([WORDS; 2], "language model, step", "language models, a token"),
+        sealed(BOARDS.map(|(board, _)| last_with(WORDS, board)), WORDS, "language models, a token"),
         layers("A100, B200, L40S, P4, P100, T4, V100", false, "lent", "`calibrate/tools/publish.sh layers`"),
         layers("GTX 1080 Ti, M40, Titan X, Titan Xp", true, power, "`calibrate/tools/publish.sh layers papers`"),
         row([
