@@ -295,6 +295,8 @@ fn what_a_file_says_of_its_use_is_kept() {
     ] {
         let said = changed("llama3_1_8b", &[(key, json!(dtype))]).expect("known");
         assert_eq!(said.stated.precision, precision, "{dtype}");
+        let told = format!("{key} {dtype} is unknown: predicted in fp32");
+        assert_eq!(said.notes.iter().any(|n| n.starts_with(&told)), precision.is_none(), "{:?}", said.notes);
     }
     let text = config("gemma3_4b_text");
     let text = json!({"model_type": "gemma3", "vision_config": {}, "dtype": "bfloat16", "text_config": text});

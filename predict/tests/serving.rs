@@ -215,6 +215,8 @@ fn what_is_wrong_is_one_line() {
         (vec![], "which load?"),
         (vec!["--rate", "10", "--ttft", "500ms"], "cannot be used with"),
         (vec!["--ttft", "500"], "as in 500ms"),
+        (vec!["--rate", "1e-15"], "--rate: from 0.000001 to 1000000 requests a second"),
+        (vec!["--concurrency", "51"], "at least 204 of 51"),
         (vec!["--rate", "10", "--disaggregate", "0:1"], "write it like 1:2"),
         (vec!["--concurrency", "4", "--disaggregate", "1:1"], "leave out --concurrency"),
         (vec!["--rate", "10", "--gpu-memory-utilization", "1.5"], "at most 1"),
@@ -465,8 +467,21 @@ fn what_is_served_has_its_price() {
 
 #[test]
 fn a_run_that_is_too_short_says_so() {
-    assert!(text(&["--concurrency", "100"]).contains("requests come for less than three times as long as one takes"));
+    let short = "requests come for less than eight times as long as one takes";
+    assert!(text(&["--concurrency", "50"]).contains(short));
+    let warnings = json(&["--concurrency", "50"])["warnings"].to_string();
+    assert!(warnings.contains(short), "{warnings}");
     assert!(!text(&["--rate", "10"]).contains("more --requests"));
+}
+
+/// Of users who begin at once nothing would count of 2000 requests.
+#[test]
+fn many_users_send_enough_requests() {
+    let said =
+        ["serve", "--net", "llama3_2_1b", "--gpu", "h100", "--concurrency", "300", "--prompt", "64", "--answer", "4"];
+    let output = program::predict().args(said).output().expect("the program starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("3000 requests, of which 2400 count"), "{text}");
 }
 
 #[test]

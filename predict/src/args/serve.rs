@@ -66,9 +66,10 @@ pub struct ServeArgs {
     /// Tokens of an answer, written alike
     #[arg(long, value_name = "TOKENS", value_parser = str::parse::<Lengths>, required_unless_present = "trace", allow_negative_numbers = true)]
     pub answer: Option<Lengths>,
-    /// Requests to simulate, for each replica of --data-parallel; the first and the last tenth load them and do not count
-    #[arg(long, value_name = "N", default_value = "2000", value_parser = parse_count, allow_negative_numbers = true)]
-    pub requests: u64,
+    /// Requests to simulate, for each replica of --data-parallel; the first and the last tenth load them and do not count.
+    /// Without it 2000, of many users ten for each
+    #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
+    pub requests: Option<u64>,
     /// Decides arrivals and lengths
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,

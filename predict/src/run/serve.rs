@@ -10,11 +10,34 @@ use joulecast_model::ask::serving::{Demand, Engine, Target};
 use joulecast_model::base::units::Watts;
 use joulecast_reports::given;
 use joulecast_reports::serving::Priced;
+use std::ops::RangeInclusive;
 
 /// More requests than anybody waits for.
 const MOST_REQUESTS: u64 = 10_000_000;
+/// Requests where nobody says how many, and of users who begin at once, for each: the first and the last of each do not count.
+const USUAL_REQUESTS: u64 = 2000;
+const USUAL_OF_USER: u64 = 10;
+const FEWEST_OF_USER: u64 = 4;
+/// Rates per second at which requests come too seldom for their times to be told apart, or oftener than any replica answers.
+const RATES: RangeInclusive<f64> = 1e-6..=1e6;
 
 impl ServeArgs {
+    /// How many requests are simulated.
+    fn how_many(&self) -> Result<u64, Failure> {
+        let users = self.concurrency.unwrap_or(0);
+        let requests = self.requests.unwrap_or(USUAL_REQUESTS.max(users.saturating_mul(USUAL_OF_USER)));
+        if requests > MOST_REQUESTS {
+            return Err(Failure::usage(format_args!("--requests: at most {MOST_REQUESTS}")));
+        }
+        if requests < users.saturating_mul(FEWEST_OF_USER) {
+            return Err(Failure::usage(format_args!(
+                "--requests {requests}: users who begin at once say nothing of a usual load before they sent {FEWEST_OF_USER} each: at least {} of {users}",
+                users.saturating_mul(FEWEST_OF_USER)
+            )));
+        }
+        Ok(requests)
+    }
+
     /// What is to be served.
     pub fn serving(&self) -> Result<Serving, Failure> {
         let demand = match (&self.trace, self.prompt, self.answer) {
@@ -22,16 +45,15 @@ impl ServeArgs {
                 let text = given::text(path).map_err(Failure::failed)?;
                 Demand::trace(&path.display().to_string(), &text).map_err(Failure::failed)?
             }
-            (None, Some(prompt), Some(answer)) => {
-                if self.requests > MOST_REQUESTS {
-                    return Err(Failure::usage(format_args!("--requests: at most {MOST_REQUESTS}")));
-                }
-                Demand::poisson(self.requests as usize, prompt, answer, self.seed)
-            }
+            (None, Some(prompt), Some(answer)) => Demand::poisson(self.how_many()? as usize, prompt, answer, self.seed),
             _ => {
                 return Err(Failure::usage("how long are prompts and answers? --prompt and --answer, or --trace FILE"));
             }
         };
+        if self.rate.is_some_and(|rate| !RATES.contains(&rate)) {
+            let (least, most) = (RATES.start(), RATES.end());
+            return Err(Failure::usage(format_args!("--rate: from {least} to {most} requests a second")));
+        }
         let target = Target { to_first: self.ttft, per_token: self.tpot, which: self.quantile };
         let coming = match (self.concurrency, self.rate.or(demand.recorded())) {
             (Some(users), _) => Coming::Users(users as usize),

@@ -261,7 +261,7 @@ impl Served {
                     why: why.clone(),
                 })
                 .collect(),
-            warnings: self.warnings.iter().map(words).collect(),
+            warnings: self.short().into_iter().chain(self.warnings.iter().map(words)).collect(),
         }
     }
 }

@@ -451,7 +451,7 @@ impl Served {
     }
 
     /// Which runs are too short for their figures.
-    fn short(&self) -> Option<String> {
+    pub(super) fn short(&self) -> Option<String> {
         let short = |at: &&&At| at.outlook.as_ref().and_then(|o| o.value.as_ref()).is_some_and(Summary::is_short);
         let all = self.all();
         let whose = match all.iter().filter(short).count() {
@@ -460,7 +460,7 @@ impl Served {
             _ => String::new(),
         };
         Some(format!(
-            "{whose}requests come for less than three times as long as one takes: rates, energy and cost of a token may be far off; more --requests"
+            "{whose}requests come for less than eight times as long as one takes, so that the replica is not full when they begin to count: rates, energy and cost of a token may be a tenth off and more; more --requests"
         ))
     }
 

@@ -85,9 +85,9 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
-/// Requests that count come for so many times as long as one takes, at least: what grows after them is as much as what grew
-/// before them then.
-const SPANS: f64 = 3.0;
+/// Requests that count come for so many times as long as one takes, at least: the tenth before them, an eighth of that, then
+/// fills the replica, and what grows after them is as much as what grew before.
+const SPANS: f64 = 8.0;
 
 /// A queue grows where requests of the second half wait so many times as long as those of the first, in the mean. One that grows
 /// evenly makes them wait 2.3 times as long, what is counted beginning after a tenth; of 2000 requests of a server that is busy for

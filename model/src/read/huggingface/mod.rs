@@ -84,7 +84,7 @@ fn architecture<'j>(whole: Config<'j>, notes: &mut Vec<String>) -> Outcome<(Know
     Err(format!("model_type \"{}\" is not known here{near}; known: {all}", shown(kind)))
 }
 
-/// The precision of that name of PyTorch's; of others, such as its formats of 8 bits, nothing is said.
+/// The precision of that name of PyTorch's; its formats of 8 bits are how weights are stored, not how all is computed.
 fn published_in(name: &str) -> Option<Precision> {
     match name {
         "bfloat16" => Some(Precision::Bf16),
@@ -114,7 +114,12 @@ fn tell(config: &Config<'_>, notes: &mut Vec<String>, stated: &mut Stated) -> Ou
     }
     // Releases of transformers since the fifth write the second.
     for key in ["torch_dtype", "dtype"] {
-        stated.precision = stated.precision.or(config.text(key)?.and_then(published_in));
+        let Some(name) = config.text(key)? else { continue };
+        let precision = published_in(name);
+        if precision.is_none() {
+            note(format!("{key} {} is unknown: predicted in fp32 unless another precision is asked for", shown(name)));
+        }
+        stated.precision = stated.precision.or(precision);
     }
     stated.positions = stated.positions.or(config.size_if_any("max_position_embeddings")?);
     let further = config.count("num_nextn_predict_layers", 0)?;
