@@ -18,13 +18,16 @@ MODELS = (
 PROMPT, ANSWER = "512..1536", "lognormal:256:0.5"
 TARGET = ["--ttft", "1s", "--tpot", "50ms"]
 LOADS = (0.25, 0.5, 0.75, 0.9)
+# So many that the replica is full before any counts, at the highest rate too.
+REQUESTS = "10000"
 
 
 class Asked:
     """`predict serve` of one model on so many GPUs."""
 
     def __init__(self, predict, net, gpu, gpus):
-        self.of = [predict, "serve", "--net", net, "--gpu", gpu, "--precision", "bf16", "--prompt", PROMPT, "--answer", ANSWER]
+        self.of = [predict, "serve", "--net", net, "--gpu", gpu, "--precision", "bf16", "--prompt", PROMPT, "--answer", ANSWER,
+                   "--requests", REQUESTS]
         self.of += ["--tensor-parallel", str(gpus)] if gpus > 1 else []
 
     def __call__(self, *options):
