@@ -54,6 +54,11 @@ impl Shape {
         product(self.dims())
     }
 
+    /// Whether this is a map, of channels over two dimensions or more; shapes of fewer are sequences or vectors.
+    pub fn is_map(&self) -> bool {
+        self.dims().len() >= 3
+    }
+
     /// `(channels, height, width)` where this is a feature map.
     pub fn as_map(&self) -> Option<(u64, u64, u64)> {
         match *self.dims() {

@@ -17,13 +17,13 @@ pub(super) fn mark(layers: &mut [ShapedLayer], precision: Precision) {
         let reads_part = layer.from.iter().any(|source| matches!(source, Source::Node(i) if part[*i]));
         let read = match layer.from.first() {
             Some(Source::Node(i)) => last[*i],
-            Some(Source::Input(_)) => usual && layer.case.inputs.first().is_some_and(is_map),
+            Some(Source::Input(_)) => usual && layer.case.inputs.first().is_some_and(Shape::is_map),
             None => false,
         };
         layer.strays = match &layer.case.layer {
             Layer::Concat(_) => reads_part,
             Layer::Pad(pad) if pad.mirrors => read,
-            _ => read != usual && layer.case.inputs.first().is_some_and(|s| is_map(s) && area(s) > 1),
+            _ => read != usual && layer.case.inputs.first().is_some_and(|s| s.is_map() && area(s) > 1),
         };
         layer.parted = reads_part && is_pointwise(&layer.case.layer);
         part.push(match &layer.case.layer {
@@ -94,11 +94,6 @@ fn turned(input: &Shape, output: &Shape) -> bool {
     let ((first, last), (to_first, to_last)) = (ends(input), ends(output));
     let short = |s: &Shape| (2..=3).contains(&s.dims().len());
     short(input) && short(output) && first != to_first && (first == to_last || last == to_first)
-}
-
-/// A map over one, two or three dimensions.
-fn is_map(shape: &Shape) -> bool {
-    shape.dims().len() >= 3
 }
 
 fn area(shape: &Shape) -> u64 {

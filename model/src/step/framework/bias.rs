@@ -2,13 +2,11 @@
 
 use super::{Framework, KernelOf};
 use crate::base::precision::{Phase, Precision};
+use crate::base::shape::Shape;
 use crate::base::units::Seconds;
 use crate::device::gpu::Gpu;
 use crate::kernel::load::Load;
 use crate::net::layer::Layer;
-
-/// Dimensions of a map, which an order of dimensions is of.
-const MAP: usize = 3;
 
 impl Framework {
     /// How much longer than the library's (`roofline.second`) its kernel takes that adds the bias of a layer, or sums the
@@ -22,7 +20,7 @@ impl Framework {
         if ours == Seconds::ZERO {
             return Seconds::ZERO;
         }
-        let is_map = work.inputs().first().is_some_and(|shape| shape.dims().len() >= MAP);
+        let is_map = work.inputs().first().is_some_and(Shape::is_map);
         let layout = is_map.then_some(work.layout);
         let kernel = KernelOf { kind: "bias", layer: work.layer(), phase: work.phase, layout };
         let (factor, extra) = self.slower(&kernel, work.batch);
@@ -40,7 +38,6 @@ impl Framework {
 mod tests {
     use super::*;
     use crate::base::precision::Mode;
-    use crate::base::shape::Shape;
     use crate::catalog;
     use crate::kernel::work::Work;
     use crate::net::case::LayerCase;

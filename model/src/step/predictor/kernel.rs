@@ -3,6 +3,7 @@
 use super::bounds::Bounds;
 use super::{BoundBy, Estimate, LayerPrediction, PredictError, Setup};
 use crate::base::precision::{Mode, Phase, Precision};
+use crate::base::shape::Shape;
 use crate::base::units::{Bytes, Seconds, Watts};
 use crate::device::clock::{Clocks, slowdown};
 use crate::device::gpu::{Device, Gpu};
@@ -319,9 +320,6 @@ fn kernels_of<'a, 'm: 'a>(
     Ok(kernel)
 }
 
-/// Shapes of fewer dimensions, the batch's left out, are sequences or vectors.
-const MAP: usize = 3;
-
 /// A kernel of a layer with everything that its batch does not change: its model, and what the framework adds.
 pub(super) struct Plan<'w, 'm> {
     /// What runs, at the batch that it was made with.
@@ -407,7 +405,7 @@ impl<'m> Plan<'_, 'm> {
         setup: &Setup<'m>,
     ) -> (Seconds, Option<&'m str>) {
         let (framework, gpu, run_phase) = (setup.framework, setup.gpu, self.work.phase);
-        let is_map = layer.case.inputs.first().is_some_and(|shape| shape.dims().len() >= MAP);
+        let is_map = layer.case.inputs.first().is_some_and(Shape::is_map);
         let layout = is_map.then_some(self.layout);
         let kernel = KernelOf { kind: self.kind, layer: &layer.case.layer, phase: run_phase, layout };
         let value = if self.found.framework { library } else { through(setup, &kernel, load, library) };
