@@ -147,7 +147,7 @@ pub struct Power {
     pub waiting: Option<Sourced<Watts>>,
     /// Share of its limit that the board draws while that holds it back, where known.
     pub held: Option<Sourced<f64>>,
-    /// What kernels draw above waiting, over what the law of power of another chip foretells, where known.
+    /// What kernels draw above waiting, over what the law of power that is taken for the board foretells, where known.
     pub draw: Option<Sourced<f64>>,
 }
 

@@ -148,7 +148,7 @@ impl Predictor {
         mode: Mode,
         phases: &'a [Phase],
     ) -> Result<Step<'a>, PredictError> {
-        Step::new(network, &self.setup(network.precision(), mode, phases)?)
+        Step::new(network, &self.setup(network, mode, phases)?)
     }
 
     /// A step ready to be predicted at any batch. `None` where another batch runs other kernels, not the same with more to do.
@@ -160,7 +160,7 @@ impl Predictor {
         network: &'a ShapedNetwork,
         mode: Mode,
     ) -> Result<Option<StepOverBatches<'a>>, PredictError> {
-        StepOverBatches::new(network, &self.setup(network.precision(), mode, mode.phases())?)
+        StepOverBatches::new(network, &self.setup(network, mode, mode.phases())?)
     }
 
     /// What a step keeps in device memory; of convolutions with the scratch memory of the engines that they are expected to run.
@@ -169,8 +169,13 @@ impl Predictor {
         footprint(network, mode, &self.framework.memory, chip.map_or(&[], |chip| &chip.choices))
     }
 
-    fn setup<'a>(&'a self, precision: Precision, mode: Mode, phases: &'a [Phase]) -> Result<Setup<'a>, PredictError> {
-        let Basis { chip, all } = self.basis(precision, mode)?;
+    fn setup<'a>(
+        &'a self,
+        network: &ShapedNetwork,
+        mode: Mode,
+        phases: &'a [Phase],
+    ) -> Result<Setup<'a>, PredictError> {
+        let Basis { chip, all } = self.basis(network.precision(), mode)?;
         Ok(Setup {
             gpu: &self.gpu,
             calibration: chip.as_deref(),
@@ -179,6 +184,7 @@ impl Predictor {
             launch: self.launch(),
             mode,
             phases,
+            dense: !network.makes_zeros(),
             library: self.library,
         })
     }

@@ -143,6 +143,11 @@ impl Function {
         &self.row().kind
     }
 
+    /// Whether about half of its results are zero, of inputs around zero.
+    pub const fn makes_zeros(self) -> bool {
+        matches!(self, Self::Relu | Self::Relu6)
+    }
+
     /// The function that an ONNX operator is, whatever its attributes.
     pub fn of_onnx(operator: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|f| f.row().read_as.contains(&operator))

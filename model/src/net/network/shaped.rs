@@ -27,6 +27,7 @@ pub struct ShapedNetwork {
     /// For each of these the first that computes the same on the same shapes.
     derived_alike: Arc<[usize]>,
     pub(super) notes: Vec<String>,
+    makes_zeros: bool,
     totals: Totals,
 }
 
@@ -210,10 +211,22 @@ impl ShapedNetwork {
         let derived = network.derived.iter().map(ShapedLayer::of_derived).collect::<Result<Vec<_>, _>>()?;
         let (derived_alike, derived) = (self::alike(&derived).into(), derived.into());
         let (notes, optimizer) = (network.notes.clone(), Optimizer::Momentum);
-        let (name, layers) = (network.name.clone(), layers.into());
-        let totals = Totals::default();
-        let shaped =
-            Self { name, batch, precision, optimizer, inputs, layers, alike, derived, derived_alike, notes, totals };
+        let name = network.name.clone();
+        let makes_zeros = layers.iter().any(ShapedLayer::makes_zeros);
+        let shaped = Self {
+            name,
+            batch,
+            precision,
+            optimizer,
+            inputs,
+            layers: layers.into(),
+            alike,
+            derived,
+            derived_alike,
+            notes,
+            makes_zeros,
+            totals: Totals::default(),
+        };
         shaped.check_countable()?;
         Ok(shaped)
     }
@@ -251,6 +264,11 @@ impl ShapedNetwork {
             }
         }
         Ok(())
+    }
+
+    /// Whether layers read values of which about half are zero, behind a function as ReLU.
+    pub fn makes_zeros(&self) -> bool {
+        self.makes_zeros
     }
 
     /// Name of the network.
@@ -428,6 +446,10 @@ impl ShapedLayer {
             wants_gradient: false,
             stored: Stored::default(),
         }
+    }
+
+    fn makes_zeros(&self) -> bool {
+        matches!(&self.case.layer, Layer::Activation(activation) if activation.function.makes_zeros())
     }
 
     /// Learned parameters of its own; none where they are another layer's.

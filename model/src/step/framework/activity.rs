@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// What tells kernels of a network from the same kernels measured alone, in order. They are part of the profile's format.
-pub const TRAITS: [&str; 5] = ["training", "training_tf32", "fp16", "cached", "update"];
+pub const TRAITS: [&str; 6] = ["training", "training_tf32", "fp16", "cached", "update", "dense"];
 /// Most powers of e by which a second-level cache can be larger than what a kernel moves.
 const MOST_CACHED: f64 = 3.0;
 /// What a coefficient can be: a factor of e^2 either way.
@@ -31,8 +31,8 @@ impl Default for Activity {
     }
 }
 
-/// The [`TRAITS`] of a kernel in a step.
-fn traits(load: &Load<'_>, mode: Mode) -> [f64; TRAITS.len()] {
+/// The [`TRAITS`] of a kernel in a step; `dense`: no layer of its network makes zeros of half of its values, which switch nothing.
+fn traits(load: &Load<'_>, mode: Mode, dense: bool) -> [f64; TRAITS.len()] {
     let is = |yes: bool| f64::from(u8::from(yes));
     let work = &load.work;
     let stream = work.family() == Family::Stream;
@@ -46,15 +46,17 @@ fn traits(load: &Load<'_>, mode: Mode) -> [f64; TRAITS.len()] {
         is(work.precision == Precision::Fp16),
         if stream { cached } else { 0.0 },
         is(work.phase == Phase::Update),
+        // In training runs show no difference.
+        is(dense && !training),
     ]
 }
 
 impl Activity {
     /// By which factor a kernel draws more above waiting in a network's step than the law of power says.
-    pub fn of(&self, load: &Load<'_>, mode: Mode) -> f64 {
+    pub fn of(&self, load: &Load<'_>, mode: Mode, dense: bool) -> f64 {
         let log = match self.coefficients.iter().all(|c| *c == 0.0) {
             true => 0.0,
-            false => self.coefficients.iter().zip(traits(load, mode)).map(|(c, trait_)| c * trait_).sum::<f64>(),
+            false => self.coefficients.iter().zip(traits(load, mode, dense)).map(|(c, trait_)| c * trait_).sum::<f64>(),
         };
         (self.factor * log.exp()).clamp(*FACTOR.start(), *FACTOR.end())
     }
@@ -118,20 +120,20 @@ mod tests {
         let l2 = gpu.l2.as_ref().expect("a cache").value.to_f64();
         let of = |layer, width, phase, precision, mode| {
             let work = Work::usual(case(layer, width), phase, 64, precision, mode).expect("fits");
-            traits(&work.on(&gpu).expect("fits").expect("a peak"), mode)
+            traits(&work.on(&gpu).expect("fits").expect("a peak"), mode, false)
         };
         let linear = Layer::Linear(Linear { features: 320, bias: true });
         let relu = Layer::Activation(Activation { function: Function::Relu });
         let (forward, train) = (Phase::Forward, Mode::Training);
-        assert_eq!(of(linear.clone(), 320, forward, Precision::Tf32, train), [1.0, 1.0, 0.0, 0.0, 0.0]);
-        assert_eq!(of(linear, 320, forward, Precision::Fp16, Mode::Inference), [0.0, 0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(of(linear.clone(), 320, forward, Precision::Tf32, train), [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+        assert_eq!(of(linear, 320, forward, Precision::Fp16, Mode::Inference), [0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
         // Read and written, four bytes each: an eighth of the cache, and more than it.
         let width = (l2 / 8.0 / (64.0 * 8.0)).round() as u64;
         let cached = of(relu.clone(), width, forward, Precision::Fp32, train);
         assert!((cached[3] - 8f64.ln()).abs() < 1e-3 && cached[1] == 0.0, "{cached:?}");
         assert_eq!(
             of(relu.clone(), 20 * width, forward, Precision::Tf32, train),
-            [1.0, 0.0, 0.0, 0.0, 0.0],
+            [1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
             "no product"
         );
         assert_eq!(of(relu.clone(), 20 * width, forward, Precision::Fp32, train)[3], 0.0);
@@ -145,8 +147,8 @@ mod tests {
         let optimizer = Some(crate::net::layer::Optimizer::Momentum);
         let work = Work::usual(linear, Phase::Update, 64, Precision::Fp32, Mode::Training).expect("fits");
         let work = Work { optimizer, ..work };
-        let found = traits(&work.on(&gpu).expect("fits").expect("a peak"), Mode::Training);
-        assert_eq!(found, [1.0, 0.0, 0.0, 0.0, 1.0], "its 34 million parameters are more than the cache holds");
+        let found = traits(&work.on(&gpu).expect("fits").expect("a peak"), Mode::Training, false);
+        assert_eq!(found, [1.0, 0.0, 0.0, 0.0, 1.0, 0.0], "its 34 million parameters are more than the cache holds");
     }
 
     #[test]
@@ -155,11 +157,18 @@ mod tests {
         let linear = case(Layer::Linear(Linear { features: 320, bias: true }), 320);
         let work = Work::usual(linear, Phase::Forward, 64, Precision::Tf32, Mode::Training).expect("fits");
         let load = work.on(&gpu).expect("fits").expect("a peak");
-        let activity = Activity::from_logarithms(&[0.9f64.ln(), -0.2, -0.1, 5.0, 5.0, 5.0]);
-        assert!((activity.of(&load, Mode::Training) - 0.9 * (-0.3f64).exp()).abs() < 1e-12);
-        assert!((activity.of(&load, Mode::Inference) - 0.9).abs() < 1e-12);
+        let activity = Activity::from_logarithms(&[0.9f64.ln(), -0.2, -0.1, 5.0, 5.0, 5.0, 0.3]);
+        let of = |mode, dense| activity.of(&load, mode, dense);
+        assert!((of(Mode::Training, false) - 0.9 * (-0.3f64).exp()).abs() < 1e-12);
+        assert!((of(Mode::Inference, false) - 0.9).abs() < 1e-12);
+        assert!((of(Mode::Inference, true) - 0.9 * 0.3f64.exp()).abs() < 1e-12);
+        assert_eq!(
+            of(Mode::Training, true),
+            of(Mode::Training, false),
+            "in training values without zeros draw no more"
+        );
         let round = Activity::from_logarithms(&activity.logarithms());
         assert!(activity.logarithms().iter().zip(round.logarithms()).all(|(a, b)| (a - b).abs() < 1e-12));
-        assert_eq!(Activity::default().of(&load, Mode::Training), 1.0);
+        assert_eq!(Activity::default().of(&load, Mode::Training, true), 1.0);
     }
 }

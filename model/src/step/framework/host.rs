@@ -28,6 +28,8 @@ pub struct Host {
     pub step: Costs,
     /// What a kernel of a queue that is full waits for the one before, beyond the gap within a graph.
     pub gap: Seconds,
+    /// The same in training.
+    pub training_gap: Seconds,
     /// Where training scales its loss: the share of a layer's cost that its forward pass has.
     pub scaled_loss: Option<f64>,
     /// 90 % of steps that hosts decide lie within this factor, whatever the machine.
@@ -147,6 +149,14 @@ impl Mul<f64> for Stages {
 }
 
 impl Host {
+    /// What a kernel of a full queue waits for the one before, beyond the gap within a graph.
+    pub fn gap_in(&self, mode: Mode) -> Seconds {
+        match mode {
+            Mode::Inference => self.gap,
+            Mode::Training => self.training_gap,
+        }
+    }
+
     /// The times of a machine of another speed.
     #[must_use]
     pub(super) fn of(mut self, speed: HostSpeed) -> Self {
@@ -265,6 +275,7 @@ impl Host {
 pub(super) struct HostFile {
     step: StepFile,
     gap: Option<Entry>,
+    training_gap: Option<Entry>,
     scaled_loss: Option<ScaledLossFile>,
     spread: SpreadFile,
     networks: Option<NetworksFile>,
@@ -353,11 +364,13 @@ impl HostFile {
         if let Some(share) = scaled_loss.filter(|s| !(0.0..=1.0).contains(s)) {
             return Err(FileError::value("host scaled_loss", format!("forward = {share} is no share")));
         }
+        let gap = self.gap.map_or(Ok(Seconds::ZERO), |g| g.time("host gap"))?;
         Ok(Host {
             other: kind("other".into(), &self.other.inference, &self.other.training)?,
             kinds: self.kinds.into_iter().map(|k| kind(k.name, &k.inference, &k.training)).collect::<Result<_, _>>()?,
             step: costs("step", &self.step.inference, &self.step.training)?,
-            gap: self.gap.map_or(Ok(Seconds::ZERO), |g| g.time("host gap"))?,
+            gap,
+            training_gap: self.training_gap.map_or(Ok(gap), |g| g.time("host training_gap"))?,
             scaled_loss,
             spread,
             known_spread,
@@ -381,6 +394,7 @@ mod tests {
             kinds: Vec::new(),
             step: costs,
             gap: Seconds::ZERO,
+            training_gap: Seconds::ZERO,
             scaled_loss,
             spread: 1.5,
             known_spread: 1.2,

@@ -240,7 +240,7 @@ mod tests {
                 assert!(ours > 0.0 && (theirs / ours / factor - 1.0).abs() < 1e-9, "{mode} {precision}");
             }
         }
-        assert_eq!(own.gap, other.gap);
+        assert_eq!((own.gap, own.training_gap), (other.gap, other.training_gap));
         // What is known narrows, what rounds differ by widens again.
         let (inference, training) = (Mode::Inference, Mode::Training);
         assert_eq!(own.spread(inference, Precision::Fp32), own.spread);

@@ -487,7 +487,7 @@ impl OnBoard {
             traffic: roofline.traffic(),
             arithmetic: roofline.arithmetic(),
             stalls: roofline.stalls,
-            activity: setup.framework.activity.of(load, setup.mode),
+            activity: setup.framework.activity.of(load, setup.mode, setup.dense),
         }
     }
 }

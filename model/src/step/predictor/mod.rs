@@ -56,6 +56,8 @@ pub(crate) struct Setup<'a> {
     pub mode: Mode,
     /// Which phases of the step: usually all that the mode has, in order.
     pub phases: &'a [Phase],
+    /// Whether no layer of the network makes zeros of about half of its values.
+    pub dense: bool,
     /// Age of the framework's libraries ([`crate::kernel::features::library_age`]); the newest that each model saw without.
     pub library: Option<f64>,
 }

@@ -173,7 +173,7 @@ impl<'a> Step<'a> {
             law,
             clock_law: ClockLaw::Voltage(VoltageCurve::of(gpu)),
             power_tier: own.unwrap_or(Tier::Transferred),
-            held: law.headroom,
+            held: gpu.power.held.as_ref().map_or(law.headroom, |h| h.value),
             burst: None,
             gap: Seconds::ZERO,
         };
@@ -184,9 +184,10 @@ impl<'a> Step<'a> {
                 (None, Some(_)) => step.refer(),
                 (None, None) => {}
             }
-        } else {
-            step.held = gpu.power.held.as_ref().map_or(law.headroom, |h| h.value);
-            step.scale_power(gpu.power.draw.as_ref().map_or(1.0, |d| d.value));
+        }
+        let draw = gpu.power.draw.as_ref().map(|d| d.value);
+        if own.is_none() || draw.is_some() {
+            step.scale_power(draw.unwrap_or(1.0));
         }
         Ok(step)
     }

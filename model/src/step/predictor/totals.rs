@@ -78,7 +78,7 @@ impl Totals {
         idle: Watts,
     ) {
         let host = setup.framework.host.as_ref().filter(|_| setup.launch == Launch::Eager);
-        let gap = setup.framework.dispatch + host.map_or(Seconds::ZERO, |h| h.gap);
+        let gap = setup.framework.dispatch + host.map_or(Seconds::ZERO, |h| h.gap_in(setup.mode));
         let gaps = gap * kernels as f64;
         let busy = self.time.value;
         let stages = |time: Seconds| self.stages * ((time + gaps) / busy);
