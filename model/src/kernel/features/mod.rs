@@ -174,14 +174,14 @@ impl Load<'_> {
         self.some_variables(floor, library, Wanted::ALL)
     }
 
-    /// The same of those that are wanted; the others are zero.
+    /// The same of those that are wanted; the others are zero, or what was worked out beside them.
     pub fn some_variables(&self, floor: Seconds, library: f64, wanted: Wanted) -> Variables {
         let mut values = Variables { values: [0.0; MAX_VARIABLES] };
         self.fill(&self.amounts(), (floor, library), wanted, &mut values.values);
         values
     }
 
-    /// Writes those that are wanted into `values`, where so much is to be done, over a launch floor, for a library of an age.
+    /// Writes those that are wanted into `values`, and others that are worked out beside them, where so much is to be done, over a launch floor, for a library of an age.
     pub(crate) fn fill<V: Number>(
         &self,
         amounts: &Amounts<V>,
@@ -250,6 +250,11 @@ impl Wanted {
             left &= left - 1;
             Some(next)
         })
+    }
+
+    /// How many there are.
+    pub(crate) fn count(self) -> usize {
+        self.0.count_ones() as usize
     }
 
     /// Whether there are none.

@@ -7,7 +7,7 @@ use crate::base::mark::Places;
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
 use crate::kernel::family::Family;
-use crate::kernel::features::{MAX_VARIABLES, Variables, Wanted};
+use crate::kernel::features::{Variables, Wanted};
 use crate::kernel::key::ModelKey;
 use crate::kernel::load::Memory;
 
@@ -197,16 +197,26 @@ impl Ellipsoid {
     /// in d variables.
     pub fn relative_leverage(&self, values: &[f64]) -> f64 {
         let d = self.variables.len();
-        let mut z = [0.0; MAX_VARIABLES];
-        for (i, z) in z[..d].iter_mut().enumerate() {
-            *z = (values[self.variables[i]] - self.mean[i]) / self.scale[i];
+        let (mut few, mut many) = ([0.0; FEW_SIZES], Vec::new());
+        let z = match few.get_mut(..d) {
+            Some(few) => few,
+            None => {
+                many.resize(d, 0.0);
+                &mut many[..]
+            }
+        };
+        for (((z, variable), mean), scale) in z.iter_mut().zip(&self.variables).zip(&self.mean).zip(&self.scale) {
+            *z = (values[*variable] - mean) / scale;
         }
-        let product = |row: &[f64]| row.iter().zip(&z).map(|(inverse, z)| inverse * z).sum::<f64>();
+        let product = |row: &[f64]| row.iter().zip(&*z).map(|(inverse, z)| inverse * z).sum::<f64>();
         let rows = self.inverse.chunks(d.max(1));
-        let distance: f64 = z[..d].iter().zip(rows).map(|(z, row)| z * product(row)).sum();
+        let distance: f64 = z.iter().zip(rows).map(|(z, row)| z * product(row)).sum();
         (1.0 + distance) / (1.0 + d as f64)
     }
 }
+
+/// No family has more sizes.
+const FEW_SIZES: usize = 8;
 
 /// Accuracy on held-out folds of this chip's rows, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,6 +1,7 @@
 //! A network with shapes for a batch.
 
-use super::{Derived, Folded, Network, Source, Stored, order};
+use super::{Derived, Folded, Network, Source, Sources, Stored, order};
+use crate::base::name::Name;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
@@ -19,7 +20,7 @@ pub struct ShapedNetwork {
     precision: Precision,
     optimizer: Optimizer,
     inputs: Vec<Shape>,
-    pub(super) layers: Arc<[ShapedLayer]>,
+    pub(super) layers: Arc<Vec<ShapedLayer>>,
     /// For each layer the first that computes the same on the same shapes.
     alike: Arc<[usize]>,
     /// What is computed of learned values alone, once in every step.
@@ -48,13 +49,13 @@ impl Clone for Totals {
 #[derive(Clone, Debug)]
 pub struct ShapedLayer {
     /// Unique name.
-    pub name: String,
+    pub name: Name,
     /// What it computes, on which input shapes.
     pub case: LayerCase,
     /// Output shape.
     pub output: Shape,
     /// What it reads.
-    pub from: Vec<Source>,
+    pub from: Sources,
     /// Whether its parameters are an earlier layer's.
     pub tied: bool,
     /// Layers that its kernel does besides, in order: see [`ShapedNetwork::fused`].
@@ -179,7 +180,7 @@ impl ShapedNetwork {
                 })
                 .collect();
             let output =
-                node.layer.output(&read).map_err(|why| ShapingError::Layer { name: node.name.clone(), why })?;
+                node.layer.output(&read).map_err(|why| ShapingError::Layer { name: node.name.to_string(), why })?;
             layers.push(ShapedLayer {
                 name: node.name.clone(),
                 case: LayerCase { inputs: read, layer: node.layer.within(precision) },
@@ -199,7 +200,7 @@ impl ShapedNetwork {
                 let count = |layer: &ShapedLayer| layer.case.parameters();
                 if layers.last().map(count) != layers.get(other).map(count) {
                     let why = ShapeError::Field("its parameters are not as many as those of the layer it is tied to");
-                    return Err(ShapingError::Layer { name: node.name.clone(), why });
+                    return Err(ShapingError::Layer { name: node.name.to_string(), why });
                 }
             }
         }
@@ -210,7 +211,7 @@ impl ShapedNetwork {
         let derived = network.derived.iter().map(ShapedLayer::of_derived).collect::<Result<Vec<_>, _>>()?;
         let (derived_alike, derived) = (self::alike(&derived).into(), derived.into());
         let (notes, optimizer) = (network.notes.clone(), Optimizer::Momentum);
-        let (name, layers) = (network.name.clone(), layers.into());
+        let (name, layers) = (network.name.clone(), Arc::new(layers));
         let totals = Totals::default();
         let shaped =
             Self { name, batch, precision, optimizer, inputs, layers, alike, derived, derived_alike, notes, totals };
@@ -247,7 +248,7 @@ impl ShapedNetwork {
             total = total + cost;
             costs.push(cost);
             if total.ops.get() > MAX_COUNT || total.bytes().get() > MAX_COUNT {
-                return Err(ShapingError::TooLarge { name: layer.name.clone() });
+                return Err(ShapingError::TooLarge { name: layer.name.to_string() });
             }
         }
         Ok(())
@@ -320,7 +321,7 @@ impl ShapedNetwork {
     /// Replaces all of its layers.
     pub(super) fn set_layers(&mut self, layers: Vec<ShapedLayer>) {
         self.alike = alike(&layers).into();
-        self.layers = layers.into();
+        self.layers = Arc::new(layers);
         self.totals = Totals::default();
     }
 
@@ -405,14 +406,14 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
 impl ShapedLayer {
     fn of_derived(derived: &Derived) -> Result<Self, ShapingError> {
         let Derived { name, case, wants_gradient } = derived;
-        let output = case.output().map_err(|why| ShapingError::Layer { name: name.clone(), why })?;
+        let output = case.output().map_err(|why| ShapingError::Layer { name: name.to_string(), why })?;
         let alone = Self::alone(case.layer.clone(), case.inputs.clone(), output);
         Ok(Self { name: name.clone(), wants_gradient: *wants_gradient, ..alone })
     }
 
     /// A layer of no network, without a name.
     pub(crate) fn alone(layer: Layer, inputs: Vec<Shape>, output: Shape) -> Self {
-        let (name, from, absorbed) = (String::new(), Vec::new(), Vec::new());
+        let (name, from, absorbed) = (Name::none().clone(), Sources::default(), Vec::new());
         Self {
             name,
             case: LayerCase { inputs, layer },

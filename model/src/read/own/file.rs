@@ -195,7 +195,7 @@ fn read_derived(entries: Vec<Table>) -> Result<Vec<Derived>, NetworkError> {
         let Some(Value::String(kind)) = fields.remove("kind") else { return Err(at(&name, "needs a kind")) };
         let case = LayerCase { inputs, layer: layer_of(&name, &kind, fields)? };
         case.output().map_err(|e| at(&name, &e.to_string()))?;
-        derived.push(Derived { name, case, wants_gradient });
+        derived.push(Derived { name: name.into(), case, wants_gradient });
     }
     Ok(derived)
 }
@@ -287,7 +287,7 @@ impl Expander<'_> {
                 return Err(at(full, why));
             }
         };
-        self.nodes.push(Node { name: full.to_string(), layer, from, tied, folded });
+        self.nodes.push(Node { name: full.into(), layer, from: from.into(), tied, folded });
         Ok(Source::Node(self.nodes.len() - 1))
     }
 
@@ -386,7 +386,7 @@ fn resolve(from: &Value, names: &HashMap<String, Source>) -> Result<Vec<Source>,
 fn check_all_used(nodes: &[Node], outputs: &[usize]) -> Result<(), NetworkError> {
     let used: HashSet<usize> = nodes
         .iter()
-        .flat_map(|node| &node.from)
+        .flat_map(|node| node.from.iter())
         .filter_map(|source| match source {
             Source::Node(i) => Some(*i),
             Source::Input(_) => None,
@@ -402,7 +402,7 @@ fn check_all_used(nodes: &[Node], outputs: &[usize]) -> Result<(), NetworkError>
 /// are one, and each may stand in a file.
 pub(crate) fn check_names(inputs: &[Input], nodes: &[Node]) -> Result<(), NetworkError> {
     let mut taken = HashSet::new();
-    for name in inputs.iter().map(|i| &i.name).chain(nodes.iter().map(|n| &n.name)) {
+    for name in inputs.iter().map(|i| i.name.as_str()).chain(nodes.iter().map(|n| n.name.as_str())) {
         check_name(name).map_err(|why| at(name, why))?;
         if !taken.insert(name) {
             return Err(at(name, "the full name is used twice, as by a layer and one within a block: rename one"));

@@ -17,7 +17,7 @@ pub(super) fn of_derived<'a>(
 ) -> Result<Vec<Kernel<'a>>, PredictError> {
     let mut kernels: Vec<Option<Kernel<'a>>> = Vec::with_capacity(network.derived().len());
     let Some(first) = network.derived().first().filter(|_| phase != Phase::Update) else { return Ok(Vec::new()) };
-    let once = network.with_batch(1).map_err(|_| PredictError::Empty(first.name.clone()))?;
+    let once = network.with_batch(1).map_err(|_| PredictError::Empty(first.name.to_string()))?;
     let mixed = setup.framework.mixed(network, setup.mode).is_some();
     for (layer, &alike) in network.derived().iter().zip(network.derived_alike()) {
         let wide = mixed && !Mixed::narrows_parameters(layer);

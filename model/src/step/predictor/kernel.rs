@@ -2,6 +2,7 @@
 
 use super::bounds::Bounds;
 use super::{BoundBy, Estimate, LayerPrediction, PredictError, Setup};
+use crate::base::name::Name;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::base::units::{Bytes, Seconds, Watts};
@@ -25,7 +26,7 @@ use crate::step::framework::KernelOf;
 /// A kernel at the clock that its calibration is of.
 #[derive(Clone)]
 pub(super) struct Kernel<'a> {
-    pub(super) name: &'a str,
+    pub(super) name: &'a Name,
     pub(super) kind: &'static str,
     pub(super) phase: Phase,
     pub(super) cost: LayerCost,
@@ -166,7 +167,7 @@ impl Kernel<'_> {
     /// It as it ran.
     pub(super) fn prediction(&self, Ran { time, power, bound_by, .. }: Ran) -> LayerPrediction {
         LayerPrediction {
-            name: self.name.to_string(),
+            name: self.name.clone(),
             kind: self.kind,
             phase: self.phase,
             ops: self.cost.ops,
@@ -249,7 +250,7 @@ impl<'m> Models<'m> {
 /// A kernel of a layer that runs in a precision: the network's, unless it is mixed.
 pub(super) fn predict_kernel<'a, 'm: 'a>(
     (network, runs): (&ShapedNetwork, Precision),
-    at: (&'a str, &ShapedLayer),
+    at: (&'a Name, &ShapedLayer),
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,
@@ -282,7 +283,7 @@ pub(super) fn computed_in(runs: Precision, layer: &ShapedLayer, phase: Phase) ->
 /// A kernel, or several that run for it.
 fn kernels_of<'a, 'm: 'a>(
     (network, runs): (&ShapedNetwork, Precision),
-    (name, layer): (&'a str, &ShapedLayer),
+    (name, layer): (&'a Name, &ShapedLayer),
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,
@@ -427,7 +428,7 @@ impl<'m> Plan<'_, 'm> {
     #[inline(always)]
     pub(super) fn kernel<'a>(
         &self,
-        (name, cost, on): (&'a str, LayerCost, OnBoard),
+        (name, cost, on): (&'a Name, LayerCost, OnBoard),
         ((low, high), in_domain, engine): ((f64, f64), bool, Option<&'m str>),
         (value, jump): (Seconds, Option<&'m str>),
         drives: Drives,
@@ -495,7 +496,7 @@ impl OnBoard {
 fn kernel_in<'a, 'm: 'a>(
     precision: Precision,
     network: &ShapedNetwork,
-    (name, layer): (&'a str, &ShapedLayer),
+    (name, layer): (&'a Name, &ShapedLayer),
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,

@@ -113,7 +113,7 @@ impl<'a> Step<'a> {
                 let mut kernel = match same {
                     Some(same) => same.clone(),
                     None => {
-                        let at = (&layer.name[..], layer);
+                        let at = (&layer.name, layer);
                         let mut kernel = predict_kernel((network, runs), at, phase, cost, setup, models)?;
                         kernel.lengthen(setup.framework.counter(&layer.case.layer, phase, setup.mode));
                         let (ways, read) = ((phase, setup.mode), (network.batch(), &cost));
