@@ -504,15 +504,24 @@ impl<'a, V: Number> Gemm<'a, V> {
 
     #[inline(always)]
     fn columns_divide(&self) -> [V; LANES] {
-        [2.0, 4.0, 8.0, 32.0, 64.0, 1.0, 1.0, 1.0].map(|by| self.product.n.divides(by))
+        let (n, one) = (self.product.n, V::of(1.0));
+        [n.divides(2.0), n.divides(4.0), n.divides(8.0), n.divides(32.0), n.divides(64.0), one, one, one]
     }
 
     /// The contraction, the rows, the positions.
     #[inline(always)]
     fn others_divide(&self) -> [V; LANES] {
         let (k, m, area) = (self.contracted, self.product.m, self.area);
-        [(k, 2.0), (k, 4.0), (k, 8.0), (k, 32.0), (k, 64.0), (m, 4.0), (m, 32.0), (area, 2.0)]
-            .map(|(size, by)| size.divides(by))
+        [
+            k.divides(2.0),
+            k.divides(4.0),
+            k.divides(8.0),
+            k.divides(32.0),
+            k.divides(64.0),
+            m.divides(4.0),
+            m.divides(32.0),
+            area.divides(2.0),
+        ]
     }
 
     /// What a convolution is, each 0 or 1.
@@ -520,17 +529,17 @@ impl<'a, V: Number> Gemm<'a, V> {
         let Some(conv) = self.conv else { return [V::of(0.0); LANES] };
         let channels = self.input_channels();
         let depthwise = is_depthwise(conv, channels);
+        let is = |condition| V::of(flag(condition));
         [
-            conv.kernel.is(1),
-            conv.kernel.is(3) && conv.stride.is(1),
-            conv.kernel.area() > 9,
-            conv.stride.area() > 1,
-            channels <= 4,
-            depthwise,
-            !depthwise && conv.groups(channels) > 1,
-            conv.dilation.area() > 1,
+            is(conv.kernel.is(1)),
+            is(conv.kernel.is(3) && conv.stride.is(1)),
+            is(conv.kernel.area() > 9),
+            is(conv.stride.area() > 1),
+            is(channels <= 4),
+            is(depthwise),
+            is(!depthwise && conv.groups(channels) > 1),
+            is(conv.dilation.area() > 1),
         ]
-        .map(|is| V::of(flag(is)))
     }
 
     /// By the best schedule.

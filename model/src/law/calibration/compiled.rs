@@ -1,6 +1,6 @@
 //! A model's polynomial as it is evaluated again and again: no division, no list of factors apart for every term.
 
-use super::layer_model::Range;
+use super::layer_model::{Range, SideBySide};
 use super::term::Term;
 use crate::base::mark::Places;
 use crate::base::number::{Lanes, Number};
@@ -18,6 +18,8 @@ pub struct Compiled {
     places: OnceLock<Places>,
     /// The variables that say whether a kernel lies within what was fitted.
     bounding: OnceLock<Wanted>,
+    /// Where rows' sizes lie; nothing where they are many.
+    sizes: OnceLock<Option<Box<SideBySide>>>,
 }
 
 impl Clone for Compiled {
@@ -47,6 +49,11 @@ impl Compiled {
     /// The same of the variables that bound what was fitted.
     pub(super) fn bounding(&self, make: impl FnOnce() -> Wanted) -> Wanted {
         *self.bounding.get_or_init(make)
+    }
+
+    /// The same of where rows' sizes lie.
+    pub(super) fn sizes(&self, make: impl FnOnce() -> Option<SideBySide>) -> &Option<Box<SideBySide>> {
+        self.sizes.get_or_init(|| make().map(Box::new))
     }
 
     /// The same of where the model's engines are.

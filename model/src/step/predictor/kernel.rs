@@ -84,14 +84,13 @@ impl Kernel<'_> {
         Self { time, error: self.error.hypot(fewer.error()), ..self }
     }
 
-    /// The same kernel where it reads so much again, which takes so long; as sure of it as of the rest.
-    pub(super) fn reading_again(self, again: Option<(Bytes, Seconds)>) -> Self {
-        let Some((bytes, extra)) = again else { return self };
+    /// Makes it one that reads so much again, which takes so long; as sure of it as of the rest.
+    pub(super) fn read_again(&mut self, again: Option<(Bytes, Seconds)>) {
+        let Some((bytes, extra)) = again else { return };
         let longer = (self.time.value + extra) / self.time.value;
-        let (read, weights) = (self.cost.read + bytes, self.cost.weights + bytes);
-        let cost = LayerCost { read, weights, ..self.cost };
-        let (time, memory) = (self.time.times(longer), self.memory + extra);
-        Self { time, memory, cost, besides: self.besides + extra, ..self }
+        (self.cost.read, self.cost.weights) = (self.cost.read + bytes, self.cost.weights + bytes);
+        (self.time, self.memory) = (self.time.times(longer), self.memory + extra);
+        self.besides += extra;
     }
 
     /// It behind another kernel, as one: what drives its power is what drives the longer of both.
@@ -165,7 +164,9 @@ impl Kernel<'_> {
     }
 
     /// It as it ran.
-    pub(super) fn prediction(&self, Ran { time, power, bound_by, .. }: Ran) -> LayerPrediction {
+    #[inline]
+    pub(super) fn prediction(&self, ran: &Ran) -> LayerPrediction {
+        let Ran { time, power, bound_by, .. } = *ran;
         LayerPrediction {
             name: self.name.clone(),
             kind: self.kind,

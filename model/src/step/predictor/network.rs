@@ -110,18 +110,18 @@ impl<'a> Step<'a> {
                     updates += 1;
                     continue;
                 }
-                let mut kernel = match same {
-                    Some(same) => same.clone(),
-                    None => {
-                        let at = (&layer.name, layer);
-                        let mut kernel = predict_kernel((network, runs), at, phase, cost, setup, models)?;
-                        kernel.lengthen(setup.framework.counter(&layer.case.layer, phase, setup.mode));
-                        let (ways, read) = ((phase, setup.mode), (network.batch(), &cost));
-                        let again = setup.framework.rows_apart.and_then(|r| r.again(layer, ways, read, setup.gpu));
-                        kernel.reading_again(again)
-                    }
-                };
-                (kernel.name, kernel.repeats) = (&layer.name, Some(*first.get_or_insert(kernels.len())));
+                if let Some(same) = same {
+                    let repeated = Kernel { name: &layer.name, repeats: *first, ..*same };
+                    kernels.push(repeated);
+                    continue;
+                }
+                let at = (&layer.name, layer);
+                let mut kernel = predict_kernel((network, runs), at, phase, cost, setup, models)?;
+                kernel.lengthen(setup.framework.counter(&layer.case.layer, phase, setup.mode));
+                let (ways, read) = ((phase, setup.mode), (network.batch(), &cost));
+                let again = setup.framework.rows_apart.and_then(|r| r.again(layer, ways, read, setup.gpu));
+                kernel.read_again(again);
+                kernel.repeats = Some(*first.insert(kernels.len()));
                 kernels.push(kernel);
             }
             kernels.extend(of_derived(network, phase, setup, models)?);
@@ -283,13 +283,13 @@ impl<'a> Step<'a> {
             let known = kernel.repeats.filter(|&first| first < i && clocks[first] == core).map(|first| ran[first]);
             let at = || kernel.at(Clocks { core, memory: limits.memory }, self.clock_law, setup.gpu);
             let as_it_ran = known.unwrap_or_else(at);
-            let prediction = kernel.prediction(as_it_ran);
             ran.push(as_it_ran);
+            layers.push(kernel.prediction(&as_it_ran));
+            let Some(prediction) = layers.last() else { continue };
             clock += core * prediction.time.value.get();
-            totals.add(&prediction, kernel);
+            totals.add(prediction, kernel);
             totals.host = totals.host + Stages::of(kernel.phase, kernel.host);
             totals.moved += as_it_ran.moved * prediction.time.value.get();
-            layers.push(prediction);
         }
         clock /= totals.time.value.get();
         let mut phases: Vec<PhaseTotal> = Vec::new();
