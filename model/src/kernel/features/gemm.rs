@@ -650,13 +650,11 @@ const TOGETHER: [Wanted; Table::<f64>::TOGETHER.len()] = {
     all
 };
 
-/// Fewer are worked out one by one.
-const SEVERAL: usize = 3;
-
-/// Writes those of some variables of which several are worked out together, and others beside them; those that are left.
+/// Writes those of some variables of which several are worked out together, and others beside them; those that are left, of which
+/// there are too few for that.
 fn fill_together<V: Number>(gemm: &Gemm<'_, V>, mut wanted: Wanted, values: &mut [V]) -> Wanted {
     for (together, all) in Table::<V>::TOGETHER.iter().zip(TOGETHER) {
-        if wanted.and(all).count() < SEVERAL {
+        if !wanted.and(all).are_several() {
             continue;
         }
         let mut each = (together.values)(gemm);

@@ -252,9 +252,10 @@ impl Wanted {
         })
     }
 
-    /// How many there are.
-    pub(crate) fn count(self) -> usize {
-        self.0.count_ones() as usize
+    /// Whether there are more than two.
+    pub(crate) fn are_several(self) -> bool {
+        let but_one = |set: u128| set & set.wrapping_sub(1);
+        but_one(but_one(self.0)) != 0
     }
 
     /// Whether there are none.

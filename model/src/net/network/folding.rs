@@ -212,8 +212,8 @@ inputs.x.shape = [3, 5, 5]
         let apart = through("pytorch");
         let names: Vec<&str> = apart.layers().iter().map(|l| l.name.as_str()).collect();
         assert_eq!(names, ["a", "a_batch_norm", "b", "b_batch_norm", "sum"]);
-        assert_eq!(apart.layers()[2].from, [Source::Node(1)]);
-        assert_eq!(apart.layers()[4].from, [Source::Node(3), Source::Node(1)]);
+        assert_eq!(*apart.layers()[2].from, [Source::Node(1)]);
+        assert_eq!(*apart.layers()[4].from, [Source::Node(3), Source::Node(1)]);
         assert_eq!(apart.notes(), [super::unfolded(2)]);
         // No bias, two values per channel.
         assert_eq!(apart.parameters(), 8 * 3 + 8 * 8 + 2 * 16);

@@ -146,8 +146,8 @@ inputs.x.shape = [3, 5, 5]
         let (plain, fused) = both(&["batch_norm", "add", "relu"]);
         let names: Vec<&str> = fused.layers().iter().map(|l| l.name.as_str()).collect();
         assert_eq!(names, ["stem+stem.relu", "conv+bn", "down+down.bn+sum+relu", "pool"]);
-        assert_eq!(fused.layers()[2].from, [Source::Node(0), Source::Node(1)]);
-        assert_eq!(fused.layers()[3].from, [Source::Node(2)]);
+        assert_eq!(*fused.layers()[2].from, [Source::Node(0), Source::Node(1)]);
+        assert_eq!(*fused.layers()[3].from, [Source::Node(2)]);
         assert_eq!(fused.parameters(), plain.parameters());
         assert_eq!(fused.macs(), plain.macs());
         let read = |net: &ShapedNetwork, i: usize| {

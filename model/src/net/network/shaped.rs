@@ -372,10 +372,11 @@ pub(super) fn mark_gradients(layers: &mut [ShapedLayer]) {
 fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
     // Layers that are alike have the same mark; few others have.
     let mark = |layer: &ShapedLayer| {
-        let kind = layer.case.layer.kind().as_bytes().iter().map(|byte| u64::from(*byte));
-        let read = layer.case.inputs.first().into_iter().flat_map(|shape| shape.dims());
-        let numbers = kind.chain(layer.output.dims().iter().chain(read).copied());
-        numbers.fold(0, |mark: u64, number| (mark.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        let kind = layer.case.layer.kind().as_bytes();
+        let ends = [kind.len() as u64, kind.first().copied().map_or(0, u64::from), kind.last().copied().map_or(0, u64::from)];
+        let read = layer.case.inputs.first().map_or(&[][..], Shape::dims);
+        let with = |mark: u64, number: &u64| (mark.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        read.iter().fold(layer.output.dims().iter().fold(ends.iter().fold(0, with), with), with)
     };
     let same = |layer: &ShapedLayer, other: &ShapedLayer| {
         let own = other.case == layer.case
@@ -387,18 +388,26 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
             && other.stored == layer.stored;
         own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
     };
-    let mut order: Vec<(u64, usize)> = layers.iter().enumerate().map(|(i, layer)| (mark(layer), i)).collect();
-    order.sort_unstable();
-    let mut alike: Vec<usize> = (0..layers.len()).collect();
-    let mut firsts: Vec<usize> = Vec::new();
-    for marked in order.chunk_by(|a, b| a.0 == b.0) {
-        firsts.clear();
-        for &(_, i) in marked {
-            match firsts.iter().find(|&&first| same(&layers[i], &layers[first])) {
-                Some(first) => alike[i] = *first,
-                None => firsts.push(i),
+    // Places of first ones by their marks, one more than the layer's; 0 where there is none.
+    let places = (2 * layers.len()).next_power_of_two();
+    let (mut firsts, mut marks) = (vec![0u32; places], Vec::with_capacity(layers.len()));
+    let mut alike: Vec<usize> = Vec::with_capacity(layers.len());
+    for (i, layer) in layers.iter().enumerate() {
+        let mark = mark(layer);
+        marks.push(mark);
+        // The highest bits are mixed best.
+        let mut place = (mark >> 32) as usize & (places - 1);
+        let first = loop {
+            match firsts[place].checked_sub(1).map(|first| first as usize) {
+                None => {
+                    firsts[place] = i as u32 + 1;
+                    break i;
+                }
+                Some(first) if marks[first] == mark && same(layer, &layers[first]) => break first,
+                Some(_) => place = (place + 1) & (places - 1),
             }
-        }
+        };
+        alike.push(first);
     }
     alike
 }

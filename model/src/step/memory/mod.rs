@@ -299,6 +299,9 @@ fn transforms(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
 
 /// The largest input that is converted for a product in fp8.
 fn converted(network: &ShapedNetwork) -> Bytes {
+    if network.precision() != Precision::Fp8 {
+        return Bytes::ZERO;
+    }
     let elements = |layer: &ShapedLayer| match layer.case.runs_in(network.precision()) {
         Precision::Fp8 => layer.case.inputs.iter().map(|s| s.elements()).fold(0, u64::saturating_add),
         _ => 0,

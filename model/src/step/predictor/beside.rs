@@ -121,7 +121,8 @@ mod tests {
     #[test]
     fn a_conversion_moves_six_bytes_a_value() {
         let network = shaped("vgg16");
-        let of = |learned| conversion(&"a".into(), Converted { values: 1001, learned }, &network).expect("fits");
+        let name = "a".into();
+        let of = |learned| conversion(&name, Converted { values: 1001, learned }, &network).expect("fits");
         let beside = of(false);
         assert_eq!((beside.cost.read.get(), beside.cost.written.get()), (4004, 2002));
         assert_eq!((beside.cost.weights.get(), of(true).cost.weights.get()), (0, 4004), "parameters come from memory");

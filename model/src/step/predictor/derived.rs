@@ -71,7 +71,7 @@ derived = [
         );
         let shaped = predictor.shape(&network, batch, precision, &[]).expect("fits");
         let step = predictor.step(&shaped, mode).expect("runs");
-        let of_no_layer = |k: &&Kernel<'_>| network.derived.iter().any(|d| d.name == k.name);
+        let of_no_layer = |k: &&Kernel<'_>| network.derived.iter().any(|d| d.name == *k.name);
         let seen = step.kernels.iter().filter(of_no_layer);
         seen.map(|k| (k.name.to_string(), k.phase, k.time.value.get())).collect()
     }
