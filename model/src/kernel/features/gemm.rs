@@ -1,7 +1,7 @@
 //! Variables of kernels that multiply matrices: convolutions as implicit GEMM, linear layers, batched products.
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
-use super::{Wanted, cached, flag, over, schedule};
+use super::{Wanted, cached, flag, over, schedule, sets};
 use crate::base::number::{Formula, LANES, Number};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
@@ -600,14 +600,8 @@ impl<'a, V: Number> Gemm<'a, V> {
     }
 }
 
-/// Variables that are quicker worked out together than one by one.
-struct Together<V> {
-    /// Of each the place among the [`VARIABLES`]; further numbers are of none.
-    places: &'static [usize],
-    /// Whether they are logarithms of what is computed.
-    log: bool,
-    values: fn(&Gemm<'_, V>) -> [V; LANES],
-}
+/// Numbers of a product that are worked out together.
+type Together<V> = super::Together<fn(&Gemm<'_, V>) -> [V; LANES]>;
 
 /// As the places of variables that there are of every tile.
 const fn by_tile(first: usize, step: usize) -> [usize; TILES.len()] {
@@ -634,37 +628,11 @@ impl<V: Number> Table<V> {
     ];
 }
 
-/// The same as a set.
-const TOGETHER: [Wanted; Table::<f64>::TOGETHER.len()] = {
-    let mut all = [Wanted(0); Table::<f64>::TOGETHER.len()];
-    let mut i = 0;
-    while i < all.len() {
-        let places = Table::<f64>::TOGETHER[i].places;
-        let mut at = 0;
-        while at < places.len() {
-            all[i].0 |= 1 << places[at];
-            at += 1;
-        }
-        i += 1;
-    }
-    all
-};
+const SETS: [Wanted; Table::<f64>::TOGETHER.len()] = sets(&Table::<f64>::TOGETHER);
 
-/// Writes those of some variables of which several are worked out together, and others beside them; those that are left, of which
-/// there are too few for that.
-fn fill_together<V: Number>(gemm: &Gemm<'_, V>, mut wanted: Wanted, values: &mut [V]) -> Wanted {
-    for (together, all) in Table::<V>::TOGETHER.iter().zip(TOGETHER) {
-        if !wanted.and(all).are_several() {
-            continue;
-        }
-        let mut each = (together.values)(gemm);
-        if together.log {
-            each = V::ln_of_each(each);
-        }
-        together.places.iter().zip(each).for_each(|(place, value)| values[*place] = value);
-        wanted = wanted.without(all);
-    }
-    wanted
+/// Writes those of some variables that are worked out together; those that are left.
+fn fill_together<V: Number>(gemm: &Gemm<'_, V>, wanted: Wanted, values: &mut [V]) -> Wanted {
+    super::fill_together((&Table::<V>::TOGETHER, &SETS), wanted, values, |of| of(gemm))
 }
 
 pub(super) fn fill<V: Number>(
@@ -723,7 +691,7 @@ mod tests {
                 let (found, name) = (together[place], variable.name);
                 assert!(left.has(place) || (found - plain).abs() <= 1e-14 * (1.0 + plain.abs()), "{name} {found} {plain}");
             }
-            assert!(left.and(TOGETHER[0]).is_empty() && left.has(VARIABLES.len() - 1));
+            assert!(left.and(SETS[0]).is_empty() && left.has(VARIABLES.len() - 1));
         }
     }
 }

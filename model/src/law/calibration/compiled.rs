@@ -18,6 +18,8 @@ pub struct Compiled {
     places: OnceLock<Places>,
     /// The variables that say whether a kernel lies within what was fitted.
     bounding: OnceLock<Wanted>,
+    /// How far a kernel's sizes are from those of rows.
+    distance: OnceLock<Bounded>,
     /// Where rows' sizes lie; nothing where they are many.
     sizes: OnceLock<Option<Box<SideBySide>>>,
 }
@@ -49,6 +51,11 @@ impl Compiled {
     /// The same of the variables that bound what was fitted.
     pub(super) fn bounding(&self, make: impl FnOnce() -> Wanted) -> Wanted {
         *self.bounding.get_or_init(make)
+    }
+
+    /// The same of the distance from rows.
+    pub(super) fn distance(&self, make: impl FnOnce() -> Bounded) -> &Bounded {
+        self.distance.get_or_init(make)
     }
 
     /// The same of where rows' sizes lie.

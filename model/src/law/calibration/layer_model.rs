@@ -365,6 +365,11 @@ impl LayerModel {
             && self.leverage_of(values) <= MOST_LEVERAGE
     }
 
+    /// [`Ellipsoid::distance`] of its sizes.
+    pub(crate) fn distance(&self) -> &Bounded {
+        self.compiled.distance(|| Bounded::new(self.sizes.distance(), &[], self.bounding()))
+    }
+
     /// [`Ellipsoid::relative_leverage`] of its sizes.
     fn leverage_of(&self, values: &[f64; MAX_VARIABLES]) -> f64 {
         let known = self.compiled.sizes(|| SideBySide::of(&self.sizes));

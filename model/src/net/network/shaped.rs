@@ -35,8 +35,19 @@ pub struct ShapedNetwork {
 #[derive(Debug, Default)]
 struct Totals {
     parameters: OnceLock<u64>,
+    weight_bytes: OnceLock<u64>,
+    cache_bytes: OnceLock<u64>,
     /// By mode.
     buffers: [OnceLock<u64>; Mode::ALL.len()],
+}
+
+impl Totals {
+    /// What no batch changes.
+    fn of_samples(&self) -> Self {
+        let Self { parameters, weight_bytes, cache_bytes, .. } = self;
+        let (parameters, weight_bytes) = (parameters.clone(), weight_bytes.clone());
+        Self { parameters, weight_bytes, cache_bytes: cache_bytes.clone(), ..Self::default() }
+    }
 }
 
 impl Clone for Totals {
@@ -227,7 +238,7 @@ impl ShapedNetwork {
         if batch == 0 || batch > crate::base::shape::MAX_DIMENSION {
             return Err(ShapingError::Batch(batch));
         }
-        let shaped = Self { batch, ..self.clone() };
+        let shaped = Self { batch, totals: self.totals.of_samples(), ..self.clone() };
         // Fewer samples have less to count.
         if batch > self.batch {
             shaped.check_countable()?;
@@ -328,6 +339,25 @@ impl ShapedNetwork {
     /// Learned parameters.
     pub fn parameters(&self) -> u64 {
         *self.totals.parameters.get_or_init(|| self.each(ShapedLayer::parameters).sum())
+    }
+
+    /// Bytes of parameters as the step computes with them.
+    pub fn weight_bytes(&self) -> u64 {
+        let all = || self.each(|layer| layer.weight_bytes(self.precision)).fold(0, u64::saturating_add);
+        *self.totals.weight_bytes.get_or_init(all)
+    }
+
+    /// Bytes that keys and values of a sample take in a cache once it has run.
+    pub fn cache_bytes(&self) -> u64 {
+        let width = self.precision.result_bytes();
+        let all = || self.each(|layer| layer.cache_bytes(width)).fold(0, u64::saturating_add);
+        *self.totals.cache_bytes.get_or_init(all)
+    }
+
+    /// What a function gives for those layers that no earlier one is alike.
+    pub fn distinct<'n, T>(&'n self, of: impl Fn(&ShapedLayer) -> T + 'n) -> impl Iterator<Item = T> + 'n {
+        let first = self.alike.iter().enumerate().filter(|(i, alike)| i == *alike);
+        first.map(move |(i, _)| of(&self.layers[i]))
     }
 
     /// Bytes of all buffers of a step where our own runner places them: what `plan` says of this network, the first time.
