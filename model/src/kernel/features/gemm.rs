@@ -667,7 +667,9 @@ mod tests {
     #[test]
     fn variables_that_are_worked_out_together_are_those_of_each() {
         let gpu = toy();
-        for (kernel, stride, groups, channels) in [(1, 1, 1, 64), (3, 1, 1, 48), (3, 2, 1, 3), (5, 1, 4, 64), (3, 1, 66, 66)] {
+        for (kernel, stride, groups, channels) in
+            [(1, 1, 1, 64), (3, 1, 1, 48), (3, 2, 1, 3), (5, 1, 4, 64), (3, 1, 66, 66)]
+        {
             let conv = Conv2d {
                 channels: if groups > 4 { channels } else { 96 },
                 kernel: Pair::square(kernel),
@@ -689,7 +691,10 @@ mod tests {
                 let value = (variable.value)(&gemm);
                 let plain = if variable.log { value.ln() } else { value };
                 let (found, name) = (together[place], variable.name);
-                assert!(left.has(place) || (found - plain).abs() <= 1e-14 * (1.0 + plain.abs()), "{name} {found} {plain}");
+                assert!(
+                    left.has(place) || (found - plain).abs() <= 1e-14 * (1.0 + plain.abs()),
+                    "{name} {found} {plain}"
+                );
             }
             assert!(left.and(SETS[0]).is_empty() && left.has(VARIABLES.len() - 1));
         }

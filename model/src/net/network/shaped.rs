@@ -403,7 +403,8 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
     // Layers that are alike have the same mark; few others have.
     let mark = |layer: &ShapedLayer| {
         let kind = layer.case.layer.kind().as_bytes();
-        let ends = [kind.len() as u64, kind.first().copied().map_or(0, u64::from), kind.last().copied().map_or(0, u64::from)];
+        let ends =
+            [kind.len() as u64, kind.first().copied().map_or(0, u64::from), kind.last().copied().map_or(0, u64::from)];
         let read = layer.case.inputs.first().map_or(&[][..], Shape::dims);
         let with = |mark: u64, number: &u64| (mark.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         read.iter().fold(layer.output.dims().iter().fold(ends.iter().fold(0, with), with), with)

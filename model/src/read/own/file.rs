@@ -1,7 +1,7 @@
 //! The network file format, documented in `data/nets/README.md`.
 
-use crate::base::mark::Quick;
 use crate::base::file::check_schema;
+use crate::base::mark::Quick;
 use crate::base::packed::{from_packed, from_toml};
 use crate::base::shape::Shape;
 use crate::base::text::{closest, names, prose, shown, toml_message};
