@@ -89,3 +89,17 @@ impl fmt::Display for Name {
         fmt::Display::fmt(&**self, f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_share_their_text_and_compare_by_it() {
+        let name = Name::from("conv1_2");
+        let copy = name.clone();
+        assert_eq!(name.as_str().as_ptr(), copy.as_str().as_ptr());
+        assert!(copy == "conv1_2" && copy == Name::from("conv1_2".to_string()) && copy != *Name::none());
+        assert_eq!(format!("{copy} {copy:?}"), "conv1_2 \"conv1_2\"");
+    }
+}

@@ -166,11 +166,11 @@ impl<'a> StepOverBatches<'a> {
         }
         let one = |kernel: &Kernel<'a>, made: &[Kernel<'a>]| match kernel.asked.and_then(|asked| made.get(asked)) {
             Some(made) => {
-                let mut made = made.clone();
+                let mut made = *made;
                 become_of(&mut made, kernel);
                 made
             }
-            None => kernel.clone(),
+            None => *kernel,
         };
         Ok(made.iter().map(|made| self.kernels.iter().map(|kernel| one(kernel, made)).collect()).collect())
     }

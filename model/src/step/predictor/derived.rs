@@ -24,7 +24,7 @@ pub(super) fn of_derived<'a>(
         let runs = if wide { Precision::Fp32 } else { network.precision() };
         let setup = Setup { mode: mode_of(&layer.case.layer, setup.mode), ..*setup };
         let kernel = match (kernels.get(alike), once.cost_in(runs, layer, phase, setup.mode)) {
-            (Some(known), _) => known.clone().map(|known| Kernel { name: &layer.name, ..known }),
+            (Some(known), _) => known.map(|known| Kernel { name: &layer.name, ..known }),
             (None, Some(cost)) => {
                 let kernel = predict_kernel((&once, runs), (&layer.name, layer), phase, cost, &setup, models)?;
                 Some(Kernel { repeats: None, ..kernel })

@@ -24,7 +24,7 @@ use crate::net::network::{ShapedLayer, ShapedNetwork, Stored};
 use crate::step::framework::KernelOf;
 
 /// A kernel at the clock that its calibration is of.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Kernel<'a> {
     pub(super) name: &'a Name,
     pub(super) kind: &'static str,
@@ -262,7 +262,7 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
         asked.len() - 1
     });
     let mut kernel = match asked.and_then(|place| models.known.get(place)) {
-        Some(known) => Kernel { name: at.0, cost, ..known.clone() },
+        Some(known) => Kernel { name: at.0, cost, ..*known },
         None => kernels_of((network, runs), at, phase, cost, setup, models)?,
     };
     (kernel.asked, kernel.besides) = (asked, Seconds::ZERO);

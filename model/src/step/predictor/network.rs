@@ -79,7 +79,7 @@ impl<'a> Step<'a> {
             let fused = setup.framework.fused_update.as_ref().filter(|_| phase == Phase::Update);
             for (i, (layer, &alike)) in network.layers().iter().zip(network.alike()).enumerate() {
                 for converted in mixed.iter().flat_map(|m| m.converted(network, i, phase)) {
-                    let known = converting.iter().find(|(c, _)| *c == converted).map(|(_, kernel)| kernel.clone());
+                    let known = converting.iter().find(|(c, _)| *c == converted).map(|(_, kernel)| *kernel);
                     let kernel = match known {
                         Some(kernel) => Kernel { name: &layer.name, ..kernel },
                         None => {
@@ -87,7 +87,7 @@ impl<'a> Step<'a> {
                             let at = (beside.name, &beside.layer);
                             let runs = (network, beside.precision);
                             let kernel = predict_kernel(runs, at, Phase::Forward, beside.cost, setup, models)?;
-                            converting.push((converted, kernel.clone()));
+                            converting.push((converted, kernel));
                             kernel
                         }
                     };
@@ -95,9 +95,9 @@ impl<'a> Step<'a> {
                 }
                 let runs = mixed.as_ref().map_or(precision, |m| m.works(i));
                 let first = &mut first[alike * ways + usize::from(runs != precision)];
-                let same = first.map(|same: usize| &kernels[same]);
+                let same: Option<usize> = *first;
                 // Whether a gradient is wanted depends on what a layer reads, nothing else does.
-                let known = same.filter(|_| phase != Phase::BackwardData).map(|same| same.cost);
+                let known = same.filter(|_| phase != Phase::BackwardData).map(|same| kernels[same].cost);
                 let Some(cost) = known.or_else(|| network.cost_in(runs, layer, phase, setup.mode)) else {
                     let host = setup.framework.host.as_ref().filter(|_| phase == Phase::Forward);
                     if let Some(host) = host.filter(|_| layer.case.layer.is_view(setup.mode)) {
@@ -111,8 +111,10 @@ impl<'a> Step<'a> {
                     continue;
                 }
                 if let Some(same) = same {
-                    let repeated = Kernel { name: &layer.name, repeats: *first, ..*same };
-                    kernels.push(repeated);
+                    kernels.extend_from_within(same..=same);
+                    if let Some(repeated) = kernels.last_mut() {
+                        (repeated.name, repeated.repeats) = (&layer.name, Some(same));
+                    }
                     continue;
                 }
                 let at = (&layer.name, layer);
