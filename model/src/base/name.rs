@@ -99,7 +99,8 @@ mod tests {
         let name = Name::from("conv1_2");
         let copy = name.clone();
         assert_eq!(name.as_str().as_ptr(), copy.as_str().as_ptr());
-        assert!(copy == "conv1_2" && copy == Name::from("conv1_2".to_string()) && copy != *Name::none());
+        let other = Name::from(String::from("conv1_2"));
+        assert!(copy == "conv1_2" && copy == other && copy != *Name::none());
         assert_eq!(format!("{copy} {copy:?}"), "conv1_2 \"conv1_2\"");
     }
 }
