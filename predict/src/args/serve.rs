@@ -66,8 +66,9 @@ pub struct ServeArgs {
     /// Tokens of an answer, written alike
     #[arg(long, value_name = "TOKENS", value_parser = str::parse::<Lengths>, required_unless_present = "trace", allow_negative_numbers = true)]
     pub answer: Option<Lengths>,
-    /// Requests to simulate, for each replica of --data-parallel; the first and the last tenth load them and do not count.
-    /// Without it 2000, of many users ten for each
+    /// Requests to simulate, for each replica of --data-parallel. Those that come while they fill (three times as long as a request
+    /// takes, at least the first tenth, at most a quarter) and the last tenth do not count. Without it 2000, or as many as are
+    /// under way twelve times over, at most 40000 for each replica; of many users twelve for each
     #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub requests: Option<u64>,
     /// Decides arrivals and lengths

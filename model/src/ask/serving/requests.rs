@@ -96,7 +96,12 @@ pub struct Demand {
     requests: Vec<Request>,
     /// Requests per second as it was recorded, where it was.
     recorded: Option<f64>,
+    /// Where more may come than these: their gaps, and how many there are at most.
+    further: Option<(Random, usize)>,
 }
+
+/// Of a demand that may have more requests than were drawn, so many times as many at most.
+const MOST_FURTHER: usize = 20;
 
 impl Demand {
     /// So many requests, at least one, that come independently of each other (a Poisson process).
@@ -109,7 +114,16 @@ impl Demand {
             at += Seconds::new(gaps.exponential());
             Request { at, prompt: prompt.draw(&mut prompts), answer: answer.draw(&mut answers) }
         };
-        Self { requests: (0..requests.max(1)).map(|_| draw()).collect(), recorded: None }
+        Self { requests: (0..requests.max(1)).map(|_| draw()).collect(), recorded: None, further: None }
+    }
+
+    /// The same, and more of them where a replica is not full before they are over: with the same lengths again, in their order.
+    pub fn at_least(requests: usize, prompt: Lengths, answer: Lengths, seed: u64) -> Self {
+        // Of no draw above.
+        let mut seeds = Random::new(seed);
+        let gaps = (0..4).map(|_| seeds.split()).last();
+        let most = requests.max(1).saturating_mul(MOST_FURTHER);
+        Self { further: gaps.map(|gaps| (gaps, most)), ..Self::poisson(requests, prompt, answer, seed) }
     }
 
     /// A trace: CSV with the columns `time` (in seconds, rising), `prompt` and `answer` (tokens) in any order. `name` is that
@@ -157,23 +171,45 @@ impl Demand {
         }
         let rate = (requests.len() - 1) as f64 / span.get();
         requests.iter_mut().for_each(|r| r.at = (r.at - start) * rate);
-        Ok(Self { requests, recorded: Some(rate) })
+        Ok(Self { requests, recorded: Some(rate), further: None })
     }
 
-    /// As many again, so often all together, for replicas that share them; a trace as it is.
+    /// As many again, so often all together, for replicas that share them; a trace as it is, and where there may be more so
+    /// many times as many.
     #[must_use]
     pub fn repeated(&self, times: usize) -> Self {
         if self.recorded.is_some() || times <= 1 {
             return self.clone();
         }
+        if let Some((gaps, most)) = &self.further {
+            return Self { further: Some((gaps.clone(), most.saturating_mul(times))), ..self.clone() };
+        }
         let last = self.requests.last().map_or(Seconds::ZERO, |r| r.at);
         let again = |i: usize| self.requests.iter().map(move |r| Request { at: r.at + last * i as f64, ..*r });
-        Self { requests: (0..times).flat_map(again).collect(), recorded: None }
+        Self { requests: (0..times).flat_map(again).collect(), recorded: None, further: None }
     }
 
     /// The requests as they come at so many a second.
     pub fn at_rate(&self, rate: f64) -> Vec<Request> {
         self.requests.iter().map(|r| Request { at: r.at / rate, ..*r }).collect()
+    }
+
+    /// How many there may be.
+    pub fn most(&self) -> usize {
+        self.further.as_ref().map_or(self.requests.len(), |(_, most)| *most)
+    }
+
+    /// So many of them, of [`Self::most`] at most, as they come at so many a second.
+    pub fn many_at_rate(&self, many: usize, rate: f64) -> Vec<Request> {
+        let mut requests = self.at_rate(rate);
+        let (Some((mut gaps, most)), Some(last)) = (self.further.clone(), requests.last()) else { return requests };
+        let mut at = last.at;
+        let beyond = self.requests.iter().cycle().take(many.min(most).saturating_sub(requests.len()));
+        requests.extend(beyond.map(|r| {
+            at += Seconds::new(gaps.exponential()) / rate;
+            Request { at, ..*r }
+        }));
+        requests
     }
 
     /// The requests in their order, whatever their times: one a second in the mean.
@@ -185,7 +221,7 @@ impl Demand {
     #[must_use]
     pub fn first(&self, requests: usize) -> Self {
         let count = requests.clamp(1, self.requests.len());
-        Self { requests: self.requests[..count].to_vec(), ..*self }
+        Self { requests: self.requests[..count].to_vec(), recorded: self.recorded, further: None }
     }
 
     /// Requests per second of a trace as it was recorded.

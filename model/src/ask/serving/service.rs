@@ -2,12 +2,12 @@
 //! target.
 
 use super::ServingError;
-use super::copies::{saturated_copies, simulate_copies};
+use super::copies::{saturated_copies, simulate_copies, simulate_filled, simulate_kept};
 use super::pools::Pools;
 use super::replica::Replica;
-use super::requests::Demand;
+use super::requests::{Demand, Request};
 use super::scheduler::Limits;
-use super::simulate::{Load, simulate_kept};
+use super::simulate::{Counted, Load};
 use super::summary::{Summary, Which};
 use super::times::{StepTimes, Times};
 use crate::base::units::Seconds;
@@ -83,6 +83,8 @@ pub struct Service<'a> {
     pub demand: &'a Demand,
     /// Which replicas there are.
     pub group: Group<'a>,
+    /// Requests a second that one of those that are alike carries ([`Self::carries`]), where that is known.
+    pub alone: Option<Estimate<f64>>,
 }
 
 /// Steps that always take as long, and requests to be asked for at any rate.
@@ -102,6 +104,9 @@ pub struct Steps<'a, R> {
 const RESOLUTION: f64 = 1e-3;
 /// The same of the ends of an interval.
 const RESOLUTION_OF_ENDS: f64 = 5e-3;
+/// A load is simulated again so often at most, with requests that fill the replica, and by so much more than they seemed to be.
+const AGAIN: u32 = 3;
+const MARGIN: f64 = 1.1;
 /// A share of what it carries at which hardly a request meets another.
 const LONELY: f64 = 1e-3;
 
@@ -126,12 +131,38 @@ impl<R: Replica> Steps<'_, R> {
         if rate >= most {
             return Ok(None);
         }
-        let requests = self.demand.at_rate(rate);
+        self.filled(rate, |requests, filling| self.summary(requests, filling))
+    }
+
+    fn summary(&self, requests: &[Request], filling: usize) -> Result<Option<Summary>, ServingError> {
+        let (replica, limits) = (self.replica, self.limits);
         let run = match self.group {
-            Group::Apart(pools) => pools.simulate(self.replica, &requests, self.limits)?,
-            Group::Alike(copies) => simulate_copies(self.replica, &requests, Load::Open, self.limits, copies)?,
+            Group::Apart(pools) => pools.simulate_filled(replica, requests, limits, filling)?,
+            Group::Alike(copies) => simulate_filled(replica, requests, Load::Open, limits, (copies, filling))?,
         };
         Ok(Summary::of(&run))
+    }
+
+    /// What comes of a rate once the replica is full: as many requests as that takes, where the demand has as many, of which
+    /// none counts before.
+    fn filled(
+        &self,
+        rate: f64,
+        summary: impl Fn(&[Request], usize) -> Result<Option<Summary>, ServingError>,
+    ) -> Result<Option<Summary>, ServingError> {
+        let (few, most) = (self.demand.requests().len(), self.demand.most());
+        let (mut many, mut filling) = (few, 0);
+        for round in 0.. {
+            let Some(found) = summary(&self.demand.many_at_rate(many, rate), filling)? else { return Ok(None) };
+            let enough = Counted::of(many, Load::Open).from.max(filling);
+            if round == AGAIN || (found.enough() <= many || many == most) && found.filling() <= enough {
+                return Ok(Some(found));
+            }
+            // How many are under way is known the better the more there were.
+            let more = |requests: usize| (requests as f64 * MARGIN).ceil() as usize;
+            (many, filling) = (more(found.enough()).clamp(many, most), more(found.filling()));
+        }
+        Ok(None)
     }
 
     /// The highest rate that keeps a target, by halving, to a share of `most`, what is carried; `None` where not even a lone
@@ -166,10 +197,10 @@ impl<R: Replica> Steps<'_, R> {
     /// As [`Self::at`]; nothing where a target is not kept.
     fn kept(&self, target: &Target, rate: f64, most: f64) -> Result<Option<Summary>, ServingError> {
         let summary = match self.group {
-            Group::Alike(1) if rate < most => {
-                let run = simulate_kept(self.replica, &self.demand.at_rate(rate), self.limits, target)?;
-                run.as_ref().and_then(Summary::of)
-            }
+            Group::Alike(copies) if rate < most => self.filled(rate, |requests, filling| {
+                let run = simulate_kept(self.replica, requests, self.limits, (target, filling), copies)?;
+                Ok(run.as_ref().and_then(Summary::of))
+            })?,
             _ => self.at(rate, most)?,
         };
         Ok(summary.filter(|summary| target.is_kept(summary) && !summary.grows))
@@ -181,7 +212,15 @@ impl Service<'_> {
         Steps { replica: times, limits: &self.limits, demand: self.demand, group: self.group }
     }
 
-    fn carries(&self) -> Result<Estimate<f64>, ServingError> {
+    /// Requests a second that are carried at most: the least, where all steps take as long as their 95 % quantiles.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn carries(&self) -> Result<Estimate<f64>, ServingError> {
+        if let (Group::Alike(copies), Some(Estimate { value, p05, p95 })) = (self.group, self.alone) {
+            let all = |rate: f64| rate * copies.max(1) as f64;
+            return Ok(Estimate { value: all(value), p05: all(p05), p95: all(p95) });
+        }
         let most = |times| self.with(times).most();
         let StepTimes { low, value, high, .. } = self.times;
         Ok(within_ends(most(value)?, most(high)?, most(low)?))
@@ -192,14 +231,16 @@ impl Service<'_> {
     /// # Errors
     /// When one does not fit in the cache.
     pub fn open(&self, rate: f64) -> Result<Outlook, ServingError> {
-        let (StepTimes { low, value, high, .. }, most) = (self.times, self.carries()?);
-        Ok(Outlook {
-            rate: Some(rate),
-            most,
-            value: self.with(value).at(rate, most.value)?,
-            low: self.with(low).at(rate, most.p95)?,
-            high: self.with(high).at(rate, most.p05)?,
-        })
+        let most = self.carries()?;
+        let value = self.with(&self.times.value).at(rate, most.value)?;
+        self.with_ends(rate, most, value)
+    }
+
+    /// At a rate at which it is known what is most likely.
+    fn with_ends(&self, rate: f64, most: Estimate<f64>, value: Option<Summary>) -> Result<Outlook, ServingError> {
+        let StepTimes { low, high, .. } = self.times;
+        let (low, high) = (self.with(low).at(rate, most.p95)?, self.with(high).at(rate, most.p05)?);
+        Ok(Outlook { rate: Some(rate), most, value, low, high })
     }
 
     /// So many users of replicas that are alike, each of whom sends the next request when the last one is answered.
@@ -220,20 +261,22 @@ impl Service<'_> {
         Ok(Outlook { rate: None, most, value: summary(value)?, low: summary(low)?, high: summary(high)? })
     }
 
-    /// The highest rate that keeps a target, by halving, and the same with all steps at their 95 and 5 % quantiles, 0 where not
-    /// even a lone request keeps it then; `None` where none does as is most likely.
+    /// The highest rate that keeps a target, by halving, the same with all steps at their 95 and 5 % quantiles, 0 where not
+    /// even a lone request keeps it then, and what comes of that rate; `None` where none does as is most likely.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn highest(&self, target: &Target) -> Result<Option<Estimate<f64>>, ServingError> {
-        let highest = |times, resolution| {
-            let steps = self.with(times);
-            steps.highest(target, steps.most()?, resolution)
+    pub fn within(&self, target: &Target) -> Result<Option<(Estimate<f64>, Outlook)>, ServingError> {
+        let (StepTimes { low, value, high, .. }, most) = (self.times, self.carries()?);
+        let Some((rate, kept)) = self.with(value).highest_kept(target, most.value, RESOLUTION)? else {
+            return Ok(None);
         };
-        let StepTimes { low, value, high, .. } = self.times;
-        let Some(value) = highest(value, RESOLUTION)? else { return Ok(None) };
-        let end = |times| Ok::<_, ServingError>(highest(times, RESOLUTION_OF_ENDS)?.unwrap_or(0.0));
-        Ok(Some(within_ends(value, end(high)?, end(low)?)))
+        let end = |times, most| {
+            let highest = self.with(times).highest(target, most, RESOLUTION_OF_ENDS)?;
+            Ok::<_, ServingError>(highest.unwrap_or(0.0))
+        };
+        let highest = within_ends(rate, end(high, most.p05)?, end(low, most.p95)?);
+        Ok(Some((highest, self.with_ends(rate, most, Some(kept))?)))
     }
 }
 
