@@ -85,15 +85,7 @@ mod tests {
     #[test]
     fn a_fleet_pays_as_its_tariff_says() {
         let demand = Demand::poisson(400, Lengths::Constant(100), Lengths::Constant(20), 1);
-        let limits = Limits {
-            rule: Scheduling::AnswersFirst,
-            tokens: 512,
-            sequences: 16,
-            blocks: 10_000,
-            block: 16,
-            chunked: true,
-            reserve: true,
-        };
+        let limits = Limits { tokens: 512, sequences: 16, blocks: 10_000, ..Limits::AMPLE };
         let target = Target { to_first: Some(Seconds::new(1.0)), per_token: None, which: Which::P90 };
         let wanted = crate::ask::capacity::Wanted { demand: &demand, target: &target };
         let carriers: Vec<Carrier> = wanted.carriers([(Layout::ALONE, limits, &Even)].into_iter()).expect("fits");

@@ -172,8 +172,7 @@ mod tests {
                 Watts::new(1.0)
             }
         }
-        let limits =
-            |rule| Limits { rule, tokens: 64, sequences: 4, blocks: 99, block: 1, chunked: true, reserve: true };
+        let limits = |rule| Limits { rule, tokens: 64, sequences: 4, blocks: 99, block: 1, ..Limits::AMPLE };
         let requests = [Request { at: Seconds::ZERO, prompt: 9, answer: 3 }];
         let run = |rule| simulate_part(&Two, &requests, Load::Open, &limits(rule), Part::default());
         let why = run(Scheduling::PromptsFirst).expect_err("not simulated").to_string();
@@ -203,15 +202,7 @@ mod tests {
         let requests: Vec<Request> =
             (0..200).map(|i| Request { at: Seconds::ZERO, prompt: 20 + i % 37, answer: 1 + i % 61 }).collect();
         for (blocks, tokens) in [(8, 64), (12, 16), (20, 128), (40, 30)] {
-            let limits = Limits {
-                rule: Scheduling::AnswersFirst,
-                tokens,
-                sequences: 30,
-                blocks,
-                block: 16,
-                chunked: true,
-                reserve: true,
-            };
+            let limits = Limits { tokens, sequences: 30, blocks, ..Limits::AMPLE };
             let run = simulate_part(&Halves, &requests, Load::Open, &limits, Part::default()).expect("runs");
             assert!(run.served.iter().all(|s| s.last >= s.first && s.first > s.arrived));
             let answers: u64 = requests.iter().map(|r| r.answer).sum();

@@ -146,15 +146,7 @@ mod tests {
         }
     }
 
-    const LIMITS: Limits = Limits {
-        rule: Scheduling::AnswersFirst,
-        tokens: 2048,
-        sequences: 64,
-        blocks: 10_000,
-        block: 16,
-        chunked: true,
-        reserve: true,
-    };
+    const LIMITS: Limits = Limits { tokens: 2048, sequences: 64, blocks: 10_000, ..Limits::AMPLE };
 
     fn pools(prefill: usize, decode: usize) -> Pools {
         let fabric = catalog::interconnect("nvlink4").expect("shipped").into();

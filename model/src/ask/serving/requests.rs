@@ -138,7 +138,14 @@ impl Demand {
         let columns: Vec<&str> = header.trim_start_matches('\u{feff}').split(',').map(str::trim).collect();
         let place = |wanted: &str| {
             let missing = || wrong(1, format!("the header has no column {wanted}; it needs time,prompt,answer"));
-            columns.iter().position(|column| *column == wanted).ok_or_else(missing)
+            let mut places = columns.iter().enumerate().filter(|(_, column)| **column == wanted).map(|(i, _)| i);
+            let first = places.next().ok_or_else(missing)?;
+            match places.next() {
+                Some(_) => {
+                    Err(wrong(1, format!("the header has several columns {wanted}: which one? Rename the others")))
+                }
+                None => Ok(first),
+            }
         };
         let (time, prompt, answer) = (place("time")?, place("prompt")?, place("answer")?);
         let mut requests: Vec<Request> = Vec::new();
@@ -166,11 +173,8 @@ impl Demand {
             return Err(wrong(1, "there is no request after the header".into()));
         };
         let (start, span) = (first.at, last.at - first.at);
-        if span <= Seconds::ZERO {
-            return Err(wrong(2, "all requests come at one time: a rate needs two times".into()));
-        }
-        let rate = (requests.len() - 1) as f64 / span.get();
-        requests.iter_mut().for_each(|r| r.at = (r.at - start) * rate);
+        let rate = if span > Seconds::ZERO { (requests.len() - 1) as f64 / span.get() } else { f64::INFINITY };
+        requests.iter_mut().for_each(|r| r.at = if rate.is_finite() { (r.at - start) * rate } else { Seconds::ZERO });
         Ok(Self { requests, recorded: Some(rate), further: None })
     }
 
@@ -224,7 +228,7 @@ impl Demand {
         Self { requests: self.requests[..count].to_vec(), recorded: self.recorded, further: None }
     }
 
-    /// Requests per second of a trace as it was recorded.
+    /// Requests per second of a trace as it was recorded; infinitely many where all come at one time.
     pub fn recorded(&self) -> Option<f64> {
         self.recorded
     }
@@ -302,6 +306,36 @@ mod tests {
     }
 
     #[test]
+    fn further_requests_come_as_often_with_the_same_lengths() {
+        let lengths = (Lengths::Uniform(1, 9000), Lengths::LogNormal(100, 0.5));
+        let (few, many) =
+            (Demand::poisson(500, lengths.0, lengths.1, 3), Demand::at_least(500, lengths.0, lengths.1, 3));
+        assert_eq!((many.requests(), many.most(), few.most()), (few.requests(), 500 * MOST_FURTHER, 500));
+        assert_eq!(few.many_at_rate(900, 2.0), few.at_rate(2.0));
+        assert_eq!(many.many_at_rate(300, 2.0), few.at_rate(2.0), "those that were drawn are");
+        let all = many.many_at_rate(usize::MAX, 4.0);
+        assert_eq!((all.len(), &all[..500]), (500 * MOST_FURTHER, &few.at_rate(4.0)[..]));
+        assert!(
+            (0..1000).all(|i| (all[500 + i].prompt, all[500 + i].answer) == (all[i % 500].prompt, all[i % 500].answer))
+        );
+        assert!(all.windows(2).all(|w| w[0].at < w[1].at));
+        let rate = 9500.0 / (all[9999].at - all[499].at).get();
+        assert!((rate / 4.0 - 1.0).abs() < 0.03, "{rate}");
+        // Gaps of their own, not the first ones again.
+        assert!((0..499).all(|i| all[501 + i].at - all[500 + i].at != all[i + 1].at - all[i].at));
+        assert_eq!((many.repeated(3).most(), many.repeated(3).requests()), (1500 * MOST_FURTHER, many.requests()));
+        assert_eq!(many.first(20).most(), 20);
+    }
+
+    #[test]
+    fn a_burst_comes_at_once_unless_a_rate_is_asked_for() {
+        let burst = Demand::trace("b.csv", "time,prompt,answer\n7,10,2\n7,20,3\n7,30,4\n").expect("a trace");
+        assert_eq!(burst.recorded(), Some(f64::INFINITY));
+        assert!(burst.at_rate(f64::INFINITY).iter().all(|r| r.at == Seconds::ZERO));
+        assert!(burst.at_rate(2.0).iter().all(|r| r.at == Seconds::ZERO));
+    }
+
+    #[test]
     fn a_bad_line_of_a_trace_is_named() {
         for (text, expected) in [
             ("", "a.csv, line 1: the file is empty"),
@@ -315,8 +349,8 @@ mod tests {
             ("time,prompt,answer\n0,1,1\nx,1,1\n", "a.csv, line 3: time is \"x\", not a number of seconds"),
             ("time,prompt,answer\n2,1,1\n1,1,1\n", "a.csv, line 3: time 1 is before that of the line above"),
             (
-                "time,prompt,answer\n2,1,1\n2,1,1\n",
-                "a.csv, line 2: all requests come at one time: a rate needs two times",
+                "time,prompt,answer,time\n2,1,1,2\n",
+                "a.csv, line 1: the header has several columns time: which one? Rename the others",
             ),
         ] {
             assert_eq!(Demand::trace("a.csv", text).expect_err(expected).to_string(), expected);

@@ -288,7 +288,7 @@ fn within_ends(value: f64, low: f64, high: f64) -> Estimate<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::serving::{Lengths, StepCost, StepWork};
+    use crate::ask::serving::{FILLINGS, Lengths, StepCost, StepWork};
     use crate::base::units::{Joules, Watts};
     use crate::step::framework::Scheduling;
 
@@ -308,15 +308,7 @@ mod tests {
     /// One after the other, of 10 ms each: 100 a second are carried, whatever the target says.
     #[test]
     fn no_rate_is_taken_at_which_the_queue_grows() {
-        let limits = Limits {
-            rule: Scheduling::AnswersFirst,
-            tokens: u64::MAX,
-            sequences: 1,
-            blocks: 1 << 40,
-            block: 16,
-            chunked: false,
-            reserve: true,
-        };
+        let limits = Limits { tokens: u64::MAX, sequences: 1, chunked: false, ..Limits::AMPLE };
         let target = Target { to_first: Some(Seconds::new(60.0)), per_token: None, which: Which::P50 };
         for seed in 0..6 {
             let demand = Demand::poisson(4000, Lengths::Constant(1000), Lengths::Constant(1), seed);
@@ -326,6 +318,64 @@ mod tests {
             assert!((60.0..106.0).contains(&found), "{found}");
             let grows = steps.at(125.0, 130.0).expect("runs").expect("counts").grows;
             assert!(grows && !steps.at(70.0, 130.0).expect("runs").expect("counts").grows);
+        }
+    }
+
+    /// Steps of answers, each of which takes longer with all that run.
+    struct Answers;
+
+    impl Replica for Answers {
+        fn step(&self, work: &StepWork) -> StepCost {
+            let time = Seconds::new(1e-2 + 2e-5 * work.tokens() as f64);
+            StepCost { time, prefill: Joules::ZERO, decode: Joules::new(1.0), waiting: Joules::ZERO }
+        }
+        fn waiting(&self) -> Watts {
+            Watts::new(1.0)
+        }
+    }
+
+    fn answers<'a>(limits: &'a Limits, demand: &'a Demand, copies: usize) -> Steps<'a, Answers> {
+        Steps { replica: &Answers, limits, demand, group: Group::Alike(copies) }
+    }
+
+    /// Some 700 are under way: of 2000 the first tenth fills nothing.
+    #[test]
+    fn a_replica_is_full_before_any_request_counts() {
+        let limits = Limits { sequences: 1024, ..Limits::AMPLE };
+        let (prompt, answer) = (Lengths::Constant(10), Lengths::Constant(300));
+        let of = |demand: &Demand, rate| answers(&limits, demand, 1).at(rate, 1e9).expect("runs").expect("counts");
+        let (fixed, enough) = (Demand::poisson(2000, prompt, answer, 3), Demand::at_least(2000, prompt, answer, 3));
+        let (short, found) = (of(&fixed, 100.0), of(&enough, 100.0));
+        assert!(found.under_way() > 500.0, "{}", found.under_way());
+        // As many tokens as requests ask for, which comes of nothing else.
+        let share = |s: &Summary| s.tokens_per_s / (300.0 * s.requests_per_s);
+        assert!((share(&found) - 1.0).abs() < 0.02 && share(&short) < 0.97, "{} {}", share(&found), share(&short));
+        assert!(!found.is_short() && short.is_short(), "{} {}", found.span, short.span);
+        let before = found.simulated as f64 * Counted::SHARE_BEFORE_LAST - found.requests as f64;
+        let many = f64::from(FILLINGS) * found.under_way();
+        assert!((0.9 * many..1.5 * many).contains(&before), "{before} of {}", found.simulated);
+        assert_eq!((short.simulated, short.requests), (2000, 1300), "a quarter and a tenth do not count");
+        // A light load stays as it is.
+        let (few, light) = (of(&fixed, 5.0), of(&enough, 5.0));
+        assert_eq!((few, light.requests), (light, 1600));
+    }
+
+    #[test]
+    fn what_may_end_early_finds_what_whole_runs_find() {
+        let limits = Limits { sequences: 64, ..Limits::AMPLE };
+        let demand = Demand::at_least(600, Lengths::Uniform(1, 200), Lengths::Uniform(1, 60), 3);
+        for (copies, which) in [(1, Which::P90), (3, Which::P90), (3, Which::P50), (4, Which::Mean)] {
+            let steps = answers(&limits, &demand, copies);
+            let target =
+                Target { to_first: Some(Seconds::from_ms(40.0)), per_token: Some(Seconds::from_ms(14.0)), which };
+            let (mut kept, most) = (0, steps.most().expect("runs"));
+            for share in 1..20 {
+                let rate = most * f64::from(share) / 20.0;
+                let whole = steps.at(rate, most).expect("runs").filter(|s| target.is_kept(s) && !s.grows);
+                assert_eq!(steps.kept(&target, rate, most).expect("runs"), whole, "{copies} at {share}");
+                kept += usize::from(whole.is_some());
+            }
+            assert!((1..19).contains(&kept), "{copies}: {kept}");
         }
     }
 

@@ -156,7 +156,7 @@ impl Summary {
     }
 
     /// Requests that are under way, in the mean (Little's law).
-    fn under_way(&self) -> f64 {
+    pub(super) fn under_way(&self) -> f64 {
         self.requests_per_s * self.to_last.mean.get()
     }
 
