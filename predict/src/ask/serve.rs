@@ -25,6 +25,8 @@ pub enum Coming {
     Rate(f64),
     /// Of so many users, who wait for their answers.
     Users(usize),
+    /// All at one time.
+    Burst,
     /// As many as keep a target.
     Within(Target),
 }
@@ -113,6 +115,7 @@ impl Trial {
         let at = At { layout, gpus, sequences, tokens, point, rate: None, highest: None, outlook: None };
         Ok(match coming {
             Coming::Rate(rate) => At { rate: Some(rate), outlook: Some(service.open(rate)?), ..at },
+            Coming::Burst => At { outlook: Some(service.burst()?), ..at },
             Coming::Users(users) => At { outlook: Some(service.closed(users)?), ..at },
             Coming::Within(target) => match service.within(&target)? {
                 Some((highest, outlook)) => {

@@ -63,8 +63,17 @@ impl ServeArgs {
             return Err(Failure::usage(format_args!("--rate: from {least} to {most} requests a second")));
         }
         let target = Target { to_first: self.ttft, per_token: self.tpot, which: self.quantile };
+        let is_burst = demand.recorded().is_some_and(f64::is_infinite);
+        let asks_for_rate = self.rate.is_some() || target.to_first.is_some() || target.per_token.is_some();
+        if let (Some(path), true, true) = (&self.trace, is_burst, asks_for_rate) {
+            return Err(Failure::usage(format_args!(
+                "all requests of {} come at one time, which has no rate: leave out --rate, --ttft and --tpot",
+                path.display()
+            )));
+        }
         let coming = match (self.concurrency, self.rate.or(demand.recorded())) {
             (Some(users), _) => Coming::Users(users as usize),
+            _ if is_burst => Coming::Burst,
             _ if target.to_first.is_some() || target.per_token.is_some() => Coming::Within(target),
             (None, Some(rate)) => Coming::Rate(rate),
             (None, None) => {
@@ -80,6 +89,7 @@ impl ServeArgs {
         };
         let described = match coming {
             Coming::Rate(rate) if self.trace.is_some() => format!("{lengths}, {rate:.4} a second"),
+            Coming::Burst => format!("{lengths}, all at one time"),
             Coming::Rate(rate) => format!("{rate} requests/s (Poisson), {lengths}"),
             Coming::Users(users) => format!("{users} users who wait for their answers, {lengths}"),
             Coming::Within(_) => lengths,

@@ -334,7 +334,6 @@ mod tests {
     use super::super::{Assumptions, Board, CHANGES, Fleet, Input, Misfit, plan_fleet, sensitivity};
     use super::*;
     use crate::ask::serving::{Lengths, Load, Which, simulate};
-    use crate::step::framework::Scheduling;
     use proptest::prelude::*;
 
     /// Steps of a cost that a pencil gives, on so many GPUs at so many times the speed.

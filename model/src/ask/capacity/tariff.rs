@@ -47,7 +47,6 @@ mod tests {
     use crate::ask::serving::{Demand, Lengths, Limits, Replica, StepCost, StepWork, Target, Which};
     use crate::base::units::{Joules, Seconds};
     use crate::net::share::Layout;
-    use crate::step::framework::Scheduling;
 
     fn site() -> Site {
         Site { rack: None, site: None, pue: 1.4, price_per_kwh: 0.2, carbon_g_per_kwh: 300.0, amortisation_years: 4.0 }

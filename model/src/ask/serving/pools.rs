@@ -126,7 +126,6 @@ mod tests {
     use crate::base::units::Joules;
     use crate::base::units::Watts;
     use crate::catalog;
-    use crate::step::framework::Scheduling;
 
     struct Toy;
 

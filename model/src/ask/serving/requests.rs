@@ -7,8 +7,8 @@ use crate::base::units::Seconds;
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-/// No prompt and no answer has more tokens.
-pub const MOST_TOKENS: u64 = 1 << 24;
+/// No prompt and no answer has more tokens: models are made for no more, and attention was measured to far fewer.
+pub const MOST_TOKENS: u64 = 1 << 20;
 /// Spreads beyond this draw lengths that say nothing.
 const MOST_SPREAD: f64 = 3.0;
 
@@ -344,7 +344,7 @@ mod tests {
             ("time,prompt,answer\n0,1,1\n\n2,1,1\n", "a.csv, line 3: 1 cells where the header has 3"),
             (
                 "time,prompt,answer\n0,1,1\n1,,1\n",
-                "a.csv, line 3: prompt is \"\", not a number of tokens from 1 to 16777216",
+                "a.csv, line 3: prompt is \"\", not a number of tokens from 1 to 1048576",
             ),
             ("time,prompt,answer\n0,1,1\nx,1,1\n", "a.csv, line 3: time is \"x\", not a number of seconds"),
             ("time,prompt,answer\n2,1,1\n1,1,1\n", "a.csv, line 3: time 1 is before that of the line above"),

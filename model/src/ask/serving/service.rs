@@ -7,7 +7,7 @@ use super::pools::Pools;
 use super::replica::Replica;
 use super::requests::{Demand, Request};
 use super::scheduler::Limits;
-use super::simulate::{Counted, Load};
+use super::simulate::{Counted, Load, Run};
 use super::summary::{Summary, Which};
 use super::times::{StepTimes, Times};
 use crate::base::units::Seconds;
@@ -143,6 +143,18 @@ impl<R: Replica> Steps<'_, R> {
         Ok(Summary::of(&run))
     }
 
+    /// What comes of all requests at one time.
+    fn burst(&self) -> Result<Option<Summary>, ServingError> {
+        let requests = self.demand.at_rate(f64::INFINITY);
+        let run = match self.group {
+            Group::Apart(pools) => pools.simulate(self.replica, &requests, self.limits)?,
+            Group::Alike(copies) => simulate_copies(self.replica, &requests, Load::Open, self.limits, copies)?,
+        };
+        let run = Run { of: Counted { from: 0, until: requests.len() }, counted: run.whole, ..run };
+        // Whoever comes later waits longer, as long as there is anybody.
+        Ok(Summary::of(&run).map(|summary| Summary { grows: false, ..summary }))
+    }
+
     /// What comes of a rate once the replica is full: as many requests as that takes, where the demand has as many, of which
     /// none counts before.
     fn filled(
@@ -243,6 +255,17 @@ impl Service<'_> {
         Ok(Outlook { rate: Some(rate), most, value, low, high })
     }
 
+    /// All requests at one time: every one of them counts, and so does the time until the last token.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn burst(&self) -> Result<Outlook, ServingError> {
+        let StepTimes { low, value, high, .. } = self.times;
+        let summary = |times| self.with(times).burst();
+        let most = self.carries()?;
+        Ok(Outlook { rate: None, most, value: summary(value)?, low: summary(low)?, high: summary(high)? })
+    }
+
     /// So many users of replicas that are alike, each of whom sends the next request when the last one is answered.
     ///
     /// # Errors
@@ -290,7 +313,6 @@ mod tests {
     use super::*;
     use crate::ask::serving::{FILLINGS, Lengths, StepCost, StepWork};
     use crate::base::units::{Joules, Watts};
-    use crate::step::framework::Scheduling;
 
     /// Steps of a prompt's tokens alone.
     struct Prompts;
@@ -358,6 +380,23 @@ mod tests {
         // A light load stays as it is.
         let (few, light) = (of(&fixed, 5.0), of(&enough, 5.0));
         assert_eq!((few, light.requests), (light, 1600));
+    }
+
+    #[test]
+    fn of_a_burst_all_counts() {
+        let limits = Limits { sequences: 50, ..Limits::AMPLE };
+        let trace: String = (0..200).map(|_| "7,10,30\n").collect();
+        let demand = Demand::trace("b.csv", &format!("time,prompt,answer\n{trace}")).expect("a trace");
+        for copies in [1, 2] {
+            let found = answers(&limits, &demand, copies).burst().expect("runs").expect("counts");
+            assert_eq!((found.requests, found.simulated, found.grows), (200, 200, false));
+            // Four waves of fifty, or two on each of two, of a step of prompts and 29 of a token each.
+            let wave = 1e-2 + 2e-5 * 500.0 + 29.0 * (1e-2 + 2e-5 * 50.0);
+            let span = 4.0 / copies as f64 * wave;
+            assert!((found.span.get() / span - 1.0).abs() < 1e-9, "{} {span}", found.span);
+            assert!((found.tokens_per_s * span / 6000.0 - 1.0).abs() < 1e-9 && found.busy > 0.999);
+            assert!((found.to_last.p99.get() / span - 1.0).abs() < 1e-9);
+        }
     }
 
     #[test]
