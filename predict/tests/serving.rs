@@ -79,8 +79,7 @@ fn a_replica_that_is_overloaded_says_so_and_no_percentiles() {
     assert!(table.contains("overloaded") && !table.contains("p99"), "{table}");
     // Whether anything that was tried carries it decides.
     let many = json(&["--rate", "10"])["most_per_s"].as_f64().expect("a rate") * 1.5;
-    let small = ["--rate", &many.to_string(), "--over", "replicas", "--requests", "400"];
-    assert_eq!(json(&small)["overloaded"], true, "two replicas carry it");
+    assert_eq!(json(&["--rate", &many.to_string(), "--over", "replicas"])["overloaded"], true, "two replicas carry it");
     let (_, why) = not_carried(&["--rate", "100000", "--over", "replicas"]);
     assert!(why.contains("nor does any other setting that was tried"), "{why}");
 }
@@ -166,10 +165,9 @@ fn a_burst_is_answered_all_at_once() {
         .map(|key| number(&found, &format!("/{key}")));
     assert_eq!((keys, &found["rate_per_s"], &found["overloaded"]), ([40.0; 3], &Value::Null, &false.into()));
     let tokens = number(&found, "/value/tokens_per_s") * number(&found, "/value/counted_span_s");
-    assert!(
-        (tokens - 800.0).abs() < 1e-6
-            && number(&found, "/value/end_to_end_s/p99") <= number(&found, "/value/counted_span_s")
-    );
+    assert!((tokens - 800.0).abs() < 1e-6, "{tokens}");
+    let (last, span) = (number(&found, "/value/end_to_end_s/p99"), number(&found, "/value/counted_span_s"));
+    assert!((last / span - 1.0).abs() < 1e-9, "{last} {span}");
     assert!(
         String::from_utf8_lossy(&run(&[]).stdout)
             .contains("burst.csv, all at one time; 40 requests, of which 40 count")
@@ -435,7 +433,7 @@ fn room_for_the_first_chunk_alone_sends_back_more() {
     let tight: Vec<&str> = tight.split(' ').collect();
     let run = |more: &[&str]| {
         let output = serve(&[&tight[..], more, &["--format", "json"]].concat());
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "more comes than is carried");
         serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
     };
     let (reserved, greedy) = (run(&[]), run(&["--no-scheduler-reserve-full-isl"]));
@@ -563,7 +561,7 @@ fn what_is_served_has_its_price() {
 
 #[test]
 fn a_run_that_is_too_short_says_so() {
-    let short = "requests come for less than eight times as long as one takes";
+    let short = "requests that count come for less than 8 times as long as one takes";
     assert!(text(&["--concurrency", "50"]).contains(short));
     let warnings = json(&["--concurrency", "50"])["warnings"].to_string();
     assert!(warnings.contains(short), "{warnings}");
@@ -577,7 +575,7 @@ fn many_users_send_enough_requests() {
         ["serve", "--net", "llama3_2_1b", "--gpu", "h100", "--concurrency", "300", "--prompt", "64", "--answer", "4"];
     let output = program::predict().args(said).output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("3000 requests, of which 2400 count"), "{text}");
+    assert!(text.contains("3600 requests, of which 2880 count"), "{text}");
 }
 
 #[test]

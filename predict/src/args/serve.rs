@@ -56,7 +56,8 @@ pub struct ServeArgs {
     /// So many users, each of whom sends the next request when the last one is answered
     #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     pub concurrency: Option<u64>,
-    /// Requests as they came: CSV with the columns time (seconds), prompt and answer (tokens); at another rate with --rate
+    /// Requests as they came: CSV with the columns time (seconds), prompt and answer (tokens); at another rate with --rate. Where all
+    /// come at one time all count
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "answer", "requests"])]
     pub trace: Option<PathBuf>,
     /// Tokens of a prompt: 1024; from 512 to 1536, all alike likely: 512..1536; log-normal by its median and the deviation
