@@ -77,17 +77,39 @@ impl<'d> Stream<'d> {
     }
 
     /// A value of a split: a number in groups, or nothing and a float.
-    fn threshold(&mut self) -> Option<&'d [u8]> {
-        if *self.0.first()? == 0 { self.take(9) } else { self.grouped() }
+    fn threshold(&mut self) -> Option<Threshold> {
+        let bytes = if *self.0.first()? == 0 { self.take(9)? } else { self.grouped()? };
+        let mut last = [0; WIDTH];
+        last[WIDTH.checked_sub(bytes.len())?..].copy_from_slice(bytes);
+        Some(Threshold { last, length: bytes.len() })
     }
+}
+
+/// No value of a split is longer; all are written as long, each over what was too long of the one behind it.
+const WIDTH: usize = 16;
+
+/// Nor is any length of a branch.
+const LONGEST_NUMBER: usize = 5;
+
+/// A split's value as a packed file has it.
+#[derive(Clone, Copy)]
+struct Threshold {
+    /// The last bytes are its own.
+    last: [u8; WIDTH],
+    length: usize,
 }
 
 struct Reader<'d> {
     streams: [Stream<'d>; stream::ALL],
     often: Vec<[u8; 4]>,
     /// Values of splits, by size.
-    thresholds: Vec<Vec<&'d [u8]>>,
+    thresholds: Vec<Vec<Threshold>>,
+    /// Bytes of the longest of them.
+    longest: usize,
     out: Vec<u8>,
+    /// Trees are written into this from its end on.
+    tree: Vec<u8>,
+    branches: Vec<(usize, usize)>,
 }
 
 /// The packed file again; `None` for what is none.
@@ -98,8 +120,15 @@ pub fn packed(dense: &[u8]) -> Option<Vec<u8>> {
         let (own, others) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         (*stream, rest) = (Stream(own), others);
     }
-    let mut reader =
-        Reader { streams, often: Vec::new(), thresholds: Vec::new(), out: Vec::with_capacity(dense.len() * 5 / 4) };
+    let mut reader = Reader {
+        streams,
+        often: Vec::new(),
+        thresholds: Vec::new(),
+        longest: 0,
+        out: Vec::with_capacity(dense.len() * 5 / 4),
+        tree: Vec::new(),
+        branches: Vec::new(),
+    };
     reader.lists()?;
     reader.strings()?;
     reader.value(0)?;
@@ -126,7 +155,8 @@ impl<'d> Reader<'d> {
         while !self.streams[stream::SIZES].0.is_empty() && self.thresholds.len() < MOST_SIZES {
             let of = self.of(stream::SIZES);
             let values = of.number()?;
-            let values = (0..values).map(|_| of.threshold()).collect::<Option<_>>()?;
+            let values = (0..values).map(|_| of.threshold()).collect::<Option<Vec<_>>>()?;
+            self.longest = values.iter().fold(self.longest, |longest, value| longest.max(value.length));
             self.thresholds.push(values);
         }
         Some(())
@@ -146,17 +176,27 @@ impl<'d> Reader<'d> {
     }
 
     fn planes<const N: usize>(&mut self, first: usize) -> Option<()> {
-        for plane in first..first + N {
-            let byte = self.of(plane).byte()?;
-            self.out.push(byte);
+        let mut bytes = [0; N];
+        for (plane, byte) in bytes.iter_mut().enumerate() {
+            *byte = self.of(first + plane).byte()?;
         }
+        self.out.extend_from_slice(&bytes);
         Some(())
     }
 
     /// A number in groups, as it stands.
     fn copied(&mut self, from: usize) -> Option<()> {
-        let bytes = self.of(from).grouped()?;
-        self.out.extend(bytes);
+        let stream = self.of(from);
+        match *stream.0.first()? {
+            byte if byte < 0x80 => {
+                stream.0 = &stream.0[1..];
+                self.out.push(byte);
+            }
+            _ => {
+                let bytes = stream.grouped()?;
+                self.out.extend_from_slice(bytes);
+            }
+        }
         Some(())
     }
 
@@ -165,7 +205,7 @@ impl<'d> Reader<'d> {
         if tag == NAMED {
             let [low, high] = [0, 1].map(|plane| self.of(stream::REPEATED + plane).byte());
             let number = self.often.get(usize::from(u16::from_le_bytes([low?, high?])))?;
-            self.out.extend(number);
+            self.out.extend_from_slice(number);
             return Some(());
         }
         self.out.push(tag);
@@ -220,72 +260,88 @@ impl<'d> Reader<'d> {
         for _ in 0..Stream(engines).number()? {
             self.planes::<2>(stream::ENGINES)?;
         }
-        for Node { first, behind, far, branch } in self.nodes()? {
-            self.out.push(first | if branch > 0 { LONG } else { 0 });
-            if branch > 0 {
-                count(branch as u64, &mut self.out);
-            }
-            self.out.extend(behind);
-            self.out.extend(far);
-        }
+        let from = self.nodes()?;
+        self.out.extend_from_slice(self.tree.get(from..)?);
         self.framed(start);
         Some(())
     }
 
-    /// The nodes of a tree in the order of descent.
-    fn nodes(&mut self) -> Option<Vec<Node<'d>>> {
-        let (mut nodes, mut open) = (Vec::new(), 1usize);
+    /// Writes the nodes of a tree in the order of descent from the end on, where it is known how long branches are that come
+    /// first: where they begin.
+    fn nodes(&mut self) -> Option<usize> {
+        let of = |stream: usize| self.streams[stream].0;
+        let (mut open, mut splits) = (1usize, 0usize);
+        let mut kinds = of(stream::NODES).iter();
         while open > 0 {
-            let node = match self.of(stream::NODES).byte()? {
-                LEAF => {
-                    open -= 1;
-                    let first = self.of(stream::LEAVES).byte()?;
-                    let far = if first < FAR { None } else { Some(self.of(stream::FAR_LEAVES).byte()?) };
-                    Node { first, behind: &[], far, branch: 0 }
-                }
-                first => {
-                    open += 1;
-                    let mut place = usize::from(self.of(stream::VALUES).byte()?);
-                    if let Some(beyond) = place.checked_sub(usize::from(FAR_VALUE)) {
-                        let low = self.of(stream::FAR_VALUES).byte()?;
-                        place = usize::from(FAR_VALUE) + (beyond << 8 | usize::from(low));
-                    }
-                    let size = usize::from(first.checked_sub(SPLIT)?);
-                    Node { first, behind: self.thresholds.get(size)?.get(place)?, far: None, branch: 0 }
-                }
-            };
-            nodes.push(node);
+            let is_split = *kinds.next()? != LEAF;
+            splits += usize::from(is_split);
+            open = if is_split { open + 1 } else { open - 1 };
         }
-        // From the end on: how many bytes branches have that wait for their split, the first on top, and how many nodes.
-        let mut branches: Vec<(usize, usize)> = Vec::new();
-        for node in nodes.iter_mut().rev() {
-            let own = 1 + node.behind.len() + usize::from(node.far.is_some());
-            if node.first < SPLIT {
-                branches.push((own, 1));
+        let beyond = |bytes: &[u8], from: u8| bytes.iter().filter(|byte| **byte >= from).count();
+        let (leaves, values) = (of(stream::LEAVES), of(stream::VALUES));
+        let far_leaves = beyond(leaves.get(..=splits)?, FAR);
+        let far_values = beyond(values.get(..splits)?, FAR_VALUE);
+        let lengths = [
+            (stream::NODES, 2 * splits + 1),
+            (stream::LEAVES, splits + 1),
+            (stream::VALUES, splits),
+            (stream::FAR_LEAVES, far_leaves),
+            (stream::FAR_VALUES, far_values),
+        ];
+        let mut taken = [&[][..]; 5];
+        for (taken, (stream, length)) in taken.iter_mut().zip(lengths) {
+            *taken = self.of(stream).take(length)?;
+        }
+        let [kinds, mut leaves, mut values, mut far_leaves, mut far_values] = taken.map(<[u8]>::iter);
+        // A leaf is two bytes at most, a split one, a value and how long a branch is; before the first one a value may be written
+        // too long.
+        let most = 2 * (splits + 1) + splits * (1 + self.longest + LONGEST_NUMBER) + WIDTH;
+        if self.tree.len() < most {
+            self.tree.resize(most, 0);
+        }
+        let mut at = self.tree.len();
+        // Branches that wait for their split, the first on top: where they begin, and how many nodes they have.
+        self.branches.clear();
+        for kind in kinds.rev() {
+            if *kind == LEAF {
+                let leaf = *leaves.next_back()?;
+                if leaf >= FAR {
+                    at -= 1;
+                    self.tree[at] = *far_leaves.next_back()?;
+                }
+                at -= 1;
+                self.tree[at] = leaf;
+                self.branches.push((at, 1));
                 continue;
             }
-            let ((bytes, of_first), (others, of_other)) = (branches.pop()?, branches.pop()?);
-            let mut whole = own + bytes + others;
-            if of_first >= LONG_BRANCH {
-                node.branch = bytes;
-                whole += grouped_length(bytes);
+            let mut place = usize::from(*values.next_back()?);
+            if let Some(beyond) = place.checked_sub(usize::from(FAR_VALUE)) {
+                place = usize::from(FAR_VALUE) + (beyond << 8 | usize::from(*far_values.next_back()?));
             }
-            branches.push((whole, 1 + of_first + of_other));
+            let size = usize::from(kind.checked_sub(SPLIT)?);
+            let Threshold { last, length } = self.thresholds.get(size)?.get(place)?;
+            let ((_, of_first), (other, of_other)) = (self.branches.pop()?, self.branches.pop()?);
+            let first = at;
+            self.tree.get_mut(at - WIDTH..at)?.copy_from_slice(last);
+            at -= length;
+            let mut byte = *kind;
+            if of_first >= LONG_BRANCH {
+                byte |= LONG;
+                let mut number = other - first;
+                let groups = grouped_length(number);
+                at -= groups;
+                for group in &mut self.tree[at..at + groups] {
+                    *group = number as u8 | 0x80;
+                    number >>= 7;
+                }
+                self.tree[at + groups - 1] &= 0x7f;
+            }
+            at -= 1;
+            self.tree[at] = byte;
+            self.branches.push((at, 1 + of_first + of_other));
         }
-        Some(nodes)
+        Some(at)
     }
-}
-
-/// A node of a tree as a packed file has it.
-struct Node<'d> {
-    /// Its first byte, without [`LONG`].
-    first: u8,
-    /// A split's value.
-    behind: &'d [u8],
-    /// The second byte of an engine's place.
-    far: Option<u8>,
-    /// Bytes of the first branch, where that is long.
-    branch: usize,
 }
 
 /// Bytes of a number in groups of seven bits.
