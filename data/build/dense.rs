@@ -1,7 +1,7 @@
 //! Lays a packed file out ([`crate::dense`]).
 
-use crate::dense::{FAR_VALUE, LEAF, MOST_SIZES, NAMED, packed, stream};
-use crate::form::{FAR, LONG, SPLIT, count, tag};
+use crate::dense::{NAMED, packed, stream};
+use crate::form::{count, tag};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const OFTEN: usize = 3;
 /// # Errors
 /// In words, for what is no packed file, or would not come out again to the last byte.
 pub fn dense(file: &[u8]) -> Result<Vec<u8>, String> {
-    // How often numbers and values occur is known once all was seen.
+    // How often numbers occur is known once all was seen.
     let mut writer = Writer::new(file);
     writer.file().ok_or("it is no packed file")?;
     let mut often: Vec<([u8; 4], usize)> = writer.numbers.into_iter().filter(|(_, times)| *times >= OFTEN).collect();
@@ -24,16 +24,7 @@ pub fn dense(file: &[u8]) -> Result<Vec<u8>, String> {
         again.places.insert(*number, place);
         number.iter().enumerate().for_each(|(plane, byte)| again.streams[stream::OFTEN + plane].push(*byte));
     }
-    for (size, values) in writer.values.into_iter().enumerate() {
-        let mut values: Vec<(Vec<u8>, usize)> = values.into_iter().collect();
-        values.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        count(values.len() as u64, &mut again.streams[stream::SIZES]);
-        for (place, (value, _)) in values.into_iter().enumerate() {
-            again.streams[stream::SIZES].extend(&value);
-            again.ranks[size].insert(value, place);
-        }
-    }
-    again.file().ok_or("it has more values of splits than can be named")?;
+    again.file().ok_or("it is no packed file")?;
     let mut dense = Vec::new();
     for stream in &again.streams {
         dense.extend(u32::try_from(stream.len()).map_err(|_| "it is too long")?.to_le_bytes());
@@ -48,24 +39,15 @@ pub fn dense(file: &[u8]) -> Result<Vec<u8>, String> {
 struct Writer<'f> {
     rest: &'f [u8],
     streams: Vec<Vec<u8>>,
-    /// How often numbers occur, and values of splits by size.
+    /// How often numbers occur.
     numbers: BTreeMap<[u8; 4], usize>,
-    values: Vec<BTreeMap<Vec<u8>, usize>>,
-    /// Places of those that are named, and ranks of values.
+    /// Places of those that are named.
     places: BTreeMap<[u8; 4], u16>,
-    ranks: Vec<BTreeMap<Vec<u8>, usize>>,
 }
 
 impl<'f> Writer<'f> {
     fn new(file: &'f [u8]) -> Self {
-        Self {
-            rest: file,
-            streams: vec![Vec::new(); stream::ALL],
-            numbers: BTreeMap::new(),
-            values: vec![BTreeMap::new(); MOST_SIZES],
-            places: BTreeMap::new(),
-            ranks: vec![BTreeMap::new(); MOST_SIZES],
-        }
+        Self { rest: file, streams: vec![Vec::new(); stream::ALL], numbers: BTreeMap::new(), places: BTreeMap::new() }
     }
 
     fn take(&mut self, bytes: usize) -> Option<&'f [u8]> {
@@ -152,49 +134,12 @@ impl<'f> Writer<'f> {
                 Some(())
             }
             tag::TREE => {
-                self.grouped()?;
-                for _ in 0..self.copied(stream::ENTRIES)? {
-                    self.planes(stream::ENGINES, 2)?;
-                }
-                self.nodes()
+                let length = self.copied(stream::ENTRIES)?;
+                let nodes = self.take(usize::try_from(length).ok()?)?;
+                self.streams[stream::TREES].extend(nodes);
+                Some(())
             }
             _ => None,
         }
-    }
-
-    fn nodes(&mut self) -> Option<()> {
-        let mut open = 1;
-        while open > 0 {
-            let first = self.byte()?;
-            if first < SPLIT {
-                open -= 1;
-                self.streams[stream::NODES].push(LEAF);
-                self.streams[stream::LEAVES].push(first);
-                if first >= FAR {
-                    let far = self.byte()?;
-                    self.streams[stream::FAR_LEAVES].push(far);
-                }
-                continue;
-            }
-            open += 1;
-            self.streams[stream::NODES].push(first & !LONG);
-            if first & LONG != 0 {
-                self.grouped()?;
-            }
-            let size = usize::from(first & !(SPLIT | LONG));
-            let value = if *self.rest.first()? == 0 { self.take(9)? } else { self.grouped()?.0 };
-            *self.values[size].entry(value.to_vec()).or_default() += 1;
-            // Unknown while they are counted.
-            let place = self.ranks[size].get(value).copied().unwrap_or(0);
-            match place.checked_sub(usize::from(FAR_VALUE)) {
-                None => self.streams[stream::VALUES].push(place as u8),
-                Some(beyond) => {
-                    let high = u8::try_from(beyond >> 8).ok()?.checked_add(FAR_VALUE)?;
-                    self.streams[stream::VALUES].push(high);
-                    self.streams[stream::FAR_VALUES].push(beyond as u8);
-                }
-            }
-        }
-        Some(())
     }
 }

@@ -1,9 +1,10 @@
 //! Calibrations laid out so that what compresses a download finds more in them: what a packed file ([`crate::pack`]) holds one
 //! after the other lies here by what it is, tags with tags and first bytes with first bytes, numbers that occur several times
-//! are named by their place in a list of such, lengths are left out, and trees are kinds of nodes, values and engines. Deflated,
-//! that is a fifth less; the packed file comes of it again to the last byte, which the build tries.
+//! are named by their place in a list of such, and lengths are left out. Deflated, that is an eighth less; the packed file comes
+//! of it again to the last byte, which the build tries. Trees stay as they are: as kinds of nodes, values and engines they
+//! would be a fifth less, for as long again until the first prediction.
 
-use crate::pack::{FAR, LONG, LONG_BRANCH, SPLIT, count, tag};
+use crate::pack::{count, tag};
 
 /// Where what lies.
 pub mod stream {
@@ -21,33 +22,17 @@ pub mod stream {
     pub const WIDE: usize = 14;
     pub const DECIMAL: usize = 15;
     pub const FLOAT: usize = 19;
-    /// Of trees: splits' first bytes without [`super::LONG`], and [`super::LEAF`].
-    pub const NODES: usize = 27;
-    pub const LEAVES: usize = 28;
-    pub const FAR_LEAVES: usize = 29;
-    /// Places of splits' values among those of their size, the most frequent first.
-    pub const VALUES: usize = 30;
-    pub const FAR_VALUES: usize = 31;
-    /// By size: how many values, and these.
-    pub const SIZES: usize = 32;
-    /// Engines' lower bytes, their higher ones.
-    pub const ENGINES: usize = 33;
+    /// Trees as they are.
+    pub const TREES: usize = 27;
     /// How many strings, and how long each is.
-    pub const LENGTHS: usize = 35;
-    pub const TEXT: usize = 36;
+    pub const LENGTHS: usize = 28;
+    pub const TEXT: usize = 29;
     /// How many there are.
-    pub const ALL: usize = 37;
+    pub const ALL: usize = 30;
 }
 
 /// The tag of a number that is named by its place.
 pub const NAMED: u8 = 0x40;
-/// In [`stream::NODES`]: not a split.
-pub const LEAF: u8 = 0;
-/// The first byte of a value's place from this one on: what exceeds it, of which the lower byte follows.
-pub const FAR_VALUE: u8 = 0xe0;
-/// How many sizes splits may have.
-pub const MOST_SIZES: usize = LONG as usize;
-
 /// What lies in one stream, read from its beginning.
 #[derive(Clone, Copy, Default)]
 struct Stream<'d>(&'d [u8]);
@@ -75,41 +60,12 @@ impl<'d> Stream<'d> {
         let bytes = self.grouped().filter(|bytes| bytes.len() <= 9)?;
         Some(bytes.iter().rev().fold(0, |number, byte| number << 7 | usize::from(byte & 0x7f)))
     }
-
-    /// A value of a split: a number in groups, or nothing and a float.
-    fn threshold(&mut self) -> Option<Threshold> {
-        let bytes = if *self.0.first()? == 0 { self.take(9)? } else { self.grouped()? };
-        let mut last = [0; WIDTH];
-        last[WIDTH.checked_sub(bytes.len())?..].copy_from_slice(bytes);
-        Some(Threshold { last, length: bytes.len() })
-    }
-}
-
-/// No value of a split is longer; all are written as long, each over what was too long of the one behind it.
-const WIDTH: usize = 16;
-
-/// Nor is any length of a branch.
-const LONGEST_NUMBER: usize = 5;
-
-/// A split's value as a packed file has it.
-#[derive(Clone, Copy)]
-struct Threshold {
-    /// The last bytes are its own.
-    last: [u8; WIDTH],
-    length: usize,
 }
 
 struct Reader<'d> {
     streams: [Stream<'d>; stream::ALL],
     often: Vec<[u8; 4]>,
-    /// Values of splits, by size.
-    thresholds: Vec<Vec<Threshold>>,
-    /// Bytes of the longest of them.
-    longest: usize,
     out: Vec<u8>,
-    /// Trees are written into this from its end on.
-    tree: Vec<u8>,
-    branches: Vec<(usize, usize)>,
 }
 
 /// The packed file again; `None` for what is none.
@@ -120,15 +76,7 @@ pub fn packed(dense: &[u8]) -> Option<Vec<u8>> {
         let (own, others) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         (*stream, rest) = (Stream(own), others);
     }
-    let mut reader = Reader {
-        streams,
-        often: Vec::new(),
-        thresholds: Vec::new(),
-        longest: 0,
-        out: Vec::with_capacity(dense.len() * 5 / 4),
-        tree: Vec::new(),
-        branches: Vec::new(),
-    };
+    let mut reader = Reader { streams, often: Vec::new(), out: Vec::with_capacity(dense.len() * 5 / 4) };
     reader.lists()?;
     reader.strings()?;
     reader.value(0)?;
@@ -151,13 +99,6 @@ impl<'d> Reader<'d> {
                 *byte = self.of(stream::OFTEN + plane).byte()?;
             }
             self.often.push(number);
-        }
-        while !self.streams[stream::SIZES].0.is_empty() && self.thresholds.len() < MOST_SIZES {
-            let of = self.of(stream::SIZES);
-            let values = of.number()?;
-            let values = (0..values).map(|_| of.threshold()).collect::<Option<Vec<_>>>()?;
-            self.longest = values.iter().fold(self.longest, |longest, value| longest.max(value.length));
-            self.thresholds.push(values);
         }
         Some(())
     }
@@ -235,7 +176,13 @@ impl<'d> Reader<'d> {
                 self.framed(start);
                 Some(())
             }
-            tag::TREE => self.tree(),
+            tag::TREE => {
+                let length = self.of(stream::ENTRIES).grouped()?;
+                let nodes = self.of(stream::TREES).take(Stream(length).number()?)?;
+                self.out.extend_from_slice(length);
+                self.out.extend_from_slice(nodes);
+                Some(())
+            }
             _ => None,
         }
     }
@@ -251,102 +198,6 @@ impl<'d> Reader<'d> {
             self.out.splice(start..=start, head);
         }
     }
-
-    fn tree(&mut self) -> Option<()> {
-        let start = self.out.len();
-        let engines = self.of(stream::ENTRIES).grouped()?;
-        self.out.push(0);
-        self.out.extend(engines);
-        for _ in 0..Stream(engines).number()? {
-            self.planes::<2>(stream::ENGINES)?;
-        }
-        let from = self.nodes()?;
-        self.out.extend_from_slice(self.tree.get(from..)?);
-        self.framed(start);
-        Some(())
-    }
-
-    /// Writes the nodes of a tree in the order of descent from the end on, where it is known how long branches are that come
-    /// first: where they begin.
-    fn nodes(&mut self) -> Option<usize> {
-        let of = |stream: usize| self.streams[stream].0;
-        let (mut open, mut splits) = (1usize, 0usize);
-        let mut kinds = of(stream::NODES).iter();
-        while open > 0 {
-            let is_split = *kinds.next()? != LEAF;
-            splits += usize::from(is_split);
-            open = if is_split { open + 1 } else { open - 1 };
-        }
-        let beyond = |bytes: &[u8], from: u8| bytes.iter().filter(|byte| **byte >= from).count();
-        let (leaves, values) = (of(stream::LEAVES), of(stream::VALUES));
-        let far_leaves = beyond(leaves.get(..=splits)?, FAR);
-        let far_values = beyond(values.get(..splits)?, FAR_VALUE);
-        let lengths = [
-            (stream::NODES, 2 * splits + 1),
-            (stream::LEAVES, splits + 1),
-            (stream::VALUES, splits),
-            (stream::FAR_LEAVES, far_leaves),
-            (stream::FAR_VALUES, far_values),
-        ];
-        let mut taken = [&[][..]; 5];
-        for (taken, (stream, length)) in taken.iter_mut().zip(lengths) {
-            *taken = self.of(stream).take(length)?;
-        }
-        let [kinds, mut leaves, mut values, mut far_leaves, mut far_values] = taken.map(<[u8]>::iter);
-        // A leaf is two bytes at most, a split one, a value and how long a branch is; before the first one a value may be written
-        // too long.
-        let most = 2 * (splits + 1) + splits * (1 + self.longest + LONGEST_NUMBER) + WIDTH;
-        if self.tree.len() < most {
-            self.tree.resize(most, 0);
-        }
-        let mut at = self.tree.len();
-        // Branches that wait for their split, the first on top: where they begin, and how many nodes they have.
-        self.branches.clear();
-        for kind in kinds.rev() {
-            if *kind == LEAF {
-                let leaf = *leaves.next_back()?;
-                if leaf >= FAR {
-                    at -= 1;
-                    self.tree[at] = *far_leaves.next_back()?;
-                }
-                at -= 1;
-                self.tree[at] = leaf;
-                self.branches.push((at, 1));
-                continue;
-            }
-            let mut place = usize::from(*values.next_back()?);
-            if let Some(beyond) = place.checked_sub(usize::from(FAR_VALUE)) {
-                place = usize::from(FAR_VALUE) + (beyond << 8 | usize::from(*far_values.next_back()?));
-            }
-            let size = usize::from(kind.checked_sub(SPLIT)?);
-            let Threshold { last, length } = self.thresholds.get(size)?.get(place)?;
-            let ((_, of_first), (other, of_other)) = (self.branches.pop()?, self.branches.pop()?);
-            let first = at;
-            self.tree.get_mut(at - WIDTH..at)?.copy_from_slice(last);
-            at -= length;
-            let mut byte = *kind;
-            if of_first >= LONG_BRANCH {
-                byte |= LONG;
-                let mut number = other - first;
-                let groups = grouped_length(number);
-                at -= groups;
-                for group in &mut self.tree[at..at + groups] {
-                    *group = number as u8 | 0x80;
-                    number >>= 7;
-                }
-                self.tree[at + groups - 1] &= 0x7f;
-            }
-            at -= 1;
-            self.tree[at] = byte;
-            self.branches.push((at, 1 + of_first + of_other));
-        }
-        Some(at)
-    }
-}
-
-/// Bytes of a number in groups of seven bits.
-fn grouped_length(number: usize) -> usize {
-    (usize::BITS - number.leading_zeros()).div_ceil(7).max(1) as usize
 }
 
 #[cfg(test)]
@@ -380,11 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_groups_are_as_long_as_they_are_written() {
+    fn numbers_in_groups_are_read_as_they_are_written() {
         for number in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, 1 << 40] {
             let mut bytes = Vec::new();
             count(number, &mut bytes);
-            assert_eq!(grouped_length(number as usize), bytes.len(), "{number}");
             assert_eq!(Stream(&bytes).number(), Some(number as usize));
         }
     }

@@ -382,6 +382,20 @@ mod tests {
         assert_eq!((few, light.requests), (light, 1600));
     }
 
+    /// Long prompts come last, where none counts any more: not even of a replica that has every third request.
+    #[test]
+    fn what_does_not_count_ends_no_run_early() {
+        let limits = Limits { sequences: 64, ..Limits::AMPLE };
+        let row = |i: u32| format!("{},{},1\n", 0.1 * f64::from(i), if i < 550 { 10 } else { 5000 });
+        let rows: String = (0..600).map(row).collect();
+        let demand = Demand::trace("t.csv", &format!("time,prompt,answer\n{rows}")).expect("a trace");
+        let target = Target { to_first: Some(Seconds::from_ms(40.0)), per_token: None, which: Which::P99 };
+        for copies in [1, 3] {
+            let kept = answers(&limits, &demand, copies).kept(&target, 10.0, 1e9).expect("runs");
+            assert_eq!(kept.map(|summary| summary.requests), Some(480), "{copies}");
+        }
+    }
+
     #[test]
     fn of_a_burst_all_counts() {
         let limits = Limits { sequences: 50, ..Limits::AMPLE };
