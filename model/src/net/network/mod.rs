@@ -55,6 +55,8 @@ pub struct Network {
 pub struct Stated {
     /// What its weights are published in.
     pub precision: Option<Precision>,
+    /// It has a place for that, and says nothing there that is known: a `config.json` without `torch_dtype`.
+    pub is_silent: bool,
     /// Its experts are published in fewer bits than that.
     pub experts: Option<Weights>,
     /// Positions of the longest sequence that it was made for.

@@ -205,7 +205,7 @@ fn read_derived(entries: Vec<Table>) -> Result<Vec<Derived>, NetworkError> {
 fn layer_of(name: &str, kind: &str, fields: Table) -> Result<Layer, NetworkError> {
     let unknown = || format!("unknown kind \"{}\"{}", shown(kind), closest(kind, Layer::KINDS.iter().copied()));
     let layer = Layer::from_table(kind, fields).ok_or_else(|| at(name, &unknown()))?;
-    layer.map_err(|e| at(name, &toml_message(e.message())))
+    layer.map_err(|e| at(name, &toml_message(&e)))
 }
 
 struct Expander<'a> {
