@@ -6,8 +6,13 @@ mod fingerprint;
 #[path = "src/pack.rs"]
 #[expect(dead_code, reason = "the build marks no places")]
 mod form;
+use form as pack;
 #[path = "build/pack.rs"]
-mod pack;
+mod packing;
+#[path = "src/dense.rs"]
+mod dense;
+#[path = "build/dense.rs"]
+mod laying;
 
 use fingerprint::Fingerprint;
 use std::fmt::Write as _;
@@ -80,9 +85,12 @@ fn packed_file(path: &Path, out: &Path) -> io::Result<String> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let folder = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     let text = fs::read_to_string(path)?;
-    let mut bytes = pack::pack(&text).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))?;
+    let mut bytes = packing::pack(&text).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))?;
     if folder == "calibrations" && name != "all_chips" && env::var_os("CARGO_FEATURE_FETCHED").is_some() {
         bytes.clear();
+    }
+    if folder == "calibrations" && !bytes.is_empty() && env::var_os("CARGO_FEATURE_DENSE").is_some() {
+        bytes = laying::dense(&bytes).map_err(|why| io::Error::other(format!("{}: {why}", path.display())))?;
     }
     let to = out.join(format!("{folder}-{name}"));
     fs::write(&to, bytes)?;

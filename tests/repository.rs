@@ -31,7 +31,10 @@ fn crates_depend_only_as_the_architecture_says() {
         ("reports", &["joulecast-model"]),
         ("predict", &["joulecast-model", "joulecast-reports"]),
         ("machine", &["joulecast-model", "joulecast-kernels", "joulecast-reports"]),
-        ("predict/python", &["joulecast-machine", "joulecast-model", "joulecast-predict", "joulecast-reports"]),
+        (
+            "predict/python",
+            &["joulecast-data", "joulecast-machine", "joulecast-model", "joulecast-predict", "joulecast-reports"],
+        ),
         ("predict/web", &["joulecast-data", "joulecast-model", "joulecast-predict", "joulecast-reports"]),
         (
             "calibrate",

@@ -1,5 +1,6 @@
 //! Calibrations that come after the program did: with the feature `fetched` only that over all chips is embedded, and
-//! others are given when they have been fetched. Most of what is embedded is one of them.
+//! others are given when they have been fetched. Most of what is embedded is one of them; with the feature `dense` each is
+//! unpacked when it is first wanted.
 
 use crate::{PACKED_CALIBRATIONS, Packed};
 use std::sync::{PoisonError, RwLock};
@@ -19,12 +20,25 @@ static GIVEN: RwLock<Vec<(&str, &[u8])>> = RwLock::new(Vec::new());
 
 /// The packed form of a shipped calibration; `None` where it was not embedded and has not been given yet.
 pub fn calibration_bytes(file: &Packed) -> Option<&'static [u8]> {
+    #[cfg(not(feature = "dense"))]
     if !file.bytes.is_empty() {
         return Some(file.bytes);
     }
     // A thread that panicked left whole entries.
-    let given = GIVEN.read().unwrap_or_else(PoisonError::into_inner);
-    given.iter().find(|(name, _)| *name == file.name).map(|(_, bytes)| *bytes)
+    let known =
+        |given: &[(&str, &'static [u8])]| given.iter().find(|(name, _)| *name == file.name).map(|(_, bytes)| *bytes);
+    let there = known(&GIVEN.read().unwrap_or_else(PoisonError::into_inner));
+    #[cfg(feature = "dense")]
+    if there.is_none() && !file.bytes.is_empty() {
+        let mut given = GIVEN.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have been faster.
+        return known(&given).or_else(|| {
+            let bytes: &[u8] = crate::dense::packed(file.bytes)?.leak();
+            given.push((file.name, bytes));
+            Some(bytes)
+        });
+    }
+    there
 }
 
 /// Gives the packed form of a shipped calibration, for the rest of the program's life. Whether it was wanted: it is one of

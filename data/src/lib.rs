@@ -1,6 +1,8 @@
 //! The files under `data/` that the programs embed: the name (without extension) and the text of each, in the order of
 //! their names, and what programs read at their start [packed](pack) besides. `joulecast_model::catalog` reads them.
 
+#[cfg(any(test, feature = "dense"))]
+mod dense;
 mod fetched;
 mod fingerprint;
 pub mod pack;
@@ -13,8 +15,8 @@ pub use fingerprint::Fingerprint;
 pub struct Packed {
     /// Its name, without extension.
     pub name: &'static str,
-    /// Its text in the form that [`pack`] says; nothing of a calibration that is yet to be fetched
-    /// ([`calibration_bytes`]).
+    /// Its text in the form that [`pack`] says; of a calibration what [`calibration_bytes`] makes that of, nothing where it is
+    /// yet to be fetched.
     pub bytes: &'static [u8],
     /// The [`Fingerprint`] of its text.
     pub fingerprint: &'static str,

@@ -286,7 +286,7 @@ fn cross_attention_is_divided_by_heads() {
 #[test]
 fn what_a_file_says_of_its_use_is_kept() {
     let bare = read("llama3_1_8b");
-    assert_eq!((bare.stated.precision, bare.stated.positions), (None, Some(2048)));
+    assert_eq!((bare.stated.precision, bare.stated.is_silent, bare.stated.positions), (None, true, Some(2048)));
     for (key, dtype, precision) in [
         ("torch_dtype", "bfloat16", Some(Precision::Bf16)),
         ("dtype", "float16", Some(Precision::Fp16)),
@@ -295,7 +295,8 @@ fn what_a_file_says_of_its_use_is_kept() {
     ] {
         let said = changed("llama3_1_8b", &[(key, json!(dtype))]).expect("known");
         assert_eq!(said.stated.precision, precision, "{dtype}");
-        let told = format!("{key} {dtype} is unknown: predicted in fp32");
+        assert_eq!(said.stated.is_silent, precision.is_none(), "{dtype}");
+        let told = format!("{key} {dtype} is unknown");
         assert_eq!(said.notes.iter().any(|n| n.starts_with(&told)), precision.is_none(), "{:?}", said.notes);
     }
     let text = config("gemma3_4b_text");

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::request::{Batch, Request, Team};
 use crate::source::Source;
 use anyhow::anyhow;
+use joulecast_model::ask::serving::MOST_TOKENS;
 use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::base::units::Watts;
 use joulecast_model::catalog;
@@ -359,11 +360,18 @@ impl Cluster {
         }
         let prompt = network.inputs.first().map_or(1, |input| input.shape.dims()[0]);
         let length = (prompt, tokens);
+        check_length(network, prompt, tokens)?;
         let answer = match self.layout {
             None => generation::predict(self.first(), network, length, (batch, self.precision), point),
             Some(layout) => generation::predict_on(&self.deployment(layout, point)?, network, length, batch),
         };
         let mut answer = answer.map_err(of_generation)?;
+        if [answer.total.ops.get(), answer.total.read.get()].contains(&u64::MAX) {
+            return Err(Failure::usage(format_args!(
+                "--generate {tokens} at batch {batch}: operations of so long an answer are more than 2^64; fewer tokens or samples"
+            )));
+        }
+        tell_the_end(&mut answer);
         answer.total.warnings.splice(..0, self.notes().cloned().chain(beyond_positions(source, tokens)));
         Ok(answer)
     }
@@ -386,6 +394,38 @@ pub(crate) fn beyond_positions(source: &Source, more: u64) -> Option<Warning> {
     let network = &source.network;
     let prompt = network.inputs.first().and_then(|input| input.shape.dims().first().copied()).unwrap_or(0);
     longer_than_made_for(network, prompt.saturating_add(more))
+}
+
+/// Refuses sequences that no model is made for: what attention to them takes was measured by nobody, and comes out below what
+/// reading the cache takes.
+///
+/// # Errors
+/// Just then.
+pub(crate) fn check_length(network: &Network, prompt: u64, tokens: u64) -> Result<(), Failure> {
+    let most = network.stated.positions.unwrap_or(0).max(MOST_TOKENS);
+    match prompt.saturating_add(tokens) {
+        length if length > most => Err(Failure::usage(format_args!(
+            "a prompt of {prompt} tokens and an answer of {tokens} are a sequence of {length}; at most {most}: a shorter --generate or --sequence"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Of an answer's steps the memory that is told is that of the last one, and a device's clock the mean over all.
+fn tell_the_end(answer: &mut Generation) {
+    let needs = answer.decode.as_ref().map(|decode| decode.memory.total());
+    for warning in &mut answer.total.warnings {
+        let inner = match warning {
+            Warning::Of { part, warning } if part == "decode" => &mut **warning,
+            _ => continue,
+        };
+        if let (Warning::Memory { needed, .. }, Some(all)) = (inner, needs) {
+            *needed = all;
+        }
+    }
+    if let [device] = &mut answer.total.devices[..] {
+        device.clock = answer.total.clock;
+    }
 }
 
 /// The same of sequences of so many tokens.

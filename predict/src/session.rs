@@ -11,6 +11,7 @@ use joulecast_model::base::precision::{Mode, Precision};
 use joulecast_model::catalog;
 use joulecast_model::device::gpu::{Device, Gpu};
 use joulecast_model::law::calibration::ANY_CHIP;
+use joulecast_model::net::network::Stated;
 use joulecast_model::net::network::folding::Folding;
 use joulecast_model::read::Format;
 use joulecast_model::step::calibrations::Calibrations;
@@ -323,17 +324,19 @@ impl Session {
         })
     }
 
-    /// A request that nobody chose a precision for, in what its networks' files say that they are published in, where they agree.
+    /// A request that nobody chose a precision for, in what its networks' files say that they are published in, where they agree;
+    /// where all of them could say it and do not, in 16 bits, as servers take such.
     ///
     /// # Errors
     /// Those of [`Self::network`].
     pub fn settled(&self, request: &Request) -> Result<Request, Failure> {
-        let mut stated = None;
+        let (mut stated, mut is_silent) = (None, false);
         if request.open && request.networks.iter().all(|name| name != "all") {
-            let each =
-                request.networks.iter().map(|name| Ok(self.network(name, &request.reading)?.network.stated.precision));
-            let each = each.collect::<Result<Vec<Option<Precision>>, Failure>>()?;
-            stated = each.first().copied().flatten().filter(|first| each.iter().all(|other| *other == Some(*first)));
+            let each = request.networks.iter().map(|name| Ok(self.network(name, &request.reading)?.network.stated));
+            let each = each.collect::<Result<Vec<Stated>, Failure>>()?;
+            let first = each.first().and_then(|first| first.precision);
+            stated = first.filter(|first| each.iter().all(|other| other.precision == Some(*first)));
+            is_silent = !each.is_empty() && each.iter().all(|each| each.is_silent);
         }
         let settled = Request { open: false, ..request.clone() };
         Ok(match stated {
@@ -341,8 +344,26 @@ impl Session {
                 let told = settled.told.iter().cloned().chain([Warning::Published { precision }]).collect();
                 Request { precisions: vec![precision], told, ..settled }
             }
+            None if is_silent => {
+                let precision = self.halves(&settled)?;
+                let told = format!(
+                    "in {precision}: config.json says no precision that is known (torch_dtype), and servers take such in 16 bits: --precision for another"
+                );
+                let told = settled.told.iter().cloned().chain([Warning::Network(told)]).collect();
+                Request { precisions: vec![precision], told, ..settled }
+            }
             None => settled,
         })
+    }
+
+    /// The 16 bits that all GPUs of a request compute in.
+    fn halves(&self, request: &Request) -> Result<Precision, Failure> {
+        for (_, name) in request.teams.iter().flat_map(|team| &team.kinds) {
+            if self.gpu(name)?.computes_in(Precision::Bf16).is_none() {
+                return Ok(Precision::Fp16);
+            }
+        }
+        Ok(Precision::Bf16)
     }
 
     /// The GPUs of a team, ready to predict in a precision and mode.

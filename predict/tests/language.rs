@@ -337,6 +337,67 @@ fn a_config_says_its_precision_and_how_long_sequences_are() {
     assert!(served.contains(long), "{served}");
 }
 
+/// One rule for steps and servers, and it is told.
+#[test]
+fn a_config_that_says_no_precision_is_taken_in_sixteen_bits() {
+    let (_kept, net) = config_with("llama3_2_1b", &[]);
+    let told = |precision: &str| format!("in {precision}: config.json says no precision that is known (torch_dtype)");
+    let serve = "--rate 1 --prompt 64 --answer 8 --requests 100";
+    for (gpu, precision) in [("h100", "bf16"), ("v100", "fp16")] {
+        let step = format!("--net {net} --gpu {gpu} --batch 1 --sequence 64");
+        for line in [step.clone(), format!("{step} --generate 8"), format!("serve --net {net} --gpu {gpu} {serve}")] {
+            let said = stdout(&line);
+            assert!(
+                said.contains(&told(precision)) && said.contains(&format!(", {precision} inference")),
+                "{line}: {said}"
+            );
+        }
+        let asked = stdout(&format!("{step} --precision fp32"));
+        assert!(asked.contains("fp32 inference") && !asked.contains("torch_dtype"), "{asked}");
+    }
+    // Who trains says in what; the zoo's networks have no such file.
+    let trained = stdout(&format!("--net {net} --gpu h100 --batch 1 --sequence 64 --mode training"));
+    assert!(trained.contains("fp32 training"), "{trained}");
+    assert!(stdout("--net llama3_2_1b --gpu h100 --batch 1 --sequence 64").contains("fp32 inference"));
+}
+
+#[test]
+fn an_answer_of_millions_of_tokens_is_refused() {
+    let asked = "--net qwen3_8b --gpu h100 --precision bf16 --batch 1";
+    let refused = |line: &str, expected: &str| {
+        let output = run(line);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.code() == Some(2) && error.lines().count() == 1 && error.contains(expected),
+            "{line}: {error}"
+        );
+    };
+    for more in ["", " --layouts"] {
+        refused(&format!("{asked} --generate 10000000{more}"), "are a sequence of 10001024; at most 1048576");
+    }
+    refused(&format!("{asked} --generate 1047553"), "at most 1048576");
+    refused("--net qwen3_8b --gpu h100 --precision bf16 --batch 100 --generate 1000000", "more than 2^64");
+    // The longest that is taken: one memory, operations that add up, no shorter than its roofline.
+    let said = stdout(&format!("{asked} --generate 1047552 --format json"));
+    assert!(value(&said, "time_s") > value(&said, "bound_s") && value(&said, "ops") < 1.8e19, "{said}");
+    let gib = value(&said, "memory_bytes") / f64::from(1 << 30);
+    assert!(said.contains(&format!("decode: needs about {gib:.1} GiB")), "{gib}");
+    // A model that is made for more may have more.
+    let (_kept, net) = config_with("llama3_2_1b", &[("max_position_embeddings", 2_000_000.into())]);
+    assert!(run(&format!("--net {net} --gpu h100 --batch 1 --generate 1500000")).status.success());
+}
+
+#[test]
+fn the_clock_of_a_device_is_that_of_the_whole_answer() {
+    let said =
+        stdout("--net qwen3_8b --gpu h100 --precision bf16 --batch 1 --sequence 1024 --generate 64 --format json");
+    let found: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let clock = |path: &str| found.pointer(path).and_then(serde_json::Value::as_f64).expect("a clock");
+    let device = clock("/devices/0/core_clock_mhz");
+    assert_eq!(device, clock("/core_clock_mhz"));
+    assert!(clock("/generation/prefill/core_clock_mhz") < device - 100.0, "the limit holds the prompt's back");
+}
+
 #[test]
 fn experts_of_gpt_oss_are_as_published() {
     let method = serde_json::json!({"quant_method": "mxfp4"});

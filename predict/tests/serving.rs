@@ -23,6 +23,13 @@ fn json(options: &[&str]) -> Value {
     serde_json::from_str(&text(&[options, &["--format", "json"]].concat())).expect("JSON")
 }
 
+/// What is printed of a load that nothing carries, and the error.
+fn not_carried(options: &[&str]) -> (String, String) {
+    let output = serve(&[&SHORT, options].concat());
+    assert_eq!(output.status.code(), Some(1), "{options:?}");
+    (String::from_utf8_lossy(&output.stdout).into_owned(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
 fn number(value: &Value, path: &str) -> f64 {
     value.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path} is no number in {value:#}"))
 }
@@ -64,10 +71,17 @@ fn every_form_and_every_load_has_its_text() {
 
 #[test]
 fn a_replica_that_is_overloaded_says_so_and_no_percentiles() {
-    let found = json(&["--rate", "100000"]);
+    let (found, why) = not_carried(&["--rate", "100000", "--format", "json"]);
+    let found: Value = serde_json::from_str(&found).expect("JSON");
     assert_eq!((&found["overloaded"], &found["value"]), (&true.into(), &Value::Null));
-    let table = text(&["--rate", "100000"]);
+    assert!(why.starts_with("error: overloaded: 100000 requests/s come, ") && why.lines().count() == 1, "{why}");
+    let (table, _) = not_carried(&["--rate", "100000"]);
     assert!(table.contains("overloaded") && !table.contains("p99"), "{table}");
+    // Whether anything that was tried carries it decides.
+    let many = json(&["--rate", "10"])["most_per_s"].as_f64().expect("a rate") * 1.5;
+    assert_eq!(json(&["--rate", &many.to_string(), "--over", "replicas"])["overloaded"], true, "two replicas carry it");
+    let (_, why) = not_carried(&["--rate", "100000", "--over", "replicas"]);
+    assert!(why.contains("nor does any other setting that was tried"), "{why}");
 }
 
 #[test]
@@ -91,7 +105,8 @@ fn the_highest_rate_keeps_its_target_and_a_bit_more_does_not() {
     let table = text(&target);
     let line = table.lines().find(|line| line.contains("the highest rate that keeps")).expect("a line");
     assert!(line.contains(" to ") && line.ends_with(") requests/s; with it"), "{line}");
-    let none = text(&["--tpot", "1us"]);
+    let (none, why) = not_carried(&["--tpot", "1us"]);
+    assert!(why.starts_with("error: no rate keeps each token 1.00 us (p90)"), "{why}");
     let line = none.lines().find(|line| line.contains("no rate keeps")).expect("a line");
     assert!(line.ends_with("each token 1.00 us (p90): a lone request misses it"), "{line}");
 }
@@ -131,6 +146,85 @@ fn a_trace_is_served_at_its_rate() {
         .expect("starts");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("trace.csv, line 3: prompt is \"\"") && error.lines().count() == 1, "{error}");
+}
+
+#[test]
+fn a_burst_is_answered_all_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("burst.csv");
+    fs::write(&path, format!("time,prompt,answer\n{}", "7,100,20\n".repeat(40))).expect("written");
+    let file = path.display().to_string();
+    let run = |options: &[&str]| {
+        let words = ["serve", "--net", "llama3_2_1b", "--gpu", "h100", "--trace", &file];
+        program::predict().args(words).args(options).output().expect("starts")
+    };
+    let output = run(&["--format", "json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let keys = ["requests", "value/simulated_requests", "value/counted_requests"]
+        .map(|key| number(&found, &format!("/{key}")));
+    assert_eq!((keys, &found["rate_per_s"], &found["overloaded"]), ([40.0; 3], &Value::Null, &false.into()));
+    let tokens = number(&found, "/value/tokens_per_s") * number(&found, "/value/counted_span_s");
+    assert!((tokens - 800.0).abs() < 1e-6, "{tokens}");
+    let (last, span) = (number(&found, "/value/end_to_end_s/p99"), number(&found, "/value/counted_span_s"));
+    assert!((last / span - 1.0).abs() < 1e-9, "{last} {span}");
+    assert!(
+        String::from_utf8_lossy(&run(&[]).stdout)
+            .contains("burst.csv, all at one time; 40 requests, of which 40 count")
+    );
+    for options in [["--rate", "5"], ["--tpot", "50ms"]] {
+        let output = run(&options);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let one = output.status.code() == Some(2) && error.lines().count() == 1;
+        assert!(one && error.contains("come at one time, which has no rate"), "{error}");
+    }
+    fs::write(&path, "time,prompt,answer,time\n0,9,9,1\n1,9,9,3\n").expect("written");
+    let error = String::from_utf8_lossy(&run(&[]).stderr).into_owned();
+    assert!(error.contains("line 1: the header has several columns time") && error.lines().count() == 1, "{error}");
+}
+
+/// Without a word as many requests come as fill the replica and count.
+#[test]
+fn enough_requests_come_where_nobody_says_how_many() {
+    let run = |rate: &str| {
+        let words = ["serve", "--net", "llama3_2_1b", "--gpu", "l4", "--prompt", "256", "--answer", "256"];
+        let output =
+            program::predict().args(words).args(["--rate", rate, "--format", "json"]).output().expect("starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let light = run("1");
+    let counts =
+        |found: &Value| ["simulated_requests", "counted_requests"].map(|key| number(found, &format!("/value/{key}")));
+    assert_eq!((counts(&light), number(&light, "/requests")), ([2000.0, 1600.0], 2000.0));
+    let near = run(&(0.97 * number(&light, "/most_per_s")).to_string());
+    let value = |path: &str| number(&near, &format!("/value/{path}"));
+    let [simulated, counted] = counts(&near);
+    let under_way = value("requests_per_s") * value("end_to_end_s/mean");
+    assert!(simulated > 2000.0 && counted >= 8.0 * under_way, "{simulated} {counted} {under_way}");
+    assert!((value("tokens_per_s") / (256.0 * value("requests_per_s")) - 1.0).abs() < 0.03);
+    let told = near["warnings"].as_array().expect("a list");
+    assert!(!told.iter().any(|note| note.as_str().is_some_and(|note| note.contains("more --requests"))), "{told:?}");
+}
+
+#[test]
+fn how_far_it_is_is_told() {
+    use joulecast_predict::{ask, session::Session, typed};
+    let words = "--net llama3_2_1b --gpu h100 --requests 100 --prompt 64 --answer 8 --rate 5 --over cap,clock --max-num-seqs 8 --max-num-batched-tokens 64";
+    let words: Vec<String> = words.split(' ').map(Into::into).collect();
+    let (request, serving) = typed::serve(&words).expect("good words");
+    let told = std::sync::Mutex::new(Vec::new());
+    let tell = |progress| told.lock().expect("nobody panics with it").push(progress);
+    let served = ask::serve_telling(&Session::new(), &request, &serving, &tell).expect("served");
+    let mut told = told.into_inner().expect("nobody panics with it");
+    told.sort_by_key(|progress| progress.done);
+    let all = 13;
+    assert_eq!(told, (0..=all).map(|done| ask::Progress { done, all }).collect::<Vec<_>>());
+    assert!(served.points.len() < all && served.points.len() > 6, "{}", served.points.len());
+    // Threads change nothing.
+    let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
+    let again = one.install(|| ask::serve(&Session::new(), &request, &serving)).expect("served");
+    assert_eq!(format!("{:?}", again.points), format!("{:?}", served.points));
 }
 
 /// Layouts and batches are told apart by their keys; what divides no heads is left out and named.
@@ -339,7 +433,7 @@ fn room_for_the_first_chunk_alone_sends_back_more() {
     let tight: Vec<&str> = tight.split(' ').collect();
     let run = |more: &[&str]| {
         let output = serve(&[&tight[..], more, &["--format", "json"]].concat());
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "more comes than is carried");
         serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
     };
     let (reserved, greedy) = (run(&[]), run(&["--no-scheduler-reserve-full-isl"]));
@@ -467,7 +561,7 @@ fn what_is_served_has_its_price() {
 
 #[test]
 fn a_run_that_is_too_short_says_so() {
-    let short = "requests come for less than eight times as long as one takes";
+    let short = "requests that count come for less than 8 times as long as one takes";
     assert!(text(&["--concurrency", "50"]).contains(short));
     let warnings = json(&["--concurrency", "50"])["warnings"].to_string();
     assert!(warnings.contains(short), "{warnings}");
@@ -481,7 +575,7 @@ fn many_users_send_enough_requests() {
         ["serve", "--net", "llama3_2_1b", "--gpu", "h100", "--concurrency", "300", "--prompt", "64", "--answer", "4"];
     let output = program::predict().args(said).output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("3000 requests, of which 2400 count"), "{text}");
+    assert!(text.contains("3600 requests, of which 2880 count"), "{text}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub fn table(network: &ShapedNetwork) -> Table {
     for layer in network.layers() {
         let cost = network.cost(layer, Phase::Forward, Mode::Inference);
         let mut cells = vec![
-            layer.name.clone(),
+            layer.name.to_string(),
             layer.case.layer.kind().to_string(),
             layer.output.to_string(),
             layer.parameters().to_string(),
@@ -49,7 +49,7 @@ pub fn castro_table(network: &ShapedNetwork) -> Table {
     for layer in network.layers() {
         if let Some(c) = castro(layer) {
             table.row(vec![
-                layer.name.clone(),
+                layer.name.to_string(),
                 layer.case.layer.kind().to_string(),
                 layer.output.to_string(),
                 format!("{:.3}", c.ops as f64 / 1e6),

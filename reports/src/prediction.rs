@@ -435,7 +435,7 @@ pub(crate) fn layer_table(p: &NetworkPrediction) -> Table {
     ]);
     let mut table = Table::new(&header, text_columns).with_trailing_text(2);
     for l in &p.layers {
-        let mut cells = vec![l.name.clone(), l.kind.to_string()];
+        let mut cells = vec![l.name.to_string(), l.kind.to_string()];
         if training {
             cells.push(l.phase.to_string());
         }

@@ -1,10 +1,13 @@
 //! Marks of keys by which tables of our own files are looked up: quick, and no secret.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// Numbers that are alike for alike keys, and seldom for others.
 #[derive(Default)]
-struct Mark(u64);
+pub(crate) struct Mark(u64);
+
+/// For sets and maps of so few that nobody gains by choosing keys that are slow together.
+pub(crate) type Quick = BuildHasherDefault<Mark>;
 
 impl Mark {
     fn add(&mut self, number: u64) {

@@ -1,6 +1,7 @@
 //! Quantities, shapes, precisions and texts: what every other room speaks in.
 
 pub mod text;
+pub mod name;
 pub mod units;
 pub mod file;
 pub(crate) mod packed;

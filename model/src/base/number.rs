@@ -87,10 +87,14 @@ impl Number for f64 {
 
     /// Side by side.
     fn ln_of_each<const N: usize>(mut values: [Self; N]) -> [Self; N] {
-        for some in values.chunks_mut(LANES) {
+        let (whole, some) = values.as_chunks_mut::<LANES>();
+        for lanes in whole {
+            *lanes = Lanes(*lanes).ln().0;
+        }
+        if !some.is_empty() {
             let mut lanes = Lanes::of(1.0);
-            lanes.0[..some.len()].copy_from_slice(some);
-            some.copy_from_slice(&lanes.ln().0[..some.len()]);
+            lanes.0.iter_mut().zip(&*some).for_each(|(lane, value)| *lane = *value);
+            some.iter_mut().zip(lanes.ln().0).for_each(|(value, log)| *value = log);
         }
         values
     }

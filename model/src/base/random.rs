@@ -1,7 +1,7 @@
 //! Numbers that a seed decides, for simulations: the same on every machine.
 
 /// A sequence of 64-bit numbers (splitmix64: Steele, Lea, Flood, OOPSLA 2014).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Random(u64);
 
 impl Random {

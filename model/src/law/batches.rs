@@ -142,8 +142,25 @@ struct Engines<'m> {
     choice: &'m Choice,
     /// Up to so many samples that engine, and so on; what is beyond the last asks the tree.
     ranges: Vec<(u64, u16)>,
-    /// For each engine of the choice its terms in the model, where it has such.
-    terms: Vec<Option<(&'m EngineTerms, OnceLock<Bounded>)>>,
+    /// For each engine of the choice its terms in the model, once it is expected.
+    terms: Vec<OnceLock<Option<Box<Narrowed<'m>>>>>,
+}
+
+/// What a model has of an engine, and its sum where only what another batch changes is left.
+struct Narrowed<'m> {
+    terms: &'m EngineTerms,
+    polynomial: OnceLock<Bounded>,
+}
+
+impl<'m> Engines<'m> {
+    /// Of an engine by its place in the choice; `None` where the model has nothing of it.
+    fn known(&self, engine: usize, model: &'m LayerModel) -> Option<&Narrowed<'m>> {
+        let find = || {
+            let terms = model.engine(self.choice.engines.get(engine)?)?;
+            Some(Box::new(Narrowed { terms, polynomial: OnceLock::new() }))
+        };
+        self.terms.get(engine)?.get_or_init(find).as_deref()
+    }
 }
 
 /// Room for the variables of several batches.
@@ -247,7 +264,6 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         let within = |r: &Range| fixed.values[r.variable] >= r.low - EDGE && fixed.values[r.variable] <= r.high + EDGE;
         let (domain, settled): (Vec<Range>, Vec<Range>) = model.domain.iter().partition(|r| changing.has(r.variable));
         let polynomial = model.polynomial_of().where_only(changing, &fixed.values);
-        let distance = Bounded::new(model.sizes.distance(), &[], model.bounding());
         let engines = Self::engines(model, &many.board, chip);
         let longest = Seconds::new(f64::INFINITY);
         let ends: Vec<Seconds> = match found.stated {
@@ -266,7 +282,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             polynomial,
             inside: settled.iter().all(within),
             domain,
-            distance: distance.where_only(changing, &fixed.values),
+            distance: model.distance().where_only(changing, &fixed.values),
             farthest: model.sizes.farthest(),
             engines,
             fixed,
@@ -281,7 +297,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         }
         let known = ConvSizes::of(&load.work)?;
         let choice = chip?.choices.iter().find(|c| c.is_for(known.phase, known.precision))?;
-        let terms = choice.engines.iter().map(|name| Some((model.engine(name)?, OnceLock::new()))).collect();
+        let terms = choice.engines.iter().map(|_| OnceLock::new()).collect();
         let ranges = choice.tree.ranges((1, MOST_SAMPLES), sizes(load.work.clone()));
         Some(Engines { choice, ranges, terms })
     }
@@ -378,9 +394,10 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             if engines[..i].contains(&engines[i]) {
                 continue;
             }
-            let Some((terms, narrowed)) = engines[i].and_then(|e| known.terms.get(e)?.as_ref()) else { continue };
+            let Some(narrowed) = engines[i].and_then(|e| known.known(e, self.found.model)) else { continue };
+            let terms = narrowed.terms;
             let make = || terms.polynomial().where_only(self.changing, &self.fixed.values);
-            let log = narrowed.get_or_init(make).at(&room.values.0, &mut room.held);
+            let log = narrowed.polynomial.get_or_init(make).at(&room.values.0, &mut room.held);
             for ((added, engine), log) in added.iter_mut().zip(engines).zip(log.0) {
                 if *engine == engines[i] {
                     *added = log.clamp(terms.range.0, terms.range.1);
@@ -428,7 +445,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         }
         let engine = |chosen: Option<usize>| {
             let known = self.engines.as_ref()?;
-            known.terms.get(chosen?)?.as_ref()?;
+            known.known(chosen?, self.found.model)?;
             known.choice.engines.get(chosen?).map(String::as_str)
         };
         Taken { timed, engines: chosen.map(engine) }

@@ -112,9 +112,9 @@ impl View<'_, '_> {
 impl LayerModel {
     /// A kernel on a board as this model sees it. `None` where the board has no peak for it.
     pub(crate) fn loads<'a>(&self, work: Work<'a>, cost: LayerCost, gpu: &'a Gpu) -> Option<Loads<'a>> {
-        let board = work.clone().costing(cost, gpu)?;
-        let memory = self.memory.unwrap_or(board.memory);
-        let other = match memory == board.memory {
+        let own = Memory::of(gpu);
+        let memory = self.memory.unwrap_or(own);
+        let other = match memory == own {
             true => None,
             false => Some(Box::new(work.clone().costing_over(cost, gpu, memory)?)),
         };
@@ -123,8 +123,9 @@ impl LayerModel {
         let computed = gpu.computes_in(work.precision).filter(|computed| *computed != work.precision);
         let wide = computed.and_then(|precision| {
             let cost = cost.widened(precision.bytes() / work.precision.bytes());
-            Work { precision, ..work }.costing_over(cost, gpu, memory).map(Box::new)
+            Work { precision, ..work.clone() }.costing_over(cost, gpu, memory).map(Box::new)
         });
+        let board = work.costing_over(cost, gpu, own)?;
         Some(Loads { board, other, wide })
     }
 

@@ -121,7 +121,7 @@ impl Mixed {
             let copies = matches!(policy, Policy::Narrow | Policy::Wide);
             let differs: Vec<bool> = read.iter().map(|&p| p != works).collect();
             let node = |source: &Source| matches!(source, Source::Node(_));
-            let returned = differs.iter().zip(&layer.from).map(|(&d, source)| d && node(source)).collect();
+            let returned = differs.iter().zip(layer.from.iter()).map(|(&d, source)| d && node(source)).collect();
             let copied = differs.into_iter().map(|d| d && copies).collect();
             runs.push(Run { works, result, copied, returned });
         }

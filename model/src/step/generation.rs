@@ -12,6 +12,7 @@ use crate::step::predict::Predictor;
 use crate::step::predictor::{
     Doubts, Estimate, HostOf, LayerPrediction, NetworkPrediction, OperatingPoint, PredictError,
 };
+use std::sync::Arc;
 
 /// Why a network does not generate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,10 +92,10 @@ pub fn with_cache(network: &Network, new: u64, cached: u64) -> Result<Network, G
     {
         let nodes = &mut network.nodes;
         let last = Slice { axis: 0, start: new - 1, size: 1, step: 1, copy: false };
-        let (name, from) = (format!("{}.last", nodes[at].name), std::mem::take(&mut nodes[at].from));
-        nodes.insert(at, Node { name, layer: Layer::Slice(last), from, tied: None, folded: Folded::No });
-        nodes[at + 1].from = vec![Source::Node(at)];
-        for source in nodes[at + 2..].iter_mut().flat_map(|node| &mut node.from) {
+        let (name, from) = (format!("{}.last", nodes[at].name), nodes[at].from.clone());
+        nodes.insert(at, Node { name: name.into(), layer: Layer::Slice(last), from, tied: None, folded: Folded::No });
+        nodes[at + 1].from = [Source::Node(at)].into();
+        for source in nodes[at + 2..].iter_mut().flat_map(|node| Arc::make_mut(&mut node.from)) {
             *source = match *source {
                 Source::Node(i) if i >= at => Source::Node(i + 1),
                 other => other,
@@ -320,7 +321,7 @@ fn of_steps(
         if let (Some(layout), Some(last)) = (&mut decode.layout, last.layout) {
             layout.stages = last.stages;
         }
-        decode.layers.iter_mut().for_each(|layer| layer.name = format!("decode/{}", layer.name));
+        decode.layers.iter_mut().for_each(|layer| layer.name = format!("decode/{}", layer.name).into());
         let layers = prefill.layers.iter().chain(&decode.layers).cloned().collect();
         total = sum(&[(1.0, &prefill), (1.0, decode)]).unwrap_or(total);
         total.layers = layers;

@@ -60,7 +60,7 @@ pub fn describe(py: Python<'_>, words: Vec<String>) -> PyResult<Table> {
         let row = |layer: &joulecast_model::net::network::ShapedLayer| {
             let cost = network.cost(layer, Phase::Forward, Mode::Inference);
             json!({
-                "name": layer.name, "kind": layer.case.layer.kind(), "output": layer.output.to_string(),
+                "name": layer.name.as_str(), "kind": layer.case.layer.kind(), "output": layer.output.to_string(),
                 "parameters": layer.parameters(), "macs": cost.map(|c| c.macs), "ops": cost.map(|c| c.ops.get()),
                 "read_bytes": cost.map(|c| c.read.get()), "written_bytes": cost.map(|c| c.written.get()),
             })

@@ -56,7 +56,8 @@ pub struct ServeArgs {
     /// So many users, each of whom sends the next request when the last one is answered
     #[arg(long, value_name = "N", value_parser = parse_size, allow_negative_numbers = true)]
     pub concurrency: Option<u64>,
-    /// Requests as they came: CSV with the columns time (seconds), prompt and answer (tokens); at another rate with --rate
+    /// Requests as they came: CSV with the columns time (seconds), prompt and answer (tokens); at another rate with --rate. Where all
+    /// come at one time all count
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "answer", "requests"])]
     pub trace: Option<PathBuf>,
     /// Tokens of a prompt: 1024; from 512 to 1536, all alike likely: 512..1536; log-normal by its median and the deviation
@@ -66,8 +67,9 @@ pub struct ServeArgs {
     /// Tokens of an answer, written alike
     #[arg(long, value_name = "TOKENS", value_parser = str::parse::<Lengths>, required_unless_present = "trace", allow_negative_numbers = true)]
     pub answer: Option<Lengths>,
-    /// Requests to simulate, for each replica of --data-parallel; the first and the last tenth load them and do not count.
-    /// Without it 2000, of many users ten for each
+    /// Requests to simulate, for each replica of --data-parallel. Those that come while they fill (three times as long as a request
+    /// takes, at least the first tenth, at most a quarter) and the last tenth do not count. Without it 2000, or as many as are
+    /// under way twelve times over, at most 40000 for each replica; of many users twelve for each
     #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub requests: Option<u64>,
     /// Decides arrivals and lengths

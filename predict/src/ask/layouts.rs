@@ -1,6 +1,6 @@
 //! All layouts of a language model over the GPUs of a node.
 
-use crate::cluster::{Cluster, longer_than_made_for, of_generation};
+use crate::cluster::{Cluster, check_length, longer_than_made_for, of_generation};
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
@@ -80,6 +80,7 @@ pub fn layouts(session: &Session, request: &Request, tokens: u64) -> Result<Laid
     let network = &source.network;
     let prompt = network.inputs.first().map_or(1, |input| input.shape.dims()[0]);
     generation::check(network, prompt, tokens).map_err(|e| Failure::Usage(e.into()))?;
+    check_length(network, prompt, tokens)?;
     let load = Load { batch, context: prompt.saturating_add(tokens) };
     let (joined, layouts) = over_node(&cluster, network)?;
     let mut list = Vec::new();

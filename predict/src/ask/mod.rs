@@ -23,6 +23,6 @@ pub use list::{calibrations, frameworks, gpus, inputs, nets};
 pub use optimize::{Choice, Over, figure, optimize};
 pub use papers::{Papers, papers};
 pub use plan::plan;
-pub use serve::{Beside, Coming, Serving, serve};
+pub use serve::{Beside, Coming, Progress, Serving, serve, serve_telling};
 pub use step::{Answer, Brief, Prepared, step};
 pub use sweep::{COLUMNS, Cell, Entry, Errors, KEYS, Key, POINT, Row, Sweep, Values};

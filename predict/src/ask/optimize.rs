@@ -176,7 +176,7 @@ fn layer_plan(
     let value = |plan: &optimum::Plan| choice.metric.of(plan.cost.time, plan.cost.energy, &reference);
     let names = at[0].layers.iter().zip(&planned.clocks);
     Ok(LayerPlan {
-        layers: names.map(|(l, &c)| (l.name.clone(), l.phase.to_string(), grid[c].to_mhz())).collect(),
+        layers: names.map(|(l, &c)| (l.name.to_string(), l.phase.to_string(), grid[c].to_mhz())).collect(),
         gain: value(&planned) / value(&single) - 1.0,
         gain_without_latency: value(&ideal) / value(&single) - 1.0,
         plan: planned,

@@ -2,19 +2,21 @@
 
 use super::replica::{Replica, instead, limits};
 use super::tried::{Tried, is_same, points, replicas};
-use crate::cluster::{Cluster, longer_than_made_for};
+use crate::cluster::longer_than_made_for;
 use crate::failure::Failure;
 use crate::request::{Request, only};
 use crate::session::Session;
 use joulecast_model::ask::capacity::Goal;
-use joulecast_model::ask::serving::times::{Room, StepTimes};
+use joulecast_model::ask::serving::times::StepTimes;
 use joulecast_model::ask::serving::{Demand, Engine, Group, Limits, Pools, Service, ServingError, Target, Which};
 use joulecast_model::base::precision::Mode;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::share::Layout;
-use joulecast_model::step::predictor::Warning;
+use joulecast_model::step::predictor::{Estimate, Warning};
 use joulecast_reports::error_line;
 use joulecast_reports::serving::{At, Priced, Served};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How requests come.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +25,8 @@ pub enum Coming {
     Rate(f64),
     /// Of so many users, who wait for their answers.
     Users(usize),
+    /// All at one time.
+    Burst,
     /// As many as keep a target.
     Within(Target),
 }
@@ -76,57 +80,100 @@ pub struct Serving {
     pub objective: Option<(Goal, Which)>,
 }
 
-/// A replica at all operating points.
-struct Found {
-    all: Vec<At>,
-    limits: Limits,
-    room: Room,
-    pools: Option<Pools>,
-    interconnect: String,
-    tiers: (Tier, Tier),
-    warnings: Vec<Warning>,
+/// How many settings there are, and how many of them were simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// So many were.
+    pub done: usize,
+    /// Of so many.
+    pub all: usize,
 }
 
-/// A layout with so many sequences at most, all of whose replicas are the one that is given.
-fn found(
-    cluster: &Cluster,
-    asked: &Serving,
-    layout: Layout,
-    Replica { times, limits, room, interconnect }: &Replica,
-) -> Result<Found, Failure> {
-    let wrong = |error: ServingError| Failure::usage(error);
-    let pools = asked.apart.map(|(prefill, decode)| {
-        let fabric = cluster.fabric((prefill + decode) as u64)?;
-        Ok::<_, Failure>(Pools { prefill, decode, fabric, per_token: room.per_token })
-    });
-    let pools = pools.transpose()?;
-    // Each of the replicas gets as many requests as one alone would.
-    let demand = asked.demand.repeated(layout.data() as usize);
-    let group = pools.as_ref().map_or(Group::Alike(layout.data() as usize), Group::Apart);
-    let replicas = asked.apart.map_or(1, |(prefill, decode)| (prefill + decode) as u64);
-    let at = |times: &StepTimes| -> Result<At, ServingError> {
-        let service = Service { times, limits: *limits, demand: &demand, group };
-        let gpus = layout.gpus() * replicas;
-        let Limits { sequences, tokens, .. } = *limits;
-        let point = times.point;
-        let found = At { layout, gpus, sequences, tokens, point, rate: None, highest: None, outlook: None };
-        let (rate, highest) = match asked.coming {
-            Coming::Rate(rate) => (Some(rate), None),
-            Coming::Users(users) => return Ok(At { outlook: Some(service.closed(users)?), ..found }),
-            Coming::Within(target) => {
-                let highest = service.highest(&target)?;
-                (highest.map(|rate| rate.value), highest)
-            }
-        };
-        let outlook = rate.map(|rate| service.open(rate)).transpose()?;
-        Ok(At { rate, highest, outlook, ..found })
+/// A replica on its layout with limits, as it is tried.
+struct Trial {
+    tried: Tried,
+    replica: Replica,
+    pools: Option<Pools>,
+    demand: Demand,
+    /// Which of those that are simulated alone it has copies of.
+    alone: usize,
+}
+
+impl Trial {
+    fn service<'s>(&'s self, times: &'s StepTimes, alone: Option<Estimate<f64>>) -> Service<'s> {
+        let group = self.pools.as_ref().map_or(Group::Alike(self.tried.layout.data() as usize), Group::Apart);
+        Service { times, limits: self.replica.limits, demand: &self.demand, group, alone }
+    }
+
+    /// At an operating point, under the load.
+    fn at(&self, times: &StepTimes, coming: Coming, alone: Option<Estimate<f64>>) -> Result<At, ServingError> {
+        let service = self.service(times, alone);
+        let layout = self.tried.layout;
+        let replicas = self.pools.as_ref().map_or(1, |pools| (pools.prefill + pools.decode) as u64);
+        let Limits { sequences, tokens, .. } = self.replica.limits;
+        let (gpus, point) = (layout.gpus() * replicas, times.point);
+        let at = At { layout, gpus, sequences, tokens, point, rate: None, highest: None, outlook: None };
+        Ok(match coming {
+            Coming::Rate(rate) => At { rate: Some(rate), outlook: Some(service.open(rate)?), ..at },
+            Coming::Burst => At { outlook: Some(service.burst()?), ..at },
+            Coming::Users(users) => At { outlook: Some(service.closed(users)?), ..at },
+            Coming::Within(target) => match service.within(&target)? {
+                Some((highest, outlook)) => {
+                    At { rate: Some(highest.value), highest: Some(highest), outlook: Some(outlook), ..at }
+                }
+                None => at,
+            },
+        })
+    }
+}
+
+/// All that is tried, at all operating points, each as far as nothing is wrong with it.
+fn simulated(
+    trials: &[Trial],
+    points: usize,
+    coming: Coming,
+    tell: &(dyn Fn(Progress) + Sync),
+) -> Vec<Result<Vec<At>, ServingError>> {
+    let places = |count: usize| (0..count).flat_map(|trial| (0..points).map(move |point| (trial, point)));
+    let at =
+        |(trial, point): (usize, usize)| trials[trial].replica.times.get(point).map(|times| (&trials[trial], times));
+    // What a replica carries alone says it of its copies.
+    let alone: Vec<usize> = (0..trials.len()).filter(|&i| trials[i].alone == i).collect();
+    let many = |i: usize| trials.iter().filter(|trial| trial.alone == i).count() > 1;
+    let carried: Vec<Vec<Option<Estimate<f64>>>> = alone
+        .par_iter()
+        .map(|&i| {
+            let one = |times: &StepTimes| {
+                let service = trials[i].service(times, None);
+                Service { group: Group::ONE, ..service }.carries().ok()
+            };
+            let is_shared = many(i) && trials[i].pools.is_none();
+            trials[i].replica.times.par_iter().map(|times| is_shared.then(|| one(times)).flatten()).collect()
+        })
+        .collect();
+    let known = |trial: &Trial, point: usize| {
+        let place = alone.iter().position(|i| *i == trial.alone)?;
+        carried.get(place)?.get(point).copied()?
     };
-    let all = times.iter().map(at).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    // There is a point: that which is asked for.
-    let usual = ((Tier::Roofline, Tier::Roofline), Vec::new());
-    let (tiers, warnings) = times.first().map_or(usual, |t| (t.tiers, t.warnings.clone()));
-    let (limits, room, interconnect) = (*limits, *room, interconnect.clone());
-    Ok(Found { all, limits, room, pools, interconnect, tiers, warnings })
+    let (done, all) = (AtomicUsize::new(0), trials.len() * points);
+    tell(Progress { done: 0, all });
+    let places: Vec<(usize, usize)> = places(trials.len()).collect();
+    let found: Vec<Option<Result<At, ServingError>>> = places
+        .par_iter()
+        .map(|&place| {
+            let (trial, times) = at(place)?;
+            let found = trial.at(times, coming, known(trial, place.1));
+            tell(Progress { done: 1 + done.fetch_add(1, Ordering::Relaxed), all });
+            Some(found)
+        })
+        .collect();
+    let mut found = found.into_iter();
+    trials.iter().map(|_| found.by_ref().take(points).flatten().collect()).collect()
+}
+
+/// How many requests were simulated of a setting.
+fn simulated_of(at: &At) -> Option<usize> {
+    Some(at.outlook.as_ref()?.value.as_ref()?.simulated)
 }
 
 /// What does not go together.
@@ -148,6 +195,19 @@ fn check(layout: Layout, asked: &Serving) -> Result<(), Failure> {
 /// When what is asked is wrong, the network generates nothing, or neither it nor a request fits in memory. Of other layouts
 /// than the one that is asked for the reason is told instead.
 pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Served, Failure> {
+    serve_telling(session, request, asked, &|_| ())
+}
+
+/// As [`serve`], and says how far it is, from any thread.
+///
+/// # Errors
+/// As [`serve`].
+pub fn serve_telling(
+    session: &Session,
+    request: &Request,
+    asked: &Serving,
+    tell: &(dyn Fn(Progress) + Sync),
+) -> Result<Served, Failure> {
     let request = &session.settled(request)?;
     let precision = *only(&request.precisions, "precision")?;
     let cluster = session.cluster(request, only(&request.teams, "GPU")?, precision, Mode::Inference)?;
@@ -162,54 +222,67 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
     }
     check(layout, asked)?;
     let Limits { sequences, tokens, .. } = limits(&cluster, &asked.engine)?;
-    let tried = replicas(&cluster, network, Tried { layout, sequences, tokens }, asked.over)?;
+    let all = replicas(&cluster, network, Tried { layout, sequences, tokens }, asked.over)?;
     let at = points(gpu, request.point, asked.over);
-    let (mut left_out, mut points, mut first) = (Vec::new(), Vec::new(), None);
-    // The last one that was predicted.
-    let mut known: Option<(Layout, Replica)> = None;
-    for tried in tried {
-        let one = tried.layout.of_replica();
-        let engine = Engine { sequences: Some(tried.sequences), tokens: Some(tried.tokens), ..asked.engine };
-        let load = (&asked.demand, &engine);
+    let load = |tried: &Tried| Engine { sequences: Some(tried.sequences), tokens: Some(tried.tokens), ..asked.engine };
+    let mut left_out: Vec<(Layout, String)> = Vec::new();
+    // Where nobody asked for a layout, another one may do.
+    let mut leave_out = |tried: &Tried, failure: Failure| match failure {
+        Failure::Usage(why) if asked.over.on_others() && (tried.layout != layout || request.layout.is_none()) => {
+            // Copies of it are left out for the same reason.
+            let one = tried.layout.of_replica();
+            if left_out.iter().all(|(known, _)| *known != one) {
+                left_out.push((one, why.to_string()));
+            }
+            Ok(())
+        }
+        Failure::Usage(why) => {
+            let other = instead(&cluster, network, (&asked.demand, &load(tried)), tried.layout);
+            let other = other.map_or(String::new(), |other| format!("; {other}"));
+            Err(Failure::usage(format_args!("{}{other}", error_line(why.chain().map(ToString::to_string)))))
+        }
+        other => Err(other),
+    };
+    let mut trials: Vec<Trial> = Vec::new();
+    for tried in all {
+        let (one, engine) = (tried.layout.of_replica(), load(&tried));
         let within = |of: &Limits| tried.sequences <= of.sequences && tried.tokens <= of.tokens;
-        let predicted = match &known {
-            Some((layout, replica)) if *layout == one && within(&replica.limits) => {
-                replica.limited(&cluster, network, load, tried.layout)
-            }
-            _ => Replica::of(&cluster, network, load, tried.layout, &at).inspect(|replica| {
-                known = Some((one, replica.clone()));
-            }),
+        let known = trials.iter().rev().find(|known| known.tried.layout.of_replica() == one);
+        let predicted = match known.filter(|known| within(&known.replica.limits)) {
+            Some(known) => known.replica.limited(&cluster, network, (&asked.demand, &engine), tried.layout),
+            _ => Replica::of(&cluster, network, (&asked.demand, &engine), tried.layout, &at),
         };
-        let outcome = predicted.and_then(|predicted| found(&cluster, asked, tried.layout, &predicted));
-        match outcome {
-            Ok(mut found) if first.is_none() => {
-                let base = found.all.remove(0);
-                points.append(&mut found.all);
-                first = Some((tried.layout, base, found));
-            }
-            Ok(found) => points.extend(found.all),
-            // Where nobody asked for a layout, another one may do.
-            Err(Failure::Usage(why))
-                if asked.over.on_others() && (tried.layout != layout || request.layout.is_none()) =>
-            {
-                // Copies of it are left out for the same reason.
-                let one = tried.layout.of_replica();
-                if left_out.iter().all(|(known, _)| *known != one) {
-                    left_out.push((one, why.to_string()));
-                }
-            }
-            Err(Failure::Usage(why)) => {
-                let other =
-                    instead(&cluster, network, load, tried.layout).map_or(String::new(), |other| format!("; {other}"));
-                return Err(Failure::usage(format_args!(
-                    "{}{other}",
-                    error_line(why.chain().map(ToString::to_string))
-                )));
-            }
-            Err(other) => return Err(other),
+        let trial = predicted.and_then(|replica| {
+            let pools = asked.apart.map(|(prefill, decode)| {
+                let fabric = cluster.fabric((prefill + decode) as u64)?;
+                Ok::<_, Failure>(Pools { prefill, decode, fabric, per_token: replica.room.per_token })
+            });
+            let same = |known: &Trial| known.tried.layout.of_replica() == one && known.replica.limits == replica.limits;
+            let alone = trials.iter().position(same).unwrap_or(trials.len());
+            // Each of the replicas gets as many requests as one alone would.
+            let demand = asked.demand.repeated(tried.layout.data() as usize);
+            Ok(Trial { tried, replica, pools: pools.transpose()?, demand, alone })
+        });
+        match trial {
+            Ok(trial) => trials.push(trial),
+            Err(failure) => leave_out(&tried, failure)?,
         }
     }
-    let Some((layout, base, first)) = first else {
+    let found = simulated(&trials, at.len(), asked.coming, tell);
+    let (mut points, mut first) = (Vec::new(), None);
+    for (trial, found) in trials.iter().zip(found) {
+        match found {
+            Ok(found) => {
+                let mut found = found.into_iter();
+                if first.is_none() {
+                    first = found.next().map(|base| (base, trial));
+                }
+                points.extend(found);
+            }
+            Err(error) => leave_out(&trial.tried, Failure::usage(error))?,
+        }
+    }
+    let Some((base, first)) = first else {
         let why = left_out.pop().map_or("there is none".into(), |(_, why)| why);
         return Err(Failure::usage(format_args!("no layout of a node serves {}: {why}", network.name)));
     };
@@ -221,30 +294,35 @@ pub fn serve(session: &Session, request: &Request, asked: &Serving) -> Result<Se
         }
     }
     let points = shown;
+    let layout = base.layout;
+    // There is a point: that which is asked for.
+    let times = first.replica.times.first();
+    let (tiers, warned) =
+        times.map_or(((Tier::Roofline, Tier::Roofline), Vec::new()), |t| (t.tiers, t.warnings.clone()));
     let joined = first.pools.as_ref().and_then(|pools| pools.fabric.note.clone());
     let longest = longer_than_made_for(network, asked.demand.longest());
     let told = cluster.notes().cloned().chain(longest);
-    let mut notes: Vec<Warning> = told.chain(joined).chain(first.warnings).collect();
+    let mut notes: Vec<Warning> = told.chain(joined).chain(warned).collect();
     if points.iter().any(|at| at.layout.pipeline() > 1) && !notes.contains(&Warning::Handing) {
         notes.push(Warning::Handing);
     }
     Ok(Served {
         network: network.name.clone(),
-        layout: (layout.gpus() > 1).then_some((layout, first.interconnect)),
+        layout: (layout.gpus() > 1).then_some((layout, first.replica.interconnect.clone())),
         gpu: (only(&request.teams, "GPU")?.name.clone(), gpu.title.clone()),
         precision: precision.name().to_string(),
         framework: predictor.framework().name.clone(),
         load: asked.described.clone(),
-        requests: asked.demand.repeated(layout.data() as usize).requests().len(),
+        requests: simulated_of(&base).unwrap_or(first.demand.requests().len()),
         seed: asked.seed,
-        limits: first.limits,
-        room: first.room,
-        tiers: first.tiers,
+        limits: first.replica.limits,
+        room: first.replica.room,
+        tiers,
         target: match asked.coming {
             Coming::Within(target) => Some(target),
             _ => None,
         },
-        pools: first.pools.map(|p| (p.prefill, p.decode, p.fabric.name((p.prefill + p.decode) as u64))),
+        pools: first.pools.as_ref().map(|p| (p.prefill, p.decode, p.fabric.name((p.prefill + p.decode) as u64))),
         priced: asked.priced.clone(),
         objective: asked.objective,
         base,

@@ -2,6 +2,7 @@
 
 mod mcp;
 mod optimize;
+mod progress;
 mod serve;
 mod sweep;
 

@@ -1,23 +1,27 @@
 //! `predict serve`
 
+use super::progress;
 use crate::args::{ServeArgs, ServeOver};
-use crate::ask::{self, Beside, Coming, Serving};
+use crate::ask::{self, Beside, Coming, Progress, Serving};
 use crate::failure::Failure;
 use crate::session::Session;
 use anyhow::anyhow;
+use indicatif::ProgressBar;
 use joulecast_model::ask::capacity::{Goal, PlanFile, Tariff};
-use joulecast_model::ask::serving::{Demand, Engine, Target};
+use joulecast_model::ask::serving::{Counted, Demand, Engine, FILLINGS, SPANS, Target};
 use joulecast_model::base::units::Watts;
 use joulecast_reports::given;
 use joulecast_reports::serving::Priced;
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 /// More requests than anybody waits for.
 const MOST_REQUESTS: u64 = 10_000_000;
-/// Requests where nobody says how many, and of users who begin at once, for each: the first and the last of each do not count.
+/// Requests where nobody says how many, or more where a replica is not full before they are over; of users who begin at once as
+/// many for each as fill it, and count.
 const USUAL_REQUESTS: u64 = 2000;
-const USUAL_OF_USER: u64 = 10;
-const FEWEST_OF_USER: u64 = 4;
+const USUAL_OF_USER: u64 = (FILLINGS + SPANS + 1) as u64;
+const FEWEST_OF_USER: u64 = Counted::FEWEST_OF_USER as u64;
 /// Rates per second at which requests come too seldom for their times to be told apart, or oftener than any replica answers.
 const RATES: RangeInclusive<f64> = 1e-6..=1e6;
 
@@ -45,7 +49,11 @@ impl ServeArgs {
                 let text = given::text(path).map_err(Failure::failed)?;
                 Demand::trace(&path.display().to_string(), &text).map_err(Failure::failed)?
             }
-            (None, Some(prompt), Some(answer)) => Demand::poisson(self.how_many()? as usize, prompt, answer, self.seed),
+            (None, Some(prompt), Some(answer)) => {
+                let requests = self.how_many()? as usize;
+                let drawn = if self.requests.is_some() { Demand::poisson } else { Demand::at_least };
+                drawn(requests, prompt, answer, self.seed)
+            }
             _ => {
                 return Err(Failure::usage("how long are prompts and answers? --prompt and --answer, or --trace FILE"));
             }
@@ -55,8 +63,17 @@ impl ServeArgs {
             return Err(Failure::usage(format_args!("--rate: from {least} to {most} requests a second")));
         }
         let target = Target { to_first: self.ttft, per_token: self.tpot, which: self.quantile };
+        let is_burst = demand.recorded().is_some_and(f64::is_infinite);
+        let asks_for_rate = self.rate.is_some() || target.to_first.is_some() || target.per_token.is_some();
+        if let (Some(path), true, true) = (&self.trace, is_burst, asks_for_rate) {
+            return Err(Failure::usage(format_args!(
+                "all requests of {} come at one time, which has no rate: leave out --rate, --ttft and --tpot",
+                path.display()
+            )));
+        }
         let coming = match (self.concurrency, self.rate.or(demand.recorded())) {
             (Some(users), _) => Coming::Users(users as usize),
+            _ if is_burst => Coming::Burst,
             _ if target.to_first.is_some() || target.per_token.is_some() => Coming::Within(target),
             (None, Some(rate)) => Coming::Rate(rate),
             (None, None) => {
@@ -72,6 +89,7 @@ impl ServeArgs {
         };
         let described = match coming {
             Coming::Rate(rate) if self.trace.is_some() => format!("{lengths}, {rate:.4} a second"),
+            Coming::Burst => format!("{lengths}, all at one time"),
             Coming::Rate(rate) => format!("{rate} requests/s (Poisson), {lengths}"),
             Coming::Users(users) => format!("{users} users who wait for their answers, {lengths}"),
             Coming::Within(_) => lengths,
@@ -134,9 +152,19 @@ impl ServeArgs {
     }
 }
 
-/// Simulates and prints.
+/// Simulates and prints; that no setting carries the load is a failure, all the same.
 pub fn serve(session: &Session, args: &ServeArgs) -> Result<(), Failure> {
     args.output.check([])?;
-    let served = ask::serve(session, &args.request()?, &args.serving()?)?;
-    args.output.export(&served, args.format)
+    let bar = OnceLock::new();
+    let tell = |Progress { done, all }: Progress| {
+        let bar: &ProgressBar = bar.get_or_init(|| progress::bar(all as u64, "settings", "", all > 1));
+        bar.set_position(done as u64);
+    };
+    let served = ask::serve_telling(session, &args.request()?, &args.serving()?, &tell);
+    if let Some(bar) = bar.get() {
+        bar.finish_and_clear();
+    }
+    let served = served?;
+    args.output.export(&served, args.format)?;
+    served.unserved().map_or(Ok(()), |why| Err(Failure::Failed(anyhow!(why))))
 }

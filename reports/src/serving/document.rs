@@ -39,6 +39,7 @@ impl Shares {
 
 #[derive(Serialize)]
 pub(super) struct Figures {
+    simulated_requests: usize,
     counted_requests: usize,
     counted_span_s: f64,
     time_to_first_token_s: Times,
@@ -68,6 +69,7 @@ impl Figures {
             hardware + electricity
         };
         Self {
+            simulated_requests: s.simulated,
             counted_requests: s.requests,
             counted_span_s: s.span.get(),
             time_to_first_token_s: Times::of(&s.to_first),

@@ -11,7 +11,7 @@ use crate::warnings::words;
 use document::{Figures, Point, with_all};
 use joulecast_model::ask::capacity::{Goal, Tariff};
 use joulecast_model::ask::serving::times::Room;
-use joulecast_model::ask::serving::{Limits, Outlook, Quantiles, Summary, Target, Which};
+use joulecast_model::ask::serving::{Limits, Outlook, Quantiles, SPANS, Summary, Target, Which};
 use joulecast_model::base::units::Seconds;
 use joulecast_model::law::calibration::Tier;
 use joulecast_model::net::share::Layout;
@@ -450,6 +450,18 @@ impl Served {
         ))
     }
 
+    /// Why no setting that was tried carries the load.
+    pub fn unserved(&self) -> Option<String> {
+        let carries = |at: &&At| at.outlook.as_ref().is_some_and(|outlook| !outlook.is_overloaded());
+        if self.all().iter().any(carries) {
+            return None;
+        }
+        let why = self.highest().filter(|_| self.base.highest.is_none()).or_else(|| self.overloaded())?;
+        let others =
+            if self.points.is_empty() { "" } else { "; nor does any other setting that was tried carry the load" };
+        Some(format!("{why}{others}"))
+    }
+
     /// Which runs are too short for their figures.
     pub(super) fn short(&self) -> Option<String> {
         let short = |at: &&&At| at.outlook.as_ref().and_then(|o| o.value.as_ref()).is_some_and(Summary::is_short);
@@ -460,7 +472,7 @@ impl Served {
             _ => String::new(),
         };
         Some(format!(
-            "{whose}requests come for less than eight times as long as one takes, so that the replica is not full when they begin to count: rates, energy and cost of a token may be a tenth off and more; more --requests"
+            "{whose}requests that count come for less than {SPANS} times as long as one takes, and begin to count before the replica is full: rates, energy and cost of a token may be a tenth off and more; more --requests"
         ))
     }
 

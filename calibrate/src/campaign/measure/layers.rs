@@ -141,7 +141,7 @@ fn places(shaped: &ShapedNetwork, batch: u64, precision: Precision, mode: Mode) 
                 layout: trial.layout.to_string(),
                 batch,
                 index,
-                layer: layer.name.clone(),
+                layer: layer.name.to_string(),
                 kind: layer.case.layer.kind().to_string(),
                 phase: phase.to_string(),
                 ..LayerRun::default()

@@ -208,7 +208,7 @@ fn rooflines(taken: &[Taken], notes: Vec<String>) -> Roofline {
     let kernel = |t: &Taken, l: &LayerPrediction| {
         let (ops, bytes, time) = (l.ops.to_f64(), (l.read + l.written).to_f64(), l.time.value.get());
         (ops > 0.0 && bytes > 0.0).then(|| Kernel {
-            name: l.name.clone(),
+            name: l.name.to_string(),
             series: series.iter().position(|s| s == l.kind).unwrap_or(KINDS),
             intensity: ops / bytes,
             rate: ops / time,
@@ -344,7 +344,7 @@ pub fn add(report: &mut Report, frames: &[Framed], calibrations: &[Calibration],
     report.text("Predicted shares, by kind of layer and by layer. Where the energy bar is longer, more power than average is drawn.");
     let kinds = breakdown(&taken, "Time and energy by kind of layer", |l| l.kind.to_string(), notes.clone());
     report.figure("networks_kinds", &kinds)?;
-    let layers = breakdown(&taken, "Time and energy by layer", |l| l.name.clone(), notes.clone());
+    let layers = breakdown(&taken, "Time and energy by layer", |l| l.name.to_string(), notes.clone());
     report.figure("networks_layers", &layers)?;
     report.heading("Clocks and power limits");
     report.text(

@@ -334,7 +334,6 @@ mod tests {
     use super::super::{Assumptions, Board, CHANGES, Fleet, Input, Misfit, plan_fleet, sensitivity};
     use super::*;
     use crate::ask::serving::{Lengths, Load, Which, simulate};
-    use crate::step::framework::Scheduling;
     use proptest::prelude::*;
 
     /// Steps of a cost that a pencil gives, on so many GPUs at so many times the speed.
@@ -362,15 +361,7 @@ mod tests {
     }
 
     const ONE: Toy = Toy { gpus: 1.0, speed: 1.0 };
-    const LIMITS: Limits = Limits {
-        rule: Scheduling::AnswersFirst,
-        tokens: 2048,
-        sequences: 64,
-        blocks: 100_000,
-        block: 16,
-        chunked: true,
-        reserve: true,
-    };
+    const LIMITS: Limits = Limits { tokens: 2048, sequences: 64, blocks: 100_000, ..Limits::AMPLE };
 
     fn target(to_first_ms: f64, per_token_ms: Option<f64>) -> Target {
         let per_token = per_token_ms.map(Seconds::from_ms);
@@ -427,15 +418,7 @@ mod tests {
         let (tokens, time) = (200, 0.02);
         let demand = Demand::poisson(60_000, Lengths::Constant(tokens), Lengths::Constant(1), 3);
         let target = Target { to_first: Some(Seconds::new(1.5 * time)), per_token: None, which: Which::Mean };
-        let single = Limits {
-            rule: Scheduling::AnswersFirst,
-            tokens: u64::MAX,
-            sequences: 1,
-            blocks: u64::MAX / 16,
-            block: 16,
-            chunked: false,
-            reserve: true,
-        };
+        let single = Limits { tokens: u64::MAX, sequences: 1, blocks: u64::MAX / 16, chunked: false, ..Limits::AMPLE };
         let all = [(Layout::ALONE, single, &ONE)];
         let found = Wanted { demand: &demand, target: &target }.carriers(all.into_iter()).expect("fits");
         let [carrier] = &found[..] else { panic!("one") };

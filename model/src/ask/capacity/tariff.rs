@@ -47,7 +47,6 @@ mod tests {
     use crate::ask::serving::{Demand, Lengths, Limits, Replica, StepCost, StepWork, Target, Which};
     use crate::base::units::{Joules, Seconds};
     use crate::net::share::Layout;
-    use crate::step::framework::Scheduling;
 
     fn site() -> Site {
         Site { rack: None, site: None, pue: 1.4, price_per_kwh: 0.2, carbon_g_per_kwh: 300.0, amortisation_years: 4.0 }
@@ -85,15 +84,7 @@ mod tests {
     #[test]
     fn a_fleet_pays_as_its_tariff_says() {
         let demand = Demand::poisson(400, Lengths::Constant(100), Lengths::Constant(20), 1);
-        let limits = Limits {
-            rule: Scheduling::AnswersFirst,
-            tokens: 512,
-            sequences: 16,
-            blocks: 10_000,
-            block: 16,
-            chunked: true,
-            reserve: true,
-        };
+        let limits = Limits { tokens: 512, sequences: 16, blocks: 10_000, ..Limits::AMPLE };
         let target = Target { to_first: Some(Seconds::new(1.0)), per_token: None, which: Which::P90 };
         let wanted = crate::ask::capacity::Wanted { demand: &demand, target: &target };
         let carriers: Vec<Carrier> = wanted.carriers([(Layout::ALONE, limits, &Even)].into_iter()).expect("fits");

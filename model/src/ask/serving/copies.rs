@@ -3,8 +3,9 @@
 use super::ServingError;
 use super::replica::Replica;
 use super::requests::Request;
-use super::scheduler::Limits;
-use super::simulate::{Book, Counted, Load, Part, Run, Served, check, saturated, simulate_part};
+use super::scheduler::{Limits, Progress};
+use super::service::Target;
+use super::simulate::{self, Book, Counted, Kept, Load, Part, Run, Served, check, saturated};
 use crate::base::order::sort_by;
 use crate::base::units::{Seconds, Watts};
 
@@ -73,36 +74,90 @@ pub fn simulate_copies(
     limits: &Limits,
     copies: usize,
 ) -> Result<Run, ServingError> {
+    simulate_filled(replica, requests, load, limits, (copies, 0))
+}
+
+/// As [`simulate_copies`], after so many requests that fill them.
+pub(super) fn simulate_filled(
+    replica: &impl Replica,
+    requests: &[Request],
+    load: Load,
+    limits: &Limits,
+    (copies, filling): (usize, usize),
+) -> Result<Run, ServingError> {
+    let run = simulate_while(replica, requests, load, limits, (copies, filling), |_, _, _| false)?;
+    run.ok_or(ServingError::Nothing)
+}
+
+/// As [`simulate_filled`] of requests at their times, as long as they may keep a target: nothing where they do not.
+pub(super) fn simulate_kept(
+    replica: &impl Replica,
+    requests: &[Request],
+    limits: &Limits,
+    (target, filling): (&Target, usize),
+    copies: usize,
+) -> Result<Option<Run>, ServingError> {
+    let mut kept = Kept::of(target, requests, filling);
+    let of = Counted::after(filling, requests.len(), Load::Open);
+    simulate_while(replica, requests, Load::Open, limits, (copies, filling), |numbers, served, progress| {
+        let is_counted = |own: &&usize| (of.from..of.until).contains(&numbers.map_or(**own, |all| all[**own]));
+        // Once one is missed nothing else is asked.
+        let mut first = progress.first.iter().filter(is_counted);
+        let mut last = progress.finished.iter().filter(is_counted);
+        first.any(|&i| kept.is_missed(0, Some(served[i].to_first())))
+            || last.any(|&i| kept.is_missed(1, served[i].per_token()))
+    })
+}
+
+/// The numbers among all of a replica's requests, where it has not all of them.
+type Numbers<'n> = Option<&'n [usize]>;
+
+/// As [`simulate_filled`], until the progress of a step of one of them says that it is enough: nothing then.
+fn simulate_while(
+    replica: &impl Replica,
+    requests: &[Request],
+    load: Load,
+    limits: &Limits,
+    (copies, filling): (usize, usize),
+    mut is_enough: impl FnMut(Numbers<'_>, &[Served], &Progress) -> bool,
+) -> Result<Option<Run>, ServingError> {
     check(requests, limits)?;
     if copies <= 1 {
-        return simulate_part(replica, requests, load, limits, Part::default());
+        let part = Part { filling, ..Part::default() };
+        let is_enough = |served: &[Served], progress: &Progress| is_enough(None, served, progress);
+        return simulate::simulate_while(replica, requests, load, limits, part, is_enough);
     }
-    let of = Counted::of(requests.len(), load);
+    let of = Counted::after(filling, requests.len(), load);
     let span = match load {
         Load::Open => span_of(requests, &of, Seconds::new(f64::MAX)),
         Load::Closed(_) => {
             // When users send what counts is known once they have.
-            let (served, _) = each(replica, requests, load, limits, (copies, None))?;
+            let Some((served, _)) = each(replica, requests, load, limits, (copies, None), &mut is_enough)? else {
+                return Ok(None);
+            };
             let arrived = |i: usize| served.get(i).map_or(Seconds::new(f64::MAX), |s| s.arrived);
             (arrived(of.from), arrived(of.until))
         }
     };
-    let (served, side) = each(replica, requests, load, limits, (copies, Some(span)))?;
+    let Some((served, side)) = each(replica, requests, load, limits, (copies, Some(span)), &mut is_enough)? else {
+        return Ok(None);
+    };
     let start = requests[0].at;
     let end = served.iter().fold(start, |end, s| end.max(s.last));
     let counted = (span.0.min(end), span.1.min(end));
     let (whole, counted) = side.books((replica.waiting(), copies), (start, end), counted);
-    Ok(Run { served, whole, counted, of, replicas: copies, preemptions: side.preemptions })
+    Ok(Some(Run { served, whole, counted, of, replicas: copies, preemptions: side.preemptions }))
 }
 
-/// Each of the replicas with its requests; what became of all, in the order of arrival.
+/// Each of the replicas with its requests; what became of all, in the order of arrival. Nothing where it is enough before.
 fn each(
     replica: &impl Replica,
     requests: &[Request],
     load: Load,
     limits: &Limits,
     (copies, span): (usize, Option<Span>),
-) -> Result<(Vec<Served>, SideBySide), ServingError> {
+    is_enough: &mut impl FnMut(Numbers<'_>, &[Served], &Progress) -> bool,
+) -> Result<Option<(Vec<Served>, SideBySide)>, ServingError> {
     let (mut served, mut side) = (Vec::with_capacity(requests.len()), SideBySide::default());
     for copy in 0..copies {
         let own = |(i, request): (usize, &Request)| (turn(i, load, copies) == copy).then_some((i, *request));
@@ -116,12 +171,16 @@ fn each(
             Load::Open => own,
             Load::Closed(_) => own.into_iter().map(|r| Request { at: requests[0].at, ..r }).collect(),
         };
-        let run = simulate_part(replica, &own, users, limits, Part { cached: false, span })?;
+        let part = Part { span, ..Part::default() };
+        let is_enough = |served: &[Served], progress: &Progress| is_enough(Some(&numbers), served, progress);
+        let Some(run) = simulate::simulate_while(replica, &own, users, limits, part, is_enough)? else {
+            return Ok(None);
+        };
         served.extend(numbers.into_iter().zip(run.served.iter().copied()));
         side.add(&run);
     }
     sort_by(&mut served, |a, b| a.1.arrived.get().total_cmp(&b.1.arrived.get()).then(a.0.cmp(&b.0)));
-    Ok((served.into_iter().map(|(_, s)| s).collect(), side))
+    Ok(Some((served.into_iter().map(|(_, s)| s).collect(), side)))
 }
 
 /// Requests a second that so many replicas carry at most.

@@ -23,7 +23,7 @@ pub use requests::{Demand, Lengths, MOST_TOKENS, Request};
 pub use scheduler::{Engine, Limits, Progress, Scheduler};
 pub use service::{Group, Outlook, Service, Steps, Target};
 pub use simulate::{Book, Counted, Load, Run, Served, Split, check, saturated, simulate};
-pub use summary::{Quantiles, Summary, Which};
+pub use summary::{FILLINGS, Quantiles, SPANS, Summary, Which};
 
 /// Why requests cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

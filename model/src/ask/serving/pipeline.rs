@@ -7,7 +7,7 @@
 use super::replica::{Replica, StepCost, StepWork};
 use super::requests::Request;
 use super::scheduler::{Limits, Progress, Scheduler};
-use super::simulate::{Book, Books, Coming, Counted, Load, Part, Run, Served, Split};
+use super::simulate::{Book, Books, Coming, Load, Part, Run, Served, Split};
 use crate::base::units::Seconds;
 use std::collections::VecDeque;
 
@@ -53,7 +53,7 @@ pub(super) fn simulate_while(
     load: Load,
     limits: &Limits,
     part: Part,
-    mut is_enough: impl FnMut(&Counted, &[Served], &Progress) -> bool,
+    mut is_enough: impl FnMut(&[Served], &Progress) -> bool,
 ) -> Option<Run> {
     let stages = replica.stages();
     let mut books = Books::default();
@@ -94,7 +94,7 @@ pub(super) fn simulate_while(
         scheduler.land(&mut progress);
         progress.first.iter().for_each(|&number| served[number].first = now);
         progress.finished.iter().for_each(|&number| served[number].last = now);
-        if is_enough(&of, &served, &progress) {
+        if is_enough(&served, &progress) {
             return None;
         }
         coming.answered(progress.finished.len());
@@ -144,7 +144,7 @@ mod tests {
         for round in 0..400 {
             let Some(Drawn { limits, requests, load, part }) = Drawn::next(rule, &mut random, 0.8) else { continue };
             let plain = simulate_part(&TOY, &requests, load, &limits, part).expect("runs");
-            let found = simulate_while(&TOY, &requests, load, &limits, part, |_, _, _| false).expect("runs");
+            let found = simulate_while(&TOY, &requests, load, &limits, part, |_, _| false).expect("runs");
             let what = || format!("round {round}: {limits:?} {load:?}");
             assert_eq!((&found.served, found.preemptions), (&plain.served, plain.preemptions), "{}", what());
             for (a, b) in [(&found.whole, &plain.whole), (&found.counted, &plain.counted)] {
@@ -172,8 +172,7 @@ mod tests {
                 Watts::new(1.0)
             }
         }
-        let limits =
-            |rule| Limits { rule, tokens: 64, sequences: 4, blocks: 99, block: 1, chunked: true, reserve: true };
+        let limits = |rule| Limits { rule, tokens: 64, sequences: 4, blocks: 99, block: 1, ..Limits::AMPLE };
         let requests = [Request { at: Seconds::ZERO, prompt: 9, answer: 3 }];
         let run = |rule| simulate_part(&Two, &requests, Load::Open, &limits(rule), Part::default());
         let why = run(Scheduling::PromptsFirst).expect_err("not simulated").to_string();
@@ -203,15 +202,7 @@ mod tests {
         let requests: Vec<Request> =
             (0..200).map(|i| Request { at: Seconds::ZERO, prompt: 20 + i % 37, answer: 1 + i % 61 }).collect();
         for (blocks, tokens) in [(8, 64), (12, 16), (20, 128), (40, 30)] {
-            let limits = Limits {
-                rule: Scheduling::AnswersFirst,
-                tokens,
-                sequences: 30,
-                blocks,
-                block: 16,
-                chunked: true,
-                reserve: true,
-            };
+            let limits = Limits { tokens, sequences: 30, blocks, ..Limits::AMPLE };
             let run = simulate_part(&Halves, &requests, Load::Open, &limits, Part::default()).expect("runs");
             assert!(run.served.iter().all(|s| s.last >= s.first && s.first > s.arrived));
             let answers: u64 = requests.iter().map(|r| r.answer).sum();

@@ -40,8 +40,19 @@ impl Pools {
     /// # Errors
     /// When a request does not fit in the cache of a replica, or there is none.
     pub fn simulate(&self, replica: &impl Replica, requests: &[Request], limits: &Limits) -> Result<Run, ServingError> {
+        self.simulate_filled(replica, requests, limits, 0)
+    }
+
+    /// As [`Self::simulate`], after so many requests that fill the replicas.
+    pub(super) fn simulate_filled(
+        &self,
+        replica: &impl Replica,
+        requests: &[Request],
+        limits: &Limits,
+        filling: usize,
+    ) -> Result<Run, ServingError> {
         super::simulate::check(requests, limits)?;
-        let of = Counted::of(requests.len(), Load::Open);
+        let of = Counted::after(filling, requests.len(), Load::Open);
         let mut served: Vec<Served> =
             requests.iter().map(|r| Served { arrived: r.at, first: r.at, last: r.at, answer: r.answer }).collect();
         // Nobody is waited for: whoever comes first at the second pool begins there first.
@@ -54,7 +65,7 @@ impl Pools {
                 if part.is_empty() {
                     continue;
                 }
-                let part_of = Part { cached, span: Some(span_of(requests, &of, no_end)) };
+                let part_of = Part { cached, span: Some(span_of(requests, &of, no_end)), ..Part::default() };
                 let run = simulate_part(replica, &part, Load::Open, limits, part_of)?;
                 for (&number, found) in numbers.iter().zip(&run.served) {
                     if !cached {
@@ -115,7 +126,6 @@ mod tests {
     use crate::base::units::Joules;
     use crate::base::units::Watts;
     use crate::catalog;
-    use crate::step::framework::Scheduling;
 
     struct Toy;
 
@@ -135,15 +145,7 @@ mod tests {
         }
     }
 
-    const LIMITS: Limits = Limits {
-        rule: Scheduling::AnswersFirst,
-        tokens: 2048,
-        sequences: 64,
-        blocks: 10_000,
-        block: 16,
-        chunked: true,
-        reserve: true,
-    };
+    const LIMITS: Limits = Limits { tokens: 2048, sequences: 64, blocks: 10_000, ..Limits::AMPLE };
 
     fn pools(prefill: usize, decode: usize) -> Pools {
         let fabric = catalog::interconnect("nvlink4").expect("shipped").into();

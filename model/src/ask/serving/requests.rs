@@ -7,8 +7,8 @@ use crate::base::units::Seconds;
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-/// No prompt and no answer has more tokens.
-pub const MOST_TOKENS: u64 = 1 << 24;
+/// No prompt and no answer has more tokens: models are made for no more, and attention was measured to far fewer.
+pub const MOST_TOKENS: u64 = 1 << 20;
 /// Spreads beyond this draw lengths that say nothing.
 const MOST_SPREAD: f64 = 3.0;
 
@@ -96,7 +96,12 @@ pub struct Demand {
     requests: Vec<Request>,
     /// Requests per second as it was recorded, where it was.
     recorded: Option<f64>,
+    /// Where more may come than these: their gaps, and how many there are at most.
+    further: Option<(Random, usize)>,
 }
+
+/// Of a demand that may have more requests than were drawn, so many times as many at most.
+const MOST_FURTHER: usize = 20;
 
 impl Demand {
     /// So many requests, at least one, that come independently of each other (a Poisson process).
@@ -109,7 +114,16 @@ impl Demand {
             at += Seconds::new(gaps.exponential());
             Request { at, prompt: prompt.draw(&mut prompts), answer: answer.draw(&mut answers) }
         };
-        Self { requests: (0..requests.max(1)).map(|_| draw()).collect(), recorded: None }
+        Self { requests: (0..requests.max(1)).map(|_| draw()).collect(), recorded: None, further: None }
+    }
+
+    /// The same, and more of them where a replica is not full before they are over: with the same lengths again, in their order.
+    pub fn at_least(requests: usize, prompt: Lengths, answer: Lengths, seed: u64) -> Self {
+        // Of no draw above.
+        let mut seeds = Random::new(seed);
+        let gaps = (0..4).map(|_| seeds.split()).last();
+        let most = requests.max(1).saturating_mul(MOST_FURTHER);
+        Self { further: gaps.map(|gaps| (gaps, most)), ..Self::poisson(requests, prompt, answer, seed) }
     }
 
     /// A trace: CSV with the columns `time` (in seconds, rising), `prompt` and `answer` (tokens) in any order. `name` is that
@@ -124,7 +138,14 @@ impl Demand {
         let columns: Vec<&str> = header.trim_start_matches('\u{feff}').split(',').map(str::trim).collect();
         let place = |wanted: &str| {
             let missing = || wrong(1, format!("the header has no column {wanted}; it needs time,prompt,answer"));
-            columns.iter().position(|column| *column == wanted).ok_or_else(missing)
+            let mut places = columns.iter().enumerate().filter(|(_, column)| **column == wanted).map(|(i, _)| i);
+            let first = places.next().ok_or_else(missing)?;
+            match places.next() {
+                Some(_) => {
+                    Err(wrong(1, format!("the header has several columns {wanted}: which one? Rename the others")))
+                }
+                None => Ok(first),
+            }
         };
         let (time, prompt, answer) = (place("time")?, place("prompt")?, place("answer")?);
         let mut requests: Vec<Request> = Vec::new();
@@ -152,28 +173,47 @@ impl Demand {
             return Err(wrong(1, "there is no request after the header".into()));
         };
         let (start, span) = (first.at, last.at - first.at);
-        if span <= Seconds::ZERO {
-            return Err(wrong(2, "all requests come at one time: a rate needs two times".into()));
-        }
-        let rate = (requests.len() - 1) as f64 / span.get();
-        requests.iter_mut().for_each(|r| r.at = (r.at - start) * rate);
-        Ok(Self { requests, recorded: Some(rate) })
+        let rate = if span > Seconds::ZERO { (requests.len() - 1) as f64 / span.get() } else { f64::INFINITY };
+        requests.iter_mut().for_each(|r| r.at = if rate.is_finite() { (r.at - start) * rate } else { Seconds::ZERO });
+        Ok(Self { requests, recorded: Some(rate), further: None })
     }
 
-    /// As many again, so often all together, for replicas that share them; a trace as it is.
+    /// As many again, so often all together, for replicas that share them; a trace as it is, and where there may be more so
+    /// many times as many.
     #[must_use]
     pub fn repeated(&self, times: usize) -> Self {
         if self.recorded.is_some() || times <= 1 {
             return self.clone();
         }
+        if let Some((gaps, most)) = &self.further {
+            return Self { further: Some((gaps.clone(), most.saturating_mul(times))), ..self.clone() };
+        }
         let last = self.requests.last().map_or(Seconds::ZERO, |r| r.at);
         let again = |i: usize| self.requests.iter().map(move |r| Request { at: r.at + last * i as f64, ..*r });
-        Self { requests: (0..times).flat_map(again).collect(), recorded: None }
+        Self { requests: (0..times).flat_map(again).collect(), recorded: None, further: None }
     }
 
     /// The requests as they come at so many a second.
     pub fn at_rate(&self, rate: f64) -> Vec<Request> {
         self.requests.iter().map(|r| Request { at: r.at / rate, ..*r }).collect()
+    }
+
+    /// How many there may be.
+    pub fn most(&self) -> usize {
+        self.further.as_ref().map_or(self.requests.len(), |(_, most)| *most)
+    }
+
+    /// So many of them, of [`Self::most`] at most, as they come at so many a second.
+    pub fn many_at_rate(&self, many: usize, rate: f64) -> Vec<Request> {
+        let mut requests = self.at_rate(rate);
+        let (Some((mut gaps, most)), Some(last)) = (self.further.clone(), requests.last()) else { return requests };
+        let mut at = last.at;
+        let beyond = self.requests.iter().cycle().take(many.min(most).saturating_sub(requests.len()));
+        requests.extend(beyond.map(|r| {
+            at += Seconds::new(gaps.exponential()) / rate;
+            Request { at, ..*r }
+        }));
+        requests
     }
 
     /// The requests in their order, whatever their times: one a second in the mean.
@@ -185,10 +225,10 @@ impl Demand {
     #[must_use]
     pub fn first(&self, requests: usize) -> Self {
         let count = requests.clamp(1, self.requests.len());
-        Self { requests: self.requests[..count].to_vec(), ..*self }
+        Self { requests: self.requests[..count].to_vec(), recorded: self.recorded, further: None }
     }
 
-    /// Requests per second of a trace as it was recorded.
+    /// Requests per second of a trace as it was recorded; infinitely many where all come at one time.
     pub fn recorded(&self) -> Option<f64> {
         self.recorded
     }
@@ -266,6 +306,36 @@ mod tests {
     }
 
     #[test]
+    fn further_requests_come_as_often_with_the_same_lengths() {
+        let lengths = (Lengths::Uniform(1, 9000), Lengths::LogNormal(100, 0.5));
+        let (few, many) =
+            (Demand::poisson(500, lengths.0, lengths.1, 3), Demand::at_least(500, lengths.0, lengths.1, 3));
+        assert_eq!((many.requests(), many.most(), few.most()), (few.requests(), 500 * MOST_FURTHER, 500));
+        assert_eq!(few.many_at_rate(900, 2.0), few.at_rate(2.0));
+        assert_eq!(many.many_at_rate(300, 2.0), few.at_rate(2.0), "those that were drawn are");
+        let all = many.many_at_rate(usize::MAX, 4.0);
+        assert_eq!((all.len(), &all[..500]), (500 * MOST_FURTHER, &few.at_rate(4.0)[..]));
+        assert!(
+            (0..1000).all(|i| (all[500 + i].prompt, all[500 + i].answer) == (all[i % 500].prompt, all[i % 500].answer))
+        );
+        assert!(all.windows(2).all(|w| w[0].at < w[1].at));
+        let rate = 9500.0 / (all[9999].at - all[499].at).get();
+        assert!((rate / 4.0 - 1.0).abs() < 0.03, "{rate}");
+        // Gaps of their own, not the first ones again.
+        assert!((0..499).all(|i| all[501 + i].at - all[500 + i].at != all[i + 1].at - all[i].at));
+        assert_eq!((many.repeated(3).most(), many.repeated(3).requests()), (1500 * MOST_FURTHER, many.requests()));
+        assert_eq!(many.first(20).most(), 20);
+    }
+
+    #[test]
+    fn a_burst_comes_at_once_unless_a_rate_is_asked_for() {
+        let burst = Demand::trace("b.csv", "time,prompt,answer\n7,10,2\n7,20,3\n7,30,4\n").expect("a trace");
+        assert_eq!(burst.recorded(), Some(f64::INFINITY));
+        assert!(burst.at_rate(f64::INFINITY).iter().all(|r| r.at == Seconds::ZERO));
+        assert!(burst.at_rate(2.0).iter().all(|r| r.at == Seconds::ZERO));
+    }
+
+    #[test]
     fn a_bad_line_of_a_trace_is_named() {
         for (text, expected) in [
             ("", "a.csv, line 1: the file is empty"),
@@ -274,13 +344,13 @@ mod tests {
             ("time,prompt,answer\n0,1,1\n\n2,1,1\n", "a.csv, line 3: 1 cells where the header has 3"),
             (
                 "time,prompt,answer\n0,1,1\n1,,1\n",
-                "a.csv, line 3: prompt is \"\", not a number of tokens from 1 to 16777216",
+                "a.csv, line 3: prompt is \"\", not a number of tokens from 1 to 1048576",
             ),
             ("time,prompt,answer\n0,1,1\nx,1,1\n", "a.csv, line 3: time is \"x\", not a number of seconds"),
             ("time,prompt,answer\n2,1,1\n1,1,1\n", "a.csv, line 3: time 1 is before that of the line above"),
             (
-                "time,prompt,answer\n2,1,1\n2,1,1\n",
-                "a.csv, line 2: all requests come at one time: a rate needs two times",
+                "time,prompt,answer,time\n2,1,1,2\n",
+                "a.csv, line 1: the header has several columns time: which one? Rename the others",
             ),
         ] {
             assert_eq!(Demand::trace("a.csv", text).expect_err(expected).to_string(), expected);

@@ -516,15 +516,7 @@ mod tests {
     }
 
     fn limits() -> Limits {
-        Limits {
-            rule: Scheduling::AnswersFirst,
-            tokens: 100,
-            sequences: 8,
-            blocks: 64,
-            block: 16,
-            chunked: true,
-            reserve: true,
-        }
+        Limits { tokens: 100, sequences: 8, blocks: 64, ..Limits::AMPLE }
     }
 
     /// Steps until nothing is left: what each computes, and what finishes with it.

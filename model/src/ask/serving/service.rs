@@ -2,12 +2,12 @@
 //! target.
 
 use super::ServingError;
-use super::copies::{saturated_copies, simulate_copies};
+use super::copies::{saturated_copies, simulate_copies, simulate_filled, simulate_kept};
 use super::pools::Pools;
 use super::replica::Replica;
-use super::requests::Demand;
+use super::requests::{Demand, Request};
 use super::scheduler::Limits;
-use super::simulate::{Load, simulate_kept};
+use super::simulate::{Counted, Load, Run};
 use super::summary::{Summary, Which};
 use super::times::{StepTimes, Times};
 use crate::base::units::Seconds;
@@ -83,6 +83,8 @@ pub struct Service<'a> {
     pub demand: &'a Demand,
     /// Which replicas there are.
     pub group: Group<'a>,
+    /// Requests a second that one of those that are alike carries ([`Self::carries`]), where that is known.
+    pub alone: Option<Estimate<f64>>,
 }
 
 /// Steps that always take as long, and requests to be asked for at any rate.
@@ -102,6 +104,9 @@ pub struct Steps<'a, R> {
 const RESOLUTION: f64 = 1e-3;
 /// The same of the ends of an interval.
 const RESOLUTION_OF_ENDS: f64 = 5e-3;
+/// A load is simulated again so often at most, with requests that fill the replica, and by so much more than they seemed to be.
+const AGAIN: u32 = 3;
+const MARGIN: f64 = 1.1;
 /// A share of what it carries at which hardly a request meets another.
 const LONELY: f64 = 1e-3;
 
@@ -126,12 +131,50 @@ impl<R: Replica> Steps<'_, R> {
         if rate >= most {
             return Ok(None);
         }
-        let requests = self.demand.at_rate(rate);
+        self.filled(rate, |requests, filling| self.summary(requests, filling))
+    }
+
+    fn summary(&self, requests: &[Request], filling: usize) -> Result<Option<Summary>, ServingError> {
+        let (replica, limits) = (self.replica, self.limits);
+        let run = match self.group {
+            Group::Apart(pools) => pools.simulate_filled(replica, requests, limits, filling)?,
+            Group::Alike(copies) => simulate_filled(replica, requests, Load::Open, limits, (copies, filling))?,
+        };
+        Ok(Summary::of(&run))
+    }
+
+    /// What comes of all requests at one time.
+    fn burst(&self) -> Result<Option<Summary>, ServingError> {
+        let requests = self.demand.at_rate(f64::INFINITY);
         let run = match self.group {
             Group::Apart(pools) => pools.simulate(self.replica, &requests, self.limits)?,
             Group::Alike(copies) => simulate_copies(self.replica, &requests, Load::Open, self.limits, copies)?,
         };
-        Ok(Summary::of(&run))
+        let run = Run { of: Counted { from: 0, until: requests.len() }, counted: run.whole, ..run };
+        // Whoever comes later waits longer, as long as there is anybody.
+        Ok(Summary::of(&run).map(|summary| Summary { grows: false, ..summary }))
+    }
+
+    /// What comes of a rate once the replica is full: as many requests as that takes, where the demand has as many, of which
+    /// none counts before.
+    fn filled(
+        &self,
+        rate: f64,
+        summary: impl Fn(&[Request], usize) -> Result<Option<Summary>, ServingError>,
+    ) -> Result<Option<Summary>, ServingError> {
+        let (few, most) = (self.demand.requests().len(), self.demand.most());
+        let (mut many, mut filling) = (few, 0);
+        for round in 0.. {
+            let Some(found) = summary(&self.demand.many_at_rate(many, rate), filling)? else { return Ok(None) };
+            let enough = Counted::of(many, Load::Open).from.max(filling);
+            if round == AGAIN || (found.enough() <= many || many == most) && found.filling() <= enough {
+                return Ok(Some(found));
+            }
+            // How many are under way is known the better the more there were.
+            let more = |requests: usize| (requests as f64 * MARGIN).ceil() as usize;
+            (many, filling) = (more(found.enough()).clamp(many, most), more(found.filling()));
+        }
+        Ok(None)
     }
 
     /// The highest rate that keeps a target, by halving, to a share of `most`, what is carried; `None` where not even a lone
@@ -166,10 +209,10 @@ impl<R: Replica> Steps<'_, R> {
     /// As [`Self::at`]; nothing where a target is not kept.
     fn kept(&self, target: &Target, rate: f64, most: f64) -> Result<Option<Summary>, ServingError> {
         let summary = match self.group {
-            Group::Alike(1) if rate < most => {
-                let run = simulate_kept(self.replica, &self.demand.at_rate(rate), self.limits, target)?;
-                run.as_ref().and_then(Summary::of)
-            }
+            Group::Alike(copies) if rate < most => self.filled(rate, |requests, filling| {
+                let run = simulate_kept(self.replica, requests, self.limits, (target, filling), copies)?;
+                Ok(run.as_ref().and_then(Summary::of))
+            })?,
             _ => self.at(rate, most)?,
         };
         Ok(summary.filter(|summary| target.is_kept(summary) && !summary.grows))
@@ -181,7 +224,15 @@ impl Service<'_> {
         Steps { replica: times, limits: &self.limits, demand: self.demand, group: self.group }
     }
 
-    fn carries(&self) -> Result<Estimate<f64>, ServingError> {
+    /// Requests a second that are carried at most: the least, where all steps take as long as their 95 % quantiles.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn carries(&self) -> Result<Estimate<f64>, ServingError> {
+        if let (Group::Alike(copies), Some(Estimate { value, p05, p95 })) = (self.group, self.alone) {
+            let all = |rate: f64| rate * copies.max(1) as f64;
+            return Ok(Estimate { value: all(value), p05: all(p05), p95: all(p95) });
+        }
         let most = |times| self.with(times).most();
         let StepTimes { low, value, high, .. } = self.times;
         Ok(within_ends(most(value)?, most(high)?, most(low)?))
@@ -192,14 +243,27 @@ impl Service<'_> {
     /// # Errors
     /// When one does not fit in the cache.
     pub fn open(&self, rate: f64) -> Result<Outlook, ServingError> {
-        let (StepTimes { low, value, high, .. }, most) = (self.times, self.carries()?);
-        Ok(Outlook {
-            rate: Some(rate),
-            most,
-            value: self.with(value).at(rate, most.value)?,
-            low: self.with(low).at(rate, most.p95)?,
-            high: self.with(high).at(rate, most.p05)?,
-        })
+        let most = self.carries()?;
+        let value = self.with(&self.times.value).at(rate, most.value)?;
+        self.with_ends(rate, most, value)
+    }
+
+    /// At a rate at which it is known what is most likely.
+    fn with_ends(&self, rate: f64, most: Estimate<f64>, value: Option<Summary>) -> Result<Outlook, ServingError> {
+        let StepTimes { low, high, .. } = self.times;
+        let (low, high) = (self.with(low).at(rate, most.p95)?, self.with(high).at(rate, most.p05)?);
+        Ok(Outlook { rate: Some(rate), most, value, low, high })
+    }
+
+    /// All requests at one time: every one of them counts, and so does the time until the last token.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn burst(&self) -> Result<Outlook, ServingError> {
+        let StepTimes { low, value, high, .. } = self.times;
+        let summary = |times| self.with(times).burst();
+        let most = self.carries()?;
+        Ok(Outlook { rate: None, most, value: summary(value)?, low: summary(low)?, high: summary(high)? })
     }
 
     /// So many users of replicas that are alike, each of whom sends the next request when the last one is answered.
@@ -220,20 +284,22 @@ impl Service<'_> {
         Ok(Outlook { rate: None, most, value: summary(value)?, low: summary(low)?, high: summary(high)? })
     }
 
-    /// The highest rate that keeps a target, by halving, and the same with all steps at their 95 and 5 % quantiles, 0 where not
-    /// even a lone request keeps it then; `None` where none does as is most likely.
+    /// The highest rate that keeps a target, by halving, the same with all steps at their 95 and 5 % quantiles, 0 where not
+    /// even a lone request keeps it then, and what comes of that rate; `None` where none does as is most likely.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn highest(&self, target: &Target) -> Result<Option<Estimate<f64>>, ServingError> {
-        let highest = |times, resolution| {
-            let steps = self.with(times);
-            steps.highest(target, steps.most()?, resolution)
+    pub fn within(&self, target: &Target) -> Result<Option<(Estimate<f64>, Outlook)>, ServingError> {
+        let (StepTimes { low, value, high, .. }, most) = (self.times, self.carries()?);
+        let Some((rate, kept)) = self.with(value).highest_kept(target, most.value, RESOLUTION)? else {
+            return Ok(None);
         };
-        let StepTimes { low, value, high, .. } = self.times;
-        let Some(value) = highest(value, RESOLUTION)? else { return Ok(None) };
-        let end = |times| Ok::<_, ServingError>(highest(times, RESOLUTION_OF_ENDS)?.unwrap_or(0.0));
-        Ok(Some(within_ends(value, end(high)?, end(low)?)))
+        let end = |times, most| {
+            let highest = self.with(times).highest(target, most, RESOLUTION_OF_ENDS)?;
+            Ok::<_, ServingError>(highest.unwrap_or(0.0))
+        };
+        let highest = within_ends(rate, end(high, most.p05)?, end(low, most.p95)?);
+        Ok(Some((highest, self.with_ends(rate, most, Some(kept))?)))
     }
 }
 
@@ -245,9 +311,8 @@ fn within_ends(value: f64, low: f64, high: f64) -> Estimate<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ask::serving::{Lengths, StepCost, StepWork};
+    use crate::ask::serving::{FILLINGS, Lengths, StepCost, StepWork};
     use crate::base::units::{Joules, Watts};
-    use crate::step::framework::Scheduling;
 
     /// Steps of a prompt's tokens alone.
     struct Prompts;
@@ -265,15 +330,7 @@ mod tests {
     /// One after the other, of 10 ms each: 100 a second are carried, whatever the target says.
     #[test]
     fn no_rate_is_taken_at_which_the_queue_grows() {
-        let limits = Limits {
-            rule: Scheduling::AnswersFirst,
-            tokens: u64::MAX,
-            sequences: 1,
-            blocks: 1 << 40,
-            block: 16,
-            chunked: false,
-            reserve: true,
-        };
+        let limits = Limits { tokens: u64::MAX, sequences: 1, chunked: false, ..Limits::AMPLE };
         let target = Target { to_first: Some(Seconds::new(60.0)), per_token: None, which: Which::P50 };
         for seed in 0..6 {
             let demand = Demand::poisson(4000, Lengths::Constant(1000), Lengths::Constant(1), seed);
@@ -283,6 +340,95 @@ mod tests {
             assert!((60.0..106.0).contains(&found), "{found}");
             let grows = steps.at(125.0, 130.0).expect("runs").expect("counts").grows;
             assert!(grows && !steps.at(70.0, 130.0).expect("runs").expect("counts").grows);
+        }
+    }
+
+    /// Steps of answers, each of which takes longer with all that run.
+    struct Answers;
+
+    impl Replica for Answers {
+        fn step(&self, work: &StepWork) -> StepCost {
+            let time = Seconds::new(1e-2 + 2e-5 * work.tokens() as f64);
+            StepCost { time, prefill: Joules::ZERO, decode: Joules::new(1.0), waiting: Joules::ZERO }
+        }
+        fn waiting(&self) -> Watts {
+            Watts::new(1.0)
+        }
+    }
+
+    fn answers<'a>(limits: &'a Limits, demand: &'a Demand, copies: usize) -> Steps<'a, Answers> {
+        Steps { replica: &Answers, limits, demand, group: Group::Alike(copies) }
+    }
+
+    /// Some 700 are under way: of 2000 the first tenth fills nothing.
+    #[test]
+    fn a_replica_is_full_before_any_request_counts() {
+        let limits = Limits { sequences: 1024, ..Limits::AMPLE };
+        let (prompt, answer) = (Lengths::Constant(10), Lengths::Constant(300));
+        let of = |demand: &Demand, rate| answers(&limits, demand, 1).at(rate, 1e9).expect("runs").expect("counts");
+        let (fixed, enough) = (Demand::poisson(2000, prompt, answer, 3), Demand::at_least(2000, prompt, answer, 3));
+        let (short, found) = (of(&fixed, 100.0), of(&enough, 100.0));
+        assert!(found.under_way() > 500.0, "{}", found.under_way());
+        // As many tokens as requests ask for, which comes of nothing else.
+        let share = |s: &Summary| s.tokens_per_s / (300.0 * s.requests_per_s);
+        assert!((share(&found) - 1.0).abs() < 0.02 && share(&short) < 0.97, "{} {}", share(&found), share(&short));
+        assert!(!found.is_short() && short.is_short(), "{} {}", found.span, short.span);
+        let before = found.simulated as f64 * Counted::SHARE_BEFORE_LAST - found.requests as f64;
+        let many = f64::from(FILLINGS) * found.under_way();
+        assert!((0.9 * many..1.5 * many).contains(&before), "{before} of {}", found.simulated);
+        assert_eq!((short.simulated, short.requests), (2000, 1300), "a quarter and a tenth do not count");
+        // A light load stays as it is.
+        let (few, light) = (of(&fixed, 5.0), of(&enough, 5.0));
+        assert_eq!((few, light.requests), (light, 1600));
+    }
+
+    /// Long prompts come last, where none counts any more: not even of a replica that has every third request.
+    #[test]
+    fn what_does_not_count_ends_no_run_early() {
+        let limits = Limits { sequences: 64, ..Limits::AMPLE };
+        let row = |i: u32| format!("{},{},1\n", 0.1 * f64::from(i), if i < 550 { 10 } else { 5000 });
+        let rows: String = (0..600).map(row).collect();
+        let demand = Demand::trace("t.csv", &format!("time,prompt,answer\n{rows}")).expect("a trace");
+        let target = Target { to_first: Some(Seconds::from_ms(40.0)), per_token: None, which: Which::P99 };
+        for copies in [1, 3] {
+            let kept = answers(&limits, &demand, copies).kept(&target, 10.0, 1e9).expect("runs");
+            assert_eq!(kept.map(|summary| summary.requests), Some(480), "{copies}");
+        }
+    }
+
+    #[test]
+    fn of_a_burst_all_counts() {
+        let limits = Limits { sequences: 50, ..Limits::AMPLE };
+        let trace: String = (0..200).map(|_| "7,10,30\n").collect();
+        let demand = Demand::trace("b.csv", &format!("time,prompt,answer\n{trace}")).expect("a trace");
+        for copies in [1, 2] {
+            let found = answers(&limits, &demand, copies).burst().expect("runs").expect("counts");
+            assert_eq!((found.requests, found.simulated, found.grows), (200, 200, false));
+            // Four waves of fifty, or two on each of two, of a step of prompts and 29 of a token each.
+            let wave = 1e-2 + 2e-5 * 500.0 + 29.0 * (1e-2 + 2e-5 * 50.0);
+            let span = 4.0 / copies as f64 * wave;
+            assert!((found.span.get() / span - 1.0).abs() < 1e-9, "{} {span}", found.span);
+            assert!((found.tokens_per_s * span / 6000.0 - 1.0).abs() < 1e-9 && found.busy > 0.999);
+            assert!((found.to_last.p99.get() / span - 1.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn what_may_end_early_finds_what_whole_runs_find() {
+        let limits = Limits { sequences: 64, ..Limits::AMPLE };
+        let demand = Demand::at_least(600, Lengths::Uniform(1, 200), Lengths::Uniform(1, 60), 3);
+        for (copies, which) in [(1, Which::P90), (3, Which::P90), (3, Which::P50), (4, Which::Mean)] {
+            let steps = answers(&limits, &demand, copies);
+            let target =
+                Target { to_first: Some(Seconds::from_ms(40.0)), per_token: Some(Seconds::from_ms(14.0)), which };
+            let (mut kept, most) = (0, steps.most().expect("runs"));
+            for share in 1..20 {
+                let rate = most * f64::from(share) / 20.0;
+                let whole = steps.at(rate, most).expect("runs").filter(|s| target.is_kept(s) && !s.grows);
+                assert_eq!(steps.kept(&target, rate, most).expect("runs"), whole, "{copies} at {share}");
+                kept += usize::from(whole.is_some());
+            }
+            assert!((1..19).contains(&kept), "{copies}: {kept}");
         }
     }
 

@@ -119,15 +119,31 @@ pub struct Counted {
     pub until: usize,
 }
 
+/// One of so many requests at each end does not count.
+const ENDS: usize = 10;
+/// Nor at the beginning more than one of so many, however long it takes until a replica is full.
+const FILLING: usize = 4;
+
 impl Counted {
+    /// Of users who begin at once: with fewer requests for each the first and the last of each count, too.
+    pub const FEWEST_OF_USER: usize = 4;
+    /// The share of requests that counts of a load for which the tenths at both ends are enough.
+    pub const SHARE_BEFORE_LAST: f64 = 1.0 - 1.0 / ENDS as f64;
+
     /// All but the first and the last tenth; of users that begin at once, at least the first and the last request of each
-    /// where there are four for each.
+    /// where there are [`Self::FEWEST_OF_USER`] for each.
     pub fn of(requests: usize, load: Load) -> Self {
         let ends = match load {
-            Load::Closed(users) if requests >= 4 * users => users.max(requests / 10),
-            _ => requests / 10,
+            Load::Closed(users) if requests >= Self::FEWEST_OF_USER * users => users.max(requests / ENDS),
+            _ => requests / ENDS,
         };
         Self { from: ends, until: requests - ends }
+    }
+
+    /// The same, after so many that fill the replica, as far as enough are left.
+    pub fn after(filling: usize, requests: usize, load: Load) -> Self {
+        let of = Self::of(requests, load);
+        Self { from: of.from.max(filling.min(requests / FILLING)), ..of }
     }
 }
 
@@ -187,7 +203,7 @@ pub(super) struct Coming<'r> {
 
 impl<'r> Coming<'r> {
     pub fn new(requests: &'r [Request], load: Load, part: Part, books: &mut Books) -> Self {
-        let of = Counted::of(requests.len(), load);
+        let of = Counted::after(part.filling, requests.len(), load);
         let users = match load {
             Load::Open => usize::MAX,
             Load::Closed(users) => users.max(1),
@@ -285,9 +301,9 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// So that requests that come may keep a target.
-    pub fn of(target: &Target, requests: &[Request]) -> Self {
-        let Counted { from, until } = Counted::of(requests.len(), Load::Open);
+    /// So that requests that come may keep a target, after so many that do not count.
+    pub fn of(target: &Target, requests: &[Request], filling: usize) -> Self {
+        let Counted { from, until } = Counted::after(filling, requests.len(), Load::Open);
         let counted = requests.get(from..until).unwrap_or_default();
         let many = |limit: Option<Seconds>, of: usize| Some((limit?, target.which.too_many(of)?));
         let several = counted.iter().filter(|r| r.answer > 1).count();
@@ -296,32 +312,11 @@ impl Kept {
     }
 
     /// Whether the target is missed whatever comes: so long it took, of the first or of the other kind.
-    fn is_missed(&mut self, kind: usize, took: Option<Seconds>) -> bool {
+    pub(super) fn is_missed(&mut self, kind: usize, took: Option<Seconds>) -> bool {
         let (Some((limit, many)), Some(took)) = (self.limits[kind], took) else { return false };
         self.missed[kind] += usize::from(took > limit);
         self.missed[kind] >= many
     }
-}
-
-/// [`simulate`] of requests at their times, as long as they may keep a target: nothing where they do not.
-///
-/// # Errors
-/// Those of [`check`].
-pub(super) fn simulate_kept(
-    replica: &impl Replica,
-    requests: &[Request],
-    limits: &Limits,
-    target: &Target,
-) -> Result<Option<Run>, ServingError> {
-    let mut kept = Kept::of(target, requests);
-    simulate_while(replica, requests, Load::Open, limits, Part::default(), |of, served, progress| {
-        let is_counted = |number: &&usize| (of.from..of.until).contains(*number);
-        // Once one is missed nothing else is asked.
-        let mut first = progress.first.iter().filter(is_counted);
-        let mut last = progress.finished.iter().filter(is_counted);
-        first.any(|&i| kept.is_missed(0, Some(served[i].to_first())))
-            || last.any(|&i| kept.is_missed(1, served[i].per_token()))
-    })
 }
 
 /// What of the work and of the time a replica has that shares both with others.
@@ -332,6 +327,8 @@ pub(super) struct Part {
     pub cached: bool,
     /// The span that counts, where requests do not say it.
     pub span: Option<(Seconds, Seconds)>,
+    /// So many requests fill the replica before any counts, at least.
+    pub filling: usize,
 }
 
 /// As [`simulate`], of a part.
@@ -342,18 +339,18 @@ pub(super) fn simulate_part(
     limits: &Limits,
     part: Part,
 ) -> Result<Run, ServingError> {
-    let run = simulate_while(replica, requests, load, limits, part, |_, _, _| false)?;
+    let run = simulate_while(replica, requests, load, limits, part, |_, _| false)?;
     run.ok_or(ServingError::Nothing)
 }
 
 /// As [`simulate_part`], until a step's progress says that it is enough: nothing then.
-fn simulate_while(
+pub(super) fn simulate_while(
     replica: &impl Replica,
     requests: &[Request],
     load: Load,
     limits: &Limits,
     part: Part,
-    mut is_enough: impl FnMut(&Counted, &[Served], &Progress) -> bool,
+    mut is_enough: impl FnMut(&[Served], &Progress) -> bool,
 ) -> Result<Option<Run>, ServingError> {
     check(requests, limits)?;
     if replica.stages() > 1 {
@@ -427,7 +424,7 @@ fn simulate_while(
         scheduler.finish(&mut progress);
         progress.first.iter().for_each(|&number| served[number].first = now);
         progress.finished.iter().for_each(|&number| served[number].last = now);
-        if is_enough(&of, &served, &progress) {
+        if is_enough(&served, &progress) {
             return Ok(None);
         }
         coming.answered(progress.finished.len());
@@ -471,7 +468,7 @@ pub(super) fn saturated_part(
     let fit = (limits.capacity() as f64 / mean).ceil().max(1.0);
     let users = fit.min(limits.sequences as f64) as usize + BEYOND;
     let many: Vec<Request> = requests.iter().copied().cycle().take(users * ROUNDS).collect();
-    let run = simulate_part(replica, &many, Load::Closed(users), limits, Part { cached, span: None })?;
+    let run = simulate_part(replica, &many, Load::Closed(users), limits, Part { cached, ..Part::default() })?;
     let mean = |tokens: fn(&Request) -> u64| many.iter().map(tokens).sum::<u64>() as f64 / many.len() as f64;
     let book = &run.counted;
     let answers = book.answer_tokens / (mean(|r| r.answer) - f64::from(u8::from(cached)));

@@ -1,6 +1,6 @@
 //! What a simulation says to who runs the service.
 
-use super::simulate::{Run, Served, Split};
+use super::simulate::{Counted, Run, Served, Split};
 use crate::base::units::{Joules, Seconds, Watts};
 
 /// How times are distributed over requests.
@@ -85,12 +85,14 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
-/// Requests that count come for so many times as long as one takes, at least: the tenth before them, an eighth of that, then
-/// fills the replica, and what grows after them is as much as what grew before.
-const SPANS: f64 = 8.0;
+/// Requests that count come for so many times as long as one takes, at least: then what grows after them is little beside what
+/// grew before.
+pub const SPANS: u32 = 8;
+/// Before them others come for so many times as long: they fill the replica, which takes longer for each while it fills.
+pub const FILLINGS: u32 = 3;
 
 /// A queue grows where requests of the second half wait so many times as long as those of the first, in the mean. One that grows
-/// evenly makes them wait 2.3 times as long, what is counted beginning after a tenth; of 2000 requests of a server that is busy for
+/// evenly makes them wait 2.3 times as long, what is counted beginning after a tenth, 1.8 times after a quarter; of 2000 requests of a server that is busy for
 /// four fifths of the time one run in fifty looks so by chance.
 const GROWS: f64 = 1.5;
 /// Fewer requests say nothing of their halves.
@@ -108,6 +110,8 @@ fn grows(counted: &[Served]) -> bool {
 pub struct Summary {
     /// Requests that count.
     pub requests: usize,
+    /// Requests that were simulated.
+    pub simulated: usize,
     /// Between the arrivals of the first of them and of the first one after them: of what rates, power and energy are.
     pub span: Seconds,
     /// Until the first token.
@@ -148,7 +152,22 @@ impl Summary {
     /// Whether requests come for so short a time that many answers to those that count grow after it: tokens in that time are
     /// too few then, and energy and cost of each too high.
     pub fn is_short(&self) -> bool {
-        self.span < self.to_last.mean * SPANS
+        self.span < self.to_last.mean * f64::from(SPANS)
+    }
+
+    /// Requests that are under way, in the mean (Little's law).
+    pub(super) fn under_way(&self) -> f64 {
+        self.requests_per_s * self.to_last.mean.get()
+    }
+
+    /// So many requests come before the replica is full.
+    pub(super) fn filling(&self) -> usize {
+        (f64::from(FILLINGS) * self.under_way()).ceil() as usize
+    }
+
+    /// So many have to come so that enough count after those.
+    pub(super) fn enough(&self) -> usize {
+        (f64::from(FILLINGS + SPANS) * self.under_way() / Counted::SHARE_BEFORE_LAST).ceil() as usize
     }
 
     /// Of a simulation; `None` where nothing counts or no time passed.
@@ -164,6 +183,7 @@ impl Summary {
         let each = |energy: Joules| energy / span;
         Some(Self {
             requests: counted.len(),
+            simulated: run.served.len(),
             span: book.span,
             to_first: Quantiles::of(counted.iter().map(|s| s.to_first()))?,
             per_token: Quantiles::of(counted.iter().filter_map(|s| s.per_token())),

@@ -63,6 +63,6 @@ impl Drawn {
         let load = if cached || draw(0, 1) == 0 { Load::Open } else { Load::Closed(draw(1, 30) as usize) };
         let middle = |share: f64| requests[0].at + at * share;
         let span = (cached && draw(0, 1) == 0).then(|| (middle(0.15), middle(until)));
-        Some(Self { limits, requests, load, part: Part { cached, span } })
+        Some(Self { limits, requests, load, part: Part { cached, span, filling: 0 } })
     }
 }

@@ -9,6 +9,7 @@
 //! what reading the cache takes. Prompts in one step share the launches of one.
 
 use super::replica::{Replica, StepCost, StepWork};
+use crate::base::name::Name;
 use crate::base::units::{Bytes, Joules, Seconds, Watts};
 use crate::device::clock::VoltageCurve;
 use crate::law::calibration::Tier;
@@ -87,8 +88,8 @@ type Read = (Parts, Ends);
 
 /// Which layers belong to which part.
 struct Places {
-    logits: HashSet<String>,
-    attention: HashSet<String>,
+    logits: HashSet<Name>,
+    attention: HashSet<Name>,
 }
 
 impl Places {
@@ -105,7 +106,7 @@ impl Places {
     /// The kernels of logits and those of attention of a step, by their places in it, which are the same at all points.
     fn of_step(&self, p: &NetworkPrediction) -> [Vec<usize>; 2] {
         // What GPUs exchange is named after the layer that it follows; layers are those of one GPU.
-        let is_of = |names: &HashSet<String>, name: &str| {
+        let is_of = |names: &HashSet<Name>, name: &str| {
             names.contains(name) || name.rsplit_once('.').is_some_and(|(layer, _)| names.contains(layer))
         };
         [&self.logits, &self.attention]

@@ -1,7 +1,7 @@
 //! Variables of kernels that multiply matrices: convolutions as implicit GEMM, linear layers, batched products.
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
-use super::{Wanted, cached, flag, over, schedule};
+use super::{Wanted, cached, flag, over, schedule, sets};
 use crate::base::number::{Formula, LANES, Number};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
@@ -37,44 +37,44 @@ impl<V: Number> Table<V> {
     /// The order is that of calibration files; a new one comes last.
     const VARIABLES: &[Variable<V>] = &[
         // Sizes, as logarithms over a typical value.
-        ln("m", Size, |g| over(g.product.m, 4096.0)),
-        ln("n", Size, |g| over(g.product.n, 256.0)),
-        ln("k", Size, |g| over(g.product.k, 1024.0)),
-        ln("g", Size, |g| over(g.product.groups, 1.0)),
-        ln("batch", Size, |g| over(g.samples, 16.0)),
-        ln("area", Size, |g| over(g.area, 256.0)),
-        ln("inner", Size, |g| over(g.channels, 128.0)),
+        ln("m", Size, |g| g.sizes()[0]),
+        ln("n", Size, |g| g.sizes()[1]),
+        ln("k", Size, |g| g.sizes()[2]),
+        ln("g", Size, |g| g.sizes()[3]),
+        ln("batch", Size, |g| g.sizes()[4]),
+        ln("area", Size, |g| g.sizes()[5]),
+        ln("inner", Size, |g| g.sizes()[6]),
         // Roofline.
-        ln("balance", Derived, |g| g.compute / g.memory),
-        ln("ridge", Derived, |g| g.compute.min(g.memory) / g.bound + 1.0),
-        ln("floor", Derived, |g| V::of(g.floor) / g.bound + 1.0),
-        ln("comp", Derived, |g| g.compute / 1e-3),
-        ln("mem", Derived, |g| g.memory / 1e-3),
+        ln("balance", Derived, |g| g.sizes()[7]),
+        ln("ridge", Derived, |g| g.roofline()[0]),
+        ln("floor", Derived, |g| g.roofline()[1]),
+        ln("comp", Derived, |g| g.roofline()[2]),
+        ln("mem", Derived, |g| g.roofline()[3]),
         // Per tile: padding waste, wave quantization, one over waves.
-        ln("pad_128x128", Derived, |g| g.tiled().tiles[0].pad),
-        ln("wave_128x128", Derived, |g| g.tiled().tiles[0].wave.min(V::of(64.0))),
-        ln("few_128x128", Derived, |g| g.tiled().tiles[0].waves.inverse() + 1.0),
-        ln("pad_128x64", Derived, |g| g.tiled().tiles[1].pad),
-        ln("wave_128x64", Derived, |g| g.tiled().tiles[1].wave.min(V::of(64.0))),
-        ln("few_128x64", Derived, |g| g.tiled().tiles[1].waves.inverse() + 1.0),
-        ln("pad_64x128", Derived, |g| g.tiled().tiles[2].pad),
-        ln("wave_64x128", Derived, |g| g.tiled().tiles[2].wave.min(V::of(64.0))),
-        ln("few_64x128", Derived, |g| g.tiled().tiles[2].waves.inverse() + 1.0),
-        ln("pad_64x64", Derived, |g| g.tiled().tiles[3].pad),
-        ln("wave_64x64", Derived, |g| g.tiled().tiles[3].wave.min(V::of(64.0))),
-        ln("few_64x64", Derived, |g| g.tiled().tiles[3].waves.inverse() + 1.0),
-        ln("pad_128x32", Derived, |g| g.tiled().tiles[4].pad),
-        ln("wave_128x32", Derived, |g| g.tiled().tiles[4].wave.min(V::of(64.0))),
-        ln("few_128x32", Derived, |g| g.tiled().tiles[4].waves.inverse() + 1.0),
-        ln("pad_32x128", Derived, |g| g.tiled().tiles[5].pad),
-        ln("wave_32x128", Derived, |g| g.tiled().tiles[5].wave.min(V::of(64.0))),
-        ln("few_32x128", Derived, |g| g.tiled().tiles[5].waves.inverse() + 1.0),
-        ln("pad_32x32", Derived, |g| g.tiled().tiles[6].pad),
-        ln("wave_32x32", Derived, |g| g.tiled().tiles[6].wave.min(V::of(64.0))),
-        ln("few_32x32", Derived, |g| g.tiled().tiles[6].waves.inverse() + 1.0),
-        ln("pad_256x128", Derived, |g| g.tiled().tiles[7].pad),
-        ln("wave_256x128", Derived, |g| g.tiled().tiles[7].wave.min(V::of(64.0))),
-        ln("few_256x128", Derived, |g| g.tiled().tiles[7].waves.inverse() + 1.0),
+        ln("pad_128x128", Derived, |g| g.tiled().pad[0]),
+        ln("wave_128x128", Derived, |g| g.tiled().waves_over()[0]),
+        ln("few_128x128", Derived, |g| g.tiled().few()[0]),
+        ln("pad_128x64", Derived, |g| g.tiled().pad[1]),
+        ln("wave_128x64", Derived, |g| g.tiled().waves_over()[1]),
+        ln("few_128x64", Derived, |g| g.tiled().few()[1]),
+        ln("pad_64x128", Derived, |g| g.tiled().pad[2]),
+        ln("wave_64x128", Derived, |g| g.tiled().waves_over()[2]),
+        ln("few_64x128", Derived, |g| g.tiled().few()[2]),
+        ln("pad_64x64", Derived, |g| g.tiled().pad[3]),
+        ln("wave_64x64", Derived, |g| g.tiled().waves_over()[3]),
+        ln("few_64x64", Derived, |g| g.tiled().few()[3]),
+        ln("pad_128x32", Derived, |g| g.tiled().pad[4]),
+        ln("wave_128x32", Derived, |g| g.tiled().waves_over()[4]),
+        ln("few_128x32", Derived, |g| g.tiled().few()[4]),
+        ln("pad_32x128", Derived, |g| g.tiled().pad[5]),
+        ln("wave_32x128", Derived, |g| g.tiled().waves_over()[5]),
+        ln("few_32x128", Derived, |g| g.tiled().few()[5]),
+        ln("pad_32x32", Derived, |g| g.tiled().pad[6]),
+        ln("wave_32x32", Derived, |g| g.tiled().waves_over()[6]),
+        ln("few_32x32", Derived, |g| g.tiled().few()[6]),
+        ln("pad_256x128", Derived, |g| g.tiled().pad[7]),
+        ln("wave_256x128", Derived, |g| g.tiled().waves_over()[7]),
+        ln("few_256x128", Derived, |g| g.tiled().few()[7]),
         ln("best_tile", Derived, |g| g.tiled().best.min(V::of(64.0))),
         ln("best_split", Derived, |g| g.tiled().best_split.min(V::of(64.0))),
         // Per tile: waves of tiles at peak arithmetic, or the traffic where that takes longer, and the floor, over the roofline.
@@ -95,30 +95,28 @@ impl<V: Number> Table<V> {
         v("fft", Derived, |g| (g.tiled().fourier / g.bound).ln().between(-3.0, 6.0)),
         v("fftbest", Derived, |g| (smaller(g.plain(), g.tiled().fourier) / g.bound).ln().between(-3.0, 5.0)),
         // Divisibility.
-        v("n2", Flag, |g| g.product.n.divides(2.0)),
-        v("n4", Flag, |g| g.product.n.divides(4.0)),
-        v("n8", Flag, |g| g.product.n.divides(8.0)),
-        v("n32", Flag, |g| g.product.n.divides(32.0)),
-        v("n64", Flag, |g| g.product.n.divides(64.0)),
-        v("k2", Flag, |g| g.contracted.divides(2.0)),
-        v("k4", Flag, |g| g.contracted.divides(4.0)),
-        v("k8", Flag, |g| g.contracted.divides(8.0)),
-        v("k32", Flag, |g| g.contracted.divides(32.0)),
-        v("k64", Flag, |g| g.contracted.divides(64.0)),
-        v("m4", Flag, |g| g.product.m.divides(4.0)),
-        v("m32", Flag, |g| g.product.m.divides(32.0)),
-        v("area2", Flag, |g| g.area.divides(2.0)),
+        v("n2", Flag, |g| g.columns_divide()[0]),
+        v("n4", Flag, |g| g.columns_divide()[1]),
+        v("n8", Flag, |g| g.columns_divide()[2]),
+        v("n32", Flag, |g| g.columns_divide()[3]),
+        v("n64", Flag, |g| g.columns_divide()[4]),
+        v("k2", Flag, |g| g.others_divide()[0]),
+        v("k4", Flag, |g| g.others_divide()[1]),
+        v("k8", Flag, |g| g.others_divide()[2]),
+        v("k32", Flag, |g| g.others_divide()[3]),
+        v("k64", Flag, |g| g.others_divide()[4]),
+        v("m4", Flag, |g| g.others_divide()[5]),
+        v("m32", Flag, |g| g.others_divide()[6]),
+        v("area2", Flag, |g| g.others_divide()[7]),
         // Class of the kernel; of everything but convolutions zero.
-        v("c1x1", Class, |g| V::of(g.conv_is(|conv, _| conv.kernel.is(1)))),
-        v("c3x3", Class, |g| V::of(g.conv_is(|conv, _| conv.kernel.is(3) && conv.stride.is(1)))),
-        v("large", Class, |g| V::of(g.conv_is(|conv, _| conv.kernel.area() > 9))),
-        v("strided", Class, |g| V::of(g.conv_is(|conv, _| conv.stride.area() > 1))),
-        v("stem", Class, |g| V::of(g.conv_is(|_, channels| channels <= 4))),
-        v("depthwise", Class, |g| V::of(g.conv_is(is_depthwise))),
-        v("grouped", Class, |g| {
-            V::of(g.conv_is(|conv, channels| !is_depthwise(conv, channels) && conv.groups(channels) > 1))
-        }),
-        v("dilated", Class, |g| V::of(g.conv_is(|conv, _| conv.dilation.area() > 1))),
+        v("c1x1", Class, |g| g.classes()[0]),
+        v("c3x3", Class, |g| g.classes()[1]),
+        v("large", Class, |g| g.classes()[2]),
+        v("strided", Class, |g| g.classes()[3]),
+        v("stem", Class, |g| g.classes()[4]),
+        v("depthwise", Class, |g| g.classes()[5]),
+        v("grouped", Class, |g| g.classes()[6]),
+        v("dilated", Class, |g| g.classes()[7]),
         v("stridedim", Extent, |g| V::of(g.conv.map_or(0.0, |conv| count(conv.stride.area()).ln()))),
         v("kernel", Extent, |g| V::of(g.conv.map_or(0.0, |conv| (count(conv.kernel.area()) / 9.0).ln()))),
         // Padding of the input: share of window positions that read zeros.
@@ -126,8 +124,8 @@ impl<V: Number> Table<V> {
         // Layout of a matrix product is not recorded by all sources; the library's age is.
         v("library", Derived, |g| V::of(g.library)),
         // A bias that a second kernel adds; where operands lie.
-        ln("second", Derived, |g| g.amounts.second / g.bound + 1.0),
-        ln("cached", Derived, |g| cached(g.load, g.amounts)),
+        ln("second", Derived, |g| g.roofline()[4]),
+        ln("cached", Derived, |g| g.roofline()[5]),
         v("nhwc", Flag, |g| V::of(flag(g.load.work.layout == Layout::Nhwc))),
         v("cold", Flag, |g| V::of(flag(g.load.work.cache == Cache::Cold))),
         // Of the two 16-bit formats, which share their kernels.
@@ -294,17 +292,6 @@ fn fourier<V: Number>(load: &Load<'_>, batch: V, conv: &Conv2d) -> Option<V> {
 /// No time is shorter, in seconds.
 const LEAST: f64 = 1e-12;
 
-/// What a tile size makes of a product.
-#[derive(Clone, Copy)]
-struct Tile<V> {
-    /// Elements computed over elements wanted.
-    pad: V,
-    /// Blocks over multiprocessors.
-    waves: V,
-    /// That rounded up, over it.
-    wave: V,
-}
-
 /// Rows and columns of the [`TILES`].
 const SIDES: [[f64; LANES]; 2] = {
     let mut sides = [[0.0; LANES]; 2];
@@ -317,7 +304,8 @@ const SIDES: [[f64; LANES]; 2] = {
 };
 
 /// What a tile of so many rows and columns makes of as many products, of so many rows and columns, split over so many blocks at
-/// most: a [`Tile`], and its time over that at peak without and with the contraction split.
+/// most: elements computed over elements wanted, blocks over multiprocessors, that rounded up over it, and its time over that at
+/// peak without and with the contraction split.
 struct OfTile {
     sms: f64,
 }
@@ -364,13 +352,32 @@ pub(super) struct Gemm<'a, V> {
 
 /// A product by tiles, and by other algorithms than the direct one.
 struct Tiled<V> {
-    tiles: [Tile<V>; TILES.len()],
+    /// By tile: elements computed over elements wanted.
+    pad: [V; TILES.len()],
+    /// Blocks over multiprocessors.
+    waves: [V; TILES.len()],
+    /// That rounded up, over it.
+    wave: [V; TILES.len()],
     best: V,
     best_split: V,
     /// Direct, with the best split.
     direct: V,
     winograd: Option<(V, V)>,
     fourier: V,
+}
+
+impl<V: Number> Tiled<V> {
+    /// By tile, of not too few blocks.
+    #[inline(always)]
+    fn waves_over(&self) -> [V; TILES.len()] {
+        self.wave.map(|wave| wave.min(V::of(64.0)))
+    }
+
+    /// More where there are fewer waves.
+    #[inline(always)]
+    fn few(&self) -> [V; TILES.len()] {
+        self.waves.map(|waves| waves.inverse() + 1.0)
+    }
 }
 
 /// A smooth minimum: the library picks the fastest.
@@ -449,18 +456,90 @@ impl<'a, V: Number> Gemm<'a, V> {
         let [pad, waves, wave, reused, split] = V::for_each(&OfTile { sms }, [groups, m, n, most_split], &SIDES);
         let least_of = |times: [V; LANES]| times.into_iter().fold(V::of(f64::INFINITY), V::min);
         let (best, best_split) = (least_of(reused), least_of(split));
-        let tiles = std::array::from_fn(|i| Tile { pad: pad[i], waves: waves[i], wave: wave[i] });
         let direct = (compute * best_split).max(memory) + floor;
         let winograd = conv.and_then(|conv| winograd(load, amounts, conv, m));
         let fourier = conv.and_then(|conv| fourier(load, amounts.batch, conv));
         let fourier = fourier.map_or_else(|| direct.max(least), |time| time + floor);
-        Tiled { tiles, best, best_split, direct, winograd, fourier }
+        Tiled { pad, waves, wave, best, best_split, direct, winograd, fourier }
     }
 
     /// The time at peak of whole waves of a tile, or of the traffic, with the floor, over the roofline.
+    #[inline(always)]
     fn time(&self, tile: usize) -> V {
-        let Tile { pad, wave, .. } = self.tiled().tiles[tile];
-        ((self.compute * pad * wave.min(V::of(64.0))).max(self.memory) + self.floor) / self.bound
+        let tiled = self.tiled();
+        ((self.compute * tiled.pad[tile] * tiled.waves_over()[tile]).max(self.memory) + self.floor) / self.bound
+    }
+
+    /// The sizes, and how arithmetic and traffic compare, each over a typical value.
+    #[inline(always)]
+    fn sizes(&self) -> [V; LANES] {
+        let Sizes { groups, m, n, k } = self.product;
+        [
+            over(m, 4096.0),
+            over(n, 256.0),
+            over(k, 1024.0),
+            over(groups, 1.0),
+            over(self.samples, 16.0),
+            over(self.area, 256.0),
+            over(self.channels, 128.0),
+            self.compute / self.memory,
+        ]
+    }
+
+    /// The shorter part of the roofline, the floor, both parts, what runs besides, what the cache holds.
+    #[inline(always)]
+    fn roofline(&self) -> [V; LANES] {
+        let one = V::of(1.0);
+        [
+            self.compute.min(self.memory) / self.bound + 1.0,
+            V::of(self.floor) / self.bound + 1.0,
+            self.compute / 1e-3,
+            self.memory / 1e-3,
+            self.amounts.second / self.bound + 1.0,
+            cached(self.load, self.amounts),
+            one,
+            one,
+        ]
+    }
+
+    #[inline(always)]
+    fn columns_divide(&self) -> [V; LANES] {
+        let (n, one) = (self.product.n, V::of(1.0));
+        [n.divides(2.0), n.divides(4.0), n.divides(8.0), n.divides(32.0), n.divides(64.0), one, one, one]
+    }
+
+    /// The contraction, the rows, the positions.
+    #[inline(always)]
+    fn others_divide(&self) -> [V; LANES] {
+        let (k, m, area) = (self.contracted, self.product.m, self.area);
+        [
+            k.divides(2.0),
+            k.divides(4.0),
+            k.divides(8.0),
+            k.divides(32.0),
+            k.divides(64.0),
+            m.divides(4.0),
+            m.divides(32.0),
+            area.divides(2.0),
+        ]
+    }
+
+    /// What a convolution is, each 0 or 1.
+    fn classes(&self) -> [V; LANES] {
+        let Some(conv) = self.conv else { return [V::of(0.0); LANES] };
+        let channels = self.input_channels();
+        let depthwise = is_depthwise(conv, channels);
+        let is = |condition| V::of(flag(condition));
+        [
+            is(conv.kernel.is(1)),
+            is(conv.kernel.is(3) && conv.stride.is(1)),
+            is(conv.kernel.area() > 9),
+            is(conv.stride.area() > 1),
+            is(channels <= 4),
+            is(depthwise),
+            is(!depthwise && conv.groups(channels) > 1),
+            is(conv.dilation.area() > 1),
+        ]
     }
 
     /// By the best schedule.
@@ -489,11 +568,6 @@ impl<'a, V: Number> Gemm<'a, V> {
     /// Input channels of a convolution.
     fn input_channels(&self) -> u64 {
         self.load.work.inputs().first().and_then(|s| s.as_map()).map_or(1, |(c, _, _)| c)
-    }
-
-    /// 1 for a convolution of which it holds, given its input channels.
-    fn conv_is(&self, condition: impl Fn(&Conv2d, u64) -> bool) -> f64 {
-        self.conv.map_or(0.0, |conv| flag(condition(conv, self.input_channels())))
     }
 
     /// ln of the time of a convolution's groups one after the other over the roofline, `wave` being elements computed over
@@ -526,6 +600,41 @@ impl<'a, V: Number> Gemm<'a, V> {
     }
 }
 
+/// Numbers of a product that are worked out together.
+type Together<V> = super::Together<fn(&Gemm<'_, V>) -> [V; LANES]>;
+
+/// As the places of variables that there are of every tile.
+const fn by_tile(first: usize, step: usize) -> [usize; TILES.len()] {
+    let mut places = [first; TILES.len()];
+    let mut tile = 1;
+    while tile < TILES.len() {
+        places[tile] += tile * step;
+        tile += 1;
+    }
+    places
+}
+
+impl<V: Number> Table<V> {
+    const TOGETHER: [Together<V>; 9] = [
+        Together { places: &[0, 1, 2, 3, 4, 5, 6, 7], log: true, values: |g| g.sizes() },
+        Together { places: &[8, 9, 10, 11, 77, 78], log: true, values: |g| g.roofline() },
+        Together { places: &const { by_tile(12, 3) }, log: true, values: |g| g.tiled().pad },
+        Together { places: &const { by_tile(13, 3) }, log: true, values: |g| g.tiled().waves_over() },
+        Together { places: &const { by_tile(14, 3) }, log: true, values: |g| g.tiled().few() },
+        Together { places: &const { by_tile(38, 1) }, log: true, values: |g| std::array::from_fn(|tile| g.time(tile)) },
+        Together { places: &[52, 53, 54, 55, 56], log: false, values: |g| g.columns_divide() },
+        Together { places: &[57, 58, 59, 60, 61, 62, 63, 64], log: false, values: |g| g.others_divide() },
+        Together { places: &[65, 66, 67, 68, 69, 70, 71, 72], log: false, values: |g| g.classes() },
+    ];
+}
+
+const SETS: [Wanted; Table::<f64>::TOGETHER.len()] = sets(&Table::<f64>::TOGETHER);
+
+/// Writes those of some variables that are worked out together; those that are left.
+fn fill_together<V: Number>(gemm: &Gemm<'_, V>, wanted: Wanted, values: &mut [V]) -> Wanted {
+    super::fill_together((&Table::<V>::TOGETHER, &SETS), wanted, values, |of| of(gemm))
+}
+
 pub(super) fn fill<V: Number>(
     load: &Load<'_>,
     amounts: &Amounts<V>,
@@ -537,8 +646,57 @@ pub(super) fn fill<V: Number>(
         #[inline(always)]
         || Gemm::new(load, amounts, floor, library),
     );
+    let wanted = if V::ALONE { fill_together(&gemm, wanted, values) } else { wanted };
     super::fill(VARIABLES.len(), wanted, values, |i| {
         let variable = &Table::<V>::VARIABLES[i];
         ((variable.value)(&gemm), variable.log)
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::precision::Mode;
+    use crate::base::shape::Shape;
+    use crate::device::gpu::testing::toy;
+    use crate::kernel::features::MAX_VARIABLES;
+    use crate::net::case::LayerCase;
+    use crate::net::layer::{Groups, Pair};
+
+    /// Together or one by one, of convolutions of all classes.
+    #[test]
+    fn variables_that_are_worked_out_together_are_those_of_each() {
+        let gpu = toy();
+        for (kernel, stride, groups, channels) in
+            [(1, 1, 1, 64), (3, 1, 1, 48), (3, 2, 1, 3), (5, 1, 4, 64), (3, 1, 66, 66)]
+        {
+            let conv = Conv2d {
+                channels: if groups > 4 { channels } else { 96 },
+                kernel: Pair::square(kernel),
+                stride: Pair::square(stride),
+                padding: Pair::square(kernel / 2),
+                dilation: Pair::square(1),
+                groups: Groups::Count(groups),
+                bias: true,
+            };
+            let inputs = vec![Shape::new(&[channels, 27, 31]).expect("a shape")];
+            let case = LayerCase { inputs, layer: Layer::Conv2d(conv) };
+            let work = Work::usual(case, Phase::Forward, 7, Precision::Fp32, Mode::Inference).expect("fits");
+            let load = work.on(&gpu).expect("fits").expect("fp32");
+            let amounts = load.amounts();
+            let gemm = Gemm::new(&load, &amounts, Seconds::from_us(4.0), 0.0);
+            let mut together = [f64::NAN; MAX_VARIABLES];
+            let left = fill_together(&gemm, Wanted::ALL, &mut together);
+            for (place, variable) in VARIABLES.iter().enumerate() {
+                let value = (variable.value)(&gemm);
+                let plain = if variable.log { value.ln() } else { value };
+                let (found, name) = (together[place], variable.name);
+                assert!(
+                    left.has(place) || (found - plain).abs() <= 1e-14 * (1.0 + plain.abs()),
+                    "{name} {found} {plain}"
+                );
+            }
+            assert!(left.and(SETS[0]).is_empty() && left.has(VARIABLES.len() - 1));
+        }
+    }
 }

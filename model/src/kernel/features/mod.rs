@@ -66,6 +66,54 @@ fn fill<V: Number>(count: usize, wanted: Wanted, values: &mut [V], of: impl Fn(u
     }
 }
 
+/// Variables that are quicker worked out together than one by one, of a single kernel.
+struct Together<F> {
+    /// Of each the place in its family; further numbers are of none.
+    places: &'static [usize],
+    /// Whether they are logarithms of what is computed.
+    log: bool,
+    values: F,
+}
+
+/// The same as sets.
+const fn sets<F, const N: usize>(together: &[Together<F>; N]) -> [Wanted; N] {
+    let mut sets = [Wanted(0); N];
+    let mut i = 0;
+    while i < N {
+        let places = together[i].places;
+        let mut at = 0;
+        while at < places.len() {
+            sets[i].0 |= 1 << places[at];
+            at += 1;
+        }
+        i += 1;
+    }
+    sets
+}
+
+/// Writes those of some variables of which several are worked out together, and others beside them; those that are left, of which
+/// there are too few for that.
+#[inline(always)]
+fn fill_together<V: Number, F, const N: usize>(
+    (together, sets): (&[Together<F>; N], &[Wanted; N]),
+    mut wanted: Wanted,
+    values: &mut [V],
+    of: impl Fn(&F) -> [V; LANES],
+) -> Wanted {
+    for (together, set) in together.iter().zip(sets) {
+        if !wanted.and(*set).are_several() {
+            continue;
+        }
+        let mut each = of(&together.values);
+        if together.log {
+            each = V::ln_of_each(each);
+        }
+        together.places.iter().zip(each).for_each(|(place, value)| values[*place] = value);
+        wanted = wanted.without(*set);
+    }
+    wanted
+}
+
 const fn names<F, const N: usize>(variables: &[Variable<F>]) -> [&'static str; N] {
     let mut names = [""; N];
     let mut i = 0;
@@ -174,14 +222,14 @@ impl Load<'_> {
         self.some_variables(floor, library, Wanted::ALL)
     }
 
-    /// The same of those that are wanted; the others are zero.
+    /// The same of those that are wanted; the others are zero, or what was worked out beside them.
     pub fn some_variables(&self, floor: Seconds, library: f64, wanted: Wanted) -> Variables {
         let mut values = Variables { values: [0.0; MAX_VARIABLES] };
         self.fill(&self.amounts(), (floor, library), wanted, &mut values.values);
         values
     }
 
-    /// Writes those that are wanted into `values`, where so much is to be done, over a launch floor, for a library of an age.
+    /// Writes those that are wanted into `values`, and others that are worked out beside them, where so much is to be done, over a launch floor, for a library of an age.
     pub(crate) fn fill<V: Number>(
         &self,
         amounts: &Amounts<V>,
@@ -250,6 +298,12 @@ impl Wanted {
             left &= left - 1;
             Some(next)
         })
+    }
+
+    /// Whether there are more than two.
+    pub(crate) fn are_several(self) -> bool {
+        let but_one = |set: u128| set & set.wrapping_sub(1);
+        but_one(but_one(self.0)) != 0
     }
 
     /// Whether there are none.

@@ -1,8 +1,8 @@
 //! Variables of kernels bound by memory traffic: activations, normalization, pooling, sums, softmax, updates.
 
 use super::Role::{self, Class, Derived, Extent, Flag, Size};
-use super::{Wanted, cached, divides, flag, over};
-use crate::base::number::Number;
+use super::{Wanted, cached, divides, flag, over, sets};
+use crate::base::number::{LANES, Number};
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::{Shape, greatest_divisor};
 use crate::base::text::{joined, total};
@@ -44,30 +44,30 @@ struct Table<V>(PhantomData<V>);
 impl<V: Number> Table<V> {
     /// The order is that of calibration files.
     const VARIABLES: [Variable<V>; 25] = [
-        ln("bytes", Size, |s| s.bytes / 1e6),
-        ln("row", Size, |s| V::of(over(s.row as f64, 256.0))),
-        ln("rows", Size, |s| over((s.elements / s.row.max(1) as f64).floor(), 1024.0)),
+        ln("bytes", Size, |s| s.sizes()[0]),
+        ln("row", Size, |s| s.sizes()[1]),
+        ln("rows", Size, |s| s.sizes()[2]),
         v("balance", Derived, |s| {
             let (compute, memory) = (s.amounts.compute.max(V::of(1e-15)), s.amounts.memory.max(V::of(1e-15)));
             (compute / memory).ln().max(V::of(-8.0))
         }),
-        ln("floor", Derived, |s| V::of(s.floor) / s.bound() + 1.0),
-        ln("wave", Derived, |s| (s.waves.ceil() / s.waves).min(V::of(64.0))),
-        ln("few", Derived, |s| s.waves.inverse() + 1.0),
-        ln("cached", Derived, |s| cached(s.load, s.amounts)),
-        v("row4", Flag, |s| V::of(divides(s.row, 4))),
-        v("row32", Flag, |s| V::of(divides(s.row, 32))),
+        ln("floor", Derived, |s| s.sizes()[3]),
+        ln("wave", Derived, |s| s.sizes()[4]),
+        ln("few", Derived, |s| s.sizes()[5]),
+        ln("cached", Derived, |s| s.sizes()[6]),
+        v("row4", Flag, |s| s.flags()[0]),
+        v("row32", Flag, |s| s.flags()[1]),
         v("window", Extent, |s| V::of(count(s.window, 1.0))),
         v("overlap", Extent, |s| V::of(s.overlap)),
-        v("operands", Class, |s| V::of(flag(s.load.work.inputs().len() > 1))),
+        v("operands", Class, |s| s.flags()[2]),
         v("library", Derived, |s| V::of(s.library)),
         // Outputs per input; how it runs.
-        ln("shrink", Derived, |s| s.elements / (s.amounts.batch.max(V::of(1.0)) * s.read() as f64)),
-        v("half", Flag, |s| V::of(flag(s.load.work.precision.bytes() == 2))),
-        v("backward", Flag, |s| V::of(flag(s.load.work.phase != Phase::Forward))),
-        v("cold", Flag, |s| V::of(flag(s.load.work.cache == Cache::Cold))),
-        v("nhwc", Flag, |s| V::of(flag(s.load.work.layout == Layout::Nhwc))),
-        v("training", Flag, |s| V::of(flag(s.load.work.mode == Mode::Training && s.load.work.phase == Phase::Forward))),
+        ln("shrink", Derived, |s| s.sizes()[7]),
+        v("half", Flag, |s| s.flags()[3]),
+        v("backward", Flag, |s| s.flags()[4]),
+        v("cold", Flag, |s| s.flags()[5]),
+        v("nhwc", Flag, |s| s.flags()[6]),
+        v("training", Flag, |s| s.flags()[7]),
         // What is joined of several.
         v("parts", Extent, |s| V::of(s.parts.map_or(0.0, |p| count(p.count, 1.0)))),
         v("piece", Derived, |s| V::of(s.parts.map_or(0.0, |p| count(p.shortest, 1.0)))),
@@ -77,6 +77,18 @@ impl<V: Number> Table<V> {
         ln("planes", Derived, |s| s.planes * PLANE.get() / s.load.gpu.sms.value as f64 / s.bound() + 1.0),
     ];
 }
+
+/// Numbers that are worked out together.
+type Together<V> = super::Together<fn(&Stream<'_, V>) -> [V; LANES]>;
+
+impl<V: Number> Table<V> {
+    const TOGETHER: [Together<V>; 2] = [
+        Together { places: &[0, 1, 2, 4, 5, 6, 7, 14], log: true, values: |s| s.sizes() },
+        Together { places: &[8, 9, 12, 15, 16, 17, 18, 19], log: false, values: |s| s.flags() },
+    ];
+}
+
+const SETS: [Wanted; Table::<f64>::TOGETHER.len()] = sets(&Table::<f64>::TOGETHER);
 
 /// ln of a count over a typical one.
 fn count(value: u64, unit: f64) -> f64 {
@@ -219,6 +231,39 @@ impl<'a, V: Number> Stream<'a, V> {
         self.amounts.compute.max(self.amounts.memory).max(V::of(1e-12))
     }
 
+    /// Traffic, a row, rows, the floor, the last wave and how few there are, what the cache holds, outputs per input.
+    #[inline(always)]
+    fn sizes(&self) -> [V; LANES] {
+        let row = self.row.max(1) as f64;
+        [
+            self.bytes / 1e6,
+            V::of(over(self.row as f64, 256.0)),
+            over((self.elements / row).floor(), 1024.0),
+            V::of(self.floor) / self.bound() + 1.0,
+            (self.waves.ceil() / self.waves).min(V::of(64.0)),
+            self.waves.inverse() + 1.0,
+            cached(self.load, self.amounts),
+            self.elements / (self.amounts.batch.max(V::of(1.0)) * self.read() as f64),
+        ]
+    }
+
+    /// Whether rows divide by 4 and by 32, whether there are several operands, 16 bits, how it runs; each 0 or 1.
+    #[inline(always)]
+    fn flags(&self) -> [V; LANES] {
+        let work = &self.load.work;
+        let is = |condition| V::of(flag(condition));
+        [
+            V::of(divides(self.row, 4)),
+            V::of(divides(self.row, 32)),
+            is(work.inputs().len() > 1),
+            is(work.precision.bytes() == 2),
+            is(work.phase != Phase::Forward),
+            is(work.cache == Cache::Cold),
+            is(work.layout == Layout::Nhwc),
+            is(work.mode == Mode::Training && work.phase == Phase::Forward),
+        ]
+    }
+
     /// Elements of the first input, without the batch.
     fn read(&self) -> u64 {
         self.load.work.inputs().first().map_or(1, |s| s.elements())
@@ -233,6 +278,10 @@ pub(super) fn fill<V: Number>(
     values: &mut [V],
 ) {
     let stream = Stream::new(load, amounts, floor, library);
+    let wanted = match V::ALONE {
+        true => super::fill_together((&Table::<V>::TOGETHER, &SETS), wanted, values, |of| of(&stream)),
+        false => wanted,
+    };
     super::fill(VARIABLES.len(), wanted, values, |i| {
         let variable = &Table::<V>::VARIABLES[i];
         ((variable.value)(&stream), variable.log)
@@ -240,5 +289,34 @@ pub(super) fn fill<V: Number>(
     let kind = load.work.layer().kind();
     for i in wanted.each(VARIABLES.len()..VARIABLES.len() + KINDS.len()) {
         values[i] = V::of(flag(KINDS[i - VARIABLES.len()] == kind));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::gpu::testing::toy;
+    use crate::kernel::features::MAX_VARIABLES;
+    use crate::net::case::LayerCase;
+    use crate::net::layer::{Add, BatchNorm};
+
+    #[test]
+    fn variables_that_are_worked_out_together_are_those_of_each() {
+        let gpu = toy();
+        let map = Shape::new(&[65, 14, 12]).expect("a shape");
+        for (layer, inputs) in [(Layer::Add(Add {}), 2), (Layer::BatchNorm(BatchNorm { affine: true }), 1)] {
+            let case = LayerCase { inputs: vec![map; inputs], layer };
+            let work = Work::usual(case, Phase::Forward, 7, Precision::Fp16, Mode::Training).expect("fits");
+            let load = work.on(&gpu).expect("fits").expect("vectors");
+            let (floor, amounts) = (Seconds::from_us(4.0), load.amounts());
+            let mut together = [f64::NAN; MAX_VARIABLES];
+            fill(&load, &amounts, (floor, 0.0), Wanted::ALL, &mut together);
+            let stream = Stream::new(&load, &amounts, floor, 0.0);
+            for (found, variable) in together.into_iter().zip(&VARIABLES) {
+                let value = (variable.value)(&stream);
+                let plain = if variable.log { value.ln() } else { value };
+                assert!((found - plain).abs() <= 1e-14 * (1.0 + plain.abs()), "{} {found} {plain}", variable.name);
+            }
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! A model's polynomial as it is evaluated again and again: no division, no list of factors apart for every term.
 
-use super::layer_model::Range;
+use super::layer_model::{Range, SideBySide};
 use super::term::Term;
 use crate::base::mark::Places;
-use crate::base::number::Number;
+use crate::base::number::{Lanes, Number};
 use crate::kernel::features::{MAX_VARIABLES, Wanted};
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -17,6 +18,10 @@ pub struct Compiled {
     places: OnceLock<Places>,
     /// The variables that say whether a kernel lies within what was fitted.
     bounding: OnceLock<Wanted>,
+    /// How far a kernel's sizes are from those of rows.
+    distance: OnceLock<Bounded>,
+    /// Where rows' sizes lie; nothing where they are many.
+    sizes: OnceLock<Option<Box<SideBySide>>>,
 }
 
 impl Clone for Compiled {
@@ -46,6 +51,16 @@ impl Compiled {
     /// The same of the variables that bound what was fitted.
     pub(super) fn bounding(&self, make: impl FnOnce() -> Wanted) -> Wanted {
         *self.bounding.get_or_init(make)
+    }
+
+    /// The same of the distance from rows.
+    pub(super) fn distance(&self, make: impl FnOnce() -> Bounded) -> &Bounded {
+        self.distance.get_or_init(make)
+    }
+
+    /// The same of where rows' sizes lie.
+    pub(super) fn sizes(&self, make: impl FnOnce() -> Option<SideBySide>) -> &Option<Box<SideBySide>> {
+        self.sizes.get_or_init(|| make().map(Box::new))
     }
 
     /// The same of where the model's engines are.
@@ -113,6 +128,14 @@ impl Polynomial {
         )
     }
 
+    /// Every place of a variable in it.
+    fn places(&mut self) -> impl Iterator<Item = &mut u8> {
+        let linear = self.linear.iter_mut().flat_map(|(_, v)| v);
+        let pairs = self.pairs.iter_mut().flat_map(|(_, v)| v);
+        let triples = self.triples.iter_mut().flat_map(|(_, v)| v);
+        linear.chain(pairs).chain(triples).chain(self.higher.iter_mut().flat_map(|(_, v)| v))
+    }
+
     /// Its terms: coefficients with the places of what they multiply.
     fn terms(&self) -> impl Iterator<Item = (f64, &[u8])> {
         let linear = self.linear.iter().map(|(c, v)| (*c, &v[..]));
@@ -130,6 +153,46 @@ pub(crate) struct Bounded {
     /// Those of the polynomial, whose own are places among these.
     variables: Vec<Range>,
     polynomial: Polynomial,
+    /// The same of all variables, once one kernel is asked for.
+    whole: OnceLock<Box<Whole>>,
+}
+
+/// A polynomial of all variables at their own places, which are held to their ranges side by side.
+#[derive(Clone, Debug)]
+struct Whole {
+    low: [f64; MAX_VARIABLES],
+    high: [f64; MAX_VARIABLES],
+    polynomial: Polynomial,
+}
+
+impl Whole {
+    fn of(bounded: &Bounded) -> Self {
+        let (mut low, mut high) = ([f64::NEG_INFINITY; MAX_VARIABLES], [f64::INFINITY; MAX_VARIABLES]);
+        for range in &bounded.variables {
+            (low[range.variable], high[range.variable]) = (range.low, range.high);
+        }
+        let mut polynomial = bounded.polynomial.clone();
+        polynomial.places().for_each(|place| *place = bounded.variables[usize::from(*place)].variable as u8);
+        Self { low, high, polynomial }
+    }
+
+    fn at(&self, values: &[f64; MAX_VARIABLES]) -> f64 {
+        thread_local! {
+            /// Room that need not be cleared: of what is not written nothing is read.
+            static HELD: RefCell<Values<f64>> = const { RefCell::new([0.0; 256]) };
+        }
+        HELD.with_borrow_mut(|held| {
+            Lanes::by_widest(
+                #[inline(always)]
+                || {
+                    for (((held, value), low), high) in held.iter_mut().zip(values).zip(&self.low).zip(&self.high) {
+                        *held = value.between(*low, *high);
+                    }
+                },
+            );
+            self.polynomial.at(held)
+        })
+    }
 }
 
 impl Bounded {
@@ -151,12 +214,9 @@ impl Bounded {
         let own: Wanted = polynomial.terms().flat_map(|(_, variables)| variables).map(|v| usize::from(*v)).collect();
         let mut places = [0; MAX_VARIABLES];
         own.each(0..MAX_VARIABLES).enumerate().for_each(|(place, variable)| places[variable] = place as u8);
-        let Polynomial { linear, pairs, triples, higher, .. } = &mut polynomial;
-        let linear = linear.iter_mut().flat_map(|(_, v)| v);
-        let three = pairs.iter_mut().flat_map(|(_, v)| v).chain(triples.iter_mut().flat_map(|(_, v)| v));
-        let all = linear.chain(three).chain(higher.iter_mut().flat_map(|(_, v)| v));
-        all.for_each(|variable| *variable = places[usize::from(*variable)]);
-        Self { reads, variables: own.each(0..MAX_VARIABLES).map(range_of).collect(), polynomial }
+        polynomial.places().for_each(|variable| *variable = places[usize::from(*variable)]);
+        let variables = own.each(0..MAX_VARIABLES).map(range_of).collect();
+        Self { reads, variables, polynomial, whole: OnceLock::new() }
     }
 
     /// Of a family's variables; `held`: room for those that it is of.
@@ -169,7 +229,7 @@ impl Bounded {
 
     /// The same of one kernel.
     pub fn of_one(&self, values: &[f64; MAX_VARIABLES]) -> f64 {
-        self.at(values, &mut [0.0; 256])
+        self.whole.get_or_init(|| Box::new(Whole::of(self))).at(values)
     }
 
     /// The same where all variables but some keep their values: what these make of a term goes into its coefficient, and terms

@@ -4,6 +4,7 @@ use super::compiled::{Bounded, Compiled, Polynomial, Terms};
 use super::later::Later;
 use super::term::Term;
 use crate::base::mark::Places;
+use crate::base::number::{LANES, Lanes, Number as _};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
 use crate::kernel::family::Family;
@@ -208,6 +209,53 @@ impl Ellipsoid {
     }
 }
 
+/// The same of few variables, as it is worked out side by side; what is beyond their number is zero.
+#[derive(Debug)]
+pub(super) struct SideBySide {
+    variables: [usize; LANES],
+    mean: [f64; LANES],
+    scale: [f64; LANES],
+    inverse: [[f64; LANES]; LANES],
+    /// 1 + d.
+    count: f64,
+}
+
+impl SideBySide {
+    /// `None` of more than there is room for.
+    fn of(sizes: &Ellipsoid) -> Option<Self> {
+        let d = sizes.variables.len();
+        let mut of = Self {
+            variables: [0; LANES],
+            mean: [0.0; LANES],
+            scale: [f64::INFINITY; LANES],
+            inverse: [[0.0; LANES]; LANES],
+            count: 1.0 + d as f64,
+        };
+        of.variables.get_mut(..d)?.copy_from_slice(&sizes.variables);
+        of.mean[..d].copy_from_slice(&sizes.mean);
+        of.scale[..d].copy_from_slice(&sizes.scale);
+        let rows = of.inverse.iter_mut().zip(sizes.inverse.chunks(d.max(1)));
+        rows.for_each(|(own, row)| own[..d].copy_from_slice(row));
+        Some(of)
+    }
+
+    /// As [`Ellipsoid::relative_leverage`].
+    fn relative_leverage(&self, values: &[f64; MAX_VARIABLES]) -> f64 {
+        let mut at = [0.0; LANES];
+        at.iter_mut().zip(&self.variables).for_each(|(at, variable)| *at = values[*variable]);
+        Lanes::by_widest(
+            #[inline(always)]
+            || {
+                let z = (Lanes(at) - Lanes(self.mean)) / Lanes(self.scale);
+                let rows = z.0.iter().zip(&self.inverse);
+                let product = rows.fold(Lanes([0.0; LANES]), |sum, (z, row)| sum + Lanes(*row) * *z);
+                let [a, b, c, d, e, f, g, h] = (product * z).0;
+                (1.0 + (((a + b) + (c + d)) + ((e + f) + (g + h)))) / self.count
+            },
+        )
+    }
+}
+
 /// Accuracy on held-out folds of this chip's rows, in percent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CrossValidation {
@@ -314,7 +362,18 @@ impl LayerModel {
         let values = &variables.values;
         reference >= self.shortest
             && self.domain.iter().all(|r| values[r.variable] >= r.low - EDGE && values[r.variable] <= r.high + EDGE)
-            && self.sizes.relative_leverage(values) <= MOST_LEVERAGE
+            && self.leverage_of(values) <= MOST_LEVERAGE
+    }
+
+    /// [`Ellipsoid::distance`] of its sizes.
+    pub(crate) fn distance(&self) -> &Bounded {
+        self.compiled.distance(|| Bounded::new(self.sizes.distance(), &[], self.bounding()))
+    }
+
+    /// [`Ellipsoid::relative_leverage`] of its sizes.
+    fn leverage_of(&self, values: &[f64; MAX_VARIABLES]) -> f64 {
+        let known = self.compiled.sizes(|| SideBySide::of(&self.sizes));
+        known.as_ref().map_or_else(|| self.sizes.relative_leverage(values), |sizes| sizes.relative_leverage(values))
     }
 
     /// As [`Self::ratio`], by these terms of an engine.
@@ -364,9 +423,12 @@ mod tests {
         assert!((sizes.relative_leverage(&[5.0, 9.0, 0.0]) - 3.0).abs() < 1e-12);
         assert_eq!(Ellipsoid::default().relative_leverage(&[]), 1.0);
         let skewed = Ellipsoid { inverse: vec![1.5, -0.5, -0.5, 1.25], ..sizes };
+        let sides = SideBySide::of(&skewed).expect("few");
         for values in [[1.0, 9.0, 2.0], [5.0, 9.0, 0.0], [-3.0, 9.0, 4.0]] {
             let mut all = [0.0; 256];
             all[..values.len()].copy_from_slice(&values);
+            let some = std::array::from_fn(|i| all[i]);
+            assert!((sides.relative_leverage(&some) - skewed.relative_leverage(&values)).abs() < 1e-12);
             let leverage = (1.0 + skewed.distance().at(&all)) / 3.0;
             assert!((leverage - skewed.relative_leverage(&values)).abs() < 1e-12);
         }

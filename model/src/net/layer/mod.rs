@@ -53,11 +53,13 @@ pub use recurrent::Cell;
 pub use resize::Interpolation;
 pub use window::{Pair, Window};
 
+use crate::base::packed::from_table;
 use crate::base::precision::{Mode, Phase, Precision, named_enum};
 use crate::base::shape::{InvalidShape, Shape};
 use crate::base::text::{joined, total};
 use crate::net::cost::{LayerCost, Site};
 use kind::view;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Why a layer cannot stand where it does. The network adds the layer's name.
@@ -184,22 +186,28 @@ macro_rules! layers {
             /// A layer from its kind and the remaining fields of its table; `None` for an unknown kind.
             ///
             /// # Errors
-            /// The inner error names the missing, unknown or malformed field.
-            pub fn from_table(kind: &str, mut fields: toml::Table) -> Option<Result<Self, toml::de::Error>> {
+            /// In words, the missing, unknown or malformed field.
+            pub fn from_table(kind: &str, mut fields: toml::Table) -> Option<Result<Self, String>> {
                 $(
                     $(if let Some(value) = $of::from_name(kind) {
                         fields.insert(stringify!($field).into(), value.name().into());
-                        return Some($variant::deserialize(fields).map(Self::$variant));
+                        return Some(read(&fields).map(Self::$variant));
                     })?
                     $($(if kind == $name {
                         $(fields.insert(stringify!($key).into(), $of_key::$value.name().into());)?
-                        return Some($variant::deserialize(fields).map(Self::$variant));
+                        return Some(read(&fields).map(Self::$variant));
                     })+)?
                 )+
                 None
             }
         }
     };
+}
+
+/// The fields of a kind, by the reader that it has for packed files: a second one for each kind, of TOML, would be a twentieth of
+/// what programs are large by.
+fn read<T: DeserializeOwned>(fields: &toml::Table) -> Result<T, String> {
+    from_table(fields).map_err(|wrong| wrong.message)
 }
 
 macro_rules! row {

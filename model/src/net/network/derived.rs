@@ -1,6 +1,7 @@
 //! What a network computes of its learned values before a sample meets them: weights that are standardized, tables of positions
 //! that a small network makes. Frameworks that run modules as they are written do that in every step, whatever its batch.
 
+use crate::base::name::Name;
 use crate::base::precision::Mode;
 use crate::net::case::LayerCase;
 use crate::net::layer::Layer;
@@ -9,7 +10,7 @@ use crate::net::layer::Layer;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Derived {
     /// Unique among them.
-    pub name: String,
+    pub name: Name,
     /// What it computes, on which shapes.
     pub case: LayerCase,
     /// Whether training wants the gradient of what it reads: not of tables that nothing learned.

@@ -1,9 +1,10 @@
 //! Batch norms that an export folded into the weights of the layer before them, as kernels of their own again.
 
 use super::shaped::mark_gradients;
-use super::{Folded, Network, Node, ShapedLayer, ShapedNetwork, Source};
+use super::{Folded, Network, Node, ShapedLayer, ShapedNetwork, Source, Sources};
 use crate::net::layer::{BatchNorm, Layer};
 use std::collections::HashSet;
+use std::sync::Arc;
 
 /// What becomes of batch norms that an export folded into the layers before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,34 +61,34 @@ fn norm() -> Layer {
 
 /// A layer of a graph, as far as unfolding goes.
 trait Holds: Clone {
-    fn parts(&mut self) -> (&mut Layer, &mut Vec<Source>, &mut Folded);
+    fn parts(&mut self) -> (&mut Layer, &mut Sources, &mut Folded);
     fn name(&self) -> &str;
     /// The batch norm that it holds, as a layer of that name that reads it at a place.
     fn norm(&self, name: String, at: usize) -> Self;
 }
 
 impl Holds for Node {
-    fn parts(&mut self) -> (&mut Layer, &mut Vec<Source>, &mut Folded) {
+    fn parts(&mut self) -> (&mut Layer, &mut Sources, &mut Folded) {
         (&mut self.layer, &mut self.from, &mut self.folded)
     }
     fn name(&self) -> &str {
         &self.name
     }
     fn norm(&self, name: String, at: usize) -> Self {
-        Self { name, layer: norm(), from: vec![Source::Node(at)], tied: None, folded: Folded::No }
+        Self { name: name.into(), layer: norm(), from: [Source::Node(at)].into(), tied: None, folded: Folded::No }
     }
 }
 
 impl Holds for ShapedLayer {
-    fn parts(&mut self) -> (&mut Layer, &mut Vec<Source>, &mut Folded) {
+    fn parts(&mut self) -> (&mut Layer, &mut Sources, &mut Folded) {
         (&mut self.case.layer, &mut self.from, &mut self.folded)
     }
     fn name(&self) -> &str {
         &self.name
     }
     fn norm(&self, name: String, at: usize) -> Self {
-        let from = vec![Source::Node(at)];
-        Self { name, from, ..Self::alone(norm(), vec![self.output], self.output) }
+        let from = [Source::Node(at)].into();
+        Self { name: name.into(), from, ..Self::alone(norm(), vec![self.output], self.output) }
     }
 }
 
@@ -99,7 +100,7 @@ fn apart<T: Holds>(layers: &[T]) -> (Vec<T>, Vec<usize>, Vec<usize>) {
         let mut layer = layer.clone();
         let at = made.len();
         let (kind, from, folded) = layer.parts();
-        for source in from {
+        for source in Arc::make_mut(from) {
             if let Source::Node(i) = source {
                 *i = results[*i];
             }
@@ -211,8 +212,8 @@ inputs.x.shape = [3, 5, 5]
         let apart = through("pytorch");
         let names: Vec<&str> = apart.layers().iter().map(|l| l.name.as_str()).collect();
         assert_eq!(names, ["a", "a_batch_norm", "b", "b_batch_norm", "sum"]);
-        assert_eq!(apart.layers()[2].from, [Source::Node(1)]);
-        assert_eq!(apart.layers()[4].from, [Source::Node(3), Source::Node(1)]);
+        assert_eq!(*apart.layers()[2].from, [Source::Node(1)]);
+        assert_eq!(*apart.layers()[4].from, [Source::Node(3), Source::Node(1)]);
         assert_eq!(apart.notes(), [super::unfolded(2)]);
         // No bias, two values per channel.
         assert_eq!(apart.parameters(), 8 * 3 + 8 * 8 + 2 * 16);

@@ -3,6 +3,7 @@
 use super::shaped::mark_gradients;
 use super::{ShapedLayer, ShapedNetwork, Source};
 use crate::net::layer::Layer;
+use std::sync::Arc;
 
 impl ShapedNetwork {
     /// The network as it runs where layers of the kinds `absorbed` are folded into the convolution before them, as long
@@ -38,7 +39,7 @@ impl ShapedNetwork {
             layers.push(made);
         }
         for layer in &mut layers {
-            for source in &mut layer.from {
+            for source in Arc::make_mut(&mut layer.from) {
                 if let Source::Node(j) = source {
                     *j = place[*j];
                 }
@@ -54,7 +55,7 @@ impl ShapedNetwork {
     fn readers(&self) -> Vec<Vec<usize>> {
         let mut readers = vec![Vec::new(); self.layers.len()];
         for (i, layer) in self.layers.iter().enumerate() {
-            for source in &layer.from {
+            for source in layer.from.iter() {
                 if let Source::Node(j) = source {
                     readers[*j].push(i);
                 }
@@ -95,17 +96,16 @@ impl ShapedNetwork {
     fn folded(&self, group: &[usize]) -> ShapedLayer {
         let members: Vec<&ShapedLayer> = group.iter().map(|&i| &self.layers[i]).collect();
         let mut made = members[0].clone();
-        made.name = members.iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join("+");
+        made.name = members.iter().map(|l| l.name.as_str()).collect::<Vec<_>>().join("+").into();
         if let Layer::Conv2d(conv) = &mut made.case.layer {
             // In the epilogue, not in a kernel of its own.
             made.bias = conv.bias;
             conv.bias = false;
         }
         let inside = |source: &Source| matches!(source, Source::Node(j) if group.contains(j));
-        for member in &members[1..] {
-            made.from.extend(member.from.iter().filter(|s| !inside(s)));
-            made.absorbed.push((*member).clone());
-        }
+        let others = members[1..].iter().flat_map(|member| member.from.iter().filter(|s| !inside(s)));
+        made.from = made.from.iter().chain(others).copied().collect();
+        made.absorbed.extend(members[1..].iter().map(|member| (*member).clone()));
         made
     }
 }
@@ -146,8 +146,8 @@ inputs.x.shape = [3, 5, 5]
         let (plain, fused) = both(&["batch_norm", "add", "relu"]);
         let names: Vec<&str> = fused.layers().iter().map(|l| l.name.as_str()).collect();
         assert_eq!(names, ["stem+stem.relu", "conv+bn", "down+down.bn+sum+relu", "pool"]);
-        assert_eq!(fused.layers()[2].from, [Source::Node(0), Source::Node(1)]);
-        assert_eq!(fused.layers()[3].from, [Source::Node(2)]);
+        assert_eq!(*fused.layers()[2].from, [Source::Node(0), Source::Node(1)]);
+        assert_eq!(*fused.layers()[3].from, [Source::Node(2)]);
         assert_eq!(fused.parameters(), plain.parameters());
         assert_eq!(fused.macs(), plain.macs());
         let read = |net: &ShapedNetwork, i: usize| {

@@ -13,10 +13,12 @@ pub use folded::Folded;
 pub use shaped::{ShapedLayer, ShapedNetwork, ShapingError};
 pub use stored::{Kept, Stored, Weights};
 
+use crate::base::name::Name;
 use crate::base::precision::Precision;
 use crate::base::shape::Shape;
 use crate::base::text::prose;
 use crate::net::layer::Layer;
+use std::sync::Arc;
 
 /// Name of the dimension of a language model's input.
 pub const SEQUENCE: &str = "sequence";
@@ -53,6 +55,8 @@ pub struct Network {
 pub struct Stated {
     /// What its weights are published in.
     pub precision: Option<Precision>,
+    /// It has a place for that, and says nothing there that is known: a `config.json` without `torch_dtype`.
+    pub is_silent: bool,
     /// Its experts are published in fewer bits than that.
     pub experts: Option<Weights>,
     /// Positions of the longest sequence that it was made for.
@@ -72,15 +76,18 @@ pub struct Input {
     pub integer: bool,
 }
 
+/// What a layer reads; copies share it.
+pub type Sources = Arc<[Source]>;
+
 /// A layer in the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// Unique name.
-    pub name: String,
+    pub name: Name,
     /// What it computes.
     pub layer: Layer,
     /// What it reads.
-    pub from: Vec<Source>,
+    pub from: Sources,
     /// The earlier node whose parameters it uses instead of ones of its own.
     pub tied: Option<usize>,
     /// Whether its weights hold the batch norm that ran after it: an export folded it in, and what runs the modules as

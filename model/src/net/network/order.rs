@@ -112,7 +112,7 @@ mod tests {
         );
         let network = Network::from_toml(&text).expect("a network");
         let shaped = ShapedNetwork::new(&network, 2, precision, &[]).expect("shapes");
-        shaped.layers().iter().filter(|l| l.strays).map(|l| l.name.clone()).collect()
+        shaped.layers().iter().filter(|l| l.strays).map(|l| l.name.to_string()).collect()
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A network with shapes for a batch.
 
-use super::{Derived, Folded, Network, Source, Stored, order};
+use super::{Derived, Folded, Network, Source, Sources, Stored, order};
+use crate::base::name::Name;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::net::case::LayerCase;
@@ -19,7 +20,7 @@ pub struct ShapedNetwork {
     precision: Precision,
     optimizer: Optimizer,
     inputs: Vec<Shape>,
-    pub(super) layers: Arc<[ShapedLayer]>,
+    pub(super) layers: Arc<Vec<ShapedLayer>>,
     /// For each layer the first that computes the same on the same shapes.
     alike: Arc<[usize]>,
     /// What is computed of learned values alone, once in every step.
@@ -35,8 +36,19 @@ pub struct ShapedNetwork {
 #[derive(Debug, Default)]
 struct Totals {
     parameters: OnceLock<u64>,
+    weight_bytes: OnceLock<u64>,
+    cache_bytes: OnceLock<u64>,
     /// By mode.
     buffers: [OnceLock<u64>; Mode::ALL.len()],
+}
+
+impl Totals {
+    /// What no batch changes.
+    fn of_samples(&self) -> Self {
+        let Self { parameters, weight_bytes, cache_bytes, .. } = self;
+        let (parameters, weight_bytes) = (parameters.clone(), weight_bytes.clone());
+        Self { parameters, weight_bytes, cache_bytes: cache_bytes.clone(), ..Self::default() }
+    }
 }
 
 impl Clone for Totals {
@@ -49,13 +61,13 @@ impl Clone for Totals {
 #[derive(Clone, Debug)]
 pub struct ShapedLayer {
     /// Unique name.
-    pub name: String,
+    pub name: Name,
     /// What it computes, on which input shapes.
     pub case: LayerCase,
     /// Output shape.
     pub output: Shape,
     /// What it reads.
-    pub from: Vec<Source>,
+    pub from: Sources,
     /// Whether its parameters are an earlier layer's.
     pub tied: bool,
     /// Layers that its kernel does besides, in order: see [`ShapedNetwork::fused`].
@@ -180,7 +192,7 @@ impl ShapedNetwork {
                 })
                 .collect();
             let output =
-                node.layer.output(&read).map_err(|why| ShapingError::Layer { name: node.name.clone(), why })?;
+                node.layer.output(&read).map_err(|why| ShapingError::Layer { name: node.name.to_string(), why })?;
             layers.push(ShapedLayer {
                 name: node.name.clone(),
                 case: LayerCase { inputs: read, layer: node.layer.within(precision) },
@@ -200,7 +212,7 @@ impl ShapedNetwork {
                 let count = |layer: &ShapedLayer| layer.case.parameters();
                 if layers.last().map(count) != layers.get(other).map(count) {
                     let why = ShapeError::Field("its parameters are not as many as those of the layer it is tied to");
-                    return Err(ShapingError::Layer { name: node.name.clone(), why });
+                    return Err(ShapingError::Layer { name: node.name.to_string(), why });
                 }
             }
         }
@@ -219,7 +231,7 @@ impl ShapedNetwork {
             precision,
             optimizer,
             inputs,
-            layers: layers.into(),
+            layers: Arc::new(layers),
             alike,
             derived,
             derived_alike,
@@ -239,7 +251,7 @@ impl ShapedNetwork {
         if batch == 0 || batch > crate::base::shape::MAX_DIMENSION {
             return Err(ShapingError::Batch(batch));
         }
-        let shaped = Self { batch, ..self.clone() };
+        let shaped = Self { batch, totals: self.totals.of_samples(), ..self.clone() };
         // Fewer samples have less to count.
         if batch > self.batch {
             shaped.check_countable()?;
@@ -260,7 +272,7 @@ impl ShapedNetwork {
             total = total + cost;
             costs.push(cost);
             if total.ops.get() > MAX_COUNT || total.bytes().get() > MAX_COUNT {
-                return Err(ShapingError::TooLarge { name: layer.name.clone() });
+                return Err(ShapingError::TooLarge { name: layer.name.to_string() });
             }
         }
         Ok(())
@@ -338,13 +350,32 @@ impl ShapedNetwork {
     /// Replaces all of its layers.
     pub(super) fn set_layers(&mut self, layers: Vec<ShapedLayer>) {
         self.alike = alike(&layers).into();
-        self.layers = layers.into();
+        self.layers = Arc::new(layers);
         self.totals = Totals::default();
     }
 
     /// Learned parameters.
     pub fn parameters(&self) -> u64 {
         *self.totals.parameters.get_or_init(|| self.each(ShapedLayer::parameters).sum())
+    }
+
+    /// Bytes of parameters as the step computes with them.
+    pub fn weight_bytes(&self) -> u64 {
+        let all = || self.each(|layer| layer.weight_bytes(self.precision)).fold(0, u64::saturating_add);
+        *self.totals.weight_bytes.get_or_init(all)
+    }
+
+    /// Bytes that keys and values of a sample take in a cache once it has run.
+    pub fn cache_bytes(&self) -> u64 {
+        let width = self.precision.result_bytes();
+        let all = || self.each(|layer| layer.cache_bytes(width)).fold(0, u64::saturating_add);
+        *self.totals.cache_bytes.get_or_init(all)
+    }
+
+    /// What a function gives for those layers that no earlier one is alike.
+    pub fn distinct<'n, T>(&'n self, of: impl Fn(&ShapedLayer) -> T + 'n) -> impl Iterator<Item = T> + 'n {
+        let first = self.alike.iter().enumerate().filter(|(i, alike)| i == *alike);
+        first.map(move |(i, _)| of(&self.layers[i]))
     }
 
     /// Bytes of all buffers of a step where our own runner places them: what `plan` says of this network, the first time.
@@ -389,10 +420,12 @@ pub(super) fn mark_gradients(layers: &mut [ShapedLayer]) {
 fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
     // Layers that are alike have the same mark; few others have.
     let mark = |layer: &ShapedLayer| {
-        let kind = layer.case.layer.kind().as_bytes().iter().map(|byte| u64::from(*byte));
-        let read = layer.case.inputs.first().into_iter().flat_map(|shape| shape.dims());
-        let numbers = kind.chain(layer.output.dims().iter().chain(read).copied());
-        numbers.fold(0, |mark: u64, number| (mark.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        let kind = layer.case.layer.kind().as_bytes();
+        let ends =
+            [kind.len() as u64, kind.first().copied().map_or(0, u64::from), kind.last().copied().map_or(0, u64::from)];
+        let read = layer.case.inputs.first().map_or(&[][..], Shape::dims);
+        let with = |mark: u64, number: &u64| (mark.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        read.iter().fold(layer.output.dims().iter().fold(ends.iter().fold(0, with), with), with)
     };
     let same = |layer: &ShapedLayer, other: &ShapedLayer| {
         let own = other.case == layer.case
@@ -404,18 +437,26 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
             && other.stored == layer.stored;
         own && other.tied == layer.tied && other.absorbed.is_empty() && layer.absorbed.is_empty()
     };
-    let mut order: Vec<(u64, usize)> = layers.iter().enumerate().map(|(i, layer)| (mark(layer), i)).collect();
-    order.sort_unstable();
-    let mut alike: Vec<usize> = (0..layers.len()).collect();
-    let mut firsts: Vec<usize> = Vec::new();
-    for marked in order.chunk_by(|a, b| a.0 == b.0) {
-        firsts.clear();
-        for &(_, i) in marked {
-            match firsts.iter().find(|&&first| same(&layers[i], &layers[first])) {
-                Some(first) => alike[i] = *first,
-                None => firsts.push(i),
+    // Places of first ones by their marks, one more than the layer's; 0 where there is none.
+    let places = (2 * layers.len()).next_power_of_two();
+    let (mut firsts, mut marks) = (vec![0u32; places], Vec::with_capacity(layers.len()));
+    let mut alike: Vec<usize> = Vec::with_capacity(layers.len());
+    for (i, layer) in layers.iter().enumerate() {
+        let mark = mark(layer);
+        marks.push(mark);
+        // The highest bits are mixed best.
+        let mut place = (mark >> 32) as usize & (places - 1);
+        let first = loop {
+            match firsts[place].checked_sub(1).map(|first| first as usize) {
+                None => {
+                    firsts[place] = i as u32 + 1;
+                    break i;
+                }
+                Some(first) if marks[first] == mark && same(layer, &layers[first]) => break first,
+                Some(_) => place = (place + 1) & (places - 1),
             }
-        }
+        };
+        alike.push(first);
     }
     alike
 }
@@ -423,14 +464,14 @@ fn alike(layers: &[ShapedLayer]) -> Vec<usize> {
 impl ShapedLayer {
     fn of_derived(derived: &Derived) -> Result<Self, ShapingError> {
         let Derived { name, case, wants_gradient } = derived;
-        let output = case.output().map_err(|why| ShapingError::Layer { name: name.clone(), why })?;
+        let output = case.output().map_err(|why| ShapingError::Layer { name: name.to_string(), why })?;
         let alone = Self::alone(case.layer.clone(), case.inputs.clone(), output);
         Ok(Self { name: name.clone(), wants_gradient: *wants_gradient, ..alone })
     }
 
     /// A layer of no network, without a name.
     pub(crate) fn alone(layer: Layer, inputs: Vec<Shape>, output: Shape) -> Self {
-        let (name, from, absorbed) = (String::new(), Vec::new(), Vec::new());
+        let (name, from, absorbed) = (Name::none().clone(), Sources::default(), Vec::new());
         Self {
             name,
             case: LayerCase { inputs, layer },

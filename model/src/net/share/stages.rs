@@ -70,7 +70,7 @@ fn blocks(network: &Network) -> Vec<usize> {
     let mut last_read = vec![0; network.nodes.len()];
     let mut input_read = 0;
     for (i, node) in network.nodes.iter().enumerate() {
-        for source in &node.from {
+        for source in node.from.iter() {
             match *source {
                 Source::Node(k) => last_read[k] = i,
                 Source::Input(_) => input_read = i,

@@ -99,7 +99,7 @@ impl<'n> Division<'n> {
             return Ok(count / by.0);
         }
         let (network, layer) = (self.network.name.clone(), self.network.nodes[i].name.clone());
-        Err(ShareError::Divide { network, layer, what, count, gpus: by.0, option: by.1 })
+        Err(ShareError::Divide { network, layer: layer.to_string(), what, count, gpus: by.0, option: by.1 })
     }
 
     /// Notes that of what layer `i` reads as its input `k` GPUs need parts.

@@ -217,7 +217,7 @@ impl Builder<'_> {
         let read: Vec<Shape> = from.iter().map(|s| self.shape(*s)).collect();
         self.shapes.push(layer.output(&read).map_err(|e| e.to_string())?);
         let name = self.names.unique(name);
-        self.nodes.push(Node { name, layer, from, tied: None, folded: Folded::No });
+        self.nodes.push(Node { name: name.into(), layer, from: from.into(), tied: None, folded: Folded::No });
         Ok(Source::Node(self.nodes.len() - 1))
     }
 

@@ -73,7 +73,7 @@ impl Writer<'_> {
             return Err(format!("num_hidden_layers: more than {MAX_LAYERS} layers in all"));
         }
         self.shapes.push(output);
-        self.nodes.push(Node { name, layer, from: from.to_vec(), tied: None, folded: Folded::No });
+        self.nodes.push(Node { name: name.into(), layer, from: from.into(), tied: None, folded: Folded::No });
         Ok(Source::Node(self.nodes.len() - 1))
     }
 

@@ -32,6 +32,7 @@ pub fn read(text: &str, name: &str) -> Result<Network, String> {
     for config in [whole, config] {
         tell(&config, &mut notes, &mut stated)?;
     }
+    stated.is_silent = stated.precision.is_none();
     let model = read(config)?;
     if let Some(cross) = model.blocks.first().and_then(|block| block.cross) {
         let positions = cross.positions;
@@ -117,7 +118,7 @@ fn tell(config: &Config<'_>, notes: &mut Vec<String>, stated: &mut Stated) -> Ou
         let Some(name) = config.text(key)? else { continue };
         let precision = published_in(name);
         if precision.is_none() {
-            note(format!("{key} {} is unknown: predicted in fp32 unless another precision is asked for", shown(name)));
+            note(format!("{key} {} is unknown", shown(name)));
         }
         stated.precision = stated.precision.or(precision);
     }

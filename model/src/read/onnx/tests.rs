@@ -719,7 +719,7 @@ fn copied(network: &Network) -> [Vec<String>; 2] {
     [Precision::Fp32, Precision::Fp16].map(|precision| {
         let shaped = ShapedNetwork::new(network, 2, precision, &[]).expect("fits");
         let moves = |layer: &&ShapedLayer| matches!(&layer.case.layer, Layer::Reshape(r) if r.copy == Copied::Always);
-        shaped.layers().iter().filter(moves).map(|l| l.name.clone()).collect()
+        shaped.layers().iter().filter(moves).map(|l| l.name.to_string()).collect()
     })
 }
 

@@ -1,6 +1,7 @@
 //! The network file format, documented in `data/nets/README.md`.
 
 use crate::base::file::check_schema;
+use crate::base::mark::Quick;
 use crate::base::packed::{from_packed, from_toml};
 use crate::base::shape::Shape;
 use crate::base::text::{closest, names, prose, shown, toml_message};
@@ -195,7 +196,7 @@ fn read_derived(entries: Vec<Table>) -> Result<Vec<Derived>, NetworkError> {
         let Some(Value::String(kind)) = fields.remove("kind") else { return Err(at(&name, "needs a kind")) };
         let case = LayerCase { inputs, layer: layer_of(&name, &kind, fields)? };
         case.output().map_err(|e| at(&name, &e.to_string()))?;
-        derived.push(Derived { name, case, wants_gradient });
+        derived.push(Derived { name: name.into(), case, wants_gradient });
     }
     Ok(derived)
 }
@@ -204,7 +205,7 @@ fn read_derived(entries: Vec<Table>) -> Result<Vec<Derived>, NetworkError> {
 fn layer_of(name: &str, kind: &str, fields: Table) -> Result<Layer, NetworkError> {
     let unknown = || format!("unknown kind \"{}\"{}", shown(kind), closest(kind, Layer::KINDS.iter().copied()));
     let layer = Layer::from_table(kind, fields).ok_or_else(|| at(name, &unknown()))?;
-    layer.map_err(|e| at(name, &toml_message(e.message())))
+    layer.map_err(|e| at(name, &toml_message(&e)))
 }
 
 struct Expander<'a> {
@@ -212,11 +213,14 @@ struct Expander<'a> {
     nodes: Vec<Node>,
 }
 
+/// Sources by the names that they have in a scope; a file has at most [`MAX_LAYERS`].
+type Names = HashMap<String, Source, Quick>;
+
 struct Scope<'a> {
     /// Put before every local name.
     prefix: String,
     /// What local names stand for.
-    names: HashMap<String, Source>,
+    names: Names,
     /// Values of the block's parameters.
     arguments: &'a Table,
     /// Only blocks before this one may be used: no recursion.
@@ -287,7 +291,7 @@ impl Expander<'_> {
                 return Err(at(full, why));
             }
         };
-        self.nodes.push(Node { name: full.to_string(), layer, from, tied, folded });
+        self.nodes.push(Node { name: full.into(), layer, from: from.into(), tied, folded });
         Ok(Source::Node(self.nodes.len() - 1))
     }
 
@@ -328,7 +332,7 @@ impl Expander<'_> {
                 Some(_) => format!("{full}.{copy}."),
                 None => format!("{full}."),
             };
-            let names = HashMap::from([("input".to_string(), input)]);
+            let names = Names::from_iter([("input".to_string(), input)]);
             let inner = Scope { prefix, names, arguments: &fields, visible_blocks: index };
             input = self.expand(&block.layers, inner, input)?;
         }
@@ -341,8 +345,8 @@ fn at(name: &str, why: &str) -> NetworkError {
 }
 
 fn check_name(name: &str) -> Result<(), &'static str> {
-    let legal = |c: char| c.is_ascii_alphanumeric() || "._/-".contains(c);
-    if name.is_empty() || name.len() > 100 || !name.chars().all(legal) {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'/' | b'-');
+    if name.is_empty() || name.len() > 100 || !name.bytes().all(legal) {
         return Err("names are up to 100 letters, digits, '.', '_', '/', '-'");
     }
     Ok(())
@@ -368,7 +372,7 @@ fn substitute(fields: &mut Table, arguments: &Table) -> Result<(), String> {
     fields.iter_mut().try_for_each(|(_, value)| replace(value, arguments))
 }
 
-fn resolve(from: &Value, names: &HashMap<String, Source>) -> Result<Vec<Source>, String> {
+fn resolve(from: &Value, names: &Names) -> Result<Vec<Source>, String> {
     let find = |value: &Value| {
         let name = value.as_str().ok_or("from must be a name or a list of names")?;
         names.get(name).copied().ok_or_else(|| {
@@ -384,15 +388,13 @@ fn resolve(from: &Value, names: &HashMap<String, Source>) -> Result<Vec<Source>,
 }
 
 fn check_all_used(nodes: &[Node], outputs: &[usize]) -> Result<(), NetworkError> {
-    let used: HashSet<usize> = nodes
-        .iter()
-        .flat_map(|node| &node.from)
-        .filter_map(|source| match source {
-            Source::Node(i) => Some(*i),
-            Source::Input(_) => None,
-        })
-        .collect();
-    match (0..nodes.len().saturating_sub(1)).find(|i| !used.contains(i) && !outputs.contains(i)) {
+    let mut used = vec![false; nodes.len()];
+    for source in nodes.iter().flat_map(|node| node.from.iter()) {
+        if let Source::Node(i) = *source {
+            used[i] = true;
+        }
+    }
+    match (0..nodes.len().saturating_sub(1)).find(|i| !used[*i] && !outputs.contains(i)) {
         Some(i) => Err(at(&nodes[i].name, "its result is never used")),
         None => Ok(()),
     }
@@ -401,8 +403,8 @@ fn check_all_used(nodes: &[Node], outputs: &[usize]) -> Result<(), NetworkError>
 /// Full names are keys wherever a prediction tells layers apart, and a file with blocks written out has nothing else: no two
 /// are one, and each may stand in a file.
 pub(crate) fn check_names(inputs: &[Input], nodes: &[Node]) -> Result<(), NetworkError> {
-    let mut taken = HashSet::new();
-    for name in inputs.iter().map(|i| &i.name).chain(nodes.iter().map(|n| &n.name)) {
+    let mut taken = HashSet::with_capacity_and_hasher(inputs.len() + nodes.len(), Quick::default());
+    for name in inputs.iter().map(|i| i.name.as_str()).chain(nodes.iter().map(|n| n.name.as_str())) {
         check_name(name).map_err(|why| at(name, why))?;
         if !taken.insert(name) {
             return Err(at(name, "the full name is used twice, as by a layer and one within a block: rename one"));
@@ -475,7 +477,7 @@ layers = [
         let net = read(RESIDUAL)?;
         let names: Vec<_> = net.nodes.iter().map(|n| n.name.as_str()).collect();
         assert_eq!(names, ["stem", "stage.0.conv", "stage.0.sum", "stage.1.conv", "stage.1.sum", "pool"]);
-        assert_eq!(net.nodes[4].from, [Source::Node(3), Source::Node(2)]);
+        assert_eq!(*net.nodes[4].from, [Source::Node(3), Source::Node(2)]);
         assert_eq!(net.inputs[0].shape.dims(), [3, 8, 8]);
         Ok(())
     }

@@ -79,7 +79,7 @@ fn exchange(
     let bytes = Bytes::new(e.values.saturating_mul(samples).saturating_mul(width));
     let taken = laws.serving(e.kind, e.gpus, bytes);
     LayerPrediction {
-        name: format!("{layer}.{}", e.kind),
+        name: format!("{layer}.{}", e.kind).into(),
         kind: e.kind.name(),
         phase: Phase::Forward,
         ops: Ops::new(0),

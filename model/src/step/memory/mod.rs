@@ -124,11 +124,14 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy, cho
     let training = mode == Mode::Training;
     let mixed = policy.autocasts && training && narrow;
     // Beside master weights in 32 bits autocast converts those of products alone.
-    let stored = |l: &ShapedLayer| match mixed && !Mixed::narrows_parameters(l) {
-        true => 0,
-        false => l.weight_bytes(network.precision()),
+    let stored = |l: &ShapedLayer| match Mixed::narrows_parameters(l) {
+        true => l.weight_bytes(network.precision()),
+        false => 0,
     };
-    let weights = network.each(stored).fold(0, u64::saturating_add);
+    let weights = match mixed {
+        true => network.each(stored).fold(0, u64::saturating_add),
+        false => network.weight_bytes(),
+    };
     let both = if training && narrow { FP32 } else { 0 };
     let state = if training { network.optimizer().state_per_parameter() * FP32 } else { 0 };
     let gradient_width = if narrow && policy.narrow_gradients { width } else { FP32 };
@@ -136,8 +139,7 @@ pub fn footprint(network: &ShapedNetwork, mode: Mode, policy: &MemoryPolicy, cho
         Activations::Arena => planned(network, mode, gradient_width),
         Activations::Saved | Activations::Mirrored => Walk::new(network, mode, policy, choices).peak(gradient_width),
     };
-    let cached = network.each(|l| l.cache_bytes(width));
-    let cached = cached.fold(0, u64::saturating_add).saturating_mul(network.batch());
+    let cached = network.cache_bytes().saturating_mul(network.batch());
     MemoryFootprint {
         cache: Bytes::new(cached),
         weights: Bytes::new(weights.saturating_add(parameters.saturating_mul(both))),
@@ -246,7 +248,7 @@ fn workspace_by_runner(network: &ShapedNetwork, mode: Mode) -> u64 {
     let training = mode == Mode::Training;
     let made = |layer: &ShapedLayer| scores(network, layer).max(between(network, layer));
     let beside = |layer: &ShapedLayer| transforms(network, layer).max(if training { 0 } else { made(layer) });
-    network.each(beside).max().unwrap_or(0)
+    network.distinct(beside).max().unwrap_or(0)
 }
 
 /// The largest scratch memory of an algorithm that was asked for.
@@ -261,7 +263,7 @@ fn scratch(network: &ShapedNetwork, policy: &MemoryPolicy) -> Bytes {
             false => Bytes::ZERO,
         }
     };
-    network.each(of).max().unwrap_or(Bytes::ZERO)
+    network.distinct(of).max().unwrap_or(Bytes::ZERO)
 }
 
 /// Workspace of the kernels of a layer in a phase in some precision: of a convolution what the engine takes that the library is
@@ -299,11 +301,14 @@ fn transforms(network: &ShapedNetwork, layer: &ShapedLayer) -> u64 {
 
 /// The largest input that is converted for a product in fp8.
 fn converted(network: &ShapedNetwork) -> Bytes {
+    if network.precision() != Precision::Fp8 {
+        return Bytes::ZERO;
+    }
     let elements = |layer: &ShapedLayer| match layer.case.runs_in(network.precision()) {
         Precision::Fp8 => layer.case.inputs.iter().map(|s| s.elements()).fold(0, u64::saturating_add),
         _ => 0,
     };
-    let most = network.each(elements).max().unwrap_or(0);
+    let most = network.distinct(elements).max().unwrap_or(0);
     Bytes::new(most.saturating_mul(network.batch()).saturating_mul(Precision::Fp8.bytes()))
 }
 

@@ -146,7 +146,7 @@ impl<'a> Walk<'a> {
             false => Held::none(layers),
         };
         let mut readers = vec![0usize; layers.len()];
-        for source in layers.iter().flat_map(|l| &l.from) {
+        for source in layers.iter().flat_map(|l| l.from.iter()) {
             if let Source::Node(k) = source {
                 readers[*k] += 1;
             }

@@ -8,6 +8,7 @@ use super::network::law_of;
 use super::step::Step;
 use super::summary::{Order, Prepared};
 use super::{PredictError, Setup};
+use crate::base::name::Name;
 use crate::base::number::{LANES, Lanes};
 use crate::base::precision::{Phase, Precision};
 use crate::base::units::Seconds;
@@ -39,7 +40,7 @@ pub struct StepOverBatches<'a> {
 /// A kernel as it is predicted at any batch.
 struct Made<'a> {
     /// The first layer that has it.
-    name: &'a str,
+    name: &'a Name,
     asked: Asked,
     cost: CostLine,
     /// Whether it runs once, whatever the batch.
@@ -86,7 +87,7 @@ impl<'a> StepOverBatches<'a> {
         let ([one, many, between], [first, last, middle]) = (&sampled[..], &sums[..]) else { return Ok(None) };
         let mut asked = Vec::with_capacity(own.len());
         for (i, kernel) in own.into_iter().enumerate() {
-            let name = step.kernels.iter().find(|k| k.asked == Some(i)).map_or("", |k| k.name);
+            let name = step.kernels.iter().find(|k| k.asked == Some(i)).map_or(Name::none(), |k| k.name);
             let costs = [one[i].0, many[i].0, between[i].0];
             let Some(cost) = CostLine::through(costs) else { return Ok(None) };
             let once = many[i].1 == one[i].1;
@@ -165,11 +166,11 @@ impl<'a> StepOverBatches<'a> {
         }
         let one = |kernel: &Kernel<'a>, made: &[Kernel<'a>]| match kernel.asked.and_then(|asked| made.get(asked)) {
             Some(made) => {
-                let mut made = made.clone();
+                let mut made = *made;
                 become_of(&mut made, kernel);
                 made
             }
-            None => kernel.clone(),
+            None => *kernel,
         };
         Ok(made.iter().map(|made| self.kernels.iter().map(|kernel| one(kernel, made)).collect()).collect())
     }

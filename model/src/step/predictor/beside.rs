@@ -1,6 +1,7 @@
 //! Kernels of a step that belong to no layer: sums of gradients where branches join, conversions between precisions, and
 //! updates of all parameters at once.
 
+use crate::base::name::Name;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::{MAX_DIMENSION, Shape};
 use crate::base::units::{Bytes, Ops};
@@ -9,11 +10,12 @@ use crate::net::layer::{Activation, Add, Function, Layer, LayerOp as _, Linear, 
 use crate::net::network::{ShapedLayer, ShapedNetwork, Source};
 use crate::step::autocast::{Converted, Mixed};
 use crate::step::framework::FusedUpdate;
+use std::sync::LazyLock;
 
 /// What a kernel computes, as a layer of its own.
 pub(super) struct Beside<'a> {
     /// The layer whose result it is about.
-    pub name: &'a str,
+    pub name: &'a Name,
     /// What it computes.
     pub layer: ShapedLayer,
     /// Operations and traffic.
@@ -22,11 +24,14 @@ pub(super) struct Beside<'a> {
     pub precision: Precision,
 }
 
+/// What an update at once is called.
+static ALL_PARAMETERS: LazyLock<Name> = LazyLock::new(|| "all parameters".into());
+
 /// Values of a row of what is converted.
 const CONVERTED_ROW: u64 = 64;
 
 /// A kernel that converts values of the step between 32 and 16 bits: each is read once and written once.
-pub(super) fn conversion<'a>(name: &'a str, converted: Converted, network: &ShapedNetwork) -> Option<Beside<'a>> {
+pub(super) fn conversion<'a>(name: &'a Name, converted: Converted, network: &ShapedNetwork) -> Option<Beside<'a>> {
     let values = converted.values;
     // In rows: no row as long as a whole map was measured, and laws reach as far as rows do.
     let rows = values.div_ceil(network.batch()).div_ceil(CONVERTED_ROW).clamp(1, MAX_DIMENSION);
@@ -48,7 +53,7 @@ pub(super) fn conversion<'a>(name: &'a str, converted: Converted, network: &Shap
 pub(super) fn gradient_sums<'a>(network: &'a ShapedNetwork, mixed: Option<&Mixed>) -> Vec<Beside<'a>> {
     let layers = network.layers();
     let mut readers = vec![0u64; layers.len()];
-    for source in layers.iter().flat_map(|l| &l.from) {
+    for source in layers.iter().flat_map(|l| l.from.iter()) {
         if let Source::Node(k) = source {
             readers[*k] += 1;
         }
@@ -81,7 +86,7 @@ pub(super) fn fused_update<'a>(network: &'a ShapedNetwork, fused: &FusedUpdate, 
     let layer = Layer::Linear(Linear { features: 1, bias: false });
     let output = layer.output(&[shape]).ok()?;
     Some(Beside {
-        name: "all parameters",
+        name: &ALL_PARAMETERS,
         layer: ShapedLayer::alone(layer, vec![shape], output),
         precision: network.precision(),
         cost: LayerCost { read: Bytes::new(total - written), written: Bytes::new(written), ..cost },
@@ -116,7 +121,8 @@ mod tests {
     #[test]
     fn a_conversion_moves_six_bytes_a_value() {
         let network = shaped("vgg16");
-        let of = |learned| conversion("a", Converted { values: 1001, learned }, &network).expect("fits");
+        let name = "a".into();
+        let of = |learned| conversion(&name, Converted { values: 1001, learned }, &network).expect("fits");
         let beside = of(false);
         assert_eq!((beside.cost.read.get(), beside.cost.written.get()), (4004, 2002));
         assert_eq!((beside.cost.weights.get(), of(true).cost.weights.get()), (0, 4004), "parameters come from memory");

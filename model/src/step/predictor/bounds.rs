@@ -185,28 +185,27 @@ impl<'m> FewerSamples<'_, 'm> {
 
     /// How it compares of so many samples.
     fn compared(&mut self, samples: u64, compared: &Compared<'_, 'm>) -> Option<Fewer> {
-        let (there, reference) = self.seen(samples, compared)?;
+        let mut there = *compared.here;
+        let reference = self.seen(samples, compared, &mut there)?;
         Some(compared.at(&there, reference, || Carry::between(self.loads.over(), &self.loads.board)))
     }
 
-    /// Its variables of so many samples, those that tell whether it lies within, and t_ref.
-    fn seen(&mut self, samples: u64, compared: &Compared<'_, 'm>) -> Option<(Variables, Seconds)> {
+    /// Its variables of so many samples, those that tell whether it lies within, in place of what they are here, and t_ref.
+    fn seen(&mut self, samples: u64, compared: &Compared<'_, 'm>, there: &mut Variables) -> Option<Seconds> {
         let Bounds { found: Found { model, .. }, setup } = compared.bounds;
         if !self.loads.alone_over(samples) {
             return None;
         }
         // What no number of samples changes is as it is here.
-        let (mut there, which) = match is_quick() {
-            true => (*compared.here, self.moving),
-            false => (Variables::default(), model.bounding()),
-        };
-        self.loads.fill(model, setup.library, which, &mut there);
-        Some((there, self.loads.over().roofline.reference(model.exponent, model.floor)))
+        let which = if is_quick() { self.moving } else { model.bounding() };
+        self.loads.fill(model, setup.library, which, there);
+        Some(self.loads.over().roofline.reference(model.exponent, model.floor))
     }
 
     fn is_within(&mut self, samples: u64, compared: &Compared<'_, 'm>) -> bool {
-        let seen = self.seen(samples, compared);
-        seen.is_some_and(|(there, reference)| compared.bounds.found.model.has_within(&there, reference))
+        let mut there = *compared.here;
+        let reference = self.seen(samples, compared, &mut there);
+        reference.is_some_and(|reference| compared.bounds.found.model.has_within(&there, reference))
     }
 
     fn found(&mut self, edge: Edge<'m>) {

@@ -17,14 +17,14 @@ pub(super) fn of_derived<'a>(
 ) -> Result<Vec<Kernel<'a>>, PredictError> {
     let mut kernels: Vec<Option<Kernel<'a>>> = Vec::with_capacity(network.derived().len());
     let Some(first) = network.derived().first().filter(|_| phase != Phase::Update) else { return Ok(Vec::new()) };
-    let once = network.with_batch(1).map_err(|_| PredictError::Empty(first.name.clone()))?;
+    let once = network.with_batch(1).map_err(|_| PredictError::Empty(first.name.to_string()))?;
     let mixed = setup.framework.mixed(network, setup.mode).is_some();
     for (layer, &alike) in network.derived().iter().zip(network.derived_alike()) {
         let wide = mixed && !Mixed::narrows_parameters(layer);
         let runs = if wide { Precision::Fp32 } else { network.precision() };
         let setup = Setup { mode: mode_of(&layer.case.layer, setup.mode), ..*setup };
         let kernel = match (kernels.get(alike), once.cost_in(runs, layer, phase, setup.mode)) {
-            (Some(known), _) => known.clone().map(|known| Kernel { name: &layer.name, ..known }),
+            (Some(known), _) => known.map(|known| Kernel { name: &layer.name, ..known }),
             (None, Some(cost)) => {
                 let kernel = predict_kernel((&once, runs), (&layer.name, layer), phase, cost, &setup, models)?;
                 Some(Kernel { repeats: None, ..kernel })
@@ -71,7 +71,7 @@ derived = [
         );
         let shaped = predictor.shape(&network, batch, precision, &[]).expect("fits");
         let step = predictor.step(&shaped, mode).expect("runs");
-        let of_no_layer = |k: &&Kernel<'_>| network.derived.iter().any(|d| d.name == k.name);
+        let of_no_layer = |k: &&Kernel<'_>| network.derived.iter().any(|d| d.name == *k.name);
         let seen = step.kernels.iter().filter(of_no_layer);
         seen.map(|k| (k.name.to_string(), k.phase, k.time.value.get())).collect()
     }

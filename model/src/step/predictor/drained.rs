@@ -33,7 +33,7 @@ pub(super) fn places(step: &Step<'_>) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::with_capacity(step.kernels.len());
     for kernel in &step.kernels {
         // What is computed of learned values alone has a name of its own, and lies beside the layer before it.
-        last = by_name.get(kernel.name).copied().unwrap_or(last);
+        last = by_name.get(kernel.name.as_str()).copied().unwrap_or(last);
         places.push(Place { layer: last, host: kernel.host });
     }
     // A phase's views are launched with its last kernel as sums count them; here each where it is.

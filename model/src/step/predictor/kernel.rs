@@ -2,6 +2,7 @@
 
 use super::bounds::Bounds;
 use super::{BoundBy, Estimate, LayerPrediction, PredictError, Setup};
+use crate::base::name::Name;
 use crate::base::precision::{Mode, Phase, Precision};
 use crate::base::shape::Shape;
 use crate::base::units::{Bytes, Seconds, Watts};
@@ -23,9 +24,9 @@ use crate::net::network::{ShapedLayer, ShapedNetwork, Stored};
 use crate::step::framework::KernelOf;
 
 /// A kernel at the clock that its calibration is of.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Kernel<'a> {
-    pub(super) name: &'a str,
+    pub(super) name: &'a Name,
     pub(super) kind: &'static str,
     pub(super) phase: Phase,
     pub(super) cost: LayerCost,
@@ -83,14 +84,13 @@ impl Kernel<'_> {
         Self { time, error: self.error.hypot(fewer.error()), ..self }
     }
 
-    /// The same kernel where it reads so much again, which takes so long; as sure of it as of the rest.
-    pub(super) fn reading_again(self, again: Option<(Bytes, Seconds)>) -> Self {
-        let Some((bytes, extra)) = again else { return self };
+    /// Makes it one that reads so much again, which takes so long; as sure of it as of the rest.
+    pub(super) fn read_again(&mut self, again: Option<(Bytes, Seconds)>) {
+        let Some((bytes, extra)) = again else { return };
         let longer = (self.time.value + extra) / self.time.value;
-        let (read, weights) = (self.cost.read + bytes, self.cost.weights + bytes);
-        let cost = LayerCost { read, weights, ..self.cost };
-        let (time, memory) = (self.time.times(longer), self.memory + extra);
-        Self { time, memory, cost, besides: self.besides + extra, ..self }
+        (self.cost.read, self.cost.weights) = (self.cost.read + bytes, self.cost.weights + bytes);
+        (self.time, self.memory) = (self.time.times(longer), self.memory + extra);
+        self.besides += extra;
     }
 
     /// It behind another kernel, as one: what drives its power is what drives the longer of both.
@@ -164,9 +164,11 @@ impl Kernel<'_> {
     }
 
     /// It as it ran.
-    pub(super) fn prediction(&self, Ran { time, power, bound_by, .. }: Ran) -> LayerPrediction {
+    #[inline]
+    pub(super) fn prediction(&self, ran: &Ran) -> LayerPrediction {
+        let Ran { time, power, bound_by, .. } = *ran;
         LayerPrediction {
-            name: self.name.to_string(),
+            name: self.name.clone(),
             kind: self.kind,
             phase: self.phase,
             ops: self.cost.ops,
@@ -249,7 +251,7 @@ impl<'m> Models<'m> {
 /// A kernel of a layer that runs in a precision: the network's, unless it is mixed.
 pub(super) fn predict_kernel<'a, 'm: 'a>(
     (network, runs): (&ShapedNetwork, Precision),
-    at: (&'a str, &ShapedLayer),
+    at: (&'a Name, &ShapedLayer),
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,
@@ -260,7 +262,7 @@ pub(super) fn predict_kernel<'a, 'm: 'a>(
         asked.len() - 1
     });
     let mut kernel = match asked.and_then(|place| models.known.get(place)) {
-        Some(known) => Kernel { name: at.0, cost, ..known.clone() },
+        Some(known) => Kernel { name: at.0, cost, ..*known },
         None => kernels_of((network, runs), at, phase, cost, setup, models)?,
     };
     (kernel.asked, kernel.besides) = (asked, Seconds::ZERO);
@@ -282,7 +284,7 @@ pub(super) fn computed_in(runs: Precision, layer: &ShapedLayer, phase: Phase) ->
 /// A kernel, or several that run for it.
 fn kernels_of<'a, 'm: 'a>(
     (network, runs): (&ShapedNetwork, Precision),
-    (name, layer): (&'a str, &ShapedLayer),
+    (name, layer): (&'a Name, &ShapedLayer),
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,
@@ -427,7 +429,7 @@ impl<'m> Plan<'_, 'm> {
     #[inline(always)]
     pub(super) fn kernel<'a>(
         &self,
-        (name, cost, on): (&'a str, LayerCost, OnBoard),
+        (name, cost, on): (&'a Name, LayerCost, OnBoard),
         ((low, high), in_domain, engine): ((f64, f64), bool, Option<&'m str>),
         (value, jump): (Seconds, Option<&'m str>),
         drives: Drives,
@@ -495,7 +497,7 @@ impl OnBoard {
 fn kernel_in<'a, 'm: 'a>(
     precision: Precision,
     network: &ShapedNetwork,
-    (name, layer): (&'a str, &ShapedLayer),
+    (name, layer): (&'a Name, &ShapedLayer),
     phase: Phase,
     cost: LayerCost,
     setup: &Setup<'m>,

@@ -25,6 +25,7 @@ pub use step::Step;
 pub use summary::{Along, Prepared, Summary};
 pub use warning::Warning;
 
+use crate::base::name::Name;
 use crate::base::precision::{Mode, Phase, Precision, named_enum};
 use crate::base::units::{Bytes, Hertz, JouleSeconds, Joules, Ops, Seconds, Watts};
 use crate::device::gpu::{Device, Gpu, Vendor};
@@ -110,7 +111,7 @@ named_enum!(
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerPrediction {
     /// The layer's name.
-    pub name: String,
+    pub name: Name,
     /// Its layer kind, such as `conv2d`; `update` and `add` of kernels of no layer.
     pub kind: &'static str,
     /// Which kernel of the layer: forward, gradient of the data, gradient of the weights, or update.

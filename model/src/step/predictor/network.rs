@@ -79,7 +79,7 @@ impl<'a> Step<'a> {
             let fused = setup.framework.fused_update.as_ref().filter(|_| phase == Phase::Update);
             for (i, (layer, &alike)) in network.layers().iter().zip(network.alike()).enumerate() {
                 for converted in mixed.iter().flat_map(|m| m.converted(network, i, phase)) {
-                    let known = converting.iter().find(|(c, _)| *c == converted).map(|(_, kernel)| kernel.clone());
+                    let known = converting.iter().find(|(c, _)| *c == converted).map(|(_, kernel)| *kernel);
                     let kernel = match known {
                         Some(kernel) => Kernel { name: &layer.name, ..kernel },
                         None => {
@@ -87,7 +87,7 @@ impl<'a> Step<'a> {
                             let at = (beside.name, &beside.layer);
                             let runs = (network, beside.precision);
                             let kernel = predict_kernel(runs, at, Phase::Forward, beside.cost, setup, models)?;
-                            converting.push((converted, kernel.clone()));
+                            converting.push((converted, kernel));
                             kernel
                         }
                     };
@@ -95,9 +95,9 @@ impl<'a> Step<'a> {
                 }
                 let runs = mixed.as_ref().map_or(precision, |m| m.works(i));
                 let first = &mut first[alike * ways + usize::from(runs != precision)];
-                let same = first.map(|same: usize| &kernels[same]);
+                let same: Option<usize> = *first;
                 // Whether a gradient is wanted depends on what a layer reads, nothing else does.
-                let known = same.filter(|_| phase != Phase::BackwardData).map(|same| same.cost);
+                let known = same.filter(|_| phase != Phase::BackwardData).map(|same| kernels[same].cost);
                 let Some(cost) = known.or_else(|| network.cost_in(runs, layer, phase, setup.mode)) else {
                     let host = setup.framework.host.as_ref().filter(|_| phase == Phase::Forward);
                     if let Some(host) = host.filter(|_| layer.case.layer.is_view(setup.mode)) {
@@ -110,18 +110,20 @@ impl<'a> Step<'a> {
                     updates += 1;
                     continue;
                 }
-                let mut kernel = match same {
-                    Some(same) => same.clone(),
-                    None => {
-                        let at = (&layer.name[..], layer);
-                        let mut kernel = predict_kernel((network, runs), at, phase, cost, setup, models)?;
-                        kernel.lengthen(setup.framework.counter(&layer.case.layer, phase, setup.mode));
-                        let (ways, read) = ((phase, setup.mode), (network.batch(), &cost));
-                        let again = setup.framework.rows_apart.and_then(|r| r.again(layer, ways, read, setup.gpu));
-                        kernel.reading_again(again)
+                if let Some(same) = same {
+                    kernels.extend_from_within(same..=same);
+                    if let Some(repeated) = kernels.last_mut() {
+                        (repeated.name, repeated.repeats) = (&layer.name, Some(same));
                     }
-                };
-                (kernel.name, kernel.repeats) = (&layer.name, Some(*first.get_or_insert(kernels.len())));
+                    continue;
+                }
+                let at = (&layer.name, layer);
+                let mut kernel = predict_kernel((network, runs), at, phase, cost, setup, models)?;
+                kernel.lengthen(setup.framework.counter(&layer.case.layer, phase, setup.mode));
+                let (ways, read) = ((phase, setup.mode), (network.batch(), &cost));
+                let again = setup.framework.rows_apart.and_then(|r| r.again(layer, ways, read, setup.gpu));
+                kernel.read_again(again);
+                kernel.repeats = Some(*first.insert(kernels.len()));
                 kernels.push(kernel);
             }
             kernels.extend(of_derived(network, phase, setup, models)?);
@@ -284,13 +286,13 @@ impl<'a> Step<'a> {
             let known = kernel.repeats.filter(|&first| first < i && clocks[first] == core).map(|first| ran[first]);
             let at = || kernel.at(Clocks { core, memory: limits.memory }, self.clock_law, setup.gpu);
             let as_it_ran = known.unwrap_or_else(at);
-            let prediction = kernel.prediction(as_it_ran);
             ran.push(as_it_ran);
+            layers.push(kernel.prediction(&as_it_ran));
+            let Some(prediction) = layers.last() else { continue };
             clock += core * prediction.time.value.get();
-            totals.add(&prediction, kernel);
+            totals.add(prediction, kernel);
             totals.host = totals.host + Stages::of(kernel.phase, kernel.host);
             totals.moved += as_it_ran.moved * prediction.time.value.get();
-            layers.push(prediction);
         }
         clock /= totals.time.value.get();
         let mut phases: Vec<PhaseTotal> = Vec::new();

@@ -121,7 +121,7 @@ impl Order {
         let each = self.alike.iter().enumerate().map(|(turn, &alike)| {
             let place = self.place(turn);
             let repeats = Some(*first[alike].get_or_insert(turn));
-            Kernel { repeats, ..step.kernels[place].clone() }
+            Kernel { repeats, ..step.kernels[place] }
         });
         Step { kernels: each.collect(), ..step.clone() }
     }

@@ -11,7 +11,6 @@ use crate::failure::Failure;
 use crate::session::Session;
 use anyhow::anyhow;
 use identity::Identity;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use joulecast_model::base::shard::Shard;
 use joulecast_reports::say;
 use writer::Writer;
@@ -46,11 +45,7 @@ pub fn sweep(session: &Session, args: &SweepArgs) -> Result<(), Failure> {
     if done > sweep.rows() {
         return Err(Failure::usage("there are more rows already than this sweep has"));
     }
-    let target = if args.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let bar = ProgressBar::with_draw_target(Some(sweep.rows()), target);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} predictions, {per_sec}, {eta} left") {
-        bar.set_style(style);
-    }
+    let bar = super::progress::bar(sweep.rows(), "predictions", ", {per_sec}", !args.quiet);
     bar.set_position(done);
     bar.reset_eta();
     let mut errors = Errors::default();

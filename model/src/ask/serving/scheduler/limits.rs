@@ -101,6 +101,18 @@ impl Limits {
         Self { rule, tokens, sequences, blocks: 0, block, chunked, reserve: true }
     }
 
+    /// Limits that bind nothing, of vLLM's rule: each test names what of them it is about.
+    #[cfg(test)]
+    pub(crate) const AMPLE: Self = Self {
+        rule: Scheduling::AnswersFirst,
+        tokens: 1 << 20,
+        sequences: 1 << 20,
+        blocks: 1 << 40,
+        block: 16,
+        chunked: true,
+        reserve: true,
+    };
+
     /// Blocks for so many tokens.
     pub fn blocks_for(&self, tokens: u64) -> u64 {
         tokens.div_ceil(self.block)
@@ -179,9 +191,7 @@ mod tests {
 
     #[test]
     fn the_largest_step_holds_what_each_rule_puts_into_it() {
-        let of = |rule, chunked| {
-            Limits { rule, tokens: 100, sequences: 8, blocks: 0, block: 16, chunked, reserve: true }.largest_step(500)
-        };
+        let of = |rule, chunked| Limits { rule, tokens: 100, sequences: 8, chunked, ..Limits::AMPLE }.largest_step(500);
         assert_eq!([of(AnswersFirst, true), of(AnswersFirst, false)], [100, 508]);
         assert_eq!([of(PromptsFirst, true), of(PromptsFirst, false)], [100, 500]);
         assert_eq!([of(WholeAnswers, true), of(WholeAnswers, false)], [100, 100]);

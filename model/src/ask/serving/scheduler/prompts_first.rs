@@ -246,7 +246,7 @@ mod tests {
 
     fn limits(blocks: u64) -> Limits {
         let rule = Scheduling::PromptsFirst;
-        Limits { rule, tokens: 100, sequences: 8, blocks, block: 1, chunked: true, reserve: true }
+        Limits { rule, tokens: 100, sequences: 8, blocks, block: 1, ..Limits::AMPLE }
     }
 
     /// New tokens of prompts and number of answers, by steps.

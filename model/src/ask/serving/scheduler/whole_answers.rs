@@ -72,7 +72,7 @@ mod tests {
 
     fn limits(blocks: u64) -> Limits {
         let rule = Scheduling::WholeAnswers;
-        Limits { rule, tokens: 100, sequences: 8, blocks, block: 10, chunked: false, reserve: true }
+        Limits { rule, tokens: 100, sequences: 8, blocks, block: 10, chunked: false, ..Limits::AMPLE }
     }
 
     /// New tokens of prompts and number of answers, by steps.

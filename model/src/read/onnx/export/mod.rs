@@ -82,13 +82,13 @@ impl Writer<'_> {
     fn name_of(&self, source: Source) -> String {
         match source {
             Source::Input(i) => self.network.inputs[i].name.clone(),
-            Source::Node(i) => self.network.nodes[i].name.clone(),
+            Source::Node(i) => self.network.nodes[i].name.to_string(),
         }
     }
 
     fn layer(&mut self, position: usize) -> Result<(), NetworkError> {
         let node = &self.network.nodes[position];
-        let at = |why: String| NetworkError::Layer { name: node.name.clone(), why };
+        let at = |why: String| NetworkError::Layer { name: node.name.to_string(), why };
         let read: Vec<Shape> = node
             .from
             .iter()

@@ -66,7 +66,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
                     Layer::Linear(_) => op.inputs.first().copied().flatten().is_some_and(|id| made.contains(&id)),
                     _ => true,
                 };
-                derived.push(Derived { name: names.unique(&scope::path(op.node)), case, wants_gradient });
+                derived.push(Derived { name: names.unique(&scope::path(op.node)).into(), case, wants_gradient });
             }
         }
         derived

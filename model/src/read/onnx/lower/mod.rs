@@ -28,6 +28,7 @@ use crate::net::network::{Folded, folding};
 use crate::net::network::{Input, Network, Node, Published, Source, Stated};
 use crate::read::own::MAX_LAYERS;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Turns the operators of a graph into the layers of a network.
 ///
@@ -257,7 +258,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             sizes => Layer::Reshape(Reshape { shape: sizes.iter().map(|&d| d as i64).collect(), copy: Copied::Never }),
         };
         let origin = match place.source {
-            Source::Input(i) => self.inputs[i].name.clone(),
+            Source::Input(i) => self.inputs[i].name.as_str().into(),
             Source::Node(i) => self.nodes[i].name.clone(),
         };
         let view = self.push(&format!("{origin}.view"), layer, vec![place.source], &[])?;
@@ -317,7 +318,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
             self.learners.entry(id).or_insert(index);
         }
         let name = self.names.unique(name);
-        self.nodes.push(Node { name, layer, from, tied, folded: Folded::No });
+        self.nodes.push(Node { name: name.into(), layer, from: from.into(), tied, folded: Folded::No });
         self.shapes.push(output);
         Ok(Place { source: Source::Node(index), shape: output })
     }
@@ -421,7 +422,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         outputs.iter().for_each(|&i| needed[i] = true);
         for i in (0..self.nodes.len()).rev() {
             if needed[i] {
-                for source in &self.nodes[i].from {
+                for source in self.nodes[i].from.iter() {
                     if let Source::Node(j) = source {
                         needed[*j] = true;
                     }
@@ -439,7 +440,7 @@ impl<'g, 'a> Lowering<'g, 'a> {
         let mut keep = needed.iter();
         self.nodes.retain(|_| *keep.next().unwrap_or(&false));
         for node in &mut self.nodes {
-            for source in &mut node.from {
+            for source in Arc::make_mut(&mut node.from) {
                 if let Source::Node(i) = source {
                     *i = place[*i];
                 }

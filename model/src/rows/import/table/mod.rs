@@ -170,7 +170,7 @@ impl BoundLayer<'_> {
         let layer = match Layer::from_table(kind, fields) {
             Some(Ok(layer)) => layer,
             Some(Err(e)) => {
-                return Err(Outcome::Skip(format!("{kind}: {}", crate::base::text::toml_message(e.message()))));
+                return Err(Outcome::Skip(format!("{kind}: {}", crate::base::text::toml_message(&e))));
             }
             None => return Err(Outcome::Fail(format!("no layer kind {}", shown(kind)))),
         };

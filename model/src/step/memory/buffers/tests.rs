@@ -69,8 +69,8 @@ fn executed(network: &ShapedNetwork, mode: Mode) {
         }
         assert_eq!(placed.runs, !layer.case.layer.is_view(mode));
         if placed.runs {
-            memory.write(placed.output, bytes(layer.output.elements()), layer.name.clone());
-            names.push(layer.name.clone());
+            memory.write(placed.output, bytes(layer.output.elements()), layer.name.to_string());
+            names.push(layer.name.to_string());
         } else {
             let (at, name) = source(&names, &layer.from[0]);
             assert_eq!(at, placed.output, "{} is seen where it lies", layer.name);
