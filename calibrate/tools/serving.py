@@ -8,6 +8,7 @@ Only the standard library.
 import argparse
 import json
 import subprocess
+import sys
 
 # Title, file or name, and for each GPU how many of them divide every block: the fewest that leave a cache for the load.
 MODELS = (
@@ -31,7 +32,10 @@ class Asked:
         self.of += ["--tensor-parallel", str(gpus)] if gpus > 1 else []
 
     def __call__(self, *options):
-        done = subprocess.run([*self.of, *options, "--format", "json"], capture_output=True, text=True, check=True)
+        done = subprocess.run([*self.of, *options, "--format", "json"], capture_output=True, text=True)
+        # 1 with an answer: nothing that was tried carries the load or keeps the target.
+        if done.returncode > 1 or not done.stdout.startswith("{"):
+            sys.exit(f"{' '.join(done.args)}: {done.stderr}")
         return json.loads(done.stdout)
 
 
