@@ -205,13 +205,15 @@ mod tests {
         let calibrations: Vec<Calibration> = texts.collect::<Result<_, _>>()?;
         let given = Calibrations::given(calibrations.iter().cloned())?;
         let mut truth = framework.activity.logarithms();
-        truth.iter_mut().zip([0.05, -0.1, -0.15, 0.1, -0.05, -0.2]).for_each(|(own, change)| *own += change);
+        truth.iter_mut().zip([0.05, -0.1, -0.15, 0.1, -0.05, -0.2, 0.12]).for_each(|(own, change)| *own += change);
         let theirs = Framework { activity: Activity::from_logarithms(&truth), ..framework.clone() };
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("runs.csv");
         let mut text = String::from("network,mode,precision,batch,launch,ms_per_iter,watts,sm_mhz_mean,torch\n");
         fs::write(&file, format!("{text}vgg11,infer,fp32,1,graph,1,100,,2\n"))?;
-        for network in ["resnet18", "vgg11", "mobilenet_v2", "squeezenet1_1", "alexnet", "googlenet_bn"] {
+        for network in
+            ["resnet18", "vgg11", "mobilenet_v2", "squeezenet1_1", "alexnet", "googlenet_bn", "efficientnet_b0"]
+        {
             for (mode, precision) in
                 [("infer", "fp32"), ("infer", "fp16"), ("train", "fp32"), ("train", "tf32"), ("train", "bf16")]
             {
