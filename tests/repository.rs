@@ -205,9 +205,46 @@ fn constants_of_boards_are_those_of_their_command() {
             let Some(constant) = constant else { continue };
             let from = constant.source.contains("calibrate published caps")
                 || constant.source.contains("typically under 10 W");
-            assert!(from, "{name} {key}: {}", constant.source);
+            if key == "held" && constant.source.contains("calibrate/tools/held.py data/sealed/round-{1..14}/") {
+                let of = if name == "h200" { "NVIDIA H200" } else { "NVIDIA H100" };
+                assert!((constant.value - held_share(of)).abs() < 5.1e-4, "{name}: {}", held_share(of));
+            } else {
+                assert!(from, "{name} {key}: {}", constant.source);
+            }
         }
     }
+}
+
+/// What `calibrate/tools/held.py` finds: the median share of 700 W of graphs of the first 14 sealed rounds whose clock was held.
+fn held_share(of: &str) -> f64 {
+    let mut shares = Vec::new();
+    for round in 1..=14 {
+        for entry in ok(fs::read_dir(root().join(format!("data/sealed/round-{round}")))).map(ok) {
+            if !entry.file_name().to_string_lossy().starts_with("measured-") {
+                continue;
+            }
+            let text = ok(fs::read_to_string(entry.path()));
+            let header: Vec<&str> = text.lines().next().unwrap_or_default().split(',').collect();
+            for line in text.lines().skip(1) {
+                let cells: Vec<&str> = line.split(',').collect();
+                let cell = |name: &str| header.iter().position(|h| *h == name).and_then(|at| cells.get(at).copied());
+                let number = |name: &str| cell(name).and_then(|text| text.parse::<f64>().ok());
+                // Cells with commas are of rows that failed.
+                let ran = cells.len() == header.len() && cell("error") == Some("") && cell("launch") == Some("graph");
+                let alone = cell("gpus").is_none_or(|gpus| gpus == "1");
+                let device = cell("device").is_some_and(|device| device.starts_with(of));
+                if let (true, Some(watts), Some(clock)) =
+                    (ran && alone && device, number("watts"), number("sm_mhz_mean"))
+                    && clock < 0.97 * 1980.0
+                {
+                    shares.push(watts / 700.0);
+                }
+            }
+        }
+    }
+    shares.sort_by(f64::total_cmp);
+    let middle = shares.len() / 2;
+    if shares.len().is_multiple_of(2) { (shares[middle - 1] + shares[middle]) / 2.0 } else { shares[middle] }
 }
 
 /// A network can be added: no published page and no calibration depends on the folder of networks as a whole. Pages name
