@@ -34,6 +34,10 @@ fn few_digits(value: f64) -> Option<u32> {
     (from_few_digits(packed).to_bits() == value.to_bits()).then_some(packed)
 }
 
+/// Deviations from the mean of a term, and what a term may be off there.
+const FAR_FROM_MEAN: f64 = 6.0;
+const UNSEEN: f64 = 2e-8;
+
 /// The nearest float of few digits, as many as pack.
 fn rounded(value: f64) -> f64 {
     let near = |digits: &usize| {
@@ -80,8 +84,12 @@ fn folded(terms: &[Value]) -> Option<Vec<Value>> {
     let (mut list, mut constant, mut largest) = (Vec::new(), 0.0, (0, 0.0));
     for (i, term) in terms.iter().enumerate() {
         let [name, coefficient, mean, scale] = &term.as_array()?[..] else { return None };
-        let slope = rounded(coefficient.as_float()? / scale.as_float()?);
-        constant += slope * mean.as_float()?;
+        let (coefficient, mean, scale) = (coefficient.as_float()?, mean.as_float()?, scale.as_float()?);
+        let whole = coefficient / scale;
+        // Where the digits that are left out would be seen a few deviations from the mean, all are kept.
+        let near = Some(rounded(whole)).filter(|near| (near - whole).abs() * FAR_FROM_MEAN * scale.abs() < UNSEEN);
+        let slope = near.unwrap_or(whole);
+        constant += slope * mean;
         if slope.abs() > f64::abs(largest.1) {
             largest = (i, slope);
         }

@@ -4,6 +4,7 @@
 use joulecast_model::base::precision::{Mode, Phase, Precision};
 use joulecast_model::base::units::{Bytes, Hertz, Watts};
 use joulecast_model::catalog;
+use joulecast_model::device::gpu::Sourced;
 use joulecast_model::law::power::waiting;
 use joulecast_model::net::network::ShapedNetwork;
 use joulecast_model::step::memory::{footprint, largest_batch};
@@ -99,6 +100,24 @@ fn a_limit_holds_the_share_of_it_that_the_board_keeps_to() {
         assert!(p.clock < gpu.core_clock.boost.value && p.power.p95 <= Watts::new(cap));
     }
     assert!(vgg(180.0).time.value > vgg(220.0).time.value);
+}
+
+/// What was found beside a lent law is not the business of a board's own: only a share that was found alone is.
+#[test]
+fn a_law_of_its_own_takes_no_constants_of_a_lent_one() {
+    let under = |held: Option<f64>, draw: Option<f64>| {
+        let (mut gpu, framework) = (ok(catalog::gpu("h200")), ok(catalog::framework("cudnn")));
+        let sourced = |value: f64| Sourced { value, ..gpu.power.held.clone().expect("known of this board") };
+        (gpu.power.held, gpu.power.draw) = (held.map(sourced), draw.map(sourced));
+        let network = ok(ShapedNetwork::new(&ok(catalog::network("vgg16")), 64, Precision::Fp32, &[]));
+        let point = OperatingPoint { power_cap: Some(Watts::new(300.0)), ..OperatingPoint::default() };
+        let predictor = Predictor::shipped(gpu, framework);
+        ok(ok(predictor.step(&network, Mode::Inference)).at(point)).power.value.get()
+    };
+    let plain = under(None, None);
+    assert!((under(Some(0.9), None) / 270.0 - 1.0).abs() < 1e-3 && plain > 285.0, "{plain}");
+    assert_eq!(under(Some(0.9), Some(0.5)), plain);
+    assert_eq!(under(None, Some(0.5)), plain);
 }
 
 /// Sixteen bits draw what their own units do, not those of tf32: measured on an H200, more of the limit, sooner.

@@ -145,9 +145,9 @@ pub struct Power {
     pub idle: Option<Sourced<Watts>>,
     /// While a context waits at the boost clock and the usual memory clock, where known.
     pub waiting: Option<Sourced<Watts>>,
-    /// Share of its limit that the board draws while that holds it back, where known.
+    /// Share of its limit that the board draws while that holds it back, where known; beside `draw`, with another chip's law.
     pub held: Option<Sourced<f64>>,
-    /// What kernels draw above waiting, over what the law of power that is taken for the board foretells, where known.
+    /// What kernels draw above waiting, over what the law of power of another chip foretells, where known.
     pub draw: Option<Sourced<f64>>,
 }
 

@@ -168,6 +168,7 @@ impl<'a> Step<'a> {
     ) -> Result<Self, PredictError> {
         let gpu = setup.gpu;
         let (law, own) = law_of(setup)?;
+        let (held, draw) = (gpu.power.held.as_ref().map(|h| h.value), gpu.power.draw.as_ref().map(|d| d.value));
         let mut step = Self {
             network,
             setup: *setup,
@@ -175,7 +176,8 @@ impl<'a> Step<'a> {
             law,
             clock_law: ClockLaw::Voltage(VoltageCurve::of(gpu)),
             power_tier: own.unwrap_or(Tier::Transferred),
-            held: gpu.power.held.as_ref().map_or(law.headroom, |h| h.value),
+            // Beside a draw it was found with that, of a lent law; a law of the board's own knows better.
+            held: held.filter(|_| own.is_none() || draw.is_none()).unwrap_or(law.headroom),
             burst: None,
             gap: Seconds::ZERO,
         };
@@ -186,9 +188,7 @@ impl<'a> Step<'a> {
                 (None, Some(_)) => step.refer(),
                 (None, None) => {}
             }
-        }
-        let draw = gpu.power.draw.as_ref().map(|d| d.value);
-        if own.is_none() || draw.is_some() {
+        } else {
             step.scale_power(draw.unwrap_or(1.0));
         }
         Ok(step)
