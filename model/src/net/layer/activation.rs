@@ -198,7 +198,18 @@ impl LayerOp for Activation {
 mod tests {
     use super::super::testing::{cost, shape};
     use super::*;
-    use crate::base::precision::Mode;
+    use crate::base::precision::{Mode, Precision};
+
+    #[test]
+    fn functions_that_cut_at_zero_make_zeros() {
+        let making: Vec<Function> = Function::ALL.iter().copied().filter(|f| f.makes_zeros()).collect();
+        assert_eq!(making, [Function::Relu, Function::Relu6]);
+        let shaped = |name| {
+            let network = crate::catalog::network(name).expect("shipped");
+            crate::net::network::ShapedNetwork::new(&network, 1, Precision::Fp32, &[]).expect("fits")
+        };
+        assert!(shaped("mobilenet_v2").makes_zeros() && !shaped("vit_b_16").makes_zeros());
+    }
 
     #[test]
     fn relu_moves_each_element_in_and_out() {
