@@ -20,6 +20,8 @@ from collections import defaultdict
 
 STEP = ("network", "mode", "precision", "batch")
 KINDS = (
+    # Before products: "linear" is in "bilinear".
+    ("resize", ("upsample", "resize")),
     ("conv", ("convolution", "conv_depthwise2d", "conv2d", "conv1d", "conv3d", "conv_transpose2d", "ConvolutionBackward", "DepthwiseConv2DBackward")),
     ("product", ("addmm", "aten::mm", "linear", "baddbmm", "AddmmBackward", "MmBackward")),
     ("attention", ("attention", "bmm", "softmax", "matmul", "relative_position_bias", "einsum", "BmmBackward", "SoftmaxBackward")),
@@ -28,7 +30,6 @@ KINDS = (
     ("update", ("_foreach_", "_fused_", "_amp_", "update")),
     ("pool", ("pool", "mean", "reduce")),
     ("recurrent", ("_cudnn_rnn", "lstm", "gru")),
-    ("resize", ("upsample", "resize")),
     ("sums", ("aten::sum",)),
     ("moves", ("copy_", "conversion", "cat", "concat", "roll", "fill_", "index", "pad", "gather", "clone", "rearrange", "constant",
                "embedding", "class_token", "where", "masked", "reshape", "permute", "slice", "flatten", "contiguous", "_to_copy", "CatBackward", "CloneBackward", "CopyBackwards", "SliceBackward", "aten::to", "repeat")),
