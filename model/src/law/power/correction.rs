@@ -57,11 +57,9 @@ impl Correction {
     }
 
     pub(super) fn factor_of<V: Number>(&self, traits: &[V; TRAITS.len()]) -> V {
-        let inside = |at: usize| match self.clamp.get(at) {
-            Some(&(low, high)) => traits[at].between(low, high),
-            None => traits[at],
-        };
-        self.terms.iter().fold(V::of(self.intercept), |sum, &(at, c)| sum + inside(at) * c).exp()
+        let mut inside = *traits;
+        inside.iter_mut().zip(&self.clamp).for_each(|(value, &(low, high))| *value = value.between(low, high));
+        self.terms.iter().fold(V::of(self.intercept), |sum, &(at, c)| sum + inside[at] * c).exp()
     }
 }
 
