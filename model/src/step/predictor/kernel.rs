@@ -345,15 +345,19 @@ pub(super) fn plan<'w, 'm>(
     setup: &Setup<'m>,
     models: &mut Models<'m>,
 ) -> Result<Plan<'w, 'm>, PredictError> {
-    let own = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
+    let mut own = Work { precision, ..Work::of(layer, phase, network.batch(), network.precision(), setup.mode) };
     let computed = setup.gpu.computes_in(precision).unwrap_or(precision);
     // Halves that are read into fp32 arithmetic run through fp32's kernels, in their order of dimensions.
-    let own = if computed == precision { own } else { Work { layout: Layout::usual(computed), ..own } };
+    if computed != precision {
+        own.layout = Layout::usual(computed);
+    }
     // In 16 bits a framework copies such maps into the usual order, in 32 bits the library convolves them as they are: a
     // framework's own kernels take the usual order alone.
     let convolves = matches!(layer.case.layer, Layer::Conv2d(_)) && !own.precision.channels_last();
     let usual = !(layer.strays && convolves && setup.framework.maps.is_some());
-    let own = if usual { own } else { Work { layout: Layout::Nhwc, ..own } };
+    if !usual {
+        own.layout = Layout::Nhwc;
+    }
     let (kind, layout, approximate) = (layer.case.layer.kind(), own.layout, own.is_approximated());
     let (apart, twin) = (own.apart(), own.twin());
     let is_twin = twin.is_some();
