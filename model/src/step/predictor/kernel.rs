@@ -330,6 +330,7 @@ pub(super) struct Plan<'w, 'm> {
     /// That of depthwise convolutions with one result of every channel, where the kernel's model is of another chip's several.
     one_result: Option<Found<'m>>,
     kind: &'static str,
+    class: ModelKey,
     phase: Phase,
     layout: Layout,
     algorithm: Option<Algorithm>,
@@ -393,7 +394,7 @@ pub(super) fn plan<'w, 'm>(
         let depthwise = ModelKey::Conv(ConvClass::Depthwise);
         models.find((depthwise, run_phase, computed, usual), || named(depthwise).or_else(|| look_up(depthwise)))
     });
-    Ok(Plan { work, found, one_result: one_result.flatten(), kind, phase, layout, algorithm, host })
+    Ok(Plan { work, found, one_result: one_result.flatten(), kind, class: key, phase, layout, algorithm, host })
 }
 
 impl<'m> Plan<'_, 'm> {
@@ -454,7 +455,7 @@ impl<'m> Plan<'_, 'm> {
             arithmetic: on.arithmetic,
             floor: found.model.floor + on.stalls,
             error: found.error(in_domain, setup.all_chips.siblings(found.tier)),
-            class: self.work.key(),
+            class: self.class,
             drives: drives.times(on.activity),
             tier: found.tier,
             algorithm: self.algorithm,
