@@ -103,7 +103,7 @@ impl Polynomial {
     pub fn new(intercept: f64, list: &[Term]) -> Self {
         let coefficient = |term: &Term| term.coefficient / term.scale;
         let constant = intercept - list.iter().map(|term| coefficient(term) * term.mean).sum::<f64>();
-        let mut terms = Terms::new(constant);
+        let mut terms = Terms::new(constant, list.len());
         for term in list {
             let factors = term.factors.iter();
             let variables = factors.flat_map(|f| std::iter::repeat_n(f.variable, usize::from(f.power)));
@@ -239,7 +239,7 @@ impl Bounded {
         let held = self.variables.iter().map(|range| values[range.variable].between(range.low, range.high));
         // Of each variable what it makes of a term, and whether the term still asks for it.
         let each: Vec<(f64, bool)> = held.zip(left).map(|(held, left)| (if left { 1.0 } else { held }, left)).collect();
-        let mut terms = Terms::new(self.polynomial.constant);
+        let mut terms = Terms::new(self.polynomial.constant, self.polynomial.terms().count());
         for (coefficient, places) in self.polynomial.terms() {
             let kept: f64 = places.iter().map(|p| each[usize::from(*p)].0).product();
             terms.push(coefficient * kept, places.iter().map(|p| usize::from(*p)).filter(|p| each[*p].1));
@@ -260,8 +260,9 @@ pub(crate) struct Terms {
 type Factors = u64;
 
 impl Terms {
-    pub fn new(constant: f64) -> Self {
-        Self { constant, list: Vec::new(), longer: Vec::new() }
+    /// With room for so many products.
+    pub fn new(constant: f64, products: usize) -> Self {
+        Self { constant, list: Vec::with_capacity(products), longer: Vec::new() }
     }
 
     /// Adds a product; one of no variable is a constant.

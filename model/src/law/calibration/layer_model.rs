@@ -178,7 +178,7 @@ impl Ellipsoid {
     pub(crate) fn distance(&self) -> Polynomial {
         let d = self.variables.len();
         let weight = |i: usize, j: usize| self.inverse[i * d + j] / (self.scale[i] * self.scale[j]);
-        let mut terms = Terms::new(0.0);
+        let mut terms = Terms::new(0.0, 3 * d * d);
         for (i, j) in (0..d).flat_map(|i| (0..d).map(move |j| (i, j))) {
             let (weight, at) = (weight(i, j), |i: usize| self.variables[i]);
             terms.push(weight * self.mean[i] * self.mean[j], []);
