@@ -43,6 +43,7 @@ impl Line {
         ((line.at(middle) - between).abs() <= STRAIGHT * between.abs()).then_some(line)
     }
 
+    #[inline(always)]
     fn at<V: Number>(self, batch: V) -> V {
         (batch - 1.0) * self.each + self.at_one
     }
@@ -134,7 +135,10 @@ impl Lines {
 }
 
 fn amounts(lines: &Amounts<Line>, batch: Lanes) -> Amounts<Lanes> {
-    lines.with(lines, |line, _| line.at(batch))
+    Lanes::by_widest(
+        #[inline(always)]
+        || lines.with(lines, |line, _| line.at(batch)),
+    )
 }
 
 /// The engines that a library chooses for a kernel over the batch.

@@ -221,9 +221,14 @@ impl Bounded {
 
     /// Of a family's variables; `held`: room for those that it is of.
     pub fn at<V: Number>(&self, values: &[V; MAX_VARIABLES], held: &mut Values<V>) -> V {
-        for (held, range) in held.iter_mut().zip(&self.variables) {
-            *held = values[range.variable].between(range.low, range.high);
-        }
+        V::by_widest(
+            #[inline(always)]
+            || {
+                for (held, range) in held.iter_mut().zip(&self.variables) {
+                    *held = values[range.variable].between(range.low, range.high);
+                }
+            },
+        );
         self.polynomial.at(held)
     }
 
