@@ -130,9 +130,9 @@ impl Step<'_> {
             return self.settled_by_exponent(kernels, limits, allowed);
         };
         let most = allowed.get() * (1.0 + ROUNDING);
-        let (mut following, mut held) = (Following::default(), Vec::new());
+        let (mut following, mut held) = (Spent::default(), Vec::new());
         for (kernel, count) in kernels {
-            let own = Following::of(kernel, count, limits.memory);
+            let own = Spent::of(kernel, count, limits.memory);
             if kernel.fastest >= limits.ceiling {
                 following += own;
             } else {
@@ -176,10 +176,10 @@ impl Step<'_> {
     }
 }
 
-/// Kernels that follow the core clock, added up: they take by_core / clock + by_memory, in which they spend, as a share of the
-/// range of power, V^2 (by_voltage / clock + rising) clock + traffic.
+/// What kernels that follow the core clock take and spend, added up: by_core / clock + by_memory, and above waiting, as shares of
+/// the range of power, V^2 (by_voltage + rising clock) + traffic.
 #[derive(Clone, Copy, Default)]
-struct Following {
+struct Spent {
     by_core: f64,
     by_memory: f64,
     by_voltage: f64,
@@ -187,7 +187,7 @@ struct Following {
     traffic: f64,
 }
 
-impl Following {
+impl Spent {
     /// So many of a kernel, at a relative memory clock.
     fn of(kernel: &Kernel<'_>, count: f64, memory: f64) -> Self {
         let time = kernel.time.value.get() * count;
@@ -210,7 +210,7 @@ impl Following {
     }
 }
 
-impl AddAssign for Following {
+impl AddAssign for Spent {
     fn add_assign(&mut self, other: Self) {
         self.by_core += other.by_core;
         self.by_memory += other.by_memory;
