@@ -77,11 +77,10 @@ impl Script {
                             (chosen, own) = (Some(i), *size);
                         }
                     }
-                    // As the first of them chooses, so must the others: of two that are alike the earlier.
+                    // As the first of them chooses, so must the others; of two that are as large either leaves the same.
                     let mut same = (0..LANES).fold(true, |same, lane| same & (own[lane] >= bytes[lane]));
-                    for (i, size) in free.iter().enumerate().filter(|(i, _)| Some(*i) != chosen) {
-                        let earlier = i64::from(chosen.is_some_and(|chosen| i < chosen));
-                        let better = |lane: usize| (size[lane] >= bytes[lane]) & (size[lane] - earlier < own[lane]);
+                    for size in &free {
+                        let better = |lane: usize| (size[lane] >= bytes[lane]) & (size[lane] < own[lane]);
                         same &= (0..LANES).fold(true, |same, lane| same & !better(lane));
                     }
                     if !same {
