@@ -361,6 +361,8 @@ mod tests {
                 for engine in model.engines.iter().map(|e| Some(e.engine.as_str())).chain([None]) {
                     let read = only(model.reads(engine));
                     assert_eq!(says(all, engine), says(read, engine), "{name} {} {engine:?}", model.key);
+                    let read = only(model.reads_of_all());
+                    assert_eq!(says(all, engine), says(read, engine), "{name} {} {engine:?}", model.key);
                 }
                 for engine in &model.engines {
                     assert!(!engine.terms.is_empty() || engine.intercept != 0.0, "{name} {}: not read", engine.engine);

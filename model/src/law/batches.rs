@@ -157,12 +157,6 @@ struct Narrowed<'m> {
 }
 
 impl<'m> Engines<'m> {
-    /// The variables that a model reads where one of those runs that ranges are laid out for.
-    fn reads(&self, model: &'m LayerModel) -> Wanted {
-        let known = self.ranges.iter().filter_map(|(_, engine)| self.known(usize::from(*engine), model));
-        known.fold(model.reads_by(None), |reads, narrowed| reads.or(narrowed.terms.reads()))
-    }
-
     /// Of an engine by its place in the choice; `None` where the model has nothing of it.
     fn known(&self, engine: usize, model: &'m LayerModel) -> Option<&Narrowed<'m>> {
         let find = || {
@@ -214,8 +208,6 @@ pub(crate) struct OverBatches<'a, 'm> {
     /// Of the layer alone, as it is with more samples.
     longer: Option<Lines>,
     library: f64,
-    /// What is known of variables, and what a batch changes of that.
-    reads: Wanted,
     changing: Wanted,
     fixed: Variables,
     polynomial: Bounded,
@@ -269,15 +261,14 @@ impl<'a, 'm> OverBatches<'a, 'm> {
         // What the layer alone has otherwise changes, too.
         let alone = longer.as_ref().map_or(own.described(), Lines::described);
         let moving = own.described().with(alone, |own, alone| Changes(own.each != 0.0 || own != alone));
-        let engines = Self::engines(model, &many.board, chip);
-        let reads = engines.as_ref().map_or_else(|| model.reads_by(None), |engines| engines.reads(model));
-        let described = many.described();
+        let (described, reads) = (many.described(), model.reads_of_all());
         described.fill(&moving, (model.floor, library), reads, &mut changes);
         let changing: Wanted = (0..MAX_VARIABLES).filter(|&v| changes[v].0).collect();
         let fixed = described.some_variables(model.floor, library, reads);
         let within = |r: &Range| fixed.values[r.variable] >= r.low - EDGE && fixed.values[r.variable] <= r.high + EDGE;
         let (domain, settled): (Vec<Range>, Vec<Range>) = model.domain.iter().partition(|r| changing.has(r.variable));
         let polynomial = model.polynomial_of().where_only(changing, &fixed.values);
+        let engines = Self::engines(model, &many.board, chip);
         let longest = Seconds::new(f64::INFINITY);
         let ends: Vec<Seconds> = match found.stated {
             Some(_) => vec![longest],
@@ -298,7 +289,6 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             distance: model.distance().where_only(changing, &fixed.values),
             farthest: model.sizes.farthest(),
             engines,
-            reads,
             fixed,
             loads: many,
             found,
@@ -370,7 +360,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             let (low, high) = if inside { model.ratio_range } else { model.ordinary_range };
             *log = log.clamp(low, high);
         }
-        let by_engine = self.by_engine(lines, batch, engines, room);
+        let by_engine = self.by_engine(engines, room);
         Expected { reference, log: log + by_engine + self.found.correction, inside }
     }
 
@@ -413,7 +403,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
     }
 
     /// What engines add to ln(t / t_ref).
-    fn by_engine(&self, lines: &Lines, batch: Lanes, engines: &[Option<usize>; LANES], room: &mut Room) -> Lanes {
+    fn by_engine(&self, engines: &[Option<usize>; LANES], room: &mut Room) -> Lanes {
         let mut added = [0.0; LANES];
         let Some(known) = &self.engines else { return Lanes(added) };
         for i in 0..LANES {
@@ -423,16 +413,7 @@ impl<'a, 'm> OverBatches<'a, 'm> {
             let Some(narrowed) = engines[i].and_then(|e| known.known(e, self.found.model)) else { continue };
             let terms = narrowed.terms;
             let make = || terms.polynomial().where_only(self.changing, &self.fixed.values);
-            let polynomial = if terms.reads().without(self.reads).is_empty() {
-                narrowed.polynomial.get_or_init(make)
-            } else {
-                // Of more samples than ranges are laid out for.
-                let (described, model) = (amounts(lines.described(), batch), self.found.model);
-                let over = (model.floor, self.library);
-                self.loads.described().fill(&described, over, terms.reads(), &mut room.values.0);
-                terms.polynomial()
-            };
-            let log = polynomial.at(&room.values.0, &mut room.held);
+            let log = narrowed.polynomial.get_or_init(make).at(&room.values.0, &mut room.held);
             for ((added, engine), log) in added.iter_mut().zip(engines).zip(log.0) {
                 if *engine == engines[i] {
                     *added = log.clamp(terms.range.0, terms.range.1);

@@ -324,6 +324,11 @@ impl LayerModel {
         engine.map_or(own, |engine| own.or(engine.reads()))
     }
 
+    /// The same whatever engine runs.
+    pub(crate) fn reads_of_all(&self) -> Wanted {
+        self.engines.iter().fold(self.reads(None), |reads, engine| reads.or(engine.reads()))
+    }
+
     /// The variables that say whether a kernel lies within what was fitted.
     pub(crate) fn bounding(&self) -> Wanted {
         self.compiled.bounding(|| {
